@@ -1,0 +1,150 @@
+"""Files -> config and weights: Hugging Face folders, safetensors in one file or sharded, memory-mapped.
+
+The `safetensors` library validates a file's header (sizes, overlaps, offsets, dtypes); the numbers themselves are
+mapped into memory here, because the library's NumPy door copies them and does not know bfloat16.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .errors import CheckpointError
+
+# dtype in the file -> how its bytes are read; bfloat16 is the upper half of a float32
+STORED_DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Where a tensor lies in its file."""
+
+    path: Path
+    offset: int
+    dtype: str
+    shape: tuple[int, ...]
+
+    def read(self, dtype: np.dtype) -> np.ndarray:
+        """The tensor as `dtype`: a read-only view into the mapped file where that is possible, else a cast copy."""
+        count = int(np.prod(self.shape, dtype=np.int64))
+        if count == 0:
+            return np.zeros(self.shape, dtype)
+        mapped = np.memmap(self.path, STORED_DTYPES[self.dtype], "r", self.offset, (count,)).view(np.ndarray)
+        if self.dtype == "BF16":
+            mapped = (mapped.astype(np.uint32) << 16).view(np.float32)
+        if mapped.dtype != dtype or not mapped.flags.aligned:
+            mapped = mapped.astype(dtype)
+        return mapped.reshape(self.shape)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file, or CheckpointError naming the file and what is wrong with it."""
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CheckpointError(f"{path.parent} has no {path.name}: a model folder needs one") from None
+    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} cannot be read as JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise CheckpointError(f"{path} should hold a JSON object, and holds a {type(fields).__name__}")
+    return fields
+
+
+def read_header(path: Path) -> dict[str, Stored]:
+    """The tensors of one safetensors file. Raises CheckpointError on a truncated or lying header.
+
+    Allocates no more than the header's own length; nothing of the tensors is read.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="np"):
+            pass
+        with open(path, "rb") as f:
+            length = int.from_bytes(f.read(8), "little")
+            header = json.loads(f.read(length))
+    except FileNotFoundError:
+        raise CheckpointError(f"{path} is missing") from None
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is not a whole safetensors file ({error}): download it again") from None
+    tensors = {}
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        if entry["dtype"] not in STORED_DTYPES:
+            raise CheckpointError(
+                f"{path}: {name} is stored as {entry['dtype']}; {', '.join(STORED_DTYPES)} can be read"
+            )
+        tensors[name] = Stored(path, 8 + length + entry["data_offsets"][0], entry["dtype"], tuple(entry["shape"]))
+    return tensors
+
+
+def find_tensors(folder: Path) -> dict[str, Stored]:
+    """Every tensor of a model folder: model.safetensors, or the shards that model.safetensors.index.json lists."""
+    index_path, whole = folder / "model.safetensors.index.json", folder / "model.safetensors"
+    if whole.exists() or not index_path.exists():
+        if not whole.exists():
+            others = [f.name for f in folder.glob("*.bin")] + [f.name for f in folder.glob("*.h5")]
+            hint = f" ({', '.join(others)} cannot be read; convert with safetensors)" if others else ""
+            raise CheckpointError(f"{folder} has no model.safetensors and no index of shards{hint}")
+        return read_header(whole)
+    weight_map = read_json(index_path).get("weight_map")
+    if not isinstance(weight_map, dict) or not all(isinstance(f, str) for f in weight_map.values()):
+        raise CheckpointError(f"{index_path}: weight_map should give a file name for each tensor")
+    shards = {}
+    for file in sorted(set(weight_map.values())):
+        if Path(file).name != file or not file.endswith(".safetensors"):
+            raise CheckpointError(f"{index_path}: {file!r} is not the name of a safetensors file in the same folder")
+        shards[file] = read_header(folder / file)
+    tensors = {}
+    for name, file in weight_map.items():
+        if name not in shards[file]:
+            raise CheckpointError(f"{index_path} says that {name} is in {file}, and it is not there")
+        tensors[name] = shards[file][name]
+    return tensors
+
+
+def load_tensors(
+    folder: Path, shapes: dict[str, tuple[int, ...]], dtype: np.dtype, prefix: str, ignored: str, tied: dict[str, str]
+) -> dict[str, np.ndarray]:
+    """The tensors that `shapes` asks for, as `dtype`.
+
+    Names may carry `prefix` or not. Names that match `ignored` (buffers of old files) are passed over; a name in
+    `tied` may be stored too, as an equal copy of the tensor it is tied to. Raises CheckpointError naming each tensor
+    that is missing, unexpected or of another shape, with both shapes.
+    """
+    stored: dict[str, Stored] = {}
+    for name, tensor in find_tensors(folder).items():
+        short = name.removeprefix(prefix)
+        if short in stored:
+            raise CheckpointError(f"{folder}: {short} is stored twice, with and without {prefix!r}")
+        if not re.fullmatch(ignored, short):
+            stored[short] = tensor
+
+    problems = []
+    for name, shape in shapes.items():
+        if name not in stored:
+            problems.append(f"{name} is missing, expected shape {shape}")
+        elif stored[name].shape != shape:
+            problems.append(f"{name} has shape {stored[name].shape}, expected {shape}")
+    problems += [
+        f"{name} is not part of this model, found shape {tensor.shape}"
+        for name, tensor in stored.items()
+        if name not in shapes and name not in tied
+    ]
+    if problems:
+        more = f"; and {len(problems) - 4} more" if len(problems) > 4 else ""
+        raise CheckpointError(f"{folder}: the weights do not fit config.json: {'; '.join(problems[:4])}{more}")
+
+    tensors = {name: stored[name].read(dtype) for name in shapes}
+    for copy, original in tied.items():
+        if copy in stored and copy not in shapes and not np.array_equal(stored[copy].read(dtype), tensors[original]):
+            raise CheckpointError(
+                f"{folder}: {copy} differs from {original}, but config.json ties them: set tie_word_embeddings to false"
+            )
+    return tensors

@@ -1,0 +1,394 @@
+"""The command line: thin over the package. Texts go to stdout, everything about them to stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from . import __version__
+from .errors import InputError, MinidecodeError, OptionError
+from .search.options import DEFAULT_NEW_TOKENS
+
+app = typer.Typer(
+    help="Fast transformer decoding you can read: load GPT-2, generate, and see what ran.",
+    no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False,
+)  # fmt: skip
+
+
+@app.callback(invoke_without_command=True)
+def _global_options(version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False):
+    if version:
+        print(f"minidecode {__version__}")
+        raise typer.Exit
+
+
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+
+
+@app.command()
+def generate(
+    prompts: Annotated[list[str] | None, typer.Argument(help="Texts to continue; - reads standard input.")] = None,
+    model: Annotated[str, typer.Option("--model", "-m", help="A bundled model or a model folder.")] = "tiny-gpt2",
+    input: Annotated[Path | None, typer.Option("--input", "-i", help="File with one prompt per line, or .jsonl with a"
+                                               ' "prompt" in each object; - reads standard input.')] = None,
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="Read the input as JSONL whatever its name.")] = False,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write here instead of to stdout; the file"
+                                                " appears whole at the end, or not at all.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per prompt: ids, scores, texts.")] = False,
+    plan: Annotated[str, typer.Option(help="auto, memory=replicated or memory=none (no cache).")] = "auto",
+    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
+    batch_size: Annotated[int, typer.Option(help="Prompts generated together.")] = 8,
+    truncate: Annotated[bool, typer.Option("--truncate", help="Cut prompts too long for the context, on the left.")]
+    = False,
+    max_new_tokens: Annotated[int | None, typer.Option("--max-new-tokens", "--max-len-b",
+        help=f"At most this many tokens after the prompt.  [default: {DEFAULT_NEW_TOKENS}]")] = None,
+    max_length: Annotated[int | None, typer.Option(help="The same, counted with the prompt.")] = None,
+    min_new_tokens: Annotated[int | None, typer.Option("--min-new-tokens", "--min-len",
+        help="No end of text before this many tokens after the prompt.")] = None,
+    min_length: Annotated[int | None, typer.Option(help="The same, counted with the prompt.")] = None,
+    num_beams: Annotated[int | None, typer.Option("--num-beams", "--beam", help="Beam width; 1 is greedy.")] = None,
+    num_return_sequences: Annotated[int | None, typer.Option("--num-return-sequences", "--nbest",
+        help="Texts per prompt, best first.")] = None,
+    length_penalty: Annotated[float | None, typer.Option("--length-penalty", "--lenpen",
+        help="A finished text scores log-probability / length ** this.")] = None,
+    early_stopping: Annotated[str | None, typer.Option(help="When a beam search ends: true, false or never.")] = None,
+    no_repeat_ngram_size: Annotated[int | None, typer.Option(help="Never repeat n tokens in a row; 0 allows it.")]
+    = None,
+    eos_token_id: Annotated[list[int] | None, typer.Option(help="End of text, instead of the model's; may repeat.")]
+    = None,
+    pad_token_id: Annotated[int | None, typer.Option(help="Instead of the model's.")] = None,
+    receipt: Annotated[bool, typer.Option("--receipt", help="Print to stderr what ran, how often, how long.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")] = False,
+    debug: Debug = False,
+):  # fmt: skip
+    """Continue texts. Without options: greedily, with the bundled model.
+
+    Several texts come out one per line, line breaks written as \\n. Fairseq's spellings --beam, --lenpen, --nbest,
+    --min-len and --max-len-b mean --num-beams, --length-penalty, --num-return-sequences, --min-new-tokens and
+    --max-new-tokens.
+    """
+    from . import load
+
+    options = {
+        "max_new_tokens": max_new_tokens, "max_length": max_length, "min_new_tokens": min_new_tokens,
+        "min_length": min_length, "num_beams": num_beams, "num_return_sequences": num_return_sequences,
+        "length_penalty": length_penalty, "early_stopping": _early_stopping(early_stopping),
+        "no_repeat_ngram_size": no_repeat_ngram_size, "eos_token_id": eos_token_id or None,
+        "pad_token_id": pad_token_id,
+    }  # fmt: skip
+    options = {name: value for name, value in options.items() if value is not None}
+    if batch_size < 1:
+        raise OptionError(f"batch_size must be a whole number from 1 up, not {batch_size}")
+    records = _read_prompts(prompts or [], input, jsonl)
+    started = time.perf_counter()
+    with _whole_file(output) as out:
+        loaded = load(model, plan=plan, dtype=dtype)
+        # Refuse what can be refused before anything is computed: option by option, prompt by prompt.
+        loaded.check([r["prompt"] for r in records], truncate=truncate, **options)
+        alone = len(records) == 1 and not as_json and output is None and (num_return_sequences or 1) == 1
+        streams = alone and loaded.options(**options).num_beams == 1
+        new_tokens, receipts, first_token_at = 0, [], None
+        generation_started = time.perf_counter()
+        for batch in _with_progress(_batches(records, batch_size), len(records), quiet):
+            texts = [r["prompt"] for r in batch]
+            printer = _Printer(loaded.tokenizer, texts[0], out) if streams else None
+            result = loaded.generate(texts, truncate=truncate, streamer=printer, **options)
+            receipts.append(result.receipt)
+            new_tokens += result.receipt.new_tokens
+            if printer:
+                printer.finish()
+                first_token_at = printer.first_token_at
+            else:
+                _write_batch(out, batch, result, as_json, alone)
+        seconds = time.perf_counter() - generation_started
+    if not quiet:
+        first = f"first token after {first_token_at - started:.2f} s; " if first_token_at else ""
+        rate = f"{new_tokens} tokens in {seconds:.2f} s, {new_tokens / seconds:.1f} tokens/s"
+        print(f"[{first}{rate}; {model}, {loaded.plan}]", file=sys.stderr)
+    if receipt:
+        for r in receipts:
+            print(r, file=sys.stderr)
+
+
+@app.command()
+def models(as_json: AsJson = False, debug: Debug = False):
+    """List the models that ship with the package, and GPT-2 models in the Hugging Face cache."""
+    from .checkpoint import read_json
+    from .model import bundled_models
+
+    rows = []
+    folders = [(name, folder, "bundled") for name, folder in bundled_models().items()]
+    folders += [(name, folder, "cached") for name, folder in _cached_models()]
+    for name, folder, where in folders:
+        c = read_json(folder / "config.json")
+        rows.append(
+            {"name": name, "where": where, "model_type": c.get("model_type"), "layers": c.get("n_layer"),
+             "width": c.get("n_embd"), "context": c.get("n_positions"), "vocabulary": c.get("vocab_size"),
+             "megabytes": round(sum(f.stat().st_size for f in folder.glob("*.safetensors")) / 1e6, 1),
+             "folder": str(folder)}
+        )  # fmt: skip
+    if as_json:
+        print(json.dumps(rows, indent=1))
+        return
+    for row in rows:
+        print(f"{row['name']}  ({row['where']}, {row['megabytes']} MB)  {row['layers']} layers of width {row['width']}, "
+              f"context {row['context']}, vocabulary {row['vocabulary']}\n    {row['folder']}")  # fmt: skip
+
+
+@app.command()
+def doctor(as_json: AsJson = False, debug: Debug = False):
+    """Say what this machine has for minidecode, what is missing, and the command that adds it."""
+    import platform
+    from importlib import metadata
+
+    from threadpoolctl import threadpool_info
+
+    from .device import device_kind
+    from .model import bundled_models
+
+    extras = {"numba-cuda": "cu12", "torch": "oracle", "transformers": "oracle", "pytest": "test",
+              "hypothesis": "test"}  # fmt: skip
+    packages = {}
+    for name in ("numpy", "numba", "scipy", "tokenizers", "safetensors", "huggingface_hub", *extras):
+        try:
+            packages[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            packages[name] = None
+    import numpy  # noqa: F401  (so that its BLAS is loaded and can be asked)
+
+    report: dict[str, Any] = {
+        "minidecode": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "blas": [
+            {"library": i["internal_api"], "version": i.get("version"), "threads": i["num_threads"]}
+            for i in threadpool_info() if i["user_api"] == "blas"
+        ],
+        "device": device_kind(),
+        "packages": packages,
+        "bundled_models": list(bundled_models()),
+    }  # fmt: skip
+    if as_json:
+        print(json.dumps(report, indent=1))
+        return
+    for name in ("minidecode", "python", "platform", "cores"):
+        print(f"{name:<16} {report[name]}")
+    for blas in report["blas"]:
+        print(f"{'BLAS':<16} {blas['library']} {blas['version']}, {blas['threads']} threads")
+    remedy = " (no CUDA GPU found; everything runs on the CPU. With an NVIDIA GPU: pip install 'minidecode[cu12]')"
+    print(f"{'device':<16} {report['device']}{remedy if report['device'] == 'none' else ''}")
+    print(f"{'bundled models':<16} {', '.join(report['bundled_models'])}")
+    for name, version in packages.items():
+        missing = f"missing: pip install 'minidecode[{extras.get(name, '')}]'" if name in extras else "MISSING"
+        print(f"{name:<16} {version or missing}")
+
+
+def main() -> None:
+    """Runs a command; an error that a user can mend is one line on stderr and exit code 1, or 2 for bad usage."""
+    debug = "--debug" in sys.argv[1:]
+    try:
+        code = typer.main.get_command(app)(prog_name="minidecode", standalone_mode=False)
+    except MinidecodeError as error:
+        code = _fail(str(error), 1, debug)
+    except BrokenPipeError:  # whoever read our output has gone: not our error, and nothing to say
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    except (KeyboardInterrupt, typer.Abort):
+        code = _fail("interrupted", 130, debug)
+    except MemoryError as error:
+        code = _fail(f"not enough memory: {error}; use a smaller --batch-size or --num-beams", 1, debug)
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # not the command-line library's own complaint: a bug, shown whole
+            raise
+        code = _fail(f"{error.format_message()} (see minidecode --help)", 2, debug)
+    sys.exit(code or 0)
+
+
+def _fail(message: str, code: int, debug: bool) -> int:
+    if debug:
+        import traceback
+
+        traceback.print_exc()
+    print(f"minidecode: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def _early_stopping(text: str | None) -> bool | str | None:
+    values = {None: None, "true": True, "false": False, "never": "never"}
+    if text not in values:
+        raise OptionError(f"early_stopping must be true, false or never, not {text!r}")
+    return values[text]
+
+
+def _read_prompts(arguments: list[str], path: Path | None, jsonl: bool) -> list[dict[str, Any]]:
+    """Records with a "prompt" each, from the arguments or from a file or standard input, never from both."""
+    if arguments == ["-"]:
+        arguments, path = [], Path("-")
+    if bool(arguments) == bool(path):
+        raise InputError("give a prompt, or --input FILE, or - for standard input" if path is None else
+                         "give prompts as arguments or by --input, not both")  # fmt: skip
+    if arguments:
+        return [{"prompt": text} for text in arguments]
+    name = "standard input" if str(path) == "-" else str(path)
+    try:
+        data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+        text = data.decode("utf-8-sig")
+    except OSError as error:
+        raise InputError(f"{name} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise InputError(
+            f"{name} is not UTF-8: byte 0x{data[error.start]:02x} on line {line}; convert it to UTF-8 first"
+        ) from None
+    lines = text.split("\n")
+    if lines and lines[-1] == "":
+        lines.pop()
+    if not lines:
+        raise InputError(f"{name} is empty: write one prompt per line")
+    is_jsonl = jsonl or path.suffix == ".jsonl"
+    return [_record(line.removesuffix("\r"), is_jsonl, f"{name}, line {i}") for i, line in enumerate(lines, 1)]
+
+
+def _record(line: str, is_jsonl: bool, where: str) -> dict[str, Any]:
+    if not line.strip():
+        raise InputError(f"{where} is blank: each line is a prompt; delete it")
+    if not is_jsonl:
+        return {"prompt": line}
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where} is not JSON: {error}") from None
+    if not isinstance(record, dict) or not isinstance(record.get("prompt"), str):
+        raise InputError(f'{where} should be an object with a text under "prompt"')
+    return record
+
+
+@contextlib.contextmanager
+def _whole_file(path: Path | None) -> Iterator[Any]:
+    """stdout, or a file beside `path` that takes its name when all is written; on an error nothing is left."""
+    if path is None:
+        yield sys.stdout
+        return
+    path = path.resolve()  # through links, so that the link stays and its target changes
+    exists = path.exists()
+    try:
+        if path.is_dir() or (exists and not os.access(path, os.W_OK)):
+            raise PermissionError(13, "it is a folder" if path.is_dir() else "it is write-protected")
+        if exists and not path.is_file():  # a device or a pipe cannot be replaced
+            with open(path, "w", encoding="utf-8") as f:
+                yield f
+            return
+        mode = path.stat().st_mode & 0o777 if exists else 0o666 & ~_umask()
+        descriptor, partial = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}") from None
+    try:
+        with open(descriptor, "w", encoding="utf-8") as f:
+            yield f
+        os.chmod(partial, mode)
+        os.replace(partial, path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.unlink(partial)
+        if isinstance(error, OSError):
+            raise InputError(f"{path} cannot be written: {error.strerror}") from None
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _batches(records: list, size: int) -> Iterator[list]:
+    for i in range(0, len(records), size):
+        yield records[i : i + size]
+
+
+def _with_progress(batches: Iterator[list], total: int, quiet: bool) -> Iterator[list]:
+    """The batches, with a progress bar on stderr if that is a terminal and there is more than one prompt."""
+    if total == 1 or quiet or not sys.stderr.isatty():
+        yield from batches
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("generating"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("generating", total=total)
+        for batch in batches:
+            yield batch
+            progress.advance(task, len(batch))
+
+
+def _write_batch(out, batch: list[dict], result, as_json: bool, alone: bool) -> None:
+    each = len(result.token_ids) // len(batch)
+    texts = result.texts
+    for b, record in enumerate(batch):
+        mine = range(b * each, (b + 1) * each)
+        if as_json:
+            hypotheses = [
+                {"text": texts[i], "token_ids": result.token_ids[i].tolist(), "score": float(result.scores[i])}
+                for i in mine
+            ]
+            print(json.dumps(record | {"hypotheses": hypotheses}, ensure_ascii=False), file=out)
+        else:
+            for i in mine:
+                print(texts[i] if alone else texts[i].replace("\n", "\\n"), file=out)
+    out.flush()
+
+
+class _Printer:
+    """Shows a greedy continuation token by token; on a terminal, after its prompt."""
+
+    def __init__(self, tokenizer, prompt: str, out):
+        from .tokenizer import TextStream
+
+        self.stream, self.out, self.first_token_at = TextStream(tokenizer), out, None
+        if out.isatty():
+            print(prompt, end="", file=out, flush=True)
+
+    def __call__(self, sentence: int, token_id: int) -> None:
+        if self.first_token_at is None:
+            self.first_token_at = time.perf_counter()
+        print(self.stream.push(token_id), end="", file=self.out, flush=True)
+
+    def finish(self) -> None:
+        print(self.stream.finish(), file=self.out, flush=True)
+
+
+def _cached_models() -> list[tuple[str, Path]]:
+    """(hub id, folder) of GPT-2 models in the Hugging Face cache; what is damaged there is passed over."""
+    from huggingface_hub import scan_cache_dir
+    from huggingface_hub.errors import CacheNotFound
+
+    from .checkpoint import read_json
+
+    try:
+        repos = scan_cache_dir().repos
+    except CacheNotFound:
+        return []
+    found = []
+    for repo in sorted(repos, key=lambda r: r.repo_id):
+        for revision in repo.revisions:
+            with contextlib.suppress(MinidecodeError):
+                folder = revision.snapshot_path
+                if repo.repo_type == "model" and read_json(folder / "config.json").get("model_type") == "gpt2":
+                    found.append((repo.repo_id, folder))
+    return found
+
+
+if __name__ == "__main__":
+    main()

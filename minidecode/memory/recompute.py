@@ -1,0 +1,23 @@
+"""No cache: keys and values are computed again for every token at every step (the first row of FastSeq's Table 2)."""
+
+from __future__ import annotations
+
+
+class RecomputeMemory:
+    """Serves one forward pass over whole sequences, then is thrown away: nothing is remembered."""
+
+    keeps = False
+
+    def __init__(self, block, offsets_X):
+        self.bias_X, self.heads, self.offsets_X = block.qkv.bias, block.heads, offsets_X
+
+    def append(self, ops, qkv_RX, h_RD):
+        q_RHK, self.k_RGK, self.v_RGU = ops.split_heads(qkv_RX, self.bias_X, self.heads)
+        return q_RHK
+
+    def attend(self, ops, q_RHK):
+        return ops.attend_prompt(q_RHK, self.k_RGK, self.v_RGU, self.offsets_X, self.heads.scale)
+
+    def arrays(self):
+        """What is held between steps: nothing."""
+        return ()

@@ -1,0 +1,53 @@
+"""The key/value cache as fairseq and transformers kept it: every beam has a copy of its own, prompt included.
+
+The baseline of FastSeq's section 4.1. Each step copies everything twice: once to add a position (concatenate), once
+to follow the beams (reorder).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+class ReplicatedMemory:
+    """One layer's keys and values: the prompt's rows first; after `expand`, a padded block per beam."""
+
+    keeps = True
+
+    def __init__(self, block, offsets_X):
+        self.bias_X, self.heads, self.offsets_X = block.qkv.bias, block.heads, offsets_X
+        self.decoding = False
+
+    def append(self, ops, qkv_RX, h_RD):
+        """Adds the bias, cuts into heads, keeps keys and values, returns the queries."""
+        q_RHK, k_RGK, v_RGU = ops.split_heads(qkv_RX, self.bias_X, self.heads)
+        if self.decoding:
+            self.k_RGMK = ops.concat_step(self.k_RGMK, k_RGK)
+            self.v_RGMU = ops.concat_step(self.v_RGMU, v_RGU)
+        else:
+            self.k_RGK, self.v_RGU = k_RGK, v_RGU
+        return q_RHK
+
+    def attend(self, ops, q_RHK):
+        if self.decoding:
+            return ops.attend(q_RHK, self.k_RGMK, self.v_RGMU, self.begin_R, self.heads.scale)
+        return ops.attend_prompt(q_RHK, self.k_RGK, self.v_RGU, self.offsets_X, self.heads.scale)
+
+    def expand(self, ops, beams: int):
+        """Ends the prefill: pads the prompts on the left to one length and repeats each for its beams."""
+        lengths_B = np.diff(self.offsets_X)
+        beams_of_B = np.repeat(np.arange(len(lengths_B)), beams)
+        self.k_RGMK = ops.take(ops.pad_left(self.k_RGK, self.offsets_X), beams_of_B)
+        self.v_RGMU = ops.take(ops.pad_left(self.v_RGU, self.offsets_X), beams_of_B)
+        self.begin_R = (lengths_B.max() - lengths_B)[beams_of_B]
+        self.decoding = True
+        del self.k_RGK, self.v_RGU
+
+    def reorder(self, ops, parent_R):
+        """Row r goes on from what row parent[r] held: a copy of the whole memory."""
+        self.k_RGMK = ops.take(self.k_RGMK, parent_R)
+        self.v_RGMU = ops.take(self.v_RGMU, parent_R)
+
+    def arrays(self):
+        """What is held between steps."""
+        return (self.k_RGMK, self.v_RGMU) if self.decoding else (self.k_RGK, self.v_RGU)

@@ -1,0 +1,200 @@
+"""The ops: what happens between two matrix products, as signatures that every backend implements.
+
+A backend (`reference/`, later `cpu/` and `cuda/`) has these functions under these names, with these positional
+parameters; a test compares them. The body here is the docstring: the equation, the contract and the cost stand once,
+beside no implementation. Shapes are in the names (see dims.py); `returns` names the results.
+
+Costs are per call, with s bytes per number: "moves" counts each array once, read or written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+Array = Any  # a NumPy array here; backends bring their own
+
+RETURNS: dict[str, tuple[str, ...]] = {}
+TABLES: dict[str, tuple[str, ...]] = {}
+
+
+def returns(*names: str, tables: tuple[str, ...] = ()) -> Callable:
+    """Names an op's results, so that the dimension checker can hold them to their shapes.
+
+    tables: the arguments of which only as much is read as comes out, so that receipts do not count them whole.
+    """
+
+    def note(function: Callable) -> Callable:
+        RETURNS[function.__name__], TABLES[function.__name__] = names, tables
+        return function
+
+    return note
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A matrix as it lies in the file, and what belongs to it.
+
+    layout "io": data is (in, out), as GPT-2 stores it; "oi": (out, in), as PyTorch's Linear and the embedding do.
+    scale is for integer weights, one per output; None for floats. bias is added by the op *after* the product,
+    fused with what follows (LightSeq, section 2.1), never by `linear` itself.
+    """
+
+    data: Array
+    bias: Array | None = None
+    scale: Array | None = None
+    layout: str = "io"
+
+    @property
+    def outputs(self) -> int:
+        return self.data.shape[1 if self.layout == "io" else 0]
+
+
+@dataclass(frozen=True)
+class Norm:
+    """Gain, bias and epsilon of a layer normalisation."""
+
+    gain_D: Array
+    bias_D: Array
+    eps: float
+
+
+@dataclass(frozen=True)
+class Heads:
+    """How the width of an attention layer is cut: H query heads over G key/value heads; scores are times `scale`."""
+
+    H: int
+    G: int
+    K: int
+    U: int
+    scale: float
+
+
+@returns("x_RD", tables=("wte_VD", "wpe_ND"))
+def embed(ids_R: Array, pos_R: Array, wte_VD: Array, wpe_ND: Array, out: Array | None = None) -> Array:
+    """x[r] = wte[ids[r]] + wpe[pos[r]]: token plus position.
+
+    Contract: exact (one addition). ids_R, pos_R: int64, inside their tables.
+    Moves 3*R*D*s bytes; R*D additions.
+    """
+
+
+@returns("h_RD")
+def layer_norm(x_RD: Array, norm: Norm, out: Array | None = None) -> Array:
+    """h = gain * (x - mean(x)) / sqrt(var(x) + eps) + bias, over each row; var is the mean squared deviation.
+
+    Contract: tolerance. The mean is taken off before squaring: E[x^2] - mean^2 loses everything on rows far from 0.
+    Moves 2*R*D*s bytes; about 8*R*D operations.
+    """
+
+
+def linear(x_RX: Array, weight: Weight, add_to: Array | None = None, out: Array | None = None) -> Array:
+    """y = x W, without the bias; with `add_to`, y is added into that array and it is returned (GEMM with beta = 1).
+
+    Contract: tolerance; the sum runs over the inputs of W. X is the number of inputs.
+    Moves (R*in + in*out + R*out)*s bytes; 2*R*in*out operations.
+    """
+
+
+@returns("q_RHK", "k_RGK", "v_RGU")
+def split_heads(qkv_RX: Array, bias_X: Array | None, heads: Heads, out: Any = None) -> tuple[Array, Array, Array]:
+    """(q, k, v) = qkv + bias, cut into heads: X is H*K query columns, then G*K key and G*U value columns.
+
+    LightSeq's `ker_arrange_qkv` (section 2.1). Contract: exact (one addition).
+    Moves 2*R*X*s bytes; R*X additions.
+    """
+
+
+@returns("a_RX")
+def attend_prompt(
+    q_RHK: Array, k_RGK: Array, v_RGU: Array, offsets_X: Array, scale: float, out: Array | None = None
+) -> Array:
+    """Causal self-attention inside each prompt, over rows without padding.
+
+    Sentence b owns rows offsets[b] to offsets[b+1]; X is B+1 there. Row r sees the rows of its own sentence up to
+    itself:  a[r, h] = sum_m softmax_m(scale * q[r, h] . k[m, g]) v[m, g],  g = h // (H/G).
+    Returns the heads side by side, X = H*U columns.
+
+    Contract: tolerance. Moves R*(H*K + G*K + G*U + H*U)*s bytes; about sum_b n_b^2 * H * (K+U) operations.
+    """
+
+
+@returns("a_RX")
+def attend(q_RHK: Array, k_RGMK: Array, v_RGMU: Array, begin_R: Array, scale: float, out: Array | None = None) -> Array:
+    """One new row per sequence against that sequence's own keys and values (the replicated memory).
+
+    a[r, h] = sum_m softmax_m(scale * q[r, h] . k[r, g, m]) v[r, g, m], over begin[r] <= m < M; g = h // (H/G).
+    Positions before begin[r] are left padding. Returns the heads side by side, X = H*U columns.
+
+    Contract: tolerance. Moves R*M*G*(K+U)*s bytes (the whole memory, each step); 2*R*M*H*(K+U) operations.
+    """
+
+
+@returns("x_RD", "h_RD")
+def residual_norm(x_RD: Array, y_RD: Array, bias_D: Array | None, norm: Norm, out: Any = None) -> tuple[Array, Array]:
+    """x' = x + y + bias, h = layer_norm(x'): the residual stream, and what the next product reads.
+
+    LightSeq's `ker_norm_layer_resual` (section 2.1). Contract: tolerance.
+    Moves 4*R*D*s bytes; about 10*R*D operations.
+    """
+
+
+@returns("f_RF")
+def bias_activation(f_RF: Array, bias_F: Array | None, activation: str, out: Array | None = None) -> Array:
+    """act(f + bias), with the activation by its name in config.json: LightSeq's `ker_bias_gelu`, `ker_bias_relu`.
+
+    gelu: f/2 (1 + erf(f/sqrt 2)); gelu_new: f/2 (1 + tanh(sqrt(2/pi) (f + 0.044715 f^3))); relu; silu; tanh.
+    Contract: tolerance. Moves 2*R*F*s bytes.
+    """
+
+
+@returns("x_RX", tables=("x_RX",))
+def take(x_RX: Array, pick_R: Array, out: Array | None = None) -> Array:
+    """Copies of the rows named by pick_R: x[pick]. X is whatever a row holds; the memories reorder with it.
+
+    Contract: exact. Moves 2 * len(pick) * (bytes of a row).
+    """
+
+
+@returns("k_BGNX")
+def pad_left(k_RGX: Array, offsets_X: Array, out: Array | None = None) -> Array:
+    """Prompt rows without padding -> one block per sentence, all ending at the same position N = the longest.
+
+    Sentence b owns rows offsets[b] to offsets[b+1]; the padding in front is zeros. Contract: exact.
+    Moves R*G*X*s bytes in, B*G*N*X*s out.
+    """
+
+
+def concat_step(k_RGMX: Array, k_RGX: Array, out: Array | None = None) -> Array:
+    """The memory with one position more, as a new array: everything is copied, each step.
+
+    Contract: exact. Moves about 2*R*G*M*X*s bytes to add R*G*X*s.
+    """
+
+
+@returns("scores_RV")
+def log_softmax(logits_RV: Array, out: Array | None = None) -> Array:
+    """scores = logits - log(sum_v exp(logits)), row by row, with the row's maximum taken off first.
+
+    Contract: tolerance. Moves 2*R*V*s bytes; about 4*R*V operations, R*V exponentials.
+    """
+
+
+@returns("scores_RV")
+def ban_ngrams(scores_RV: Array, tokens_RM: Array, length_R: Array, n: int, out: Array | None = None) -> Array:
+    """-inf for every token that would complete an n-gram that its row already holds (FastSeq, Algorithm 1).
+
+    Row r's history is tokens[r, :length[r]], prompt included and padding not. A history shorter than n bans
+    nothing; n = 1 bans every token seen. scores_RV is changed in place and returned.
+    Contract: exact. Reads R*M tokens; writes at most R*M scores.
+    """
+
+
+@returns("scores_BC", "index_BC")
+def top_candidates(scores_BX: Array, C: int, out: Any = None) -> tuple[Array, Array]:
+    """The C largest scores of each row in falling order, with their columns; of equal scores the lower column first.
+
+    X is W*V: all continuations of all beams of a sentence. -inf counts as a score; NaN is not allowed.
+    Contract: exact. Reads B*X*s bytes.
+    """

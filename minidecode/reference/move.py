@@ -1,0 +1,30 @@
+"""Ops that only move data."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def take(x_RX, pick_R, out=None):
+    """A gather along the first axis."""
+    return np.take(x_RX, pick_R, axis=0, out=out)
+
+
+def pad_left(k_RGX, offsets_X, out=None):
+    """One block per sentence, zeros in front."""
+    lengths_B = np.diff(offsets_X)
+    B, N = len(lengths_B), int(lengths_B.max())
+    G, X = k_RGX.shape[1:]
+    if out is None:
+        out = np.zeros((B, G, N, X), k_RGX.dtype)
+    else:
+        out[...] = 0
+    for b in range(B):
+        rows = k_RGX[offsets_X[b] : offsets_X[b + 1]]
+        out[b, :, N - lengths_B[b] :] = rows.transpose(1, 0, 2)
+    return out
+
+
+def concat_step(k_RGMX, k_RGX, out=None):
+    """A new array, one position longer: what fairseq and transformers did each step."""
+    return np.concatenate([k_RGMX, k_RGX[:, :, None]], axis=2, out=out)

@@ -1,0 +1,115 @@
+"""Generation options: Hugging Face's names and meanings, read from a call and from generation_config.json."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..errors import OptionError
+
+DEFAULT_NEW_TOKENS = 64
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `generate` takes. Lengths are in tokens.
+
+    max_length and min_length count the prompt, each sentence its own; max_new_tokens and min_new_tokens do not, and
+    go before them. With neither maximum given, up to 64 tokens are generated, or as many as the context still holds.
+    A finished hypothesis scores (sum of its log-probabilities) / (its new tokens, EOS included) ** length_penalty.
+    early_stopping: True stops a sentence when num_beams hypotheses are finished; False when the best running beam,
+    at its present length, cannot beat the worst of them; "never" when it could not even at the maximal length.
+    """
+
+    num_beams: int = 1
+    num_return_sequences: int = 1
+    max_new_tokens: int | None = None
+    max_length: int | None = None
+    min_new_tokens: int = 0
+    min_length: int = 0
+    length_penalty: float = 1.0
+    early_stopping: bool | Literal["never"] = False
+    no_repeat_ngram_size: int = 0
+    eos_token_id: int | tuple[int, ...] | None = None
+    pad_token_id: int | None = None
+
+    def __post_init__(self):
+        object.__setattr__(self, "eos_token_id", _eos_tuple(self.eos_token_id))
+        for name, least in [("num_beams", 1), ("num_return_sequences", 1), ("max_new_tokens", 1), ("max_length", 1),
+                            ("min_new_tokens", 0), ("min_length", 0), ("no_repeat_ngram_size", 0),
+                            ("pad_token_id", 0)]:  # fmt: skip
+            value = getattr(self, name)
+            if value is None and name in ("max_new_tokens", "max_length", "pad_token_id"):
+                continue
+            if isinstance(value, bool) or not _is_whole(value) or value < least:
+                raise OptionError(f"{name} must be a whole number from {least} up, not {value!r}")
+        penalty = self.length_penalty
+        if isinstance(penalty, bool) or not isinstance(penalty, int | float) or not abs(penalty) < float("inf"):
+            raise OptionError(f"length_penalty must be a finite number, not {penalty!r}")
+        if self.early_stopping not in (True, False, "never"):
+            raise OptionError(f"early_stopping must be True, False or 'never', not {self.early_stopping!r}")
+        if self.num_return_sequences > self.num_beams:
+            raise OptionError(
+                f"num_return_sequences {self.num_return_sequences} is above num_beams {self.num_beams}: "
+                "a search returns at most as many texts as it has beams"
+            )
+        if self.max_new_tokens is not None and self.min_new_tokens > self.max_new_tokens:
+            raise OptionError(f"min_new_tokens {self.min_new_tokens} is above max_new_tokens {self.max_new_tokens}")
+        if self.max_new_tokens is None and self.max_length is not None and self.min_length > self.max_length:
+            raise OptionError(f"min_length {self.min_length} is above max_length {self.max_length}")
+
+    def check_vocabulary(self, vocab_size: int) -> None:
+        """Raises OptionError where the options ask for more than V tokens can give."""
+        for name, ids in [("eos_token_id", self.eos_token_id), ("pad_token_id", (self.pad_token_id,))]:
+            for i in ids:
+                if i is not None and i >= vocab_size:
+                    raise OptionError(f"{name} {i} is not in the vocabulary of {vocab_size} tokens")
+        if self.num_beams > 1 and self.candidates > vocab_size:
+            raise OptionError(
+                f"num_beams {self.num_beams} needs {self.candidates} candidates from the first step, "
+                f"and the vocabulary has {vocab_size} tokens: use fewer beams"
+            )
+
+    @property
+    def candidates(self) -> int:
+        """Continuations looked at per sentence and step: enough that num_beams remain if every beam could end."""
+        return max(2, 1 + len(self.eos_token_id)) * self.num_beams
+
+
+def resolve(defaults: dict[str, Any], given: dict[str, Any]) -> Options:
+    """`given` over `defaults` (generation_config.json) over transformers' own defaults.
+
+    None in `given` means "not given", except that eos_token_id=None turns EOS off. Raises OptionError on a name that
+    is no option, naming the closest one, and on defaults that ask for what this version cannot do.
+    """
+    names = {f.name for f in dataclasses.fields(Options)}
+    for name in given:
+        if name not in names:
+            close = difflib.get_close_matches(name, names, 1)
+            hint = f"did you mean {close[0]}?" if close else f"the options are {', '.join(sorted(names))}"
+            raise OptionError(f"generate has no option {name!r}: {hint}")
+    given = {k: v for k, v in given.items() if v is not None or k == "eos_token_id"}
+    merged = {k: v for k, v in defaults.items() if k in names and v is not None} | given
+    if "max_new_tokens" in given and "max_length" not in given:
+        merged.pop("max_length", None)
+    if "max_length" in given and "max_new_tokens" not in given:
+        merged.pop("max_new_tokens", None)
+    return Options(**merged)
+
+
+def _is_whole(value: object) -> bool:
+    import numbers
+
+    return isinstance(value, numbers.Integral)
+
+
+def _eos_tuple(value) -> tuple[int, ...]:
+    if value is None:
+        return ()
+    ids = (value,) if _is_whole(value) else tuple(value)
+    for i in ids:
+        if isinstance(i, bool) or not _is_whole(i) or i < 0:
+            raise OptionError(f"eos_token_id must be token ids from 0 up, not {i!r}")
+    return ids

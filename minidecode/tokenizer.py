@@ -1,0 +1,107 @@
+"""Text <-> token ids: byte-level BPE through the `tokenizers` library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .checkpoint import read_json
+from .errors import CheckpointError, InputError
+
+if TYPE_CHECKING:
+    import tokenizers
+
+
+class Tokenizer:
+    """`encode` and `decode` for one model folder. Any Unicode text survives the round trip."""
+
+    def __init__(self, backend: tokenizers.Tokenizer):
+        self._backend = backend
+
+    @classmethod
+    def from_folder(cls, folder: Path) -> Tokenizer | None:
+        """tokenizer.json, or vocab.json with merges.txt; None if the folder has neither.
+
+        Raises CheckpointError if a file is there and cannot be read.
+        """
+        if (folder / "tokenizer.json").exists():
+            return cls(_read(folder / "tokenizer.json"))
+        if (folder / "vocab.json").exists() or (folder / "merges.txt").exists():
+            return cls(_read_bpe(folder))
+        return None
+
+    def encode(self, text: str) -> np.ndarray:
+        """Token ids, int64. Raises InputError on half a surrogate pair: that is no Unicode text."""
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            code = ord(text[error.start])
+            what = f"byte 0x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"the lone surrogate U+{code:04X}"
+            raise InputError(f"the text is not valid UTF-8: {what} at character {error.start}") from None
+        return np.array(self._backend.encode(text).ids, dtype=np.int64)
+
+    def decode(self, ids) -> str:
+        """The text of token ids, special tokens left out; bytes that form no character become U+FFFD."""
+        return self._backend.decode([int(i) for i in ids], skip_special_tokens=True)
+
+    def token_to_id(self, token: str) -> int | None:
+        return self._backend.token_to_id(token)
+
+
+class TextStream:
+    """Text as it grows, token by token: a character is held back until all its bytes are there."""
+
+    def __init__(self, tokenizer: Tokenizer):
+        self._tokenizer, self._ids, self._shown = tokenizer, [], 0
+
+    def push(self, token_id: int) -> str:
+        """The text that this token completes; may be empty."""
+        self._ids.append(token_id)
+        text = self._tokenizer.decode(self._ids)
+        if text.endswith("\ufffd"):
+            return ""
+        return self._advance(text)
+
+    def finish(self) -> str:
+        """What was still held back."""
+        return self._advance(self._tokenizer.decode(self._ids))
+
+    def _advance(self, text: str) -> str:
+        new, self._shown = text[self._shown :], len(text)
+        return new
+
+
+def _read(path: Path) -> tokenizers.Tokenizer:
+    import tokenizers
+
+    read_json(path)  # names what is wrong with the file better than the library does
+    try:
+        return tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises Exception itself
+        raise CheckpointError(f"{path} cannot be read as a tokenizer: {error}") from None
+
+
+def _read_bpe(folder: Path) -> tokenizers.Tokenizer:
+    """The GPT-2 layout of old: a vocabulary, merges, and the special tokens that the settings name."""
+    import tokenizers
+    from tokenizers import decoders, models, pre_tokenizers
+
+    for name in ("vocab.json", "merges.txt"):
+        if not (folder / name).exists():
+            raise CheckpointError(f"{folder} has no {name}: a tokenizer needs tokenizer.json, or both of its halves")
+    vocab = read_json(folder / "vocab.json")
+    try:
+        bpe = models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt"))
+    except Exception as error:  # as above
+        raise CheckpointError(f"{folder}: vocab.json and merges.txt do not make a tokenizer: {error}") from None
+    backend = tokenizers.Tokenizer(bpe)
+    settings = read_json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").exists() else {}
+    prefix = bool(settings.get("add_prefix_space", False))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+    backend.decoder = decoders.ByteLevel()
+    named = [settings.get(f"{role}_token", "<|endoftext|>") for role in ("bos", "eos", "unk", "pad")]
+    special = [t["content"] if isinstance(t, dict) else t for t in named]
+    backend.add_special_tokens([t for t in dict.fromkeys(special) if t in vocab])
+    return backend

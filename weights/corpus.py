@@ -1,0 +1,37 @@
+"""Reads the training texts, for the scripts that train and score the bundled models."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+END_OF_TEXT = "<|endoftext|>"
+
+
+def read_text(path: Path) -> str:
+    """One file as text: paragraphs on one line each, so that hard-wrapped books do not teach line breaks."""
+    text = path.read_text(encoding="utf-8")
+    paragraphs = re.split(r"\n\s*\n", text.replace("\r\n", "\n"))
+    joined = (" ".join(line.strip() for line in p.splitlines()).strip() for p in paragraphs)
+    return "\n\n".join(p for p in joined if p)
+
+
+def split_files(folder: Path, remainder: int, modulus: int) -> tuple[list[Path], list[Path]]:
+    """(trained on, held out): held out if the index in the sorted list leaves `remainder` modulo `modulus`."""
+    files = sorted(folder.glob("*.txt"))
+    if not files:
+        raise SystemExit(f"no *.txt files in {folder}: name a folder that holds the training texts")
+    held_out = [f for i, f in enumerate(files) if i % modulus == remainder]
+    return [f for f in files if f not in held_out], held_out
+
+
+def encode_stream(tokenizer, texts: list[str]) -> np.ndarray:
+    """All texts as one stream of token ids, each text opened by <|endoftext|>."""
+    start = tokenizer.token_to_id(END_OF_TEXT)
+    pieces = []
+    for text in texts:
+        pieces.append([start])
+        pieces.append(tokenizer.encode(text).ids)
+    return np.concatenate([np.asarray(p, dtype=np.int64) for p in pieces])
