@@ -35,3 +35,24 @@ def encode_stream(tokenizer, texts: list[str]) -> np.ndarray:
         pieces.append([start])
         pieces.append(tokenizer.encode(text).ids)
     return np.concatenate([np.asarray(p, dtype=np.int64) for p in pieces])
+
+
+def infill(rng: np.random.Generator, ids: np.ndarray, mask_id: int, mean: float = 3.0) -> tuple[np.ndarray, np.ndarray]:
+    """(corrupted ids, which of `ids` were hidden): BART's text infilling, about 30 % of the tokens.
+
+    Spans have Poisson(`mean`) lengths, zero included, and each becomes one `mask_id`; at least one token lies between
+    two of them. A span starts before a visible token with the chance that hides 30 %.
+    """
+    chance = 0.3 / (0.7 * mean)
+    hidden = np.zeros(len(ids), bool)
+    corrupted: list[int] = []
+    i = 0
+    while i < len(ids):
+        if rng.random() < chance:
+            span = int(rng.poisson(mean))
+            hidden[i : i + span] = True
+            corrupted.append(mask_id)
+            i += span
+        corrupted.extend(ids[i : i + 1].tolist())
+        i += 1
+    return np.array(corrupted, np.int64), hidden

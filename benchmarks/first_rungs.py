@@ -1,0 +1,99 @@
+"""The first two rungs of FastSeq's Table 2 on the bundled model: no cache against a key/value cache.
+
+    python benchmarks/first_rungs.py --out benchmarks/results/first-rungs-cpu.json --readme README.md
+
+Both plans get the same prompts and must give the same tokens before anything is timed. Runs are interleaved, so that
+a machine that slows down slows both; figures are medians of the runs, with the smallest and largest beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import time
+from pathlib import Path
+
+import numpy as np
+
+import minidecode as md
+
+PLANS = ("memory=none", "memory=replicated")
+SETTINGS = [
+    {"prompts": 1, "prompt_tokens": 32, "num_beams": 1, "new_tokens": 64},
+    {"prompts": 8, "prompt_tokens": 128, "num_beams": 1, "new_tokens": 32},
+    {"prompts": 4, "prompt_tokens": 256, "num_beams": 4, "new_tokens": 32},
+]
+TEXT = "Fellow citizens of the Senate and of the House of Representatives, the state of the Union is good. "
+
+
+def prompts_of(model: md.Model, count: int, length: int) -> list[np.ndarray]:
+    """`count` different prompts of `length` tokens, each starting elsewhere in the same repeated text."""
+    ids = np.resize(model.tokenizer.encode(TEXT), length + count)
+    return [ids[i : i + length] for i in range(count)]
+
+
+def time_setting(model: md.Model, setting: dict, runs: int) -> list[dict]:
+    ids = prompts_of(model, setting["prompts"], setting["prompt_tokens"])
+    options = {"num_beams": setting["num_beams"], "max_new_tokens": setting["new_tokens"],
+               "eos_token_id": None, "no_repeat_ngram_size": 3}  # fmt: skip
+    outs = {plan: model.generate(input_ids=ids, plan=plan, **options) for plan in PLANS}
+    first, second = ([t.tolist() for t in outs[plan].token_ids] for plan in PLANS)
+    if first != second:
+        raise SystemExit(f"the plans disagree on {setting}: nothing is timed")
+    seconds = {plan: [] for plan in PLANS}
+    for _ in range(runs):
+        for plan in PLANS:
+            started = time.perf_counter()
+            model.generate(input_ids=ids, plan=plan, **options)
+            seconds[plan].append(time.perf_counter() - started)
+    tokens = setting["prompts"] * setting["new_tokens"]
+    return [
+        setting | {"plan": plan, "tokens_per_second": round(tokens / statistics.median(s), 1),
+                   "seconds": [round(x, 4) for x in sorted(s)],
+                   "speedup": round(statistics.median(a / b for a, b in zip(seconds[PLANS[0]], s, strict=True)), 2),
+                   "memory_peak_bytes": outs[plan].receipt.memory_peak_bytes}
+        for plan, s in seconds.items()
+    ]  # fmt: skip
+
+
+def markdown(machine: dict, rows: list[dict]) -> str:
+    """The README's table."""
+    lines = ["| work | plan | tokens/s | speedup | keys and values |", "|---|---|---|---|---|"]
+    for r in rows:
+        search = f"beam {r['num_beams']}" if r["num_beams"] > 1 else "greedy"
+        work = f"{search}, {r['prompts']} x {r['prompt_tokens']} tokens, {r['new_tokens']} new"
+        spread = f"{r['tokens_per_second']:,.0f} ({r['seconds'][0]:.2f}-{r['seconds'][-1]:.2f} s)"
+        lines.append(f"| {work} | {r['plan']} | {spread} | {r['speedup']}x | {r['memory_peak_bytes'] / 1e6:.1f} MB |")
+    lines.append(f"\nMachine: {machine['cores']} cores ({machine['processor']}), NumPy {machine['numpy']}.")
+    return "\n".join(lines)
+
+
+def write_between_markers(path: Path, table: str) -> None:
+    """Replaces what stands between the README's two first-rungs comments."""
+    before, rest = path.read_text(encoding="utf-8").split("first_rungs.py -->\n")
+    after = rest[rest.index("<!-- end of first-rungs") :]
+    path.write_text(f"{before}first_rungs.py -->\n{table}\n{after}", encoding="utf-8")
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--runs", type=int, default=5)
+    p.add_argument("--out", type=Path, help="JSON file to write")
+    p.add_argument("--readme", type=Path, help="README whose table is replaced")
+    a = p.parse_args()
+    model = md.load("tiny-gpt2")
+    rows = [row for setting in SETTINGS for row in time_setting(model, setting, a.runs)]
+    machine = {"processor": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version(),
+               "numpy": np.__version__, "minidecode": md.__version__}  # fmt: skip
+    print(markdown(machine, rows))
+    if a.out:
+        a.out.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+    if a.readme:
+        write_between_markers(a.readme, markdown(machine, rows))
+
+
+if __name__ == "__main__":
+    main()
