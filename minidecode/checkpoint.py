@@ -7,6 +7,7 @@ mapped into memory here, because the library's NumPy door copies them and does n
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,14 +32,15 @@ class Stored:
 
     def read(self, dtype: np.dtype) -> np.ndarray:
         """The tensor as `dtype`: a read-only view into the mapped file where that is possible, else a cast copy."""
-        count = int(np.prod(self.shape, dtype=np.int64))
-        if count == 0:
-            return np.zeros(self.shape, dtype)
+        count = math.prod(self.shape)
+        if count == 0:  # no model has one, and its other dimensions may be too large for NumPy
+            raise CheckpointError(f"{self.path}: a tensor of shape {self.shape} holds nothing")
         mapped = np.memmap(self.path, STORED_DTYPES[self.dtype], "r", self.offset, (count,)).view(np.ndarray)
         if self.dtype == "BF16":
             mapped = (mapped.astype(np.uint32) << 16).view(np.float32)
         if mapped.dtype != dtype or not mapped.flags.aligned:
-            mapped = mapped.astype(dtype)
+            with np.errstate(over="ignore"):  # a float64 too large becomes infinite, and the scores NaN: told there
+                mapped = mapped.astype(dtype)
         return mapped.reshape(self.shape)
 
 
@@ -76,10 +78,6 @@ def read_header(path: Path) -> dict[str, Stored]:
     for name, entry in header.items():
         if name == "__metadata__":
             continue
-        if entry["dtype"] not in STORED_DTYPES:
-            raise CheckpointError(
-                f"{path}: {name} is stored as {entry['dtype']}; {', '.join(STORED_DTYPES)} can be read"
-            )
         tensors[name] = Stored(path, 8 + length + entry["data_offsets"][0], entry["dtype"], tuple(entry["shape"]))
     return tensors
 
@@ -110,40 +108,46 @@ def find_tensors(folder: Path) -> dict[str, Stored]:
 
 
 def load_tensors(
-    folder: Path, shapes: dict[str, tuple[int, ...]], dtype: np.dtype, prefix: str, ignored: str, tied: dict[str, str]
-) -> dict[str, np.ndarray]:
-    """The tensors that `shapes` asks for, as `dtype`.
+    folder: Path, found: dict[str, Stored], shapes: dict[str, tuple[int, ...]], dtype: np.dtype, prefix: str,
+    ignored: str, tied: dict[str, str],
+) -> dict[str, np.ndarray]:  # fmt: skip
+    """The tensors that `shapes` asks for, out of those `found` in `folder`, as `dtype`.
 
     Names may carry `prefix` or not. Names that match `ignored` (buffers of old files) are passed over; a name in
     `tied` may be stored too, as an equal copy of the tensor it is tied to. Raises CheckpointError naming each tensor
-    that is missing, unexpected or of another shape, with both shapes.
+    that is missing, unexpected, of another shape (with both shapes), or of a dtype that cannot be read.
     """
     stored: dict[str, Stored] = {}
-    for name, tensor in find_tensors(folder).items():
+    for name, tensor in found.items():
         short = name.removeprefix(prefix)
         if short in stored:
             raise CheckpointError(f"{folder}: {short} is stored twice, with and without {prefix!r}")
         if not re.fullmatch(ignored, short):
             stored[short] = tensor
 
+    copies = {copy: original for copy, original in tied.items() if copy in stored}
+    expected = shapes | {copy: shapes[original] for copy, original in copies.items()}
     problems = []
-    for name, shape in shapes.items():
+    for name, shape in expected.items():
         if name not in stored:
             problems.append(f"{name} is missing, expected shape {shape}")
         elif stored[name].shape != shape:
             problems.append(f"{name} has shape {stored[name].shape}, expected {shape}")
+        elif stored[name].dtype not in STORED_DTYPES:
+            problems.append(f"{name} is stored as {stored[name].dtype}; {', '.join(STORED_DTYPES)} can be read")
     problems += [
         f"{name} is not part of this model, found shape {tensor.shape}"
         for name, tensor in stored.items()
-        if name not in shapes and name not in tied
+        if name not in expected
     ]
     if problems:
         more = f"; and {len(problems) - 4} more" if len(problems) > 4 else ""
         raise CheckpointError(f"{folder}: the weights do not fit config.json: {'; '.join(problems[:4])}{more}")
 
     tensors = {name: stored[name].read(dtype) for name in shapes}
-    for copy, original in tied.items():
-        if copy in stored and copy not in shapes and not np.array_equal(stored[copy].read(dtype), tensors[original]):
+    bits = f"u{np.dtype(dtype).itemsize}"  # compared as bits, so that a NaN equals its copy
+    for copy, original in copies.items():
+        if not np.array_equal(stored[copy].read(dtype).view(bits), tensors[original].view(bits)):
             raise CheckpointError(
                 f"{folder}: {copy} differs from {original}, but config.json ties them: set tie_word_embeddings to false"
             )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -20,15 +22,21 @@ from .search.options import DEFAULT_NEW_TOKENS
 
 app = typer.Typer(
     help="Fast transformer decoding you can read: load GPT-2, generate, and see what ran.",
-    no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False,
+    rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False,
 )  # fmt: skip
 
 
 @app.callback(invoke_without_command=True)
-def _global_options(version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False):
+def _global_options(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+):
     if version:
         print(f"minidecode {__version__}")
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help(), file=sys.stderr)
+        raise typer.Exit(2)
 
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
@@ -39,11 +47,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines."
 def generate(
     prompts: Annotated[list[str] | None, typer.Argument(help="Texts to continue; - reads standard input.")] = None,
     model: Annotated[str, typer.Option("--model", "-m", help="A bundled model or a model folder.")] = "tiny-gpt2",
-    input: Annotated[Path | None, typer.Option("--input", "-i", help="File with one prompt per line, or .jsonl with a"
-                                               ' "prompt" in each object; - reads standard input.')] = None,
+    input: Annotated[Path | None, typer.Option("--input", "-i", readable=False, help="File with one prompt per line, or"
+                                               ' .jsonl with a "prompt" in each object; - reads standard input.')]
+    = None,
     jsonl: Annotated[bool, typer.Option("--jsonl", help="Read the input as JSONL whatever its name.")] = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write here instead of to stdout; the file"
-                                                " appears whole at the end, or not at all.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", readable=False, help="Write here, not to stdout;"
+                                                 " the file appears whole at the end, or not at all.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per prompt: ids, scores, texts.")] = False,
     plan: Annotated[str, typer.Option(help="auto, memory=replicated or memory=none (no cache).")] = "auto",
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
@@ -77,6 +86,8 @@ def generate(
     --min-len and --max-len-b mean --num-beams, --length-penalty, --num-return-sequences, --min-new-tokens and
     --max-new-tokens.
     """
+    import numpy as np
+
     from . import load
 
     options = {
@@ -91,12 +102,14 @@ def generate(
         raise OptionError(f"batch_size must be a whole number from 1 up, not {batch_size}")
     records = _read_prompts(prompts or [], input, jsonl)
     started = time.perf_counter()
-    with _whole_file(output) as out:
+    # NaN scores are reported in words; NumPy's warnings of what leads there would come on top.
+    with _whole_file(output) as out, np.errstate(all="ignore"):
         loaded = load(model, plan=plan, dtype=dtype)
         # Refuse what can be refused before anything is computed: option by option, prompt by prompt.
         loaded.check([r["prompt"] for r in records], truncate=truncate, **options)
-        alone = len(records) == 1 and not as_json and output is None and (num_return_sequences or 1) == 1
-        streams = alone and loaded.options(**options).num_beams == 1
+        resolved = loaded.options(**options)
+        alone = len(records) == 1 and not as_json and output is None and resolved.num_return_sequences == 1
+        streams = alone and resolved.num_beams == 1
         new_tokens, receipts, first_token_at = 0, [], None
         generation_started = time.perf_counter()
         for batch in _with_progress(_batches(records, batch_size), len(records), quiet):
@@ -113,7 +126,8 @@ def generate(
         seconds = time.perf_counter() - generation_started
     if not quiet:
         first = f"first token after {first_token_at - started:.2f} s; " if first_token_at else ""
-        rate = f"{new_tokens} tokens in {seconds:.2f} s, {new_tokens / seconds:.1f} tokens/s"
+        plural = "" if new_tokens == 1 else "s"
+        rate = f"{new_tokens} token{plural} in {seconds:.2f} s, {new_tokens / seconds:.1f} tokens/s"
         print(f"[{first}{rate}; {model}, {loaded.plan}]", file=sys.stderr)
     if receipt:
         for r in receipts:
@@ -134,15 +148,17 @@ def models(as_json: AsJson = False, debug: Debug = False):
         rows.append(
             {"name": name, "where": where, "model_type": c.get("model_type"), "layers": c.get("n_layer"),
              "width": c.get("n_embd"), "context": c.get("n_positions"), "vocabulary": c.get("vocab_size"),
-             "megabytes": round(sum(f.stat().st_size for f in folder.glob("*.safetensors")) / 1e6, 1),
+             "megabytes": round(sum(f.stat().st_size for f in folder.glob("*.safetensors") if f.exists()) / 1e6, 1),
              "folder": str(folder)}
         )  # fmt: skip
     if as_json:
         print(json.dumps(rows, indent=1))
         return
     for row in rows:
-        print(f"{row['name']}  ({row['where']}, {row['megabytes']} MB)  {row['layers']} layers of width {row['width']}, "
-              f"context {row['context']}, vocabulary {row['vocabulary']}\n    {row['folder']}")  # fmt: skip
+        print(
+            f"{row['name']}  ({row['where']}, {row['megabytes']} MB)  {row['layers']} layers of width {row['width']}, "
+            f"context {row['context']}, vocabulary {row['vocabulary']}\n    {row['folder']}"
+        )
 
 
 @app.command()
@@ -151,20 +167,30 @@ def doctor(as_json: AsJson = False, debug: Debug = False):
     import platform
     from importlib import metadata
 
-    from threadpoolctl import threadpool_info
-
-    from .device import device_kind
     from .model import bundled_models
 
     extras = {"numba-cuda": "cu12", "torch": "oracle", "transformers": "oracle", "pytest": "test",
               "hypothesis": "test"}  # fmt: skip
-    packages = {}
-    for name in ("numpy", "numba", "scipy", "tokenizers", "safetensors", "huggingface_hub", *extras):
+    packages, missing = {}, {}
+    for name in ("numpy", "numba", "scipy", "tokenizers", "safetensors", "huggingface_hub", "threadpoolctl", *extras):
         try:
             packages[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             packages[name] = None
-    import numpy  # noqa: F401  (so that its BLAS is loaded and can be asked)
+            missing[name] = f"pip install 'minidecode[{extras[name]}]'" if name in extras else f"pip install {name}"
+    try:
+        from .device import device_kind
+
+        device = device_kind()
+    except ImportError:
+        device = "unknown, for numba is missing"
+    try:
+        import numpy  # noqa: F401  (so that its BLAS is loaded and can be asked)
+        from threadpoolctl import threadpool_info
+
+        blas = [i for i in threadpool_info() if i["user_api"] == "blas"]
+    except ImportError:
+        blas = []
 
     report: dict[str, Any] = {
         "minidecode": __version__,
@@ -172,11 +198,11 @@ def doctor(as_json: AsJson = False, debug: Debug = False):
         "platform": platform.platform(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "blas": [
-            {"library": i["internal_api"], "version": i.get("version"), "threads": i["num_threads"]}
-            for i in threadpool_info() if i["user_api"] == "blas"
+            {"library": i["internal_api"], "version": i.get("version"), "threads": i["num_threads"]} for i in blas
         ],
-        "device": device_kind(),
+        "device": device,
         "packages": packages,
+        "missing": missing,
         "bundled_models": list(bundled_models()),
     }  # fmt: skip
     if as_json:
@@ -190,29 +216,48 @@ def doctor(as_json: AsJson = False, debug: Debug = False):
     print(f"{'device':<16} {report['device']}{remedy if report['device'] == 'none' else ''}")
     print(f"{'bundled models':<16} {', '.join(report['bundled_models'])}")
     for name, version in packages.items():
-        missing = f"missing: pip install 'minidecode[{extras.get(name, '')}]'" if name in extras else "MISSING"
-        print(f"{name:<16} {version or missing}")
+        print(f"{name:<16} {version or f'missing: {missing[name]}'}")
 
 
 def main() -> None:
     """Runs a command; an error that a user can mend is one line on stderr and exit code 1, or 2 for bad usage."""
     debug = "--debug" in sys.argv[1:]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through the clean-up, as an interrupt goes
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")  # texts are UTF-8 wherever they go, as --output is
     try:
         code = typer.main.get_command(app)(prog_name="minidecode", standalone_mode=False)
+        if code == 130:  # what the command-line library makes of an interrupt, without a word
+            raise KeyboardInterrupt
+        sys.stdout.flush()  # here, where a full disk or a closed pipe can still be told
     except MinidecodeError as error:
         code = _fail(str(error), 1, debug)
     except BrokenPipeError:  # whoever read our output has gone: not our error, and nothing to say
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_stdout()
         code = 1
+    except OSError as error:  # without a name it comes from writing our output
+        code = _fail(f"{error.filename or 'the output cannot be written'}: {error.strerror or error}", 1, debug)
+        _give_up_stdout()
     except (KeyboardInterrupt, typer.Abort):
         code = _fail("interrupted", 130, debug)
     except MemoryError as error:
         code = _fail(f"not enough memory: {error}; use a smaller --batch-size or --num-beams", 1, debug)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("minidecode"):
+            raise
+        code = _fail(f"the package {error.name} is missing: pip install {error.name}", 1, debug)
     except Exception as error:
         if not hasattr(error, "format_message"):  # not the command-line library's own complaint: a bug, shown whole
             raise
-        code = _fail(f"{error.format_message()} (see minidecode --help)", 2, debug)
+        command = error.ctx.command_path if getattr(error, "ctx", None) else "minidecode"
+        code = _fail(f"{error.format_message().rstrip('.')} (see {command} --help)", 2, debug)
     sys.exit(code or 0)
+
+
+def _give_up_stdout() -> None:
+    """Lets Python's last flush go nowhere: it would fail as the writing did, and say so in its own words."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str, code: int, debug: bool) -> int:
@@ -226,14 +271,16 @@ def _fail(message: str, code: int, debug: bool) -> int:
 
 def _early_stopping(text: str | None) -> bool | str | None:
     values = {None: None, "true": True, "false": False, "never": "never"}
-    if text not in values:
+    if text is not None and text.lower() not in values:
         raise OptionError(f"early_stopping must be true, false or never, not {text!r}")
-    return values[text]
+    return values[text and text.lower()]
 
 
 def _read_prompts(arguments: list[str], path: Path | None, jsonl: bool) -> list[dict[str, Any]]:
     """Records with a "prompt" each, from the arguments or from a file or standard input, never from both."""
-    if arguments == ["-"]:
+    if "-" in arguments:
+        if len(arguments) > 1 or path is not None:
+            raise InputError("- reads all prompts from standard input: give it alone")
         arguments, path = [], Path("-")
     if bool(arguments) == bool(path):
         raise InputError("give a prompt, or --input FILE, or - for standard input" if path is None else
@@ -247,9 +294,10 @@ def _read_prompts(arguments: list[str], path: Path | None, jsonl: bool) -> list[
     except OSError as error:
         raise InputError(f"{name} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
+        data, at = error.object, error.start  # the decoder's own: without the byte order mark
+        line = data[:at].count(b"\n") + 1
         raise InputError(
-            f"{name} is not UTF-8: byte 0x{data[error.start]:02x} on line {line}; convert it to UTF-8 first"
+            f"{name} is not UTF-8: byte 0x{data[at]:02x} on line {line}; convert it to UTF-8 first"
         ) from None
     lines = text.split("\n")
     if lines and lines[-1] == "":
@@ -266,12 +314,21 @@ def _record(line: str, is_jsonl: bool, where: str) -> dict[str, Any]:
     if not is_jsonl:
         return {"prompt": line}
     try:
-        record = json.loads(line)
+        record = json.loads(line, parse_constant=_no_constant)
+        json.dumps(record, ensure_ascii=False).encode()  # its fields go out again: half a surrogate pair could not
+    except json.JSONDecodeError as error:
+        raise InputError(f"{where} is not JSON: {error.msg}, at column {error.colno}") from None
+    except UnicodeEncodeError:
+        raise InputError(f"{where} holds half a surrogate pair (\\ud800 to \\udfff): that is no text") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where} is not JSON: {error}") from None
     if not isinstance(record, dict) or not isinstance(record.get("prompt"), str):
-        raise InputError(f'{where} should be an object with a text under "prompt"')
+        raise InputError(f'{where} should be an object with a text under "prompt", as in {{"prompt": "Once"}}')
     return record
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number there")
 
 
 @contextlib.contextmanager
@@ -283,6 +340,8 @@ def _whole_file(path: Path | None) -> Iterator[Any]:
     path = path.resolve()  # through links, so that the link stays and its target changes
     exists = path.exists()
     try:
+        if not path.parent.is_dir():
+            raise FileNotFoundError(2, f"there is no folder {path.parent}: make it first")
         if path.is_dir() or (exists and not os.access(path, os.W_OK)):
             raise PermissionError(13, "it is a folder" if path.is_dir() else "it is write-protected")
         if exists and not path.is_file():  # a device or a pipe cannot be replaced
@@ -378,7 +437,7 @@ def _cached_models() -> list[tuple[str, Path]]:
 
     try:
         repos = scan_cache_dir().repos
-    except CacheNotFound:
+    except (CacheNotFound, ValueError):  # no cache, or a file in its place
         return []
     found = []
     for repo in sorted(repos, key=lambda r: r.repo_id):

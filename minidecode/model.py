@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .checkpoint import load_tensors, read_json
+from .checkpoint import find_tensors, load_tensors, read_json
 from .errors import CheckpointError, InputError, NumericalError, OptionError
 from .models import gpt2
 from .models.config import GPT2Config
@@ -78,8 +78,14 @@ def load(name: str | Path, *, plan: str | Plan = "auto", dtype: str = "float32")
             f"{folder / 'config.json'}: model_type {fields.get('model_type')!r} is not known; gpt2 can be loaded"
         )
     config = GPT2Config.from_json(fields)
+    found = find_tensors(folder)
+    if config.n_layer > len(found):  # seen before their shapes are listed: a lying number costs no memory
+        raise CheckpointError(
+            f"{folder}: config.json says n_layer {config.n_layer}, and the weights are {len(found)} tensors in all: "
+            "one of the two is not this model's"
+        )
     tensors = load_tensors(
-        folder, gpt2.tensor_shapes(config), np.dtype(dtype), prefix="transformer.",
+        folder, found, gpt2.tensor_shapes(config), np.dtype(dtype), prefix="transformer.",
         ignored=r"h\.\d+\.attn\.(bias|masked_bias)",
         tied={"lm_head.weight": "wte.weight"} if config.tie_word_embeddings else {},
     )  # fmt: skip
@@ -185,7 +191,9 @@ class Model:
             raise InputError("give either prompts (texts) or input_ids (token ids)")
         if prompts is not None:
             if self.tokenizer is None:
-                raise InputError("this model folder has no tokenizer: pass input_ids instead of texts")
+                raise InputError(
+                    "this model folder has no tokenizer: add its tokenizer.json, or pass input_ids to generate"
+                )
             texts = [prompts] if isinstance(prompts, str) else list(prompts)
             if not all(isinstance(t, str) for t in texts):
                 raise InputError("prompts must be texts; pass token ids as input_ids")
@@ -207,33 +215,35 @@ class Model:
 
     def _fit(self, ids: list[np.ndarray], options: Options, truncate: bool) -> tuple[list[np.ndarray], np.ndarray]:
         """(prompts, most new tokens of each) that fit the context. Raises InputError naming both lengths."""
-        context = self.config.n_positions
-        asked = options.max_new_tokens
+        # The last new token is never read, so it needs no position: prompt and new tokens may be one longer.
+        context, whole = self.config.n_positions, self.config.n_positions + 1
+        if options.max_new_tokens is None and options.max_length is not None:
+            if options.max_length > whole:
+                raise InputError(f"max_length {options.max_length} goes beyond the context: ask for at most {whole}")
+            whole = options.max_length
+        wanted = options.max_new_tokens or min(DEFAULT_NEW_TOKENS, whole // 2)
         fitting, limits = [], []
         for b, row in enumerate(ids, 1):
-            room_for_prompt = max(1, context - (asked or 1))
-            if truncate and len(row) > room_for_prompt:
-                row = row[-room_for_prompt:]
-            who = f"prompt {b} of {len(ids)}"
+            if truncate:
+                row = row[-max(1, whole - wanted) :]
+            who = f"prompt {b} of {len(ids)} has {len(row)} tokens"
+            room = whole - len(row)
             if len(row) > context:
                 raise InputError(
-                    f"{who} has {len(row)} tokens and the model's context holds {context}: "
+                    f"{who} and the model's context holds {context}: "
                     "shorten it, or cut it with --truncate (truncate=True)"
                 )
-            room = context - len(row)
-            if asked is not None:
-                limit = asked
+            if room < 1:
+                raise InputError(f"{who} and max_length is {options.max_length}: raise it")
+            limit = min(DEFAULT_NEW_TOKENS, room)
+            if options.max_new_tokens is not None:
+                limit = options.max_new_tokens
             elif options.max_length is not None:
-                limit = options.max_length - len(row)
-                if limit < 1:
-                    raise InputError(f"{who} has {len(row)} tokens and max_length is {options.max_length}: raise it")
-            else:
-                limit = max(1, min(DEFAULT_NEW_TOKENS, room))
-            # The last new token is never read, so it needs no position of its own.
-            if limit > room + 1:
+                limit = room
+            if limit > room:
+                cut = "" if truncate else ", or cut the prompt with --truncate (truncate=True)"
                 raise InputError(
-                    f"{who} has {len(row)} tokens, and {limit} new ones go beyond the context of {context}: "
-                    f"ask for at most {room + 1}, or cut the prompt with --truncate (truncate=True)"
+                    f"{who}, and {limit} new ones go beyond the context of {context}: ask for at most {room}{cut}"
                 )
             fitting.append(row)
             limits.append(limit)

@@ -98,10 +98,15 @@ def _read_bpe(folder: Path) -> tokenizers.Tokenizer:
         raise CheckpointError(f"{folder}: vocab.json and merges.txt do not make a tokenizer: {error}") from None
     backend = tokenizers.Tokenizer(bpe)
     settings = read_json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").exists() else {}
+    if settings.get("add_bos_token"):
+        raise CheckpointError(f"{folder}: tokenizer_config.json asks for add_bos_token: add the model's tokenizer.json")
     prefix = bool(settings.get("add_prefix_space", False))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
     backend.decoder = decoders.ByteLevel()
     named = [settings.get(f"{role}_token", "<|endoftext|>") for role in ("bos", "eos", "unk", "pad")]
-    special = [t["content"] if isinstance(t, dict) else t for t in named]
-    backend.add_special_tokens([t for t in dict.fromkeys(special) if t in vocab])
+    more = settings.get("additional_special_tokens")
+    named += more if isinstance(more, list) else []
+    special = [t.get("content") if isinstance(t, dict) else t for t in named]
+    texts = [t for t in special if isinstance(t, str)]
+    backend.add_special_tokens([t for t in dict.fromkeys(texts) if t in vocab])
     return backend

@@ -45,7 +45,7 @@ class GPT2Config:
             raise CheckpointError("config.json: add_cross_attention is not supported for gpt2: use a model without it")
         from ..reference.activation import ACTIVATIONS
 
-        if self.activation_function not in ACTIVATIONS:
+        if not isinstance(self.activation_function, str) or self.activation_function not in ACTIVATIONS:
             raise CheckpointError(
                 f"config.json: activation_function {self.activation_function!r} is not one of {', '.join(ACTIVATIONS)}"
             )

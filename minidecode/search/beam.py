@@ -75,7 +75,6 @@ def beam_search(engine, prompts, limit_B, options) -> Found:
         is_finished_BW = np.concatenate([is_finished_BW, enters_BC], axis=1)[every_B1, best_BW]
 
         # 5. A sentence is done when nothing that still runs could change its finished set.
-        length_B += ~done_B
         done_B |= (
             ~could_improve(running_score_BW[:, 0], finished_score_BW, is_finished_BW, step, limit_B, options)
             | (is_finished_BW.all(axis=1) & (options.early_stopping is True))
@@ -83,6 +82,7 @@ def beam_search(engine, prompts, limit_B, options) -> Found:
         )
         if done_B.all():
             break
+        length_B += ~done_B  # a sentence that is done feeds the token before its last again, and again
         parent_R = (parent_BW + every_B1 * W).reshape(-1)
         logits_RV = engine.step(running_BWM.reshape(B * W, -1), length_B[sentence_R], parent_R)
 

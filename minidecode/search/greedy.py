@@ -42,7 +42,8 @@ def greedy(engine, prompts, limit_B, options, on_token=None) -> Found:
                 on_token(int(b), int(chosen_B[b]))
         if done_B.all():
             break
-        logits_BV = engine.step(tokens_BM, length_B, every_B)
+        # A sentence that is done feeds its last token but one again: the last may lie beyond the context.
+        logits_BV = engine.step(tokens_BM, length_B - done_B, every_B)
 
     new_B = length_B - prompt_B
     scores = score_B / new_B**options.length_penalty

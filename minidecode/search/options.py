@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import numbers
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -46,9 +48,10 @@ class Options:
             if isinstance(value, bool) or not _is_whole(value) or value < least:
                 raise OptionError(f"{name} must be a whole number from {least} up, not {value!r}")
         penalty = self.length_penalty
-        if isinstance(penalty, bool) or not isinstance(penalty, int | float) or not abs(penalty) < float("inf"):
-            raise OptionError(f"length_penalty must be a finite number, not {penalty!r}")
-        if self.early_stopping not in (True, False, "never"):
+        if isinstance(penalty, bool) or not isinstance(penalty, numbers.Real) or not abs(penalty) <= 100:
+            raise OptionError(f"length_penalty must be a number from -100 to 100, not {penalty!r}")
+        object.__setattr__(self, "length_penalty", float(penalty))
+        if not isinstance(self.early_stopping, bool) and self.early_stopping != "never":
             raise OptionError(f"early_stopping must be True, False or 'never', not {self.early_stopping!r}")
         if self.num_return_sequences > self.num_beams:
             raise OptionError(
@@ -96,19 +99,21 @@ def resolve(defaults: dict[str, Any], given: dict[str, Any]) -> Options:
         merged.pop("max_length", None)
     if "max_length" in given and "max_new_tokens" not in given:
         merged.pop("max_new_tokens", None)
-    return Options(**merged)
+    try:
+        return Options(**merged)
+    except OptionError as error:
+        Options(**given)  # a rule that the call breaks by itself is told as it is
+        raise OptionError(f"with the defaults of generation_config.json: {error}") from None
 
 
 def _is_whole(value: object) -> bool:
-    import numbers
-
     return isinstance(value, numbers.Integral)
 
 
 def _eos_tuple(value) -> tuple[int, ...]:
     if value is None:
         return ()
-    ids = (value,) if _is_whole(value) else tuple(value)
+    ids = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
     for i in ids:
         if isinstance(i, bool) or not _is_whole(i) or i < 0:
             raise OptionError(f"eos_token_id must be token ids from 0 up, not {i!r}")

@@ -1,0 +1,416 @@
+"""`minidecode generate`: what goes in, what comes out, and how it fails."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from toy_folder import CONFIG, newline_tensors, toy_tensors, write_folder, write_json
+
+import minidecode as md
+from minidecode.search.options import Options
+
+PROMPTS = ["the sea", "a", "other things"]
+FEW = ["--max-new-tokens", "3"]
+
+
+@pytest.fixture
+def expected(toy):
+    """What the library says for PROMPTS, as the command line writes it: one text per line."""
+    texts = md.load(toy).generate(PROMPTS, max_new_tokens=3).texts
+    return "".join(text.replace("\n", "\\n") + "\n" for text in texts)
+
+
+# --- inputs ---
+
+
+def test_prompts_as_arguments(cli, toy, expected):
+    assert cli("generate", *PROMPTS, "-m", toy, *FEW).out == expected
+
+
+BOM = b"\xef\xbb\xbf"
+LINES = "\n".join(PROMPTS).encode()
+FILES = {
+    "without a last line end": LINES,
+    "with a last line end": LINES + b"\n",
+    "of Windows": LINES.replace(b"\n", b"\r\n") + b"\r\n",
+    "with a byte order mark": BOM + LINES,
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("way", ["--input FILE", "--input -", "-"])
+def test_one_prompt_per_line(cli, toy, expected, tmp_path, kind, way):
+    path = tmp_path / "prompts.txt"
+    path.write_bytes(FILES[kind])
+    arguments = [path if a == "FILE" else a for a in way.split()]
+    stdin = b"" if "FILE" in way else FILES[kind]
+    ran = cli("generate", *arguments, "-m", toy, *FEW, stdin=stdin)
+    assert (ran.code, ran.out) == (0, expected)
+
+
+@pytest.mark.parametrize(("name", "flag"), [("p.jsonl", []), ("p.txt", ["--jsonl"])])
+def test_jsonl(cli, toy, expected, tmp_path, name, flag):
+    (tmp_path / name).write_text("".join(json.dumps({"prompt": p}) + "\n" for p in PROMPTS))
+    assert cli("generate", "-i", tmp_path / name, *flag, "-m", toy, *FEW).out == expected
+
+
+def test_fields_of_jsonl_are_carried_through(cli, toy):
+    record = {"id": 7, "prompt": "the", "nested": {"é": [None, 1.5]}}
+    ran = cli("generate", "-", "--jsonl", "--json", "-m", toy, *FEW, stdin=json.dumps(record).encode())
+    written = json.loads(ran.out)
+    assert {key: written[key] for key in record} == record
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+def test_the_batch_size_changes_no_text(cli, toy, expected, size):
+    assert cli("generate", *PROMPTS, "-m", toy, *FEW, "--batch-size", size).out == expected
+
+
+# --- outputs ---
+
+
+def test_json_of_every_hypothesis(cli, toy):
+    ran = cli("generate", *PROMPTS, "-m", toy, *FEW, "--num-beams", 3, "--num-return-sequences", 2, "--json")
+    out = md.load(toy).generate(PROMPTS, max_new_tokens=3, num_beams=3, num_return_sequences=2)
+    records = [json.loads(line) for line in ran.out.splitlines()]
+    assert [r["prompt"] for r in records] == PROMPTS
+    found = [h for r in records for h in r["hypotheses"]]
+    assert [h["text"] for h in found] == out.texts
+    assert [h["token_ids"] for h in found] == [ids.tolist() for ids in out.token_ids]
+    assert [h["score"] for h in found] == pytest.approx(out.scores)
+
+
+def test_a_single_text_is_shown_as_it_is(cli, tmp_path):
+    folder = write_folder(tmp_path / "newlines", newline_tensors(CONFIG))
+    assert cli("generate", "the", "-m", folder, *FEW).out == "\n\n\n\n"
+
+
+@pytest.mark.parametrize("arguments", [["the", "a"], ["the", "--num-beams", "2", "--nbest", "2"]])
+def test_of_several_texts_each_has_one_line(cli, tmp_path, arguments):
+    folder = write_folder(tmp_path / "newlines", newline_tensors(CONFIG))
+    lines = cli("generate", *arguments, "-m", folder, *FEW).out.splitlines()
+    assert len(lines) == 2 and lines[0] == "\\n\\n\\n"
+
+
+def test_several_texts_by_generation_config_have_one_line_each(cli, tmp_path):
+    folder = write_folder(tmp_path / "newlines", newline_tensors(CONFIG))
+    write_json(folder / "generation_config.json", {"num_beams": 2, "num_return_sequences": 2, "max_new_tokens": 3})
+    assert len(cli("generate", "the", "-m", folder).out.splitlines()) == 2
+
+
+def test_the_text_goes_to_stdout_and_the_rate_to_stderr(cli, toy, expected):
+    ran = cli("generate", PROMPTS[0], "-m", toy, *FEW)
+    assert ran.out.rstrip("\n") == expected.splitlines()[0]
+    assert ran.err.count("\n") == 1 and "3 tokens in" in ran.err and "memory=replicated" in ran.err
+
+
+def test_quiet(cli, toy):
+    assert cli("generate", "the", "-m", toy, "--quiet").err == ""
+
+
+def test_receipt(cli, toy):
+    err = cli("generate", "the", "-m", toy, "--receipt", "--plan", "memory=none").err
+    assert "plan memory=none" in err and "linear" in err
+
+
+def test_output_file(cli, toy, expected, tmp_path):
+    ran = cli("generate", *PROMPTS, "-m", toy, *FEW, "-o", tmp_path / "out.txt")
+    assert (ran.code, ran.out) == (0, "")
+    assert (tmp_path / "out.txt").read_text(encoding="utf-8") == expected
+
+
+def test_output_replaces_what_a_link_points_to_and_keeps_its_rights(cli, toy, expected, tmp_path):
+    target, link = tmp_path / "target.txt", tmp_path / "link.txt"
+    target.write_text("old")
+    target.chmod(0o640)
+    link.symlink_to(target)
+    cli("generate", *PROMPTS, "-m", toy, *FEW, "-o", link)
+    assert link.is_symlink() and target.read_text(encoding="utf-8") == expected
+    assert target.stat().st_mode & 0o777 == 0o640
+
+
+# --- options ---
+
+ALIASES = [
+    ("--beam", "--num-beams", 3, []),
+    ("--lenpen", "--length-penalty", 0.0, ["--num-beams", 4]),
+    ("--nbest", "--num-return-sequences", 2, ["--num-beams", 4]),
+    ("--min-len", "--min-new-tokens", 5, ["--eos-token-id", "THE LIKELIEST"]),
+    ("--max-len-b", "--max-new-tokens", 6, []),
+]
+
+
+@pytest.mark.parametrize(("alias", "original", "value", "others"), ALIASES)
+def test_fairseq_spellings(cli, toy, alias, original, value, others):
+    likeliest = md.load(toy).generate(PROMPTS[0], max_new_tokens=1).token_ids[0][0]
+    others = [likeliest if word == "THE LIKELIEST" else word for word in others]
+    common = ["generate", *PROMPTS, "-m", toy, "--json", *others]
+    with_alias, with_original = cli(*common, alias, value), cli(*common, original, value)
+    assert with_alias.code == with_original.code == 0
+    assert with_alias.out == with_original.out
+    assert with_alias.out != cli(*common).out
+
+
+OPTIONS = [
+    ("--max-length", 9, {"max_length": 9}),
+    ("--min-length", 12, {"min_length": 12}),
+    ("--no-repeat-ngram-size", 1, {"no_repeat_ngram_size": 1}),
+    ("--eos-token-id", 65, {"eos_token_id": 65}),
+    ("--pad-token-id", 3, {"pad_token_id": 3}),
+    ("--early-stopping", "true", {"early_stopping": True}),
+    ("--early-stopping", "False", {"early_stopping": False}),
+    ("--early-stopping", "never", {"early_stopping": "never"}),
+]
+
+
+@pytest.mark.parametrize(("flag", "value", "options"), OPTIONS)
+def test_an_option_reaches_the_search(cli, toy, flag, value, options):
+    ran = cli("generate", "the", "-m", toy, "--num-beams", 2, "--json", flag, value)
+    out = md.load(toy).generate("the", num_beams=2, **options)
+    assert json.loads(ran.out)["hypotheses"][0]["token_ids"] == out.token_ids[0].tolist()
+
+
+def test_help_lists_every_generation_option(cli):
+    ran = cli("generate", "--help")
+    assert ran.code == 0 and ran.err == ""
+    for field in dataclasses.fields(Options):
+        assert "--" + field.name.replace("_", "-") in ran.out
+    for alias, *_ in ALIASES:
+        assert alias in ran.out
+
+
+def test_truncate_cuts_on_the_left(cli, toy):
+    long = "x" * 50 + "the end"
+    ran = cli("generate", long, "-m", toy, *FEW, "--truncate", "--json")
+    kept = md.load(toy).tokenizer.encode(long)[-13:]  # 16 of context, less 3 new ones
+    out = md.load(toy).generate(input_ids=[kept], max_new_tokens=3)
+    assert json.loads(ran.out)["hypotheses"][0]["token_ids"] == out.token_ids[0].tolist()
+
+
+# --- failures ---
+
+BAD_OPTIONS = [
+    (["--num-beams", 0], 1, ["num_beams", "from 1 up", "0"]),
+    (["--batch-size", 0], 1, ["batch_size", "from 1 up"]),
+    (["--max-new-tokens", 0], 1, ["max_new_tokens", "from 1 up"]),
+    (["--num-beams", 1.5], 2, ["--num-beams", "--help"]),
+    (["--num-beams", 2, "--nbest", 3], 1, ["num_return_sequences 3", "num_beams 2"]),
+    (["--num-beams", 200], 1, ["num_beams 200", "260 tokens", "fewer beams"]),
+    (["--eos-token-id", 260], 1, ["eos_token_id 260", "260 tokens"]),
+    (["--eos-token-id", -1], 1, ["eos_token_id", "-1"]),
+    (["--lenpen", "nan"], 1, ["length_penalty", "finite"]),
+    (["--early-stopping", "maybe"], 1, ["early_stopping", "true, false or never"]),
+    (["--plan", "memory=magic"], 1, ["magic", "replicated"]),
+    (["--plan", "fast-please"], 1, ["fast-please", "auto"]),
+    (["--dtype", "int8"], 1, ["float32 or float64"]),
+    (["--no-such-option"], 2, ["--no-such-option", "minidecode generate --help"]),
+    (["--num-beam", 2], 2, ["--num-beams"]),
+    (["--num-beams"], 2, ["--num-beams"]),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "named"), BAD_OPTIONS)
+def test_a_bad_option(fails, toy, tmp_path, arguments, code, named):
+    message = fails("generate", "the", "-m", toy, "-o", tmp_path / "out.txt", *arguments, code=code)
+    assert all(part in message for part in named), message
+    assert sorted(os.listdir(tmp_path)) == ["toy-gpt2"]
+
+
+@pytest.mark.parametrize("model", ["no-such-model", "/no/such/folder"])
+def test_an_unknown_model(fails, model):
+    message = fails("generate", "the", "-m", model)
+    assert model in message and "config.json" in message
+
+
+BAD_FILES = [
+    ("p.txt", b"", ["p.txt is empty"]),
+    ("p.txt", BOM, ["p.txt is empty"]),
+    ("p.txt", b"a\n\nb\n", ["p.txt, line 2 is blank"]),
+    ("p.txt", b"a\r\n\r\nb\r\n", ["p.txt, line 2 is blank"]),
+    ("p.txt", b"a\nb\n \t\n", ["p.txt, line 3 is blank"]),
+    ("p.txt", b"a\nb\xff\n", ["0xff on line 2", "UTF-8"]),
+    ("p.txt", b"\xff\n", ["0xff on line 1"]),
+    ("p.txt", BOM + b"a\n\nb\n\xe9", ["0xe9 on line 4"]),
+    ("p.txt", "wide".encode("utf-16"), ["0xff on line 1"]),
+    ("p.jsonl", b'{"prompt": "a"}\n{"prompt": \n', ["p.jsonl, line 2", "JSON"]),
+    ("p.jsonl", b'{"prompt": "a"}\n["a"]\n', ["line 2", '"prompt"']),
+    ("p.jsonl", b'{"text": "a"}\n', ["line 1", '"prompt"']),
+    ("p.jsonl", b'{"prompt": 3}\n', ["line 1", '"prompt"']),
+    ("p.jsonl", b'{"prompt": "a", "x": NaN}\n', ["line 1", "NaN"]),
+    ("p.jsonl", b'{"prompt": "a", "x": "\\ud800"}\n', ["line 1", "surrogate"]),
+    ("p.jsonl", b'{"prompt": "a"}\n{"prompt": ""}\n', ["prompt 2 of 2 is empty"]),
+    ("p.jsonl", b"[" * 100_000, ["line 1", "JSON"]),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "named"), BAD_FILES)
+def test_a_bad_input_file(fails, toy, tmp_path, name, content, named):
+    (tmp_path / name).write_bytes(content)
+    message = fails("generate", "-i", tmp_path / name, "-m", toy, "-o", tmp_path / "out.txt")
+    assert all(part in message for part in named), message
+    assert sorted(os.listdir(tmp_path)) == [name, "toy-gpt2"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [([], "give a prompt"), (["a", "-i", "p.txt"], "not both"), (["-", "-i", "p.txt"], "alone"), (["a", "-"], "alone"),
+     ([""], "prompt 1 of 1 is empty"), (["the", ""], "prompt 2 of 2 is empty"), (["-i", "no-file"], "No such file"),
+     (["-i", "."], "directory"), (["a\udcffb"], "not valid UTF-8: byte 0xff")],
+)  # fmt: skip
+def test_bad_prompts(fails, toy, arguments, named):
+    assert named in fails("generate", *arguments, "-m", toy)
+
+
+def test_an_empty_standard_input(fails, toy):
+    assert "standard input is empty" in fails("generate", "-", "-m", toy)
+
+
+def test_a_prompt_longer_than_the_context(fails, toy):
+    message = fails("generate", "a", "x" * 20, "-m", toy)
+    assert "prompt 2 of 2 has 20 tokens" in message and "holds 16" in message and "--truncate" in message
+
+
+def test_more_new_tokens_than_the_context_holds(fails, toy):
+    message = fails("generate", "xxxx", "-m", toy, "--max-new-tokens", 14)
+    assert "4 tokens" in message and "context of 16" in message and "at most 13" in message
+
+
+@pytest.mark.parametrize("beams", [1, 2])
+def test_nan_weights_are_named(fails, toy, tiny_folder, tmp_path, beams):
+    tensors = toy_tensors(CONFIG)
+    tensors["h.1.mlp.c_fc.weight"][2, 2] = np.nan
+    folder = tiny_folder(tensors=tensors)
+    message = fails("generate", "the", "-m", folder, "--num-beams", beams, "-o", tmp_path / "out.txt")
+    assert "h.1.mlp.c_fc.weight" in message and "NaN" in message
+    assert sorted(os.listdir(tmp_path)) == ["toy-gpt2"]
+
+
+# --- unwritable output ---
+
+
+def test_output_in_a_missing_folder(fails, toy, tmp_path):
+    message = fails("generate", "the", "-m", toy, "-o", tmp_path / "no" / "out.txt")
+    assert f"no folder {tmp_path / 'no'}" in message and "make it" in message
+
+
+def test_output_is_a_folder(fails, toy, tmp_path):
+    assert "it is a folder" in fails("generate", "the", "-m", toy, "-o", tmp_path)
+
+
+def test_output_is_write_protected(fails, toy, tmp_path, monkeypatch):
+    """By a stand-in for the question, since for root every file is writable."""
+    path = tmp_path / "out.txt"
+    path.write_text("old")
+    monkeypatch.setattr(os, "access", lambda file, mode: Path(file) != path)
+    assert "it is write-protected" in fails("generate", "the", "-m", toy, "-o", path)
+    assert path.read_text() == "old"
+
+
+def test_output_on_a_full_disk(fails, toy, tmp_path, monkeypatch):
+    def full(source, target):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    assert "No space left" in fails("generate", "the", "-m", toy, "-o", tmp_path / "out.txt")
+    assert sorted(os.listdir(tmp_path)) == ["toy-gpt2"]
+
+
+def test_an_existing_output_survives_a_failure_half_way(fails, fails_on_z, tmp_path):
+    path = tmp_path / "out.txt"
+    path.write_text("old")
+    message = fails("generate", "the", "zoo", "sea", "-m", fails_on_z, "--batch-size", 1, "-o", path)
+    assert "NaN" in message and "wte.weight" in message
+    assert path.read_text() == "old"
+    assert sorted(os.listdir(tmp_path)) == ["out.txt", "toy-gpt2"]
+
+
+def test_debug_shows_the_traceback(cli, toy):
+    ran = cli("generate", "the", "-m", toy, "--num-beams", 0, "--debug")
+    assert ran.code == 1
+    assert ran.err.startswith("Traceback") and ran.err.splitlines()[-1].startswith("minidecode: num_beams")
+
+
+# --- as a process of its own ---
+
+# An interrupt is ignored in processes that a shell has put in the background, and their children inherit that.
+START = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\nfrom minidecode.cli import main; main()"
+)
+
+
+def start(*arguments: object, **options) -> subprocess.Popen:
+    command = [sys.executable, "-c", START, *map(str, arguments)]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options)
+
+
+def test_a_real_process(toy, expected):
+    command = [sys.executable, "-m", "minidecode.cli", "generate", "-", "-m", toy, *FEW]
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}  # a terminal that knows no UTF-8
+    ran = subprocess.run(command, input=LINES, capture_output=True, env=environment)
+    assert (ran.returncode, ran.stdout.decode()) == (0, expected)
+    assert ran.stderr.count(b"\n") == 1
+
+
+def test_an_argument_that_is_not_utf8(toy):
+    command = [sys.executable, "-m", "minidecode.cli", "generate", b"caf\xe9", "-m", toy]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert ran.returncode == 1 and ran.stdout == ""
+    assert ran.stderr == "minidecode: the text is not valid UTF-8: byte 0xe9 at character 3\n"
+
+
+@pytest.fixture
+def long_input(tmp_path):
+    """Minutes of work, one prompt at a time."""
+    path = tmp_path / "long.txt"
+    path.write_text("the sea\n" * 5000)
+    return path
+
+
+def test_an_interrupt_leaves_no_output(toy, long_input, tmp_path):
+    arguments = ["generate", "-i", long_input, "-m", toy, "--batch-size", 1, "-o", tmp_path / "out.txt"]
+    process = start(*arguments, stdout=subprocess.PIPE)
+    deadline = time.monotonic() + 30
+    while not any(f.stat().st_size for f in tmp_path.glob(".out.txt*")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (130, "", "minidecode: interrupted\n")
+    assert sorted(os.listdir(tmp_path)) == ["long.txt", "toy-gpt2"]
+
+
+def test_a_closed_pipe_is_no_error_to_talk_about(toy, long_input):
+    """As in `minidecode generate ... | head -1`."""
+    process = start("generate", "-i", long_input, "-m", toy, "--batch-size", 1, stdout=subprocess.PIPE)
+    assert process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(timeout=30) != 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("arguments", [["generate", "the", "-m"], ["generate", "the", "a", "-m"], ["models"]])
+def test_a_full_disk_behind_standard_output(toy, arguments):
+    with open("/dev/full", "w") as full:
+        process = start(*arguments, *([toy] if arguments[-1] == "-m" else []), stdout=full)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert err == "minidecode: the output cannot be written: No space left on device\n"
+
+
+def test_infinite_weights_end_in_one_line(tiny_folder):
+    """In a process of its own, where NumPy's warnings would reach stderr."""
+    tensors = toy_tensors(CONFIG)
+    tensors["h.0.mlp.c_fc.weight"][:] = np.inf
+    process = start("generate", "the", "-m", tiny_folder(tensors=tensors), stdout=subprocess.PIPE)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (1, "")
+    assert err.startswith("minidecode: ") and err.count("\n") == 1, err

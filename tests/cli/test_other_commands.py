@@ -1,0 +1,172 @@
+"""`models`, `doctor`, `--version`, `--help`, and what is no command."""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+from importlib import metadata
+
+import huggingface_hub
+import pytest
+from toy_folder import CONFIG, write_folder, write_json
+
+import minidecode as md
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(tmp_path, monkeypatch):
+    """A Hugging Face cache of this test's own, so that nothing of the user's is listed."""
+    cache = tmp_path / "hub"
+    monkeypatch.setattr(huggingface_hub, "scan_cache_dir", partial(huggingface_hub.scan_cache_dir, cache))
+    return cache
+
+
+@pytest.fixture
+def bundled(tmp_path, monkeypatch):
+    """A bundled model that does not depend on what has been trained here."""
+    folder = write_folder(tmp_path / "weights" / "toy")
+    monkeypatch.setattr("minidecode.model.bundled_models", lambda: {"toy": folder})
+    return folder
+
+
+def put_in_cache(cache, name: str, **config) -> None:
+    """A model as huggingface_hub keeps it."""
+    repo = cache / f"models--{name.replace('/', '--')}"
+    revision = "0" * 40
+    write_folder(repo / "snapshots" / revision, **config)
+    (repo / "refs").mkdir()
+    (repo / "refs" / "main").write_text(revision)
+
+
+def test_models(cli, bundled):
+    ran = cli("models")
+    assert (ran.code, ran.err) == (0, "")
+    assert "toy  (bundled, " in ran.out and "2 layers of width 8, context 16, vocabulary 260" in ran.out
+    assert str(bundled) in ran.out
+
+
+def test_models_as_json(cli, bundled):
+    (row,) = json.loads(cli("models", "--json").out)
+    assert row["name"] == "toy" and row["where"] == "bundled" and row["model_type"] == "gpt2"
+    assert (row["layers"], row["width"], row["context"], row["vocabulary"]) == (2, 8, 16, 260)
+    assert md.load(row["folder"]).parameters > 0
+
+
+def test_models_in_the_cache_can_be_loaded_by_their_folder(cli, bundled, empty_cache):
+    put_in_cache(empty_cache, "somebody/small-gpt2")
+    rows = {row["name"]: row for row in json.loads(cli("models", "--json").out)}
+    assert rows["somebody/small-gpt2"]["where"] == "cached"
+    assert md.load(rows["somebody/small-gpt2"]["folder"]).config.n_layer == 2
+
+
+def test_other_and_damaged_models_in_the_cache_are_passed_over(cli, bundled, empty_cache):
+    put_in_cache(empty_cache, "somebody/other")
+    put_in_cache(empty_cache, "somebody/broken")
+    for path in empty_cache.glob("*other/snapshots/*/config.json"):
+        write_json(path, CONFIG | {"model_type": "llama"})
+    for path in empty_cache.glob("*broken/snapshots/*/config.json"):
+        path.write_text("{")
+    assert [row["name"] for row in json.loads(cli("models", "--json").out)] == ["toy"]
+
+
+def test_a_broken_link_in_the_cache(cli, bundled, empty_cache):
+    """What is left when somebody deletes large files by hand."""
+    put_in_cache(empty_cache, "somebody/small-gpt2")
+    (path,) = empty_cache.glob("*/snapshots/*/model.safetensors")
+    path.unlink()
+    path.symlink_to(empty_cache / "gone")
+    assert cli("models").code == 0
+
+
+def test_a_file_in_the_place_of_the_cache(cli, bundled, empty_cache):
+    empty_cache.write_text("")
+    assert cli("models").code == 0
+
+
+def test_doctor(cli):
+    ran = cli("doctor")
+    assert (ran.code, ran.err) == (0, "")
+    for line in ("minidecode", "python", "cores", "BLAS", "device", "numpy", "tokenizers", "hypothesis"):
+        assert any(text.startswith(line) for text in ran.out.splitlines()), line
+
+
+def test_doctor_as_json(cli):
+    report = json.loads(cli("doctor", "--json").out)
+    assert report["minidecode"] == md.__version__
+    assert report["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert report["device"] in ("gpu", "emulator", "none")
+    assert report["cores"] >= 1 and all(blas["threads"] >= 1 for blas in report["blas"])
+    assert report["packages"]["numpy"] == metadata.version("numpy")
+
+
+@pytest.mark.parametrize(
+    ("package", "command"),
+    [("scipy", "pip install scipy"), ("torch", "pip install 'minidecode[oracle]'"),
+     ("hypothesis", "pip install 'minidecode[test]'"), ("numba-cuda", "pip install 'minidecode[cu12]'")],
+)  # fmt: skip
+def test_doctor_gives_the_command_that_adds_what_is_missing(cli, monkeypatch, package, command):
+    version = metadata.version
+
+    def without(name):
+        if name == package:
+            raise metadata.PackageNotFoundError(name)
+        return version(name)
+
+    monkeypatch.setattr(metadata, "version", without)
+    assert json.loads(cli("doctor", "--json").out)["missing"][package] == command
+    assert any(line.startswith(package) and command in line for line in cli("doctor").out.splitlines())
+
+
+@pytest.mark.parametrize("package", ["numba", "threadpoolctl"])
+def test_doctor_works_without_what_it_asks(cli, monkeypatch, package):
+    """None in sys.modules makes an import fail as if the package were not there."""
+    for name in [n for n in sys.modules if n.partition(".")[0] == package or n == "minidecode.device"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    assert cli("doctor").code == 0
+
+
+def test_a_missing_package_is_named_with_the_command_that_adds_it(fails, tiny_folder, monkeypatch):
+    for name in [n for n in sys.modules if n.partition(".")[0] == "tokenizers"]:
+        monkeypatch.delitem(sys.modules, name)
+    folder = tiny_folder()
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    assert "pip install tokenizers" in fails("generate", "the", "-m", folder)
+
+
+def test_version(cli):
+    assert cli("--version").out == f"minidecode {md.__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["generate", "--help"], ["models", "--help"], ["doctor", "--help"]])
+def test_help(cli, arguments):
+    ran = cli(*arguments)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith("Usage: minidecode")
+
+
+def test_without_a_command_the_help_is_shown_and_nothing_was_done(cli):
+    ran = cli()
+    assert ran.code == 2 and ran.out == ""
+    assert ran.err.startswith("Usage: minidecode") and "generate" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [(["genrate"], "genrate"), (["--no-such-option"], "--no-such-option"), (["models", "extra"], "extra"),
+     (["doctor", "--jsn"], "minidecode doctor --help")],
+)  # fmt: skip
+def test_bad_usage(fails, arguments, named):
+    assert named in fails(*arguments, code=2)
+
+
+def test_a_bug_is_shown_whole(cli, tiny_folder, monkeypatch):
+    """An error that no user can mend must not be dressed up as one that they can."""
+
+    def buggy(*_, **__):
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(md, "load", buggy)
+    with pytest.raises(ZeroDivisionError):
+        cli("generate", "the", "-m", tiny_folder())

@@ -1,0 +1,61 @@
+"""Fixtures that several folders of tests share."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+import warnings
+from dataclasses import dataclass
+
+import pytest
+from threadpoolctl import threadpool_limits
+from toy_folder import write_folder
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread():
+    """Toy matrices gain nothing from BLAS threads, and lose much on a busy machine, where they wait for each other."""
+    with threadpool_limits(1):
+        yield
+
+
+@pytest.fixture
+def tiny_folder(tmp_path):
+    """Makes a toy GPT-2 folder: `tiny_folder(n_layer=3)` changes fields of its config.json (see toy_folder.py)."""
+
+    def make(**changes):
+        return write_folder(tmp_path / "toy-gpt2", **changes)
+
+    return make
+
+
+@dataclass
+class Ran:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def cli(monkeypatch):
+    """Runs the command line in this process: the real `main`, with files of bytes for the standard streams.
+
+    A warning is an error here: on a user's screen it would be a line that nobody can mend.
+    """
+
+    def run(*arguments: object, stdin: bytes = b"") -> Ran:
+        from minidecode.cli import main
+
+        monkeypatch.setattr(sys, "argv", ["minidecode", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")  # the poorest terminal; main asks for UTF-8
+        err = io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(SystemExit) as stopped:
+                main()
+            out.flush()
+        return Ran(stopped.value.code, out.buffer.getvalue().decode(), err.getvalue())
+
+    return run

@@ -1,0 +1,381 @@
+"""Folders and files that lie, miss something or hold too much: one CheckpointError each, which names the culprit."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+
+import numpy as np
+import pytest
+from toy_folder import CONFIG, END, entries, pack, toy_tensors, write_bpe, write_json, write_safetensors, write_shards
+
+import minidecode as md
+from minidecode.checkpoint import read_header
+from minidecode.tokenizer import Tokenizer
+
+HEADER = {
+    "a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
+    "b": {"dtype": "F16", "shape": [4], "data_offsets": [24, 32]},
+}
+DATA = bytes(32)
+WHOLE = pack(HEADER, DATA)
+
+
+def refusal(call, *arguments, **options) -> str:
+    """The message of the CheckpointError that the call must raise: one line."""
+    with pytest.raises(md.CheckpointError) as caught:
+        call(*arguments, **options)
+    message = str(caught.value)
+    assert message and "\n" not in message
+    return message
+
+
+# --- one safetensors file ---
+
+
+def with_a(**changes: object) -> bytes:
+    return pack(HEADER | {"a": HEADER["a"] | changes}, DATA)
+
+
+LYING = {
+    "empty": b"",
+    "shorter than the length field": WHOLE[:7],
+    "header cut": WHOLE[:40],
+    "data cut": WHOLE[:-1],
+    "data too long": WHOLE + b"\0",
+    "no header": pack(b"", DATA),
+    "header length beyond the file": pack(HEADER, DATA, length=10**6),
+    "header length of 2**63": pack(HEADER, DATA, length=2**63),
+    "header length of 2**64 - 1": pack(HEADER, DATA, length=2**64 - 1),
+    "header not JSON": pack(b"{" + b"x" * 50, DATA),
+    "header not UTF-8": pack(b'{"\xff": 1}', DATA),
+    "header a list": pack([HEADER], DATA),
+    "header nested without end": pack(b"[" * 100_000, DATA),
+    "header nested in an entry": pack(b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}", DATA),
+    "entry a number": pack({"a": 3}, DATA),
+    "entry without offsets": pack({"a": {"dtype": "F32", "shape": [8]}}, DATA),
+    "offsets overlap": with_a(data_offsets=[8, 32]),
+    "offsets leave a hole": with_a(data_offsets=[0, 20], shape=[5]),
+    "offsets beyond the file": with_a(data_offsets=[0, 24 + 10**9]),
+    "offsets of 2**64": with_a(data_offsets=[0, 2**64]),
+    "offsets reversed": with_a(data_offsets=[24, 0]),
+    "offsets negative": with_a(data_offsets=[-24, 0]),
+    "three offsets": with_a(data_offsets=[0, 12, 24]),
+    "count too large": with_a(shape=[10**12]),
+    "count overflows to 0": with_a(shape=[2**32, 2**32]),
+    "count overflows to 6": with_a(shape=[2**63 + 3, 2]),
+    "dimension negative": with_a(shape=[-2, -3]),
+    "dimension a fraction": with_a(shape=[2.0, 3]),
+    "dtype of another size": with_a(dtype="F64"),
+    "dtype unknown": with_a(dtype="F33"),
+    "dtype a number": with_a(dtype=32),
+}
+
+
+@pytest.mark.parametrize("fault", LYING)
+def test_a_lying_file_is_refused(tmp_path, fault):
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(LYING[fault])
+    tracemalloc.start()
+    message = refusal(read_header, path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert "model.safetensors" in message and "download it again" in message
+    assert peak < 200_000 + 20 * len(LYING[fault])
+
+
+def test_the_right_file_is_read(tmp_path):
+    """The lies above start from this one: it must not be refused itself."""
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(WHOLE)
+    assert {name: stored.shape for name, stored in read_header(path).items()} == {"a": (2, 3), "b": (4,)}
+
+
+def test_a_folder_in_the_place_of_the_file(tiny_folder):
+    folder = tiny_folder()
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").mkdir()
+    assert "model.safetensors" in refusal(md.load, folder)
+
+
+# --- the folder ---
+
+
+@pytest.mark.parametrize("name", ["no-such-model", "/no/such/folder", "", "x" * 200])
+def test_missing_folder(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "folder" in refusal(md.load, name or "nowhere")
+
+
+def test_a_file_instead_of_a_folder(tiny_folder):
+    path = tiny_folder() / "model.safetensors"
+    assert "is a file, not a folder" in refusal(md.load, path)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_file_of_the_folder_is_missing(tiny_folder, name):
+    folder = tiny_folder()
+    (folder / name).unlink()
+    assert name in refusal(md.load, folder)
+
+
+def test_weights_of_another_format_are_pointed_at(tiny_folder):
+    folder = tiny_folder()
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    assert "pytorch_model.bin" in refusal(md.load, folder)
+
+
+# --- config.json ---
+
+BAD_JSON = {
+    "empty": b"",
+    "cut": b'{"model_type": "gpt2", ',
+    "a list": b"[]",
+    "a text": b'"gpt2"',
+    "not UTF-8": b'{"model_type": "\xff"}',
+    "nested without end": b'{"a":' * 100_000,
+    "a number of 5000 digits": b'{"n_layer": ' + b"9" * 5000 + b"}",
+}
+
+
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json", "tokenizer.json"])
+@pytest.mark.parametrize("fault", BAD_JSON)
+def test_a_file_that_is_no_json_object(tiny_folder, name, fault):
+    folder = tiny_folder()
+    (folder / name).write_bytes(BAD_JSON[fault])
+    assert name in refusal(md.load, folder)
+
+
+BAD_FIELDS = [
+    ("model_type", "no-such-type"), ("model_type", None), ("model_type", ["gpt2"]),
+    ("n_embd", 9), ("n_embd", 0), ("n_embd", -8), ("n_embd", True), ("n_embd", "8"), ("n_embd", 8.0), ("n_embd", None),
+    ("n_head", 3), ("n_head", 0), ("n_layer", 0), ("n_layer", -1), ("n_layer", "two"), ("n_positions", -1),
+    ("n_inner", 0), ("n_inner", "many"), ("vocab_size", 0), ("vocab_size", [260]),
+    ("activation_function", "no_such_activation"), ("activation_function", 1),
+    ("activation_function", ["gelu"]),
+    ("layer_norm_epsilon", float("nan")), ("layer_norm_epsilon", float("inf")), ("layer_norm_epsilon", -1e-5),
+    ("layer_norm_epsilon", "small"), ("layer_norm_epsilon", None), ("layer_norm_epsilon", True),
+    ("scale_attn_weights", "yes"), ("scale_attn_by_inverse_layer_idx", 1), ("tie_word_embeddings", "false"),
+    ("add_cross_attention", True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("field", "value"), BAD_FIELDS)
+def test_a_bad_field_is_named(tiny_folder, field, value):
+    folder = tiny_folder()
+    write_json(folder / "config.json", CONFIG | {field: value})
+    assert field in refusal(md.load, folder)
+
+
+@pytest.mark.parametrize("field", ["n_layer", "n_embd", "n_positions", "vocab_size", "n_inner"])
+def test_a_huge_number_costs_neither_time_nor_memory(tiny_folder, field):
+    folder = tiny_folder()
+    write_json(folder / "config.json", CONFIG | {field: 10**9 * CONFIG["n_head"]})
+    md.bundled_models()  # so that what is loaded once is not counted
+    tracemalloc.start()
+    message = refusal(md.load, folder)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert "config.json" in message
+    assert peak < 2_000_000
+
+
+# --- the tensors against config.json ---
+
+
+def missing(tensors):
+    del tensors["h.1.mlp.c_fc.weight"]
+
+
+def extra(tensors):
+    tensors["h.2.ln_1.weight"] = np.zeros(8)
+
+
+def wrong_shape(tensors):
+    tensors["wpe.weight"] = np.zeros((17, 8))
+
+
+def transposed(tensors):
+    tensors["h.0.attn.c_attn.weight"] = tensors["h.0.attn.c_attn.weight"].T
+
+
+def tied_of_wrong_shape(tensors):
+    tensors["lm_head.weight"] = np.zeros((260, 9))
+
+
+NOT_FITTING = [
+    (missing, ["h.1.mlp.c_fc.weight is missing", "(8, 32)"]),
+    (extra, ["h.2.ln_1.weight", "(8,)"]),
+    (wrong_shape, ["wpe.weight", "(17, 8)", "expected (16, 8)"]),
+    (transposed, ["h.0.attn.c_attn.weight", "(24, 8)", "expected (8, 24)"]),
+    (tied_of_wrong_shape, ["lm_head.weight", "(260, 9)", "expected (260, 8)"]),
+]
+
+
+@pytest.mark.parametrize(("change", "named"), NOT_FITTING)
+def test_a_tensor_that_does_not_fit_is_named_with_both_shapes(tiny_folder, change, named):
+    tensors = toy_tensors(CONFIG)
+    change(tensors)
+    message = refusal(md.load, tiny_folder(tensors=tensors))
+    assert all(part in message for part in named), message
+
+
+def test_many_problems_stay_one_short_line(tiny_folder):
+    message = refusal(md.load, tiny_folder(tensors={"nothing.weight": np.zeros(3), "else.weight": np.zeros(3)}))
+    assert len(message) < 600 and "config.json" in message
+
+
+def test_a_dtype_that_cannot_be_computed_with_is_named(tiny_folder):
+    message = refusal(md.load, tiny_folder(dtype={"ln_f.bias": "I64"}))
+    assert "ln_f.bias" in message and "I64" in message and "BF16" in message
+
+
+@pytest.mark.parametrize("dtype", ["F32", "BOOL"])
+@pytest.mark.parametrize("prefix", ["", "transformer."])
+def test_the_masks_of_old_files_are_passed_over(tiny_folder, prefix, dtype):
+    tensors = {prefix + name: array for name, array in toy_tensors(CONFIG).items()}
+    masks = {f"{prefix}h.{i}.attn.{name}": np.ones((1, 1, 16, 16)) for i in (0, 1) for name in ("bias", "masked_bias")}
+    md.load(tiny_folder(tensors=tensors | masks, dtype=dict.fromkeys(masks, dtype)))
+
+
+@pytest.mark.parametrize("value", [1.0, np.nan])
+def test_a_stored_copy_of_the_tied_embedding_is_accepted(tiny_folder, value):
+    """Even with a NaN in it, which differs from itself: NaN weights have a message of their own."""
+    tensors = toy_tensors(CONFIG)
+    tensors["wte.weight"][3, 3] = value
+    model = md.load(tiny_folder(tensors=tensors | {"lm_head.weight": tensors["wte.weight"]}))
+    assert model.parameters == sum(t.size for t in tensors.values())
+
+
+def test_a_stored_copy_that_differs_is_refused(tiny_folder):
+    tensors = toy_tensors(CONFIG)
+    message = refusal(md.load, tiny_folder(tensors=tensors | {"lm_head.weight": tensors["wte.weight"] + 1}))
+    assert "lm_head.weight" in message and "tie_word_embeddings" in message
+
+
+def test_names_with_and_without_prefix_at_once(tiny_folder):
+    tensors = toy_tensors(CONFIG)
+    message = refusal(md.load, tiny_folder(tensors=tensors | {"transformer.ln_f.bias": np.zeros(8)}))
+    assert "ln_f.bias is stored twice" in message
+
+
+# --- shards ---
+
+
+@pytest.fixture
+def sharded_folder(tiny_folder):
+    folder = tiny_folder()
+    write_shards(folder, toy_tensors(CONFIG))
+    (folder / "model.safetensors").unlink()
+    return folder
+
+
+def test_a_missing_shard_is_named(sharded_folder):
+    (sharded_folder / "model-00002-of-00002.safetensors").unlink()
+    assert "model-00002-of-00002.safetensors is missing" in refusal(md.load, sharded_folder)
+
+
+def test_a_tensor_that_is_not_in_its_shard_is_named(sharded_folder):
+    tensors = toy_tensors(CONFIG)
+    first = list(tensors)[::2][1:]
+    write_safetensors(sharded_folder / "model-00001-of-00002.safetensors", {name: tensors[name] for name in first})
+    message = refusal(md.load, sharded_folder)
+    assert "wte.weight" in message and "model-00001-of-00002.safetensors" in message
+
+
+BAD_INDEXES = {
+    "a list": [],
+    "no weight_map": {"metadata": {}},
+    "weight_map a list": {"weight_map": ["model.safetensors"]},
+    "a file as a number": {"weight_map": {"wte.weight": 1}},
+    "out of the folder": {"weight_map": {"wte.weight": "../x.safetensors"}},
+    "an absolute path": {"weight_map": {"wte.weight": "/x.safetensors"}},
+    "another kind of file": {"weight_map": {"wte.weight": "config.json"}},
+    "an impossible name": {"weight_map": {"wte.weight": "\0.safetensors"}},
+    "a name too long": {"weight_map": {"wte.weight": "x" * 5000 + ".safetensors"}},
+    "half a surrogate pair": {"weight_map": {"wte.weight": "\ud800.safetensors"}},
+    "nothing": {"weight_map": {}},
+}
+
+
+@pytest.mark.parametrize("fault", BAD_INDEXES)
+def test_a_bad_index_is_refused(sharded_folder, fault):
+    write_json(sharded_folder / "model.safetensors.index.json", BAD_INDEXES[fault])
+    refusal(md.load, sharded_folder)
+
+
+# --- tokenizer ---
+
+
+@pytest.mark.parametrize("content", ["{}", '{"model": {"type": "BPE"}}', '{"version": "1.0", "model": null}'])
+def test_a_tokenizer_file_that_is_none(tiny_folder, content):
+    folder = tiny_folder()
+    (folder / "tokenizer.json").write_text(content)
+    assert "tokenizer.json" in refusal(md.load, folder)
+
+
+@pytest.fixture
+def bpe_folder(tiny_folder):
+    folder = tiny_folder()
+    (folder / "tokenizer.json").unlink()
+    write_bpe(folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["vocab.json", "merges.txt"])
+def test_half_a_tokenizer(bpe_folder, name):
+    (bpe_folder / name).unlink()
+    assert f"no {name}" in refusal(md.load, bpe_folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("vocab.json", "[]"), ("vocab.json", '{"a": "b"}'), ("vocab.json", '{"a": -1}'), ("merges.txt", "a b c d\n"),
+     ("merges.txt", "q zzz\n")],
+)  # fmt: skip
+def test_a_broken_half_of_a_tokenizer(bpe_folder, name, content):
+    (bpe_folder / name).write_text(content)
+    assert name in refusal(md.load, bpe_folder)
+
+
+@pytest.mark.parametrize("settings", [{"eos_token": ["a"]}, {"eos_token": {}}, {"eos_token": None}, {"eos_token": 3}])
+def test_odd_names_of_special_tokens_are_passed_over(bpe_folder, settings):
+    write_json(bpe_folder / "tokenizer_config.json", settings)
+    assert Tokenizer.from_folder(bpe_folder).encode("the<|endoftext|>").tolist()[-1] == END
+
+
+def test_a_folder_without_a_tokenizer_takes_token_ids_alone(tiny_folder):
+    folder = tiny_folder()
+    (folder / "tokenizer.json").unlink()
+    model = md.load(folder)
+    assert len(model.generate(input_ids=[[1, 2]], max_new_tokens=1).token_ids) == 1
+    with pytest.raises(md.InputError, match="no tokenizer"):
+        model.generate("a")
+
+
+# --- generation_config.json ---
+
+BAD_DEFAULTS = [
+    ("num_beams", "four"), ("num_beams", 0), ("max_length", -1), ("length_penalty", "long"), ("eos_token_id", "end"),
+    ("eos_token_id", 10**6), ("early_stopping", "perhaps"), ("do_sample", True), ("num_beam_groups", 2),
+    ("repetition_penalty", 1.5), ("no_repeat_ngram_size", 2.5), ("early_stopping", []),
+    ("eos_token_id", 1.5),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("field", "value"), BAD_DEFAULTS)
+def test_a_bad_default_is_named(tiny_folder, field, value):
+    """At the first call, not at the load: what the caller gives goes before the defaults."""
+    folder = tiny_folder()
+    write_json(folder / "generation_config.json", {field: value})
+    with pytest.raises(md.OptionError, match=field):
+        md.load(folder).generate("the")
+
+
+def test_a_right_file_with_another_key_in_an_entry(tmp_path):
+    """Formats grow: what is not known and does no harm is passed over."""
+    header, data = entries({"a": np.zeros(2)})
+    header["a"]["comment"] = "hello"
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(pack(json.dumps(header).encode() + b"   ", data))
+    assert read_header(path)["a"].read(np.dtype("float32")).tolist() == [0, 0]

@@ -1,0 +1,38 @@
+"""How far rounding may carry logits and scores: bounds computed from the model's sizes, not fitted to a result."""
+
+from __future__ import annotations
+
+import numpy as np
+
+FLOAT32 = 2.0**-24  # unit roundoff: the largest relative error of one rounded operation
+FLOAT64 = 2.0**-53
+SAFETY = 6.0
+
+
+def logit_bound(config, largest_logit: float, unit: float) -> float:
+    """Bound on the error of a logit computed in a format of unit roundoff `unit`.
+
+        SAFETY * unit * sqrt(S * X) * largest |logit|
+
+    A sum of X terms carries an error of about sqrt(X) * unit times its size, because rounding errors have random
+    signs (the worst case, X * unit, needs all signs alike). X is the longest sum in the model: over the width D, over
+    the feed-forward width F, or over the N positions that a softmax adds up. The residual stream takes in 2 such
+    results per layer and the output product is one more, S = 2 * layers + 1; their errors too are independent, so
+    they add up as sqrt(S). The norms keep h at the scale of their gains, so an error in h reaches a logit in
+    proportion to the logit's scale, for which the largest one stands. SAFETY covers what this leaves out: that one
+    layer can amplify the error of the one before it, and that of thousands of random errors we ask for the largest.
+
+    test_gpt2_golden.py holds it to be of use: it is at most 32 times the error seen, and mistakes break it.
+    """
+    longest_sum = max(config.n_embd, config.n_inner, config.n_positions)
+    sublayers = 2 * config.n_layer + 1
+    return SAFETY * unit * np.sqrt(sublayers * longest_sum) * largest_logit
+
+
+def score_bound(logit_error: float, tokens: int, length_penalty: float, score: float, unit: float) -> float:
+    """Bound on the error of a hypothesis's score, if its logits are off by at most `logit_error`.
+
+    log softmax moves by at most twice what the logits move (once for the token, once for the normaliser). A score
+    sums `tokens` of them and divides by tokens ** length_penalty; adding up rounds once per token.
+    """
+    return 2 * tokens * logit_error / tokens**length_penalty + 2 * tokens * unit * abs(score)

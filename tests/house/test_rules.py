@@ -1,0 +1,119 @@
+"""The ten rules of docs/ARCHITECTURE.md, as far as a program can hold them."""
+
+import ast
+import importlib
+import inspect
+import io
+import pkgutil
+import tokenize
+from pathlib import Path
+
+import pytest
+
+import minidecode
+from minidecode import dims, ops, plan, reference
+from minidecode.plan import backend, op_names
+
+PACKAGE = Path(minidecode.__file__).parent
+MODEL_FILES = [p for p in sorted((PACKAGE / "models").glob("*.py")) if p.name not in ("__init__.py", "config.py")]
+
+
+def lines_of_code(path: Path) -> int:
+    """Lines that hold code: no blank lines, comments or docstrings."""
+    source = path.read_text(encoding="utf-8")
+    docstrings = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
+            docstrings.update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+    code = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT):
+            code.update(range(token.start[0], token.end[0] + 1))
+    return len(code - docstrings - {source.count("\n") + 1})
+
+
+@pytest.mark.parametrize("path", MODEL_FILES, ids=lambda p: p.name)
+def test_a_model_fits_on_a_page(path):
+    assert lines_of_code(path) <= 75
+
+
+@pytest.mark.parametrize("path", MODEL_FILES, ids=lambda p: p.name)
+def test_a_model_knows_no_plan_and_asks_no_types(path):
+    source = path.read_text(encoding="utf-8")
+    assert "isinstance" not in source
+    imported = {
+        alias.name
+        for n in ast.walk(ast.parse(source))
+        if isinstance(n, ast.Import | ast.ImportFrom)
+        for alias in n.names
+    }
+    assert not imported & {"plan", "Plan", "memory", "reference", "numpy"}
+
+
+@pytest.mark.parametrize("name", op_names())
+def test_the_reference_has_the_op_with_the_same_signature(name):
+    """Rule 8: same name, same positional parameters, everything beyond them keyword-only."""
+    expected = inspect.signature(getattr(ops, name)).parameters
+    found = inspect.signature(backend(reference)[name]).parameters
+    positional = [p.name for p in found.values() if p.kind is not p.KEYWORD_ONLY]
+    assert positional == list(expected)
+    assert "out" in expected, "rule 4: every op has out=None"
+    assert {n: p.default for n, p in expected.items()} == {n: found[n].default for n in expected}
+
+
+def test_each_op_is_defined_in_one_file_only():
+    definitions = {name: [] for name in op_names()}
+    for info in pkgutil.iter_modules(reference.__path__):
+        module = importlib.import_module(f"minidecode.reference.{info.name}")
+        for name in definitions:
+            function = vars(module).get(name)
+            if function is not None and function.__module__ == module.__name__:
+                definitions[name].append(info.name)
+    assert all(len(files) == 1 for files in definitions.values()), definitions
+
+
+@pytest.mark.parametrize("name", op_names())
+def test_an_op_says_its_contract_and_its_cost(name):
+    doc = inspect.getdoc(getattr(ops, name))
+    assert "Contract: exact" in doc or "Contract: tolerance" in doc
+    assert "oves " in doc or "Reads " in doc
+
+
+def test_dimension_letters():
+    assert dims.letters("q_RHK") == "RHK"
+    assert dims.letters("prompt_k_BGNK") == "BGNK"
+    assert dims.letters("scale") is None
+    assert dims.letters("num_beams") is None
+
+
+def test_the_dimension_checker_finds_a_swapped_argument():
+    import numpy as np
+
+    embed = dims.checked(backend(reference)["embed"], ops.RETURNS["embed"])
+    wte_VD, wpe_ND = np.zeros((11, 4)), np.zeros((7, 4))
+    assert embed(np.array([1, 2]), np.array([0, 1]), wte_VD, wpe_ND).shape == (2, 4)
+    with pytest.raises(ValueError, match="rows of this call"):
+        embed(np.array([1, 2, 3]), np.array([0, 1]), wte_VD, wpe_ND)
+    with pytest.raises(ValueError, match="model width"):
+        embed(np.array([1, 2]), np.array([0, 1]), wte_VD, np.zeros((7, 5)))
+    with pytest.raises(ValueError, match="should have 2 axes"):
+        embed(np.array([1, 2]), np.array([0, 1]), np.zeros(4), wpe_ND)
+
+
+def test_memories_and_plans_are_known_by_name():
+    assert set(plan.MEMORIES) == {"none", "replicated"}
+    assert str(plan.Plan.parse("auto")) == "memory=replicated"
+    for bad in ("memory=best", "speed=high", "fast!", "memory"):
+        with pytest.raises(minidecode.OptionError):
+            plan.Plan.parse(bad)
+
+
+def test_the_architecture_page_names_every_file_of_the_package():
+    """docs/ARCHITECTURE.md is kept true: each module is on its map."""
+    page = (PACKAGE.parent / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    missing = [
+        str(p.relative_to(PACKAGE))
+        for p in PACKAGE.rglob("*.py")
+        if p.name != "__init__.py" and f"{p.name}" not in page
+    ]
+    assert not missing

@@ -1,0 +1,146 @@
+"""The public surface on the bundled model: plans agree, receipts tell the truth, threads do not disturb each other."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import minidecode as md
+from minidecode.reference import attention, linear, ngram
+
+PROMPTS = ["Fellow citizens,", "The Congress of the United States", "I", "Our army and our navy have"]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return md.load("tiny-gpt2")
+
+
+def test_plans_give_the_same_tokens(model):
+    plans = ("memory=none", "memory=replicated")
+    for options in ({}, {"num_beams": 3, "num_return_sequences": 2, "no_repeat_ngram_size": 3}):
+        outs = [model.generate(PROMPTS, plan=p, max_new_tokens=12, **options) for p in plans]
+        assert [t.tolist() for t in outs[0].token_ids] == [t.tolist() for t in outs[1].token_ids]
+        np.testing.assert_allclose(outs[0].scores, outs[1].scores, rtol=1e-4)
+
+
+def test_alone_and_in_a_batch(model):
+    together = model.generate(PROMPTS, max_new_tokens=12, num_beams=2)
+    for prompt, ids in zip(PROMPTS, together.token_ids, strict=True):
+        assert model.generate(prompt, max_new_tokens=12, num_beams=2).token_ids[0].tolist() == ids.tolist()
+
+
+def test_padding_on_either_side_changes_nothing(model):
+    ids = [model.tokenizer.encode(p) for p in PROMPTS]
+    N = max(map(len, ids))
+    expected = [t.tolist() for t in model.generate(input_ids=ids, max_new_tokens=6).token_ids]
+    for left in (True, False):
+        padded, mask = np.zeros((len(ids), N + 2), int), np.zeros((len(ids), N + 2), int)
+        for b, row in enumerate(ids):
+            where = slice(N + 2 - len(row), None) if left else slice(0, len(row))
+            padded[b, where], mask[b, where] = row, 1
+        got = model.generate(input_ids=padded, attention_mask=mask, max_new_tokens=6).token_ids
+        assert [t.tolist() for t in got] == expected
+
+
+def test_logits_agree_with_greedy(model):
+    ids = model.tokenizer.encode(PROMPTS[1])
+    first = model.generate(input_ids=[ids], max_new_tokens=1, no_repeat_ngram_size=0).token_ids[0][0]
+    logits = model.logits([ids, ids[:3]])
+    assert logits[0].shape == (len(ids), model.config.vocab_size) and logits[1].shape == (3, model.config.vocab_size)
+    assert logits[0][-1].argmax() == first
+    np.testing.assert_allclose(logits[0][:3], logits[1], rtol=1e-3, atol=1e-3)
+
+
+def test_the_streamer_sees_every_token_in_order(model):
+    seen = {0: [], 1: []}
+    out = model.generate(PROMPTS[:2], max_new_tokens=9, streamer=lambda b, token: seen[b].append(token))
+    assert [seen[0], seen[1]] == [t.tolist() for t in out.token_ids]
+    with pytest.raises(md.OptionError, match="num_beams=1"):
+        model.generate(PROMPTS[0], num_beams=2, streamer=print)
+
+
+def test_the_receipt_counts_what_ran(model):
+    out = model.generate(PROMPTS[0], num_beams=2, max_new_tokens=5, no_repeat_ngram_size=2)
+    r, layers = out.receipt, model.config.n_layer
+    assert r.steps == 5
+    assert r.ops["linear"].calls == 5 * (4 * layers + 1)
+    assert r.ops["attend_prompt"].calls == layers
+    assert r.ops["attend"].calls == 4 * layers
+    assert r.ops["ban_ngrams"].calls == 5
+    assert r.ops["linear"].implementation == "minidecode.reference.linear.linear"
+    N, D = r.prompt_tokens, model.config.n_embd
+    assert r.memory_peak_bytes == 2 * layers * (N + 4) * D * 2 * 4, "K and V, two beams, float32"
+    assert r.new_tokens == len(out.token_ids[0])
+    recomputed = model.generate(PROMPTS[0], num_beams=2, max_new_tokens=5, plan="memory=none").receipt
+    assert recomputed.memory_peak_bytes == 0 and "attend" not in recomputed.ops
+    assert "ReplicatedMemory" in str(r) and r.as_dict()["ops"]["linear"]["calls"] == r.ops["linear"].calls
+
+
+@pytest.mark.parametrize("module, op, options", [
+    (linear, "linear", {}), (attention, "attend", {}), (attention, "attend_prompt", {"plan": "memory=none"}),
+    (ngram, "ban_ngrams", {"no_repeat_ngram_size": 2}),
+])  # fmt: skip
+def test_sabotage(model, monkeypatch, module, op, options):
+    """An op that is rebound to one that raises makes the generation raise: what the receipt names really runs."""
+
+    def sabotaged(*args, **kwargs):
+        raise ZeroDivisionError("sabotage")
+
+    monkeypatch.setattr(module, op, sabotaged)
+    with pytest.raises(ZeroDivisionError, match="sabotage"):
+        model.generate(PROMPTS[0], max_new_tokens=3, **options)
+
+
+def test_threads_share_a_model(model):
+    jobs = [{"num_beams": w, "max_new_tokens": 8 + w, "plan": p} for w in (1, 3) for p in ("memory=none", "auto")]
+    expected = [model.generate(PROMPTS, **job).token_ids for job in jobs]
+    results = [None] * len(jobs)
+
+    def work(i):
+        results[i] = model.generate(PROMPTS, **jobs[i]).token_ids
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(jobs))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for e, r in zip(expected, results, strict=True):
+        assert [t.tolist() for t in e] == [t.tolist() for t in r]
+
+
+def test_the_context_can_be_filled_to_the_last_position(model):
+    """A sentence that is done waits in the batch while others go on, without running past the context."""
+    context = model.config.n_positions
+    long, short = np.resize(model.tokenizer.encode(PROMPTS[0]), context), model.tokenizer.encode("I")
+    for W in (1, 2):
+        out = model.generate(input_ids=[long[:-3], short], max_length=context, num_beams=W, eos_token_id=None)
+        assert len(out.token_ids[0]) == 3
+        assert len(out.token_ids[1]) == context - len(short)
+        last = model.generate(input_ids=[long, short], max_length=context + 1, num_beams=W, eos_token_id=None)
+        assert [len(t) for t in last.token_ids] == [1, context + 1 - len(short)], "the last token needs no position"
+
+
+def test_options_are_checked(model):
+    for bad, words in [
+        ({"num_beams": 0}, "num_beams must be"), ({"num_beams": True}, "num_beams must be"),
+        ({"num_beam": 2}, "did you mean num_beams"), ({"length_penalty": float("nan")}, "length_penalty"),
+        ({"early_stopping": "always"}, "early_stopping"), ({"early_stopping": 1}, "early_stopping"),
+        ({"length_penalty": 1e6}, "length_penalty"), ({"num_return_sequences": 2}, "num_return_sequences"),
+        ({"eos_token_id": 10**6}, "vocabulary"), ({"min_new_tokens": 5, "max_new_tokens": 4}, "min_new_tokens"),
+        ({"max_new_tokens": 10**6}, "context"), ({"num_beams": 10**5}, "candidates"),
+        ({"max_new_tokens": 0}, "max_new_tokens must be"),
+    ]:  # fmt: skip
+        with pytest.raises(md.OptionError if words != "context" else md.InputError, match=words):
+            model.generate("Hello", **bad)
+
+
+def test_prompts_are_checked(model):
+    for bad, words in [
+        ({"prompts": ""}, "empty"), ({"prompts": []}, "no prompt"), ({}, "either prompts"),
+        ({"input_ids": [[1, 10**6]]}, "vocabulary"), ({"input_ids": [[1.5]]}, "whole numbers"),
+        ({"input_ids": [[1]], "attention_mask": [[1, 1]]}, "attention_mask"), ({"prompts": [3]}, "texts"),
+        ({"prompts": "a\ud800b"}, "surrogate"), ({"input_ids": [[1, 2]], "attention_mask": [[0, 0]]}, "empty"),
+    ]:  # fmt: skip
+        with pytest.raises(md.InputError, match=words):
+            model.generate(**bad)

@@ -1,0 +1,74 @@
+"""The ops once more, as loops in float64 straight from the equations of ops.py: slow, and hard to get wrong."""
+
+import math
+
+import numpy as np
+
+
+def embed(ids, pos, wte, wpe):
+    return np.array(
+        [[float(a) + float(b) for a, b in zip(wte[i], wpe[p], strict=True)] for i, p in zip(ids, pos, strict=True)]
+    )
+
+
+def layer_norm(x, norm):
+    rows = []
+    for row in np.asarray(x, np.float64):
+        mean = math.fsum(row) / len(row)
+        variance = math.fsum((v - mean) ** 2 for v in row) / len(row)
+        scaled = (row - mean) / math.sqrt(variance + norm.eps)
+        rows.append(scaled * norm.gain_D.astype(np.float64) + norm.bias_D.astype(np.float64))
+    return np.array(rows)
+
+
+def linear(x, matrix_io):
+    x, w = np.asarray(x, np.float64), np.asarray(matrix_io, np.float64)
+    return np.array([[math.fsum(x[r] * w[:, o]) for o in range(w.shape[1])] for r in range(len(x))])
+
+
+def softmax(scores):
+    exps = [math.exp(s - max(scores)) for s in scores]
+    return [e / math.fsum(exps) for e in exps]
+
+
+def attend_row(q_HK, k_GMK, v_GMU, scale):
+    """One query row over all M positions given: the heads side by side."""
+    H, G = len(q_HK), len(k_GMK)
+    heads = []
+    for h in range(H):
+        g = h // (H // G)
+        scores = [scale * math.fsum(float(a) * float(b) for a, b in zip(q_HK[h], k, strict=True)) for k in k_GMK[g]]
+        weights = softmax(scores)
+        heads.append(sum(w * np.asarray(v, np.float64) for w, v in zip(weights, v_GMU[g], strict=True)))
+    return np.concatenate(heads)
+
+
+def activation(f, name):
+    f = float(f)
+    if name == "gelu":
+        return 0.5 * f * (1 + math.erf(f / math.sqrt(2)))
+    if name == "gelu_new":
+        return 0.5 * f * (1 + math.tanh(math.sqrt(2 / math.pi) * (f + 0.044715 * f**3)))
+    if name == "relu":
+        return max(f, 0.0)
+    if name == "silu":
+        return f / (1 + math.exp(-f)) if f > -700 else 0.0
+    return math.tanh(f)
+
+
+def log_softmax(logits):
+    rows = []
+    for row in np.asarray(logits, np.float64):
+        top = max(row)
+        rows.append(row - top - math.log(math.fsum(math.exp(v - top) for v in row)))
+    return np.array(rows)
+
+
+def banned(history, n):
+    """The tokens that would complete an n-gram of `history` once more, by looking at every position."""
+    tail = list(history[len(history) - (n - 1) :]) if n > 1 else []
+    if len(history) < n - 1:
+        return set()
+    return {
+        int(history[i + n - 1]) for i in range(len(history) - n + 1) if list(history[i : i + n - 1]) == tail
+    }  # fmt: skip

@@ -1,0 +1,305 @@
+"""Every reference op against a float64 oracle, within a bound computed from the dtype and the numbers summed.
+
+`eps` below is float32's: 2**-24 relative for one rounding. A sum of n products drifts like a random walk, so its
+bound grows with sqrt(n), times the length of the vector of products. `test_the_bounds_mean_something` shows that no
+bound is wider than 32 times what is observed, and that small mistakes break it.
+"""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import oracles
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from minidecode import dims, ops, reference
+from minidecode.ops import Heads, Norm, Weight
+from minidecode.plan import backend
+
+EPS = 2.0**-24
+OPS = {name: dims.checked(f, ops.RETURNS.get(name, ())) for name, f in backend(reference).items()}
+sizes = st.integers(1, 40)
+seeds = st.integers(0, 2**32 - 1)
+
+
+def normal(rng, *shape, plant=True):
+    """Float32 normals; with `plant`, also an outlier of 1e3 and a row of equal values, where bugs hide."""
+    x = rng.standard_normal(shape).astype(np.float32)
+    if plant and x.ndim == 2 and x.shape[0] > 2:
+        x[0, rng.integers(x.shape[1])] = 1e3
+        x[1] = 0.1
+    return x
+
+
+def linear_bound(x, w):
+    x, w = np.abs(x).astype(np.float64), np.abs(w).astype(np.float64)
+    return 4 * EPS * math.sqrt(x.shape[1]) * np.sqrt(x**2 @ w**2) + EPS * (x @ w) + 1e-44
+
+
+def layer_norm_bound(x, norm):
+    """The mean, a sum in a tree log2(D) deep, is off by log2(D) eps max|x|; dividing by the spread enlarges it."""
+    x = x.astype(np.float64)
+    spread = np.sqrt(x.var(axis=1, keepdims=True) + norm.eps)
+    reach = np.abs(x).max(axis=1, keepdims=True)
+    normalised = np.abs(x - x.mean(axis=1, keepdims=True)) / spread
+    relative = reach / spread * (1 + normalised) + 2 * normalised
+    return (2 + math.log2(x.shape[1])) * EPS * (np.abs(norm.gain_D) * relative + np.abs(norm.bias_D))
+
+
+def attend_bound(q_HK, k_GMK, v_GMU, scale):
+    """For one row. A score is off by eps times the length of its vector of products, at worst sqrt(K) of that.
+
+    That is a relative error of the position's weight; M such errors, independent of each other, add up as a random
+    walk of steps w|v|. Normalising costs a few eps of the result more.
+    """
+    H, K = q_HK.shape
+    k_HMK, v_HMU = (np.repeat(a.astype(np.float64), H // len(a), axis=0) for a in (k_GMK, v_GMU))
+    products_HMK = scale * q_HK[:, None].astype(np.float64) * k_HMK
+    scores_HM = products_HMK.sum(axis=-1)
+    weights_HM = np.exp(scores_HM - scores_HM.max(axis=-1, keepdims=True))
+    weights_HM /= weights_HM.sum(axis=-1, keepdims=True)
+    score_error_HM = EPS * (math.sqrt(K) * np.linalg.norm(products_HMK, axis=-1) + np.ptp(scores_HM, axis=-1)[:, None])
+    steps_HMU = weights_HM[..., None] * v_HMU
+    walk_HU = np.linalg.norm(steps_HMU * (score_error_HM + EPS)[..., None], axis=1)
+    return (4 * walk_HU + 4 * EPS * np.abs(steps_HMU).sum(axis=1)).reshape(-1)
+
+
+def softmax_bound(logits):
+    reach = np.ptp(logits.astype(np.float64), axis=1, keepdims=True)
+    return 2 * EPS * (reach + math.log(logits.shape[1]) + 1)
+
+
+@given(seeds, sizes, sizes, sizes)
+def test_embed(seed, R, D, V):
+    rng = np.random.default_rng(seed)
+    wte, wpe, ids, pos = normal(rng, V, D), normal(rng, 9, D), rng.integers(V, size=R), rng.integers(9, size=R)
+    expected = oracles.embed(ids, pos, wte, wpe)
+    assert (OPS["embed"](ids, pos, wte, wpe) == expected.astype(np.float32)).all()
+
+
+@given(seeds, sizes, st.integers(1, 300))
+@example(0, 3, 1)
+def test_layer_norm(seed, R, D):
+    rng = np.random.default_rng(seed)
+    x = normal(rng, R, D) * 10.0 ** rng.integers(-3, 4) + np.float32(rng.integers(-3, 4))
+    x = x.astype(np.float32)
+    norm = Norm(normal(rng, D), normal(rng, D), 1e-5)
+    error = np.abs(OPS["layer_norm"](x, norm) - oracles.layer_norm(x, norm))
+    assert (error <= layer_norm_bound(x, norm)).all()
+
+
+@given(seeds, sizes, st.integers(1, 200), sizes, st.sampled_from(["io", "oi"]))
+def test_linear(seed, R, n_in, n_out, layout):
+    rng = np.random.default_rng(seed)
+    x, w = normal(rng, R, n_in), normal(rng, n_in, n_out)
+    weight = Weight(w if layout == "io" else np.ascontiguousarray(w.T), layout=layout)
+    expected, bound = oracles.linear(x, w), linear_bound(x, w)
+    assert (np.abs(OPS["linear"](x, weight) - expected) <= bound).all()
+    start = normal(rng, R, n_out)
+    target = start.copy()
+    assert OPS["linear"](x, weight, target) is target
+    assert (np.abs(target - (start + expected)) <= bound + EPS * np.abs(start + expected)).all()
+    assert weight.outputs == n_out
+
+
+@given(seeds, sizes, st.integers(1, 3), st.integers(1, 3), st.integers(1, 5), st.integers(1, 5), st.booleans())
+def test_split_heads(seed, R, G, per_group, K, U, with_bias):
+    rng = np.random.default_rng(seed)
+    heads = Heads(G * per_group, G, K, U, 1.0)
+    width = heads.H * K + G * K + G * U
+    qkv, bias = normal(rng, R, width), normal(rng, width) if with_bias else None
+    q, k, v = OPS["split_heads"](qkv, bias, heads)
+    assert q.shape == (R, heads.H, K) and k.shape == (R, G, K) and v.shape == (R, G, U)
+    side_by_side = np.concatenate([q.reshape(R, -1), k.reshape(R, -1), v.reshape(R, -1)], axis=1)
+    assert (side_by_side == (qkv if bias is None else qkv + bias)).all()
+
+
+def attention_case(seed, lengths, G, per_group, K, U):
+    rng = np.random.default_rng(seed)
+    R, H = sum(lengths), G * per_group
+    q, k, v = normal(rng, R, H, K), normal(rng, R, G, K), normal(rng, R, G, U)
+    return q, k, v, np.concatenate([[0], np.cumsum(lengths)])
+
+
+@settings(max_examples=60)
+@given(seeds, st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(1, 3), st.integers(1, 3),
+       st.integers(1, 6), st.integers(1, 6))  # fmt: skip
+def test_attend_prompt(seed, lengths, G, per_group, K, U):
+    q, k, v, offsets = attention_case(seed, lengths, G, per_group, K, U)
+    a = OPS["attend_prompt"](q, k, v, offsets, 0.7)
+    for first, last in pairwise(offsets):
+        for r in range(first, last):
+            seen = slice(first, r + 1)
+            row = (q[r], k[seen].transpose(1, 0, 2), v[seen].transpose(1, 0, 2), 0.7)
+            assert (np.abs(a[r] - oracles.attend_row(*row)) <= attend_bound(*row)).all()
+
+
+@settings(max_examples=60)
+@given(seeds, st.integers(1, 5), st.integers(1, 12), st.integers(1, 3), st.integers(1, 3), st.integers(1, 6),
+       st.integers(1, 6))  # fmt: skip
+def test_attend(seed, R, M, G, per_group, K, U):
+    """The padded positions hold numbers that would show if they were looked at."""
+    rng = np.random.default_rng(seed)
+    q, k, v = normal(rng, R, G * per_group, K), normal(rng, R, G, M, K), normal(rng, R, G, M, U)
+    begin = rng.integers(0, M, size=R)
+    poisoned_k, poisoned_v = k.copy(), v.copy()
+    for r in range(R):
+        poisoned_k[r, :, : begin[r]], poisoned_v[r, :, : begin[r]] = 1e4, 1e4
+    a = OPS["attend"](q, poisoned_k, poisoned_v, begin, 0.7)
+    for r in range(R):
+        row = (q[r], k[r][:, begin[r] :], v[r][:, begin[r] :], 0.7)
+        assert (np.abs(a[r] - oracles.attend_row(*row)) <= attend_bound(*row)).all()
+
+
+@given(seeds, sizes, st.integers(1, 60), st.booleans())
+def test_residual_norm(seed, R, D, with_bias):
+    rng = np.random.default_rng(seed)
+    x, y = normal(rng, R, D), normal(rng, R, D, plant=False)
+    bias, norm = (normal(rng, D) if with_bias else None), Norm(normal(rng, D), normal(rng, D), 1e-5)
+    before = x.copy()
+    summed, h = OPS["residual_norm"](x, y, bias, norm)
+    exact = x.astype(np.float64) + y + (0 if bias is None else bias)
+    assert (np.abs(summed - exact) <= 2 * EPS * (np.abs(x) + np.abs(y) + (0 if bias is None else np.abs(bias)))).all()
+    assert (np.abs(h - oracles.layer_norm(summed, norm)) <= layer_norm_bound(summed, norm)).all()
+    assert (x == before).all(), "the caller's residual is not overwritten"
+
+
+@pytest.mark.parametrize("name", ["gelu", "gelu_new", "relu", "silu", "tanh"])
+@settings(max_examples=40)
+@given(seed=seeds, scale=st.sampled_from([1e-3, 1.0, 30.0, 1e4]))
+def test_bias_activation(name, seed, scale):
+    rng = np.random.default_rng(seed)
+    f, bias = (normal(rng, 3, 17) * np.float32(scale)).astype(np.float32), normal(rng, 17)
+    biased = f + bias
+    expected = np.vectorize(lambda x: oracles.activation(x, name))(biased)
+    error = np.abs(OPS["bias_activation"](f, bias, name) - expected)
+    assert (error <= 8 * EPS * np.maximum(np.abs(biased), np.abs(expected))).all()
+    assert np.array_equal(OPS["bias_activation"](f, None, name), OPS["bias_activation"](f, np.zeros_like(bias), name))
+
+
+@given(seeds, sizes, st.integers(1, 300))
+@example(0, 1, 1)
+def test_log_softmax(seed, R, V):
+    rng = np.random.default_rng(seed)
+    logits = normal(rng, R, V)
+    assert (np.abs(OPS["log_softmax"](logits) - oracles.log_softmax(logits)) <= softmax_bound(logits)).all()
+
+
+@given(seeds, st.lists(st.integers(1, 6), min_size=1, max_size=5), st.integers(1, 3), st.integers(1, 4))
+def test_pad_left_then_concat(seed, lengths, G, X):
+    rng = np.random.default_rng(seed)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    rows = normal(rng, sum(lengths), G, X)
+    padded = OPS["pad_left"](rows, offsets)
+    new = normal(rng, len(lengths), G, X)
+    grown = OPS["concat_step"](padded, new)
+    N = max(lengths)
+    for b, n in enumerate(lengths):
+        assert (padded[b, :, : N - n] == 0).all()
+        assert (padded[b, :, N - n :] == rows[offsets[b] : offsets[b + 1]].transpose(1, 0, 2)).all()
+        assert (grown[b, :, :-1] == padded[b]).all() and (grown[b, :, -1] == new[b]).all()
+
+
+@given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=12), min_size=1, max_size=5), st.integers(1, 5))
+def test_ban_ngrams(histories, n):
+    """A vocabulary of three, so that repeats are common; tails beyond each row's length hold other tokens."""
+    R, M = len(histories), 14
+    tokens = np.full((R, M), 1)
+    for r, history in enumerate(histories):
+        tokens[r, : len(history)] = history
+    scores = np.zeros((R, 4), np.float32)
+    result = OPS["ban_ngrams"](scores, tokens, np.array([len(h) for h in histories]), n)
+    assert result is scores
+    for r, history in enumerate(histories):
+        assert set(np.flatnonzero(np.isneginf(scores[r])).tolist()) == oracles.banned(history, n)
+        assert set(scores[r].tolist()) <= {0.0, -np.inf}
+
+
+@given(seeds, st.integers(1, 4), st.integers(1, 30), st.integers(1, 30), st.integers(1, 40))
+def test_top_candidates(seed, B, X, C, distinct):
+    """Against a stable sort, with many equal scores and rows of -inf."""
+    C = min(C, X)
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(distinct, size=(B, X)).astype(np.float32)
+    scores[rng.random((B, X)) < 0.2] = -np.inf
+    best, index = OPS["top_candidates"](scores, C)
+    expected = np.argsort(-scores, axis=1, kind="stable")[:, :C]
+    assert (index == expected).all()
+    assert (best == np.take_along_axis(scores, expected, 1)).all()
+
+
+OUT_CASES = {
+    "embed": lambda r: (np.array([1, 0]), np.array([2, 1]), normal(r, 3, 4), normal(r, 3, 4)),
+    "layer_norm": lambda r: (normal(r, 2, 4), Norm(normal(r, 4), normal(r, 4), 1e-5)),
+    "linear": lambda r: (normal(r, 2, 4), Weight(normal(r, 4, 3))),
+    "split_heads": lambda r: (normal(r, 2, 12), normal(r, 12), Heads(2, 2, 2, 2, 1.0)),
+    "attend_prompt": lambda r: (normal(r, 3, 2, 2), normal(r, 3, 1, 2), normal(r, 3, 1, 5), np.array([0, 1, 3]), 0.5),
+    "attend": lambda r: (normal(r, 2, 2, 3), normal(r, 2, 1, 4, 3), normal(r, 2, 1, 4, 5), np.array([0, 1]), 0.5),
+    "residual_norm": lambda r: (normal(r, 2, 4), normal(r, 2, 4), normal(r, 4), Norm(normal(r, 4), normal(r, 4), 0.1)),
+    "bias_activation": lambda r: (normal(r, 2, 4), normal(r, 4), "gelu_new"),
+    "take": lambda r: (normal(r, 3, 2), np.array([2, 2, 0])),
+    "pad_left": lambda r: (normal(r, 3, 2, 2), np.array([0, 1, 3])),
+    "concat_step": lambda r: (normal(r, 2, 1, 3, 2), normal(r, 2, 1, 2)),
+    "log_softmax": lambda r: (normal(r, 2, 5),),
+    "ban_ngrams": lambda r: (normal(r, 2, 5), np.array([[1, 1, 1], [2, 3, 2]]), np.array([3, 3]), 2),
+    "top_candidates": lambda r: (normal(r, 2, 6), 3),
+}
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_out_is_filled_with_the_same_numbers(name):
+    """Rule 4: every op can be told where to write; poison there must not shine through."""
+    rng = np.random.default_rng(3)
+    expected = OPS[name](*OUT_CASES[name](np.random.default_rng(3)))
+    several = expected if isinstance(expected, tuple) else (expected,)
+    out = tuple(np.full(e.shape, 77, e.dtype) for e in several)
+    arguments = OUT_CASES[name](rng)
+    given_out = out if isinstance(expected, tuple) else out[0]
+    results = OPS[name](*arguments, out=given_out)
+    results = results if isinstance(results, tuple) else (results,)
+    for e, o, result in zip(several, out, results, strict=True):
+        assert np.array_equal(e, o)
+        assert np.shares_memory(result, o)
+
+
+def bound_cases():
+    """(name, result of the op, of the oracle, bound) on inputs big enough that rounding shows."""
+    rng = np.random.default_rng(0)
+    x, w = normal(rng, 40, 300, plant=False), normal(rng, 300, 30, plant=False)
+    yield "linear", OPS["linear"](x, Weight(w)), oracles.linear(x, w), linear_bound(x, w)
+    norm = Norm(normal(rng, 300), normal(rng, 300), 1e-5)
+    yield "layer_norm", OPS["layer_norm"](x, norm), oracles.layer_norm(x, norm), layer_norm_bound(x, norm)
+    yield "log_softmax", OPS["log_softmax"](x), oracles.log_softmax(x), softmax_bound(x)
+    q, k, v = normal(rng, 4, 6, 16), normal(rng, 4, 2, 50, 16), normal(rng, 4, 2, 50, 16)
+    expected = np.stack([oracles.attend_row(q[r], k[r], v[r], 0.25) for r in range(4)])
+    bound = np.stack([attend_bound(q[r], k[r], v[r], 0.25) for r in range(4)])
+    yield "attend", OPS["attend"](q, k, v, np.zeros(4, int), 0.25), expected, bound
+
+
+@pytest.mark.parametrize(
+    "name, result, expected, bound", list(bound_cases()), ids=lambda c: c if isinstance(c, str) else ""
+)
+def test_the_bounds_mean_something(name, result, expected, bound):
+    """Observed errors come within a factor of 32 of the bound; a factor of 1.001 in the result breaks it."""
+    observed = np.abs(result - expected) / bound
+    assert 1 / 32 <= observed.max() <= 1
+    assert (np.abs(result * np.float32(1.001) - expected) > bound).any()
+
+
+def test_a_dropped_position_breaks_the_bound_of_attention():
+    rng = np.random.default_rng(1)
+    q, k, v = normal(rng, 2, 2, 8), normal(rng, 2, 2, 60, 8), normal(rng, 2, 2, 60, 8)
+    whole = np.stack([oracles.attend_row(q[r], k[r], v[r], 0.3) for r in range(2)])
+    without_first = OPS["attend"](q, k, v, np.ones(2, int), 0.3)
+    assert (np.abs(without_first[0] - whole[0]) > attend_bound(q[0], k[0], v[0], 0.3)).any()
+
+
+def test_layer_norm_far_from_zero_keeps_its_spread():
+    """E[x^2] - mean^2 in float32 would be 0 or negative here."""
+    x = (10000 + np.array([[-1, 0, 1, 0.5]])).astype(np.float32)
+    norm = Norm(np.ones(4, np.float32), np.zeros(4, np.float32), 1e-5)
+    assert (np.abs(OPS["layer_norm"](x, norm) - oracles.layer_norm(x, norm)) <= layer_norm_bound(x, norm)).all()
+    naive_variance = np.mean(x * x, dtype=np.float32) - np.mean(x, dtype=np.float32) ** 2
+    assert abs(naive_variance - x.astype(np.float64).var()) > 0.4

@@ -1,0 +1,176 @@
+"""Greedy and beam search on a toy model whose every score is known."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from toy import ToyEngine, log_probability
+
+from minidecode.errors import NumericalError
+from minidecode.search.beam import beam_search, could_improve
+from minidecode.search.greedy import greedy
+from minidecode.search.options import Options
+
+EOS = 0
+seeds = st.integers(0, 10**6)
+prompt_lists = st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=5), min_size=1, max_size=4)
+penalties = st.sampled_from([-1.0, 0.0, 0.7, 1.0, 2.0])
+stopping = st.sampled_from([True, False, "never"])
+
+
+def arrays(prompts):
+    return [np.array(p) for p in prompts]
+
+
+def run(engine, prompts, limit, **options):
+    options = Options(eos_token_id=EOS, **options)
+    limits = np.full(len(prompts), limit) if np.isscalar(limit) else np.array(limit)
+    search = greedy if options.num_beams == 1 else beam_search
+    return search(engine, arrays(prompts), limits, options)
+
+
+@settings(max_examples=150)
+@given(seeds, prompt_lists, st.integers(1, 5), st.integers(1, 7), penalties, stopping, st.integers(0, 3))
+def test_a_sentence_is_the_same_alone_and_in_any_batch(seed, prompts, W, limit, penalty, early, n):
+    """Traps of others: early stopping coupled across the batch, padding counted in the length penalty."""
+    options = dict(num_beams=W, num_return_sequences=W, length_penalty=penalty, early_stopping=early,
+                   no_repeat_ngram_size=n)  # fmt: skip
+    limits = [1 + (limit + b) % 7 for b in range(len(prompts))]
+    together = run(ToyEngine(seed, 12), prompts, limits, **options)
+    backwards = run(ToyEngine(seed, 12), prompts[::-1], limits[::-1], **options)
+    for b, prompt in enumerate(prompts):
+        alone = run(ToyEngine(seed, 12), [prompt], [limits[b]], **options)
+        for other, row in [(together, b), (backwards, len(prompts) - 1 - b)]:
+            assert [t.tolist() for t in other.tokens[row]] == [t.tolist() for t in alone.tokens[0]]
+            assert np.array_equal(other.scores_BX[row], alone.scores_BX[0])
+
+
+@settings(max_examples=100)
+@given(seeds, prompt_lists, st.integers(1, 8), st.integers(0, 3))
+def test_a_beam_of_one_is_greedy(seed, prompts, limit, n):
+    options = Options(eos_token_id=EOS, no_repeat_ngram_size=n)
+    limits = np.full(len(prompts), limit)
+    by_greedy = greedy(ToyEngine(seed, 9), arrays(prompts), limits, options)
+    by_beam = beam_search(ToyEngine(seed, 9), arrays(prompts), limits, options)
+    for a, b in zip(by_greedy.tokens, by_beam.tokens, strict=True):
+        assert a[0].tolist() == b[0].tolist()
+    np.testing.assert_allclose(by_greedy.scores_BX, by_beam.scores_BX, rtol=32 * 2.0**-24)
+
+
+@settings(max_examples=100)
+@given(
+    seeds, prompt_lists, st.integers(1, 4), st.integers(1, 8), penalties, stopping, st.integers(0, 3), st.integers(0, 4)
+)
+def test_every_hypothesis_keeps_the_rules(seed, prompts, W, limit, penalty, early, n, least):
+    """Lengths in bounds, EOS at the end alone, no n-gram twice, and the score is what the model gives the text."""
+    least = min(least, limit)
+    engine = ToyEngine(seed, 10)
+    found = run(engine, prompts, limit, num_beams=W, num_return_sequences=W, length_penalty=penalty,
+                early_stopping=early, no_repeat_ngram_size=n, min_new_tokens=least)  # fmt: skip
+    for prompt, hypotheses, scores in zip(prompts, found.tokens, found.scores_BX, strict=True):
+        assert list(scores) == sorted(scores, reverse=True)
+        for tokens, score in zip(hypotheses, scores, strict=True):
+            if score < -1e8:  # the rules left fewer than W texts: such a place holds no text of the model
+                continue
+            tokens = tokens.tolist()
+            assert 1 <= len(tokens) <= limit
+            assert EOS not in tokens[:-1]
+            assert len(tokens) == limit or tokens[-1] == EOS
+            if tokens[-1] == EOS:
+                assert len(tokens) > least
+            text = prompt + tokens
+            if n and math.isfinite(score):
+                grams = [tuple(text[i : i + n]) for i in range(len(text) - n + 1)]
+                new = grams[max(0, len(prompt) - n + 1) :]
+                assert all(grams.count(g) == 1 for g in new)
+            if math.isfinite(score):
+                exact = log_probability(engine, prompt, tokens) / len(tokens) ** penalty
+                assert abs(score - exact) <= 64 * 2.0**-24 * len(tokens) * max(1, abs(exact))
+
+
+@settings(max_examples=40)
+@given(seeds, st.integers(1, 4), st.sampled_from([0.0, 1.0]), st.sampled_from([False, "never"]))
+def test_a_beam_as_wide_as_the_tree_finds_the_best_text(seed, limit, penalty, early):
+    """Against all texts there are: 3 tokens besides EOS, at most 4 long."""
+    engine = ToyEngine(seed, 4, spread=1.0)
+    best, best_score = None, -math.inf
+    for length in range(1, limit + 1):
+        for tokens in itertools.product(range(4), repeat=length):
+            if EOS in tokens[:-1] or (length < limit and tokens[-1] != EOS):
+                continue
+            score = log_probability(engine, [1], tokens) / length**penalty
+            if score > best_score:
+                best, best_score = list(tokens), score
+    wide = beam_search(
+        _Wide(seed), arrays([[1]]), np.array([limit]),
+        Options(num_beams=81, eos_token_id=EOS, length_penalty=penalty, early_stopping=early),
+    )  # fmt: skip
+    assert wide.tokens[0][0].tolist() == best or abs(wide.scores_BX[0, 0] - best_score) < 1e-6
+
+
+class _Wide(ToyEngine):
+    """Four tokens that can be chosen among 200: the others are impossible, so that 162 candidates exist."""
+
+    def __init__(self, seed):
+        super().__init__(seed, 4, spread=1.0)
+
+    def scores(self, text):
+        return np.concatenate([super().scores(text), np.full(196, -1e6, np.float32)])
+
+
+def test_the_three_meanings_of_early_stopping_differ():
+    """Over many models, "never" finds texts at least as good as False, and True stops no later than either."""
+    differ = 0
+    for seed in range(40):
+        found = {
+            e: run(ToyEngine(seed, 8), [[1, 2]], 12, num_beams=3, early_stopping=e, length_penalty=2.0)
+            for e in (True, False, "never")
+        }
+        assert found[True].steps <= found["never"].steps
+        assert found[False].steps <= found["never"].steps
+        assert found["never"].scores_BX[0, 0] >= found[False].scores_BX[0, 0]
+        differ += found[True].steps < found["never"].steps
+    assert differ > 10
+
+
+def test_nan_stops_the_search_with_step_and_sentence():
+    class Broken(ToyEngine):
+        def scores(self, text):
+            return super().scores(text) * (np.nan if len(text) == 4 and text[0] == 2 else 1)
+
+    for W in (1, 2):
+        with pytest.raises(NumericalError, match="step 2, sentence 1"):
+            run(Broken(0, 9), [[1, 1], [2, 2]], 6, num_beams=W, min_new_tokens=6)
+
+
+def test_several_eos_ids():
+    """Any of them ends a text, and the beam looks at enough candidates that W can still go on."""
+    options = Options(num_beams=3, eos_token_id=(0, 5, 6), num_return_sequences=3)
+    assert options.candidates == 12
+    for seed in range(30):
+        found = beam_search(ToyEngine(seed, 12), arrays([[1, 2]]), np.array([9]), options)
+        for tokens in found.tokens[0]:
+            assert not set(tokens[:-1].tolist()) & {0, 5, 6}
+            assert len(tokens) == 9 or tokens[-1] in (0, 5, 6)
+
+
+@pytest.mark.parametrize(
+    ("early", "penalty", "improves"),
+    [(False, 1.0, False), ("never", 1.0, True), (False, -1.0, False), ("never", -1.0, False), ("never", 0.0, False)],
+)
+def test_how_long_a_running_beam_may_hope_to_become(early, penalty, improves):
+    """A beam at -6 after 2 steps of at most 4, against a worst finished score that only -6/4 would beat.
+
+    With a positive penalty and "never" the greatest length counts; else the present one, for a longer text would
+    only score worse (penalty -1: -12 now, -24 at the end) or the same (penalty 0).
+    """
+    options = Options(num_beams=2, early_stopping=early, length_penalty=penalty)
+    now, at_most = -6 / 2**penalty, -6 / 4**penalty
+    worst = (now + max(now, at_most)) / 2 if penalty > 0 else now
+    finished = np.array([[worst + 1, worst]], np.float32)
+    running = np.array([-6.0], np.float32)
+    assert could_improve(running, finished, np.ones((1, 2), bool), 2, np.array([4]), options)[0] == improves
+    assert could_improve(running, finished, np.array([[True, False]]), 2, np.array([4]), options)[0], "a place is free"

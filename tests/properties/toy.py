@@ -1,0 +1,51 @@
+"""A toy language model for testing search alone: the next token's scores depend on the whole text so far."""
+
+import numpy as np
+
+from minidecode import reference
+from minidecode.plan import backend
+
+
+class Ops:
+    def __init__(self):
+        vars(self).update(backend(reference))
+
+
+class ToyEngine:
+    """Stands in for runtime.engine.Engine. `spread` sets how decided the model is; EOS is token 0.
+
+    It also keeps the texts that each row is fed, so that a search that hands over wrong parents is caught.
+    """
+
+    def __init__(self, seed: int, vocab: int, spread: float = 2.0):
+        self.seed, self.vocab, self.spread, self.ops = seed, vocab, spread, Ops()
+
+    def scores(self, text) -> np.ndarray:
+        rng = np.random.default_rng([self.seed, len(text), *text])
+        return (self.spread * rng.standard_normal(self.vocab)).astype(np.float32)
+
+    def prefill(self, prompts):
+        self.texts = [p.tolist() for p in prompts]
+        return np.stack([self.scores(t) for t in self.texts])
+
+    def expand(self, beams):
+        self.texts = [list(t) for t in self.texts for _ in range(beams)]
+
+    def step(self, tokens_RM, length_R, parent_R):
+        new = [tokens_RM[r, :n].tolist() for r, n in enumerate(length_R)]
+        for r, text in enumerate(new):
+            grown = self.texts[parent_R[r]]
+            # A sentence that is done feeds an old token again, from whatever it had.
+            assert text[:-1] in (grown, grown[:-1]), "the row's text does not continue its parent's"
+        self.texts = new
+        return np.stack([self.scores(t) for t in new])
+
+
+def log_probability(engine: ToyEngine, prompt, tokens) -> float:
+    """The sum of log-probabilities of `tokens` after `prompt`, in float64."""
+    total, text = 0.0, list(prompt)
+    for token in tokens:
+        s = engine.scores(text).astype(np.float64)
+        total += s[token] - s.max() - np.log(np.exp(s - s.max()).sum())
+        text.append(int(token))
+    return total
