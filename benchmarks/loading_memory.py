@@ -42,7 +42,7 @@ def write_model(folder: Path, layers: int, vocabulary: int) -> int:
     import numpy as np
 
     from minidecode.models.config import GPT2Config
-    from minidecode.models.gpt2 import tensor_shapes
+    from minidecode.models.gpt2_tensors import tensor_shapes
 
     config = {"model_type": "gpt2", "n_layer": layers, "vocab_size": vocabulary}
     (folder / "config.json").write_text(json.dumps(config))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,12 +110,13 @@ def find_tensors(folder: Path) -> dict[str, Stored]:
 
 def load_tensors(
     folder: Path, found: dict[str, Stored], shapes: dict[str, tuple[int, ...]], dtype: np.dtype, prefix: str,
-    ignored: str, tied: dict[str, str],
+    ignored: str, tied: dict[str, str], optional: Collection[str],
 ) -> dict[str, np.ndarray]:  # fmt: skip
     """The tensors that `shapes` asks for, out of those `found` in `folder`, as `dtype`.
 
     Names may carry `prefix` or not. Names that match `ignored` (buffers of old files) are passed over; a name in
-    `tied` may be stored too, as an equal copy of the tensor it is tied to. Raises CheckpointError naming each tensor
+    `tied` may be stored too, as an equal copy of the tensor it is tied to, or instead of it. Names in `optional` are
+    zeros if they are missing. Raises CheckpointError naming each tensor
     that is missing, unexpected, of another shape (with both shapes), or of a dtype that cannot be read.
     """
     stored: dict[str, Stored] = {}
@@ -124,13 +126,17 @@ def load_tensors(
             raise CheckpointError(f"{folder}: {short} is stored twice, with and without {prefix!r}")
         if not re.fullmatch(ignored, short):
             stored[short] = tensor
+    for copy, original in tied.items():
+        if copy in stored and original not in stored:
+            stored[original] = stored[copy]
 
     copies = {copy: original for copy, original in tied.items() if copy in stored}
     expected = shapes | {copy: shapes[original] for copy, original in copies.items()}
     problems = []
     for name, shape in expected.items():
         if name not in stored:
-            problems.append(f"{name} is missing, expected shape {shape}")
+            if name not in optional:
+                problems.append(f"{name} is missing, expected shape {shape}")
         elif stored[name].shape != shape:
             problems.append(f"{name} has shape {stored[name].shape}, expected {shape}")
         elif stored[name].dtype not in STORED_DTYPES:
@@ -144,7 +150,7 @@ def load_tensors(
         more = f"; and {len(problems) - 4} more" if len(problems) > 4 else ""
         raise CheckpointError(f"{folder}: the weights do not fit config.json: {'; '.join(problems[:4])}{more}")
 
-    tensors = {name: stored[name].read(dtype) for name in shapes}
+    tensors = {n: stored[n].read(dtype) if n in stored else np.zeros(shape, dtype) for n, shape in shapes.items()}
     bits = f"u{np.dtype(dtype).itemsize}"  # compared as bits, so that a NaN equals its copy
     for copy, original in copies.items():
         if not np.array_equal(stored[copy].read(dtype).view(bits), tensors[original].view(bits)):

@@ -21,7 +21,7 @@ from .errors import InputError, MinidecodeError, OptionError
 from .search.options import DEFAULT_NEW_TOKENS
 
 app = typer.Typer(
-    help="Fast transformer decoding you can read: load GPT-2, generate, and see what ran.",
+    help="Fast transformer decoding you can read: load GPT-2 or BART, generate, and see what ran.",
     rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False,
 )  # fmt: skip
 
@@ -57,7 +57,8 @@ def generate(
     plan: Annotated[str, typer.Option(help="auto, memory=replicated or memory=none (no cache).")] = "auto",
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
     batch_size: Annotated[int, typer.Option(help="Prompts generated together.")] = 8,
-    truncate: Annotated[bool, typer.Option("--truncate", help="Cut prompts too long for the context, on the left.")]
+    truncate: Annotated[bool, typer.Option("--truncate", help="Cut what is too long for the context: prompts on the"
+                                           " left, sources on the right.")]
     = False,
     max_new_tokens: Annotated[int | None, typer.Option("--max-new-tokens", "--max-len-b",
         help=f"At most this many tokens after the prompt.  [default: {DEFAULT_NEW_TOKENS}]")] = None,
@@ -76,11 +77,16 @@ def generate(
     eos_token_id: Annotated[list[int] | None, typer.Option(help="End of text, instead of the model's; may repeat.")]
     = None,
     pad_token_id: Annotated[int | None, typer.Option(help="Instead of the model's.")] = None,
+    forced_bos_token_id: Annotated[list[int] | None, typer.Option(help="The first token of a target; may repeat.")]
+    = None,
+    forced_eos_token_id: Annotated[list[int] | None, typer.Option(help="The last token of the most; may repeat.")]
+    = None,
+    decoder_start_token_id: Annotated[int | None, typer.Option(help="What targets begin with (BART).")] = None,
     receipt: Annotated[bool, typer.Option("--receipt", help="Print to stderr what ran, how often, how long.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")] = False,
     debug: Debug = False,
 ):  # fmt: skip
-    """Continue texts. Without options: greedily, with the bundled model.
+    """Continue texts (GPT-2) or answer them (BART). Without options: greedily, with the bundled GPT-2.
 
     Several texts come out one per line, line breaks written as \\n. Fairseq's spellings --beam, --lenpen, --nbest,
     --min-len and --max-len-b mean --num-beams, --length-penalty, --num-return-sequences, --min-new-tokens and
@@ -95,7 +101,8 @@ def generate(
         "min_length": min_length, "num_beams": num_beams, "num_return_sequences": num_return_sequences,
         "length_penalty": length_penalty, "early_stopping": _early_stopping(early_stopping),
         "no_repeat_ngram_size": no_repeat_ngram_size, "eos_token_id": eos_token_id or None,
-        "pad_token_id": pad_token_id,
+        "pad_token_id": pad_token_id, "forced_bos_token_id": forced_bos_token_id or None,
+        "forced_eos_token_id": forced_eos_token_id or None, "decoder_start_token_id": decoder_start_token_id,
     }  # fmt: skip
     options = {name: value for name, value in options.items() if value is not None}
     if batch_size < 1:

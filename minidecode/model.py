@@ -12,17 +12,37 @@ import numpy as np
 
 from .checkpoint import find_tensors, load_tensors, read_json
 from .errors import CheckpointError, InputError, NumericalError, OptionError
-from .models import gpt2
-from .models.config import GPT2Config
+from .models import bart, bart_tensors, gpt2, gpt2_tensors
+from .models.config import BartConfig, GPT2Config
 from .plan import Plan
+from .prompts import fit_prompts, fit_sources, token_rows
 from .runtime.engine import Engine
 from .runtime.receipt import CountedOps, Receipt
 from .search.beam import beam_search
 from .search.greedy import greedy
-from .search.options import DEFAULT_NEW_TOKENS, Options, resolve
+from .search.options import Options, resolve
 from .tokenizer import Tokenizer
 
 DTYPES = ("float32", "float64")
+
+
+@dataclass(frozen=True)
+class Family:
+    """A kind of model: its config, its forward passes, and what its files hold."""
+
+    config: type
+    network: Any
+    tensors: Any
+
+
+# Generation settings that config.json may hold; generation_config.json goes before it.
+FROM_CONFIG = ("eos_token_id", "pad_token_id", "bos_token_id", "decoder_start_token_id", "forced_bos_token_id",
+               "forced_eos_token_id")  # fmt: skip
+
+FAMILIES = {
+    "gpt2": Family(GPT2Config, gpt2, gpt2_tensors),
+    "bart": Family(BartConfig, bart, bart_tensors),
+}
 
 
 @dataclass
@@ -73,35 +93,42 @@ def load(name: str | Path, *, plan: str | Plan = "auto", dtype: str = "float32")
     plan = Plan.parse(plan)
     folder = find_folder(name)
     fields = read_json(folder / "config.json")
-    if fields.get("model_type") != "gpt2":
+    model_type = fields.get("model_type")
+    family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
+    if family is None:
         raise CheckpointError(
-            f"{folder / 'config.json'}: model_type {fields.get('model_type')!r} is not known; gpt2 can be loaded"
+            f"{folder / 'config.json'}: model_type {model_type!r} is not known; {' and '.join(FAMILIES)} can be loaded"
         )
-    config = GPT2Config.from_json(fields)
+    config = family.config.from_json(fields)
     found = find_tensors(folder)
-    if config.n_layer > len(found):  # seen before their shapes are listed: a lying number costs no memory
+    if config.layers > len(found):  # seen before their shapes are listed: a lying number costs no memory
         raise CheckpointError(
-            f"{folder}: config.json says n_layer {config.n_layer}, and the weights are {len(found)} tensors in all: "
+            f"{folder}: config.json says {config.layers} layers, and the weights are {len(found)} tensors in all: "
             "one of the two is not this model's"
         )
+    f = family.tensors
     tensors = load_tensors(
-        folder, found, gpt2.tensor_shapes(config), np.dtype(dtype), prefix="transformer.",
-        ignored=r"h\.\d+\.attn\.(bias|masked_bias)",
-        tied={"lm_head.weight": "wte.weight"} if config.tie_word_embeddings else {},
+        folder, found, f.tensor_shapes(config), np.dtype(dtype), prefix=f.PREFIX, ignored=f.IGNORED,
+        tied=f.tied(config), optional=f.OPTIONAL,
     )  # fmt: skip
-    defaults = {k: fields[k] for k in ("eos_token_id", "pad_token_id") if k in fields}
+    defaults = {k: fields[k] for k in FROM_CONFIG if k in fields}
     if (folder / "generation_config.json").exists():
         defaults |= read_json(folder / "generation_config.json")
-    return Model(config, tensors, Tokenizer.from_folder(folder), defaults, plan)
+    return Model(family, config, tensors, Tokenizer.from_folder(folder), defaults, plan)
 
 
 class Model:
     """Weights, tokenizer and defaults. Nothing here changes during a generation, so threads may share one."""
 
-    def __init__(self, config, tensors: dict[str, np.ndarray], tokenizer, defaults: dict[str, Any], plan: Plan):
+    def __init__(self, family: Family, config, tensors: dict[str, np.ndarray], tokenizer, defaults, plan: Plan):
         self.config, self.tokenizer, self.defaults, self.plan = config, tokenizer, defaults, plan
-        self.tensors = tensors
-        self.weights = gpt2.bind(config, tensors)
+        self.tensors, self.network = tensors, family.network
+        self.weights = family.tensors.bind(config, tensors)
+
+    @property
+    def is_encoder_decoder(self) -> bool:
+        """Whether texts given are sources that another text is generated from (BART), or beginnings (GPT-2)."""
+        return hasattr(self.network, "encode")
 
     @property
     def parameters(self) -> int:
@@ -125,7 +152,7 @@ class Model:
 
     def check(self, prompts: str | Sequence[str], *, truncate: bool = False, **options: Any) -> None:
         """Raises what `generate` would raise on these prompts and options, without computing anything."""
-        self._fit(self._prompt_ids(prompts, None, None), self.options(**options), truncate)
+        self._fitted(prompts, None, None, self.options(**options), truncate)
 
     def generate(
         self,
@@ -138,12 +165,12 @@ class Model:
         streamer: Callable[[int, int], None] | None = None,
         **options: Any,
     ) -> Output:
-        """Continues each prompt: greedily, or by beam search if num_beams > 1.
+        """Continues each prompt, or for an encoder-decoder model answers each source: greedily, or by beam search.
 
         prompts: one text or several. Or input_ids, a list of token id sequences or an array (B, N) whose padding
         attention_mask (B, N) marks with 0. A sentence gives the same tokens alone and in any batch.
-        plan: overrides the one given to `load`. truncate: cut prompts that are too long for the context, on the
-        left. streamer: called with (sentence, token id) as tokens are chosen; greedy only.
+        plan: overrides the one given to `load`. truncate: cut what is too long for the context, prompts at their
+        beginning, sources at their end. streamer: called with (sentence, token id) as tokens are chosen; greedy only.
         options: see search/options.py; unset ones come from generation_config.json.
 
         Raises InputError on prompts that cannot be used, OptionError on options, NumericalError on NaN scores.
@@ -152,54 +179,81 @@ class Model:
         resolved = self.options(**options)
         if streamer and resolved.num_beams > 1:
             raise OptionError("a streamer needs num_beams=1: a beam's text is not settled until the search ends")
-        ids = self._prompt_ids(prompts, input_ids, attention_mask)
-        ids, limit_B = self._fit(ids, resolved, truncate)
+        sources, prompts_ids, limit_B = self._fitted(prompts, input_ids, attention_mask, resolved, truncate)
         tokenized = time.perf_counter()
 
         plan = self.plan if plan is None else Plan.parse(plan)
-        functions, make_memory = plan.resolve()
-        ops = CountedOps(functions)
-        engine = Engine(self.weights, gpt2.forward, ops, make_memory)
+        engine = self._engine(plan)
         try:
+            if sources:
+                engine.encode(sources)
             if resolved.num_beams == 1:
-                found = greedy(engine, ids, limit_B, resolved, streamer)
+                found = greedy(engine, prompts_ids, limit_B, resolved, streamer)
             else:
-                found = beam_search(engine, ids, limit_B, resolved)
+                found = beam_search(engine, prompts_ids, limit_B, resolved)
         except NumericalError as error:
             raise NumericalError(f"{error}{self._nan_tensors()}") from None
         token_ids = [hypothesis for sentence in found.tokens for hypothesis in sentence]
+        memory = engine.make_memory
         receipt = Receipt(
-            plan=str(plan), ops=ops.counts(), memory=f"{make_memory.__module__}.{make_memory.__qualname__}",
-            memory_peak_bytes=engine.memory_peak_bytes, prompt_tokens=sum(map(len, ids)),
+            plan=str(plan), ops=engine.ops.counts(), memory=f"{memory.__module__}.{memory.__qualname__}",
+            memory_peak_bytes=engine.memory_peak_bytes, prompt_tokens=sum(map(len, sources or prompts_ids)),
             new_tokens=sum(map(len, token_ids)), steps=found.steps,
             seconds={"prompts": tokenized - started, "generation": time.perf_counter() - tokenized},
         )  # fmt: skip
         return Output(token_ids, found.scores_BX.reshape(-1), receipt, self.tokenizer)
 
-    def logits(self, input_ids: Any, attention_mask: Any = None) -> list[np.ndarray]:
-        """The scores before softmax of every position, one array (N, V) per sentence, padding left out."""
-        ids = self._prompt_ids(None, input_ids, attention_mask)
-        self._fit(ids, Options(), truncate=False)
-        functions, make_memory = self.plan.resolve()
-        engine = Engine(self.weights, gpt2.forward, CountedOps(functions), make_memory)
+    def logits(
+        self, input_ids: Any, attention_mask: Any = None, decoder_input_ids: Any = None,
+        decoder_attention_mask: Any = None,
+    ) -> list[np.ndarray]:  # fmt: skip
+        """The scores before softmax of every position, one array (N, V) per sentence, padding left out.
+
+        An encoder-decoder model takes its sources as input_ids and its targets as decoder_input_ids, which must begin
+        with decoder_start_token_id to mean what they do in training; the scores are those of the targets' positions.
+        """
+        if self.is_encoder_decoder != (decoder_input_ids is not None):
+            what = "needs" if self.is_encoder_decoder else "takes no"
+            raise InputError(f"this model {what} decoder_input_ids beside input_ids")
+        ids = self._checked(token_rows(input_ids, attention_mask))
+        engine = self._engine(self.plan)
+        if self.is_encoder_decoder:
+            engine.encode(fit_sources(ids, self.config.context, truncate=False))
+            ids = self._checked(token_rows(decoder_input_ids, decoder_attention_mask))
+        ids, _ = fit_prompts(ids, self.config.context, Options(), truncate=False)
         logits_RV = engine.prefill(ids, every_row=True)
         return np.split(logits_RV, np.cumsum([len(i) for i in ids])[:-1])
 
-    def _prompt_ids(self, prompts, input_ids, attention_mask) -> list[np.ndarray]:
-        """Token ids of each prompt, padding left out."""
+    def _engine(self, plan: Plan) -> Engine:
+        functions, make_memory = plan.resolve()
+        return Engine(self.network, self.weights, CountedOps(functions), make_memory)
+
+    def _fitted(self, prompts, input_ids, attention_mask, options: Options, truncate: bool):
+        """(sources, prompts, most new tokens of each): checked, and cut to what the model holds.
+
+        A decoder-only model has no sources; in an encoder-decoder model each prompt is decoder_start_token_id alone.
+        """
         if (prompts is None) == (input_ids is None):
             raise InputError("give either prompts (texts) or input_ids (token ids)")
-        if prompts is not None:
-            if self.tokenizer is None:
-                raise InputError(
-                    "this model folder has no tokenizer: add its tokenizer.json, or pass input_ids to generate"
-                )
-            texts = [prompts] if isinstance(prompts, str) else list(prompts)
-            if not all(isinstance(t, str) for t in texts):
-                raise InputError("prompts must be texts; pass token ids as input_ids")
-            ids = [self.tokenizer.encode(t) for t in texts]
-        else:
-            ids = _rows(input_ids, attention_mask)
+        ids = token_rows(input_ids, attention_mask) if prompts is None else self._encode(prompts)
+        ids, context = self._checked(ids), self.config.context
+        if not self.is_encoder_decoder:
+            return (), *fit_prompts(ids, context, options, truncate)
+        sources = fit_sources(ids, context, truncate)
+        return sources, *fit_prompts([self._decoder_start(options)] * len(ids), context, options, truncate=False)
+
+    def _encode(self, prompts) -> list[np.ndarray]:
+        if self.tokenizer is None:
+            raise InputError(
+                "this model folder has no tokenizer: add its tokenizer.json, or pass input_ids to generate"
+            )
+        texts = [prompts] if isinstance(prompts, str) else list(prompts)
+        if not all(isinstance(t, str) for t in texts):
+            raise InputError("prompts must be texts; pass token ids as input_ids")
+        return [self.tokenizer.encode(t) for t in texts]
+
+    def _checked(self, ids: list[np.ndarray]) -> list[np.ndarray]:
+        """The same ids, if there are any and all are in the vocabulary."""
         if not ids:
             raise InputError("there is no prompt: give at least one")
         V = self.config.vocab_size
@@ -213,63 +267,16 @@ class Model:
                 raise InputError(f"prompt {b} of {len(ids)}: token id {bad} is not in the vocabulary of {V} tokens")
         return ids
 
-    def _fit(self, ids: list[np.ndarray], options: Options, truncate: bool) -> tuple[list[np.ndarray], np.ndarray]:
-        """(prompts, most new tokens of each) that fit the context. Raises InputError naming both lengths."""
-        # The last new token is never read, so it needs no position: prompt and new tokens may be one longer.
-        context, whole = self.config.n_positions, self.config.n_positions + 1
-        if options.max_new_tokens is None and options.max_length is not None:
-            if options.max_length > whole:
-                raise InputError(f"max_length {options.max_length} goes beyond the context: ask for at most {whole}")
-            whole = options.max_length
-        wanted = options.max_new_tokens or min(DEFAULT_NEW_TOKENS, whole // 2)
-        fitting, limits = [], []
-        for b, row in enumerate(ids, 1):
-            if truncate:
-                row = row[-max(1, whole - wanted) :]
-            who = f"prompt {b} of {len(ids)} has {len(row)} tokens"
-            room = whole - len(row)
-            if len(row) > context:
-                raise InputError(
-                    f"{who} and the model's context holds {context}: "
-                    "shorten it, or cut it with --truncate (truncate=True)"
-                )
-            if room < 1:
-                raise InputError(f"{who} and max_length is {options.max_length}: raise it")
-            limit = min(DEFAULT_NEW_TOKENS, room)
-            if options.max_new_tokens is not None:
-                limit = options.max_new_tokens
-            elif options.max_length is not None:
-                limit = room
-            if limit > room:
-                cut = "" if truncate else ", or cut the prompt with --truncate (truncate=True)"
-                raise InputError(
-                    f"{who}, and {limit} new ones go beyond the context of {context}: ask for at most {room}{cut}"
-                )
-            fitting.append(row)
-            limits.append(limit)
-        return fitting, np.array(limits)
+    def _decoder_start(self, options: Options) -> np.ndarray:
+        start = options.decoder_start_token_id
+        if start is None:
+            start = self.defaults.get("bos_token_id")
+        if start is None:
+            raise OptionError("decoder_start_token_id is set nowhere: put it into generation_config.json, or pass it")
+        return np.array([start])
 
     def _nan_tensors(self) -> str:
         bad = [name for name, tensor in self.tensors.items() if np.isnan(tensor).any()]
         if not bad:
             return ": the weights hold no NaN, so a value overflowed on the way"
         return f": the weights themselves hold NaN, first in {bad[0]} ({len(bad)} of {len(self.tensors)} tensors)"
-
-
-def _rows(input_ids, attention_mask) -> list[np.ndarray]:
-    """Rows of token ids as int64 arrays, the positions that the mask marks with 0 left out."""
-    rows = []
-    masks = [None] * len(input_ids) if attention_mask is None else attention_mask
-    if len(masks) != len(input_ids):
-        raise InputError(f"attention_mask has {len(masks)} rows and input_ids has {len(input_ids)}")
-    for b, (row, mask) in enumerate(zip(input_ids, masks, strict=True)):
-        array = np.asarray(row)
-        if array.ndim != 1 or not (np.issubdtype(array.dtype, np.integer) or array.size == 0):
-            raise InputError(f"input_ids row {b} must be whole numbers: pass an array (B, N) or a list of rows")
-        if mask is not None:
-            mask = np.asarray(mask)
-            if mask.shape != array.shape:
-                raise InputError(f"attention_mask row {b} has shape {mask.shape} and input_ids row {b} {array.shape}")
-            array = array[mask != 0]
-        rows.append(array.astype(np.int64))
-    return rows

@@ -72,11 +72,13 @@ class Heads:
 
 
 @returns("x_RD", tables=("wte_VD", "wpe_ND"))
-def embed(ids_R: Array, pos_R: Array, wte_VD: Array, wpe_ND: Array, out: Array | None = None) -> Array:
-    """x[r] = wte[ids[r]] + wpe[pos[r]]: token plus position.
+def embed(
+    ids_R: Array, pos_R: Array, wte_VD: Array, wpe_ND: Array, scale: float = 1.0, out: Array | None = None
+) -> Array:
+    """x[r] = scale * wte[ids[r]] + wpe[pos[r]]: token plus position; BART may scale the token by sqrt(D).
 
-    Contract: exact (one addition). ids_R, pos_R: int64, inside their tables.
-    Moves 3*R*D*s bytes; R*D additions.
+    Contract: exact (one product, one addition). ids_R, pos_R: int64, inside their tables.
+    Moves 3*R*D*s bytes; 2*R*D operations.
     """
 
 
@@ -107,16 +109,19 @@ def split_heads(qkv_RX: Array, bias_X: Array | None, heads: Heads, out: Any = No
 
 
 @returns("a_RX")
-def attend_prompt(
-    q_RHK: Array, k_RGK: Array, v_RGU: Array, offsets_X: Array, scale: float, out: Array | None = None
-) -> Array:
-    """Causal self-attention inside each prompt, over rows without padding.
+def attend_within(
+    q_RHK: Array, k_XGK: Array, v_XGU: Array, q_offsets_X: Array, k_offsets_X: Array, scale: float, causal: bool,
+    out: Array | None = None,
+) -> Array:  # fmt: skip
+    """Attention inside each sentence, over rows without padding: prompts, encoders, and sources seen from targets.
 
-    Sentence b owns rows offsets[b] to offsets[b+1]; X is B+1 there. Row r sees the rows of its own sentence up to
-    itself:  a[r, h] = sum_m softmax_m(scale * q[r, h] . k[m, g]) v[m, g],  g = h // (H/G).
+    Sentence b owns query rows q_offsets[b] to q_offsets[b+1] and key rows k_offsets[b] to k_offsets[b+1]. A query
+    sees all keys of its sentence, or, if causal (then both offsets are the same), those up to itself:
+    a[r, h] = sum_m softmax_m(scale * q[r, h] . k[m, g]) v[m, g],  g = h // (H/G).
     Returns the heads side by side, X = H*U columns.
 
-    Contract: tolerance. Moves R*(H*K + G*K + G*U + H*U)*s bytes; about sum_b n_b^2 * H * (K+U) operations.
+    Contract: tolerance. Moves (R*H*(K+U) + X*G*(K+U))*s bytes for X key rows; about 2*H*(K+U) operations for each
+    pair of a query and a key of one sentence.
     """
 
 
@@ -137,6 +142,14 @@ def residual_norm(x_RD: Array, y_RD: Array, bias_D: Array | None, norm: Norm, ou
 
     LightSeq's `ker_norm_layer_resual` (section 2.1). Contract: tolerance.
     Moves 4*R*D*s bytes; about 10*R*D operations.
+    """
+
+
+@returns("x_RX")
+def add_bias(x_RX: Array, bias_X: Array, out: Array | None = None) -> Array:
+    """y = x + bias, for the one product that nothing follows: BART's final_logits_bias.
+
+    Contract: exact (one addition). Moves 2*R*X*s bytes; R*X additions.
     """
 
 

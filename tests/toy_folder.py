@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from minidecode.models.config import GPT2Config
-from minidecode.models.gpt2 import tensor_shapes
+from minidecode.models.gpt2_tensors import tensor_shapes
 
 MERGES = [("t", "h"), ("th", "e"), ("Ġ", "the")]
 VOCABULARY = 256 + 1 + len(MERGES)  # every byte, <|endoftext|>, and what the merges make

@@ -1,4 +1,7 @@
-"""No cache: keys and values are computed again for every token at every step (the first row of FastSeq's Table 2)."""
+"""No cache: keys and values are computed again for every token at every step (the first row of FastSeq's Table 2).
+
+An encoder, which runs once over whole sources, uses the same memory without the causal mask.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,16 @@ class RecomputeMemory:
 
     keeps = False
 
-    def __init__(self, block, offsets_X):
-        self.bias_X, self.heads, self.offsets_X = block.qkv.bias, block.heads, offsets_X
+    def __init__(self, block, offsets_X, causal=True):
+        self.bias_X, self.heads, self.offsets_X, self.causal = block.qkv.bias, block.heads, offsets_X, causal
 
     def append(self, ops, qkv_RX, h_RD):
         q_RHK, self.k_RGK, self.v_RGU = ops.split_heads(qkv_RX, self.bias_X, self.heads)
         return q_RHK
 
     def attend(self, ops, q_RHK):
-        return ops.attend_prompt(q_RHK, self.k_RGK, self.v_RGU, self.offsets_X, self.heads.scale)
+        offsets_X = self.offsets_X
+        return ops.attend_within(q_RHK, self.k_RGK, self.v_RGU, offsets_X, offsets_X, self.heads.scale, self.causal)
 
     def arrays(self):
         """What is held between steps: nothing."""

@@ -31,7 +31,8 @@ class ReplicatedMemory:
     def attend(self, ops, q_RHK):
         if self.decoding:
             return ops.attend(q_RHK, self.k_RGMK, self.v_RGMU, self.begin_R, self.heads.scale)
-        return ops.attend_prompt(q_RHK, self.k_RGK, self.v_RGU, self.offsets_X, self.heads.scale)
+        offsets_X = self.offsets_X
+        return ops.attend_within(q_RHK, self.k_RGK, self.v_RGU, offsets_X, offsets_X, self.heads.scale, True)
 
     def expand(self, ops, beams: int):
         """Ends the prefill: pads the prompts on the left to one length and repeats each for its beams."""

@@ -4,14 +4,53 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from ..errors import CheckpointError
+from ..reference.activation import ACTIVATIONS
+
+
+class Config:
+    """What the configs share: fields taken from JSON by name, and the rules that each must keep."""
+
+    SIZES: ClassVar[tuple[str, ...]]  # whole numbers above 0
+    FLAGS: ClassVar[tuple[str, ...]]  # true or false
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]):
+        """Takes the known fields; the others (dropout rates, task settings) do not bear on decoding."""
+        known = {f.name for f in dataclasses.fields(cls)}
+        return cls(**{name: value for name, value in fields.items() if name in known})
+
+    def check(self) -> None:
+        """Raises CheckpointError on the first field that breaks its rule."""
+        for field in self.SIZES:
+            value = getattr(self, field)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise CheckpointError(f"config.json: {field} must be a whole number above 0, not {value!r}")
+        for field in self.FLAGS:
+            if not isinstance(getattr(self, field), bool):
+                raise CheckpointError(f"config.json: {field} must be true or false, not {getattr(self, field)!r}")
+        activation = self.activation_function
+        if not isinstance(activation, str) or activation not in ACTIVATIONS:
+            raise CheckpointError(
+                f"config.json: activation_function {activation!r} is not one of {', '.join(ACTIVATIONS)}"
+            )
+
+    def check_heads(self, width: str, heads: str) -> None:
+        """The width must be a multiple of the number of heads."""
+        if getattr(self, width) % getattr(self, heads):
+            raise CheckpointError(
+                f"config.json: {width} {getattr(self, width)} is not a multiple of {heads} {getattr(self, heads)}"
+            )
 
 
 @dataclass(frozen=True)
-class GPT2Config:
+class GPT2Config(Config):
     """The fields of a GPT-2 `config.json` that change what is computed, with transformers' defaults."""
+
+    SIZES = ("vocab_size", "n_positions", "n_embd", "n_layer", "n_head", "n_inner")
+    FLAGS = ("scale_attn_weights", "scale_attn_by_inverse_layer_idx", "tie_word_embeddings", "add_cross_attention")
 
     vocab_size: int = 50257
     n_positions: int = 1024
@@ -27,31 +66,77 @@ class GPT2Config:
     add_cross_attention: bool = False
 
     def __post_init__(self):
-        for field in ("vocab_size", "n_positions", "n_embd", "n_layer", "n_head", "n_inner"):
-            value = getattr(self, field)
-            if field == "n_inner" and value is None:
-                object.__setattr__(self, field, 4 * self.n_embd)
-            elif isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise CheckpointError(f"config.json: {field} must be a whole number above 0, not {value!r}")
-        for field in ("scale_attn_weights", "scale_attn_by_inverse_layer_idx", "tie_word_embeddings"):
-            if not isinstance(getattr(self, field), bool):
-                raise CheckpointError(f"config.json: {field} must be true or false, not {getattr(self, field)!r}")
+        if self.n_inner is None and isinstance(self.n_embd, int):
+            object.__setattr__(self, "n_inner", 4 * self.n_embd)
+        self.check()
+        self.check_heads("n_embd", "n_head")
         epsilon = self.layer_norm_epsilon
         if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 <= epsilon < 1:
             raise CheckpointError(f"config.json: layer_norm_epsilon must be a small number from 0 up, not {epsilon!r}")
-        if self.n_embd % self.n_head:
-            raise CheckpointError(f"config.json: n_embd {self.n_embd} is not a multiple of n_head {self.n_head}")
         if self.add_cross_attention:
             raise CheckpointError("config.json: add_cross_attention is not supported for gpt2: use a model without it")
-        from ..reference.activation import ACTIVATIONS
 
-        if not isinstance(self.activation_function, str) or self.activation_function not in ACTIVATIONS:
-            raise CheckpointError(
-                f"config.json: activation_function {self.activation_function!r} is not one of {', '.join(ACTIVATIONS)}"
-            )
+    @property
+    def context(self) -> int:
+        """The most tokens that the model can look at."""
+        return self.n_positions
+
+    @property
+    def layers(self) -> int:
+        return self.n_layer
+
+    @property
+    def width(self) -> int:
+        return self.n_embd
+
+
+@dataclass(frozen=True)
+class BartConfig(Config):
+    """The fields of a BART `config.json` that change what is computed, with transformers' defaults."""
+
+    SIZES = ("vocab_size", "max_position_embeddings", "d_model", "encoder_layers", "encoder_ffn_dim",
+             "encoder_attention_heads", "decoder_layers", "decoder_ffn_dim", "decoder_attention_heads")  # fmt: skip
+    FLAGS = ("scale_embedding", "tie_word_embeddings")
+    # Switches of the BART code of old, which later code, and this, has only in one position.
+    FIXED: ClassVar[dict[str, bool]] = {
+        "normalize_before": False, "normalize_embedding": True, "add_final_layer_norm": False,
+        "static_position_embeddings": False,
+    }  # fmt: skip
+
+    vocab_size: int = 50265
+    max_position_embeddings: int = 1024
+    d_model: int = 1024
+    encoder_layers: int = 12
+    encoder_ffn_dim: int = 4096
+    encoder_attention_heads: int = 16
+    decoder_layers: int = 12
+    decoder_ffn_dim: int = 4096
+    decoder_attention_heads: int = 16
+    activation_function: str = "gelu"
+    scale_embedding: bool = False
+    tie_word_embeddings: bool = True
+
+    def __post_init__(self):
+        self.check()
+        self.check_heads("d_model", "encoder_attention_heads")
+        self.check_heads("d_model", "decoder_attention_heads")
 
     @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> GPT2Config:
-        """Takes the known fields; the others (dropout rates, task settings) do not bear on decoding."""
-        known = {f.name for f in dataclasses.fields(cls)}
-        return cls(**{name: value for name, value in fields.items() if name in known})
+    def from_json(cls, fields: dict[str, Any]):
+        for name, value in cls.FIXED.items():
+            if fields.get(name, value) != value:
+                raise CheckpointError(f"config.json: {name}={fields[name]!r} is another kind of model than bart")
+        return super().from_json(fields)
+
+    @property
+    def context(self) -> int:
+        """The most tokens of a source, and of a target."""
+        return self.max_position_embeddings
+
+    @property
+    def layers(self) -> int:
+        return self.encoder_layers + self.decoder_layers
+
+    @property
+    def width(self) -> int:
+        return self.d_model

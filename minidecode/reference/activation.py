@@ -39,6 +39,10 @@ ACTIVATIONS = {
 }
 
 
+def add_bias(x_RX, bias_X, out=None):
+    return np.add(x_RX, bias_X, out=out)
+
+
 def bias_activation(f_RF, bias_F, activation, out=None):
     """Add, then apply."""
     biased_RF = f_RF if bias_F is None else f_RF + bias_F

@@ -24,21 +24,22 @@ def split_heads(qkv_RX, bias_X, heads, out=None):
     return out
 
 
-def attend_prompt(q_RHK, k_RGK, v_RGU, offsets_X, scale, out=None):
-    """Sentence by sentence: its rows against its rows, the upper triangle masked."""
+def attend_within(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, out=None):
+    """Sentence by sentence: its queries against its keys; if causal, the upper triangle is masked."""
     R, H, K = q_RHK.shape
-    G, U = v_RGU.shape[1:]
+    G, U = v_XGU.shape[1:]
     a_RHU = np.empty((R, H, U), q_RHK.dtype) if out is None else out.reshape(R, H, U)
-    for first, last in pairwise(offsets_X):
-        N = last - first
-        q_HNK = q_RHK[first:last].transpose(1, 0, 2).reshape(G, -1, K)  # the H/G query heads of a group, stacked
-        k_GKN = k_RGK[first:last].transpose(1, 2, 0)
-        v_GNU = v_RGU[first:last].transpose(1, 0, 2)
-        scores_HNN = (q_HNK @ k_GKN).reshape(H, N, N)
-        scores_HNN *= scale
-        scores_HNN[:, np.triu(np.ones((N, N), bool), 1)] = -np.inf
-        weights_GXN = softmax(scores_HNN).reshape(G, -1, N)
-        a_RHU[first:last] = (weights_GXN @ v_GNU).reshape(H, N, U).transpose(1, 0, 2)
+    for (q_first, q_last), (k_first, k_last) in zip(pairwise(q_offsets_X), pairwise(k_offsets_X), strict=True):
+        N, M = q_last - q_first, k_last - k_first
+        q_GXK = q_RHK[q_first:q_last].transpose(1, 0, 2).reshape(G, -1, K)  # the H/G query heads of a group, stacked
+        k_GKM = k_XGK[k_first:k_last].transpose(1, 2, 0)
+        v_GMU = v_XGU[k_first:k_last].transpose(1, 0, 2)
+        scores_HNM = (q_GXK @ k_GKM).reshape(H, N, M)
+        scores_HNM *= scale
+        if causal:
+            scores_HNM[:, np.triu(np.ones((N, M), bool), 1)] = -np.inf
+        weights_GXM = softmax(scores_HNM).reshape(G, -1, M)
+        a_RHU[q_first:q_last] = (weights_GXM @ v_GMU).reshape(H, N, U).transpose(1, 0, 2)
     return a_RHU.reshape(R, H * U)
 
 

@@ -4,31 +4,43 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..memory.cross import CrossMemory, DecoderMemory
+from ..memory.recompute import RecomputeMemory
 from .receipt import held_bytes
 
 
 class Engine:
     """Runs a forward pass over the rows that a prefill or a step needs, and looks after the memories.
 
-    `forward` is the model's, `make_memory(block, offsets_X)` and `ops` the plan's.
+    `network` is a module of models/, `weights` what its forward pass reads; `ops` and `make_memory(block, offsets_X)`
+    are the plan's.
     """
 
-    def __init__(self, weights, forward, ops, make_memory):
-        self.weights, self.forward, self.ops, self.make_memory = weights, forward, ops, make_memory
+    def __init__(self, network, weights, ops, make_memory):
+        self.network, self.weights, self.ops, self.make_memory = network, weights, ops, make_memory
+        self.encoded_RD = None
         self.memory_peak_bytes = 0
+
+    def encode(self, sources: list[np.ndarray]) -> None:
+        """Runs the encoder over all tokens of all sources, without padding; prefill and steps then look at them."""
+        ids_R, pos_R, self.source_offsets_X = _rows_of(sources)
+        memories = [RecomputeMemory(b, self.source_offsets_X, causal=False) for b in self.weights.encoder.blocks]
+        self.encoded_RD = self.network.encode(self.weights, ids_R, pos_R, memories, self.ops)
 
     def prefill(self, prompts: list[np.ndarray], every_row: bool = False) -> np.ndarray:
         """All tokens of all prompts in one pass, without padding -> logits of each prompt's last token, (B, V).
 
         With every_row, the logits of all tokens, (R, V), sentence after sentence.
         """
-        lengths_B = np.array([len(p) for p in prompts])
-        offsets_X = np.concatenate([[0], np.cumsum(lengths_B)])
-        ids_R = np.concatenate(prompts)
-        pos_R = np.arange(len(ids_R)) - np.repeat(offsets_X[:-1], lengths_B)
+        ids_R, pos_R, offsets_X = _rows_of(prompts)
         pick_R = np.arange(len(ids_R)) if every_row else offsets_X[1:] - 1
         self.memories = [self.make_memory(block, offsets_X) for block in self.weights.blocks]
-        logits = self.forward(self.weights, ids_R, pos_R, self.memories, self.ops, pick_R)
+        if self.encoded_RD is not None:
+            self.memories = [
+                DecoderMemory(own, CrossMemory(self.ops, block, self.encoded_RD, self.source_offsets_X, offsets_X))
+                for own, block in zip(self.memories, self.weights.blocks, strict=True)
+            ]
+        logits = self.network.forward(self.weights, ids_R, pos_R, self.memories, self.ops, pick_R)
         self._note_memory()
         return logits
 
@@ -38,6 +50,8 @@ class Engine:
             for memory in self.memories:
                 memory.expand(self.ops, beams)
             self._note_memory()
+        elif self.encoded_RD is not None:  # whole sequences again at each step, each beam with a source of its own
+            self._repeat_sources(beams)
 
     def step(self, tokens_RM: np.ndarray, length_R: np.ndarray, parent_R: np.ndarray) -> np.ndarray:
         """logits_RV for the token after tokens[r, :length[r]], whose last token is new; row r goes on from parent[r].
@@ -51,10 +65,24 @@ class Engine:
             for memory in self.memories:
                 memory.reorder(self.ops, parent_R)
         ids_R = tokens_RM[every_R, length_R - 1]
-        logits_RV = self.forward(self.weights, ids_R, length_R - 1, self.memories, self.ops, every_R)
+        logits_RV = self.network.forward(self.weights, ids_R, length_R - 1, self.memories, self.ops, every_R)
         self._note_memory()
         return logits_RV
+
+    def _repeat_sources(self, beams: int) -> None:
+        sources = np.split(np.arange(len(self.encoded_RD)), self.source_offsets_X[1:-1])
+        repeated = [rows for rows in sources for _ in range(beams)]
+        self.encoded_RD = self.ops.take(self.encoded_RD, np.concatenate(repeated))
+        self.source_offsets_X = np.concatenate([[0], np.cumsum([len(rows) for rows in repeated])])
 
     def _note_memory(self) -> None:
         held = held_bytes(a for memory in self.memories for a in memory.arrays())
         self.memory_peak_bytes = max(self.memory_peak_bytes, held)
+
+
+def _rows_of(sequences: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(ids_R, pos_R, offsets_X): all tokens one after the other, and where each sequence begins and ends."""
+    lengths_B = np.array([len(s) for s in sequences])
+    offsets_X = np.concatenate([[0], np.cumsum(lengths_B)])
+    ids_R = np.concatenate(sequences)
+    return ids_R, np.arange(len(ids_R)) - np.repeat(offsets_X[:-1], lengths_B), offsets_X

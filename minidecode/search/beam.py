@@ -45,7 +45,8 @@ def beam_search(engine, prompts, limit_B, options) -> Found:
         scores_RV = ops.log_softmax(logits_RV)
         V = scores_RV.shape[1]
         tokens_RM = running_BWM.reshape(B * W, -1)
-        scores_RV = process(ops, scores_RV, tokens_RM, length_B[sentence_R], prompt_B[sentence_R], options)
+        rows = (length_B[sentence_R], prompt_B[sentence_R], limit_B[sentence_R])
+        scores_RV = process(ops, scores_RV, tokens_RM, *rows, options)
         scores_BWV = scores_RV.reshape(B, W, V) + running_score_BW[:, :, None]
 
         # 2. The C best of each sentence, beams together.

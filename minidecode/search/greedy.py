@@ -29,7 +29,7 @@ def greedy(engine, prompts, limit_B, options, on_token=None) -> Found:
     while True:
         check_scores(logits_BV, every_B, step)
         scores_BV = ops.log_softmax(logits_BV)
-        scores_BV = process(ops, scores_BV, tokens_BM, length_B, prompt_B, options)
+        scores_BV = process(ops, scores_BV, tokens_BM, length_B, prompt_B, limit_B, options)
         chosen_B = scores_BV.argmax(axis=1)
         going_B = ~done_B
         score_B[going_B] += scores_BV[every_B, chosen_B][going_B]

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from ..errors import OptionError
 
 DEFAULT_NEW_TOKENS = 64
+UNSET = ("max_new_tokens", "max_length", "pad_token_id", "decoder_start_token_id")  # may be None
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,8 @@ class Options:
     max_length and min_length count the prompt, each sentence its own; max_new_tokens and min_new_tokens do not, and
     go before them. With neither maximum given, up to 64 tokens are generated, or as many as the context still holds.
     A finished hypothesis scores (sum of its log-probabilities) / (its new tokens, EOS included) ** length_penalty.
+    forced_bos_token_id comes right after a target of one token, forced_eos_token_id last of the most tokens allowed;
+    decoder_start_token_id is what the targets of an encoder-decoder model begin with, as a prompt that is not returned.
     early_stopping: True stops a sentence when num_beams hypotheses are finished; False when the best running beam,
     at its present length, cannot beat the worst of them; "never" when it could not even at the maximal length.
     """
@@ -36,14 +39,18 @@ class Options:
     no_repeat_ngram_size: int = 0
     eos_token_id: int | tuple[int, ...] | None = None
     pad_token_id: int | None = None
+    forced_bos_token_id: int | tuple[int, ...] | None = None
+    forced_eos_token_id: int | tuple[int, ...] | None = None
+    decoder_start_token_id: int | None = None
 
     def __post_init__(self):
-        object.__setattr__(self, "eos_token_id", _eos_tuple(self.eos_token_id))
+        for name in ("eos_token_id", "forced_bos_token_id", "forced_eos_token_id"):
+            object.__setattr__(self, name, _token_tuple(name, getattr(self, name)))
         for name, least in [("num_beams", 1), ("num_return_sequences", 1), ("max_new_tokens", 1), ("max_length", 1),
                             ("min_new_tokens", 0), ("min_length", 0), ("no_repeat_ngram_size", 0),
-                            ("pad_token_id", 0)]:  # fmt: skip
+                            ("pad_token_id", 0), ("decoder_start_token_id", 0)]:  # fmt: skip
             value = getattr(self, name)
-            if value is None and name in ("max_new_tokens", "max_length", "pad_token_id"):
+            if value is None and name in UNSET:
                 continue
             if isinstance(value, bool) or not _is_whole(value) or value < least:
                 raise OptionError(f"{name} must be a whole number from {least} up, not {value!r}")
@@ -65,7 +72,10 @@ class Options:
 
     def check_vocabulary(self, vocab_size: int) -> None:
         """Raises OptionError where the options ask for more than V tokens can give."""
-        for name, ids in [("eos_token_id", self.eos_token_id), ("pad_token_id", (self.pad_token_id,))]:
+        for name, ids in [("eos_token_id", self.eos_token_id), ("pad_token_id", (self.pad_token_id,)),
+                          ("forced_bos_token_id", self.forced_bos_token_id),
+                          ("forced_eos_token_id", self.forced_eos_token_id),
+                          ("decoder_start_token_id", (self.decoder_start_token_id,))]:  # fmt: skip
             for i in ids:
                 if i is not None and i >= vocab_size:
                     raise OptionError(f"{name} {i} is not in the vocabulary of {vocab_size} tokens")
@@ -110,11 +120,11 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, numbers.Integral)
 
 
-def _eos_tuple(value) -> tuple[int, ...]:
+def _token_tuple(name: str, value) -> tuple[int, ...]:
     if value is None:
         return ()
     ids = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
     for i in ids:
         if isinstance(i, bool) or not _is_whole(i) or i < 0:
-            raise OptionError(f"eos_token_id must be token ids from 0 up, not {i!r}")
+            raise OptionError(f"{name} must be token ids from 0 up, not {i!r}")
     return ids

@@ -93,28 +93,29 @@ def test_the_bound_says_something():
 
 
 def scale_off_by_a_thousandth(monkeypatch):
-    right = attention.attend_prompt
+    right = attention.attend_within
 
-    def wrong(q_RHK, k_RGK, v_RGU, offsets_X, scale, out=None):
-        return right(q_RHK, k_RGK, v_RGU, offsets_X, 1.001 * scale, out)
+    def wrong(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, out=None):
+        return right(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, 1.001 * scale, causal, out)
 
-    monkeypatch.setattr(attention, "attend_prompt", wrong)
+    monkeypatch.setattr(attention, "attend_within", wrong)
 
 
 def last_position_sees_no_first_key(monkeypatch):
     """A dropped mask position: the last row of each prompt of several tokens does without its first key."""
-    right = attention.attend_prompt
+    right = attention.attend_within
 
-    def wrong(q_RHK, k_RGK, v_RGU, offsets_X, scale, out=None):
-        a_RX = right(q_RHK, k_RGK, v_RGU, offsets_X, scale, out).copy()
-        for first, last in pairwise(offsets_X):
+    def wrong(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, out=None):
+        a_RX = right(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, out).copy()
+        for first, last in pairwise(q_offsets_X):
             if last - first > 1:
                 rows = slice(first + 1, last)
                 shorter_X = np.array([0, last - first - 1])
-                a_RX[last - 1] = right(q_RHK[rows], k_RGK[rows], v_RGU[rows], shorter_X, scale)[-1]
+                shorter = (q_RHK[rows], k_XGK[rows], v_XGU[rows], shorter_X, shorter_X)
+                a_RX[last - 1] = right(*shorter, scale, causal)[-1]
         return a_RX
 
-    monkeypatch.setattr(attention, "attend_prompt", wrong)
+    monkeypatch.setattr(attention, "attend_within", wrong)
 
 
 def gain_off_by_a_thousandth(monkeypatch):

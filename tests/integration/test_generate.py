@@ -65,7 +65,7 @@ def test_the_receipt_counts_what_ran(model):
     r, layers = out.receipt, model.config.n_layer
     assert r.steps == 5
     assert r.ops["linear"].calls == 5 * (4 * layers + 1)
-    assert r.ops["attend_prompt"].calls == layers
+    assert r.ops["attend_within"].calls == layers
     assert r.ops["attend"].calls == 4 * layers
     assert r.ops["ban_ngrams"].calls == 5
     assert r.ops["linear"].implementation == "minidecode.reference.linear.linear"
@@ -78,7 +78,7 @@ def test_the_receipt_counts_what_ran(model):
 
 
 @pytest.mark.parametrize("module, op, options", [
-    (linear, "linear", {}), (attention, "attend", {}), (attention, "attend_prompt", {"plan": "memory=none"}),
+    (linear, "linear", {}), (attention, "attend", {}), (attention, "attend_within", {"plan": "memory=none"}),
     (ngram, "ban_ngrams", {"no_repeat_ngram_size": 2}),
 ])  # fmt: skip
 def test_sabotage(model, monkeypatch, module, op, options):

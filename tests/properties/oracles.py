@@ -5,9 +5,12 @@ import math
 import numpy as np
 
 
-def embed(ids, pos, wte, wpe):
+def embed(ids, pos, wte, wpe, scale=1.0):
     return np.array(
-        [[float(a) + float(b) for a, b in zip(wte[i], wpe[p], strict=True)] for i, p in zip(ids, pos, strict=True)]
+        [
+            [scale * float(a) + float(b) for a, b in zip(wte[i], wpe[p], strict=True)]
+            for i, p in zip(ids, pos, strict=True)
+        ]
     )
 
 

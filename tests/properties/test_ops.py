@@ -71,12 +71,20 @@ def softmax_bound(logits):
     return 2 * EPS * (reach + math.log(logits.shape[1]) + 1)
 
 
-@given(seeds, sizes, sizes, sizes)
-def test_embed(seed, R, D, V):
+@given(seeds, sizes, sizes, sizes, st.sampled_from([1.0, 2.0, 16.0]))
+def test_embed(seed, R, D, V, scale):
+    """Exact for scales that are powers of two: one rounding, that of the sum."""
     rng = np.random.default_rng(seed)
     wte, wpe, ids, pos = normal(rng, V, D), normal(rng, 9, D), rng.integers(V, size=R), rng.integers(9, size=R)
-    expected = oracles.embed(ids, pos, wte, wpe)
-    assert (OPS["embed"](ids, pos, wte, wpe) == expected.astype(np.float32)).all()
+    expected = oracles.embed(ids, pos, wte, wpe, scale)
+    assert (OPS["embed"](ids, pos, wte, wpe, scale) == expected.astype(np.float32)).all()
+
+
+@given(seeds, sizes, sizes)
+def test_add_bias(seed, R, X):
+    rng = np.random.default_rng(seed)
+    x, bias = normal(rng, R, X), normal(rng, X)
+    assert (OPS["add_bias"](x, bias) == x + bias).all()
 
 
 @given(seeds, sizes, st.integers(1, 300))
@@ -126,12 +134,33 @@ def attention_case(seed, lengths, G, per_group, K, U):
 @settings(max_examples=60)
 @given(seeds, st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(1, 3), st.integers(1, 3),
        st.integers(1, 6), st.integers(1, 6))  # fmt: skip
-def test_attend_prompt(seed, lengths, G, per_group, K, U):
+def test_attend_within_causal(seed, lengths, G, per_group, K, U):
     q, k, v, offsets = attention_case(seed, lengths, G, per_group, K, U)
-    a = OPS["attend_prompt"](q, k, v, offsets, 0.7)
+    a = OPS["attend_within"](q, k, v, offsets, offsets, 0.7, True)
     for first, last in pairwise(offsets):
         for r in range(first, last):
             seen = slice(first, r + 1)
+            row = (q[r], k[seen].transpose(1, 0, 2), v[seen].transpose(1, 0, 2), 0.7)
+            assert (np.abs(a[r] - oracles.attend_row(*row)) <= attend_bound(*row)).all()
+
+
+@settings(max_examples=60)
+@given(seeds, st.lists(st.tuples(st.integers(1, 4), st.integers(1, 9)), min_size=1, max_size=4), st.integers(1, 3),
+       st.integers(1, 3), st.integers(1, 6), st.integers(1, 6))  # fmt: skip
+def test_attend_within_sources(seed, lengths, G, per_group, K, U):
+    """Every row of a target sees the whole of its own source."""
+    rng = np.random.default_rng(seed)
+    targets, sources = ([n for n, _ in lengths], [m for _, m in lengths])
+    q, k, v = (
+        normal(rng, sum(targets), G * per_group, K),
+        normal(rng, sum(sources), G, K),
+        normal(rng, sum(sources), G, U),
+    )
+    q_offsets, k_offsets = (np.concatenate([[0], np.cumsum(n)]) for n in (targets, sources))
+    a = OPS["attend_within"](q, k, v, q_offsets, k_offsets, 0.7, False)
+    for b in range(len(lengths)):
+        seen = slice(k_offsets[b], k_offsets[b + 1])
+        for r in range(q_offsets[b], q_offsets[b + 1]):
             row = (q[r], k[seen].transpose(1, 0, 2), v[seen].transpose(1, 0, 2), 0.7)
             assert (np.abs(a[r] - oracles.attend_row(*row)) <= attend_bound(*row)).all()
 
@@ -235,7 +264,16 @@ OUT_CASES = {
     "layer_norm": lambda r: (normal(r, 2, 4), Norm(normal(r, 4), normal(r, 4), 1e-5)),
     "linear": lambda r: (normal(r, 2, 4), Weight(normal(r, 4, 3))),
     "split_heads": lambda r: (normal(r, 2, 12), normal(r, 12), Heads(2, 2, 2, 2, 1.0)),
-    "attend_prompt": lambda r: (normal(r, 3, 2, 2), normal(r, 3, 1, 2), normal(r, 3, 1, 5), np.array([0, 1, 3]), 0.5),
+    "attend_within": lambda r: (
+        normal(r, 3, 2, 2),
+        normal(r, 5, 1, 2),
+        normal(r, 5, 1, 5),
+        np.array([0, 1, 3]),
+        np.array([0, 3, 5]),
+        0.5,
+        False,
+    ),
+    "add_bias": lambda r: (normal(r, 2, 4), normal(r, 4)),
     "attend": lambda r: (normal(r, 2, 2, 3), normal(r, 2, 1, 4, 3), normal(r, 2, 1, 4, 5), np.array([0, 1]), 0.5),
     "residual_norm": lambda r: (normal(r, 2, 4), normal(r, 2, 4), normal(r, 4), Norm(normal(r, 4), normal(r, 4), 0.1)),
     "bias_activation": lambda r: (normal(r, 2, 4), normal(r, 4), "gelu_new"),

@@ -1,0 +1,62 @@
+"""What a decoder of an encoder-decoder model keeps of the source: its keys and values, a copy per beam.
+
+The naive cross memory of fairseq and transformers (FastSeq, section 4.1.2): beams of one sentence hold equal copies,
+so following the beams needs no copying here, but the copies are read at every step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+
+class CrossMemory:
+    """One layer's keys and values of the source: the rows as they come; after `expand`, a padded block per beam."""
+
+    def __init__(self, ops, block, encoded_RD, source_offsets_X, target_offsets_X):
+        self.query_bias_X, self.heads = block.cross_q.bias, block.cross_heads
+        self.source_offsets_X, self.target_offsets_X = source_offsets_X, target_offsets_X
+        kv_RX = ops.linear(encoded_RD, block.cross_kv)
+        _, self.k_RGK, self.v_RGU = ops.split_heads(kv_RX, block.cross_kv.bias, replace(self.heads, H=0))
+        self.decoding = False
+
+    def attend(self, ops, q_RX):
+        q_RHK, _, _ = ops.split_heads(q_RX, self.query_bias_X, replace(self.heads, G=0))
+        if self.decoding:
+            return ops.attend(q_RHK, self.k_RGMK, self.v_RGMU, self.begin_R, self.heads.scale)
+        return ops.attend_within(
+            q_RHK, self.k_RGK, self.v_RGU, self.target_offsets_X, self.source_offsets_X, self.heads.scale, False
+        )
+
+    def expand(self, ops, beams: int):
+        """Pads the sources on the left to one length and repeats each for its beams."""
+        lengths_B = np.diff(self.source_offsets_X)
+        beams_of_B = np.repeat(np.arange(len(lengths_B)), beams)
+        self.k_RGMK = ops.take(ops.pad_left(self.k_RGK, self.source_offsets_X), beams_of_B)
+        self.v_RGMU = ops.take(ops.pad_left(self.v_RGU, self.source_offsets_X), beams_of_B)
+        self.begin_R = (lengths_B.max() - lengths_B)[beams_of_B]
+        self.decoding = True
+        del self.k_RGK, self.v_RGU
+
+    def arrays(self):
+        """What is held between steps."""
+        return (self.k_RGMK, self.v_RGMU) if self.decoding else (self.k_RGK, self.v_RGU)
+
+
+class DecoderMemory:
+    """A decoder layer's own memory, and by `cross` that of the source."""
+
+    def __init__(self, own, cross: CrossMemory):
+        self.own, self.cross, self.keeps = own, cross, own.keeps
+        self.append, self.attend = own.append, own.attend
+
+    def expand(self, ops, beams: int):
+        self.own.expand(ops, beams)
+        self.cross.expand(ops, beams)
+
+    def reorder(self, ops, parent_R):
+        self.own.reorder(ops, parent_R)
+
+    def arrays(self):
+        return (*self.own.arrays(), *(self.cross.arrays() if self.keeps else ()))

@@ -1,0 +1,88 @@
+"""BART: the forward passes of encoder and decoder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..ops import Heads, Norm, Weight
+
+
+@dataclass(frozen=True)
+class EncoderBlock:
+    qkv: Weight
+    heads: Heads
+    out: Weight
+    ln_self: Norm
+    up: Weight
+    down: Weight
+    ln_feed: Norm
+
+
+@dataclass(frozen=True)
+class DecoderBlock(EncoderBlock):
+    cross_q: Weight
+    cross_kv: Weight
+    cross_heads: Heads
+    cross_out: Weight
+    ln_cross: Norm
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The encoder or the decoder."""
+
+    wte_VD: Any
+    wpe_ND: Any  # from the first position on: the two rows that BART never uses are left out
+    ln_embedding: Norm
+    blocks: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Weights:
+    encoder: Stack
+    decoder: Stack
+    embedding_scale: float
+    activation: str
+    unembed: Weight
+
+    @property
+    def blocks(self):
+        """The blocks that decoding keeps a memory for."""
+        return self.decoder.blocks
+
+
+def encode(w: Weights, ids_R, pos_R, memories, ops):
+    """Source tokens and positions, one row each, no padding -> x_RD, what the decoder's cross attention reads."""
+    embedded_RD = ops.embed(ids_R, pos_R, w.encoder.wte_VD, w.encoder.wpe_ND, w.embedding_scale)
+    x_RD = ops.layer_norm(embedded_RD, w.encoder.ln_embedding)
+    for block, memory in zip(w.encoder.blocks, memories, strict=True):
+        q_RHK = memory.append(ops, ops.linear(x_RD, block.qkv), x_RD)
+        a_RX = memory.attend(ops, q_RHK)
+        _, x_RD = ops.residual_norm(x_RD, ops.linear(a_RX, block.out), block.out.bias, block.ln_self)
+        x_RD = feed_forward(x_RD, block, w.activation, ops)
+    return x_RD
+
+
+def forward(w: Weights, ids_R, pos_R, memories, ops, pick_R):
+    """Target tokens and positions, one row each -> logits_RV of the rows in pick_R.
+
+    Each memory holds a layer's own keys and values, and by `cross` those of the source.
+    """
+    embedded_RD = ops.embed(ids_R, pos_R, w.decoder.wte_VD, w.decoder.wpe_ND, w.embedding_scale)
+    x_RD = ops.layer_norm(embedded_RD, w.decoder.ln_embedding)
+    for block, memory in zip(w.decoder.blocks, memories, strict=True):
+        q_RHK = memory.append(ops, ops.linear(x_RD, block.qkv), x_RD)
+        a_RX = memory.attend(ops, q_RHK)
+        _, x_RD = ops.residual_norm(x_RD, ops.linear(a_RX, block.out), block.out.bias, block.ln_self)
+        a_RX = memory.cross.attend(ops, ops.linear(x_RD, block.cross_q))
+        _, x_RD = ops.residual_norm(x_RD, ops.linear(a_RX, block.cross_out), block.cross_out.bias, block.ln_cross)
+        x_RD = feed_forward(x_RD, block, w.activation, ops)
+    logits_RV = ops.linear(ops.take(x_RD, pick_R), w.unembed)
+    return ops.add_bias(logits_RV, w.unembed.bias)
+
+
+def feed_forward(x_RD, block, activation, ops):
+    """x = LN(x + down(act(up(x)))): BART normalises after the residual, GPT-2 before the product."""
+    f_RF = ops.bias_activation(ops.linear(x_RD, block.up), block.up.bias, activation)
+    return ops.residual_norm(x_RD, ops.linear(f_RF, block.down), block.down.bias, block.ln_feed)[1]

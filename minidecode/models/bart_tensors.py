@@ -1,0 +1,93 @@
+"""BART's files: which tensors they hold, and where each goes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..ops import Heads, Norm, Weight
+from .bart import DecoderBlock, EncoderBlock, Stack, Weights
+
+PREFIX = "model."
+IGNORED = r"(encoder|decoder)\.version"
+OPTIONAL = ("final_logits_bias",)  # zeros where a file leaves it out
+
+
+def tied(c) -> dict[str, str]:
+    """Tensors that a file may store although they are copies: copy -> original."""
+    copies = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight")
+    return {copy: "shared.weight" for copy in copies} if c.tie_word_embeddings else {}
+
+
+def tensor_shapes(c) -> dict[str, tuple[int, ...]]:
+    """Name -> shape of every tensor in a file of config `c`, names without the prefix `model.`."""
+    D, V = c.d_model, c.vocab_size
+    shapes = {"shared.weight": (V, D), "final_logits_bias": (1, V)}
+    if not c.tie_word_embeddings:
+        shapes |= {f"{name}.weight": (V, D) for name in ("encoder.embed_tokens", "decoder.embed_tokens", "lm_head")}
+    stacks = [("encoder", c.encoder_layers, c.encoder_ffn_dim), ("decoder", c.decoder_layers, c.decoder_ffn_dim)]
+    for side, layers, F in stacks:
+        shapes[f"{side}.embed_positions.weight"] = (c.max_position_embeddings + 2, D)
+        norms, products = [f"{side}.layernorm_embedding"], []
+        for i in range(layers):
+            layer = f"{side}.layers.{i}"
+            attentions = ["self_attn", "encoder_attn"] if side == "decoder" else ["self_attn"]
+            norms += [f"{layer}.{name}_layer_norm" for name in [*attentions, "final"]]
+            products += [(f"{layer}.{a}.{p}_proj", D, D) for a in attentions for p in "qkv"]
+            products += [(f"{layer}.{a}.out_proj", D, D) for a in attentions]
+            products += [(f"{layer}.fc1", F, D), (f"{layer}.fc2", D, F)]
+        for name in norms:
+            shapes |= {f"{name}.weight": (D,), f"{name}.bias": (D,)}
+        for name, n_out, n_in in products:
+            shapes |= {f"{name}.weight": (n_out, n_in), f"{name}.bias": (n_out,)}
+    return shapes
+
+
+def bind(c, tensors: dict[str, Any]) -> Weights:
+    """The tensors under the names that the forward passes read; projections that share an input become one matrix."""
+
+    def norm(name):
+        return Norm(tensors[f"{name}.weight"], tensors[f"{name}.bias"], 1e-5)
+
+    def weight(*names):
+        data, bias = ([tensors[f"{n}.{kind}"] for n in names] for kind in ("weight", "bias"))
+        if len(names) == 1:
+            return Weight(data[0], bias[0], layout="oi")
+        return Weight(np.concatenate(data), np.concatenate(bias), layout="oi")
+
+    def heads(H):
+        K = c.d_model // H
+        return Heads(H, H, K, K, K**-0.5)
+
+    def block(layer, kind, H, **cross):
+        attention = f"{layer}.self_attn"
+        return kind(
+            weight(*(f"{attention}.{p}_proj" for p in "qkv")), heads(H), weight(f"{attention}.out_proj"),
+            norm(f"{attention}_layer_norm"), weight(f"{layer}.fc1"), weight(f"{layer}.fc2"),
+            norm(f"{layer}.final_layer_norm"), **cross,
+        )  # fmt: skip
+
+    def cross(layer, H):
+        attention = f"{layer}.encoder_attn"
+        return {
+            "cross_q": weight(f"{attention}.q_proj"), "cross_kv": weight(f"{attention}.k_proj", f"{attention}.v_proj"),
+            "cross_heads": heads(H), "cross_out": weight(f"{attention}.out_proj"),
+            "ln_cross": norm(f"{attention}_layer_norm"),
+        }  # fmt: skip
+
+    def stack(side, blocks):
+        wte = tensors["shared.weight" if c.tie_word_embeddings else f"{side}.embed_tokens.weight"]
+        return Stack(wte, tensors[f"{side}.embed_positions.weight"][2:], norm(f"{side}.layernorm_embedding"), blocks)
+
+    H = c.encoder_attention_heads
+    encoder = tuple(block(f"encoder.layers.{i}", EncoderBlock, H) for i in range(c.encoder_layers))
+    H = c.decoder_attention_heads
+    layers = [f"decoder.layers.{i}" for i in range(c.decoder_layers)]
+    decoder = tuple(block(layer, DecoderBlock, H, **cross(layer, H)) for layer in layers)
+    unembed = tensors["shared.weight" if c.tie_word_embeddings else "lm_head.weight"]
+    return Weights(
+        stack("encoder", encoder), stack("decoder", decoder), math.sqrt(c.d_model) if c.scale_embedding else 1.0,
+        c.activation_function, Weight(unembed, tensors["final_logits_bias"][0], layout="oi"),
+    )  # fmt: skip

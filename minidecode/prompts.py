@@ -1,0 +1,85 @@
+"""What a generation starts from: token ids without padding, cut to what the model can hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .errors import InputError
+from .search.options import DEFAULT_NEW_TOKENS, Options
+
+
+def token_rows(input_ids: Any, attention_mask: Any) -> list[np.ndarray]:
+    """Rows of token ids as int64 arrays, the positions that the mask marks with 0 left out."""
+    rows = []
+    masks = [None] * len(input_ids) if attention_mask is None else attention_mask
+    if len(masks) != len(input_ids):
+        raise InputError(f"attention_mask has {len(masks)} rows and input_ids has {len(input_ids)}")
+    for b, (row, mask) in enumerate(zip(input_ids, masks, strict=True)):
+        array = np.asarray(row)
+        if array.ndim != 1 or not (np.issubdtype(array.dtype, np.integer) or array.size == 0):
+            raise InputError(f"input_ids row {b} must be whole numbers: pass an array (B, N) or a list of rows")
+        if mask is not None:
+            mask = np.asarray(mask)
+            if mask.shape != array.shape:
+                raise InputError(f"attention_mask row {b} has shape {mask.shape} and input_ids row {b} {array.shape}")
+            array = array[mask != 0]
+        rows.append(array.astype(np.int64))
+    return rows
+
+
+def fit_prompts(
+    ids: list[np.ndarray], context: int, options: Options, truncate: bool
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """(prompts, most new tokens of each) that fit the context. Raises InputError naming both lengths.
+
+    With truncate, the beginnings of prompts go until the new tokens fit.
+    """
+    # The last new token is never read, so it needs no position: prompt and new tokens may be one longer.
+    whole = context + 1
+    if options.max_new_tokens is None and options.max_length is not None:
+        if options.max_length > whole:
+            raise InputError(f"max_length {options.max_length} goes beyond the context: ask for at most {whole}")
+        whole = options.max_length
+    wanted = options.max_new_tokens or min(DEFAULT_NEW_TOKENS, whole // 2)
+    fitting, limits = [], []
+    for b, row in enumerate(ids, 1):
+        if truncate:
+            row = row[-max(1, whole - wanted) :]
+        who = f"prompt {b} of {len(ids)} has {len(row)} tokens"
+        room = whole - len(row)
+        if len(row) > context:
+            raise InputError(
+                f"{who} and the model's context holds {context}: shorten it, or cut it with --truncate (truncate=True)"
+            )
+        if room < 1:
+            raise InputError(f"{who} and max_length is {options.max_length}: raise it")
+        limit = min(DEFAULT_NEW_TOKENS, room)
+        if options.max_new_tokens is not None:
+            limit = options.max_new_tokens
+        elif options.max_length is not None:
+            limit = room
+        if limit > room:
+            cut = "" if truncate else ", or cut the prompt with --truncate (truncate=True)"
+            raise InputError(
+                f"{who}, and {limit} new ones go beyond the context of {context}: ask for at most {room}{cut}"
+            )
+        fitting.append(row)
+        limits.append(limit)
+    return fitting, np.array(limits)
+
+
+def fit_sources(ids: list[np.ndarray], context: int, truncate: bool) -> list[np.ndarray]:
+    """Sources that fit the encoder. With truncate, their ends go, but for the last token, which ends the text."""
+    fitting = []
+    for b, row in enumerate(ids, 1):
+        if truncate and len(row) > context:
+            row = np.append(row[: context - 1], row[-1])
+        if len(row) > context:
+            raise InputError(
+                f"source {b} of {len(ids)} has {len(row)} tokens and the encoder holds {context}: "
+                "shorten it, or cut it with --truncate (truncate=True)"
+            )
+        fitting.append(row)
+    return fitting
