@@ -1,5 +1,7 @@
 """Files -> config and weights: Hugging Face folders, safetensors in one file or sharded, memory-mapped.
 
+Folders without safetensors have `pytorch_model.bin`, which torch_file.py reads.
+
 The `safetensors` library validates a file's header (sizes, overlaps, offsets, dtypes); the numbers themselves are
 mapped into memory here, because the library's NumPy door copies them and does not know bfloat16.
 """
@@ -9,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,22 +86,32 @@ def read_header(path: Path) -> dict[str, Stored]:
 
 
 def find_tensors(folder: Path) -> dict[str, Stored]:
-    """Every tensor of a model folder: model.safetensors, or the shards that model.safetensors.index.json lists."""
-    index_path, whole = folder / "model.safetensors.index.json", folder / "model.safetensors"
-    if whole.exists() or not index_path.exists():
-        if not whole.exists():
-            others = [f.name for f in folder.glob("*.bin")] + [f.name for f in folder.glob("*.h5")]
-            hint = f" ({', '.join(others)} cannot be read; convert with safetensors)" if others else ""
-            raise CheckpointError(f"{folder} has no model.safetensors and no index of shards{hint}")
-        return read_header(whole)
+    """Every tensor of a model folder: one file, or the shards that its index lists; safetensors go first."""
+    from .torch_file import read_torch_file
+
+    for file, read in [("model.safetensors", read_header), ("pytorch_model.bin", read_torch_file)]:
+        whole, index = folder / file, folder / f"{file}.index.json"
+        if whole.exists():
+            return read(whole)
+        if index.exists():
+            return read_shards(index, whole.suffix, read)
+    others = [f.name for ending in ("bin", "h5", "msgpack") for f in sorted(folder.glob(f"*.{ending}"))]
+    hint = f" ({', '.join(others)} cannot be read; convert with safetensors)" if others else ""
+    raise CheckpointError(f"{folder} has neither model.safetensors nor pytorch_model.bin, nor an index of shards{hint}")
+
+
+def read_shards(
+    index_path: Path, suffix: str, read: Callable[[Path], dict[str, Stored]]
+) -> dict[str, Stored]:  # fmt: skip
+    """The tensors of the shards that an index lists, each read by `read`: files of the index's own folder alone."""
     weight_map = read_json(index_path).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(f, str) for f in weight_map.values()):
         raise CheckpointError(f"{index_path}: weight_map should give a file name for each tensor")
     shards = {}
     for file in sorted(set(weight_map.values())):
-        if Path(file).name != file or not file.endswith(".safetensors"):
-            raise CheckpointError(f"{index_path}: {file!r} is not the name of a safetensors file in the same folder")
-        shards[file] = read_header(folder / file)
+        if Path(file).name != file or not file.endswith(suffix):
+            raise CheckpointError(f"{index_path}: {file!r} is not the name of a *{suffix} file in the same folder")
+        shards[file] = read(index_path.parent / file)
     tensors = {}
     for name, file in weight_map.items():
         if name not in shards[file]:

@@ -16,6 +16,7 @@ from .models import bart, bart_tensors, gpt2, gpt2_tensors
 from .models.config import BartConfig, GPT2Config
 from .plan import Plan
 from .prompts import fit_prompts, fit_sources, token_rows
+from .published import published_config, random_tensors
 from .runtime.engine import Engine
 from .runtime.receipt import CountedOps, Receipt
 from .search.beam import beam_search
@@ -82,24 +83,45 @@ def find_folder(name: str | Path) -> Path:
     raise CheckpointError(f"{str(name)!r} {kind}: name {' or '.join(bundled)}, or a folder with a config.json")
 
 
-def load(name: str | Path, *, plan: str | Plan = "auto", dtype: str = "float32") -> Model:
+def load(name: str | Path, *, plan: str | Plan = "auto", dtype: str = "float32", random_weights: bool = False) -> Model:
     """A model from a bundled name or a local folder in the Hugging Face layout.
 
     float32 weights on disk are mapped, not read: loading takes no memory of its own. dtype is what is computed in,
-    "float32" or "float64". Raises CheckpointError on a folder that cannot be used, OptionError on a plan or dtype.
+    "float32" or "float64". random_weights: only the shapes are those of the model; it needs no weights, so that gpt2,
+    gpt2-medium, bart-base, bart-large and distilbart-12-6 can be timed without a download; pass input_ids to it.
+
+    Raises CheckpointError on a folder that cannot be used, OptionError on a plan or dtype.
     """
     if dtype not in DTYPES:
         raise OptionError(f"dtype must be {' or '.join(DTYPES)}, not {dtype!r}")
     plan = Plan.parse(plan)
-    folder = find_folder(name)
-    fields = read_json(folder / "config.json")
+    fields = published_config(str(name)) if random_weights else None
+    folder = find_folder(name) if fields is None else None
+    family, config, defaults = _settings(folder, fields)
+    if random_weights:
+        tensors = random_tensors(family.tensors.tensor_shapes(config), np.dtype(dtype))
+    else:
+        tensors = _stored_tensors(folder, family, config, np.dtype(dtype))
+    return Model(family, config, tensors, Tokenizer.from_folder(folder) if folder else None, defaults, plan)
+
+
+def _settings(folder: Path | None, fields: dict[str, Any] | None) -> tuple[Family, Any, dict[str, Any]]:
+    """(family, config, generation defaults) from the folder's JSON files, or from the fields of a config.json."""
+    fields = read_json(folder / "config.json") if fields is None else fields
     model_type = fields.get("model_type")
     family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
     if family is None:
         raise CheckpointError(
             f"{folder / 'config.json'}: model_type {model_type!r} is not known; {' and '.join(FAMILIES)} can be loaded"
         )
-    config = family.config.from_json(fields)
+    defaults = {k: fields[k] for k in FROM_CONFIG if k in fields}
+    if folder is not None and (folder / "generation_config.json").exists():
+        defaults |= read_json(folder / "generation_config.json")
+    return family, family.config.from_json(fields), defaults
+
+
+def _stored_tensors(folder: Path, family: Family, config, dtype: np.dtype) -> dict[str, np.ndarray]:
+    """The weights in a folder, each of the shape that config.json asks for."""
     found = find_tensors(folder)
     if config.layers > len(found):  # seen before their shapes are listed: a lying number costs no memory
         raise CheckpointError(
@@ -107,14 +129,10 @@ def load(name: str | Path, *, plan: str | Plan = "auto", dtype: str = "float32")
             "one of the two is not this model's"
         )
     f = family.tensors
-    tensors = load_tensors(
-        folder, found, f.tensor_shapes(config), np.dtype(dtype), prefix=f.PREFIX, ignored=f.IGNORED,
-        tied=f.tied(config), optional=f.OPTIONAL,
+    return load_tensors(
+        folder, found, f.tensor_shapes(config), dtype, prefix=f.PREFIX, ignored=f.IGNORED, tied=f.tied(config),
+        optional=f.OPTIONAL,
     )  # fmt: skip
-    defaults = {k: fields[k] for k in FROM_CONFIG if k in fields}
-    if (folder / "generation_config.json").exists():
-        defaults |= read_json(folder / "generation_config.json")
-    return Model(family, config, tensors, Tokenizer.from_folder(folder), defaults, plan)
 
 
 class Model:

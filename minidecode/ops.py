@@ -62,13 +62,17 @@ class Norm:
 
 @dataclass(frozen=True)
 class Heads:
-    """How the width of an attention layer is cut: H query heads over G key/value heads; scores are times `scale`."""
+    """How the width of an attention layer is cut: H query heads over G key/value heads; scores are times `scale`.
+
+    window: a row sees that many positions, its own the last of them (local attention, MQA section 4.1); None sees all.
+    """
 
     H: int
     G: int
     K: int
     U: int
     scale: float
+    window: int | None = None
 
 
 @returns("x_RD", tables=("wte_VD", "wpe_ND"))
@@ -111,12 +115,13 @@ def split_heads(qkv_RX: Array, bias_X: Array | None, heads: Heads, out: Any = No
 @returns("a_RX")
 def attend_within(
     q_RHK: Array, k_XGK: Array, v_XGU: Array, q_offsets_X: Array, k_offsets_X: Array, scale: float, causal: bool,
-    out: Array | None = None,
+    window: int | None = None, out: Array | None = None,
 ) -> Array:  # fmt: skip
     """Attention inside each sentence, over rows without padding: prompts, encoders, and sources seen from targets.
 
     Sentence b owns query rows q_offsets[b] to q_offsets[b+1] and key rows k_offsets[b] to k_offsets[b+1]. A query
-    sees all keys of its sentence, or, if causal (then both offsets are the same), those up to itself:
+    sees all keys of its sentence, or, if causal (then both offsets are the same), those up to itself, of which a
+    window leaves the last `window`:
     a[r, h] = sum_m softmax_m(scale * q[r, h] . k[m, g]) v[m, g],  g = h // (H/G).
     Returns the heads side by side, X = H*U columns.
 

@@ -19,8 +19,8 @@ class RecomputeMemory:
         return q_RHK
 
     def attend(self, ops, q_RHK):
-        offsets_X = self.offsets_X
-        return ops.attend_within(q_RHK, self.k_RGK, self.v_RGU, offsets_X, offsets_X, self.heads.scale, self.causal)
+        h, offsets_X = self.heads, self.offsets_X
+        return ops.attend_within(q_RHK, self.k_RGK, self.v_RGU, offsets_X, offsets_X, h.scale, self.causal, h.window)
 
     def arrays(self):
         """What is held between steps: nothing."""

@@ -29,10 +29,13 @@ class ReplicatedMemory:
         return q_RHK
 
     def attend(self, ops, q_RHK):
-        if self.decoding:
-            return ops.attend(q_RHK, self.k_RGMK, self.v_RGMU, self.begin_R, self.heads.scale)
-        offsets_X = self.offsets_X
-        return ops.attend_within(q_RHK, self.k_RGK, self.v_RGU, offsets_X, offsets_X, self.heads.scale, True)
+        h, offsets_X = self.heads, self.offsets_X
+        if not self.decoding:
+            return ops.attend_within(q_RHK, self.k_RGK, self.v_RGU, offsets_X, offsets_X, h.scale, True, h.window)
+        begin_R = self.begin_R
+        if h.window:  # all rows are as long, padding counted, so the window begins at one place
+            begin_R = np.maximum(begin_R, self.k_RGMK.shape[2] - h.window)
+        return ops.attend(q_RHK, self.k_RGMK, self.v_RGMU, begin_R, h.scale)
 
     def expand(self, ops, beams: int):
         """Ends the prefill: pads the prompts on the left to one length and repeats each for its beams."""

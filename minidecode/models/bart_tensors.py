@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ops import Heads, Norm, Weight
+from ..ops import Norm, Weight
 from .bart import DecoderBlock, EncoderBlock, Stack, Weights
 
 PREFIX = "model."
@@ -27,16 +27,18 @@ def tensor_shapes(c) -> dict[str, tuple[int, ...]]:
     shapes = {"shared.weight": (V, D), "final_logits_bias": (1, V)}
     if not c.tie_word_embeddings:
         shapes |= {f"{name}.weight": (V, D) for name in ("encoder.embed_tokens", "decoder.embed_tokens", "lm_head")}
-    stacks = [("encoder", c.encoder_layers, c.encoder_ffn_dim), ("decoder", c.decoder_layers, c.decoder_ffn_dim)]
-    for side, layers, F in stacks:
+    stacks = [("encoder", c.encoder_layers, c.encoder_ffn_dim, c.heads(c.encoder_attention_heads)),
+              ("decoder", c.decoder_layers, c.decoder_ffn_dim, c.heads(c.decoder_attention_heads))]  # fmt: skip
+    for side, layers, F, h in stacks:
+        widths = {"q": h.H * h.K, "k": h.G * h.K, "v": h.G * h.U}
         shapes[f"{side}.embed_positions.weight"] = (c.max_position_embeddings + 2, D)
         norms, products = [f"{side}.layernorm_embedding"], []
         for i in range(layers):
             layer = f"{side}.layers.{i}"
             attentions = ["self_attn", "encoder_attn"] if side == "decoder" else ["self_attn"]
             norms += [f"{layer}.{name}_layer_norm" for name in [*attentions, "final"]]
-            products += [(f"{layer}.{a}.{p}_proj", D, D) for a in attentions for p in "qkv"]
-            products += [(f"{layer}.{a}.out_proj", D, D) for a in attentions]
+            products += [(f"{layer}.{a}.{p}_proj", width, D) for a in attentions for p, width in widths.items()]
+            products += [(f"{layer}.{a}.out_proj", D, h.H * h.U) for a in attentions]
             products += [(f"{layer}.fc1", F, D), (f"{layer}.fc2", D, F)]
         for name in norms:
             shapes |= {f"{name}.weight": (D,), f"{name}.bias": (D,)}
@@ -57,23 +59,19 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
             return Weight(data[0], bias[0], layout="oi")
         return Weight(np.concatenate(data), np.concatenate(bias), layout="oi")
 
-    def heads(H):
-        K = c.d_model // H
-        return Heads(H, H, K, K, K**-0.5)
-
-    def block(layer, kind, H, **cross):
+    def block(layer, kind, heads, **cross):
         attention = f"{layer}.self_attn"
         return kind(
-            weight(*(f"{attention}.{p}_proj" for p in "qkv")), heads(H), weight(f"{attention}.out_proj"),
+            weight(*(f"{attention}.{p}_proj" for p in "qkv")), heads, weight(f"{attention}.out_proj"),
             norm(f"{attention}_layer_norm"), weight(f"{layer}.fc1"), weight(f"{layer}.fc2"),
             norm(f"{layer}.final_layer_norm"), **cross,
         )  # fmt: skip
 
-    def cross(layer, H):
+    def cross(layer, heads):
         attention = f"{layer}.encoder_attn"
         return {
             "cross_q": weight(f"{attention}.q_proj"), "cross_kv": weight(f"{attention}.k_proj", f"{attention}.v_proj"),
-            "cross_heads": heads(H), "cross_out": weight(f"{attention}.out_proj"),
+            "cross_heads": heads, "cross_out": weight(f"{attention}.out_proj"),
             "ln_cross": norm(f"{attention}_layer_norm"),
         }  # fmt: skip
 
@@ -81,11 +79,11 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
         wte = tensors["shared.weight" if c.tie_word_embeddings else f"{side}.embed_tokens.weight"]
         return Stack(wte, tensors[f"{side}.embed_positions.weight"][2:], norm(f"{side}.layernorm_embedding"), blocks)
 
-    H = c.encoder_attention_heads
-    encoder = tuple(block(f"encoder.layers.{i}", EncoderBlock, H) for i in range(c.encoder_layers))
-    H = c.decoder_attention_heads
+    heads = c.heads(c.encoder_attention_heads)
+    encoder = tuple(block(f"encoder.layers.{i}", EncoderBlock, heads) for i in range(c.encoder_layers))
+    own, seen = c.heads(c.decoder_attention_heads, window=c.attention_window), c.heads(c.decoder_attention_heads)
     layers = [f"decoder.layers.{i}" for i in range(c.decoder_layers)]
-    decoder = tuple(block(layer, DecoderBlock, H, **cross(layer, H)) for layer in layers)
+    decoder = tuple(block(layer, DecoderBlock, own, **cross(layer, seen)) for layer in layers)
     unembed = tensors["shared.weight" if c.tie_word_embeddings else "lm_head.weight"]
     return Weights(
         stack("encoder", encoder), stack("decoder", decoder), math.sqrt(c.d_model) if c.scale_embedding else 1.0,

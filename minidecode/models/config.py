@@ -7,14 +7,25 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ..errors import CheckpointError
+from ..ops import Heads
 from ..reference.activation import ACTIVATIONS
 
 
+@dataclass(frozen=True, kw_only=True)
 class Config:
-    """What the configs share: fields taken from JSON by name, and the rules that each must keep."""
+    """What the configs share: fields taken from JSON by name, and the rules that each must keep.
+
+    The four fields are ours, for the multi-query paper: None leaves attention as the model family has it. They hold
+    for every attention of the model, but for attention_window, which is the decoder's self-attention's alone.
+    """
 
     SIZES: ClassVar[tuple[str, ...]]  # whole numbers above 0
     FLAGS: ClassVar[tuple[str, ...]]  # true or false
+
+    num_key_value_heads: int | None = None  # G: 1 is multi-query attention
+    key_width: int | None = None  # K, of a query and key head
+    value_width: int | None = None  # U, of a value head
+    attention_window: int | None = None  # positions that a row sees, its own included
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]):
@@ -24,7 +35,8 @@ class Config:
 
     def check(self) -> None:
         """Raises CheckpointError on the first field that breaks its rule."""
-        for field in self.SIZES:
+        ours = [f.name for f in dataclasses.fields(Config) if getattr(self, f.name) is not None]
+        for field in (*self.SIZES, *ours):
             value = getattr(self, field)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise CheckpointError(f"config.json: {field} must be a whole number above 0, not {value!r}")
@@ -38,14 +50,20 @@ class Config:
             )
 
     def check_heads(self, width: str, heads: str) -> None:
-        """The width must be a multiple of the number of heads."""
-        if getattr(self, width) % getattr(self, heads):
-            raise CheckpointError(
-                f"config.json: {width} {getattr(self, width)} is not a multiple of {heads} {getattr(self, heads)}"
-            )
+        """The width must be a multiple of the number of heads, unless their widths are given; and H one of G."""
+        D, H, G = getattr(self, width), getattr(self, heads), self.num_key_value_heads
+        if D % H and None in (self.key_width, self.value_width):
+            raise CheckpointError(f"config.json: {width} {D} is not a multiple of {heads} {H}")
+        if G and H % G:
+            raise CheckpointError(f"config.json: {heads} {H} is not a multiple of num_key_value_heads {G}")
+
+    def heads(self, H: int, scaled: bool = True, window: int | None = None) -> Heads:
+        """H query heads, and what config.json or else the family's custom says of the rest."""
+        K, U = self.key_width or self.width // H, self.value_width or self.width // H
+        return Heads(H, self.num_key_value_heads or H, K, U, K**-0.5 if scaled else 1.0, window)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GPT2Config(Config):
     """The fields of a GPT-2 `config.json` that change what is computed, with transformers' defaults."""
 
@@ -90,7 +108,7 @@ class GPT2Config(Config):
         return self.n_embd
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BartConfig(Config):
     """The fields of a BART `config.json` that change what is computed, with transformers' defaults."""
 

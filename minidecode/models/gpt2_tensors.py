@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from ..ops import Heads, Norm, Weight
+from ..ops import Norm, Weight
 from .gpt2 import Block, Weights
 
 PREFIX = "transformer."
@@ -19,12 +20,13 @@ def tied(c) -> dict[str, str]:
 
 def tensor_shapes(c) -> dict[str, tuple[int, ...]]:
     """Name -> shape of every tensor in a file of config `c`, names without the prefix `transformer.`."""
-    D, F, V = c.n_embd, c.n_inner, c.vocab_size
+    D, F, V, h = c.n_embd, c.n_inner, c.vocab_size, c.heads(c.n_head)
+    qkv = h.H * h.K + h.G * (h.K + h.U)
     shapes = {"wte.weight": (V, D), "wpe.weight": (c.n_positions, D), "ln_f.weight": (D,), "ln_f.bias": (D,)}
     if not c.tie_word_embeddings:
         shapes["lm_head.weight"] = (V, D)
     for i in range(c.n_layer):
-        for name, n_in, n_out in [("attn.c_attn", D, 3 * D), ("attn.c_proj", D, D),
+        for name, n_in, n_out in [("attn.c_attn", D, qkv), ("attn.c_proj", h.H * h.U, D),
                                   ("mlp.c_fc", D, F), ("mlp.c_proj", F, D)]:  # fmt: skip
             shapes |= {f"h.{i}.{name}.weight": (n_in, n_out), f"h.{i}.{name}.bias": (n_out,)}
         for name in ("ln_1", "ln_2"):
@@ -41,16 +43,14 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
     def weight(name):
         return Weight(tensors[f"{name}.weight"], tensors[f"{name}.bias"], layout="io")
 
-    K = c.n_embd // c.n_head
+    heads = c.heads(c.n_head, c.scale_attn_weights, c.attention_window)
     blocks = []
     for i in range(c.n_layer):
-        scale = K**-0.5 if c.scale_attn_weights else 1.0
-        if c.scale_attn_by_inverse_layer_idx:
-            scale /= i + 1
+        scale = heads.scale / (i + 1) if c.scale_attn_by_inverse_layer_idx else heads.scale
         next_ln = f"h.{i + 1}.ln_1" if i + 1 < c.n_layer else "ln_f"
         blocks.append(
             Block(
-                norm(f"h.{i}.ln_1"), weight(f"h.{i}.attn.c_attn"), Heads(c.n_head, c.n_head, K, K, scale),
+                norm(f"h.{i}.ln_1"), weight(f"h.{i}.attn.c_attn"), replace(heads, scale=scale),
                 weight(f"h.{i}.attn.c_proj"), norm(f"h.{i}.ln_2"), weight(f"h.{i}.mlp.c_fc"),
                 weight(f"h.{i}.mlp.c_proj"), norm(next_ln),
             )

@@ -24,8 +24,8 @@ def split_heads(qkv_RX, bias_X, heads, out=None):
     return out
 
 
-def attend_within(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, out=None):
-    """Sentence by sentence: its queries against its keys; if causal, the upper triangle is masked."""
+def attend_within(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, out=None):
+    """Sentence by sentence: its queries against its keys; if causal, only a band below the diagonal is seen."""
     R, H, K = q_RHK.shape
     G, U = v_XGU.shape[1:]
     a_RHU = np.empty((R, H, U), q_RHK.dtype) if out is None else out.reshape(R, H, U)
@@ -37,7 +37,8 @@ def attend_within(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, 
         scores_HNM = (q_GXK @ k_GKM).reshape(H, N, M)
         scores_HNM *= scale
         if causal:
-            scores_HNM[:, np.triu(np.ones((N, M), bool), 1)] = -np.inf
+            back_NM = np.arange(N)[:, None] - np.arange(M)  # how far back a query looks
+            scores_HNM[:, (back_NM < 0) | (back_NM >= (window or N))] = -np.inf
         weights_GXM = softmax(scores_HNM).reshape(G, -1, M)
         a_RHU[q_first:q_last] = (weights_GXM @ v_GMU).reshape(H, N, U).transpose(1, 0, 2)
     return a_RHU.reshape(R, H * U)

@@ -95,8 +95,8 @@ def test_the_bound_says_something():
 def scale_off_by_a_thousandth(monkeypatch):
     right = attention.attend_within
 
-    def wrong(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, out=None):
-        return right(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, 1.001 * scale, causal, out)
+    def wrong(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, out=None):
+        return right(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, 1.001 * scale, causal, window, out)
 
     monkeypatch.setattr(attention, "attend_within", wrong)
 
@@ -105,14 +105,14 @@ def last_position_sees_no_first_key(monkeypatch):
     """A dropped mask position: the last row of each prompt of several tokens does without its first key."""
     right = attention.attend_within
 
-    def wrong(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, out=None):
-        a_RX = right(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, out).copy()
+    def wrong(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, out=None):
+        a_RX = right(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window, out).copy()
         for first, last in pairwise(q_offsets_X):
             if last - first > 1:
                 rows = slice(first + 1, last)
                 shorter_X = np.array([0, last - first - 1])
                 shorter = (q_RHK[rows], k_XGK[rows], v_XGU[rows], shorter_X, shorter_X)
-                a_RX[last - 1] = right(*shorter, scale, causal)[-1]
+                a_RX[last - 1] = right(*shorter, scale, causal, window)[-1]
         return a_RX
 
     monkeypatch.setattr(attention, "attend_within", wrong)

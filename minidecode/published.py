@@ -1,0 +1,40 @@
+"""Models of true shapes with random weights, for timing without a download: what they say means nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+
+# The fields of the published config.json files that differ from their family's defaults.
+PUBLISHED = {
+    "gpt2": {"model_type": "gpt2"},
+    "gpt2-medium": {"model_type": "gpt2", "n_embd": 1024, "n_layer": 24, "n_head": 16},
+    "bart-base": {
+        "model_type": "bart", "d_model": 768, "encoder_layers": 6, "decoder_layers": 6, "encoder_ffn_dim": 3072,
+        "decoder_ffn_dim": 3072, "encoder_attention_heads": 12, "decoder_attention_heads": 12,
+    },
+    "bart-large": {"model_type": "bart"},
+    "distilbart-12-6": {"model_type": "bart", "decoder_layers": 6, "vocab_size": 50264},
+}  # fmt: skip
+# Special tokens as published, so that searches run as they would.
+SPECIAL_TOKENS = {
+    "gpt2": {"bos_token_id": 50256, "eos_token_id": 50256},
+    "bart": {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2},
+}
+
+
+def published_config(name: str) -> dict | None:
+    """config.json of a published model, as far as it matters here; None for another name."""
+    fields = PUBLISHED.get(name)
+    return None if fields is None else fields | SPECIAL_TOKENS[fields["model_type"]]
+
+
+def random_tensors(shapes: dict[str, tuple[int, ...]], dtype: np.dtype, seed: int = 0) -> dict[str, np.ndarray]:
+    """Matrices from a normal distribution of deviation 0.02, gains 1, biases 0: what training starts from."""
+    rng = np.random.default_rng(seed)
+    tensors = {}
+    for name, shape in shapes.items():
+        if len(shape) == 1 or name == "final_logits_bias":
+            tensors[name] = np.full(shape, 1 if name.endswith(".weight") else 0, dtype)
+        else:
+            tensors[name] = (rng.standard_normal(shape, np.float32) * np.float32(0.02)).astype(dtype, copy=False)
+    return tensors
