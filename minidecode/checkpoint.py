@@ -100,9 +100,7 @@ def find_tensors(folder: Path) -> dict[str, Stored]:
     raise CheckpointError(f"{folder} has neither model.safetensors nor pytorch_model.bin, nor an index of shards{hint}")
 
 
-def read_shards(
-    index_path: Path, suffix: str, read: Callable[[Path], dict[str, Stored]]
-) -> dict[str, Stored]:  # fmt: skip
+def read_shards(index_path: Path, suffix: str, read: Callable[[Path], dict[str, Stored]]) -> dict[str, Stored]:
     """The tensors of the shards that an index lists, each read by `read`: files of the index's own folder alone."""
     weight_map = read_json(index_path).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(f, str) for f in weight_map.values()):

@@ -46,7 +46,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines."
 @app.command()
 def generate(
     prompts: Annotated[list[str] | None, typer.Argument(help="Texts to continue; - reads standard input.")] = None,
-    model: Annotated[str, typer.Option("--model", "-m", help="A bundled model or a model folder.")] = "tiny-gpt2",
+    model: Annotated[str, typer.Option("--model", "-m", help="A bundled model, a model folder, or a model on the"
+                                       " Hugging Face hub (gpt2, facebook/bart-base), which is downloaded once.")]
+    = "tiny-gpt2",
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a model on the hub.  [default: main]")]
+    = None,
     input: Annotated[Path | None, typer.Option("--input", "-i", readable=False, help="File with one prompt per line, or"
                                                ' .jsonl with a "prompt" in each object; - reads standard input.')]
     = None,
@@ -111,7 +115,9 @@ def generate(
     started = time.perf_counter()
     # NaN scores are reported in words; NumPy's warnings of what leads there would come on top.
     with _whole_file(output) as out, np.errstate(all="ignore"):
-        loaded = load(model, plan=plan, dtype=dtype)
+        if quiet:  # read when the hub's client is imported, which a local model never does
+            os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+        loaded = load(model, plan=plan, dtype=dtype, revision=revision)
         # Refuse what can be refused before anything is computed: option by option, prompt by prompt.
         loaded.check([r["prompt"] for r in records], truncate=truncate, **options)
         resolved = loaded.options(**options)
@@ -143,28 +149,27 @@ def generate(
 
 @app.command()
 def models(as_json: AsJson = False, debug: Debug = False):
-    """List the models that ship with the package, and GPT-2 models in the Hugging Face cache."""
-    from .checkpoint import read_json
-    from .model import bundled_models
+    """List the models that ship with the package, and GPT-2 and BART models in the Hugging Face cache."""
+    from .model import bundled_models, read_settings
 
     rows = []
     folders = [(name, folder, "bundled") for name, folder in bundled_models().items()]
     folders += [(name, folder, "cached") for name, folder in _cached_models()]
     for name, folder, where in folders:
-        c = read_json(folder / "config.json")
+        family, c, _ = read_settings(folder, None)
+        weights = [f for pattern in ("*.safetensors", "*.bin") for f in folder.glob(pattern) if f.exists()]
         rows.append(
-            {"name": name, "where": where, "model_type": c.get("model_type"), "layers": c.get("n_layer"),
-             "width": c.get("n_embd"), "context": c.get("n_positions"), "vocabulary": c.get("vocab_size"),
-             "megabytes": round(sum(f.stat().st_size for f in folder.glob("*.safetensors") if f.exists()) / 1e6, 1),
-             "folder": str(folder)}
+            {"name": name, "where": where, "model_type": family.name, "layers": c.layers, "width": c.width,
+             "context": c.context, "vocabulary": c.vocab_size,
+             "megabytes": round(sum(f.stat().st_size for f in weights) / 1e6, 1), "folder": str(folder)}
         )  # fmt: skip
     if as_json:
         print(json.dumps(rows, indent=1))
         return
     for row in rows:
         print(
-            f"{row['name']}  ({row['where']}, {row['megabytes']} MB)  {row['layers']} layers of width {row['width']}, "
-            f"context {row['context']}, vocabulary {row['vocabulary']}\n    {row['folder']}"
+            f"{row['name']}  ({row['where']}, {row['megabytes']} MB)  {row['model_type']}, {row['layers']} layers, "
+            f"width {row['width']}, context {row['context']}, vocabulary {row['vocabulary']}\n    {row['folder']}"
         )
 
 
@@ -436,22 +441,24 @@ class _Printer:
 
 
 def _cached_models() -> list[tuple[str, Path]]:
-    """(hub id, folder) of GPT-2 models in the Hugging Face cache; what is damaged there is passed over."""
+    """(hub id, folder) of models in the Hugging Face cache that can be loaded; what is damaged is passed over."""
     from huggingface_hub import scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 
-    from .checkpoint import read_json
+    from .hub import is_complete
+    from .model import read_settings
 
     try:
         repos = scan_cache_dir().repos
     except (CacheNotFound, ValueError):  # no cache, or a file in its place
         return []
     found = []
-    for repo in sorted(repos, key=lambda r: r.repo_id):
+    for repo in sorted((r for r in repos if r.repo_type == "model"), key=lambda r: r.repo_id):
         for revision in repo.revisions:
             with contextlib.suppress(MinidecodeError):
                 folder = revision.snapshot_path
-                if repo.repo_type == "model" and read_json(folder / "config.json").get("model_type") == "gpt2":
+                read_settings(folder, None)  # raises on another kind of model
+                if is_complete(folder):
                     found.append((repo.repo_id, folder))
     return found
 

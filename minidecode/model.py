@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from . import hub
 from .checkpoint import find_tensors, load_tensors, read_json
 from .errors import CheckpointError, InputError, NumericalError, OptionError
 from .models import bart, bart_tensors, gpt2, gpt2_tensors
@@ -31,6 +32,7 @@ DTYPES = ("float32", "float64")
 class Family:
     """A kind of model: its config, its forward passes, and what its files hold."""
 
+    name: str  # model_type in config.json
     config: type
     network: Any
     tensors: Any
@@ -41,8 +43,8 @@ FROM_CONFIG = ("eos_token_id", "pad_token_id", "bos_token_id", "decoder_start_to
                "forced_eos_token_id")  # fmt: skip
 
 FAMILIES = {
-    "gpt2": Family(GPT2Config, gpt2, gpt2_tensors),
-    "bart": Family(BartConfig, bart, bart_tensors),
+    "gpt2": Family("gpt2", GPT2Config, gpt2, gpt2_tensors),
+    "bart": Family("bart", BartConfig, bart, bart_tensors),
 }
 
 
@@ -71,24 +73,40 @@ def bundled_models() -> dict[str, Path]:
     return {f.name: f for f in reversed(folders)}
 
 
-def find_folder(name: str | Path) -> Path:
-    """The folder of a bundled name or a path. Raises CheckpointError that names the bundled models."""
-    bundled = bundled_models()
-    if str(name) in bundled:
-        return bundled[str(name)]
-    folder = Path(name).expanduser()
-    if folder.is_dir():
-        return folder
-    kind = "is a file, not a folder" if folder.exists() else "is neither a bundled model nor a folder"
-    raise CheckpointError(f"{str(name)!r} {kind}: name {' or '.join(bundled)}, or a folder with a config.json")
+def find_folder(name: str | Path, revision: str | None = None, weights: bool = True) -> Path:
+    """The folder of a bundled name, of a path, or of a hub id, which is downloaded if the hub's cache has it not.
+
+    revision: a branch, tag or commit of a hub id. weights: whether they are needed. Raises CheckpointError, which
+    names the bundled models where there is nothing of that name.
+    """
+    bundled, folder = bundled_models(), Path(name).expanduser()
+    local = bundled.get(str(name), folder if folder.is_dir() else None)
+    if local is not None:
+        if revision is not None:
+            raise OptionError(f"revision={revision!r} is for models on the hub; {str(name)!r} is the folder {local}")
+        return local
+    remedy = f"name {' or '.join(bundled)}, or a folder with a config.json"
+    if folder.exists():
+        raise CheckpointError(f"{str(name)!r} is a file, not a folder: {remedy}")
+    nowhere = f"{str(name)!r} is neither a bundled model nor a folder"
+    if isinstance(name, Path) or not hub.looks_like_id(name):
+        raise CheckpointError(f"{nowhere}: {remedy}")
+    try:
+        return hub.fetch(name, revision, check=lambda folder: read_settings(folder, None), weights=weights)
+    except hub.NotOnHubError as error:
+        raise CheckpointError(f"{nowhere} nor in the hub's cache, and {error}: {remedy}") from error
 
 
-def load(name: str | Path, *, plan: str | Plan = "auto", dtype: str = "float32", random_weights: bool = False) -> Model:
-    """A model from a bundled name or a local folder in the Hugging Face layout.
+def load(
+    name: str | Path, *, plan: str | Plan = "auto", dtype: str = "float32", random_weights: bool = False,
+    revision: str | None = None,
+) -> Model:  # fmt: skip
+    """A model from a bundled name, a local folder in the Hugging Face layout, or a hub id such as "gpt2".
 
     float32 weights on disk are mapped, not read: loading takes no memory of its own. dtype is what is computed in,
     "float32" or "float64". random_weights: only the shapes are those of the model; it needs no weights, so that gpt2,
     gpt2-medium, bart-base, bart-large and distilbart-12-6 can be timed without a download; pass input_ids to it.
+    revision: the branch, tag or commit of a hub id; main if it is not given.
 
     Raises CheckpointError on a folder that cannot be used, OptionError on a plan or dtype.
     """
@@ -96,8 +114,8 @@ def load(name: str | Path, *, plan: str | Plan = "auto", dtype: str = "float32",
         raise OptionError(f"dtype must be {' or '.join(DTYPES)}, not {dtype!r}")
     plan = Plan.parse(plan)
     fields = published_config(str(name)) if random_weights else None
-    folder = find_folder(name) if fields is None else None
-    family, config, defaults = _settings(folder, fields)
+    folder = find_folder(name, revision, weights=not random_weights) if fields is None else None
+    family, config, defaults = read_settings(folder, fields)
     if random_weights:
         tensors = random_tensors(family.tensors.tensor_shapes(config), np.dtype(dtype))
     else:
@@ -105,7 +123,7 @@ def load(name: str | Path, *, plan: str | Plan = "auto", dtype: str = "float32",
     return Model(family, config, tensors, Tokenizer.from_folder(folder) if folder else None, defaults, plan)
 
 
-def _settings(folder: Path | None, fields: dict[str, Any] | None) -> tuple[Family, Any, dict[str, Any]]:
+def read_settings(folder: Path | None, fields: dict[str, Any] | None) -> tuple[Family, Any, dict[str, Any]]:
     """(family, config, generation defaults) from the folder's JSON files, or from the fields of a config.json."""
     fields = read_json(folder / "config.json") if fields is None else fields
     model_type = fields.get("model_type")

@@ -32,19 +32,19 @@ import numpy as np
 from .checkpoint import Stored
 from .errors import CheckpointError
 
-LONGEST_PICKLE = 1 << 22  # bytes; about 150 a tensor are usual. A machine's values take up to 100 times its pickle
+LONGEST_PICKLE = 1 << 21  # bytes; 150 a tensor are usual. A hostile pickle's values take up to 80 times its length
 LONGEST_NUMBER = 16  # bytes of an integer; the largest that torch writes is the magic number's 10
 MOST_DIMENSIONS = 64  # NumPy's own limit, and torch's
 MOST_VIEWS = 4  # numbers shown by all tensors, per byte of the file: 2 would do for fp16 embeddings stored 4 times over
 MAGIC = 0x1950A86A20F9469CFC6C  # begins a stream
 
 
-class Refused(Exception):
+class UnreadableError(Exception):
     """Why a file is not read: the rest of a sentence that begins with its path."""
 
 
-def damaged(reason: str) -> Refused:
-    return Refused(f"is not a whole torch file ({reason}): download it again")
+def damaged(reason: str) -> UnreadableError:
+    return UnreadableError(f"is not a whole torch file ({reason}): download it again")
 
 
 # --- what a pickle can describe ---
@@ -160,7 +160,8 @@ BYTES = Dtype("bytes", 1)  # an untyped storage: its tensors say what the bytes 
 STORAGES = {
     "Double": Dtype("F64", 8), "Float": Dtype("F32", 4), "Half": Dtype("F16", 2), "BFloat16": Dtype("BF16", 2),
     "Long": Dtype("I64", 8), "Int": Dtype("I32", 4), "Short": Dtype("I16", 2), "Char": Dtype("I8", 1),
-    "Byte": Dtype("U8", 1), "Bool": Dtype("BOOL", 1), "ComplexFloat": Dtype("C64", 8), "ComplexDouble": Dtype("C128", 16),
+    "Byte": Dtype("U8", 1), "Bool": Dtype("BOOL", 1),
+    "ComplexFloat": Dtype("C64", 8), "ComplexDouble": Dtype("C128", 16),
 }  # fmt: skip
 DTYPES = {
     "float64": Dtype("F64", 8), "float32": Dtype("F32", 4), "float16": Dtype("F16", 2), "bfloat16": Dtype("BF16", 2),
@@ -258,7 +259,7 @@ def find_global(module: str, name: str) -> Dtype | Callable[[tuple], Any]:
     """What stands for a name, or the refusal that names it. The only place where a file could ask for code."""
     full = f"{module}.{name}"
     if full not in GLOBALS:
-        raise Refused(
+        raise UnreadableError(
             f"asks for {ascii(full)[1:-1][:100]}, which no tensor needs: refused, nothing was run; "
             "do not trust this file"
         )
@@ -411,9 +412,11 @@ def data_range(file: BinaryIO, file_size: int, entry: zipfile.ZipInfo) -> tuple[
     """(start, stop) of an entry's bytes. It must be stored as it is, so that it can be mapped, and cannot swell."""
     name = ascii(entry.filename)
     if entry.flag_bits & 1:
-        raise Refused(f"has the entry {name} encrypted, which torch does not do: it cannot be read")
+        raise UnreadableError(f"has the entry {name} encrypted, which torch does not do: it cannot be read")
     if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
-        raise Refused(f"has the entry {name} compressed, which torch does not do: save it with torch.save again")
+        raise UnreadableError(
+            f"has the entry {name} compressed, which torch does not do: save it with torch.save again"
+        )
     if not 0 <= entry.header_offset <= file_size - 30:
         raise damaged(f"{name} begins at byte {entry.header_offset} of {file_size}")
     file.seek(entry.header_offset)
@@ -439,24 +442,26 @@ def read_zip(file: BinaryIO, file_size: int) -> tuple[Any, dict[str, int]]:
     def contents(entry: zipfile.ZipInfo, limit: int) -> bytes:
         start, stop = data_range(file, file_size, entry)
         if stop - start > limit:
-            raise damaged(f"{ascii(entry.filename)} has {stop - start} bytes; no model needs more than {limit}")
+            raise damaged(f"{entry.filename!a} has {stop - start} bytes; no model needs more than {limit}")
         file.seek(start)
         return file.read(stop - start)
 
     order = entries.get(prefix + "byteorder")  # files from before torch 2.1 do not say, and are little-endian
     if order is not None and contents(order, limit=100) != b"little":
-        raise Refused("was saved on a big-endian machine, or does not say in which order its bytes are: cannot be read")
+        raise UnreadableError(
+            "was saved on a big-endian machine, or does not say in which order its bytes are: cannot be read"
+        )
     machine = Machine(contents(entries[prefix + "data.pkl"], LONGEST_PICKLE))
     value = machine.load()
     starts = {}
     for key, stored in machine.storages.items():
         entry = entries.get(f"{prefix}data/{key}")
         if entry is None:
-            raise damaged(f"it has no entry for the storage {ascii(key)}")
+            raise damaged(f"it has no entry for the storage {key!a}")
         starts[key], stop = data_range(file, file_size, entry)
         if stop - starts[key] != stored.count * stored.dtype.size:
             raise damaged(
-                f"storage {ascii(key)} has {stop - starts[key]} bytes and should have "
+                f"storage {key!a} has {stop - starts[key]} bytes and should have "
                 f"{stored.count} numbers of {stored.dtype.size}"
             )
     return value, starts
@@ -467,7 +472,7 @@ def read_zip(file: BinaryIO, file_size: int) -> tuple[Any, dict[str, int]]:
 
 def read_stream(file: BinaryIO, file_size: int) -> tuple[Any, dict[str, int]]:
     """The value that a stream describes, and where each of its storages begins."""
-    head = file.read(LONGEST_PICKLE)
+    head = file.read(min(LONGEST_PICKLE, file_size))
     magic, end = load_at(head, 0)
     if magic != MAGIC:
         raise damaged("it begins neither like a zip archive nor with torch's magic number")
@@ -476,11 +481,14 @@ def read_stream(file: BinaryIO, file_size: int) -> tuple[Any, dict[str, int]]:
         raise damaged("it has another version than 1001")
     sizes, end = load_at(head, end)
     if not isinstance(sizes, dict) or sizes.get("little_endian") is not True:
-        raise Refused("was saved on a big-endian machine, or does not say in which order its bytes are: cannot be read")
+        raise UnreadableError(
+            "was saved on a big-endian machine, or does not say in which order its bytes are: cannot be read"
+        )
     machine = Machine(head, end)
     value = machine.load()
     keys, end = load_at(head, machine.at)
-    if not isinstance(keys, list) or sorted(k for k in keys if isinstance(k, str)) != sorted(machine.storages):
+    is_texts = isinstance(keys, list) and all(isinstance(key, str) for key in keys)
+    if not is_texts or sorted(keys) != sorted(machine.storages):
         raise damaged("its list of storages is not that of its tensors")
     return value, dict(storage_starts(file, file_size, end, [machine.storages[key] for key in keys]))
 
@@ -499,7 +507,7 @@ def storage_starts(file: BinaryIO, file_size: int, at: int, storages: list[Stora
         start, at = at + 8, at + 8 + stored.count * stored.dtype.size
         if at > file_size or count != stored.count:
             raise damaged(
-                f"storage {ascii(stored.key)} should have {stored.count} numbers of {stored.dtype.size} bytes, "
+                f"storage {stored.key!a} should have {stored.count} numbers of {stored.dtype.size} bytes, "
                 f"says {count}, and ends at byte {at} of {file_size}"
             )
         yield stored.key, start
@@ -534,7 +542,7 @@ def named_tensors(value: Any) -> dict[str, Tensor]:
     wrapped = value.get("state_dict") if isinstance(value, dict) else None
     found = tensors(value) or tensors(wrapped)
     if not found:
-        raise Refused(
+        raise UnreadableError(
             f"holds no names with tensors, but a {type(value).__name__}: save model.state_dict() with torch.save"
         )
     for name in found:
@@ -576,8 +584,8 @@ def read_torch_file(path: Path) -> dict[str, Stored]:
             room -= tensor.count
             if room < 0:
                 raise damaged(f"its tensors up to {name} show more than {MOST_VIEWS} numbers per byte that it has")
-    except Refused as refused:
-        raise CheckpointError(f"{path} {refused}") from None
+    except UnreadableError as reason:
+        raise CheckpointError(f"{path} {reason}") from None
     except FileNotFoundError:
         raise CheckpointError(f"{path} is missing") from None
     except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import sys
 import warnings
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 import pytest
 from threadpoolctl import threadpool_limits
 from toy_folder import write_folder
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # a plain word as a model's name must never ask the real hub
 
 
 @pytest.fixture(autouse=True, scope="session")

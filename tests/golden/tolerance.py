@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from minidecode.models.config import BartConfig
+
 FLOAT32 = 2.0**-24  # unit roundoff: the largest relative error of one rounded operation
 FLOAT64 = 2.0**-53
 SAFETY = 6.0
@@ -16,17 +18,32 @@ def logit_bound(config, largest_logit: float, unit: float) -> float:
 
     A sum of X terms carries an error of about sqrt(X) * unit times its size, because rounding errors have random
     signs (the worst case, X * unit, needs all signs alike). X is the longest sum in the model: over the width D, over
-    the feed-forward width F, or over the N positions that a softmax adds up. The residual stream takes in 2 such
-    results per layer and the output product is one more, S = 2 * layers + 1; their errors too are independent, so
-    they add up as sqrt(S). The norms keep h at the scale of their gains, so an error in h reaches a logit in
+    the feed-forward width F, or over the N positions that a softmax adds up. The residual stream takes in S - 1 such
+    results on the way, and the output product is one more; their errors too are independent, so they
+    add up as sqrt(S). The norms keep h at the scale of their gains, so an error in h reaches a logit in
     proportion to the logit's scale, for which the largest one stands. SAFETY covers what this leaves out: that one
     layer can amplify the error of the one before it, and that of thousands of random errors we ask for the largest.
 
-    test_gpt2_golden.py holds it to be of use: it is at most 32 times the error seen, and mistakes break it.
+    golden_suite.py holds it to be of use: it is at most 32 times the error seen, and mistakes break it.
     """
-    longest_sum = max(config.n_embd, config.n_inner, config.n_positions)
-    sublayers = 2 * config.n_layer + 1
-    return SAFETY * unit * np.sqrt(sublayers * longest_sum) * largest_logit
+    return SAFETY * unit * np.sqrt(products(config) * max(widths(config))) * largest_logit
+
+
+def products(config) -> int:
+    """Results that are added up between a token and a logit: 2 per layer, or 3 with cross attention, and the output.
+
+    BART's encoder is on the way, because cross attention reads what it says.
+    """
+    if isinstance(config, BartConfig):
+        return 2 * config.encoder_layers + 3 * config.decoder_layers + 1
+    return 2 * config.n_layer + 1
+
+
+def widths(config) -> list[int]:
+    """How many terms the sums of a model have."""
+    if isinstance(config, BartConfig):
+        return [config.d_model, config.encoder_ffn_dim, config.decoder_ffn_dim, config.max_position_embeddings]
+    return [config.n_embd, config.n_inner, config.n_positions]
 
 
 def score_bound(logit_error: float, tokens: int, length_penalty: float, score: float, unit: float) -> float:
