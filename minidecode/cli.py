@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import math
 import os
 import signal
 import sys
@@ -80,6 +81,8 @@ def generate(
     = None,
     eos_token_id: Annotated[list[int] | None, typer.Option(help="End of text, instead of the model's; may repeat.")]
     = None,
+    ignore_eos: Annotated[bool, typer.Option("--ignore-eos", help="Go on past the end of text, to the most tokens.")]
+    = False,
     pad_token_id: Annotated[int | None, typer.Option(help="Instead of the model's.")] = None,
     forced_bos_token_id: Annotated[list[int] | None, typer.Option(help="The first token of a target; may repeat.")]
     = None,
@@ -109,6 +112,8 @@ def generate(
         "forced_eos_token_id": forced_eos_token_id or None, "decoder_start_token_id": decoder_start_token_id,
     }  # fmt: skip
     options = {name: value for name, value in options.items() if value is not None}
+    if ignore_eos:
+        options["eos_token_id"] = None
     if batch_size < 1:
         raise OptionError(f"batch_size must be a whole number from 1 up, not {batch_size}")
     records = _read_prompts(prompts or [], input, jsonl)
@@ -143,8 +148,8 @@ def generate(
         rate = f"{new_tokens} token{plural} in {seconds:.2f} s, {new_tokens / seconds:.1f} tokens/s"
         print(f"[{first}{rate}; {model}, {loaded.plan}]", file=sys.stderr)
     if receipt:
-        for r in receipts:
-            print(r, file=sys.stderr)
+        for number, r in enumerate(receipts, 1):
+            print(f"batch {number} of {len(receipts)}\n{r}" if len(receipts) > 1 else r, file=sys.stderr)
 
 
 @app.command()
@@ -235,6 +240,9 @@ def main() -> None:
     """Runs a command; an error that a user can mend is one line on stderr and exit code 1, or 2 for bad usage."""
     debug = "--debug" in sys.argv[1:]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through the clean-up, as an interrupt goes
+    for name, mode in [("stdin", "r"), ("stdout", "w"), ("stderr", "w")]:
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 (it stays open to the end)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # texts are UTF-8 wherever they go, as --output is
     try:
@@ -262,7 +270,10 @@ def main() -> None:
         if not hasattr(error, "format_message"):  # not the command-line library's own complaint: a bug, shown whole
             raise
         command = error.ctx.command_path if getattr(error, "ctx", None) else "minidecode"
-        code = _fail(f"{error.format_message().rstrip('.')} (see {command} --help)", 2, debug)
+        message = error.format_message().rstrip(".")
+        if "No such option" in message:
+            message += "; a prompt that begins with - goes behind all options and --"
+        code = _fail(f"{message} (see {command} --help)", 2, debug)
     sys.exit(code or 0)
 
 
@@ -349,6 +360,8 @@ def _whole_file(path: Path | None) -> Iterator[Any]:
     if path is None:
         yield sys.stdout
         return
+    if path == Path():
+        raise InputError("the output has no name: give --output a file")
     path = path.resolve()  # through links, so that the link stays and its target changes
     exists = path.exists()
     try:
@@ -411,7 +424,7 @@ def _write_batch(out, batch: list[dict], result, as_json: bool, alone: bool) -> 
         mine = range(b * each, (b + 1) * each)
         if as_json:
             hypotheses = [
-                {"text": texts[i], "token_ids": result.token_ids[i].tolist(), "score": float(result.scores[i])}
+                {"text": texts[i], "token_ids": result.token_ids[i].tolist(), "score": _finite(result.scores[i])}
                 for i in mine
             ]
             print(json.dumps(record | {"hypotheses": hypotheses}, ensure_ascii=False), file=out)
@@ -419,6 +432,11 @@ def _write_batch(out, batch: list[dict], result, as_json: bool, alone: bool) -> 
             for i in mine:
                 print(texts[i] if alone else texts[i].replace("\n", "\\n"), file=out)
     out.flush()
+
+
+def _finite(score) -> float | None:
+    """The score as JSON can hold it: null for a place that no text fills."""
+    return float(score) if math.isfinite(score) else None
 
 
 class _Printer:

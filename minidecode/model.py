@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from .runtime.engine import Engine
 from .runtime.receipt import CountedOps, Receipt
 from .search.beam import beam_search
 from .search.greedy import greedy
-from .search.options import Options, resolve
+from .search.options import Options, refuse_unsupported, resolve
 from .tokenizer import Tokenizer
 
 DTYPES = ("float32", "float64")
@@ -37,10 +38,6 @@ class Family:
     network: Any
     tensors: Any
 
-
-# Generation settings that config.json may hold; generation_config.json goes before it.
-FROM_CONFIG = ("eos_token_id", "pad_token_id", "bos_token_id", "decoder_start_token_id", "forced_bos_token_id",
-               "forced_eos_token_id")  # fmt: skip
 
 FAMILIES = {
     "gpt2": Family("gpt2", GPT2Config, gpt2, gpt2_tensors),
@@ -81,6 +78,8 @@ def find_folder(name: str | Path, revision: str | None = None, weights: bool = T
     """
     bundled, folder = bundled_models(), Path(name).expanduser()
     local = bundled.get(str(name), folder if folder.is_dir() else None)
+    if not str(name):
+        raise CheckpointError(f"the model has no name: name {' or '.join(bundled)}, or a folder")
     if local is not None:
         if revision is not None:
             raise OptionError(f"revision={revision!r} is for models on the hub; {str(name)!r} is the folder {local}")
@@ -103,7 +102,9 @@ def load(
 ) -> Model:  # fmt: skip
     """A model from a bundled name, a local folder in the Hugging Face layout, or a hub id such as "gpt2".
 
-    float32 weights on disk are mapped, not read: loading takes no memory of its own. dtype is what is computed in,
+    float32 weights on disk are mapped, not read: GPT-2 takes no memory of its own; BART copies its q, k and v matrices
+    into one. So leave the files as they are while the model is in use: rewriting them changes the model, and cutting
+    them short ends the program (deleting them is safe). dtype is what is computed in,
     "float32" or "float64". random_weights: only the shapes are those of the model; it needs no weights, so that gpt2,
     gpt2-medium, bart-base, bart-large and distilbart-12-6 can be timed without a download; pass input_ids to it.
     revision: the branch, tag or commit of a hub id; main if it is not given.
@@ -129,13 +130,19 @@ def read_settings(folder: Path | None, fields: dict[str, Any] | None) -> tuple[F
     model_type = fields.get("model_type")
     family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
     if family is None:
+        kinds = " or ".join(FAMILIES)
         raise CheckpointError(
-            f"{folder / 'config.json'}: model_type {model_type!r} is not known; {' and '.join(FAMILIES)} can be loaded"
+            f"{folder / 'config.json'}: model_type {model_type!r} is not known: name a model of type {kinds}"
         )
-    defaults = {k: fields[k] for k in FROM_CONFIG if k in fields}
     if folder is not None and (folder / "generation_config.json").exists():
-        defaults |= read_json(folder / "generation_config.json")
-    return family, family.config.from_json(fields), defaults
+        defaults = read_json(folder / "generation_config.json")
+    else:  # old folders keep the settings of generation in config.json
+        options = {f.name for f in dataclasses.fields(Options)} | {"bos_token_id"}
+        defaults = {name: value for name, value in fields.items() if name in options}
+    try:
+        return family, family.config.from_json(fields), defaults
+    except CheckpointError as error:
+        raise CheckpointError(f"{folder}: {error}") from None
 
 
 def _stored_tensors(folder: Path, family: Family, config, dtype: np.dtype) -> dict[str, np.ndarray]:
@@ -176,12 +183,7 @@ class Model:
 
         Raises OptionError on an unknown name, a value that breaks a rule, or one that this model cannot serve.
         """
-        for name, neutral in [("do_sample", False), ("num_beam_groups", 1), ("repetition_penalty", 1.0)]:
-            if self.defaults.get(name) not in (None, neutral):
-                raise OptionError(
-                    f"generation_config.json asks for {name}={self.defaults[name]!r}, which is not supported: "
-                    f"set it to {neutral!r} there"
-                )
+        refuse_unsupported(self.defaults)
         options = resolve(self.defaults, given)
         options.check_vocabulary(self.config.vocab_size)
         return options
@@ -251,12 +253,16 @@ class Model:
         if self.is_encoder_decoder != (decoder_input_ids is not None):
             what = "needs" if self.is_encoder_decoder else "takes no"
             raise InputError(f"this model {what} decoder_input_ids beside input_ids")
-        ids = self._checked(token_rows(input_ids, attention_mask))
+        ids, context = self._checked(token_rows(input_ids, attention_mask)), self.config.context
         engine = self._engine(self.plan)
         if self.is_encoder_decoder:
-            engine.encode(fit_sources(ids, self.config.context, truncate=False))
-            ids = self._checked(token_rows(decoder_input_ids, decoder_attention_mask))
-        ids, _ = fit_prompts(ids, self.config.context, Options(), truncate=False)
+            sources, ids = ids, self._checked(token_rows(decoder_input_ids, decoder_attention_mask))
+            if len(sources) != len(ids):
+                raise InputError(
+                    f"there are {len(sources)} sources and {len(ids)} decoder_input_ids: give each source one target"
+                )
+            engine.encode(fit_sources(sources, context, truncate=False))
+        ids, _ = fit_prompts(ids, context, Options(), truncate=False)
         logits_RV = engine.prefill(ids, every_row=True)
         return np.split(logits_RV, np.cumsum([len(i) for i in ids])[:-1])
 
@@ -271,6 +277,8 @@ class Model:
         """
         if (prompts is None) == (input_ids is None):
             raise InputError("give either prompts (texts) or input_ids (token ids)")
+        if prompts is not None and attention_mask is not None:
+            raise InputError("attention_mask goes with input_ids: texts bring no padding")
         ids = token_rows(input_ids, attention_mask) if prompts is None else self._encode(prompts)
         ids, context = self._checked(ids), self.config.context
         if not self.is_encoder_decoder:
@@ -283,6 +291,8 @@ class Model:
             raise InputError(
                 "this model folder has no tokenizer: add its tokenizer.json, or pass input_ids to generate"
             )
+        if not isinstance(prompts, Iterable):
+            raise InputError(f"prompts must be a text or several, not {prompts!r}")
         texts = [prompts] if isinstance(prompts, str) else list(prompts)
         if not all(isinstance(t, str) for t in texts):
             raise InputError("prompts must be texts; pass token ids as input_ids")
@@ -312,7 +322,8 @@ class Model:
         return np.array([start])
 
     def _nan_tensors(self) -> str:
-        bad = [name for name, tensor in self.tensors.items() if np.isnan(tensor).any()]
+        bad = [name for name, tensor in self.tensors.items() if not np.isfinite(tensor).all()]
         if not bad:
-            return ": the weights hold no NaN, so a value overflowed on the way"
-        return f": the weights themselves hold NaN, first in {bad[0]} ({len(bad)} of {len(self.tensors)} tensors)"
+            return ": the weights are all finite, so a value overflowed on the way"
+        count = f"{len(bad)} of {len(self.tensors)} tensors"
+        return f": the weights themselves hold NaN or infinity, first in {bad[0]} ({count}): use another file"

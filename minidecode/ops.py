@@ -22,7 +22,7 @@ TABLES: dict[str, tuple[str, ...]] = {}
 def returns(*names: str, tables: tuple[str, ...] = ()) -> Callable:
     """Names an op's results, so that the dimension checker can hold them to their shapes.
 
-    tables: the arguments of which only as much is read as comes out, so that receipts do not count them whole.
+    tables: the arguments that are touched here and there, so that receipts do not count them whole.
     """
 
     def note(function: Callable) -> Callable:
@@ -45,10 +45,6 @@ class Weight:
     bias: Array | None = None
     scale: Array | None = None
     layout: str = "io"
-
-    @property
-    def outputs(self) -> int:
-        return self.data.shape[1 if self.layout == "io" else 0]
 
 
 @dataclass(frozen=True)
@@ -162,7 +158,8 @@ def add_bias(x_RX: Array, bias_X: Array, out: Array | None = None) -> Array:
 def bias_activation(f_RF: Array, bias_F: Array | None, activation: str, out: Array | None = None) -> Array:
     """act(f + bias), with the activation by its name in config.json: LightSeq's `ker_bias_gelu`, `ker_bias_relu`.
 
-    gelu: f/2 (1 + erf(f/sqrt 2)); gelu_new: f/2 (1 + tanh(sqrt(2/pi) (f + 0.044715 f^3))); relu; silu; tanh.
+    gelu: f/2 (1 + erf(f/sqrt 2)); gelu_new: f/2 (1 + tanh(sqrt(2/pi) (f + 0.044715 f^3))), also called
+    gelu_fast and gelu_pytorch_tanh; quick_gelu: f / (1 + exp(-1.702 f)); relu; silu, also called swish; tanh.
     Contract: tolerance. Moves 2*R*F*s bytes.
     """
 
@@ -199,7 +196,7 @@ def log_softmax(logits_RV: Array, out: Array | None = None) -> Array:
     """
 
 
-@returns("scores_RV")
+@returns("scores_RV", tables=("scores_RV",))
 def ban_ngrams(scores_RV: Array, tokens_RM: Array, length_R: Array, n: int, out: Array | None = None) -> Array:
     """-inf for every token that would complete an n-gram that its row already holds (FastSeq, Algorithm 1).
 

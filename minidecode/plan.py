@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from . import ops as signatures
@@ -37,14 +39,16 @@ class Plan:
         """From "auto", or choices such as "memory=none", separated by commas. Raises OptionError on anything else."""
         if isinstance(text, Plan):
             return text
+        if not isinstance(text, str):
+            raise OptionError(f"plan must be a text such as 'memory=none', or a Plan, not {text!r}")
         choices = {}
         for part in filter(None, (p.strip() for p in text.split(","))):
             name, equals, value = part.partition("=")
             if part == "auto":
                 continue
-            if not equals or name not in {f.name for f in dataclasses.fields(cls)}:
+            if not equals or name not in {f.name for f in dataclasses.fields(cls)} or name in choices:
                 memories = " or ".join(f"memory={m}" for m in MEMORIES)
-                raise OptionError(f"plan: {part!r} is not understood; say auto, {memories}")
+                raise OptionError(f"plan: {part!r} is not understood; say auto, {memories}, each choice once")
             choices[name] = value
         return cls(**choices)
 
@@ -63,14 +67,21 @@ def op_names() -> list[str]:
     return sorted(names, key=lambda name: getattr(signatures, name).__code__.co_firstlineno)
 
 
-def backend(package) -> dict[str, Callable[..., Any]]:
-    """The ops that a backend's files define, looked up afresh, so that what is rebound there is what runs."""
-    names = op_names()
-    found = {}
+@functools.cache
+def homes(package) -> dict[str, ModuleType]:
+    """The file of each op in a backend: the one that defines it, not one that imports it from there."""
+    names, found = op_names(), {}
     for info in pkgutil.iter_modules(package.__path__):
         module = importlib.import_module(f"{package.__name__}.{info.name}")
         for name in names:
-            function = vars(module).get(name)
-            if function is not None and (name not in found or function.__module__ == module.__name__):
-                found[name] = function
+            if getattr(vars(module).get(name), "__module__", None) == module.__name__:
+                found[name] = module
     return found
+
+
+def backend(package) -> dict[str, Callable[..., Any]]:
+    """The ops that a backend's files define, looked up afresh, so that what is rebound there is what runs."""
+    return {name: vars(module)[name] for name, module in homes(package).items()}
+
+
+homes(reference)  # before anyone can rebind an op

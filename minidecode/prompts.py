@@ -12,6 +12,9 @@ from .search.options import DEFAULT_NEW_TOKENS, Options
 
 def token_rows(input_ids: Any, attention_mask: Any) -> list[np.ndarray]:
     """Rows of token ids as int64 arrays, the positions that the mask marks with 0 left out."""
+    for name, rows in [("input_ids", input_ids), ("attention_mask", attention_mask)]:
+        if rows is not None and not hasattr(rows, "__len__"):
+            raise InputError(f"{name} must be an array (B, N) or a list of rows, not {rows!r}")
     rows = []
     masks = [None] * len(input_ids) if attention_mask is None else attention_mask
     if len(masks) != len(input_ids):
@@ -19,7 +22,9 @@ def token_rows(input_ids: Any, attention_mask: Any) -> list[np.ndarray]:
     for b, (row, mask) in enumerate(zip(input_ids, masks, strict=True)):
         array = np.asarray(row)
         if array.ndim != 1 or not (np.issubdtype(array.dtype, np.integer) or array.size == 0):
-            raise InputError(f"input_ids row {b} must be whole numbers: pass an array (B, N) or a list of rows")
+            raise InputError(
+                f"input_ids must be rows of whole numbers, an array (B, N) or a list of lists; row {b} is {row!r}"
+            )
         if mask is not None:
             mask = np.asarray(mask)
             if mask.shape != array.shape:
@@ -45,7 +50,7 @@ def fit_prompts(
     wanted = options.max_new_tokens or min(DEFAULT_NEW_TOKENS, whole // 2)
     fitting, limits = [], []
     for b, row in enumerate(ids, 1):
-        if truncate:
+        if truncate and len(row) + (options.max_new_tokens or 1) > whole:
             row = row[-max(1, whole - wanted) :]
         who = f"prompt {b} of {len(ids)} has {len(row)} tokens"
         room = whole - len(row)
@@ -61,7 +66,7 @@ def fit_prompts(
         elif options.max_length is not None:
             limit = room
         if limit > room:
-            cut = "" if truncate else ", or cut the prompt with --truncate (truncate=True)"
+            cut = "" if truncate or limit > context else ", or cut the prompt with --truncate (truncate=True)"
             raise InputError(
                 f"{who}, and {limit} new ones go beyond the context of {context}: ask for at most {room}{cut}"
             )

@@ -13,6 +13,10 @@ from .errors import CheckpointError, InputError
 if TYPE_CHECKING:
     import tokenizers
 
+# Special tokens by role, where tokenizer_config.json does not name others.
+GPT2_TOKENS = dict.fromkeys(("bos", "eos", "unk", "pad"), "<|endoftext|>")
+BART_TOKENS = {"bos": "<s>", "eos": "</s>", "unk": "<unk>", "pad": "<pad>", "mask": "<mask>"}
+
 
 class Tokenizer:
     """`encode` and `decode` for one model folder. Any Unicode text survives the round trip."""
@@ -78,15 +82,18 @@ def _read(path: Path) -> tokenizers.Tokenizer:
 
     read_json(path)  # names what is wrong with the file better than the library does
     try:
-        return tokenizers.Tokenizer.from_file(str(path))
+        backend = tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises Exception itself
         raise CheckpointError(f"{path} cannot be read as a tokenizer: {error}") from None
+    backend.no_truncation()  # a file may hold what its maker's last call asked for
+    backend.no_padding()
+    return backend
 
 
 def _read_bpe(folder: Path) -> tokenizers.Tokenizer:
     """The GPT-2 layout of old: a vocabulary, merges, and the special tokens that the settings name."""
     import tokenizers
-    from tokenizers import decoders, models, pre_tokenizers
+    from tokenizers import AddedToken, decoders, models, pre_tokenizers, processors
 
     for name in ("vocab.json", "merges.txt"):
         if not (folder / name).exists():
@@ -103,10 +110,24 @@ def _read_bpe(folder: Path) -> tokenizers.Tokenizer:
     prefix = bool(settings.get("add_prefix_space", False))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
     backend.decoder = decoders.ByteLevel()
-    named = [settings.get(f"{role}_token", "<|endoftext|>") for role in ("bos", "eos", "unk", "pad")]
-    more = settings.get("additional_special_tokens")
-    named += more if isinstance(more, list) else []
-    special = [t.get("content") if isinstance(t, dict) else t for t in named]
-    texts = [t for t in special if isinstance(t, str)]
-    backend.add_special_tokens([t for t in dict.fromkeys(texts) if t in vocab])
+    is_bart = (folder / "config.json").exists() and read_json(folder / "config.json").get("model_type") == "bart"
+    special = _special_tokens(settings, BART_TOKENS if is_bart else GPT2_TOKENS)
+    backend.add_special_tokens([AddedToken(t, special=True) for t in dict.fromkeys(special.values()) if t in vocab])
+    if is_bart:  # every text is framed: <s> text </s>
+        missing = [special[role] for role in ("bos", "eos") if special[role] not in vocab]
+        if missing:
+            raise CheckpointError(
+                f"{folder}: vocab.json lacks {' and '.join(missing)}, which frame every text of a BART"
+            )
+        first, last = ((special[role], vocab[special[role]]) for role in ("bos", "eos"))
+        backend.post_processor = processors.RobertaProcessing(last, first, add_prefix_space=prefix)
     return backend
+
+
+def _special_tokens(settings: dict, defaults: dict[str, str]) -> dict[str, str]:
+    """Role -> special token: what tokenizer_config.json names, over the family's custom; what it adds besides."""
+    named = defaults | {role: settings[f"{role}_token"] for role in defaults if f"{role}_token" in settings}
+    more = settings.get("additional_special_tokens")
+    named |= {f"additional {i}": token for i, token in enumerate(more if isinstance(more, list) else [])}
+    texts = {role: t.get("content") if isinstance(t, dict) else t for role, t in named.items()}
+    return {role: t if isinstance(t, str) else defaults.get(role, "") for role, t in texts.items()}

@@ -10,10 +10,15 @@ import warnings
 from dataclasses import dataclass
 
 import pytest
+from hypothesis import settings
 from threadpoolctl import threadpool_limits
 from toy_folder import write_folder
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # a plain word as a model's name must never ask the real hub
+
+
+settings.register_profile("house", deadline=None)  # never a timed test: machines are busy, first calls import
+settings.load_profile("house")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -12,7 +12,10 @@ END_OF_TEXT = "<|endoftext|>"
 
 def read_text(path: Path) -> str:
     """One file as text: paragraphs on one line each, so that hard-wrapped books do not teach line breaks."""
-    text = path.read_text(encoding="utf-8")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise SystemExit(f"{path} is not UTF-8 ({error}): convert it first") from None
     paragraphs = re.split(r"\n\s*\n", text.replace("\r\n", "\n"))
     joined = (" ".join(line.strip() for line in p.splitlines()).strip() for p in paragraphs)
     return "\n\n".join(p for p in joined if p)

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import numpy as np
 from corpus import END_OF_TEXT, read_text, split_files
+from rich.console import Console
+from rich.progress import track
 
 import minidecode as md
 
@@ -60,10 +62,15 @@ def main() -> None:
     print(f"parameters           {model.parameters:,} ({c.n_layer} layers, width {c.n_embd}, {c.n_head} heads, "
           f"context {c.n_positions}, vocabulary {c.vocab_size:,})")  # fmt: skip
 
+    if not held_out:
+        raise SystemExit(
+            f"of the files in {a.texts} none is held out by {a.held_out}: choose --held-out for fewer files"
+        )
+
     bits = right = tokens = size = 0
     began = time.perf_counter()
     print(f"{'held-out text':<36} {'bytes':>8} {'tokens':>7} {'bits/byte':>10}")
-    for path in held_out:
+    for path in track(held_out, "scoring", console=Console(stderr=True), transient=True):
         text = read_text(path)
         ids = np.concatenate([[start], model.tokenizer.encode(text)])
         text_bits, text_right = score_text(model, ids)

@@ -83,6 +83,9 @@ def train(
     first, seconds = 0, 0.0
     if checkpoint.exists():
         state = torch.load(checkpoint, map_location=device, weights_only=True)
+        shapes = {n: tuple(t.shape) for n, t in model.state_dict().items()}
+        if shapes != {n: tuple(t.shape) for n, t in state["model"].items()}:
+            raise SystemExit(f"{checkpoint} is of a model of other sizes: give the same options, or another --out")
         model.load_state_dict(state["model"])
         for o, s in zip(optimizers, state["optimizers"], strict=True):
             o.load_state_dict(s)

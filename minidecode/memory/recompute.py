@@ -20,7 +20,9 @@ class RecomputeMemory:
 
     def attend(self, ops, q_RHK):
         h, offsets_X = self.heads, self.offsets_X
-        return ops.attend_within(q_RHK, self.k_RGK, self.v_RGU, offsets_X, offsets_X, h.scale, self.causal, h.window)
+        k_RGK, v_RGU = self.k_RGK, self.v_RGU
+        del self.k_RGK, self.v_RGU
+        return ops.attend_within(q_RHK, k_RGK, v_RGU, offsets_X, offsets_X, h.scale, self.causal, h.window)
 
     def arrays(self):
         """What is held between steps: nothing."""

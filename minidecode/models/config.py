@@ -21,6 +21,7 @@ class Config:
 
     SIZES: ClassVar[tuple[str, ...]]  # whole numbers above 0
     FLAGS: ClassVar[tuple[str, ...]]  # true or false
+    ALIASES: ClassVar[dict[str, str]]  # other names that transformers takes for a field
 
     num_key_value_heads: int | None = None  # G: 1 is multi-query attention
     key_width: int | None = None  # K, of a query and key head
@@ -31,15 +32,21 @@ class Config:
     def from_json(cls, fields: dict[str, Any]):
         """Takes the known fields; the others (dropout rates, task settings) do not bear on decoding."""
         known = {f.name for f in dataclasses.fields(cls)}
-        return cls(**{name: value for name, value in fields.items() if name in known})
+        taken: dict[str, Any] = {}
+        for name, value in fields.items():
+            field = cls.ALIASES.get(name, name)
+            if field in known and taken.setdefault(field, value) != value:
+                raise CheckpointError(f"config.json gives {field} twice: {taken[field]!r} and, as {name}, {value!r}")
+        return cls(**taken)
 
     def check(self) -> None:
         """Raises CheckpointError on the first field that breaks its rule."""
         ours = [f.name for f in dataclasses.fields(Config) if getattr(self, f.name) is not None]
         for field in (*self.SIZES, *ours):
             value = getattr(self, field)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise CheckpointError(f"config.json: {field} must be a whole number above 0, not {value!r}")
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**31:
+                told = "a number of that size" if isinstance(value, int) and abs(value) >= 2**31 else repr(value)
+                raise CheckpointError(f"config.json: {field} must be a whole number from 1 to 2**31 - 1, not {told}")
         for field in self.FLAGS:
             if not isinstance(getattr(self, field), bool):
                 raise CheckpointError(f"config.json: {field} must be true or false, not {getattr(self, field)!r}")
@@ -68,6 +75,10 @@ class GPT2Config(Config):
     """The fields of a GPT-2 `config.json` that change what is computed, with transformers' defaults."""
 
     SIZES = ("vocab_size", "n_positions", "n_embd", "n_layer", "n_head", "n_inner")
+    ALIASES: ClassVar[dict[str, str]] = {
+        "hidden_size": "n_embd", "max_position_embeddings": "n_positions", "num_attention_heads": "n_head",
+        "num_hidden_layers": "n_layer",
+    }  # fmt: skip
     FLAGS = ("scale_attn_weights", "scale_attn_by_inverse_layer_idx", "tie_word_embeddings", "add_cross_attention")
 
     vocab_size: int = 50257
@@ -115,6 +126,9 @@ class BartConfig(Config):
     SIZES = ("vocab_size", "max_position_embeddings", "d_model", "encoder_layers", "encoder_ffn_dim",
              "encoder_attention_heads", "decoder_layers", "decoder_ffn_dim", "decoder_attention_heads")  # fmt: skip
     FLAGS = ("scale_embedding", "tie_word_embeddings")
+    ALIASES: ClassVar[dict[str, str]] = {
+        "hidden_size": "d_model", "num_attention_heads": "encoder_attention_heads",
+    }  # fmt: skip
     # Switches of the BART code of old, which later code, and this, has only in one position.
     FIXED: ClassVar[dict[str, bool]] = {
         "normalize_before": False, "normalize_embedding": True, "add_final_layer_norm": False,

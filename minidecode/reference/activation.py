@@ -19,6 +19,11 @@ def gelu_new(f):
     return f * 0.5 * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (f + 0.044715 * f * f * f)))
 
 
+def quick_gelu(f):
+    """f times the logistic function of 1.702 f."""
+    return f * 0.5 * (1.0 + np.tanh(0.851 * f))
+
+
 def relu(f):
     return np.maximum(f, 0.0)
 
@@ -32,6 +37,8 @@ ACTIVATIONS = {
     "gelu": gelu,
     "gelu_new": gelu_new,
     "gelu_pytorch_tanh": gelu_new,
+    "gelu_fast": gelu_new,
+    "quick_gelu": quick_gelu,
     "relu": relu,
     "silu": silu,
     "swish": silu,

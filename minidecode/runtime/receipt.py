@@ -6,6 +6,7 @@ import inspect
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ class CountedOps:
             setattr(self, name, self._counted(name, function))
 
     def _counted(self, name, function):
-        count = OpCount(f"{function.__module__}.{function.__qualname__}")
+        count = OpCount(_identity(function))
         parameters = list(inspect.signature(getattr(signatures, name)).parameters)
         tables = {parameters.index(table) for table in signatures.TABLES.get(name, ())}
 
@@ -42,8 +43,7 @@ class CountedOps:
             result = function(*args, **kwargs)
             count.seconds += time.perf_counter() - started
             count.calls += 1
-            handed = [a for i, a in enumerate(args) if i not in tables]
-            count.bytes += _bytes_of((*handed, *kwargs.values(), result, *[result] * len(tables)))
+            count.bytes += _moved(args, kwargs, result, tables)
             return result
 
         return call
@@ -53,16 +53,40 @@ class CountedOps:
         return self._counts
 
 
-def _bytes_of(values: Iterable[Any]) -> int:
-    total = 0
+def _identity(function) -> str:
+    """Name and place of the code that runs; a wrapper that borrows another function's name is seen by its place."""
+    code = getattr(function, "__code__", None)
+    place = f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else ""
+    return f"{function.__module__}.{function.__qualname__}{place}"
+
+
+def _moved(args, kwargs, result, tables: set[int]) -> int:
+    """Bytes of the arrays handed in and returned, each once; of a table, only as much as came out of it.
+
+    A table that is itself the result is changed here and there: what else was handed in says how much is read.
+    """
+    arrays: dict[int, int] = {}
+    _collect([a for i, a in enumerate(args) if i not in tables], arrays)
+    _collect(kwargs.values(), arrays)
+    changed_in_place = any(args[i] is result for i in tables)
+    gathered = 0
+    if not changed_in_place:
+        _collect([result], arrays)
+        gathered = len(tables) * getattr(result, "nbytes", 0)
+    return sum(arrays.values()) + gathered
+
+
+def _collect(values: Iterable[Any], arrays: dict[int, int]) -> None:
+    """Notes the bytes of each array by its identity; of a weight, what the product reads, which is not the bias."""
     for value in values:
         if isinstance(value, np.ndarray):
-            total += value.nbytes
+            arrays[id(value)] = value.nbytes
         elif isinstance(value, tuple):
-            total += _bytes_of(value)
+            _collect(value, arrays)
+        elif isinstance(value, signatures.Weight):
+            _collect((value.data, value.scale), arrays)
         elif hasattr(value, "__dataclass_fields__"):
-            total += _bytes_of(vars(value).values())
-    return total
+            _collect(vars(value).values(), arrays)
 
 
 def held_bytes(arrays: Iterable[np.ndarray]) -> int:
@@ -82,7 +106,7 @@ class Receipt:
     plan: str
     ops: dict[str, OpCount] = field(default_factory=dict)
     memory: str = ""
-    memory_peak_bytes: int = 0
+    memory_peak_bytes: int = 0  # held between steps, at most; what a step allocates on the way is not in it
     prompt_tokens: int = 0
     new_tokens: int = 0  # in the hypotheses returned
     steps: int = 0

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from .processors import process
-from .result import Found, check_scores
+from .result import Found, check_choice, check_scores
 
-NEVER = -1.0e9  # below any score that a hypothesis reaches; finite, so that sums of it stay numbers
+NEVER = -1.0e9  # transformers' mark of what is out of play; finite, so that sums of it stay numbers
 
 
 def beam_search(engine, prompts, limit_B, options) -> Found:
@@ -41,8 +41,8 @@ def beam_search(engine, prompts, limit_B, options) -> Found:
     step = 0
     while True:
         # 1. Score every continuation of every beam.
-        check_scores(logits_RV, sentence_R, step)
         scores_RV = ops.log_softmax(logits_RV)
+        check_scores(scores_RV, sentence_R, step)
         V = scores_RV.shape[1]
         tokens_RM = running_BWM.reshape(B * W, -1)
         rows = (length_B[sentence_R], prompt_B[sentence_R], limit_B[sentence_R])
@@ -51,6 +51,7 @@ def beam_search(engine, prompts, limit_B, options) -> Found:
 
         # 2. The C best of each sentence, beams together.
         score_BC, index_BC = ops.top_candidates(scores_BWV.reshape(B, W * V), C)
+        check_choice(score_BC[:, 0], done_B, step)
         parent_BC, token_BC = np.divmod(index_BC, V)
         candidate_BCM = running_BWM[every_B1, parent_BC]
         candidate_BCM[every_B1, np.arange(C), length_B[:, None]] = token_BC
@@ -92,7 +93,8 @@ def beam_search(engine, prompts, limit_B, options) -> Found:
          for w in range(options.num_return_sequences)]
         for b in range(B)
     ]  # fmt: skip
-    return Found(tokens, finished_score_BW[:, : options.num_return_sequences], step)
+    score_BW = np.where(is_finished_BW, finished_score_BW, -np.inf)  # a place that no text filled
+    return Found(tokens, score_BW[:, : options.num_return_sequences], step)
 
 
 def could_improve(best_running_B, finished_score_BW, is_finished_BW, step, limit_B, options):

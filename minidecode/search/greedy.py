@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .processors import process
-from .result import Found, check_scores
+from .result import Found, check_choice, check_scores
 
 
 def greedy(engine, prompts, limit_B, options, on_token=None) -> Found:
@@ -27,10 +27,11 @@ def greedy(engine, prompts, limit_B, options, on_token=None) -> Found:
     engine.expand(1)
     step = 0
     while True:
-        check_scores(logits_BV, every_B, step)
         scores_BV = ops.log_softmax(logits_BV)
+        check_scores(scores_BV, every_B, step)
         scores_BV = process(ops, scores_BV, tokens_BM, length_B, prompt_B, limit_B, options)
         chosen_B = scores_BV.argmax(axis=1)
+        check_choice(scores_BV[every_B, chosen_B], done_B, step)
         going_B = ~done_B
         score_B[going_B] += scores_BV[every_B, chosen_B][going_B]
         tokens_BM[going_B, length_B[going_B]] = chosen_B[going_B]

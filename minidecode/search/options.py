@@ -12,7 +12,23 @@ from typing import Any, Literal
 from ..errors import OptionError
 
 DEFAULT_NEW_TOKENS = 64
-UNSET = ("max_new_tokens", "max_length", "pad_token_id", "decoder_start_token_id")  # may be None
+UNSET = ("max_new_tokens", "max_length", "min_new_tokens", "pad_token_id", "decoder_start_token_id")  # may be None
+
+# Settings of transformers that are off at this value.
+NEUTRAL = {
+    "do_sample": False, "num_beam_groups": 1, "repetition_penalty": 1.0, "encoder_repetition_penalty": 1.0,
+    "diversity_penalty": 0.0, "encoder_no_repeat_ngram_size": 0, "guidance_scale": 1.0, "epsilon_cutoff": 0.0,
+    "eta_cutoff": 0.0, "renormalize_logits": False, "remove_invalid_values": False,
+}  # fmt: skip
+# Settings that change nothing here: they shape sampling, which is off, or what transformers returns and caches.
+HARMLESS = {
+    "transformers_version", "bos_token_id", "use_cache", "temperature", "top_k", "top_p", "top_h", "min_p", "typical_p",
+    "output_attentions", "output_hidden_states", "output_scores", "output_logits", "return_dict_in_generate",
+    "cache_implementation", "cache_config", "return_legacy_cache", "disable_compile", "compile_config",
+    "num_assistant_tokens", "num_assistant_tokens_schedule", "assistant_confidence_threshold", "prefill_chunk_size",
+    "assistant_early_exit", "assistant_lookbehind", "target_lookbehind", "max_matching_ngram_size", "low_memory",
+    "is_assistant", "prompt_lookup_num_tokens",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -32,7 +48,7 @@ class Options:
     num_return_sequences: int = 1
     max_new_tokens: int | None = None
     max_length: int | None = None
-    min_new_tokens: int = 0
+    min_new_tokens: int | None = None
     min_length: int = 0
     length_penalty: float = 1.0
     early_stopping: bool | Literal["never"] = False
@@ -55,8 +71,8 @@ class Options:
             if isinstance(value, bool) or not _is_whole(value) or value < least:
                 raise OptionError(f"{name} must be a whole number from {least} up, not {value!r}")
         penalty = self.length_penalty
-        if isinstance(penalty, bool) or not isinstance(penalty, numbers.Real) or not abs(penalty) <= 100:
-            raise OptionError(f"length_penalty must be a number from -100 to 100, not {penalty!r}")
+        if isinstance(penalty, bool) or not isinstance(penalty, numbers.Real) or not abs(penalty) <= 50:
+            raise OptionError(f"length_penalty must be a number from -50 to 50, not {penalty!r}")
         object.__setattr__(self, "length_penalty", float(penalty))
         if not isinstance(self.early_stopping, bool) and self.early_stopping != "never":
             raise OptionError(f"early_stopping must be True, False or 'never', not {self.early_stopping!r}")
@@ -65,7 +81,7 @@ class Options:
                 f"num_return_sequences {self.num_return_sequences} is above num_beams {self.num_beams}: "
                 "a search returns at most as many texts as it has beams"
             )
-        if self.max_new_tokens is not None and self.min_new_tokens > self.max_new_tokens:
+        if self.max_new_tokens is not None and (self.min_new_tokens or 0) > self.max_new_tokens:
             raise OptionError(f"min_new_tokens {self.min_new_tokens} is above max_new_tokens {self.max_new_tokens}")
         if self.max_new_tokens is None and self.max_length is not None and self.min_length > self.max_length:
             raise OptionError(f"min_length {self.min_length} is above max_length {self.max_length}")
@@ -94,8 +110,9 @@ class Options:
 def resolve(defaults: dict[str, Any], given: dict[str, Any]) -> Options:
     """`given` over `defaults` (generation_config.json) over transformers' own defaults.
 
-    None in `given` means "not given", except that eos_token_id=None turns EOS off. Raises OptionError on a name that
-    is no option, naming the closest one, and on defaults that ask for what this version cannot do.
+    A length that is given goes before the same limit in its other spelling in the file (transformers lets a file's
+    max_new_tokens go before a call's max_length). None in `given` means "not given", except that eos_token_id=None
+    turns EOS off. Raises OptionError on a name that is no option, naming the closest one.
     """
     names = {f.name for f in dataclasses.fields(Options)}
     for name in given:
@@ -104,16 +121,30 @@ def resolve(defaults: dict[str, Any], given: dict[str, Any]) -> Options:
             hint = f"did you mean {close[0]}?" if close else f"the options are {', '.join(sorted(names))}"
             raise OptionError(f"generate has no option {name!r}: {hint}")
     given = {k: v for k, v in given.items() if v is not None or k == "eos_token_id"}
-    merged = {k: v for k, v in defaults.items() if k in names and v is not None} | given
-    if "max_new_tokens" in given and "max_length" not in given:
-        merged.pop("max_length", None)
-    if "max_length" in given and "max_new_tokens" not in given:
-        merged.pop("max_new_tokens", None)
+    # Padding never reaches the model here, so which token a file names for it is no matter.
+    merged = {k: v for k, v in defaults.items() if k in names and v is not None and k != "pad_token_id"} | given
+    for one, other in [("max_new_tokens", "max_length"), ("min_new_tokens", "min_length")]:
+        for asked, unasked in [(one, other), (other, one)]:
+            if asked in given and unasked not in given:
+                merged.pop(unasked, None)
     try:
         return Options(**merged)
     except OptionError as error:
         Options(**given)  # a rule that the call breaks by itself is told as it is
         raise OptionError(f"with the defaults of generation_config.json: {error}") from None
+
+
+def refuse_unsupported(defaults: dict[str, Any]) -> None:
+    """Raises OptionError if generation_config.json asks for what would change the answer and is not there yet.
+
+    A setting that is unknown here is refused unless it is unset, off, or among those known not to matter.
+    """
+    known = {f.name for f in dataclasses.fields(Options)} | HARMLESS
+    for name, value in defaults.items():
+        neutral = NEUTRAL.get(name)
+        if name not in known and value not in (None, False, [], {}) and value != neutral:
+            remedy = f"set it to {neutral!r} there" if name in NEUTRAL else "delete it there"
+            raise OptionError(f"generation_config.json asks for {name}={value!r}, which is not supported: {remedy}")
 
 
 def _is_whole(value: object) -> bool:

@@ -42,7 +42,7 @@ def put_in_cache(cache, name: str, **config) -> None:
 def test_models(cli, bundled):
     ran = cli("models")
     assert (ran.code, ran.err) == (0, "")
-    assert "toy  (bundled, " in ran.out and "2 layers of width 8, context 16, vocabulary 260" in ran.out
+    assert "toy  (bundled, " in ran.out and "gpt2, 2 layers, width 8, context 16, vocabulary 260" in ran.out
     assert str(bundled) in ran.out
 
 

@@ -23,7 +23,6 @@ from making import (
     load_whole,
     make_all,
     nudged,
-    oracle_generate,  # noqa: F401 (tests/oracle asks for it here)
     pad,
     random_weights,
     write_expected,

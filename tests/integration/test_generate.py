@@ -68,7 +68,7 @@ def test_the_receipt_counts_what_ran(model):
     assert r.ops["attend_within"].calls == layers
     assert r.ops["attend"].calls == 4 * layers
     assert r.ops["ban_ngrams"].calls == 5
-    assert r.ops["linear"].implementation == "minidecode.reference.linear.linear"
+    assert r.ops["linear"].implementation.startswith("minidecode.reference.linear.linear (linear.py:")
     N, D = r.prompt_tokens, model.config.n_embd
     assert r.memory_peak_bytes == 2 * layers * (N + 4) * D * 2 * 4, "K and V, two beams, float32"
     assert r.new_tokens == len(out.token_ids[0])

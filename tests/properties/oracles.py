@@ -54,7 +54,9 @@ def activation(f, name):
         return 0.5 * f * (1 + math.tanh(math.sqrt(2 / math.pi) * (f + 0.044715 * f**3)))
     if name == "relu":
         return max(f, 0.0)
-    if name == "silu":
+    if name == "quick_gelu":
+        return f / (1 + math.exp(-1.702 * f)) if f > -400 else 0.0
+    if name in ("silu", "swish"):
         return f / (1 + math.exp(-f)) if f > -700 else 0.0
     return math.tanh(f)
 

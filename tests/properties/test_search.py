@@ -142,7 +142,7 @@ def test_nan_stops_the_search_with_step_and_sentence():
             return super().scores(text) * (np.nan if len(text) == 4 and text[0] == 2 else 1)
 
     for W in (1, 2):
-        with pytest.raises(NumericalError, match="step 2, sentence 1"):
+        with pytest.raises(NumericalError, match="step 3, sentence 2"):
             run(Broken(0, 9), [[1, 1], [2, 2]], 6, num_beams=W, min_new_tokens=6)
 
 

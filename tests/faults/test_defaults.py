@@ -1,0 +1,121 @@
+"""generation_config.json: what it may ask for, what is refused, and what goes before it."""
+
+import json
+
+import pytest
+
+import minidecode as md
+
+IDS = [[5, 6, 7]]
+
+
+def with_defaults(folder, **settings):
+    (folder / "generation_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    return md.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("bad_words_ids", [[20]]), ("suppress_tokens", [3]), ("begin_suppress_tokens", [3]),
+     ("sequence_bias", [[[3], 1.0]]),
+     ("stop_strings", ["a"]), ("max_time", 0.5), ("penalty_alpha", 0.6), ("encoder_no_repeat_ngram_size", 2),
+     ("exponential_decay_length_penalty", [1, 3.0]), ("guidance_scale", 1.5), ("constraints", ["x"]),
+     ("a_setting_of_next_year", True)],
+)  # fmt: skip
+def test_what_would_change_the_tokens_is_refused(tiny_folder, name, value):
+    """Never ignored in silence: the tokens would differ from those that the folder's maker meant."""
+    model = with_defaults(tiny_folder(), **{name: value})
+    with pytest.raises(md.OptionError, match=name):
+        model.generate(input_ids=IDS)
+
+
+def test_what_changes_nothing_is_let_be(tiny_folder):
+    neutral = {"transformers_version": "5.0.0", "temperature": 0.7, "top_k": 50, "use_cache": True, "do_sample": False,
+               "repetition_penalty": 1.0, "bad_words_ids": None, "pad_token_id": 10**6, "bos_token_id": 3}  # fmt: skip
+    assert with_defaults(tiny_folder(), **neutral).generate(input_ids=IDS, max_new_tokens=2).token_ids
+
+
+def test_config_json_speaks_only_where_there_is_no_generation_config(tiny_folder):
+    """As in transformers: old folders keep the settings of generation in config.json, and only they do."""
+    folder = tiny_folder(num_beams=3, eos_token_id=9)
+    assert md.load(folder).options().num_beams == 3
+    assert md.load(folder).options().eos_token_id == (9,)
+    newer = with_defaults(folder, no_repeat_ngram_size=2).options()
+    assert (newer.num_beams, newer.eos_token_id, newer.no_repeat_ngram_size) == (1, (), 2)
+
+
+def test_the_names_that_transformers_takes_for_a_field(tiny_folder):
+    """n_head under the name num_attention_heads: with the default of 12 the answers would be wrong, in silence."""
+    folder = tiny_folder()
+    expected = md.load(folder).logits(IDS)[0]
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config["num_attention_heads"] = config.pop("n_head")
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    assert (md.load(folder).logits(IDS)[0] == expected).all()
+    config["n_head"] = config["num_attention_heads"] + 1
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(md.CheckpointError, match="n_head twice"):
+        md.load(folder)
+
+
+def test_truncation_and_padding_stored_in_a_tokenizer_do_not_touch_prompts(tiny_folder):
+    folder = tiny_folder()
+    expected = md.load(folder).tokenizer.encode("a longer text than three")
+    path = folder / "tokenizer.json"
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    stored["truncation"] = {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0}
+    stored["padding"] = {"strategy": {"Fixed": 40}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0,
+                         "pad_type_id": 0, "pad_token": "a"}  # fmt: skip
+    path.write_text(json.dumps(stored), encoding="utf-8")
+    assert md.load(folder).tokenizer.encode("a longer text than three").tolist() == expected.tolist()
+
+
+def test_min_new_tokens_goes_before_min_length(tiny_folder):
+    model = with_defaults(tiny_folder(), min_length=12)
+    assert model.options().min_length == 12
+    assert model.options(min_new_tokens=1).min_length == 0
+    both = model.options(min_new_tokens=0, min_length=12)
+    always_eos = model.generate(
+        input_ids=IDS, max_new_tokens=5, min_new_tokens=0, min_length=12, eos_token_id=list(range(260))
+    )
+    assert both.min_new_tokens == 0 and len(always_eos.token_ids[0]) == 1
+
+
+def test_the_default_length(tiny_folder):
+    """64 tokens, or what the context still holds, which is 1 more than its positions."""
+    model = md.load(tiny_folder(n_positions=100))
+    assert len(model.generate(input_ids=IDS, eos_token_id=None).token_ids[0]) == 64
+    assert len(model.generate(input_ids=[list(range(90))], eos_token_id=None).token_ids[0]) == 11
+
+
+def test_truncate_leaves_alone_what_fits(tiny_folder):
+    model = md.load(tiny_folder(n_positions=24))
+    ids = [list(range(3, 18))]
+    assert model.generate(input_ids=ids, max_length=20, truncate=True, eos_token_id=None).receipt.prompt_tokens == 15
+
+
+@pytest.mark.parametrize("num_beams", [1, 2])
+def test_infinite_weights_are_told_and_named(tiny_folder, num_beams):
+    model = md.load(tiny_folder())
+    model.tensors["wte.weight"] = model.tensors["wte.weight"].copy()
+    model.tensors["wte.weight"][7, 0] = float("inf")
+    broken = md.Model(md.model.FAMILIES["gpt2"], model.config, model.tensors, None, {}, model.plan)
+    with pytest.raises(md.NumericalError, match=r"step 1, sentence 1: .*infinity, first in wte.weight"):
+        broken.generate(input_ids=IDS, num_beams=num_beams)
+
+
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_a_search_that_may_say_nothing_more_says_so(tiny_folder, num_beams):
+    model = md.load(tiny_folder(n_positions=300))
+    seen = [list(range(258))]
+    with pytest.raises(md.OptionError, match="no token is left for sentence 1 at step 3"):
+        model.generate(input_ids=seen, no_repeat_ngram_size=1, max_new_tokens=8, eos_token_id=None, num_beams=num_beams)
+
+
+def test_places_that_no_text_fills(tiny_folder):
+    """One token, and it is forced: a beam of three finds one text and stops."""
+    model = md.load(tiny_folder())
+    out = model.generate(input_ids=IDS, forced_eos_token_id=7, max_new_tokens=1, num_beams=3, num_return_sequences=3)
+    assert [t.tolist() for t in out.token_ids] == [[7], [], []]
+    assert out.scores.tolist() == [0.0, float("-inf"), float("-inf")]
+    assert out.receipt.steps == 1
