@@ -1,0 +1,24 @@
+"""The README keeps its word: its links lead somewhere, and its table is the benchmark's."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+LINKS = re.findall(r"\]\(([^)#:]+)\)", README)
+
+
+@pytest.mark.parametrize("link", sorted(set(LINKS)))
+def test_a_link_leads_somewhere(link):
+    assert (ROOT / link).exists()
+
+
+def test_the_table_is_the_one_that_the_benchmark_wrote():
+    results = json.loads((ROOT / "benchmarks" / "results" / "first-rungs-cpu.json").read_text(encoding="utf-8"))
+    table = README.split("first_rungs.py -->")[1].split("<!-- end of first-rungs")[0]
+    for row in results["rows"]:
+        assert f"| {row['plan']} | {row['tokens_per_second']:,.0f} (" in table
+        assert f"| {row['speedup']}x |" in table
