@@ -14,6 +14,7 @@ import numpy as np
 from . import hub
 from .checkpoint import find_tensors, load_tensors, read_json
 from .errors import CheckpointError, InputError, NumericalError, OptionError
+from .memory.cross import CrossMemory
 from .models import bart, bart_tensors, gpt2, gpt2_tensors
 from .models.config import BartConfig, GPT2Config
 from .plan import Plan
@@ -232,9 +233,10 @@ class Model:
         except NumericalError as error:
             raise NumericalError(f"{error}{self._nan_tensors()}") from None
         token_ids = [hypothesis for sentence in found.tokens for hypothesis in sentence]
-        memory = engine.make_memory
+        memories = [engine.make_memory, *([CrossMemory] if self.is_encoder_decoder else [])]
         receipt = Receipt(
-            plan=str(plan), ops=engine.ops.counts(), memory=f"{memory.__module__}.{memory.__qualname__}",
+            plan=str(plan), ops=engine.ops.counts(),
+            memory=" + ".join(f"{m.__module__}.{m.__qualname__}" for m in memories),
             memory_peak_bytes=engine.memory_peak_bytes, prompt_tokens=sum(map(len, sources or prompts_ids)),
             new_tokens=sum(map(len, token_ids)), steps=found.steps,
             seconds={"prompts": tokenized - started, "generation": time.perf_counter() - tokenized},

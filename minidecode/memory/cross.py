@@ -22,6 +22,7 @@ class CrossMemory:
         self.decoding = False
 
     def attend(self, ops, q_RX):
+        """Attention of each row to the whole of its source, from the query product without its bias."""
         q_RHK, _, _ = ops.split_heads(q_RX, self.query_bias_X, replace(self.heads, G=0))
         if self.decoding:
             return ops.attend(q_RHK, self.k_RGMK, self.v_RGMU, self.begin_R, self.heads.scale)
@@ -48,15 +49,18 @@ class DecoderMemory:
     """A decoder layer's own memory, and by `cross` that of the source."""
 
     def __init__(self, own, cross: CrossMemory):
-        self.own, self.cross, self.keeps = own, cross, own.keeps
+        self.own, self.cross = own, cross
         self.append, self.attend = own.append, own.attend
 
     def expand(self, ops, beams: int):
+        """Ends the prefill for both."""
         self.own.expand(ops, beams)
         self.cross.expand(ops, beams)
 
     def reorder(self, ops, parent_R):
+        """The own memory follows the beams; the source is the same for all beams of a sentence."""
         self.own.reorder(ops, parent_R)
 
     def arrays(self):
-        return (*self.own.arrays(), *(self.cross.arrays() if self.keeps else ()))
+        """What is held between steps."""
+        return (*self.own.arrays(), *self.cross.arrays())

@@ -15,10 +15,12 @@ class RecomputeMemory:
         self.bias_X, self.heads, self.offsets_X, self.causal = block.qkv.bias, block.heads, offsets_X, causal
 
     def append(self, ops, qkv_RX, h_RD):
+        """Adds the bias, cuts into heads, lays keys and values ready, returns the queries."""
         q_RHK, self.k_RGK, self.v_RGU = ops.split_heads(qkv_RX, self.bias_X, self.heads)
         return q_RHK
 
     def attend(self, ops, q_RHK):
+        """Attention of each row inside its sequence; keys and values are dropped."""
         h, offsets_X = self.heads, self.offsets_X
         k_RGK, v_RGU = self.k_RGK, self.v_RGU
         del self.k_RGK, self.v_RGU

@@ -29,6 +29,7 @@ class ReplicatedMemory:
         return q_RHK
 
     def attend(self, ops, q_RHK):
+        """Attention of each row to what its beam holds, itself included."""
         h, offsets_X = self.heads, self.offsets_X
         if not self.decoding:
             return ops.attend_within(q_RHK, self.k_RGK, self.v_RGU, offsets_X, offsets_X, h.scale, True, h.window)

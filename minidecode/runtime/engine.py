@@ -41,14 +41,17 @@ class Engine:
                 for own, block in zip(self.memories, self.weights.blocks, strict=True)
             ]
         logits = self.network.forward(self.weights, ids_R, pos_R, self.memories, self.ops, pick_R)
+        if not self.make_memory.keeps:
+            self.memories = []
         self._note_memory()
         return logits
 
     def expand(self, beams: int) -> None:
         """One row per beam from here on."""
-        if self.memories[0].keeps:
+        if self.make_memory.keeps:
             for memory in self.memories:
                 memory.expand(self.ops, beams)
+            self.encoded_RD = None  # the cross memories hold what is needed of it
             self._note_memory()
         elif self.encoded_RD is not None:  # whole sequences again at each step, each beam with a source of its own
             self._repeat_sources(beams)
@@ -58,7 +61,7 @@ class Engine:
 
         A memory that keeps keys and values computes that last token alone, at position length - 1.
         """
-        if not self.memories[0].keeps:
+        if not self.make_memory.keeps:
             return self.prefill([tokens_RM[r, :length] for r, length in enumerate(length_R)])
         every_R = np.arange(len(length_R))
         if not np.array_equal(parent_R, every_R):
@@ -76,7 +79,8 @@ class Engine:
         self.source_offsets_X = np.concatenate([[0], np.cumsum([len(rows) for rows in repeated])])
 
     def _note_memory(self) -> None:
-        held = held_bytes(a for memory in self.memories for a in memory.arrays())
+        arrays = [a for memory in self.memories for a in memory.arrays()]
+        held = held_bytes(arrays if self.encoded_RD is None else [*arrays, self.encoded_RD])
         self.memory_peak_bytes = max(self.memory_peak_bytes, held)
 
 

@@ -6,15 +6,21 @@ running hypotheses are sums of log-probabilities; finished ones are divided by l
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
+from .options import Options
 from .processors import process
 from .result import Found, check_choice, check_scores
+
+if TYPE_CHECKING:
+    from ..runtime.engine import Engine
 
 NEVER = -1.0e9  # transformers' mark of what is out of play; finite, so that sums of it stay numbers
 
 
-def beam_search(engine, prompts, limit_B, options) -> Found:
+def beam_search(engine: Engine, prompts: list[np.ndarray], limit_B: np.ndarray, options: Options) -> Found:
     """The num_return_sequences best hypotheses of each sentence, under at most limit_B[b] new tokens."""
     ops, W, eos = engine.ops, options.num_beams, options.eos_token_id
     B, C = len(prompts), options.candidates

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 import numpy as np
 
+from .options import Options
 from .processors import process
 from .result import Found, check_choice, check_scores
 
+if TYPE_CHECKING:
+    from ..runtime.engine import Engine
 
-def greedy(engine, prompts, limit_B, options, on_token=None) -> Found:
+
+def greedy(
+    engine: Engine, prompts: list[np.ndarray], limit_B: np.ndarray, options: Options,
+    on_token: Callable[[int, int], None] | None = None,
+) -> Found:  # fmt: skip
     """One row per sentence until each has its EOS or limit_B[b] new tokens.
 
     A sentence that is done keeps its row until all are: the naive batch. on_token(b, id) is called for each token.
