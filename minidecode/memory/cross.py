@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
+from .replicated import replicate
 
 
 class CrossMemory:
@@ -32,11 +32,8 @@ class CrossMemory:
 
     def expand(self, ops, beams: int):
         """Pads the sources on the left to one length and repeats each for its beams."""
-        lengths_B = np.diff(self.source_offsets_X)
-        beams_of_B = np.repeat(np.arange(len(lengths_B)), beams)
-        self.k_RGMK = ops.take(ops.pad_left(self.k_RGK, self.source_offsets_X), beams_of_B)
-        self.v_RGMU = ops.take(ops.pad_left(self.v_RGU, self.source_offsets_X), beams_of_B)
-        self.begin_R = (lengths_B.max() - lengths_B)[beams_of_B]
+        rows = (self.k_RGK, self.v_RGU, self.source_offsets_X)
+        self.k_RGMK, self.v_RGMU, self.begin_R = replicate(ops, *rows, beams)
         self.decoding = True
         del self.k_RGK, self.v_RGU
 

@@ -9,6 +9,15 @@ from __future__ import annotations
 import numpy as np
 
 
+def replicate(ops, k_RGK, v_RGU, offsets_X, beams: int):
+    """(k_RGMK, v_RGMU, begin_R): a block per beam, padded on the left; row r's positions count from begin[r]."""
+    lengths_B = np.diff(offsets_X)
+    sentence_R = np.repeat(np.arange(len(lengths_B)), beams)
+    k_RGMK = ops.take(ops.pad_left(k_RGK, offsets_X), sentence_R)
+    v_RGMU = ops.take(ops.pad_left(v_RGU, offsets_X), sentence_R)
+    return k_RGMK, v_RGMU, (lengths_B.max() - lengths_B)[sentence_R]
+
+
 class ReplicatedMemory:
     """One layer's keys and values: the prompt's rows first; after `expand`, a padded block per beam."""
 
@@ -40,11 +49,7 @@ class ReplicatedMemory:
 
     def expand(self, ops, beams: int):
         """Ends the prefill: pads the prompts on the left to one length and repeats each for its beams."""
-        lengths_B = np.diff(self.offsets_X)
-        beams_of_B = np.repeat(np.arange(len(lengths_B)), beams)
-        self.k_RGMK = ops.take(ops.pad_left(self.k_RGK, self.offsets_X), beams_of_B)
-        self.v_RGMU = ops.take(ops.pad_left(self.v_RGU, self.offsets_X), beams_of_B)
-        self.begin_R = (lengths_B.max() - lengths_B)[beams_of_B]
+        self.k_RGMK, self.v_RGMU, self.begin_R = replicate(ops, self.k_RGK, self.v_RGU, self.offsets_X, beams)
         self.decoding = True
         del self.k_RGK, self.v_RGU
 
