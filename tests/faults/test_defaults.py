@@ -94,6 +94,7 @@ def test_truncate_leaves_alone_what_fits(tiny_folder):
     assert model.generate(input_ids=ids, max_length=20, truncate=True, eos_token_id=None).receipt.prompt_tokens == 15
 
 
+@pytest.mark.filterwarnings("ignore:invalid value")
 @pytest.mark.parametrize("num_beams", [1, 2])
 def test_infinite_weights_are_told_and_named(tiny_folder, num_beams):
     model = md.load(tiny_folder())

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_torch_file import (
+from torch_writer import (
     EVERYTHING,
     ODICT,
     RIGHT,

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from hub_server import HubServer
+from torch_writer import written
 from toy_folder import CONFIG, write_bpe, write_folder, write_shards
 
 import minidecode as md
@@ -201,6 +202,14 @@ def test_shards_and_the_two_halves_of_a_tokenizer_load(hub, client, toy, tmp_pat
         (folder / name).unlink()
     hub.add("owner/sharded", contents(folder))
     assert client.load("owner/sharded") == loaded(toy)
+
+
+def test_a_torch_file_loads(hub, client, toy, tmp_path):
+    folder = write_folder(tmp_path / "torch")
+    (folder / "pytorch_model.bin").write_bytes(written(md.load(toy).tensors))
+    (folder / "model.safetensors").unlink()
+    hub.add("owner/torch", contents(folder))
+    assert client.load("owner/torch") == loaded(toy)
 
 
 def test_a_model_of_another_kind_is_refused_before_its_weights_are_fetched(hub, client, toy):
