@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = [
@@ -25,14 +25,8 @@ BEGINNINGS = [
     "Call me",
     "“Peace” — 1°",
 ]
-GAPS = [
-    "Fellow citizens of the Senate and<mask> House of Representatives:",
-    "The Congress of the<mask> States has<mask> the bill.",
-    "I recommend that the Secretary of the Treasury<mask> be authorized to<mask> the public debt.",
-]
 MODELS = {
     "tiny-gpt2": (AutoModelForCausalLM, BEGINNINGS),
-    "tiny-bart": (AutoModelForSeq2SeqLM, GAPS),
 }
 
 
@@ -43,7 +37,7 @@ def main() -> None:
         cases = []
         for prompt in prompts:
             inputs = tokenizer(prompt, return_tensors="pt", return_token_type_ids=False)
-            given = 1 if model.config.is_encoder_decoder else inputs["input_ids"].shape[1]
+            given = inputs["input_ids"].shape[1]
             for options in OPTIONS:
                 with torch.no_grad():
                     ids = model.generate(**inputs, **options)[:, given:]
