@@ -132,7 +132,8 @@ def generate(
         generation_started = time.perf_counter()
         for batch in _with_progress(_batches(records, batch_size), len(records), quiet):
             texts = [r["prompt"] for r in batch]
-            printer = _Printer(loaded.tokenizer, texts[0], out) if streams else None
+            begun = "" if loaded.is_encoder_decoder else texts[0]
+            printer = _Printer(loaded.tokenizer, begun, out) if streams else None
             result = loaded.generate(texts, truncate=truncate, streamer=printer, **options)
             receipts.append(result.receipt)
             new_tokens += result.receipt.new_tokens
@@ -440,14 +441,14 @@ def _finite(score) -> float | None:
 
 
 class _Printer:
-    """Shows a greedy continuation token by token; on a terminal, after its prompt."""
+    """Shows a greedy text token by token; on a terminal, after the prompt that it continues."""
 
-    def __init__(self, tokenizer, prompt: str, out):
+    def __init__(self, tokenizer, begun: str, out):
         from .tokenizer import TextStream
 
         self.stream, self.out, self.first_token_at = TextStream(tokenizer), out, None
         if out.isatty():
-            print(prompt, end="", file=out, flush=True)
+            print(begun, end="", file=out, flush=True)
 
     def __call__(self, sentence: int, token_id: int) -> None:
         if self.first_token_at is None:
