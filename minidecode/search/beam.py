@@ -94,12 +94,16 @@ def beam_search(engine: Engine, prompts: list[np.ndarray], limit_B: np.ndarray, 
         parent_R = (parent_BW + every_B1 * W).reshape(-1)
         logits_RV = engine.step(running_BWM.reshape(B * W, -1), length_B[sentence_R], parent_R)
 
+    # A place that no text filled, or only one that was out of play from its first step, stays empty.
+    sums_BW = finished_score_BW * np.maximum(finished_length_BW, 1) ** options.length_penalty
+    filled_BW = is_finished_BW & (sums_BW > NEVER / 2)
+    finished_length_BW = np.where(filled_BW, finished_length_BW, 0)
     tokens = [
         [finished_BWM[b, w, prompt_B[b] : prompt_B[b] + finished_length_BW[b, w]].copy()
          for w in range(options.num_return_sequences)]
         for b in range(B)
     ]  # fmt: skip
-    score_BW = np.where(is_finished_BW, finished_score_BW, -np.inf)  # a place that no text filled
+    score_BW = np.where(filled_BW, finished_score_BW, -np.inf)
     return Found(tokens, score_BW[:, : options.num_return_sequences], step)
 
 

@@ -120,3 +120,10 @@ def test_places_that_no_text_fills(tiny_folder):
     assert [t.tolist() for t in out.token_ids] == [[7], [], []]
     assert out.scores.tolist() == [0.0, float("-inf"), float("-inf")]
     assert out.receipt.steps == 1
+    out = model.generate(
+        input_ids=[[5]], forced_bos_token_id=3, forced_eos_token_id=7, max_new_tokens=2, num_beams=3,
+        num_return_sequences=3, early_stopping="never", length_penalty=2.0,
+    )  # fmt: skip
+    assert [t.tolist() for t in out.token_ids] == [[3, 7], [], []]
+    assert out.scores.tolist() == [0.0, float("-inf"), float("-inf")]
+    assert out.receipt.steps == 2
