@@ -126,8 +126,8 @@ def load_tensors(
 
     Names may carry `prefix` or not. Names that match `ignored` (buffers of old files) are passed over; a name in
     `tied` may be stored too, as an equal copy of the tensor it is tied to, or instead of it. Names in `optional` are
-    zeros if they are missing. Raises CheckpointError naming each tensor
-    that is missing, unexpected, of another shape (with both shapes), or of a dtype that cannot be read.
+    zeros if they are missing. Raises CheckpointError naming each tensor that is missing, unexpected, of another shape
+    (with both shapes), or of a dtype that cannot be read.
     """
     stored: dict[str, Stored] = {}
     for name, tensor in found.items():

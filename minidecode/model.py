@@ -105,8 +105,8 @@ def load(
 
     float32 weights on disk are mapped, not read: GPT-2 takes no memory of its own; BART copies its q, k and v matrices
     into one. So leave the files as they are while the model is in use: rewriting them changes the model, and cutting
-    them short ends the program (deleting them is safe). dtype is what is computed in,
-    "float32" or "float64". random_weights: only the shapes are those of the model; it needs no weights, so that gpt2,
+    them short ends the program (deleting them is safe). dtype is what is computed in, "float32" or "float64".
+    random_weights: only the shapes are those of the model; it needs no weights, so that gpt2,
     gpt2-medium, bart-base, bart-large and distilbart-12-6 can be timed without a download; pass input_ids to it.
     revision: the branch, tag or commit of a hub id; main if it is not given.
 

@@ -40,6 +40,7 @@ class Options:
     A finished hypothesis scores (sum of its log-probabilities) / (its new tokens, EOS included) ** length_penalty.
     forced_bos_token_id comes right after a target of one token, forced_eos_token_id last of the most tokens allowed;
     decoder_start_token_id is what the targets of an encoder-decoder model begin with, as a prompt that is not returned.
+    pad_token_id is checked and changes nothing: padding never reaches the model, and texts come back without it.
     early_stopping: True stops a sentence when num_beams hypotheses are finished; False when the best running beam,
     at its present length, cannot beat the worst of them; "never" when it could not even at the maximal length.
     """
