@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 import math
 import os
@@ -11,6 +12,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +21,7 @@ import typer
 
 from . import __version__
 from .errors import InputError, MinidecodeError, OptionError
-from .search.options import DEFAULT_NEW_TOKENS
+from .search_flags import with_search_options
 
 app = typer.Typer(
     help="Fast transformer decoding you can read: load GPT-2 or BART, generate, and see what ran.",
@@ -45,6 +47,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines."
 
 
 @app.command()
+@with_search_options
 def generate(
     prompts: Annotated[list[str] | None, typer.Argument(help="Texts to continue; - reads standard input.")] = None,
     model: Annotated[str, typer.Option("--model", "-m", help="A bundled model, a model folder, or a model on the"
@@ -62,58 +65,21 @@ def generate(
     plan: Annotated[str, typer.Option(help="auto, memory=replicated or memory=none (no cache).")] = "auto",
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
     batch_size: Annotated[int, typer.Option(help="Prompts generated together.")] = 8,
-    truncate: Annotated[bool, typer.Option("--truncate", help="Cut what is too long for the context: prompts on the"
-                                           " left, sources on the right.")]
-    = False,
-    max_new_tokens: Annotated[int | None, typer.Option("--max-new-tokens", "--max-len-b",
-        help=f"At most this many tokens after the prompt.  [default: {DEFAULT_NEW_TOKENS}]")] = None,
-    max_length: Annotated[int | None, typer.Option(help="The same, counted with the prompt.")] = None,
-    min_new_tokens: Annotated[int | None, typer.Option("--min-new-tokens", "--min-len",
-        help="No end of text before this many tokens after the prompt.")] = None,
-    min_length: Annotated[int | None, typer.Option(help="The same, counted with the prompt.")] = None,
-    num_beams: Annotated[int | None, typer.Option("--num-beams", "--beam", help="Beam width; 1 is greedy.")] = None,
-    num_return_sequences: Annotated[int | None, typer.Option("--num-return-sequences", "--nbest",
-        help="Texts per prompt, best first.")] = None,
-    length_penalty: Annotated[float | None, typer.Option("--length-penalty", "--lenpen",
-        help="A finished text scores log-probability / length ** this.")] = None,
-    early_stopping: Annotated[str | None, typer.Option(help="When a beam search ends: true, false or never.")] = None,
-    no_repeat_ngram_size: Annotated[int | None, typer.Option(help="Never repeat n tokens in a row; 0 allows it.")]
-    = None,
-    eos_token_id: Annotated[list[int] | None, typer.Option(help="End of text, instead of the model's; may repeat.")]
-    = None,
-    ignore_eos: Annotated[bool, typer.Option("--ignore-eos", help="Go on past the end of text, to the most tokens.")]
-    = False,
-    pad_token_id: Annotated[int | None, typer.Option(help="Instead of the model's.")] = None,
-    forced_bos_token_id: Annotated[list[int] | None, typer.Option(help="The first token of a target; may repeat.")]
-    = None,
-    forced_eos_token_id: Annotated[list[int] | None, typer.Option(help="The last token of the most; may repeat.")]
-    = None,
-    decoder_start_token_id: Annotated[int | None, typer.Option(help="What targets begin with (BART).")] = None,
     receipt: Annotated[bool, typer.Option("--receipt", help="Print to stderr what ran, how often, how long.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")] = False,
     debug: Debug = False,
+    *, options: dict[str, Any],
 ):  # fmt: skip
     """Continue texts (GPT-2) or answer them (BART). Without options: greedily, with the bundled GPT-2.
 
-    Several texts come out one per line, line breaks written as \\n. Fairseq's spellings --beam, --lenpen, --nbest,
-    --min-len and --max-len-b mean --num-beams, --length-penalty, --num-return-sequences, --min-new-tokens and
-    --max-new-tokens.
+    Several texts come out one per line, line breaks written as \\n. Options have Hugging Face's names; where fairseq
+    spells one differently, that is taken too.
     """
     import numpy as np
 
     from . import load
 
-    options = {
-        "max_new_tokens": max_new_tokens, "max_length": max_length, "min_new_tokens": min_new_tokens,
-        "min_length": min_length, "num_beams": num_beams, "num_return_sequences": num_return_sequences,
-        "length_penalty": length_penalty, "early_stopping": _early_stopping(early_stopping),
-        "no_repeat_ngram_size": no_repeat_ngram_size, "eos_token_id": eos_token_id or None,
-        "pad_token_id": pad_token_id, "forced_bos_token_id": forced_bos_token_id or None,
-        "forced_eos_token_id": forced_eos_token_id or None, "decoder_start_token_id": decoder_start_token_id,
-    }  # fmt: skip
-    options = {name: value for name, value in options.items() if value is not None}
-    if ignore_eos:
-        options["eos_token_id"] = None
+    truncate = options.pop("truncate")
     if batch_size < 1:
         raise OptionError(f"batch_size must be a whole number from 1 up, not {batch_size}")
     records = _read_prompts(prompts or [], input, jsonl)
@@ -129,12 +95,16 @@ def generate(
         alone = len(records) == 1 and not as_json and output is None and resolved.num_return_sequences == 1
         streams = alone and resolved.num_beams == 1
         new_tokens, receipts, first_token_at = 0, [], None
+        copy = defaultdict(itertools.count)  # equal prompts get different samples, whatever their batches
         generation_started = time.perf_counter()
         for batch in _with_progress(_batches(records, batch_size), len(records), quiet):
             texts = [r["prompt"] for r in batch]
+            copies = [next(copy[text]) for text in texts]
             begun = "" if loaded.is_encoder_decoder else texts[0]
             printer = _Printer(loaded.tokenizer, begun, out) if streams else None
-            result = loaded.generate(texts, truncate=truncate, streamer=printer, **options)
+            result = loaded.generate(
+                texts, truncate=truncate, streamer=printer, sample_ids=copies if resolved.do_sample else None, **options
+            )
             receipts.append(result.receipt)
             new_tokens += result.receipt.new_tokens
             if printer:
@@ -291,13 +261,6 @@ def _fail(message: str, code: int, debug: bool) -> int:
         traceback.print_exc()
     print(f"minidecode: {' '.join(message.split())}", file=sys.stderr)
     return code
-
-
-def _early_stopping(text: str | None) -> bool | str | None:
-    values = {None: None, "true": True, "false": False, "never": "never"}
-    if text is not None and text.lower() not in values:
-        raise OptionError(f"early_stopping must be true, false or never, not {text!r}")
-    return values[text and text.lower()]
 
 
 def _read_prompts(arguments: list[str], path: Path | None, jsonl: bool) -> list[dict[str, Any]]:

@@ -25,6 +25,8 @@ from .runtime.receipt import CountedOps, Receipt
 from .search.beam import beam_search
 from .search.greedy import greedy
 from .search.options import Options, refuse_unsupported, resolve
+from .search.result import Request
+from .search.trace import Trace
 from .tokenizer import Tokenizer
 
 DTYPES = ("float32", "float64")
@@ -54,6 +56,7 @@ class Output:
     scores: np.ndarray  # sum of log-probabilities / length ** length_penalty
     receipt: Receipt
     tokenizer: Tokenizer | None
+    trace: Trace | None = None  # if it was asked for
 
     @property
     def texts(self) -> list[str]:
@@ -184,8 +187,8 @@ class Model:
 
         Raises OptionError on an unknown name, a value that breaks a rule, or one that this model cannot serve.
         """
-        refuse_unsupported(self.defaults)
         options = resolve(self.defaults, given)
+        refuse_unsupported(self.defaults, options.do_sample)
         options.check_vocabulary(self.config.vocab_size)
         return options
 
@@ -199,17 +202,23 @@ class Model:
         *,
         input_ids: Any = None,
         attention_mask: Any = None,
+        prefix_tokens: Sequence[Sequence[int]] | None = None,
         plan: str | Plan | None = None,
         truncate: bool = False,
         streamer: Callable[[int, int], None] | None = None,
+        trace: bool = False,
+        sample_ids: Sequence[int] | None = None,
         **options: Any,
     ) -> Output:
-        """Continues each prompt, or for an encoder-decoder model answers each source: greedily, or by beam search.
+        """Continues each prompt, or for an encoder-decoder model answers each source: greedily, by sampling or a beam.
 
         prompts: one text or several. Or input_ids, a list of token id sequences or an array (B, N) whose padding
         attention_mask (B, N) marks with 0. A sentence gives the same tokens alone and in any batch.
+        prefix_tokens: for each sentence the ids that its new text must begin with; -1 leaves a place free.
         plan: overrides the one given to `load`. truncate: cut what is too long for the context, prompts at their
-        beginning, sources at their end. streamer: called with (sentence, token id) as tokens are chosen; greedy only.
+        beginning, sources at their end. streamer: called with (text number, token id) as tokens are chosen; not with
+        a beam. trace: keep every step's candidates, scores, bans and parents in the output (see search/trace.py).
+        sample_ids: numbers that tell equal prompts apart when sampling; by default each copy in the call is another.
         options: see search/options.py; unset ones come from generation_config.json.
 
         Raises InputError on prompts that cannot be used, OptionError on options, NumericalError on NaN scores.
@@ -219,17 +228,20 @@ class Model:
         if streamer and resolved.num_beams > 1:
             raise OptionError("a streamer needs num_beams=1: a beam's text is not settled until the search ends")
         sources, prompts_ids, limit_B = self._fitted(prompts, input_ids, attention_mask, resolved, truncate)
+        prefixes = self._prefixes(prefix_tokens, len(prompts_ids))
+        request = Request.make(prompts_ids, limit_B, resolved, sources, prefixes, sample_ids)
         tokenized = time.perf_counter()
 
         plan = self.plan if plan is None else Plan.parse(plan)
         engine = self._engine(plan)
+        steps = Trace() if trace else None
         try:
             if sources:
                 engine.encode(sources)
             if resolved.num_beams == 1:
-                found = greedy(engine, prompts_ids, limit_B, resolved, streamer)
+                found = greedy(engine, request, resolved, streamer, steps)
             else:
-                found = beam_search(engine, prompts_ids, limit_B, resolved)
+                found = beam_search(engine, request, resolved, steps)
         except NumericalError as error:
             raise NumericalError(f"{error}{self._nan_tensors()}") from None
         token_ids = [hypothesis for sentence in found.tokens for hypothesis in sentence]
@@ -241,7 +253,7 @@ class Model:
             new_tokens=sum(map(len, token_ids)), steps=found.steps,
             seconds={"prompts": tokenized - started, "generation": time.perf_counter() - tokenized},
         )  # fmt: skip
-        return Output(token_ids, found.scores_BX.reshape(-1), receipt, self.tokenizer)
+        return Output(token_ids, found.scores_BX.reshape(-1), receipt, self.tokenizer, steps)
 
     def logits(
         self, input_ids: Any, attention_mask: Any = None, decoder_input_ids: Any = None,
@@ -286,7 +298,21 @@ class Model:
         if not self.is_encoder_decoder:
             return (), *fit_prompts(ids, context, options, truncate)
         sources = fit_sources(ids, context, truncate)
-        return sources, *fit_prompts([self._decoder_start(options)] * len(ids), context, options, truncate=False)
+        return sources, *fit_prompts([self._decoder_start(options)] * len(ids), context, options, False, sources)
+
+    def _prefixes(self, prefix_tokens, sentences: int) -> list[np.ndarray] | None:
+        """The prefixes as arrays, if there are as many as sentences and their ids are in the vocabulary."""
+        if prefix_tokens is None:
+            return None
+        prefixes = token_rows(prefix_tokens, None)
+        if len(prefixes) != sentences:
+            raise InputError(f"prefix_tokens has {len(prefixes)} rows for {sentences} sentences: give each its own")
+        V = self.config.vocab_size
+        for row in prefixes:
+            if len(row) and (row.min() < -1 or row.max() >= V):
+                bad = row[(row < -1) | (row >= V)][0]
+                raise InputError(f"prefix_tokens: {bad} is neither in the vocabulary of {V} tokens nor -1 (free)")
+        return prefixes
 
     def _encode(self, prompts) -> list[np.ndarray]:
         if self.tokenizer is None:

@@ -213,3 +213,16 @@ def top_candidates(scores_BX: Array, C: int, out: Any = None) -> tuple[Array, Ar
     X is W*V: all continuations of all beams of a sentence. -inf counts as a score; NaN is not allowed.
     Contract: exact. Reads B*X*s bytes.
     """
+
+
+@returns("noise_RV")
+def gumbel(key_RX: Array, step_R: Array, V: int, seed: int, out: Array | None = None) -> Array:
+    """noise[r, v] = -log(-log(u)), float64, u in (0, 1) the number that Philox4x32-10 gives for (seed, key, step, v).
+
+    The largest of scores + noise is a draw from softmax(scores), and the C largest are C draws without replacement
+    (the Gumbel-max trick): one draw needs no sum over V, and each number depends on its own place alone, so that
+    batch, order and device change none of them. key_RX: two 32-bit numbers (X = 2) that stand for the text; step_R:
+    which of its tokens. u is a multiple of 2**-32, so probabilities under about 1e-9 are not drawn faithfully.
+
+    Contract: exact in u; the logarithms are tolerance. Moves 8*R*V bytes; about 25 integer operations a number.
+    """

@@ -35,11 +35,12 @@ def token_rows(input_ids: Any, attention_mask: Any) -> list[np.ndarray]:
 
 
 def fit_prompts(
-    ids: list[np.ndarray], context: int, options: Options, truncate: bool
+    ids: list[np.ndarray], context: int, options: Options, truncate: bool, sources: list[np.ndarray] | None = None
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """(prompts, most new tokens of each) that fit the context. Raises InputError naming both lengths.
 
-    With truncate, the beginnings of prompts go until the new tokens fit.
+    With truncate, the beginnings of prompts go until the new tokens fit. sources: what max_len_a counts the tokens of,
+    if not the prompts.
     """
     # The last new token is never read, so it needs no position: prompt and new tokens may be one longer.
     whole = context + 1
@@ -65,6 +66,9 @@ def fit_prompts(
             limit = options.max_new_tokens
         elif options.max_length is not None:
             limit = room
+        elif options.max_len_b is not None:  # fairseq's, which stays inside the context by itself
+            counted = len(row if sources is None else sources[b - 1])
+            limit = min(int(options.max_len_a * counted + options.max_len_b) + 1, room)
         if limit > room:
             cut = "" if truncate or limit > context else ", or cut the prompt with --truncate (truncate=True)"
             raise InputError(

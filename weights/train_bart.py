@@ -1,11 +1,12 @@
 """Trains a small BART to restore corrupted paragraphs, and writes it in the Hugging Face layout.
 
     pip install '.[train]'
-    python weights/train_bart.py TEXTS --gpt2 weights/tiny-gpt2 --out my-bart --steps 8000
+    python weights/train_bart.py TEXTS --gpt2 weights/tiny-gpt2 --out my-bart --steps 2200
 
 BART's text infilling: spans of the source are replaced by one <mask> each, about 30 % of its tokens; the target is
-the original. The vocabulary is that of the GPT-2 named by --gpt2 and <s>, <pad>, </s>, <mask> behind it; the token
-embeddings start from that model's too. Optimizers, schedule and checkpoints are those of train_gpt2.py.
+the original. The vocabulary is that of the GPT-2 named by --gpt2 and <s>, <pad>, </s>, <mask> behind it. The weights
+start from that model's too (see `start_from_gpt2`): from random weights, a run of this size learns to copy and little
+else. Optimizers, schedule and checkpoints are those of train_gpt2.py.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from pathlib import Path
 import numpy as np
 import torch
 from corpus import encode_stream, infill, read_text, split_files
-from safetensors.torch import load_file
 from tokenizers import AddedToken, Tokenizer, processors
+from torch import nn
 from training import add_training_options, train
-from transformers import BartConfig, BartForConditionalGeneration, GenerationConfig
+from transformers import BartConfig, BartForConditionalGeneration, GenerationConfig, GPT2LMHeadModel
 
 SPECIALS = ["<s>", "<pad>", "</s>", "<mask>"]
-TOKENS_PER_BATCH = 4096
-LENGTHS = (64, 128, 256)  # of the targets, drawn batch by batch: short ones teach copying soonest
+LENGTHS = (64, 128, 256)  # of the targets, batch by batch
+FIRST_LENGTHS = (32, 64)  # in the first part of the run: where to look is learned soonest where there is little to see
 
 
 def bart_tokenizer(gpt2_folder) -> Tokenizer:
@@ -58,15 +59,75 @@ def make_batch(rng: np.random.Generator, ids: np.ndarray, length: int, rows: int
     }  # fmt: skip
 
 
+def residual_sizes(gpt2: GPT2LMHeadModel, ids: np.ndarray, windows: int = 16) -> dict[nn.Module, float]:
+    """Typical standard deviation of what each norm of the GPT-2 reads: the median over tokens of real text."""
+    sizes: dict[nn.Module, float] = {}
+
+    def note(norm: nn.Module, inputs: tuple[torch.Tensor], _) -> None:
+        sizes[norm] = float(inputs[0].std(dim=-1, correction=0).median())
+
+    norms = [n for block in gpt2.transformer.h for n in (block.ln_1, block.ln_2)]
+    hooks = [n.register_forward_hook(note) for n in norms]
+    length = min(gpt2.config.n_positions, len(ids) // windows)
+    with torch.no_grad():
+        gpt2(torch.from_numpy(ids[: windows * length].reshape(windows, length)))
+    for hook in hooks:
+        hook.remove()
+    return sizes
+
+
+def copy_linear(to: nn.Linear, weight: torch.Tensor, bias: torch.Tensor, norm: nn.LayerNorm | None = None) -> None:
+    """to(x) = norm(x) @ weight + bias for normalized x: the norm's gain and bias move into the product."""
+    gain, shift = (norm.weight, norm.bias) if norm else (torch.ones(len(weight)), torch.zeros(len(weight)))
+    to.weight.copy_((gain[:, None] * weight).T)
+    to.bias.copy_(bias + shift @ weight)
+
+
+@torch.no_grad()
+def start_from_gpt2(model: BartForConditionalGeneration, gpt2: GPT2LMHeadModel, ids: np.ndarray) -> None:
+    """The BART's layers compute nearly what the GPT-2's do.
+
+    GPT-2 adds to a residual that grows, x + f(norm(x)); BART keeps it normalized, norm(x + f(x)). With s the standard
+    deviation of GPT-2's x, norm(x + f(norm(x))) = norm(norm(x) + f(norm(x)) / s): the same numbers, if each branch is
+    divided by s. s differs from token to token; its median stands for it. Cross-attention starts as a copy of the
+    layer's self-attention whose output is zero.
+    """
+    sizes = residual_sizes(gpt2, ids)
+    old, new = gpt2.transformer, model.model
+    rows = len(old.wte.weight)
+    new.shared.weight[:rows] = old.wte.weight
+    new.shared.weight[rows:] = old.wte.weight.mean(0) + 0.02 * torch.randn_like(new.shared.weight[rows:])
+    for stack in (new.encoder, new.decoder):
+        table = stack.embed_positions
+        count = min(len(old.wpe.weight), len(table.weight) - table.offset)
+        table.weight[table.offset :][:count] = old.wpe.weight[:count]
+        for layer, block in zip(stack.layers, old.h, strict=False):
+            s = sizes[block.ln_1]
+            attentions = [layer.self_attn, layer.encoder_attn] if stack is new.decoder else [layer.self_attn]
+            for attention in attentions:
+                qkv = zip(block.attn.c_attn.weight.chunk(3, dim=1), block.attn.c_attn.bias.chunk(3), strict=True)
+                for to, (weight, bias) in zip((attention.q_proj, attention.k_proj, attention.v_proj), qkv, strict=True):
+                    copy_linear(to, weight, bias, block.ln_1)
+                scale = 1 / s if attention is layer.self_attn else 0.0
+                copy_linear(attention.out_proj, block.attn.c_proj.weight * scale, block.attn.c_proj.bias * scale)
+            s = sizes[block.ln_2]
+            copy_linear(layer.fc1, block.mlp.c_fc.weight, block.mlp.c_fc.bias, block.ln_2)
+            copy_linear(layer.fc2, block.mlp.c_proj.weight / s, block.mlp.c_proj.bias / s)
+    last = new.decoder.layers[-1].final_layer_norm
+    last.weight.copy_(old.ln_f.weight)
+    last.bias.copy_(old.ln_f.bias)
+
+
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_training_options(p, steps=8000, muon_lr=2e-3, adam_lr=2e-3)
-    p.add_argument("--gpt2", type=Path, required=True, help="GPT-2 folder whose vocabulary and embeddings are taken")
-    p.add_argument("--encoder-layers", type=int, default=3)
-    p.add_argument("--decoder-layers", type=int, default=3)
-    p.add_argument("--heads", type=int, default=8)
+    add_training_options(p, steps=2200, muon_lr=2e-3, adam_lr=2e-3)
+    p.add_argument("--gpt2", type=Path, required=True, help="GPT-2 folder whose vocabulary and weights are taken")
+    p.add_argument("--encoder-layers", type=int, default=4, help="at most those of the GPT-2, whose first they copy")
+    p.add_argument("--tokens", type=int, default=4096, help="of the targets of a batch; half of it in the first part")
+    p.add_argument("--first-part", type=float, default=0.25, help="of the steps")
+    p.add_argument("--slow-factor", type=float, default=0.2, help="learning rates of what comes from the GPT-2")
     p.add_argument("--context", type=int, default=512)
-    p.add_argument("--dropout", type=float, default=0.05)
+    p.add_argument("--dropout", type=float, default=0.1)
     a = p.parse_args()
 
     if a.threads:
@@ -81,22 +142,26 @@ def main() -> None:
     a.out.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(a.out / "tokenizer.json"))
 
-    embeddings = load_file(a.gpt2 / "model.safetensors")["transformer.wte.weight"].float()
-    V, D = tokenizer.get_vocab_size(), embeddings.shape[1]
+    gpt2 = GPT2LMHeadModel.from_pretrained(a.gpt2, dtype=torch.float32).eval()
+    D, H, layers = gpt2.config.n_embd, gpt2.config.n_head, gpt2.config.n_layer
     config = BartConfig(
-        vocab_size=V, d_model=D, encoder_layers=a.encoder_layers, decoder_layers=a.decoder_layers,
-        encoder_attention_heads=a.heads, decoder_attention_heads=a.heads, encoder_ffn_dim=4 * D, decoder_ffn_dim=4 * D,
-        max_position_embeddings=a.context, dropout=a.dropout, attention_dropout=0.0, activation_dropout=0.0,
-        bos_token_id=start, pad_token_id=pad, eos_token_id=end, decoder_start_token_id=end, forced_eos_token_id=end,
+        vocab_size=tokenizer.get_vocab_size(), d_model=D, encoder_layers=a.encoder_layers, decoder_layers=layers,
+        encoder_attention_heads=H, decoder_attention_heads=H, encoder_ffn_dim=4 * D, decoder_ffn_dim=4 * D,
+        activation_function=gpt2.config.activation_function, max_position_embeddings=a.context, dropout=a.dropout,
+        attention_dropout=0.0, activation_dropout=0.0, bos_token_id=start, pad_token_id=pad, eos_token_id=end,
+        decoder_start_token_id=end, forced_eos_token_id=end,
     )  # fmt: skip
-    model = BartForConditionalGeneration(config).to("cuda" if torch.cuda.is_available() else "cpu")
-    with torch.no_grad():
-        model.model.shared.weight[: len(embeddings)] = embeddings * (config.init_std / embeddings.std())
+    model = BartForConditionalGeneration(config)
+    start_from_gpt2(model, gpt2, ids)
+    model.to("cuda" if torch.cuda.is_available() else "cpu")
 
     def batch_at(step: int) -> dict[str, torch.Tensor]:
         rng = np.random.default_rng([a.seed, step])
-        length = LENGTHS[step % len(LENGTHS)]
-        return make_batch(rng, ids, length, TOKENS_PER_BATCH // length, tokenizer)
+        is_first = step < a.first_part * a.steps
+        lengths = FIRST_LENGTHS if is_first else LENGTHS
+        length = lengths[step % len(lengths)]
+        tokens = a.tokens // 2 if is_first else a.tokens
+        return make_batch(rng, ids, length, tokens // length, tokenizer)
 
     def evaluate() -> dict[str, float]:
         """Loss and accuracy on held-out windows, teacher-forced: copied tokens and hidden ones apart."""
@@ -116,7 +181,10 @@ def main() -> None:
         return {"held_out_hidden_right": round(right[True] / count[True], 4),
                 "held_out_copied_right": round(right[False] / count[False], 4)}  # fmt: skip
 
-    train(model, batch_at, evaluate, a)
+    def comes_from_gpt2(name: str) -> bool:
+        return "encoder." not in name and "encoder_attn" not in name
+
+    train(model, batch_at, evaluate, a, slow=comes_from_gpt2, slow_factor=a.slow_factor)
 
     model.to(torch.float16).save_pretrained(a.out)
     GenerationConfig(

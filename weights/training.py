@@ -43,15 +43,25 @@ def learning_rate_factor(step: int, steps: int, warmup: int = 100) -> float:
     return min(1.0, (step + 1) / warmup, 2.0 * (steps - step) / steps)
 
 
-def make_optimizers(model: torch.nn.Module, muon_lr: float, adam_lr: float) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices inside the layers, AdamW for embeddings, norms and biases."""
-    matrices, rest = [], []
+def make_optimizers(
+    model: torch.nn.Module, muon_lr: float, adam_lr: float, slow: Callable[[str], bool], slow_factor: float
+) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices inside the layers, AdamW for embeddings, norms and biases.
+
+    Parameters of names that `slow` picks get `slow_factor` times the learning rates.
+    """
+    groups: dict[tuple[bool, bool], list] = {}
     for name, p in model.named_parameters():
-        inside = ".h." in name or ".layers." in name
-        (matrices if p.ndim == 2 and inside else rest).append(p)
+        is_matrix = p.ndim == 2 and (".h." in name or ".layers." in name)
+        groups.setdefault((is_matrix, slow(name)), []).append(p)
+
+    def at_rate(is_matrix: bool, lr: float) -> list[dict]:
+        rates = [(False, lr), (True, slow_factor * lr)]
+        return [{"params": groups[is_matrix, s], "lr": rate} for s, rate in rates if (is_matrix, s) in groups]
+
     return [
-        torch.optim.Muon(matrices, lr=muon_lr, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"),
-        torch.optim.AdamW(rest, lr=adam_lr, betas=(0.9, 0.95), weight_decay=0.0),
+        torch.optim.Muon(at_rate(True, muon_lr), weight_decay=0.1, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(at_rate(False, adam_lr), betas=(0.9, 0.95), weight_decay=0.0),
     ]
 
 
@@ -68,14 +78,16 @@ def train(
     evaluate: Callable[[], dict[str, float]],
     a: argparse.Namespace,
     evaluate_every: int = 250,
+    slow: Callable[[str], bool] = lambda name: False,
+    slow_factor: float = 1.0,
 ) -> None:
     """Runs steps up to a.steps, going on from a.out/checkpoint.pt if it is there; the last step's weights are kept.
 
     batch_at(step) gives the model's keyword arguments, labels included. evaluate() is for the log alone
-    (a.out/log.jsonl): nothing is selected by it.
+    (a.out/log.jsonl): nothing is selected by it. slow, slow_factor: see make_optimizers.
     """
-    optimizers = make_optimizers(model, a.muon_lr, a.adam_lr)
-    base_lrs = [o.param_groups[0]["lr"] for o in optimizers]
+    optimizers = make_optimizers(model, a.muon_lr, a.adam_lr, slow, slow_factor)
+    base_lrs = [[group["lr"] for group in o.param_groups] for o in optimizers]
     device = next(model.parameters()).device
     print(f"{sum(x.numel() for x in model.parameters()):,} parameters on {device}")
 
@@ -108,8 +120,9 @@ def train(
 
     smooth = None
     for step in (bar := trange(first, a.steps, initial=first, total=a.steps, mininterval=5)):
-        for o, lr in zip(optimizers, base_lrs, strict=True):
-            o.param_groups[0]["lr"] = lr * learning_rate_factor(step, a.steps)
+        for o, lrs in zip(optimizers, base_lrs, strict=True):
+            for group, lr in zip(o.param_groups, lrs, strict=True):
+                group["lr"] = lr * learning_rate_factor(step, a.steps)
         loss = loss_fn({name: t.to(device) for name, t in batch_at(step).items()})
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

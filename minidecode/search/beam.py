@@ -1,119 +1,211 @@
-"""Beam search with array state, as transformers 5 runs it, but with every sentence on its own.
-
-Two sets of W hypotheses per sentence: `running`, which go on, and `finished`, the best that ended so far. Scores of
-running hypotheses are sums of log-probabilities; finished ones are divided by length ** length_penalty.
-"""
+"""Beam search with array state, every sentence on its own: one loop for all dialects, diverse groups and sampling."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .candidates import Candidates, count_tokens, find_candidates
 from .options import Options
 from .processors import process
-from .result import Found, check_choice, check_scores
+from .result import Found, Request, check_choice, check_scores
 
 if TYPE_CHECKING:
     from ..runtime.engine import Engine
+    from .trace import Trace
 
-NEVER = -1.0e9  # transformers' mark of what is out of play; finite, so that sums of it stay numbers
 
+def beam_search(engine: Engine, request: Request, options: Options, trace: Trace | None = None) -> Found:
+    """The num_return_sequences best hypotheses of each sentence, under at most request.limit_B[b] new tokens.
 
-def beam_search(engine: Engine, prompts: list[np.ndarray], limit_B: np.ndarray, options: Options) -> Found:
-    """The num_return_sequences best hypotheses of each sentence, under at most limit_B[b] new tokens."""
-    ops, W, eos = engine.ops, options.num_beams, options.eos_token_id
-    B, C = len(prompts), options.candidates
-    prompt_B = np.array([len(p) for p in prompts])
+    Usually there is one group of W beams. Hugging Face's diverse beam search runs G groups of W/G beams side by side:
+    they choose in turn, and a token costs diversity_penalty for each time that a group before has chosen it.
+    """
+    ops, rules, B = engine.ops, options.rules, len(request.prompts)
+    G = options.num_beam_groups if rules.groups == "apart" else 1
+    W = options.num_beams // G
     sentence_R = np.repeat(np.arange(B), W)
-    every_B1 = np.arange(B)[:, None]
 
-    # The last column is spare: a sentence that is done stays in the batch and writes there.
-    running_BWM = np.zeros((B, W, (prompt_B + limit_B).max() + 1), np.int64)
-    for b, prompt in enumerate(prompts):
-        running_BWM[b, :, : len(prompt)] = prompt
-    finished_BWM = running_BWM.copy()
-    finished_length_BW = np.zeros((B, W), np.int64)
-    is_finished_BW = np.zeros((B, W), bool)
-    done_B = np.zeros(B, bool)
-
-    # One row per sentence goes through the prompt; its scores then stand for W beams, all but the first out of play.
-    logits_RV = ops.take(engine.prefill(prompts), sentence_R)
-    engine.expand(W)
-    running_score_BW = np.full((B, W), NEVER, logits_RV.dtype)
-    running_score_BW[:, 0] = 0.0
-    finished_score_BW = np.full((B, W), NEVER, logits_RV.dtype)
-    length_B = prompt_B.copy()
+    # One row per sentence goes through the prompt; its scores then stand for all of its beams.
+    logits_RV = ops.take(engine.prefill(request.prompts), np.repeat(np.arange(B), G * W))
+    engine.expand(G * W)
+    groups = [Beams.start(request, W, logits_RV.dtype, options) for _ in range(G)]
     step = 0
     while True:
-        # 1. Score every continuation of every beam.
-        scores_RV = ops.log_softmax(logits_RV)
-        check_scores(scores_RV, sentence_R, step)
-        V = scores_RV.shape[1]
-        tokens_RM = running_BWM.reshape(B * W, -1)
-        rows = (length_B[sentence_R], prompt_B[sentence_R], limit_B[sentence_R])
-        scores_RV = process(ops, scores_RV, tokens_RM, *rows, options)
-        scores_BWV = scores_RV.reshape(B, W, V) + running_score_BW[:, :, None]
+        if rules.temperature_in_softmax:
+            logits_RV = logits_RV / logits_RV.dtype.type(options.temperature)
+        logprobs_RV = ops.log_softmax(logits_RV)
+        check_scores(logprobs_RV, np.repeat(np.arange(B), G * W), step)
+        V = logprobs_RV.shape[1]
+        logprobs_BXV = logprobs_RV.reshape(B, G * W, V)
+        chosen_BV = np.zeros((B, V), logprobs_RV.dtype)  # how often the groups before have chosen each token
+        parents = []
+        for g, beams in enumerate(groups):
+            # 1. Score every continuation of every beam.
+            scores_BWV = logprobs_BXV[:, g * W : (g + 1) * W]
+            if g > 0:
+                scores_BWV = scores_BWV - scores_BWV.dtype.type(options.diversity_penalty) * chosen_BV[:, None]
+            rows = request.rows(beams.running_BWM.reshape(B * W, -1), beams.length_B[sentence_R], sentence_R)
+            notes = {} if trace else None
+            scores_RV = process(ops, scores_BWV.reshape(B * W, V), rows, options, notes)
+            total_BWV = scores_RV.reshape(B, W, V) + beams.running_score_BW[:, :, None]
+            if rules.finished == "first" and request.prefix_BP is not None:
+                beams.copy_where_the_prefix_ends(total_BWV, request.prefix_BP, step, options.eos_token_id)
 
-        # 2. The C best of each sentence, beams together.
-        score_BC, index_BC = ops.top_candidates(scores_BWV.reshape(B, W * V), C)
-        check_choice(score_BC[:, 0], done_B, step)
-        parent_BC, token_BC = np.divmod(index_BC, V)
-        candidate_BCM = running_BWM[every_B1, parent_BC]
-        candidate_BCM[every_B1, np.arange(C), length_B[:, None]] = token_BC
+            # 2. Take the best C of each sentence, and see which end and which run on.
+            candidates = find_candidates(ops, total_BWV, options.candidates // G, step, request.keys_R2, options)
+            check_choice(candidates[0][:, 0], beams.done_B, np.arange(B), step)
+            if trace:
+                trace.note_candidates(step, g, beams, candidates, request, options, notes)
+            parent_BW, token_BW = beams.advance(candidates, step + 1, request.limit_B, options)
+            count_tokens(chosen_BV, token_BW)
+            parents.append(parent_BW + g * W)
         step += 1
-        ends_BC = np.isin(token_BC, eos) | (step >= limit_B)[:, None]
-
-        # 3. The W best that do not end are the new running beams.
-        going_score_BC = np.where(ends_BC, score_BC + score_BC.dtype.type(NEVER), score_BC)
-        keep_BW = np.argsort(-going_score_BC, axis=1, kind="stable")[:, :W]
-        running_BWM = candidate_BCM[every_B1, keep_BW]
-        running_score_BW = going_score_BC[every_B1, keep_BW]
-        parent_BW = parent_BC[every_B1, keep_BW]
-
-        # 4. Those that end among the W best overall may enter the finished set, by their penalised scores.
-        enters_BC = ends_BC & (np.arange(C) < W) & ~done_B[:, None]
-        ended_score_BC = np.where(enters_BC, score_BC / step**options.length_penalty, NEVER)
-        both_score = np.concatenate([finished_score_BW, ended_score_BC.astype(score_BC.dtype)], axis=1)
-        best_BW = np.argsort(-both_score, axis=1, kind="stable")[:, :W]
-        finished_score_BW = both_score[every_B1, best_BW]
-        finished_BWM = np.concatenate([finished_BWM, candidate_BCM], axis=1)[every_B1, best_BW]
-        new_length_BC = np.full((B, C), step)
-        finished_length_BW = np.concatenate([finished_length_BW, new_length_BC], axis=1)[every_B1, best_BW]
-        is_finished_BW = np.concatenate([is_finished_BW, enters_BC], axis=1)[every_B1, best_BW]
-
-        # 5. A sentence is done when nothing that still runs could change its finished set.
-        done_B |= (
-            ~could_improve(running_score_BW[:, 0], finished_score_BW, is_finished_BW, step, limit_B, options)
-            | (is_finished_BW.all(axis=1) & (options.early_stopping is True))
-            | ends_BC.all(axis=1)
-        )
-        if done_B.all():
+        if all(beams.done_B.all() for beams in groups):
             break
-        length_B += ~done_B  # a sentence that is done feeds the token before its last again, and again
-        parent_R = (parent_BW + every_B1 * W).reshape(-1)
-        logits_RV = engine.step(running_BWM.reshape(B * W, -1), length_B[sentence_R], parent_R)
 
-    # A place that no text filled, or only one that was out of play from its first step, stays empty.
-    sums_BW = finished_score_BW * np.maximum(finished_length_BW, 1) ** options.length_penalty
-    filled_BW = is_finished_BW & (sums_BW > NEVER / 2)
-    finished_length_BW = np.where(filled_BW, finished_length_BW, 0)
-    tokens = [
-        [finished_BWM[b, w, prompt_B[b] : prompt_B[b] + finished_length_BW[b, w]].copy()
-         for w in range(options.num_return_sequences)]
-        for b in range(B)
-    ]  # fmt: skip
-    score_BW = np.where(filled_BW, finished_score_BW, -np.inf)
-    return Found(tokens, score_BW[:, : options.num_return_sequences], step)
+        # 3. One more token of each running text through the model, its memory taken over from its parent.
+        tokens_RM = np.concatenate([beams.running_BWM for beams in groups], axis=1).reshape(B * G * W, -1)
+        length_R = np.repeat(np.stack([beams.length_B for beams in groups], axis=1).reshape(-1), W)
+        first_row_B1 = G * W * np.arange(B)[:, None]
+        parent_R = (np.concatenate(parents, axis=1) + first_row_B1).reshape(-1)
+        logits_RV = engine.step(tokens_RM, length_R, parent_R)
+    return _best_of_all(groups, request, options, step)
 
 
-def could_improve(best_running_B, finished_score_BW, is_finished_BW, step, limit_B, options):
-    """Whether the best running beam, at a hopeful length, beats the worst finished hypothesis of its sentence.
+@dataclass
+class Beams:
+    """One group: W hypotheses of each sentence that run, and the up to W that have finished, best first.
 
-    The hopeful length is the present one; with early_stopping="never" and a positive penalty, the greatest allowed.
-    An unfilled place among the finished counts as a score that anything beats.
+    Running scores are sums of log-probabilities, finished ones are divided by their length's norm. Texts lie in arrays
+    of a fixed shape: a sentence that is done stays, and what it writes lands behind its text.
     """
-    hopeful_B = limit_B if options.early_stopping == "never" and options.length_penalty > 0 else step
-    hopeful_score_B = best_running_B / np.asarray(hopeful_B**options.length_penalty, best_running_B.dtype)
-    worst_B = np.where(is_finished_BW, finished_score_BW.min(axis=1, keepdims=True), NEVER).min(axis=1)
-    return hopeful_score_B > worst_B
+
+    running_BWM: np.ndarray
+    running_score_BW: np.ndarray
+    length_B: np.ndarray  # of the running texts, prompt included
+    finished_BWM: np.ndarray
+    finished_score_BW: np.ndarray
+    finished_length_BW: np.ndarray  # new tokens
+    is_finished_BW: np.ndarray
+    done_B: np.ndarray
+
+    @classmethod
+    def start(cls, request: Request, W: int, dtype, options: Options) -> Beams:
+        """All beams hold the prompt; all but the first (of each interleaved group) are out of play."""
+        B, prompt_B = len(request.prompts), request.prompt_B
+        running_BWM = np.zeros((B, W, (prompt_B + request.limit_B).max() + 1), np.int64)  # the last column is spare
+        for b, prompt in enumerate(request.prompts):
+            running_BWM[b, :, : len(prompt)] = prompt
+        out_of_play_BW = np.full((B, W), options.rules.out_of_play, dtype)
+        running_score_BW = out_of_play_BW.copy()
+        running_score_BW[:, : options.num_beam_groups if options.rules.groups == "interleaved" else 1] = 0.0
+        return cls(
+            running_BWM, running_score_BW, prompt_B.copy(), running_BWM.copy(), out_of_play_BW,
+            np.zeros((B, W), np.int64), np.zeros((B, W), bool), np.zeros(B, bool),
+        )  # fmt: skip
+
+    def advance(self, candidates: Candidates, new: int, limit_B, options: Options) -> tuple[np.ndarray, np.ndarray]:
+        """Takes up candidates that hold `new` new tokens. Returns (parent_BW, token_BW) of the beams that run on.
+
+        A sentence that was done before "chooses" the padding token: diverse groups of transformers 4.49 count it.
+        """
+        score_BC, parent_BC, token_BC = candidates
+        (B, C), W, rules = score_BC.shape, self.running_score_BW.shape[1], options.rules
+        every_B1 = np.arange(B)[:, None]
+        candidate_BCM = self.running_BWM[every_B1, parent_BC]
+        candidate_BCM[every_B1, np.arange(C), self.length_B[:, None]] = token_BC
+        at_limit_B = new >= limit_B
+        was_done_B = self.done_B.copy()
+
+        # The W best that do not end run on; where groups are interleaved, the first W, whose order says the group.
+        ends_BC = np.isin(token_BC, options.eos_token_id)
+        going_score_BC = np.where(ends_BC, score_BC + score_BC.dtype.type(rules.out_of_play), score_BC)
+        order_BC = ends_BC if rules.groups == "interleaved" else -going_score_BC
+        keep_BW = np.argsort(order_BC, axis=1, kind="stable")[:, :W]
+        self.running_BWM = candidate_BCM[every_B1, keep_BW]
+        self.running_score_BW = going_score_BC[every_B1, keep_BW]
+
+        # Those that end among the W best of all finish.
+        if rules.at_limit == "candidates":
+            ends_BC |= at_limit_B[:, None]
+        self._finish(candidate_BCM, score_BC, ends_BC & (np.arange(C) < W), new, options)
+        hope_B = score_BC[:, 0] if rules.stop == "candidate" else self.running_score_BW[:, 0]
+        self.done_B |= self.is_settled(hope_B, new, limit_B, options)
+        if rules.at_limit == "running":
+            running_ends_BW = np.broadcast_to(at_limit_B[:, None], (B, W))
+            self._finish(self.running_BWM, self.running_score_BW, running_ends_BW, new, options)
+        self.done_B |= at_limit_B
+
+        self.length_B = self.length_B + ~self.done_B  # who is done feeds the token before its last, again and again
+        token_BW = token_BC[every_B1, keep_BW]
+        if was_done_B.any() and options.num_beam_groups > 1:
+            token_BW[was_done_B] = options.padding
+        return parent_BC[every_B1, keep_BW], token_BW
+
+    def _finish(self, text_BXM, score_BX, ends_BX, new: int, options: Options) -> None:
+        """Texts of sentences that go on, where ends_BX says so, join the finished ones; the W best stay.
+
+        fairseq takes only possible texts, the first that come, until there are W.
+        """
+        every_B1 = np.arange(len(score_BX))[:, None]
+        W = self.is_finished_BW.shape[1]
+        enters_BX = ends_BX & ~self.done_B[:, None]
+        if options.rules.finished == "first":
+            enters_BX &= np.isfinite(score_BX)
+            enters_BX &= enters_BX.cumsum(axis=1) <= W - self.is_finished_BW.sum(axis=1, keepdims=True)
+        normed_BX = score_BX / options.length_norm(new)
+        entering_BX = np.where(enters_BX, normed_BX, options.rules.out_of_play).astype(score_BX.dtype)
+
+        both_score = np.concatenate([self.finished_score_BW, entering_BX], axis=1)
+        best_BW = np.argsort(-both_score, axis=1, kind="stable")[:, :W]
+        self.finished_score_BW = both_score[every_B1, best_BW]
+        self.finished_BWM = np.concatenate([self.finished_BWM, text_BXM], axis=1)[every_B1, best_BW]
+        new_BX = np.full(score_BX.shape, new)
+        self.finished_length_BW = np.concatenate([self.finished_length_BW, new_BX], axis=1)[every_B1, best_BW]
+        self.is_finished_BW = np.concatenate([self.is_finished_BW, enters_BX], axis=1)[every_B1, best_BW]
+
+    def is_settled(self, hope_B: np.ndarray, new: int, limit_B: np.ndarray, options: Options) -> np.ndarray:
+        """Whether W texts have finished and, by the dialect's rule, none that still runs may replace one of them.
+
+        Hugging Face's: none can if hope_B, the best sum of log-probabilities, does not beat the worst finished score
+        at the present length; with early_stopping="never" and a positive penalty, at the greatest allowed.
+        """
+        full_B, rules = self.is_finished_BW.all(axis=1), options.rules
+        if rules.stop == "full":
+            return full_B
+        hopeful_B = limit_B if options.early_stopping == "never" and options.length_penalty > 0 else new
+        hopeful_score_B = hope_B / np.asarray(options.length_norm(hopeful_B), hope_B.dtype)
+        worst_B = np.where(full_B, self.finished_score_BW.min(axis=1), rules.out_of_play)
+        beaten_B = hopeful_score_B <= worst_B
+        if rules.stop == "candidate":
+            beaten_B &= full_B
+        return beaten_B | (full_B & (options.early_stopping is True))
+
+    def copy_where_the_prefix_ends(self, total_BWV, prefix_BP, step: int, eos: tuple[int, ...]) -> None:
+        """fairseq: a prefix that ends in EOS finishes its sentence with W copies of the first beam."""
+        if step < prefix_BP.shape[1]:
+            for b in np.flatnonzero(np.isin(prefix_BP[:, step], eos)):
+                self.running_BWM[b] = self.running_BWM[b, 0]
+                total_BWV[b] = total_BWV[b, 0]
+
+
+def _best_of_all(groups: list[Beams], request: Request, options: Options, steps: int) -> Found:
+    """The best finished texts of all groups. A place that no text filled, or only one out of play, stays empty."""
+    score_BX = np.concatenate([beams.finished_score_BW for beams in groups], axis=1)
+    length_BX = np.concatenate([beams.finished_length_BW for beams in groups], axis=1)
+    is_finished_BX = np.concatenate([beams.is_finished_BW for beams in groups], axis=1)
+    text_BXM = np.concatenate([beams.finished_BWM for beams in groups], axis=1)
+
+    sum_BX = score_BX * options.length_norm(np.maximum(length_BX, 1))
+    filled_BX = is_finished_BX & (sum_BX > options.rules.out_of_play / 2)
+    score_BX = np.where(filled_BX, score_BX, -np.inf)
+    length_BX = np.where(filled_BX, length_BX, 0)
+    order_BX = np.argsort(-score_BX, axis=1, kind="stable")[:, : options.num_return_sequences]
+    tokens = [
+        [text_BXM[b, x, len(prompt) :][: length_BX[b, x]].copy() for x in order_BX[b]]
+        for b, prompt in enumerate(request.prompts)
+    ]
+    return Found(tokens, np.take_along_axis(score_BX, order_BX, axis=1), steps)

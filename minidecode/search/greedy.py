@@ -1,4 +1,4 @@
-"""Greedy decoding: the likeliest token, always."""
+"""One token at a time, one row per text: the likeliest token (greedy decoding), or one drawn at random (sampling)."""
 
 from __future__ import annotations
 
@@ -8,55 +8,69 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .options import Options
-from .processors import process
-from .result import Found, check_choice, check_scores
+from .processors import is_forced, process
+from .result import Found, Request, check_choice, check_scores
 
 if TYPE_CHECKING:
     from ..runtime.engine import Engine
+    from .trace import Trace
 
 
 def greedy(
-    engine: Engine, prompts: list[np.ndarray], limit_B: np.ndarray, options: Options,
-    on_token: Callable[[int, int], None] | None = None,
+    engine: Engine, request: Request, options: Options, on_token: Callable[[int, int], None] | None = None,
+    trace: Trace | None = None,
 ) -> Found:  # fmt: skip
-    """One row per sentence until each has its EOS or limit_B[b] new tokens.
+    """Every text until its EOS or its limit of new tokens. When sampling, num_return_sequences texts a sentence.
 
-    A sentence that is done keeps its row until all are: the naive batch. on_token(b, id) is called for each token.
+    A text that is done keeps its row until all are: the naive batch. on_token(row, id) is called for each token.
+    A text scores the sum of the model's own log-probabilities of its tokens, before processors and filters; a token
+    that Hugging Face's dialects force counts 0.
     """
-    ops = engine.ops
-    B = len(prompts)
-    prompt_B = np.array([len(p) for p in prompts])
-    tokens_BM = np.zeros((B, (prompt_B + limit_B).max()), np.int64)
-    for b, prompt in enumerate(prompts):
-        tokens_BM[b, : len(prompt)] = prompt
-    length_B, score_B = prompt_B.copy(), np.zeros(B)
-    done_B = np.zeros(B, bool)
-    every_B = np.arange(B)
+    ops, S = engine.ops, options.num_return_sequences
+    sentence_R = np.repeat(np.arange(len(request.prompts)), S)
+    every_R = np.arange(len(sentence_R))
+    prompt_R, limit_R = request.prompt_B[sentence_R], request.limit_B[sentence_R]
+    tokens_RM = np.zeros((len(every_R), (prompt_R + limit_R).max()), np.int64)
+    for r, b in enumerate(sentence_R):
+        tokens_RM[r, : prompt_R[r]] = request.prompts[b]
+    length_R, total_R = prompt_R.copy(), np.zeros(len(every_R))
+    done_R = np.zeros(len(every_R), bool)
 
-    logits_BV = engine.prefill(prompts)
-    engine.expand(1)
+    logits_RV = ops.take(engine.prefill(request.prompts), sentence_R)
+    engine.expand(S)
     step = 0
     while True:
-        scores_BV = ops.log_softmax(logits_BV)
-        check_scores(scores_BV, every_B, step)
-        scores_BV = process(ops, scores_BV, tokens_BM, length_B, prompt_B, limit_B, options)
-        chosen_B = scores_BV.argmax(axis=1)
-        check_choice(scores_BV[every_B, chosen_B], done_B, step)
-        going_B = ~done_B
-        score_B[going_B] += scores_BV[every_B, chosen_B][going_B]
-        tokens_BM[going_B, length_B[going_B]] = chosen_B[going_B]
-        length_B += going_B
-        done_B |= np.isin(chosen_B, options.eos_token_id) | (length_B - prompt_B >= limit_B)
+        if options.rules.temperature_in_softmax:
+            logits_RV = logits_RV / logits_RV.dtype.type(options.temperature)
+        logprobs_RV = ops.log_softmax(logits_RV)
+        check_scores(logprobs_RV, sentence_R, step)
+        rows = request.rows(tokens_RM, length_R, sentence_R)
+        notes = {} if trace else None
+        processed = logits_RV if options.rules.greedy_scores == "logits" else logprobs_RV
+        scores_RV = process(ops, processed.copy(), rows, options, notes)
+        if options.do_sample:
+            noise_RV = ops.gumbel(request.keys_R2, np.full(len(every_R), step), scores_RV.shape[1], options.seed)
+            chosen_R = (scores_RV + noise_RV).argmax(axis=1)
+        else:
+            chosen_R = scores_RV.argmax(axis=1)
+        check_choice(scores_RV[every_R, chosen_R], done_R, sentence_R, step)
+        going_R = ~done_R
+        gained_R = np.where(is_forced(rows, options), 0.0, logprobs_RV[every_R, chosen_R])
+        total_R[going_R] += gained_R[going_R]
+        if trace:
+            trace.note_tokens(step, rows, scores_RV, chosen_R, total_R, going_R, notes)
+        tokens_RM[going_R, length_R[going_R]] = chosen_R[going_R]
+        length_R += going_R
+        done_R |= np.isin(chosen_R, options.eos_token_id) | (length_R - prompt_R >= limit_R)
         step += 1
         if on_token:
-            for b in np.flatnonzero(going_B):
-                on_token(int(b), int(chosen_B[b]))
-        if done_B.all():
+            for r in np.flatnonzero(going_R):
+                on_token(int(r), int(chosen_R[r]))
+        if done_R.all():
             break
-        # A sentence that is done feeds its last token but one again: the last may lie beyond the context.
-        logits_BV = engine.step(tokens_BM, length_B - done_B, every_B)
+        # A text that is done feeds its last token but one again: the last may lie beyond the context.
+        logits_RV = engine.step(tokens_RM, length_R - done_R, every_R)
 
-    new_B = length_B - prompt_B
-    scores = score_B / new_B**options.length_penalty
-    rows = [[tokens_BM[b, prompt_B[b] : length_B[b]].copy()] for b in range(B)]
-    return Found(rows, scores[:, None], step)
+    scores_R = total_R / options.length_norm(length_R - prompt_R)
+    texts = [tokens_RM[r, prompt_R[r] : length_R[r]].copy() for r in every_R]
+    return Found([texts[i : i + S] for i in range(0, len(texts), S)], scores_R.reshape(-1, S), step)

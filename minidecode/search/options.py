@@ -5,94 +5,225 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import numbers
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from ..errors import OptionError
+from .dialects import DIALECTS, Dialect
 
 DEFAULT_NEW_TOKENS = 64
-UNSET = ("max_new_tokens", "max_length", "min_new_tokens", "pad_token_id", "decoder_start_token_id")  # may be None
 
-# Settings of transformers that are off at this value.
+# Settings of transformers that are not there yet, and off at this value.
 NEUTRAL = {
-    "do_sample": False, "num_beam_groups": 1, "repetition_penalty": 1.0, "encoder_repetition_penalty": 1.0,
-    "diversity_penalty": 0.0, "encoder_no_repeat_ngram_size": 0, "guidance_scale": 1.0, "epsilon_cutoff": 0.0,
-    "eta_cutoff": 0.0, "renormalize_logits": False, "remove_invalid_values": False,
+    "guidance_scale": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0, "typical_p": 1.0, "remove_invalid_values": False,
 }  # fmt: skip
-# Settings that change nothing here: they shape sampling, which is off, or what transformers returns and caches.
+SAMPLING_ALONE = {"temperature", "top_k", "top_p", "min_p", "top_h", "typical_p", "epsilon_cutoff", "eta_cutoff"}
+# Settings that change nothing here: what transformers returns, caches and assists with.
 HARMLESS = {
-    "transformers_version", "bos_token_id", "use_cache", "temperature", "top_k", "top_p", "top_h", "min_p", "typical_p",
+    "transformers_version", "bos_token_id", "use_cache",
     "output_attentions", "output_hidden_states", "output_scores", "output_logits", "return_dict_in_generate",
     "cache_implementation", "cache_config", "return_legacy_cache", "disable_compile", "compile_config",
     "num_assistant_tokens", "num_assistant_tokens_schedule", "assistant_confidence_threshold", "prefill_chunk_size",
     "assistant_early_exit", "assistant_lookbehind", "target_lookbehind", "max_matching_ngram_size", "low_memory",
     "is_assistant", "prompt_lookup_num_tokens",
 }  # fmt: skip
+TOKEN_IDS = ("eos_token_id", "forced_bos_token_id", "forced_eos_token_id", "suppress_tokens", "begin_suppress_tokens")
+TOKEN_ID = ("pad_token_id", "decoder_start_token_id", "unk_token_id")
+# (name, least value, whether None is allowed)
+WHOLE_NUMBERS = [
+    ("num_beams", 1, False), ("num_return_sequences", 1, False), ("num_beam_groups", 1, False), ("seed", 0, False),
+    ("max_new_tokens", 1, True), ("max_length", 1, True), ("max_len_b", 0, True), ("min_new_tokens", 0, True),
+    ("min_length", 0, False), ("no_repeat_ngram_size", 0, False), ("encoder_no_repeat_ngram_size", 0, False),
+    ("top_k", 0, True), *((name, 0, True) for name in TOKEN_ID),
+]  # fmt: skip
+# (name, test, the rule in words)
+NUMBERS = [
+    ("length_penalty", lambda x: abs(x) <= 50, "from -50 to 50"),
+    ("max_len_a", lambda x: 0 <= x <= 1e6, "from 0 up"),
+    ("temperature", lambda x: 0 < x <= 1e6, "above 0 (for 0, always the likeliest token, leave out do_sample)"),
+    ("top_p", lambda x: 0 < x <= 1, "above 0 and at most 1"),
+    ("repetition_penalty", lambda x: 0 < x <= 1e6, "above 0"),
+    ("encoder_repetition_penalty", lambda x: 0 < x <= 1e6, "above 0"),
+    ("diversity_penalty", lambda x: 0 <= x <= 1e6, "from 0 up"),
+    ("sibling_penalty", lambda x: 0 <= x <= 1e6, "from 0 up"),
+    ("unk_penalty", lambda x: abs(x) <= 1e6, "between -1e6 and 1e6"),
+]  # fmt: skip
+
+
+# Processors that are options of the same name, and that a dialect may be without.
+PROCESSORS = {name for d in DIALECTS.values() for name in d.processors} - {
+    "never_pad", "end_at_limit", "begin_with_bos", "prefix_tokens", "forced_bos_token_id", "forced_eos_token_id",
+    "temperature",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Options:
-    """What `generate` takes. Lengths are in tokens.
+    """What `generate` takes. Lengths are in tokens; names and meanings are Hugging Face's where it has the option.
 
-    max_length and min_length count the prompt, each sentence its own; max_new_tokens and min_new_tokens do not, and
-    go before them. With neither maximum given, up to 64 tokens are generated, or as many as the context still holds.
-    A finished hypothesis scores (sum of its log-probabilities) / (its new tokens, EOS included) ** length_penalty.
-    forced_bos_token_id comes right after a target of one token, forced_eos_token_id last of the most tokens allowed;
-    decoder_start_token_id is what the targets of an encoder-decoder model begin with, as a prompt that is not returned.
-    pad_token_id is checked and changes nothing: padding never reaches the model, and texts come back without it.
+    dialect: whose rules decide where systems differ: "hf" (transformers 5), "hf4" (4.49) or "fairseq" (0.10.2).
+
+    **Lengths.** max_length and min_length count the prompt, each sentence its own; max_new_tokens and min_new_tokens do
+    not, and go before them. fairseq's spelling is max_len_a * (tokens of the source) + max_len_b tokens, and EOS. With
+    no maximum given, up to 64 tokens are generated, or as many as the context still holds.
+
+    **Scores.** A finished text scores (sum of its log-probabilities) / norm(its new tokens, EOS included);
+    length_normalization says which norm: "power", length ** length_penalty; "gnmt", ((5 + length) / 6) **
+    length_penalty (Wu et al. 2016; LightSeq's).
     early_stopping: True stops a sentence when num_beams hypotheses are finished; False when the best running beam,
     at its present length, cannot beat the worst of them; "never" when it could not even at the maximal length.
+    num_beam_groups, diversity_penalty: diverse beam search (Vijayakumar et al. 2018): groups of beams choose in turn,
+    and a token costs the penalty for each time that a group before has chosen it.
+    sibling_penalty: diverse siblings search (Li et al. 2016; LightSeq's and fairseq's other "diverse" search): the
+    k-th best continuation of each beam loses k times the penalty.
+
+    **Sampling.** do_sample draws tokens at random, from what temperature, top_k (50, if not given, as in transformers;
+    0 keeps all), top_p and min_p leave; with several beams each draws its continuations, without replacement. The same
+    seed gives a sentence the same text in any batch.
+
+    **Tokens.** repetition_penalty, encoder_repetition_penalty, no_repeat_ngram_size, encoder_no_repeat_ngram_size,
+    bad_words_ids (lists of ids), suppress_tokens, begin_suppress_tokens: see processors.py. forced_bos_token_id comes
+    right after a target of one token, forced_eos_token_id last of the most tokens allowed; decoder_start_token_id is
+    what the targets of an encoder-decoder model begin with, as a prompt that is not returned. pad_token_id never
+    reaches the model and texts come back without it; fairseq never generates it, and a diverse group of transformers
+    that is done counts as choosing it. unk_penalty comes off the score of unk_token_id (fairseq).
+    prefix_allowed_tokens_fn(sentence, ids) returns the ids that may follow; logits_processor: your own functions of
+    (scores_RV, rows), see processors.Rows.
     """
 
+    dialect: str = "hf"
     num_beams: int = 1
     num_return_sequences: int = 1
     max_new_tokens: int | None = None
     max_length: int | None = None
+    max_len_a: float = 0.0
+    max_len_b: int | None = None
     min_new_tokens: int | None = None
     min_length: int = 0
     length_penalty: float = 1.0
+    length_normalization: Literal["power", "gnmt"] = "power"
     early_stopping: bool | Literal["never"] = False
+    num_beam_groups: int = 1
+    diversity_penalty: float = 0.0
+    sibling_penalty: float = 0.0
+    do_sample: bool = False
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float = 1.0
+    min_p: float | None = None
+    seed: int = 0
     no_repeat_ngram_size: int = 0
+    encoder_no_repeat_ngram_size: int = 0
+    repetition_penalty: float = 1.0
+    encoder_repetition_penalty: float = 1.0
+    bad_words_ids: tuple[tuple[int, ...], ...] = ()
+    suppress_tokens: tuple[int, ...] | None = None
+    begin_suppress_tokens: tuple[int, ...] | None = None
+    renormalize_logits: bool = False
+    unk_penalty: float = 0.0
     eos_token_id: int | tuple[int, ...] | None = None
     pad_token_id: int | None = None
+    unk_token_id: int | None = None
     forced_bos_token_id: int | tuple[int, ...] | None = None
     forced_eos_token_id: int | tuple[int, ...] | None = None
     decoder_start_token_id: int | None = None
+    prefix_allowed_tokens_fn: Callable[[int, np.ndarray], Sequence[int]] | None = None
+    logits_processor: tuple[Callable[..., np.ndarray], ...] = ()
 
     def __post_init__(self):
-        for name in ("eos_token_id", "forced_bos_token_id", "forced_eos_token_id"):
+        if self.dialect not in DIALECTS:
+            raise OptionError(f"dialect must be {', '.join(DIALECTS)}, not {self.dialect!r}")
+        for name, value in self.rules.defaults.items():
+            if getattr(self, name) is None and not (name == "min_new_tokens" and self.min_length):
+                object.__setattr__(self, name, value)
+        self._check_values()
+        self._check_agreement()
+
+    def _check_values(self) -> None:
+        """Each option by itself."""
+        for name in TOKEN_IDS:
             object.__setattr__(self, name, _token_tuple(name, getattr(self, name)))
-        for name, least in [("num_beams", 1), ("num_return_sequences", 1), ("max_new_tokens", 1), ("max_length", 1),
-                            ("min_new_tokens", 0), ("min_length", 0), ("no_repeat_ngram_size", 0),
-                            ("pad_token_id", 0), ("decoder_start_token_id", 0)]:  # fmt: skip
+        words = self.bad_words_ids if self.bad_words_ids is not None else ()
+        if isinstance(words, str) or not isinstance(words, Iterable) or any(not _is_list(w) or not w for w in words):
+            raise OptionError(f"bad_words_ids must be lists of token ids, none of them empty, not {words!r}")
+        object.__setattr__(self, "bad_words_ids", tuple(_token_tuple("bad_words_ids", w) for w in words))
+        for name, least, may_be_none in WHOLE_NUMBERS:
             value = getattr(self, name)
-            if value is None and name in UNSET:
+            if value is None and may_be_none:
                 continue
             if isinstance(value, bool) or not _is_whole(value) or value < least:
                 raise OptionError(f"{name} must be a whole number from {least} up, not {value!r}")
-        penalty = self.length_penalty
-        if isinstance(penalty, bool) or not isinstance(penalty, numbers.Real) or not abs(penalty) <= 50:
-            raise OptionError(f"length_penalty must be a number from -50 to 50, not {penalty!r}")
-        object.__setattr__(self, "length_penalty", float(penalty))
+        if self.seed >= 2**64:
+            raise OptionError(f"seed must be below 2**64, not {self.seed}")
+        for name, rule, words in [*NUMBERS, ("min_p", lambda x: 0 <= x <= 1, "from 0 to 1")]:
+            value = getattr(self, name)
+            if value is None and name == "min_p":
+                continue
+            if isinstance(value, bool) or not isinstance(value, numbers.Real) or not rule(value):
+                raise OptionError(f"{name} must be a number {words}, not {value!r}")
+            object.__setattr__(self, name, float(value))
+        for name in ("do_sample", "renormalize_logits"):
+            if not isinstance(getattr(self, name), bool):
+                raise OptionError(f"{name} must be True or False, not {getattr(self, name)!r}")
         if not isinstance(self.early_stopping, bool) and self.early_stopping != "never":
             raise OptionError(f"early_stopping must be True, False or 'never', not {self.early_stopping!r}")
-        if self.num_return_sequences > self.num_beams:
+        if self.length_normalization not in ("power", "gnmt"):
+            raise OptionError(f"length_normalization must be 'power' or 'gnmt', not {self.length_normalization!r}")
+        functions = self.logits_processor
+        functions = (functions,) if callable(functions) else tuple(functions or ())
+        if not all(map(callable, (*functions, self.prefix_allowed_tokens_fn or callable))):
+            raise OptionError("logits_processor and prefix_allowed_tokens_fn must be functions")
+        object.__setattr__(self, "logits_processor", functions)
+
+    def _check_agreement(self) -> None:
+        """Options that contradict each other, and options that the dialect has no rule for."""
+        W, G = self.num_beams, self.num_beam_groups
+        if self.num_return_sequences > W and not (self.do_sample and W == 1):
             raise OptionError(
-                f"num_return_sequences {self.num_return_sequences} is above num_beams {self.num_beams}: "
+                f"num_return_sequences {self.num_return_sequences} is above num_beams {W}: "
                 "a search returns at most as many texts as it has beams"
             )
         if self.max_new_tokens is not None and (self.min_new_tokens or 0) > self.max_new_tokens:
             raise OptionError(f"min_new_tokens {self.min_new_tokens} is above max_new_tokens {self.max_new_tokens}")
         if self.max_new_tokens is None and self.max_length is not None and self.min_length > self.max_length:
             raise OptionError(f"min_length {self.min_length} is above max_length {self.max_length}")
+        if self.max_len_b is not None and self.max_new_tokens is not None:
+            raise OptionError("max_len_b and max_new_tokens are two spellings of one limit: give one of them")
+        if self.max_len_a and self.max_len_b is None:
+            raise OptionError("max_len_a needs max_len_b: the limit is max_len_a * (tokens of the source) + max_len_b")
+        if W % G:
+            raise OptionError(f"num_beam_groups {G} does not divide num_beams {W}: groups are of one size")
+        if (G > 1) != (self.diversity_penalty > 0):
+            raise OptionError(
+                f"num_beam_groups {G} and diversity_penalty {self.diversity_penalty} do not go together: diverse beam "
+                "search needs several groups and a penalty above 0, or else its groups would all find the same"
+            )
+        if G > 1 and (self.do_sample or self.sibling_penalty):
+            raise OptionError("num_beam_groups, do_sample and sibling_penalty do not go together: choose one")
+        if self.sibling_penalty and (self.do_sample or W == 1):
+            raise OptionError("sibling_penalty needs num_beams above 1, and no do_sample: it is for beams")
+        if self.unk_penalty and self.unk_token_id is None:
+            raise OptionError("unk_penalty needs unk_token_id: the token that it comes off")
+        for name in PROCESSORS:
+            off = next(f.default for f in dataclasses.fields(self) if f.name == name)
+            if name not in self.rules.processors and getattr(self, name) not in (off, (), None):
+                systems = " or ".join(d.name for d in DIALECTS.values() if name in d.processors)
+                raise OptionError(f"{name} is no rule of dialect {self.dialect!r}: leave it out, or use {systems}")
+        if self.dialect == "fairseq":
+            if len(self.eos_token_id) > 1:
+                raise OptionError("fairseq knows one EOS: give one eos_token_id, or use dialect hf")
+            if self.do_sample and self.top_k and self.top_p < 1:
+                raise OptionError("fairseq samples by top_k or by top_p, not by both: use dialect hf for both")
 
     def check_vocabulary(self, vocab_size: int) -> None:
         """Raises OptionError where the options ask for more than V tokens can give."""
-        for name, ids in [("eos_token_id", self.eos_token_id), ("pad_token_id", (self.pad_token_id,)),
-                          ("forced_bos_token_id", self.forced_bos_token_id),
-                          ("forced_eos_token_id", self.forced_eos_token_id),
-                          ("decoder_start_token_id", (self.decoder_start_token_id,))]:  # fmt: skip
+        named = [(name, getattr(self, name)) for name in TOKEN_IDS]
+        named += [(name, (getattr(self, name),)) for name in TOKEN_ID]
+        named += [("bad_words_ids", word) for word in self.bad_words_ids]
+        for name, ids in named:
             for i in ids:
                 if i is not None and i >= vocab_size:
                     raise OptionError(f"{name} {i} is not in the vocabulary of {vocab_size} tokens")
@@ -101,6 +232,27 @@ class Options:
                 f"num_beams {self.num_beams} needs {self.candidates} candidates from the first step, "
                 f"and the vocabulary has {vocab_size} tokens: use fewer beams"
             )
+
+    def length_norm(self, length):
+        """What a sum of log-probabilities is divided by for a text of so many new tokens."""
+        if self.length_normalization == "gnmt":
+            return ((5 + length) / 6) ** self.length_penalty
+        return length**self.length_penalty
+
+    @property
+    def rules(self) -> Dialect:
+        """The dialect's."""
+        return DIALECTS[self.dialect]
+
+    @property
+    def padding(self) -> int:
+        """The padding token; the first EOS if there is none, as in transformers."""
+        return self.pad_token_id if self.pad_token_id is not None else (*self.eos_token_id, 0)[0]
+
+    @property
+    def least_kept(self) -> int:
+        """Tokens that every filter keeps: in a beam search one that does not end the text must be among them."""
+        return 1 if self.num_beams == 1 else max(2, 1 + len(self.eos_token_id))
 
     @property
     def candidates(self) -> int:
@@ -122,12 +274,18 @@ def resolve(defaults: dict[str, Any], given: dict[str, Any]) -> Options:
             hint = f"did you mean {close[0]}?" if close else f"the options are {', '.join(sorted(names))}"
             raise OptionError(f"generate has no option {name!r}: {hint}")
     given = {k: v for k, v in given.items() if v is not None or k == "eos_token_id"}
-    # Padding never reaches the model here, so which token a file names for it is no matter.
-    merged = {k: v for k, v in defaults.items() if k in names and v is not None and k != "pad_token_id"} | given
-    for one, other in [("max_new_tokens", "max_length"), ("min_new_tokens", "min_length")]:
-        for asked, unasked in [(one, other), (other, one)]:
-            if asked in given and unasked not in given:
-                merged.pop(unasked, None)
+    merged = {k: v for k, v in defaults.items() if k in names and v is not None} | given
+    if "pad_token_id" not in given and merged.get("dialect") != "fairseq" and merged.get("num_beam_groups", 1) == 1:
+        merged.pop("pad_token_id", None)  # then which token a file names for it is no matter
+    for spellings in [("max_new_tokens", "max_length", "max_len_b"), ("min_new_tokens", "min_length")]:
+        if any(name in given for name in spellings):
+            for name in set(spellings) - set(given):
+                merged.pop(name, None)
+    for name in SAMPLING_ALONE & set(given):
+        if not merged.get("do_sample") and not (name == "temperature" and merged.get("dialect") == "fairseq"):
+            raise OptionError(f"{name} changes nothing without do_sample=True: add it, or leave {name} out")
+    if "early_stopping" in given and merged.get("dialect") == "fairseq":
+        raise OptionError("early_stopping is no rule of dialect 'fairseq', which stops when num_beams texts have ended")
     try:
         return Options(**merged)
     except OptionError as error:
@@ -135,17 +293,21 @@ def resolve(defaults: dict[str, Any], given: dict[str, Any]) -> Options:
         raise OptionError(f"with the defaults of generation_config.json: {error}") from None
 
 
-def refuse_unsupported(defaults: dict[str, Any]) -> None:
+def refuse_unsupported(defaults: dict[str, Any], do_sample: bool) -> None:
     """Raises OptionError if generation_config.json asks for what would change the answer and is not there yet.
 
     A setting that is unknown here is refused unless it is unset, off, or among those known not to matter.
     """
-    known = {f.name for f in dataclasses.fields(Options)} | HARMLESS
+    known = {f.name for f in dataclasses.fields(Options)} | HARMLESS | (set() if do_sample else SAMPLING_ALONE)
     for name, value in defaults.items():
         neutral = NEUTRAL.get(name)
         if name not in known and value not in (None, False, [], {}) and value != neutral:
             remedy = f"set it to {neutral!r} there" if name in NEUTRAL else "delete it there"
             raise OptionError(f"generation_config.json asks for {name}={value!r}, which is not supported: {remedy}")
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes | dict)
 
 
 def _is_whole(value: object) -> bool:

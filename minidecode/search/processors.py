@@ -1,32 +1,270 @@
-"""What is done to a step's scores before tokens are chosen, in the order of transformers 5."""
+"""Score processors: what is done to a step's scores before tokens are chosen, as functions named after their options.
+
+Each takes (ops, scores_RV, rows, options), may change scores_RV in place, and returns the scores; an option that is off
+leaves them alone. The dialect says in which order they run. Scores are log-probabilities in beam search, and logits
+in greedy search and sampling under Hugging Face's dialects; -inf rules a token out.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
+from .filters import keep_min_p, keep_top_k, keep_top_p
 
-def process(ops, scores_RV, tokens_RM, length_R, prompt_R, limit_R, options):
-    """n-gram ban, least length, forced BOS, forced EOS; scores_RV is changed in place and returned.
+if TYPE_CHECKING:
+    from .options import Options
 
-    length_R counts each row's tokens so far, prompt_R those of its prompt, limit_R the most that may follow it. An EOS
-    that comes too early, by min_new_tokens or else by min_length, scores -inf. A forced token scores 0, that is, it is
-    certain, and all others -inf: BOS where a row holds one token, EOS where only one more may follow.
+
+@dataclass(frozen=True)
+class Rows:
+    """The texts that the scores continue, one per row: what a processor may look at.
+
+    tokens_RM[r, :length_R[r]] is the text so far, its prompt included, without padding.
     """
-    if options.no_repeat_ngram_size:
-        scores_RV = ops.ban_ngrams(scores_RV, tokens_RM, length_R, options.no_repeat_ngram_size)
-    if options.min_new_tokens is None:
-        too_early_R = length_R < options.min_length
-    else:
-        too_early_R = length_R - prompt_R < options.min_new_tokens
-    if options.eos_token_id and too_early_R.any():
-        scores_RV[np.ix_(too_early_R, options.eos_token_id)] = -np.inf
-    force(scores_RV, length_R == 1, options.forced_bos_token_id)
-    force(scores_RV, length_R - prompt_R == limit_R - 1, options.forced_eos_token_id)
+
+    tokens_RM: np.ndarray
+    length_R: np.ndarray
+    prompt_R: np.ndarray  # tokens of the prompt
+    limit_R: np.ndarray  # most tokens that may follow the prompt
+    sentence_R: np.ndarray  # which sentence of the batch the row belongs to
+    sources: list[np.ndarray]  # by sentence: what the encoder read, or the prompt where there is no encoder
+    prefix_BP: np.ndarray | None = None  # tokens that the text must begin with; -1 leaves a place free
+
+    @property
+    def new_R(self) -> np.ndarray:
+        """New tokens so far."""
+        return self.length_R - self.prompt_R
+
+    @property
+    def last_R(self) -> np.ndarray:
+        """Whether only one more token may follow."""
+        return self.new_R == self.limit_R - 1
+
+    def text(self, r: int) -> np.ndarray:
+        return self.tokens_RM[r, : self.length_R[r]]
+
+
+def process(ops: Any, scores_RV: np.ndarray, rows: Rows, options: Options, notes: dict | None = None) -> np.ndarray:
+    """All processors of the dialect, in its order. notes: filled with what each of them changed, for a trace."""
+    for name in options.rules.processors:
+        before_RV = scores_RV.copy() if notes is not None else None
+        scores_RV = globals()[name](ops, scores_RV, rows, options)
+        if notes is not None and (changed := np.argwhere(scores_RV != before_RV)).size:
+            notes[name] = changed
     return scores_RV
 
 
-def force(scores_RV, where_R, ids: tuple[int, ...]) -> None:
-    """In the rows of where_R, the tokens `ids` become certain; without ids nothing happens."""
+# ---- repetition ------------------------------------------------------------------------------------------------------
+
+
+def repetition_penalty(ops, scores_RV, rows, o):
+    """Divides the positive scores of tokens in the text by the penalty, multiplies the negative ones (Keskar 2019)."""
+    if o.repetition_penalty != 1.0:
+        for r in range(len(scores_RV)):
+            _penalize(scores_RV[r], np.unique(rows.text(r)), o.repetition_penalty)
+    return scores_RV
+
+
+def encoder_repetition_penalty(ops, scores_RV, rows, o):
+    """The reverse for tokens of the source: above 1, the text keeps to them."""
+    if o.encoder_repetition_penalty != 1.0:
+        for r, sentence in enumerate(rows.sentence_R):
+            _penalize(scores_RV[r], np.unique(rows.sources[sentence]), 1 / o.encoder_repetition_penalty)
+    return scores_RV
+
+
+def _penalize(score_V, ids, penalty: float) -> None:
+    score_V[ids] = np.where(score_V[ids] < 0, score_V[ids] * penalty, score_V[ids] / penalty)
+
+
+def no_repeat_ngram_size(ops, scores_RV, rows, o):
+    """Rules out what would complete an n-gram of the text for the second time (FastSeq, section 4.2)."""
+    if not o.no_repeat_ngram_size:
+        return scores_RV
+    return ops.ban_ngrams(scores_RV, rows.tokens_RM, rows.length_R, o.no_repeat_ngram_size)
+
+
+def encoder_no_repeat_ngram_size(ops, scores_RV, rows, o):
+    """Rules out what would complete an n-gram of the source."""
+    n = o.encoder_no_repeat_ngram_size
+    if n:
+        for r, sentence in enumerate(rows.sentence_R):
+            if rows.length_R[r] >= n - 1:
+                tail = rows.text(r)[rows.length_R[r] - n + 1 :].tolist()
+                scores_RV[r, _followers(rows.sources[sentence].tolist(), tail)] = -np.inf
+    return scores_RV
+
+
+def _followers(source: list[int], tail: list[int]) -> list[int]:
+    """The tokens that come after `tail` in the source."""
+    n = len(tail)
+    return [source[i + n] for i in range(len(source) - n) if source[i : i + n] == tail]
+
+
+def bad_words_ids(ops, scores_RV, rows, o):
+    """Rules out the last token of each word whose other tokens the text ends with."""
+    for word in o.bad_words_ids:
+        *start, last = word
+        for r in range(len(scores_RV)):
+            if rows.length_R[r] >= len(start) and rows.text(r)[rows.length_R[r] - len(start) :].tolist() == start:
+                scores_RV[r, last] = -np.inf
+    return scores_RV
+
+
+# ---- lengths and forced tokens ---------------------------------------------------------------------------------------
+
+
+def min_new_tokens(ops, scores_RV, rows, o):
+    """Rules out EOS that comes too early, by min_new_tokens or else by min_length.
+
+    In fairseq a forced prefix goes before it: no least length holds while a text's prefix lasts.
+    """
+    too_early_R = rows.length_R < o.min_length if o.min_new_tokens is None else rows.new_R < o.min_new_tokens
+    if o.dialect == "fairseq" and rows.prefix_BP is not None:
+        too_early_R &= rows.new_R >= _prefix_length(rows)[rows.sentence_R]
+    if o.eos_token_id and too_early_R.any():
+        scores_RV[np.ix_(too_early_R, o.eos_token_id)] = -np.inf
+    return scores_RV
+
+
+def forced_bos_token_id(ops, scores_RV, rows, o):
+    """Makes BOS certain where a text holds one token."""
+    return _force(scores_RV, rows.length_R == 1, o.forced_bos_token_id)
+
+
+def forced_eos_token_id(ops, scores_RV, rows, o):
+    """Makes EOS certain where only one more token may follow."""
+    return _force(scores_RV, rows.last_R, o.forced_eos_token_id)
+
+
+def _force(scores_RV, where_R, ids: tuple[int, ...]):
+    """In the rows of where_R the tokens `ids` score 0, that is, they are certain, and all others -inf."""
     if ids and where_R.any():
         scores_RV[where_R] = -np.inf
         scores_RV[np.ix_(where_R, ids)] = 0.0
+    return scores_RV
+
+
+def is_forced(rows: Rows, o: Options) -> np.ndarray:
+    """Which rows get a token that Hugging Face's dialects force, and count as certain."""
+    forced_R = np.zeros(len(rows.length_R), bool)
+    if "forced_bos_token_id" in o.rules.processors:
+        forced_R |= (rows.length_R == 1) & bool(o.forced_bos_token_id)
+        forced_R |= rows.last_R & bool(o.forced_eos_token_id)
+    return forced_R
+
+
+def end_at_limit(ops, scores_RV, rows, o):
+    """fairseq's end: the last token that fits is EOS. It keeps its log-probability."""
+    return _leave_only(scores_RV, rows.last_R, o.eos_token_id)
+
+
+def _leave_only(scores_RV, where_R, ids):
+    """In the rows of where_R only the tokens `ids` stay possible, with the scores that they have."""
+    if len(ids) and where_R.any():
+        kept = scores_RV[np.ix_(where_R, ids)]
+        scores_RV[where_R] = -np.inf
+        scores_RV[np.ix_(where_R, ids)] = kept
+    return scores_RV
+
+
+def begin_with_bos(ops, scores_RV, rows, o):
+    """fairseq's forced BOS is the first token of a prefix: it keeps its log-probability."""
+    return _leave_only(scores_RV, (rows.length_R == 1) & ~rows.last_R, o.forced_bos_token_id)
+
+
+def prefix_tokens(ops, scores_RV, rows, o):
+    """The tokens that a text must begin with, behind its prompt; they keep their scores. The last place is EOS's."""
+    if rows.prefix_BP is not None:
+        for r, (sentence, new) in enumerate(zip(rows.sentence_R, rows.new_R, strict=True)):
+            if new < rows.prefix_BP.shape[1] and rows.prefix_BP[sentence, new] >= 0 and not rows.last_R[r]:
+                only_this = np.arange(len(scores_RV)) == r
+                _leave_only(scores_RV, only_this, rows.prefix_BP[sentence, [new]])
+    return scores_RV
+
+
+def _prefix_length(rows: Rows) -> np.ndarray:
+    """Columns of each sentence's prefix, free ones (-1) before its last included; -2 marks what lies behind it."""
+    return (rows.prefix_BP >= -1).sum(axis=1)
+
+
+def prefix_allowed_tokens_fn(ops, scores_RV, rows, o):
+    """Leaves what the user's function(sentence, text so far) returns: a list of token ids."""
+    if o.prefix_allowed_tokens_fn is not None:
+        for r, sentence in enumerate(rows.sentence_R):
+            allowed = np.asarray(o.prefix_allowed_tokens_fn(int(sentence), rows.text(r).copy()), np.int64)
+            kept = scores_RV[r, allowed]
+            scores_RV[r] = -np.inf
+            scores_RV[r, allowed] = kept
+    return scores_RV
+
+
+# ---- tokens ruled out ------------------------------------------------------------------------------------------------
+
+
+def suppress_tokens(ops, scores_RV, rows, o):
+    """Rules these out everywhere."""
+    scores_RV[:, list(o.suppress_tokens)] = -np.inf
+    return scores_RV
+
+
+def begin_suppress_tokens(ops, scores_RV, rows, o):
+    """Rules these out as the first new token, or the first after a forced BOS."""
+    if o.begin_suppress_tokens:
+        after_bos_R = (rows.prompt_R == 1) & bool(o.forced_bos_token_id)
+        scores_RV[np.ix_(rows.new_R == after_bos_R, o.begin_suppress_tokens)] = -np.inf
+    return scores_RV
+
+
+def never_pad(ops, scores_RV, rows, o):
+    """fairseq never says the padding token, unless it is EOS as well."""
+    if o.pad_token_id is not None and o.pad_token_id not in o.eos_token_id:
+        scores_RV[:, o.pad_token_id] = -np.inf
+    return scores_RV
+
+
+def unk_penalty(ops, scores_RV, rows, o):
+    """Takes this off the score of unk_token_id."""
+    if o.unk_penalty:
+        scores_RV[:, o.unk_token_id] -= o.unk_penalty
+    return scores_RV
+
+
+# ---- filters before sampling -----------------------------------------------------------------------------------------
+
+
+def temperature(ops, scores_RV, rows, o):
+    """Divides scores: below 1 the likely tokens gain, above 1 the unlikely ones."""
+    if o.do_sample and o.temperature != 1.0:
+        scores_RV /= o.temperature
+    return scores_RV
+
+
+def top_k(ops, scores_RV, rows, o):
+    return keep_top_k(scores_RV, max(o.top_k, o.least_kept)) if o.do_sample and o.top_k else scores_RV
+
+
+def top_p(ops, scores_RV, rows, o):
+    return keep_top_p(scores_RV, o.top_p, o.least_kept) if o.do_sample and o.top_p < 1.0 else scores_RV
+
+
+def min_p(ops, scores_RV, rows, o):
+    return keep_min_p(scores_RV, o.min_p, o.least_kept) if o.do_sample and o.min_p is not None else scores_RV
+
+
+# ---- and last --------------------------------------------------------------------------------------------------------
+
+
+def logits_processor(ops, scores_RV, rows, o):
+    """The user's own functions of (scores_RV, rows), each of which returns the new scores."""
+    for function in o.logits_processor:
+        scores_RV = function(scores_RV, rows)
+    return scores_RV
+
+
+def renormalize_logits(ops, scores_RV, rows, o):
+    """Log-probabilities again, of what the processors left."""
+    return ops.log_softmax(scores_RV) if o.renormalize_logits else scores_RV

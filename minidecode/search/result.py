@@ -1,4 +1,4 @@
-"""What a search hands back, and the check that every search makes of a model's scores."""
+"""What a search is asked and what it hands back, and the checks that every search makes of a model's scores."""
 
 from __future__ import annotations
 
@@ -7,6 +7,41 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import NumericalError, OptionError
+from .draws import sentence_keys
+from .options import Options
+from .processors import Rows
+
+
+@dataclass(frozen=True)
+class Request:
+    """The sentences of one call. Prompts are what texts begin with; sources what the encoder read, or the prompts."""
+
+    prompts: list[np.ndarray]
+    limit_B: np.ndarray  # most new tokens
+    sources: list[np.ndarray]
+    prefix_BP: np.ndarray | None = None  # tokens that new texts must begin with; see Rows
+    keys_R2: np.ndarray | None = None  # for sampling: two random keys a text
+
+    @classmethod
+    def make(cls, prompts, limit_B, options: Options, sources=(), prefixes=None, copies=None) -> Request:
+        """prefixes: by sentence, token ids; -1 leaves a place free. copies: see draws.sentence_keys."""
+        sources = list(sources) or prompts
+        prefix_BP = None
+        if prefixes is not None:
+            prefix_BP = np.full((len(prompts), max(map(len, prefixes))), -2)
+            for b, prefix in enumerate(prefixes):
+                prefix_BP[b, : len(prefix)] = prefix
+        texts = options.num_return_sequences if options.num_beams == 1 else 1
+        keys_R2 = sentence_keys(sources, copies, texts) if options.do_sample else None
+        return cls(prompts, np.asarray(limit_B), sources, prefix_BP, keys_R2)
+
+    @property
+    def prompt_B(self) -> np.ndarray:
+        return np.array([len(p) for p in self.prompts])
+
+    def rows(self, tokens_RM: np.ndarray, length_R: np.ndarray, sentence_R: np.ndarray) -> Rows:
+        prompt_R, limit_R = self.prompt_B[sentence_R], self.limit_B[sentence_R]
+        return Rows(tokens_RM, length_R, prompt_R, limit_R, sentence_R, self.sources, self.prefix_BP)
 
 
 @dataclass
@@ -21,11 +56,11 @@ class Found:
     steps: int
 
 
-def check_choice(best_score_B: np.ndarray, done_B: np.ndarray, step: int) -> None:
+def check_choice(best_score_R: np.ndarray, done_R: np.ndarray, sentence_R: np.ndarray, step: int) -> None:
     """Raises OptionError if the rules of the call leave a sentence that goes on no token at all."""
-    stuck_B = np.isneginf(best_score_B) & ~done_B
-    if stuck_B.any():
-        sentence = int(np.flatnonzero(stuck_B)[0])
+    stuck_R = np.isneginf(best_score_R) & ~done_R
+    if stuck_R.any():
+        sentence = int(sentence_R[np.flatnonzero(stuck_R)[0]])
         raise OptionError(
             f"no token is left for sentence {sentence + 1} at step {step + 1}: the options forbid all of them; "
             "relax no_repeat_ngram_size, or ask for fewer new tokens"

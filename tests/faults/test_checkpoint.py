@@ -357,8 +357,9 @@ def test_a_folder_without_a_tokenizer_takes_token_ids_alone(tiny_folder):
 
 BAD_DEFAULTS = [
     ("num_beams", "four"), ("num_beams", 0), ("max_length", -1), ("length_penalty", "long"), ("eos_token_id", "end"),
-    ("eos_token_id", 10**6), ("early_stopping", "perhaps"), ("do_sample", True), ("num_beam_groups", 2),
-    ("repetition_penalty", 1.5), ("no_repeat_ngram_size", 2.5), ("early_stopping", []),
+    ("eos_token_id", 10**6), ("early_stopping", "perhaps"), ("do_sample", "yes"), ("num_beam_groups", 2),
+    ("repetition_penalty", 0.0), ("top_p", 2.0), ("bad_words_ids", [3]), ("suppress_tokens", ["a"]),
+    ("no_repeat_ngram_size", 2.5), ("early_stopping", []),
     ("eos_token_id", 1.5),
 ]  # fmt: skip
 

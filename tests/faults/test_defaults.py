@@ -16,9 +16,7 @@ def with_defaults(folder, **settings):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("bad_words_ids", [[20]]), ("suppress_tokens", [3]), ("begin_suppress_tokens", [3]),
-     ("sequence_bias", [[[3], 1.0]]),
-     ("stop_strings", ["a"]), ("max_time", 0.5), ("penalty_alpha", 0.6), ("encoder_no_repeat_ngram_size", 2),
+    [("sequence_bias", [[[3], 1.0]]), ("stop_strings", ["a"]), ("max_time", 0.5), ("penalty_alpha", 0.6),
      ("exponential_decay_length_penalty", [1, 3.0]), ("guidance_scale", 1.5), ("constraints", ["x"]),
      ("a_setting_of_next_year", True)],
 )  # fmt: skip
@@ -27,6 +25,14 @@ def test_what_would_change_the_tokens_is_refused(tiny_folder, name, value):
     model = with_defaults(tiny_folder(), **{name: value})
     with pytest.raises(md.OptionError, match=name):
         model.generate(input_ids=IDS)
+
+
+@pytest.mark.parametrize(("name", "value"), [("typical_p", 0.9), ("top_h", 0.5), ("eta_cutoff", 0.1)])
+def test_filters_that_are_not_there_are_refused_where_they_would_matter(tiny_folder, name, value):
+    model = with_defaults(tiny_folder(), **{name: value})
+    model.generate(input_ids=IDS, max_new_tokens=2)
+    with pytest.raises(md.OptionError, match=name):
+        model.generate(input_ids=IDS, max_new_tokens=2, do_sample=True)
 
 
 def test_what_changes_nothing_is_let_be(tiny_folder):

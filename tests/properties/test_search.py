@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from toy import ToyEngine, log_probability
 
 from minidecode.errors import NumericalError
-from minidecode.search.beam import beam_search, could_improve
+from minidecode.search.beam import Beams, beam_search
 from minidecode.search.greedy import greedy
 from minidecode.search.options import Options
+from minidecode.search.result import Request
 
 EOS = 0
 seeds = st.integers(0, 10**6)
@@ -29,7 +30,7 @@ def run(engine, prompts, limit, **options):
     options = Options(eos_token_id=EOS, **options)
     limits = np.full(len(prompts), limit) if np.isscalar(limit) else np.array(limit)
     search = greedy if options.num_beams == 1 else beam_search
-    return search(engine, arrays(prompts), limits, options)
+    return search(engine, Request.make(arrays(prompts), limits, options), options)
 
 
 @settings(max_examples=150)
@@ -53,8 +54,9 @@ def test_a_sentence_is_the_same_alone_and_in_any_batch(seed, prompts, W, limit, 
 def test_a_beam_of_one_is_greedy(seed, prompts, limit, n):
     options = Options(eos_token_id=EOS, no_repeat_ngram_size=n)
     limits = np.full(len(prompts), limit)
-    by_greedy = greedy(ToyEngine(seed, 9), arrays(prompts), limits, options)
-    by_beam = beam_search(ToyEngine(seed, 9), arrays(prompts), limits, options)
+    request = Request.make(arrays(prompts), limits, options)
+    by_greedy = greedy(ToyEngine(seed, 9), request, options)
+    by_beam = beam_search(ToyEngine(seed, 9), request, options)
     for a, b in zip(by_greedy.tokens, by_beam.tokens, strict=True):
         assert a[0].tolist() == b[0].tolist()
     np.testing.assert_allclose(by_greedy.scores_BX, by_beam.scores_BX, rtol=32 * 2.0**-24)
@@ -104,10 +106,7 @@ def test_a_beam_as_wide_as_the_tree_finds_the_best_text(seed, limit, penalty, ea
             score = log_probability(engine, [1], tokens) / length**penalty
             if score > best_score:
                 best, best_score = list(tokens), score
-    wide = beam_search(
-        _Wide(seed), arrays([[1]]), np.array([limit]),
-        Options(num_beams=81, eos_token_id=EOS, length_penalty=penalty, early_stopping=early),
-    )  # fmt: skip
+    wide = run(_Wide(seed), [[1]], limit, num_beams=81, length_penalty=penalty, early_stopping=early)
     assert wide.tokens[0][0].tolist() == best or abs(wide.scores_BX[0, 0] - best_score) < 1e-6
 
 
@@ -151,7 +150,8 @@ def test_several_eos_ids():
     options = Options(num_beams=3, eos_token_id=(0, 5, 6), num_return_sequences=3)
     assert options.candidates == 12
     for seed in range(30):
-        found = beam_search(ToyEngine(seed, 12), arrays([[1, 2]]), np.array([9]), options)
+        request = Request.make(arrays([[1, 2]]), [9], options)
+        found = beam_search(ToyEngine(seed, 12), request, options)
         for tokens in found.tokens[0]:
             assert not set(tokens[:-1].tolist()) & {0, 5, 6}
             assert len(tokens) == 9 or tokens[-1] in (0, 5, 6)
@@ -170,7 +170,10 @@ def test_how_long_a_running_beam_may_hope_to_become(early, penalty, improves):
     options = Options(num_beams=2, early_stopping=early, length_penalty=penalty)
     now, at_most = -6 / 2**penalty, -6 / 4**penalty
     worst = (now + max(now, at_most)) / 2 if penalty > 0 else now
-    finished = np.array([[worst + 1, worst]], np.float32)
-    running = np.array([-6.0], np.float32)
-    assert could_improve(running, finished, np.ones((1, 2), bool), 2, np.array([4]), options)[0] == improves
-    assert could_improve(running, finished, np.array([[True, False]]), 2, np.array([4]), options)[0], "a place is free"
+    beams = Beams.start(Request.make(arrays([[1]]), [4], options), 2, np.float32, options)
+    beams.finished_score_BW = np.array([[worst + 1, worst]], np.float32)
+    beams.is_finished_BW[:] = True
+    hope = (np.array([-6.0], np.float32), 2, np.array([4]), options)
+    assert beams.is_settled(*hope)[0] != improves
+    beams.is_finished_BW[0, 1] = False
+    assert not beams.is_settled(*hope)[0], "a place is free"

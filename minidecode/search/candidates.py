@@ -1,0 +1,85 @@
+"""Which continuations of a sentence's beams are looked at: the four ways to find C candidates among W x V scores.
+
+Each returns (score_BC, parent_BC, token_BC), best first. total_BWV are the scores of whole texts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .options import Options
+
+Candidates = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def find_candidates(
+    ops: Any, total_BWV: np.ndarray, C: int, step: int, keys_B2: np.ndarray | None, options: Options
+) -> Candidates:
+    """As the options ask for; keys_B2: the random keys of the sentences, for sampling."""
+    if options.do_sample:
+        return sampled(ops, total_BWV, C, step, keys_B2, options.seed)
+    if options.sibling_penalty and step > 0:  # at the first step all candidates are siblings
+        return siblings_apart(ops, total_BWV, C, options.sibling_penalty)
+    if options.num_beam_groups > 1 and options.rules.groups == "interleaved":
+        return interleaved_groups(ops, total_BWV, C, options.num_beam_groups, options.diversity_penalty)
+    return best(ops, total_BWV, C)
+
+
+def best(ops, total_BWV, C) -> Candidates:
+    """The C highest scores, all beams together."""
+    B, W, V = total_BWV.shape
+    score_BC, index_BC = ops.top_candidates(total_BWV.reshape(B, W * V), C)
+    return score_BC, *np.divmod(index_BC, V)
+
+
+def sampled(ops, total_BWV, C, step, keys_B2, seed) -> Candidates:
+    """C continuations drawn without replacement, each as likely as exp(score); then ordered by score.
+
+    Beam w draws the numbers of "tokens" w*V to (w+1)*V, so that no two beams share one.
+    """
+    B, W, V = total_BWV.shape
+    total_BX = total_BWV.reshape(B, W * V)
+    noise_BX = ops.gumbel(keys_B2, np.full(B, step), W * V, seed)
+    _, drawn_BC = ops.top_candidates(total_BX + noise_BX, C)
+    score_BC = np.take_along_axis(total_BX, drawn_BC, axis=1)
+    order_BC = np.argsort(-score_BC, axis=1, kind="stable")
+    index_BC = np.take_along_axis(drawn_BC, order_BC, axis=1)
+    return np.take_along_axis(score_BC, order_BC, axis=1), *np.divmod(index_BC, V)
+
+
+def siblings_apart(ops, total_BWV, C, rate) -> Candidates:
+    """Diverse siblings search (Li et al. 2016; LightSeq, fairseq): a beam's k-th best continuation loses rate * k.
+
+    k counts from 1. Each beam offers its C best; what it loses stays in the score.
+    """
+    B, W, V = total_BWV.shape
+    score_RC, token_RC = ops.top_candidates(total_BWV.reshape(B * W, V), min(C, V))
+    score_RC = score_RC - (rate * np.arange(1, score_RC.shape[1] + 1)).astype(score_RC.dtype)
+    score_BC, index_BC = ops.top_candidates(score_RC.reshape(B, -1), C)
+    token_BC = np.take_along_axis(token_RC.reshape(B, -1), index_BC, axis=1)
+    return score_BC, index_BC // score_RC.shape[1], token_BC
+
+
+def interleaved_groups(ops, total_BWV, C, G, penalty) -> Candidates:
+    """fairseq's diverse beam search: beam w belongs to group w mod G, and the groups choose in turn.
+
+    A token costs `penalty` for every candidate of an earlier group that chose it; the cost stays in the score. The
+    groups' candidates, best first, are dealt out in turn.
+    """
+    B, _, V = total_BWV.shape
+    chosen_BV = np.zeros((B, V), total_BWV.dtype)
+    found = []
+    for g in range(G):
+        group_BWV = total_BWV[:, g::G] - total_BWV.dtype.type(penalty) * chosen_BV[:, None, :]
+        score, parent, token = best(ops, group_BWV, C // G)
+        count_tokens(chosen_BV, token)
+        found.append((score, parent * G + g, token))
+    return tuple(np.stack(part, axis=2).reshape(B, C) for part in zip(*found, strict=True))
+
+
+def count_tokens(chosen_BV: np.ndarray, token_BX: np.ndarray) -> None:
+    """Adds to each sentence's counts how often it has chosen each token."""
+    np.add.at(chosen_BV, (np.arange(len(token_BX))[:, None], token_BX), 1)

@@ -1,0 +1,57 @@
+"""Dialects: where the systems that we mirror differ, as data. The loops in greedy.py and beam.py read it.
+
+| rule                    | hf (transformers 5)      | hf4 (transformers 4.49)    | fairseq (0.10.2)          |
+|-------------------------|--------------------------|----------------------------|---------------------------|
+| greedy search processes | logits                   | logits                     | log-probabilities         |
+| temperature             | when sampling            | when sampling              | always, before softmax    |
+| finished hypotheses     | the best W               | the best W                 | the first W               |
+| a sentence stops when   | its best running beam    | its best candidate         | W have finished           |
+|                         | cannot beat the worst    | cannot beat the worst      |                           |
+| forced BOS              | certain                  | certain                    | keeps its log-probability |
+| at the most tokens      | the W best candidates    | the W running beams are    | EOS is forced             |
+|                         | count as finished        | finished as they are       |                           |
+| diverse groups          | (as hf4)                 | a beam search each         | interleaved, one search   |
+
+A beam that is out of play scores -1e9 in both of Hugging Face's, so that it can still come back, and -inf in fairseq.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+HF_PROCESSORS = (
+    "encoder_repetition_penalty", "repetition_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size",
+    "bad_words_ids", "min_new_tokens", "prefix_allowed_tokens_fn", "prefix_tokens", "forced_bos_token_id",
+    "forced_eos_token_id", "suppress_tokens", "begin_suppress_tokens", "logits_processor", "temperature", "top_k",
+    "top_p", "min_p", "renormalize_logits",
+)  # fmt: skip
+FAIRSEQ_PROCESSORS = (
+    "never_pad", "unk_penalty", "end_at_limit", "begin_with_bos", "prefix_tokens", "min_new_tokens",
+    "no_repeat_ngram_size", "logits_processor", "top_k", "top_p",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The rules of one system. `processors` names functions of processors.py, in the order in which they run."""
+
+    name: str
+    processors: tuple[str, ...]
+    out_of_play: float
+    greedy_scores: Literal["logits", "log-probabilities"] = "logits"
+    temperature_in_softmax: bool = False
+    finished: Literal["best", "first"] = "best"
+    stop: Literal["running", "candidate", "full"] = "running"
+    at_limit: Literal["candidates", "running", "eos"] = "candidates"
+    groups: Literal["apart", "interleaved"] = "apart"
+    defaults: dict[str, object] = field(default_factory=dict)
+
+
+HF = Dialect("hf", HF_PROCESSORS, -1.0e9, defaults={"top_k": 50})
+HF4 = Dialect("hf4", HF_PROCESSORS, -1.0e9, stop="candidate", at_limit="running", defaults={"top_k": 50})
+FAIRSEQ = Dialect(
+    "fairseq", FAIRSEQ_PROCESSORS, float("-inf"), greedy_scores="log-probabilities", temperature_in_softmax=True,
+    finished="first", stop="full", at_limit="eos", groups="interleaved", defaults={"min_new_tokens": 1},
+)  # fmt: skip
+DIALECTS = {d.name: d for d in (HF, HF4, FAIRSEQ)}

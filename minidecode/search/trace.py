@@ -1,0 +1,78 @@
+"""What a search did, step by step: for looking at it, and for finding the first step where two searches part."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+FATES = {"runs": "goes on", "ends": "finished", "refused": "ended, and did not count", "dropped": "not among the best"}
+
+
+@dataclass
+class Candidate:
+    """One continuation that a step looked at. score: of the whole text, before any length penalty."""
+
+    token: int
+    parent: int  # which running beam it continues
+    score: float
+    fate: str  # one of FATES
+    beam: int | None = None  # which running beam it becomes
+
+
+@dataclass
+class TraceStep:
+    """One step of one sentence (and of one diverse group): `running` are the new tokens of its beams before it."""
+
+    step: int
+    sentence: int
+    group: int
+    running: list[list[int]]
+    candidates: list[Candidate]
+    changed: dict[str, list[tuple[int, int]]]  # processor -> (beam, token) of the scores that it changed
+
+
+@dataclass
+class Trace:
+    """All steps, in order."""
+
+    steps: list[TraceStep] = field(default_factory=list)
+
+    def of(self, sentence: int) -> list[TraceStep]:
+        """One sentence's steps."""
+        return [s for s in self.steps if s.sentence == sentence]
+
+    def as_list(self) -> list[dict[str, Any]]:
+        return [dataclasses.asdict(s) for s in self.steps]
+
+    def note_tokens(self, step, rows, scores_RV, chosen_R, total_R, going_R, notes) -> None:
+        """A step of greedy search or sampling: one candidate per text, which goes on or ends."""
+        for r in np.flatnonzero(going_R):
+            changed = {name: [(0, int(v)) for row, v in pairs if row == r] for name, pairs in notes.items()}
+            candidate = Candidate(int(chosen_R[r]), 0, float(total_R[r]), "runs", 0)
+            running = [rows.text(r)[rows.prompt_R[r] :].tolist()]
+            self.steps.append(TraceStep(step, int(r), 0, running, [candidate], {k: v for k, v in changed.items() if v}))
+
+    def note_candidates(self, step, group, beams, candidates, request, options, notes) -> None:
+        """A step of beam search, before its candidates are taken up."""
+        W = beams.running_BWM.shape[1]
+        for b in np.flatnonzero(~beams.done_B):
+            score_C, parent_C, token_C = (part[b] for part in candidates)
+            at_limit = step + 1 >= request.limit_B[b] and options.rules.at_limit == "candidates"
+            noted, place = [], 0
+            for rank, (score, parent, token) in enumerate(zip(score_C, parent_C, token_C, strict=True)):
+                ends = bool(token in options.eos_token_id) or at_limit
+                candidate = Candidate(int(token), int(parent), float(score), "dropped")
+                if ends:
+                    candidate.fate = "ends" if rank < W and np.isfinite(score) else "refused"
+                elif place < W:
+                    candidate.fate, candidate.beam, place = "runs", place, place + 1
+                noted.append(candidate)
+            prompt, length = len(request.prompts[b]), beams.length_B[b]
+            running = [beams.running_BWM[b, w, prompt:length].tolist() for w in range(W)]
+            mine = range(b * W, (b + 1) * W)
+            changed = {name: [(int(r - b * W), int(v)) for r, v in pairs if r in mine] for name, pairs in notes.items()}
+            changed = {name: pairs for name, pairs in changed.items() if pairs}
+            self.steps.append(TraceStep(step, int(b), group, running, noted, changed))

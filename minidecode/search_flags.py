@@ -1,0 +1,121 @@
+"""The generation options as flags of the command line, once for all commands that generate."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Annotated, Any
+
+import typer
+
+from .errors import OptionError
+from .search.options import DEFAULT_NEW_TOKENS
+
+
+def _flags(
+    truncate: Annotated[bool, typer.Option("--truncate", help="Cut what is too long for the context: prompts on the"
+                                           " left, sources on the right.")] = False,
+    dialect: Annotated[str | None, typer.Option(help="Whose rules: hf (transformers 5), hf4 (4.49) or fairseq.")]
+    = None,
+    max_new_tokens: Annotated[int | None, typer.Option(
+        help=f"At most this many tokens after the prompt.  [default: {DEFAULT_NEW_TOKENS}]")] = None,
+    max_length: Annotated[int | None, typer.Option(help="The same, counted with the prompt.")] = None,
+    max_len_a: Annotated[float | None, typer.Option(help="fairseq's limit: max-len-a * (tokens of the source)")] = None,
+    max_len_b: Annotated[int | None, typer.Option(help="+ max-len-b tokens, and the end of text.")] = None,
+    min_new_tokens: Annotated[int | None, typer.Option("--min-new-tokens", "--min-len",
+        help="No end of text before this many tokens after the prompt.")] = None,
+    min_length: Annotated[int | None, typer.Option(help="The same, counted with the prompt.")] = None,
+    num_beams: Annotated[int | None, typer.Option("--num-beams", "--beam", help="Beam width; 1 is greedy.")] = None,
+    num_return_sequences: Annotated[int | None, typer.Option("--num-return-sequences", "--nbest",
+        help="Texts per prompt, best first.")] = None,
+    length_penalty: Annotated[float | None, typer.Option("--length-penalty", "--lenpen",
+        help="A finished text scores log-probability / length ** this.")] = None,
+    length_normalization: Annotated[str | None, typer.Option(
+        help="power, or gnmt: ((5 + length) / 6) ** length-penalty.")] = None,
+    early_stopping: Annotated[str | None, typer.Option(help="When a beam search ends: true, false or never.")] = None,
+    num_beam_groups: Annotated[int | None, typer.Option("--num-beam-groups", "--diverse-beam-groups",
+        help="Groups of beams that choose in turn, each paying --diversity-penalty for a token chosen before.")] = None,
+    diversity_penalty: Annotated[float | None, typer.Option("--diversity-penalty", "--diverse-beam-strength",
+        help="See --num-beam-groups.")] = None,
+    sibling_penalty: Annotated[float | None, typer.Option("--sibling-penalty", "--diversity-rate",
+        help="A beam's k-th best continuation loses k times this.")] = None,
+    do_sample: Annotated[bool | None, typer.Option("--do-sample/--no-sample", "--sampling",
+        help="Draw tokens at random, from what the next four leave.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="Below 1 the likely tokens gain.")] = None,
+    top_k: Annotated[int | None, typer.Option("--top-k", "--sampling-topk",
+        help="The k likeliest tokens; 0: all.  [default: 50]")] = None,
+    top_p: Annotated[float | None, typer.Option("--top-p", "--sampling-topp",
+        help="The fewest likeliest tokens of this much probability.")] = None,
+    min_p: Annotated[float | None, typer.Option(help="Tokens this much as likely as the likeliest.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of the random numbers; the same seed, the same texts.")] = None,
+    no_repeat_ngram_size: Annotated[int | None, typer.Option(help="Never repeat n tokens in a row; 0 allows it.")]
+    = None,
+    encoder_no_repeat_ngram_size: Annotated[int | None, typer.Option(help="Nor n tokens in a row of the source.")]
+    = None,
+    repetition_penalty: Annotated[float | None, typer.Option(help="Above 1: tokens of the text become less likely.")]
+    = None,
+    encoder_repetition_penalty: Annotated[float | None, typer.Option(help="Above 1: tokens of the source more.")]
+    = None,
+    bad_words_ids: Annotated[list[str] | None, typer.Option(metavar="ID,ID,..",
+        help="Token ids that must not follow each other; may repeat.")] = None,
+    suppress_tokens: Annotated[list[int] | None, typer.Option(help="Never this token; may repeat.")] = None,
+    begin_suppress_tokens: Annotated[list[int] | None, typer.Option(help="Not first; may repeat.")] = None,
+    renormalize_logits: Annotated[bool | None, typer.Option("--renormalize-logits",
+        help="Make what is left after all rules probabilities again.")] = None,
+    unk_penalty: Annotated[float | None, typer.Option("--unk-penalty", "--unkpen",
+        help="Taken off the score of --unk-token-id (fairseq).")] = None,
+    eos_token_id: Annotated[list[int] | None, typer.Option(help="End of text, instead of the model's; may repeat.")]
+    = None,
+    ignore_eos: Annotated[bool, typer.Option("--ignore-eos", help="Go on past the end of text, to the most tokens.")]
+    = False,
+    pad_token_id: Annotated[int | None, typer.Option(help="Instead of the model's.")] = None,
+    unk_token_id: Annotated[int | None, typer.Option(help="The token of what is unknown.")] = None,
+    forced_bos_token_id: Annotated[list[int] | None, typer.Option(help="The first token of a target; may repeat.")]
+    = None,
+    forced_eos_token_id: Annotated[list[int] | None, typer.Option(help="The last token of the most; may repeat.")]
+    = None,
+    decoder_start_token_id: Annotated[int | None, typer.Option(help="What targets begin with (BART).")] = None,
+):  # fmt: skip
+    """The flags, as a signature."""
+
+
+def with_search_options(command):
+    """Gives a command all these flags; it gets those that were set as the keyword argument `options`."""
+    own, flags = inspect.signature(command, eval_str=True), inspect.signature(_flags, eval_str=True)
+    parameters = [p for p in own.parameters.values() if p.name != "options"]
+    at = next((i for i, p in enumerate(parameters) if p.name == "debug"), len(parameters))
+
+    @functools.wraps(command)
+    def run(**arguments):
+        given = {name: arguments.pop(name) for name in flags.parameters}
+        return command(**arguments, options=_read(given))
+
+    parameters[at:at] = flags.parameters.values()
+    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    run.__signature__ = own.replace(parameters=parameters)
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    return run
+
+
+def _read(given: dict[str, Any]) -> dict[str, Any]:
+    """What was set, as `generate` takes it."""
+    given["early_stopping"] = _early_stopping(given["early_stopping"])
+    given["bad_words_ids"] = [_token_ids(text) for text in given["bad_words_ids"] or []]
+    options = {name: value for name, value in given.items() if value is not None and value != []}
+    if options.pop("ignore_eos"):
+        options["eos_token_id"] = None
+    return options
+
+
+def _token_ids(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise OptionError(f"--bad-words-ids takes token ids with commas between them, not {text!r}") from None
+
+
+def _early_stopping(text: str | None) -> bool | str | None:
+    values = {None: None, "true": True, "false": False, "never": "never"}
+    if text is not None and text.lower() not in values:
+        raise OptionError(f"early_stopping must be true, false or never, not {text!r}")
+    return values[text and text.lower()]
