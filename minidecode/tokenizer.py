@@ -46,9 +46,9 @@ class Tokenizer:
             raise InputError(f"the text is not valid UTF-8: {what} at character {error.start}") from None
         return np.array(self._backend.encode(text).ids, dtype=np.int64)
 
-    def decode(self, ids) -> str:
+    def decode(self, ids, keep_special: bool = False) -> str:
         """The text of token ids, special tokens left out; bytes that form no character become U+FFFD."""
-        return self._backend.decode([int(i) for i in ids], skip_special_tokens=True)
+        return self._backend.decode([int(i) for i in ids], skip_special_tokens=not keep_special)
 
     def token_to_id(self, token: str) -> int | None:
         return self._backend.token_to_id(token)

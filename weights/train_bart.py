@@ -125,7 +125,7 @@ def main() -> None:
     p.add_argument("--encoder-layers", type=int, default=4, help="at most those of the GPT-2, whose first they copy")
     p.add_argument("--tokens", type=int, default=4096, help="of the targets of a batch; half of it in the first part")
     p.add_argument("--first-part", type=float, default=0.25, help="of the steps")
-    p.add_argument("--slow-factor", type=float, default=0.2, help="learning rates of what comes from the GPT-2")
+    p.add_argument("--gpt2-lr", type=float, default=4e-4, help="learning rate of what comes from the GPT-2 (AdamW)")
     p.add_argument("--context", type=int, default=512)
     p.add_argument("--dropout", type=float, default=0.1)
     a = p.parse_args()
@@ -184,7 +184,7 @@ def main() -> None:
     def comes_from_gpt2(name: str) -> bool:
         return "encoder." not in name and "encoder_attn" not in name
 
-    train(model, batch_at, evaluate, a, slow=comes_from_gpt2, slow_factor=a.slow_factor)
+    train(model, batch_at, evaluate, a, is_trained=comes_from_gpt2, trained_lr=a.gpt2_lr)
 
     model.to(torch.float16).save_pretrained(a.out)
     GenerationConfig(

@@ -44,24 +44,20 @@ def learning_rate_factor(step: int, steps: int, warmup: int = 100) -> float:
 
 
 def make_optimizers(
-    model: torch.nn.Module, muon_lr: float, adam_lr: float, slow: Callable[[str], bool], slow_factor: float
+    model: torch.nn.Module, muon_lr: float, adam_lr: float, is_trained: Callable[[str], bool], trained_lr: float
 ) -> list[torch.optim.Optimizer]:
     """Muon for the matrices inside the layers, AdamW for embeddings, norms and biases.
 
-    Parameters of names that `slow` picks get `slow_factor` times the learning rates.
+    What `is_trained` names, by its parameter name, gets AdamW at the rate trained_lr: it is good already.
     """
-    groups: dict[tuple[bool, bool], list] = {}
+    matrices, rest, trained = [], [], []
     for name, p in model.named_parameters():
         is_matrix = p.ndim == 2 and (".h." in name or ".layers." in name)
-        groups.setdefault((is_matrix, slow(name)), []).append(p)
-
-    def at_rate(is_matrix: bool, lr: float) -> list[dict]:
-        rates = [(False, lr), (True, slow_factor * lr)]
-        return [{"params": groups[is_matrix, s], "lr": rate} for s, rate in rates if (is_matrix, s) in groups]
-
+        (trained if is_trained(name) else matrices if is_matrix else rest).append(p)
+    groups = [{"params": rest}, *([{"params": trained, "lr": trained_lr}] if trained else [])]
     return [
-        torch.optim.Muon(at_rate(True, muon_lr), weight_decay=0.1, adjust_lr_fn="match_rms_adamw"),
-        torch.optim.AdamW(at_rate(False, adam_lr), betas=(0.9, 0.95), weight_decay=0.0),
+        torch.optim.Muon(matrices, lr=muon_lr, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(groups, lr=adam_lr, betas=(0.9, 0.95), weight_decay=0.0),
     ]
 
 
@@ -78,15 +74,15 @@ def train(
     evaluate: Callable[[], dict[str, float]],
     a: argparse.Namespace,
     evaluate_every: int = 250,
-    slow: Callable[[str], bool] = lambda name: False,
-    slow_factor: float = 1.0,
+    is_trained: Callable[[str], bool] = lambda name: False,
+    trained_lr: float = 0.0,
 ) -> None:
     """Runs steps up to a.steps, going on from a.out/checkpoint.pt if it is there; the last step's weights are kept.
 
     batch_at(step) gives the model's keyword arguments, labels included. evaluate() is for the log alone
-    (a.out/log.jsonl): nothing is selected by it. slow, slow_factor: see make_optimizers.
+    (a.out/log.jsonl): nothing is selected by it. is_trained, trained_lr: see make_optimizers.
     """
-    optimizers = make_optimizers(model, a.muon_lr, a.adam_lr, slow, slow_factor)
+    optimizers = make_optimizers(model, a.muon_lr, a.adam_lr, is_trained, trained_lr)
     base_lrs = [[group["lr"] for group in o.param_groups] for o in optimizers]
     device = next(model.parameters()).device
     print(f"{sum(x.numel() for x in model.parameters()):,} parameters on {device}")

@@ -76,3 +76,42 @@ class Trace:
             changed = {name: [(int(r - b * W), int(v)) for r, v in pairs if r in mine] for name, pairs in notes.items()}
             changed = {name: pairs for name, pairs in changed.items() if pairs}
             self.steps.append(TraceStep(step, int(b), group, running, noted, changed))
+
+
+def first_difference(one: list[TraceStep], other: list[TraceStep], names: tuple[str, str]) -> str | None:
+    """Where two searches of one sentence part, and why, in words; None if all their steps agree.
+
+    They agree on a step if the same candidates come in the same order and meet the same fates.
+    """
+    a, b = names
+    for mine, theirs in zip(one, other, strict=False):
+        where = f"step {mine.step + 1}" + (f", group {mine.group + 1}" if mine.group or theirs.group else "")
+        mine_found = [(c.parent, c.token) for c in mine.candidates]
+        if mine_found != [(c.parent, c.token) for c in theirs.candidates]:
+            return f"{where}: other candidates. {_why_other_candidates(mine, theirs, names)}"
+        for x, y in zip(mine.candidates, theirs.candidates, strict=True):
+            if x.fate != y.fate:
+                which = f"token {x.token} after beam {x.parent}"
+                return f"{where}: {which}: {FATES[x.fate]} in {a}, {FATES[y.fate]} in {b}."
+    if len(one) != len(other):
+        longer = a if len(one) > len(other) else b
+        last = min(one[-1].step, other[-1].step)
+        return f"step {last + 1} is the last of one: {longer} goes on. Their rules of when a sentence is done differ."
+    return None
+
+
+def _why_other_candidates(one: TraceStep, other: TraceStep, names: tuple[str, str]) -> str:
+    """By the processors that changed other scores, or by how far the scores are apart."""
+    for name in sorted(set(one.changed) | set(other.changed)):
+        mine, theirs = set(one.changed.get(name, ())), set(other.changed.get(name, ()))
+        if mine != theirs:
+            return f"{name} changed {len(mine)} scores in {names[0]} and {len(theirs)} in {names[1]}."
+    scores = {(c.parent, c.token): c.score for c in one.candidates}
+    shared = [(c, scores[c.parent, c.token]) for c in other.candidates if (c.parent, c.token) in scores]
+    if not shared:
+        return "No candidate is common to both."
+    apart = max(abs(c.score - score) for c, score in shared)
+    if apart == 0:
+        looked = f"{len(one.candidates)} candidates are looked at in {names[0]}, {len(other.candidates)} in {names[1]}"
+        return f"Scores agree; {looked}."
+    return f"The scores of candidates that both have are up to {apart:.3g} apart."

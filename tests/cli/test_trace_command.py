@@ -1,0 +1,64 @@
+"""`minidecode trace`: the steps in print, in JSON and as a picture, and where two searches part."""
+
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+import minidecode as md
+
+BEAM = ["trace", "a story", "--beam", 3, "--max-new-tokens", 5]
+
+
+def test_the_steps_are_those_of_the_search(cli, toy):
+    ran = cli(*BEAM, "-m", toy, "--json")
+    shown = json.loads(ran.out)
+    out = md.load(toy).generate("a story", num_beams=3, max_new_tokens=5, trace=True)
+    assert shown["steps"] == json.loads(json.dumps(out.trace.as_list()))
+    assert shown["texts"][0]["text"] == out.texts[0] and shown["against"] is None
+
+
+def test_print_names_every_step_and_ends_with_the_texts(cli, toy):
+    ran = cli(*BEAM, "-m", toy, "--no-repeat-ngram-size", 1)
+    assert ran.code == 0
+    assert re.findall(r"^step (\d)$", ran.out, re.M) == list("12345")
+    assert "becomes beam 0" in ran.out and "not among the best" in ran.out
+    assert "no_repeat_ngram_size changed" in ran.out and "texts, best first" in ran.out
+
+
+def test_greedy_search_and_groups_too(cli, toy):
+    assert cli("trace", "a story", "-m", toy).out.count("becomes beam 0") == 8
+    ran = cli(*BEAM[:3], 4, "--num-beam-groups", 2, "--diversity-penalty", 1.0, "-m", toy)
+    assert "step 8, group 2" in ran.out
+
+
+def test_the_picture_is_an_svg_of_all_candidates(cli, toy, tmp_path):
+    path = tmp_path / "tree.svg"
+    ran = cli(*BEAM, "-m", toy, "--svg", path)
+    assert ran.code == 0
+    root = ElementTree.parse(path).getroot()
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    steps = json.loads(cli(*BEAM, "-m", toy, "--json").out)["steps"]
+    assert len(root.findall("{http://www.w3.org/2000/svg}g")) == sum(len(s["candidates"]) for s in steps)
+    bold = [g for g in root.iter() if g.get("font-weight") == "bold"]
+    assert len(bold) == 5, "the path of the best text"
+
+
+@pytest.mark.parametrize(
+    ("against", "says"),
+    [("plan=memory=none", "all steps agree, and the same texts come out"),
+     ("no_repeat_ngram_size=1", r"step \d: other candidates. no_repeat_ngram_size changed 0 scores in the first"),
+     ("num_beams=2", r"step 1: other candidates"),
+     ("dialect=fairseq,max_new_tokens=3", r"step \d")],
+)  # fmt: skip
+def test_where_two_searches_part(cli, toy, against, says):
+    ran = cli(*BEAM, "-m", toy, "--against", against)
+    last = ran.out.splitlines()[-1]
+    assert last.startswith(f"against {against}: ") and re.search(says, last), last
+
+
+def test_bad_input_is_one_line(cli, toy):
+    for options in [["--against", "fairseq"], ["--against", "dialect=latin"], ["--top-p", 0.5]]:
+        ran = cli(*BEAM, "-m", toy, *options)
+        assert ran.code == 1 and ran.out == "" and ran.err.count("\n") == 1, ran.err
