@@ -218,6 +218,46 @@ def _print_step(step, word) -> None:
 
 
 @app.command()
+def check(
+    name: Annotated[str, typer.Argument(help="The optimization, such as ngram.")],
+    function: Annotated[str, typer.Argument(metavar="FILE.py:FUNCTION", help="Yours; a module:function works too.")],
+    examples: Annotated[int, typer.Option(help="Random inputs to try, beside the planted ones.")] = 200,
+    as_json: AsJson = False,
+    debug: Debug = False,
+):
+    """Judge an implementation of an optimization: exit code 0 if it is right on all inputs tried, 1 if not."""
+    from .conformance.check import check as judge
+    from .conformance.check import find_function
+
+    verdict = judge(name, find_function(function), examples=examples)
+    if as_json:
+        failure = verdict.failure
+        print(json.dumps({
+            "name": name, "implementation": verdict.implementation, "ok": verdict.ok, "inputs": verdict.inputs,
+            "what": failure and failure.what, "mistake": failure and failure.mistake,
+        }))  # fmt: skip
+    else:
+        print(verdict)
+    if not verdict.ok:
+        raise typer.Exit(1)
+
+
+@app.command()
+def compare(
+    name: Annotated[str, typer.Argument(help="The optimization, such as ngram.")],
+    repeats: Annotated[int, typer.Option(help="Turns of each implementation.")] = 9,
+    machine: Annotated[str, typer.Option(help="Predict for: this (measured), v100, t4 or h200.")] = "this",
+    as_json: AsJson = False,
+    debug: Debug = False,
+):
+    """Check all implementations of an optimization, then time them by turns; refuses to time a wrong one."""
+    from .bench.compare import compare as run
+
+    result = run(name, repeats=repeats, machine=machine)
+    print(json.dumps(result.as_dict()) if as_json else result)
+
+
+@app.command()
 def models(as_json: AsJson = False, debug: Debug = False):
     """List the models that ship with the package, and GPT-2 and BART models in the Hugging Face cache."""
     from .model import bundled_models, read_settings

@@ -50,6 +50,21 @@ class Tokenizer:
         """The text of token ids, special tokens left out; bytes that form no character become U+FFFD."""
         return self._backend.decode([int(i) for i in ids], skip_special_tokens=not keep_special)
 
+    def count_bytes(self, ids) -> int | None:
+        """Bytes of UTF-8 that the tokens stand for, special ones for none; None if the tokens are not made of bytes.
+
+        In a byte-level vocabulary a character is a byte; tokens that were added to it are written as they are.
+        """
+        from tokenizers import decoders
+
+        if not isinstance(self._backend.decoder, decoders.ByteLevel):
+            return None
+        added = self._backend.get_added_tokens_decoder()
+        sizes = {i: 0 if t.special else len(t.content.encode()) for i, t in added.items()}
+        for i in {int(i) for i in ids} - set(sizes):
+            sizes[i] = len(self._backend.id_to_token(i) or "")  # a model may have more ids than its tokenizer
+        return sum(sizes[int(i)] for i in ids)
+
     def token_to_id(self, token: str) -> int | None:
         return self._backend.token_to_id(token)
 

@@ -1,0 +1,55 @@
+"""What a machine can move and compute at the most: one by measurement, others by their data sheets."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..catalog import Cost
+
+
+@dataclass(frozen=True)
+class Machine:
+    """bandwidth: bytes/s of main (or device) memory. operations: float32 operations/s, a multiply-add being two."""
+
+    name: str
+    bandwidth: float
+    operations: float
+    source: str
+
+    @property
+    def balance(self) -> float:
+        """Operations per byte at which both limits meet: work with fewer waits for memory."""
+        return self.operations / self.bandwidth
+
+    def seconds(self, cost: Cost) -> float:
+        """The least time, if moving and computing overlap wholly: the roofline (Williams et al. 2009)."""
+        return max(cost.bytes / self.bandwidth, cost.operations / self.operations)
+
+
+MACHINES = {
+    m.name: m
+    for m in [
+        Machine("v100", 900e9, 15.7e12, "data sheet, SXM2"),
+        Machine("t4", 320e9, 8.1e12, "data sheet"),
+        Machine("h200", 4.8e12, 67e12, "data sheet, SXM, without tensor cores"),
+    ]
+}
+
+
+def this_machine(repeats: int = 5) -> Machine:
+    """By measurement: the best of a few copies of 256 MB, and of a few float32 products of 1024-cubed matrices."""
+    source = np.ones(32 * 2**20)
+    target = np.empty_like(source)
+    a = np.ones((1024, 1024), np.float32)
+    copying = min(_seconds(lambda: np.copyto(target, source)) for _ in range(repeats))
+    computing = min(_seconds(lambda: a @ a) for _ in range(repeats))
+    return Machine("this", 2 * source.nbytes / copying, 2 * 1024**3 / computing, "measured now")
+
+
+def _seconds(call) -> float:
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started

@@ -1,0 +1,74 @@
+"""The optimizations: one row each. Implementations, mutants, chapters and benchmarks are found by file name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one call takes at the least: bytes moved to and from memory, and operations."""
+
+    bytes: int
+    operations: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """One optimization.
+
+    contract: "exact" (bit-equal) or "tolerance" (within a bound computed from dtype and reduction length).
+    inputs: the name of a strategy in conformance/inputs.py; changes: the argument that is changed in place, if any.
+    """
+
+    name: str  # the file in reference/, cpu/, cuda/, and the folder in tests/mutants/
+    op: str  # the function there
+    paper: str
+    contract: Literal["exact", "tolerance"]
+    inputs: str
+    cost: Callable[..., Cost]
+    changes: str | None = None
+
+
+def _ngram_cost(scores_RV, tokens_RM, length_R, n) -> Cost:
+    """Each token is read once; each of the R * (length - n + 1) windows compares at least one token."""
+    windows = int(np.maximum(np.asarray(length_R) - n + 1, 0).sum())
+    return Cost(int(np.sum(length_R)) * tokens_RM.dtype.itemsize, windows)
+
+
+CATALOG = {
+    row.name: row
+    for row in [
+        Row(
+            "ngram",
+            "ban_ngrams",
+            "FastSeq, section 4.2, Algorithm 1",
+            "exact",
+            "ngram_inputs",
+            _ngram_cost,
+            "scores_RV",
+        ),
+    ]
+}
+
+
+def find(name: str) -> Row:
+    """The row of that name. Raises OptionError, which lists the names there are."""
+    from .errors import OptionError
+
+    if name not in CATALOG:
+        raise OptionError(f"there is no optimization {name!r}: the names are {', '.join(CATALOG)}")
+    return CATALOG[name]
+
+
+def arguments_of(row: Row, arguments: tuple) -> dict[str, Any]:
+    """The arguments by the names that ops.py gives them."""
+    import inspect
+
+    from . import ops
+
+    return dict(zip(inspect.signature(getattr(ops, row.op)).parameters, arguments, strict=False))

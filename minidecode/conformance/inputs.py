@@ -1,0 +1,60 @@
+"""Inputs that find mistakes: random shapes, and planted cases that random ones seldom hit.
+
+A strategy draws the positional arguments of an op. Rows are distinct, so that row 0 for all rows is seen; what lies
+behind a row's length is poison that would change the answer if it were read. PLANTED are tried first.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+
+def ngram_arguments(histories: list[list[int]], n: int, V: int, poison: int = 5) -> tuple:
+    """(scores_RV, tokens_RM, length_R, n); behind each history its own tokens follow once more, which would ban."""
+    length_R = np.array([len(h) for h in histories])
+    tokens_RM = np.empty((len(histories), length_R.max() + poison), np.int64)
+    for r, history in enumerate(histories):
+        tail = history[-1:] * (n - 1) + [(history or [0])[0]] if history else [r % V]
+        tokens_RM[r] = (history + tail * tokens_RM.shape[1])[: tokens_RM.shape[1]]
+    scores_RV = -1.0 - np.arange(len(histories) * V, dtype=np.float32).reshape(-1, V) / 8
+    return scores_RV, tokens_RM, length_R, n
+
+
+@st.composite
+def ngram_inputs(draw):
+    """Few tokens, so that n-grams come back; histories shorter than n, empty ones, and some longer than a tile."""
+    V = draw(st.integers(2, 5))
+    n = draw(st.integers(1, 4))
+    lengths = draw(st.lists(st.integers(0, 14), min_size=1, max_size=4))
+    histories = [draw(st.lists(st.integers(0, V - 1), min_size=m, max_size=m)) for m in lengths]
+    for r in range(len(histories)):  # plant the row's end once more at its beginning
+        if len(histories[r]) >= n + 1 and draw(st.booleans()):
+            histories[r] = histories[r][len(histories[r]) - n + 1 :] + histories[r]
+    return ngram_arguments(histories, n, V)
+
+
+def _long_history(length: int, at: int, n: int) -> list[int]:
+    """All tokens different, save that the last n-1 stand at `at` too: one ban, by the window that starts there."""
+    history = list(range(length))
+    history[length - n + 1 :] = history[at : at + n - 1]
+    return history
+
+
+def ngram_planted() -> list[tuple]:
+    cases = [
+        ngram_arguments([[1, 2, 1], [2, 1, 2]], 2, 3),
+        ngram_arguments([[0, 0, 0]], 2, 2),  # windows overlap
+        ngram_arguments([[1, 2, 3, 1, 2]], 3, 4),
+        ngram_arguments([[1]], 3, 2),  # shorter than n
+        ngram_arguments([[], [1, 0, 1]], 2, 2),  # empty
+        ngram_arguments([[3, 1, 3]], 1, 4),  # n = 1 bans every token seen
+        ngram_arguments([[1, 2, 3, 4, 5]], 2, 6),  # nothing repeats
+        ngram_arguments([[2, 1, 0, 2, 1, 3, 2, 1]], 3, 4),  # two followers of one context
+    ]
+    for length, at in [(200, 150), (300, 0), (300, 255), (300, 256), (700, 511), (1100, 1050)]:  # past blocks and tiles
+        cases.append(ngram_arguments([_long_history(length, at, 3), [1, 2, 1, 2]], 3, 1200))
+    return cases
+
+
+PLANTED = {"ngram_inputs": ngram_planted}

@@ -1,0 +1,105 @@
+"""The no-repeat-n-gram ban (FastSeq, section 4.2, Algorithm 1).
+
+1. A thread per row: the loops of the CPU, one row each.
+2. A block per row and a thread per start: all windows of a row at once, as in the paper. The published kernel launches
+   one thread for each start in one block and so fails beyond 1,024; here threads go on to the start blockDim.x further.
+3. The row's tokens are staged in shared memory, tile by tile with the n-1 tokens after it, so that the n loads per
+   start of version 2 become one from global memory.
+
+All versions write -inf where several threads may write the same: a race of equal values, which changes nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import cuda, float32, int64
+
+from ..launch import launch
+
+BANNED = float32(-np.inf)
+TILE = 256  # starts that a block of version 3 looks at together
+MOST_N = 32  # tokens of the longest n-gram that version 3 has room for
+ROOM = TILE + MOST_N  # one constant: Numba takes no sum for the shape of a shared array
+
+
+def ban_ngrams_v1(scores_RV, tokens_RM, length_R, n, out=None, *, threads=128):
+    scores_RV = _into(scores_RV, out)
+    launch(thread_per_row, -(-len(length_R) // threads), threads, scores_RV, tokens_RM, length_R, n)
+    return scores_RV
+
+
+@cuda.jit
+def thread_per_row(scores_RV, tokens_RM, length_R, n):
+    r = cuda.grid(1)
+    if r >= length_R.size:
+        return
+    tail = length_R[r] - n + 1
+    for start in range(tail):
+        same = 0
+        while same < n - 1 and tokens_RM[r, start + same] == tokens_RM[r, tail + same]:
+            same += 1
+        if same == n - 1:
+            scores_RV[r, tokens_RM[r, start + n - 1]] = BANNED
+
+
+def ban_ngrams_v2(scores_RV, tokens_RM, length_R, n, out=None, *, threads=128):
+    scores_RV = _into(scores_RV, out)
+    launch(block_per_row, len(length_R), threads, scores_RV, tokens_RM, length_R, n)
+    return scores_RV
+
+
+@cuda.jit
+def block_per_row(scores_RV, tokens_RM, length_R, n):
+    r = cuda.blockIdx.x
+    tail = length_R[r] - n + 1
+    for start in range(cuda.threadIdx.x, tail, cuda.blockDim.x):
+        same = 0
+        while same < n - 1 and tokens_RM[r, start + same] == tokens_RM[r, tail + same]:
+            same += 1
+        if same == n - 1:
+            scores_RV[r, tokens_RM[r, start + n - 1]] = BANNED
+
+
+def ban_ngrams(scores_RV, tokens_RM, length_R, n, out=None, *, threads=128):
+    """Version 3. Longer n-grams than it has room for take version 2."""
+    if n > MOST_N:
+        return ban_ngrams_v2(scores_RV, tokens_RM, length_R, n, out, threads=threads)
+    scores_RV = _into(scores_RV, out)
+    launch(block_per_row_staged, len(length_R), threads, scores_RV, tokens_RM, length_R, n)
+    return scores_RV
+
+
+@cuda.jit
+def block_per_row_staged(scores_RV, tokens_RM, length_R, n):
+    tile = cuda.shared.array(ROOM, int64)
+    last = cuda.shared.array(MOST_N, int64)
+    r = cuda.blockIdx.x
+    tail = length_R[r] - n + 1
+    for k in range(cuda.threadIdx.x, n - 1, cuda.blockDim.x):
+        if tail >= 0:
+            last[k] = tokens_RM[r, tail + k]
+    for first in range(0, tail, TILE):
+        starts = min(TILE, tail - first)
+        for k in range(cuda.threadIdx.x, starts + n - 1, cuda.blockDim.x):
+            tile[k] = tokens_RM[r, first + k]
+        cuda.syncthreads()  # the tile and the last tokens are there
+        for start in range(cuda.threadIdx.x, starts, cuda.blockDim.x):
+            same = 0
+            while same < n - 1 and tile[start + same] == last[same]:
+                same += 1
+            if same == n - 1:
+                scores_RV[r, tile[start + n - 1]] = BANNED
+        cuda.syncthreads()  # nobody needs this tile any more
+
+
+def _into(scores_RV, out):
+    """The scores where the kernel may write: in place, or copied into `out`."""
+    if out is None:
+        return scores_RV
+    out[...] = scores_RV
+    return out
+
+
+# What each kernel is compiled and type-checked for, without a GPU.
+ARGUMENTS = (float32[:, ::1], int64[:, ::1], int64[::1], int64)
+SIGNATURES = {kernel: [ARGUMENTS] for kernel in (thread_per_row, block_per_row, block_per_row_staged)}

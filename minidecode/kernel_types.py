@@ -1,0 +1,159 @@
+"""What Numba's compiler would say of a CUDA kernel, without CUDA: its type inference needs neither GPU nor toolkit.
+
+Refused, with the line: what the compiler would refuse (a dict, a list, a shared array whose size is known at run time).
+Warned of, with the line: double precision by accident, which a GPU pays for dearly. In Numba a Python number such as
+0.5 is float64, float32 * 0.5 is float64, float32 / int64 too, and int32 + int32 is int64; NumPy scalars, with which the
+emulator computes, stay narrow, so only this check sees it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import re
+import warnings
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True)
+class TypeNote:
+    """One remark. kind "error": the compiler refuses the kernel; "warning": it computes in double precision."""
+
+    kind: Literal["error", "warning"]
+    line: int | None
+    message: str
+
+    def __str__(self) -> str:
+        place = "" if self.line is None else f"line {self.line}: "
+        return f"{self.kind}: {place}{self.message}"
+
+
+def check_types(kernel: Callable[..., Any], argument_types: tuple) -> list[TypeNote]:
+    """Runs type inference on a kernel (or a plain function written like one) for Numba types of its arguments."""
+    from numba.core.errors import NumbaError
+
+    function = getattr(kernel, "py_func", kernel)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of experimental features and of the target's age
+        try:
+            ir, types = _infer(function, argument_types)
+        except NumbaError as error:
+            return [TypeNote("error", _line_of(error, function), _first_reason(error))]
+    refused = _refused_later(ir, types)
+    return refused or _doubles(ir, types, argument_types)
+
+
+def _infer(function, argument_types):
+    """(Numba's intermediate representation, variable -> type)."""
+    from numba.core.compiler import run_frontend
+    from numba.core.target_extension import target_override
+    from numba.core.typed_passes import type_inference_stage
+    from numba.cuda.descriptor import cuda_target
+
+    typing, target = cuda_target.typing_context, cuda_target.target_context
+    typing.refresh()
+    target.refresh()
+    ir = run_frontend(function)
+    with _pretended_device(), target_override("cuda"):
+        return ir, type_inference_stage(typing, target, ir, argument_types, None).typemap
+
+
+@contextmanager
+def _pretended_device(capability: tuple[int, int] = (8, 0)):
+    """Lets device functions be typed without a GPU.
+
+    They ask the current device for its compute capability: here is an answer. And where numba-cuda is not installed,
+    numba's own CUDA target hands the arguments of min(a, b) and max(a, b), which Numba writes as f(*args), over one by
+    one: here they are folded as the CPU's dispatcher folds them.
+    """
+    from numba.core import types as t
+    from numba.core.typing.templates import fold_arguments
+    from numba.cuda import dispatcher
+
+    class Device:
+        compute_capability = capability
+
+    cls = dispatcher.CUDADispatcher
+    ask_device, ask_template = dispatcher.get_current_device, cls.get_call_template
+
+    def folding(self, args, kws):
+        folded = fold_arguments(
+            inspect.signature(self.py_func), args, kws,
+            normal_handler=lambda index, parameter, value: value,
+            default_handler=lambda index, parameter, default: t.Omitted(default),
+            stararg_handler=lambda index, parameter, values: t.StarArgTuple(values),
+        )  # fmt: skip
+        return ask_template(self, folded, {})
+
+    dispatcher.get_current_device, cls.get_call_template = (lambda: Device), folding
+    try:
+        yield
+    finally:
+        dispatcher.get_current_device, cls.get_call_template = ask_device, ask_template
+
+
+def _refused_later(ir, types) -> list[TypeNote]:
+    """What inference lets pass and the CUDA backend cannot lower: containers that live on the host."""
+    from numba.core import types as t
+
+    host = (t.DictType, t.ListType, t.List, t.Set)
+    for statement in _assignments(ir):
+        kind = types.get(statement.target.name)
+        if isinstance(kind, host):
+            what = type(kind).__name__.removesuffix("Type").lower()
+            return [TypeNote("error", statement.loc.line, f"a {what} cannot live on a GPU: use an array of fixed size")]
+    return []
+
+
+def _doubles(ir, types, argument_types) -> list[TypeNote]:
+    """Lines where a computed value is float64, unless float64 was handed in."""
+    from numba.core import ir as nodes
+    from numba.core import types as t
+
+    if any(a == t.float64 or getattr(a, "dtype", None) == t.float64 for a in argument_types):
+        return []
+    notes = {}
+    for statement in _assignments(ir):
+        is_value = isinstance(statement.value, nodes.Expr) and statement.value.op in ("binop", "inplace_binop", "call")
+        is_number = isinstance(statement.value, nodes.Const) and not statement.target.name.startswith("$")
+        kind = types.get(statement.target.name)
+        if kind in (t.float64, t.complex128) and (is_value or is_number):
+            line = statement.loc.line
+            source = linecache.getline(ir.func_id.filename, line).strip()
+            notes[line] = TypeNote("warning", line, f"this is computed in float64: {source}")
+    return [notes[line] for line in sorted(notes)]
+
+
+def _assignments(ir):
+    from numba.core import ir as nodes
+
+    return [s for block in ir.blocks.values() for s in block.body if isinstance(s, nodes.Assign)]
+
+
+def _line_of(error, function) -> int | None:
+    """The line that Numba names, or the first of the function."""
+    location = getattr(error, "loc", None)
+    return location.line if location is not None else inspect.getsourcelines(function)[1]
+
+
+def _first_reason(error) -> str:
+    """What is wrong, in one sentence: of a few common mistakes in our words, else Numba's first line, bare."""
+    text = re.sub(r"\x1b\[\d*m", "", str(error))
+    for pattern, words in COMMON.items():
+        if re.search(pattern, text):
+            return words
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    useful = [x for x in lines if not x.startswith(("Failed in", "During", "File ", "There are", ">>>", "- ", "This "))]
+    return useful[0] if useful else text
+
+
+COMMON = {
+    r"function (shared|local)\.array": "the shape of a shared or local array must be a number known when the kernel is "
+    "compiled: one global constant, no sum of two",
+    r"of type list|LiteralList|ListType": "a list cannot live on a GPU: use an array of fixed size",
+    r"DictType|type dict": "a dict cannot live on a GPU: use an array of fixed size",
+    r"of type set|type set\(": "a set cannot live on a GPU: use an array of fixed size",
+}

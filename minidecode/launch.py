@@ -1,0 +1,47 @@
+"""Where a kernel is launched: on the GPU, or in the emulator where there is none; and what was launched."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from .device import device_kind
+from .errors import OptionError
+
+LAUNCHES: ContextVar[Counter[str] | None] = ContextVar("launches", default=None)
+
+
+def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> None:
+    """Runs kernel[grid, block](*arrays). NumPy arrays go to the emulator where there is no GPU, and there alone.
+
+    On a GPU they are copied there and back, which is for tests: what is timed lives on the device. A grid of nothing
+    launches nothing.
+    """
+    if np.prod(grid) == 0:
+        return
+    launches = LAUNCHES.get()
+    if launches is not None:
+        launches[kernel.py_func.__name__] += 1
+    if device_kind() == "gpu":
+        kernel[grid, block](*arrays)
+        return
+    if not all(isinstance(a, np.ndarray | np.generic | int | float) for a in arrays):
+        raise OptionError("these arrays live on a GPU, and Numba finds none here: pass NumPy arrays to the emulator")
+    from .emulator import emulate
+
+    emulate(kernel, trace=False, strict=True)[grid, block](*arrays)
+
+
+@contextmanager
+def counted_launches():
+    """Within it, every launch is counted by the kernel's name: no function can vouch for itself."""
+    counts: Counter[str] = Counter()
+    token = LAUNCHES.set(counts)
+    try:
+        yield counts
+    finally:
+        LAUNCHES.reset(token)

@@ -1,0 +1,132 @@
+"""Type inference of kernels without CUDA: ours are clean; what the compiler would refuse is refused, with its line."""
+
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+from numba import cuda, float32, float64, int32, int64
+
+from minidecode import cuda as kernels_package
+from minidecode.kernel_types import check_types
+
+F = float32[::1]
+
+
+def our_kernels():
+    for info in pkgutil.iter_modules(kernels_package.__path__):
+        module = importlib.import_module(f"minidecode.cuda.{info.name}")
+        for kernel, signatures in getattr(module, "SIGNATURES", {}).items():
+            for signature in signatures:
+                yield pytest.param(kernel, signature, id=f"{info.name}-{kernel.py_func.__name__}")
+
+
+@pytest.mark.parametrize(("kernel", "signature"), list(our_kernels()))
+def test_our_kernels_type_without_a_remark(kernel, signature):
+    assert check_types(kernel, signature) == []
+
+
+@pytest.mark.parametrize("info", list(pkgutil.iter_modules(kernels_package.__path__)), ids=lambda i: i.name)
+def test_every_kernel_has_a_signature(info):
+    module = importlib.import_module(f"minidecode.cuda.{info.name}")
+    kernels = {n for n, v in vars(module).items() if hasattr(v, "py_func") and v.py_func.__module__ == module.__name__}
+    assert {k.py_func.__name__ for k in module.SIGNATURES} == kernels
+
+
+def line_of(function, text: str) -> int:
+    lines, first = inspect.getsourcelines(function)
+    return first + next(i for i, line in enumerate(lines) if text in line)
+
+
+@cuda.jit(device=True)
+def doubled_by_accident(a):
+    return a * 2.0
+
+
+@cuda.jit
+def half(x, y):
+    i = cuda.grid(1)
+    total = 0.0
+    y[i] = x[i] * 0.5
+    total += x[i]
+    y[i] = total / x.size
+
+
+@cuda.jit
+def through_a_device_function(x, y):
+    y[0] = doubled_by_accident(x[0])
+
+
+@cuda.jit
+def clean(x, y):
+    i = cuda.grid(1)
+    if i < min(x.size, 100):
+        value = x[i] * float32(0.5)
+        value += cuda.shfl_xor_sync(0xFFFFFFFF, value, 16)
+        y[i] = value
+
+
+@cuda.jit
+def with_a_dict(x, y):
+    seen = {}
+    seen[0] = x[0]
+    y[0] = seen[0]
+
+
+@cuda.jit
+def with_a_list(x, y):
+    seen = []
+    seen.append(x[0])
+    y[0] = seen[0]
+
+
+@cuda.jit
+def with_a_run_time_shape(x, y):
+    tile = cuda.shared.array(x.size, float32)
+    tile[0] = x[0]
+    y[0] = tile[0]
+
+
+@cuda.jit
+def with_an_unknown_name(x, y):
+    y[0] = no_such_function(x[0])  # noqa: F821
+
+
+def test_double_precision_by_accident_is_warned_of_with_its_lines():
+    notes = check_types(half, (F, F))
+    assert {n.kind for n in notes} == {"warning"}
+    expected = ["total = 0.0", "x[i] * 0.5", "total += x[i]", "total / x.size"]
+    assert [n.line for n in notes] == [line_of(half, text) for text in expected]
+    assert "y[i] = x[i] * 0.5" in str(notes[1])
+    assert check_types(through_a_device_function, (F, F))[0].line == line_of(through_a_device_function, "doubled")
+
+
+def test_double_precision_on_purpose_is_not():
+    assert check_types(half, (float64[::1], float64[::1])) == []
+
+
+def test_a_clean_kernel_has_no_remarks():
+    assert check_types(clean, (F, F)) == []
+    assert check_types(clean.py_func, (float32[::1], float32[::1])) == []
+
+
+@pytest.mark.parametrize(
+    ("kernel", "text", "says"),
+    [(with_a_dict, "seen[0] = x[0]", "a dict cannot live on a GPU"),
+     (with_a_list, "seen.append", "a list cannot live on a GPU"),
+     (with_a_run_time_shape, "shared.array", "must be a number known when the kernel is compiled"),
+     (with_an_unknown_name, "no_such_function", "no_such_function")],
+)  # fmt: skip
+def test_what_the_compiler_would_refuse(kernel, text, says):
+    (note,) = check_types(kernel, (F, F))
+    assert note.kind == "error" and says in note.message
+    assert note.line == line_of(kernel, text)
+    assert "\x1b" not in str(note)
+
+
+def test_wide_integers_are_no_doubles():
+    @cuda.jit
+    def add(x, y):
+        y[0] = x[0] + x[1]
+
+    assert check_types(add, (int32[::1], int64[::1])) == []
