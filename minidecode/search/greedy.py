@@ -55,7 +55,7 @@ def greedy(
             chosen_R = scores_RV.argmax(axis=1)
         check_choice(scores_RV[every_R, chosen_R], done_R, sentence_R, step)
         going_R = ~done_R
-        gained_R = np.where(is_forced(rows, options), 0.0, logprobs_RV[every_R, chosen_R])
+        gained_R = np.where(is_forced(scores_RV), 0.0, logprobs_RV[every_R, chosen_R])
         total_R[going_R] += gained_R[going_R]
         if trace:
             trace.note_tokens(step, rows, scores_RV, chosen_R, total_R, going_R, notes)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..errors import OptionError
 from .filters import keep_min_p, keep_top_k, keep_top_p
 
 if TYPE_CHECKING:
@@ -105,9 +106,11 @@ def _followers(source: list[int], tail: list[int]) -> list[int]:
 
 
 def bad_words_ids(ops, scores_RV, rows, o):
-    """Rules out the last token of each word whose other tokens the text ends with."""
+    """Rules out the last token of each word whose other tokens the text ends with. EOS alone is let pass."""
     for word in o.bad_words_ids:
         *start, last = word
+        if not start and last in o.eos_token_id:
+            continue
         for r in range(len(scores_RV)):
             if rows.length_R[r] >= len(start) and rows.text(r)[rows.length_R[r] - len(start) :].tolist() == start:
                 scores_RV[r, last] = -np.inf
@@ -148,13 +151,9 @@ def _force(scores_RV, where_R, ids: tuple[int, ...]):
     return scores_RV
 
 
-def is_forced(rows: Rows, o: Options) -> np.ndarray:
-    """Which rows get a token that Hugging Face's dialects force, and count as certain."""
-    forced_R = np.zeros(len(rows.length_R), bool)
-    if "forced_bos_token_id" in o.rules.processors:
-        forced_R |= (rows.length_R == 1) & bool(o.forced_bos_token_id)
-        forced_R |= rows.last_R & bool(o.forced_eos_token_id)
-    return forced_R
+def is_forced(scores_RV: np.ndarray) -> np.ndarray:
+    """Which rows hold nothing but certain tokens (score 0): what Hugging Face's dialects do to force one."""
+    return (np.isneginf(scores_RV) | (scores_RV == 0)).all(axis=1)
 
 
 def end_at_limit(ops, scores_RV, rows, o):
@@ -192,13 +191,25 @@ def _prefix_length(rows: Rows) -> np.ndarray:
 
 
 def prefix_allowed_tokens_fn(ops, scores_RV, rows, o):
-    """Leaves what the user's function(sentence, text so far) returns: a list of token ids."""
-    if o.prefix_allowed_tokens_fn is not None:
-        for r, sentence in enumerate(rows.sentence_R):
-            allowed = np.asarray(o.prefix_allowed_tokens_fn(int(sentence), rows.text(r).copy()), np.int64)
-            kept = scores_RV[r, allowed]
-            scores_RV[r] = -np.inf
-            scores_RV[r, allowed] = kept
+    """Leaves what the user's function(sentence, text so far) returns, a list of token ids.
+
+    Where other rules have ruled all of that out, for every beam of a sentence, the function wins: what it allows is
+    certain (score 0).
+    """
+    if o.prefix_allowed_tokens_fn is None:
+        return scores_RV
+    allowed_RV = np.full_like(scores_RV, -np.inf)
+    for r, sentence in enumerate(rows.sentence_R):
+        ids = np.asarray(o.prefix_allowed_tokens_fn(int(sentence), rows.text(r).copy()), np.int64)
+        if ids.size == 0:
+            raise OptionError(f"prefix_allowed_tokens_fn returned no token for sentence {sentence + 1}")
+        allowed_RV[r, ids] = 0.0
+    scores_RV = scores_RV + allowed_RV
+    nothing_left_R = np.isneginf(scores_RV).all(axis=1)
+    for sentence in np.unique(rows.sentence_R):
+        mine_R = rows.sentence_R == sentence
+        if nothing_left_R[mine_R].all():
+            scores_RV[mine_R] = allowed_RV[mine_R]
     return scores_RV
 
 
@@ -266,5 +277,8 @@ def logits_processor(ops, scores_RV, rows, o):
 
 
 def renormalize_logits(ops, scores_RV, rows, o):
-    """Log-probabilities again, of what the processors left."""
-    return ops.log_softmax(scores_RV) if o.renormalize_logits else scores_RV
+    """Log-probabilities again, of what the processors left; a row in which they left nothing stays so."""
+    if o.renormalize_logits:
+        possible_R = (scores_RV > -np.inf).any(axis=1)
+        scores_RV[possible_R] = ops.log_softmax(scores_RV[possible_R])
+    return scores_RV

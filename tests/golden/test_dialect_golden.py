@@ -1,0 +1,94 @@
+"""The dialect `hf4` against texts that transformers 4.49 generated, and score processors against transformers 5.
+
+tests/golden/hf4: beam search and diverse beam search under 4.49's rules (make_hf4.py). tests/golden/processors: greedy
+and beam search with score processors, and the filters before sampling (make_processors.py). The models are those of
+tests/golden/gpt2 and bart. Tokens must be equal, scores within their bound.
+"""
+
+import functools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from golden_suite import Golden, check_scores, generate
+from toy import Ops
+
+from minidecode.search.options import Options
+from minidecode.search.processors import Rows, process
+
+HERE = Path(__file__).parent
+opened = functools.cache(lambda name: Golden(HERE / name))
+
+
+def cases(folder: str) -> list:
+    path = HERE / folder / "cases.json"
+    lines = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    return [pytest.param(case, id=f"{folder}-{i}-{case['model'].replace('/', '-')}") for i, case in enumerate(lines)]
+
+
+def asked(case: dict, **more) -> dict:
+    """The case with its options as `generate` takes them."""
+    options = dict(case["options"], **more)
+    if "prefix_allowed" in options:
+        allowed = options.pop("prefix_allowed")
+        options["prefix_allowed_tokens_fn"] = lambda _, ids: allowed[("even", "odd")[len(ids) % 2]]
+    return case | {"options": options}
+
+
+def compare(case: dict) -> None:
+    golden = opened(case["model"])
+    model = golden.load()
+    tokens, scores = generate(model, case)
+    if case["options"].get("dialect") == "hf4":
+        tokens, expected = ends_alike(case, tokens), ends_alike(case, case["tokens"])
+        assert tokens == expected, case["options"]
+    else:
+        assert tokens == case["tokens"], case["options"]
+    check_scores(golden, case, scores, case["scores"], {})
+
+
+def ends_alike(case: dict, tokens: list[list[int]]) -> list[list[int]]:
+    """4.49 puts the first EOS id at the end of a text, whichever of several ended it; we the one that did."""
+    eos = case["options"]["eos_token_id"] or []
+    return [[*text[:-1], eos[0]] if text and text[-1] in eos else text for text in tokens]
+
+
+@pytest.mark.parametrize("case", cases("hf4"))
+def test_as_transformers_4_49(case):
+    compare(asked(case, dialect="hf4"))
+
+
+@pytest.mark.parametrize("case", cases("processors"))
+def test_score_processors_as_transformers_5(case):
+    compare(asked(case))
+
+
+def filter_cases() -> list:
+    rows = json.loads((HERE / "processors" / "filters.json").read_text(encoding="utf-8"))
+    return [pytest.param(row, id=str(i)) for i, row in enumerate(rows)]
+
+
+@pytest.mark.parametrize("num_beams", [1, 3])
+@pytest.mark.parametrize("row", filter_cases())
+def test_the_filters_before_sampling_as_transformers_5(row, num_beams):
+    """The same tokens are kept, with the same probabilities, in sampling and in sampling with beams."""
+    scores_V = np.array([-np.inf if s is None else s for s in row["scores"]])
+    options = Options(
+        do_sample=True, num_beams=num_beams, eos_token_id=row["eos_token_id"], **{"top_k": 0} | row["options"]
+    )
+    alone = [np.zeros(1, np.int64)] * 4
+    scores_1V = process(Ops(), scores_V[None].copy(), Rows(np.zeros((1, 1), np.int64), *alone, [np.zeros(1)]), options)
+    probability_V = np.exp(scores_1V[0] - scores_1V.max())
+    probability_V /= probability_V.sum()
+    expected_V = np.array(row["probabilities" if num_beams == 1 else "probabilities_in_beams"])
+    assert (probability_V > 0).tolist() == (expected_V > 0).tolist()
+    np.testing.assert_allclose(probability_V, expected_V, rtol=1e-12)
+
+
+def test_the_two_versions_of_transformers_differ_and_so_do_ours():
+    differing = [p.values[0] for p in cases("hf4") if p.values[0].get("differs_from_5")]
+    assert len(differing) >= 25
+    for case in differing:
+        found, _ = generate(opened(case["model"]).load(), asked(case, dialect="hf"))
+        assert ends_alike(case, found) != ends_alike(case, case["tokens"])
