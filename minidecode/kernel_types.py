@@ -57,12 +57,12 @@ def _infer(function, argument_types):
     typing.refresh()
     target.refresh()
     ir = run_frontend(function)
-    with _pretended_device(), target_override("cuda"):
+    with pretended_device(), target_override("cuda"):
         return ir, type_inference_stage(typing, target, ir, argument_types, None).typemap
 
 
 @contextmanager
-def _pretended_device(capability: tuple[int, int] = (8, 0)):
+def pretended_device(capability: tuple[int, int] = (8, 0)):
     """Lets device functions be typed without a GPU.
 
     They ask the current device for its compute capability: here is an answer. And where numba-cuda is not installed,
