@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -57,11 +57,12 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
             # 2. Take the best C of each sentence, and see which end and which run on.
             candidates = find_candidates(ops, total_BWV, options.candidates // G, step, request.keys_R2, options)
             check_choice(candidates[0][:, 0], beams.done_B, np.arange(B), step)
+            before = replace(beams)
+            chosen = beams.advance(candidates, step + 1, request.limit_B, options)
             if trace:
-                trace.note_candidates(step, g, beams, candidates, request, options, notes)
-            parent_BW, token_BW = beams.advance(candidates, step + 1, request.limit_B, options)
-            count_tokens(chosen_BV, token_BW)
-            parents.append(parent_BW + g * W)
+                trace.note_candidates(step, g, before, candidates, chosen, request, options, notes)
+            count_tokens(chosen_BV, chosen.token_BW)
+            parents.append(chosen.parent_BW + g * W)
         step += 1
         if all(beams.done_B.all() for beams in groups):
             break
@@ -73,6 +74,15 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
         parent_R = (np.concatenate(parents, axis=1) + first_row_B1).reshape(-1)
         logits_RV = engine.step(tokens_RM, length_R, parent_R)
     return _best_of_all(groups, request, options, step)
+
+
+class Chosen(NamedTuple):
+    """What a group made of a step's candidates."""
+
+    parent_BW: np.ndarray  # of the beams that run on
+    token_BW: np.ndarray  # theirs, the newest
+    kept_BW: np.ndarray  # which candidates they were
+    finished_BC: np.ndarray  # which candidates finished
 
 
 @dataclass
@@ -107,8 +117,8 @@ class Beams:
             np.zeros((B, W), np.int64), np.zeros((B, W), bool), np.zeros(B, bool),
         )  # fmt: skip
 
-    def advance(self, candidates: Candidates, new: int, limit_B, options: Options) -> tuple[np.ndarray, np.ndarray]:
-        """Takes up candidates that hold `new` new tokens. Returns (parent_BW, token_BW) of the beams that run on.
+    def advance(self, candidates: Candidates, new: int, limit_B, options: Options) -> Chosen:
+        """Takes up candidates that hold `new` new tokens. All arrays of the group are new ones afterwards.
 
         A sentence that was done before "chooses" the padding token: diverse groups of transformers 4.49 count it.
         """
@@ -118,7 +128,7 @@ class Beams:
         candidate_BCM = self.running_BWM[every_B1, parent_BC]
         candidate_BCM[every_B1, np.arange(C), self.length_B[:, None]] = token_BC
         at_limit_B = new >= limit_B
-        was_done_B = self.done_B.copy()
+        was_done_B = self.done_B
 
         # The W best that do not end run on; where groups are interleaved, the first W, whose order says the group.
         ends_BC = np.isin(token_BC, options.eos_token_id)
@@ -131,24 +141,24 @@ class Beams:
         # Those that end among the W best of all finish.
         if rules.at_limit == "candidates":
             ends_BC |= at_limit_B[:, None]
-        self._finish(candidate_BCM, score_BC, ends_BC & (np.arange(C) < W), new, options)
+        finished_BC = self._finish(candidate_BCM, score_BC, ends_BC & (np.arange(C) < W), new, options)
         hope_B = score_BC[:, 0] if rules.stop == "candidate" else self.running_score_BW[:, 0]
-        self.done_B |= self.is_settled(hope_B, new, limit_B, options)
+        self.done_B = self.done_B | self.is_settled(hope_B, new, limit_B, options)
         if rules.at_limit == "running":
             running_ends_BW = np.broadcast_to(at_limit_B[:, None], (B, W))
             self._finish(self.running_BWM, self.running_score_BW, running_ends_BW, new, options)
-        self.done_B |= at_limit_B
+        self.done_B = self.done_B | at_limit_B
 
         self.length_B = self.length_B + ~self.done_B  # who is done feeds the token before its last, again and again
         token_BW = token_BC[every_B1, keep_BW]
         if was_done_B.any() and options.num_beam_groups > 1:
             token_BW[was_done_B] = options.padding
-        return parent_BC[every_B1, keep_BW], token_BW
+        return Chosen(parent_BC[every_B1, keep_BW], token_BW, keep_BW, finished_BC)
 
-    def _finish(self, text_BXM, score_BX, ends_BX, new: int, options: Options) -> None:
+    def _finish(self, text_BXM, score_BX, ends_BX, new: int, options: Options) -> np.ndarray:
         """Texts of sentences that go on, where ends_BX says so, join the finished ones; the W best stay.
 
-        fairseq takes only possible texts, the first that come, until there are W.
+        fairseq takes only possible texts, the first that come, until there are W. Returns which were let in.
         """
         every_B1 = np.arange(len(score_BX))[:, None]
         W = self.is_finished_BW.shape[1]
@@ -166,16 +176,19 @@ class Beams:
         new_BX = np.full(score_BX.shape, new)
         self.finished_length_BW = np.concatenate([self.finished_length_BW, new_BX], axis=1)[every_B1, best_BW]
         self.is_finished_BW = np.concatenate([self.is_finished_BW, enters_BX], axis=1)[every_B1, best_BW]
+        return enters_BX
 
     def is_settled(self, hope_B: np.ndarray, new: int, limit_B: np.ndarray, options: Options) -> np.ndarray:
         """Whether W texts have finished and, by the dialect's rule, none that still runs may replace one of them.
 
+        fairseq's: W have finished (or some have, and nothing that runs is possible).
         Hugging Face's: none can if hope_B, the best sum of log-probabilities, does not beat the worst finished score
         at the present length; with early_stopping="never" and a positive penalty, at the greatest allowed.
         """
         full_B, rules = self.is_finished_BW.all(axis=1), options.rules
         if rules.stop == "full":
-            return full_B
+            dead_B = ~np.isfinite(self.running_score_BW).any(axis=1)
+            return full_B | (dead_B & self.is_finished_BW.any(axis=1))
         hopeful_B = limit_B if options.early_stopping == "never" and options.length_penalty > 0 else new
         hopeful_score_B = hope_B / np.asarray(options.length_norm(hopeful_B), hope_B.dtype)
         worst_B = np.where(full_B, self.finished_score_BW.min(axis=1), rules.out_of_play)

@@ -42,7 +42,7 @@ def keep_min_p(scores_RV: np.ndarray, p: float, least: int = 1) -> np.ndarray:
 
 
 def _softmax(scores_RV: np.ndarray) -> np.ndarray:
-    """In float64: a sum over a large vocabulary decides which token is the last one kept."""
-    shifted_RV = scores_RV.astype(np.float64) - scores_RV.max(axis=1, keepdims=True)
-    e_RV = np.exp(shifted_RV)
-    return e_RV / e_RV.sum(axis=1, keepdims=True)
+    """In float64: a sum over a large vocabulary decides which token is the last one kept. All -inf gives all 0."""
+    largest_R1 = scores_RV.max(axis=1, keepdims=True)
+    e_RV = np.exp(scores_RV.astype(np.float64) - np.where(largest_R1 > -np.inf, largest_R1, 0))
+    return e_RV / np.maximum(e_RV.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)

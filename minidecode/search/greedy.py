@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .options import Options
-from .processors import is_forced, process
+from .processors import process
 from .result import Found, Request, check_choice, check_scores
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ def greedy(
     """Every text until its EOS or its limit of new tokens. When sampling, num_return_sequences texts a sentence.
 
     A text that is done keeps its row until all are: the naive batch. on_token(row, id) is called for each token.
-    A text scores the sum of the model's own log-probabilities of its tokens, before processors and filters; a token
-    that Hugging Face's dialects force counts 0.
+    A text scores the sum of the model's own log-probabilities of its tokens, before processors and filters, and a token
+    that is forced counts 0; in fairseq, the sum of what its processors made of them.
     """
     ops, S = engine.ops, options.num_return_sequences
     sentence_R = np.repeat(np.arange(len(request.prompts)), S)
@@ -55,13 +55,16 @@ def greedy(
             chosen_R = scores_RV.argmax(axis=1)
         check_choice(scores_RV[every_R, chosen_R], done_R, sentence_R, step)
         going_R = ~done_R
-        gained_R = np.where(is_forced(scores_RV), 0.0, logprobs_RV[every_R, chosen_R])
+        if options.rules.greedy_scores == "logits":
+            gained_R = np.where(rows.certain_R, 0.0, logprobs_RV[every_R, chosen_R])
+        else:
+            gained_R = scores_RV[every_R, chosen_R]
         total_R[going_R] += gained_R[going_R]
+        done_R = done_R | np.isin(chosen_R, options.eos_token_id) | (length_R + 1 - prompt_R >= limit_R)
         if trace:
-            trace.note_tokens(step, rows, scores_RV, chosen_R, total_R, going_R, notes)
+            trace.note_tokens(step, rows, chosen_R, total_R, going_R, done_R, notes)
         tokens_RM[going_R, length_R[going_R]] = chosen_R[going_R]
-        length_R += going_R
-        done_R |= np.isin(chosen_R, options.eos_token_id) | (length_R - prompt_R >= limit_R)
+        length_R = length_R + going_R
         step += 1
         if on_token:
             for r in np.flatnonzero(going_R):

@@ -43,7 +43,7 @@ WHOLE_NUMBERS = [
 NUMBERS = [
     ("length_penalty", lambda x: abs(x) <= 50, "from -50 to 50"),
     ("max_len_a", lambda x: 0 <= x <= 1e6, "from 0 up"),
-    ("temperature", lambda x: 0 < x <= 1e6, "above 0 (for 0, always the likeliest token, leave out do_sample)"),
+    ("temperature", lambda x: 1e-30 <= x <= 1e6, "above 0 (for 0, always the likeliest token, leave out do_sample)"),
     ("top_p", lambda x: 0 < x <= 1, "above 0 and at most 1"),
     ("repetition_penalty", lambda x: 0 < x <= 1e6, "above 0"),
     ("encoder_repetition_penalty", lambda x: 0 < x <= 1e6, "above 0"),
@@ -134,7 +134,7 @@ class Options:
     logits_processor: tuple[Callable[..., np.ndarray], ...] = ()
 
     def __post_init__(self):
-        if self.dialect not in DIALECTS:
+        if not isinstance(self.dialect, str) or self.dialect not in DIALECTS:
             raise OptionError(f"dialect must be {', '.join(DIALECTS)}, not {self.dialect!r}")
         for name, value in self.rules.defaults.items():
             if getattr(self, name) is None and not (name == "min_new_tokens" and self.min_length):
@@ -147,7 +147,7 @@ class Options:
         for name in TOKEN_IDS:
             object.__setattr__(self, name, _token_tuple(name, getattr(self, name)))
         words = self.bad_words_ids if self.bad_words_ids is not None else ()
-        if isinstance(words, str) or not isinstance(words, Iterable) or any(not _is_list(w) or not w for w in words):
+        if not _is_list(words) or any(not _is_list(w) or len(w) == 0 for w in words):
             raise OptionError(f"bad_words_ids must be lists of token ids, none of them empty, not {words!r}")
         object.__setattr__(self, "bad_words_ids", tuple(_token_tuple("bad_words_ids", w) for w in words))
         for name, least, may_be_none in WHOLE_NUMBERS:
@@ -158,6 +158,7 @@ class Options:
                 raise OptionError(f"{name} must be a whole number from {least} up, not {value!r}")
         if self.seed >= 2**64:
             raise OptionError(f"seed must be below 2**64, not {self.seed}")
+        object.__setattr__(self, "seed", int(self.seed))
         for name, rule, words in [*NUMBERS, ("min_p", lambda x: 0 <= x <= 1, "from 0 to 1")]:
             value = getattr(self, name)
             if value is None and name == "min_p":
@@ -173,7 +174,8 @@ class Options:
         if self.length_normalization not in ("power", "gnmt"):
             raise OptionError(f"length_normalization must be 'power' or 'gnmt', not {self.length_normalization!r}")
         functions = self.logits_processor
-        functions = (functions,) if callable(functions) else tuple(functions or ())
+        functions = (functions,) if callable(functions) else functions or ()
+        functions = tuple(functions) if isinstance(functions, Iterable) else (functions,)
         if not all(map(callable, (*functions, self.prefix_allowed_tokens_fn or callable))):
             raise OptionError("logits_processor and prefix_allowed_tokens_fn must be functions")
         object.__setattr__(self, "logits_processor", functions)
@@ -190,8 +192,9 @@ class Options:
             raise OptionError(f"min_new_tokens {self.min_new_tokens} is above max_new_tokens {self.max_new_tokens}")
         if self.max_new_tokens is None and self.max_length is not None and self.min_length > self.max_length:
             raise OptionError(f"min_length {self.min_length} is above max_length {self.max_length}")
-        if self.max_len_b is not None and self.max_new_tokens is not None:
-            raise OptionError("max_len_b and max_new_tokens are two spellings of one limit: give one of them")
+        if self.max_len_b is not None and (self.max_new_tokens or self.max_length):
+            other = "max_new_tokens" if self.max_new_tokens else "max_length"
+            raise OptionError(f"max_len_b and {other} are two spellings of one limit: give one of them")
         if self.max_len_a and self.max_len_b is None:
             raise OptionError("max_len_a needs max_len_b: the limit is max_len_a * (tokens of the source) + max_len_b")
         if W % G:
@@ -213,10 +216,23 @@ class Options:
                 systems = " or ".join(d.name for d in DIALECTS.values() if name in d.processors)
                 raise OptionError(f"{name} is no rule of dialect {self.dialect!r}: leave it out, or use {systems}")
         if self.dialect == "fairseq":
-            if len(self.eos_token_id) > 1:
-                raise OptionError("fairseq knows one EOS: give one eos_token_id, or use dialect hf")
-            if self.do_sample and self.top_k and self.top_p < 1:
-                raise OptionError("fairseq samples by top_k or by top_p, not by both: use dialect hf for both")
+            self._check_fairseq()
+
+    def _check_fairseq(self) -> None:
+        """What fairseq cannot do."""
+        if len(self.eos_token_id) > 1:
+            raise OptionError("fairseq knows one EOS: give one eos_token_id, or use dialect hf")
+        if self.num_beams > 1 and not self.eos_token_id:
+            raise OptionError("fairseq's beam search ends texts by EOS alone: it needs an eos_token_id")
+        if self.forced_eos_token_id not in ((), self.eos_token_id):
+            raise OptionError("fairseq's last token is EOS, always: leave forced_eos_token_id out")
+        most = self.max_new_tokens if self.max_len_b is None else self.max_len_b + 1
+        if self.eos_token_id and most is not None and not self.max_len_a and (self.min_new_tokens or 0) >= most:
+            raise OptionError(
+                f"min_new_tokens {self.min_new_tokens} leaves no room for EOS among {most} tokens: fairseq ends with it"
+            )
+        if self.do_sample and self.top_k and self.top_p < 1:
+            raise OptionError("fairseq samples by top_k or by top_p, not by both: use dialect hf for both")
 
     def check_vocabulary(self, vocab_size: int) -> None:
         """Raises OptionError where the options ask for more than V tokens can give."""
@@ -307,7 +323,7 @@ def refuse_unsupported(defaults: dict[str, Any], do_sample: bool) -> None:
 
 
 def _is_list(value: object) -> bool:
-    return isinstance(value, Iterable) and not isinstance(value, str | bytes | dict)
+    return isinstance(value, Iterable) and hasattr(value, "__len__") and not isinstance(value, str | bytes | dict)
 
 
 def _is_whole(value: object) -> bool:

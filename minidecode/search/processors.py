@@ -7,7 +7,7 @@ in greedy search and sampling under Hugging Face's dialects; -inf rules a token 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +33,10 @@ class Rows:
     sentence_R: np.ndarray  # which sentence of the batch the row belongs to
     sources: list[np.ndarray]  # by sentence: what the encoder read, or the prompt where there is no encoder
     prefix_BP: np.ndarray | None = None  # tokens that the text must begin with; -1 leaves a place free
+    certain_R: np.ndarray = field(init=False)  # rows whose next token a processor has made certain
+
+    def __post_init__(self):
+        object.__setattr__(self, "certain_R", np.zeros(len(self.length_R), bool))
 
     @property
     def new_R(self) -> np.ndarray:
@@ -135,25 +139,21 @@ def min_new_tokens(ops, scores_RV, rows, o):
 
 def forced_bos_token_id(ops, scores_RV, rows, o):
     """Makes BOS certain where a text holds one token."""
-    return _force(scores_RV, rows.length_R == 1, o.forced_bos_token_id)
+    return _force(scores_RV, rows, rows.length_R == 1, o.forced_bos_token_id)
 
 
 def forced_eos_token_id(ops, scores_RV, rows, o):
     """Makes EOS certain where only one more token may follow."""
-    return _force(scores_RV, rows.last_R, o.forced_eos_token_id)
+    return _force(scores_RV, rows, rows.last_R, o.forced_eos_token_id)
 
 
-def _force(scores_RV, where_R, ids: tuple[int, ...]):
+def _force(scores_RV, rows, where_R, ids: tuple[int, ...]):
     """In the rows of where_R the tokens `ids` score 0, that is, they are certain, and all others -inf."""
     if ids and where_R.any():
+        rows.certain_R[where_R] = True
         scores_RV[where_R] = -np.inf
         scores_RV[np.ix_(where_R, ids)] = 0.0
     return scores_RV
-
-
-def is_forced(scores_RV: np.ndarray) -> np.ndarray:
-    """Which rows hold nothing but certain tokens (score 0): what Hugging Face's dialects do to force one."""
-    return (np.isneginf(scores_RV) | (scores_RV == 0)).all(axis=1)
 
 
 def end_at_limit(ops, scores_RV, rows, o):
@@ -201,8 +201,9 @@ def prefix_allowed_tokens_fn(ops, scores_RV, rows, o):
     allowed_RV = np.full_like(scores_RV, -np.inf)
     for r, sentence in enumerate(rows.sentence_R):
         ids = np.asarray(o.prefix_allowed_tokens_fn(int(sentence), rows.text(r).copy()), np.int64)
-        if ids.size == 0:
-            raise OptionError(f"prefix_allowed_tokens_fn returned no token for sentence {sentence + 1}")
+        if ids.size == 0 or ids.min() < 0 or ids.max() >= scores_RV.shape[1]:
+            what = "no token" if ids.size == 0 else "ids outside the vocabulary"
+            raise OptionError(f"prefix_allowed_tokens_fn returned {what} for sentence {sentence + 1}")
         allowed_RV[r, ids] = 0.0
     scores_RV = scores_RV + allowed_RV
     nothing_left_R = np.isneginf(scores_RV).all(axis=1)
@@ -210,6 +211,7 @@ def prefix_allowed_tokens_fn(ops, scores_RV, rows, o):
         mine_R = rows.sentence_R == sentence
         if nothing_left_R[mine_R].all():
             scores_RV[mine_R] = allowed_RV[mine_R]
+            rows.certain_R[mine_R] = True
     return scores_RV
 
 
@@ -272,7 +274,10 @@ def min_p(ops, scores_RV, rows, o):
 def logits_processor(ops, scores_RV, rows, o):
     """The user's own functions of (scores_RV, rows), each of which returns the new scores."""
     for function in o.logits_processor:
+        shape = scores_RV.shape
         scores_RV = function(scores_RV, rows)
+        if np.shape(scores_RV) != shape or np.isnan(scores_RV).any():
+            raise OptionError(f"logits_processor must return scores of shape {shape} without NaN")
     return scores_RV
 
 

@@ -24,7 +24,10 @@ class Candidate:
 
 @dataclass
 class TraceStep:
-    """One step of one sentence (and of one diverse group): `running` are the new tokens of its beams before it."""
+    """One step of one sentence: `running` are the new tokens of its beams before it.
+
+    group: which diverse group; in sampling, which of the sentence's texts.
+    """
 
     step: int
     sentence: int
@@ -47,31 +50,40 @@ class Trace:
     def as_list(self) -> list[dict[str, Any]]:
         return [dataclasses.asdict(s) for s in self.steps]
 
-    def note_tokens(self, step, rows, scores_RV, chosen_R, total_R, going_R, notes) -> None:
-        """A step of greedy search or sampling: one candidate per text, which goes on or ends."""
+    def note_tokens(self, step, rows, chosen_R, total_R, going_R, done_R, notes) -> None:
+        """A step of greedy search or sampling, after it: one candidate per text, which goes on or ends."""
         for r in np.flatnonzero(going_R):
+            sentence = int(rows.sentence_R[r])
+            text = int(r - np.flatnonzero(rows.sentence_R == sentence)[0])
             changed = {name: [(0, int(v)) for row, v in pairs if row == r] for name, pairs in notes.items()}
             candidate = Candidate(int(chosen_R[r]), 0, float(total_R[r]), "runs", 0)
+            if done_R[r]:
+                candidate.fate, candidate.beam = "ends", None
             running = [rows.text(r)[rows.prompt_R[r] :].tolist()]
-            self.steps.append(TraceStep(step, int(r), 0, running, [candidate], {k: v for k, v in changed.items() if v}))
+            changed = {name: pairs for name, pairs in changed.items() if pairs}
+            self.steps.append(TraceStep(step, sentence, text, running, [candidate], changed))
 
-    def note_candidates(self, step, group, beams, candidates, request, options, notes) -> None:
-        """A step of beam search, before its candidates are taken up."""
-        W = beams.running_BWM.shape[1]
-        for b in np.flatnonzero(~beams.done_B):
+    def note_candidates(self, step, group, before, candidates, chosen, request, options, notes) -> None:
+        """A step of beam search, after it; `before` are the beams that the candidates continue."""
+        W = before.running_BWM.shape[1]
+        for b in np.flatnonzero(~before.done_B):
             score_C, parent_C, token_C = (part[b] for part in candidates)
-            at_limit = step + 1 >= request.limit_B[b] and options.rules.at_limit == "candidates"
-            noted, place = [], 0
-            for rank, (score, parent, token) in enumerate(zip(score_C, parent_C, token_C, strict=True)):
-                ends = bool(token in options.eos_token_id) or at_limit
-                candidate = Candidate(int(token), int(parent), float(score), "dropped")
-                if ends:
-                    candidate.fate = "ends" if rank < W and np.isfinite(score) else "refused"
-                elif place < W:
-                    candidate.fate, candidate.beam, place = "runs", place, place + 1
+            noted = []
+            for c, (score, parent, token) in enumerate(zip(score_C, parent_C, token_C, strict=True)):
+                at_limit = step + 1 >= request.limit_B[b] and options.rules.at_limit == "candidates"
+                may_end = at_limit or token in options.eos_token_id
+                candidate = Candidate(int(token), int(parent), float(score), "refused" if may_end else "dropped")
+                beams = np.flatnonzero(chosen.kept_BW[b] == c)
+                if chosen.finished_BC[b, c]:
+                    candidate.fate = "ends"
+                elif len(beams) and not may_end:
+                    candidate.fate, candidate.beam = "runs", int(beams[0])
                 noted.append(candidate)
-            prompt, length = len(request.prompts[b]), beams.length_B[b]
-            running = [beams.running_BWM[b, w, prompt:length].tolist() for w in range(W)]
+                if len(beams) and may_end and not at_limit:  # too few others: it fills a beam that is out of play
+                    out_of_play = float(score) + options.rules.out_of_play
+                    noted.append(Candidate(int(token), int(parent), out_of_play, "runs", int(beams[0])))
+            prompt, length = len(request.prompts[b]), before.length_B[b]
+            running = [before.running_BWM[b, w, prompt:length].tolist() for w in range(W)]
             mine = range(b * W, (b + 1) * W)
             changed = {name: [(int(r - b * W), int(v)) for r, v in pairs if r in mine] for name, pairs in notes.items()}
             changed = {name: pairs for name, pairs in changed.items() if pairs}

@@ -6,11 +6,13 @@
 
 The models are those of tests/golden/gpt2 and tests/golden/bart, in float64; every seed is fixed. A line of cases.json
 is a case: model, prompts, options, and tokens and scores as in the other folders. Plain cases say whether transformers
-5 finds something else. Three things hold for all of them:
+5 finds something else. For all of them:
 
-- Every sentence was asked for alone, because 4.49 counts padding as text and minidecode does not.
-- 4.49 stores a finished text without its EOS, and gives it back with the first of the EOS ids, whichever it had.
-- The score belongs to the EOS that the text really had.
+- Every sentence was asked for alone: 4.49 counts padding as text, and in `generate` it forgets which tokens of a source
+  are padding, so that BART attends to it. Between sentences of one length its search couples nothing.
+- 4.49 stores a finished text without its EOS, and gives it back with the first of the EOS ids, whichever it had. The
+  score is that of the EOS it had.
+- No place is filled by a beam that was out of play (-1e9).
 """
 
 from __future__ import annotations
@@ -63,7 +65,7 @@ def load(name: str) -> torch.nn.Module:
 
 
 def round_logits(module, args, out):
-    """Logits in float32. Every search rounds them so, and 4.49's of groups fails to store the scores if it does it."""
+    """Logits in float32. Every search rounds them first of all; 4.49's with groups fails to store scores if it does."""
     out.logits = out.logits.float()
     return out
 

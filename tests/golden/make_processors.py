@@ -38,15 +38,19 @@ OUT = HERE / "processors"
 MODELS = ("gpt2/gelu", "gpt2/relu", "gpt2/tanh", "gpt2/untied", "bart/gelu", "bart/scaled", "bart/untied")
 
 # The options that cases are about, in a call or out of it; the others (lengths, forced tokens, a ban of n-grams) are
-# drawn as for the models' own cases.
+# drawn as for the models' own cases; OTHERS are to be among them.
 OWN = ("repetition_penalty", "encoder_repetition_penalty", "encoder_no_repeat_ngram_size", "bad_words_ids",
        "suppress_tokens", "begin_suppress_tokens", "prefix_allowed", "renormalize_logits")  # fmt: skip
+OTHERS = ("min_new_tokens", "min_length", "no_repeat_ngram_size", "several EOS ids", "forced_bos_token_id",
+          "forced_eos_token_id")  # fmt: skip
 ALONE = OWN[:-1]  # renormalize_logits changes something only where another processor did
-MIXED_GREEDY, MIXED_BEAM = 13, 17  # cases with several of OWN, for each model
+CORNERED = [(W, ("bad_words_ids", "prefix_allowed")) for W in (1, 2, 3)]  # see draw_corner
+CORNERED += [(W, ("bad_words_ids", "suppress_tokens", "prefix_allowed")) for W in (1, 2)]
+MIXED_GREEDY, MIXED_BEAM = 12, 16  # cases with several of OWN, for each model
 LONGEST_PROMPT = 9
-DRAWS = 12  # how often a case is drawn before one in which not every option is needed will do
+DRAWS = 8  # how often a case is drawn before one in which not every option is needed will do
 LEAST_EACH = 12  # cases of each option, in greedy and in beam search
-FILTER_ROWS = 84
+FILTER_ROWS = 100
 
 # ---- asking transformers ---------------------------------------------------------------------------------------------
 
@@ -96,6 +100,7 @@ def plan(rng: random.Random) -> Iterator[tuple[int, tuple[str, ...]]]:
     for name in ALONE:
         yield 1, (name,)
         yield rng.randint(2, 5), (name,)
+    yield from CORNERED
     for i in range(MIXED_GREEDY + MIXED_BEAM):
         W = 1 if i < MIXED_GREEDY else rng.randint(2, 5)
         names = rng.sample(ALONE, rng.choice([2, 2, 3, 4]))
@@ -120,7 +125,7 @@ def draw_base(rng: random.Random, model, W: int, names: tuple[str, ...]) -> tupl
 def echoed(rng: random.Random, model, prompts: list[list[int]], options: dict) -> list[list[int]]:
     """The prompts, into which some of what the model says to them is put: of such n-grams some will come again.
 
-    A source gets it in front, a prompt at its end. Prompts keep their lengths, on which those of texts may depend.
+    A source gets it in front, a prompt at its end. Prompts keep their lengths, which count in those of texts.
     """
     said, _ = generate(model, prompts, options)
     each = len(said) // len(prompts)
@@ -148,12 +153,33 @@ def draw_own(rng: random.Random, model, prompts: list[list[int]], base: dict, na
         "renormalize_logits": lambda: True,
     }
     own = {name: draw[name]() for name in OWN if name in names}
-    if {"prefix_allowed", "bad_words_ids"} <= own.keys() and rng.random() < 0.4:
-        # All that is allowed here is a bad word: then transformers lets the function win, and the token scores 0.
-        word = rng.choice(rng.choice(said))
-        own["prefix_allowed"][rng.choice(["even", "odd"])] = [word]
-        own["bad_words_ids"].append([word])
+    if {"prefix_allowed", "bad_words_ids"} <= own.keys():
+        draw_corner(rng, own, base, rng.choice(said))
     return own
+
+
+def draw_corner(rng: random.Random, own: dict, base: dict, text: list[int]) -> None:
+    """Changes `own` so that, at times, all that the function allows is ruled out by what goes before it.
+
+    If that holds for all beams of a sentence, transformers lets the function win, and the tokens that it allows score
+    0; what comes behind it can still rule them out.
+    """
+    free = sorted(set(text) - forced_tokens(base))
+    least = base.get("min_new_tokens") or base.get("min_length")
+    if "suppress_tokens" in own and len(free) > 1:  # of two tokens that the function brings back, one is left
+        allowed = rng.sample(free, 2)
+        words = [[t] for t in allowed]
+        own["suppress_tokens"] = allowed[:1]
+    elif len(text) > 1 and rng.random() < 0.4:  # ruled out in the beams that end with the word's first token
+        end = rng.randrange(1, len(text))
+        allowed, words = [text[end]], [text[end - 1 : end + 1]]
+    elif base["eos_token_id"] and least and rng.random() < 0.5:  # an EOS that comes too early
+        allowed, words = base["eos_token_id"][:1], []
+    else:
+        allowed = [rng.choice(text)]
+        words = [allowed]
+    own["prefix_allowed"][rng.choice(["even", "odd"])] = sorted(allowed)
+    own["bad_words_ids"] += words
 
 
 def draw_words(rng: random.Random, model, prompts, base: dict, said: list[list[int]]) -> list[list[int]]:
@@ -187,21 +213,25 @@ def begun_with(model, prompt: list[int], options: dict) -> list[int]:
 
 
 def draw_suppressed(rng: random.Random, base: dict, said: list[list[int]]) -> list[int]:
-    """One to three tokens that the model says, at times an EOS too. The last token is left if it is forced."""
-    forced = [base.get("forced_bos_token_id"), *as_list(base.get("forced_eos_token_id"))]
-    spoken = sorted({t for text in said for t in text} - set(forced))
+    """One to three tokens that the model says, at times an EOS too; of several forced tokens one, of one none."""
+    spoken = sorted({t for text in said for t in text} - forced_tokens(base))
     chosen = rng.sample(spoken, min(rng.randint(1, 3), len(spoken)))
     if base["eos_token_id"] and rng.random() < 0.2:
-        chosen += [t for t in base["eos_token_id"][:1] if t not in chosen and t not in forced]
-    return chosen or [0]
+        chosen += sorted(set(base["eos_token_id"][:1]) - forced_tokens(base) - set(chosen))
+    last = as_list(base.get("forced_eos_token_id"))
+    return [*chosen, min(last)] if len(last) > 1 else chosen
+
+
+def forced_tokens(options: dict) -> set[int | None]:
+    return {options.get("forced_bos_token_id"), *as_list(options.get("forced_eos_token_id"))}
 
 
 def draw_first(rng: random.Random, base: dict, said: list[list[int]]) -> list[int]:
     """Tokens that the model says first, or, where the first is forced, first after that."""
-    first = {text[0] for text in said} - {base.get("forced_bos_token_id")}
+    first = {text[0] for text in said} - forced_tokens(base)
     second = {text[1] for text in said if len(text) > 1}
     chosen = sorted(first | second if "forced_bos_token_id" in base else first)
-    return rng.sample(chosen, min(rng.choice([1, 2, 4]), len(chosen))) or [0]
+    return rng.sample(chosen, min(rng.choice([1, 2, 4]), len(chosen)))
 
 
 def draw_allowed(rng: random.Random, V: int, base: dict) -> dict[str, list[int]]:
@@ -273,7 +303,6 @@ def coverage(cases: list[dict]) -> dict[str, Counter]:
         search = "greedy" if options["num_beams"] == 1 else "beam"
         seen[search].update(k for k, v in options.items() if v not in (0, None))
         seen[search].update(["several EOS ids"] if len(options["eos_token_id"] or []) > 1 else [])
-        seen[search].update(f"{k}={v}" for k, v in options.items() if k.endswith(("_penalty", "early_stopping")))
         seen["needed"].update(case["needed"])
     return seen
 
@@ -281,12 +310,10 @@ def coverage(cases: list[dict]) -> dict[str, Counter]:
 def check_coverage(cases: list[dict], dropped: int) -> None:
     """Prints what the cases cover; exits if an option is rare or seldom needed, or if many cases were near ties."""
     seen = coverage(cases)
-    for name in sorted(seen["greedy"] | seen["beam"]):
+    for name in (*OWN, *OTHERS):
         print(f"{name}: {seen['greedy'][name]} greedy, {seen['beam'][name]} beam, needed in {seen['needed'][name]}")
-    base = ("min_new_tokens", "min_length", "no_repeat_ngram_size", "several EOS ids", "forced_bos_token_id",
-            "forced_eos_token_id")  # fmt: skip
-    rare = [n for n in (*OWN, *base) if seen["beam"][n] < LEAST_EACH]
-    rare += [n for n in (*ALONE, *base) if seen["greedy"][n] < LEAST_EACH]
+    rare = [name for name in (*OWN, *OTHERS) if seen["beam"][name] < LEAST_EACH]
+    rare += [name for name in (*ALONE, *OTHERS) if seen["greedy"][name] < LEAST_EACH]
     idle = [n for n in ALONE if seen["needed"][n] < 0.6 * (seen["greedy"][n] + seen["beam"][n])]
     if rare or idle or dropped > 0.05 * (len(cases) + dropped):
         raise SystemExit(f"rare: {rare}; seldom needed: {idle}; {dropped} near ties")
@@ -298,7 +325,7 @@ def check_coverage(cases: list[dict], dropped: int) -> None:
 def draw_row(rng: random.Random) -> list[float]:
     """Scores of 5 to 60 tokens, to three places: flat or peaked, with ties or none, some tokens impossible."""
     spread = rng.choice([0.05, 0.7, 2.0, 2.0, 4.0, 15.0])
-    places = rng.choice([0, 1, 3, 3])
+    places = rng.choice([0, 0, 1, 3])
     row = [round(rng.gauss(0.0, spread), places) for _ in range(rng.randint(5, 60))]
     if rng.random() < 0.4:
         impossible = rng.sample(range(len(row)), rng.choice([1, len(row) // 2, len(row) - 2, len(row) - 1]))
