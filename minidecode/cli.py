@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +21,7 @@ import typer
 
 from . import __version__
 from .errors import InputError, MinidecodeError, OptionError
+from .plan import Plan
 from .search.trace import FATES
 from .search_flags import with_search_options
 
@@ -226,9 +227,11 @@ def check(
     debug: Debug = False,
 ):
     """Judge an implementation of an optimization: exit code 0 if it is right on all inputs tried, 1 if not."""
+    from .catalog import find
     from .conformance.check import check as judge
     from .conformance.check import find_function
 
+    find(name)  # a wrong name is told before a file is run
     verdict = judge(name, find_function(function), examples=examples)
     if as_json:
         failure = verdict.failure
@@ -255,6 +258,184 @@ def compare(
 
     result = run(name, repeats=repeats, machine=machine)
     print(json.dumps(result.as_dict()) if as_json else result)
+
+
+@app.command()
+def score(
+    texts: Annotated[list[str] | None, typer.Argument(help="Texts to score; - reads standard input.")] = None,
+    model: Annotated[str, typer.Option("--model", "-m", help="A bundled model, a model folder or a hub id.")]
+    = "tiny-gpt2",
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a model on the hub.  [default: main]")]
+    = None,
+    input: Annotated[Path | None, typer.Option("--input", "-i", readable=False, help="File with one text per line, or"
+                                               ' .jsonl with a "prompt" in each object; - reads standard input. With a'
+                                               ' "target" too, that is scored, given the prompt.')] = None,
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="Read the input as JSONL whatever its name.")] = False,
+    stride: Annotated[int | None, typer.Option(help="Tokens from window to window of a text longer than the context."
+                                               "  [default: half a context]")] = None,
+    truncate: Annotated[bool, typer.Option("--truncate", help="Cut sources that are too long, on the right.")] = False,
+    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
+    as_json: AsJson = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")] = False,
+    debug: Debug = False,
+):  # fmt: skip
+    """Say how likely a model finds texts: log-probability, perplexity, bits per byte.
+
+    Each token after the first is scored; begin a text with <|endoftext|> to have all of it scored. BART scores targets
+    given their sources.
+    """
+    import numpy as np
+
+    from . import load
+
+    records = _read_prompts(texts or [], input, jsonl)
+    targets = _texts_under("target", records)
+    with np.errstate(all="ignore"), _bar("scoring", quiet) as report:
+        loaded = load(model, dtype=dtype, revision=revision)
+        if loaded.is_encoder_decoder and targets is None:
+            raise InputError('this model scores targets given their sources: give --input FILE.jsonl with a "prompt"'
+                             ' and a "target" in each object')  # fmt: skip
+        started = time.perf_counter()
+        scores = loaded.score(
+            [r["prompt"] for r in records], targets=targets, stride=stride, truncate=truncate, progress=report
+        )
+        seconds = time.perf_counter() - started
+    if as_json:
+        each = [r | _scores_as_dict(s, tokens=True) for r, s in zip(records, scores, strict=True)]
+        print(json.dumps({"texts": each, "all": _scores_as_dict(scores)}, ensure_ascii=False))
+    else:
+        _print_scores(targets or [r["prompt"] for r in records], scores)
+    if not quiet:
+        tokens = int(scores.tokens.sum())
+        plural = "" if tokens == 1 else "s"
+        rate = f"{tokens / seconds:.1f} tokens/s"
+        print(f"[{tokens} token{plural} scored in {seconds:.2f} s, {rate}; {model}, {dtype}]", file=sys.stderr)
+
+
+def _texts_under(field: str, records: list[dict[str, Any]]) -> list[str] | None:
+    """That field of all records, or None if none has it."""
+    if not any(field in r for r in records):
+        return None
+    for number, r in enumerate(records, 1):
+        if not isinstance(r.get(field), str):
+            raise InputError(f'record {number} of {len(records)} has no text under "{field}": give all one, or none')
+    return [r[field] for r in records]
+
+
+def _scores_as_dict(scores, tokens: bool = False) -> dict[str, Any]:
+    """The sums of all texts in `scores`, as JSON can hold them; with `tokens`, of one text the tokens as well."""
+    known = scores.bytes is not None
+    sums = {
+        "tokens": int(scores.tokens.sum()), "bytes": sum(scores.bytes) if known else None,
+        "log_prob": _finite(scores.log_probs.sum()), "perplexity": _finite(scores.perplexity),
+        "bits_per_byte": _finite(scores.bits_per_byte) if known else None,
+    }  # fmt: skip
+    if tokens:
+        sums["token_ids"] = scores.token_ids[0].tolist()
+        sums["token_log_probs"] = [_finite(p) for p in scores.token_log_probs[0].tolist()]
+    return sums
+
+
+def _print_scores(texts: list[str], scores) -> None:
+    print(f"{'tokens':>8} {'log-prob':>12} {'perplexity':>12} {'bits/byte':>10}  text")
+    lines = [(text.replace("\n", "\\n"), s) for text, s in zip(texts, scores, strict=True)]
+    for text, s in [*lines, (f"all {len(texts)} texts", scores)] if len(texts) > 1 else lines:
+        bits = f"{s.bits_per_byte:.4f}" if s.bytes is not None else "-"
+        shown = text if len(text) <= 48 else f"{text[:45]}..."
+        print(f"{s.tokens.sum():>8} {s.log_probs.sum():>12.3f} {s.perplexity:>12.3f} {bits:>10}  {shown}")
+
+
+@app.command()
+@with_search_options
+def evaluate(
+    pairs: Annotated[Path | None, typer.Argument(readable=False, help='.jsonl with a "prompt" and a "reference" in each'
+                                                 " object, which may be a list of several; - reads standard input.")]
+    = None,
+    sources: Annotated[Path | None, typer.Option(readable=False, help="Instead: a file with one prompt per line,")]
+    = None,
+    references: Annotated[Path | None, typer.Option(readable=False, help="and one with their references, line by line."
+                                                    )] = None,
+    model: Annotated[list[str] | None, typer.Option("--model", "-m", help="A bundled model, a model folder or a hub id;"
+                                                    " may repeat.  [default: tiny-gpt2]")] = None,
+    plan: Annotated[list[str] | None, typer.Option(help="auto, memory=replicated or memory=none; may repeat."
+                                                   "  [default: auto]")] = None,
+    dtype: Annotated[list[str] | None, typer.Option(help="float32 or float64; may repeat.  [default: float32]")] = None,
+    output_texts: Annotated[Path | None, typer.Option(readable=False, help="Write what was generated here, as JSONL.")]
+    = None,
+    batch_size: Annotated[int, typer.Option(help="Prompts generated together.")] = 8,
+    as_json: AsJson = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")] = False,
+    debug: Debug = False,
+    *, options: dict[str, Any],
+):  # fmt: skip
+    """Hold generated texts against references: ROUGE and BLEU, a row for each model, plan and precision.
+
+    What a decoder-only model says is held against the reference without its prompt. The first row is what the others
+    are compared with. Needs the packages of the extra `evaluate`.
+    """
+    import numpy as np
+
+    from . import load, quality
+
+    quality.packages()
+    prompts, references_of = _read_pairs(pairs, sources, references)
+    plans, truncate = [Plan.parse(p) for p in plan or ["auto"]], options.pop("truncate")
+    texts_file = contextlib.nullcontext() if output_texts is None else _whole_file(output_texts)
+    with texts_file as out, np.errstate(all="ignore"):
+        # Refuse what can be refused before anything is computed.
+        loaded = {
+            (name, precision): load(name, dtype=precision)
+            for name, precision in itertools.product(model or ["tiny-gpt2"], dtype or ["float32"])
+        }
+        for one in loaded.values():
+            one.check(prompts, truncate=truncate, **options)
+        answers, total = [], len(loaded) * len(plans) * len(prompts)
+        with _bar("generating", quiet) as report:
+            for ((name, _), one), p in itertools.product(loaded.items(), plans):
+                done = len(answers) * len(prompts)
+                answers.append(quality.answer(
+                    one, prompts, name=name, plan=p, batch_size=batch_size, truncate=truncate,
+                    progress=lambda n, done=done: report(done + n, total), **options,
+                ))  # fmt: skip
+        result = quality.judge(answers, references_of)
+        if out:
+            _write_answers(out, prompts, references_of, answers)
+    print(json.dumps(result.as_dict(), ensure_ascii=False) if as_json else result)
+
+
+def _read_pairs(pairs: Path | None, sources: Path | None, references: Path | None) -> tuple[list[str], list[Any]]:
+    """(prompts, references), from one file or from two."""
+    if (pairs is None) == (sources is None) or (sources is None) != (references is None):
+        raise InputError("give PAIRS, a .jsonl file, or else both --sources FILE and --references FILE")
+    if pairs is None:
+        prompts, texts = (_read_text_lines(path) for path in (sources, references))
+        if len(prompts) != len(texts):
+            raise InputError(f"{sources} has {len(prompts)} lines and {references} has {len(texts)}: they go in pairs")
+        return prompts, texts
+    records = _read_prompts([], pairs, jsonl=True)
+    for number, r in enumerate(records, 1):
+        texts = r.get("reference")
+        if not isinstance(texts, str) and not (
+            isinstance(texts, list) and texts and all(isinstance(t, str) for t in texts)
+        ):
+            raise InputError(f'{pairs}, line {number} should have a text under "reference", or a list of texts')
+    return [r["prompt"] for r in records], [r["reference"] for r in records]
+
+
+def _read_text_lines(path: Path) -> list[str]:
+    name, lines = _read_lines(path)
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            raise InputError(f"{name}, line {number} is blank: each line goes with the same one of the other file")
+    return lines
+
+
+def _write_answers(out, prompts: list[str], references: list[Any], answers: list[Any]) -> None:
+    """One JSON object for each text."""
+    for a in answers:
+        for prompt, reference, text in zip(prompts, references, a.texts, strict=True):
+            record = {"model": a.model, "plan": a.plan, "dtype": a.dtype, "prompt": prompt, "reference": reference}
+            print(json.dumps(record | {"text": text}, ensure_ascii=False), file=out)
 
 
 @app.command()
@@ -292,7 +473,7 @@ def doctor(as_json: AsJson = False, debug: Debug = False):
     from .model import bundled_models
 
     extras = {"numba-cuda": "cu12", "torch": "oracle", "transformers": "oracle", "pytest": "test",
-              "hypothesis": "test"}  # fmt: skip
+              "hypothesis": "test", "rouge-score": "evaluate", "sacrebleu": "evaluate"}  # fmt: skip
     packages, missing = {}, {}
     for name in ("numpy", "numba", "scipy", "tokenizers", "safetensors", "huggingface_hub", "threadpoolctl", *extras):
         try:
@@ -408,6 +589,13 @@ def _read_prompts(arguments: list[str], path: Path | None, jsonl: bool) -> list[
                          "give prompts as arguments or by --input, not both")  # fmt: skip
     if arguments:
         return [{"prompt": text} for text in arguments]
+    name, lines = _read_lines(path)
+    is_jsonl = jsonl or path.suffix == ".jsonl"
+    return [_record(line, is_jsonl, f"{name}, line {i}") for i, line in enumerate(lines, 1)]
+
+
+def _read_lines(path: Path) -> tuple[str, list[str]]:
+    """(the name to call it by, lines without their ends) of a file or, for -, of standard input: UTF-8, not empty."""
     name = "standard input" if str(path) == "-" else str(path)
     try:
         data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
@@ -424,9 +612,8 @@ def _read_prompts(arguments: list[str], path: Path | None, jsonl: bool) -> list[
     if lines and lines[-1] == "":
         lines.pop()
     if not lines:
-        raise InputError(f"{name} is empty: write one prompt per line")
-    is_jsonl = jsonl or path.suffix == ".jsonl"
-    return [_record(line.removesuffix("\r"), is_jsonl, f"{name}, line {i}") for i, line in enumerate(lines, 1)]
+        raise InputError(f"{name} is empty: write one text per line")
+    return name, [line.removesuffix("\r") for line in lines]
 
 
 def _record(line: str, is_jsonl: bool, where: str) -> dict[str, Any]:
@@ -501,18 +688,27 @@ def _batches(records: list, size: int) -> Iterator[list]:
 
 def _with_progress(batches: Iterator[list], total: int, quiet: bool) -> Iterator[list]:
     """The batches, with a progress bar on stderr if that is a terminal and there is more than one prompt."""
-    if total == 1 or quiet or not sys.stderr.isatty():
-        yield from batches
+    done = 0
+    with _bar("generating", quiet or total == 1) as report:
+        for batch in batches:
+            yield batch
+            done += len(batch)
+            report(done, total)
+
+
+@contextlib.contextmanager
+def _bar(label: str, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """report(done, total), which draws a progress bar on stderr if that is a terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda done, total: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("generating"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("generating", total=total)
-        for batch in batches:
-            yield batch
-            progress.advance(task, len(batch))
+        task = progress.add_task(label, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 def _write_batch(out, batch: list[dict], result, as_json: bool, alone: bool) -> None:

@@ -15,6 +15,7 @@ from . import hub
 from .checkpoint import find_tensors, load_tensors, read_json
 from .errors import CheckpointError, InputError, NumericalError, OptionError
 from .memory.cross import CrossMemory
+from .memory.recompute import RecomputeMemory
 from .models import bart, bart_tensors, gpt2, gpt2_tensors
 from .models.config import BartConfig, GPT2Config
 from .plan import Plan
@@ -22,6 +23,7 @@ from .prompts import fit_prompts, fit_sources, token_rows
 from .published import published_config, random_tensors
 from .runtime.engine import Engine
 from .runtime.receipt import CountedOps, Receipt
+from .scoring import Scores, score_pieces, target_pieces, text_pieces
 from .search.beam import beam_search
 from .search.greedy import greedy
 from .search.options import Options, refuse_unsupported, resolve
@@ -182,6 +184,11 @@ class Model:
         """Numbers in the weights, tied ones once."""
         return sum(t.size for t in self.tensors.values())
 
+    @property
+    def dtype(self) -> str:
+        """What is computed in."""
+        return str(next(iter(self.tensors.values())).dtype)
+
     def options(self, **given: Any) -> Options:
         """The options that a call of `generate` with these would run under: generation_config.json fills the gaps.
 
@@ -229,6 +236,8 @@ class Model:
             raise OptionError("a streamer needs num_beams=1: a beam's text is not settled until the search ends")
         sources, prompts_ids, limit_B = self._fitted(prompts, input_ids, attention_mask, resolved, truncate)
         prefixes = self._prefixes(prefix_tokens, len(prompts_ids))
+        if sample_ids is not None and len(sample_ids) != len(prompts_ids):
+            raise InputError(f"sample_ids are {len(sample_ids)} for {len(prompts_ids)} prompts: give each its own")
         request = Request.make(prompts_ids, limit_B, resolved, sources, prefixes, sample_ids)
         tokenized = time.perf_counter()
 
@@ -280,6 +289,68 @@ class Model:
         logits_RV = engine.prefill(ids, every_row=True)
         return np.split(logits_RV, np.cumsum([len(i) for i in ids])[:-1])
 
+    def score(
+        self,
+        texts: str | Sequence[str] | None = None,
+        *,
+        input_ids: Any = None,
+        attention_mask: Any = None,
+        targets: str | Sequence[str] | None = None,
+        target_ids: Any = None,
+        stride: int | None = None,
+        truncate: bool = False,
+        decoder_start_token_id: int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Scores:
+        """How likely the model finds texts: the log-probability of each token after those before it; see `Scores`.
+
+        texts, or input_ids and attention_mask: as for `generate`. The first token of a text comes after nothing, so it
+        is not scored; begin the text with <|endoftext|> to have all of it scored.
+        targets (texts) or target_ids: one for each text; these alone are scored, after their text, or for an
+        encoder-decoder model given their source, and it needs them. `generate`'s token_ids as target_ids score what
+        `generate` says (before length_penalty), where no option changed the model's own probabilities of them.
+        stride: a text longer than the context is read in windows that start so many tokens apart, half a context by
+        default. Each token is scored once, by the first window that reaches it; so all but those of the first window
+        come after at least context - stride tokens. truncate: cut sources that are too long at their end.
+        decoder_start_token_id: instead of the model's. progress: called with (tokens scored, of how many).
+
+        Logits exist for a few rows at a time, so long texts and large vocabularies take no more memory than a
+        forward pass does. Raises InputError on texts that cannot be used, NumericalError on NaN scores.
+        """
+        ids, context = self._given(texts, input_ids, attention_mask, "text"), self.config.context
+        target_rows = None
+        if targets is not None or target_ids is not None:
+            target_rows = self._given(targets, target_ids, None, "target")
+            if len(target_rows) != len(ids):
+                raise InputError(f"there are {len(ids)} texts and {len(target_rows)} targets: give each text its own")
+        if not self.is_encoder_decoder:
+            pieces = text_pieces(ids, target_rows, context, stride)
+        elif target_rows is None:
+            raise InputError("this model scores targets given their sources: give targets (texts) or target_ids beside")
+        elif stride is not None:
+            raise OptionError("stride is for decoder-only models: a target is read whole")
+        else:
+            start = self._decoder_start(self._scoring_options(decoder_start_token_id))
+            pieces = target_pieces(fit_sources(ids, context, truncate), target_rows, start, context)
+        functions, _ = self.plan.resolve()
+        # Nothing comes after the scored tokens, so no keys and values are kept.
+        engine = Engine(self.network, self.weights, CountedOps(functions), RecomputeMemory)
+        try:
+            log_probs, likeliest = score_pieces(engine, pieces, len(ids), context, progress)
+        except NumericalError as error:
+            raise NumericalError(f"{error}{self._nan_tensors()}") from None
+        scored = [row[1:] for row in ids] if target_rows is None else target_rows
+        sizes = None if self.tokenizer is None else [self.tokenizer.count_bytes(row) for row in scored]
+        return Scores(scored, log_probs, likeliest, None if sizes is None or None in sizes else sizes)
+
+    def _scoring_options(self, decoder_start_token_id: int | None) -> Options:
+        """Options of which only decoder_start_token_id matters, in a call or else in generation_config.json."""
+        if decoder_start_token_id is None:
+            decoder_start_token_id = self.defaults.get("decoder_start_token_id")
+        options = Options(decoder_start_token_id=decoder_start_token_id)
+        options.check_vocabulary(self.config.vocab_size)
+        return options
+
     def _engine(self, plan: Plan) -> Engine:
         functions, make_memory = plan.resolve()
         return Engine(self.network, self.weights, CountedOps(functions), make_memory)
@@ -289,16 +360,21 @@ class Model:
 
         A decoder-only model has no sources; in an encoder-decoder model each prompt is decoder_start_token_id alone.
         """
-        if (prompts is None) == (input_ids is None):
-            raise InputError("give either prompts (texts) or input_ids (token ids)")
-        if prompts is not None and attention_mask is not None:
-            raise InputError("attention_mask goes with input_ids: texts bring no padding")
-        ids = token_rows(input_ids, attention_mask) if prompts is None else self._encode(prompts)
-        ids, context = self._checked(ids), self.config.context
+        ids, context = self._given(prompts, input_ids, attention_mask), self.config.context
         if not self.is_encoder_decoder:
             return (), *fit_prompts(ids, context, options, truncate)
         sources = fit_sources(ids, context, truncate)
         return sources, *fit_prompts([self._decoder_start(options)] * len(ids), context, options, False, sources)
+
+    def _given(self, texts, input_ids, attention_mask, what: str = "prompt") -> list[np.ndarray]:
+        """Token ids without padding from texts or from ids, checked; `what` they are, for the errors."""
+        name = "target_ids" if what == "target" else "input_ids"
+        if (texts is None) == (input_ids is None):
+            raise InputError(f"give either {what}s or {name} (token ids)")
+        if texts is not None and attention_mask is not None:
+            raise InputError("attention_mask goes with input_ids: texts bring no padding")
+        ids = token_rows(input_ids, attention_mask, name) if texts is None else self._encode(texts, what, name)
+        return self._checked(ids, what)
 
     def _prefixes(self, prefix_tokens, sentences: int) -> list[np.ndarray] | None:
         """The prefixes as arrays, if there are as many as sentences and their ids are in the vocabulary."""
@@ -314,31 +390,28 @@ class Model:
                 raise InputError(f"prefix_tokens: {bad} is neither in the vocabulary of {V} tokens nor -1 (free)")
         return prefixes
 
-    def _encode(self, prompts) -> list[np.ndarray]:
+    def _encode(self, prompts, what: str, name: str) -> list[np.ndarray]:
         if self.tokenizer is None:
-            raise InputError(
-                "this model folder has no tokenizer: add its tokenizer.json, or pass input_ids to generate"
-            )
+            raise InputError(f"this model folder has no tokenizer: add its tokenizer.json, or pass {name}")
         if not isinstance(prompts, Iterable):
-            raise InputError(f"prompts must be a text or several, not {prompts!r}")
+            raise InputError(f"{what}s must be a text or several, not {prompts!r}")
         texts = [prompts] if isinstance(prompts, str) else list(prompts)
         if not all(isinstance(t, str) for t in texts):
-            raise InputError("prompts must be texts; pass token ids as input_ids")
+            raise InputError(f"{what}s must be texts; pass token ids as {name}")
         return [self.tokenizer.encode(t) for t in texts]
 
-    def _checked(self, ids: list[np.ndarray]) -> list[np.ndarray]:
+    def _checked(self, ids: list[np.ndarray], what: str = "prompt") -> list[np.ndarray]:
         """The same ids, if there are any and all are in the vocabulary."""
         if not ids:
-            raise InputError("there is no prompt: give at least one")
+            raise InputError(f"there is no {what}: give at least one")
         V = self.config.vocab_size
         for b, row in enumerate(ids, 1):
             if len(row) == 0:
-                raise InputError(
-                    f"prompt {b} of {len(ids)} is empty: to start from nothing, give the text <|endoftext|>"
-                )
+                remedy = "to start from nothing, give the text <|endoftext|>" if what == "prompt" else "leave it out"
+                raise InputError(f"{what} {b} of {len(ids)} is empty: {remedy}")
             if row.min() < 0 or row.max() >= V:
                 bad = row[(row < 0) | (row >= V)][0]
-                raise InputError(f"prompt {b} of {len(ids)}: token id {bad} is not in the vocabulary of {V} tokens")
+                raise InputError(f"{what} {b} of {len(ids)}: token id {bad} is not in the vocabulary of {V} tokens")
         return ids
 
     def _decoder_start(self, options: Options) -> np.ndarray:

@@ -196,6 +196,16 @@ def log_softmax(logits_RV: Array, out: Array | None = None) -> Array:
     """
 
 
+@returns("score_R")
+def score_tokens(logits_RV: Array, token_R: Array, out: Array | None = None) -> Array:
+    """score[r] = logits[r, token[r]] - log(sum_v exp(logits[r, v])): the log-probability of one token of each row.
+
+    What log_softmax would write for the other tokens is not needed: LightSeq's output layer outside of a search
+    (section 2.2). token_R: int64, inside the vocabulary.
+    Contract: tolerance. Reads R*V*s bytes and writes R*s; about 3*R*V operations, R*V exponentials.
+    """
+
+
 @returns("scores_RV", tables=("scores_RV",))
 def ban_ngrams(scores_RV: Array, tokens_RM: Array, length_R: Array, n: int, out: Array | None = None) -> Array:
     """-inf for every token that would complete an n-gram that its row already holds (FastSeq, Algorithm 1).

@@ -10,11 +10,11 @@ from .errors import InputError
 from .search.options import DEFAULT_NEW_TOKENS, Options
 
 
-def token_rows(input_ids: Any, attention_mask: Any) -> list[np.ndarray]:
+def token_rows(input_ids: Any, attention_mask: Any, name: str = "input_ids") -> list[np.ndarray]:
     """Rows of token ids as int64 arrays, the positions that the mask marks with 0 left out."""
-    for name, rows in [("input_ids", input_ids), ("attention_mask", attention_mask)]:
+    for what, rows in [(name, input_ids), ("attention_mask", attention_mask)]:
         if rows is not None and not hasattr(rows, "__len__"):
-            raise InputError(f"{name} must be an array (B, N) or a list of rows, not {rows!r}")
+            raise InputError(f"{what} must be an array (B, N) or a list of rows, not {rows!r}")
     rows = []
     masks = [None] * len(input_ids) if attention_mask is None else attention_mask
     if len(masks) != len(input_ids):
@@ -23,7 +23,7 @@ def token_rows(input_ids: Any, attention_mask: Any) -> list[np.ndarray]:
         array = np.asarray(row)
         if array.ndim != 1 or not (np.issubdtype(array.dtype, np.integer) or array.size == 0):
             raise InputError(
-                f"input_ids must be rows of whole numbers, an array (B, N) or a list of lists; row {b} is {row!r}"
+                f"{name} must be rows of whole numbers, an array (B, N) or a list of lists; row {b} is {row!r}"
             )
         if mask is not None:
             mask = np.asarray(mask)

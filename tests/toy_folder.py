@@ -1,4 +1,4 @@
-"""Toy GPT-2 folders, and safetensors files written byte by byte so that tests can make them lie."""
+"""Toy GPT-2 and BART folders, and safetensors files written byte by byte so that tests can make them lie."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from minidecode.models.config import GPT2Config
-from minidecode.models.gpt2_tensors import tensor_shapes
+from minidecode.models import bart_tensors, gpt2_tensors
+from minidecode.models.config import BartConfig, GPT2Config
 
 MERGES = [("t", "h"), ("th", "e"), ("Ġ", "the")]
 VOCABULARY = 256 + 1 + len(MERGES)  # every byte, <|endoftext|>, and what the merges make
@@ -17,13 +17,23 @@ CONFIG = {
     "model_type": "gpt2", "vocab_size": VOCABULARY, "n_positions": 16, "n_embd": 8, "n_layer": 2, "n_head": 2,
     "eos_token_id": END,
 }  # fmt: skip
+BART_SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]  # the first four ids, and the last
+BART_CONFIG = {
+    "model_type": "bart", "vocab_size": 256 + len(BART_SPECIAL) + len(MERGES), "max_position_embeddings": 16,
+    "d_model": 8, "encoder_layers": 1, "encoder_ffn_dim": 12, "encoder_attention_heads": 2,
+    "decoder_layers": 2, "decoder_ffn_dim": 10, "decoder_attention_heads": 2,
+    "decoder_start_token_id": 2, "eos_token_id": 2,
+}  # fmt: skip
 
 
 def toy_tensors(config: dict, seed: int = 0) -> dict[str, np.ndarray]:
     """Random weights, spread widely enough that different prompts go different ways."""
-    known = GPT2Config.from_json(config)
+    if config["model_type"] == "bart":
+        shapes = bart_tensors.tensor_shapes(BartConfig.from_json(config))
+    else:
+        shapes = gpt2_tensors.tensor_shapes(GPT2Config.from_json(config))
     rng = np.random.default_rng(seed)
-    return {name: rng.normal(0, 0.35, shape).astype(np.float32) for name, shape in tensor_shapes(known).items()}
+    return {name: rng.normal(0, 0.35, shape).astype(np.float32) for name, shape in shapes.items()}
 
 
 def newline_tensors(config: dict) -> dict[str, np.ndarray]:
@@ -119,4 +129,17 @@ def write_folder(folder: Path, tensors: dict[str, np.ndarray] | None = None, dty
     write_json(folder / "config.json", fields)
     write_safetensors(folder / "model.safetensors", toy_tensors(fields) if tensors is None else tensors, dtype)
     write_tokenizer(folder)
+    return folder
+
+
+def write_bart_folder(folder: Path, tensors: dict[str, np.ndarray] | None = None, **config) -> Path:
+    """A BART of the same tokens, each text framed by <s> and </s>, in the layout of old: vocab.json, merges.txt."""
+    folder.mkdir(parents=True, exist_ok=True)
+    fields = BART_CONFIG | config
+    write_json(folder / "config.json", fields)
+    write_safetensors(folder / "model.safetensors", toy_tensors(fields) if tensors is None else tensors)
+    write_bpe(folder)
+    plain = [token for token in toy_vocabulary() if token != "<|endoftext|>"]
+    tokens = [*BART_SPECIAL[:4], *plain, BART_SPECIAL[4]]
+    write_json(folder / "vocab.json", {token: i for i, token in enumerate(tokens)})
     return folder

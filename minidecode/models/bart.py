@@ -64,8 +64,8 @@ def encode(w: Weights, ids_R, pos_R, memories, ops):
     return x_RD
 
 
-def forward(w: Weights, ids_R, pos_R, memories, ops, pick_R):
-    """Target tokens and positions, one row each -> logits_RV of the rows in pick_R.
+def forward(w: Weights, ids_R, pos_R, memories, ops):
+    """Target tokens and positions, one row each -> x_RD, which `unembed` makes into logits.
 
     Each memory holds a layer's own keys and values, and by `cross` those of the source.
     """
@@ -78,8 +78,12 @@ def forward(w: Weights, ids_R, pos_R, memories, ops, pick_R):
         a_RX = memory.cross.attend(ops, ops.linear(x_RD, block.cross_q))
         _, x_RD = ops.residual_norm(x_RD, ops.linear(a_RX, block.cross_out), block.cross_out.bias, block.ln_cross)
         x_RD = feed_forward(x_RD, block, w.activation, ops)
-    logits_RV = ops.linear(ops.take(x_RD, pick_R), w.unembed)
-    return ops.add_bias(logits_RV, w.unembed.bias)
+    return x_RD
+
+
+def unembed(w: Weights, x_RD, ops):
+    """Rows of `forward` -> logits_RV. Only some rows are asked for: the engine knows which."""
+    return ops.add_bias(ops.linear(x_RD, w.unembed), w.unembed.bias)
 
 
 def feed_forward(x_RD, block, activation, ops):

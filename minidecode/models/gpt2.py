@@ -29,8 +29,8 @@ class Weights:
     unembed: Weight
 
 
-def forward(w: Weights, ids_R, pos_R, memories, ops, pick_R):
-    """Token ids and positions, one row each -> logits_RV of the rows in pick_R.
+def forward(w: Weights, ids_R, pos_R, memories, ops):
+    """Token ids and positions, one row each -> h_RD, which `unembed` makes into logits.
 
     A prefill (all tokens of all prompts, no padding), a decode step (one row per beam) and decoding without a cache
     are this same call: what a row may look at is its memory's affair.
@@ -44,4 +44,9 @@ def forward(w: Weights, ids_R, pos_R, memories, ops, pick_R):
         x_RD, h_RD = ops.residual_norm(x_RD, ops.linear(a_RX, block.out), block.out.bias, block.ln_2)
         f_RF = ops.bias_activation(ops.linear(h_RD, block.up), block.up.bias, w.activation)
         x_RD, h_RD = ops.residual_norm(x_RD, ops.linear(f_RF, block.down), block.down.bias, block.next_ln)
-    return ops.linear(ops.take(h_RD, pick_R), w.unembed)
+    return h_RD
+
+
+def unembed(w: Weights, h_RD, ops):
+    """Rows of `forward` -> logits_RV. Only some rows are asked for: the engine knows which."""
+    return ops.linear(h_RD, w.unembed)

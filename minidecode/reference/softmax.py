@@ -17,3 +17,25 @@ def log_softmax(logits_RV, out=None):
     shifted_RV = np.subtract(logits_RV, logits_RV.max(axis=-1, keepdims=True), out=out)
     shifted_RV -= np.log(np.exp(shifted_RV).sum(axis=-1, keepdims=True))
     return shifted_RV
+
+
+def score_tokens_naive(logits_RV, token_R, out=None):
+    """A softmax over the vocabulary for every row, of which one number a row is taken."""
+    scores_RV = log_softmax(logits_RV)
+    score_R = np.take_along_axis(scores_RV, np.asarray(token_R)[:, None], axis=1)[:, 0]
+    if out is None:
+        return score_R
+    out[...] = score_R
+    return out
+
+
+def score_tokens(logits_RV, token_R, out=None):
+    """Row by row: the exponentials of one row are all that is ever written, always in the same place."""
+    R, V = logits_RV.shape
+    score_R = np.empty(R, logits_RV.dtype) if out is None else out
+    row_V = np.empty(V, logits_RV.dtype)
+    for r, token in enumerate(token_R):
+        np.subtract(logits_RV[r], logits_RV[r].max(), out=row_V)
+        score_R[r] = row_V[token]
+        score_R[r] -= np.log(np.exp(row_V, out=row_V).sum())
+    return score_R

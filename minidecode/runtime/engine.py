@@ -8,6 +8,8 @@ from ..memory.cross import CrossMemory, DecoderMemory
 from ..memory.recompute import RecomputeMemory
 from .receipt import held_bytes
 
+LOGITS_ROWS = 64  # scored at a time: 13 MB of GPT-2's logits; with more, the product is hardly faster
+
 
 class Engine:
     """Runs a forward pass over the rows that a prefill or a step needs, and looks after the memories.
@@ -32,19 +34,27 @@ class Engine:
 
         With every_row, the logits of all tokens, (R, V), sentence after sentence.
         """
-        ids_R, pos_R, offsets_X = _rows_of(prompts)
-        pick_R = np.arange(len(ids_R)) if every_row else offsets_X[1:] - 1
-        self.memories = [self.make_memory(block, offsets_X) for block in self.weights.blocks]
-        if self.encoded_RD is not None:
-            self.memories = [
-                DecoderMemory(own, CrossMemory(self.ops, block, self.encoded_RD, self.source_offsets_X, offsets_X))
-                for own, block in zip(self.memories, self.weights.blocks, strict=True)
-            ]
-        logits = self.network.forward(self.weights, ids_R, pos_R, self.memories, self.ops, pick_R)
-        if not self.make_memory.keeps:
-            self.memories = []
+        h_RD, offsets_X = self._read(prompts)
+        logits_RV = self._logits(h_RD, np.arange(len(h_RD)) if every_row else offsets_X[1:] - 1)
         self._note_memory()
-        return logits
+        return logits_RV
+
+    def score(self, texts: list[np.ndarray], scored: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """(score_R, likeliest_R) for the tokens in `scored`: their log-probabilities, and the model's first choices.
+
+        scored[b] are the tokens that come after the last len(scored[b]) tokens of texts[b]. Logits for all rows would
+        be a table of tokens x vocabulary: there are only ever those of LOGITS_ROWS rows.
+        """
+        h_RD, offsets_X = self._read(texts)
+        ends = zip(scored, offsets_X[1:], strict=True)
+        pick_R, token_R = np.concatenate([np.arange(end - len(s), end) for s, end in ends]), np.concatenate(scored)
+        score_R, likeliest_R = np.empty(len(token_R), h_RD.dtype), np.empty_like(token_R)
+        for first in range(0, len(token_R), LOGITS_ROWS):
+            here = slice(first, first + LOGITS_ROWS)
+            logits_RV = self._logits(h_RD, pick_R[here])
+            score_R[here] = self.ops.score_tokens(logits_RV, token_R[here])
+            likeliest_R[here] = logits_RV.argmax(axis=1)
+        return score_R, likeliest_R
 
     def expand(self, beams: int) -> None:
         """One row per beam from here on."""
@@ -68,9 +78,28 @@ class Engine:
             for memory in self.memories:
                 memory.reorder(self.ops, parent_R)
         ids_R = tokens_RM[every_R, length_R - 1]
-        logits_RV = self.network.forward(self.weights, ids_R, length_R - 1, self.memories, self.ops, every_R)
+        h_RD = self.network.forward(self.weights, ids_R, length_R - 1, self.memories, self.ops)
+        logits_RV = self._logits(h_RD, every_R)
         self._note_memory()
         return logits_RV
+
+    def _read(self, texts: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """All tokens of all texts in one forward pass: (h_RD, offsets_X), into memories that begin here."""
+        ids_R, pos_R, offsets_X = _rows_of(texts)
+        self.memories = [self.make_memory(block, offsets_X) for block in self.weights.blocks]
+        if self.encoded_RD is not None:
+            self.memories = [
+                DecoderMemory(own, CrossMemory(self.ops, block, self.encoded_RD, self.source_offsets_X, offsets_X))
+                for own, block in zip(self.memories, self.weights.blocks, strict=True)
+            ]
+        h_RD = self.network.forward(self.weights, ids_R, pos_R, self.memories, self.ops)
+        if not self.make_memory.keeps:
+            self.memories = []
+        return h_RD, offsets_X
+
+    def _logits(self, h_RD: np.ndarray, pick_R: np.ndarray) -> np.ndarray:
+        """logits_RV of the rows in pick_R alone."""
+        return self.network.unembed(self.weights, self.ops.take(h_RD, pick_R), self.ops)
 
     def _repeat_sources(self, beams: int) -> None:
         sources = np.split(np.arange(len(self.encoded_RD)), self.source_offsets_X[1:-1])

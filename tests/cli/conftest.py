@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from toy_folder import CONFIG, toy_tensors, toy_vocabulary
+from toy_folder import CONFIG, toy_tensors, toy_vocabulary, write_bart_folder
 
 
 @pytest.fixture
 def toy(tiny_folder):
     return tiny_folder()
+
+
+@pytest.fixture
+def toy_bart(tmp_path):
+    return write_bart_folder(tmp_path / "toy-bart")
 
 
 @pytest.fixture

@@ -69,6 +69,14 @@ def log_softmax(logits):
     return np.array(rows)
 
 
+def score_tokens(logits, tokens):
+    rows = []
+    for row, token in zip(np.asarray(logits, np.float64), tokens, strict=True):
+        top = max(row)
+        rows.append(row[token] - top - math.log(math.fsum(math.exp(v - top) for v in row)))
+    return np.array(rows)
+
+
 def banned(history, n):
     """The tokens that would complete an n-gram of `history` once more, by looking at every position."""
     tail = list(history[len(history) - (n - 1) :]) if n > 1 else []

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from minidecode import dims, ops, reference
 from minidecode.ops import Heads, Norm, Weight
 from minidecode.plan import backend
+from minidecode.reference.softmax import score_tokens_naive
 
 EPS = 2.0**-24
 OPS = {name: dims.checked(f, ops.RETURNS.get(name, ())) for name, f in backend(reference).items()}
@@ -215,6 +216,33 @@ def test_log_softmax(seed, R, V):
     assert (np.abs(OPS["log_softmax"](logits) - oracles.log_softmax(logits)) <= softmax_bound(logits)).all()
 
 
+@pytest.mark.parametrize("score", [OPS["score_tokens"], dims.checked(score_tokens_naive, "score_R")])
+@given(seed=seeds, R=sizes, V=st.integers(1, 300))
+@example(seed=0, R=1, V=1)
+def test_score_tokens(score, seed, R, V):
+    rng = np.random.default_rng(seed)
+    logits, tokens = normal(rng, R, V), rng.integers(V, size=R)
+    before = logits.copy()
+    found = score(logits, tokens)
+    assert found.dtype == np.float32
+    assert (np.abs(found - oracles.score_tokens(logits, tokens)) <= softmax_bound(logits)[:, 0]).all()
+    assert (logits == before).all(), "the caller's logits are not overwritten"
+
+
+def test_score_tokens_of_impossible_and_broken_rows():
+    """A token ruled out scores -inf; a row that holds NaN, or nothing possible, scores NaN."""
+    logits = np.array([[0, -np.inf, 0], [0, np.nan, 0], [-np.inf] * 3], np.float32)
+    with np.errstate(all="ignore"):
+        for score in (OPS["score_tokens"], score_tokens_naive):
+            assert np.array_equal(score(logits, np.array([1, 0, 0])), [-np.inf, np.nan, np.nan], equal_nan=True)
+
+
+def test_score_tokens_naive_fills_out():
+    logits, tokens, out = normal(np.random.default_rng(3), 4, 7), np.array([0, 6, 3, 3]), np.full(4, 77, np.float32)
+    assert score_tokens_naive(logits, tokens, out=out) is out
+    assert (out == score_tokens_naive(logits, tokens)).all()
+
+
 @given(seeds, st.lists(st.integers(1, 6), min_size=1, max_size=5), st.integers(1, 3), st.integers(1, 4))
 def test_pad_left_then_concat(seed, lengths, G, X):
     rng = np.random.default_rng(seed)
@@ -258,6 +286,37 @@ def test_top_candidates(seed, B, X, C, distinct):
     assert (best == np.take_along_axis(scores, expected, 1)).all()
 
 
+def philox_by_hand(counter, key):
+    """Philox4x32-10 in whole numbers, a word at a time, from the definition of Salmon et al. (2011)."""
+    c, k = list(counter), list(key)
+    for _ in range(10):
+        high0, low0 = divmod(0xD2511F53 * c[0], 2**32)
+        high1, low1 = divmod(0xCD9E8D57 * c[2], 2**32)
+        c = [high1 ^ c[1] ^ k[0], low1, high0 ^ c[3] ^ k[1], low0]
+        k = [(k[0] + 0x9E3779B9) % 2**32, (k[1] + 0xBB67AE85) % 2**32]
+    return c
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 2**32 - 1)] * 3), min_size=1, max_size=4), st.integers(1, 11),
+       st.integers(0, 2**64 - 1))  # fmt: skip
+@example([(0, 0, 0), (2**32 - 1, 2**32 - 1, 2**32 - 1)], 6, 2**64 - 1)
+def test_gumbel(rows, V, seed):
+    """Number v of a row is word v % 4 of the block v // 4, at the row's step and key; the seed is philox's key."""
+    noise = OPS["gumbel"](np.array([row[1:] for row in rows]), np.array([row[0] for row in rows]), V, seed)
+    assert noise.shape == (len(rows), V) and noise.dtype == np.float64
+    for r, (step, low, high) in enumerate(rows):
+        for v in range(V):
+            word = philox_by_hand((v // 4, step, low, high), (seed % 2**32, seed >> 32))[v % 4]
+            u = (word + 0.5) / 2**32
+            expected = -math.log(-math.log(u))
+            assert abs(noise[r, v] - expected) <= 4 * 2.0**-53 * (1 + abs(expected))
+
+
+def test_gumbel_wants_a_step_for_each_key():
+    with pytest.raises(ValueError, match="rows of this call"):
+        OPS["gumbel"](np.zeros((2, 2), np.int64), np.zeros(3, np.int64), 5, 0)
+
+
 OUT_CASES = {
     "embed": lambda r: (np.array([1, 0]), np.array([2, 1]), normal(r, 3, 4), normal(r, 3, 4)),
     "layer_norm": lambda r: (normal(r, 2, 4), Norm(normal(r, 4), normal(r, 4), 1e-5)),
@@ -280,8 +339,10 @@ OUT_CASES = {
     "pad_left": lambda r: (normal(r, 3, 2, 2), np.array([0, 1, 3])),
     "concat_step": lambda r: (normal(r, 2, 1, 3, 2), normal(r, 2, 1, 2)),
     "log_softmax": lambda r: (normal(r, 2, 5),),
+    "score_tokens": lambda r: (normal(r, 3, 5), np.array([4, 0, 4])),
     "ban_ngrams": lambda r: (normal(r, 2, 5), np.array([[1, 1, 1], [2, 3, 2]]), np.array([3, 3]), 2),
     "top_candidates": lambda r: (normal(r, 2, 6), 3),
+    "gumbel": lambda r: (r.integers(2**32, size=(2, 2)), np.array([0, 5]), 6, 7),
 }
 
 
@@ -309,6 +370,9 @@ def bound_cases():
     norm = Norm(normal(rng, 300), normal(rng, 300), 1e-5)
     yield "layer_norm", OPS["layer_norm"](x, norm), oracles.layer_norm(x, norm), layer_norm_bound(x, norm)
     yield "log_softmax", OPS["log_softmax"](x), oracles.log_softmax(x), softmax_bound(x)
+    tokens, bound = np.argmax(x, axis=1), softmax_bound(x)[:, 0]
+    for name, score in [("score_tokens", OPS["score_tokens"]), ("score_tokens_naive", score_tokens_naive)]:
+        yield name, score(x, tokens), oracles.score_tokens(x, tokens), bound
     q, k, v = normal(rng, 4, 6, 16), normal(rng, 4, 2, 50, 16), normal(rng, 4, 2, 50, 16)
     expected = np.stack([oracles.attend_row(q[r], k[r], v[r], 0.25) for r in range(4)])
     bound = np.stack([attend_bound(q[r], k[r], v[r], 0.25) for r in range(4)])

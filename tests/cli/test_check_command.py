@@ -1,0 +1,73 @@
+"""`minidecode check` judges a user's function, and `minidecode compare` ours, from the shell."""
+
+import json
+
+import pytest
+
+RIGHT = """
+from minidecode.reference.ngram import ban_ngrams as ban
+"""
+WRONG = """
+import numpy as np
+
+def ban(scores, tokens, length, n):
+    for r in range(len(length)):
+        text = tokens[r, : length[r]]
+        for i in range(len(text) - n):
+            if (text[i : i + n - 1] == text[len(text) - n + 1 :]).all():
+                scores[r, text[i + n - 1]] = -np.inf
+    return scores
+"""
+
+
+@pytest.fixture
+def mine(tmp_path):
+    def write(source: str):
+        path = tmp_path / "mine.py"
+        path.write_text(source, encoding="utf-8")
+        return f"{path}:ban"
+
+    return write
+
+
+def test_right_is_exit_code_0(cli, mine):
+    ran = cli("check", "ngram", mine(RIGHT), "--examples", 20)
+    assert ran.code == 0 and "is right on all" in ran.out
+    assert cli("check", "ngram", "minidecode.cpu.ngram:ban_ngrams", "--examples", 20).code == 0
+
+
+def test_wrong_is_exit_code_1_with_the_mistake_and_an_input(cli, mine):
+    ran = cli("check", "ngram", mine(WRONG))
+    assert ran.code == 1
+    assert "last window lost" in ran.out and "import numpy as np" in ran.out
+    as_json = json.loads(cli("check", "ngram", mine(WRONG), "--json").out)
+    assert not as_json["ok"] and "last window lost" in as_json["mistake"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [(["ngrams", "x.py:f"], "the names are ngram"), (["ngram", "x.py:f"], "is no Python file"),
+     (["ngram", "x.py"], "FILE.py:FUNCTION"), (["ngram", "no_such_module:f"], "cannot be imported"),
+     (["ngram", "minidecode.cpu.ngram:bann"], "has no function 'bann': it has ban_ngrams")],
+)  # fmt: skip
+def test_bad_names_are_one_line(fails, arguments, says):
+    assert says in fails("check", *arguments)
+
+
+def test_a_file_that_cannot_be_run(fails, mine):
+    assert "cannot be run: SyntaxError" in fails("check", "ngram", mine("def ban(:"))
+
+
+def test_compare_times_what_runs_here_and_says_what_does_not(cli):
+    ran = cli("compare", "ngram", "--repeats", 1, "--machine", "t4", "--json")
+    result = json.loads(ran.out)
+    assert [t["implementation"] for t in result["timings"]][:3] == ["reference naive", "reference", "cpu"]
+    assert all(0 < t["fastest"] <= t["median"] <= t["slowest"] for t in result["timings"])
+    assert list(result["least_seconds"]) == ["t4 (data sheet)"]
+
+
+def test_compare_refuses_to_time_a_wrong_implementation(fails, monkeypatch):
+    from minidecode.reference import ngram
+
+    monkeypatch.setattr(ngram, "ban_ngrams", lambda scores_RV, *rest: scores_RV)
+    assert "reference is wrong, so nothing is timed" in fails("compare", "ngram", "--repeats", 1).split("\n")[0]
