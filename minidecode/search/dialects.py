@@ -10,6 +10,7 @@
 | forced BOS              | certain                  | certain                    | keeps its log-probability |
 | at the most tokens      | the W best candidates    | the W running beams are    | EOS is forced             |
 |                         | count as finished        | finished as they are       |                           |
+| EOS drawn with a beam   | among the first W drawn  | among the W best drawn     | as hf4 (it has none)      |
 | diverse groups          | (as hf4)                 | a beam search each         | interleaved, one search   |
 
 A beam that is out of play scores -1e9 in both of Hugging Face's, so that it can still come back, and -inf in fairseq.
@@ -44,11 +45,12 @@ class Dialect:
     finished: Literal["best", "first"] = "best"
     stop: Literal["running", "candidate", "full"] = "running"
     at_limit: Literal["candidates", "running", "eos"] = "candidates"
+    drawn_order: Literal["drawn", "score"] = "score"  # of a beam's samples, of which the first W may end
     groups: Literal["apart", "interleaved"] = "apart"
     defaults: dict[str, object] = field(default_factory=dict)
 
 
-HF = Dialect("hf", HF_PROCESSORS, -1.0e9, defaults={"top_k": 50})
+HF = Dialect("hf", HF_PROCESSORS, -1.0e9, drawn_order="drawn", defaults={"top_k": 50})
 HF4 = Dialect("hf4", HF_PROCESSORS, -1.0e9, stop="candidate", at_limit="running", defaults={"top_k": 50})
 FAIRSEQ = Dialect(
     "fairseq", FAIRSEQ_PROCESSORS, float("-inf"), greedy_scores="log-probabilities", temperature_in_softmax=True,
