@@ -516,7 +516,8 @@ def test_the_order_of_a_draw_is_that_of_draws_one_after_the_other():
 def test_which_of_the_candidates_that_a_beam_drew_end(dialect, filters):
     """One step of 2 beams, which draws 4 of 6 tokens: pairs of texts by the exact chances, in 1000 copies.
 
-    At the limit the first two drawn end in transformers 5, the best two of the four in 4.49. Both beams begin alike, so the first draws alone; top_k=1 leaves it the two tokens that a beam needs.
+    At the limit the first two drawn end in transformers 5, the best two of the four in 4.49. Both beams begin alike,
+    so the first draws alone; top_k=1 leaves it the two tokens that a beam needs.
     """
     probability = [0.3, 0.25, 0.15, 0.12, 0.1, 0.08]
     found = run(Fixed(probability), [[1]] * 1000, 1, num_beams=2, num_return_sequences=2, eos_token_id=None,
