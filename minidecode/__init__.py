@@ -10,13 +10,15 @@ The first steps:
 Importing it needs NumPy alone.
 """
 
-from .errors import CheckpointError, InputError, MinidecodeError, NumericalError, OptionError
+from .errors import CheckpointError, EmulationError, InputError, MinidecodeError, NumericalError, OptionError
 from .model import Model, Output, bundled_models, load
 from .plan import Plan
+from .scoring import Scores
 
 __version__ = "0.1.0"
 __all__ = [
     "CheckpointError",
+    "EmulationError",
     "InputError",
     "MinidecodeError",
     "Model",
@@ -24,6 +26,24 @@ __all__ = [
     "OptionError",
     "Output",
     "Plan",
+    "Scores",
     "bundled_models",
+    "compare",
+    "conformance",
+    "emulate",
     "load",
 ]
+
+
+def __getattr__(name: str):
+    """What needs more than NumPy is loaded when it is first asked for."""
+    import importlib
+
+    if name == "conformance":
+        return importlib.import_module(".conformance", __name__)
+    if name in LOADED_LATE:
+        return getattr(importlib.import_module(LOADED_LATE[name], __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+LOADED_LATE = {"emulate": ".emulator", "compare": ".bench.compare"}

@@ -21,3 +21,7 @@ class InputError(MinidecodeError, ValueError):
 
 class NumericalError(MinidecodeError, ArithmeticError):
     """The model's scores turned NaN."""
+
+
+class EmulationError(MinidecodeError, RuntimeError):
+    """The emulator found a mistake in a kernel (with `strict=True`), or would take too long."""

@@ -13,13 +13,15 @@ from .device import device_kind
 from .errors import OptionError
 
 LAUNCHES: ContextVar[Counter[str] | None] = ContextVar("launches", default=None)
+TRACED: ContextVar[bool] = ContextVar("traced", default=False)
 
 
 def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> None:
-    """Runs kernel[grid, block](*arrays). NumPy arrays go to the emulator where there is no GPU, and there alone.
+    """Runs kernel[grid, block](*arrays). Without a GPU, NumPy arrays go to the emulator.
 
-    On a GPU they are copied there and back, which is for tests: what is timed lives on the device. A grid of nothing
-    launches nothing.
+    The emulator stops at the first mistake; within `traced_launches` data races are mistakes too. On a GPU, NumPy
+    arrays are copied there and back, which is for tests: what is timed lives on the device. An empty grid launches
+    nothing.
     """
     if np.prod(grid) == 0:
         return
@@ -33,7 +35,7 @@ def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> 
         raise OptionError("these arrays live on a GPU, and Numba finds none here: pass NumPy arrays to the emulator")
     from .emulator import emulate
 
-    emulate(kernel, trace=False, strict=True)[grid, block](*arrays)
+    emulate(kernel, trace=TRACED.get(), strict=True)[grid, block](*arrays)
 
 
 @contextmanager
@@ -45,3 +47,13 @@ def counted_launches():
         yield counts
     finally:
         LAUNCHES.reset(token)
+
+
+@contextmanager
+def traced_launches():
+    """Within it, emulated launches look for data races, which right answers may hide; slower."""
+    token = TRACED.set(True)
+    try:
+        yield
+    finally:
+        TRACED.reset(token)

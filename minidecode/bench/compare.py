@@ -46,7 +46,7 @@ class Comparison:
     def __str__(self) -> str:
         lines = [
             f"{self.name}: {self.shape}",
-            f"{'implementation':<28} {'median':>11} {'fastest to slowest':>25} {'':>9}",
+            f"{'implementation':<28} {'median':>11} {'fastest to slowest':>25} {'speed':>9}",
         ]
         for t in self.timings:
             ratio = self.timings[0].median / t.median

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..catalog import Row, arguments_of, find
 from ..errors import InputError
+from ..launch import traced_launches
 from . import oracles
 
 
@@ -83,9 +84,10 @@ def check(name: str, implementation: Callable[..., Any], *, examples: int = 200,
         judge(arguments)
 
     try:
-        judge_random()  # first, since a random failure can be made small
-        for arguments in inputs.PLANTED[row.inputs]():
-            judge(arguments)
+        with traced_launches():
+            judge_random()  # first, since a random failure can be made small
+            for arguments in inputs.PLANTED[row.inputs]():
+                judge(arguments)
     except _WrongAnswerError:
         arguments, what = last[0]
         failure = Failure(arguments_of(row, arguments), what, _known_mistake(row, implementation, arguments))
@@ -182,7 +184,8 @@ def find_function(place: str) -> Callable[..., Any]:
             raise InputError(f"{where} cannot be imported: {error}") from None
     function = getattr(module, name, None)
     if not callable(function):
-        functions = ", ".join(n for n, v in vars(module).items() if callable(v) and not n.startswith("_"))
+        own = {n: v for n, v in vars(module).items() if getattr(v, "__module__", None) == module.__name__}
+        functions = ", ".join(n for n, v in own.items() if callable(v) and not n.startswith("_"))
         raise InputError(f"{where} has no function {name!r}: it has {functions or 'none'}")
     return function
 

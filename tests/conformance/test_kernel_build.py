@@ -1,4 +1,4 @@
-"""Every kernel becomes machine code without a GPU, for all its signatures: linked, nothing spilled, within its budget."""
+"""Every kernel becomes machine code without a GPU, for all its signatures: linked, unspilled, within its budget."""
 
 import importlib
 import pkgutil

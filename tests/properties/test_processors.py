@@ -9,7 +9,7 @@ import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy import Ops, ToyEngine
+from toy import Ops, ToyEngine, log_probability
 
 import minidecode as md
 from minidecode.search import dialects, processors
@@ -548,7 +548,7 @@ def test_a_source_is_what_the_encoder_read_and_a_prompt_where_there_is_none(tiny
 
 
 @pytest.mark.parametrize("W", [1, 2])
-@pytest.mark.parametrize("tokens", [[], [99], [-1]])
+@pytest.mark.parametrize("tokens", [[], [9], [99], [-1], [3, -1]])
 def test_tokens_allowed_that_are_none_are_refused(tokens, W):
     """Not an IndexError for those beyond the vocabulary, nor the last token for -1."""
     with pytest.raises(md.OptionError, match="prefix_allowed_tokens_fn"):
@@ -556,9 +556,24 @@ def test_tokens_allowed_that_are_none_are_refused(tokens, W):
 
 
 @pytest.mark.parametrize("W", [1, 2])
-def test_nan_from_a_users_function_is_no_choice(W):
-    with pytest.raises(md.MinidecodeError):
-        run(ToyEngine(0, 9), [[1]], 4, num_beams=W, logits_processor=lambda scores_RV, rows: scores_RV * np.nan)
+@pytest.mark.parametrize("change", [
+    lambda s: s * np.nan, lambda s: np.where(np.arange(9) == 4, np.nan, s), lambda s: None, lambda s: s[:, :5],
+    lambda s: s[0, 0],
+])  # fmt: skip
+def test_what_is_no_score_is_no_choice(change, W):
+    """NaN, scores of fewer tokens, or nothing at all, from a user's function."""
+    with pytest.raises(md.OptionError, match="logits_processor must return scores"):
+        run(ToyEngine(0, 9), [[1]], 4, num_beams=W, logits_processor=lambda scores_RV, rows: change(scores_RV))
+
+
+@pytest.mark.parametrize("W", [1, 2])
+def test_what_is_allowed_against_all_other_rules_is_certain(W):
+    """So it adds 0 to the score, in a row as in a beam."""
+    found = run(ToyEngine(0, 9), [[1]], 2, num_beams=W, bad_words_ids=[[3]], eos_token_id=None,
+                prefix_allowed_tokens_fn=lambda b, ids: [3] if len(ids) == 1 else [5])  # fmt: skip
+    assert found.tokens[0][0].tolist() == [3, 5]
+    exact = log_probability(ToyEngine(0, 9), [1, 3], [5]) / 2
+    assert found.scores_BX[0, 0] == pytest.approx(exact, rel=1e-6)
 
 
 # ---- where nothing is left -------------------------------------------------------------------------------------------

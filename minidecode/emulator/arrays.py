@@ -1,0 +1,276 @@
+"""The arrays that a kernel sees: every index is checked, and, when traced, every access goes into the journal."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .arithmetic import Undefined, wrapped
+from .findings import Finding, Stop
+from .journal import SHARED_BASE, Journal, Memory
+from .source import numbers_in, place_of, text_of, user_frame
+
+if TYPE_CHECKING:
+    from .threads import Thread
+
+_getframe = sys._getframe
+
+
+class Array:
+    """A NumPy array behind checks: no index outside, no read of what nothing wrote.
+
+    Integers narrower than 64 bits come out as int64, as Numba types their arithmetic; all else as it is stored. What
+    is stored is rounded to the array's type.
+    """
+
+    __slots__ = (
+        "_box", "_length", "_stride", "base", "data", "dtype", "house", "memory", "ndim", "shape", "size", "strides",
+        "written",
+    )  # fmt: skip
+
+    def __init__(self, house: House, memory: Memory, data: np.ndarray, base: int, written: np.ndarray | None):
+        self.house, self.memory, self.data, self.base, self.written = house, memory, data, base, written
+        self.shape, self.strides, self.size = data.shape, data.strides, data.size
+        self.dtype, self.ndim = data.dtype, data.ndim
+        self._length = data.shape[0] if data.ndim == 1 else -1  # -1: no plain number is an index
+        self._stride = data.strides[0] if data.ndim == 1 else 0
+        narrow = data.dtype.kind in "iu" and data.dtype.itemsize < 8
+        self._box = np.zeros(1, np.int64) if narrow else None  # the fastest way to widen one number
+
+    # The two methods below run for every access of an untraced launch; `Traced` has its own.
+
+    def __getitem__(self, index):
+        if type(index) is not int or not 0 <= index < self._length:
+            index = self.settle(index)
+            if type(index) is Selection:
+                return self.view(index)
+        if self.written is not None and not self.written[index]:
+            self.stop_at_unwritten(index)
+        return self.value(index)
+
+    def __setitem__(self, index, value):
+        if type(index) is not int or not 0 <= index < self._length:
+            index = self.settle(index)
+            if type(index) is Selection:
+                return self.store_many(index, value)
+        self.store(index, value)
+
+    def value(self, index):
+        if self._box is None:
+            return self.data[index]
+        self._box[0] = self.data[index]
+        return self._box[0]
+
+    def store(self, index, value) -> None:
+        if type(value) is Undefined:
+            value.stop(f"it is stored to {self.memory.element(self.address(index))}")
+        try:
+            self.data[index] = value
+        except OverflowError:
+            self.data[index] = wrapped(value, self.dtype)
+        if self.written is not None:
+            self.written[index] = True
+
+    def address(self, index) -> int:
+        if type(index) is int:
+            return self.base + index * self._stride
+        return self.base + sum(map(operator.mul, index, self.strides))
+
+    def settle(self, index):
+        """The index as plain numbers inside the bounds; or a Selection, where it names more than one element."""
+        parts = index if type(index) is tuple else (index,)
+        if len(parts) != self.ndim or any(isinstance(p, slice) or p is Ellipsis or p is None for p in parts):
+            return Selection(tuple(self._inside(p, k, index) for k, p in enumerate(parts)))
+        settled = tuple([self._inside(p, k, index) for k, p in enumerate(parts)])
+        return settled if self.ndim != 1 else settled[0]
+
+    def _inside(self, part, axis: int, index):
+        if isinstance(part, slice) or part is Ellipsis or part is None:
+            return part
+        if axis >= self.ndim:
+            raise IndexError(f"{self.memory.name} has {self.ndim} axes, and the index {len(index)}")
+        if type(part) is not int:
+            part = operator.index(part)
+        if 0 <= part < self.shape[axis]:
+            return part
+        if self.house.negative_indices and -self.shape[axis] <= part < 0:
+            return part + self.shape[axis]
+        self.stop_outside(index)
+
+    def view(self, selection: Selection) -> Array:
+        """A part of the array, as an array: the same memory, the same checks."""
+        return self._over(self.data[selection], None if self.written is None else self.written[selection])
+
+    def _over(self, data: np.ndarray, written: np.ndarray | None) -> Array:
+        base = self.base + pointer(data) - pointer(self.data) if data.size else self.base
+        return type(self)(self.house, self.memory, data, base, written)
+
+    def store_many(self, selection: Selection, value) -> None:
+        part, frame = self.view(selection), user_frame()
+        value = value.data if isinstance(value, Array) else value
+        for place, single in zip(np.ndindex(part.shape), np.broadcast_to(value, part.shape).flat, strict=True):
+            place = part.settle(place)
+            part.store(place, single)
+            part.note_store(place, single, frame)
+
+    def note_store(self, index, value, frame) -> None:
+        """Here nothing is noted."""
+
+    def __iter__(self):
+        """The elements, each read as `self[i]` would read it (`Traced` sees the loop's own line)."""
+        return map(self.__getitem__, range(self.shape[0]))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def T(self) -> Array:  # NumPy's name
+        return self._over(self.data.T, None if self.written is None else self.written.T)
+
+    def reshape(self, *shape) -> Array:
+        shape = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
+        return self._over(self.data.reshape(shape), None if self.written is None else self.written.reshape(shape))
+
+    def ravel(self) -> Array:
+        return self.reshape(self.size)
+
+    def stop_outside(self, index) -> None:
+        frame = user_frame()
+        name, text = self.memory.name, text_of(frame.f_code, frame.f_lasti)
+        # "a[i - 1] with i = 0: a[-1]" where the source can be had, else "a[-1]"
+        numbers = numbers_in(text[text.find("[") :] if "[" in text else "", frame)
+        shown = ", ".join(map(str, index)) if isinstance(index, tuple) else str(index)
+        written_as = f"{text} with {numbers}: " if numbers else ""
+        shape = ", ".join(map(str, self.shape))
+        negative = any(not isinstance(p, slice) and p is not None and p is not Ellipsis and p < 0
+                       for p in (index if isinstance(index, tuple) else (index,)))  # fmt: skip
+        remedy = "NumPy wraps; a GPU reads foreign memory." if negative else "A GPU touches foreign memory there."
+        self._stop("outside", f"{written_as}{name}[{shown}] lies outside {name}({shape})", remedy, frame)
+
+    def stop_at_unwritten(self, index) -> None:
+        element = self.memory.element(self.address(index))
+        if self.memory.space == "local":
+            why = "A local array begins with whatever was there."
+        elif self.memory.space == "shared":
+            why = "Shared memory begins with whatever was there; write first, then cuda.syncthreads()."
+        else:
+            why = "The launch was told that this array begins empty."
+        self._stop("uninitialised", f"{element} is read, and nothing has written it", why, user_frame())
+
+    def _stop(self, kind: str, what: str, why: str, frame) -> None:
+        place = place_of(frame.f_code, frame.f_lasti)
+        raise Stop(Finding(kind, f"{what} ({self.house.current().name}, {place}). {why}", [place]))
+
+
+class Selection(tuple):
+    """An index that names more than one element."""
+
+    __slots__ = ()
+
+
+class Traced(Array):
+    """The same, and every access is noted: its address and its site."""
+
+    __slots__ = ("_addresses", "_bases", "_sites", "_values")
+
+    def __init__(self, house: House, memory: Memory, data: np.ndarray, base: int, written: np.ndarray | None):
+        super().__init__(house, memory, data, base, written)
+        journal = house.journal
+        self._addresses, self._sites, self._values = journal.addresses, journal.sites, journal.values
+        self._bases = journal.bases
+
+    def __getitem__(self, index):
+        if type(index) is not int or not 0 <= index < self._length:
+            index = self.settle(index)
+            if type(index) is Selection:
+                return self.view(index)
+        if self.written is not None and not self.written[index]:
+            self.stop_at_unwritten(index)
+        frame = _getframe(1)
+        code = frame.f_code
+        self._addresses.append(self.base + index * self._stride if type(index) is int else self.address(index))
+        self._sites.append(frame.f_lasti + (self._bases.get(id(code)) or self._bases.of(code)))
+        if self._box is None:
+            return self.data[index]
+        self._box[0] = self.data[index]
+        return self._box[0]
+
+    def __setitem__(self, index, value):
+        if type(index) is not int or not 0 <= index < self._length:
+            index = self.settle(index)
+            if type(index) is Selection:
+                return self.store_many(index, value)
+        self.store(index, value)
+        self.note_store(index, value, _getframe(1))
+
+    def note_store(self, index, value, frame) -> None:
+        code = frame.f_code
+        self._addresses.append(self.base + index * self._stride if type(index) is int else self.address(index))
+        self._sites.append(frame.f_lasti + (self._bases.get(id(code)) or self._bases.of(code)) + 1)
+        self._values.append(value)
+
+
+class House:
+    """Where the arrays of a launch live: gives each its addresses, and knows who is running."""
+
+    def __init__(self, journal: Journal, traced: bool, negative_indices: bool):
+        self.journal, self.negative_indices = journal, negative_indices
+        self.kind = Traced if traced else Array
+        self.current: Callable[[], Thread] = lambda: None  # set by the launch
+        self._global_end, self._shared_end = 0, SHARED_BASE
+        self._roots: dict[int, tuple[int, np.ndarray]] = {}
+
+    def argument(self, name: str, data: np.ndarray, empty: bool = False) -> Array:
+        """An argument of the kernel. Two views of the same memory get the same addresses."""
+        root = data
+        while isinstance(root.base, np.ndarray):
+            root = root.base
+        if pointer(root) not in self._roots:
+            start = _aligned(self._global_end, 512)  # as the allocator of a GPU aligns
+            self._roots[pointer(root)] = start, root
+            self._global_end = start + root.nbytes + 512
+        base = self._roots[pointer(root)][0] + pointer(data) - pointer(root)
+        memory = self._note(name, "global", base, data)
+        return self.kind(self, memory, data, base, np.zeros(data.shape, bool) if empty else None)
+
+    def constant(self, data: np.ndarray, name: str) -> Array:
+        """An array that the kernel closes over: a copy that nobody writes, and that no race concerns."""
+        data = data.copy()
+        data.flags.writeable = False
+        memory = Memory(name, "constant", 0, data.dtype, data.shape, data.strides, data.nbytes)
+        return Array(self, memory, data, 0, None)
+
+    def local(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> Array:
+        """A thread's own array: checked, but neither raced for nor counted."""
+        data = np.zeros(shape, dtype)
+        memory = Memory(name, "local", 0, data.dtype, data.shape, data.strides, data.nbytes)
+        return Array(self, memory, data, 0, np.zeros(shape, bool))
+
+    def shared(self, name: str, data: np.ndarray, written: np.ndarray, like: Memory | None) -> tuple[Memory, Array]:
+        """A block's array. The same call site in another block gets the addresses of `like`: it is the same code."""
+        if like is None:
+            start = _aligned(self._shared_end, 128)
+            self._shared_end = start + data.nbytes
+            like = self._note(name, "shared", start, data)
+        return like, self.kind(self, like, data, like.start, written)
+
+    def _note(self, name: str, space: str, base: int, data: np.ndarray) -> Memory:
+        below = sum(min(0, stride * (n - 1)) for stride, n in zip(data.strides, data.shape, strict=True))
+        above = sum(max(0, stride * (n - 1)) for stride, n in zip(data.strides, data.shape, strict=True))
+        nbytes = above - below + data.itemsize if data.size else 0
+        memory = Memory(name, space, base + below, data.dtype, data.shape, data.strides, nbytes)
+        self.journal.memories.append(memory)
+        return memory
+
+
+def _aligned(address: int, to: int) -> int:
+    return -(-address // to) * to
+
+
+def pointer(data: np.ndarray) -> int:
+    """Where the data begins in this process."""
+    return data.__array_interface__["data"][0]

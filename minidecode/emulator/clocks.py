@@ -1,0 +1,87 @@
+"""What a thread knows of the others: which of their accesses are ordered before its own.
+
+Full vector clocks would hold a number per pair of threads. Order on a GPU has a shape that needs far less:
+
+- A block's barrier orders everything before it in the block: one number per block, its epoch (the barriers passed).
+- `syncwarp` orders the lanes it names: a row of 32 clocks per thread, which the lanes of a warp share after it. The
+  row starts anew with every epoch.
+- A fence followed by an atomic publishes; an atomic on the same element takes up (`Known`). This alone orders blocks.
+  A fence counts for whoever takes a barrier with the thread afterwards, as the programming guide's own example of a
+  last block wants it.
+
+Shuffles and votes order no memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+NOTHING = (-1,) * 32  # a row that knows no lane's clock
+
+
+@dataclass
+class Known:
+    """What was taken up through atomics: of whole blocks the epochs that are past, of single threads their clocks."""
+
+    epochs: dict[int, int] = field(default_factory=dict)  # block -> epochs below this are ordered before
+    clocks: dict[tuple[int, int], int] = field(default_factory=dict)  # (block, thread) -> clocks up to this are
+
+    def take(self, other: Known) -> None:
+        for block, epoch in other.epochs.items():
+            self.epochs[block] = max(epoch, self.epochs.get(block, 0))
+        for thread, clock in other.clocks.items():
+            self.clocks[thread] = max(clock, self.clocks.get(thread, -1))
+
+    def copy(self) -> Known:
+        return Known(dict(self.epochs), dict(self.clocks))
+
+    def covers(self, block: int, thread: int, epoch: int, clock: int) -> bool:
+        return epoch < self.epochs.get(block, 0) or clock <= self.clocks.get((block, thread), -1)
+
+
+def knowledge_of(thread) -> Known:
+    """Everything that is ordered before this thread's next access, as something that can be published."""
+    known = thread.known.copy() if thread.known else Known()
+    block = thread.block
+    known.take(Known({block.number: block.epoch}, {(block.number, thread.index): thread.clock}))
+    first = 32 * thread.warp
+    rest = {(block.number, first + lane): clock for lane, clock in enumerate(thread.row) if clock >= 0}
+    known.take(Known({}, rest))
+    return known
+
+
+def merged(pieces) -> Known | None:
+    """All that any of these knows; None where none knows anything."""
+    pieces = [p for p in pieces if p is not None]
+    if not pieces:
+        return None
+    whole = Known()
+    for piece in {id(p): p for p in pieces}.values():
+        whole.take(piece)
+    return whole
+
+
+class Publications:
+    """What has been published at each element by fences and atomics."""
+
+    def __init__(self):
+        self.at: dict[object, Known] = {}
+
+    def fence(self, thread, whole_device: bool) -> None:
+        """What the thread has done so far may be published by its next atomic, to the block or to the device."""
+        knowledge = knowledge_of(thread)
+        thread.fenced_block = merged([thread.fenced_block, knowledge])
+        if whole_device:
+            thread.fenced = merged([thread.fenced, knowledge])
+        thread.clock += 1  # what comes after the fence is not covered by it
+
+    def atomic(self, thread, address: int) -> bool:
+        """An atomic takes up what stands at the element, then adds what its thread has fenced. True: it learnt."""
+        number = thread.block.number
+        found = merged([self.at.get(address), self.at.get((address, number))])
+        if found is not None:
+            thread.known = merged([thread.known, found])
+        for key, fenced in ((address, thread.fenced), ((address, number), thread.fenced_block)):
+            if fenced is not None:
+                self.at[key] = merged([self.at.get(key), fenced])
+        return found is not None

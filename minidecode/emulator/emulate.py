@@ -1,0 +1,104 @@
+"""`md.emulate(kernel)[grid, block](*arguments)`: a CUDA kernel on the CPU, thread by thread."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from types import FunctionType
+
+import numpy as np
+
+from ..errors import EmulationError, OptionError
+from .binding import python_function
+from .launch import Launch, Settings, TakesTooLongError
+from .run import Run
+from .threads import Dim3
+
+MOST_THREADS = 1024
+
+
+def emulate(
+    kernel,
+    *,
+    seed: int = 0,
+    trace: bool = True,
+    strict: bool = False,
+    negative_indices: bool = False,
+    empty: Iterable[str] = (),
+    blocks: str | int | None = None,
+    patience: float = 10.0,
+) -> Emulated:
+    """The kernel, ready to be launched as Numba launches it; what comes back is a `Run`.
+
+    run = md.emulate(kernel)[4, 256](a, out)        # [grid, block], [grid, block, stream, dynamic_shared_bytes]
+
+    kernel: a `@cuda.jit` kernel, or a plain function written like one. Arrays are NumPy's, changed in place.
+    seed: threads and blocks take turns in an order drawn from it; the same seed gives the same run.
+    trace: finds races and counts traffic. Without it only the checks that stop a kernel are made, which is faster.
+    strict: raises EmulationError at the first error; otherwise the Run's verdict says what was found.
+    negative_indices: lets a[-1] mean the last element, as Numba does; otherwise it is a mistake.
+    empty: names of arrays that begin with nothing in them (as from `cuda.device_array`): reading first is a mistake.
+    blocks: "all", or how many to run as a sample. By default all, unless that would take more than a minute.
+    patience: seconds without any thread coming on, after which a loop is taken for endless.
+
+    Arithmetic is NumPy's, except that integers come out of arrays as int64. Numba's own types can be wider:
+    `float32 * 0.5` is float64 there, float32 here; every store rounds to the array's type in both.
+    """
+    if blocks is not None and blocks != "all" and not (isinstance(blocks, int) and blocks > 0):
+        raise OptionError(f'blocks is "all" or a number of blocks to sample, not {blocks!r}')
+    settings = Settings(seed, trace, strict, negative_indices, tuple(empty), blocks, patience)
+    return Emulated(python_function(kernel), settings)
+
+
+class Emulated:
+    """A kernel that waits for its launch configuration."""
+
+    def __init__(self, function: FunctionType, settings: Settings):
+        self._function, self._settings = function, settings
+
+    def __getitem__(self, configuration) -> _Configured:
+        if not isinstance(configuration, tuple) or not 2 <= len(configuration) <= 4:
+            raise OptionError("a launch is [grid, block] or [grid, block, stream, dynamic_shared_bytes]")
+        grid, block = _dim3(configuration[0], "grid"), _dim3(configuration[1], "block")
+        if block.x * block.y * block.z > MOST_THREADS:
+            raise OptionError(f"a block has at most {MOST_THREADS} threads, not {block.x * block.y * block.z:,}")
+        dynamic = configuration[3] if len(configuration) == 4 else 0
+        return _Configured(self._function, self._settings, grid, block, int(dynamic))
+
+    def __call__(self, *_):
+        raise OptionError("say how many blocks and threads: md.emulate(kernel)[grid, block](...)")
+
+
+class _Configured:
+    def __init__(self, function, settings: Settings, grid: Dim3, block: Dim3, dynamic: int):
+        self._function, self._settings = function, settings
+        self._grid, self._block, self._dynamic = grid, block, dynamic
+
+    def __call__(self, *arguments) -> Run:
+        """Runs the kernel. Wrong numbers of arguments and structured arrays are refused before anything runs."""
+        try:
+            inspect.signature(self._function).bind(*arguments)
+        except TypeError as error:
+            raise OptionError(f"{self._function.__name__}(): {error}") from None
+        for array in arguments:
+            if isinstance(array, np.ndarray) and (array.dtype.kind not in "biufc"):
+                raise OptionError(f"arrays of {array.dtype} are not emulated: numbers and booleans only")
+        launch = Launch(self._function, self._grid, self._block, self._dynamic, self._settings)
+        before = [(a, a.copy()) for a in arguments if isinstance(a, np.ndarray)]
+        try:
+            launch.run(arguments)
+        except TakesTooLongError as long:
+            for array, content in before:
+                array[...] = content
+            raise EmulationError(long.in_words(self._grid)) from None
+        run = Run(launch)
+        if self._settings.strict and not run.ok:
+            raise EmulationError(run.errors[0].message)
+        return run
+
+
+def _dim3(size, what: str) -> Dim3:
+    sizes = size if isinstance(size, tuple | list) else (size,)
+    if not 1 <= len(sizes) <= 3 or not all(hasattr(n, "__index__") and n >= 1 for n in sizes):
+        raise OptionError(f"the {what} is a whole number above 0, or up to three of them, not {size!r}")
+    return Dim3(*(int(n) for n in sizes))

@@ -1,0 +1,167 @@
+"""The journal of a launch: every traced access in the order in which it ran, kept flat so that keeping it is cheap.
+
+An access is three numbers: the address, the site (which instruction, and whether it stores), and, by the place in the
+journal, the segment. A segment is what one thread runs between two points at which order can change (a barrier, a
+fence, an atomic that takes up another thread's work); the thread and what it knows of the others stand there once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import CodeType
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from .source import Place, instruction_start, place_of
+
+if TYPE_CHECKING:
+    from .threads import Thread
+
+LOAD, STORE, ATOMIC = 0, 1, 2
+SHARED_BASE = 1 << 44  # shared memory lies from here on; global memory below
+
+
+@dataclass(eq=False)
+class Memory:
+    """One piece of memory: an argument of the kernel, or one shared array of a block."""
+
+    name: str
+    space: str  # "global" or "shared"
+    start: int  # its first byte, as the emulator numbers bytes
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    nbytes: int
+
+    def element(self, address: int) -> str:
+        """The element at this address as the source writes it: `s[32]`, `a[3, 7]`."""
+        offset, index = address - self.start, [0] * len(self.shape)
+        for axis in sorted(range(len(self.shape)), key=lambda k: -abs(self.strides[k])):
+            stride = abs(self.strides[axis])
+            if self.shape[axis] > 1 and stride:
+                index[axis], offset = offset // stride, offset % stride
+                if self.strides[axis] < 0:
+                    index[axis] = self.shape[axis] - 1 - index[axis]
+        return f"{self.name}[{', '.join(map(str, index))}]"
+
+
+class Segment(NamedTuple):
+    """Where a thread's turn begins in the journal, and what it then knew (see clocks.py)."""
+
+    start: int
+    thread: Thread
+    epoch: int  # of its block
+    clock: int
+    row: tuple[int, ...]
+    known: object
+    converged: int
+
+
+class Rows(NamedTuple):
+    """Accesses as columns, in the order in which they ran."""
+
+    address: np.ndarray
+    site: np.ndarray
+    thread: np.ndarray  # within its block
+    epoch: np.ndarray  # of its block
+    segment: np.ndarray  # place in `segments`
+    segments: list[Segment]
+    values: dict[int, object]  # row -> what was stored
+
+
+class Journal:
+    """Kept by the arrays (addresses, sites, values) and the scheduler (segments)."""
+
+    def __init__(self):
+        self.addresses: list[int] = []
+        self.sites: list[int] = []
+        self.values: list[object] = []  # of the stores, in their order
+        self.segments: list[Segment] = []
+        self.memories: list[Memory] = []
+        self.bases = _Bases()
+        self.atomic_sites: set[int] = set()
+
+    def begin(self, thread: Thread) -> None:
+        """From here on the accesses are this thread's, with what it knows now."""
+        self.segments.append(
+            Segment(
+                len(self.addresses),
+                thread,
+                thread.block.epoch,
+                thread.clock,
+                thread.row,
+                thread.known,
+                thread.converged,
+            )
+        )
+
+    def drain(self) -> Rows:
+        """Everything since the last time, as columns; the journal is empty afterwards."""
+        address, site = np.array(self.addresses, np.int64), np.array(self.sites, np.int64)
+        site = self.bases.canonical()[site] + (site & 1) if len(site) else site
+        starts = np.array([s.start for s in self.segments] + [len(address)], np.int64)
+        segment = np.repeat(np.arange(len(self.segments)), np.diff(starts))
+        thread = np.array([s.thread.index for s in self.segments], np.int64)[segment]
+        epoch = np.array([s.epoch for s in self.segments], np.int64)[segment]
+        stores = np.flatnonzero(self.kinds(site) == STORE)
+        values = dict(zip(stores.tolist(), self.values, strict=True))
+        rows = Rows(address, site, thread, epoch, segment, self.segments, values)
+        self.addresses.clear(), self.sites.clear(), self.values.clear()
+        self.segments = []
+        return rows
+
+    def trim(self) -> None:
+        """Drops an access of which only a part was noted, after an interruption at any point."""
+        length = min(len(self.addresses), len(self.sites))
+        stores = sum(site & 1 for site in self.sites[:length])
+        if stores > len(self.values):
+            length -= 1
+        del self.addresses[length:], self.sites[length:]
+        del self.values[sum(site & 1 for site in self.sites) :]
+
+    def kinds(self, site: np.ndarray) -> np.ndarray:
+        """LOAD, STORE or ATOMIC of each access: instructions lie at even places, and a store adds one."""
+        kind = site & 1
+        for atomic in self.atomic_sites:
+            kind[site == atomic] = ATOMIC
+        return kind
+
+    def place(self, site: int) -> Place:
+        code, offset = self.bases.code_at(site)
+        return place_of(code, offset)
+
+    def memory_at(self, address: int) -> Memory:
+        return next(m for m in reversed(self.memories) if m.start <= address < m.start + m.nbytes)
+
+
+class _Bases(dict):
+    """id of a code object -> where its sites begin. Each function gets a range of its own, as long as its code."""
+
+    def __init__(self):
+        super().__init__()
+        self.ranges: list[tuple[int, int, CodeType]] = []
+        self.end = 0
+        self._canonical = np.zeros(0, np.int64)
+
+    def add(self, code: CodeType) -> int:
+        length = len(code.co_code) + 2
+        self[id(code)] = base = self.end
+        self.ranges.append((base, base + length, code))  # keeps the code alive, so that its id stays its own
+        self.end += length
+        return base
+
+    def of(self, code: CodeType) -> int:
+        base = self.get(id(code))
+        return self.add(code) if base is None else base
+
+    def canonical(self) -> np.ndarray:
+        """Site -> the even site at which its instruction begins (see `instruction_start`)."""
+        if len(self._canonical) < self.end:
+            starts = [s + instruction_start(c, k & ~1) for s, end, c in self.ranges for k in range(end - s)]
+            self._canonical = np.array(starts, np.int64)
+        return self._canonical
+
+    def code_at(self, site: int) -> tuple[CodeType, int]:
+        base, code = next((start, code) for start, end, code in self.ranges if start <= site < end)
+        return code, (site - base) & ~1

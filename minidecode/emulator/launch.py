@@ -1,0 +1,348 @@
+"""One launch: blocks and threads take turns in a seeded, adversarial order until all are done or one has to stop."""
+
+from __future__ import annotations
+
+import contextvars
+import inspect
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from types import CodeType, FunctionType
+
+import numpy as np
+from greenlet import GreenletExit, getcurrent
+
+from .analysis import Analysis
+from .arithmetic import Undefined
+from .arrays import Array, House
+from .binding import Binder, marked
+from .clocks import Publications
+from .cuda_module import FakeCuda
+from .findings import Finding, Stop
+from .journal import Journal
+from .source import Place, assigned_name, instruction_start, loop_around, place_of
+from .threads import Block, Dim3, Thread, Wait
+from .watchdog import Interrupted, Watchdog
+
+START_ANOTHER = 20  # rounds in which nothing changes, until another block is started beside those that wait
+LONG = 60.0  # seconds; a launch that would take longer is not run unasked
+GIVE_UP = 200  # such rounds until it is a deadlock
+STATIC_SHARED = 48 * 1024  # bytes of shared memory that a block may have without asking
+
+
+@dataclass
+class Settings:
+    """How a kernel is emulated; see `emulate`."""
+
+    seed: int = 0
+    trace: bool = True
+    strict: bool = False
+    negative_indices: bool = False
+    empty: tuple[str, ...] = ()
+    blocks: str | int | None = None
+    patience: float = 10.0
+
+
+class Launch:
+    """Runs a kernel's threads. What the threads call (`wait`, `atomic`, `shared_array`, ...) stands at the end."""
+
+    def __init__(self, function: FunctionType, grid: Dim3, block: Dim3, dynamic_shared: int, settings: Settings):
+        self.function, self.grid, self.block, self.settings = function, grid, block, settings
+        self.dynamic_shared = dynamic_shared
+        self.journal = Journal()
+        self.house = House(self.journal, settings.trace, settings.negative_indices)
+        self.house.current = self.current
+        self.analysis = Analysis(self.journal, grid, block) if settings.trace else None
+        self.findings: list[Finding] = []
+        self.blocks_begun = self.blocks_run = 0
+        self._rng = np.random.default_rng(settings.seed)
+        self._thread: Thread | None = None
+        self._publications = Publications()
+        self._moves = 0  # turns that led somewhere: what the watchdog looks at
+        self._cuda = FakeCuda(self, grid, block)
+        self._codes: set[CodeType] = set()
+        self._shared_sites: dict[object, object] = {}  # call site -> its Memory, the same for every block
+
+    def run(self, arguments: tuple) -> None:
+        """All blocks, or those of the sample. Findings that end the launch are among the findings afterwards."""
+        binder = Binder(self._cuda, self.house.constant)
+        kernel = marked(self.function)
+        bound = binder.bind(self.function, kernel)
+        self._kernel = kernel
+        self._codes = {f.__code__ for f in binder.copies()}
+        with np.errstate(all="ignore"):
+            self._context = contextvars.copy_context()  # greenlets begin without; this one keeps NumPy silent
+            call = partial(bound, *self._wrap(arguments))
+            resident: list[Block] = []
+            try:
+                with Watchdog(self.settings.patience, lambda: self._moves):
+                    self._run_blocks(resident, call)
+            except Stop as stop:
+                self.findings.append(stop.finding)
+            except TakesTooLongError:
+                raise
+            except _Enough:
+                pass  # what was found is in the analysis
+            except Interrupted as interruption:
+                self.journal.trim()
+                self.findings.append(self._endless(interruption))
+            except Exception as error:
+                self.findings.append(self._error_of_the_kernel(error))
+            finally:
+                for block in resident:
+                    self.findings += block.notes
+                    _end(block)
+            self._last_analysis(resident)
+
+    # Blocks and turns
+
+    def _run_blocks(self, resident: list[Block], call) -> None:
+        """One block after the other; beside a block that spins, waiting for another, the next one is started too."""
+        self._hub, started = getcurrent(), time.perf_counter()
+        waiting = self.blocks_to_run()
+        while waiting or resident:
+            if waiting and all(b.idle_rounds > START_ANOTHER for b in resident):
+                resident.append(self._start(waiting.pop(), call))
+            elif all(b.idle_rounds > GIVE_UP for b in resident):
+                resident[0].stop_at_spinning()
+            for block in list(resident):
+                self._round(block)
+                if not block.live:
+                    self._finish(block)
+                    resident.remove(block)
+                    if self.blocks_run == 1 and self.settings.blocks is None:
+                        seconds = (time.perf_counter() - started) * len(waiting)
+                        if seconds > LONG:
+                            raise TakesTooLongError(seconds)
+
+    def blocks_to_run(self) -> list[int]:
+        """Numbers of the blocks, in the order (from the end) in which they start."""
+        count = self.grid.x * self.grid.y * self.grid.z
+        order = self._rng.permutation(count).tolist()
+        wanted = self.settings.blocks
+        if isinstance(wanted, int) and wanted < count:
+            ends = [0, count - 1][:wanted]  # the first and the last block are those that differ
+            order = [b for b in order if b not in ends][: wanted - len(ends)] + ends
+        return order
+
+    def _start(self, number: int, call) -> Block:
+        y, x = divmod(number, self.grid.x)
+        z, y = divmod(y, self.grid.y)
+        self.blocks_begun += 1
+        block = Block(number, Dim3(x, y, z), self.block, self.grid, call)
+        for thread in block.threads:
+            thread.glet.gr_context = self._context
+        return block
+
+    def _round(self, block: Block) -> None:
+        """Every thread that can run has a turn, in a new order; then those are let go whose wait is over."""
+        self._cuda.blockIdx = block.index
+        ready = [t for t in block.live if t.waits is None]
+        moves = self._moves
+        for k in self._rng.permutation(len(ready)).tolist():
+            self._turn(ready[k])
+        epoch = block.epoch
+        if not block.settle(self._kernel):
+            block.stop_at_deadlock()
+        if block.epoch != epoch and self.analysis:
+            self.analysis.end_of_epoch(block, has_ended=False)
+            self._stop_if_strict()
+        spun_only = moves == self._moves and block.epoch == epoch
+        block.idle_rounds = block.idle_rounds + 1 if spun_only else 0
+
+    def _turn(self, thread: Thread) -> None:
+        """Runs the thread until it waits for something or ends."""
+        self._thread = thread
+        self._cuda.threadIdx, self._cuda.laneid = thread.thread_index, thread.lane
+        if self.analysis:
+            self.journal.begin(thread)
+        result = thread.glet.switch()
+        if thread.waits is None:
+            thread.done, thread.exit = True, result
+        if thread.waits is None or thread.waits.operation != "spin":
+            self._moves += 1
+
+    def _finish(self, block: Block) -> None:
+        self.blocks_run += 1
+        self.findings += block.notes
+        if self.analysis:
+            self.analysis.end_of_epoch(block, has_ended=True)
+            self._stop_if_strict()
+
+    def _stop_if_strict(self) -> None:
+        if self.settings.strict and self.analysis.found_errors():
+            raise _Enough
+
+    def _last_analysis(self, resident: list[Block]) -> None:
+        if self.analysis:
+            for block in resident:
+                self.analysis.end_of_epoch(block, has_ended=True)
+            self.findings += self.analysis.findings()
+
+    # What ends a launch
+
+    def _endless(self, interruption: BaseException) -> Finding:
+        place = self._user_place(interruption)
+        loop = loop_around(*self._code_and_line(interruption))
+        lines = f"the loop of lines {loop[0]}-{loop[1]}" if loop and loop[0] != loop[1] else f"the loop at {place}"
+        return Finding(
+            "endless",
+            f"{self._thread.name} does not come out of {lines} (stopped at {place} after {self.settings.patience:g}"
+            " seconds). If it waits for another thread, it must ask by an atomic; if it only takes long, give"
+            " emulate() more `patience`.", [place],
+        )  # fmt: skip
+
+    def _error_of_the_kernel(self, error: Exception) -> Finding:
+        place = self._user_place(error)
+        text = str(error) or "(no message)"
+        return Finding("python", f"{place}: {type(error).__name__}: {text} ({self._thread.name}).", [place])
+
+    def _code_and_line(self, error: BaseException) -> tuple[CodeType, int]:
+        """Where in the kernel, or in a function it calls, an exception came about."""
+        found, trace = (self._kernel, self._kernel.co_firstlineno), error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code in self._codes or trace.tb_frame.f_code is self._kernel:
+                found = trace.tb_frame.f_code, trace.tb_lineno
+            trace = trace.tb_next
+        return found
+
+    def _user_place(self, error: BaseException) -> Place:
+        code, line = self._code_and_line(error)
+        return Place(code.co_filename, line, code.co_name)
+
+    # What the threads call
+
+    def current(self) -> Thread:
+        return self._thread
+
+    def wait(self, operation: str, mask: int, value: object, frame) -> object:
+        """Gives the turn back until the barrier or the warp operation lets go; what the others brought."""
+        thread = self._thread
+        thread.waits = Wait(operation, mask, value, frame.f_code, frame.f_lasti)
+        self._hub.switch()
+        return thread.answer
+
+    def fence(self, whole_device: bool) -> None:
+        thread = self._thread
+        thread.block.knows = True
+        self._publications.fence(thread, whole_device)
+        if self.analysis:
+            self.journal.begin(thread)
+
+    def atomic(self, array: Array, index, change) -> object:
+        """Reads, computes and writes as one; an atomic that changes nothing gives the turn back (it may be a spin)."""
+        thread, frame = self._thread, inspect.currentframe().f_back.f_back
+        if type(index) is not int or not 0 <= index < array._length:
+            index = array.settle(index)
+        if array.written is not None and not array.written[index]:
+            array.stop_at_unwritten(index)
+        address = array.address(index)
+        if array.memory.space != "local" and self._publications.atomic(thread, address):
+            thread.block.knows = True
+            thread.clock += 1
+            if self.analysis:
+                self.journal.begin(thread)
+        old = array.value(index)
+        new = change(old)
+        if type(new) is Undefined:
+            new.stop(f"it goes into {array.memory.element(address)}")
+        array.store(index, new)
+        if self.analysis and array.memory.space != "local":
+            self._note_atomic(address, frame)
+        if array.value(index) == old:
+            thread.waits = Wait("spin", 0, None, frame.f_code, frame.f_lasti)
+            self._hub.switch()
+        else:
+            self._moves += 1
+        return old
+
+    def _note_atomic(self, address: int, frame) -> None:
+        offset = instruction_start(frame.f_code, frame.f_lasti)
+        site = offset + self.journal.bases.of(frame.f_code)
+        self.journal.atomic_sites.add(site)
+        self.journal.addresses.append(address)
+        self.journal.sites.append(site)
+
+    def shared_array(self, code: CodeType, offset: int, shape: tuple[int, ...], dtype: np.dtype) -> Array:
+        """The block's array of this call site; of shape 0, the dynamic shared memory, which all sites share."""
+        if shape == (0,):
+            return self._dynamic_array(code, offset, dtype)
+        block, site = self._thread.block, (code, offset)
+        if site not in block.shared:
+            name = assigned_name(code, offset, "shared")
+            data, written = np.zeros(shape, dtype), np.zeros(shape, bool)
+            block.shared[site] = self.house.shared(name, data, written, self._shared_sites.get(site))
+            self._shared_sites[site] = block.shared[site][0]
+            self._check_shared_size(block, code, offset)
+        return block.shared[site][1]
+
+    def _dynamic_array(self, code: CodeType, offset: int, dtype: np.dtype) -> Array:
+        """The same bytes whatever the type; two types laid over each other are told apart by their first bytes."""
+        block = self._thread.block
+        if "dynamic" not in block.shared:
+            name, size = assigned_name(code, offset, "shared"), self.dynamic_shared
+            raw, written = np.zeros(size, np.uint8), np.zeros(size, bool)
+            block.shared["dynamic"] = self.house.shared(name, raw, written, self._shared_sites.get("dynamic"))
+            self._shared_sites["dynamic"] = block.shared["dynamic"][0]
+        site = ("dynamic", dtype)
+        if site not in block.shared:
+            memory, raw = block.shared["dynamic"]
+            count = raw.size // dtype.itemsize
+            data = raw.data[: count * dtype.itemsize].view(dtype)
+            typed = replace(memory, dtype=dtype, shape=data.shape, strides=data.strides)
+            self.journal.memories.append(typed)
+            written = raw.written[: data.nbytes : dtype.itemsize]
+            block.shared[site] = typed, self.house.kind(self.house, typed, data, memory.start, written)
+        return block.shared[site][1]
+
+    def _check_shared_size(self, block: Block, code: CodeType, offset: int) -> None:
+        taken = sum(memory.nbytes for site, (memory, _) in block.shared.items() if "dynamic" not in (site, site[0]))
+        if taken > STATIC_SHARED:
+            place = place_of(code, offset)
+            raise Stop(Finding(
+                "limit", f"The shared arrays of a block take {taken:,} bytes with the one at {place}; a GPU gives"
+                f" {STATIC_SHARED:,} without asking (more only as dynamic shared memory).", [place],
+            ))  # fmt: skip
+
+    def local_array(self, code: CodeType, offset: int, shape: tuple[int, ...], dtype: np.dtype) -> Array:
+        return self.house.local(assigned_name(code, offset, "local"), shape, dtype)
+
+    def constant_array(self, data: np.ndarray, name: str) -> Array:
+        return self.house.constant(data, name)
+
+    def _wrap(self, arguments: tuple) -> list:
+        names = list(inspect.signature(self.function).parameters)
+        return [self._wrap_one(a, n) for a, n in zip(arguments, names, strict=True)]
+
+    def _wrap_one(self, argument, name: str):
+        if isinstance(argument, np.ndarray):
+            return self.house.argument(name, argument, name in self.settings.empty)
+        if isinstance(argument, tuple):
+            return tuple(self._wrap_one(a, f"{name}[{k}]") for k, a in enumerate(argument))
+        return argument
+
+
+class TakesTooLongError(Exception):
+    """After one block it is clear that all of them would take more than LONG seconds."""
+
+    def __init__(self, seconds: float):
+        super().__init__(seconds)
+        self.seconds = seconds
+
+    def in_words(self, grid: Dim3) -> str:
+        count = grid.x * grid.y * grid.z
+        return (
+            f"all {count:,} blocks would take about {max(1, round(self.seconds / 60))} minutes to emulate here; give"
+            f' emulate() blocks=8 for a sample, or blocks="all" to wait (the arrays are as they were)'
+        )
+
+
+class _Enough(Exception):  # noqa: N818
+    """Strict, and an error was found."""
+
+
+def _end(block: Block) -> None:
+    """Threads that are still in the middle of the kernel leave it."""
+    for thread in block.threads:
+        if not thread.glet.dead:
+            thread.glet.throw(GreenletExit)

@@ -1,0 +1,36 @@
+"""A run as a notebook shows it: the verdict, the source with a margin of counts, and a picture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import report
+from .pictures import clean
+
+if TYPE_CHECKING:
+    from .run import Run
+
+
+def html(run: Run) -> str:
+    """One piece of HTML that stands alone; everything from the kernel is escaped."""
+    colour = "#1a7f37" if run.ok else "#cf222e"
+    paragraphs = "".join(f"<div>{clean(line)}</div>" for line in run.verdict.splitlines())
+    parts = [
+        f'<div style="border-left: 4px solid {colour}; padding: 4px 10px; margin-bottom: 8px">{paragraphs}</div>',
+    ]
+    if run.traced:
+        parts.append(f"<div>{'<br/>'.join(clean(line) for line in report.summary(run).splitlines())}</div>")
+        parts += [_source(run), *(f"<div>{clean(cost)}</div>" for cost in run.costs), run.to_svg()]
+    return "<div>" + "\n".join(parts) + "</div>"
+
+
+def _source(run: Run) -> str:
+    """The margin as a table; lines that an error names are red."""
+    named = {place.line for finding in run.errors for place in finding.places}
+    rows = []
+    for line in report.margin(run).splitlines():
+        is_named = line[:5].strip().isdigit() and int(line[:5]) in named
+        style = ' style="color: #cf222e"' if is_named else ""
+        text = "\n".join(clean(piece) for piece in line.split("\n"))
+        rows.append(f"<span{style}>{text}</span>")
+    return '<pre style="line-height: 1.3; font-size: 12px">' + "\n".join(rows) + "</pre>"

@@ -1,0 +1,268 @@
+"""Two accesses to one element, at least one of them a write, by two threads that nothing orders: a data race.
+
+Within a block each epoch is looked at by itself, for a barrier orders epochs. NumPy sorts the accesses by element and
+sets aside the elements that two threads touch with a write among them: in a kernel without races hardly any. Those are
+gone through one access at a time, each held against the last write and the reads since (as FastTrack does), which is
+linear in the accesses. Between blocks nothing is ordered but by fences and atomics: what each block did to global
+memory is kept, one row per element and kind, and looked at when the launch is over.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from .findings import Finding
+from .journal import ATOMIC, LOAD, SHARED_BASE, STORE, Journal, Rows
+
+MOST_RACES_PER_CELL = 4  # of one element in one epoch; more say nothing new
+MOST_CELLS_BETWEEN_BLOCKS = 20_000  # that are gone through one by one
+VERBS = {LOAD: "reads", STORE: "writes", ATOMIC: "changes (atomically)"}
+
+
+class Access(NamedTuple):
+    """One access, with what its thread knew."""
+
+    address: int
+    site: int
+    kind: int
+    segment: object  # journal.Segment
+    value: object
+
+    @property
+    def thread(self):
+        return self.segment.thread
+
+    @property
+    def epoch(self) -> int:
+        return self.segment.epoch
+
+
+def is_ordered(before: Access, after: Access) -> bool:
+    """Whether anything orders `before` before `after`, which ran later."""
+    one, two = before.thread, after.thread
+    if one is two:
+        return True
+    if one.block is two.block:
+        if before.epoch != after.epoch:
+            return before.epoch < after.epoch
+        if one.warp == two.warp and after.segment.row[one.lane] >= before.segment.clock:
+            return True
+    known = after.segment.known
+    return known is not None and known.covers(one.block.number, one.index, before.epoch, before.segment.clock)
+
+
+@dataclass
+class Race:
+    """All races of one pair of sites, by the first that was met."""
+
+    first: Access
+    second: Access
+    same_value: bool
+    count: int
+
+
+class Races:
+    """Collects races over a launch."""
+
+    def __init__(self, journal: Journal, has_blocks: bool):
+        self._journal, self._has_blocks = journal, has_blocks
+        self.found: dict[object, Race] = {}
+        self._kept: list[_Summary] = []
+
+    # Within a block
+
+    def within_block(self, rows: Rows, kind: np.ndarray) -> None:
+        """Whole epochs of one block."""
+        if not len(rows.address):
+            return
+        cell = rows.address * (int(rows.epoch.max()) + 1) + rows.epoch  # an element in one epoch
+        order = np.argsort(cell, kind="stable")
+        starts, ends = _groups(cell[order])
+        for k in _conflicts(rows.thread[order], kind[order], starts):
+            self._go_through([self._access(rows, kind, row) for row in order[starts[k] : ends[k]].tolist()])
+        if self._has_blocks:
+            self._keep(rows, order, starts, kind)
+
+    def _access(self, rows: Rows, kind: np.ndarray, row: int) -> Access:
+        segment = rows.segments[rows.segment[row]]
+        return Access(int(rows.address[row]), int(rows.site[row]), int(kind[row]), segment, rows.values.get(row))
+
+    def _go_through(self, accesses: list[Access]) -> None:
+        """One element's accesses, in the order in which they ran."""
+        write, reads, atomics, races = None, {}, {}, 0
+        for access in accesses:
+            against = [write] if write is not None else []
+            if access.kind != LOAD:
+                against += reads.values()
+            if access.kind != ATOMIC:
+                against += atomics.values()
+            for earlier in against:
+                if not is_ordered(earlier, access):
+                    races += self._note(earlier, access)
+                    if races >= MOST_RACES_PER_CELL:
+                        return
+            if access.kind == STORE:
+                write, reads, atomics = access, {}, {}
+            else:
+                (reads if access.kind == LOAD else atomics)[access.thread.index] = access
+
+    def _note(self, first: Access, second: Access) -> bool:
+        """Counts the race with others of its kind. False where it is none: both write the same value."""
+        memory = self._journal.memory_at(first.address)
+        same = first.kind == second.kind == STORE and _equal(first.value, second.value, memory.dtype)
+        sides = sorted((str(self._journal.place(a.site)), a.kind) for a in (first, second))
+        between_blocks = first.thread.block is not second.thread.block
+        race = self.found.setdefault((memory.name, *sides, same, between_blocks), Race(first, second, same, 0))
+        race.count += 1
+        if not between_blocks and _share_a_warp(race.first, race.second) and not _share_a_warp(first, second):
+            race.first, race.second = first, second  # the pair that only the block's barrier can order says more
+        return not same
+
+    # Between blocks
+
+    def _keep(self, rows: Rows, order: np.ndarray, starts: np.ndarray, kind: np.ndarray) -> None:
+        """What the block did to global memory: per element and kind its first access; all, if fences play a part."""
+        cell = np.repeat(np.arange(len(starts)), np.diff(np.r_[starts, len(order)]))
+        in_global = rows.address[order] < SHARED_BASE
+        order, cell = order[in_global], cell[in_global]
+        if not len(order):
+            return
+        block = rows.segments[rows.segment[order[0]]].thread.block
+        key = cell * 3 + kind[order]
+        if block.knows:
+            key = key * len(rows.segments) + rows.segment[order]
+        chosen = np.sort(order[np.unique(key, return_index=True)[1]])
+        self._kept.append(_Summary(
+            block.number, rows.address[chosen], rows.site[chosen], kind[chosen], rows.segment[chosen], rows.segments,
+            {r: rows.values[row] for r, row in enumerate(chosen.tolist()) if row in rows.values},
+        ))  # fmt: skip
+
+    def between_blocks(self) -> None:
+        """At the end of the launch: every element that several blocks touched."""
+        kept, self._kept = self._kept, []
+        if not kept:
+            return
+        sizes = [len(s.address) for s in kept]
+        address, kind = np.concatenate([s.address for s in kept]), np.concatenate([s.kind for s in kept])
+        source = np.repeat(np.arange(len(kept)), sizes)
+        row = np.concatenate([np.arange(n) for n in sizes])
+        block = np.array([s.block for s in kept])[source]
+        order = np.argsort(address, kind="stable")
+        starts, ends = _groups(address[order])
+        for k in _conflicts(block[order], kind[order], starts)[:MOST_CELLS_BETWEEN_BLOCKS]:
+            self._go_through_blocks([kept[source[r]].access(int(row[r])) for r in order[starts[k] : ends[k]].tolist()])
+
+    def _go_through_blocks(self, accesses: list[Access]) -> None:
+        """One element, touched by several blocks: every write is held against what the other blocks did."""
+        accesses = _thinned(accesses)
+        worst = STORE if any(a.kind == STORE for a in accesses) else ATOMIC
+        races = 0
+        for k, write in enumerate(accesses):
+            if write.kind != worst:
+                continue
+            for j, other in enumerate(accesses):
+                seen = other.kind == worst and j <= k  # a pair of writes comes by twice
+                if seen or write.thread.block is other.thread.block:
+                    continue
+                if not is_ordered(write, other) and not is_ordered(other, write):
+                    races += self._note(write, other)
+                    if races >= MOST_RACES_PER_CELL:
+                        return
+
+    # What is said
+
+    def findings(self) -> list[Finding]:
+        races = sorted(self.found.values(), key=lambda r: (r.same_value, -r.count))
+        return [self._finding(race) for race in races]
+
+    def _finding(self, race: Race) -> Finding:
+        first, second = race.first, race.second
+        element = self._journal.memory_at(first.address).element(first.address)
+        places = [self._journal.place(a.site) for a in (first, second)]
+        sides = sorted(zip((first, second), places, strict=True), key=lambda s: (s[0].kind, s[0].thread.index))
+        who = ", ".join(f"{a.thread.name} {VERBS[a.kind]} it (line {p.line}{_inside(p, places)})" for a, p in sides)
+        if race.same_value:
+            more = f" {race.count - 1:,} more like it." if race.count > 1 else ""
+            message = f"{element}: {who}, both the same value. No mistake: whoever comes last changes nothing.{more}"
+            return Finding("same value", message, places, "note", {"race": race})
+        more = f"; {race.count - 1:,} more like it" if race.count > 1 else ""
+        message = f"{element}: {who}, {_missing(first, second)}. A right answer is luck{more}."
+        return Finding("race", message, places, "error", {"race": race, "element": element})
+
+
+class _Summary(NamedTuple):
+    """What one block did to global memory, or a part of that."""
+
+    block: int
+    address: np.ndarray
+    site: np.ndarray
+    kind: np.ndarray
+    segment: np.ndarray
+    segments: list
+    values: dict[int, object]
+
+    def access(self, row: int) -> Access:
+        return Access(int(self.address[row]), int(self.site[row]), int(self.kind[row]),
+                      self.segments[self.segment[row]], self.values.get(row))  # fmt: skip
+
+
+def _groups(sorted_keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where each run of equal keys begins and ends."""
+    starts = np.flatnonzero(np.r_[True, sorted_keys[1:] != sorted_keys[:-1]])
+    return starts, np.r_[starts[1:], len(sorted_keys)]
+
+
+def _conflicts(who: np.ndarray, kind: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """The groups with several actors and a write among them, or atomics beside plain reads."""
+    several = np.minimum.reduceat(who, starts) != np.maximum.reduceat(who, starts)
+    kinds = np.bitwise_or.reduceat(1 << kind, starts)
+    return np.flatnonzero(several & ((kinds & 1 << STORE > 0) | (kinds == (1 << ATOMIC | 1 << LOAD))))
+
+
+def _share_a_warp(one: Access, two: Access) -> bool:
+    return one.thread.warp == two.thread.warp
+
+
+def _thinned(accesses: list[Access]) -> list[Access]:
+    """Without the third and later stores of one value: a thousand blocks that set the same flag say nothing new."""
+    seen, kept = Counter(), []
+    for access in accesses:
+        if access.kind == STORE and access.segment.known is None:
+            seen[access.site, str(access.value)] += 1
+            if seen[access.site, str(access.value)] > 2:
+                continue
+        kept.append(access)
+    return kept
+
+
+def _inside(place, places) -> str:
+    """Names the function where the two lines stand in different ones."""
+    return f" of {place.function}" if places[0].function != places[1].function else ""
+
+
+def _missing(first: Access, second: Access) -> str:
+    """What would have ordered these two."""
+    one, two = first.thread, second.thread
+    if one.block is not two.block:
+        return ("and nothing orders blocks of one launch (two launches do, or cuda.threadfence() and an atomic that"
+                " the other block reads)")  # fmt: skip
+    if ATOMIC in (first.kind, second.kind):
+        return "no barrier between: cuda.syncthreads() is missing, or an atomic on the other side"
+    if one.warp == two.warp:
+        shuffled = second.segment.converged != first.segment.converged and second.segment.row == first.segment.row
+        shuffle = " (a shuffle or a vote orders no memory)" if shuffled else ""
+        return f"no barrier between: cuda.syncwarp() or cuda.syncthreads() is missing{shuffle}"
+    return "no barrier between: cuda.syncthreads() is missing"
+
+
+def _equal(one, two, dtype: np.dtype) -> bool:
+    """Whether two stores leave the same in the array."""
+    try:
+        a, b = np.array([one, two], object).astype(dtype)
+    except (OverflowError, TypeError, ValueError):
+        return one == two
+    return bool(a == b or (a != a and b != b))

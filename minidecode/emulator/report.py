@@ -1,0 +1,122 @@
+"""A run as text: the verdict, the costs, the source with a margin of counts, two runs beside each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .journal import ATOMIC
+from .traffic import SECTOR
+
+if TYPE_CHECKING:
+    from .run import Run
+
+COLUMNS = {
+    "global_loads": "g.loads", "global_stores": "g.stores", "shared_loads": "s.loads", "shared_stores": "s.stores",
+    "atomics": "atomics", "sectors": "sectors", "bank_conflicts": "conflicts",
+}  # fmt: skip
+
+
+def verdict(run: Run) -> str:
+    """The errors, or "clean"; then the notes."""
+    notes = [f for f in run.findings if f.severity == "note"]
+    scope = [] if run.traced else ["Races were not looked for (trace=False)."]
+    if run.partial:
+        scope.append(
+            f"A sample: {run._launch.blocks_run:,} of {run.blocks:,} blocks ran. The arrays hold what those wrote, and"
+            " counts are theirs."
+        )
+    found = [f"error: {f.message}" for f in run.errors] or ["clean" + (" as far as the sample goes" * run.partial)]
+    return "\n".join([*found, *scope, *(f"note: {f.message}" for f in notes)])
+
+
+def costs(run: Run) -> list[str]:
+    """One sentence for each instruction that moves at least twice what it wants, or has bank conflicts."""
+    sentences = {}
+    for site, c in sorted(run.sites.items()):
+        if c.kind == ATOMIC or c.worst is None:
+            continue
+        place = run._launch.journal.place(site)
+        _, block, warp, wanted, sectors, passes, lanes, stride = c.worst
+        who = f"warp {warp}" + (f" of block {block}" if run.blocks > 1 else "")
+        if not c.shared and c.sectors >= 2 * c.least_sectors:
+            size = max(1, c.bytes // max(1, c.accesses))
+            apart = f": neighbours lie {abs(stride) // size:,} elements apart" if stride and abs(stride) > size else ""
+            share = 100 * wanted // (SECTOR * sectors)
+            sentences[place] = (
+                f"{place}: {who} wanted {wanted:,} bytes and moved {SECTOR * sectors:,} ({share} %){apart}."
+            )
+        elif c.shared and c.passes > c.requests:
+            bank = f"{lanes} lanes, one bank" if passes == lanes else f"{lanes} lanes share banks"
+            sentences[place] = f"{place}: {bank}, {passes} passes ({who})."
+    return list(sentences.values())
+
+
+def summary(run: Run) -> str:
+    """The counts on two lines."""
+    g, s = run.global_loads_per_thread, run.shared_loads_per_thread
+    return (
+        f"per thread: {g:.4g} global loads, {run.global_stores_per_thread:.4g} global stores, {s:.4g} shared loads,"
+        f" {run.shared_stores_per_thread:.4g} shared stores\n"
+        f"in all: {run.sectors:,} sectors ({run.bytes_moved:,} bytes moved, {run.bytes_wanted:,} wanted),"
+        f" {run.bank_conflicts:,} bank conflicts, {run.atomics:,} atomics"
+    )
+
+
+def text(run: Run) -> str:
+    """Everything, for a terminal."""
+    launch = run._launch
+    head = f"{run.name}[{_size(launch.grid)}, {_size(launch.block)}]"
+    if not run.traced:
+        return f"{head}\n{run.verdict}"
+    parts = [head, run.verdict, summary(run), margin(run)]
+    return "\n".join([*parts, *(f"cost: {c}" for c in run.costs)])
+
+
+def _size(size) -> str:
+    flat = size.y == size.z == 1
+    return f"{size.x}" if flat else f"({', '.join(map(str, size))})"
+
+
+def margin(run: Run) -> str:
+    """The kernel's source; before each line what it did. Columns that are all zero are left out."""
+    lines = {place.line: count for place, count in run.lines.items() if place.file == _file(run)}
+    columns = [c for c in COLUMNS if any(getattr(count, c) for count in lines.values())]
+    heads = [*(COLUMNS[c] for c in columns), "lanes"]
+    rows = [f"{'line':>5} " + " ".join(f"{h:>9}" for h in heads)]
+    shown = run.source or dict.fromkeys(sorted(lines), "")
+    for number in sorted({*shown, *lines}):
+        count = lines.get(number)
+        cells = [_cell(getattr(count, c)) if count else "" for c in columns]
+        cells.append(f"{100 * count.active:.0f} %" if count else "")
+        rows.append(f"{number:>5} " + " ".join(f"{c:>9}" for c in cells) + f" | {shown.get(number, '')}")
+    return "\n".join(row.rstrip() for row in rows)
+
+
+def _cell(number: int) -> str:
+    return f"{number:,}" if number else ""
+
+
+def _file(run: Run) -> str:
+    return run._launch.function.__code__.co_filename
+
+
+def comparison(one: Run, two: Run) -> str:
+    """A table of both runs; the last column says by what the second multiplies the first."""
+    names = {
+        "global loads per thread": "global_loads_per_thread", "global stores per thread": "global_stores_per_thread",
+        "shared loads per thread": "shared_loads_per_thread", "shared stores per thread": "shared_stores_per_thread",
+        "sectors": "sectors", "bytes moved": "bytes_moved", "bytes wanted": "bytes_wanted",
+        "bank conflicts": "bank_conflicts", "atomics": "atomics",
+    }  # fmt: skip
+    first, second = (one.name, two.name) if one.name != two.name else (f"{one.name} (1)", f"{two.name} (2)")
+    width = max(12, len(first), len(second))
+    rows = [f"{'':<26} {first:>{width}} {second:>{width}}   factor"]
+    for label, name in names.items():
+        a, b = getattr(one, name), getattr(two, name)
+        if a or b:
+            factor = f"{b / a:.3g}" if a else "new"
+            rows.append(f"{label:<26} {a:>{width},.6g} {b:>{width},.6g} {factor:>8}")
+    for run, name in ((one, first), (two, second)):
+        if not run.ok or run.partial:
+            rows.append(f"{name}: " + ("not clean" if not run.ok else "a sample of its blocks"))
+    return "\n".join(rows)

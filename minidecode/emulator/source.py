@@ -1,0 +1,136 @@
+"""What a kernel's byte code says about its source: lines, names, loops, and where a thread left."""
+
+from __future__ import annotations
+
+import ast
+import dis
+import linecache
+import os
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType, FrameType
+
+_HERE = os.path.dirname(__file__) + os.sep
+
+
+def user_frame() -> FrameType:
+    """The frame of the code that called into the emulator: the innermost one whose file is not the emulator's."""
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename.startswith(_HERE):
+        frame = frame.f_back
+    return frame
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place in somebody's source, as a reader would name it."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}"
+
+
+@lru_cache(maxsize=1024)
+def _instructions(code: CodeType) -> dict[int, dis.Instruction]:
+    return {instruction.offset: instruction for instruction in dis.get_instructions(code)}
+
+
+def instruction_start(code: CodeType, offset: int) -> int:
+    """The instruction that this offset belongs to. A frame may point behind it, into the interpreter's inline cache."""
+    while offset not in _instructions(code) and offset > 0:
+        offset -= 2
+    return offset
+
+
+def place_of(code: CodeType, offset: int) -> Place:
+    """The line of the instruction at this offset."""
+    return Place(code.co_filename, line_of(code, offset), code.co_name)
+
+
+@lru_cache(maxsize=4096)
+def line_of(code: CodeType, offset: int) -> int:
+    for start, end, line in code.co_lines():
+        if start <= offset < end and line is not None:
+            return line
+    return code.co_firstlineno
+
+
+def text_of(code: CodeType, offset: int) -> str:
+    """The expression that this instruction computes, as it is written; "" where the source is not to be had."""
+    instruction = _instructions(code).get(instruction_start(code, offset))
+    p = instruction.positions if instruction else None
+    if p is None or p.lineno is None or p.lineno != p.end_lineno or p.col_offset is None:
+        return ""
+    line = linecache.getline(code.co_filename, p.lineno).encode()  # columns count bytes
+    return line[p.col_offset : p.end_col_offset].decode(errors="replace").strip()
+
+
+def assigned_name(code: CodeType, offset: int, default: str) -> str:
+    """The variable that takes the result of the call at this offset: `tile` in `tile = cuda.shared.array(...)`."""
+    following = (i for o, i in sorted(_instructions(code).items()) if o > offset)
+    instruction = next(following, None)
+    is_name = (
+        instruction is not None and instruction.opname.startswith("STORE_") and isinstance(instruction.argval, str)
+    )
+    return instruction.argval if is_name else default
+
+
+def numbers_in(text: str, frame: FrameType) -> str:
+    """The whole numbers behind the names in an expression, as "i = 0, j = 7"."""
+    try:
+        names = [n.id for n in ast.walk(ast.parse(text, mode="eval")) if isinstance(n, ast.Name)]
+    except SyntaxError:
+        return ""
+    found = {name: frame.f_locals.get(name) for name in dict.fromkeys(names)}
+    return ", ".join(f"{name} = {value}" for name, value in found.items() if _is_whole(value))
+
+
+def _is_whole(value) -> bool:
+    return hasattr(value, "__index__") and getattr(value, "shape", ()) == ()
+
+
+def loop_around(code: CodeType, line: int) -> tuple[int, int] | None:
+    """First and last line of the innermost loop that holds this line."""
+    loops = []
+    for instruction in _instructions(code).values():
+        if instruction.opcode in dis.hasjrel and instruction.argval < instruction.offset:
+            lines = [line_of(code, o) for o in _instructions(code) if instruction.argval <= o <= instruction.offset]
+            loops.append((max(lines) - min(lines), min(lines), max(lines)))
+    inner = sorted((span, first, last) for span, first, last in loops if first <= line <= last)
+    return inner[0][1:] if inner else None
+
+
+def with_marked_exits(code: CodeType) -> CodeType:
+    """The same code, but each `return` gives back the offset of its own instruction instead of None.
+
+    A kernel returns nothing, so the result is free to say where a thread left: at a `return` that is written out, or
+    at the end.
+    """
+    raw, constants = bytearray(code.co_code), list(code.co_consts)
+    instructions = [i for _, i in sorted(_instructions(code).items())]
+    for instruction, following in zip(instructions, [*instructions[1:], None], strict=True):
+        returns = instruction.opname == "RETURN_CONST" or (
+            instruction.opname == "LOAD_CONST" and following is not None and following.opname == "RETURN_VALUE"
+        )
+        if returns and instruction.argval is None and len(constants) < 256:  # a longer number would need more room
+            raw[instruction.offset + 1] = len(constants)
+            constants.append(instruction.offset)
+    return code.replace(co_code=bytes(raw), co_consts=tuple(constants))
+
+
+def is_written_return(code: CodeType, offset: int) -> bool:
+    """Whether this exit is a `return` that somebody wrote, not the end of the function."""
+    return text_of(code, offset).startswith("return")
+
+
+def source_lines(code: CodeType) -> dict[int, str]:
+    """The function's lines by number; empty where the source is not to be had."""
+    numbers = [line for _, _, line in code.co_lines() if line]
+    numbers += [line for c in code.co_consts if isinstance(c, CodeType) for _, _, line in c.co_lines() if line]
+    last = max(numbers, default=code.co_firstlineno)
+    lines = {n: linecache.getline(code.co_filename, n).rstrip("\n") for n in range(code.co_firstlineno, last + 1)}
+    return lines if any(lines.values()) else {}

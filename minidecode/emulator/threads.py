@@ -1,0 +1,290 @@
+"""The threads of a block, as greenlets: what each waits for, and how barriers and warp operations let them go."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from greenlet import greenlet
+
+from .clocks import NOTHING, Known, merged
+from .findings import Finding, Stop, threads_in_words
+from .journal import Memory
+from .source import Place, is_written_return, line_of, place_of
+
+WARP = 32
+
+
+class Dim3(NamedTuple):
+    """A size or an index in three dimensions."""
+
+    x: int
+    y: int = 1
+    z: int = 1
+
+
+class Wait(NamedTuple):
+    """What a thread waits for: a barrier of the block, or an operation of its warp (with its mask)."""
+
+    operation: str  # "syncthreads", "syncwarp", "shfl", "ballot", ...; "spin": nothing, only its next turn
+    mask: int
+    value: object
+    code: object
+    offset: int
+
+    @property
+    def place(self) -> Place:
+        return place_of(self.code, self.offset)
+
+
+class Thread:
+    """One thread: who it is, what it waits for, and what it knows (see clocks.py)."""
+
+    __slots__ = (
+        "answer", "block", "clock", "converged", "done", "exit", "fenced", "fenced_block", "glet", "index", "known",
+        "lane", "row", "thread_index", "waits", "warp",
+    )  # fmt: skip
+
+    def __init__(self, block: Block, index: int, thread_index: Dim3, run):
+        self.block, self.index, self.thread_index = block, index, thread_index
+        self.warp, self.lane = divmod(index, WARP)
+        self.glet = greenlet(run)
+        self.waits: Wait | None = None
+        self.answer: object = None
+        self.done, self.exit = False, None  # exit: the offset of the `return` by which it left
+        self.clock, self.row, self.converged = 0, NOTHING, 0
+        self.known: Known | None = None
+        self.fenced: Known | None = None
+        self.fenced_block: Known | None = None
+
+    @property
+    def name(self) -> str:
+        """How a reader knows it: by its number in a flat block, by its index in others; with its block if several."""
+        flat = self.block.shape.y == self.block.shape.z == 1
+        number = str(self.index) if flat else str(tuple(self.thread_index))
+        return f"thread {number}{self.block.suffix}"
+
+    @property
+    def short(self) -> str:
+        return self.name.removeprefix("thread ").removesuffix(self.block.suffix)
+
+
+class Block:
+    """One block: its threads, its shared memory, and the barriers it has passed."""
+
+    def __init__(self, number: int, index: Dim3, shape: Dim3, grid: Dim3, run):
+        self.number, self.index, self.shape = number, index, shape
+        flat = grid.y == grid.z == 1
+        name = str(index.x) if flat else str(tuple(index))
+        self.suffix = f" of block {name}" if grid.x * grid.y * grid.z > 1 else ""
+        self.threads = [
+            Thread(self, x + shape.x * (y + shape.y * z), Dim3(x, y, z), run)
+            for z in range(shape.z) for y in range(shape.y) for x in range(shape.x)
+        ]  # fmt: skip
+        self.live = list(self.threads)
+        self.left: list[Thread] = []  # since the last barrier
+        self.epoch = 0
+        self.knows = False  # whether any thread has fenced or taken up something
+        self.shared: dict[object, tuple[Memory, object]] = {}
+        self.notes: list[Finding] = []
+        self.idle_rounds = 0
+        self.spun: list[tuple[Thread, Wait]] = []  # who asked by an atomic in the last round, and changed nothing
+
+    def settle(self, kernel) -> bool:
+        """Lets go whom it can: warp operations that are complete, else the block's barrier. False: nobody."""
+        self.left += [t for t in self.live if t.done]
+        self.live = [t for t in self.live if not t.done]
+        freed = False
+        self.spun = [(t, t.waits) for t in self.live if t.waits is not None and t.waits.operation == "spin"]
+        for thread, _ in self.spun:
+            thread.waits, freed = None, True
+        freed |= self._settle_warps()
+        if freed or not self.live or any(t.waits is None for t in self.live):
+            return True
+        if all(t.waits.operation.startswith("syncthreads") for t in self.live):
+            self._pass_barrier(kernel)
+            return True
+        return False
+
+    # The barrier of the block
+
+    def _pass_barrier(self, kernel) -> None:
+        waits = self.live[0].waits
+        if any(t.waits.offset != waits.offset or t.waits.code is not waits.code for t in self.live):
+            self._stop_at_two_barriers()
+        if self.left:
+            self._judge_exits(kernel, waits.place)
+        values = [t.waits.value for t in self.live]
+        answer = {
+            "syncthreads": lambda: None,
+            "syncthreads_count": lambda: sum(map(bool, values)),
+            "syncthreads_and": lambda: int(all(values)),
+            "syncthreads_or": lambda: int(any(values)),
+        }[waits.operation]()
+        self.epoch += 1
+        self.left = []
+        converged = max(t.converged for t in self.live) + 1
+        known = fenced = fenced_block = None
+        if self.knows:
+            known = merged(t.known for t in self.live)
+            fenced, fenced_block = merged(t.fenced for t in self.live), merged(t.fenced_block for t in self.live)
+        for thread in self.live:
+            thread.waits, thread.answer = None, answer
+            thread.clock, thread.row, thread.converged = thread.clock + 1, NOTHING, converged
+            thread.known, thread.fenced, thread.fenced_block = known, fenced, fenced_block
+
+    def _stop_at_two_barriers(self) -> None:
+        by_place: dict[Place, list[str]] = {}
+        for thread in self.live:
+            by_place.setdefault(thread.waits.place, []).append(thread.short)
+        places = sorted(by_place, key=lambda p: p.line)
+        who = "; ".join(f"{threads_in_words(by_place[p])} at {p}" for p in places)
+        raise Stop(Finding(
+            "barrier",
+            f"The threads{self.suffix} wait at different barriers: {who}. A barrier is for the whole block: move it out"
+            " of the `if`.", places,
+        ))  # fmt: skip
+
+    def _judge_exits(self, kernel, place: Place) -> None:
+        """Threads are gone, and the others wait: an early `return` is a note, a barrier passed by is an error."""
+        at = self._line_in_kernel(kernel, place)
+        early = [t for t in self.left if self._left_early(kernel, t, at)]
+        skipped = [t for t in self.left if t not in early]
+        waiting = threads_in_words([t.short for t in self.live])
+        if skipped:
+            out = Place(place.file, line_of(kernel, skipped[0].exit or 0), kernel.co_name)
+            ended = "ended at" if is_written_return(kernel, skipped[0].exit or 0) else "left the kernel after"
+            gone = threads_in_words([t.short for t in skipped])
+            raise Stop(Finding(
+                "barrier",
+                f"cuda.syncthreads() at {place}: {waiting}{self.suffix} wait there, and {gone} never come"
+                f" ({ended} {out}). A barrier is for the whole block: move it out of the `if` or the loop that some"
+                " threads skip.", [place, out],
+            ))  # fmt: skip
+        out = Place(place.file, line_of(kernel, early[0].exit), kernel.co_name)
+        gone = threads_in_words([t.short for t in early])
+        self.notes.append(Finding(
+            "early exit",
+            f"{gone.capitalize()}{self.suffix} returned at {out}, before the barrier at {place} that the rest of the"
+            " block passes. No mistake: a thread that is gone does not count.", [out, place], "note",
+        ))  # fmt: skip
+
+    def _line_in_kernel(self, kernel, place: Place) -> int:
+        """The line of the kernel itself from which the barrier was called."""
+        frame = self.live[0].glet.gr_frame
+        while frame is not None and frame.f_code is not kernel:
+            frame = frame.f_back
+        return frame.f_lineno if frame is not None else place.line
+
+    def _left_early(self, kernel, thread: Thread, barrier_line: int) -> bool:
+        if thread.exit is None:
+            return False
+        return is_written_return(kernel, thread.exit) and line_of(kernel, thread.exit) < barrier_line
+
+    # Operations of a warp
+
+    def _settle_warps(self) -> bool:
+        waiting: dict[int, list[Thread]] = {}
+        for thread in self.live:
+            if thread.waits is not None and not thread.waits.operation.startswith("syncthreads"):
+                waiting.setdefault(thread.warp, []).append(thread)
+        freed = False
+        for warp, threads in waiting.items():
+            freed |= self._settle_warp(self.threads[warp * WARP : (warp + 1) * WARP], threads)
+        return freed
+
+    def _settle_warp(self, lanes: list[Thread], waiting: list[Thread]) -> bool:
+        groups: dict[object, list[Thread]] = {}
+        for thread in waiting:
+            w = thread.waits
+            by_site = (w.code, w.offset) if w.operation == "activemask" else None
+            groups.setdefault((w.operation, w.mask, by_site), []).append(thread)
+        freed = False
+        everybody_waits = all(t.done or t.waits is not None for t in lanes)
+        for (operation, mask, _), group in groups.items():
+            if operation == "activemask":  # whoever has come this far together, once nobody runs any more
+                complete = everybody_waits
+            else:
+                complete = all(t.waits is not None and t.waits[:2] == (operation, mask)
+                               for t in lanes if mask >> t.lane & 1 and not t.done)  # fmt: skip
+            if complete:
+                self._check_lanes(operation, mask, group, lanes)
+                self._let_go(operation, group)
+                freed = True
+        return freed
+
+    def _check_lanes(self, operation: str, mask: int, group: list[Thread], lanes: list[Thread]) -> None:
+        gone = [t for t in lanes if t.done and mask >> t.lane & 1]
+        if not gone or operation == "activemask":
+            return
+        place = group[0].waits.place
+        if operation == "syncwarp":
+            self.notes.append(Finding(
+                "early exit",
+                f"{threads_in_words([t.short for t in gone]).capitalize()}{self.suffix} ended before the"
+                f" cuda.syncwarp() at {place} that names them. No mistake: a lane that is gone does not count.",
+                [place], "note",
+            ))  # fmt: skip
+            return
+        raise Stop(Finding("warp", absent_lanes(operation, mask, group, gone, "ended before it"), [place]))
+
+    def _let_go(self, operation: str, group: list[Thread]) -> None:
+        answer = {t.lane: t.waits.value for t in group}
+        converged = max(t.converged for t in group) + 1
+        row = _row_after(group) if operation == "syncwarp" else None
+        if operation == "syncwarp" and self.knows:
+            known, fenced = merged(t.known for t in group), merged(t.fenced for t in group)
+            fenced_block = merged(t.fenced_block for t in group)
+            for thread in group:
+                thread.known, thread.fenced, thread.fenced_block = known, fenced, fenced_block
+        for thread in group:
+            thread.waits, thread.answer, thread.converged = None, answer, converged
+            if row is not None:
+                thread.row, thread.clock = row, thread.clock + 1
+
+    # Nobody can go on
+
+    def stop_at_deadlock(self) -> None:
+        """Says who waits for whom, when no thread of the block can go on."""
+        for thread in self.live:
+            if not thread.waits.operation.startswith("syncthreads"):
+                w = thread.waits
+                same = [t for t in self.live if t.warp == thread.warp and t.waits[:2] == w[:2]]
+                lanes = self.threads[thread.warp * WARP : (thread.warp + 1) * WARP]
+                absent = [t for t in lanes if w.mask >> t.lane & 1 and t not in same and not t.done]
+                where = absent[0].waits
+                if where.operation == w.operation:
+                    reason = f"wait at {where.place} with the mask {where.mask:#x}"
+                else:
+                    reason = f"wait for cuda.{where.operation} at {where.place}"
+                message = absent_lanes(w.operation, w.mask, same, absent, reason)
+                raise Stop(Finding("warp", message, [w.place, where.place]))
+        raise AssertionError("a block whose threads all wait at the barrier passes it")
+
+    def stop_at_spinning(self) -> None:
+        """The threads ask by atomics again and again, and nothing changes."""
+        spinning, place = [t for t, _ in self.spun], self.spun[0][1].place
+        others = [t for t in self.live if t not in spinning]
+        message = (
+            f"Deadlock: {threads_in_words([t.short for t in spinning])}{self.suffix} wait in a loop at {place} for an"
+            " element that nobody changes any more"
+        )
+        if others and others[0].waits is not None:
+            message += f", while {threads_in_words([t.short for t in others])} wait at {others[0].waits.place}"
+        raise Stop(Finding("deadlock", message + ".", [place]))
+
+
+def absent_lanes(operation: str, mask: int, here: list[Thread], absent: list[Thread], reason: str) -> str:
+    place, suffix = here[0].waits.place, here[0].block.suffix
+    return (
+        f"cuda.{operation} at {place} names lanes that do not come (mask {mask:#x}):"
+        f" {threads_in_words([t.short for t in here])}{suffix} are there,"
+        f" {threads_in_words([t.short for t in absent])} {reason}."
+    )
+
+
+def _row_after(group: list[Thread]) -> tuple[int, ...]:
+    """What lanes know of each other after `syncwarp`: all that any of them knew, and each of each."""
+    row = list(map(max, zip(*{t.row for t in group}, strict=True))) if len(group) > 1 else list(group[0].row)
+    for thread in group:
+        row[thread.lane] = max(row[thread.lane], thread.clock)
+    return tuple(row)

@@ -1,0 +1,57 @@
+"""Ends a loop that never ends: a second thread watches whether the launch moves on, and if not, interrupts it."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+
+
+class Interrupted(BaseException):
+    """Raised inside the thread that does not come on. No kernel catches it by `except Exception`."""
+
+
+class Watchdog:
+    """Interrupts the calling thread when `progress()` has not changed for `patience` seconds.
+
+    The interruption arrives as an exception between two byte codes, which every platform can do, and which costs
+    nothing as long as all goes well. Patience is counted in ticks, so that a laptop that sleeps counts nothing.
+    """
+
+    TICK = 0.1
+
+    def __init__(self, patience: float, progress):
+        self._ticks = max(1, round(patience / self.TICK))
+        self._progress = progress
+        self._target = threading.get_ident()
+        self._over = threading.Event()
+        self._has_sent = False
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._watch, daemon=True, name="emulator watchdog")
+
+    def __enter__(self) -> Watchdog:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind, *_) -> None:
+        with self._lock:  # after this no interruption is sent any more
+            self._over.set()
+        if self._has_sent and kind is not Interrupted:  # one is still under way: let it arrive here
+            try:
+                while True:
+                    pass
+            except Interrupted:
+                pass
+
+    def _watch(self) -> None:
+        seen, unchanged = self._progress(), 0
+        while not self._over.wait(self.TICK):
+            now = self._progress()
+            unchanged = unchanged + 1 if now == seen else 0
+            seen = now
+            if unchanged >= self._ticks:
+                with self._lock:
+                    if not self._over.is_set():
+                        self._has_sent = True
+                        exception = ctypes.py_object(Interrupted)
+                        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._target), exception)
+                        return
