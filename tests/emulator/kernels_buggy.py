@@ -196,6 +196,26 @@ def two_threads_write_two_values(x, y):
         y[0] = x[t]
 
 
+@case(
+    1,
+    64,
+    arguments=lambda: (floats(64), zeros(1)),
+    kind="race",
+    says=("s[0]", "{atomic.add(s, 0}", "{y[0] = s[0]}", "changes (atomically)"),
+)
+@cuda.jit
+def plain_read_beside_an_atomic(x, y):
+    s = cuda.shared.array(1, float32)
+    t = cuda.threadIdx.x
+    if t == 0:
+        s[0] = 0
+    cuda.syncthreads()
+    if t == 1:
+        cuda.atomic.add(s, 0, x[t])
+    if t == 40:
+        y[0] = s[0]
+
+
 # Between blocks
 
 

@@ -316,3 +316,25 @@ def test_it_runs_in_another_thread_than_the_main_one():
     worker.start()
     worker.join()
     assert runs[0].ok and (x == 1).all()
+
+
+def test_it_runs_under_a_debugger_and_a_profiler():
+    """And no launch leaves anything behind in the interpreter that would trip them later."""
+    import cProfile
+
+    x, calls = np.zeros(32), []
+
+    def trace(frame, event, argument):
+        calls.append(event)
+        return trace
+
+    assert md.emulate(plus_one)[1, 32](x).ok
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        run = md.emulate(plus_one)[1, 32](x)
+    finally:
+        sys.settrace(before)
+    profiler = cProfile.Profile()
+    profiler.runcall(lambda: md.emulate(plus_one)[1, 32](x))
+    assert run.ok and (x == 3).all() and calls

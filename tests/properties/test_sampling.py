@@ -512,12 +512,13 @@ def test_the_order_of_a_draw_is_that_of_draws_one_after_the_other():
 
 
 @pytest.mark.parametrize("dialect", ["hf", "hf4"])
-@pytest.mark.parametrize("filters", [{"top_k": 0}, {"temperature": 0.5}, {"top_k": 1, "temperature": 2.0}], ids=str)
+@pytest.mark.parametrize("filters", [{"top_k": 0}, {"temperature": 0.5}, {"top_k": 1, "temperature": 2.0},
+                                     {"top_p": 0.1}, {"min_p": 1.0}], ids=str)  # fmt: skip
 def test_which_of_the_candidates_that_a_beam_drew_end(dialect, filters):
     """One step of 2 beams, which draws 4 of 6 tokens: pairs of texts by the exact chances, in 1000 copies.
 
     At the limit the first two drawn end in transformers 5, the best two of the four in 4.49. Both beams begin alike,
-    so the first draws alone; top_k=1 leaves it the two tokens that a beam needs.
+    so the first draws alone; top_k=1, a low top_p and a high min_p leave it the two tokens that a beam needs.
     """
     probability = [0.3, 0.25, 0.15, 0.12, 0.1, 0.08]
     found = run(Fixed(probability), [[1]] * 1000, 1, num_beams=2, num_return_sequences=2, eos_token_id=None,
