@@ -12,11 +12,28 @@ COLOURS = {"runs": "#1f6feb", "ends": "#1a7f37", "refused": "#9a6700", "dropped"
 
 
 def draw_beam_tree(steps: Sequence[TraceStep], results: Sequence[Sequence[int]], word: Callable[[int], str]) -> str:
-    """One sentence's steps (of one diverse group) as the text of an SVG file.
+    """One sentence's steps as the text of an SVG file; diverse groups one below the other.
 
     results: the new tokens of the texts returned, best first; the path of the best is drawn bold. word(id): what to
     write for a token.
     """
+    groups = sorted({s.group for s in steps})
+    drawn = [_draw_group([s for s in steps if s.group == g], results, word, len(groups) > 1) for g in groups]
+    width, height = max(w for _, w, _ in drawn), sum(h for _, _, h in drawn)
+    body, y = [], 0
+    for lines, _, group_height in drawn:
+        body += [f'<g transform="translate(0 {y})">', *lines, "</g>"]
+        y += group_height
+    return "\n".join([
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+        ' font-family="ui-monospace, Menlo, Consolas, monospace" font-size="13">',
+        f"<title>Beam search, {max(s.step for s in steps) + 1} steps</title>",
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>', *body, "</svg>", "",
+    ])  # fmt: skip
+
+
+def _draw_group(steps, results, word, name_it: bool) -> tuple[list[str], int, int]:
+    """(lines of SVG, width, height) of one group."""
     rows = max(len(s.candidates) for s in steps)
     width, height = LEFT + COLUMN * (len(steps) + 1), TOP + ROW * rows + 40
     places = [{0: (LEFT - 20, TOP + ROW * (rows - 1) / 2)}]  # by step: running beam -> where its last token stands
@@ -40,15 +57,9 @@ def draw_beam_tree(steps: Sequence[TraceStep], results: Sequence[Sequence[int]],
         f'<tspan fill="{COLOURS[fate]}" dx="{0 if i == 0 else 18}">{escape(meaning)}</tspan>'
         for i, (fate, meaning) in enumerate(FATES.items())
     )
-    return "\n".join([
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
-        ' font-family="ui-monospace, Menlo, Consolas, monospace" font-size="13">',
-        f"<title>Beam search, {len(steps)} steps</title>",
-        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-        *heads, *edges, *nodes,
-        f'<text x="{LEFT}" y="{height - 14}" font-size="12">{legend}</text>',
-        "</svg>", "",
-    ])  # fmt: skip
+    name = f'<text x="8" y="28" font-size="12" font-weight="600">group {steps[0].group + 1}</text>'
+    below = f'<text x="{LEFT}" y="{height - 14}" font-size="12">{legend}</text>'
+    return [*([name] if name_it else []), *heads, *edges, *nodes, below], width, height
 
 
 def _edge(start: tuple[float, float], end: tuple[float, float], fate: str, is_best: bool) -> str:

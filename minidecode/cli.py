@@ -8,6 +8,7 @@ import itertools
 import json
 import math
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -141,7 +142,10 @@ def trace(
     debug: Debug = False,
     *, options: dict[str, Any],
 ):  # fmt: skip
-    """Show a search step by step: candidates, scores, what was ruled out, and which beam goes on where."""
+    """Show a search step by step: candidates, scores, what was ruled out, and which beam goes on where.
+
+    Without a limit, the first 8 new tokens.
+    """
     import numpy as np
 
     from . import load
@@ -157,13 +161,23 @@ def trace(
     if svg is not None:
         from .beam_tree import draw_beam_tree
 
-        steps = [s for s in out.trace.of(0) if s.group == 0]
         with _whole_file(svg) as file:
-            file.write(draw_beam_tree(steps, [ids.tolist() for ids in out.token_ids], word))
-    verdict = other and _where_they_part(out, other, against)
+            file.write(draw_beam_tree(out.trace.of(0), [ids.tolist() for ids in out.token_ids], word))
+    verdict = other and _where_they_part(out, other, against, word)
     if as_json:
         texts = [{"text": t, "score": _finite(s)} for t, s in zip(out.texts, out.scores, strict=True)]
-        print(json.dumps({"steps": out.trace.as_list(), "texts": texts, "against": verdict}, ensure_ascii=False))
+        print(
+            json.dumps(
+                {
+                    "prompt": prompt,
+                    "steps": out.trace.as_list(),
+                    "texts": texts,
+                    "against": verdict,
+                    "against_steps": other and other.trace.as_list(),
+                },
+                ensure_ascii=False,
+            )
+        )
         return
     for step in out.trace.of(0):
         _print_step(step, word)
@@ -177,7 +191,7 @@ def trace(
 def _changes(text: str | None) -> dict[str, Any]:
     """Options from "dialect=fairseq,num_beams=2"; values are JSON where they can be, else words."""
     changes = {}
-    for part in filter(None, (text or "").split(",")):
+    for part in filter(None, re.split(r",(?=\s*[\w-]+=)", text or "")):
         name, equals, value = part.partition("=")
         if not equals:
             raise OptionError(f"--against takes OPTION=VALUE, such as dialect=fairseq, not {part!r}")
@@ -188,10 +202,10 @@ def _changes(text: str | None) -> dict[str, Any]:
     return changes
 
 
-def _where_they_part(out, other, changed: str) -> str:
+def _where_they_part(out, other, changed: str, word) -> str:
     from .search.trace import first_difference
 
-    verdict = first_difference(out.trace.of(0), other.trace.of(0), ("the first", changed))
+    verdict = first_difference(out.trace.of(0), other.trace.of(0), ("the first", changed), word)
     same_texts = [a.tolist() for a in out.token_ids] == [b.tolist() for b in other.token_ids]
     outcome = "the same texts" if same_texts else "other texts"
     if verdict is None:

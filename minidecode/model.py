@@ -380,7 +380,7 @@ class Model:
         """The prefixes as arrays, if there are as many as sentences and their ids are in the vocabulary."""
         if prefix_tokens is None:
             return None
-        prefixes = token_rows(prefix_tokens, None)
+        prefixes = token_rows(prefix_tokens, None, "prefix_tokens")
         if len(prefixes) != sentences:
             raise InputError(f"prefix_tokens has {len(prefixes)} rows for {sentences} sentences: give each its own")
         V = self.config.vocab_size

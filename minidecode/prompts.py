@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import InputError
+from .errors import InputError, OptionError
 from .search.options import DEFAULT_NEW_TOKENS, Options
 
 
@@ -73,6 +73,13 @@ def fit_prompts(
             cut = "" if truncate or limit > context else ", or cut the prompt with --truncate (truncate=True)"
             raise InputError(
                 f"{who}, and {limit} new ones go beyond the context of {context}: ask for at most {room}{cut}"
+            )
+        least = options.min_length - len(row) if options.min_new_tokens is None else options.min_new_tokens
+        if least > limit:
+            name = "min_length" if options.min_new_tokens is None else "min_new_tokens"
+            raise OptionError(
+                f"{name} {getattr(options, name)} is above what prompt {b} of {len(ids)} may come to: "
+                f"{len(row)} tokens and {limit} new ones; lower it, or allow more"
             )
         fitting.append(row)
         limits.append(limit)

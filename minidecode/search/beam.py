@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ..errors import OptionError
 from .candidates import Candidates, count_tokens, find_candidates
 from .options import Options
 from .processors import process
@@ -191,6 +192,11 @@ class Beams:
             return full_B | (dead_B & self.is_finished_BW.any(axis=1))
         hopeful_B = limit_B if options.early_stopping == "never" and options.length_penalty > 0 else new
         hopeful_score_B = hope_B / np.asarray(options.length_norm(hopeful_B), hope_B.dtype)
+        if ((hope_B > rules.out_of_play / 2) & (hopeful_score_B <= rules.out_of_play) & ~self.done_B).any():
+            raise OptionError(
+                f"length_penalty {options.length_penalty} takes scores at {new} tokens below {rules.out_of_play:g}, the "
+                "mark of what is out of play: use one nearer to 0"
+            )
         worst_B = np.where(full_B, self.finished_score_BW.min(axis=1), rules.out_of_play)
         beaten_B = hopeful_score_B <= worst_B
         if rules.stop == "candidate":

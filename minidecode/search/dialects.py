@@ -10,7 +10,7 @@
 | forced BOS              | certain                  | certain                    | keeps its log-probability |
 | at the most tokens      | the W best candidates    | the W running beams are    | EOS is forced             |
 |                         | count as finished        | finished as they are       |                           |
-| EOS drawn with a beam   | among the first W drawn  | among the W best drawn     | as hf4 (it has none)      |
+| EOS drawn with a beam   | among the first W drawn  | among the W best drawn     | (refused)                 |
 | diverse groups          | (as hf4)                 | a beam search each         | interleaved, one search   |
 
 A beam that is out of play scores -1e9 in both of Hugging Face's, so that it can still come back, and -inf in fairseq.

@@ -44,7 +44,7 @@ def greedy(
             logits_RV = logits_RV / logits_RV.dtype.type(options.temperature)
         logprobs_RV = ops.log_softmax(logits_RV)
         check_scores(logprobs_RV, sentence_R, step)
-        rows = request.rows(tokens_RM, length_R, sentence_R)
+        rows = request.rows(tokens_RM, length_R - done_R, sentence_R)  # of who is done, what came before the end
         notes = {} if trace else None
         processed = logits_RV if options.rules.greedy_scores == "logits" else logprobs_RV
         scores_RV = process(ops, processed.copy(), rows, options, notes)

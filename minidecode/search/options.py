@@ -41,7 +41,7 @@ WHOLE_NUMBERS = [
 ]  # fmt: skip
 # (name, test, the rule in words)
 NUMBERS = [
-    ("length_penalty", lambda x: abs(x) <= 50, "from -50 to 50"),
+    ("length_penalty", lambda x: abs(x) <= 10, "from -10 to 10"),
     ("max_len_a", lambda x: 0 <= x <= 1e6, "from 0 up"),
     ("temperature", lambda x: 1e-30 <= x <= 1e6, "above 0 (for 0, always the likeliest token, leave out do_sample)"),
     ("top_p", lambda x: 0 < x <= 1, "above 0 and at most 1"),
@@ -81,8 +81,9 @@ class Options:
     k-th best continuation of each beam loses k times the penalty.
 
     **Sampling.** do_sample draws tokens at random, from what temperature, top_k (50, if not given, as in transformers;
-    0 keeps all), top_p and min_p leave; with several beams each draws its continuations, without replacement. The same
-    seed gives a sentence the same text in any batch.
+    0 keeps all), top_p and min_p leave; with several beams each draws its continuations, without replacement, from at
+    least 1 + (EOS ids) tokens. The same seed gives a sentence the same text in any batch; equal prompts in one call are
+    told apart by their order (or by sample_ids).
 
     **Tokens.** repetition_penalty, encoder_repetition_penalty, no_repeat_ngram_size, encoder_no_repeat_ngram_size,
     bad_words_ids (lists of ids), suppress_tokens, begin_suppress_tokens: see processors.py. forced_bos_token_id comes
@@ -90,8 +91,9 @@ class Options:
     what the targets of an encoder-decoder model begin with, as a prompt that is not returned. pad_token_id never
     reaches the model and texts come back without it; fairseq never generates it, and a diverse group of transformers
     that is done counts as choosing it. unk_penalty comes off the score of unk_token_id (fairseq).
-    prefix_allowed_tokens_fn(sentence, ids) returns the ids that may follow; logits_processor: your own functions of
-    (scores_RV, rows), see processors.Rows.
+    prefix_allowed_tokens_fn(sentence, ids) returns the ids that may follow; logits_processor: your own functions, each
+    called as f(scores_RV, rows), see processors.Rows, and returning the new scores (in transformers: of input_ids and
+    scores).
     """
 
     dialect: str = "hf"
@@ -208,6 +210,11 @@ class Options:
             raise OptionError("num_beam_groups, do_sample and sibling_penalty do not go together: choose one")
         if self.sibling_penalty and (self.do_sample or W == 1):
             raise OptionError("sibling_penalty needs num_beams above 1, and no do_sample: it is for beams")
+        if self.do_sample and W > 1 and self.temperature < 1e-4:
+            raise OptionError(
+                f"temperature {self.temperature} is too low for a beam: its scores would sink below those out of play; "
+                "use one of at least 1e-4, or leave out do_sample"
+            )
         if self.unk_penalty and self.unk_token_id is None:
             raise OptionError("unk_penalty needs unk_token_id: the token that it comes off")
         for name in PROCESSORS:
@@ -231,6 +238,8 @@ class Options:
             raise OptionError(
                 f"min_new_tokens {self.min_new_tokens} leaves no room for EOS among {most} tokens: fairseq ends with it"
             )
+        if self.do_sample and self.num_beams > 1:
+            raise OptionError("fairseq's beams sample each by itself: use num_beams=1 and num_return_sequences, or hf")
         if self.do_sample and self.top_k and self.top_p < 1:
             raise OptionError("fairseq samples by top_k or by top_p, not by both: use dialect hf for both")
 

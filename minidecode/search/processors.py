@@ -200,7 +200,12 @@ def prefix_allowed_tokens_fn(ops, scores_RV, rows, o):
         return scores_RV
     allowed_RV = np.full_like(scores_RV, -np.inf)
     for r, sentence in enumerate(rows.sentence_R):
-        ids = np.asarray(o.prefix_allowed_tokens_fn(int(sentence), rows.text(r).copy()), np.int64)
+        how = "f(sentence, ids)"
+        ids = _call("prefix_allowed_tokens_fn", how, o.prefix_allowed_tokens_fn, int(sentence), rows.text(r).copy())
+        ids = np.asarray([] if ids is None else list(ids))
+        if ids.size and ids.dtype.kind not in "iu":
+            raise OptionError(f"prefix_allowed_tokens_fn must return token ids, not {ids[0]!r}")
+        ids = ids.astype(np.int64)
         if ids.size == 0 or ids.min() < 0 or ids.max() >= scores_RV.shape[1]:
             what = "no token" if ids.size == 0 else "ids outside the vocabulary"
             raise OptionError(f"prefix_allowed_tokens_fn returned {what} for sentence {sentence + 1}")
@@ -272,13 +277,28 @@ def min_p(ops, scores_RV, rows, o):
 
 
 def logits_processor(ops, scores_RV, rows, o):
-    """The user's own functions of (scores_RV, rows), each of which returns the new scores."""
+    """The user's own functions, called as f(scores_RV, rows), each of which returns the new scores."""
     for function in o.logits_processor:
         shape = scores_RV.shape
-        scores_RV = function(scores_RV, rows)
-        if np.shape(scores_RV) != shape or np.isnan(scores_RV).any():
-            raise OptionError(f"logits_processor must return scores of shape {shape} without NaN")
+        scores_RV = np.asarray(_call("logits_processor", "f(scores_RV, rows)", function, scores_RV, rows))
+        if scores_RV.shape != shape or scores_RV.dtype.kind != "f":
+            raise OptionError(
+                f"logits_processor must return scores, floats of shape {shape}; it is called as f(scores_RV, rows)"
+            )
+        bad_R = ~(scores_RV < np.inf).all(axis=1)
+        if bad_R.any():
+            r = int(np.flatnonzero(bad_R)[0])
+            where = f"step {rows.new_R[r] + 1}, sentence {rows.sentence_R[r] + 1}"
+            raise OptionError(f"logits_processor must return scores, no NaN or infinity as at {where}")
     return scores_RV
+
+
+def _call(option: str, signature: str, function, *arguments):
+    """The user's function; what it raises is told with the way it is called."""
+    try:
+        return function(*arguments)
+    except Exception as error:
+        raise OptionError(f"{option}, called as {signature}, raised {type(error).__name__}: {error}") from error
 
 
 def renormalize_logits(ops, scores_RV, rows, o):

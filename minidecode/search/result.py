@@ -62,8 +62,8 @@ def check_choice(best_score_R: np.ndarray, done_R: np.ndarray, sentence_R: np.nd
     if stuck_R.any():
         sentence = int(sentence_R[np.flatnonzero(stuck_R)[0]])
         raise OptionError(
-            f"no token is left for sentence {sentence + 1} at step {step + 1}: the options forbid all of them; "
-            "relax no_repeat_ngram_size, or ask for fewer new tokens"
+            f"no token is left for sentence {sentence + 1} at step {step + 1}: the options forbid all of them; relax "
+            "what bans (n-grams, words, tokens, a prefix, a least length), or ask for fewer new tokens"
         )
 
 

@@ -215,7 +215,7 @@ BAD_OPTIONS = [
     (["--num-beams", 200], 1, ["num_beams 200", "260 tokens", "fewer beams"]),
     (["--eos-token-id", 260], 1, ["eos_token_id 260", "260 tokens"]),
     (["--eos-token-id", -1], 1, ["eos_token_id", "-1"]),
-    (["--lenpen", "nan"], 1, ["length_penalty", "-50 to 50"]),
+    (["--lenpen", "nan"], 1, ["length_penalty", "-10 to 10"]),
     (["--early-stopping", "maybe"], 1, ["early_stopping", "true, false or never"]),
     (["--plan", "memory=magic"], 1, ["magic", "replicated"]),
     (["--plan", "fast-please"], 1, ["fast-please", "auto"]),

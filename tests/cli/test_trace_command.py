@@ -16,7 +16,7 @@ def test_the_steps_are_those_of_the_search(cli, toy):
     shown = json.loads(ran.out)
     out = md.load(toy).generate("a story", num_beams=3, max_new_tokens=5, trace=True)
     assert shown["steps"] == json.loads(json.dumps(out.trace.as_list()))
-    assert shown["texts"][0]["text"] == out.texts[0] and shown["against"] is None
+    assert shown["texts"][0]["text"] == out.texts[0] and shown["against"] is shown["against_steps"] is None
 
 
 def test_print_names_every_step_and_ends_with_the_texts(cli, toy):
@@ -38,20 +38,33 @@ def test_the_picture_is_an_svg_of_all_candidates(cli, toy, tmp_path):
     path = tmp_path / "tree.svg"
     ran = cli(*BEAM, "-m", toy, "--svg", path)
     assert ran.code == 0
-    root = ElementTree.parse(path).getroot()
-    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    root = ElementTree.parse(path).getroot()[2]  # behind the title and the background, the only group
     steps = json.loads(cli(*BEAM, "-m", toy, "--json").out)["steps"]
     assert len(root.findall("{http://www.w3.org/2000/svg}g")) == sum(len(s["candidates"]) for s in steps)
     bold = [g for g in root.iter() if g.get("font-weight") == "bold"]
     assert len(bold) == 5, "the path of the best text"
 
 
+def test_the_picture_holds_every_diverse_group(cli, toy, tmp_path):
+    groups = ["--num-beam-groups", 2, "--diversity-penalty", 1.0]
+    assert cli(*BEAM[:3], 4, *groups, "-m", toy, "--svg", tmp_path / "tree.svg").code == 0
+    text = (tmp_path / "tree.svg").read_text(encoding="utf-8")
+    assert ">group 1<" in text and ">group 2<" in text
+
+
+def test_other_groups_are_told_apart_by_their_groups(cli, toy):
+    groups = ["--num-beam-groups", 2, "--diversity-penalty", 1.0]
+    ran = cli(*BEAM[:3], 4, *groups, "-m", toy, "--eos-token-id", 3, "--against", "dialect=fairseq")
+    assert "groups" in ran.out.splitlines()[-1] or "are looked at" in ran.out.splitlines()[-1], ran.out
+
+
 @pytest.mark.parametrize(
     ("against", "says"),
     [("plan=memory=none", "all steps agree, and the same texts come out"),
-     ("no_repeat_ngram_size=1", r"step \d: other candidates. no_repeat_ngram_size changed 0 scores in the first"),
+     ("no_repeat_ngram_size=1", r"step \d: other candidates. no_repeat_ngram_size changed 0 of these in the first"),
      ("num_beams=2", r"step 1: other candidates"),
-     ("dialect=fairseq,max_new_tokens=3", r"step \d")],
+     ("bad_words_ids=[[3,4],[5]],length_penalty=0.5", r"agree|step \d"),
+     ("dialect=hf4,max_new_tokens=3", r"step \d")],
 )  # fmt: skip
 def test_where_two_searches_part(cli, toy, against, says):
     ran = cli(*BEAM, "-m", toy, "--against", against)

@@ -346,3 +346,16 @@ def fences(partial, count, y):
             cuda.threadfence()
             for k in range(cuda.gridDim.x):
                 y[0] += partial[k]
+
+
+@case(
+    1,
+    8,
+    arguments=lambda: (np.full(8, 100, np.int8), zeros(8, dtype=np.int32)),
+    simulator=False,  # its integers stay as narrow as NumPy's, and wrap; on a GPU they do not
+    expected=lambda x, y: np.full(8, 10_200),
+)
+@cuda.jit
+def narrow_integers_widen(x, y):
+    i = cuda.threadIdx.x
+    y[i] = x[i] + x[i] + x[i] * x[i]

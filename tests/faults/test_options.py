@@ -27,7 +27,7 @@ BROKEN = [  # options, what the message must say: the option at fault, and the r
     ({"seed": -1}, "seed must be a whole number from 0 up"),
     ({"seed": 2**64}, "seed must be below 2\\*\\*64"),
     ({"seed": 1.0}, "seed must be a whole number"),
-    ({"length_penalty": 51}, "length_penalty must be a number from -50 to 50"),
+    ({"length_penalty": 11}, "length_penalty must be a number from -10 to 10"),
     ({"length_penalty": float("nan")}, "length_penalty must be a number"),
     ({"length_normalization": "wu"}, "length_normalization must be 'power' or 'gnmt'"),
     ({"early_stopping": "always"}, "early_stopping must be True, False or 'never'"),

@@ -13,6 +13,7 @@ import pytest
 from toy import Ops
 
 from minidecode.search.beam import beam_search
+from minidecode.search.greedy import greedy
 from minidecode.search.options import Options
 from minidecode.search.result import Request
 
@@ -66,7 +67,7 @@ def options_of(case: dict) -> Options:
     return Options(dialect="fairseq", eos_token_id=EOS, pad_token_id=PAD, unk_token_id=UNK, **ours)
 
 
-def replay(case: dict, sentences: list[int]):
+def replay(case: dict, sentences: list[int], search=beam_search):
     """Our search on these sentences of a case."""
     start = EOS if case["bos_token"] is None else case["bos_token"]
     prompts = [np.array([start]) for _ in sentences]
@@ -75,7 +76,7 @@ def replay(case: dict, sentences: list[int]):
     ]
     options = options_of(case)
     request = Request.make(prompts, [case["max_len"] + 1] * len(sentences), options, prefixes=prefixes)
-    return beam_search(ArrayModel(case["seed"], sentences), request, options)
+    return search(ArrayModel(case["seed"], sentences), request, options)
 
 
 def check(found, expected_sentences):
@@ -103,3 +104,9 @@ def test_what_the_cases_cover():
     assert len(CASES) >= 150 and len(groups) >= 18, (len(CASES), groups)
     assert {c["options"]["beam_size"] for c in CASES} >= {1, 2, 3, 4, 5, 6}
     assert {c["options"]["len_penalty"] for c in CASES} >= {-0.5, 0.0, 0.6, 1.0, 2.0}
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c["options"]["beam_size"] == 1], ids=lambda c: c["id"])
+def test_a_beam_of_one_is_what_greedy_search_finds(case):
+    """fairseq has no greedy search; ours runs instead of a beam of one."""
+    check(replay(case, list(range(len(case["sentences"]))), search=greedy), case["sentences"])

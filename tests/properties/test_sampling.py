@@ -183,6 +183,7 @@ def test_keys_are_the_same_in_every_session():
 @example(0, [[1], [2], [1, 2]], 1, 2, 6)
 @example(0, [[1], [2], [1, 2]], 3, 2, 6)
 def test_the_same_seed_gives_a_sentence_the_same_text_in_any_batch(dialect, seed, prompts, W, S, limit):
+    W = 1 if dialect == "fairseq" else W  # which refuses to sample with a beam
     options = dict(seed=seed, num_beams=W, num_return_sequences=S if W == 1 else min(S, W), dialect=dialect,
                    temperature=1.5)  # fmt: skip
     together = run(ToyEngine(1, 9), prompts, limit, **options)
@@ -197,7 +198,7 @@ def test_the_same_seed_gives_a_sentence_the_same_text_in_any_batch(dialect, seed
 @settings(max_examples=20)
 @given(seeds, st.integers(1, 5), st.integers(1, 5))
 def test_asking_for_more_texts_leaves_the_first_ones_as_they_are(dialect, seed, few, more):
-    for W in (1, 5):
+    for W in (1,) if dialect == "fairseq" else (1, 5):
         options = dict(seed=seed, num_beams=W, dialect=dialect, temperature=1.5)
         first = run(ToyEngine(2, 12), [[1, 2], [3]], 5, num_return_sequences=min(few, more), **options)
         all_of_them = run(ToyEngine(2, 12), [[1, 2], [3]], 5, num_return_sequences=max(few, more), **options)
@@ -206,8 +207,7 @@ def test_asking_for_more_texts_leaves_the_first_ones_as_they_are(dialect, seed, 
             assert np.array_equal(first.scores_BX[b], all_of_them.scores_BX[b, : min(few, more)])
 
 
-@pytest.mark.parametrize("W", [1, 3])
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(("dialect", "W"), [("hf", 1), ("hf", 3), ("hf4", 1), ("hf4", 3), ("fairseq", 1)])
 def test_other_seeds_other_texts(dialect, W):
     texts = [
         tuple(run(ToyEngine(3, 20, spread=0.3), [[1]], 8, seed=s, num_beams=W, dialect=dialect).tokens[0][0].tolist())
