@@ -194,8 +194,8 @@ class Beams:
         hopeful_score_B = hope_B / np.asarray(options.length_norm(hopeful_B), hope_B.dtype)
         if ((hope_B > rules.out_of_play / 2) & (hopeful_score_B <= rules.out_of_play) & ~self.done_B).any():
             raise OptionError(
-                f"length_penalty {options.length_penalty} takes scores at {new} tokens below {rules.out_of_play:g}, the "
-                "mark of what is out of play: use one nearer to 0"
+                f"length_penalty {options.length_penalty} takes scores at {new} tokens below {rules.out_of_play:g}, "
+                "the mark of what is out of play: use one nearer to 0"
             )
         worst_B = np.where(full_B, self.finished_score_BW.min(axis=1), rules.out_of_play)
         beaten_B = hopeful_score_B <= worst_B

@@ -11,11 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from golden_suite import Golden, check_scores, generate
-from toy import Ops
 
-from minidecode.search.options import Options
-from minidecode.search.processors import Rows, process
+pytest.register_assert_rewrite("golden_suite")
+
+from golden_suite import Golden, check_scores, generate  # noqa: E402
+from toy import Ops  # noqa: E402
+
+from minidecode.search.options import Options  # noqa: E402
+from minidecode.search.processors import Rows, process  # noqa: E402
 
 HERE = Path(__file__).parent
 opened = functools.cache(lambda name: Golden(HERE / name))
