@@ -218,6 +218,14 @@ def test_generate_refuses_what_the_vocabulary_cannot_give(tiny_folder):
             model.generate(input_ids=[[5]], max_new_tokens=2, **options)
 
 
+def test_padding_is_the_first_eos_where_none_is_given():
+    """As in transformers; 0 where there is no EOS either."""
+    assert Options(eos_token_id=(5, 6)).padding == 5
+    assert Options(eos_token_id=5, pad_token_id=0).padding == 0
+    assert Options(pad_token_id=7).padding == 7
+    assert Options().padding == 0
+
+
 def test_fairseq_has_no_early_stopping_to_set():
     for value in (True, False, "never"):
         with pytest.raises(md.OptionError, match="early_stopping is no rule of dialect 'fairseq'"):

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from minidecode import dims, ops, reference
 from minidecode.ops import Heads, Norm, Weight
 from minidecode.plan import backend
+from minidecode.reference.candidates import top_candidates_naive
 from minidecode.reference.softmax import score_tokens_naive
 
 EPS = 2.0**-24
@@ -273,17 +274,29 @@ def test_ban_ngrams(histories, n):
         assert set(scores[r].tolist()) <= {0.0, -np.inf}
 
 
-@given(seeds, st.integers(1, 4), st.integers(1, 30), st.integers(1, 30), st.integers(1, 40))
-def test_top_candidates(seed, B, X, C, distinct):
-    """Against a stable sort, with many equal scores and rows of -inf."""
+@pytest.mark.parametrize("top", [OPS["top_candidates"], dims.checked(top_candidates_naive, ("scores_BC", "index_BC"))])
+@given(seed=seeds, B=st.integers(1, 3), X=st.integers(1, 30) | st.integers(1, 400), C=st.integers(1, 30),
+       distinct=st.sampled_from([1, 3, 40, 10**6]), forbidden=st.sampled_from([0.2, 0.98]))  # fmt: skip
+@example(seed=0, B=1, X=128, C=2, distinct=1, forbidden=1.0)
+def test_top_candidates(top, seed, B, X, C, distinct, forbidden):
+    """Against a sort of lists, with many equal scores, rows of -inf, and the best side by side, in one chunk."""
     C = min(C, X)
     rng = np.random.default_rng(seed)
     scores = rng.integers(distinct, size=(B, X)).astype(np.float32)
-    scores[rng.random((B, X)) < 0.2] = -np.inf
-    best, index = OPS["top_candidates"](scores, C)
-    expected = np.argsort(-scores, axis=1, kind="stable")[:, :C]
-    assert (index == expected).all()
-    assert (best == np.take_along_axis(scores, expected, 1)).all()
+    scores[rng.random((B, X)) < forbidden] = -np.inf
+    begin = rng.integers(X)
+    scores[0, begin : begin + C] += distinct
+    best, index = top(scores, C)
+    for b, row in enumerate(scores.tolist()):
+        expected = sorted(range(X), key=lambda x, row=row: (-row[x], x))[:C]
+        assert index[b].tolist() == expected and best[b].tolist() == [row[x] for x in expected]
+
+
+def test_top_candidates_naive_fills_out():
+    scores, out = normal(np.random.default_rng(3), 2, 9), (np.full((2, 3), 7, np.float32), np.full((2, 3), 7))
+    best, index = top_candidates_naive(scores, 3, out=out)
+    assert best is out[0] and index is out[1]
+    assert (best == np.take_along_axis(scores, index, 1)).all() and (index == np.argsort(-scores)[:, :3]).all()
 
 
 def philox_by_hand(counter, key):

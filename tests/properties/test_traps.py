@@ -351,9 +351,10 @@ def test_places_that_no_text_filled_are_empty(dialect):
 @given(seeds, st.lists(st.integers(-1, 8).filter(lambda v: v != EOS), min_size=1, max_size=3))
 def test_every_beam_begins_with_the_prefix(dialect, seed, prefix):
     """All places are filled, with different texts that the model scores so, for the beams part behind the prefix."""
-    engine, free = ToyEngine(seed, 12), [3] * 3
+    engine, free, traced = ToyEngine(seed, 12), [3] * 3, Trace()
     found = run(engine, [[1], [2]], 6, dialect=dialect, num_beams=3, num_return_sequences=3, prefixes=[prefix, free],
-                min_new_tokens=4)  # fmt: skip
+                min_new_tokens=4, trace=traced)  # fmt: skip
+    assert all(c.score > -math.inf for s in traced.steps for c in s.candidates if c.fate == "ends")
     for b, (prompt, begin) in enumerate([([1], prefix), ([2], free)]):
         texts = lists(found.tokens[b])
         assert len(set(map(tuple, texts))) == 3
@@ -419,6 +420,10 @@ def replayed(steps, W, dialect, limit) -> list[tuple[list[int], float]]:
     for s in steps:
         assert dialect != "fairseq" or len(finished) < W, "fairseq stops as soon as there are W"
         assert beams is None or s.running == [beams[w][0] for w in range(W)]
+        for c in s.candidates:
+            may_end = c.token == EOS or (dialect == "hf" and s.step == limit - 1)
+            assert may_end or c.fate not in ("ends", "refused")
+            assert not may_end or c.fate != "dropped"
         ends = [(continued(s, c), c.score) for c in s.candidates if c.fate == "ends"]
         beams = {c.beam: (continued(s, c), c.score) for c in s.candidates if c.beam is not None}
         assert all((c.fate == "runs") == (c.beam is not None) for c in s.candidates)
@@ -490,7 +495,7 @@ def test_the_steps_of_a_sentence_are_those_of_its_texts():
     """With several texts a sentence, `sentence` is still the number of the sentence."""
     traced = Trace()
     run(ToyEngine(2, 12), [[1, 2], [3]], 4, trace=traced, **METHODS["sampling"])
-    assert {s.sentence for s in traced.steps} == {0, 1}
+    assert {(s.sentence, s.group) for s in traced.steps} == {(0, 0), (0, 1), (1, 0), (1, 1)}
 
 
 def test_no_more_texts_of_fairseqs_end_than_there_is_room_for():
