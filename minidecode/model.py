@@ -25,6 +25,7 @@ from .runtime.engine import Engine
 from .runtime.receipt import CountedOps, Receipt
 from .scoring import Scores, score_pieces, target_pieces, text_pieces
 from .search.beam import beam_search
+from .search.draws import check_sample_ids
 from .search.greedy import greedy
 from .search.options import Options, refuse_unsupported, resolve
 from .search.result import Request
@@ -236,8 +237,8 @@ class Model:
             raise OptionError("a streamer needs num_beams=1: a beam's text is not settled until the search ends")
         sources, prompts_ids, limit_B = self._fitted(prompts, input_ids, attention_mask, resolved, truncate)
         prefixes = self._prefixes(prefix_tokens, len(prompts_ids))
-        if sample_ids is not None and len(sample_ids) != len(prompts_ids):
-            raise InputError(f"sample_ids are {len(sample_ids)} for {len(prompts_ids)} prompts: give each its own")
+        if sample_ids is not None:
+            check_sample_ids(sample_ids, len(prompts_ids), resolved)
         request = Request.make(prompts_ids, limit_B, resolved, sources, prefixes, sample_ids)
         tokenized = time.perf_counter()
 

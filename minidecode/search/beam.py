@@ -57,6 +57,10 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
 
             # 2. Take the best C of each sentence, and see which end and which run on.
             candidates = find_candidates(ops, total_BWV, options.candidates // G, step, request.keys_R2, options)
+            nothing_left_B = np.isneginf(candidates[0][:, 0])
+            beams.done_B = beams.done_B | (
+                nothing_left_B & beams.is_finished_BW.any(axis=1)
+            )  # what has finished stands
             check_choice(candidates[0][:, 0], beams.done_B, np.arange(B), step)
             before = replace(beams)
             chosen = beams.advance(candidates, step + 1, request.limit_B, options)

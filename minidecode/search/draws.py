@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+import numbers
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from ..errors import InputError, OptionError
+
+if TYPE_CHECKING:
+    from .options import Options
+
+
+def check_sample_ids(sample_ids: Sequence[int], sentences: int, options: Options) -> None:
+    """Raises InputError if these are not a whole number of 64 bits per sentence, OptionError if they change nothing."""
+    if not options.do_sample:
+        raise OptionError("sample_ids changes nothing without do_sample=True: add it, or leave sample_ids out")
+    if len(sample_ids) != sentences:
+        raise InputError(f"sample_ids are {len(sample_ids)} for {sentences} prompts: give each its own")
+    for number in sample_ids:
+        if not isinstance(number, numbers.Integral) or not -(2**63) <= number < 2**63:
+            raise InputError(f"sample_ids must be whole numbers of 64 bits, not {number!r}")
 
 
 def sentence_keys(sources: Sequence[np.ndarray], copies: Sequence[int] | None, texts: int) -> np.ndarray:

@@ -43,7 +43,7 @@ WHOLE_NUMBERS = [
 NUMBERS = [
     ("length_penalty", lambda x: abs(x) <= 10, "from -10 to 10"),
     ("max_len_a", lambda x: 0 <= x <= 1e6, "from 0 up"),
-    ("temperature", lambda x: 1e-30 <= x <= 1e6, "above 0 (for 0, always the likeliest token, leave out do_sample)"),
+    ("temperature", lambda x: 1e-30 <= x <= 1e6, "from 1e-30 up (for always the likeliest token, leave out do_sample)"),
     ("top_p", lambda x: 0 < x <= 1, "above 0 and at most 1"),
     ("repetition_penalty", lambda x: 0 < x <= 1e6, "above 0"),
     ("encoder_repetition_penalty", lambda x: 0 < x <= 1e6, "above 0"),
@@ -300,13 +300,15 @@ def resolve(defaults: dict[str, Any], given: dict[str, Any]) -> Options:
             raise OptionError(f"generate has no option {name!r}: {hint}")
     given = {k: v for k, v in given.items() if v is not None or k == "eos_token_id"}
     merged = {k: v for k, v in defaults.items() if k in names and v is not None} | given
+    if not merged.get("do_sample"):  # then a file's settings for sampling are meant for another day
+        merged = {k: v for k, v in merged.items() if k in given or k not in SAMPLING_ALONE}
     if "pad_token_id" not in given and merged.get("dialect") != "fairseq" and merged.get("num_beam_groups", 1) == 1:
         merged.pop("pad_token_id", None)  # then which token a file names for it is no matter
     for spellings in [("max_new_tokens", "max_length", "max_len_b"), ("min_new_tokens", "min_length")]:
         if any(name in given for name in spellings):
             for name in set(spellings) - set(given):
                 merged.pop(name, None)
-    for name in SAMPLING_ALONE & set(given):
+    for name in (SAMPLING_ALONE | {"seed"}) & set(given):
         if not merged.get("do_sample") and not (name == "temperature" and merged.get("dialect") == "fairseq"):
             raise OptionError(f"{name} changes nothing without do_sample=True: add it, or leave {name} out")
     if "early_stopping" in given and merged.get("dialect") == "fairseq":

@@ -246,6 +246,14 @@ def test_sample_ids_are_as_many_as_sentences(tiny_folder, numbers):
         md.load(tiny_folder()).generate(input_ids=[[5], [6]], do_sample=True, max_new_tokens=2, sample_ids=numbers)
 
 
+@pytest.mark.parametrize("numbers", [["a"], [2**70], [1.5], [None]])
+def test_sample_ids_are_whole_numbers(tiny_folder, numbers):
+    with pytest.raises(md.InputError, match="sample_ids must be whole numbers"):
+        md.load(tiny_folder()).generate(input_ids=[[5]], do_sample=True, max_new_tokens=2, sample_ids=numbers)
+    with pytest.raises(md.OptionError, match="sample_ids changes nothing without do_sample"):
+        md.load(tiny_folder()).generate(input_ids=[[5]], max_new_tokens=2, sample_ids=[1])
+
+
 @pytest.mark.parametrize("kind", [int, np.int64, np.uint64, np.int32])
 def test_a_seed_of_numpy_is_the_same_seed(kind):
     expected, found = (run(ToyEngine(3, 9), [[1]], 5, seed=s, temperature=2.0) for s in (7, kind(7)))

@@ -547,3 +547,16 @@ def test_scores_that_sink_below_what_is_out_of_play_are_told():
         run(ToyEngine(0, 14), [[1]], 20, num_beams=2, length_penalty=-9.0, eos_token_id=None)
     with pytest.raises(md.OptionError, match="temperature 1e-08 is too low for a beam"):
         run(ToyEngine(0, 14), [[1]], 20, num_beams=2, do_sample=True, temperature=1e-8)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_text_that_has_finished_stands_where_nothing_may_follow(dialect):
+    """EOS or 2 at first, and nothing after 2: the text that ended is returned, not thrown away with an error."""
+
+    def then_nothing(scores_RV, rows):
+        allowed = np.isin(np.arange(scores_RV.shape[1]), [EOS, 2])
+        return np.where((rows.new_R == 0)[:, None] & allowed, scores_RV, -np.inf)
+
+    found = run(ToyEngine(0, 9), [[1]], 4, dialect=dialect, num_beams=2, num_return_sequences=2, min_new_tokens=0,
+                logits_processor=then_nothing)  # fmt: skip
+    assert lists(found.tokens[0]) == [[EOS], []]
