@@ -105,9 +105,7 @@ def generate(
             copies = [next(copy[text]) for text in texts]
             begun = "" if loaded.is_encoder_decoder else texts[0]
             printer = _Printer(loaded.tokenizer, begun, out) if streams else None
-            result = loaded.generate(
-                texts, truncate=truncate, streamer=printer, sample_ids=copies if resolved.do_sample else None, **options
-            )
+            result = loaded.generate(texts, truncate=truncate, streamer=printer, sample_ids=copies, **options)
             receipts.append(result.receipt)
             new_tokens += result.receipt.new_tokens
             if printer:

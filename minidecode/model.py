@@ -238,7 +238,7 @@ class Model:
         sources, prompts_ids, limit_B = self._fitted(prompts, input_ids, attention_mask, resolved, truncate)
         prefixes = self._prefixes(prefix_tokens, len(prompts_ids))
         if sample_ids is not None:
-            check_sample_ids(sample_ids, len(prompts_ids), resolved)
+            check_sample_ids(sample_ids, len(prompts_ids))
         request = Request.make(prompts_ids, limit_B, resolved, sources, prefixes, sample_ids)
         tokenized = time.perf_counter()
 

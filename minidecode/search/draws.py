@@ -6,20 +6,14 @@ import hashlib
 import numbers
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import InputError, OptionError
-
-if TYPE_CHECKING:
-    from .options import Options
+from ..errors import InputError
 
 
-def check_sample_ids(sample_ids: Sequence[int], sentences: int, options: Options) -> None:
-    """Raises InputError if these are not a whole number of 64 bits per sentence, OptionError if they change nothing."""
-    if not options.do_sample:
-        raise OptionError("sample_ids changes nothing without do_sample=True: add it, or leave sample_ids out")
+def check_sample_ids(sample_ids: Sequence[int], sentences: int) -> None:
+    """Raises InputError if these are not a whole number of 64 bits per sentence."""
     if len(sample_ids) != sentences:
         raise InputError(f"sample_ids are {len(sample_ids)} for {sentences} prompts: give each its own")
     for number in sample_ids:
