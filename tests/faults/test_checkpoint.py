@@ -358,7 +358,7 @@ def test_a_folder_without_a_tokenizer_takes_token_ids_alone(tiny_folder):
 BAD_DEFAULTS = [
     ("num_beams", "four"), ("num_beams", 0), ("max_length", -1), ("length_penalty", "long"), ("eos_token_id", "end"),
     ("eos_token_id", 10**6), ("early_stopping", "perhaps"), ("do_sample", "yes"), ("num_beam_groups", 2),
-    ("repetition_penalty", 0.0), ("top_p", 2.0), ("bad_words_ids", [3]), ("suppress_tokens", ["a"]),
+    ("repetition_penalty", 0.0), ("bad_words_ids", [3]), ("suppress_tokens", ["a"]),
     ("no_repeat_ngram_size", 2.5), ("early_stopping", []),
     ("eos_token_id", 1.5),
 ]  # fmt: skip
@@ -371,6 +371,14 @@ def test_a_bad_default_is_named(tiny_folder, field, value):
     write_json(folder / "generation_config.json", {field: value})
     with pytest.raises(md.OptionError, match=field):
         md.load(folder).generate("the")
+
+
+def test_a_bad_default_for_sampling_is_named_when_it_is_used(tiny_folder):
+    folder = tiny_folder()
+    write_json(folder / "generation_config.json", {"top_p": 2.0})
+    assert md.load(folder).generate("the", max_new_tokens=1).token_ids
+    with pytest.raises(md.OptionError, match="top_p"):
+        md.load(folder).generate("the", max_new_tokens=1, do_sample=True)
 
 
 def test_a_right_file_with_another_key_in_an_entry(tmp_path):
