@@ -7,62 +7,55 @@ import numpy as np
 from .findings import Finding
 from .journal import Journal, Rows
 from .races import Races
-from .threads import Block, Dim3
+from .threads import Dim3
 from .traffic import Traffic
 
-BATCH = 50_000  # accesses; NumPy's calls cost too much for the few of a single epoch
+BATCH = 50_000  # accesses; NumPy's calls cost too much for the few of a single epoch or a small block
 
 
 class Analysis:
-    """Of one launch. Rows of blocks that run side by side are told apart before they are looked at."""
+    """Of one launch. An epoch of a block is looked at as a whole: what is not whole yet waits."""
 
     def __init__(self, journal: Journal, grid: Dim3, block: Dim3):
         self._journal = journal
         self.races = Races(journal, has_blocks=grid.x * grid.y * grid.z > 1)
         self.traffic = Traffic(journal, block.x * block.y * block.z)
-        self._pending: dict[int, list[Rows]] = {}
+        self._waiting: Rows | None = None
 
-    def end_of_epoch(self, block: Block, has_ended: bool) -> None:
-        """The block has passed a barrier, or has ended: what is in the journal of it are whole epochs."""
-        if not has_ended and len(self._journal.addresses) < BATCH:
-            return
-        self._sort_out(self._journal.drain())
-        pieces = self._pending.pop(block.number, [])
-        if pieces:
-            rows = _joined(pieces)
+    def look(self, is_over: bool = False) -> None:
+        """At the epochs that have ended; is_over: at all there is."""
+        rows = self._journal.drain()
+        if self._waiting is not None:
+            rows = _joined(self._waiting, rows)
+        has_ended = [is_over or not s.thread.block.live or s.epoch < s.thread.block.epoch for s in rows.segments]
+        is_whole = np.array(has_ended, bool)[rows.segment]
+        self._waiting = None if is_whole.all() else _part(rows, ~is_whole)
+        rows = rows if is_whole.all() else _part(rows, is_whole)
+        if len(rows.address):
             kind = self._journal.kinds(rows.site)
-            self.races.within_block(rows, kind)
-            self.traffic.count(rows, kind, block.number)
-
-    def _sort_out(self, rows: Rows) -> None:
-        """Lays rows by for their blocks."""
-        numbers = np.array([s.thread.block.number for s in rows.segments], np.int64)
-        for number in np.unique(numbers).tolist():
-            mine = np.flatnonzero(numbers[rows.segment] == number)
-            if len(mine) == len(rows.address):
-                self._pending.setdefault(number, []).append(rows)
-            elif len(mine):
-                values = {k: rows.values[r] for k, r in enumerate(mine.tolist()) if r in rows.values}
-                columns = [column[mine] for column in (rows.address, rows.site, rows.thread, rows.epoch, rows.segment)]
-                self._pending.setdefault(number, []).append(Rows(*columns, rows.segments, values))
+            self.races.within_blocks(rows, kind)
+            self.traffic.count(rows, kind)
 
     def found_errors(self) -> bool:
         return any(not race.same_value for race in self.races.found.values())
 
     def findings(self) -> list[Finding]:
+        """All there are, at the end of the launch."""
+        self.look(is_over=True)
         self.races.between_blocks()
         return self.races.findings()
 
 
-def _joined(pieces: list[Rows]) -> Rows:
-    """Several drains of one block as one."""
-    if len(pieces) == 1:
-        return pieces[0]
-    segments, values, shifted, row = [], {}, [], 0
-    for piece in pieces:
-        shifted.append(piece.segment + len(segments))
-        values |= {row + r: v for r, v in piece.values.items()}
-        segments += piece.segments
-        row += len(piece.address)
-    columns = [np.concatenate([getattr(p, name) for p in pieces]) for name in ("address", "site", "thread", "epoch")]
-    return Rows(*columns, np.concatenate(shifted), segments, values)
+def _part(rows: Rows, which: np.ndarray) -> Rows:
+    """Some rows, in their order."""
+    chosen = np.flatnonzero(which)
+    values = {k: rows.values[r] for k, r in enumerate(chosen.tolist()) if r in rows.values}
+    return Rows(*(column[chosen] for column in rows[:-2]), rows.segments, values)
+
+
+def _joined(one: Rows, two: Rows) -> Rows:
+    """What was noted first, and what came later."""
+    two = two._replace(segment=two.segment + len(one.segments))
+    columns = [np.concatenate(pair) for pair in zip(one[:-2], two[:-2], strict=True)]
+    values = one.values | {len(one.address) + r: value for r, value in two.values.items()}
+    return Rows(*columns, one.segments + two.segments, values)

@@ -47,7 +47,7 @@ class Memory:
 
 
 class Segment(NamedTuple):
-    """Where a thread's turn begins in the journal, and what it then knew (see clocks.py)."""
+    """Where a thread's accesses begin in the journal, and what it knew at them (see clocks.py)."""
 
     start: int
     thread: Thread
@@ -64,6 +64,7 @@ class Rows(NamedTuple):
     address: np.ndarray
     site: np.ndarray
     thread: np.ndarray  # within its block
+    block: np.ndarray  # its number in the grid
     epoch: np.ndarray  # of its block
     segment: np.ndarray  # place in `segments`
     segments: list[Segment]
@@ -78,37 +79,32 @@ class Journal:
         self.sites: list[int] = []
         self.values: list[object] = []  # of the stores, in their order
         self.segments: list[Segment] = []
+        self.closed = 0  # accesses that belong to a segment
         self.memories: list[Memory] = []
         self.bases = _Bases()
         self.atomic_sites: set[int] = set()
 
-    def begin(self, thread: Thread) -> None:
-        """From here on the accesses are this thread's, with what it knows now."""
-        self.segments.append(
-            Segment(
-                len(self.addresses),
-                thread,
-                thread.block.epoch,
-                thread.clock,
-                thread.row,
-                thread.known,
-                thread.converged,
+    def close(self, thread: Thread) -> None:
+        """What has been noted since the last segment was this thread's, with what it has known up to now."""
+        if len(self.addresses) > self.closed:
+            block = thread.block
+            self.segments.append(
+                Segment(self.closed, thread, block.epoch, thread.clock, thread.row, thread.known, thread.converged)
             )
-        )
+            self.closed = len(self.addresses)
 
     def drain(self) -> Rows:
         """Everything since the last time, as columns; the journal is empty afterwards."""
         address, site = np.array(self.addresses, np.int64), np.array(self.sites, np.int64)
         site = self.bases.canonical()[site] + (site & 1) if len(site) else site
-        starts = np.array([s.start for s in self.segments] + [len(address)], np.int64)
-        segment = np.repeat(np.arange(len(self.segments)), np.diff(starts))
-        thread = np.array([s.thread.index for s in self.segments], np.int64)[segment]
-        epoch = np.array([s.epoch for s in self.segments], np.int64)[segment]
+        numbers = [(s.start, s.thread.index, s.thread.block.number, s.epoch) for s in self.segments]
+        start, *columns = np.array(numbers, np.int64).reshape(-1, 4).T
+        segment = np.repeat(np.arange(len(start)), np.diff(start, append=len(address)))
         stores = np.flatnonzero(self.kinds(site) == STORE)
         values = dict(zip(stores.tolist(), self.values, strict=True))
-        rows = Rows(address, site, thread, epoch, segment, self.segments, values)
+        rows = Rows(address, site, *(column[segment] for column in columns), segment, self.segments, values)
         self.addresses.clear(), self.sites.clear(), self.values.clear()
-        self.segments = []
+        self.segments, self.closed = [], 0
         return rows
 
     def trim(self) -> None:
@@ -141,7 +137,7 @@ class _Bases(dict):
     def __init__(self):
         super().__init__()
         self.ranges: list[tuple[int, int, CodeType]] = []
-        self.end = 0
+        self.end = 2  # no base is 0, so that `get(...) or of(...)` finds it
         self._canonical = np.zeros(0, np.int64)
 
     def add(self, code: CodeType) -> int:
@@ -159,7 +155,7 @@ class _Bases(dict):
         """Site -> the even site at which its instruction begins (see `instruction_start`)."""
         if len(self._canonical) < self.end:
             starts = [s + instruction_start(c, k & ~1) for s, end, c in self.ranges for k in range(end - s)]
-            self._canonical = np.array(starts, np.int64)
+            self._canonical = np.array([0, 1, *starts], np.int64)
         return self._canonical
 
     def code_at(self, site: int) -> tuple[CodeType, int]:

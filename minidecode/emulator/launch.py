@@ -12,7 +12,7 @@ from types import CodeType, FunctionType
 import numpy as np
 from greenlet import GreenletExit, getcurrent
 
-from .analysis import Analysis
+from .analysis import BATCH, Analysis
 from .arithmetic import Undefined
 from .arrays import Array, House
 from .binding import Binder, marked
@@ -92,7 +92,10 @@ class Launch:
                 for block in resident:
                     self.findings += block.notes
                     _end(block)
-            self._last_analysis(resident)
+            if self._thread is not None:
+                self.journal.close(self._thread)  # of a turn that did not come to its end
+            if self.analysis:
+                self.findings += self.analysis.findings()
 
     # Blocks and turns
 
@@ -144,9 +147,8 @@ class Launch:
         epoch = block.epoch
         if not block.settle(self._kernel):
             block.stop_at_deadlock()
-        if block.epoch != epoch and self.analysis:
-            self.analysis.end_of_epoch(block, has_ended=False)
-            self._stop_if_strict()
+        if block.epoch != epoch:
+            self._analyse_if_much()
         spun_only = moves == self._moves and block.epoch == epoch
         block.idle_rounds = block.idle_rounds + 1 if spun_only else 0
 
@@ -154,9 +156,9 @@ class Launch:
         """Runs the thread until it waits for something or ends."""
         self._thread = thread
         self._cuda.threadIdx, self._cuda.laneid = thread.thread_index, thread.lane
-        if self.analysis:
-            self.journal.begin(thread)
         result = thread.glet.switch()
+        if len(self.journal.addresses) > self.journal.closed:
+            self.journal.close(thread)
         if thread.waits is None:
             thread.done, thread.exit = True, result
         if thread.waits is None or thread.waits.operation != "spin":
@@ -165,19 +167,13 @@ class Launch:
     def _finish(self, block: Block) -> None:
         self.blocks_run += 1
         self.findings += block.notes
-        if self.analysis:
-            self.analysis.end_of_epoch(block, has_ended=True)
-            self._stop_if_strict()
+        self._analyse_if_much()
 
-    def _stop_if_strict(self) -> None:
-        if self.settings.strict and self.analysis.found_errors():
-            raise _Enough
-
-    def _last_analysis(self, resident: list[Block]) -> None:
-        if self.analysis:
-            for block in resident:
-                self.analysis.end_of_epoch(block, has_ended=True)
-            self.findings += self.analysis.findings()
+    def _analyse_if_much(self) -> None:
+        if self.analysis and len(self.journal.addresses) >= BATCH:
+            self.analysis.look()
+            if self.settings.strict and self.analysis.found_errors():
+                raise _Enough
 
     # What ends a launch
 
@@ -224,10 +220,9 @@ class Launch:
 
     def fence(self, whole_device: bool) -> None:
         thread = self._thread
+        self.journal.close(thread)
         thread.block.knows = True
         self._publications.fence(thread, whole_device)
-        if self.analysis:
-            self.journal.begin(thread)
 
     def atomic(self, array: Array, index, change) -> object:
         """Reads, computes and writes as one; an atomic that changes nothing gives the turn back (it may be a spin)."""
@@ -237,11 +232,11 @@ class Launch:
         if array.written is not None and not array.written[index]:
             array.stop_at_unwritten(index)
         address = array.address(index)
-        if array.memory.space != "local" and self._publications.atomic(thread, address):
-            thread.block.knows = True
-            thread.clock += 1
-            if self.analysis:
-                self.journal.begin(thread)
+        if array.memory.space != "local":
+            self.journal.close(thread)
+            if self._publications.atomic(thread, address):
+                thread.block.knows = True
+                thread.clock += 1
         old = array.value(index)
         new = change(old)
         if type(new) is Undefined:

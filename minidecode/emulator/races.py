@@ -75,11 +75,10 @@ class Races:
 
     # Within a block
 
-    def within_block(self, rows: Rows, kind: np.ndarray) -> None:
-        """Whole epochs of one block."""
-        if not len(rows.address):
-            return
-        cell = rows.address * (int(rows.epoch.max()) + 1) + rows.epoch  # an element in one epoch
+    def within_blocks(self, rows: Rows, kind: np.ndarray) -> None:
+        """Whole epochs of blocks."""
+        periods, period = np.unique(rows.block * (int(rows.epoch.max()) + 1) + rows.epoch, return_inverse=True)
+        cell = rows.address * len(periods) + period  # an element in one epoch of one block
         order = np.argsort(cell, kind="stable")
         starts, ends = _groups(cell[order])
         for k in _conflicts(rows.thread[order], kind[order], starts):
@@ -125,21 +124,19 @@ class Races:
     # Between blocks
 
     def _keep(self, rows: Rows, order: np.ndarray, starts: np.ndarray, kind: np.ndarray) -> None:
-        """What the block did to global memory: per element and kind its first access; all, if fences play a part."""
+        """What blocks did to global memory: per element and kind the first access; all, if fences play a part."""
         cell = np.repeat(np.arange(len(starts)), np.diff(np.r_[starts, len(order)]))
         in_global = rows.address[order] < SHARED_BASE
         order, cell = order[in_global], cell[in_global]
         if not len(order):
             return
-        block = rows.segments[rows.segment[order[0]]].thread.block
         key = cell * 3 + kind[order]
-        if block.knows:
+        if any(s.thread.block.knows for s in rows.segments):
             key = key * len(rows.segments) + rows.segment[order]
         chosen = np.sort(order[np.unique(key, return_index=True)[1]])
-        self._kept.append(_Summary(
-            block.number, rows.address[chosen], rows.site[chosen], kind[chosen], rows.segment[chosen], rows.segments,
-            {r: rows.values[row] for r, row in enumerate(chosen.tolist()) if row in rows.values},
-        ))  # fmt: skip
+        columns = [column[chosen] for column in (rows.block, rows.address, rows.site, kind, rows.segment)]
+        values = {r: rows.values[row] for r, row in enumerate(chosen.tolist()) if row in rows.values}
+        self._kept.append(_Summary(*columns, rows.segments, values))
 
     def between_blocks(self) -> None:
         """At the end of the launch: every element that several blocks touched."""
@@ -150,7 +147,7 @@ class Races:
         address, kind = np.concatenate([s.address for s in kept]), np.concatenate([s.kind for s in kept])
         source = np.repeat(np.arange(len(kept)), sizes)
         row = np.concatenate([np.arange(n) for n in sizes])
-        block = np.array([s.block for s in kept])[source]
+        block = np.concatenate([s.block for s in kept])
         order = np.argsort(address, kind="stable")
         starts, ends = _groups(address[order])
         for k in _conflicts(block[order], kind[order], starts)[:MOST_CELLS_BETWEEN_BLOCKS]:
@@ -195,9 +192,9 @@ class Races:
 
 
 class _Summary(NamedTuple):
-    """What one block did to global memory, or a part of that."""
+    """What some blocks did to global memory."""
 
-    block: int
+    block: np.ndarray
     address: np.ndarray
     site: np.ndarray
     kind: np.ndarray

@@ -13,7 +13,6 @@ here where they have drifted apart.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -60,8 +59,9 @@ class Requests(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Accesses kept for pictures: columns of some epochs of one block, with the request of each."""
+    """Accesses kept for pictures, with the request of each."""
 
+    block: np.ndarray
     epoch: np.ndarray
     address: np.ndarray
     site: np.ndarray
@@ -75,13 +75,12 @@ class Traffic:
     def __init__(self, journal: Journal, threads_per_block: int):
         self._journal, self._threads_per_block = journal, threads_per_block
         self.sites: dict[int, SiteCount] = {}
-        self.kept: dict[int, list[Kept]] = defaultdict(list)
+        self.kept: list[Kept] = []
         self.rows_kept = 0
 
-    def count(self, rows: Rows, kind: np.ndarray, block: int) -> None:
-        if not len(rows.address):
-            return
-        requests = form_requests(rows)
+    def count(self, rows: Rows, kind: np.ndarray) -> None:
+        """Whole epochs of blocks."""
+        requests = form_requests(rows, self._threads_per_block)
         itemsize = self._itemsizes(rows.address, rows.site)
         sites, inverse = _dense(rows.site)
         accesses = np.bincount(inverse)
@@ -110,17 +109,19 @@ class Traffic:
                 int(lanes[mine].sum()), int(there[mine].sum()), int(sectors[mine].sum()), int(least[mine].sum()),
                 int(wanted[mine].sum()), int(accesses[s] * size_of_site[s]), int(passes[mine].sum()),
             )  # fmt: skip
-            total.worst = self._worst(rows, requests, np.flatnonzero(mine), wanted, sectors, passes, block)
+            total.worst = self._worst(rows, requests, np.flatnonzero(mine), wanted, sectors, passes)
             self.sites.setdefault(int(sites[s]), SiteCount(total.kind, total.shared)).take(total)
         if self.rows_kept < MOST_ROWS_KEPT:
             request = np.empty(len(rows.address), np.int64)
             request[requests.order] = requests.number
-            self.kept[block].append(Kept(rows.epoch, rows.address, rows.site, rows.thread, request))
+            self.kept.append(Kept(rows.block, rows.epoch, rows.address, rows.site, rows.thread, request))
             self.rows_kept += len(rows.address)
 
     def recorded(self, block: int) -> Kept | None:
         """What was kept of one block, if anything."""
-        return _joined(self.kept[block]) if self.kept.get(block) else None
+        pieces = [Kept(*(column[kept.block == block] for column in kept)) for kept in self.kept]
+        pieces = [piece for piece in pieces if len(piece.address)]
+        return _joined(pieces) if pieces else None
 
     def _itemsizes(self, address: np.ndarray, site: np.ndarray) -> np.ndarray:
         """Bytes per element of each access."""
@@ -166,7 +167,7 @@ class Traffic:
         alone = (parts % 2 == 1) & ~np.isin(parts - 1, parts)
         np.add.at(passes, parts[alone] // 2, 1)
 
-    def _worst(self, rows, requests, mine, wanted, sectors, passes, block) -> tuple:
+    def _worst(self, rows, requests, mine, wanted, sectors, passes) -> tuple:
         """The request of this site that wastes most: what the report quotes."""
         factor = np.where(passes[mine] > 0, passes[mine], SECTOR * sectors[mine] / np.maximum(wanted[mine], 1))
         r = mine[int(np.argmax(factor))]
@@ -176,7 +177,7 @@ class Traffic:
         steps = np.diff(rows.address[members])
         stride = int(steps[0]) if len(steps) and (steps == steps[0]).all() else None
         lanes = len(members)
-        warp = int(rows.thread[members[0]] // WARP)
+        block, warp = int(rows.block[members[0]]), int(rows.thread[members[0]] // WARP)
         return float(factor.max()), block, warp, int(wanted[r]), int(sectors[r]), int(passes[r]), lanes, stride
 
 
@@ -187,18 +188,22 @@ def _joined(pieces: list[Kept]) -> Kept:
     return Kept(*(np.concatenate([getattr(p, n) for p in pieces]) for n in Kept._fields[:-1]), request)
 
 
-def form_requests(rows: Rows) -> Requests:
+def form_requests(rows: Rows, threads_per_block: int) -> Requests:
     """Finds the warp request of every access."""
+    _, block = np.unique(rows.block, return_inverse=True)
+    lane = block * (-(-threads_per_block // WARP) * WARP) + rows.thread  # numbered through the blocks, whole warps each
     site, inverse = _dense(rows.site)
     converged = np.array([s.converged for s in rows.segments], np.int64)[rows.segment]
     converged -= converged.min()
-    lane_site = (rows.thread * (converged.max() + 1) + converged) * len(site) + inverse
-    order = np.argsort(lane_site, kind="stable")
-    key = lane_site[order]
+    stretch = converged * len(site) + inverse  # one instruction, between two points where the warp converged
+    stretches = int(stretch.max()) + 1
+
+    lane_stretch = lane * stretches + stretch
+    order = np.argsort(lane_stretch, kind="stable")
+    key = lane_stretch[order]
     start = np.flatnonzero(np.r_[True, key[1:] != key[:-1]])
     turn = np.arange(len(key)) - np.repeat(start, np.diff(np.r_[start, len(key)]))  # the k-th time
-    warp_site = ((rows.thread // WARP) * (converged.max() + 1) + converged) * len(site) + inverse
-    request = warp_site[order] * (turn.max() + 1) + turn
+    request = (lane[order] // WARP * stretches + stretch[order]) * (turn.max() + 1) + turn
     by_request = np.argsort(request, kind="stable")
     order, request = order[by_request], request[by_request]
     start = np.flatnonzero(np.r_[True, request[1:] != request[:-1]])
