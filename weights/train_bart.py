@@ -1,12 +1,13 @@
 """Trains a small BART to restore corrupted paragraphs, and writes it in the Hugging Face layout.
 
     pip install '.[train]'
-    python weights/train_bart.py TEXTS --gpt2 weights/tiny-gpt2 --out my-bart --steps 2200
+    python weights/train_bart.py TEXTS --gpt2 weights/tiny-gpt2 --out my-bart --steps 3000
 
 BART's text infilling: spans of the source are replaced by one <mask> each, about 30 % of its tokens; the target is
-the original. The vocabulary is that of the GPT-2 named by --gpt2 and <s>, <pad>, </s>, <mask> behind it. The weights
-start from that model's too (see `start_from_gpt2`): from random weights, a run of this size learns to copy and little
-else. Optimizers, schedule and checkpoints are those of train_gpt2.py.
+the original. The vocabulary is that of the GPT-2 named by --gpt2 and <s>, <pad>, </s>, <mask> behind it. The decoder
+starts as that model (`start_from_gpt2`) and with heads that find their place in the source (`start_with_copying`):
+from random weights, a run of this size learns to copy and little else. Optimizers, schedule and checkpoints are those
+of train_gpt2.py.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from transformers import BartConfig, BartForConditionalGeneration, GenerationCon
 
 SPECIALS = ["<s>", "<pad>", "</s>", "<mask>"]
 LENGTHS = (64, 128, 256)  # of the targets, batch by batch
-FIRST_LENGTHS = (32, 64)  # in the first part of the run: where to look is learned soonest where there is little to see
 
 
 def bart_tokenizer(gpt2_folder) -> Tokenizer:
@@ -85,49 +85,104 @@ def copy_linear(to: nn.Linear, weight: torch.Tensor, bias: torch.Tensor, norm: n
 
 @torch.no_grad()
 def start_from_gpt2(model: BartForConditionalGeneration, gpt2: GPT2LMHeadModel, ids: np.ndarray) -> None:
-    """The BART's layers compute nearly what the GPT-2's do.
+    """The BART's decoder computes nearly what the GPT-2 does; cross-attention adds nothing at first.
 
     GPT-2 adds to a residual that grows, x + f(norm(x)); BART keeps it normalized, norm(x + f(x)). With s the standard
     deviation of GPT-2's x, norm(x + f(norm(x))) = norm(norm(x) + f(norm(x)) / s): the same numbers, if each branch is
-    divided by s. s differs from token to token; its median stands for it. Cross-attention starts as a copy of the
-    layer's self-attention whose output is zero.
+    divided by s. s differs from token to token; its median stands for it.
     """
     sizes = residual_sizes(gpt2, ids)
     old, new = gpt2.transformer, model.model
     rows = len(old.wte.weight)
     new.shared.weight[:rows] = old.wte.weight
     new.shared.weight[rows:] = old.wte.weight.mean(0) + 0.02 * torch.randn_like(new.shared.weight[rows:])
-    for stack in (new.encoder, new.decoder):
-        table = stack.embed_positions
+    for table in (new.encoder.embed_positions, new.decoder.embed_positions):
         count = min(len(old.wpe.weight), len(table.weight) - table.offset)
         table.weight[table.offset :][:count] = old.wpe.weight[:count]
-        for layer, block in zip(stack.layers, old.h, strict=False):
-            s = sizes[block.ln_1]
-            attentions = [layer.self_attn, layer.encoder_attn] if stack is new.decoder else [layer.self_attn]
-            for attention in attentions:
-                qkv = zip(block.attn.c_attn.weight.chunk(3, dim=1), block.attn.c_attn.bias.chunk(3), strict=True)
-                for to, (weight, bias) in zip((attention.q_proj, attention.k_proj, attention.v_proj), qkv, strict=True):
-                    copy_linear(to, weight, bias, block.ln_1)
-                scale = 1 / s if attention is layer.self_attn else 0.0
-                copy_linear(attention.out_proj, block.attn.c_proj.weight * scale, block.attn.c_proj.bias * scale)
-            s = sizes[block.ln_2]
-            copy_linear(layer.fc1, block.mlp.c_fc.weight, block.mlp.c_fc.bias, block.ln_2)
-            copy_linear(layer.fc2, block.mlp.c_proj.weight / s, block.mlp.c_proj.bias / s)
+    for layer, block in zip(new.decoder.layers, old.h, strict=True):
+        s, attention = sizes[block.ln_1], layer.self_attn
+        qkv = zip(block.attn.c_attn.weight.chunk(3, dim=1), block.attn.c_attn.bias.chunk(3), strict=True)
+        for to, (weight, bias) in zip((attention.q_proj, attention.k_proj, attention.v_proj), qkv, strict=True):
+            copy_linear(to, weight, bias, block.ln_1)
+        copy_linear(attention.out_proj, block.attn.c_proj.weight / s, block.attn.c_proj.bias / s)
+        layer.encoder_attn.out_proj.weight.zero_()
+        s = sizes[block.ln_2]
+        copy_linear(layer.fc1, block.mlp.c_fc.weight, block.mlp.c_fc.bias, block.ln_2)
+        copy_linear(layer.fc2, block.mlp.c_proj.weight / s, block.mlp.c_proj.bias / s)
     last = new.decoder.layers[-1].final_layer_norm
     last.weight.copy_(old.ln_f.weight)
     last.bias.copy_(old.ln_f.bias)
 
 
+LOOK_BACK = (1, 2, 3)  # how many tokens back the first heads of both first layers look
+LOOK_AHEAD = (-1, -2)  # and the next two heads of the encoder
+
+
+@torch.no_grad()
+def start_with_copying(model: BartForConditionalGeneration, ids: np.ndarray, rng: np.random.Generator) -> None:
+    """The first cross-attention finds, before any training, the token of the source that comes next.
+
+    Whoever copies a text looks for the place where his own last tokens stand in it, and reads on. A transformer does
+    it with two heads in a row (induction heads, Olsson et al. 2022): one writes what stood before into each position,
+    one looks for it. That both fit to one another is what training finds last; here they are set by hand.
+
+    1. Positions get a code: C / 2 circles, position t at the angle theta t, in the C directions that the embeddings
+       use least (C: a head's width). The scalar product of the codes of t and u is large only where t = u.
+    2. Heads of the first layers look d tokens back (or ahead): a query's circles are turned back by theta d.
+       Those that look back write C directions of what they find into a room of their own, `rooms[d]`.
+    3. In the first cross-attention a query is what the decoder reads at its last three tokens, a key what the encoder
+       found one, two and three tokens before.
+    """
+    wte, new = model.model.shared.weight, model.model
+    D, H = wte.shape[1], model.config.decoder_attention_heads
+    C = D // H
+    tokens = wte[torch.from_numpy(rng.choice(ids, 20_000))]
+    directions = torch.linalg.svd(tokens - tokens.mean(0), full_matrices=False).Vh.flip(0).T  # (D, D), least used first
+    circles, *rooms = directions[:, : C * (1 + len(LOOK_BACK))].split(C, dim=1)
+
+    def random_turn(n: int) -> torch.Tensor:
+        return torch.linalg.qr(torch.from_numpy(rng.standard_normal((n, n))).float()).Q
+
+    rest = directions[:, C * (1 + len(LOOK_BACK)) :]
+    content = rest @ random_turn(rest.shape[1])[:, :C]  # (D, C): what of a token is written and compared
+    theta = torch.from_numpy(rng.uniform(0, np.pi, C // 2)).float()
+
+    for stack, looks in ((new.encoder, (*LOOK_BACK, *LOOK_AHEAD)), (new.decoder, LOOK_BACK)):
+        table, attention = stack.embed_positions.weight, stack.layers[0].self_attn
+        angle = torch.arange(len(table))[:, None] * theta
+        table += 2 * wte.std() * torch.stack([angle.cos(), angle.sin()], dim=2).flatten(1) @ circles.T
+        read = stack.layernorm_embedding(tokens[:256] + table[2:258]) @ circles
+        gain = (16 * C**0.5 / read.square().sum(1).mean()) ** 0.5  # a head's score is 16 where it looks
+        for h, d in enumerate(looks):
+            rows = slice(h * C, (h + 1) * C)
+            turn = torch.block_diag(*(torch.tensor([[c, s], [-s, c]]) for c, s in zip(
+                (theta * d).cos().tolist(), (theta * d).sin().tolist(), strict=True)))  # fmt: skip
+            for linear, weight in ((attention.q_proj, turn @ circles.T), (attention.k_proj, circles.T)):
+                linear.weight[rows], linear.bias[rows] = gain * weight, 0.0
+            if d in LOOK_BACK:
+                attention.v_proj.weight[rows], attention.v_proj.bias[rows] = content.T, 0.0
+                attention.out_proj.weight[:, rows] = rooms[d - 1]
+
+    cross = new.decoder.layers[0].encoder_attn
+    widths = [len(part) for part in torch.arange(C).tensor_split(len(LOOK_BACK))]
+    gain = (20 / C**0.5) ** 0.5
+    for h in range(H):
+        rows = slice(h * C, (h + 1) * C)
+        views = [random_turn(C)[:width] for width in widths]  # each head compares other directions
+        asked, stored = [content, *rooms[:-1]], rooms
+        cross.q_proj.weight[rows] = gain * torch.cat([v @ x.T for v, x in zip(views, asked, strict=True)])
+        cross.k_proj.weight[rows] = gain * torch.cat([v @ x.T for v, x in zip(views, stored, strict=True)])
+
+
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_training_options(p, steps=2200, muon_lr=2e-3, adam_lr=2e-3)
+    add_training_options(p, steps=3000, muon_lr=2e-3, adam_lr=2e-3)
     p.add_argument("--gpt2", type=Path, required=True, help="GPT-2 folder whose vocabulary and weights are taken")
-    p.add_argument("--encoder-layers", type=int, default=4, help="at most those of the GPT-2, whose first they copy")
-    p.add_argument("--tokens", type=int, default=4096, help="of the targets of a batch; half of it in the first part")
-    p.add_argument("--first-part", type=float, default=0.25, help="of the steps")
-    p.add_argument("--gpt2-lr", type=float, default=4e-4, help="learning rate of what comes from the GPT-2 (AdamW)")
+    p.add_argument("--encoder-layers", type=int, default=3)
+    p.add_argument("--tokens", type=int, default=4096, help="of the targets of a batch")
+    p.add_argument("--gpt2-lr", type=float, default=8e-4, help="learning rate of what comes from the GPT-2 (AdamW)")
     p.add_argument("--context", type=int, default=512)
-    p.add_argument("--dropout", type=float, default=0.1)
+    p.add_argument("--dropout", type=float, default=0.0)
     a = p.parse_args()
 
     if a.threads:
@@ -153,15 +208,13 @@ def main() -> None:
     )  # fmt: skip
     model = BartForConditionalGeneration(config)
     start_from_gpt2(model, gpt2, ids)
+    start_with_copying(model, ids, np.random.default_rng(a.seed))
     model.to("cuda" if torch.cuda.is_available() else "cpu")
 
     def batch_at(step: int) -> dict[str, torch.Tensor]:
         rng = np.random.default_rng([a.seed, step])
-        is_first = step < a.first_part * a.steps
-        lengths = FIRST_LENGTHS if is_first else LENGTHS
-        length = lengths[step % len(lengths)]
-        tokens = a.tokens // 2 if is_first else a.tokens
-        return make_batch(rng, ids, length, tokens // length, tokenizer)
+        length = LENGTHS[step % len(LENGTHS)]
+        return make_batch(rng, ids, length, a.tokens // length, tokenizer)
 
     def evaluate() -> dict[str, float]:
         """Loss and accuracy on held-out windows, teacher-forced: copied tokens and hidden ones apart."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .source import Place, instruction_start, place_of
+from .source import Place, instruction_starts, place_of
 
 if TYPE_CHECKING:
     from .threads import Thread
@@ -154,8 +154,8 @@ class _Bases(dict):
     def canonical(self) -> np.ndarray:
         """Site -> the even site at which its instruction begins (see `instruction_start`)."""
         if len(self._canonical) < self.end:
-            starts = [s + instruction_start(c, k & ~1) for s, end, c in self.ranges for k in range(end - s)]
-            self._canonical = np.array([0, 1, *starts], np.int64)
+            starts = [base + instruction_starts(code) for base, _, code in self.ranges]
+            self._canonical = np.concatenate([[0, 1], *starts])
         return self._canonical
 
     def code_at(self, site: int) -> tuple[CodeType, int]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, FrameType
 
+import numpy as np
+
 _HERE = os.path.dirname(__file__) + os.sep
 
 
@@ -39,11 +41,16 @@ def _instructions(code: CodeType) -> dict[int, dis.Instruction]:
     return {instruction.offset: instruction for instruction in dis.get_instructions(code)}
 
 
+@lru_cache(maxsize=1024)
+def instruction_starts(code: CodeType) -> np.ndarray:
+    """Offset -> where its instruction starts. A frame may point behind it, into the interpreter's inline cache."""
+    offsets = np.arange(len(code.co_code) + 2)
+    starts = np.array(sorted(_instructions(code)))
+    return starts[np.searchsorted(starts, offsets, side="right") - 1]
+
+
 def instruction_start(code: CodeType, offset: int) -> int:
-    """The instruction that this offset belongs to. A frame may point behind it, into the interpreter's inline cache."""
-    while offset not in _instructions(code) and offset > 0:
-        offset -= 2
-    return offset
+    return int(instruction_starts(code)[offset])
 
 
 def place_of(code: CodeType, offset: int) -> Place:
