@@ -27,6 +27,7 @@ def emulate(
     empty: Iterable[str] = (),
     blocks: str | int | None = None,
     patience: float = 10.0,
+    operations: bool = False,
 ) -> Emulated:
     """The kernel, ready to be launched as Numba launches it; what comes back is a `Run`.
 
@@ -40,13 +41,14 @@ def emulate(
     empty: names of arrays that begin with nothing in them (as from `cuda.device_array`): reading first is a mistake.
     blocks: "all", or how many to run as a sample. By default all, unless that would take more than a minute.
     patience: seconds without any thread coming on, after which a loop is taken for endless.
+    operations: counts the kernel's arithmetic operations and comparisons too, which makes it several times as slow.
 
     Arithmetic is NumPy's, except that integers come out of arrays as int64. Numba's own types can be wider:
     `float32 * 0.5` is float64 there, float32 here; every store rounds to the array's type in both.
     """
     if blocks is not None and blocks != "all" and not (isinstance(blocks, int) and blocks > 0):
         raise OptionError(f'blocks is "all" or a number of blocks to sample, not {blocks!r}')
-    settings = Settings(seed, trace, strict, negative_indices, tuple(empty), blocks, patience)
+    settings = Settings(seed, trace, strict, negative_indices, tuple(empty), blocks, patience, operations)
     return Emulated(python_function(kernel), settings)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import inspect
+import sys
 import time
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,6 +22,7 @@ from .clocks import Publications
 from .cuda_module import FakeCuda
 from .findings import Finding, Stop
 from .journal import Journal
+from .operations import Operations
 from .source import Place, assigned_name, instruction_start, loop_around, place_of
 from .threads import Block, Dim3, Thread, Wait
 from .watchdog import Interrupted, Watchdog
@@ -41,6 +44,7 @@ class Settings:
     empty: tuple[str, ...] = ()
     blocks: str | int | None = None
     patience: float = 10.0
+    operations: bool = False
 
 
 class Launch:
@@ -70,9 +74,10 @@ class Launch:
         bound = binder.bind(self.function, kernel)
         self._kernel = kernel
         self._codes = {f.__code__ for f in binder.copies()}
-        with np.errstate(all="ignore"):
+        self.operations = Operations(self._codes) if self.settings.operations else None
+        with np.errstate(all="ignore"), self.operations or contextlib.nullcontext():
             self._context = contextvars.copy_context()  # greenlets begin without; this one keeps NumPy silent
-            call = partial(bound, *self._wrap(arguments))
+            call = partial(self._counted(bound) if self.operations else bound, *self._wrap(arguments))
             resident: list[Block] = []
             try:
                 with Watchdog(self.settings.patience, lambda: self._moves):
@@ -96,6 +101,15 @@ class Launch:
                 self.journal.close(self._thread)  # of a turn that did not come to its end
             if self.analysis:
                 self.findings += self.analysis.findings()
+
+    def _counted(self, kernel: FunctionType):
+        """The kernel for a greenlet, in which Python's tracing has to be switched on anew."""
+
+        def run(*arguments):
+            sys.settrace(self.operations.trace)
+            return kernel(*arguments)
+
+        return run
 
     # Blocks and turns
 

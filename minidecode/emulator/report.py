@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 COLUMNS = {
     "global_loads": "g.loads", "global_stores": "g.stores", "shared_loads": "s.loads", "shared_stores": "s.stores",
     "atomics": "atomics", "sectors": "sectors", "bank_conflicts": "conflicts",
+    "operations": "ops",
 }  # fmt: skip
 
 
@@ -54,11 +55,16 @@ def costs(run: Run) -> list[str]:
 def summary(run: Run) -> str:
     """The counts on two lines."""
     g, s = run.global_loads_per_thread, run.shared_loads_per_thread
+    operations = ""
+    if run.counts_operations:
+        per_byte = f", {run.operations / run.bytes_moved:.3g} per byte moved" if run.bytes_moved else ""
+        operations = f"\n{run.operations:,} operations{per_byte}"
     return (
         f"per thread: {g:.4g} global loads, {run.global_stores_per_thread:.4g} global stores, {s:.4g} shared loads,"
         f" {run.shared_stores_per_thread:.4g} shared stores\n"
         f"in all: {run.sectors:,} sectors ({run.bytes_moved:,} bytes moved, {run.bytes_wanted:,} wanted),"
         f" {run.bank_conflicts:,} bank conflicts, {run.atomics:,} atomics"
+        f"{operations}"
     )
 
 
@@ -87,7 +93,7 @@ def margin(run: Run) -> str:
     for number in sorted({*shown, *lines}):
         count = lines.get(number)
         cells = [_cell(getattr(count, c)) if count else "" for c in columns]
-        cells.append(f"{100 * count.active:.0f} %" if count else "")
+        cells.append(f"{100 * count.active:.0f} %" if count and count.lanes else "")
         rows.append(f"{number:>5} " + " ".join(f"{c:>9}" for c in cells) + f" | {shown.get(number, '')}")
     return "\n".join(row.rstrip() for row in rows)
 
@@ -108,6 +114,8 @@ def comparison(one: Run, two: Run) -> str:
         "sectors": "sectors", "bytes moved": "bytes_moved", "bytes wanted": "bytes_wanted",
         "bank conflicts": "bank_conflicts", "atomics": "atomics",
     }  # fmt: skip
+    if one.counts_operations and two.counts_operations:
+        names["operations"] = "operations"
     first, second = (one.name, two.name) if one.name != two.name else (f"{one.name} (1)", f"{two.name} (2)")
     width = max(12, len(first), len(second))
     rows = [f"{'':<26} {first:>{width}} {second:>{width}}   factor"]

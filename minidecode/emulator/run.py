@@ -26,6 +26,7 @@ class LineCount:
     bank_conflicts: int = 0
     lanes: int = 0  # that took part, summed over the line's warp requests
     lanes_there: int = 0  # that those warps have
+    operations: int = 0  # see operations.py; 0 where they were not counted
 
     @property
     def active(self) -> float:
@@ -50,6 +51,8 @@ class Run:
         self.blocks = launch.grid.x * launch.grid.y * launch.grid.z
         self.partial = self.ok and launch.blocks_run < self.blocks
         self.traced = launch.analysis is not None
+        self.counts_operations = launch.operations is not None
+        self._operations = launch.operations.by_place() if launch.operations else {}
 
     @property
     def verdict(self) -> str:
@@ -69,6 +72,8 @@ class Run:
             line = found.setdefault(self._launch.journal.place(site), LineCount())
             for name, amount in _parts(c).items():
                 setattr(line, name, getattr(line, name) + amount)
+        for place, count in self._operations.items():
+            found.setdefault(place, LineCount()).operations = count
         return found
 
     @property
@@ -95,6 +100,13 @@ class Run:
     def bytes_wanted(self) -> int:
         """Bytes of global memory that warps asked for; each once per warp request."""
         return sum(c.bytes_wanted for c in self.sites.values())
+
+    @property
+    def operations(self) -> int:
+        """Arithmetic operations and comparisons of the whole launch, those in indices included (operations.py)."""
+        if not self.counts_operations:
+            raise OptionError("operations were not counted: say emulate(kernel, operations=True)")
+        return sum(self._operations.values())
 
     def show(self, block: int = 0, warp: int = 0) -> pictures.Shown:
         """What one warp touched, request by request, as text and as a picture."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import sys
+
 import numpy as np
 import pytest
 from numba import cuda, float32, float64
@@ -198,3 +201,44 @@ def test_atomics_are_counted():
 def test_the_report_says_how_far_apart_neighbours_lie():
     run = launch(copy_with_stride, f32(32 * 768), f32(32), 768)
     assert any("wanted 128 bytes and moved 1,024 (12 %): neighbours lie 768 elements apart" in c for c in run.costs)
+
+
+@cuda.jit(device=True)
+def half_of(x):
+    return x * float32(0.5)
+
+
+@cuda.jit
+def some_arithmetic(x, y):
+    i = cuda.grid(1)
+    if i >= x.size:
+        return
+    total = float32(0)
+    for _ in range(3):
+        total += half_of(x[i]) - 1
+    y[i] = math.sqrt(-total) if i % 2 else abs(total)
+
+
+def test_operations_are_those_that_ran():
+    x, y = np.ones(40, np.float32), np.zeros(40, np.float32)
+    run = md.emulate(some_arithmetic, operations=True)[2, 32](x, y)
+    # 64 comparisons; 40 threads: 3 turns of a product, a difference and a sum, then i % 2; 20 of them a minus and sqrt
+    assert run.operations == 64 + 40 * (3 * 3 + 1) + 20 * 2
+    by_text = {run.source.get(p.line, "").strip(): n.operations for p, n in run.lines.items()}
+    assert by_text["if i >= x.size:"] == 64 and by_text["total += half_of(x[i]) - 1"] == 40 * 3 * 2
+    device = [n.operations for p, n in run.lines.items() if p.function == "half_of"]
+    assert device == [40 * 3]
+    assert "504 operations" in str(run) and "operations" in run.compare(run)
+
+
+def test_counting_operations_changes_nothing_else():
+    x = np.arange(40, dtype=np.float32)
+    plain, counted = np.zeros(40, np.float32), np.zeros(40, np.float32)
+    outer = sys.gettrace()
+    one = md.emulate(some_arithmetic, seed=3)[2, 32](x, plain)
+    two = md.emulate(some_arithmetic, seed=3, operations=True)[2, 32](x, counted)
+    assert sys.gettrace() is outer
+    np.testing.assert_array_equal(plain, counted)
+    assert one.sectors == two.sectors and one.verdict == two.verdict
+    with pytest.raises(md.OptionError, match=r"emulate\(kernel, operations=True\)"):
+        _ = one.operations

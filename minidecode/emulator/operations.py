@@ -1,0 +1,78 @@
+"""How many operations a kernel does: every arithmetic operation and comparison of its Python code, as it runs.
+
+Counted are the operators of the source, those in indices and loop conditions included, and each call of a mathematical
+function as one. Not counted are conversions, reads, stores and what `range` does. Python's own tracing tells which
+instruction runs next; that is slow, so it is done only where it is asked for.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Iterable
+from types import CodeType, FrameType
+
+from . import arithmetic
+from .source import Place, place_of
+
+UNARY = {"UNARY_NEGATIVE", "UNARY_INVERT", "UNARY_NOT"}
+_MATHEMATICS = arithmetic.__file__
+_NO_OPERATION = {"__call__", "wrapped"}  # of that file: casts
+
+
+class Operations:
+    """Counts within `with Operations(codes) as operations:`, in functions that have one of these code objects."""
+
+    def __init__(self, codes: Iterable[CodeType]):
+        self._executed = {code: [0] * (len(code.co_code) + 2) for code in codes}  # by offset
+        self._called = {code: [0] * (len(code.co_code) + 2) for code in codes}  # mathematical functions, by offset
+        self._local = {code: _counter(executed) for code, executed in self._executed.items()}
+
+    def __enter__(self) -> Operations:
+        self._outer = sys.gettrace()
+        sys.settrace(self.trace)
+        return self
+
+    def __exit__(self, *_) -> None:
+        sys.settrace(self._outer)
+
+    def trace(self, frame: FrameType, event: str, _):
+        """What Python calls for every function that begins. A greenlet has to be told of it by `sys.settrace` too."""
+        code = frame.f_code
+        if code in self._local:
+            frame.f_trace_opcodes, frame.f_trace_lines = True, False
+            return self._local[code]
+        if code.co_filename == _MATHEMATICS and code.co_name not in _NO_OPERATION:
+            caller = frame.f_back
+            if caller is not None and caller.f_code in self._called:
+                self._called[caller.f_code][caller.f_lasti] += 1
+        return None
+
+    def by_place(self) -> dict[Place, int]:
+        """Operations by line of source."""
+        found: dict[Place, int] = {}
+        for code, executed in self._executed.items():
+            called = self._called[code]
+            operators = {i.offset for i in dis.get_instructions(code) if _is_operator(i)}
+            for offset, calls in enumerate(called):
+                count = calls + (executed[offset] if offset in operators else 0)
+                if count:
+                    place = place_of(code, offset)
+                    found[place] = found.get(place, 0) + count
+        return found
+
+
+def _counter(executed: list[int]):
+    def count(frame: FrameType, event: str, _):
+        if event == "opcode":
+            executed[frame.f_lasti] += 1
+        return count
+
+    return count
+
+
+def _is_operator(instruction: dis.Instruction) -> bool:
+    name = instruction.opname
+    if name == "BINARY_OP":
+        return instruction.argrepr != "[]"  # Python 3.14 reads an element by it
+    return name == "COMPARE_OP" or name in UNARY
