@@ -46,6 +46,10 @@ def _global_options(
 
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+PLAN_HELP = (
+    "auto, or choices separated by commas: memory=replicated or memory=none (no cache); ngram=reference, naive, cpu,"
+    " cuda, emulator or FILE.py:FUNCTION."
+)
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 
 
@@ -65,7 +69,7 @@ def generate(
     output: Annotated[Path | None, typer.Option("--output", "-o", readable=False, help="Write here, not to stdout;"
                                                  " the file appears whole at the end, or not at all.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per prompt: ids, scores, texts.")] = False,
-    plan: Annotated[str, typer.Option(help="auto, memory=replicated or memory=none (no cache).")] = "auto",
+    plan: Annotated[str, typer.Option(help=PLAN_HELP)] = "auto",
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
     batch_size: Annotated[int, typer.Option(help="Prompts generated together.")] = 8,
     receipt: Annotated[bool, typer.Option("--receipt", help="Print to stderr what ran, how often, how long.")] = False,
@@ -130,7 +134,7 @@ def trace(
     prompt: Annotated[str, typer.Argument(help="The text to continue, or the source.")],
     model: Annotated[str, typer.Option("--model", "-m", help="A bundled model, a model folder or a hub id.")]
     = "tiny-gpt2",
-    plan: Annotated[str, typer.Option(help="auto, memory=replicated or memory=none (no cache).")] = "auto",
+    plan: Annotated[str, typer.Option(help=PLAN_HELP)] = "auto",
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
     svg: Annotated[Path | None, typer.Option(help="Draw the beam tree into this file.")] = None,
     against: Annotated[str | None, typer.Option(metavar="OPTION=VALUE,..",
@@ -241,7 +245,7 @@ def check(
     """Judge an implementation of an optimization: exit code 0 if it is right on all inputs tried, 1 if not."""
     from .catalog import find
     from .conformance.check import check as judge
-    from .conformance.check import find_function
+    from .user_functions import find_function
 
     find(name)  # a wrong name is told before a file is run
     verdict = judge(name, find_function(function), examples=examples)
@@ -369,8 +373,7 @@ def evaluate(
                                                     )] = None,
     model: Annotated[list[str] | None, typer.Option("--model", "-m", help="A bundled model, a model folder or a hub id;"
                                                     " may repeat.  [default: tiny-gpt2]")] = None,
-    plan: Annotated[list[str] | None, typer.Option(help="auto, memory=replicated or memory=none; may repeat."
-                                                   "  [default: auto]")] = None,
+    plan: Annotated[list[str] | None, typer.Option(help=f"{PLAN_HELP} May repeat.  [default: auto]")] = None,
     dtype: Annotated[list[str] | None, typer.Option(help="float32 or float64; may repeat.  [default: float32]")] = None,
     output_texts: Annotated[Path | None, typer.Option(readable=False, help="Write what was generated here, as JSONL.")]
     = None,

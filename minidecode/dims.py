@@ -1,7 +1,7 @@
 """The dimension key: the last part of a name spells its shape, one capital letter per axis (Shazeer's notation).
 
-`q_RHK` is an array of three axes: rows, query heads, width of a head. `checked` holds functions to their names; only
-tests use it, so it costs nothing elsewhere.
+`q_RHK` is an array of three axes: rows, query heads, width of a head. `unify` holds arrays to their names: in tests
+every op's (`checked`), elsewhere only those of functions that a user put in the place of an op.
 """
 
 from __future__ import annotations

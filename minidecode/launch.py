@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
+from collections.abc import Callable
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -14,10 +16,11 @@ from .errors import OptionError
 
 LAUNCHES: ContextVar[Counter[str] | None] = ContextVar("launches", default=None)
 TRACED: ContextVar[bool] = ContextVar("traced", default=False)
+EMULATED: ContextVar[bool] = ContextVar("emulated", default=False)
 
 
 def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> None:
-    """Runs kernel[grid, block](*arrays). Without a GPU, NumPy arrays go to the emulator.
+    """Runs kernel[grid, block](*arrays). Without a GPU, or within `in_emulator`, NumPy arrays go to the emulator.
 
     The emulator stops at the first mistake; within `traced_launches` data races are mistakes too. On a GPU, NumPy
     arrays are copied there and back, which is for tests: what is timed lives on the device. An empty grid launches
@@ -25,10 +28,10 @@ def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> 
     """
     if np.prod(grid) == 0:
         return
-    launches = LAUNCHES.get()
+    launches, on_gpu = LAUNCHES.get(), device_kind() == "gpu" and not EMULATED.get()
     if launches is not None:
-        launches[kernel.py_func.__name__] += 1
-    if device_kind() == "gpu":
+        launches[f"{kernel.py_func.__name__} ({'gpu' if on_gpu else 'emulator'})"] += 1
+    if on_gpu:
         kernel[grid, block](*arrays)
         return
     if not all(isinstance(a, np.ndarray | np.generic | int | float) for a in arrays):
@@ -40,7 +43,7 @@ def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> 
 
 @contextmanager
 def counted_launches():
-    """Within it, every launch is counted by the kernel's name: no function can vouch for itself."""
+    """Within it, every launch is counted by the kernel's name and place: no function can vouch for itself."""
     counts: Counter[str] = Counter()
     token = LAUNCHES.set(counts)
     try:
@@ -57,3 +60,17 @@ def traced_launches():
         yield
     finally:
         TRACED.reset(token)
+
+
+def in_emulator(function: Callable) -> Callable:
+    """The function, whose kernels run in the emulator even where there is a GPU."""
+
+    @functools.wraps(function)
+    def run(*args, **kwargs):
+        token = EMULATED.set(True)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            EMULATED.reset(token)
+
+    return run

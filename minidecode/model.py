@@ -14,6 +14,7 @@ import numpy as np
 from . import hub
 from .checkpoint import find_tensors, load_tensors, read_json
 from .errors import CheckpointError, InputError, NumericalError, OptionError
+from .launch import counted_launches
 from .memory.cross import CrossMemory
 from .memory.recompute import RecomputeMemory
 from .models import bart, bart_tensors, gpt2, gpt2_tensors
@@ -246,12 +247,13 @@ class Model:
         engine = self._engine(plan)
         steps = Trace() if trace else None
         try:
-            if sources:
-                engine.encode(sources)
-            if resolved.num_beams == 1:
-                found = greedy(engine, request, resolved, streamer, steps)
-            else:
-                found = beam_search(engine, request, resolved, steps)
+            with counted_launches() as launches:
+                if sources:
+                    engine.encode(sources)
+                if resolved.num_beams == 1:
+                    found = greedy(engine, request, resolved, streamer, steps)
+                else:
+                    found = beam_search(engine, request, resolved, steps)
         except NumericalError as error:
             raise NumericalError(f"{error}{self._nan_tensors()}") from None
         token_ids = [hypothesis for sentence in found.tokens for hypothesis in sentence]
@@ -262,6 +264,7 @@ class Model:
             memory_peak_bytes=engine.memory_peak_bytes, prompt_tokens=sum(map(len, sources or prompts_ids)),
             new_tokens=sum(map(len, token_ids)), steps=found.steps,
             seconds={"prompts": tokenized - started, "generation": time.perf_counter() - tokenized},
+            launches=dict(launches),
         )  # fmt: skip
         return Output(token_ids, found.scores_BX.reshape(-1), receipt, self.tokenizer, steps)
 

@@ -14,11 +14,18 @@ from typing import Any
 
 from . import ops as signatures
 from . import reference
+from .catalog import CATALOG, Row
+from .device import device_kind
 from .errors import OptionError
+from .launch import in_emulator
 from .memory.recompute import RecomputeMemory
 from .memory.replicated import ReplicatedMemory
+from .user_functions import UserOp
 
 MEMORIES = {"none": RecomputeMemory, "replicated": ReplicatedMemory}
+
+
+BACKENDS = ("reference", "naive", "cpu", "cuda", "emulator")
 
 
 @dataclass(frozen=True)
@@ -26,38 +33,70 @@ class Plan:
     """Which implementation of each optimization runs.
 
     memory: "none" computes every token again at every step; "replicated" keeps keys and values, a copy per beam.
+    ngram, and later the other rows of the catalog: "reference", "naive" (both NumPy), "cpu" (Numba), "cuda" (needs a
+    GPU), "emulator" (the same kernel thread by thread, which is slow), or a function of yours as FILE.py:FUNCTION.
     """
 
     memory: str = "replicated"
+    ngram: str = "reference"
 
     def __post_init__(self):
         if self.memory not in MEMORIES:
             raise OptionError(f"plan: memory={self.memory!r} is not one of {', '.join(MEMORIES)}")
+        for row in CATALOG.values():
+            choice = getattr(self, row.name)
+            if choice not in BACKENDS and ":" not in choice:
+                raise OptionError(
+                    f"plan: {row.name}={choice!r} is not one of {', '.join(BACKENDS)} or FILE.py:FUNCTION"
+                )
 
     @classmethod
     def parse(cls, text: str | Plan) -> Plan:
-        """From "auto", or choices such as "memory=none", separated by commas. Raises OptionError on anything else."""
+        """From "auto", or choices such as "memory=none,ngram=cpu", separated by commas. Raises OptionError."""
         if isinstance(text, Plan):
             return text
         if not isinstance(text, str):
             raise OptionError(f"plan must be a text such as 'memory=none', or a Plan, not {text!r}")
-        choices = {}
+        names, choices = [f.name for f in dataclasses.fields(cls)], {}
         for part in filter(None, (p.strip() for p in text.split(","))):
             name, equals, value = part.partition("=")
             if part == "auto":
                 continue
-            if not equals or name not in {f.name for f in dataclasses.fields(cls)} or name in choices:
-                memories = " or ".join(f"memory={m}" for m in MEMORIES)
-                raise OptionError(f"plan: {part!r} is not understood; say auto, {memories}, each choice once")
+            if not equals or name not in names or name in choices:
+                known = ", ".join(f"{name}=..." for name in names)
+                raise OptionError(f"plan: {part!r} is not understood; say auto, or some of {known}, each once")
             choices[name] = value
         return cls(**choices)
 
     def resolve(self) -> tuple[dict[str, Callable[..., Any]], type]:
-        """The functions that will run, by op name, and the class that makes a layer's memory."""
-        return backend(reference), MEMORIES[self.memory]
+        """The functions that will run, by op name, and the class that makes a layer's memory.
+
+        Raises OptionError if one of them cannot run here: a plan never falls back in silence.
+        """
+        functions = backend(reference)
+        for row in CATALOG.values():
+            functions[row.op] = _implementation(row, getattr(self, row.name))
+        return functions, MEMORIES[self.memory]
 
     def __str__(self) -> str:
-        return ",".join(f"{f.name}={getattr(self, f.name)}" for f in dataclasses.fields(self))
+        """The memory, and what else is not as by default; `parse` reads it back."""
+        fields = [f for f in dataclasses.fields(self) if f.name == "memory" or getattr(self, f.name) != f.default]
+        return ",".join(f"{f.name}={getattr(self, f.name)}" for f in fields)
+
+
+def _implementation(row: Row, choice: str) -> Callable[..., Any]:
+    """The function of this name, looked up afresh, so that what is rebound is what runs."""
+    if ":" in choice:
+        return UserOp(row.op, choice)
+    place = {"naive": "reference", "emulator": "cuda"}.get(choice, choice)
+    if choice == "cuda" and device_kind() != "gpu":
+        raise OptionError(f"plan: {row.name}=cuda needs a GPU, and Numba finds none; {row.name}=emulator needs none")
+    try:
+        module = importlib.import_module(f"minidecode.{place}.{row.name}")
+    except ModuleNotFoundError:
+        raise OptionError(f"plan: {row.name} has no version for {place}") from None
+    function = vars(module)[f"{row.op}_naive" if choice == "naive" else row.op]
+    return in_emulator(function) if choice == "emulator" else function
 
 
 def op_names() -> list[str]:

@@ -21,6 +21,15 @@ settings.register_profile("house", deadline=None)  # never a timed test: machine
 settings.load_profile("house")
 
 
+def pytest_runtest_setup(item):
+    """Tests marked `gpu` are skipped where there is none; pytest lists them at the end of its run."""
+    if item.get_closest_marker("gpu"):
+        from minidecode.device import device_kind
+
+        if device_kind() != "gpu":
+            pytest.skip("no GPU here")
+
+
 @pytest.fixture(autouse=True, scope="session")
 def one_thread():
     """Toy matrices gain nothing from BLAS threads, and lose much on a busy machine, where they wait for each other."""

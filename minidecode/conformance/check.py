@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from ..catalog import Row, arguments_of, find
-from ..errors import InputError
 from ..launch import traced_launches
+from ..user_functions import load_file
 from . import oracles
 
 
@@ -155,39 +152,6 @@ def mutant_files(name: str) -> list[Path]:
         if folder.is_dir():
             return sorted(p for p in folder.glob("*.py") if not p.name.startswith("_"))
     return []
-
-
-def load_file(path: Path) -> ModuleType:
-    """A Python file as a module. Raises InputError if it cannot be run."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise InputError(f"{path} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise InputError(f"{path} cannot be run: {type(error).__name__}: {error}") from None
-    return module
-
-
-def find_function(place: str) -> Callable[..., Any]:
-    """The function that "my_file.py:ban" or "package.module:ban" names. Raises InputError if there is none."""
-    where, colon, name = place.rpartition(":")
-    if not colon or not where or not name:
-        raise InputError(f"name the function as FILE.py:FUNCTION, not {place!r}")
-    if where.endswith(".py"):
-        module = load_file(Path(where))
-    else:
-        try:
-            module = importlib.import_module(where)
-        except ImportError as error:
-            raise InputError(f"{where} cannot be imported: {error}") from None
-    function = getattr(module, name, None)
-    if not callable(function):
-        own = {n: v for n, v in vars(module).items() if getattr(v, "__module__", None) == module.__name__}
-        functions = ", ".join(n for n, v in own.items() if callable(v) and not n.startswith("_"))
-        raise InputError(f"{where} has no function {name!r}: it has {functions or 'none'}")
-    return function
 
 
 def runnable(row: Row, arguments: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import ops as signatures
+from ..user_functions import UserOp
 
 
 @dataclass
@@ -55,6 +56,8 @@ class CountedOps:
 
 def _identity(function) -> str:
     """Name and place of the code that runs; a wrapper that borrows another function's name is seen by its place."""
+    if isinstance(function, UserOp):
+        function = function.function
     code = getattr(function, "__code__", None)
     place = f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else ""
     return f"{function.__module__}.{function.__qualname__}{place}"
@@ -111,6 +114,7 @@ class Receipt:
     new_tokens: int = 0  # in the hypotheses returned
     steps: int = 0
     seconds: dict[str, float] = field(default_factory=dict)  # by stage
+    launches: dict[str, int] = field(default_factory=dict)  # of CUDA kernels, with where they ran
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -124,4 +128,5 @@ class Receipt:
         ]
         for name, c in self.ops.items():
             lines.append(f"{name:<16} {c.calls:>7} {c.seconds:>9.3f} {c.bytes / 1e6:>10.1f}  {c.implementation}")
+        lines += [f"{kernel}: {count:,} launches" for kernel, count in self.launches.items()]
         return "\n".join(lines)

@@ -1,6 +1,5 @@
 """Every implementation of every optimization is right, every known mutant is not, and check says which is which."""
 
-import importlib
 import subprocess
 import sys
 
@@ -9,27 +8,32 @@ import pytest
 
 import minidecode as md
 from minidecode import conformance
+from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
-from minidecode.conformance.check import load_file, mutant_files, wrong
+from minidecode.conformance.check import mutant_files, wrong
 from minidecode.conformance.inputs import PLANTED
+from minidecode.launch import in_emulator
 from minidecode.reference import ngram
+from minidecode.user_functions import load_file
 
 
-def implementations():
-    """(row name, function): the ops of each backend that has the file, older versions of the ladder included."""
+def implementations_and_places():
+    """Every implementation there is; kernels in the emulator, and on the GPU where there is one."""
     for name, row in CATALOG.items():
-        for backend in ("reference", "cpu", "cuda"):
-            module = importlib.import_module(f"minidecode.{backend}.{name}")
-            for function in sorted(f for f in vars(module) if f.startswith(row.op)):
-                yield pytest.param(name, getattr(module, function), id=f"{backend}-{function}")
+        for label, function in implementations(row).items():
+            test = f"{name}-{label.replace(' ', '-')}"
+            if label.startswith("cuda"):
+                yield pytest.param(name, in_emulator(function), 25, id=f"{test}-emulator")
+                yield pytest.param(name, function, 200, id=f"{test}-gpu", marks=pytest.mark.gpu)
+            else:
+                yield pytest.param(name, function, 200, id=test)
 
 
 MUTANTS = [pytest.param(name, path, id=f"{name}-{path.stem}") for name in CATALOG for path in mutant_files(name)]
 
 
-@pytest.mark.parametrize(("name", "function"), list(implementations()))
-def test_every_implementation_is_right(name, function):
-    examples = 25 if ".cuda." in function.__module__ else 200  # the emulator takes a thread at a time
+@pytest.mark.parametrize(("name", "function", "examples"), list(implementations_and_places()))
+def test_every_implementation_is_right(name, function, examples):
     verdict = conformance.check(name, function, examples=examples)
     assert verdict.ok, str(verdict)
     assert verdict.inputs > examples

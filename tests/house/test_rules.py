@@ -1,6 +1,7 @@
 """The ten rules of docs/ARCHITECTURE.md, as far as a program can hold them."""
 
 import ast
+import dataclasses
 import importlib
 import inspect
 import io
@@ -12,6 +13,7 @@ import pytest
 
 import minidecode
 from minidecode import dims, ops, plan, reference
+from minidecode.catalog import CATALOG
 from minidecode.plan import backend, op_names
 
 PACKAGE = Path(minidecode.__file__).parent
@@ -105,9 +107,15 @@ def test_the_dimension_checker_finds_a_swapped_argument():
 def test_memories_and_plans_are_known_by_name():
     assert set(plan.MEMORIES) == {"none", "replicated"}
     assert str(plan.Plan.parse("auto")) == "memory=replicated"
-    for bad in ("memory=best", "speed=high", "fast!", "memory"):
+    assert str(plan.Plan.parse("ngram=cpu")) == "memory=replicated,ngram=cpu"
+    for bad in ("memory=best", "speed=high", "fast!", "memory", "ngram=best", "ngram=cpu,ngram=cpu"):
         with pytest.raises(minidecode.OptionError):
             plan.Plan.parse(bad)
+
+
+def test_every_row_of_the_catalog_can_be_chosen_in_a_plan():
+    fields = {f.name for f in dataclasses.fields(plan.Plan)}
+    assert fields == {"memory", *CATALOG}
 
 
 def test_the_architecture_page_names_every_file_of_the_package():

@@ -1,0 +1,73 @@
+"""Functions of the user's own, named from the outside: to be judged, or put in the place of an op."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from . import dims
+from . import ops as signatures
+from .errors import InputError, OptionError
+
+
+def load_file(path: Path) -> ModuleType:
+    """A Python file as a module. Raises InputError if it cannot be run."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise InputError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise InputError(f"{path} cannot be run: {type(error).__name__}: {error}") from None
+    return module
+
+
+def find_function(place: str) -> Callable[..., Any]:
+    """The function that "my_file.py:ban" or "package.module:ban" names. Raises InputError if there is none."""
+    where, colon, name = place.rpartition(":")
+    if not colon or not where or not name:
+        raise InputError(f"name the function as FILE.py:FUNCTION, not {place!r}")
+    if where.endswith(".py"):
+        module = load_file(Path(where))
+    else:
+        try:
+            module = importlib.import_module(where)
+        except ImportError as error:
+            raise InputError(f"{where} cannot be imported: {error}") from None
+    function = getattr(module, name, None)
+    if not callable(function):
+        own = {n: v for n, v in vars(module).items() if getattr(v, "__module__", None) == module.__name__}
+        functions = ", ".join(n for n, v in own.items() if callable(v) and not n.startswith("_"))
+        raise InputError(f"{where} has no function {name!r}: it has {functions or 'none'}")
+    return function
+
+
+class UserOp:
+    """A user's function in the place of an op: its exceptions and wrong shapes are told as its own mistakes."""
+
+    def __init__(self, op: str, place: str):
+        self.op, self.place, self.function = op, place, find_function(place)
+        self._parameters = list(inspect.signature(getattr(signatures, op)).parameters)
+
+    def __call__(self, *args, **kwargs):
+        try:
+            result = self.function(*args, **kwargs)
+        except Exception as error:
+            raise OptionError(f"{self.place}, run as {self.op}, raised {type(error).__name__}: {error}") from error
+        names = signatures.RETURNS[self.op]
+        results = result if len(names) > 1 and isinstance(result, tuple) else (result,)
+        wrong = [r for r in results if not hasattr(r, "shape")]
+        if len(results) != len(names) or wrong:
+            raise OptionError(f"{self.place}, run as {self.op}, must return {' and '.join(names)}, not {result!r:.60}")
+        try:
+            sizes = dims.unify(list(zip(self._parameters, args, strict=False)))
+            dims.unify(list(zip(names, results, strict=True)), sizes)
+        except ValueError as error:
+            raise OptionError(f"{self.place}, run as {self.op}, returned a wrong shape: {error}") from None
+        return result

@@ -1,0 +1,89 @@
+"""A plan puts the implementation that it names into the running model, and the receipt proves it."""
+
+import pytest
+
+import minidecode as md
+from minidecode.device import device_kind
+
+PROMPTS = ["The Congress of the United States", "Our army and our navy have"]
+OPTIONS = dict(max_new_tokens=24, num_beams=2, no_repeat_ngram_size=2)
+HERE = "minidecode.reference.ngram.ban_ngrams"
+
+
+@pytest.fixture(scope="module")
+def model():
+    return md.load("tiny-gpt2")
+
+
+@pytest.fixture(scope="module")
+def expected(model):
+    return [t.tolist() for t in model.generate(PROMPTS, **OPTIONS).token_ids]
+
+
+@pytest.mark.parametrize(
+    ("choice", "implementation"),
+    [("reference", HERE), ("naive", f"{HERE}_naive"), ("cpu", "minidecode.cpu.ngram.ban_ngrams")],
+)
+def test_the_receipt_names_what_the_plan_names(model, expected, choice, implementation):
+    out = model.generate(PROMPTS, plan=f"ngram={choice}", **OPTIONS)
+    assert [t.tolist() for t in out.token_ids] == expected
+    ban = out.receipt.ops["ban_ngrams"]
+    assert ban.implementation.startswith(f"{implementation} (ngram.py:")
+    assert ban.calls == out.receipt.steps and out.receipt.launches == {}
+
+
+def test_a_kernel_runs_in_the_emulator_and_its_launches_are_counted(model, expected):
+    out = model.generate(PROMPTS, plan="ngram=emulator", **OPTIONS)
+    assert [t.tolist() for t in out.token_ids] == expected
+    ban = out.receipt.ops["ban_ngrams"]
+    assert ban.implementation.startswith("minidecode.cuda.ngram.ban_ngrams")
+    assert out.receipt.launches == {"block_per_row_staged (emulator)": ban.calls}
+    assert f"block_per_row_staged (emulator): {ban.calls} launches" in str(out.receipt)
+
+
+@pytest.mark.skipif(device_kind() == "gpu", reason="there is a GPU here")
+def test_a_plan_never_falls_back_in_silence(model):
+    with pytest.raises(md.OptionError, match=r"ngram=cuda needs a GPU.*ngram=emulator needs none"):
+        model.generate(PROMPTS, plan="ngram=cuda", **OPTIONS)
+
+
+@pytest.mark.gpu
+def test_a_kernel_runs_on_the_gpu(model, expected):
+    out = model.generate(PROMPTS, plan="ngram=cuda", **OPTIONS)
+    assert [t.tolist() for t in out.token_ids] == expected
+    assert out.receipt.launches == {"block_per_row_staged (gpu)": out.receipt.ops["ban_ngrams"].calls}
+
+
+@pytest.fixture
+def mine(tmp_path):
+    def write(source: str) -> str:
+        path = tmp_path / "mine.py"
+        path.write_text(f"import numpy as np\n{source}", encoding="utf-8")
+        return f"ngram={path}:ban"
+
+    return write
+
+
+def test_a_function_of_the_users_own_runs_inside_the_model(model, expected, mine):
+    """With a ban of everything but token 7, no other token comes out: what runs is the user's function."""
+    others = "np.arange(scores_RV.shape[1]) != 7"
+    plan = mine(f"def ban(scores_RV, *rest):\n    scores_RV[:, {others}] = -np.inf\n    return scores_RV\n")
+    out = model.generate(PROMPTS, plan=plan, max_new_tokens=3, no_repeat_ngram_size=2)
+    assert {t for ids in out.token_ids for t in ids.tolist()} == {7}
+    assert "mine.ban (mine.py:2)" in out.receipt.ops["ban_ngrams"].implementation
+    right = mine("from minidecode.reference.ngram import ban_ngrams_naive as ban\n")
+    assert [t.tolist() for t in model.generate(PROMPTS, plan=right, **OPTIONS).token_ids] == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [("def ban(scores_RV, tokens_RM, length_R, n):\n    return 1 / 0\n", "raised ZeroDivisionError: division by zero"),
+     ("def ban(scores_RV, tokens_RM, length_R):\n    return scores_RV\n", "raised TypeError"),
+     ("def ban(scores_RV, tokens_RM, length_R, n):\n    pass\n", "must return scores_RV, not None"),
+     ("def ban(scores_RV, *rest):\n    return scores_RV[:1]\n", "returned a wrong shape: scores_RV: R"),
+     ("def bann(scores_RV, *rest):\n    return scores_RV\n", "has no function 'ban': it has bann")],
+)  # fmt: skip
+def test_the_mistakes_of_such_a_function_are_told_as_its_own(model, mine, source, says):
+    with pytest.raises(md.MinidecodeError, match=says) as raised:
+        model.generate(PROMPTS, plan=mine(source), **OPTIONS)
+    assert "mine.py" in str(raised.value) and "\n" not in str(raised.value)
