@@ -40,6 +40,11 @@ def _ngram_cost(scores_RV, tokens_RM, length_R, n) -> Cost:
     return Cost(int(np.sum(length_R)) * tokens_RM.dtype.itemsize, windows)
 
 
+def _norm_cost(x_RD, y_RD, bias_D, norm) -> Cost:
+    """x and y are read, their sum and its norm written; per number two additions and eight operations of the norm."""
+    return Cost(4 * x_RD.nbytes + 3 * norm.gain_D.nbytes, 10 * x_RD.size)
+
+
 CATALOG = {
     row.name: row
     for row in [
@@ -52,6 +57,7 @@ CATALOG = {
             _ngram_cost,
             "scores_RV",
         ),
+        Row("norm", "residual_norm", "LightSeq, section 2.1, Figure 2", "tolerance", "norm_inputs", _norm_cost),
     ]
 }
 

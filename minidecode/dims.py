@@ -49,7 +49,7 @@ def unify(named: list[tuple[str, object]], sizes: dict[str, int] | None = None) 
     """
     sizes = dict(sizes or {})
     seen_in: dict[str, str] = {}
-    for name, array in _arrays(named):
+    for name, array in arrays_in(named):
         axes = letters(name)
         if axes is None:
             continue
@@ -66,11 +66,12 @@ def unify(named: list[tuple[str, object]], sizes: dict[str, int] | None = None) 
     return sizes
 
 
-def _arrays(named: list[tuple[str, object]]) -> Iterator[tuple[str, object]]:
+def arrays_in(named: list[tuple[str, object]]) -> Iterator[tuple[str, object]]:
+    """The arrays among these, and those in the fields of dataclasses, by their names."""
     for name, value in named:
         if dataclasses.is_dataclass(value):
             for field in dataclasses.fields(value):
-                yield from _arrays([(field.name, getattr(value, field.name))])
+                yield from arrays_in([(field.name, getattr(value, field.name))])
         elif hasattr(value, "shape") and value is not None:
             yield name, value
 

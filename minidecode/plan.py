@@ -33,12 +33,13 @@ class Plan:
     """Which implementation of each optimization runs.
 
     memory: "none" computes every token again at every step; "replicated" keeps keys and values, a copy per beam.
-    ngram, and later the other rows of the catalog: "reference", "naive" (both NumPy), "cpu" (Numba), "cuda" (needs a
+    ngram, norm (the rows of the catalog): "reference", "naive" (both NumPy), "cpu" (Numba), "cuda" (needs a
     GPU), "emulator" (the same kernel thread by thread, which is slow), or a function of yours as FILE.py:FUNCTION.
     """
 
     memory: str = "replicated"
     ngram: str = "reference"
+    norm: str = "reference"
 
     def __post_init__(self):
         if self.memory not in MEMORIES:

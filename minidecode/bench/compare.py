@@ -14,6 +14,7 @@ from ..catalog import Row, find
 from ..conformance import check
 from ..device import device_kind
 from ..errors import NumericalError, OptionError
+from ..ops import Norm
 from .machines import MACHINES, Machine, this_machine
 
 
@@ -117,15 +118,21 @@ def _ngram_inputs() -> tuple[tuple, str]:
     rows, length, vocabulary = 128, 140, 50257
     tokens_RM = rng.integers(0, 2000, (rows, length))
     scores_RV = np.zeros((rows, vocabulary), np.float32)
-    return (
-        scores_RV,
-        tokens_RM,
-        np.full(rows, length),
-        3,
-    ), f"{rows} rows of {length} tokens, n = 3, V = {vocabulary:,}"
+    shape = f"{rows} rows of {length} tokens, n = 3, V = {vocabulary:,}"
+    return (scores_RV, tokens_RM, np.full(rows, length), 3), shape
 
 
-PAPER_INPUTS = {"ngram": _ngram_inputs}
+def _norm_inputs() -> tuple[tuple, str]:
+    """A decode step of GPT-2: 32 sentences of 4 beams."""
+    rng = np.random.default_rng(0)
+    rows, width = 128, 768
+    x_RD, y_RD, (bias_D, gain_D, shift_D) = (
+        rng.standard_normal((n, width)).astype(np.float32) for n in (rows, rows, 3)
+    )
+    return (x_RD, y_RD, bias_D, Norm(gain_D, shift_D, 1e-5)), f"{rows} rows of {width} numbers"
+
+
+PAPER_INPUTS = {"ngram": _ngram_inputs, "norm": _norm_inputs}
 
 
 def _milliseconds(seconds: float) -> str:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import copy
+import dataclasses
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .. import dims, ops
 from ..catalog import Row, arguments_of, find
 from ..launch import traced_launches
 from ..user_functions import load_file
+from . import bounds as bounds_of
 from . import oracles
+
+LONGEST_CODE = 3000  # characters of an input that are printed
 
 
 @dataclass
@@ -32,7 +38,6 @@ class Verdict:
     implementation: str
     inputs: int  # how many were tried
     failure: Failure | None = None
-    notes: list[str] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -45,14 +50,19 @@ class Verdict:
         lines = [f"{self.name}: {self.implementation} is wrong. {f.what}"]
         if f.mistake:
             lines.append(f"Your output is what {f.mistake}")
-        return "\n".join([*lines, "", "The smallest input found:", runnable(find(self.name), f.arguments)])
+        code = runnable(f.arguments)
+        if len(code) > LONGEST_CODE:
+            sizes = ", ".join(f"{name}{list(a.shape)}" for name, a in _named(list(f.arguments), f.arguments.values()))
+            code = f"({sizes}: too large to print; Verdict.failure.arguments has it)"
+        return "\n".join([*lines, "", "The smallest input found:", code])
 
 
 def check(name: str, implementation: Callable[..., Any], *, examples: int = 200, seed: int = 0) -> Verdict:
     """Judges a function with the positional signature of the op of that name (see ops.py).
 
-    First the planted cases, then random ones; a failure is made smaller and, where a known mistake gives the same wrong
-    answer, named. Raises OptionError on an unknown name; errors of the implementation are failures, not raised.
+    First random inputs, since a failure among them can be made smaller, then the planted ones. Where a known mistake
+    gives the same wrong answer, it is named. Raises OptionError on an unknown name; errors of the implementation are
+    failures, not raised.
     """
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis import seed as with_seed
@@ -82,7 +92,7 @@ def check(name: str, implementation: Callable[..., Any], *, examples: int = 200,
 
     try:
         with traced_launches():
-            judge_random()  # first, since a random failure can be made small
+            judge_random()
             for arguments in inputs.PLANTED[row.inputs]():
                 judge(arguments)
     except _WrongAnswerError:
@@ -98,51 +108,81 @@ class _WrongAnswerError(Exception):
 
 def wrong(row: Row, implementation: Callable[..., Any], arguments: tuple) -> str | None:
     """What is wrong with the answer to these arguments, in words; None if it is right."""
-    expected = getattr(oracles, row.op)(*_copies(arguments))
-    given = _copies(arguments)
+    given = copy.deepcopy(arguments)
     names = list(arguments_of(row, arguments))
     try:
         result = implementation(*given)
     except Exception as error:
         return f"It raised {type(error).__name__}: {error}"
-    for name, before, after in zip(names, arguments, given, strict=True):
-        if name != row.changes and isinstance(before, np.ndarray) and not np.array_equal(before, after):
+    for (name, before), (_, after) in zip(_named(names, arguments), _named(names, given), strict=True):
+        if name != row.changes and not np.array_equal(before, after):
             return f"It changed its input {name}."
     if row.changes is not None:
         changed = given[names.index(row.changes)]
         if not isinstance(result, np.ndarray) or not np.shares_memory(result, changed):
             return f"It must change {row.changes} in place and return it."
-    return _difference(np.asarray(result), expected)
+    return _difference(row, result, arguments)
 
 
-def _difference(result: np.ndarray, expected: np.ndarray) -> str | None:
-    """The first place where two arrays are not bit-equal, in words."""
-    if result.shape != expected.shape or result.dtype != expected.dtype:
-        return f"It returned {result.dtype}{result.shape} where {expected.dtype}{expected.shape} is due."
-    different = result != expected
-    if not different.any():
+def _named(names: list[str], arguments: Iterable):
+    """The arrays among the arguments, those inside of dataclasses too."""
+    return dims.arrays_in(list(zip(names, arguments, strict=True)))
+
+
+def _difference(row: Row, result: Any, arguments: tuple) -> str | None:
+    """The first place where a result is not as the row's contract wants it, in words; None if there is none."""
+    names = ops.RETURNS[row.op]
+    expected = _several(getattr(oracles, row.op)(*copy.deepcopy(arguments)))
+    results = _several(result)
+    if len(results) != len(names) or not all(isinstance(r, np.ndarray) for r in results):
+        return f"It must return {' and '.join(names)}, arrays, not {result!r:.60}."
+    bounds = _several(_bounds(row, arguments)) if row.contract == "tolerance" else (0.0,) * len(names)
+    dtype = next(a.dtype for _, a in _named(list(arguments_of(row, arguments)), arguments) if a.dtype.kind == "f")
+    for name, mine, right, bound in zip(names, results, expected, bounds, strict=True):
+        if mine.shape != right.shape or mine.dtype != dtype:
+            return f"{name} is {mine.dtype}{mine.shape} where {dtype}{right.shape} is due."
+        if told := _beyond(name, mine, right, bound):
+            return told
+    return None
+
+
+def _beyond(name: str, mine: np.ndarray, right: np.ndarray, bound: np.ndarray | float) -> str | None:
+    """The first place where `mine` is not within the bound of what is right, in words."""
+    with np.errstate(invalid="ignore"):  # inf - inf: equal infinities are right
+        fine = (mine == right) | (np.abs(mine - right) <= bound)
+    if fine.all():
         return None
-    place = tuple(int(i) for i in np.argwhere(different)[0])
-    return f"At {list(place)} it has {result[place]}, and {expected[place]} is right ({different.sum()} such places)."
+    place = tuple(int(i) for i in np.argwhere(~fine)[0])
+    allowed = float(np.broadcast_to(bound, right.shape)[place])
+    within = f", give or take {allowed:.1e}" if allowed else ""
+    return f"{name}{list(place)} is {mine[place]}; right is {right[place]:.9g}{within} ({(~fine).sum()} such places)."
+
+
+def _bounds(row: Row, arguments: tuple):
+    return getattr(bounds_of, row.op)(*copy.deepcopy(arguments))
+
+
+def _several(result: Any) -> tuple:
+    return result if isinstance(result, tuple) else (result,)
 
 
 def _known_mistake(row: Row, implementation: Callable[..., Any], arguments: tuple) -> str | None:
-    """The known mutant that gives this wrong answer, and only it, in the words of its docstring."""
-    given = _copies(arguments)
+    """The known mutant that gives this wrong answer, in the words of its docstring; the first, if several do."""
+    bounds = _several(_bounds(row, arguments)) if row.contract == "tolerance" else (0.0,) * len(ops.RETURNS[row.op])
     try:
-        mine = np.asarray(implementation(*given))
+        mine = _several(implementation(*copy.deepcopy(arguments)))
     except Exception:
         return None
-    same = []
     for path in mutant_files(row.name):
         module = load_file(path)
         try:
-            theirs = np.asarray(getattr(module, row.op)(*_copies(arguments)))
+            theirs = _several(getattr(module, row.op)(*copy.deepcopy(arguments)))
+            is_same = not any(_beyond("", *triple) for triple in zip(mine, theirs, bounds, strict=True))
         except Exception:
             continue
-        if np.array_equal(mine, theirs):
-            same.append(f"'{path.stem.replace('_', ' ')}' gives: {(module.__doc__ or '').strip().splitlines()[0]}")
-    return same[0] if same else None
+        if is_same:
+            return f"'{path.stem.replace('_', ' ')}' gives: {(module.__doc__ or '').strip().splitlines()[0]}"
+    return None
 
 
 def mutant_files(name: str) -> list[Path]:
@@ -154,20 +194,19 @@ def mutant_files(name: str) -> list[Path]:
     return []
 
 
-def runnable(row: Row, arguments: dict[str, Any]) -> str:
+def runnable(arguments: dict[str, Any]) -> str:
     """Python code that calls the implementation, as `f`, on these arguments."""
-    lines = ["import numpy as np"]
-    for name, value in arguments.items():
-        if isinstance(value, np.ndarray):
-            values = np.array2string(value, separator=", ", threshold=10**6, max_line_width=110).replace(
-                "inf", "np.inf"
-            )
-            lines.append(f"{name} = np.array({values}, np.{value.dtype})")
-        else:
-            lines.append(f"{name} = {value!r}")
-    lines.append(f"print(f({', '.join(arguments)}))")
-    return "\n".join(lines)
+    types = {type(value).__name__ for value in arguments.values() if dataclasses.is_dataclass(value)}
+    imports = [f"from minidecode.ops import {', '.join(sorted(types))}"] if types else []
+    lines = [f"{name} = {_as_code(value)}" for name, value in arguments.items()]
+    return "\n".join(["import numpy as np", *imports, *lines, f"print(f({', '.join(arguments)}))"])
 
 
-def _copies(arguments: tuple) -> tuple:
-    return tuple(a.copy() if isinstance(a, np.ndarray) else a for a in arguments)
+def _as_code(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        values = np.array2string(value, separator=", ", threshold=10**6, max_line_width=110).replace("inf", "np.inf")
+        return f"np.array({values}, np.{value.dtype})"
+    if dataclasses.is_dataclass(value):
+        fields = (f"{f.name}={_as_code(getattr(value, f.name))}" for f in dataclasses.fields(value))
+        return f"{type(value).__name__}({', '.join(fields)})"
+    return repr(value)

@@ -1,13 +1,15 @@
 """Inputs that find mistakes: random shapes, and planted cases that random ones seldom hit.
 
 A strategy draws the positional arguments of an op. Rows are distinct, so that row 0 for all rows is seen; what lies
-behind a row's length is poison that would change the answer if it were read. PLANTED are tried first.
+behind a row's length is poison that would change the answer if it were read.
 """
 
 from __future__ import annotations
 
 import numpy as np
 from hypothesis import strategies as st
+
+from ..ops import Norm
 
 
 def ngram_arguments(histories: list[list[int]], n: int, V: int, poison: int = 5) -> tuple:
@@ -57,4 +59,40 @@ def ngram_planted() -> list[tuple]:
     return cases
 
 
-PLANTED = {"ngram_inputs": ngram_planted}
+def norm_arguments(x_RD: np.ndarray, y_RD: np.ndarray, bias_D: np.ndarray | None, eps: float, seed: int = 0) -> tuple:
+    """(x_RD, y_RD, bias_D, norm) with gains and biases that differ from column to column."""
+    rng = np.random.default_rng(seed)
+    D = x_RD.shape[1]
+    gain_D, shift_D = (1 + 0.2 * rng.standard_normal(D)), 0.2 * rng.standard_normal(D)
+    norm = Norm(gain_D.astype(np.float32), shift_D.astype(np.float32), eps)
+    return x_RD.astype(np.float32), y_RD.astype(np.float32), None if bias_D is None else bias_D.astype(np.float32), norm
+
+
+@st.composite
+def norm_inputs(draw):
+    """A few plain numbers, an outlier among them; every width up to 40, so that most are no multiple of a warp."""
+    R, D = draw(st.integers(1, 3)), draw(st.integers(1, 40))
+    number = st.sampled_from([0.0, 1.0, -1.0, 0.25, -3.0, 1000.0])
+
+    def numbers(*shape: int) -> np.ndarray:
+        count = int(np.prod(shape))
+        return np.array(draw(st.lists(number, min_size=count, max_size=count))).reshape(shape)
+
+    bias_D = numbers(D) if draw(st.booleans()) else None
+    return norm_arguments(numbers(R, D), numbers(R, D), bias_D, draw(st.sampled_from([1e-5, 1e-3])))
+
+
+def norm_planted() -> list[tuple]:
+    rng = np.random.default_rng(0)
+    cases = []
+    for D in (1, 2, 31, 32, 33, 64, 100, 257, 768, 1023, 1025, 2500):  # past warps, blocks and rooms
+        x_RD, y_RD, bias_D = rng.standard_normal((5, D)), rng.standard_normal((5, D)), rng.standard_normal(D)
+        x_RD[0, rng.integers(D)] = 1000.0  # an outlier
+        x_RD[1], y_RD[1] = 0.5, 0.25  # equal values: only the biases are left
+        x_RD[2] += 300.0  # far from zero, so that E[x^2] - mean^2 loses the spread
+        x_RD[3], y_RD[3] = x_RD[3] * 1e-3, y_RD[3] * 1e-3  # so small that the epsilon counts
+        cases += [norm_arguments(x_RD, y_RD, bias_D, 1e-5, seed=D), norm_arguments(x_RD, y_RD, None, 1e-5, seed=D)]
+    return cases
+
+
+PLANTED = {"ngram_inputs": ngram_planted, "norm_inputs": norm_planted}

@@ -14,16 +14,6 @@ def embed(ids, pos, wte, wpe, scale=1.0):
     )
 
 
-def layer_norm(x, norm):
-    rows = []
-    for row in np.asarray(x, np.float64):
-        mean = math.fsum(row) / len(row)
-        variance = math.fsum((v - mean) ** 2 for v in row) / len(row)
-        scaled = (row - mean) / math.sqrt(variance + norm.eps)
-        rows.append(scaled * norm.gain_D.astype(np.float64) + norm.bias_D.astype(np.float64))
-    return np.array(rows)
-
-
 def linear(x, matrix_io):
     x, w = np.asarray(x, np.float64), np.asarray(matrix_io, np.float64)
     return np.array([[math.fsum(x[r] * w[:, o]) for o in range(w.shape[1])] for r in range(len(x))])

@@ -15,12 +15,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from minidecode import dims, ops, reference
+from minidecode.conformance import bounds
+from minidecode.conformance.bounds import EPS
+from minidecode.conformance.oracles import layer_norm as layer_norm_oracle
 from minidecode.ops import Heads, Norm, Weight
 from minidecode.plan import backend
 from minidecode.reference.candidates import top_candidates_naive
 from minidecode.reference.softmax import score_tokens_naive
 
-EPS = 2.0**-24
 OPS = {name: dims.checked(f, ops.RETURNS.get(name, ())) for name, f in backend(reference).items()}
 sizes = st.integers(1, 40)
 seeds = st.integers(0, 2**32 - 1)
@@ -38,16 +40,6 @@ def normal(rng, *shape, plant=True):
 def linear_bound(x, w):
     x, w = np.abs(x).astype(np.float64), np.abs(w).astype(np.float64)
     return 4 * EPS * math.sqrt(x.shape[1]) * np.sqrt(x**2 @ w**2) + EPS * (x @ w) + 1e-44
-
-
-def layer_norm_bound(x, norm):
-    """The mean, a sum in a tree log2(D) deep, is off by log2(D) eps max|x|; dividing by the spread enlarges it."""
-    x = x.astype(np.float64)
-    spread = np.sqrt(x.var(axis=1, keepdims=True) + norm.eps)
-    reach = np.abs(x).max(axis=1, keepdims=True)
-    normalised = np.abs(x - x.mean(axis=1, keepdims=True)) / spread
-    relative = reach / spread * (1 + normalised) + 2 * normalised
-    return (2 + math.log2(x.shape[1])) * EPS * (np.abs(norm.gain_D) * relative + np.abs(norm.bias_D))
 
 
 def attend_bound(q_HK, k_GMK, v_GMU, scale):
@@ -96,8 +88,8 @@ def test_layer_norm(seed, R, D):
     x = normal(rng, R, D) * 10.0 ** rng.integers(-3, 4) + np.float32(rng.integers(-3, 4))
     x = x.astype(np.float32)
     norm = Norm(normal(rng, D), normal(rng, D), 1e-5)
-    error = np.abs(OPS["layer_norm"](x, norm) - oracles.layer_norm(x, norm))
-    assert (error <= layer_norm_bound(x, norm)).all()
+    error = np.abs(OPS["layer_norm"](x, norm) - layer_norm_oracle(x, norm))
+    assert (error <= bounds.layer_norm(x, norm)).all()
 
 
 @given(seeds, sizes, st.integers(1, 200), sizes, st.sampled_from(["io", "oi"]))
@@ -192,7 +184,7 @@ def test_residual_norm(seed, R, D, with_bias):
     summed, h = OPS["residual_norm"](x, y, bias, norm)
     exact = x.astype(np.float64) + y + (0 if bias is None else bias)
     assert (np.abs(summed - exact) <= 2 * EPS * (np.abs(x) + np.abs(y) + (0 if bias is None else np.abs(bias)))).all()
-    assert (np.abs(h - oracles.layer_norm(summed, norm)) <= layer_norm_bound(summed, norm)).all()
+    assert (np.abs(h - layer_norm_oracle(summed, norm)) <= bounds.layer_norm(summed, norm)).all()
     assert (x == before).all(), "the caller's residual is not overwritten"
 
 
@@ -381,7 +373,7 @@ def bound_cases():
     x, w = normal(rng, 40, 300, plant=False), normal(rng, 300, 30, plant=False)
     yield "linear", OPS["linear"](x, Weight(w)), oracles.linear(x, w), linear_bound(x, w)
     norm = Norm(normal(rng, 300), normal(rng, 300), 1e-5)
-    yield "layer_norm", OPS["layer_norm"](x, norm), oracles.layer_norm(x, norm), layer_norm_bound(x, norm)
+    yield "layer_norm", OPS["layer_norm"](x, norm), layer_norm_oracle(x, norm), bounds.layer_norm(x, norm)
     yield "log_softmax", OPS["log_softmax"](x), oracles.log_softmax(x), softmax_bound(x)
     tokens, bound = np.argmax(x, axis=1), softmax_bound(x)[:, 0]
     for name, score in [("score_tokens", OPS["score_tokens"]), ("score_tokens_naive", score_tokens_naive)]:
@@ -414,6 +406,6 @@ def test_layer_norm_far_from_zero_keeps_its_spread():
     """E[x^2] - mean^2 in float32 would be 0 or negative here."""
     x = (10000 + np.array([[-1, 0, 1, 0.5]])).astype(np.float32)
     norm = Norm(np.ones(4, np.float32), np.zeros(4, np.float32), 1e-5)
-    assert (np.abs(OPS["layer_norm"](x, norm) - oracles.layer_norm(x, norm)) <= layer_norm_bound(x, norm)).all()
+    assert (np.abs(OPS["layer_norm"](x, norm) - layer_norm_oracle(x, norm)) <= bounds.layer_norm(x, norm)).all()
     naive_variance = np.mean(x * x, dtype=np.float32) - np.mean(x, dtype=np.float32) ** 2
     assert abs(naive_variance - x.astype(np.float64).var()) > 0.4

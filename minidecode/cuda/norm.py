@@ -1,0 +1,139 @@
+"""Residual, bias and layer normalisation in one kernel (LightSeq, section 2.1).
+
+1. A thread per row: the loops of the CPU. Neighbouring threads read addresses a row apart.
+2. A block per row: neighbouring threads read neighbouring numbers; sums run over a tree in shared memory, with a
+   barrier at each of its levels.
+3. The row is staged in shared memory, so that nothing is read from global memory twice; sums run by shuffles inside
+   each warp and once over the warps: two barriers a sum, however wide the block.
+
+The mean comes off before squaring: E[x^2] - mean^2 loses everything on rows far from zero.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import cuda, float32
+
+from ..launch import launch
+
+THREADS = 128  # of a block in versions 2 and 3: one constant, for the shapes of shared arrays
+WARPS = THREADS // 32
+ROOM = 4096  # widest row of version 3: 16 KiB of shared memory
+
+
+def residual_norm_v1(x_RD, y_RD, bias_D, norm, out=None, *, threads=128):
+    return _launch(norm_thread_per_row, -(-len(x_RD) // threads), threads, x_RD, y_RD, bias_D, norm, out)
+
+
+@cuda.jit
+def norm_thread_per_row(x_RD, y_RD, bias_D, gain_D, shift_D, eps, summed_RD, h_RD):
+    r = cuda.grid(1)
+    if r >= x_RD.shape[0]:
+        return
+    D = x_RD.shape[1]
+    total = float32(0)
+    for d in range(D):
+        summed_RD[r, d] = x_RD[r, d] + y_RD[r, d] + bias_D[d]
+        total += summed_RD[r, d]
+    mean = total / float32(D)
+    squares = float32(0)
+    for d in range(D):
+        squares += (summed_RD[r, d] - mean) * (summed_RD[r, d] - mean)
+    spread = math.sqrt(squares / float32(D) + eps)
+    for d in range(D):
+        h_RD[r, d] = (summed_RD[r, d] - mean) / spread * gain_D[d] + shift_D[d]
+
+
+def residual_norm_v2(x_RD, y_RD, bias_D, norm, out=None):
+    return _launch(norm_block_per_row, len(x_RD), THREADS, x_RD, y_RD, bias_D, norm, out)
+
+
+@cuda.jit
+def norm_block_per_row(x_RD, y_RD, bias_D, gain_D, shift_D, eps, summed_RD, h_RD):
+    part = cuda.shared.array(THREADS, float32)
+    r, t, D = cuda.blockIdx.x, cuda.threadIdx.x, x_RD.shape[1]
+    total = float32(0)
+    for d in range(t, D, THREADS):
+        summed_RD[r, d] = x_RD[r, d] + y_RD[r, d] + bias_D[d]
+        total += summed_RD[r, d]
+    mean = tree_sum(part, total) / float32(D)
+    squares = float32(0)
+    for d in range(t, D, THREADS):
+        squares += (summed_RD[r, d] - mean) * (summed_RD[r, d] - mean)
+    spread = math.sqrt(tree_sum(part, squares) / float32(D) + eps)
+    for d in range(t, D, THREADS):
+        h_RD[r, d] = (summed_RD[r, d] - mean) / spread * gain_D[d] + shift_D[d]
+
+
+@cuda.jit(device=True)
+def tree_sum(part, mine):
+    """The sum of `mine` over the block, for every thread; `part` has a place for each."""
+    t = cuda.threadIdx.x
+    part[t] = mine
+    cuda.syncthreads()
+    half = THREADS // 2
+    while half > 0:
+        if t < half:
+            part[t] += part[t + half]
+        cuda.syncthreads()
+        half //= 2
+    total = part[0]
+    cuda.syncthreads()  # everybody has read it before the next sum writes
+    return total
+
+
+def residual_norm(x_RD, y_RD, bias_D, norm, out=None):
+    """Version 3. Rows wider than it has room for take version 2."""
+    kernel = norm_staged if x_RD.shape[1] <= ROOM else norm_block_per_row
+    return _launch(kernel, len(x_RD), THREADS, x_RD, y_RD, bias_D, norm, out)
+
+
+@cuda.jit
+def norm_staged(x_RD, y_RD, bias_D, gain_D, shift_D, eps, summed_RD, h_RD):
+    row = cuda.shared.array(ROOM, float32)
+    part = cuda.shared.array(WARPS, float32)
+    r, t, D = cuda.blockIdx.x, cuda.threadIdx.x, x_RD.shape[1]
+    total = float32(0)
+    for d in range(t, D, THREADS):
+        row[d] = x_RD[r, d] + y_RD[r, d] + bias_D[d]  # each thread reads back what it wrote itself
+        summed_RD[r, d] = row[d]
+        total += row[d]
+    mean = block_sum(part, total) / float32(D)
+    squares = float32(0)
+    for d in range(t, D, THREADS):
+        squares += (row[d] - mean) * (row[d] - mean)
+    spread = math.sqrt(block_sum(part, squares) / float32(D) + eps)
+    for d in range(t, D, THREADS):
+        h_RD[r, d] = (row[d] - mean) / spread * gain_D[d] + shift_D[d]
+
+
+@cuda.jit(device=True)
+def block_sum(part, mine):
+    """The sum of `mine` over the block, for every thread; `part` has a place for each warp."""
+    for step in (16, 8, 4, 2, 1):
+        mine += cuda.shfl_xor_sync(0xFFFFFFFF, mine, step)  # after it, every lane has its warp's sum
+    t = cuda.threadIdx.x
+    if t % 32 == 0:
+        part[t // 32] = mine
+    cuda.syncthreads()
+    total = float32(0)
+    for warp in range(WARPS):
+        total += part[warp]
+    cuda.syncthreads()  # everybody has read them before the next sum writes
+    return total
+
+
+def _launch(kernel, grid, block, x_RD, y_RD, bias_D, norm, out):
+    summed_RD, h_RD = out or (np.empty_like(x_RD), np.empty_like(x_RD))
+    bias_D = np.zeros_like(norm.gain_D) if bias_D is None else bias_D
+    launch(kernel, grid, block, x_RD, y_RD, bias_D, norm.gain_D, norm.bias_D, np.float32(norm.eps), summed_RD, h_RD)
+    return summed_RD, h_RD
+
+
+# What each kernel is compiled and type-checked for, without a GPU.
+_ROWS, _ROW = float32[:, ::1], float32[::1]
+ARGUMENTS = (_ROWS, _ROWS, _ROW, _ROW, _ROW, float32, _ROWS, _ROWS)
+SIGNATURES = {kernel: [ARGUMENTS] for kernel in (norm_thread_per_row, norm_block_per_row, norm_staged)}
+REGISTERS = {norm_staged: 56}  # its 16 KiB of shared memory leave room for few blocks, so that threads may have more

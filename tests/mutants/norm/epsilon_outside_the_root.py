@@ -1,0 +1,10 @@
+"""adds the epsilon to the standard deviation instead of the variance."""
+
+import numpy as np
+
+
+def residual_norm(x_RD, y_RD, bias_D, norm, out=None):
+    x_RD = x_RD + y_RD + (0 if bias_D is None else bias_D)
+    centred_RD = x_RD - x_RD.mean(axis=1, keepdims=True)
+    spread_R1 = np.sqrt(np.mean(centred_RD**2, axis=1, keepdims=True)) + np.float32(norm.eps)
+    return x_RD, centred_RD / spread_R1 * norm.gain_D + norm.bias_D
