@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import importlib
 import statistics
 import time
@@ -10,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..catalog import Row, find
+from ..catalog import Row, arguments_of, find
 from ..conformance import check
 from ..device import device_kind
 from ..errors import NumericalError, OptionError
@@ -61,9 +63,13 @@ class Comparison:
 def compare(name: str, *, repeats: int = 9, machine: str = "this") -> Comparison:
     """Checks every implementation of an optimization, then times them by turns, on inputs of the paper's size.
 
+    On a GPU (with CuPy) the arrays live on the device, as in FastSeq's Table 3: kernels run there; the NumPy code runs
+    there as well, through CuPy, with the transfers of what it reads in Python; the compiled CPU code is timed on host
+    arrays, apart. Without a GPU the kernels are checked in the emulator and not timed, for an emulator's time says
+    nothing about a GPU's.
+
     machine: what the cost model predicts for: "this" (measured now), v100, t4 or h200. Raises NumericalError if an
-    implementation is wrong: it is not timed. Without a GPU the kernels are checked in the emulator and not timed, for
-    an emulator's time says nothing about a GPU's.
+    implementation is wrong: nothing is timed then.
     """
     if machine != "this" and machine not in MACHINES:
         raise OptionError(f"there is no machine {machine!r}: say this, {', '.join(MACHINES)}")
@@ -73,16 +79,55 @@ def compare(name: str, *, repeats: int = 9, machine: str = "this") -> Comparison
         verdict = check(name, function, examples=25 if label.startswith("cuda") else 100)
         if not verdict.ok:
             raise NumericalError(f"{label} is wrong, so nothing is timed.\n{verdict}")
-    notes = []
-    if device_kind() != "gpu":
-        kernels = [label for label in functions if label.startswith("cuda")]
-        functions = {label: f for label, f in functions.items() if label not in kernels}
-        notes.append(f"no GPU: {', '.join(kernels)} are right in the emulator, and not timed")
     arguments, shape = PAPER_INPUTS[name]()
-    timings = time_by_turns(functions, arguments, repeats)
+    kernels = [label for label in functions if label.startswith("cuda")]
+    if device_kind() == "gpu":
+        try:
+            import cupy
+        except ImportError:
+            raise OptionError("timing on a GPU needs CuPy: pip install 'minidecode[cu13]', or [cu12]") from None
+        calls = calls_on_device(row, functions, arguments, cupy)
+        timings = time_by_turns(calls, repeats, cupy.cuda.get_current_stream().synchronize)
+        notes = ["arrays live on the GPU, and transfers are counted; 'on the host' is apart: it has no way to the GPU"]
+    else:
+        calls = {label: (f, arguments) for label, f in functions.items() if label not in kernels}
+        timings = time_by_turns(calls, repeats)
+        notes = [f"no GPU: {', '.join(kernels)} are right in the emulator, and not timed"]
     m: Machine = this_machine() if machine == "this" else MACHINES[machine]
-    least = {f"{m.name} ({m.source})": m.seconds(row.cost(*arguments))}
+    cost = row.cost(*arguments)
+    least = {f"{m.name} ({m.source})": m.seconds(cost)}
+    if machine == "this" and any(t.median < m.seconds(cost) for t in timings):
+        notes.append(f"faster than main memory: these {cost.bytes / 1e6:.1f} MB stay in the processor's cache")
     return Comparison(name, shape, timings, least, notes)
+
+
+def calls_on_device(row: Row, functions: dict[str, Callable], arguments: tuple, cupy) -> dict[str, tuple]:
+    """Label -> (function, arguments): kernels and NumPy code on the device's arrays, compiled CPU code on the host's.
+
+    What the NumPy code of a row reads as Python numbers (`READ_IN_PYTHON`) it fetches from the device at each call.
+    """
+    on_device = tuple(_moved(a, cupy.asarray) for a in arguments)
+    fetched = [name in READ_IN_PYTHON.get(row.name, ()) for name in arguments_of(row, arguments)]
+
+    def with_transfers(function: Callable) -> Callable:
+        return lambda *given: function(*(cupy.asnumpy(a) if f else a for a, f in zip(given, fetched, strict=True)))
+
+    calls = {}
+    for label, function in functions.items():
+        if label.startswith("cpu"):
+            calls[f"{label} on the host"] = (function, arguments)
+        else:
+            is_kernel = label.startswith("cuda")
+            calls[label] = (function if is_kernel or not any(fetched) else with_transfers(function), on_device)
+    return calls
+
+
+def _moved(argument, move: Callable):
+    """An array, or the arrays of a dataclass, moved to another place; anything else as it is."""
+    if dataclasses.is_dataclass(argument):
+        fields = {f.name: _moved(getattr(argument, f.name), move) for f in dataclasses.fields(argument)}
+        return dataclasses.replace(argument, **fields)
+    return move(argument) if isinstance(argument, np.ndarray) else argument
 
 
 def implementations(row: Row) -> dict[str, Callable]:
@@ -99,14 +144,21 @@ def implementations(row: Row) -> dict[str, Callable]:
     return found
 
 
-def time_by_turns(functions: dict[str, Callable], arguments: tuple, repeats: int) -> list[Timing]:
-    """Each function once to warm up, then all of them by turns, so that a slow moment of the machine hits them all."""
-    seconds: dict[str, list[float]] = {label: [] for label in functions}
+def time_by_turns(
+    calls: dict[str, tuple[Callable, tuple]], repeats: int, synchronize: Callable[[], None] = lambda: None
+) -> list[Timing]:
+    """Each call once to warm up, then all of them by turns, so that a slow moment of the machine hits them all.
+
+    Copies of the arguments are made outside of the timed part; `synchronize` waits for the device inside of it.
+    """
+    seconds: dict[str, list[float]] = {label: [] for label in calls}
     for turn in range(repeats + 1):
-        for label, function in functions.items():
-            given = tuple(a.copy() if isinstance(a, np.ndarray) else a for a in arguments)
+        for label, (function, arguments) in calls.items():
+            given = copy.deepcopy(arguments)
+            synchronize()
             started = time.perf_counter()
             function(*given)
+            synchronize()
             if turn > 0:
                 seconds[label].append(time.perf_counter() - started)
     return [Timing(label, statistics.median(s), min(s), max(s)) for label, s in seconds.items()]
@@ -133,6 +185,7 @@ def _norm_inputs() -> tuple[tuple, str]:
 
 
 PAPER_INPUTS = {"ngram": _ngram_inputs, "norm": _norm_inputs}
+READ_IN_PYTHON = {"ngram": ("tokens_RM", "length_R")}
 
 
 def _milliseconds(seconds: float) -> str:
