@@ -41,7 +41,7 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
         check_scores(logprobs_RV, np.repeat(np.arange(B), G * W), step)
         V = logprobs_RV.shape[1]
         logprobs_BXV = logprobs_RV.reshape(B, G * W, V)
-        chosen_BV = np.zeros((B, V), logprobs_RV.dtype)  # how often the groups before have chosen each token
+        chosen_BV = np.zeros((B, V), logprobs_RV.dtype) if G > 1 else None  # by the groups before, how often
         parents = []
         for g, beams in enumerate(groups):
             # 1. Score every continuation of every beam.
@@ -62,11 +62,12 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
                 nothing_left_B & beams.is_finished_BW.any(axis=1)
             )  # what has finished stands
             check_choice(candidates[0][:, 0], beams.done_B, np.arange(B), step)
-            before = replace(beams)
+            before = replace(beams) if trace else None
             chosen = beams.advance(candidates, step + 1, request.limit_B, options)
             if trace:
                 trace.note_candidates(step, g, before, candidates, chosen, request, options, notes)
-            count_tokens(chosen_BV, chosen.token_BW)
+            if G > 1:
+                count_tokens(chosen_BV, chosen.token_BW)
             parents.append(chosen.parent_BW + g * W)
         step += 1
         if all(beams.done_B.all() for beams in groups):
@@ -186,14 +187,13 @@ class Beams:
     def is_settled(self, hope_B: np.ndarray, new: int, limit_B: np.ndarray, options: Options) -> np.ndarray:
         """Whether W texts have finished and, by the dialect's rule, none that still runs may replace one of them.
 
-        fairseq's: W have finished (or some have, and nothing that runs is possible).
+        fairseq's: W have finished.
         Hugging Face's: none can if hope_B, the best sum of log-probabilities, does not beat the worst finished score
         at the present length; with early_stopping="never" and a positive penalty, at the greatest allowed.
         """
         full_B, rules = self.is_finished_BW.all(axis=1), options.rules
         if rules.stop == "full":
-            dead_B = ~np.isfinite(self.running_score_BW).any(axis=1)
-            return full_B | (dead_B & self.is_finished_BW.any(axis=1))
+            return full_B
         hopeful_B = limit_B if options.early_stopping == "never" and options.length_penalty > 0 else new
         hopeful_score_B = hope_B / np.asarray(options.length_norm(hopeful_B), hope_B.dtype)
         if ((hope_B > rules.out_of_play / 2) & (hopeful_score_B <= rules.out_of_play) & ~self.done_B).any():

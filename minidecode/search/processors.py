@@ -225,7 +225,8 @@ def prefix_allowed_tokens_fn(ops, scores_RV, rows, o):
 
 def suppress_tokens(ops, scores_RV, rows, o):
     """Rules these out everywhere."""
-    scores_RV[:, list(o.suppress_tokens)] = -np.inf
+    if o.suppress_tokens:
+        scores_RV[:, list(o.suppress_tokens)] = -np.inf
     return scores_RV
 
 
