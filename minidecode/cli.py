@@ -253,7 +253,7 @@ def check(
         failure = verdict.failure
         print(json.dumps({
             "name": name, "implementation": verdict.implementation, "ok": verdict.ok, "inputs": verdict.inputs,
-            "what": failure and failure.what, "mistake": failure and failure.mistake,
+            "what": failure and failure.what, "mistake": failure and failure.mistake, "warnings": verdict.warnings,
         }))  # fmt: skip
     else:
         print(verdict)

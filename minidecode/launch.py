@@ -16,6 +16,7 @@ from .errors import OptionError
 
 LAUNCHES: ContextVar[Counter[str] | None] = ContextVar("launches", default=None)
 TRACED: ContextVar[bool] = ContextVar("traced", default=False)
+SEEN: ContextVar[dict[Any, tuple] | None] = ContextVar("seen", default=None)
 EMULATED: ContextVar[bool] = ContextVar("emulated", default=False)
 
 
@@ -31,6 +32,11 @@ def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> 
     launches, on_gpu = LAUNCHES.get(), device_kind() == "gpu" and not EMULATED.get()
     if launches is not None:
         launches[f"{kernel.py_func.__name__} ({'gpu' if on_gpu else 'emulator'})"] += 1
+    seen = SEEN.get()
+    if seen is not None and kernel not in seen:
+        from numba import typeof
+
+        seen[kernel] = tuple(map(typeof, arrays))
     if on_gpu:
         kernel[grid, block](*arrays)
         return
@@ -50,6 +56,17 @@ def counted_launches():
         yield counts
     finally:
         LAUNCHES.reset(token)
+
+
+@contextmanager
+def seen_kernels():
+    """Within it, every kernel that is launched is noted, with Numba's types of its first arguments."""
+    seen: dict[Any, tuple] = {}
+    token = SEEN.set(seen)
+    try:
+        yield seen
+    finally:
+        SEEN.reset(token)
 
 
 @contextmanager

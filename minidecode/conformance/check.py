@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ import numpy as np
 
 from .. import dims, ops
 from ..catalog import Row, arguments_of, find
-from ..launch import traced_launches
+from ..kernel_types import check_types
+from ..launch import seen_kernels, traced_launches
 from ..user_functions import load_file
 from . import bounds as bounds_of
 from . import oracles
@@ -23,9 +24,9 @@ LONGEST_CODE = 3000  # characters of an input that are printed
 
 @dataclass
 class Failure:
-    """One input on which an implementation is wrong."""
+    """An input on which an implementation is wrong, or a kernel that no GPU could run."""
 
-    arguments: dict[str, Any]
+    arguments: dict[str, Any]  # empty where it is no input's fault
     what: str  # what is wrong, in words
     mistake: str | None = None  # the known mistake that gives the same wrong answer
 
@@ -38,6 +39,7 @@ class Verdict:
     implementation: str
     inputs: int  # how many were tried
     failure: Failure | None = None
+    warnings: list[str] = field(default_factory=list)  # of its kernels: double precision by accident
 
     @property
     def ok(self) -> bool:
@@ -45,11 +47,15 @@ class Verdict:
 
     def __str__(self) -> str:
         if self.failure is None:
-            return f"{self.name}: {self.implementation} is right on all {self.inputs} inputs tried"
+            return "\n".join(
+                [f"{self.name}: {self.implementation} is right on all {self.inputs} inputs tried", *self.warnings]
+            )
         f = self.failure
-        lines = [f"{self.name}: {self.implementation} is wrong. {f.what}"]
+        lines = [f"{self.name}: {self.implementation} is wrong. {f.what}", *self.warnings]
         if f.mistake:
             lines.append(f"Your output is what {f.mistake}")
+        if not f.arguments:
+            return "\n".join(lines)
         code = runnable(f.arguments)
         if len(code) > LONGEST_CODE:
             sizes = ", ".join(f"{name}{list(a.shape)}" for name, a in _named(list(f.arguments), f.arguments.values()))
@@ -61,8 +67,10 @@ def check(name: str, implementation: Callable[..., Any], *, examples: int = 200,
     """Judges a function with the positional signature of the op of that name (see ops.py).
 
     First random inputs, since a failure among them can be made smaller, then the planted ones. Where a known mistake
-    gives the same wrong answer, it is named. Raises OptionError on an unknown name; errors of the implementation are
-    failures, not raised.
+    gives the same wrong answer, it is named. Kernels that it launches (by `minidecode.launch.launch`) run in the
+    emulator, races looked for, or on the GPU; and Numba types them: what the compiler would refuse is a failure, double
+    precision by accident a warning. Raises OptionError on an unknown name; errors of the implementation are failures,
+    not raised.
     """
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis import seed as with_seed
@@ -90,16 +98,23 @@ def check(name: str, implementation: Callable[..., Any], *, examples: int = 200,
     def judge_random(arguments: tuple) -> None:
         judge(arguments)
 
-    try:
-        with traced_launches():
-            judge_random()
-            for arguments in inputs.PLANTED[row.inputs]():
-                judge(arguments)
-    except _WrongAnswerError:
-        arguments, what = last[0]
-        failure = Failure(arguments_of(row, arguments), what, _known_mistake(row, implementation, arguments))
-        return Verdict(name, label, tried[0], failure)
-    return Verdict(name, label, tried[0])
+    failure = None
+    with traced_launches():
+        try:
+            with seen_kernels() as kernels:
+                judge_random()
+                for arguments in inputs.PLANTED[row.inputs]():
+                    judge(arguments)
+        except _WrongAnswerError:
+            arguments, what = last[0]
+            failure = Failure(arguments_of(row, arguments), what, _known_mistake(row, implementation, arguments))
+    typed = [(kernel.py_func.__name__, check_types(kernel, types)) for kernel, types in kernels.items()]
+    remarks = [(kernel, note) for kernel, notes in typed for note in notes]
+    refused = [f"The compiler would refuse {kernel}: {note}." for kernel, note in remarks if note.kind == "error"]
+    if failure is None and refused:
+        failure = Failure({}, refused[0])
+    warnings = [f"{kernel}: {note}" for kernel, note in remarks if note.kind == "warning"]
+    return Verdict(name, label, tried[0], failure, warnings)
 
 
 class _WrongAnswerError(Exception):

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from numba import cuda, float32
 
 import minidecode as md
 from minidecode import conformance
@@ -15,7 +16,7 @@ from minidecode.conformance import bounds as bounds_of
 from minidecode.conformance import oracles
 from minidecode.conformance.check import mutant_files, wrong
 from minidecode.conformance.inputs import PLANTED
-from minidecode.launch import in_emulator
+from minidecode.launch import in_emulator, launch
 from minidecode.reference import ngram
 from minidecode.reference import norm as norm_file
 from minidecode.user_functions import load_file
@@ -139,3 +140,52 @@ def test_broken_contracts_of_two_results_are_told(function, says):
 def test_an_unknown_name_lists_the_known_ones():
     with pytest.raises(md.OptionError, match="the names are ngram, norm"):
         conformance.check("ngrams", np.copy)
+
+
+@cuda.jit
+def ban_with_a_dict(scores_RV, tokens_RM, length_R, n):
+    r, seen = cuda.blockIdx.x, {}
+    for i in range(length_R[r]):
+        seen[i] = tokens_RM[r, i]
+    tail = length_R[r] - n + 1
+    for start in range(tail):
+        if all(seen[start + k] == seen[tail + k] for k in range(n - 1)):
+            scores_RV[r, seen[start + n - 1]] = float32(-np.inf)
+
+
+@cuda.jit
+def ban_in_double_precision(scores_RV, tokens_RM, length_R, n):
+    r = cuda.blockIdx.x
+    tail = length_R[r] - n + 1
+    for start in range(tail):
+        same = 0
+        while same < n - 1 and tokens_RM[r, start + same] == tokens_RM[r, tail + same]:
+            same += 1
+        if same == n - 1:
+            scores_RV[r, tokens_RM[r, start + n - 1]] = scores_RV[r, 0] * 0.5 - np.inf
+
+
+def launched(kernel):
+    def ban(scores_RV, tokens_RM, length_R, n):
+        launch(kernel, len(length_R), 1, scores_RV, tokens_RM, length_R, n)
+        return scores_RV
+
+    return ban
+
+
+def test_a_kernel_that_no_compiler_takes_is_wrong_though_its_answers_are_right():
+    verdict = conformance.check("ngram", launched(ban_with_a_dict), examples=5)
+    assert not verdict.ok and "would refuse ban_with_a_dict: error: line" in str(verdict), str(verdict)
+    assert "smallest input" not in str(verdict)
+
+
+def test_double_precision_by_accident_is_a_warning():
+    verdict = conformance.check("ngram", launched(ban_in_double_precision), examples=5)
+    assert verdict.ok and "ban_in_double_precision: warning: line" in str(verdict), str(verdict)
+
+
+def test_our_kernels_have_no_warnings():
+    for name, row in CATALOG.items():
+        for label, function in implementations(row).items():
+            if label.startswith("cuda"):
+                assert conformance.check(name, in_emulator(function), examples=1).warnings == []
