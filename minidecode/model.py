@@ -15,7 +15,6 @@ from . import hub
 from .checkpoint import find_tensors, load_tensors, read_json
 from .errors import CheckpointError, InputError, NumericalError, OptionError
 from .launch import counted_launches
-from .memory.cross import CrossMemory
 from .memory.recompute import RecomputeMemory
 from .models import bart, bart_tensors, gpt2, gpt2_tensors
 from .models.config import BartConfig, GPT2Config
@@ -257,7 +256,7 @@ class Model:
         except NumericalError as error:
             raise NumericalError(f"{error}{self._nan_tensors()}") from None
         token_ids = [hypothesis for sentence in found.tokens for hypothesis in sentence]
-        memories = [engine.make_memory, *([CrossMemory] if self.is_encoder_decoder else [])]
+        memories = [engine.make_memory, *([engine.make_memory.cross] if self.is_encoder_decoder else [])]
         receipt = Receipt(
             plan=str(plan), ops=engine.ops.counts(),
             memory=" + ".join(f"{m.__module__}.{m.__qualname__}" for m in memories),

@@ -127,13 +127,44 @@ def attend_within(
 
 
 @returns("a_RX")
-def attend(q_RHK: Array, k_RGMK: Array, v_RGMU: Array, begin_R: Array, scale: float, out: Array | None = None) -> Array:
+def attend(
+    q_RHK: Array, k_RGMK: Array, v_RGMU: Array, begin_R: Array, end_R: Array, scale: float, out: Array | None = None
+) -> Array:  # fmt: skip
     """One new row per sequence against that sequence's own keys and values (the replicated memory).
 
-    a[r, h] = sum_m softmax_m(scale * q[r, h] . k[r, g, m]) v[r, g, m], over begin[r] <= m < M; g = h // (H/G).
-    Positions before begin[r] are left padding. Returns the heads side by side, X = H*U columns.
+    a[r, h] = sum_m softmax_m(scale * q[r, h] . k[r, g, m]) v[r, g, m], over begin[r] <= m < end[r]; g = h // (H/G).
+    Positions before begin[r] are left padding, those from end[r] on are not written yet; at least one is neither.
+    Returns the heads side by side, X = H*U columns.
 
     Contract: tolerance. Moves R*M*G*(K+U)*s bytes (the whole memory, each step); 2*R*M*H*(K+U) operations.
+    """
+
+
+@returns("a_RX")
+def attend_shared(
+    q_RHK: Array, k_BGNK: Array, v_BGNU: Array, begin_B: Array, scale: float, out: Array | None = None
+) -> Array:
+    """The beams of a sentence against one copy of its keys and values (FastSeq, section 4.1.2).
+
+    a[r, h] = sum_n softmax_n(scale * q[r, h] . k[b, g, n]) v[b, g, n], over begin[b] <= n < N, for the sentence
+    b = r // (R/B) of the row; g = h // (H/G). Returns the heads side by side, X = H*U columns.
+
+    Contract: tolerance. Moves B*N*G*(K+U)*s bytes, a W-th of `attend`'s; 2*R*N*H*(K+U) operations.
+    """
+
+
+@returns("a_RX")
+def attend_split(
+    q_RHK: Array, prompt_k_BGNK: Array, prompt_v_BGNU: Array, prompt_begin_B: Array, k_RGTK: Array, v_RGTU: Array,
+    begin_R: Array, end_R: Array, scale: float, out: Array | None = None,
+) -> Array:  # fmt: skip
+    """A sentence's prompt is kept once, what its beams have generated once each (FastSeq, Equation 3).
+
+    One softmax runs over both parts: over prompt_begin[b] <= n < N of the prompt of sentence b = r // (R/B), and over
+    begin[r] <= t < end[r] of the row's own positions, of which there is at least one. The prompt part may be empty
+    (prompt_begin[b] = N), as under a window. g = h // (H/G). Returns the heads side by side, X = H*U columns.
+
+    Contract: tolerance. Moves (B*N + R*T)*G*(K+U)*s bytes; 2*R*(N+T)*H*(K+U) operations.
     """
 
 
@@ -185,6 +216,21 @@ def concat_step(k_RGMX: Array, k_RGX: Array, out: Array | None = None) -> Array:
     """The memory with one position more, as a new array: everything is copied, each step.
 
     Contract: exact. Moves about 2*R*G*M*X*s bytes to add R*G*X*s.
+    """
+
+
+def write_step(k_RGMX: Array, k_RGX: Array, at_R: Array, out: Array | None = None) -> Array:
+    """k[r, :, at[r]] = the new position, in place; k_RGMX is returned. `out`, if given, gets the whole result instead.
+
+    Contract: exact. Moves 2*R*G*X*s bytes, whatever the length.
+    """
+
+
+def follow(k_RGMX: Array, parent_R: Array, length_R: Array, out: Array | None = None) -> Array:
+    """Row r goes on from what row parent[r] held, in its first length[r] positions; in place, k_RGMX is returned.
+
+    All rows are as long. Positions from length[r] on may hold anything afterwards. `out`, if given, gets the result
+    instead. Contract: exact. Moves 2*G*X*length*s bytes for each row whose parent is another.
     """
 
 

@@ -18,11 +18,18 @@ from .catalog import CATALOG, Row
 from .device import device_kind
 from .errors import OptionError
 from .launch import in_emulator
+from .memory.preallocated import PreallocatedMemory
 from .memory.recompute import RecomputeMemory
 from .memory.replicated import ReplicatedMemory
+from .memory.split import SplitMemory
 from .user_functions import UserOp
 
-MEMORIES = {"none": RecomputeMemory, "replicated": ReplicatedMemory}
+MEMORIES = {
+    "none": RecomputeMemory,
+    "replicated": ReplicatedMemory,
+    "preallocated": PreallocatedMemory,
+    "split": SplitMemory,
+}
 
 
 BACKENDS = ("reference", "naive", "cpu", "cuda", "emulator")
@@ -32,7 +39,8 @@ BACKENDS = ("reference", "naive", "cpu", "cuda", "emulator")
 class Plan:
     """Which implementation of each optimization runs.
 
-    memory: "none" computes every token again at every step; "replicated" keeps keys and values, a copy per beam.
+    memory: "none" computes every token again at every step; "replicated" keeps keys and values, a copy per beam, in
+    arrays that grow; "preallocated" the same in arrays with room; "split" keeps a sentence's prompt (and source) once.
     ngram, norm (the rows of the catalog): "reference", "naive" (both NumPy), "cpu" (Numba), "cuda" (needs a
     GPU), "emulator" (the same kernel thread by thread, which is slow), or a function of yours as FILE.py:FUNCTION.
     """

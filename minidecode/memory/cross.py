@@ -1,14 +1,17 @@
-"""What a decoder of an encoder-decoder model keeps of the source: its keys and values, a copy per beam.
+"""What a decoder of an encoder-decoder model keeps of the source: its keys and values.
 
-The naive cross memory of fairseq and transformers (FastSeq, section 4.1.2): beams of one sentence hold equal copies,
-so following the beams needs no copying here, but the copies are read at every step.
+`CrossMemory` is that of fairseq and transformers: a copy per beam. Beams of one sentence hold equal copies, so
+following the beams needs no copying here, but the copies are read at every step. `SharedCrossMemory` (FastSeq, section
+4.1.2) keeps one for all beams of a sentence.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from .replicated import replicate
+import numpy as np
+
+from .padding import padding, replicate
 
 
 class CrossMemory:
@@ -25,21 +28,46 @@ class CrossMemory:
         """Attention of each row to the whole of its source, from the query product without its bias."""
         q_RHK, _, _ = ops.split_heads(q_RX, self.query_bias_X, replace(self.heads, G=0))
         if self.decoding:
-            return ops.attend(q_RHK, self.k_RGMK, self.v_RGMU, self.begin_R, self.heads.scale)
+            return self.attend_step(ops, q_RHK)
         return ops.attend_within(
             q_RHK, self.k_RGK, self.v_RGU, self.target_offsets_X, self.source_offsets_X, self.heads.scale, False
         )
+
+    def attend_step(self, ops, q_RHK):
+        """Each row against the copy of its beam."""
+        return ops.attend(q_RHK, self.k_RGMK, self.v_RGMU, self.begin_R, self.end_R, self.heads.scale)
 
     def expand(self, ops, beams: int):
         """Pads the sources on the left to one length and repeats each for its beams."""
         rows = (self.k_RGK, self.v_RGU, self.source_offsets_X)
         self.k_RGMK, self.v_RGMU, self.begin_R = replicate(ops, *rows, beams)
+        self.end_R = np.full(len(self.begin_R), self.k_RGMK.shape[2])
         self.decoding = True
         del self.k_RGK, self.v_RGU
 
     def arrays(self):
         """What is held between steps."""
         return (self.k_RGMK, self.v_RGMU) if self.decoding else (self.k_RGK, self.v_RGU)
+
+
+class SharedCrossMemory(CrossMemory):
+    """One block per sentence, for all of its beams."""
+
+    def attend_step(self, ops, q_RHK):
+        """All beams of a sentence against its one copy."""
+        return ops.attend_shared(q_RHK, self.k_BGNK, self.v_BGNU, self.begin_B, self.heads.scale)
+
+    def expand(self, ops, beams: int):
+        """Pads the sources on the left to one length; beams need no copy."""
+        self.k_BGNK = ops.pad_left(self.k_RGK, self.source_offsets_X)
+        self.v_BGNU = ops.pad_left(self.v_RGU, self.source_offsets_X)
+        self.begin_B = padding(self.source_offsets_X)
+        self.decoding = True
+        del self.k_RGK, self.v_RGU
+
+    def arrays(self):
+        """What is held between steps."""
+        return (self.k_BGNK, self.v_BGNU) if self.decoding else (self.k_RGK, self.v_RGU)
 
 
 class DecoderMemory:
@@ -49,9 +77,9 @@ class DecoderMemory:
         self.own, self.cross = own, cross
         self.append, self.attend = own.append, own.attend
 
-    def expand(self, ops, beams: int):
+    def expand(self, ops, beams: int, steps: int):
         """Ends the prefill for both."""
-        self.own.expand(ops, beams)
+        self.own.expand(ops, beams, steps)
         self.cross.expand(ops, beams)
 
     def reorder(self, ops, parent_R):

@@ -5,11 +5,13 @@ An encoder, which runs once over whole sources, uses the same memory without the
 
 from __future__ import annotations
 
+from .cross import CrossMemory
+
 
 class RecomputeMemory:
     """Serves one forward pass over whole sequences, then is thrown away: nothing is remembered."""
 
-    keeps = False
+    keeps, cross = False, CrossMemory
 
     def __init__(self, block, offsets_X, causal=True):
         self.bias_X, self.heads, self.offsets_X, self.causal = block.qkv.bias, block.heads, offsets_X, causal

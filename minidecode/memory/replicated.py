@@ -8,20 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-
-def replicate(ops, k_RGK, v_RGU, offsets_X, beams: int):
-    """(k_RGMK, v_RGMU, begin_R): a block per beam, padded on the left; row r's positions count from begin[r]."""
-    lengths_B = np.diff(offsets_X)
-    sentence_R = np.repeat(np.arange(len(lengths_B)), beams)
-    k_RGMK = ops.take(ops.pad_left(k_RGK, offsets_X), sentence_R)
-    v_RGMU = ops.take(ops.pad_left(v_RGU, offsets_X), sentence_R)
-    return k_RGMK, v_RGMU, (lengths_B.max() - lengths_B)[sentence_R]
+from .cross import CrossMemory
+from .padding import replicate
 
 
 class ReplicatedMemory:
     """One layer's keys and values: the prompt's rows first; after `expand`, a padded block per beam."""
 
-    keeps = True
+    keeps, cross = True, CrossMemory
 
     def __init__(self, block, offsets_X):
         self.bias_X, self.heads, self.offsets_X = block.qkv.bias, block.heads, offsets_X
@@ -42,12 +36,11 @@ class ReplicatedMemory:
         h, offsets_X = self.heads, self.offsets_X
         if not self.decoding:
             return ops.attend_within(q_RHK, self.k_RGK, self.v_RGU, offsets_X, offsets_X, h.scale, True, h.window)
-        begin_R = self.begin_R
-        if h.window:  # all rows are as long, padding counted, so the window begins at one place
-            begin_R = np.maximum(begin_R, self.k_RGMK.shape[2] - h.window)
-        return ops.attend(q_RHK, self.k_RGMK, self.v_RGMU, begin_R, h.scale)
+        end_R = np.full(len(q_RHK), self.k_RGMK.shape[2])
+        begin_R = np.maximum(self.begin_R, end_R - h.window) if h.window else self.begin_R
+        return ops.attend(q_RHK, self.k_RGMK, self.v_RGMU, begin_R, end_R, h.scale)
 
-    def expand(self, ops, beams: int):
+    def expand(self, ops, beams: int, steps: int):
         """Ends the prefill: pads the prompts on the left to one length and repeats each for its beams."""
         self.k_RGMK, self.v_RGMU, self.begin_R = replicate(ops, self.k_RGK, self.v_RGU, self.offsets_X, beams)
         self.decoding = True

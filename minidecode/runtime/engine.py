@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..memory.cross import CrossMemory, DecoderMemory
+from ..memory.cross import DecoderMemory
 from ..memory.recompute import RecomputeMemory
 from .receipt import held_bytes
 
@@ -56,11 +56,11 @@ class Engine:
             likeliest_R[here] = logits_RV.argmax(axis=1)
         return score_R, likeliest_R
 
-    def expand(self, beams: int) -> None:
-        """One row per beam from here on."""
+    def expand(self, beams: int, steps: int) -> None:
+        """One row per beam from here on, for at most so many steps."""
         if self.make_memory.keeps:
             for memory in self.memories:
-                memory.expand(self.ops, beams)
+                memory.expand(self.ops, beams, steps)
             self.encoded_RD = None  # the cross memories hold what is needed of it
             self._note_memory()
         elif self.encoded_RD is not None:  # whole sequences again at each step, each beam with a source of its own
@@ -89,7 +89,7 @@ class Engine:
         self.memories = [self.make_memory(block, offsets_X) for block in self.weights.blocks]
         if self.encoded_RD is not None:
             self.memories = [
-                DecoderMemory(own, CrossMemory(self.ops, block, self.encoded_RD, self.source_offsets_X, offsets_X))
+                DecoderMemory(own, own.cross(self.ops, block, self.encoded_RD, self.source_offsets_X, offsets_X))
                 for own, block in zip(self.memories, self.weights.blocks, strict=True)
             ]
         h_RD = self.network.forward(self.weights, ids_R, pos_R, self.memories, self.ops)

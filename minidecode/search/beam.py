@@ -31,7 +31,7 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
 
     # One row per sentence goes through the prompt; its scores then stand for all of its beams.
     logits_RV = ops.take(engine.prefill(request.prompts), np.repeat(np.arange(B), G * W))
-    engine.expand(G * W)
+    engine.expand(G * W, int(request.limit_B.max()))
     groups = [Beams.start(request, W, logits_RV.dtype, options) for _ in range(G)]
     step = 0
     while True:

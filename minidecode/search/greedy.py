@@ -37,7 +37,7 @@ def greedy(
     done_R = np.zeros(len(every_R), bool)
 
     logits_RV = ops.take(engine.prefill(request.prompts), sentence_R)
-    engine.expand(S)
+    engine.expand(S, int(request.limit_B.max()))
     step = 0
     while True:
         if options.rules.temperature_in_softmax:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from minidecode.model import FAMILIES, Model
-from minidecode.plan import Plan
+from minidecode.plan import MEMORIES, Plan
 
 SIZES = {
     "gpt2": {"vocab_size": 40, "n_positions": 24, "n_embd": 12, "n_layer": 2, "n_head": 4},
@@ -79,13 +79,15 @@ def test_grouped_queries_equal_the_multi_head_model_with_copied_heads(kind, sett
     {"num_key_value_heads": 1, "attention_window": 3}, {"attention_window": 1}, {"key_width": 5, "value_width": 2},
 ])  # fmt: skip
 @pytest.mark.parametrize("num_beams", [1, 3])
-def test_both_plans_agree(kind, settings, num_beams):
-    """The cache under every setting: recomputing everything says the same."""
+def test_the_memories_agree(kind, settings, num_beams):
+    """The memories under every setting: recomputing everything says the same."""
     model = make(kind, **settings)
-    out = [model.generate(input_ids=IDS, plan=p, num_beams=num_beams, max_new_tokens=12, eos_token_id=None)
-           for p in ("memory=none", "memory=replicated")]  # fmt: skip
-    assert [t.tolist() for t in out[0].token_ids] == [t.tolist() for t in out[1].token_ids]
-    np.testing.assert_allclose(out[0].scores, out[1].scores, rtol=1e-9)
+    options = {"num_beams": num_beams, "max_new_tokens": 12, "eos_token_id": None}
+    expected = model.generate(input_ids=IDS, plan="memory=none", **options)
+    for memory in MEMORIES:
+        out = model.generate(input_ids=IDS, plan=f"memory={memory}", **options)
+        assert [t.tolist() for t in out.token_ids] == [t.tolist() for t in expected.token_ids]
+        np.testing.assert_allclose(out.scores, expected.scores, rtol=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "bart"])

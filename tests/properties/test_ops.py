@@ -20,7 +20,9 @@ from minidecode.conformance.bounds import EPS
 from minidecode.conformance.oracles import layer_norm as layer_norm_oracle
 from minidecode.ops import Heads, Norm, Weight
 from minidecode.plan import backend
+from minidecode.reference.attention import attend_split_naive
 from minidecode.reference.candidates import top_candidates_naive
+from minidecode.reference.move import follow_naive
 from minidecode.reference.softmax import score_tokens_naive
 
 OPS = {name: dims.checked(f, ops.RETURNS.get(name, ())) for name, f in backend(reference).items()}
@@ -169,10 +171,76 @@ def test_attend(seed, R, M, G, per_group, K, U):
     poisoned_k, poisoned_v = k.copy(), v.copy()
     for r in range(R):
         poisoned_k[r, :, : begin[r]], poisoned_v[r, :, : begin[r]] = 1e4, 1e4
-    a = OPS["attend"](q, poisoned_k, poisoned_v, begin, 0.7)
+    end = rng.integers(begin + 1, M + 1)
     for r in range(R):
-        row = (q[r], k[r][:, begin[r] :], v[r][:, begin[r] :], 0.7)
+        poisoned_k[r, :, end[r] :], poisoned_v[r, :, end[r] :] = 1e4, 1e4
+    a = OPS["attend"](q, poisoned_k, poisoned_v, begin, end, 0.7)
+    for r in range(R):
+        row = (q[r], k[r][:, begin[r] : end[r]], v[r][:, begin[r] : end[r]], 0.7)
         assert (np.abs(a[r] - oracles.attend_row(*row)) <= attend_bound(*row)).all()
+
+
+@pytest.mark.parametrize("shared", [OPS["attend_shared"]])
+@settings(max_examples=60)
+@given(seed=seeds, B=st.integers(1, 3), W=st.integers(1, 4), N=st.integers(1, 9), G=st.integers(1, 3),
+       per_group=st.integers(1, 3), K=st.integers(1, 5), U=st.integers(1, 5))  # fmt: skip
+def test_attend_shared(shared, seed, B, W, N, G, per_group, K, U):
+    """Each row sees its own sentence's block alone; padding holds numbers that would show."""
+    rng = np.random.default_rng(seed)
+    q, k, v = normal(rng, B * W, G * per_group, K), normal(rng, B, G, N, K), normal(rng, B, G, N, U)
+    begin = rng.integers(0, N, size=B)
+    for b in range(B):
+        k[b, :, : begin[b]], v[b, :, : begin[b]] = 1e4, 1e4
+    a = shared(q, k, v, begin, 0.7)
+    for r in range(B * W):
+        b = r // W
+        row = (q[r], k[b][:, begin[b] :], v[b][:, begin[b] :], 0.7)
+        assert (np.abs(a[r] - oracles.attend_row(*row)) <= attend_bound(*row)).all()
+
+
+@pytest.mark.parametrize("split", [OPS["attend_split"], dims.checked(attend_split_naive, "a_RX")])
+@settings(max_examples=80)
+@given(seed=seeds, B=st.integers(1, 3), W=st.integers(1, 4), N=st.integers(1, 9), T=st.integers(1, 7),
+       G=st.integers(1, 3), per_group=st.integers(1, 3), K=st.integers(1, 5), U=st.integers(1, 5),
+       no_prompt=st.booleans())  # fmt: skip
+def test_attend_split(split, seed, B, W, N, T, G, per_group, K, U, no_prompt):
+    """One softmax over the sentence's prompt and the row's own positions; what is not to be seen is poison."""
+    rng = np.random.default_rng(seed)
+    R = B * W
+    q = normal(rng, R, G * per_group, K)
+    prompt_k, prompt_v = normal(rng, B, G, N, K), normal(rng, B, G, N, U)
+    k, v = normal(rng, R, G, T, K), normal(rng, R, G, T, U)
+    prompt_begin = np.full(B, N) if no_prompt else rng.integers(0, N + 1, size=B)
+    begin = rng.integers(0, T, size=R)
+    end = rng.integers(begin + 1, T + 1)
+    for b in range(B):
+        prompt_k[b, :, : prompt_begin[b]], prompt_v[b, :, : prompt_begin[b]] = 1e4, 1e4
+    for r in range(R):
+        for part in (slice(begin[r]), slice(end[r], None)):
+            k[r, :, part], v[r, :, part] = 1e4, 1e4
+    a = split(q, prompt_k, prompt_v, prompt_begin, k, v, begin, end, 0.7)
+    for r in range(R):
+        b, own = r // W, slice(begin[r], end[r])
+        seen_k = np.concatenate([prompt_k[b][:, prompt_begin[b] :], k[r][:, own]], axis=1)
+        seen_v = np.concatenate([prompt_v[b][:, prompt_begin[b] :], v[r][:, own]], axis=1)
+        row = (q[r], seen_k, seen_v, 0.7)
+        assert (np.abs(a[r] - oracles.attend_row(*row)) <= attend_bound(*row)).all()
+
+
+@given(seeds, st.integers(1, 6), st.integers(1, 5), st.integers(1, 2), st.integers(1, 3))
+def test_write_step_then_follow(seed, R, M, G, X):
+    rng = np.random.default_rng(seed)
+    memory, new, at = normal(rng, R, G, M, X), normal(rng, R, G, X), rng.integers(M, size=R)
+    before = memory.copy()
+    assert OPS["write_step"](memory, new, at) is memory
+    for r in range(R):
+        assert (memory[r, :, at[r]] == new[r]).all()
+        others = np.arange(M) != at[r]
+        assert (memory[r][:, others] == before[r][:, others]).all()
+    length, parent = np.full(R, rng.integers(M + 1)), rng.integers(R, size=R)
+    expected = follow_naive(memory, parent, length)[:, :, : length[0]]
+    assert OPS["follow"](memory, parent, length) is memory
+    assert (memory[:, :, : length[0]] == expected).all()
 
 
 @given(seeds, sizes, st.integers(1, 60), st.booleans())
@@ -337,7 +405,34 @@ OUT_CASES = {
         False,
     ),
     "add_bias": lambda r: (normal(r, 2, 4), normal(r, 4)),
-    "attend": lambda r: (normal(r, 2, 2, 3), normal(r, 2, 1, 4, 3), normal(r, 2, 1, 4, 5), np.array([0, 1]), 0.5),
+    "attend": lambda r: (
+        normal(r, 2, 2, 3),
+        normal(r, 2, 1, 4, 3),
+        normal(r, 2, 1, 4, 5),
+        np.array([0, 1]),
+        np.array([4, 2]),
+        0.5,
+    ),
+    "attend_shared": lambda r: (
+        normal(r, 4, 2, 3),
+        normal(r, 2, 1, 4, 3),
+        normal(r, 2, 1, 4, 5),
+        np.array([0, 1]),
+        0.5,
+    ),
+    "attend_split": lambda r: (
+        normal(r, 4, 2, 3),
+        normal(r, 2, 1, 4, 3),
+        normal(r, 2, 1, 4, 5),
+        np.array([0, 1]),
+        normal(r, 4, 1, 6, 3),
+        normal(r, 4, 1, 6, 5),
+        np.array([0, 0, 1, 1]),
+        np.array([2, 2, 2, 6]),
+        0.5,
+    ),
+    "write_step": lambda r: (normal(r, 2, 1, 4, 3), normal(r, 2, 1, 3), np.array([0, 3])),
+    "follow": lambda r: (normal(r, 3, 1, 4, 3), np.array([2, 1, 1]), np.array([4, 4, 4])),
     "residual_norm": lambda r: (normal(r, 2, 4), normal(r, 2, 4), normal(r, 4), Norm(normal(r, 4), normal(r, 4), 0.1)),
     "bias_activation": lambda r: (normal(r, 2, 4), normal(r, 4), "gelu_new"),
     "take": lambda r: (normal(r, 3, 2), np.array([2, 2, 0])),
@@ -381,7 +476,7 @@ def bound_cases():
     q, k, v = normal(rng, 4, 6, 16), normal(rng, 4, 2, 50, 16), normal(rng, 4, 2, 50, 16)
     expected = np.stack([oracles.attend_row(q[r], k[r], v[r], 0.25) for r in range(4)])
     bound = np.stack([attend_bound(q[r], k[r], v[r], 0.25) for r in range(4)])
-    yield "attend", OPS["attend"](q, k, v, np.zeros(4, int), 0.25), expected, bound
+    yield "attend", OPS["attend"](q, k, v, np.zeros(4, int), np.full(4, 50), 0.25), expected, bound
 
 
 @pytest.mark.parametrize(
@@ -398,7 +493,7 @@ def test_a_dropped_position_breaks_the_bound_of_attention():
     rng = np.random.default_rng(1)
     q, k, v = normal(rng, 2, 2, 8), normal(rng, 2, 2, 60, 8), normal(rng, 2, 2, 60, 8)
     whole = np.stack([oracles.attend_row(q[r], k[r], v[r], 0.3) for r in range(2)])
-    without_first = OPS["attend"](q, k, v, np.ones(2, int), 0.3)
+    without_first = OPS["attend"](q, k, v, np.ones(2, int), np.full(2, 60), 0.3)
     assert (np.abs(without_first[0] - whole[0]) > attend_bound(q[0], k[0], v[0], 0.3)).any()
 
 

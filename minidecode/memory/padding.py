@@ -1,0 +1,27 @@
+"""How sentences of different lengths lie in one array: padded on the left, so that all of them end at one place."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def padding(offsets_X):
+    """padding_B: how many positions in front of each sentence hold nothing."""
+    lengths_B = np.diff(offsets_X)
+    return lengths_B.max() - lengths_B
+
+
+def replicate(ops, k_RGK, v_RGU, offsets_X, beams: int):
+    """(k_RGMK, v_RGMU, begin_R): a block per beam, padded on the left; row r's positions count from begin[r]."""
+    sentence_R = np.repeat(np.arange(len(offsets_X) - 1), beams)
+    k_RGMK = ops.take(ops.pad_left(k_RGK, offsets_X), sentence_R)
+    v_RGMU = ops.take(ops.pad_left(v_RGU, offsets_X), sentence_R)
+    return k_RGMK, v_RGMU, padding(offsets_X)[sentence_R]
+
+
+def with_room(k_RGNX, steps: int):
+    """The same positions, and `steps` more behind them."""
+    R, G, N, X = k_RGNX.shape
+    k_RGMX = np.zeros((R, G, N + steps, X), k_RGNX.dtype)
+    k_RGMX[:, :, :N] = k_RGNX
+    return k_RGMX
