@@ -73,6 +73,11 @@ def minimum(*arguments):
     return _undefined_among(arguments) if _has_undefined(arguments) else min(*arguments)
 
 
+def absolute(x):
+    """Python's `abs`."""
+    return abs(x)
+
+
 def _has_undefined(arguments) -> bool:
     return Undefined in map(type, arguments)
 

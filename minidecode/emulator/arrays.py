@@ -11,7 +11,7 @@ import numpy as np
 
 from .arithmetic import Undefined, wrapped
 from .findings import Finding, Stop
-from .journal import SHARED_BASE, Journal, Memory
+from .journal import SHARED_BASE, SIZE_CODES, Journal, Memory
 from .source import numbers_in, place_of, text_of, user_frame
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ class Array:
     """
 
     __slots__ = (
-        "_box", "_length", "_stride", "base", "data", "dtype", "house", "memory", "ndim", "shape", "size", "strides",
+        "_box", "_coded_base", "_coded_stride", "_length",
+        "base", "data", "dtype", "house", "memory", "ndim", "shape", "size", "strides",
         "written",
     )  # fmt: skip
 
@@ -37,7 +38,8 @@ class Array:
         self.shape, self.strides, self.size = data.shape, data.strides, data.size
         self.dtype, self.ndim = data.dtype, data.ndim
         self._length = data.shape[0] if data.ndim == 1 else -1  # -1: no plain number is an index
-        self._stride = data.strides[0] if data.ndim == 1 else 0
+        self._coded_base = base * SIZE_CODES + data.itemsize.bit_length() - 1
+        self._coded_stride = data.strides[0] * SIZE_CODES if data.ndim == 1 else 0
         narrow = data.dtype.kind in "iu" and data.dtype.itemsize < 8
         self._box = np.zeros(1, np.int64) if narrow else None  # the fastest way to widen one number
 
@@ -76,9 +78,13 @@ class Array:
             self.written[index] = True
 
     def address(self, index) -> int:
+        return self.coded_address(index) // SIZE_CODES
+
+    def coded_address(self, index) -> int:
+        """As the journal keeps it."""
         if type(index) is int:
-            return self.base + index * self._stride
-        return self.base + sum(map(operator.mul, index, self.strides))
+            return self._coded_base + index * self._coded_stride
+        return self._coded_base + SIZE_CODES * sum(map(operator.mul, index, self.strides))
 
     def settle(self, index):
         """The index as plain numbers inside the bounds; or a Selection, where it names more than one element."""
@@ -192,7 +198,10 @@ class Traced(Array):
             self.stop_at_unwritten(index)
         frame = _getframe(1)
         code = frame.f_code
-        self._addresses.append(self.base + index * self._stride if type(index) is int else self.address(index))
+        if type(index) is int:
+            self._addresses.append(self._coded_base + index * self._coded_stride)
+        else:
+            self._addresses.append(self.coded_address(index))
         self._sites.append(frame.f_lasti + (self._bases.get(id(code)) or self._bases.of(code)))
         if self._box is None:
             return self.data[index]
@@ -209,7 +218,10 @@ class Traced(Array):
 
     def note_store(self, index, value, frame) -> None:
         code = frame.f_code
-        self._addresses.append(self.base + index * self._stride if type(index) is int else self.address(index))
+        if type(index) is int:
+            self._addresses.append(self._coded_base + index * self._coded_stride)
+        else:
+            self._addresses.append(self.coded_address(index))
         self._sites.append(frame.f_lasti + (self._bases.get(id(code)) or self._bases.of(code)) + 1)
         self._values.append(value)
 

@@ -9,7 +9,7 @@ from types import CellType, CodeType, FunctionType, ModuleType
 
 import numpy as np
 
-from .arithmetic import Mathematics, cast_for, is_numba_type, maximum, minimum
+from .arithmetic import Mathematics, absolute, cast_for, is_numba_type, maximum, minimum
 from .cuda_module import FakeCuda, Reader
 from .source import with_marked_exits
 
@@ -46,6 +46,7 @@ class Binder:
     def __init__(self, cuda: FakeCuda, constant: Callable[[np.ndarray, str], object]):
         self._cuda, self._constant = cuda, constant
         self._copies: dict[object, FunctionType] = {}
+        self.codes: set[CodeType] = set()  # of the copies; grows when a kernel asks a module for one more
         self._modules: dict[int, object] = {}
         self._stand_ins = _stand_ins(cuda)
 
@@ -58,20 +59,18 @@ class Binder:
         copy = FunctionType(code or function.__code__, names, function.__name__, function.__defaults__, cells)
         copy.__kwdefaults__ = function.__kwdefaults__
         self._copies[function] = copy
+        self.codes.add(copy.__code__)
         for name in _names_in(function.__code__):
             if name in names:
                 names[name] = self.replace(names[name], name)
         names.setdefault("max", maximum)
         names.setdefault("min", minimum)
+        names.setdefault("abs", absolute)
         for name, cell, old in zip(
             function.__code__.co_freevars, copy.__closure__ or (), function.__closure__ or (), strict=True
         ):
             cell.cell_contents = self.replace(old.cell_contents, name)
         return copy
-
-    def copies(self) -> list[FunctionType]:
-        """Every function copied so far."""
-        return list(self._copies.values())
 
     def replace(self, value: object, name: str) -> object:
         """What a kernel sees in place of this value."""

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from .journal import SHARED_BASE
+
 NOTHING = (-1,) * 32  # a row that knows no lane's clock
 
 
@@ -76,12 +78,16 @@ class Publications:
         thread.clock += 1  # what comes after the fence is not covered by it
 
     def atomic(self, thread, address: int) -> bool:
-        """An atomic takes up what stands at the element, then adds what its thread has fenced. True: it learnt."""
+        """An atomic takes up what stands at the element, then adds what its thread has fenced. True: it learnt.
+
+        Shared memory has the same addresses in every block: what is published there is published to its block.
+        """
         number = thread.block.number
+        to_device = None if address >= SHARED_BASE else thread.fenced
         found = merged([self.at.get(address), self.at.get((address, number))])
         if found is not None:
             thread.known = merged([thread.known, found])
-        for key, fenced in ((address, thread.fenced), ((address, number), thread.fenced_block)):
+        for key, fenced in ((address, to_device), ((address, number), thread.fenced_block)):
             if fenced is not None:
                 self.at[key] = merged([self.at.get(key), fenced])
         return found is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import FunctionType
 
 import numpy as np
@@ -44,7 +44,10 @@ def emulate(
     operations: counts the kernel's arithmetic operations and comparisons too, which makes it several times as slow.
 
     Arithmetic is NumPy's, except that integers come out of arrays as int64. Numba's own types can be wider:
-    `float32 * 0.5` is float64 there, float32 here; every store rounds to the array's type in both.
+    `float32 * 0.5` is float64 there, float32 here; every store rounds to the array's type in both. Numbers that come
+    from no array (`cuda.grid(1)`, a counter) are Python's and never wrap at 64 bits: begin a hash or a random generator
+    from `np.int64(...)`. Races are looked for between elements that begin at the same byte: not between a float64 and
+    the second half of it, seen as another array of int32.
     """
     if blocks is not None and blocks != "all" and not (isinstance(blocks, int) and blocks > 0):
         raise OptionError(f'blocks is "all" or a number of blocks to sample, not {blocks!r}')
@@ -82,11 +85,11 @@ class _Configured:
             inspect.signature(self._function).bind(*arguments)
         except TypeError as error:
             raise OptionError(f"{self._function.__name__}(): {error}") from None
-        for array in arguments:
-            if isinstance(array, np.ndarray) and (array.dtype.kind not in "biufc"):
+        for array in _arrays_in(arguments):
+            if array.dtype.kind not in "biufc":
                 raise OptionError(f"arrays of {array.dtype} are not emulated: numbers and booleans only")
         launch = Launch(self._function, self._grid, self._block, self._dynamic, self._settings)
-        before = [(a, a.copy()) for a in arguments if isinstance(a, np.ndarray)]
+        before = [(a, a.copy()) for a in _arrays_in(arguments)]
         try:
             launch.run(arguments)
         except TakesTooLongError as long:
@@ -97,6 +100,15 @@ class _Configured:
         if self._settings.strict and not run.ok:
             raise EmulationError(run.errors[0].message)
         return run
+
+
+def _arrays_in(arguments: tuple) -> Iterator[np.ndarray]:
+    """The arrays among the arguments, those in tuples too."""
+    for argument in arguments:
+        if isinstance(argument, np.ndarray):
+            yield argument
+        elif isinstance(argument, tuple):
+            yield from _arrays_in(argument)
 
 
 def _dim3(size, what: str) -> Dim3:

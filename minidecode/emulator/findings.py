@@ -29,6 +29,11 @@ class Stop(Exception):  # noqa: N818 (it stops a launch; the error is the findin
         self.finding = finding
 
 
+def verb(names: list, plural: str) -> str:
+    """ "threads 0 and 1 wait", but "thread 0 waits"."""
+    return plural if len(names) > 1 else f"{plural}s"
+
+
 def threads_in_words(names: list[str]) -> str:
     """ "thread 3", "threads 3, 4 and 5", "threads 0, 1, 2, 3 and 28 more"."""
     if len(names) == 1:

@@ -1,8 +1,9 @@
 """The journal of a launch: every traced access in the order in which it ran, kept flat so that keeping it is cheap.
 
-An access is three numbers: the address, the site (which instruction, and whether it stores), and, by the place in the
-journal, the segment. A segment is what one thread runs between two points at which order can change (a barrier, a
-fence, an atomic that takes up another thread's work); the thread and what it knows of the others stand there once.
+An access is three numbers: the address (with the size of the element), the site (which instruction, and whether it
+stores), and, by the place in the journal, the segment. A segment is what one thread runs between two points at which
+order can change (a barrier, a fence, an atomic that takes up another thread's work); the thread and what it knows of
+the others stand there once.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 LOAD, STORE, ATOMIC = 0, 1, 2
 SHARED_BASE = 1 << 44  # shared memory lies from here on; global memory below
+SIZE_CODES = 8  # an address is kept times this, plus log2 of the element's bytes
 
 
 @dataclass(eq=False)
@@ -62,6 +64,7 @@ class Rows(NamedTuple):
     """Accesses as columns, in the order in which they ran."""
 
     address: np.ndarray
+    itemsize: np.ndarray
     site: np.ndarray
     thread: np.ndarray  # within its block
     block: np.ndarray  # its number in the grid
@@ -95,14 +98,15 @@ class Journal:
 
     def drain(self) -> Rows:
         """Everything since the last time, as columns; the journal is empty afterwards."""
-        address, site = np.array(self.addresses, np.int64), np.array(self.sites, np.int64)
+        coded, site = np.array(self.addresses, np.int64), np.array(self.sites, np.int64)
         site = self.bases.canonical()[site] + (site & 1) if len(site) else site
         numbers = [(s.start, s.thread.index, s.thread.block.number, s.epoch) for s in self.segments]
         start, *columns = np.array(numbers, np.int64).reshape(-1, 4).T
-        segment = np.repeat(np.arange(len(start)), np.diff(start, append=len(address)))
+        segment = np.repeat(np.arange(len(start)), np.diff(start, append=len(coded)))
         stores = np.flatnonzero(self.kinds(site) == STORE)
         values = dict(zip(stores.tolist(), self.values, strict=True))
-        rows = Rows(address, site, *(column[segment] for column in columns), segment, self.segments, values)
+        address, itemsize = coded // SIZE_CODES, 1 << coded % SIZE_CODES
+        rows = Rows(address, itemsize, site, *(column[segment] for column in columns), segment, self.segments, values)
         self.addresses.clear(), self.sites.clear(), self.values.clear()
         self.segments, self.closed = [], 0
         return rows

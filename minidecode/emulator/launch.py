@@ -29,7 +29,8 @@ from .watchdog import Interrupted, Watchdog
 
 START_ANOTHER = 20  # rounds in which nothing changes, until another block is started beside those that wait
 LONG = 60.0  # seconds; a launch that would take longer is not run unasked
-GIVE_UP = 200  # such rounds until it is a deadlock
+GIVE_UP = 200  # such rounds until it is a deadlock, if the threads that wait do nothing but ask
+GIVE_UP_COUNTING = 50_000  # and if they count while they ask, or go through a long loop of atomics
 STATIC_SHARED = 48 * 1024  # bytes of shared memory that a block may have without asking
 
 
@@ -62,7 +63,9 @@ class Launch:
         self._rng = np.random.default_rng(settings.seed)
         self._thread: Thread | None = None
         self._publications = Publications()
-        self._moves = 0  # turns that led somewhere: what the watchdog looks at
+        self._moves = 0  # turns that led somewhere
+        self._steps = 0  # turns in which a thread came on by itself, if only in its own variables
+        self._is_looking = False  # the analysis is at work
         self._cuda = FakeCuda(self, grid, block)
         self._codes: set[CodeType] = set()
         self._shared_sites: dict[object, object] = {}  # call site -> its Memory, the same for every block
@@ -73,14 +76,14 @@ class Launch:
         kernel = marked(self.function)
         bound = binder.bind(self.function, kernel)
         self._kernel = kernel
-        self._codes = {f.__code__ for f in binder.copies()}
-        self.operations = Operations(self._codes) if self.settings.operations else None
+        self._codes = binder.codes
+        self.operations = Operations(binder.codes) if self.settings.operations else None
         with np.errstate(all="ignore"), self.operations or contextlib.nullcontext():
             self._context = contextvars.copy_context()  # greenlets begin without; this one keeps NumPy silent
             call = partial(self._counted(bound) if self.operations else bound, *self._wrap(arguments))
             resident: list[Block] = []
             try:
-                with Watchdog(self.settings.patience, lambda: self._moves):
+                with Watchdog(self.settings.patience, self._progress):
                     self._run_blocks(resident, call)
             except Stop as stop:
                 self.findings.append(stop.finding)
@@ -102,6 +105,10 @@ class Launch:
             if self.analysis:
                 self.findings += self.analysis.findings()
 
+    def _progress(self) -> object:
+        """What the watchdog looks at: something new each time while the analysis is at work, which is no loop."""
+        return time.monotonic() if self._is_looking else (self._moves, self._steps)
+
     def _counted(self, kernel: FunctionType):
         """The kernel for a greenlet, in which Python's tracing has to be switched on anew."""
 
@@ -120,7 +127,7 @@ class Launch:
         while waiting or resident:
             if waiting and all(b.idle_rounds > START_ANOTHER for b in resident):
                 resident.append(self._start(waiting.pop(), call))
-            elif all(b.idle_rounds > GIVE_UP for b in resident):
+            elif all(b.idle_rounds > GIVE_UP_COUNTING or b.asking_rounds > GIVE_UP for b in resident):
                 resident[0].stop_at_spinning()
             for block in list(resident):
                 self._round(block)
@@ -146,7 +153,9 @@ class Launch:
         y, x = divmod(number, self.grid.x)
         z, y = divmod(y, self.grid.y)
         self.blocks_begun += 1
-        block = Block(number, Dim3(x, y, z), self.block, self.grid, call)
+        count = self.grid.x * self.grid.y * self.grid.z
+        is_sample = isinstance(self.settings.blocks, int) and self.settings.blocks < count
+        block = Block(number, Dim3(x, y, z), self.block, self.grid, call, is_sample)
         for thread in block.threads:
             thread.glet.gr_context = self._context
         return block
@@ -155,7 +164,7 @@ class Launch:
         """Every thread that can run has a turn, in a new order; then those are let go whose wait is over."""
         self._cuda.blockIdx = block.index
         ready = [t for t in block.live if t.waits is None]
-        moves = self._moves
+        moves, steps = self._moves, self._steps
         for k in self._rng.permutation(len(ready)).tolist():
             self._turn(ready[k])
         epoch = block.epoch
@@ -165,6 +174,7 @@ class Launch:
             self._analyse_if_much()
         spun_only = moves == self._moves and block.epoch == epoch
         block.idle_rounds = block.idle_rounds + 1 if spun_only else 0
+        block.asking_rounds = block.asking_rounds + 1 if spun_only and steps == self._steps else 0
 
     def _turn(self, thread: Thread) -> None:
         """Runs the thread until it waits for something or ends."""
@@ -185,7 +195,9 @@ class Launch:
 
     def _analyse_if_much(self) -> None:
         if self.analysis and len(self.journal.addresses) >= BATCH:
+            self._is_looking = True
             self.analysis.look()
+            self._is_looking = False
             if self.settings.strict and self.analysis.found_errors():
                 raise _Enough
 
@@ -257,19 +269,22 @@ class Launch:
             new.stop(f"it goes into {array.memory.element(address)}")
         array.store(index, new)
         if self.analysis and array.memory.space != "local":
-            self._note_atomic(address, frame)
+            self._note_atomic(array.coded_address(index), frame)
         if array.value(index) == old:
+            state = _state_of(frame, self._kernel)
+            self._steps += state != thread.asked
+            thread.asked = state
             thread.waits = Wait("spin", 0, None, frame.f_code, frame.f_lasti)
             self._hub.switch()
         else:
             self._moves += 1
         return old
 
-    def _note_atomic(self, address: int, frame) -> None:
+    def _note_atomic(self, coded_address: int, frame) -> None:
         offset = instruction_start(frame.f_code, frame.f_lasti)
         site = offset + self.journal.bases.of(frame.f_code)
         self.journal.atomic_sites.add(site)
-        self.journal.addresses.append(address)
+        self.journal.addresses.append(coded_address)
         self.journal.sites.append(site)
 
     def shared_array(self, code: CodeType, offset: int, shape: tuple[int, ...], dtype: np.dtype) -> Array:
@@ -328,7 +343,21 @@ class Launch:
             return self.house.argument(name, argument, name in self.settings.empty)
         if isinstance(argument, tuple):
             return tuple(self._wrap_one(a, f"{name}[{k}]") for k, a in enumerate(argument))
+        if isinstance(argument, np.integer) and argument.itemsize < 8:  # Numba computes with it in 64 bits
+            return np.int64(argument) if argument.dtype.kind == "i" else np.uint64(argument)
         return argument
+
+
+def _state_of(frame, kernel: CodeType) -> tuple:
+    """Where a thread is and the numbers in its variables: a thread that only asks comes back to the same."""
+    state = []
+    while frame is not None:
+        numbers = [v for v in frame.f_locals.values() if isinstance(v, int | float | np.generic)]
+        state.append((frame.f_lasti, *map(str, numbers)))
+        if frame.f_code is kernel:
+            break
+        frame = frame.f_back
+    return tuple(state)
 
 
 class TakesTooLongError(Exception):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dis
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Set
 from types import CodeType, FrameType
 
 from . import arithmetic
@@ -21,12 +21,20 @@ _NO_OPERATION = {"__call__", "wrapped"}  # of that file: casts
 
 
 class Operations:
-    """Counts within `with Operations(codes) as operations:`, in functions that have one of these code objects."""
+    """Counts within `with Operations(codes) as operations:`, in functions that have one of these code objects.
 
-    def __init__(self, codes: Iterable[CodeType]):
-        self._executed = {code: [0] * (len(code.co_code) + 2) for code in codes}  # by offset
-        self._called = {code: [0] * (len(code.co_code) + 2) for code in codes}  # mathematical functions, by offset
-        self._local = {code: _counter(executed) for code, executed in self._executed.items()}
+    `codes` may grow meanwhile.
+    """
+
+    def __init__(self, codes: Set[CodeType]):
+        self._codes = codes
+        self._executed: dict[CodeType, list[int]] = {}  # by offset
+        self._called: dict[CodeType, list[int]] = {}  # mathematical functions, by offset
+        self._local: dict[CodeType, Callable] = {}
+
+    def _begin(self, code: CodeType) -> None:
+        self._executed[code], self._called[code] = ([0] * (len(code.co_code) + 2) for _ in range(2))
+        self._local[code] = _counter(self._executed[code])
 
     def __enter__(self) -> Operations:
         self._outer = sys.gettrace()
@@ -39,7 +47,9 @@ class Operations:
     def trace(self, frame: FrameType, event: str, _):
         """What Python calls for every function that begins. A greenlet has to be told of it by `sys.settrace` too."""
         code = frame.f_code
-        if code in self._local:
+        if code in self._codes:
+            if code not in self._local:
+                self._begin(code)
             frame.f_trace_opcodes, frame.f_trace_lines = True, False
             return self._local[code]
         if code.co_filename == _MATHEMATICS and code.co_name not in _NO_OPERATION:

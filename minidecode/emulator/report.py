@@ -33,7 +33,7 @@ def verdict(run: Run) -> str:
 def costs(run: Run) -> list[str]:
     """One sentence for each instruction that moves at least twice what it wants, or has bank conflicts."""
     sentences = {}
-    for site, c in sorted(run.sites.items()):
+    for (site, _), c in sorted(run.sites.items()):
         if c.kind == ATOMIC or c.worst is None:
             continue
         place = run._launch.journal.place(site)

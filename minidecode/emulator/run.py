@@ -68,7 +68,7 @@ class Run:
     def lines(self) -> dict[Place, LineCount]:
         """Counts by line of source."""
         found: dict[Place, LineCount] = {}
-        for site, c in sorted(self.sites.items()):
+        for (site, _), c in sorted(self.sites.items()):
             line = found.setdefault(self._launch.journal.place(site), LineCount())
             for name, amount in _parts(c).items():
                 setattr(line, name, getattr(line, name) + amount)
@@ -78,7 +78,7 @@ class Run:
 
     @property
     def sites(self) -> dict:
-        """Counts by instruction (traffic.SiteCount)."""
+        """Counts by instruction and whether in shared memory (traffic.SiteCount)."""
         if not self.traced:
             raise OptionError("nothing was counted: emulate() was told trace=False")
         return self._launch.analysis.traffic.sites
@@ -92,7 +92,7 @@ class Run:
     shared_loads_per_thread = property(lambda self: self.total("shared_loads") / self.threads)
     shared_stores_per_thread = property(lambda self: self.total("shared_stores") / self.threads)
     atomics = property(lambda self: self.total("atomics"))
-    sectors = property(lambda self: self.total("sectors"), doc="32-byte sectors of global memory that moved")
+    sectors = property(lambda self: self.total("sectors"), doc="32-byte sectors that loads and stores moved")
     bank_conflicts = property(lambda self: self.total("bank_conflicts"), doc="passes of shared memory beyond the first")
     bytes_moved = property(lambda self: 32 * self.sectors, doc="bytes of global memory that moved, as sectors")
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 from greenlet import greenlet
 
 from .clocks import NOTHING, Known, merged
-from .findings import Finding, Stop, threads_in_words
+from .findings import Finding, Stop, threads_in_words, verb
 from .journal import Memory
-from .source import Place, is_written_return, line_of, place_of
+from .source import Place, is_written_return, line_of, loop_around, place_of
 
 WARP = 32
 
@@ -40,8 +40,8 @@ class Thread:
     """One thread: who it is, what it waits for, and what it knows (see clocks.py)."""
 
     __slots__ = (
-        "answer", "block", "clock", "converged", "done", "exit", "fenced", "fenced_block", "glet", "index", "known",
-        "lane", "row", "thread_index", "waits", "warp",
+        "answer", "asked", "block", "clock", "converged", "done", "exit", "fenced", "fenced_block", "glet", "index",
+        "known", "lane", "row", "thread_index", "waits", "warp",
     )  # fmt: skip
 
     def __init__(self, block: Block, index: int, thread_index: Dim3, run):
@@ -50,6 +50,7 @@ class Thread:
         self.glet = greenlet(run)
         self.waits: Wait | None = None
         self.answer: object = None
+        self.asked: object = None  # its state at its last atomic that changed nothing
         self.done, self.exit = False, None  # exit: the offset of the `return` by which it left
         self.clock, self.row, self.converged = 0, NOTHING, 0
         self.known: Known | None = None
@@ -71,8 +72,8 @@ class Thread:
 class Block:
     """One block: its threads, its shared memory, and the barriers it has passed."""
 
-    def __init__(self, number: int, index: Dim3, shape: Dim3, grid: Dim3, run):
-        self.number, self.index, self.shape = number, index, shape
+    def __init__(self, number: int, index: Dim3, shape: Dim3, grid: Dim3, run, is_sample: bool = False):
+        self.number, self.index, self.shape, self.is_sample = number, index, shape, is_sample
         flat = grid.y == grid.z == 1
         name = str(index.x) if flat else str(tuple(index))
         self.suffix = f" of block {name}" if grid.x * grid.y * grid.z > 1 else ""
@@ -86,7 +87,8 @@ class Block:
         self.knows = False  # whether any thread has fenced or taken up something
         self.shared: dict[object, tuple[Memory, object]] = {}
         self.notes: list[Finding] = []
-        self.idle_rounds = 0
+        self.idle_rounds = 0  # in which no thread came on
+        self.asking_rounds = 0  # and none even counted
         self.spun: list[tuple[Thread, Wait]] = []  # who asked by an atomic in the last round, and changed nothing
 
     def settle(self, kernel) -> bool:
@@ -110,7 +112,9 @@ class Block:
     def _pass_barrier(self, kernel) -> None:
         waits = self.live[0].waits
         if any(t.waits.offset != waits.offset or t.waits.code is not waits.code for t in self.live):
-            self._stop_at_two_barriers()
+            self._stop_at_two_barriers([t.waits.place for t in self.live])
+        if waits.code is not kernel:  # inside a function: they must have come by the same call
+            self._stop_at_two_calls(kernel)
         if self.left:
             self._judge_exits(kernel, waits.place)
         values = [t.waits.value for t in self.live]
@@ -132,10 +136,16 @@ class Block:
             thread.clock, thread.row, thread.converged = thread.clock + 1, NOTHING, converged
             thread.known, thread.fenced, thread.fenced_block = known, fenced, fenced_block
 
-    def _stop_at_two_barriers(self) -> None:
+    def _stop_at_two_calls(self, kernel) -> None:
+        ways = [_way_to(thread.glet.gr_frame, kernel) for thread in self.live]
+        if any(way != ways[0] for way in ways):
+            first = next(k for k in range(len(ways[0])) if len({way[k : k + 1] for way in ways}) > 1)
+            self._stop_at_two_barriers([place_of(*way[min(first, len(way) - 1)]) for way in ways])
+
+    def _stop_at_two_barriers(self, places_of_threads: list[Place]) -> None:
         by_place: dict[Place, list[str]] = {}
-        for thread in self.live:
-            by_place.setdefault(thread.waits.place, []).append(thread.short)
+        for thread, place in zip(self.live, places_of_threads, strict=True):
+            by_place.setdefault(place, []).append(thread.short)
         places = sorted(by_place, key=lambda p: p.line)
         who = "; ".join(f"{threads_in_words(by_place[p])} at {p}" for p in places)
         raise Stop(Finding(
@@ -156,9 +166,9 @@ class Block:
             gone = threads_in_words([t.short for t in skipped])
             raise Stop(Finding(
                 "barrier",
-                f"cuda.syncthreads() at {place}: {waiting}{self.suffix} wait there, and {gone} never come"
-                f" ({ended} {out}). A barrier is for the whole block: move it out of the `if` or the loop that some"
-                " threads skip.", [place, out],
+                f"cuda.syncthreads() at {place}: {waiting}{self.suffix} {verb(self.live, 'wait')} there, and {gone}"
+                f" never {verb(skipped, 'come')} ({ended} {out}). A barrier is for the whole block: move it out of the"
+                " `if` or the loop that some threads skip.", [place, out],
             ))  # fmt: skip
         out = Place(place.file, line_of(kernel, early[0].exit), kernel.co_name)
         gone = threads_in_words([t.short for t in early])
@@ -178,7 +188,10 @@ class Block:
     def _left_early(self, kernel, thread: Thread, barrier_line: int) -> bool:
         if thread.exit is None:
             return False
-        return is_written_return(kernel, thread.exit) and line_of(kernel, thread.exit) < barrier_line
+        line = line_of(kernel, thread.exit)
+        loop = loop_around(kernel, line)  # in a loop, what is written later may run earlier
+        is_before = line < barrier_line or (loop is not None and loop[0] <= barrier_line <= loop[1])
+        return is_written_return(kernel, thread.exit) and is_before
 
     # Operations of a warp
 
@@ -252,10 +265,11 @@ class Block:
                 lanes = self.threads[thread.warp * WARP : (thread.warp + 1) * WARP]
                 absent = [t for t in lanes if w.mask >> t.lane & 1 and t not in same and not t.done]
                 where = absent[0].waits
+                waits = verb(absent, "wait")
                 if where.operation == w.operation:
-                    reason = f"wait at {where.place} with the mask {where.mask:#x}"
+                    reason = f"{waits} at {where.place} with the mask {where.mask:#x}"
                 else:
-                    reason = f"wait for cuda.{where.operation} at {where.place}"
+                    reason = f"{waits} for cuda.{where.operation} at {where.place}"
                 message = absent_lanes(w.operation, w.mask, same, absent, reason)
                 raise Stop(Finding("warp", message, [w.place, where.place]))
         raise AssertionError("a block whose threads all wait at the barrier passes it")
@@ -265,19 +279,33 @@ class Block:
         spinning, place = [t for t, _ in self.spun], self.spun[0][1].place
         others = [t for t in self.live if t not in spinning]
         message = (
-            f"Deadlock: {threads_in_words([t.short for t in spinning])}{self.suffix} wait in a loop at {place} for an"
-            " element that nobody changes any more"
+            f"Deadlock: {threads_in_words([t.short for t in spinning])}{self.suffix} {verb(spinning, 'wait')} in a loop"
+            f" at {place} for an element that nobody changes any more"
         )
         if others and others[0].waits is not None:
-            message += f", while {threads_in_words([t.short for t in others])} wait at {others[0].waits.place}"
+            who = threads_in_words([t.short for t in others])
+            message += f", while {who} {verb(others, 'wait')} at {others[0].waits.place}"
+        if self.is_sample:
+            message += '. Only a sample of the blocks ran: if it waits for the others, give emulate() blocks="all"'
         raise Stop(Finding("deadlock", message + ".", [place]))
+
+
+def _way_to(frame, kernel) -> tuple:
+    """The calls by which a thread has come to where it waits, from the kernel inwards, as (code, offset)."""
+    way = []
+    while frame is not None:
+        way.append((frame.f_code, frame.f_lasti))
+        if frame.f_code is kernel:
+            return tuple(reversed(way))
+        frame = frame.f_back
+    return ()
 
 
 def absent_lanes(operation: str, mask: int, here: list[Thread], absent: list[Thread], reason: str) -> str:
     place, suffix = here[0].waits.place, here[0].block.suffix
     return (
         f"cuda.{operation} at {place} names lanes that do not come (mask {mask:#x}):"
-        f" {threads_in_words([t.short for t in here])}{suffix} are there,"
+        f" {threads_in_words([t.short for t in here])}{suffix} {'is' if len(here) == 1 else 'are'} there,"
         f" {threads_in_words([t.short for t in absent])} {reason}."
     )
 

@@ -8,7 +8,8 @@ here where they have drifted apart.
 - Global memory comes in **sectors** of 32 bytes: a request moves as many as it touches.
 - Shared memory has 32 **banks** of 4 bytes: a request takes as many passes as one bank has different words to give, and
   lanes that want the same word share it. Passes beyond the first are conflicts. Requests of 8-byte elements go in two
-  halves of the warp.
+  halves of the warp, of 16-byte elements in four quarters.
+- Atomics are counted as such; the sectors that they move are not.
 """
 
 from __future__ import annotations
@@ -74,24 +75,21 @@ class Traffic:
 
     def __init__(self, journal: Journal, threads_per_block: int):
         self._journal, self._threads_per_block = journal, threads_per_block
-        self.sites: dict[int, SiteCount] = {}
+        self.sites: dict[tuple[int, bool], SiteCount] = {}  # by instruction, and whether in shared memory
         self.kept: list[Kept] = []
         self.rows_kept = 0
 
     def count(self, rows: Rows, kind: np.ndarray) -> None:
         """Whole epochs of blocks."""
         requests = form_requests(rows, self._threads_per_block)
-        itemsize = self._itemsizes(rows.address, rows.site)
-        sites, inverse = _dense(rows.site)
+        itemsize = rows.itemsize
+        sites, inverse = _dense(2 * rows.site + (rows.address >= SHARED_BASE))  # `a[i]` in a function may be either
         accesses = np.bincount(inverse)
-        size_of_site = np.zeros(len(sites), np.int64)
-        size_of_site[inverse] = itemsize
+        bytes_of_site = np.bincount(inverse, weights=itemsize).astype(np.int64)
         site_of_request = inverse[requests.order[requests.start]]
         lanes = np.diff(np.r_[requests.start, len(requests.order)])
         warp = rows.thread[requests.order[requests.start]] // WARP
         there = np.minimum(WARP, self._threads_per_block - warp * WARP)
-        shared_of_site = np.zeros(len(sites), bool)
-        shared_of_site[inverse] = rows.address >= SHARED_BASE
         kind_of_site = np.zeros(len(sites), np.int64)
         kind_of_site[inverse] = kind
 
@@ -105,12 +103,13 @@ class Traffic:
         for s in range(len(sites)):
             mine = site_of_request == s
             total = SiteCount(
-                int(kind_of_site[s]), bool(shared_of_site[s]), int(accesses[s]), int(mine.sum()),
+                int(kind_of_site[s]), bool(sites[s] & 1), int(accesses[s]), int(mine.sum()),
                 int(lanes[mine].sum()), int(there[mine].sum()), int(sectors[mine].sum()), int(least[mine].sum()),
-                int(wanted[mine].sum()), int(accesses[s] * size_of_site[s]), int(passes[mine].sum()),
+                int(wanted[mine].sum()), int(bytes_of_site[s]), int(passes[mine].sum()),
             )  # fmt: skip
             total.worst = self._worst(rows, requests, np.flatnonzero(mine), wanted, sectors, passes)
-            self.sites.setdefault(int(sites[s]), SiteCount(total.kind, total.shared)).take(total)
+            key = (int(sites[s]) >> 1, total.shared)
+            self.sites.setdefault(key, SiteCount(total.kind, total.shared)).take(total)
         if self.rows_kept < MOST_ROWS_KEPT:
             request = np.empty(len(rows.address), np.int64)
             request[requests.order] = requests.number
@@ -122,13 +121,6 @@ class Traffic:
         pieces = [Kept(*(column[kept.block == block] for column in kept)) for kept in self.kept]
         pieces = [piece for piece in pieces if len(piece.address)]
         return _joined(pieces) if pieces else None
-
-    def _itemsizes(self, address: np.ndarray, site: np.ndarray) -> np.ndarray:
-        """Bytes per element of each access."""
-        memories = sorted(self._journal.memories, key=lambda m: m.start)
-        starts = np.array([m.start for m in memories])
-        sizes = np.array([m.dtype.itemsize for m in memories])
-        return sizes[np.searchsorted(starts, address, side="right") - 1]
 
     def _count_sectors(self, rows, requests, itemsize, which, wanted, sectors) -> None:
         """Fills in, by request: the different bytes wanted, and the sectors that hold them."""
@@ -147,25 +139,27 @@ class Traffic:
         np.add.at(sectors, number[last != first], 1)  # an element across two sectors; never so where all are aligned
 
     def _count_passes(self, rows, requests, itemsize, which, passes) -> None:
-        """Fills in, by request, how often shared memory has to be asked."""
+        """Fills in, by request, how often shared memory has to be asked.
+
+        Elements of 8 bytes go in two halves of the warp, those of 16 in four quarters: no conflict by itself.
+        """
         at = requests.order[which]
         if not len(at):
             return
-        number, address, size = requests.number[which], rows.address[at], itemsize[at]
-        half = np.where(size >= 8, rows.thread[at] % WARP // 16, 0)  # 8-byte elements go in two halves
-        part, word = number * 2 + half, address // BANK_BYTES
-        if (size >= 8).any():
-            part, word = np.r_[part, part[size >= 8]], np.r_[word, word[size >= 8] + 1]
+        words = np.maximum(itemsize[at] // BANK_BYTES, 1)  # of an element
+        part = requests.number[which] * 4 + rows.thread[at] % WARP * words // WARP
+        first = rows.address[at] // BANK_BYTES
+        row = np.repeat(np.arange(len(at)), words)
+        word = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(words) - words, words)
+        part = part[row]
         order = np.lexsort((word, part))
         part, word = part[order], word[order]
         new = np.r_[True, (part[1:] != part[:-1]) | (word[1:] != word[:-1])]
         per_bank = np.unique(part[new] * BANKS + word[new] % BANKS, return_counts=True)
         parts, start = np.unique(per_bank[0] // BANKS, return_index=True)
         most = np.maximum.reduceat(per_bank[1], start)
-        np.add.at(passes, parts // 2, most)
-        np.add.at(passes, parts[parts % 2 == 1] // 2, -1)  # the second half is no conflict by itself
-        alone = (parts % 2 == 1) & ~np.isin(parts - 1, parts)
-        np.add.at(passes, parts[alone] // 2, 1)
+        request, first_part = np.unique(parts // 4, return_index=True)
+        passes[request] += np.add.reduceat(most, first_part) - np.diff(np.r_[first_part, len(parts)]) + 1
 
     def _worst(self, rows, requests, mine, wanted, sectors, passes) -> tuple:
         """The request of this site that wastes most: what the report quotes."""
@@ -192,7 +186,7 @@ def form_requests(rows: Rows, threads_per_block: int) -> Requests:
     """Finds the warp request of every access."""
     _, block = np.unique(rows.block, return_inverse=True)
     lane = block * (-(-threads_per_block // WARP) * WARP) + rows.thread  # numbered through the blocks, whole warps each
-    site, inverse = _dense(rows.site)
+    site, inverse = _dense(2 * rows.site + (rows.address >= SHARED_BASE))
     converged = np.array([s.converged for s in rows.segments], np.int64)[rows.segment]
     converged -= converged.min()
     stretch = converged * len(site) + inverse  # one instruction, between two points where the warp converged

@@ -6,3 +6,8 @@ from numba import cuda
 @cuda.jit(device=True)
 def neighbour(s):
     return s[(cuda.threadIdx.x + 1) % 4]
+
+
+@cuda.jit(device=True)
+def twice_plus_one(x):
+    return x * 2 + 1

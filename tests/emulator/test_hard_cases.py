@@ -1,0 +1,261 @@
+"""Kernels on which the emulator once gave the wrong verdict or the wrong count."""
+
+from __future__ import annotations
+
+import helpers_module
+import numpy as np
+import pytest
+from numba import cuda, float32, float64, int32
+
+import minidecode as md
+
+SEEDS = range(6)
+
+
+def run(kernel, launch, *arguments, **options):
+    return md.emulate(kernel, **options)[launch](*arguments)
+
+
+@cuda.jit
+def flag_set_after_reset(flag, tokens):
+    i = cuda.grid(1)
+    flag[0] = 0
+    for j in range(i):
+        if tokens[j] == tokens[i]:
+            flag[0] = 1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_later_store_of_another_value_races_too(seed):
+    tokens = np.arange(32)
+    tokens[20] = 3
+    found = run(flag_set_after_reset, (32, 1), np.zeros(1, np.int32), tokens, seed=seed)
+    assert not found.ok and found.errors[0].kind == "race"
+
+
+@cuda.jit
+def long_loop_of_atomics(best, x):
+    for i in range(cuda.threadIdx.x, x.size, 32):
+        cuda.atomic.max(best, 0, x[i])
+
+
+@cuda.jit
+def waits_for_ever_and_counts(lock, out):
+    turns = 0
+    while cuda.atomic.cas(lock, 0, 0, 1) != 0:
+        turns += 1
+    out[0] = turns
+
+
+def test_a_long_loop_of_atomics_that_change_nothing_is_no_deadlock():
+    best = np.zeros(1, np.float32)
+    assert run(long_loop_of_atomics, (1, 32), best, np.arange(12_800, 0, -1).astype(np.float32)).ok
+    assert best[0] == 12_800
+    assert run(long_loop_of_atomics, (1, 32), best, np.zeros(12_800, np.float32)).ok
+    stuck = run(waits_for_ever_and_counts, (1, 2), np.ones(1, np.int32), np.zeros(1, np.int32))
+    assert [e.kind for e in stuck.errors] == ["deadlock"]
+
+
+@cuda.jit
+def last_block_resets(parts, total, count):
+    b = cuda.blockIdx.x
+    parts[b] = float32(b + 1)
+    cuda.threadfence()
+    if cuda.atomic.add(count, 0, 1) == cuda.gridDim.x - 1:
+        cuda.threadfence()
+        for k in range(cuda.gridDim.x):
+            total[0] += parts[k]
+        count[0] = 0  # ready for the next launch
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_last_block_may_reset_the_counter(seed):
+    total, count = np.zeros(1, np.float32), np.zeros(1, np.int32)
+    found = run(last_block_resets, (5, 1), np.zeros(5, np.float32), total, count, seed=seed)
+    assert found.ok, found.verdict
+    assert total[0] == 15 and count[0] == 0
+
+
+@cuda.jit
+def published_by_shared_memory(data, y):
+    s = cuda.shared.array(1, int32)
+    s[0] = 0
+    if cuda.blockIdx.x == 0:
+        data[0] = 42
+        cuda.threadfence()
+        cuda.atomic.add(s, 0, 1)
+    else:
+        cuda.atomic.add(s, 0, 1)
+        y[0] = data[0]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_shared_memory_publishes_to_its_own_block_alone(seed):
+    found = run(published_by_shared_memory, (2, 1), np.zeros(1, np.int32), np.zeros(1, np.int32), seed=seed)
+    assert [e.kind for e in found.errors] == ["race"]
+
+
+@cuda.jit
+def same_value_then_another(a):
+    t = cuda.threadIdx.x
+    a[0] = 5
+    if t == 1:
+        a[0] = 7
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_store_of_the_same_value_hides_no_writer(seed):
+    found = run(same_value_then_another, (1, 2), np.zeros(1, np.int32), seed=seed)
+    assert [e.kind for e in found.errors] == ["race"], found.verdict
+
+
+@cuda.jit
+def two_blocks_store_twice(a):
+    for _ in range(2):
+        a[0] = 5
+        cuda.syncthreads()
+    if cuda.blockIdx.x == 0:
+        a[0] = 7
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_same_between_blocks(seed):
+    assert not run(two_blocks_store_twice, (2, 1), np.zeros(1, np.int32), seed=seed).ok
+
+
+@cuda.jit
+def zeroes_then_races(many, z):
+    for i in range(many.size):
+        many[i] = 0
+    z[0] = cuda.blockIdx.x
+
+
+def test_what_is_too_much_to_look_at_is_said():
+    found = run(zeroes_then_races, (2, 1), np.zeros(20_100, np.int8), np.zeros(1, np.int32))
+    assert "not looked at for races" in found.verdict
+
+
+@cuda.jit(device=True)
+def put_and_sync(s, t):
+    s[t] = t
+    cuda.syncthreads()
+
+
+@cuda.jit
+def barrier_by_two_calls(s_out):
+    s = cuda.shared.array(64, int32)
+    t = cuda.threadIdx.x
+    if t < 32:
+        put_and_sync(s, t)
+    else:
+        put_and_sync(s, t)
+    s_out[t] = s[63 - t]
+
+
+def test_a_barrier_reached_by_two_calls_is_two_barriers():
+    found = run(barrier_by_two_calls, (1, 64), np.zeros(64, np.int32))
+    assert [e.kind for e in found.errors] == ["barrier"] and len(found.errors[0].places) == 2
+
+
+@cuda.jit
+def leaves_turn_by_turn(x):
+    k = 0
+    while True:
+        cuda.syncthreads()
+        x[cuda.threadIdx.x] = k
+        k += 1
+        if k > cuda.threadIdx.x:
+            return
+
+
+def test_a_return_written_after_the_barrier_of_its_loop_is_a_note():
+    found = run(leaves_turn_by_turn, (1, 8), np.zeros(8, np.int32))
+    assert found.ok, found.verdict
+
+
+@cuda.jit
+def waits_for_all_blocks(count, x):
+    cuda.atomic.add(count, 0, 1)
+    while cuda.atomic.add(count, 0, 0) < cuda.gridDim.x:
+        pass
+    x[cuda.blockIdx.x] = 1
+
+
+def test_a_sample_that_waits_for_the_rest_says_so():
+    counts = np.zeros(1, np.int32), np.zeros(4, np.int32)
+    assert run(waits_for_all_blocks, (4, 1), *counts).ok
+    found = run(waits_for_all_blocks, (4, 1), np.zeros(1, np.int32), np.zeros(4, np.int32), blocks=2)
+    assert 'give emulate() blocks="all"' in found.verdict
+
+
+@cuda.jit
+def square(n, y):
+    y[0] = n * n
+
+
+def test_narrow_scalars_are_wide_inside():
+    y = np.zeros(1, np.int64)
+    run(square, (1, 1), np.int32(70_000), y)
+    assert y[0] == 4_900_000_000
+
+
+@cuda.jit(device=True)
+def load(a, i):
+    return a[i]
+
+
+@cuda.jit
+def loads_of_two_kinds(x, y):
+    s = cuda.shared.array(32, float32)
+    t = cuda.threadIdx.x
+    s[t] = load(x, t)
+    cuda.syncthreads()
+    y[t] = load(s, 31 - t)
+
+
+def test_a_function_used_on_global_and_shared_memory_counts_as_both():
+    found = run(loads_of_two_kinds, (1, 32), np.ones(32, np.float32), np.zeros(32, np.float32))
+    assert (found.global_loads_per_thread, found.shared_loads_per_thread, found.bank_conflicts) == (1, 1, 0)
+
+
+@cuda.jit
+def dynamic_every_other(x, y):
+    s = cuda.shared.array(0, float32)
+    wide = cuda.shared.array(0, float64)  # the same bytes, seen as something else
+    t = cuda.threadIdx.x
+    s[2 * t] = x[t]
+    cuda.syncthreads()
+    y[t] = s[2 * t]
+    if wide.size < 0:
+        y[t] = 0
+
+
+def test_sizes_of_elements_are_those_of_the_array_that_was_used():
+    found = md.emulate(dynamic_every_other)[1, 32, 0, 256](np.ones(32, np.float32), np.zeros(32, np.float32))
+    assert found.bank_conflicts == 2
+
+
+@cuda.jit
+def asks_a_module(x, y):
+    i = cuda.grid(1)
+    y[i] = abs(helpers_module.twice_plus_one(x[i]))
+
+
+def test_operations_of_a_function_of_a_module_count():
+    found = run(asks_a_module, (1, 4), np.ones(4, np.float32), np.zeros(4, np.float32), operations=True)
+    assert found.operations == 4 * (2 + 1)
+
+
+@cuda.jit
+def writes_a_tuple(arrays):
+    arrays[0][cuda.grid(1)] = 7
+
+
+def test_arrays_in_tuples_are_put_back_after_a_refusal(monkeypatch):
+    from minidecode.emulator import launch
+
+    monkeypatch.setattr(launch, "LONG", 0.0)
+    a = np.zeros(8, np.int32)
+    with pytest.raises(md.EmulationError, match="the arrays are as they were"):
+        run(writes_a_tuple, (8, 1), (a,))
+    assert (a == 0).all()
