@@ -35,9 +35,9 @@ class Row:
 
 
 def _ngram_cost(scores_RV, tokens_RM, length_R, n) -> Cost:
-    """Each token is read once; each of the R * (length - n + 1) windows compares at least one token."""
+    """Each token is read once; each of the R * (length - n + 1) windows compares one token, if n > 1."""
     windows = int(np.maximum(np.asarray(length_R) - n + 1, 0).sum())
-    return Cost(int(np.sum(length_R)) * tokens_RM.dtype.itemsize, windows)
+    return Cost(int(np.sum(length_R)) * tokens_RM.dtype.itemsize, windows if n > 1 else 0)
 
 
 def _norm_cost(x_RD, y_RD, bias_D, norm) -> Cost:

@@ -238,7 +238,7 @@ def _print_step(step, word) -> None:
 def check(
     name: Annotated[str, typer.Argument(help="The optimization, such as ngram.")],
     function: Annotated[str, typer.Argument(metavar="FILE.py:FUNCTION", help="Yours; a module:function works too.")],
-    examples: Annotated[int, typer.Option(help="Random inputs to try, beside the planted ones.")] = 200,
+    examples: Annotated[int, typer.Option(min=1, help="Random inputs to try, beside the planted ones.")] = 200,
     as_json: AsJson = False,
     debug: Debug = False,
 ):
@@ -264,7 +264,7 @@ def check(
 @app.command()
 def compare(
     name: Annotated[str, typer.Argument(help="The optimization, such as ngram.")],
-    repeats: Annotated[int, typer.Option(help="Turns of each implementation.")] = 9,
+    repeats: Annotated[int, typer.Option(min=1, help="Turns of each implementation.")] = 9,
     machine: Annotated[str, typer.Option(help="Predict for: this (measured), v100, t4 or h200.")] = "this",
     as_json: AsJson = False,
     debug: Debug = False,
@@ -537,10 +537,18 @@ def doctor(as_json: AsJson = False, debug: Debug = False):
         print(f"{name:<16} {version or f'missing: {missing[name]}'}")
 
 
+class _Terminated(BaseException):
+    """Somebody asked the program to end. No `except SystemExit` of a user's function holds it up."""
+
+
+def _terminate(*_) -> None:
+    raise _Terminated
+
+
 def main() -> None:
     """Runs a command; an error that a user can mend is one line on stderr and exit code 1, or 2 for bad usage."""
     debug = "--debug" in sys.argv[1:]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through the clean-up, as an interrupt goes
+    signal.signal(signal.SIGTERM, _terminate)  # through the clean-up, as an interrupt goes
     for name, mode in [("stdin", "r"), ("stdout", "w"), ("stderr", "w")]:
         if getattr(sys, name) is None:  # closed by whoever started us
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 (it stays open to the end)
@@ -559,6 +567,8 @@ def main() -> None:
     except OSError as error:  # without a name it comes from writing our output
         code = _fail(f"{error.filename or 'the output cannot be written'}: {error.strerror or error}", 1, debug)
         _give_up_stdout()
+    except _Terminated:
+        code = 143
     except (KeyboardInterrupt, typer.Abort):
         code = _fail("interrupted", 130, debug)
     except MemoryError as error:

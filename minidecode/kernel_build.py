@@ -77,4 +77,6 @@ def build(kernel: Callable[..., Any], argument_types: tuple, architecture: tuple
 
 def _number(pattern: str, log: str) -> int:
     found = re.search(pattern, log)
-    return int(found[1]) if found else 0
+    if found is None:
+        raise OptionError(f"the assembler's log is not as it was: no {pattern!r} in it")
+    return int(found[1])

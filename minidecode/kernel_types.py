@@ -39,15 +39,18 @@ def check_types(kernel: Callable[..., Any], argument_types: tuple) -> list[TypeN
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of experimental features and of the target's age
         try:
-            ir, types = _infer(function, argument_types)
+            ir, types, returned, calls = _infer(function, argument_types)
         except NumbaError as error:
             return [TypeNote("error", _line_of(error, function), _first_reason(error))]
-    refused = _refused_later(ir, types)
-    return refused or _doubles(ir, types, argument_types)
+    refused = _refused_later(ir, types, returned)
+    if refused or _is_double_on_purpose(argument_types):
+        return refused
+    return sorted({*_wide_arguments(function, argument_types), *_doubles(ir, types, calls, set())},
+                  key=lambda note: (note.line or 0, note.message))  # fmt: skip
 
 
 def _infer(function, argument_types):
-    """(Numba's intermediate representation, variable -> type)."""
+    """(Numba's intermediate representation, variable -> type, return type, call -> signature)."""
     from numba.core.compiler import run_frontend
     from numba.core.target_extension import target_override
     from numba.core.typed_passes import type_inference_stage
@@ -58,7 +61,8 @@ def _infer(function, argument_types):
     target.refresh()
     ir = run_frontend(function)
     with pretended_device(), target_override("cuda"):
-        return ir, type_inference_stage(typing, target, ir, argument_types, None).typemap
+        found = type_inference_stage(typing, target, ir, argument_types, None)
+        return ir, found.typemap, found.return_type, found.calltypes
 
 
 @contextmanager
@@ -95,36 +99,74 @@ def pretended_device(capability: tuple[int, int] = (8, 0)):
         dispatcher.get_current_device, cls.get_call_template = ask_device, ask_template
 
 
-def _refused_later(ir, types) -> list[TypeNote]:
-    """What inference lets pass and the CUDA backend cannot lower: containers that live on the host."""
+def _refused_later(ir, types, returned) -> list[TypeNote]:
+    """What inference lets pass and the CUDA backend cannot lower: a result, containers of the host, whole arrays."""
+    from numba.core import ir as nodes
     from numba.core import types as t
 
+    if returned != t.none:
+        statements = [s for block in ir.blocks.values() for s in block.body if isinstance(s, nodes.Return)]
+        values = [s for s in statements if types.get(s.value.name) != t.none] or statements
+        return [TypeNote("error", values[0].loc.line, "a kernel returns nothing: write the result into an array")]
     host = (t.DictType, t.ListType, t.List, t.Set)
     for statement in _assignments(ir):
         kind = types.get(statement.target.name)
         if isinstance(kind, host):
             what = type(kind).__name__.removesuffix("Type").lower()
             return [TypeNote("error", statement.loc.line, f"a {what} cannot live on a GPU: use an array of fixed size")]
+    for block in ir.blocks.values():
+        for s in block.body:
+            if isinstance(s, nodes.SetItem | nodes.StaticSetItem) and isinstance(types.get(s.value.name), t.Array):
+                return [
+                    TypeNote("error", s.loc.line, "a whole array is assigned: assign element by element, in a loop")
+                ]
     return []
 
 
-def _doubles(ir, types, argument_types) -> list[TypeNote]:
-    """Lines where a computed value is float64, unless float64 was handed in."""
+def _is_double_on_purpose(argument_types) -> bool:
+    """Whether an array of float64 is handed in. A number alone is more often an accident."""
+    from numba.core import types as t
+
+    return any(getattr(a, "dtype", None) in (t.float64, t.complex128) for a in argument_types)
+
+
+def _wide_arguments(function, argument_types) -> list[TypeNote]:
+    from numba.core import types as t
+
+    names, line = list(inspect.signature(function).parameters), inspect.getsourcelines(function)[1]
+    return [
+        TypeNote("warning", line, f"{name} is float64 and makes float64 of what it meets: pass np.float32({name})")
+        for name, kind in zip(names, argument_types, strict=False) if kind == t.float64
+    ]  # fmt: skip
+
+
+def _doubles(ir, types, calls, seen: set) -> list[TypeNote]:
+    """Lines where a computed value is float64, in the kernel and in the device functions that it calls."""
     from numba.core import ir as nodes
     from numba.core import types as t
 
-    if any(a == t.float64 or getattr(a, "dtype", None) == t.float64 for a in argument_types):
-        return []
     notes = {}
     for statement in _assignments(ir):
-        is_value = isinstance(statement.value, nodes.Expr) and statement.value.op in ("binop", "inplace_binop", "call")
-        is_number = isinstance(statement.value, nodes.Const) and not statement.target.name.startswith("$")
+        value = statement.value
+        is_value = isinstance(value, nodes.Expr) and value.op in ("binop", "inplace_binop", "call")
+        is_number = isinstance(value, nodes.Const) and not statement.target.name.startswith("$")
         kind = types.get(statement.target.name)
         if kind in (t.float64, t.complex128) and (is_value or is_number):
             line = statement.loc.line
             source = linecache.getline(ir.func_id.filename, line).strip()
             notes[line] = TypeNote("warning", line, f"this is computed in float64: {source}")
-    return [notes[line] for line in sorted(notes)]
+    inner = []
+    for expression, signature in calls.items():
+        if not isinstance(expression, nodes.Expr) or expression.op != "call":
+            continue
+        callee = types.get(expression.func.name)
+        inside = getattr(getattr(callee, "dispatcher", None), "py_func", None)
+        if inside is None or (inside, signature.args) in seen or inside.__module__.startswith("numba"):
+            continue
+        seen.add((inside, signature.args))
+        ir_inside, types_inside, _, calls_inside = _infer(inside, signature.args)
+        inner += _doubles(ir_inside, types_inside, calls_inside, seen)
+    return [*notes.values(), *inner]
 
 
 def _assignments(ir):
@@ -155,5 +197,6 @@ COMMON = {
     "compiled: one global constant, no sum of two",
     r"of type list|LiteralList|ListType": "a list cannot live on a GPU: use an array of fixed size",
     r"DictType|type dict": "a dict cannot live on a GPU: use an array of fixed size",
+    r"make_function": "a comprehension or a function inside of a kernel: write a loop, or a device function beside it",
     r"of type set|type set\(": "a set cannot live on a GPU: use an array of fixed size",
 }

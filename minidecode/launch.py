@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -16,12 +15,13 @@ from .errors import OptionError
 
 LAUNCHES: ContextVar[Counter[str] | None] = ContextVar("launches", default=None)
 TRACED: ContextVar[bool] = ContextVar("traced", default=False)
-SEEN: ContextVar[dict[Any, tuple] | None] = ContextVar("seen", default=None)
+SEEN: ContextVar[dict[tuple[Any, tuple], None] | None] = ContextVar("seen", default=None)
+PATIENCE_OF_A_JUDGE = 3.0  # seconds: its inputs are small
 EMULATED: ContextVar[bool] = ContextVar("emulated", default=False)
 
 
 def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> None:
-    """Runs kernel[grid, block](*arrays). Without a GPU, or within `in_emulator`, NumPy arrays go to the emulator.
+    """Runs kernel[grid, block](*arrays). Without a GPU, or within `InEmulator`, NumPy arrays go to the emulator.
 
     The emulator stops at the first mistake; within `traced_launches` data races are mistakes too. On a GPU, NumPy
     arrays are copied there and back, which is for tests: what is timed lives on the device. An empty grid launches
@@ -32,11 +32,7 @@ def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> 
     launches, on_gpu = LAUNCHES.get(), device_kind() == "gpu" and not EMULATED.get()
     if launches is not None:
         launches[f"{kernel.py_func.__name__} ({'gpu' if on_gpu else 'emulator'})"] += 1
-    seen = SEEN.get()
-    if seen is not None and kernel not in seen:
-        from numba import typeof
-
-        seen[kernel] = tuple(map(typeof, arrays))
+    note_kernel(kernel, arrays)
     if on_gpu:
         kernel[grid, block](*arrays)
         return
@@ -44,7 +40,18 @@ def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> 
         raise OptionError("these arrays live on a GPU, and Numba finds none here: pass NumPy arrays to the emulator")
     from .emulator import emulate
 
-    emulate(kernel, trace=TRACED.get(), strict=True)[grid, block](*arrays)
+    patience = PATIENCE_OF_A_JUDGE if TRACED.get() else 10.0
+    emulate(kernel, trace=TRACED.get(), strict=True, patience=patience)[grid, block](*arrays)
+
+
+def note_kernel(kernel: Any, arguments: tuple) -> bool:
+    """Notes a launch for `seen_kernels`; whether anybody wants to know, and so whether mistakes must be told."""
+    seen = SEEN.get()
+    if seen is not None and hasattr(kernel, "py_func"):
+        from numba import typeof
+
+        seen.setdefault((kernel, tuple(map(typeof, arguments))), None)
+    return seen is not None
 
 
 @contextmanager
@@ -60,8 +67,8 @@ def counted_launches():
 
 @contextmanager
 def seen_kernels():
-    """Within it, every kernel that is launched is noted, with Numba's types of its first arguments."""
-    seen: dict[Any, tuple] = {}
+    """Within it, every kernel that is launched is noted, with Numba's types of its arguments; see `check`."""
+    seen: dict[tuple[Any, tuple], None] = {}
     token = SEEN.set(seen)
     try:
         yield seen
@@ -79,15 +86,15 @@ def traced_launches():
         TRACED.reset(token)
 
 
-def in_emulator(function: Callable) -> Callable:
-    """The function, whose kernels run in the emulator even where there is a GPU."""
+class InEmulator:
+    """A function whose kernels run in the emulator even where there is a GPU."""
 
-    @functools.wraps(function)
-    def run(*args, **kwargs):
+    def __init__(self, function: Callable):
+        self.stands_for = function
+
+    def __call__(self, *args, **kwargs):
         token = EMULATED.set(True)
         try:
-            return function(*args, **kwargs)
+            return self.stands_for(*args, **kwargs)
         finally:
             EMULATED.reset(token)
-
-    return run

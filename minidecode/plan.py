@@ -17,7 +17,7 @@ from . import reference
 from .catalog import CATALOG, Row
 from .device import device_kind
 from .errors import OptionError
-from .launch import in_emulator
+from .launch import InEmulator
 from .memory.preallocated import PreallocatedMemory
 from .memory.recompute import RecomputeMemory
 from .memory.replicated import ReplicatedMemory
@@ -54,7 +54,7 @@ class Plan:
             raise OptionError(f"plan: memory={self.memory!r} is not one of {', '.join(MEMORIES)}")
         for row in CATALOG.values():
             choice = getattr(self, row.name)
-            if choice not in BACKENDS and ":" not in choice:
+            if not isinstance(choice, str) or not (choice in BACKENDS or ":" in choice):
                 raise OptionError(
                     f"plan: {row.name}={choice!r} is not one of {', '.join(BACKENDS)} or FILE.py:FUNCTION"
                 )
@@ -105,7 +105,7 @@ def _implementation(row: Row, choice: str) -> Callable[..., Any]:
     except ModuleNotFoundError:
         raise OptionError(f"plan: {row.name} has no version for {place}") from None
     function = vars(module)[f"{row.op}_naive" if choice == "naive" else row.op]
-    return in_emulator(function) if choice == "emulator" else function
+    return InEmulator(function) if choice == "emulator" else function
 
 
 def op_names() -> list[str]:

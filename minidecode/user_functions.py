@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+import numpy as np
 
 from . import dims
 from . import ops as signatures
@@ -16,14 +19,17 @@ from .errors import InputError, OptionError
 
 
 def load_file(path: Path) -> ModuleType:
-    """A Python file as a module. Raises InputError if it cannot be run."""
+    """A Python file as a module, which may import its neighbours. Raises InputError if it cannot be run."""
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None or not path.is_file():
+    if spec is None or spec.loader is None:
         raise InputError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
+    _look_in(path.parent)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(f"{path} cannot be run: {type(error).__name__}: {error}") from None
     return module
 
@@ -36,6 +42,7 @@ def find_function(place: str) -> Callable[..., Any]:
     if where.endswith(".py"):
         module = load_file(Path(where))
     else:
+        _look_in(Path())
         try:
             module = importlib.import_module(where)
         except ImportError as error:
@@ -48,18 +55,35 @@ def find_function(place: str) -> Callable[..., Any]:
     return function
 
 
+def _look_in(folder: Path) -> None:
+    """Modules of this folder can be imported from here on, as if Python had been started there."""
+    place = str(folder.resolve())
+    if place not in sys.path:
+        sys.path.insert(0, place)
+
+
+def describe(function: Callable[..., Any]) -> str:
+    """Name and place of the code that runs; a wrapper that borrows another function's name is seen by its place."""
+    function = getattr(function, "stands_for", function)  # only of our own two classes, UserOp and InEmulator
+    code = getattr(function, "__code__", None)
+    place = f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else ""
+    if not hasattr(function, "__qualname__"):  # a partial, or an object that can be called
+        return f"{type(function).__module__}.{type(function).__qualname__} object"
+    return f"{function.__module__}.{function.__qualname__}{place}"
+
+
 class UserOp:
     """A user's function in the place of an op: its exceptions and wrong shapes are told as its own mistakes."""
 
     def __init__(self, op: str, place: str):
-        self.op, self.place, self.function = op, place, find_function(place)
+        self.op, self.place, self.stands_for = op, place, find_function(place)
         self._parameters = list(inspect.signature(getattr(signatures, op)).parameters)
 
     def __call__(self, *args, **kwargs):
         try:
-            result = self.function(*args, **kwargs)
-        except Exception as error:
-            raise OptionError(f"{self.place}, run as {self.op}, raised {type(error).__name__}: {error}") from error
+            result = self.stands_for(*args, **kwargs)
+        except (Exception, SystemExit) as error:
+            raise OptionError(f"{self.place}, run as {self.op}, {told(error)}") from error
         names = signatures.RETURNS[self.op]
         results = result if len(names) > 1 and isinstance(result, tuple) else (result,)
         wrong = [r for r in results if not hasattr(r, "shape")]
@@ -70,4 +94,18 @@ class UserOp:
             dims.unify(list(zip(names, results, strict=True)), sizes)
         except ValueError as error:
             raise OptionError(f"{self.place}, run as {self.op}, returned a wrong shape: {error}") from None
+        dtype = next(a.dtype for a in args if getattr(a, "dtype", np.dtype(int)).kind == "f")
+        if results[0].dtype != dtype:
+            raise OptionError(f"{self.place}, run as {self.op}, returned {results[0].dtype} where {dtype} is due")
         return result
+
+
+def told(error: BaseException) -> str:
+    """What a function of the user's raised, on one line, with the remedy where there is a usual one."""
+    first = (str(error).strip().splitlines() or [""])[0]
+    if type(error).__name__ == "CudaSupportError":
+        first += (
+            ". There is no GPU here: launch kernels by minidecode.launch.launch(kernel, grid, block, *arrays), which"
+            " takes the emulator then"
+        )
+    return f"raised {type(error).__name__}: {first}"

@@ -86,18 +86,21 @@ def compare(name: str, *, repeats: int = 9, machine: str = "this") -> Comparison
             import cupy
         except ImportError:
             raise OptionError("timing on a GPU needs CuPy: pip install 'minidecode[cu13]', or [cu12]") from None
-        calls = calls_on_device(row, functions, arguments, cupy)
-        timings = time_by_turns(calls, repeats, cupy.cuda.get_current_stream().synchronize)
+        calls, synchronize = (
+            calls_on_device(row, functions, arguments, cupy),
+            cupy.cuda.get_current_stream().synchronize,
+        )
+        timings, here = time_by_turns(calls, repeats, synchronize), lambda: this_machine(cupy, synchronize)
         notes = ["arrays live on the GPU, and transfers are counted; 'on the host' is apart: it has no way to the GPU"]
     else:
         calls = {label: (f, arguments) for label, f in functions.items() if label not in kernels}
-        timings = time_by_turns(calls, repeats)
+        timings, here = time_by_turns(calls, repeats), this_machine
         notes = [f"no GPU: {', '.join(kernels)} are right in the emulator, and not timed"]
-    m: Machine = this_machine() if machine == "this" else MACHINES[machine]
+    m: Machine = here() if machine == "this" else MACHINES[machine]
     cost = row.cost(*arguments)
     least = {f"{m.name} ({m.source})": m.seconds(cost)}
     if machine == "this" and any(t.median < m.seconds(cost) for t in timings):
-        notes.append(f"faster than main memory: these {cost.bytes / 1e6:.1f} MB stay in the processor's cache")
+        notes.append(f"faster than memory: these {cost.bytes / 1e6:.1f} MB stay in a cache")
     return Comparison(name, shape, timings, least, notes)
 
 
@@ -149,11 +152,15 @@ def time_by_turns(
 ) -> list[Timing]:
     """Each call once to warm up, then all of them by turns, so that a slow moment of the machine hits them all.
 
+    The order changes from turn to turn, so that none always follows the same one.
+
     Copies of the arguments are made outside of the timed part; `synchronize` waits for the device inside of it.
     """
     seconds: dict[str, list[float]] = {label: [] for label in calls}
+    rng = np.random.default_rng(0)
     for turn in range(repeats + 1):
-        for label, (function, arguments) in calls.items():
+        for label in rng.permutation(list(calls)).tolist():
+            function, arguments = calls[label]
             given = copy.deepcopy(arguments)
             synchronize()
             started = time.perf_counter()

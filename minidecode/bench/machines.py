@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,13 +40,24 @@ MACHINES = {
 }
 
 
-def this_machine(repeats: int = 5) -> Machine:
-    """By measurement: the best of a few copies of 256 MB, and of a few float32 products of 1024-cubed matrices."""
-    source = np.ones(32 * 2**20)
-    target = np.empty_like(source)
-    a = np.ones((1024, 1024), np.float32)
-    copying = min(_seconds(lambda: np.copyto(target, source)) for _ in range(repeats))
-    computing = min(_seconds(lambda: a @ a) for _ in range(repeats))
+def this_machine(xp=np, synchronize: Callable[[], None] = lambda: None, repeats: int = 5) -> Machine:
+    """By measurement: the best of a few copies of 256 MB, and of a few float32 products of 1024-cubed matrices.
+
+    xp: NumPy, or CuPy for the GPU, with what waits for it.
+    """
+    source = xp.ones(32 * 2**20)
+    target = xp.empty_like(source)
+    a = xp.ones((1024, 1024), np.float32)
+
+    def copy() -> None:
+        target[...] = source
+        synchronize()
+
+    def multiply() -> None:
+        a @ a
+        synchronize()
+
+    copying, computing = (min(_seconds(call) for _ in range(repeats)) for call in (copy, multiply))
     return Machine("this", 2 * source.nbytes / copying, 2 * 1024**3 / computing, "measured now")
 
 

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from .. import dims, ops
 from ..catalog import Row, arguments_of, find
 from ..kernel_types import check_types
 from ..launch import seen_kernels, traced_launches
-from ..user_functions import load_file
+from ..user_functions import describe, load_file, told
 from . import bounds as bounds_of
 from . import oracles
 
@@ -67,27 +67,28 @@ def check(name: str, implementation: Callable[..., Any], *, examples: int = 200,
     """Judges a function with the positional signature of the op of that name (see ops.py).
 
     First random inputs, since a failure among them can be made smaller, then the planted ones. Where a known mistake
-    gives the same wrong answer, it is named. Kernels that it launches (by `minidecode.launch.launch`) run in the
-    emulator, races looked for, or on the GPU; and Numba types them: what the compiler would refuse is a failure, double
-    precision by accident a warning. Raises OptionError on an unknown name; errors of the implementation are failures,
-    not raised.
+    gives the same wrong answers, it is named. Kernels that it launches (by `minidecode.launch.launch` or `md.emulate`)
+    run in the emulator, races looked for, or on the GPU; and Numba types them: what the compiler would refuse is a
+    failure, double precision by accident a warning. Raises OptionError on an unknown name; errors of the
+    implementation are failures, not raised.
     """
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis import seed as with_seed
+    from hypothesis.errors import Flaky
 
     from . import inputs
 
     row = find(name)
-    label = f"{implementation.__module__}.{implementation.__qualname__}"
-    strategy = getattr(inputs, row.inputs)()
-    tried, last = [0], [None]
+    label = describe(implementation)
+    strategy, planted = getattr(inputs, row.inputs)(), inputs.PLANTED[row.inputs]()
+    tried, last, kept = [0], [None], _KeepsResults(implementation)
 
     def judge(arguments: tuple) -> None:
         tried[0] += 1
-        what = wrong(row, implementation, arguments)
-        if what:
-            last[0] = (arguments, what)
-            raise _WrongAnswerError
+        mistake = wrong(row, kept, arguments)
+        if mistake:
+            last[0] = (arguments, mistake)
+            raise _NeverEndsError if "does not come out of" in mistake.what else _WrongAnswerError
 
     @with_seed(seed)
     @settings(
@@ -103,12 +104,15 @@ def check(name: str, implementation: Callable[..., Any], *, examples: int = 200,
         try:
             with seen_kernels() as kernels:
                 judge_random()
-                for arguments in inputs.PLANTED[row.inputs]():
+                for arguments in planted:
                     judge(arguments)
-        except _WrongAnswerError:
-            arguments, what = last[0]
-            failure = Failure(arguments_of(row, arguments), what, _known_mistake(row, implementation, arguments))
-    typed = [(kernel.py_func.__name__, check_types(kernel, types)) for kernel, types in kernels.items()]
+        except (_WrongAnswerError, _NeverEndsError, Flaky):
+            arguments, mistake = last[0]
+            name_of_it = None
+            if mistake.is_of_value:
+                name_of_it = _known_mistake(row, implementation, [arguments, *planted[:8]])
+            failure = Failure(arguments_of(row, arguments), mistake.what, name_of_it)
+    typed = [(kernel.py_func.__name__, check_types(kernel, types)) for kernel, types in kernels]
     remarks = [(kernel, note) for kernel, notes in typed for note in notes]
     refused = [f"The compiler would refuse {kernel}: {note}." for kernel, note in remarks if note.kind == "error"]
     if failure is None and refused:
@@ -121,21 +125,48 @@ class _WrongAnswerError(Exception):
     """Tells hypothesis that an input fails."""
 
 
-def wrong(row: Row, implementation: Callable[..., Any], arguments: tuple) -> str | None:
-    """What is wrong with the answer to these arguments, in words; None if it is right."""
+class _NeverEndsError(BaseException):
+    """The same, but hypothesis does not look for a smaller input: each would take its time again."""
+
+
+class _KeepsResults:
+    """The function, whose last result must not change when it is called again: a buffer that is used twice would."""
+
+    def __init__(self, function: Callable[..., Any]):
+        self._function, self._results, self._copies = function, (), ()
+
+    def __call__(self, *arguments: Any) -> Any:
+        result = self._function(*arguments)
+        for before, now in zip(self._copies, self._results, strict=True):
+            if not np.array_equal(before, now, equal_nan=True):
+                raise ValueError("what it returned before has changed: each call needs arrays of its own")
+        self._results = tuple(r for r in _several(result) if isinstance(r, np.ndarray))
+        self._copies = tuple(r.copy() for r in self._results)
+        return result
+
+
+class Mistake(NamedTuple):
+    """What is wrong with one answer, in words; and whether it is its values."""
+
+    what: str
+    is_of_value: bool = False
+
+
+def wrong(row: Row, implementation: Callable[..., Any], arguments: tuple) -> Mistake | None:
+    """What is wrong with the answer to these arguments; None if it is right."""
     given = copy.deepcopy(arguments)
     names = list(arguments_of(row, arguments))
     try:
         result = implementation(*given)
-    except Exception as error:
-        return f"It raised {type(error).__name__}: {error}"
+    except (Exception, SystemExit) as error:
+        return Mistake(f"It {told(error)}")
     for (name, before), (_, after) in zip(_named(names, arguments), _named(names, given), strict=True):
         if name != row.changes and not np.array_equal(before, after):
-            return f"It changed its input {name}."
+            return Mistake(f"It changed its input {name}.")
     if row.changes is not None:
         changed = given[names.index(row.changes)]
         if not isinstance(result, np.ndarray) or not np.shares_memory(result, changed):
-            return f"It must change {row.changes} in place and return it."
+            return Mistake(f"It must change {row.changes} in place and return it.")
     return _difference(row, result, arguments)
 
 
@@ -144,20 +175,20 @@ def _named(names: list[str], arguments: Iterable):
     return dims.arrays_in(list(zip(names, arguments, strict=True)))
 
 
-def _difference(row: Row, result: Any, arguments: tuple) -> str | None:
-    """The first place where a result is not as the row's contract wants it, in words; None if there is none."""
+def _difference(row: Row, result: Any, arguments: tuple) -> Mistake | None:
+    """The first place where a result is not as the row's contract wants it; None if there is none."""
     names = ops.RETURNS[row.op]
     expected = _several(getattr(oracles, row.op)(*copy.deepcopy(arguments)))
     results = _several(result)
     if len(results) != len(names) or not all(isinstance(r, np.ndarray) for r in results):
-        return f"It must return {' and '.join(names)}, arrays, not {result!r:.60}."
+        return Mistake(f"It must return {' and '.join(names)}, arrays, not {result!r:.60}.")
     bounds = _several(_bounds(row, arguments)) if row.contract == "tolerance" else (0.0,) * len(names)
     dtype = next(a.dtype for _, a in _named(list(arguments_of(row, arguments)), arguments) if a.dtype.kind == "f")
     for name, mine, right, bound in zip(names, results, expected, bounds, strict=True):
         if mine.shape != right.shape or mine.dtype != dtype:
-            return f"{name} is {mine.dtype}{mine.shape} where {dtype}{right.shape} is due."
-        if told := _beyond(name, mine, right, bound):
-            return told
+            return Mistake(f"{name} is {mine.dtype}{mine.shape} where {dtype}{right.shape} is due.")
+        if what := _beyond(name, mine, right, bound):
+            return Mistake(what, is_of_value=True)
     return None
 
 
@@ -181,23 +212,31 @@ def _several(result: Any) -> tuple:
     return result if isinstance(result, tuple) else (result,)
 
 
-def _known_mistake(row: Row, implementation: Callable[..., Any], arguments: tuple) -> str | None:
-    """The known mutant that gives this wrong answer, in the words of its docstring; the first, if several do."""
-    bounds = _several(_bounds(row, arguments)) if row.contract == "tolerance" else (0.0,) * len(ops.RETURNS[row.op])
-    try:
-        mine = _several(implementation(*copy.deepcopy(arguments)))
-    except Exception:
-        return None
+def _known_mistake(row: Row, implementation: Callable[..., Any], cases: list[tuple]) -> str | None:
+    """The known mutant that gives the same answers to all these inputs, in the words of its docstring."""
+    answers = [_answer(implementation, arguments) for arguments in cases]
     for path in mutant_files(row.name):
         module = load_file(path)
-        try:
-            theirs = _several(getattr(module, row.op)(*copy.deepcopy(arguments)))
-            is_same = not any(_beyond("", *triple) for triple in zip(mine, theirs, bounds, strict=True))
-        except Exception:
-            continue
-        if is_same:
+        mutant = getattr(module, row.op)
+        if all(_is_same(row, a, _answer(mutant, c), c) for a, c in zip(answers, cases, strict=True)):
             return f"'{path.stem.replace('_', ' ')}' gives: {(module.__doc__ or '').strip().splitlines()[0]}"
     return None
+
+
+def _answer(function: Callable[..., Any], arguments: tuple) -> tuple | None:
+    """What it returns, as a tuple; None if it raises."""
+    try:
+        return _several(function(*copy.deepcopy(arguments)))
+    except (Exception, SystemExit):
+        return None
+
+
+def _is_same(row: Row, mine: tuple | None, theirs: tuple | None, arguments: tuple) -> bool:
+    """Whether two answers are one within the contract."""
+    if mine is None or theirs is None:
+        return mine is theirs
+    bounds = _several(_bounds(row, arguments)) if row.contract == "tolerance" else (0.0,) * len(mine)
+    return not any(_beyond("", *triple) for triple in zip(mine, theirs, bounds, strict=True))
 
 
 def mutant_files(name: str) -> list[Path]:

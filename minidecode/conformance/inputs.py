@@ -13,13 +13,17 @@ from ..ops import Norm
 
 
 def ngram_arguments(histories: list[list[int]], n: int, V: int, poison: int = 5) -> tuple:
-    """(scores_RV, tokens_RM, length_R, n); behind each history its own tokens follow once more, which would ban."""
+    """(scores_RV, tokens_RM, length_R, n); what lies behind each history would ban more if it were read.
+
+    Scores of both signs, zeros and tokens that are ruled out already.
+    """
     length_R = np.array([len(h) for h in histories])
     tokens_RM = np.empty((len(histories), length_R.max() + poison), np.int64)
     for r, history in enumerate(histories):
-        tail = history[-1:] * (n - 1) + [(history or [0])[0]] if history else [r % V]
+        tail = history[-1:] * (n - 1) + history[:1] if history else [r % V]
         tokens_RM[r] = (history + tail * tokens_RM.shape[1])[: tokens_RM.shape[1]]
-    scores_RV = -1.0 - np.arange(len(histories) * V, dtype=np.float32).reshape(-1, V) / 8
+    scores_RV = (np.arange(len(histories) * V, dtype=np.float32).reshape(-1, V) % 61 - 40) / 8
+    scores_RV[:, 3::7] = -np.inf
     return scores_RV, tokens_RM, length_R, n
 
 
@@ -54,6 +58,15 @@ def ngram_planted() -> list[tuple]:
         ngram_arguments([[1, 2, 3, 4, 5]], 2, 6),  # nothing repeats
         ngram_arguments([[2, 1, 0, 2, 1, 3, 2, 1]], 3, 4),  # two followers of one context
     ]
+    rng = np.random.default_rng(0)
+    cases += [
+        ngram_arguments([[1, 2, 1], [0, 40_000, 7, 40_000], [7, 300, 44, 300 + 256]], 2, 50_257),  # wide token ids
+        ngram_arguments([rng.integers(0, 30, 600).tolist()], 3, 30),  # many windows that nearly match
+        ngram_arguments([[r % 3, 1, r % 3] for r in range(300)], 2, 3),  # more rows than a block has threads
+        ngram_arguments([list(range(40)) * 2 + list(range(38)), [1, 2] * 30], 34, 41),  # a long n
+        ngram_arguments([[1, 2, 3, 4, 5, 1, 2, 3, 4]], 5, 6),
+        ngram_arguments([_long_history(3000, 2900, 3)], 3, 3001),
+    ]
     for length, at in [(200, 150), (300, 0), (300, 255), (300, 256), (700, 511), (1100, 1050)]:  # past blocks and tiles
         cases.append(ngram_arguments([_long_history(length, at, 3), [1, 2, 1, 2]], 3, 1200))
     return cases
@@ -85,14 +98,15 @@ def norm_inputs(draw):
 def norm_planted() -> list[tuple]:
     rng = np.random.default_rng(0)
     cases = []
-    for D in (1, 2, 31, 32, 33, 64, 100, 257, 768, 1023, 1025, 2500):  # past warps, blocks and rooms
+    for D in (1, 2, 31, 32, 33, 64, 100, 257, 768, 1023, 1025, 4100):  # past warps, blocks and rooms
         x_RD, y_RD, bias_D = rng.standard_normal((5, D)), rng.standard_normal((5, D)), rng.standard_normal(D)
         x_RD[0, rng.integers(D)] = 1000.0  # an outlier
-        x_RD[1], y_RD[1] = 0.5, 0.25  # equal values: only the biases are left
+        x_RD[1], y_RD[1] = 0.1, 0.2  # equal values, whose sums round: only the biases are left
         x_RD[2] += 300.0  # far from zero, so that E[x^2] - mean^2 loses the spread
         x_RD[3], y_RD[3] = x_RD[3] * 1e-3, y_RD[3] * 1e-3  # so small that the epsilon counts
         cases += [norm_arguments(x_RD, y_RD, bias_D, 1e-5, seed=D), norm_arguments(x_RD, y_RD, None, 1e-5, seed=D)]
-    return cases
+    many = rng.standard_normal((2, 150, 6))  # more rows than a block has threads
+    return [*cases, norm_arguments(many[0], many[1], None, 1e-5)]
 
 
 PLANTED = {"ngram_inputs": ngram_planted, "norm_inputs": norm_planted}

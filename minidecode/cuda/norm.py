@@ -1,6 +1,7 @@
 """Residual, bias and layer normalisation in one kernel (LightSeq, section 2.1).
 
-1. A thread per row: the loops of the CPU. Neighbouring threads read addresses a row apart.
+1. A thread per row: the loops of the CPU. Neighbouring threads read addresses a row apart. One thread sums a whole
+   row, so it sums what lies above the row's first number: of equal numbers nothing, and nothing that rounds.
 2. A block per row: neighbouring threads read neighbouring numbers; sums run over a tree in shared memory, with a
    barrier at each of its levels.
 3. The row is staged in shared memory, so that nothing is read from global memory twice; sums run by shuffles inside
@@ -16,6 +17,7 @@ import math
 import numpy as np
 from numba import cuda, float32
 
+from ..errors import OptionError
 from ..launch import launch
 
 THREADS = 128  # of a block in versions 2 and 3: one constant, for the shapes of shared arrays
@@ -33,11 +35,12 @@ def norm_thread_per_row(x_RD, y_RD, bias_D, gain_D, shift_D, eps, summed_RD, h_R
     if r >= x_RD.shape[0]:
         return
     D = x_RD.shape[1]
+    first = x_RD[r, 0] + y_RD[r, 0] + bias_D[0]
     total = float32(0)
     for d in range(D):
         summed_RD[r, d] = x_RD[r, d] + y_RD[r, d] + bias_D[d]
-        total += summed_RD[r, d]
-    mean = total / float32(D)
+        total += summed_RD[r, d] - first
+    mean = first + total / float32(D)
     squares = float32(0)
     for d in range(D):
         squares += (summed_RD[r, d] - mean) * (summed_RD[r, d] - mean)
@@ -126,6 +129,8 @@ def block_sum(part, mine):
 
 
 def _launch(kernel, grid, block, x_RD, y_RD, bias_D, norm, out):
+    if x_RD.dtype != np.float32:
+        raise OptionError(f"the kernels of cuda/norm.py compute in float32, not {x_RD.dtype}: norm=cpu does both")
     summed_RD, h_RD = out or (np.empty_like(x_RD), np.empty_like(x_RD))
     bias_D = np.zeros_like(norm.gain_D) if bias_D is None else bias_D
     launch(kernel, grid, block, x_RD, y_RD, bias_D, norm.gain_D, norm.bias_D, np.float32(norm.eps), summed_RD, h_RD)

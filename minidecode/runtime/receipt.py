@@ -6,13 +6,12 @@ import inspect
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .. import ops as signatures
-from ..user_functions import UserOp
+from ..user_functions import describe
 
 
 @dataclass
@@ -34,7 +33,7 @@ class CountedOps:
             setattr(self, name, self._counted(name, function))
 
     def _counted(self, name, function):
-        count = OpCount(_identity(function))
+        count = OpCount(describe(function))
         parameters = list(inspect.signature(getattr(signatures, name)).parameters)
         tables = {parameters.index(table) for table in signatures.TABLES.get(name, ())}
 
@@ -52,15 +51,6 @@ class CountedOps:
     def counts(self) -> dict[str, OpCount]:
         """The ops that were called, in the order of their first calls."""
         return self._counts
-
-
-def _identity(function) -> str:
-    """Name and place of the code that runs; a wrapper that borrows another function's name is seen by its place."""
-    if isinstance(function, UserOp):
-        function = function.function
-    code = getattr(function, "__code__", None)
-    place = f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else ""
-    return f"{function.__module__}.{function.__qualname__}{place}"
 
 
 def _moved(args, kwargs, result, tables: set[int]) -> int:

@@ -100,7 +100,9 @@ def test_double_precision_by_accident_is_warned_of_with_its_lines():
     expected = ["total = 0.0", "x[i] * 0.5", "total += x[i]", "total / x.size"]
     assert [n.line for n in notes] == [line_of(half, text) for text in expected]
     assert "y[i] = x[i] * 0.5" in str(notes[1])
-    assert check_types(through_a_device_function, (F, F))[0].line == line_of(through_a_device_function, "doubled")
+    inside, outside = check_types(through_a_device_function, (F, F))
+    assert "return a * 2.0" in inside.message
+    assert outside.line == line_of(through_a_device_function, "doubled")
 
 
 def test_double_precision_on_purpose_is_not():
@@ -124,6 +126,57 @@ def test_what_the_compiler_would_refuse(kernel, text, says):
     assert note.kind == "error" and says in note.message
     assert note.line == line_of(kernel, text)
     assert "\x1b" not in str(note)
+
+
+@cuda.jit(device=True)
+def narrow_outside(x):
+    return float32(x * 0.5)
+
+
+@cuda.jit
+def through_a_narrow_function(x):
+    x[0] = narrow_outside(x[1])
+
+
+@cuda.jit
+def adds_a_scalar(x, eps):
+    x[0] = x[1] + eps
+
+
+def test_double_precision_inside_a_device_function_and_by_a_scalar():
+    (note,) = check_types(through_a_narrow_function, (F,))
+    assert "return float32(x * 0.5)" in note.message
+    first, second = check_types(adds_a_scalar, (F, float64))
+    assert "pass np.float32(eps)" in first.message and "x[1] + eps" in second.message
+    assert check_types(adds_a_scalar, (F, float32)) == check_types(adds_a_scalar, (float64[::1], float64)) == []
+
+
+@cuda.jit
+def returns_a_number(x):
+    if x[0] > 1:
+        return x[0]
+
+
+@cuda.jit
+def assigns_a_slice(x):
+    x[1:3] = x[2:4]
+
+
+@cuda.jit
+def comprehends(x):
+    pair = [k for k in range(2)]
+    x[0] = pair[1]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "text", "says"),
+    [(returns_a_number, "return x[0]", "a kernel returns nothing"),
+     (assigns_a_slice, "x[1:3]", "assign element by element"), (comprehends, "def ", "write a loop")],
+)  # fmt: skip
+def test_what_inference_lets_pass(kernel, text, says):
+    (note,) = check_types(kernel, (F,))
+    assert note.kind == "error" and says in note.message
+    assert text == "def " or note.line == line_of(kernel, text)
 
 
 def test_wide_integers_are_no_doubles():
