@@ -119,7 +119,7 @@ def generate(
                 _write_batch(out, batch, result, as_json, alone)
         seconds = time.perf_counter() - generation_started
     if not quiet:
-        first = f"first token after {first_token_at - started:.2f} s; " if first_token_at else ""
+        first = f"first token {first_token_at - started:.2f} s after the start; " if first_token_at else ""
         plural = "" if new_tokens == 1 else "s"
         rate = f"{new_tokens} token{plural} in {seconds:.2f} s, {new_tokens / seconds:.1f} tokens/s"
         print(f"[{first}{rate}; {model}, {loaded.plan}]", file=sys.stderr)

@@ -152,6 +152,11 @@ class Array:
         shown = ", ".join(map(str, index)) if isinstance(index, tuple) else str(index)
         written_as = f"{text} with {numbers}: " if numbers else ""
         shape = ", ".join(map(str, self.shape))
+        if self.memory.space == "shared" and self.memory.nbytes == 0:
+            remedy_of_size = (
+                "It has the launch's dynamic shared memory, which is 0 bytes: [grid, block, stream, bytes]."
+            )
+            self._stop("outside", f"{written_as}{name}[{shown}] lies outside {name}({shape})", remedy_of_size, frame)
         negative = any(not isinstance(p, slice) and p is not None and p is not Ellipsis and p < 0
                        for p in (index if isinstance(index, tuple) else (index,)))  # fmt: skip
         remedy = "NumPy wraps; a GPU reads foreign memory." if negative else "A GPU touches foreign memory there."
@@ -163,6 +168,7 @@ class Array:
             why = "A local array begins with whatever was there."
         elif self.memory.space == "shared":
             why = "Shared memory begins with whatever was there; write first, then cuda.syncthreads()."
+            why += self.house.current().block.barrier_passed_by(user_frame())
         else:
             why = "The launch was told that this array begins empty."
         self._stop("uninitialised", f"{element} is read, and nothing has written it", why, user_frame())
@@ -170,6 +176,17 @@ class Array:
     def _stop(self, kind: str, what: str, why: str, frame) -> None:
         place = place_of(frame.f_code, frame.f_lasti)
         raise Stop(Finding(kind, f"{what} ({self.house.current().name}, {place}). {why}", [place]))
+
+
+def _no_arithmetic(self, *_):
+    raise TypeError(
+        f"a part of {self.memory.name} of shape {self.shape} is used as a number: name one element, with all its indices"
+    )
+
+
+for _name in ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "gt", "ge", "neg", "float", "int"]:
+    for _form in (f"__{_name}__", f"__r{_name}__", f"__i{_name}__"):
+        setattr(Array, _form, _no_arithmetic)
 
 
 class Selection(tuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 
 import numpy as np
@@ -37,7 +38,10 @@ class FakeCuda:
             setattr(self, name, getattr(arithmetic, name))
 
     def __getattr__(self, name: str):
-        raise UnknownNameError(f"cuda.{name} is not emulated; register_body gives a function a body")
+        names = [n for n in (*vars(self), *dir(type(self))) if not n.startswith("_")]
+        near = difflib.get_close_matches(name, names, 1, 0.8)
+        hint = f"did you mean cuda.{near[0]}?" if near else "register_body gives a function a body"
+        raise UnknownNameError(f"cuda.{name} is not emulated: {hint}")
 
     # Who am I
 

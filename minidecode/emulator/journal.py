@@ -86,6 +86,7 @@ class Journal:
         self.memories: list[Memory] = []
         self.bases = _Bases()
         self.atomic_sites: set[int] = set()
+        self.kernel: CodeType | None = None  # set by the launch, to tell its lines from those of other functions
 
     def close(self, thread: Thread) -> None:
         """What has been noted since the last segment was this thread's, with what it has known up to now."""

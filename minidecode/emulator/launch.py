@@ -66,6 +66,7 @@ class Launch:
         self._moves = 0  # turns that led somewhere
         self._steps = 0  # turns in which a thread came on by itself, if only in its own variables
         self._is_looking = False  # the analysis is at work
+        self.was_stopped = False  # by an error, before its end
         self._cuda = FakeCuda(self, grid, block)
         self._codes: set[CodeType] = set()
         self._shared_sites: dict[object, object] = {}  # call site -> its Memory, the same for every block
@@ -75,7 +76,7 @@ class Launch:
         binder = Binder(self._cuda, self.house.constant)
         kernel = marked(self.function)
         bound = binder.bind(self.function, kernel)
-        self._kernel = kernel
+        self._kernel = self.journal.kernel = kernel
         self._codes = binder.codes
         self.operations = Operations(binder.codes) if self.settings.operations else None
         with np.errstate(all="ignore"), self.operations or contextlib.nullcontext():
@@ -86,15 +87,18 @@ class Launch:
                 with Watchdog(self.settings.patience, self._progress):
                     self._run_blocks(resident, call)
             except Stop as stop:
+                self.was_stopped = True
                 self.findings.append(stop.finding)
             except TakesTooLongError:
                 raise
             except _Enough:
                 pass  # what was found is in the analysis
             except Interrupted as interruption:
+                self.was_stopped = True
                 self.journal.trim()
                 self.findings.append(self._endless(interruption))
             except Exception as error:
+                self.was_stopped = True
                 self.findings.append(self._error_of_the_kernel(error))
             finally:
                 for block in resident:

@@ -63,6 +63,7 @@ class Race:
     first: Access
     second: Access
     same_value: bool
+    both_change: bool  # each thread reads the element and writes it
     count: int
 
 
@@ -108,7 +109,7 @@ class Races:
                 against += [earlier for place, earlier in atomics.values() if place > since]
             for earlier in against:
                 if not is_ordered(earlier, access):
-                    races += self._note(earlier, access)
+                    races += self._note(earlier, access, accesses)
                     if races >= MOST_RACES_PER_CELL:
                         return
             if access.kind == STORE:
@@ -119,13 +120,16 @@ class Races:
             else:
                 atomics[access.thread.index], joined[access.thread] = (k, access), k
 
-    def _note(self, first: Access, second: Access) -> bool:
-        """Counts the race with others of its kind. False where it is none: both write the same value."""
+    def _note(self, first: Access, second: Access, accesses: list[Access]) -> bool:
+        """Counts the race, among all accesses to its element. False where it is none: both write the same value."""
         memory = self._journal.memory_at(first.address)
         same = first.kind == second.kind == STORE and _equal(first.value, second.value, memory.dtype)
         sides = sorted((str(self._journal.place(a.site)), a.kind) for a in (first, second))
         between_blocks = first.thread.block is not second.thread.block
-        race = self.found.setdefault((memory.name, *sides, same, between_blocks), Race(first, second, same, 0))
+        race = self.found.setdefault(
+            (memory.name, *sides, same, between_blocks),
+            Race(first, second, same, _both_change(first, second, accesses), 0),
+        )
         race.count += 1
         if not between_blocks and _share_a_warp(race.first, race.second) and not _share_a_warp(first, second):
             race.first, race.second = first, second  # the pair that only the block's barrier can order says more
@@ -180,7 +184,7 @@ class Races:
                 if earlier.kind == ATOMIC and j < since:
                     continue  # after an atomic of its own, a thread comes after the atomics before that
                 if not is_ordered(earlier, later) and not is_ordered(later, earlier):
-                    races += self._note(earlier, later)
+                    races += self._note(earlier, later, accesses)
                     if races >= MOST_RACES_PER_CELL:
                         return
 
@@ -201,13 +205,14 @@ class Races:
         element = self._journal.memory_at(first.address).element(first.address)
         places = [self._journal.place(a.site) for a in (first, second)]
         sides = sorted(zip((first, second), places, strict=True), key=lambda s: (s[0].kind, s[0].thread.index))
-        who = ", ".join(f"{a.thread.name} {VERBS[a.kind]} it (line {p.line}{_inside(p, places)})" for a, p in sides)
+        who = ", ".join(f"{a.thread.name} {VERBS[a.kind]} it ({p.in_words(self._journal.kernel)})" for a, p in sides)
         if race.same_value:
             more = f" {race.count - 1:,} more like it." if race.count > 1 else ""
             message = f"{element}: {who}, both the same value. No mistake: whoever comes last changes nothing.{more}"
             return Finding("same value", message, places, "note", {"race": race})
         more = f"; {race.count - 1:,} more like it" if race.count > 1 else ""
-        message = f"{element}: {who}, {_missing(first, second)}. A right answer is luck{more}."
+        atomic = " Both change it: to add up, use cuda.atomic.add." if race.both_change else ""
+        message = f"{element}: {who}, {_missing(first, second)}. A right answer is luck{more}.{atomic}"
         return Finding("race", message, places, "error", {"race": race, "element": element})
 
 
@@ -240,6 +245,12 @@ def _conflicts(who: np.ndarray, kind: np.ndarray, starts: np.ndarray) -> np.ndar
     return np.flatnonzero(several & ((kinds & 1 << STORE > 0) | (kinds == (1 << ATOMIC | 1 << LOAD))))
 
 
+def _both_change(first: Access, second: Access, accesses: list[Access]) -> bool:
+    """Whether each of the two threads reads the element and writes it."""
+    kinds = {thread: {a.kind for a in accesses if a.thread is thread} for thread in (first.thread, second.thread)}
+    return all({LOAD, STORE} <= found for found in kinds.values())
+
+
 def _share_a_warp(one: Access, two: Access) -> bool:
     return one.thread.warp == two.thread.warp
 
@@ -255,11 +266,6 @@ def _thinned(accesses: list[Access]) -> list[Access]:
             blocks.add(access.thread.block.number)
         kept.append(access)
     return kept
-
-
-def _inside(place, places) -> str:
-    """Names the function where the two lines stand in different ones."""
-    return f" of {place.function}" if places[0].function != places[1].function else ""
 
 
 def _missing(first: Access, second: Access) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from .journal import ATOMIC
+from .source import source_lines
 from .traffic import SECTOR
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ def verdict(run: Run) -> str:
             f"A sample: {run._launch.blocks_run:,} of {run.blocks:,} blocks ran. The arrays hold what those wrote, and"
             " counts are theirs."
         )
+    if run.stopped:
+        scope.append("The launch stopped there: arrays and counts hold what ran until then.")
     found = [f"error: {f.message}" for f in run.errors] or ["clean" + (" as far as the sample goes" * run.partial)]
     return "\n".join([*found, *scope, *(f"note: {f.message}" for f in notes)])
 
@@ -64,7 +68,7 @@ def summary(run: Run) -> str:
         f" {run.shared_stores_per_thread:.4g} shared stores\n"
         f"in all: {run.sectors:,} sectors ({run.bytes_moved:,} bytes moved, {run.bytes_wanted:,} wanted),"
         f" {run.bank_conflicts:,} bank conflicts, {run.atomics:,} atomics"
-        f"{operations}"
+        f"{' (whose traffic is not counted)' * bool(run.atomics)}{operations}"
     )
 
 
@@ -75,7 +79,7 @@ def text(run: Run) -> str:
     if not run.traced:
         return f"{head}\n{run.verdict}"
     parts = [head, run.verdict, summary(run), margin(run)]
-    return "\n".join([*parts, *(f"cost: {c}" for c in run.costs)])
+    return "\n".join([*parts, *(f"cost: {c}" for c in run.costs if not run.stopped)])
 
 
 def _size(size) -> str:
@@ -84,26 +88,29 @@ def _size(size) -> str:
 
 
 def margin(run: Run) -> str:
-    """The kernel's source; before each line what it did. Columns that are all zero are left out."""
-    lines = {place.line: count for place, count in run.lines.items() if place.file == _file(run)}
-    columns = [c for c in COLUMNS if any(getattr(count, c) for count in lines.values())]
+    """The source of the kernel and of the functions it calls; before each line what it did.
+
+    Columns that are all zero are left out.
+    """
+    columns = [c for c in COLUMNS if any(getattr(count, c) for count in run.lines.values())]
     heads = [*(COLUMNS[c] for c in columns), "lanes"]
     rows = [f"{'line':>5} " + " ".join(f"{h:>9}" for h in heads)]
-    shown = run.source or dict.fromkeys(sorted(lines), "")
-    for number in sorted({*shown, *lines}):
-        count = lines.get(number)
-        cells = [_cell(getattr(count, c)) if count else "" for c in columns]
-        cells.append(f"{100 * count.active:.0f} %" if count and count.lanes else "")
-        rows.append(f"{number:>5} " + " ".join(f"{c:>9}" for c in cells) + f" | {shown.get(number, '')}")
+    kernel = run._launch.function.__code__
+    for code in [kernel, *(c for c in run.codes if c.co_name != kernel.co_name)]:
+        lines = {p.line: n for p, n in run.lines.items() if (p.file, p.function) == (code.co_filename, code.co_name)}
+        shown = source_lines(code) or dict.fromkeys(sorted(lines), "")
+        if code is not kernel and lines:
+            rows.append(f"{'':>5} {code.co_name}, of {os.path.basename(code.co_filename)}:")
+        for number in sorted({*shown, *lines}) if lines or code is kernel else ():
+            count = lines.get(number)
+            cells = [_cell(getattr(count, c)) if count else "" for c in columns]
+            cells.append(f"{100 * count.active:.0f} %" if count and count.lanes else "")
+            rows.append(f"{number:>5} " + " ".join(f"{c:>9}" for c in cells) + f" | {shown.get(number, '')}")
     return "\n".join(row.rstrip() for row in rows)
 
 
 def _cell(number: int) -> str:
     return f"{number:,}" if number else ""
-
-
-def _file(run: Run) -> str:
-    return run._launch.function.__code__.co_filename
 
 
 def comparison(one: Run, two: Run) -> str:

@@ -37,8 +37,8 @@ class LineCount:
 class Run:
     """One emulated launch. `print(run)` shows it as text, a notebook as a page.
 
-    findings: errors and notes, errors first. ok: no error. partial: only a sample of the blocks ran, so arrays hold
-    only what those wrote.
+    findings: errors and notes, errors first. ok: no error. partial: only a sample of the blocks ran; stopped: an error
+    ended the launch. In both, arrays and counts hold what ran.
     """
 
     def __init__(self, launch: Launch):
@@ -50,6 +50,7 @@ class Run:
         self.threads = launch.blocks_begun * launch.block.x * launch.block.y * launch.block.z
         self.blocks = launch.grid.x * launch.grid.y * launch.grid.z
         self.partial = self.ok and launch.blocks_run < self.blocks
+        self.stopped = launch.was_stopped
         self.traced = launch.analysis is not None
         self.counts_operations = launch.operations is not None
         self._operations = launch.operations.by_place() if launch.operations else {}
@@ -110,10 +111,14 @@ class Run:
 
     def show(self, block: int = 0, warp: int = 0) -> pictures.Shown:
         """What one warp touched, request by request, as text and as a picture."""
+        if not all(isinstance(n, int) and n >= 0 for n in (block, warp)):
+            raise OptionError(f"block and warp are numbers, counted from 0, not {block!r} and {warp!r}")
         return pictures.Shown(self, block, warp)
 
     def compare(self, other: Run) -> str:
         """The counts of two runs beside each other, and by what factor they differ."""
+        if not isinstance(other, Run):
+            raise OptionError(f"compare takes another run, not {other!r:.60}")
         return report.comparison(self, other)
 
     def to_svg(self) -> str:
@@ -128,6 +133,11 @@ class Run:
 
     def _repr_html_(self) -> str:
         return page.html(self)
+
+    @property
+    def codes(self) -> list:
+        """The code of every function in which something was counted, as Python has it."""
+        return [code for _, _, code in self._launch.journal.bases.ranges]
 
     @property
     def source(self) -> dict[int, str]:

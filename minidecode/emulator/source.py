@@ -35,6 +35,13 @@ class Place:
     def __str__(self) -> str:
         return f"line {self.line}"
 
+    def in_words(self, kernel: CodeType | None) -> str:
+        """With the function where it is not the kernel, and with the file where that is another one."""
+        if kernel is None or self.function == kernel.co_name:
+            return str(self)
+        file = "" if self.file == kernel.co_filename else f", {os.path.basename(self.file)}"
+        return f"{self} of {self.function}{file}"
+
 
 @lru_cache(maxsize=1024)
 def _instructions(code: CodeType) -> dict[int, dis.Instruction]:

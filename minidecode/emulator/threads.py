@@ -178,6 +178,15 @@ class Block:
             " block passes. No mistake: a thread that is gone does not count.", [out, place], "note",
         ))  # fmt: skip
 
+    def barrier_passed_by(self, frame) -> str:
+        """A hint for a thread that reads too early: the others wait at a barrier that lies behind it."""
+        waiting = [t for t in self.live if t.waits is not None and t.waits.operation.startswith("syncthreads")]
+        if not waiting or waiting[0].waits.code is not frame.f_code or waiting[0].waits.offset > frame.f_lasti:
+            return ""
+        who = threads_in_words([t.short for t in waiting])
+        place = waiting[0].waits.place
+        return f" {who.capitalize()} {verb(waiting, 'wait')} at the barrier of {place}, which this one passed by."
+
     def _line_in_kernel(self, kernel, place: Place) -> int:
         """The line of the kernel itself from which the barrier was called."""
         frame = self.live[0].glet.gr_frame

@@ -259,3 +259,80 @@ def test_arrays_in_tuples_are_put_back_after_a_refusal(monkeypatch):
     with pytest.raises(md.EmulationError, match="the arrays are as they were"):
         run(writes_a_tuple, (8, 1), (a,))
     assert (a == 0).all()
+
+
+@cuda.jit
+def histogram_without_atomics(x, h):
+    h[x[cuda.grid(1)]] += 1
+
+
+@cuda.jit
+def barrier_in_an_if(a):
+    s = cuda.shared.array(64, int32)
+    t = cuda.threadIdx.x
+    s[t] = a[t]
+    if t < 32:
+        cuda.syncthreads()
+    a[t] = s[63 - t]
+
+
+@cuda.jit(device=True)
+def put(s, value):
+    s[0] = value
+
+
+@cuda.jit
+def puts(out):
+    s = cuda.shared.array(1, int32)
+    put(s, cuda.threadIdx.x)
+    cuda.syncthreads()
+    out[cuda.threadIdx.x] = s[0]
+
+
+def test_what_is_said_names_the_remedy_and_the_function():
+    said = run(histogram_without_atomics, (1, 8), np.zeros(8, np.int32), np.zeros(4, np.int32)).verdict
+    assert "to add up, use cuda.atomic.add" in said
+    said = run(barrier_in_an_if, (1, 64), np.zeros(64, np.int32)).verdict
+    assert "at the barrier of line" in said and "which this one passed by" in said
+    assert "counts hold what ran until then" in said
+    found = run(puts, (1, 4), np.zeros(4, np.int32))
+    assert "of put)" in found.verdict
+    assert "put, of test_hard_cases.py:" in str(found) and "s[0] = value" in str(found)
+
+
+@cuda.jit
+def misspelt(x):
+    x[cuda.threadidx.x] = 1
+
+
+@cuda.jit
+def row_as_a_number(x):
+    x[0] += 1
+
+
+@cuda.jit
+def dynamic_without_bytes(x):
+    s = cuda.shared.array(0, int32)
+    s[cuda.threadIdx.x] = x[cuda.threadIdx.x]
+
+
+def test_messages_inside_of_kernels_say_what_to_do():
+    assert "did you mean cuda.threadIdx?" in run(misspelt, (1, 1), np.zeros(3)).verdict
+    assert "a part of x of shape (2,) is used as a number" in run(row_as_a_number, (1, 1), np.zeros((2, 2))).verdict
+    assert "[grid, block, stream, bytes]" in run(dynamic_without_bytes, (1, 4), np.zeros(4, np.int32)).verdict
+
+
+@pytest.mark.parametrize(
+    ("options", "launch", "arguments", "says"),
+    [({"empty": ["outt"]}, (1, 4), (np.zeros(4, np.int32),), "the kernel's arguments are out"),
+     ({"empty": "out"}, (1, 4), (np.zeros(4, np.int32),), "empty is a list of names"),
+     ({"patience": -1}, (1, 4), (np.zeros(4, np.int32),), "seconds above 0"),
+     ({"seed": "x"}, (1, 4), (np.zeros(4, np.int32),), "seed is a whole number"),
+     ({}, (1, (1, 1, 65)), (np.zeros(4, np.int32),), "block's z is at most 64"),
+     ({}, ((1, 70_000), 1), (np.zeros(4, np.int32),), "grid's y is at most 65,535"),
+     ({}, (1, 4, 0, -5), (np.zeros(4, np.int32),), "bytes of dynamic shared memory"),
+     ({}, (1, 4), ([0, 0, 0, 0],), "out is a list")],
+)  # fmt: skip
+def test_what_no_launch_takes_is_refused(options, launch, arguments, says):
+    with pytest.raises(md.OptionError, match=says):
+        run(puts, launch, *arguments, **options)

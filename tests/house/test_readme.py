@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from minidecode import conformance
+from minidecode.user_functions import find_function
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 LINKS = re.findall(r"\]\(([^)#:]+)\)", README)
@@ -14,6 +17,13 @@ LINKS = re.findall(r"\]\(([^)#:]+)\)", README)
 @pytest.mark.parametrize("link", sorted(set(LINKS)))
 def test_a_link_leads_somewhere(link):
     assert (ROOT / link).exists()
+
+
+def test_the_function_that_the_readme_shows_is_right(tmp_path):
+    (code,) = [block for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "def ban(" in block]
+    (tmp_path / "mine.py").write_text(code, encoding="utf-8")
+    verdict = conformance.check("ngram", find_function(f"{tmp_path / 'mine.py'}:ban"), examples=10)
+    assert verdict.ok and not verdict.warnings, str(verdict)
 
 
 def test_the_table_is_the_one_that_the_benchmark_wrote():
