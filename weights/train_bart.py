@@ -182,7 +182,7 @@ def main() -> None:
     p.add_argument("--tokens", type=int, default=4096, help="of the targets of a batch")
     p.add_argument("--gpt2-lr", type=float, default=8e-4, help="learning rate of what comes from the GPT-2 (AdamW)")
     p.add_argument("--context", type=int, default=512)
-    p.add_argument("--dropout", type=float, default=0.0)
+    p.add_argument("--dropout", type=float, default=0.15, help="a text this small is soon learned by heart")
     a = p.parse_args()
 
     if a.threads:

@@ -179,9 +179,7 @@ class Array:
 
 
 def _no_arithmetic(self, *_):
-    raise TypeError(
-        f"a part of {self.memory.name} of shape {self.shape} is used as a number: name one element, with all its indices"
-    )
+    raise TypeError(f"a part of {self.memory.name} of shape {self.shape} is used as a number: name one element of it")
 
 
 for _name in ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "gt", "ge", "neg", "float", "int"]:
