@@ -28,7 +28,7 @@ class ToyEngine:
         self.texts = [p.tolist() for p in prompts]
         return np.stack([self.scores(t) for t in self.texts])
 
-    def expand(self, beams):
+    def expand(self, beams, steps):
         self.texts = [list(t) for t in self.texts for _ in range(beams)]
 
     def step(self, tokens_RM, length_R, parent_R):

@@ -46,7 +46,7 @@ def test_wrong_is_exit_code_1_with_the_mistake_and_an_input(cli, mine):
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
-    [(["ngrams", "x.py:f"], "the names are ngram"), (["ngram", "x.py:f"], "is no Python file"),
+    [(["ngrams", "x.py:f"], "the names are ngram"), (["ngram", "x.py:f"], "there is no file x.py"),
      (["ngram", "x.py"], "FILE.py:FUNCTION"), (["ngram", "no_such_module:f"], "cannot be imported"),
      (["ngram", "minidecode.cpu.ngram:bann"], "has no function 'bann': it has ban_ngrams")],
 )  # fmt: skip

@@ -33,7 +33,7 @@ class ArrayModel:
     def prefill(self, prompts):
         return self._logits(np.stack(prompts), np.ones(len(prompts), np.int64))
 
-    def expand(self, beams):
+    def expand(self, beams, steps):
         self.sentence_R = np.repeat(self.sentence_R, beams)
 
     def step(self, tokens_RM, length_R, parent_R):
