@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -91,6 +92,7 @@ class InEmulator:
 
     def __init__(self, function: Callable):
         self.stands_for = function
+        self.__signature__ = inspect.signature(function)
 
     def __call__(self, *args, **kwargs):
         token = EMULATED.set(True)

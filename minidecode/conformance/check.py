@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,6 +107,9 @@ def check(name: str, implementation: Callable[..., Any], *, examples: int = 200,
                 judge_random()
                 for arguments in planted:
                     judge(arguments)
+                if mistake := wrong_with_out(row, implementation, planted[0]):
+                    last[0] = (planted[0], mistake)
+                    raise _WrongAnswerError
         except (_WrongAnswerError, _NeverEndsError, Flaky):
             arguments, mistake = last[0]
             name_of_it = None
@@ -168,6 +172,25 @@ def wrong(row: Row, implementation: Callable[..., Any], arguments: tuple) -> Mis
         if not isinstance(result, np.ndarray) or not np.shares_memory(result, changed):
             return Mistake(f"It must change {row.changes} in place and return it.")
     return _difference(row, result, arguments)
+
+
+def wrong_with_out(row: Row, implementation: Callable[..., Any], arguments: tuple) -> Mistake | None:
+    """What is wrong where it is told by `out=` into which arrays to write, poisoned ones; None if it takes none."""
+    try:
+        if "out" not in inspect.signature(implementation).parameters:
+            return None
+    except ValueError:  # a function without a signature
+        return None
+    right = _several(getattr(oracles, row.op)(*copy.deepcopy(arguments)))
+    dtype = next(a.dtype for _, a in _named(list(arguments_of(row, arguments)), arguments) if a.dtype.kind == "f")
+    out = tuple(np.full(r.shape, np.nan, dtype) for r in right)
+    try:
+        results = _several(implementation(*copy.deepcopy(arguments), out=out if len(out) > 1 else out[0]))
+    except (Exception, SystemExit) as error:
+        return Mistake(f"Given `out`, it {told(error)}")
+    if not all(isinstance(r, np.ndarray) and np.shares_memory(r, o) for r, o in zip(results, out, strict=False)):
+        return Mistake("Given `out`, it must write into it and return it.")
+    return _difference(row, out if len(out) > 1 else out[0], arguments)
 
 
 def _named(names: list[str], arguments: Iterable):

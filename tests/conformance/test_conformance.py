@@ -242,3 +242,19 @@ def test_an_answer_that_is_wrong_now_and_then_is_wrong():
         return scores_RV
 
     assert not conformance.check("ngram", moody).ok
+
+
+def test_out_is_poisoned_and_must_be_filled():
+    def ignores(scores_RV, tokens_RM, length_R, n, out=None):
+        return ngram.ban_ngrams(scores_RV, tokens_RM, length_R, n)
+
+    def fills_half(x, y, bias, norm, out=None):
+        summed, h = norm_file.residual_norm(x, y, bias, norm)
+        if out is None:
+            return summed, h
+        out[0][...] = summed
+        out[1][:1] = h[:1]
+        return out
+
+    assert "must write into it" in str(conformance.check("ngram", ignores, examples=5))
+    assert "h_RD[1, 0] is nan" in str(conformance.check("norm", fills_half, examples=5))
