@@ -126,10 +126,10 @@ class Races:
         same = first.kind == second.kind == STORE and _equal(first.value, second.value, memory.dtype)
         sides = sorted((str(self._journal.place(a.site)), a.kind) for a in (first, second))
         between_blocks = first.thread.block is not second.thread.block
-        race = self.found.setdefault(
-            (memory.name, *sides, same, between_blocks),
-            Race(first, second, same, _both_change(first, second, accesses), 0),
-        )
+        key = (memory.name, *sides, same, between_blocks)
+        race = self.found.get(key)
+        if race is None:
+            race = self.found[key] = Race(first, second, same, _both_change(first, second, accesses), 0)
         race.count += 1
         if not between_blocks and _share_a_warp(race.first, race.second) and not _share_a_warp(first, second):
             race.first, race.second = first, second  # the pair that only the block's barrier can order says more
