@@ -71,12 +71,12 @@ def build(kernel: Callable[..., Any], argument_types: tuple, architecture: tuple
     text = ptx.decode() if isinstance(ptx, bytes) else ptx
     return Built(
         name, _number(r"Used (\d+) registers", log), _number(r"(\d+) bytes spill stores", log)
-        + _number(r"(\d+) bytes spill loads", log), _number(r"(\d+) bytes smem", log), text,
+        + _number(r"(\d+) bytes spill loads", log), _number(r"(\d+) bytes smem", log, default=0), text,
     )  # fmt: skip
 
 
-def _number(pattern: str, log: str) -> int:
+def _number(pattern: str, log: str, default: int | None = None) -> int:
     found = re.search(pattern, log)
-    if found is None:
+    if found is None and default is None:
         raise OptionError(f"the assembler's log is not as it was: no {pattern!r} in it")
-    return int(found[1])
+    return int(found[1]) if found else default
