@@ -47,9 +47,10 @@ def emulate(
 
     Arithmetic is NumPy's, except that integers come out of arrays as int64. Numba's own types can be wider:
     `float32 * 0.5` is float64 there, float32 here; every store rounds to the array's type in both. Numbers that come
-    from no array (`cuda.grid(1)`, a counter) are Python's and never wrap at 64 bits: begin a hash or a random generator
-    from `np.int64(...)`. Races are looked for between elements that begin at the same byte: not between a float64 and
-    the second half of it, seen as another array of int32.
+    from no array (`cuda.grid(1)`, a counter) are Python's: they never wrap at 64 bits (begin a hash or a random
+    generator from `np.int64(...)`), and a division of them by zero stops the kernel. Types are `check`'s business: here
+    a shared array may have a size known at run time only. Races are looked for between elements that begin at the same
+    byte: not between a float64 and the second half of it, seen as another array of int32.
     """
     if blocks is not None and blocks != "all" and not (isinstance(blocks, int) and blocks > 0):
         raise OptionError(f'blocks is "all" or a number of blocks to sample, not {blocks!r}')
