@@ -33,8 +33,8 @@ def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> 
     launches, on_gpu = LAUNCHES.get(), device_kind() == "gpu" and not EMULATED.get()
     if launches is not None:
         launches[f"{kernel.py_func.__name__} ({'gpu' if on_gpu else 'emulator'})"] += 1
-    note_kernel(kernel, arrays)
     if on_gpu:
+        note_kernel(kernel, arrays)  # the emulator does so itself, for launches that do not come by here too
         kernel[grid, block](*arrays)
         return
     if not all(isinstance(a, np.ndarray | np.generic | int | float) for a in arrays):

@@ -92,12 +92,13 @@ def margin(run: Run) -> str:
 
     Columns that are all zero are left out.
     """
-    columns = [c for c in COLUMNS if any(getattr(count, c) for count in run.lines.values())]
+    counts = run.lines
+    columns = [c for c in COLUMNS if any(getattr(count, c) for count in counts.values())]
     heads = [*(COLUMNS[c] for c in columns), "lanes"]
     rows = [f"{'line':>5} " + " ".join(f"{h:>9}" for h in heads)]
     kernel = run._launch.function.__code__
     for code in [kernel, *(c for c in run.codes if c.co_name != kernel.co_name)]:
-        lines = {p.line: n for p, n in run.lines.items() if (p.file, p.function) == (code.co_filename, code.co_name)}
+        lines = {p.line: n for p, n in counts.items() if (p.file, p.function) == (code.co_filename, code.co_name)}
         shown = source_lines(code) or dict.fromkeys(sorted(lines), "")
         if code is not kernel and lines:
             rows.append(f"{'':>5} {code.co_name}, of {os.path.basename(code.co_filename)}:")
