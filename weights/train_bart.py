@@ -26,6 +26,7 @@ from transformers import BartConfig, BartForConditionalGeneration, GenerationCon
 
 SPECIALS = ["<s>", "<pad>", "</s>", "<mask>"]
 LENGTHS = (64, 128, 256)  # of the targets, batch by batch
+SPANS = (1.0, 2.0, 3.0)  # mean lengths of what one <mask> hides, window by window; BART's is 3
 
 
 def bart_tokenizer(gpt2_folder) -> Tokenizer:
@@ -47,7 +48,7 @@ def make_batch(rng: np.random.Generator, ids: np.ndarray, length: int, rows: int
         first = rng.integers(len(ids) - length)
         window = ids[first : first + length]
         while True:
-            corrupted, _ = infill(rng, window, mask)
+            corrupted, _ = infill(rng, window, mask, rng.choice(SPANS))
             if len(corrupted) <= length:
                 break
         sources[r, : len(corrupted) + 2] = [start, *corrupted, end]
