@@ -1,4 +1,4 @@
-"""The optimizations: one row each. Implementations, mutants, chapters and benchmarks are found by file name."""
+"""The optimizations: one row each. Implementations, inputs, mutants, chapters and benchmarks are found by file name."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ class Row:
     """One optimization.
 
     contract: "exact" (bit-equal) or "tolerance" (within a bound computed from dtype and reduction length).
-    inputs: the name of a strategy in conformance/inputs.py; changes: the argument that is changed in place, if any.
+    changes: the argument that is changed in place, if any; memories: of a plan, those that call the op
+    (None: all of them, or no memory at all).
     """
 
     name: str  # the file in reference/, cpu/, cuda/, and the folder in tests/mutants/
     op: str  # the function there
     paper: str
     contract: Literal["exact", "tolerance"]
-    inputs: str
     cost: Callable[..., Cost]
     changes: str | None = None
+    memories: tuple[str, ...] | None = None
 
 
 def _ngram_cost(scores_RV, tokens_RM, length_R, n) -> Cost:
@@ -53,11 +54,10 @@ CATALOG = {
             "ban_ngrams",
             "FastSeq, section 4.2, Algorithm 1",
             "exact",
-            "ngram_inputs",
             _ngram_cost,
             "scores_RV",
         ),
-        Row("norm", "residual_norm", "LightSeq, section 2.1, Figure 2", "tolerance", "norm_inputs", _norm_cost),
+        Row("norm", "residual_norm", "LightSeq, section 2.1, Figure 2", "tolerance", _norm_cost),
     ]
 }
 

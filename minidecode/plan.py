@@ -58,6 +58,9 @@ class Plan:
                 raise OptionError(
                     f"plan: {row.name}={choice!r} is not one of {', '.join(BACKENDS)} or FILE.py:FUNCTION"
                 )
+            if choice != "reference" and row.memories is not None and self.memory not in row.memories:
+                say = " or ".join(f"memory={m}" for m in row.memories)
+                raise OptionError(f"plan: {row.name}={choice} has no effect with memory={self.memory}: say {say}")
 
     @classmethod
     def parse(cls, text: str | Plan) -> Plan:

@@ -14,9 +14,9 @@ import numpy as np
 
 from ..catalog import Row, arguments_of, find
 from ..conformance import check
+from ..conformance.rows import asked_of
 from ..device import device_kind
 from ..errors import NumericalError, OptionError
-from ..ops import Norm
 from .machines import MACHINES, Machine, this_machine
 
 
@@ -79,7 +79,7 @@ def compare(name: str, *, repeats: int = 9, machine: str = "this") -> Comparison
         verdict = check(name, function, examples=25 if label.startswith("cuda") else 100)
         if not verdict.ok:
             raise NumericalError(f"{label} is wrong, so nothing is timed.\n{verdict}")
-    arguments, shape = PAPER_INPUTS[name]()
+    arguments, shape = asked_of(name).paper_inputs()
     kernels = [label for label in functions if label.startswith("cuda")]
     if device_kind() == "gpu":
         try:
@@ -107,10 +107,10 @@ def compare(name: str, *, repeats: int = 9, machine: str = "this") -> Comparison
 def calls_on_device(row: Row, functions: dict[str, Callable], arguments: tuple, cupy) -> dict[str, tuple]:
     """Label -> (function, arguments): kernels and NumPy code on the device's arrays, compiled CPU code on the host's.
 
-    What the NumPy code of a row reads as Python numbers (`READ_IN_PYTHON`) it fetches from the device at each call.
+    What the NumPy code of a row reads as Python numbers (`FETCHED`) it fetches from the device at each call.
     """
     on_device = tuple(_moved(a, cupy.asarray) for a in arguments)
-    fetched = [name in READ_IN_PYTHON.get(row.name, ()) for name in arguments_of(row, arguments)]
+    fetched = [name in getattr(asked_of(row.name), "FETCHED", ()) for name in arguments_of(row, arguments)]
 
     def with_transfers(function: Callable) -> Callable:
         return lambda *given: function(*(cupy.asnumpy(a) if f else a for a, f in zip(given, fetched, strict=True)))
@@ -169,30 +169,6 @@ def time_by_turns(
             if turn > 0:
                 seconds[label].append(time.perf_counter() - started)
     return [Timing(label, statistics.median(s), min(s), max(s)) for label, s in seconds.items()]
-
-
-def _ngram_inputs() -> tuple[tuple, str]:
-    """32 sentences of 4 beams, 140 tokens each (CNN/DailyMail's longest), GPT-2's vocabulary, n = 3."""
-    rng = np.random.default_rng(0)
-    rows, length, vocabulary = 128, 140, 50257
-    tokens_RM = rng.integers(0, 2000, (rows, length))
-    scores_RV = np.zeros((rows, vocabulary), np.float32)
-    shape = f"{rows} rows of {length} tokens, n = 3, V = {vocabulary:,}"
-    return (scores_RV, tokens_RM, np.full(rows, length), 3), shape
-
-
-def _norm_inputs() -> tuple[tuple, str]:
-    """A decode step of GPT-2: 32 sentences of 4 beams."""
-    rng = np.random.default_rng(0)
-    rows, width = 128, 768
-    x_RD, y_RD, (bias_D, gain_D, shift_D) = (
-        rng.standard_normal((n, width)).astype(np.float32) for n in (rows, rows, 3)
-    )
-    return (x_RD, y_RD, bias_D, Norm(gain_D, shift_D, 1e-5)), f"{rows} rows of {width} numbers"
-
-
-PAPER_INPUTS = {"ngram": _ngram_inputs, "norm": _norm_inputs}
-READ_IN_PYTHON = {"ngram": ("tokens_RM", "length_R")}
 
 
 def _milliseconds(seconds: float) -> str:

@@ -17,8 +17,7 @@ from ..catalog import Row, arguments_of, find
 from ..kernel_types import check_types
 from ..launch import seen_kernels, traced_launches
 from ..user_functions import describe, load_file, told
-from . import bounds as bounds_of
-from . import oracles
+from .rows import asked_of
 
 LONGEST_CODE = 3000  # characters of an input that are printed
 
@@ -77,11 +76,10 @@ def check(name: str, implementation: Callable[..., Any], *, examples: int = 200,
     from hypothesis import seed as with_seed
     from hypothesis.errors import Flaky
 
-    from . import inputs
-
     row = find(name)
     label = describe(implementation)
-    strategy, planted = getattr(inputs, row.inputs)(), inputs.PLANTED[row.inputs]()
+    asked = asked_of(name)
+    strategy, planted = asked.inputs(), asked.planted()
     tried, last, kept = [0], [None], _KeepsResults(implementation)
 
     def judge(arguments: tuple) -> None:
@@ -181,7 +179,7 @@ def wrong_with_out(row: Row, implementation: Callable[..., Any], arguments: tupl
             return None
     except ValueError:  # a function without a signature
         return None
-    right = _several(getattr(oracles, row.op)(*copy.deepcopy(arguments)))
+    right = _several(asked_of(row.name).oracle(*copy.deepcopy(arguments)))
     dtype = next(a.dtype for _, a in _named(list(arguments_of(row, arguments)), arguments) if a.dtype.kind == "f")
     out = tuple(np.full(r.shape, np.nan, dtype) for r in right)
     try:
@@ -201,7 +199,7 @@ def _named(names: list[str], arguments: Iterable):
 def _difference(row: Row, result: Any, arguments: tuple) -> Mistake | None:
     """The first place where a result is not as the row's contract wants it; None if there is none."""
     names = ops.RETURNS[row.op]
-    expected = _several(getattr(oracles, row.op)(*copy.deepcopy(arguments)))
+    expected = _several(asked_of(row.name).oracle(*copy.deepcopy(arguments)))
     results = _several(result)
     if len(results) != len(names) or not all(isinstance(r, np.ndarray) for r in results):
         return Mistake(f"It must return {' and '.join(names)}, arrays, not {result!r:.60}.")
@@ -228,7 +226,7 @@ def _beyond(name: str, mine: np.ndarray, right: np.ndarray, bound: np.ndarray | 
 
 
 def _bounds(row: Row, arguments: tuple):
-    return getattr(bounds_of, row.op)(*copy.deepcopy(arguments))
+    return asked_of(row.name).bound(*copy.deepcopy(arguments))
 
 
 def _several(result: Any) -> tuple:

@@ -1,4 +1,4 @@
-"""Cutting into heads, and attention over the prompt and over a memory."""
+"""Cutting into heads, attention over the prompt, and what attention over every kind of memory is made of."""
 
 from __future__ import annotations
 
@@ -44,57 +44,11 @@ def attend_within(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, 
     return a_RHU.reshape(R, H * U)
 
 
-def attend(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
-    """All rows at once: each is a small product with its own memory."""
-    M = int(end_R.max())
-    scores_RHM = _scores_of_rows(q_RHK, k_RGMK[:, :, :M], scale)
-    _mask(scores_RHM, begin_R, end_R)
-    return _heads_side_by_side(_sums_of_rows(softmax(scores_RHM), v_RGMU[:, :, :M]), out)
-
-
-def attend_shared(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):
-    """All beams of a sentence in one product per head: its keys and values are read once for all of them."""
-    B, N = len(k_BGNK), k_BGNK.shape[2]
-    scores_RHN = _scores_of_sentences(q_RHK, k_BGNK, scale)
-    _mask(scores_RHN, np.repeat(begin_B, len(q_RHK) // B), np.full(len(q_RHK), N))
-    return _heads_side_by_side(_sums_of_sentences(softmax(scores_RHN), v_BGNU), out)
-
-
-def attend_split_naive(
-    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None
-):
-    """The memory that FastSeq found: the prompt copied for every beam, and what each has generated behind it."""
-    R, B, N = len(q_RHK), len(prompt_k_BGNK), prompt_k_BGNK.shape[2]
-    sentence_R = np.arange(R) // (R // B)
-    a_RX = np.empty((R, q_RHK.shape[1] * v_RGTU.shape[3]), q_RHK.dtype) if out is None else out
-    for r, b in enumerate(sentence_R):  # the two parts of a row need not touch, so each row by itself
-        prompt, own = slice(prompt_begin_B[b], N), slice(begin_R[r], end_R[r])
-        k_1GMK = np.concatenate([prompt_k_BGNK[b, :, prompt], k_RGTK[r, :, own]], axis=1)[None]
-        v_1GMU = np.concatenate([prompt_v_BGNU[b, :, prompt], v_RGTU[r, :, own]], axis=1)[None]
-        a_RX[r] = attend(q_RHK[r : r + 1], k_1GMK, v_1GMU, np.zeros(1, int), np.full(1, k_1GMK.shape[2]), scale)[0]
-    return a_RX
-
-
-def attend_split(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None):
-    """Equation 3: two partial scores side by side, one softmax, split again, two partial sums, added."""
-    B, N = len(prompt_k_BGNK), prompt_k_BGNK.shape[2]
-    R, T = len(q_RHK), int(end_R.max())
-    prompt_scores_RHN = _scores_of_sentences(q_RHK, prompt_k_BGNK, scale)
-    scores_RHT = _scores_of_rows(q_RHK, k_RGTK[:, :, :T], scale)
-    _mask(prompt_scores_RHN, np.repeat(prompt_begin_B, R // B), np.full(R, N))
-    _mask(scores_RHT, begin_R, end_R)
-    weights_RHM = softmax(np.concatenate([prompt_scores_RHN, scores_RHT], axis=2))
-    prompt_weights_RHN, weights_RHT = weights_RHM[:, :, :N], weights_RHM[:, :, N:]
-    a_RHU = _sums_of_sentences(prompt_weights_RHN, prompt_v_BGNU)
-    a_RHU += _sums_of_rows(weights_RHT, v_RGTU[:, :, :T])
-    return _heads_side_by_side(a_RHU, out)
-
-
 # Scores and sums, with the H/G query heads of a key/value head (X) as rows of one product. Where memory is by row, each
 # row is a product of its own; where it is by sentence, the rows of its beams join in.
 
 
-def _scores_of_rows(q_RHK, k_RGMK, scale):
+def scores_of_rows(q_RHK, k_RGMK, scale):
     R, H, K = q_RHK.shape
     G, M = k_RGMK.shape[1:3]
     scores_RGXM = q_RHK.reshape(R, G, H // G, K) @ k_RGMK.transpose(0, 1, 3, 2)
@@ -102,13 +56,13 @@ def _scores_of_rows(q_RHK, k_RGMK, scale):
     return scores_RGXM.reshape(R, H, M)
 
 
-def _sums_of_rows(weights_RHM, v_RGMU):
+def sums_of_rows(weights_RHM, v_RGMU):
     R, H, M = weights_RHM.shape
     G, U = v_RGMU.shape[1], v_RGMU.shape[3]
     return (weights_RHM.reshape(R, G, H // G, M) @ v_RGMU).reshape(R, H, U)
 
 
-def _scores_of_sentences(q_RHK, k_BGNK, scale):
+def scores_of_sentences(q_RHK, k_BGNK, scale):
     R, H, K = q_RHK.shape
     B, G, N, _ = k_BGNK.shape
     q_BGXK = q_RHK.reshape(B, R // B, G, H // G, K).transpose(0, 2, 1, 3, 4).reshape(B, G, -1, K)
@@ -117,7 +71,7 @@ def _scores_of_sentences(q_RHK, k_BGNK, scale):
     return scores_BGXN.reshape(B, G, R // B, H // G, N).transpose(0, 2, 1, 3, 4).reshape(R, H, N)
 
 
-def _sums_of_sentences(weights_RHN, v_BGNU):
+def sums_of_sentences(weights_RHN, v_BGNU):
     R, H, N = weights_RHN.shape
     B, G, _, U = v_BGNU.shape
     weights_BGXN = weights_RHN.reshape(B, R // B, G, H // G, N).transpose(0, 2, 1, 3, 4).reshape(B, G, -1, N)
@@ -125,7 +79,7 @@ def _sums_of_sentences(weights_RHN, v_BGNU):
     return a_BGXU.reshape(B, G, R // B, H // G, U).transpose(0, 2, 1, 3, 4).reshape(R, H, U)
 
 
-def _mask(scores_RHM, begin_R, end_R) -> None:
+def mask(scores_RHM, begin_R, end_R) -> None:
     """-inf for the positions outside of begin <= m < end, if there are any."""
     M = scores_RHM.shape[2]
     if begin_R.any() or (end_R < M).any():
@@ -134,7 +88,7 @@ def _mask(scores_RHM, begin_R, end_R) -> None:
         scores_RHM[np.broadcast_to(outside_RM[:, None], scores_RHM.shape)] = -np.inf
 
 
-def _heads_side_by_side(a_RHU, out):
+def heads_side_by_side(a_RHU, out):
     a_RX = a_RHU.reshape(len(a_RHU), -1)
     if out is None:
         return a_RX

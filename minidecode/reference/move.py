@@ -37,20 +37,3 @@ def write_step(k_RGMX, k_RGX, at_R, out=None):
         k_RGMX = out
     k_RGMX[np.arange(len(at_R)), :, at_R] = k_RGX
     return k_RGMX
-
-
-def follow_naive(k_RGMX, parent_R, length_R, out=None):
-    """Everything is copied, rows that stay where they are and positions not yet written too."""
-    return take(k_RGMX, parent_R, out=out)
-
-
-def follow(k_RGMX, parent_R, length_R, out=None):
-    """Only rows whose parent is another row move, and of those only what is written."""
-    if out is not None:
-        out[...] = k_RGMX
-        k_RGMX = out
-    moved = np.flatnonzero(parent_R != np.arange(len(parent_R)))
-    if len(moved):
-        written = slice(int(length_R.max()))
-        k_RGMX[moved, :, written] = k_RGMX[parent_R[moved], :, written]  # the right side is a copy: no row is lost
-    return k_RGMX

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import minidecode as md
-from minidecode.bench.compare import PAPER_INPUTS, calls_on_device, implementations, time_by_turns
+from minidecode.bench.compare import calls_on_device, implementations, time_by_turns
 from minidecode.catalog import CATALOG
-from minidecode.conformance import oracles
+from minidecode.conformance.rows import asked_of
 from minidecode.ops import Norm
 
 
@@ -34,7 +34,7 @@ class StandIn:
 
 @pytest.mark.parametrize("name", CATALOG)
 def test_paper_inputs_fit_the_op(name):
-    row, (arguments, shape) = CATALOG[name], PAPER_INPUTS[name]()
+    row, (arguments, shape) = CATALOG[name], asked_of(name).paper_inputs()
     assert row.cost(*arguments).bytes > 0 and shape
     assert implementations(row)["reference"](*copy.deepcopy(arguments)) is not None
 
@@ -49,7 +49,7 @@ def test_on_a_device_scores_stay_and_tokens_are_fetched_by_the_naive_code_alone(
         assert shown == ("cpu on the host" if label == "cpu" else label)
         assert isinstance(given[0], OnDevice) == (label != "cpu")
         if label != "cuda":  # kernels take no stand-in
-            assert np.array_equal(function(*copy.deepcopy(given)), oracles.ban_ngrams(*arguments))
+            assert np.array_equal(function(*copy.deepcopy(given)), asked_of("ngram").oracle(*arguments))
         assert cupy.fetched == [(2, 4), (2,)][:transfers]
 
 

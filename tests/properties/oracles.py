@@ -19,23 +19,6 @@ def linear(x, matrix_io):
     return np.array([[math.fsum(x[r] * w[:, o]) for o in range(w.shape[1])] for r in range(len(x))])
 
 
-def softmax(scores):
-    exps = [math.exp(s - max(scores)) for s in scores]
-    return [e / math.fsum(exps) for e in exps]
-
-
-def attend_row(q_HK, k_GMK, v_GMU, scale):
-    """One query row over all M positions given: the heads side by side."""
-    H, G = len(q_HK), len(k_GMK)
-    heads = []
-    for h in range(H):
-        g = h // (H // G)
-        scores = [scale * math.fsum(float(a) * float(b) for a, b in zip(q_HK[h], k, strict=True)) for k in k_GMK[g]]
-        weights = softmax(scores)
-        heads.append(sum(w * np.asarray(v, np.float64) for w, v in zip(weights, v_GMU[g], strict=True)))
-    return np.concatenate(heads)
-
-
 def activation(f, name):
     f = float(f)
     if name == "gelu":

@@ -15,15 +15,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from minidecode import dims, ops, reference
-from minidecode.conformance import bounds
+from minidecode.conformance.attention import attend_bound, attend_row
 from minidecode.conformance.bounds import EPS
-from minidecode.conformance.oracles import layer_norm as layer_norm_oracle
+from minidecode.conformance.rows import norm as norm_row
+from minidecode.conformance.rows.norm import layer_norm_oracle
 from minidecode.ops import Heads, Norm, Weight
 from minidecode.plan import backend
-from minidecode.reference.attention import attend_split_naive
 from minidecode.reference.candidates import top_candidates_naive
-from minidecode.reference.move import follow_naive
+from minidecode.reference.reorder import follow_naive
 from minidecode.reference.softmax import score_tokens_naive
+from minidecode.reference.split import attend_split_naive
 
 OPS = {name: dims.checked(f, ops.RETURNS.get(name, ())) for name, f in backend(reference).items()}
 sizes = st.integers(1, 40)
@@ -42,24 +43,6 @@ def normal(rng, *shape, plant=True):
 def linear_bound(x, w):
     x, w = np.abs(x).astype(np.float64), np.abs(w).astype(np.float64)
     return 4 * EPS * math.sqrt(x.shape[1]) * np.sqrt(x**2 @ w**2) + EPS * (x @ w) + 1e-44
-
-
-def attend_bound(q_HK, k_GMK, v_GMU, scale):
-    """For one row. A score is off by eps times the length of its vector of products, at worst sqrt(K) of that.
-
-    That is a relative error of the position's weight; M such errors, independent of each other, add up as a random
-    walk of steps w|v|. Normalising costs a few eps of the result more.
-    """
-    H, K = q_HK.shape
-    k_HMK, v_HMU = (np.repeat(a.astype(np.float64), H // len(a), axis=0) for a in (k_GMK, v_GMU))
-    products_HMK = scale * q_HK[:, None].astype(np.float64) * k_HMK
-    scores_HM = products_HMK.sum(axis=-1)
-    weights_HM = np.exp(scores_HM - scores_HM.max(axis=-1, keepdims=True))
-    weights_HM /= weights_HM.sum(axis=-1, keepdims=True)
-    score_error_HM = EPS * (math.sqrt(K) * np.linalg.norm(products_HMK, axis=-1) + np.ptp(scores_HM, axis=-1)[:, None])
-    steps_HMU = weights_HM[..., None] * v_HMU
-    walk_HU = np.linalg.norm(steps_HMU * (score_error_HM + EPS)[..., None], axis=1)
-    return (4 * walk_HU + 4 * EPS * np.abs(steps_HMU).sum(axis=1)).reshape(-1)
 
 
 def softmax_bound(logits):
@@ -91,7 +74,7 @@ def test_layer_norm(seed, R, D):
     x = x.astype(np.float32)
     norm = Norm(normal(rng, D), normal(rng, D), 1e-5)
     error = np.abs(OPS["layer_norm"](x, norm) - layer_norm_oracle(x, norm))
-    assert (error <= bounds.layer_norm(x, norm)).all()
+    assert (error <= norm_row.layer_norm_bound(x, norm)).all()
 
 
 @given(seeds, sizes, st.integers(1, 200), sizes, st.sampled_from(["io", "oi"]))
@@ -136,7 +119,7 @@ def test_attend_within_causal(seed, lengths, G, per_group, K, U):
         for r in range(first, last):
             seen = slice(first, r + 1)
             row = (q[r], k[seen].transpose(1, 0, 2), v[seen].transpose(1, 0, 2), 0.7)
-            assert (np.abs(a[r] - oracles.attend_row(*row)) <= attend_bound(*row)).all()
+            assert (np.abs(a[r] - attend_row(*row)) <= attend_bound(*row)).all()
 
 
 @settings(max_examples=60)
@@ -157,7 +140,7 @@ def test_attend_within_sources(seed, lengths, G, per_group, K, U):
         seen = slice(k_offsets[b], k_offsets[b + 1])
         for r in range(q_offsets[b], q_offsets[b + 1]):
             row = (q[r], k[seen].transpose(1, 0, 2), v[seen].transpose(1, 0, 2), 0.7)
-            assert (np.abs(a[r] - oracles.attend_row(*row)) <= attend_bound(*row)).all()
+            assert (np.abs(a[r] - attend_row(*row)) <= attend_bound(*row)).all()
 
 
 @settings(max_examples=60)
@@ -177,7 +160,7 @@ def test_attend(seed, R, M, G, per_group, K, U):
     a = OPS["attend"](q, poisoned_k, poisoned_v, begin, end, 0.7)
     for r in range(R):
         row = (q[r], k[r][:, begin[r] : end[r]], v[r][:, begin[r] : end[r]], 0.7)
-        assert (np.abs(a[r] - oracles.attend_row(*row)) <= attend_bound(*row)).all()
+        assert (np.abs(a[r] - attend_row(*row)) <= attend_bound(*row)).all()
 
 
 @pytest.mark.parametrize("shared", [OPS["attend_shared"]])
@@ -195,7 +178,7 @@ def test_attend_shared(shared, seed, B, W, N, G, per_group, K, U):
     for r in range(B * W):
         b = r // W
         row = (q[r], k[b][:, begin[b] :], v[b][:, begin[b] :], 0.7)
-        assert (np.abs(a[r] - oracles.attend_row(*row)) <= attend_bound(*row)).all()
+        assert (np.abs(a[r] - attend_row(*row)) <= attend_bound(*row)).all()
 
 
 @pytest.mark.parametrize("split", [OPS["attend_split"], dims.checked(attend_split_naive, "a_RX")])
@@ -224,7 +207,7 @@ def test_attend_split(split, seed, B, W, N, T, G, per_group, K, U, no_prompt):
         seen_k = np.concatenate([prompt_k[b][:, prompt_begin[b] :], k[r][:, own]], axis=1)
         seen_v = np.concatenate([prompt_v[b][:, prompt_begin[b] :], v[r][:, own]], axis=1)
         row = (q[r], seen_k, seen_v, 0.7)
-        assert (np.abs(a[r] - oracles.attend_row(*row)) <= attend_bound(*row)).all()
+        assert (np.abs(a[r] - attend_row(*row)) <= attend_bound(*row)).all()
 
 
 @given(seeds, st.integers(1, 6), st.integers(1, 5), st.integers(1, 2), st.integers(1, 3))
@@ -252,7 +235,7 @@ def test_residual_norm(seed, R, D, with_bias):
     summed, h = OPS["residual_norm"](x, y, bias, norm)
     exact = x.astype(np.float64) + y + (0 if bias is None else bias)
     assert (np.abs(summed - exact) <= 2 * EPS * (np.abs(x) + np.abs(y) + (0 if bias is None else np.abs(bias)))).all()
-    assert (np.abs(h - layer_norm_oracle(summed, norm)) <= bounds.layer_norm(summed, norm)).all()
+    assert (np.abs(h - layer_norm_oracle(summed, norm)) <= norm_row.layer_norm_bound(summed, norm)).all()
     assert (x == before).all(), "the caller's residual is not overwritten"
 
 
@@ -468,13 +451,13 @@ def bound_cases():
     x, w = normal(rng, 40, 300, plant=False), normal(rng, 300, 30, plant=False)
     yield "linear", OPS["linear"](x, Weight(w)), oracles.linear(x, w), linear_bound(x, w)
     norm = Norm(normal(rng, 300), normal(rng, 300), 1e-5)
-    yield "layer_norm", OPS["layer_norm"](x, norm), layer_norm_oracle(x, norm), bounds.layer_norm(x, norm)
+    yield "layer_norm", OPS["layer_norm"](x, norm), layer_norm_oracle(x, norm), norm_row.layer_norm_bound(x, norm)
     yield "log_softmax", OPS["log_softmax"](x), oracles.log_softmax(x), softmax_bound(x)
     tokens, bound = np.argmax(x, axis=1), softmax_bound(x)[:, 0]
     for name, score in [("score_tokens", OPS["score_tokens"]), ("score_tokens_naive", score_tokens_naive)]:
         yield name, score(x, tokens), oracles.score_tokens(x, tokens), bound
     q, k, v = normal(rng, 4, 6, 16), normal(rng, 4, 2, 50, 16), normal(rng, 4, 2, 50, 16)
-    expected = np.stack([oracles.attend_row(q[r], k[r], v[r], 0.25) for r in range(4)])
+    expected = np.stack([attend_row(q[r], k[r], v[r], 0.25) for r in range(4)])
     bound = np.stack([attend_bound(q[r], k[r], v[r], 0.25) for r in range(4)])
     yield "attend", OPS["attend"](q, k, v, np.zeros(4, int), np.full(4, 50), 0.25), expected, bound
 
@@ -492,7 +475,7 @@ def test_the_bounds_mean_something(name, result, expected, bound):
 def test_a_dropped_position_breaks_the_bound_of_attention():
     rng = np.random.default_rng(1)
     q, k, v = normal(rng, 2, 2, 8), normal(rng, 2, 2, 60, 8), normal(rng, 2, 2, 60, 8)
-    whole = np.stack([oracles.attend_row(q[r], k[r], v[r], 0.3) for r in range(2)])
+    whole = np.stack([attend_row(q[r], k[r], v[r], 0.3) for r in range(2)])
     without_first = OPS["attend"](q, k, v, np.ones(2, int), np.full(2, 60), 0.3)
     assert (np.abs(without_first[0] - whole[0]) > attend_bound(q[0], k[0], v[0], 0.3)).any()
 
@@ -501,6 +484,6 @@ def test_layer_norm_far_from_zero_keeps_its_spread():
     """E[x^2] - mean^2 in float32 would be 0 or negative here."""
     x = (10000 + np.array([[-1, 0, 1, 0.5]])).astype(np.float32)
     norm = Norm(np.ones(4, np.float32), np.zeros(4, np.float32), 1e-5)
-    assert (np.abs(OPS["layer_norm"](x, norm) - layer_norm_oracle(x, norm)) <= bounds.layer_norm(x, norm)).all()
+    assert (np.abs(OPS["layer_norm"](x, norm) - layer_norm_oracle(x, norm)) <= norm_row.layer_norm_bound(x, norm)).all()
     naive_variance = np.mean(x * x, dtype=np.float32) - np.mean(x, dtype=np.float32) ** 2
     assert abs(naive_variance - x.astype(np.float64).var()) > 0.4

@@ -1,0 +1,47 @@
+"""What attention of one row is, in float64, and how far a float32 answer may lie from it: for every kind of memory.
+
+A kind of memory is a way to find the positions that a row sees; its file in rows/ collects them and asks here.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .bounds import EPS
+
+
+def softmax(scores):
+    exps = [math.exp(s - max(scores)) for s in scores]
+    return [e / math.fsum(exps) for e in exps]
+
+
+def attend_row(q_HK, k_GMK, v_GMU, scale):
+    """One query row over all M positions given: the heads side by side."""
+    H, G = len(q_HK), len(k_GMK)
+    heads = []
+    for h in range(H):
+        g = h // (H // G)
+        scores = [scale * math.fsum(float(a) * float(b) for a, b in zip(q_HK[h], k, strict=True)) for k in k_GMK[g]]
+        weights = softmax(scores)
+        heads.append(sum(w * np.asarray(v, np.float64) for w, v in zip(weights, v_GMU[g], strict=True)))
+    return np.concatenate(heads)
+
+
+def attend_bound(q_HK, k_GMK, v_GMU, scale):
+    """For one row. A score is off by eps times the length of its vector of products, at worst sqrt(K) of that.
+
+    That is a relative error of the position's weight; M such errors, independent of each other, add up as a random
+    walk of steps w|v|. Normalising costs a few eps of the result more.
+    """
+    H, K = q_HK.shape
+    k_HMK, v_HMU = (np.repeat(a.astype(np.float64), H // len(a), axis=0) for a in (k_GMK, v_GMU))
+    products_HMK = scale * q_HK[:, None].astype(np.float64) * k_HMK
+    scores_HM = products_HMK.sum(axis=-1)
+    weights_HM = np.exp(scores_HM - scores_HM.max(axis=-1, keepdims=True))
+    weights_HM /= weights_HM.sum(axis=-1, keepdims=True)
+    score_error_HM = EPS * (math.sqrt(K) * np.linalg.norm(products_HMK, axis=-1) + np.ptp(scores_HM, axis=-1)[:, None])
+    steps_HMU = weights_HM[..., None] * v_HMU
+    walk_HU = np.linalg.norm(steps_HMU * (score_error_HM + EPS)[..., None], axis=1)
+    return (4 * walk_HU + 4 * EPS * np.abs(steps_HMU).sum(axis=1)).reshape(-1)

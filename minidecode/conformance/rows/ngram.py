@@ -1,0 +1,92 @@
+"""The n-gram ban: inputs that find mistakes, and what is right."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+FETCHED = ("tokens_RM", "length_R")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
+
+
+def arguments_of(histories: list[list[int]], n: int, V: int, poison: int = 5) -> tuple:
+    """(scores_RV, tokens_RM, length_R, n); what lies behind each history would ban more if it were read.
+
+    Scores of both signs, zeros and tokens that are ruled out already.
+    """
+    length_R = np.array([len(h) for h in histories])
+    tokens_RM = np.empty((len(histories), length_R.max() + poison), np.int64)
+    for r, history in enumerate(histories):
+        tail = history[-1:] * (n - 1) + history[:1] if history else [r % V]
+        tokens_RM[r] = (history + tail * tokens_RM.shape[1])[: tokens_RM.shape[1]]
+    scores_RV = (np.arange(len(histories) * V, dtype=np.float32).reshape(-1, V) % 61 - 40) / 8
+    scores_RV[:, 3::7] = -np.inf
+    return scores_RV, tokens_RM, length_R, n
+
+
+@st.composite
+def inputs(draw):
+    """Few tokens, so that n-grams come back; histories shorter than n, empty ones, and some longer than a tile."""
+    V = draw(st.integers(2, 5))
+    n = draw(st.integers(1, 4))
+    lengths = draw(st.lists(st.integers(0, 14), min_size=1, max_size=4))
+    histories = [draw(st.lists(st.integers(0, V - 1), min_size=m, max_size=m)) for m in lengths]
+    for r in range(len(histories)):  # plant the row's end once more at its beginning
+        if len(histories[r]) >= n + 1 and draw(st.booleans()):
+            histories[r] = histories[r][len(histories[r]) - n + 1 :] + histories[r]
+    return arguments_of(histories, n, V)
+
+
+def _long_history(length: int, at: int, n: int) -> list[int]:
+    """All tokens different, save that the last n-1 stand at `at` too: one ban, by the window that starts there."""
+    history = list(range(length))
+    history[length - n + 1 :] = history[at : at + n - 1]
+    return history
+
+
+def planted() -> list[tuple]:
+    cases = [
+        arguments_of([[1, 2, 1], [2, 1, 2]], 2, 3),
+        arguments_of([[0, 0, 0]], 2, 2),  # windows overlap
+        arguments_of([[1, 2, 3, 1, 2]], 3, 4),
+        arguments_of([[1]], 3, 2),  # shorter than n
+        arguments_of([[], [1, 0, 1]], 2, 2),  # empty
+        arguments_of([[3, 1, 3]], 1, 4),  # n = 1 bans every token seen
+        arguments_of([[1, 2, 3, 4, 5]], 2, 6),  # nothing repeats
+        arguments_of([[2, 1, 0, 2, 1, 3, 2, 1]], 3, 4),  # two followers of one context
+    ]
+    rng = np.random.default_rng(0)
+    cases += [
+        arguments_of([[1, 2, 1], [0, 40_000, 7, 40_000], [7, 300, 44, 300 + 256]], 2, 50_257),  # wide token ids
+        arguments_of([rng.integers(0, 30, 600).tolist()], 3, 30),  # many windows that nearly match
+        arguments_of([[r % 3, 1, r % 3] for r in range(300)], 2, 3),  # more rows than a block has threads
+        arguments_of([list(range(40)) * 2 + list(range(38)), [1, 2] * 30], 34, 41),  # a long n
+        arguments_of([[1, 2, 3, 4, 5, 1, 2, 3, 4]], 5, 6),
+        arguments_of([_long_history(3000, 2900, 3)], 3, 3001),
+    ]
+    for length, at in [(200, 150), (300, 0), (300, 255), (300, 256), (700, 511), (1100, 1050)]:  # past blocks and tiles
+        cases.append(arguments_of([_long_history(length, at, 3), [1, 2, 1, 2]], 3, 1200))
+    return cases
+
+
+def oracle(scores_RV, tokens_RM, length_R, n):
+    """A token is banned if writing it would make an n-gram that the text already holds."""
+    result_RV = scores_RV.copy()
+    for r, length in enumerate(length_R):
+        text = tokens_RM[r, :length].tolist()
+        grams = {tuple(text[i : i + n]) for i in range(len(text) - n + 1)}
+        tail = text[len(text) - n + 1 :]
+        if len(text) >= n - 1:
+            for gram in grams:
+                if list(gram[:-1]) == tail:
+                    result_RV[r, gram[-1]] = -np.inf
+    return result_RV
+
+
+def paper_inputs() -> tuple[tuple, str]:
+    """32 sentences of 4 beams, 140 tokens each (CNN/DailyMail's longest), GPT-2's vocabulary, n = 3."""
+    rng = np.random.default_rng(0)
+    rows, length, vocabulary = 128, 140, 50257
+    tokens_RM = rng.integers(0, 2000, (rows, length))
+    scores_RV = np.zeros((rows, vocabulary), np.float32)
+    shape = f"{rows} rows of {length} tokens, n = 3, V = {vocabulary:,}"
+    return (scores_RV, tokens_RM, np.full(rows, length), 3), shape

@@ -1,0 +1,105 @@
+"""Residual, bias and layer normalisation: inputs that find mistakes, what is right, and how near an answer must be."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from hypothesis import strategies as st
+
+from ...ops import Norm
+from ..bounds import EPS
+
+
+def arguments_of(x_RD: np.ndarray, y_RD: np.ndarray, bias_D: np.ndarray | None, eps: float, seed: int = 0) -> tuple:
+    """(x_RD, y_RD, bias_D, norm) with gains and biases that differ from column to column."""
+    rng = np.random.default_rng(seed)
+    D = x_RD.shape[1]
+    gain_D, shift_D = (1 + 0.2 * rng.standard_normal(D)), 0.2 * rng.standard_normal(D)
+    norm = Norm(gain_D.astype(np.float32), shift_D.astype(np.float32), eps)
+    return x_RD.astype(np.float32), y_RD.astype(np.float32), None if bias_D is None else bias_D.astype(np.float32), norm
+
+
+@st.composite
+def inputs(draw):
+    """A few plain numbers, an outlier among them; every width up to 40, so that most are no multiple of a warp."""
+    R, D = draw(st.integers(1, 3)), draw(st.integers(1, 40))
+    number = st.sampled_from([0.0, 1.0, -1.0, 0.25, -3.0, 1000.0])
+
+    def numbers(*shape: int) -> np.ndarray:
+        count = int(np.prod(shape))
+        return np.array(draw(st.lists(number, min_size=count, max_size=count))).reshape(shape)
+
+    bias_D = numbers(D) if draw(st.booleans()) else None
+    return arguments_of(numbers(R, D), numbers(R, D), bias_D, draw(st.sampled_from([1e-5, 1e-3])))
+
+
+def planted() -> list[tuple]:
+    rng = np.random.default_rng(0)
+    cases = []
+    for D in (1, 2, 31, 32, 33, 64, 100, 257, 768, 1023, 1025, 4100):  # past warps, blocks and rooms
+        x_RD, y_RD, bias_D = rng.standard_normal((5, D)), rng.standard_normal((5, D)), rng.standard_normal(D)
+        x_RD[0, rng.integers(D)] = 1000.0  # an outlier
+        x_RD[1], y_RD[1] = 0.1, 0.2  # equal values, whose sums round: only the biases are left
+        x_RD[2] += 300.0  # far from zero, so that E[x^2] - mean^2 loses the spread
+        x_RD[3], y_RD[3] = x_RD[3] * 1e-3, y_RD[3] * 1e-3  # so small that the epsilon counts
+        cases += [arguments_of(x_RD, y_RD, bias_D, 1e-5, seed=D), arguments_of(x_RD, y_RD, None, 1e-5, seed=D)]
+    many = rng.standard_normal((2, 150, 6))  # more rows than a block has threads
+    return [*cases, arguments_of(many[0], many[1], None, 1e-5)]
+
+
+def layer_norm_oracle(x_RD, norm):
+    """Row by row, with sums that round once."""
+    rows = []
+    for row in np.asarray(x_RD, np.float64):
+        mean = math.fsum(row) / len(row)
+        variance = math.fsum((v - mean) ** 2 for v in row) / len(row)
+        scaled = (row - mean) / math.sqrt(variance + norm.eps)
+        rows.append(scaled * norm.gain_D.astype(np.float64) + norm.bias_D.astype(np.float64))
+    return np.array(rows)
+
+
+def oracle(x_RD, y_RD, bias_D, norm):
+    """Everything in float64: the sum too, which a float32 implementation rounds before it normalises."""
+    summed_RD = x_RD.astype(np.float64) + y_RD + (0 if bias_D is None else bias_D)
+    return summed_RD, layer_norm_oracle(summed_RD, norm)
+
+
+def layer_norm_bound(x_RD, norm):
+    """A mean summed by one thread is off by sqrt(D) EPS max|x|, a random walk; dividing by the spread enlarges it.
+
+    A sum in a tree is off by log2(D) roundings, which is more where D is small.
+    """
+    x_RD = x_RD.astype(np.float64)
+    spread_R1, normalised_RD = _normalised(x_RD, norm)
+    reach_R1 = np.abs(x_RD).max(axis=1, keepdims=True)
+    relative_RD = reach_R1 / spread_R1 * (1 + normalised_RD) + 2 * normalised_RD
+    D = x_RD.shape[1]
+    return (2 + max(math.log2(D), math.sqrt(D))) * EPS * (np.abs(norm.gain_D) * relative_RD + np.abs(norm.bias_D))
+
+
+def bound(x_RD, y_RD, bias_D, norm):
+    """Two roundings of the sum; what they do to its norm, enlarged by the spread, on top of the norm's own bound."""
+    bias_D = np.zeros(x_RD.shape[1]) if bias_D is None else bias_D
+    summed_RD = x_RD.astype(np.float64) + y_RD + bias_D
+    off_RD = 2 * EPS * (np.abs(x_RD) + np.abs(y_RD) + np.abs(bias_D)).astype(np.float64)
+    spread_R1, normalised_RD = _normalised(summed_RD, norm)
+    typical_R1 = np.sqrt((off_RD**2).mean(axis=1, keepdims=True))
+    moved_RD = np.abs(norm.gain_D) * (off_RD + typical_R1 * (1 + normalised_RD)) / spread_R1
+    return off_RD, layer_norm_bound(summed_RD, norm) + moved_RD
+
+
+def _normalised(x_RD, norm):
+    """(standard deviation with the epsilon, |x - mean| in units of it)."""
+    spread_R1 = np.sqrt(x_RD.var(axis=1, keepdims=True) + norm.eps)
+    return spread_R1, np.abs(x_RD - x_RD.mean(axis=1, keepdims=True)) / spread_R1
+
+
+def paper_inputs() -> tuple[tuple, str]:
+    """A decode step of GPT-2: 32 sentences of 4 beams."""
+    rng = np.random.default_rng(0)
+    rows, width = 128, 768
+    x_RD, y_RD, (bias_D, gain_D, shift_D) = (
+        rng.standard_normal((n, width)).astype(np.float32) for n in (rows, rows, 3)
+    )
+    return (x_RD, y_RD, bias_D, Norm(gain_D, shift_D, 1e-5)), f"{rows} rows of {width} numbers"

@@ -1,0 +1,14 @@
+"""Attention over a memory of its own for each row, whose key/value heads may serve several query heads each."""
+
+from __future__ import annotations
+
+from .attention import heads_side_by_side, mask, scores_of_rows, sums_of_rows
+from .softmax import softmax
+
+
+def attend(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
+    """All rows at once: each is a small product with its own memory."""
+    M = int(end_R.max())
+    scores_RHM = scores_of_rows(q_RHK, k_RGMK[:, :, :M], scale)
+    mask(scores_RHM, begin_R, end_R)
+    return heads_side_by_side(sums_of_rows(softmax(scores_RHM), v_RGMU[:, :, :M]), out)

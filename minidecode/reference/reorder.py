@@ -1,0 +1,24 @@
+"""Following the beams: a row goes on from what another one held."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .move import take
+
+
+def follow_naive(k_RGMX, parent_R, length_R, out=None):
+    """Everything is copied, rows that stay where they are and positions not yet written too."""
+    return take(k_RGMX, parent_R, out=out)
+
+
+def follow(k_RGMX, parent_R, length_R, out=None):
+    """Only rows whose parent is another row move, and of those only what is written."""
+    if out is not None:
+        out[...] = k_RGMX
+        k_RGMX = out
+    moved = np.flatnonzero(parent_R != np.arange(len(parent_R)))
+    if len(moved):
+        written = slice(int(length_R.max()))
+        k_RGMX[moved, :, written] = k_RGMX[parent_R[moved], :, written]  # the right side is a copy: no row is lost
+    return k_RGMX
