@@ -255,6 +255,8 @@ class Model:
                     found = beam_search(engine, request, resolved, steps)
         except NumericalError as error:
             raise NumericalError(f"{error}{self._nan_tensors()}") from None
+        stages = {"prompts": tokenized - started, **engine.seconds}
+        stages["search"] = time.perf_counter() - started - sum(stages.values())
         token_ids = [hypothesis for sentence in found.tokens for hypothesis in sentence]
         memories = [engine.make_memory, *([engine.make_memory.cross] if self.is_encoder_decoder else [])]
         receipt = Receipt(
@@ -262,8 +264,7 @@ class Model:
             memory=" + ".join(f"{m.__module__}.{m.__qualname__}" for m in memories),
             memory_peak_bytes=engine.memory_peak_bytes, prompt_tokens=sum(map(len, sources or prompts_ids)),
             new_tokens=sum(map(len, token_ids)), steps=found.steps,
-            seconds={"prompts": tokenized - started, "generation": time.perf_counter() - tokenized},
-            launches=dict(launches),
+            seconds=stages, launches=dict(launches),
         )  # fmt: skip
         return Output(token_ids, found.scores_BX.reshape(-1), receipt, self.tokenizer, steps)
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import time
+from collections import Counter
+from collections.abc import Callable
+
 import numpy as np
 
 from ..memory.cross import DecoderMemory
@@ -9,6 +14,22 @@ from ..memory.recompute import RecomputeMemory
 from .receipt import held_bytes
 
 LOGITS_ROWS = 64  # scored at a time: 13 MB of GPT-2's logits; with more, the product is hardly faster
+
+
+def timed(stage: str) -> Callable:
+    """Adds a method's seconds to those of its stage."""
+
+    def wrap(method: Callable) -> Callable:
+        @functools.wraps(method)
+        def call(self, *args, **kwargs):
+            started = time.perf_counter()
+            result = method(self, *args, **kwargs)
+            self.seconds[stage] += time.perf_counter() - started
+            return result
+
+        return call
+
+    return wrap
 
 
 class Engine:
@@ -22,18 +43,24 @@ class Engine:
         self.network, self.weights, self.ops, self.make_memory = network, weights, ops, make_memory
         self.encoded_RD = None
         self.memory_peak_bytes = 0
+        self.seconds: Counter[str] = Counter()  # by stage
 
+    @timed("encoder")
     def encode(self, sources: list[np.ndarray]) -> None:
         """Runs the encoder over all tokens of all sources, without padding; prefill and steps then look at them."""
         ids_R, pos_R, self.source_offsets_X = _rows_of(sources)
         memories = [RecomputeMemory(b, self.source_offsets_X, causal=False) for b in self.weights.encoder.blocks]
         self.encoded_RD = self.network.encode(self.weights, ids_R, pos_R, memories, self.ops)
 
+    @timed("prefill")
     def prefill(self, prompts: list[np.ndarray], every_row: bool = False) -> np.ndarray:
         """All tokens of all prompts in one pass, without padding -> logits of each prompt's last token, (B, V).
 
         With every_row, the logits of all tokens, (R, V), sentence after sentence.
         """
+        return self._logits_after(prompts, every_row)
+
+    def _logits_after(self, prompts: list[np.ndarray], every_row: bool = False) -> np.ndarray:
         h_RD, offsets_X = self._read(prompts)
         logits_RV = self._logits(h_RD, np.arange(len(h_RD)) if every_row else offsets_X[1:] - 1)
         self._note_memory()
@@ -56,6 +83,7 @@ class Engine:
             likeliest_R[here] = logits_RV.argmax(axis=1)
         return score_R, likeliest_R
 
+    @timed("prefill")
     def expand(self, beams: int, steps: int) -> None:
         """One row per beam from here on, for at most so many steps."""
         if self.make_memory.keeps:
@@ -66,13 +94,14 @@ class Engine:
         elif self.encoded_RD is not None:  # whole sequences again at each step, each beam with a source of its own
             self._repeat_sources(beams)
 
+    @timed("steps")
     def step(self, tokens_RM: np.ndarray, length_R: np.ndarray, parent_R: np.ndarray) -> np.ndarray:
         """logits_RV for the token after tokens[r, :length[r]], whose last token is new; row r goes on from parent[r].
 
         A memory that keeps keys and values computes that last token alone, at position length - 1.
         """
         if not self.make_memory.keeps:
-            return self.prefill([tokens_RM[r, :length] for r, length in enumerate(length_R)])
+            return self._logits_after([tokens_RM[r, :length] for r, length in enumerate(length_R)])
         every_R = np.arange(len(length_R))
         if not np.array_equal(parent_R, every_R):
             for memory in self.memories:

@@ -103,7 +103,8 @@ class Receipt:
     prompt_tokens: int = 0
     new_tokens: int = 0  # in the hypotheses returned
     steps: int = 0
-    seconds: dict[str, float] = field(default_factory=dict)  # by stage
+    # prompts (tokens of them), encoder, prefill, steps: the forward passes; search: everything else
+    seconds: dict[str, float] = field(default_factory=dict)
     launches: dict[str, int] = field(default_factory=dict)  # of CUDA kernels, with where they ran
 
     def as_dict(self) -> dict[str, Any]:

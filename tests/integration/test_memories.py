@@ -1,6 +1,7 @@
 """Every memory gives the same texts, holds the bytes that its formula says, and forgets nothing between two beams."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -86,3 +87,15 @@ def test_the_receipt_names_the_memory_and_the_ops_of_it():
     assert "cross.SharedCrossMemory" in make("bart").generate(
         input_ids=IDS, plan="memory=split", max_new_tokens=2
     ).receipt.memory  # fmt: skip
+
+
+def test_seconds_by_stage_add_up_to_the_whole():
+    started = time.perf_counter()
+    receipts = [make(kind).generate(input_ids=IDS, plan=f"memory={m}", num_beams=2, max_new_tokens=6).receipt
+                for kind in ("gpt2", "bart") for m in ("none", "split")]  # fmt: skip
+    whole = time.perf_counter() - started
+    for receipt, kind in zip(receipts, ("gpt2", "gpt2", "bart", "bart"), strict=True):
+        encoder = ["encoder"] if kind == "bart" else []
+        assert list(receipt.seconds) == ["prompts", *encoder, "prefill", "steps", "search"]
+        assert all(s > 0 for s in receipt.seconds.values())
+    assert sum(s for r in receipts for s in r.seconds.values()) < whole
