@@ -454,6 +454,26 @@ def _write_answers(out, prompts: list[str], references: list[Any], answers: list
 
 
 @app.command()
+def convert(
+    model: Annotated[str, typer.Argument(metavar="FOLDER", help="A model folder, a bundled model or a hub id.")],
+    kv_heads: Annotated[int, typer.Option(help="Key/value heads of the new model; 1 makes it multi-query.")],
+    out: Annotated[Path, typer.Option(readable=False, help="The new folder: it appears whole, or not at all.")],
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a model on the hub.  [default: main]")]
+    = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+):  # fmt: skip
+    """Make a model with fewer key/value heads, each the mean of several: a different model, which needs training."""
+    import numpy as np
+
+    from .head_pooling import convert as run
+
+    with np.errstate(all="ignore"), _bar("converting", quiet=False) as report:
+        result = run(model, out, num_key_value_heads=kv_heads, revision=revision, progress=report)
+    print(json.dumps(result.as_dict()) if as_json else result)
+
+
+@app.command()
 def models(as_json: AsJson = False, debug: Debug = False):
     """List the models that ship with the package, and GPT-2 and BART models in the Hugging Face cache."""
     from .model import bundled_models, read_settings

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from . import hub
-from .checkpoint import find_tensors, load_tensors, read_json
+from .checkpoint import Stored, find_tensors, match_tensors, read_json
 from .errors import CheckpointError, InputError, NumericalError, OptionError
 from .launch import counted_launches
 from .memory.recompute import RecomputeMemory
@@ -127,7 +127,11 @@ def load(
     if random_weights:
         tensors = random_tensors(family.tensors.tensor_shapes(config), np.dtype(dtype))
     else:
-        tensors = _stored_tensors(folder, family, config, np.dtype(dtype))
+        stored, shapes = stored_tensors(folder, family, config), family.tensors.tensor_shapes(config)
+        tensors = {
+            name: stored[name].read(np.dtype(dtype)) if name in stored else np.zeros(shape, dtype)
+            for name, shape in shapes.items()
+        }
     return Model(family, config, tensors, Tokenizer.from_folder(folder) if folder else None, defaults, plan)
 
 
@@ -152,8 +156,8 @@ def read_settings(folder: Path | None, fields: dict[str, Any] | None) -> tuple[F
         raise CheckpointError(f"{folder}: {error}") from None
 
 
-def _stored_tensors(folder: Path, family: Family, config, dtype: np.dtype) -> dict[str, np.ndarray]:
-    """The weights in a folder, each of the shape that config.json asks for."""
+def stored_tensors(folder: Path, family: Family, config) -> dict[str, Stored]:
+    """Where the weights of a folder lie, each of the shape that config.json asks for."""
     found = find_tensors(folder)
     if config.layers > len(found):  # seen before their shapes are listed: a lying number costs no memory
         raise CheckpointError(
@@ -161,8 +165,8 @@ def _stored_tensors(folder: Path, family: Family, config, dtype: np.dtype) -> di
             "one of the two is not this model's"
         )
     f = family.tensors
-    return load_tensors(
-        folder, found, f.tensor_shapes(config), dtype, prefix=f.PREFIX, ignored=f.IGNORED, tied=f.tied(config),
+    return match_tensors(
+        folder, found, f.tensor_shapes(config), prefix=f.PREFIX, ignored=f.IGNORED, tied=f.tied(config),
         optional=f.OPTIONAL,
     )  # fmt: skip
 
