@@ -107,7 +107,7 @@ def read_shards(index_path: Path, suffix: str, read: Callable[[Path], dict[str, 
         raise CheckpointError(f"{index_path}: weight_map should give a file name for each tensor")
     shards = {}
     for file in sorted(set(weight_map.values())):
-        if Path(file).name != file or not file.endswith(suffix):
+        if Path(file).name != file or not file.endswith(suffix) or not file.isprintable():
             raise CheckpointError(f"{index_path}: {file!r} is not the name of a *{suffix} file in the same folder")
         shards[file] = read(index_path.parent / file)
     tensors = {}

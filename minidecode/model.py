@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -83,8 +85,12 @@ def find_folder(name: str | Path, revision: str | None = None, weights: bool = T
     revision: a branch, tag or commit of a hub id. weights: whether they are needed. Raises CheckpointError, which
     names the bundled models where there is nothing of that name.
     """
-    bundled, folder = bundled_models(), Path(name).expanduser()
-    local = bundled.get(str(name), folder if folder.is_dir() else None)
+    if not isinstance(name, str | Path):
+        raise CheckpointError(f"the model is named by a text or a Path, not {name!r}")
+    bundled, folder = bundled_models(), Path(name)
+    with contextlib.suppress(RuntimeError):  # the ~ of a user who is not there
+        folder = folder.expanduser()
+    local = bundled.get(str(name), folder if os.path.isdir(folder) else None)
     if not str(name):
         raise CheckpointError(f"the model has no name: name {' or '.join(bundled)}, or a folder")
     if local is not None:
@@ -92,7 +98,7 @@ def find_folder(name: str | Path, revision: str | None = None, weights: bool = T
             raise OptionError(f"revision={revision!r} is for models on the hub; {str(name)!r} is the folder {local}")
         return local
     remedy = f"name {' or '.join(bundled)}, or a folder with a config.json"
-    if folder.exists():
+    if os.path.exists(folder):
         raise CheckpointError(f"{str(name)!r} is a file, not a folder: {remedy}")
     nowhere = f"{str(name)!r} is neither a bundled model nor a folder"
     if isinstance(name, Path) or not hub.looks_like_id(name):
@@ -122,6 +128,8 @@ def load(
         raise OptionError(f"dtype must be {' or '.join(DTYPES)}, not {dtype!r}")
     plan = Plan.parse(plan)
     fields = published_config(str(name)) if random_weights else None
+    if fields is not None and revision is not None:
+        raise OptionError(f"revision={revision!r} is for models on the hub: {name} has random weights")
     folder = find_folder(name, revision, weights=not random_weights) if fields is None else None
     family, config, defaults = read_settings(folder, fields)
     if random_weights:
@@ -150,6 +158,8 @@ def read_settings(folder: Path | None, fields: dict[str, Any] | None) -> tuple[F
     else:  # old folders keep the settings of generation in config.json
         options = {f.name for f in dataclasses.fields(Options)} | {"bos_token_id"}
         defaults = {name: value for name, value in fields.items() if name in options}
+        if fields.get("force_bos_token_to_be_generated"):  # as the first BART configs say it
+            defaults.setdefault("forced_bos_token_id", fields.get("bos_token_id", 0))
     try:
         return family, family.config.from_json(fields), defaults
     except CheckpointError as error:
@@ -284,6 +294,8 @@ class Model:
         if self.is_encoder_decoder != (decoder_input_ids is not None):
             what = "needs" if self.is_encoder_decoder else "takes no"
             raise InputError(f"this model {what} decoder_input_ids beside input_ids")
+        if decoder_input_ids is None and decoder_attention_mask is not None:
+            raise InputError("decoder_attention_mask goes with decoder_input_ids, which this model does not take")
         ids, context = self._checked(token_rows(input_ids, attention_mask)), self.config.context
         engine = self._engine(self.plan)
         if self.is_encoder_decoder:
@@ -415,7 +427,8 @@ class Model:
         V = self.config.vocab_size
         for b, row in enumerate(ids, 1):
             if len(row) == 0:
-                remedy = "to start from nothing, give the text <|endoftext|>" if what == "prompt" else "leave it out"
+                is_prompt = what == "prompt" and not self.is_encoder_decoder
+                remedy = "to start from nothing, give the text <|endoftext|>" if is_prompt else "leave it out"
                 raise InputError(f"{what} {b} of {len(ids)} is empty: {remedy}")
             if row.min() < 0 or row.max() >= V:
                 bad = row[(row < 0) | (row >= V)][0]

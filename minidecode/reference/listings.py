@@ -9,9 +9,10 @@ have the paper's names in snake_case. What is printed and cannot run, or is wron
 mended. One holds for all of them: `tf.softmax` is printed, which TensorFlow does not have; `tf.nn.softmax`, along the
 last axis, is meant, and `softmax` stands here.
 
-Contract: tolerance. The ops that a model runs (attention.py, grouped.py) give the same results, which the tests hold; that they
-also scale the logits is no difference (see `fold_scale`). bench/multi_query_costs.py counts what each listing moves
-and computes. They are for reading: where sequences differ in length, or a memory is to grow in place, see memory/.
+Contract: tolerance. The ops that a model runs (attention.py, grouped.py) give the same results, which the tests hold;
+that they also scale the logits is no difference (see `fold_scale`). bench/multi_query_costs.py counts what each listing
+moves and computes. They are for reading: where sequences differ in length, or a memory is to grow in place, see
+memory/.
 """
 
 from __future__ import annotations
