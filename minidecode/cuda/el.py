@@ -255,4 +255,4 @@ SIGNATURES = {
     project: [(_ROWS, _ROWS, _ROW, _VIEW, _ROW)],
     block_per_queries: [(_ROWS, _ROWS, _ROW, _ROW, h, _PLACES) for h in _HIDDEN],
 }
-REGISTERS = {block_per_queries: 72}  # 16 of them hold sums; its shared memory leaves room for few blocks
+REGISTERS = {block_per_queries: 128}  # so two blocks fill a multiprocessor; shared memory lets in no more on a T4

@@ -101,3 +101,4 @@ SIGNATURES = {
     own_scores: [(_ROWS, _VIEW, _OWN, _PLACES, _PLACES, float32)],
     join: [(_ROWS, _ROWS, _ROW, _ROW, _VIEW, _ROW, _VIEW, _ROW, _ROWS, _OWN, _PLACES, _PLACES, float32)],
 }
+REGISTERS = {join: 56}

@@ -88,7 +88,7 @@ class ElCrossMemory:
     def attend(self, ops, q_RX):
         """Attention of each row to the whole of its source, from the query product without its bias.
 
-        Where whole texts are scored, rows are many: keys and values are built, looked at by all of them, and dropped.
+        For the logits of whole texts, rows are many: keys and values are built, looked at by all of them, and dropped.
         """
         q_RHK, _, _ = ops.split_heads(q_RX, self.query_bias_X, replace(self.heads, G=0))
         if self.one_row_each:

@@ -1,7 +1,8 @@
 """Attention straight on hidden states (EL): a layer's key and value weights go to its queries and to its results.
 
-On a GPU this is the fast way too, through CuPy: two strided-batched products for all heads and beams of a sentence,
-and a masked softmax between them. cuda/el.py has the kernels that show what lies inside.
+These are array operations that CuPy has too (begin_B stays on the host): on a GPU's arrays the two products for all
+heads and beams of a sentence are strided-batched matrix products, with a masked softmax between them. cuda/el.py shows
+what lies inside.
 """
 
 from __future__ import annotations
