@@ -46,6 +46,28 @@ def _norm_cost(x_RD, y_RD, bias_D, norm) -> Cost:
     return Cost(4 * x_RD.nbytes + 3 * norm.gain_D.nbytes, 10 * x_RD.size)
 
 
+def _el_cost(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale) -> Cost:
+    """Queries, hidden states and weights are read once; h is read for the scores, and is at hand for the sums.
+
+    q . b_k is not counted, since nobody needs it.
+    """
+    (R, H, K), (_, N, D), U = q_RHK.shape, h_BND.shape, w_v_GUD.shape[1]
+    moved = q_RHK.nbytes + h_BND.nbytes + w_k_GKD.nbytes + w_v_GUD.nbytes + b_v_GU.nbytes
+    result = R * H * U * q_RHK.itemsize
+    return Cost(moved + begin_B.nbytes + result, 4 * R * H * N * D + 2 * R * H * D * (K + U))
+
+
+def _el_split_cost(
+    q_RHK, prompt_h_BND, prompt_begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, k_RGTK, v_RGTU, begin_R, end_R, scale
+) -> Cost:
+    """EL's cost for the prompt, with q . b_k; of the rows' own keys and values, what is written so far."""
+    prompt = _el_cost(q_RHK, prompt_h_BND, prompt_begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale)
+    (R, H, K), U, G = q_RHK.shape, v_RGTU.shape[3], len(w_k_GKD)
+    own = int((np.asarray(end_R) - np.asarray(begin_R)).sum())  # positions of all rows
+    moved = own * G * (K + U) * k_RGTK.itemsize + b_k_GK.nbytes + begin_R.nbytes + end_R.nbytes
+    return Cost(prompt.bytes + moved, prompt.operations + 2 * own * H * (K + U) + 2 * R * H * K)
+
+
 CATALOG = {
     row.name: row
     for row in [
@@ -58,6 +80,8 @@ CATALOG = {
             "scores_RV",
         ),
         Row("norm", "residual_norm", "LightSeq, section 2.1, Figure 2", "tolerance", _norm_cost),
+        Row("el", "attend_el", "EL, sections 3.1 and 3.2, Equation 9", "tolerance", _el_cost, memories=("el",)),
+        Row("el_split", "attend_el_split", "EL, section 3.2", "tolerance", _el_split_cost, memories=("el",)),
     ]
 }
 

@@ -168,6 +168,46 @@ def attend_split(
     """
 
 
+@returns("a_RX")
+def attend_el(
+    q_RHK: Array, h_BND: Array, begin_B: Array, w_k_GKD: Array, b_k_GK: Array, w_v_GUD: Array, b_v_GU: Array,
+    scale: float, out: Array | None = None,
+) -> Array:  # fmt: skip
+    """The beams of a sentence straight against its hidden states, with no key or value built (EL, Equations 5 and 9).
+
+    The layer's own weights, views into them, say what key and value of position n would be: k = W_k h + b_k and
+    v = W_v h + b_v. They go to the query and to the result instead, so that all heads and beams share h:
+    q'[r, h] = q[r, h] W_k[g],  p = softmax_n(scale * (q'[r, h] . h[b, n] + q[r, h] . b_k[g])) over begin[b] <= n < N,
+    a[r, h] = W_v[g] (sum_n p_n h[b, n]) + b_v[g],  for the sentence b = r // (R/B) of the row; g = h // (H/G).
+    `scale` is 1/sqrt(K), whatever the width D of h. q . b_k is the same at all positions, so softmax takes no notice
+    of it, and it need not be computed. Padding may hold any finite numbers. h may be float16: it is read as it is, and
+    computed with in q's dtype. Returns the heads side by side, X = H*U columns.
+
+    Contract: tolerance. Moves B*N*D*s bytes for h and G*(K+U)*D*s for the weights; 4*R*H*N*D operations, H times
+    those of multi-head attention, and 2*R*H*D*(K+U) for q' and the result.
+    """
+
+
+@returns("a_RX")
+def attend_el_split(
+    q_RHK: Array, prompt_h_BND: Array, prompt_begin_B: Array, w_k_GKD: Array, b_k_GK: Array, w_v_GUD: Array,
+    b_v_GU: Array, k_RGTK: Array, v_RGTU: Array, begin_R: Array, end_R: Array, scale: float, out: Array | None = None,
+) -> Array:  # fmt: skip
+    """`attend_el` over a sentence's prompt, multi-head attention over what its beams have generated (EL, section 3.2).
+
+    One softmax runs over both parts: over prompt_begin[b] <= n < N of the prompt of sentence b = r // (R/B), with
+    scores scale * (q W_k[g] . h[b, n] + q . b_k[g]), and over begin[r] <= t < end[r] of the row's own positions, of
+    which there is at least one, with scores scale * q . k[r, g, t]. q . b_k is the same within the prompt but not in
+    the other part, so here it counts; and b_v counts as much as the prompt's share of the softmax:
+    a[r, h] = W_v[g] (sum_n p_n h[b, n]) + (sum_n p_n) b_v[g] + sum_t p_t v[r, g, t].
+    The prompt part may be empty (prompt_begin[b] = N), as under a window. g = h // (H/G). Returns the heads side by
+    side, X = H*U columns.
+
+    Contract: tolerance. Moves (B*N*D + G*(K+U)*D + R*T*G*(K+U))*s bytes; 4*R*H*N*D operations for the prompt,
+    2*R*H*D*(K+U) for q' and the result, 2*R*H*T*(K+U) for the rest.
+    """
+
+
 @returns("x_RD", "h_RD")
 def residual_norm(x_RD: Array, y_RD: Array, bias_D: Array | None, norm: Norm, out: Any = None) -> tuple[Array, Array]:
     """x' = x + y + bias, h = layer_norm(x'): the residual stream, and what the next product reads.

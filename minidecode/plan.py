@@ -18,6 +18,7 @@ from .catalog import CATALOG, Row
 from .device import device_kind
 from .errors import OptionError
 from .launch import InEmulator
+from .memory.el import ElMemory, SplitBesideEl
 from .memory.preallocated import PreallocatedMemory
 from .memory.recompute import RecomputeMemory
 from .memory.replicated import ReplicatedMemory
@@ -29,7 +30,9 @@ MEMORIES = {
     "replicated": ReplicatedMemory,
     "preallocated": PreallocatedMemory,
     "split": SplitMemory,
+    "el": ElMemory,
 }
+BESIDE_SOURCE = MEMORIES | {"el": SplitBesideEl}  # of a decoder that also sees what an encoder made of a source
 
 
 BACKENDS = ("reference", "naive", "cpu", "cuda", "emulator")
@@ -40,14 +43,17 @@ class Plan:
     """Which implementation of each optimization runs.
 
     memory: "none" computes every token again at every step; "replicated" keeps keys and values, a copy per beam, in
-    arrays that grow; "preallocated" the same in arrays with room; "split" keeps a sentence's prompt (and source) once.
-    ngram, norm (the rows of the catalog): "reference", "naive" (both NumPy), "cpu" (Numba), "cuda" (needs a
-    GPU), "emulator" (the same kernel thread by thread, which is slow), or a function of yours as FILE.py:FUNCTION.
+    arrays that grow; "preallocated" the same in arrays with room; "split" keeps a sentence's prompt (and source) once;
+    "el" keeps, in the place of these keys and values, the hidden states that they are made from.
+    ngram, norm, el, el_split (the rows of the catalog): "reference", "naive" (both NumPy), "cpu" (Numba), "cuda" (needs
+    a GPU), "emulator" (the same kernel thread by thread, which is slow), or a function of yours as FILE.py:FUNCTION.
     """
 
     memory: str = "replicated"
     ngram: str = "reference"
     norm: str = "reference"
+    el: str = "reference"
+    el_split: str = "reference"
 
     def __post_init__(self):
         if self.memory not in MEMORIES:
@@ -80,7 +86,7 @@ class Plan:
             choices[name] = value
         return cls(**choices)
 
-    def resolve(self) -> tuple[dict[str, Callable[..., Any]], type]:
+    def resolve(self, encoder_decoder: bool = False) -> tuple[dict[str, Callable[..., Any]], type]:
         """The functions that will run, by op name, and the class that makes a layer's memory.
 
         Raises OptionError if one of them cannot run here: a plan never falls back in silence.
@@ -88,7 +94,7 @@ class Plan:
         functions = backend(reference)
         for row in CATALOG.values():
             functions[row.op] = _implementation(row, getattr(self, row.name))
-        return functions, MEMORIES[self.memory]
+        return functions, (BESIDE_SOURCE if encoder_decoder else MEMORIES)[self.memory]
 
     def __str__(self) -> str:
         """The memory, and what else is not as by default; `parse` reads it back."""

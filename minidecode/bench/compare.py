@@ -134,14 +134,15 @@ def _moved(argument, move: Callable):
 
 
 def implementations(row: Row) -> dict[str, Callable]:
-    """Label -> function: naive, reference, cpu, and every version of the kernel."""
+    """Label -> function: naive, what stands between, reference, cpu, and every version of the kernel."""
     found = {}
     for backend in ("reference", "cpu", "cuda"):
         try:
             module = importlib.import_module(f"minidecode.{backend}.{row.name}")
         except ModuleNotFoundError:
             continue
-        for function in sorted((f for f in vars(module) if f.startswith(row.op)), key=lambda f: (f == row.op, f)):
+        names = [f for f in vars(module) if f.startswith(row.op)]
+        for function in sorted(names, key=lambda f: (f == row.op, f != f"{row.op}_naive", f)):
             label = function.removeprefix(row.op).strip("_")
             found[f"{backend} {label}".strip()] = getattr(module, function)
     return found

@@ -29,35 +29,47 @@ class SplitMemory:
             ops.write_step(self.v_RGTU, v_RGU, self.end_R)
             self.end_R = self.end_R + 1
         else:
-            self.k_RGK, self.v_RGU = k_RGK, v_RGU
+            self.k_RGK, self.v_RGU, self.dtype = k_RGK, v_RGU, k_RGK.dtype
         return q_RHK
 
     def attend(self, ops, q_RHK):
         """Attention of each row to its sentence's prompt and to what its beam has generated, itself included."""
-        h, offsets_X = self.heads, self.offsets_X
         if not self.decoding:
-            return ops.attend_within(q_RHK, self.k_RGK, self.v_RGU, offsets_X, offsets_X, h.scale, True, h.window)
-        prompt_begin_B, begin_R = self.prompt_begin_B, np.zeros_like(self.end_R)
-        if h.window:  # it reaches back over the generated part, and perhaps into the prompt
-            N = self.prompt_k_BGNK.shape[2]
-            begin_R = np.maximum(begin_R, self.end_R - h.window)
-            reach_B = np.full(len(prompt_begin_B), N + self.end_R[0] - h.window)  # all rows are as long
+            return self.attend_prompt(ops, q_RHK)
+        prompt_begin_B, begin_R, window = self.prompt_begin_B, np.zeros_like(self.end_R), self.heads.window
+        if window:  # it reaches back over the generated part, and perhaps into the prompt
+            N = int(np.diff(self.offsets_X).max())
+            begin_R = np.maximum(begin_R, self.end_R - window)
+            reach_B = np.full(len(prompt_begin_B), N + self.end_R[0] - window)  # all rows are as long
             prompt_begin_B = np.clip(reach_B, prompt_begin_B, N)
+        return self.attend_both(ops, q_RHK, prompt_begin_B, begin_R)
+
+    def attend_prompt(self, ops, q_RHK):
+        """The prefill: each row inside its prompt."""
+        h, offsets_X = self.heads, self.offsets_X
+        return ops.attend_within(q_RHK, self.k_RGK, self.v_RGU, offsets_X, offsets_X, h.scale, True, h.window)
+
+    def attend_both(self, ops, q_RHK, prompt_begin_B, begin_R):
+        """A step: the two parts that begin there."""
         return ops.attend_split(
             q_RHK, self.prompt_k_BGNK, self.prompt_v_BGNU, prompt_begin_B, self.k_RGTK, self.v_RGTU,
-            begin_R, self.end_R, h.scale,
+            begin_R, self.end_R, self.heads.scale,
         )  # fmt: skip
 
     def expand(self, ops, beams: int, steps: int):
         """Ends the prefill: prompts padded on the left, once each; room for `steps` positions of each beam."""
-        self.prompt_k_BGNK = ops.pad_left(self.k_RGK, self.offsets_X)
-        self.prompt_v_BGNU = ops.pad_left(self.v_RGU, self.offsets_X)
+        self.keep_prompt(ops)
         self.prompt_begin_B = padding(self.offsets_X)
         R, h = len(self.prompt_begin_B) * beams, self.heads
-        self.k_RGTK = np.zeros((R, h.G, steps, h.K), self.k_RGK.dtype)
-        self.v_RGTU = np.zeros((R, h.G, steps, h.U), self.v_RGU.dtype)
+        self.k_RGTK = np.zeros((R, h.G, steps, h.K), self.dtype)
+        self.v_RGTU = np.zeros((R, h.G, steps, h.U), self.dtype)
         self.end_R = np.zeros(R, np.int64)
         self.decoding = True
+
+    def keep_prompt(self, ops):
+        """The prompt's keys and values, padded on the left."""
+        self.prompt_k_BGNK = ops.pad_left(self.k_RGK, self.offsets_X)
+        self.prompt_v_BGNU = ops.pad_left(self.v_RGU, self.offsets_X)
         del self.k_RGK, self.v_RGU
 
     def reorder(self, ops, parent_R):

@@ -105,7 +105,7 @@ def test_the_dimension_checker_finds_a_swapped_argument():
 
 
 def test_memories_and_plans_are_known_by_name():
-    assert set(plan.MEMORIES) == {"none", "replicated", "preallocated", "split"}
+    assert set(plan.MEMORIES) == {"none", "replicated", "preallocated", "split", "el"}
     assert str(plan.Plan.parse("auto")) == "memory=replicated"
     assert str(plan.Plan.parse("ngram=cpu")) == "memory=replicated,ngram=cpu"
     for bad in ("memory=best", "speed=high", "fast!", "memory", "ngram=best", "ngram=cpu,ngram=cpu"):

@@ -5,9 +5,10 @@ import time
 
 import numpy as np
 import pytest
-from test_attention_settings import IDS, make
+from test_attention_settings import IDS, logits, make
 
-from minidecode.plan import MEMORIES
+from minidecode.errors import OptionError
+from minidecode.plan import MEMORIES, Plan
 
 CACHES = [name for name, memory in MEMORIES.items() if memory.keeps]
 SEARCHES = [
@@ -49,15 +50,79 @@ def test_bytes_held_are_those_of_the_formula(memory):
         "replicated": B * W * (N + T - 1),  # the last token is never read
         "preallocated": B * W * (N + T),
         "split": B * N + B * W * T,
+        "el": B * N / 2 + B * W * T,  # of the prompt one array as wide as its keys or its values
     }
     assert gpt2.receipt.memory_peak_bytes == position * positions[memory]
 
     bart = make("bart").generate(
         input_ids=IDS, plan=f"memory={memory}", num_beams=W, max_new_tokens=T, eos_token_id=None
     )
-    own = {"replicated": B * W * T, "preallocated": B * W * (1 + T), "split": B + B * W * T}
-    source = B * max(source_lengths) * (1 if memory == "split" else W)
+    split = B + B * W * T
+    own = {"replicated": B * W * T, "preallocated": B * W * (1 + T), "split": split, "el": split}
+    sources = {"replicated": W, "preallocated": W, "split": 1, "el": 1 / (2 * layers)}
+    source = B * max(source_lengths) * sources[memory]
     assert bart.receipt.memory_peak_bytes == position * (own[memory] + source)
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_el_keeps_a_2l_th_of_the_shared_keys_and_values_of_a_source(layers):
+    """EL, section 3.1.1: in the place of keys and values of each of L layers, the hidden states once."""
+    B, W, N, T, D = 3, 4, 15, 2, 12
+    model, sources = make("bart", decoder_layers=layers), [[*range(3 + b, 3 + b + N)] for b in range(B)]
+    split, el = (
+        model.generate(input_ids=sources, plan=f"memory={m}", num_beams=W, max_new_tokens=T, eos_token_id=None).receipt
+        for m in ("split", "el")
+    )
+    own = 2 * layers * D * 8 * (B + B * W * T)  # the decoder's own keys and values: one token given, T generated
+    source = B * N * D * 8
+    assert el.memory_peak_bytes == own + source
+    assert split.memory_peak_bytes == own + 2 * layers * source
+
+
+def test_el_drops_the_keys_and_values_of_a_prompt_in_its_prefill():
+    """Of a long prompt and one new token, hidden states are the most that is held at any time."""
+    layers, D, N = 2, 12, 20
+    out = make("gpt2").generate(input_ids=[[*range(3, 3 + N)]], plan="memory=el", max_new_tokens=1, eos_token_id=None)
+    assert out.receipt.memory_peak_bytes == layers * D * 8 * (N + 2 * 1)
+
+
+def test_el_builds_no_keys_and_values_of_a_source():
+    """Nor for the first token: the products are those of the split memory without one for each layer."""
+    model = make("bart", decoder_layers=3)
+    split, el = (
+        model.generate(input_ids=IDS, plan=f"memory={m}", num_beams=3, max_new_tokens=5, eos_token_id=None).receipt
+        for m in ("split", "el")
+    )
+    assert el.ops["linear"].calls == split.ops["linear"].calls - 3
+    assert el.ops["attend_el"].calls == 3 * el.steps and "attend_shared" not in el.ops
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "bart"])
+def test_whole_texts_have_the_same_logits_with_el(kind):
+    """Rows are many there, of texts of mixed lengths: BART's sources come by keys and values, built and dropped."""
+    split, el = make(kind), make(kind)
+    split.plan, el.plan = Plan(memory="split"), Plan(memory="el")
+    for a, b in zip(logits(el), logits(split), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("kind", "name", "op"), [("gpt2", "el_split", "attend_el_split"), ("bart", "el", "attend_el")])
+def test_a_kernel_of_el_runs_in_the_model(kind, name, op):
+    model = make(kind, float32_tensors(kind))
+    options = {"input_ids": IDS, "num_beams": 2, "max_new_tokens": 2}
+    expected, out = (model.generate(plan=plan, **options) for plan in ("memory=el", f"memory=el,{name}=emulator"))
+    assert tokens(out) == tokens(expected)
+    np.testing.assert_allclose(out.scores, expected.scores, rtol=1e-5)
+    assert out.receipt.ops[op].implementation.startswith(f"minidecode.cuda.{name}.{op}")
+    assert out.receipt.launches["block_per_queries (emulator)"] == out.receipt.ops[op].calls > 0
+    with pytest.raises(OptionError, match="compute in float32"):
+        make(kind).generate(plan=f"memory=el,{name}=emulator", **options)
+    with pytest.raises(OptionError, match=f"{name}=emulator has no effect with memory=split: say memory=el"):
+        model.generate(plan=f"memory=split,{name}=emulator", **options)
+
+
+def float32_tensors(kind):
+    return {name: tensor.astype(np.float32) for name, tensor in make(kind).tensors.items()}
 
 
 @pytest.mark.parametrize("memory", CACHES)
@@ -81,7 +146,8 @@ def test_generations_of_different_widths_do_not_disturb_each_other(memory):
 
 def test_the_receipt_names_the_memory_and_the_ops_of_it():
     for kind, memory, op in [("gpt2", "split", "attend_split"), ("bart", "split", "attend_shared"),
-                             ("bart", "preallocated", "attend"), ("gpt2", "preallocated", "follow")]:  # fmt: skip
+                             ("bart", "preallocated", "attend"), ("gpt2", "preallocated", "follow"),
+                             ("gpt2", "el", "attend_el_split"), ("bart", "el", "attend_el")]:  # fmt: skip
         receipt = make(kind).generate(input_ids=IDS, plan=f"memory={memory}", num_beams=3, max_new_tokens=9).receipt
         assert f"minidecode.memory.{memory}." in receipt.memory and receipt.ops[op].calls > 0
     assert "cross.SharedCrossMemory" in make("bart").generate(

@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from minidecode import dims, ops, reference
 from minidecode.conformance.attention import attend_bound, attend_row
 from minidecode.conformance.bounds import EPS
+from minidecode.conformance.rows import el as el_row
+from minidecode.conformance.rows import el_split as el_split_row
 from minidecode.conformance.rows import norm as norm_row
 from minidecode.conformance.rows.norm import layer_norm_oracle
 from minidecode.ops import Heads, Norm, Weight
@@ -414,6 +416,8 @@ OUT_CASES = {
         np.array([2, 2, 2, 6]),
         0.5,
     ),
+    "attend_el": lambda r: el_row.arguments_of(3, B=2, W=2, N=3, H=2, G=1, K=2, U=3, D=4),
+    "attend_el_split": lambda r: el_split_row.arguments_of(3, B=2, W=2, N=3, H=2, G=1, K=2, U=3, D=4),
     "write_step": lambda r: (normal(r, 2, 1, 4, 3), normal(r, 2, 1, 3), np.array([0, 3])),
     "follow": lambda r: (normal(r, 3, 1, 4, 3), np.array([2, 1, 1]), np.array([4, 4, 4])),
     "residual_norm": lambda r: (normal(r, 2, 4), normal(r, 2, 4), normal(r, 4), Norm(normal(r, 4), normal(r, 4), 0.1)),
