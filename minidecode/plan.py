@@ -18,9 +18,11 @@ from .catalog import CATALOG, Row
 from .device import device_kind
 from .errors import OptionError
 from .launch import InEmulator
+from .memory.indirect import IndirectMemory
 from .memory.preallocated import PreallocatedMemory
 from .memory.recompute import RecomputeMemory
 from .memory.replicated import ReplicatedMemory
+from .memory.rolling import RollingMemory
 from .memory.split import SplitMemory
 from .user_functions import UserOp
 
@@ -29,6 +31,8 @@ MEMORIES = {
     "replicated": ReplicatedMemory,
     "preallocated": PreallocatedMemory,
     "split": SplitMemory,
+    "indirect": IndirectMemory,
+    "rolling": RollingMemory,
 }
 
 
@@ -40,14 +44,19 @@ class Plan:
     """Which implementation of each optimization runs.
 
     memory: "none" computes every token again at every step; "replicated" keeps keys and values, a copy per beam, in
-    arrays that grow; "preallocated" the same in arrays with room; "split" keeps a sentence's prompt (and source) once.
-    ngram, norm (the rows of the catalog): "reference", "naive" (both NumPy), "cpu" (Numba), "cuda" (needs a
-    GPU), "emulator" (the same kernel thread by thread, which is slow), or a function of yours as FILE.py:FUNCTION.
+    arrays that grow; "preallocated" the same in arrays with room; "split" keeps a sentence's prompt (and source) once;
+    "indirect" does too, and moves a table instead of keys and values when beams change places; "rolling" keeps the
+    last positions alone, for a model with an attention_window.
+    The others are rows of the catalog: "reference", "naive" (both NumPy), "cpu" (Numba), "cuda" (needs a GPU),
+    "emulator" (the same kernel thread by thread, which is slow), or a function of yours as FILE.py:FUNCTION.
     """
 
     memory: str = "replicated"
     ngram: str = "reference"
     norm: str = "reference"
+    reorder: str = "reference"
+    indirect: str = "reference"
+    rolling: str = "reference"
 
     def __post_init__(self):
         if self.memory not in MEMORIES:

@@ -18,7 +18,7 @@ from tolerance import FLOAT32, FLOAT64, logit_bound, score_bound
 import minidecode as md
 from minidecode.reference import attention, norm
 
-PLANS = ("memory=replicated", "memory=none", "memory=preallocated", "memory=split")
+PLANS = ("memory=replicated", "memory=none", "memory=preallocated", "memory=split", "memory=indirect")
 
 
 class Golden:
