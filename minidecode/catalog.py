@@ -68,6 +68,38 @@ def _el_split_cost(
     return Cost(prompt.bytes + moved, prompt.operations + 2 * own * H * (K + U) + 2 * R * H * K)
 
 
+def _reorder_cost(k_RGMX, parent_R, length_R) -> Cost:
+    """What is written of each row whose parent is another is read there and written here; nothing is computed."""
+    _, G, _, X = k_RGMX.shape
+    moved = int((parent_R != np.arange(len(parent_R))).sum())
+    return Cost(2 * moved * G * X * int(length_R.max()) * k_RGMX.itemsize, 0)
+
+
+def _indirect_cost(
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, source_RT, begin_R, end_R, scale
+) -> Cost:
+    """Each position is read once, however many beams of its sentence see it; and the table."""
+    R, B, N = len(q_RHK), len(prompt_k_BGNK), prompt_k_BGNK.shape[2]
+    prompt = B * N - int(prompt_begin_B.sum())
+    own = [(source_RT[r, t], t) for r in range(R) for t in range(begin_R[r], end_R[r])]
+    cost = _attention_cost(q_RHK, k_RGTK, v_RGTU, prompt + len(set(own)), R // B * prompt + len(own))
+    return Cost(cost.bytes + len(own) * source_RT.itemsize, cost.operations)
+
+
+def _rolling_cost(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale) -> Cost:
+    """Each row reads the slots that it sees."""
+    seen = int(np.minimum(end_R - begin_R, k_RGMK.shape[2]).sum())
+    return _attention_cost(q_RHK, k_RGMK, v_RGMU, seen, seen)
+
+
+def _attention_cost(q_RHK, k_XGMK, v_XGMU, read: int, seen: int) -> Cost:
+    """Queries and results, and the positions that are read; two operations for each number of a key and a value, for
+    each of the `seen` pairs of a row and a position, and each query head."""
+    (R, H, K), G, U = q_RHK.shape, k_XGMK.shape[1], v_XGMU.shape[3]
+    moved = R * H * (K + U) * q_RHK.itemsize + read * G * (K + U) * k_XGMK.itemsize
+    return Cost(moved, 2 * seen * H * (K + U))
+
+
 CATALOG = {
     row.name: row
     for row in [
@@ -82,6 +114,31 @@ CATALOG = {
         Row("norm", "residual_norm", "LightSeq, section 2.1, Figure 2", "tolerance", _norm_cost),
         Row("el", "attend_el", "EL, sections 3.1 and 3.2, Equation 9", "tolerance", _el_cost, memories=("el",)),
         Row("el_split", "attend_el_split", "EL, section 3.2", "tolerance", _el_split_cost, memories=("el",)),
+        Row(
+            "reorder",
+            "follow",
+            "LightSeq, section 3.2; FastSeq, section 2.2",
+            "exact",
+            _reorder_cost,
+            "k_RGMX",
+            ("preallocated", "split", "rolling", "el"),
+        ),
+        Row(
+            "indirect",
+            "attend_indirect",
+            "FasterTransformer's cache indirection; FastSeq, section 4.1.1",
+            "tolerance",
+            _indirect_cost,
+            memories=("indirect",),
+        ),
+        Row(
+            "rolling",
+            "attend_rolling",
+            "MQA, section 4.1 and footnote 1",
+            "tolerance",
+            _rolling_cost,
+            memories=("rolling",),
+        ),
     ]
 }
 

@@ -47,8 +47,9 @@ def _global_options(
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 PLAN_HELP = (
-    "auto, or choices separated by commas: memory=replicated, none (no cache), preallocated, split or el; ngram=...,"
-    " norm=..., and with memory=el also el=... and el_split=reference, naive, cpu, cuda, emulator or FILE.py:FUNCTION."
+    "auto, or choices separated by commas: memory=replicated, none (no cache), preallocated, split, indirect, rolling"
+    " (for a model with an attention_window) or el; and for the rows of the catalog, such as ngram=..., norm=...,"
+    " reorder=...: reference, naive, cpu, cuda, emulator or FILE.py:FUNCTION."
 )
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 

@@ -208,6 +208,36 @@ def attend_el_split(
     """
 
 
+@returns("a_RX")
+def attend_indirect(
+    q_RHK: Array, prompt_k_BGNK: Array, prompt_v_BGNU: Array, prompt_begin_B: Array, k_RGTK: Array, v_RGTU: Array,
+    source_RT: Array, begin_R: Array, end_R: Array, scale: float, out: Array | None = None,
+) -> Array:  # fmt: skip
+    """As `attend_split`, but what a row has generated may lie in other rows: a table says where (FasterTransformer).
+
+    Row r's own position t is k[source[r, t], :, t], v[source[r, t], :, t], for begin[r] <= t < end[r]; there is at
+    least one. source_RT: int64, rows of the same sentence. The rest is `attend_split`'s: one softmax over the prompt,
+    prompt_begin[b] <= n < N, and the row's own positions. Returns the heads side by side, X = H*U columns.
+
+    Contract: tolerance. Moves at most (B*N + R*T)*G*(K+U)*s bytes, less where beams share what they have generated,
+    and a table of R*T numbers; 2*R*(N+T)*H*(K+U) operations.
+    """
+
+
+@returns("a_RX")
+def attend_rolling(
+    q_RHK: Array, k_RGMK: Array, v_RGMU: Array, begin_R: Array, end_R: Array, scale: float, out: Array | None = None
+) -> Array:  # fmt: skip
+    """One new row per sequence against the last M positions of its own: local attention (MQA, section 4.1).
+
+    Position p lies in slot p % M. Row r sees max(begin[r], end[r] - M) <= p < end[r]: positions before begin[r] are
+    left padding, end[r] - 1 is the newest; at least one is seen. Slots whose position is not seen may hold anything.
+    g = h // (H/G). Returns the heads side by side, X = H*U columns.
+
+    Contract: tolerance. Moves R*M*G*(K+U)*s bytes, however long the text; 2*R*M*H*(K+U) operations.
+    """
+
+
 @returns("x_RD", "h_RD")
 def residual_norm(x_RD: Array, y_RD: Array, bias_D: Array | None, norm: Norm, out: Any = None) -> tuple[Array, Array]:
     """x' = x + y + bias, h = layer_norm(x'): the residual stream, and what the next product reads.
@@ -266,11 +296,27 @@ def write_step(k_RGMX: Array, k_RGX: Array, at_R: Array, out: Array | None = Non
     """
 
 
+@returns("k_RGMX")
 def follow(k_RGMX: Array, parent_R: Array, length_R: Array, out: Array | None = None) -> Array:
     """Row r goes on from what row parent[r] held, in its first length[r] positions; in place, k_RGMX is returned.
 
-    All rows are as long. Positions from length[r] on may hold anything afterwards. `out`, if given, gets the result
-    instead. Contract: exact. Moves 2*G*X*length*s bytes for each row whose parent is another.
+    k[r, :, t] = k[parent[r], :, t] for t < length[r], all at once: rows may change places, and each gets what the
+    other held before the call. All rows are as long; positions from there on stay as they were. `out`, if given, gets
+    the whole result instead. The "cache refreshing" of LightSeq (section 3.2).
+
+    Contract: exact. Moves 2*G*X*length*s bytes for each row whose parent is another.
+    """
+
+
+@returns("source_RT")
+def redirect(source_RT: Array, parent_R: Array, length_R: Array, out: Array | None = None) -> Array:
+    """`follow` for the table of `attend_indirect`: the row's positions lie where its parent's lie; nothing else moves.
+
+    source[r, t] = source[parent[r], t] for t < length[r], all at once, in place; source_RT is returned. All rows are
+    as long; positions from there on, not written yet, stay the row's own. `out`, if given, gets the whole result.
+
+    Contract: exact. Moves 16*length bytes for each row whose parent is another; its keys and values would be
+    2*G*(K+U)*length*s.
     """
 
 

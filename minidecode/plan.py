@@ -19,9 +19,11 @@ from .device import device_kind
 from .errors import OptionError
 from .launch import InEmulator
 from .memory.el import ElMemory, SplitBesideEl
+from .memory.indirect import IndirectMemory
 from .memory.preallocated import PreallocatedMemory
 from .memory.recompute import RecomputeMemory
 from .memory.replicated import ReplicatedMemory
+from .memory.rolling import RollingMemory
 from .memory.split import SplitMemory
 from .user_functions import UserOp
 
@@ -30,6 +32,8 @@ MEMORIES = {
     "replicated": ReplicatedMemory,
     "preallocated": PreallocatedMemory,
     "split": SplitMemory,
+    "indirect": IndirectMemory,
+    "rolling": RollingMemory,
     "el": ElMemory,
 }
 BESIDE_SOURCE = MEMORIES | {"el": SplitBesideEl}  # of a decoder that also sees what an encoder made of a source
@@ -44,14 +48,19 @@ class Plan:
 
     memory: "none" computes every token again at every step; "replicated" keeps keys and values, a copy per beam, in
     arrays that grow; "preallocated" the same in arrays with room; "split" keeps a sentence's prompt (and source) once;
-    "el" keeps, in the place of these keys and values, the hidden states that they are made from.
-    ngram, norm, el, el_split (the rows of the catalog): "reference", "naive" (both NumPy), "cpu" (Numba), "cuda" (needs
-    a GPU), "emulator" (the same kernel thread by thread, which is slow), or a function of yours as FILE.py:FUNCTION.
+    "indirect" does too, and moves a table instead of keys and values when beams change places; "rolling" keeps the
+    last positions alone, for a model with an attention_window; "el" keeps, in the place of the keys and values of a
+    prompt or a source, the hidden states that they are made from.
+    The others are rows of the catalog: "reference", "naive" (both NumPy), "cpu" (Numba), "cuda" (needs a GPU),
+    "emulator" (the same kernel thread by thread, which is slow), or a function of yours as FILE.py:FUNCTION.
     """
 
     memory: str = "replicated"
     ngram: str = "reference"
     norm: str = "reference"
+    reorder: str = "reference"
+    indirect: str = "reference"
+    rolling: str = "reference"
     el: str = "reference"
     el_split: str = "reference"
 

@@ -52,23 +52,25 @@ class ElMemory(SplitMemory):
             self.h_RD = h_RD
         return super().append(ops, qkv_RX, h_RD)
 
-    def attend_prompt(self, ops, q_RHK):
-        """The prefill, after which the prompt's keys and values are dropped."""
-        a_RX = super().attend_prompt(ops, q_RHK)
-        del self.k_RGK, self.v_RGU
+    def attend(self, ops, q_RHK):
+        """As in the split memory; what the prompt has attended to is dropped."""
+        a_RX = super().attend(ops, q_RHK)
+        if not self.decoding:
+            self.k_RGK, self.v_RGU = self.k_RGK[:0].copy(), self.v_RGU[:0].copy()
         return a_RX
 
-    def attend_both(self, ops, q_RHK, prompt_begin_B, begin_R):
+    def keep_prompt(self, ops, k_RGK, v_RGU):
+        """Hidden states padded on the left, in the place of keys and values."""
+        self.prompt_h_BND = ops.pad_left(self.h_RD[:, None], self.offsets_X)[:, 0]
+        del self.h_RD
+
+    def attend_step(self, ops, q_RHK):
         """The prompt by its hidden states, the rest by keys and values."""
+        prompt_begin_B, begin_R = self.first_seen()
         return ops.attend_el_split(
             q_RHK, self.prompt_h_BND, prompt_begin_B, *self.weights, self.k_RGTK, self.v_RGTU, begin_R, self.end_R,
             self.heads.scale,
         )  # fmt: skip
-
-    def keep_prompt(self, ops):
-        """Hidden states padded on the left."""
-        self.prompt_h_BND = ops.pad_left(self.h_RD[:, None], self.offsets_X)[:, 0]
-        del self.h_RD
 
     def arrays(self):
         """What is held between steps."""

@@ -8,8 +8,14 @@ from .move import take
 
 
 def follow_naive(k_RGMX, parent_R, length_R, out=None):
-    """Everything is copied, rows that stay where they are and positions not yet written too."""
-    return take(k_RGMX, parent_R, out=out)
+    """All rows are copied, those that stay where they are too, with room that nothing is written in yet."""
+    moved_RGMX = take(k_RGMX, parent_R)
+    if out is not None:
+        out[...] = k_RGMX
+        k_RGMX = out
+    written = slice(int(length_R.max()))
+    k_RGMX[:, :, written] = moved_RGMX[:, :, written]
+    return k_RGMX
 
 
 def follow(k_RGMX, parent_R, length_R, out=None):

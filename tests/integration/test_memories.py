@@ -5,12 +5,21 @@ import time
 
 import numpy as np
 import pytest
-from test_attention_settings import IDS, logits, make
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_attention_settings import IDS, SIZES, logits, make, random_tensors
 
+import minidecode as md
+from minidecode import plan
 from minidecode.errors import OptionError
+from minidecode.memory import rolling
+from minidecode.memory.indirect import IndirectMemory
+from minidecode.memory.rolling import RollingMemory
+from minidecode.model import FAMILIES
 from minidecode.plan import MEMORIES, Plan
 
 CACHES = [name for name, memory in MEMORIES.items() if memory.keeps]
+WINDOWS = [(name, window) for name in CACHES for window in (None, 4) if window or name != "rolling"]
 SEARCHES = [
     {"num_beams": 4, "num_return_sequences": 3},
     {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.7},
@@ -23,45 +32,145 @@ def tokens(out):
     return [ids.tolist() for ids in out.token_ids]
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "bart"])
-@pytest.mark.parametrize("memory", CACHES)
-@pytest.mark.parametrize("options", SEARCHES, ids=str)
-def test_the_same_texts_as_without_a_memory(kind, memory, options):
-    """Sentences of different lengths, of which some end early (EOS is 1), under every way to follow the beams."""
-    model = make(kind)
+def generate(kind, memory, window, options):
+    """Prompts of different lengths, with two tokens that end a text: the texts have from 1 to all 11 tokens."""
     ids = [*IDS, [17], [8, 9, 10, 11, 12, 13, 14, 15]]
-    settings = {"input_ids": ids, "max_new_tokens": 11, "length_penalty": 0.4} | options
-    expected, out = (model.generate(plan=f"memory={m}", **settings) for m in ("none", memory))
+    asked = {"input_ids": ids, "max_new_tokens": 11, "eos_token_id": [3, 17]} | options
+    return make(kind, attention_window=window).generate(plan=f"memory={memory}", **asked)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "bart"])
+@pytest.mark.parametrize(("memory", "window"), WINDOWS)
+@pytest.mark.parametrize("options", SEARCHES, ids=str)
+def test_the_same_texts_as_without_a_memory(kind, memory, window, options):
+    """Under every way to follow the beams."""
+    expected, out = (generate(kind, m, window, options) for m in ("none", memory))
     assert tokens(out) == tokens(expected)
     np.testing.assert_allclose(out.scores, expected.scores, rtol=1e-9)
 
 
-@pytest.mark.parametrize("memory", CACHES)
-def test_bytes_held_are_those_of_the_formula(memory):
+@settings(max_examples=40)
+@given(
+    st.sampled_from(["gpt2", "bart"]), st.sampled_from(WINDOWS), st.integers(0, 99), st.integers(1, 3),
+    st.lists(st.integers(1, 12), min_size=1, max_size=3), st.sampled_from(SEARCHES), st.data(),
+)  # fmt: skip
+def test_random_models_say_the_same_with_every_memory(kind, case, seed, groups, lengths, options, data):
+    """Random weights, prompts and windows; key/value heads that serve several query heads, of any width."""
+    memory, window = case
+    window = window and data.draw(st.integers(1, 16))
+    heads = {"num_key_value_heads": [4, 2, 1][groups - 1] if kind == "gpt2" else min(groups, 2), "key_width": groups}
+    family, config = FAMILIES[kind], FAMILIES[kind].config.from_json(SIZES[kind] | heads | {"attention_window": window})
+    model = make(kind, random_tensors(family, config, seed), attention_window=window, **heads)
+    rng = np.random.default_rng(seed)
+    ids = [rng.integers(2, 40, n) for n in lengths]
+    asked = {"input_ids": ids, "max_new_tokens": data.draw(st.integers(1, 11))} | options
+    expected, out = (model.generate(plan=f"memory={m}", **asked) for m in ("none", memory))
+    assert tokens(out) == tokens(expected)
+    np.testing.assert_allclose(out.scores, expected.scores, rtol=1e-8)
+
+
+def never_follows(self, ops, parent_R):
+    """Instead of reorder: the beams keep what they had."""
+
+
+TABLES = {}
+
+
+class TableOfAnotherGeneration(IndirectMemory):
+    """The second generation goes on with the first one's tables, as where they are kept on the model."""
+
+    def begin_steps(self, *arguments):
+        super().begin_steps(*arguments)
+        layer = float(self.bias_X[0])
+        self.source_RT = TABLES.setdefault(layer, self.source_RT)
+
+
+class RowsOfAnotherSentence(IndirectMemory):
+    """Each row begins with the next sentence's."""
+
+    def begin_steps(self, ops, k_RGK, v_RGU, beams, steps):
+        super().begin_steps(ops, k_RGK, v_RGU, beams, steps)
+        self.source_RT = (self.source_RT + beams) % len(self.source_RT)
+
+
+class FollowsWhatIsNotWritten(IndirectMemory):
+    """The whole table follows the beams: a row then looks for what it writes itself where its parent would."""
+
+    def reorder(self, ops, parent_R):
+        ops.redirect(self.source_RT, parent_R, np.full_like(self.end_R, self.source_RT.shape[1]))
+
+
+class OneSlotLate(RollingMemory):
+    """The steps write one slot behind the prompt's."""
+
+    def append_step(self, ops, k_RGK, v_RGU):
+        self.end_R = self.end_R + 1
+        super().append_step(ops, k_RGK, v_RGU)
+        self.end_R = self.end_R - 1
+
+
+BROKEN = {
+    **{f"{m} never follows": (m, type("Broken", (MEMORIES[m],), {"reorder": never_follows})) for m in CACHES},
+    "indirect, another generation's table": ("indirect", TableOfAnotherGeneration),
+    "indirect, another sentence's rows": ("indirect", RowsOfAnotherSentence),
+    "indirect, what is not written follows": ("indirect", FollowsWhatIsNotWritten),
+    "rolling, one slot late": ("rolling", OneSlotLate),
+}
+
+
+@pytest.mark.parametrize("mistake", BROKEN)
+def test_a_broken_memory_says_something_else(monkeypatch, mistake):
+    """What the tests above would see: with the same options, the second generation gives other texts."""
+    memory, broken = BROKEN[mistake]
+    window = 4 if memory == "rolling" else None
+    expected = generate("gpt2", "none", window, SEARCHES[0])
+    monkeypatch.setitem(plan.MEMORIES, memory, broken)
+    first, second = (tokens(generate("gpt2", memory, window, SEARCHES[0])) for _ in range(2))
+    assert second != tokens(expected)
+    assert (first == tokens(expected)) == (broken is TableOfAnotherGeneration)
+
+
+def test_a_prompt_in_the_wrong_slots_is_seen(monkeypatch):
+    monkeypatch.setattr(rolling, "in_slots", lambda k_BGNX, M: k_BGNX[:, :, -M:])  # right where N % M = 0
+    out, expected = (generate("gpt2", m, 5, SEARCHES[0]) for m in ("rolling", "none"))
+    assert tokens(out) != tokens(expected)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "bart"])
+def test_a_model_without_a_window_refuses_the_rolling_memory(kind):
+    with pytest.raises(md.OptionError, match="memory=rolling needs a model with an attention_window"):
+        make(kind).generate(input_ids=IDS, plan="memory=rolling")
+
+
+@pytest.mark.parametrize(("memory", "window"), [*WINDOWS, ("rolling", 20)])
+def test_bytes_held_are_those_of_the_formula(memory, window):
     """Keys and values of B sentences, W beams, N and T positions, in float64 (FastSeq, section 4.1)."""
     layers, D, W, T = 2, 12, 4, 6
     lengths, source_lengths = [6, 2], [6, 2]
     B, N = len(lengths), max(lengths)
-    gpt2 = make("gpt2").generate(
-        input_ids=IDS, plan=f"memory={memory}", num_beams=W, max_new_tokens=T, eos_token_id=None
+    gpt2, bart = (
+        make(kind, attention_window=window).generate(
+            input_ids=IDS, plan=f"memory={memory}", num_beams=W, max_new_tokens=T, eos_token_id=None
+        )
+        for kind in ("gpt2", "bart")
     )
-    position = 2 * layers * D * 8
-    positions = {
-        "replicated": B * W * (N + T - 1),  # the last token is never read
-        "preallocated": B * W * (N + T),
-        "split": B * N + B * W * T,
-        "el": B * N / 2 + B * W * T,  # of the prompt one array as wide as its keys or its values
-    }
-    assert gpt2.receipt.memory_peak_bytes == position * positions[memory]
+    position, table = 2 * layers * D * 8, layers * B * W * T * 8 if memory == "indirect" else 0
 
-    bart = make("bart").generate(
-        input_ids=IDS, plan=f"memory={memory}", num_beams=W, max_new_tokens=T, eos_token_id=None
-    )
-    split = B + B * W * T
-    own = {"replicated": B * W * T, "preallocated": B * W * (1 + T), "split": split, "el": split}
-    sources = {"replicated": W, "preallocated": W, "split": 1, "el": 1 / (2 * layers)}
-    source = B * max(source_lengths) * sources[memory]
-    assert bart.receipt.memory_peak_bytes == position * (own[memory] + source)
+    def positions(N):
+        return {
+            "replicated": B * W * (N + T - 1),  # the last token is never read
+            "preallocated": B * W * (N + T),
+            "split": B * N + B * W * T,
+            "indirect": B * N + B * W * T,
+            "el": B * N / 2 + B * W * T,  # of the prompt one array as wide as its keys or its values
+            "rolling": B * W * min(window or 0, N + T),
+        }[memory]
+
+    assert gpt2.receipt.memory_peak_bytes == position * positions(N) + table
+    sources = {"replicated": W, "preallocated": W, "el": 1 / (2 * layers)}
+    source = B * max(source_lengths) * sources.get(memory, 1)
+    start = B / 2 if memory == "el" else 0  # beside a source, EL leaves the decoder's own memory as the split one
+    assert bart.receipt.memory_peak_bytes == position * (positions(1) + start + source) + table
 
 
 @pytest.mark.parametrize("layers", [1, 3])
@@ -125,10 +234,17 @@ def float32_tensors(kind):
     return {name: tensor.astype(np.float32) for name, tensor in make(kind).tensors.items()}
 
 
-@pytest.mark.parametrize("memory", CACHES)
-def test_generations_of_different_widths_do_not_disturb_each_other(memory):
+def test_the_rolling_memory_does_not_grow_with_the_text():
+    held = [make("gpt2", attention_window=4).generate(
+        input_ids=[IDS[0]], plan="memory=rolling", num_beams=2, max_new_tokens=n, eos_token_id=None
+    ).receipt.memory_peak_bytes for n in (1, 5, 15)]  # fmt: skip
+    assert len(set(held)) == 1
+
+
+@pytest.mark.parametrize(("memory", "window"), WINDOWS)
+def test_generations_of_different_widths_do_not_disturb_each_other(memory, window):
     """In turn, and in two threads at once: nothing is kept on the model. The published code of FastSeq fails this."""
-    model = make("gpt2")
+    model = make("gpt2", attention_window=window)
 
     def run(W):
         return tokens(model.generate(input_ids=IDS, plan=f"memory={memory}", num_beams=W, max_new_tokens=10))
@@ -147,9 +263,13 @@ def test_generations_of_different_widths_do_not_disturb_each_other(memory):
 def test_the_receipt_names_the_memory_and_the_ops_of_it():
     for kind, memory, op in [("gpt2", "split", "attend_split"), ("bart", "split", "attend_shared"),
                              ("bart", "preallocated", "attend"), ("gpt2", "preallocated", "follow"),
+                             ("gpt2", "indirect", "attend_indirect"), ("bart", "indirect", "redirect"),
+                             ("bart", "rolling", "attend_rolling"), ("gpt2", "rolling", "follow"),
                              ("gpt2", "el", "attend_el_split"), ("bart", "el", "attend_el")]:  # fmt: skip
-        receipt = make(kind).generate(input_ids=IDS, plan=f"memory={memory}", num_beams=3, max_new_tokens=9).receipt
+        model = make(kind, attention_window=4 if memory == "rolling" else None)
+        receipt = model.generate(input_ids=IDS, plan=f"memory={memory}", num_beams=3, max_new_tokens=9).receipt
         assert f"minidecode.memory.{memory}." in receipt.memory and receipt.ops[op].calls > 0
+        assert memory != "indirect" or not {"follow", "attend_split"} & set(receipt.ops), "keys and values are copied"
     assert "cross.SharedCrossMemory" in make("bart").generate(
         input_ids=IDS, plan="memory=split", max_new_tokens=2
     ).receipt.memory  # fmt: skip

@@ -20,11 +20,11 @@ from minidecode.conformance.bounds import EPS
 from minidecode.conformance.rows import el as el_row
 from minidecode.conformance.rows import el_split as el_split_row
 from minidecode.conformance.rows import norm as norm_row
+from minidecode.conformance.rows import reorder as reorder_row
 from minidecode.conformance.rows.norm import layer_norm_oracle
 from minidecode.ops import Heads, Norm, Weight
 from minidecode.plan import backend
 from minidecode.reference.candidates import top_candidates_naive
-from minidecode.reference.reorder import follow_naive
 from minidecode.reference.softmax import score_tokens_naive
 from minidecode.reference.split import attend_split_naive
 
@@ -223,9 +223,21 @@ def test_write_step_then_follow(seed, R, M, G, X):
         others = np.arange(M) != at[r]
         assert (memory[r][:, others] == before[r][:, others]).all()
     length, parent = np.full(R, rng.integers(M + 1)), rng.integers(R, size=R)
-    expected = follow_naive(memory, parent, length)[:, :, : length[0]]
+    expected = reorder_row.oracle(memory, parent, length)
     assert OPS["follow"](memory, parent, length) is memory
-    assert (memory[:, :, : length[0]] == expected).all()
+    assert (memory == expected).all()
+
+
+@given(seeds, st.integers(1, 6), st.integers(1, 7))
+@example(0, 2, 3)
+def test_redirect(seed, R, T):
+    """Place by place, from what was there before; what is not written yet stays the row's own."""
+    rng = np.random.default_rng(seed)
+    source, length, parent = rng.integers(R, size=(R, T)), np.full(R, rng.integers(T + 1)), rng.integers(R, size=R)
+    before = source.copy()
+    assert OPS["redirect"](source, parent, length) is source
+    for r, t in np.ndindex(R, T):
+        assert source[r, t] == before[parent[r] if t < length[r] else r, t]
 
 
 @given(seeds, sizes, st.integers(1, 60), st.booleans())
@@ -418,6 +430,27 @@ OUT_CASES = {
     ),
     "attend_el": lambda r: el_row.arguments_of(3, B=2, W=2, N=3, H=2, G=1, K=2, U=3, D=4),
     "attend_el_split": lambda r: el_split_row.arguments_of(3, B=2, W=2, N=3, H=2, G=1, K=2, U=3, D=4),
+    "attend_indirect": lambda r: (
+        normal(r, 4, 2, 3),
+        normal(r, 2, 1, 4, 3),
+        normal(r, 2, 1, 4, 5),
+        np.array([0, 1]),
+        normal(r, 4, 1, 6, 3),
+        normal(r, 4, 1, 6, 5),
+        np.array([[1, 0, 0, 0, 0, 0], [1] * 6, [3, 2, 3, 2, 2, 2], [2] * 5 + [3]]),
+        np.array([0, 0, 1, 1]),
+        np.array([2, 2, 2, 6]),
+        0.5,
+    ),
+    "attend_rolling": lambda r: (
+        normal(r, 2, 2, 3),
+        normal(r, 2, 1, 4, 3),
+        normal(r, 2, 1, 4, 5),
+        np.array([0, 5]),
+        np.array([3, 7]),
+        0.5,
+    ),
+    "redirect": lambda r: (np.array([[0, 1, 0], [1, 1, 1], [2, 0, 2]]), np.array([1, 0, 2]), np.array([2, 2, 2])),
     "write_step": lambda r: (normal(r, 2, 1, 4, 3), normal(r, 2, 1, 3), np.array([0, 3])),
     "follow": lambda r: (normal(r, 3, 1, 4, 3), np.array([2, 1, 1]), np.array([4, 4, 4])),
     "residual_norm": lambda r: (normal(r, 2, 4), normal(r, 2, 4), normal(r, 4), Norm(normal(r, 4), normal(r, 4), 0.1)),
