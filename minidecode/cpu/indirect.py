@@ -14,6 +14,7 @@ def attend_indirect(
 ):
     """The prompt as `attend_split` has it, by products over all beams of a sentence; the rest through the table."""
     (R, H, _), (B, _, N, _), T = q_RHK.shape, prompt_k_BGNK.shape, int(end_R.max())
+    q_RHK = np.ascontiguousarray(q_RHK)  # a view of what a product gave: where neighbours touch, vectors are loaded
     scores_RHM = np.empty((R, H, N + T), q_RHK.dtype)
     scores_RHM[:, :, :N] = scores_of_sentences(q_RHK, prompt_k_BGNK, scale)
     _scores(q_RHK, k_RGTK, source_RT, q_RHK.dtype.type(scale), scores_RHM[:, :, N:])

@@ -1,9 +1,12 @@
 """A plan puts the implementation that it names into the running model, and the receipt proves it."""
 
+import numpy as np
 import pytest
+from test_attention_settings import IDS, SIZES, make, random_tensors
 
 import minidecode as md
 from minidecode.device import device_kind
+from minidecode.model import FAMILIES
 
 PROMPTS = ["The Congress of the United States", "Our army and our navy have"]
 OPTIONS = dict(max_new_tokens=24, num_beams=2, no_repeat_ngram_size=2)
@@ -87,3 +90,37 @@ def test_the_mistakes_of_such_a_function_are_told_as_its_own(model, mine, source
     with pytest.raises(md.MinidecodeError, match=says) as raised:
         model.generate(PROMPTS, plan=mine(source), **OPTIONS)
     assert "mine.py" in str(raised.value) and "\n" not in str(raised.value)
+
+
+MEMORY_PLANS = [
+    (plan, op, choice)
+    for plan, op, choices in [
+        ("memory=preallocated,reorder", "follow", "naive cpu emulator"),
+        ("memory=split,reorder", "follow", "naive cpu emulator"),
+        ("memory=rolling,reorder", "follow", "naive cpu emulator"),
+        ("memory=indirect,indirect", "attend_indirect", "naive cpu emulator"),
+        ("memory=rolling,rolling", "attend_rolling", "naive emulator"),  # NumPy is faster than Numba here
+    ]
+    for choice in choices.split()
+]
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "bart"])
+@pytest.mark.parametrize(("plan", "op", "choice"), MEMORY_PLANS)
+def test_implementations_of_the_memories_ops_give_the_same_texts(kind, plan, op, choice):
+    """In a toy model with a window; the kernels compute in float32, and so does it."""
+    family = FAMILIES[kind]
+    tensors = random_tensors(family, family.config.from_json(SIZES[kind]))
+    model = make(kind, {name: t.astype(np.float32) for name, t in tensors.items()}, attention_window=4)
+    options = {"input_ids": IDS, "num_beams": 2, "max_new_tokens": 5, "eos_token_id": 3}
+    expected = model.generate(plan="memory=none", **options)
+    out = model.generate(plan=f"{plan}={choice}", **options)
+    assert [t.tolist() for t in out.token_ids] == [t.tolist() for t in expected.token_ids]
+    ran, place = out.receipt.ops[op], {"naive": "reference", "emulator": "cuda"}.get(choice, choice)
+    assert ran.implementation.startswith(f"minidecode.{place}.{plan.rpartition(',')[2]}.{op}")
+    assert (sum(out.receipt.launches.values()) == ran.calls > 0) == (choice == "emulator")
+
+
+def test_an_implementation_that_there_is_not_is_told(model):
+    with pytest.raises(md.OptionError, match="rolling has no version for cpu"):
+        model.generate(PROMPTS, plan="memory=rolling,rolling=cpu", **OPTIONS)
