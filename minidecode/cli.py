@@ -48,7 +48,7 @@ def _global_options(
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 PLAN_HELP = (
     "auto, or choices separated by commas: memory=replicated, none (no cache), preallocated or split; ngram=...,"
-    " norm=..., candidates=... and hars=reference, naive, cpu, cuda, emulator or FILE.py:FUNCTION (hars: off by default)."
+    " norm=..., candidates=... and hars=reference, naive, cpu, cuda, emulator or FILE.py:FUNCTION (hars may be off)."
 )
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 

@@ -283,3 +283,5 @@ SIGNATURES = {
     rerank: [(_SCORES, _COLUMNS, _COUNTS, _COUNTS, _SCORES, _COLUMNS)],
     retrieve_from_slice: [(_SCORES, int64, _COLUMNS, _COUNTS, _COUNTS)],
 }
+# A block a sentence is too few for registers to be short; of slices, a T4's SM holds 1,024 threads, of 64 registers.
+REGISTERS = {passes_over_all: 64, rerank: 64, retrieve_from_slice: 64}

@@ -41,7 +41,7 @@ from .candidates import (
 
 def search_candidates_v1(logits_RV, base_BW, C, out=None):
     best_BC, index_BC = results(logits_RV, len(base_BW), C, out)
-    largest_R, log_sum_R = np.empty_like(logits_RV[:, 0]), np.empty_like(logits_RV[:, 0])
+    largest_R, log_sum_R = (np.empty_like(logits_RV, shape=len(logits_RV)) for _ in range(2))
     launch(log_sums, len(logits_RV), THREADS, logits_RV, largest_R, log_sum_R)
     launch(passes_over_beams, len(base_BW), THREADS, logits_RV, base_BW, largest_R, log_sum_R, best_BC, index_BC)
     return best_BC, index_BC
@@ -282,3 +282,4 @@ SIGNATURES = {
     rerank_beams: [(_ROWS, _ROWS, *_SLICES, _ROWS, _COLUMNS)],
     retrieve_from_slices: [(_ROWS, int64, int64, *_SLICES)],
 }
+REGISTERS = {passes_over_beams: 64, rerank_beams: 64, retrieve_from_slices: 64}  # as in candidates.py
