@@ -23,7 +23,7 @@ class Row:
 
     contract: "exact" (bit-equal) or "tolerance" (within a bound computed from dtype and reduction length).
     changes: the argument that is changed in place, if any; memories: of a plan, those that call the op
-    (None: all of them, or no memory at all).
+    (None: all of them, or no memory at all). may_be_off: without it, other ops do the work, and that is the default.
     """
 
     name: str  # the file in reference/, cpu/, cuda/, and the folder in tests/mutants/
@@ -33,6 +33,7 @@ class Row:
     cost: Callable[..., Cost]
     changes: str | None = None
     memories: tuple[str, ...] | None = None
+    may_be_off: bool = False
 
 
 def _ngram_cost(scores_RV, tokens_RM, length_R, n) -> Cost:
@@ -100,6 +101,18 @@ def _attention_cost(q_RHK, k_XGMK, v_XGMU, read: int, seen: int) -> Cost:
     return Cost(moved, 2 * seen * H * (K + U))
 
 
+def _candidates_cost(scores_BX, C) -> Cost:
+    """Each score is read once and compared once; C scores and their columns are written."""
+    written = len(scores_BX) * C * (scores_BX.dtype.itemsize + 8)
+    return Cost(scores_BX.nbytes + written, scores_BX.size)
+
+
+def _hars_cost(logits_RV, base_BW, C) -> Cost:
+    """Each logit is read once: a comparison, a subtraction, an exponential (counted as one), a sum, a comparison."""
+    written = len(base_BW) * C * (logits_RV.dtype.itemsize + 8)
+    return Cost(logits_RV.nbytes + base_BW.nbytes + written, 5 * logits_RV.size)
+
+
 CATALOG = {
     row.name: row
     for row in [
@@ -139,6 +152,8 @@ CATALOG = {
             _rolling_cost,
             memories=("rolling",),
         ),
+        Row("candidates", "top_candidates", "LightSeq, section 2.2", "exact", _candidates_cost),
+        Row("hars", "search_candidates", "LightSeq, section 2.2, Figure 3", "tolerance", _hars_cost, may_be_off=True),
     ]
 }
 

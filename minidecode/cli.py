@@ -49,7 +49,7 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an e
 PLAN_HELP = (
     "auto, or choices separated by commas: memory=replicated, none (no cache), preallocated, split, indirect, rolling"
     " (for a model with an attention_window) or el; and for the rows of the catalog, such as ngram=..., norm=...,"
-    " reorder=...: reference, naive, cpu, cuda, emulator or FILE.py:FUNCTION."
+    " hars=...: reference, naive, cpu, cuda, emulator or FILE.py:FUNCTION (hars is off by default)."
 )
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 

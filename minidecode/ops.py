@@ -352,8 +352,24 @@ def ban_ngrams(scores_RV: Array, tokens_RM: Array, length_R: Array, n: int, out:
 def top_candidates(scores_BX: Array, C: int, out: Any = None) -> tuple[Array, Array]:
     """The C largest scores of each row in falling order, with their columns; of equal scores the lower column first.
 
-    X is W*V: all continuations of all beams of a sentence. -inf counts as a score; NaN is not allowed.
-    Contract: exact. Reads B*X*s bytes.
+    X is W*V: all continuations of all beams of a sentence; C is at most X. -inf counts as a score, so it fills the last
+    places where fewer than C are above it. A row that holds NaN scores NaN, in columns 0 to C-1: no choice among NaNs
+    is made in silence. LightSeq's search retrieves and reranks (section 2.2).
+    Contract: exact. Reads B*X*s bytes; B*X comparisons.
+    """
+
+
+@returns("scores_BC", "index_BC")
+def search_candidates(logits_RV: Array, base_BW: Array, C: int, out: Any = None) -> tuple[Array, Array]:
+    """The C best of base[b, w] + log_softmax(logits)[b*W + w, v] in falling order, with their columns w*V + v.
+
+    What log_softmax, an addition and top_candidates find, without writing a log-probability that is not returned:
+    LightSeq's hierarchical auto-regressive search (section 2.2), for steps at which nothing touches the scores in
+    between. base_BW: the scores of the texts so far. A sentence one of whose rows has no probabilities (a logit is NaN
+    or plus infinity, or all are minus infinity) scores NaN; its columns then mean nothing.
+
+    Contract: tolerance in the scores; the candidates are the best up to ties within it, and of equal scores the lower
+    column comes first. Reads R*V*s bytes; about 5*R*V operations, R*V exponentials.
     """
 
 

@@ -53,6 +53,9 @@ class Plan:
     prompt or a source, the hidden states that they are made from.
     The others are rows of the catalog: "reference", "naive" (both NumPy), "cpu" (Numba), "cuda" (needs a GPU),
     "emulator" (the same kernel thread by thread, which is slow), or a function of yours as FILE.py:FUNCTION.
+    hars is "off" by default. Otherwise beam search takes candidates straight from the logits at the steps at which the
+    options touch no score on its way: the receipt counts those as search_candidates, the others as top_candidates.
+    Options that leave no such step are refused. A search with one row per text has no candidates.
     """
 
     memory: str = "replicated"
@@ -63,16 +66,16 @@ class Plan:
     rolling: str = "reference"
     el: str = "reference"
     el_split: str = "reference"
+    candidates: str = "reference"
+    hars: str = "off"
 
     def __post_init__(self):
         if self.memory not in MEMORIES:
             raise OptionError(f"plan: memory={self.memory!r} is not one of {', '.join(MEMORIES)}")
         for row in CATALOG.values():
-            choice = getattr(self, row.name)
-            if not isinstance(choice, str) or not (choice in BACKENDS or ":" in choice):
-                raise OptionError(
-                    f"plan: {row.name}={choice!r} is not one of {', '.join(BACKENDS)} or FILE.py:FUNCTION"
-                )
+            choice, choices = getattr(self, row.name), ("off", *BACKENDS) if row.may_be_off else BACKENDS
+            if not isinstance(choice, str) or not (choice in choices or ":" in choice):
+                raise OptionError(f"plan: {row.name}={choice!r} is not one of {', '.join(choices)} or FILE.py:FUNCTION")
             if choice != "reference" and row.memories is not None and self.memory not in row.memories:
                 say = " or ".join(f"memory={m}" for m in row.memories)
                 raise OptionError(f"plan: {row.name}={choice} has no effect with memory={self.memory}: say {say}")
@@ -96,13 +99,16 @@ class Plan:
         return cls(**choices)
 
     def resolve(self, encoder_decoder: bool = False) -> tuple[dict[str, Callable[..., Any]], type]:
-        """The functions that will run, by op name, and the class that makes a layer's memory.
+        """The functions that will run, by op name, and the class that makes a layer's memory. What is off is not there.
 
         Raises OptionError if one of them cannot run here: a plan never falls back in silence.
         """
         functions = backend(reference)
         for row in CATALOG.values():
-            functions[row.op] = _implementation(row, getattr(self, row.name))
+            if getattr(self, row.name) == "off":
+                del functions[row.op]
+            else:
+                functions[row.op] = _implementation(row, getattr(self, row.name))
         return functions, (BESIDE_SOURCE if encoder_decoder else MEMORIES)[self.memory]
 
     def __str__(self) -> str:

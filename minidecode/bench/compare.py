@@ -141,8 +141,8 @@ def implementations(row: Row) -> dict[str, Callable]:
             module = importlib.import_module(f"minidecode.{backend}.{row.name}")
         except ModuleNotFoundError:
             continue
-        names = [f for f in vars(module) if f.startswith(row.op)]
-        for function in sorted(names, key=lambda f: (f == row.op, f != f"{row.op}_naive", f)):
+        versions = [f for f in vars(module) if f.startswith(row.op)]  # the naive one first, the op itself last
+        for function in sorted(versions, key=lambda f: (f == row.op, not f.endswith("_naive"), f)):
             label = function.removeprefix(row.op).strip("_")
             found[f"{backend} {label}".strip()] = getattr(module, function)
     return found

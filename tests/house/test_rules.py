@@ -115,7 +115,8 @@ def test_memories_and_plans_are_known_by_name():
 
 @pytest.mark.parametrize(
     ("bad", "say"),
-    [("reorder=cpu", "memory=preallocated or memory=split or memory=rolling or memory=el"), ("rolling=naive", "memory=rolling"),
+    [("reorder=cpu", "memory=preallocated or memory=split or memory=rolling or memory=el"),
+     ("rolling=naive", "memory=rolling"),
      ("memory=split,indirect=cpu", "memory=indirect")],
 )  # fmt: skip
 def test_a_plan_refuses_a_choice_that_its_memory_never_asks_for(bad, say):

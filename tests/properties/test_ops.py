@@ -24,7 +24,7 @@ from minidecode.conformance.rows import reorder as reorder_row
 from minidecode.conformance.rows.norm import layer_norm_oracle
 from minidecode.ops import Heads, Norm, Weight
 from minidecode.plan import backend
-from minidecode.reference.candidates import top_candidates_naive
+from minidecode.reference import candidates
 from minidecode.reference.softmax import score_tokens_naive
 from minidecode.reference.split import attend_split_naive
 
@@ -331,12 +331,14 @@ def test_ban_ngrams(histories, n):
         assert set(scores[r].tolist()) <= {0.0, -np.inf}
 
 
-@pytest.mark.parametrize("top", [OPS["top_candidates"], dims.checked(top_candidates_naive, ("scores_BC", "index_BC"))])
+@pytest.mark.parametrize("version", ["", "_hars", "_partition", "_naive"])
 @given(seed=seeds, B=st.integers(1, 3), X=st.integers(1, 30) | st.integers(1, 400), C=st.integers(1, 30),
        distinct=st.sampled_from([1, 3, 40, 10**6]), forbidden=st.sampled_from([0.2, 0.98]))  # fmt: skip
 @example(seed=0, B=1, X=128, C=2, distinct=1, forbidden=1.0)
-def test_top_candidates(top, seed, B, X, C, distinct, forbidden):
-    """Against a sort of lists, with many equal scores, rows of -inf, and the best side by side, in one chunk."""
+@example(seed=1, B=2, X=2100, C=1100, distinct=40, forbidden=0.2)
+def test_top_candidates(version, seed, B, X, C, distinct, forbidden):
+    """Against a sort of lists, with many equal scores, rows of -inf, and the best side by side."""
+    top = dims.checked(vars(candidates)[f"top_candidates{version}"], ("scores_BC", "index_BC"))
     C = min(C, X)
     rng = np.random.default_rng(seed)
     scores = rng.integers(distinct, size=(B, X)).astype(np.float32)
@@ -351,7 +353,7 @@ def test_top_candidates(top, seed, B, X, C, distinct, forbidden):
 
 def test_top_candidates_naive_fills_out():
     scores, out = normal(np.random.default_rng(3), 2, 9), (np.full((2, 3), 7, np.float32), np.full((2, 3), 7))
-    best, index = top_candidates_naive(scores, 3, out=out)
+    best, index = candidates.top_candidates_naive(scores, 3, out=out)
     assert best is out[0] and index is out[1]
     assert (best == np.take_along_axis(scores, index, 1)).all() and (index == np.argsort(-scores)[:, :3]).all()
 
@@ -462,6 +464,7 @@ OUT_CASES = {
     "score_tokens": lambda r: (normal(r, 3, 5), np.array([4, 0, 4])),
     "ban_ngrams": lambda r: (normal(r, 2, 5), np.array([[1, 1, 1], [2, 3, 2]]), np.array([3, 3]), 2),
     "top_candidates": lambda r: (normal(r, 2, 6), 3),
+    "search_candidates": lambda r: (normal(r, 4, 6), normal(r, 2, 2), 3),
     "gumbel": lambda r: (r.integers(2**32, size=(2, 2)), np.array([0, 5]), 6, 7),
 }
 
