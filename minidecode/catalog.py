@@ -46,6 +46,37 @@ def _norm_cost(x_RD, y_RD, bias_D, norm) -> Cost:
     return Cost(4 * x_RD.nbytes + 3 * norm.gain_D.nbytes, 10 * x_RD.size)
 
 
+def _grouped_cost(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale) -> Cost:
+    """Each row reads the positions that it sees, once for all heads of a group."""
+    seen = _seen(begin_R, end_R)
+    return _attention_cost(seen, seen, q_RHK, k_RGMK, v_RGMU)
+
+
+def _shared_cost(q_RHK, k_BGNK, v_BGNU, begin_B, scale) -> Cost:
+    """A sentence's positions are read once; each of its rows scores and sums them all."""
+    read = _seen(begin_B, k_BGNK.shape[2])
+    return _attention_cost(read, read * len(q_RHK) // len(k_BGNK), q_RHK, k_BGNK, v_BGNU)
+
+
+def _split_cost(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale) -> Cost:
+    """The prompt as if it were shared alone, and what each row has generated as if that were all."""
+    prompt = _shared_cost(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, scale)
+    own = _grouped_cost(q_RHK, k_RGTK, v_RGTU, begin_R, end_R, scale)
+    return Cost(prompt.bytes + own.bytes, prompt.operations + own.operations)
+
+
+def _attention_cost(read: int, seen: int, q_RHK, k_XGMK, v_XGMU) -> Cost:
+    """read: positions, each once; seen: pairs of a row and a position, whose products are counted."""
+    _, G, _, K = k_XGMK.shape
+    U, H = v_XGMU.shape[3], q_RHK.shape[1]
+    position = G * (K * k_XGMK.dtype.itemsize + U * v_XGMU.dtype.itemsize)
+    return Cost(read * position, 2 * seen * H * (K + U))
+
+
+def _seen(begin_X, end_X) -> int:
+    return int(np.sum(end_X - np.asarray(begin_X)))
+
+
 CATALOG = {
     row.name: row
     for row in [
@@ -58,6 +89,30 @@ CATALOG = {
             "scores_RV",
         ),
         Row("norm", "residual_norm", "LightSeq, section 2.1, Figure 2", "tolerance", _norm_cost),
+        Row(
+            "split",
+            "attend_split",
+            "FastSeq, section 4.1.1, Equation 3",
+            "tolerance",
+            _split_cost,
+            memories=("split",),
+        ),
+        Row(
+            "shared",
+            "attend_shared",
+            "FastSeq, section 4.1.2, Equation 4",
+            "tolerance",
+            _shared_cost,
+            memories=("split",),
+        ),
+        Row(
+            "grouped",
+            "attend",
+            "MQA, sections 2.4 and 3.1; what FastSeq's memories replace",
+            "tolerance",
+            _grouped_cost,
+            memories=("replicated", "preallocated"),
+        ),
     ]
 }
 

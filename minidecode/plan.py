@@ -41,13 +41,17 @@ class Plan:
 
     memory: "none" computes every token again at every step; "replicated" keeps keys and values, a copy per beam, in
     arrays that grow; "preallocated" the same in arrays with room; "split" keeps a sentence's prompt (and source) once.
-    ngram, norm (the rows of the catalog): "reference", "naive" (both NumPy), "cpu" (Numba), "cuda" (needs a
-    GPU), "emulator" (the same kernel thread by thread, which is slow), or a function of yours as FILE.py:FUNCTION.
+    ngram, norm, split, shared, grouped (the rows of the catalog): "reference", "naive" (both NumPy), "cpu" (Numba,
+    where it beats NumPy), "cuda" (needs a GPU), "emulator" (the same kernel thread by thread, which is slow), or a
+    function of yours as FILE.py:FUNCTION.
     """
 
     memory: str = "replicated"
     ngram: str = "reference"
     norm: str = "reference"
+    split: str = "reference"
+    shared: str = "reference"
+    grouped: str = "reference"
 
     def __post_init__(self):
         if self.memory not in MEMORIES:

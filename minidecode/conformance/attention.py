@@ -1,6 +1,7 @@
 """What attention of one row is, in float64, and how far a float32 answer may lie from it: for every kind of memory.
 
-A kind of memory is a way to find the positions that a row sees; its file in rows/ collects them and asks here.
+A kind of memory is a way to find the positions that a row sees; its file in rows/ collects them and asks here. What is
+common to the inputs of all kinds is here too: how numbers are drawn, and what lies where nobody may look.
 """
 
 from __future__ import annotations
@@ -8,8 +9,33 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from .bounds import EPS
+
+NUMBERS = st.sampled_from([0.0, 1.0, -1.0, 0.25, -3.0, 8.0])
+POISON = 1e30
+
+
+def hidden(k_XGMK, v_XGMU, begin_X, end_X) -> tuple:
+    """(k_XGMK, v_XGMU) with poison outside of begin <= m < end: zeros for keys, so that such a score counts for
+    something, and values that would drown any answer. No NaN: NumPy multiplies masked values by 0, and 0 * NaN is NaN.
+    """
+    k_XGMK, v_XGMU = k_XGMK.copy(), v_XGMU.copy()
+    for x, (begin, end) in enumerate(zip(begin_X, end_X, strict=True)):
+        for outside in (slice(begin), slice(end, None)):
+            k_XGMK[x, :, outside], v_XGMU[x, :, outside] = 0, POISON
+    return k_XGMK, v_XGMU
+
+
+def drawn(draw, *shape: int) -> np.ndarray:
+    """Float32 numbers that are easy to read, for hypothesis to make small."""
+    return draw(arrays(np.float32, shape, elements=NUMBERS))
+
+
+def normal(rng, *shape: int) -> np.ndarray:
+    return rng.standard_normal(shape).astype(np.float32)
 
 
 def softmax(scores):
