@@ -59,7 +59,8 @@ def attend_bound(q_HK, k_GMK, v_GMU, scale):
     """For one row. A score is off by eps times the length of its vector of products, at worst sqrt(K) of that.
 
     That is a relative error of the position's weight; M such errors, independent of each other, add up as a random
-    walk of steps w|v|. Normalising costs a few eps of the result more.
+    walk of steps w|v|. The sum over positions is a walk too, of sqrt(M) roundings where one thread adds them all, and
+    log2(M) in a tree, which is more where M is small; normalising costs two.
     """
     H, K = q_HK.shape
     k_HMK, v_HMU = (np.repeat(a.astype(np.float64), H // len(a), axis=0) for a in (k_GMK, v_GMU))
@@ -70,4 +71,6 @@ def attend_bound(q_HK, k_GMK, v_GMU, scale):
     score_error_HM = EPS * (math.sqrt(K) * np.linalg.norm(products_HMK, axis=-1) + np.ptp(scores_HM, axis=-1)[:, None])
     steps_HMU = weights_HM[..., None] * v_HMU
     walk_HU = np.linalg.norm(steps_HMU * (score_error_HM + EPS)[..., None], axis=1)
-    return (4 * walk_HU + 4 * EPS * np.abs(steps_HMU).sum(axis=1)).reshape(-1)
+    M = k_GMK.shape[1]
+    roundings = 2 + max(math.log2(M), math.sqrt(M))
+    return (4 * walk_HU + roundings * EPS * np.abs(steps_HMU).sum(axis=1)).reshape(-1)
