@@ -23,7 +23,7 @@ class Row:
 
     contract: "exact" (bit-equal) or "tolerance" (within a bound computed from dtype and reduction length).
     changes: the argument that is changed in place, if any; memories: of a plan, those that call the op
-    (None: all of them, or no memory at all).
+    (None: all of them, or no memory at all); needs_encoder: whether only models with an encoder call it.
     """
 
     name: str  # the file in reference/, cpu/, cuda/, and the folder in tests/mutants/
@@ -33,6 +33,7 @@ class Row:
     cost: Callable[..., Cost]
     changes: str | None = None
     memories: tuple[str, ...] | None = None
+    needs_encoder: bool = False
 
 
 def _ngram_cost(scores_RV, tokens_RM, length_R, n) -> Cost:
@@ -104,11 +105,12 @@ CATALOG = {
             "tolerance",
             _shared_cost,
             memories=("split",),
+            needs_encoder=True,
         ),
         Row(
             "grouped",
             "attend",
-            "MQA, sections 2.4 and 3.1; what FastSeq's memories replace",
+            "MQA, sections 2.4 and 3.1",
             "tolerance",
             _grouped_cost,
             memories=("replicated", "preallocated"),

@@ -47,8 +47,8 @@ def _global_options(
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 PLAN_HELP = (
-    "auto, or choices separated by commas: memory=replicated, none (no cache), preallocated or split; ngram=... and"
-    " norm=reference, naive, cpu, cuda, emulator or FILE.py:FUNCTION."
+    "auto, or choices separated by commas: memory=replicated, none (no cache), preallocated or split; ngram, norm,"
+    " split, shared and grouped (see compare)=reference, naive, cpu, cuda, emulator or FILE.py:FUNCTION."
 )
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 

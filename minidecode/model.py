@@ -355,7 +355,7 @@ class Model:
         return options
 
     def _engine(self, plan: Plan) -> Engine:
-        functions, make_memory = plan.resolve()
+        functions, make_memory = plan.resolve(self.is_encoder_decoder)
         return Engine(self.network, self.weights, CountedOps(functions), make_memory)
 
     def _fitted(self, prompts, input_ids, attention_mask, options: Options, truncate: bool):

@@ -84,14 +84,17 @@ class Plan:
             choices[name] = value
         return cls(**choices)
 
-    def resolve(self) -> tuple[dict[str, Callable[..., Any]], type]:
+    def resolve(self, has_encoder: bool = True) -> tuple[dict[str, Callable[..., Any]], type]:
         """The functions that will run, by op name, and the class that makes a layer's memory.
 
-        Raises OptionError if one of them cannot run here: a plan never falls back in silence.
+        Raises OptionError if one of them cannot run here, or never would: a plan never falls back in silence.
         """
         functions = backend(reference)
         for row in CATALOG.values():
-            functions[row.op] = _implementation(row, getattr(self, row.name))
+            choice = getattr(self, row.name)
+            if row.needs_encoder and not has_encoder and choice != "reference":
+                raise OptionError(f"plan: {row.name}={choice} has no effect in a model without an encoder")
+            functions[row.op] = _implementation(row, choice)
         return functions, MEMORIES[self.memory]
 
     def __str__(self) -> str:

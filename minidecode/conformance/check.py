@@ -216,7 +216,7 @@ def _difference(row: Row, result: Any, arguments: tuple) -> Mistake | None:
 def _beyond(name: str, mine: np.ndarray, right: np.ndarray, bound: np.ndarray | float) -> str | None:
     """The first place where `mine` is not within the bound of what is right, in words."""
     with np.errstate(invalid="ignore"):  # inf - inf: equal infinities are right
-        fine = (mine == right) | (np.abs(mine - right) <= bound)
+        fine = (mine == right) | (np.abs(mine - right) <= bound) | (np.isnan(mine) & np.isnan(right))
     if fine.all():
         return None
     place = tuple(int(i) for i in np.argwhere(~fine)[0])

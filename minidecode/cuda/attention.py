@@ -22,9 +22,10 @@ WARPS = THREADS // 32
 LANES = 0xFFFFFFFF  # all of a warp
 TILE = 32  # positions that are looked at together: one for each lane of a warp
 WIDEST = 128  # of the heads that there is room for
-PADDED = 129  # a staged row is one longer, so that lanes reading a column of the tile meet no other's bank
+PADDED = 129  # a staged row is one longer, so that lanes that read a column of the tile meet in no bank
 QUERIES = 16  # that one block looks for; more go to further blocks, and each reads the memory again
 STATE = 130  # of a query: U sums, the top and the total
+BOUNDS = (THREADS, 5)  # blocks that shall fit on a multiprocessor by their registers; by their memory six do
 ENOUGH = 512  # blocks that keep a large GPU busy: a few for each of its hundred multiprocessors
 SHORTEST = 64  # positions worth a block of their own
 
@@ -113,9 +114,7 @@ def three_kernels(q_RHK, parts, scale, out):
 
 @cuda.jit(device=True)
 def weigh(score, top):
-    """(top, keep, weight): the largest score with those of this warp; what that makes of a sum found before; exp(score
-    - top).
-    """
+    """(top, keep, weight): the largest score so far; what to multiply earlier sums by; this lane's exp(score - top)."""
     larger = score
     for step in (16, 8, 4, 2, 1):
         larger = max(larger, cuda.shfl_xor_sync(LANES, larger, step))  # in the end the same in every lane
@@ -167,25 +166,49 @@ def divide(a_U, total):
         a_U[u] /= total
 
 
-# One block for all queries that share a key/value head of one memory, up to QUERIES of them: the H/G heads of a group in
-# all R/X rows of the memory. Query n is that of row x R/X + n // (H/G) and head g H/G + n % (H/G). Each belongs to one
-# warp. Its row of `found` is what has been found: U sums, the top, the total.
+# One block for the queries that share a key/value head of one memory: the H/G heads of its group in all R/X rows of the
+# memory. Query n is that of row x R/X + n // (H/G) and head g H/G + n % (H/G). A block takes a lot of up to QUERIES of
+# them, and each belongs to one warp. Its row of `found` is what has been found for it: U sums, the top, the total.
 
 
 @cuda.jit(device=True)
-def row_and_head(n, row, head, per_group):
-    """Those of query n. A division by hand: the routine that divides 64-bit numbers has many registers."""
+def room_of_block():
+    """(queries, tile, weights, found) in shared memory."""
+    queries = cuda.shared.array((QUERIES, WIDEST), float32)
+    tile = cuda.shared.array((TILE, PADDED), float32)
+    weights = cuda.shared.array((QUERIES, TILE), float32)
+    found = cuda.shared.array((QUERIES, STATE), float32)
+    return queries, tile, weights, found
+
+
+@cuda.jit(device=True)
+def my_lot(q_RHK, k_XGMK):
+    """(x, g, count, lot): which memory and key/value head, for how many queries, and what tells their rows and heads:
+    those of query 0, the heads of a group, and the first query.
+    """
+    X, G = k_XGMK.shape[0], k_XGMK.shape[1]
+    W, per_group = q_RHK.shape[0] // X, q_RHK.shape[1] // G
+    x, g, first = cuda.blockIdx.x // G, cuda.blockIdx.x % G, cuda.blockIdx.y * QUERIES
+    return x, g, min(QUERIES, W * per_group - first), (x * W, g * per_group, per_group, first)
+
+
+@cuda.jit(device=True)
+def row_and_head(i, lot):
+    """Those of the lot's i-th query. A division by hand: the routine that divides 64-bit numbers has many registers."""
+    row, head, per_group, first = lot
+    n = first + i
     while n >= per_group:
         n, row = n - per_group, row + 1
     return row, head + n
 
 
 @cuda.jit(device=True)
-def stage_queries(q_RHK, row, head, per_group, first, count, U, queries, found):
-    """Queries `first` and on into shared memory, and nothing found yet; row and head are those of query 0."""
+def stage_queries(q_RHK, lot, count, U, room):
+    """The lot's queries into shared memory; nothing is found yet."""
+    queries, _, _, found = room
     warp, lane = cuda.threadIdx.x >> 5, cuda.threadIdx.x & 31
     for i in range(warp, count, WARPS):
-        r, h = row_and_head(first + i, row, head, per_group)
+        r, h = row_and_head(i, lot)
         for d in range(lane, q_RHK.shape[2], 32):
             queries[i, d] = q_RHK[r, h, d]
         for u in range(lane, U + 2, 32):
@@ -194,8 +217,9 @@ def stage_queries(q_RHK, row, head, per_group, first, count, U, queries, found):
 
 
 @cuda.jit(device=True)
-def look_for_all(k_MK, v_MU, begin, end, first, last, scale, queries, tile, weights, found):
+def look_for_all(k_MK, v_MU, begin, end, first, last, scale, room):
     """Adds positions begin to end to what queries first to last have found: each is read once for all of them."""
+    queries, tile, weights, found = room
     warp, lane = cuda.threadIdx.x >> 5, cuda.threadIdx.x & 31
     K, U = k_MK.shape[1], v_MU.shape[1]
     for start in range(begin, end, TILE):
@@ -235,20 +259,22 @@ def stage(rows_MX, start, count, tile):
 
 
 @cuda.jit(device=True)
-def write_answers(found, row, head, per_group, first, count, U, a_RX):
+def write_answers(room, lot, count, U, a_RX):
+    _, _, _, found = room
     warp, lane = cuda.threadIdx.x >> 5, cuda.threadIdx.x & 31
     for i in range(warp, count, WARPS):
-        r, h = row_and_head(first + i, row, head, per_group)
+        r, h = row_and_head(i, lot)
         for u in range(lane, U, 32):
             a_RX[r, h * U + u] = found[i, u] / found[i, U + 1]
 
 
 @cuda.jit(device=True)
-def write_partials(found, row, head, per_group, first, count, U, partials_RHX):
-    """What this block has found in its range: U sums, top and total."""
+def write_partials(room, lot, count, U, partials_RHX):
+    """What this block has found in its range: U sums, top and total of each query."""
+    _, _, _, found = room
     warp, lane = cuda.threadIdx.x >> 5, cuda.threadIdx.x & 31
     for i in range(warp, count, WARPS):
-        r, h = row_and_head(first + i, row, head, per_group)
+        r, h = row_and_head(i, lot)
         for u in range(lane, U + 2, 32):
             partials_RHX[r, h, u] = found[i, u]
 
@@ -325,3 +351,4 @@ SIGNATURES = {
     sums_of_part: [(SCORES_RHM, m, NUMBERS_X, NUMBERS_X, int64, RESULT_RX) for m in MEMORIES],
     merge_ranges: [(PARTIALS_XRHX, RESULT_RX)],
 }
+REGISTERS = {merge_ranges: 64}

@@ -3,8 +3,8 @@
 The kernels take X memories, each of which serves R/X rows. Here X = R; shared.py has a memory for each sentence.
 
 1. Scores, softmax and weighted sums are three kernels. All scores go to global memory and come back, twice.
-2. A block per row and query head goes over the positions once: of the scores only a tile is there at a time, and nothing
-   is written but the result. Neighbouring threads read keys a row apart, and each query head reads them again.
+2. A warp per row and query head goes over the positions once: of the scores only a tile is there at a time, and
+   nothing is written but the result. Neighbouring lanes read keys a row apart, and each query head reads them again.
 3. A block per memory and key/value head: a tile of keys, then of values, is staged in shared memory, by loads that lie
    side by side, and serves the query heads of the group in all rows of the memory.
 4. Where that makes few blocks and there are many positions, each block takes a range of them and writes what it has
@@ -18,10 +18,31 @@ from numba import cuda, float32, int64
 
 from ..launch import launch
 from .attention import (
-    MEMORIES, NOTHING, NUMBERS_X, PARTIALS_XRHX, QUERIES, QUERIES_RHK, PADDED, RESULT_RX, STATE, THREADS, TILE, WIDEST, divide, grid_for,
-    in_ranges, is_wide, look, look_for_all, ranges_for, result, set_to_zero, stage_queries, three_kernels,
-    write_answers, write_partials,
-)  # fmt: skip
+    BOUNDS,
+    MEMORIES,
+    NOTHING,
+    NUMBERS_X,
+    PARTIALS_XRHX,
+    QUERIES_RHK,
+    RESULT_RX,
+    THREADS,
+    TILE,
+    divide,
+    grid_for,
+    in_ranges,
+    is_wide,
+    look,
+    look_for_all,
+    my_lot,
+    ranges_for,
+    result,
+    room_of_block,
+    set_to_zero,
+    stage_queries,
+    three_kernels,
+    write_answers,
+    write_partials,
+)
 
 
 def attend_v1(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
@@ -59,19 +80,13 @@ def attend_v3(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
     return a_RX
 
 
-@cuda.jit
+@cuda.jit(launch_bounds=BOUNDS)
 def block_per_memory(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale, a_RX):
-    queries = cuda.shared.array((QUERIES, WIDEST), float32)
-    tile = cuda.shared.array((TILE, PADDED), float32)
-    weights = cuda.shared.array((QUERIES, TILE), float32)
-    found = cuda.shared.array((QUERIES, STATE), float32)
-    X, G, _, U = v_XGMU.shape
-    W, per_group = q_RHK.shape[0] // X, q_RHK.shape[1] // G
-    x, g, first = cuda.blockIdx.x // G, cuda.blockIdx.x % G, cuda.blockIdx.y * QUERIES
-    count = min(QUERIES, W * per_group - first)
-    stage_queries(q_RHK, x * W, g * per_group, per_group, first, count, U, queries, found)
-    look_for_all(k_XGMK[x, g], v_XGMU[x, g], begin_X[x], end_X[x], 0, count, scale, queries, tile, weights, found)
-    write_answers(found, x * W, g * per_group, per_group, first, count, U, a_RX)
+    x, g, count, lot = my_lot(q_RHK, k_XGMK)
+    room = room_of_block()
+    stage_queries(q_RHK, lot, count, v_XGMU.shape[3], room)
+    look_for_all(k_XGMK[x, g], v_XGMU[x, g], begin_X[x], end_X[x], 0, count, scale, room)
+    write_answers(room, lot, count, v_XGMU.shape[3], a_RX)
 
 
 def attend(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
@@ -84,24 +99,19 @@ def attend(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
     return in_ranges(block_per_range, (memories, groups), q_RHK, memory, scale, M, ranges, a_RX)
 
 
-@cuda.jit
+@cuda.jit(launch_bounds=BOUNDS)
 def block_per_range(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale, length, partials_XRHX):
-    queries = cuda.shared.array((QUERIES, WIDEST), float32)
-    tile = cuda.shared.array((TILE, PADDED), float32)
-    weights = cuda.shared.array((QUERIES, TILE), float32)
-    found = cuda.shared.array((QUERIES, STATE), float32)
-    X, G, _, U = v_XGMU.shape
-    W, per_group = q_RHK.shape[0] // X, q_RHK.shape[1] // G
-    x, g, first = cuda.blockIdx.x // G, cuda.blockIdx.x % G, cuda.blockIdx.y * QUERIES
-    count = min(QUERIES, W * per_group - first)
+    x, g, count, lot = my_lot(q_RHK, k_XGMK)
+    room = room_of_block()
     begin = max(begin_X[x], cuda.blockIdx.z * length)
     end = min(end_X[x], (cuda.blockIdx.z + 1) * length)
-    stage_queries(q_RHK, x * W, g * per_group, per_group, first, count, U, queries, found)
-    look_for_all(k_XGMK[x, g], v_XGMU[x, g], begin, end, 0, count, scale, queries, tile, weights, found)
-    write_partials(found, x * W, g * per_group, per_group, first, count, U, partials_XRHX[cuda.blockIdx.z])
+    stage_queries(q_RHK, lot, count, v_XGMU.shape[3], room)
+    look_for_all(k_XGMK[x, g], v_XGMU[x, g], begin, end, 0, count, scale, room)
+    write_partials(room, lot, count, v_XGMU.shape[3], partials_XRHX[cuda.blockIdx.z])
 
 
 # What each kernel is compiled and type-checked for, without a GPU.
 ARGUMENTS = [(QUERIES_RHK, m, m, NUMBERS_X, NUMBERS_X, float32) for m in MEMORIES]
 SIGNATURES = {kernel: [(*a, RESULT_RX) for a in ARGUMENTS] for kernel in (block_per_head, block_per_memory)}
 SIGNATURES[block_per_range] = [(*a, int64, PARTIALS_XRHX) for a in ARGUMENTS]
+REGISTERS = dict.fromkeys(SIGNATURES, 96)

@@ -2,7 +2,7 @@
 
 1. Equation 3 as it stands: scores of both parts into one array, a softmax over it, and the weighted sums of both parts,
    added: five kernels.
-2. A block per row and query head goes over the prompt's positions, then over the row's own; each beam reads the prompt.
+2. A warp per row and query head goes over the prompt's positions, then over the row's own; each beam reads the prompt.
 3. A block per sentence and key/value head: the prompt, staged in shared memory, is read once for all beams and for all
    query heads of the group; then each beam's own positions for that beam.
 4. Where that makes few blocks and there are many positions, each block takes a range of them, prompt and own as if they
@@ -17,10 +17,32 @@ from numba import cuda, float32, int64
 
 from ..launch import launch
 from .attention import (
-    MEMORIES, NOTHING, NUMBERS_X, PARTIALS_XRHX, QUERIES, QUERIES_RHK, PADDED, RESULT_RX, STATE, THREADS, TILE, WIDEST, divide, grid_for,
-    in_ranges, is_wide, look, look_for_all, ranges_for, result, set_to_zero, stage_queries, three_kernels,
-    write_answers, write_partials,
-)  # fmt: skip
+    BOUNDS,
+    MEMORIES,
+    NOTHING,
+    NUMBERS_X,
+    PARTIALS_XRHX,
+    QUERIES_RHK,
+    RESULT_RX,
+    THREADS,
+    TILE,
+    divide,
+    grid_for,
+    in_ranges,
+    is_wide,
+    look,
+    look_for_all,
+    my_lot,
+    ranges_for,
+    result,
+    room_of_block,
+    row_and_head,
+    set_to_zero,
+    stage_queries,
+    three_kernels,
+    write_answers,
+    write_partials,
+)
 
 
 def attend_split_v1(
@@ -68,34 +90,30 @@ def attend_split_v3(
     return a_RX
 
 
-@cuda.jit
+@cuda.jit(launch_bounds=BOUNDS)
 def split_per_sentence(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, a_RX
 ):
-    queries = cuda.shared.array((QUERIES, WIDEST), float32)
-    tile = cuda.shared.array((TILE, PADDED), float32)
-    weights = cuda.shared.array((QUERIES, TILE), float32)
-    found = cuda.shared.array((QUERIES, STATE), float32)
-    B, G, N, U = prompt_v_BGNU.shape
-    W, per_group = q_RHK.shape[0] // B, q_RHK.shape[1] // G
-    b, g, first = cuda.blockIdx.x // G, cuda.blockIdx.x % G, cuda.blockIdx.y * QUERIES
-    count = min(QUERIES, W * per_group - first)
-    stage_queries(q_RHK, b * W, g * per_group, per_group, first, count, U, queries, found)
-    look_for_all(prompt_k_BGNK[b, g], prompt_v_BGNU[b, g], prompt_begin_B[b], N, 0, count, scale, queries, tile, weights, found)
-    look_at_own(k_RGTK, v_RGTU, begin_R, end_R, 0, k_RGTK.shape[2], b * W, g, per_group, first, count, scale, queries, tile, weights, found)
-    write_answers(found, b * W, g * per_group, per_group, first, count, U, a_RX)
+    b, g, count, lot = my_lot(q_RHK, prompt_k_BGNK)
+    room = room_of_block()
+    N, U = prompt_v_BGNU.shape[2], prompt_v_BGNU.shape[3]
+    stage_queries(q_RHK, lot, count, U, room)
+    look_for_all(prompt_k_BGNK[b, g], prompt_v_BGNU[b, g], prompt_begin_B[b], N, 0, count, scale, room)
+    look_at_own(k_RGTK, v_RGTU, begin_R, end_R, 0, k_RGTK.shape[2], g, lot, count, scale, room)
+    write_answers(room, lot, count, U, a_RX)
 
 
 @cuda.jit(device=True)
-def look_at_own(
-    k_RGTK, v_RGTU, begin_R, end_R, earliest, latest, row, g, per_group, first, count, scale, queries, tile, weights, found
-):
+def look_at_own(k_RGTK, v_RGTU, begin_R, end_R, earliest, latest, g, lot, count, scale, room):
     """Row by row, for the queries of that row alone: what it has generated, from position earliest to latest."""
-    for r in range(row + first // per_group, row + (first + count - 1) // per_group + 1):
+    _, head, per_group, _ = lot
+    first = 0
+    while first < count:
+        r, h = row_and_head(first, lot)
+        last = min(count, first + per_group - (h - head))  # where the next row's queries begin
         begin, end = max(begin_R[r], earliest), min(end_R[r], latest)
-        its_first = max(0, (r - row) * per_group - first)
-        its_last = min(count, (r - row + 1) * per_group - first)
-        look_for_all(k_RGTK[r, g], v_RGTU[r, g], begin, end, its_first, its_last, scale, queries, tile, weights, found)
+        look_for_all(k_RGTK[r, g], v_RGTU[r, g], begin, end, first, last, scale, room)
+        first = last
 
 
 def attend_split(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None):
@@ -109,27 +127,23 @@ def attend_split(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_
     return in_ranges(split_per_range, (sentences, groups), q_RHK, memory, scale, M, ranges, a_RX)
 
 
-@cuda.jit
+@cuda.jit(launch_bounds=BOUNDS)
 def split_per_range(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, length, partials_XRHX
 ):
-    queries = cuda.shared.array((QUERIES, WIDEST), float32)
-    tile = cuda.shared.array((TILE, PADDED), float32)
-    weights = cuda.shared.array((QUERIES, TILE), float32)
-    found = cuda.shared.array((QUERIES, STATE), float32)
-    B, G, N, U = prompt_v_BGNU.shape
-    W, per_group = q_RHK.shape[0] // B, q_RHK.shape[1] // G
-    b, g, first = cuda.blockIdx.x // G, cuda.blockIdx.x % G, cuda.blockIdx.y * QUERIES
-    count = min(QUERIES, W * per_group - first)
+    b, g, count, lot = my_lot(q_RHK, prompt_k_BGNK)
+    room = room_of_block()
+    N, U = prompt_v_BGNU.shape[2], prompt_v_BGNU.shape[3]
     earliest, latest = cuda.blockIdx.z * length, (cuda.blockIdx.z + 1) * length
-    stage_queries(q_RHK, b * W, g * per_group, per_group, first, count, U, queries, found)
     begin, end = max(prompt_begin_B[b], earliest), min(N, latest)
-    look_for_all(prompt_k_BGNK[b, g], prompt_v_BGNU[b, g], begin, end, 0, count, scale, queries, tile, weights, found)
-    look_at_own(k_RGTK, v_RGTU, begin_R, end_R, earliest - N, latest - N, b * W, g, per_group, first, count, scale, queries, tile, weights, found)
-    write_partials(found, b * W, g * per_group, per_group, first, count, U, partials_XRHX[cuda.blockIdx.z])
+    stage_queries(q_RHK, lot, count, U, room)
+    look_for_all(prompt_k_BGNK[b, g], prompt_v_BGNU[b, g], begin, end, 0, count, scale, room)
+    look_at_own(k_RGTK, v_RGTU, begin_R, end_R, earliest - N, latest - N, g, lot, count, scale, room)
+    write_partials(room, lot, count, U, partials_XRHX[cuda.blockIdx.z])
 
 
 # What each kernel is compiled and type-checked for, without a GPU.
 ARGUMENTS = [(QUERIES_RHK, m, m, NUMBERS_X, m, m, NUMBERS_X, NUMBERS_X, float32) for m in MEMORIES]
 SIGNATURES = {kernel: [(*a, RESULT_RX) for a in ARGUMENTS] for kernel in (split_per_head, split_per_sentence)}
 SIGNATURES[split_per_range] = [(*a, int64, PARTIALS_XRHX) for a in ARGUMENTS]
+REGISTERS = dict.fromkeys(SIGNATURES, 96)

@@ -15,7 +15,7 @@ def attend_split_naive(
     """The memory that FastSeq found: the prompt copied for every beam, and what each has generated behind it."""
     R, B, N = len(q_RHK), len(prompt_k_BGNK), prompt_k_BGNK.shape[2]
     sentence_R = np.arange(R) // (R // B)
-    a_RX = np.empty((R, q_RHK.shape[1] * v_RGTU.shape[3]), q_RHK.dtype) if out is None else out
+    a_RX = np.empty_like(q_RHK, shape=(R, q_RHK.shape[1] * v_RGTU.shape[3])) if out is None else out
     for r, b in enumerate(sentence_R):  # the two parts of a row need not touch, so each row by itself
         prompt, own = slice(prompt_begin_B[b], N), slice(begin_R[r], end_R[r])
         k_1GMK = np.concatenate([prompt_k_BGNK[b, :, prompt], k_RGTK[r, :, own]], axis=1)[None]
@@ -70,7 +70,7 @@ def partial(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale):
     scores_RHM = scores_of_sentences(q_RHK, k_XGMK, scale)
     mask(scores_RHM, np.repeat(begin_X, W), np.repeat(end_X, W))
     top_RH = scores_RHM.max(axis=2)
-    scores_RHM -= np.where(np.isneginf(top_RH), 0, top_RH)[:, :, None]  # -inf - -inf would be no number
+    scores_RHM -= np.where(top_RH == -np.inf, 0, top_RH)[:, :, None]  # -inf - -inf would be no number
     weights_RHM = np.exp(scores_RHM, out=scores_RHM)
     return sums_of_sentences(weights_RHM, v_XGMU), top_RH, weights_RHM.sum(axis=2)
 

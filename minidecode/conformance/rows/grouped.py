@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from ..attention import attend_bound, attend_row, drawn, hidden, normal
 
+FETCHED = ("begin_R", "end_R")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
+
 
 def arguments_of(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale: float) -> tuple:
     """The positional arguments, with poison in the positions that a row does not see."""

@@ -1,4 +1,4 @@
-"""Attention over a shared prompt and over what each beam has generated: inputs that find mistakes, and what is right."""
+"""Attention over a shared prompt and over what beams have generated: inputs that find mistakes, and what is right."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ..attention import attend_bound, attend_row, drawn, hidden, normal
+
+FETCHED = (
+    "prompt_begin_B",
+    "begin_R",
+    "end_R",
+)  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
 
 
 def arguments_of(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale) -> tuple:
