@@ -23,7 +23,8 @@ class Row:
 
     contract: "exact" (bit-equal) or "tolerance" (within a bound computed from dtype and reduction length).
     changes: the argument that is changed in place, if any; memories: of a plan, those that call the op
-    (None: all of them, or no memory at all). may_be_off: without it, other ops do the work, and that is the default.
+    (None: all of them, or no memory at all); needs_encoder: whether only models with an encoder call it.
+    may_be_off: without it, other ops do the work, and that is the default.
     """
 
     name: str  # the file in reference/, cpu/, cuda/, and the folder in tests/mutants/
@@ -33,6 +34,7 @@ class Row:
     cost: Callable[..., Cost]
     changes: str | None = None
     memories: tuple[str, ...] | None = None
+    needs_encoder: bool = False
     may_be_off: bool = False
 
 
@@ -45,6 +47,29 @@ def _ngram_cost(scores_RV, tokens_RM, length_R, n) -> Cost:
 def _norm_cost(x_RD, y_RD, bias_D, norm) -> Cost:
     """x and y are read, their sum and its norm written; per number two additions and eight operations of the norm."""
     return Cost(4 * x_RD.nbytes + 3 * norm.gain_D.nbytes, 10 * x_RD.size)
+
+
+def _grouped_cost(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale) -> Cost:
+    """Each row reads the positions that it sees, once for all heads of a group."""
+    seen = _seen(begin_R, end_R)
+    return _attention_cost(q_RHK, k_RGMK, v_RGMU, seen, seen)
+
+
+def _shared_cost(q_RHK, k_BGNK, v_BGNU, begin_B, scale) -> Cost:
+    """A sentence's positions are read once; each of its rows scores and sums them all."""
+    read = _seen(begin_B, k_BGNK.shape[2])
+    return _attention_cost(q_RHK, k_BGNK, v_BGNU, read, read * len(q_RHK) // len(k_BGNK))
+
+
+def _split_cost(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale) -> Cost:
+    """The prompt is read once for all beams of its sentence, what a row has generated once."""
+    prompt, own = _seen(prompt_begin_B, prompt_k_BGNK.shape[2]), _seen(begin_R, end_R)
+    beams = len(q_RHK) // len(prompt_k_BGNK)
+    return _attention_cost(q_RHK, k_RGTK, v_RGTU, prompt + own, prompt * beams + own)
+
+
+def _seen(begin_X, end_X) -> int:
+    return int(np.sum(end_X - np.asarray(begin_X)))
 
 
 def _el_cost(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale) -> Cost:
@@ -125,7 +150,40 @@ CATALOG = {
             "scores_RV",
         ),
         Row("norm", "residual_norm", "LightSeq, section 2.1, Figure 2", "tolerance", _norm_cost),
-        Row("el", "attend_el", "EL, sections 3.1 and 3.2, Equation 9", "tolerance", _el_cost, memories=("el",)),
+        Row(
+            "split",
+            "attend_split",
+            "FastSeq, section 4.1.1, Equation 3",
+            "tolerance",
+            _split_cost,
+            memories=("split",),
+        ),
+        Row(
+            "shared",
+            "attend_shared",
+            "FastSeq, section 4.1.2, Equation 4",
+            "tolerance",
+            _shared_cost,
+            memories=("split",),
+            needs_encoder=True,
+        ),
+        Row(
+            "grouped",
+            "attend",
+            "MQA, sections 2.4 and 3.1",
+            "tolerance",
+            _grouped_cost,
+            memories=("replicated", "preallocated"),
+        ),
+        Row(
+            "el",
+            "attend_el",
+            "EL, sections 3.1 and 3.2, Equation 9",
+            "tolerance",
+            _el_cost,
+            memories=("el",),
+            needs_encoder=True,
+        ),
         Row("el_split", "attend_el_split", "EL, section 3.2", "tolerance", _el_split_cost, memories=("el",)),
         Row(
             "reorder",

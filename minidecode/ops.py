@@ -144,7 +144,7 @@ def attend(
 def attend_shared(
     q_RHK: Array, k_BGNK: Array, v_BGNU: Array, begin_B: Array, scale: float, out: Array | None = None
 ) -> Array:
-    """The beams of a sentence against one copy of its keys and values (FastSeq, section 4.1.2).
+    """The beams of a sentence against one copy of its keys and values (FastSeq, section 4.1.2, Equation 4).
 
     a[r, h] = sum_n softmax_n(scale * q[r, h] . k[b, g, n]) v[b, g, n], over begin[b] <= n < N, for the sentence
     b = r // (R/B) of the row; g = h // (H/G). Returns the heads side by side, X = H*U columns.

@@ -61,6 +61,9 @@ class Plan:
     memory: str = "replicated"
     ngram: str = "reference"
     norm: str = "reference"
+    split: str = "reference"
+    shared: str = "reference"
+    grouped: str = "reference"
     reorder: str = "reference"
     indirect: str = "reference"
     rolling: str = "reference"
@@ -98,18 +101,21 @@ class Plan:
             choices[name] = value
         return cls(**choices)
 
-    def resolve(self, encoder_decoder: bool = False) -> tuple[dict[str, Callable[..., Any]], type]:
+    def resolve(self, has_encoder: bool = True) -> tuple[dict[str, Callable[..., Any]], type]:
         """The functions that will run, by op name, and the class that makes a layer's memory. What is off is not there.
 
-        Raises OptionError if one of them cannot run here: a plan never falls back in silence.
+        Raises OptionError if one of them cannot run here, or never would: a plan never falls back in silence.
         """
         functions = backend(reference)
         for row in CATALOG.values():
-            if getattr(self, row.name) == "off":
+            choice = getattr(self, row.name)
+            if row.needs_encoder and not has_encoder and choice != "reference":
+                raise OptionError(f"plan: {row.name}={choice} has no effect in a model without an encoder")
+            if choice == "off":
                 del functions[row.op]
             else:
-                functions[row.op] = _implementation(row, getattr(self, row.name))
-        return functions, (BESIDE_SOURCE if encoder_decoder else MEMORIES)[self.memory]
+                functions[row.op] = _implementation(row, choice)
+        return functions, (BESIDE_SOURCE if has_encoder else MEMORIES)[self.memory]
 
     def __str__(self) -> str:
         """The memory, and what else is not as by default; `parse` reads it back."""

@@ -134,7 +134,7 @@ def _moved(argument, move: Callable):
 
 
 def implementations(row: Row) -> dict[str, Callable]:
-    """Label -> function: naive, what stands between, reference, cpu, and every version of the kernel."""
+    """Label -> function: naive, other ways in NumPy, reference, cpu, and every version of the kernel."""
     found = {}
     for backend in ("reference", "cpu", "cuda"):
         try:
