@@ -11,7 +11,8 @@ from .softmax import log_softmax
 def search_candidates_naive(logits_RV, base_BW, C, out=None):
     """The composition: all log-probabilities are written, added to, written again, and sorted."""
     B, W = base_BW.shape
-    total_BWV = log_softmax(logits_RV).reshape(B, W, -1) + base_BW[:, :, None]
+    with np.errstate(invalid="ignore"):  # inf - inf, in rows without probabilities, is NaN as it should be
+        total_BWV = log_softmax(logits_RV).reshape(B, W, -1) + base_BW[:, :, None]
     return top_candidates_naive(total_BWV.reshape(B, -1), C, out)
 
 
@@ -30,9 +31,10 @@ def search_candidates(logits_RV, base_BW, C, out=None):
             maxima_X = group_maxima(logits_V, C)
             kept_X = np.flatnonzero(~(logits_V < maxima_X.min()))  # `not <`, and not `>=`: NaN is kept, and seen
             largest = maxima_X.max()
-            log_sum = np.log(np.exp(np.subtract(logits_V, largest, out=room_V), out=room_V).sum())
+            with np.errstate(invalid="ignore"):
+                log_sum = np.log(np.exp(np.subtract(logits_V, largest, out=room_V), out=room_V).sum())
+                scores.append(logits_V[kept_X] - largest - log_sum + base_BW[b, w])
             kept.append(w * V + kept_X)
-            scores.append(logits_V[kept_X] - largest - log_sum + base_BW[b, w])
         (best_BC[b],), (place_C,) = top_candidates_naive(np.concatenate(scores)[None], C)
         index_BC[b] = np.concatenate(kept)[place_C]
     return best_BC, index_BC
