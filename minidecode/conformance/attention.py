@@ -74,3 +74,12 @@ def attend_bound(q_HK, k_GMK, v_GMU, scale):
     M = k_GMK.shape[1]
     roundings = 2 + max(math.log2(M), math.sqrt(M))
     return (4 * walk_HU + roundings * EPS * np.abs(steps_HMU).sum(axis=1)).reshape(-1)
+
+
+def attend_rows(rows) -> np.ndarray:
+    """`attend_row` of each of these."""
+    return np.stack([attend_row(*row) for row in rows])
+
+
+def attend_bounds(rows) -> np.ndarray:
+    return np.stack([attend_bound(*row) for row in rows])
