@@ -76,6 +76,15 @@ def attend_bound(q_HK, k_GMK, v_GMU, scale):
     return (4 * walk_HU + roundings * EPS * np.abs(steps_HMU).sum(axis=1)).reshape(-1)
 
 
+def attend_rows(rows) -> np.ndarray:
+    """`attend_row` of each of these."""
+    return np.stack([attend_row(*row) for row in rows])
+
+
+def attend_bounds(rows) -> np.ndarray:
+    return np.stack([attend_bound(*row) for row in rows])
+
+
 def attend_hidden_row(q_HK, h_ND, weights, scale, own=None):
     """One query row over hidden states, by the keys and values that `weights` (w_k, b_k, w_v, b_v) make of them.
 

@@ -1,6 +1,8 @@
 """What split.py and shared.py are made of: a memory is read once for up to four queries, or four positions at once.
 
-BLAS first copies keys and values into an order of its own, which for a few rows takes longer than the product itself.
+For a few rows and many positions BLAS first copies keys and values into an order of its own, which takes longer than
+the product itself: at the papers' sizes this is twice as fast as the reference. Below about 400 positions OpenBLAS does
+not copy either, and the reference is as fast or faster.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def sums_of_rows(weights_RHM, v_RGMU):
 def scores_of_sentences(q_RHK, k_BGNK, scale):
     R, H, K = q_RHK.shape
     B, G, N, _ = k_BGNK.shape
-    q_BGXK = q_RHK.reshape(B, R // B, G, H // G, K).transpose(0, 2, 1, 3, 4).reshape(B, G, -1, K)
+    q_BGXK = q_RHK.reshape(B, R // B, G, H // G, K).transpose(0, 2, 1, 3, 4).reshape(B, G, R // B * (H // G), K)
     scores_BGXN = q_BGXK @ k_BGNK.transpose(0, 1, 3, 2)
     scores_BGXN *= scale
     return scores_BGXN.reshape(B, G, R // B, H // G, N).transpose(0, 2, 1, 3, 4).reshape(R, H, N)
@@ -74,7 +74,8 @@ def scores_of_sentences(q_RHK, k_BGNK, scale):
 def sums_of_sentences(weights_RHN, v_BGNU):
     R, H, N = weights_RHN.shape
     B, G, _, U = v_BGNU.shape
-    weights_BGXN = weights_RHN.reshape(B, R // B, G, H // G, N).transpose(0, 2, 1, 3, 4).reshape(B, G, -1, N)
+    weights_BGXN = weights_RHN.reshape(B, R // B, G, H // G, N).transpose(0, 2, 1, 3, 4)
+    weights_BGXN = weights_BGXN.reshape(B, G, R // B * (H // G), N)  # -1 would not do where N is 0
     a_BGXU = weights_BGXN @ v_BGNU
     return a_BGXU.reshape(B, G, R // B, H // G, U).transpose(0, 2, 1, 3, 4).reshape(R, H, U)
 

@@ -62,6 +62,16 @@ def test_on_a_device_scores_stay_and_tokens_are_fetched_by_the_naive_code_alone(
         assert cupy.fetched == [(2, 4), (2,)][:transfers]
 
 
+def test_attention_on_a_device_fetches_where_rows_begin_and_end():
+    row, arguments = CATALOG["split"], asked_of("split").planted()[0]
+    for label in ("reference naive", "reference merged", "reference"):
+        cupy = StandIn()
+        ((function, given),) = calls_on_device(row, {label: implementations(row)[label]}, arguments, cupy).values()
+        a_RX = np.asarray(function(*given)).view(np.ndarray)
+        assert (np.abs(a_RX - asked_of("split").oracle(*arguments)) <= asked_of("split").bound(*arguments)).all()
+        assert cupy.fetched == [(2,), (4,), (4,)]
+
+
 def test_arrays_inside_of_dataclasses_go_to_the_device_too():
     x, norm = np.ones((2, 3), np.float32), Norm(np.ones(3, np.float32), np.ones(3, np.float32), 1e-5)
     row = CATALOG["norm"]

@@ -124,3 +124,47 @@ def test_implementations_of_the_memories_ops_give_the_same_texts(kind, plan, op,
 def test_an_implementation_that_there_is_not_is_told(model):
     with pytest.raises(md.OptionError, match="rolling has no version for cpu"):
         model.generate(PROMPTS, plan="memory=rolling,rolling=cpu", **OPTIONS)
+
+
+ATTENTION = [  # (model, plan, op, what runs)
+    ("gpt2", "memory=split,split=naive", "attend_split", "reference.split.attend_split_naive"),
+    ("gpt2", "memory=split,split=cpu", "attend_split", "cpu.split.attend_split"),
+    ("gpt2", "memory=split,split=emulator", "attend_split", "cuda.split.attend_split"),
+    ("gpt2", "memory=preallocated,grouped=naive", "attend", "reference.grouped.attend_naive"),
+    ("gpt2", "memory=replicated,grouped=emulator", "attend", "cuda.grouped.attend"),
+    ("bart", "memory=split,shared=naive", "attend_shared", "reference.shared.attend_shared_naive"),
+    ("bart", "memory=split,split=cpu,shared=cpu", "attend_shared", "cpu.shared.attend_shared"),
+    ("bart", "memory=split,split=emulator,shared=emulator", "attend_shared", "cuda.shared.attend_shared"),
+]
+
+
+@pytest.fixture(scope="module")
+def toys():
+    """In float32, as the kernels compute; with two query heads to a key/value head, and a window."""
+    found = {}
+    for kind in ("gpt2", "bart"):
+        settings = {"num_key_value_heads": 2, "value_width": 2, "attention_window": 5}
+        tensors = {name: t.astype(np.float32) for name, t in make(kind, **settings).tensors.items()}
+        found[kind] = make(kind, tensors, **settings)
+    return found
+
+
+@pytest.mark.parametrize(("kind", "plan", "op", "implementation"), ATTENTION)
+def test_attention_runs_as_the_plan_names_it(toys, kind, plan, op, implementation):
+    options = dict(input_ids=IDS, num_beams=3, max_new_tokens=7, eos_token_id=None)
+    expected, out = (toys[kind].generate(plan=p, **options) for p in ("memory=none", plan))
+    assert [t.tolist() for t in out.token_ids] == [t.tolist() for t in expected.token_ids]
+    assert out.receipt.ops[op].implementation.startswith(f"minidecode.{implementation} (")
+    assert bool(out.receipt.launches) == ("emulator" in plan)
+
+
+@pytest.mark.parametrize(
+    ("kind", "plan", "says"),
+    [("gpt2", "memory=split,grouped=naive", "no effect with memory=split: say memory=replicated or memory=pre"),
+     ("gpt2", "split=naive", "no effect with memory=replicated: say memory=split"),
+     ("gpt2", "memory=split,shared=naive", "shared=naive has no effect in a model without an encoder"),
+     ("bart", "memory=replicated,grouped=cpu", "grouped has no version for cpu")],
+)  # fmt: skip
+def test_attention_that_would_not_run_is_refused(toys, kind, plan, says):
+    with pytest.raises(md.OptionError, match=says):
+        toys[kind].generate(input_ids=IDS, plan=plan, max_new_tokens=2)

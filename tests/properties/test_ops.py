@@ -25,8 +25,10 @@ from minidecode.conformance.rows.norm import layer_norm_oracle
 from minidecode.ops import Heads, Norm, Weight
 from minidecode.plan import backend
 from minidecode.reference import candidates
+from minidecode.reference.grouped import attend_naive
+from minidecode.reference.shared import attend_shared_naive
 from minidecode.reference.softmax import score_tokens_naive
-from minidecode.reference.split import attend_split_naive
+from minidecode.reference.split import attend_split_merged, attend_split_naive
 
 OPS = {name: dims.checked(f, ops.RETURNS.get(name, ())) for name, f in backend(reference).items()}
 sizes = st.integers(1, 40)
@@ -145,10 +147,11 @@ def test_attend_within_sources(seed, lengths, G, per_group, K, U):
             assert (np.abs(a[r] - attend_row(*row)) <= attend_bound(*row)).all()
 
 
+@pytest.mark.parametrize("attend", [OPS["attend"], dims.checked(attend_naive, "a_RX")])
 @settings(max_examples=60)
-@given(seeds, st.integers(1, 5), st.integers(1, 12), st.integers(1, 3), st.integers(1, 3), st.integers(1, 6),
-       st.integers(1, 6))  # fmt: skip
-def test_attend(seed, R, M, G, per_group, K, U):
+@given(seed=seeds, R=st.integers(1, 5), M=st.integers(1, 12), G=st.integers(1, 3), per_group=st.integers(1, 3),
+       K=st.integers(1, 6), U=st.integers(1, 6))  # fmt: skip
+def test_attend(attend, seed, R, M, G, per_group, K, U):
     """The padded positions hold numbers that would show if they were looked at."""
     rng = np.random.default_rng(seed)
     q, k, v = normal(rng, R, G * per_group, K), normal(rng, R, G, M, K), normal(rng, R, G, M, U)
@@ -159,13 +162,13 @@ def test_attend(seed, R, M, G, per_group, K, U):
     end = rng.integers(begin + 1, M + 1)
     for r in range(R):
         poisoned_k[r, :, end[r] :], poisoned_v[r, :, end[r] :] = 1e4, 1e4
-    a = OPS["attend"](q, poisoned_k, poisoned_v, begin, end, 0.7)
+    a = attend(q, poisoned_k, poisoned_v, begin, end, 0.7)
     for r in range(R):
         row = (q[r], k[r][:, begin[r] : end[r]], v[r][:, begin[r] : end[r]], 0.7)
         assert (np.abs(a[r] - attend_row(*row)) <= attend_bound(*row)).all()
 
 
-@pytest.mark.parametrize("shared", [OPS["attend_shared"]])
+@pytest.mark.parametrize("shared", [OPS["attend_shared"], dims.checked(attend_shared_naive, "a_RX")])
 @settings(max_examples=60)
 @given(seed=seeds, B=st.integers(1, 3), W=st.integers(1, 4), N=st.integers(1, 9), G=st.integers(1, 3),
        per_group=st.integers(1, 3), K=st.integers(1, 5), U=st.integers(1, 5))  # fmt: skip
@@ -183,7 +186,9 @@ def test_attend_shared(shared, seed, B, W, N, G, per_group, K, U):
         assert (np.abs(a[r] - attend_row(*row)) <= attend_bound(*row)).all()
 
 
-@pytest.mark.parametrize("split", [OPS["attend_split"], dims.checked(attend_split_naive, "a_RX")])
+@pytest.mark.parametrize(
+    "split", [OPS["attend_split"], *(dims.checked(f, "a_RX") for f in (attend_split_naive, attend_split_merged))]
+)
 @settings(max_examples=80)
 @given(seed=seeds, B=st.integers(1, 3), W=st.integers(1, 4), N=st.integers(1, 9), T=st.integers(1, 7),
        G=st.integers(1, 3), per_group=st.integers(1, 3), K=st.integers(1, 5), U=st.integers(1, 5),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from ..attention import attend_bound, attend_row, drawn, hidden, normal
+from ..attention import attend_bounds, attend_rows, drawn, hidden, normal
 
 FETCHED = (
     "prompt_begin_B",
@@ -90,11 +90,11 @@ def seen(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, be
 
 
 def oracle(*arguments):
-    return np.stack([attend_row(*row) for row in seen(*arguments)])
+    return attend_rows(seen(*arguments))
 
 
 def bound(*arguments):
-    return np.stack([attend_bound(*row) for row in seen(*arguments)])
+    return attend_bounds(seen(*arguments))
 
 
 def paper_inputs() -> tuple[tuple, str]:
