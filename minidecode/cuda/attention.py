@@ -15,11 +15,9 @@ from numba import cuda, float32, int64, types
 
 from ..errors import OptionError
 from ..launch import launch
+from .reduction import LANES, THREADS, WARPS, warp_sum
 
 NOTHING = float32(-np.inf)  # the score of a position that is not seen; exp of it is 0
-THREADS = 128  # of a block
-WARPS = THREADS // 32
-LANES = 0xFFFFFFFF  # all of a warp
 TILE = 32  # positions that are looked at together: one for each lane of a warp
 WIDEST = 128  # of the heads that there is room for
 PADDED = 129  # a staged row is one longer, so that lanes that read a column of the tile meet in no bank
@@ -120,13 +118,6 @@ def weigh(score, top):
         larger = max(larger, cuda.shfl_xor_sync(LANES, larger, step))  # in the end the same in every lane
     larger = max(larger, top)
     return larger, math.exp(top - larger), math.exp(score - larger)
-
-
-@cuda.jit(device=True)
-def warp_sum(mine):
-    for step in (16, 8, 4, 2, 1):
-        mine += cuda.shfl_xor_sync(LANES, mine, step)
-    return mine
 
 
 # One warp for one query: a lane scores a position, then sums a column.
