@@ -19,33 +19,38 @@ REORDER = {"reassoc", "contract"}  # sums in any order, so that they run on vect
 def attend_parts(q_RHK, parts, scale, out):
     """One softmax over all parts (k_XGMK, v_XGMU, begin_X, end_X): X memories, each of which serves R/X rows."""
     R, H, _ = q_RHK.shape
-    M, U, dtype = sum(k_XGMK.shape[2] for k_XGMK, *_ in parts), parts[0][1].shape[3], q_RHK.dtype
-    scores_RHM, a_RHU = np.full((R, H, M), -np.inf, dtype), np.zeros((R, H, U), dtype)
-    columns = np.cumsum([0, *(k_XGMK.shape[2] for k_XGMK, *_ in parts)])
-    for first, (k_XGMK, _, begin_X, end_X) in zip(columns, parts, strict=False):
-        _scores_of_part(q_RHK, k_XGMK, begin_X, end_X, dtype.type(scale), scores_RHM[:, :, first:])
+    U, dtype = parts[0][1].shape[3], q_RHK.dtype
+    first_X = np.cumsum([0, *(end_X.max() for *_, end_X in parts)])  # where each part's scores begin, and end
+    scores_RHM, a_RHU = np.full((R, H, first_X[-1]), -np.inf, dtype), np.zeros((R, H, U), dtype)
+    q_RHK = np.ascontiguousarray(q_RHK)  # as compiled for
+    for first, (k_XGMK, _, begin_X, end_X) in zip(first_X, parts, strict=False):
+        _scores_of_part(q_RHK, k_XGMK, begin_X, end_X, dtype.type(scale), first, scores_RHM)
     softmax(scores_RHM)  # in NumPy, whose exponentials run on vectors
-    for first, (_, v_XGMU, begin_X, end_X) in zip(columns, parts, strict=False):
-        _sums_of_part(scores_RHM[:, :, first:], v_XGMU, begin_X, end_X, a_RHU)
+    for first, (_, v_XGMU, begin_X, end_X) in zip(first_X, parts, strict=False):
+        _sums_of_part(scores_RHM, v_XGMU, begin_X, end_X, first, a_RHU)
     return heads_side_by_side(a_RHU, out)
 
 
 @njit(cache=True, fastmath=REORDER)
-def _scores_of_part(q_RHK, k_XGMK, begin_X, end_X, scale, scores_RHM):
-    (X, G, _, K), (R, H, _) = k_XGMK.shape, q_RHK.shape
-    W, P = R // X, H // G  # rows of a memory, query heads of a group
+def _scores_of_part(q_RHK, k_XGMK, begin_X, end_X, scale, first, scores_RHM):
+    X, G, _, K = k_XGMK.shape
+    W, P = len(q_RHK) // X, q_RHK.shape[1] // G  # rows of a memory, query heads of a group
+    fours = W * P // 4 * 4
+    q_XK = np.empty((W * P, K), q_RHK.dtype)
     for x in range(X):
+        scores_XM = np.empty((W * P, end_X[x] - begin_X[x]), q_RHK.dtype)
         for g in range(G):
-            rows, heads, seen = slice(x * W, (x + 1) * W), slice(g * P, (g + 1) * P), slice(begin_X[x], end_X[x])
-            k_MK = k_XGMK[x, g, seen]
-            q_XK = np.ascontiguousarray(q_RHK[rows, heads]).reshape(W * P, K)  # all queries of these keys
-            scores_XM = np.empty((W * P, len(k_MK)), q_RHK.dtype)
-            fours = W * P // 4 * 4
+            k_MK = k_XGMK[x, g, begin_X[x] : end_X[x]]
+            for i in range(W * P):  # all queries of these keys, side by side
+                for j in range(K):
+                    q_XK[i, j] = q_RHK[x * W + i // P, g * P + i % P, j]
             for i in range(0, fours, 4):
                 _four_dots(q_XK[i : i + 4], k_MK, scale, scores_XM[i : i + 4])
             for i in range(fours, W * P):
                 _dots(q_XK[i], k_MK, scale, scores_XM[i])
-            scores_RHM[rows, heads, seen] = scores_XM.reshape(W, P, len(k_MK))
+            for i in range(W * P):
+                for m in range(len(k_MK)):
+                    scores_RHM[x * W + i // P, g * P + i % P, first + begin_X[x] + m] = scores_XM[i, m]
 
 
 @njit(cache=True, fastmath=REORDER)
@@ -73,24 +78,22 @@ def _dots(q_K, k_MK, scale, scores_M):
 
 
 @njit(cache=True, fastmath=REORDER)
-def _sums_of_part(weights_RHM, v_XGMU, begin_X, end_X, a_RHU):
-    (X, G, _, U), (R, H, _) = v_XGMU.shape, weights_RHM.shape
-    W, P = R // X, H // G
+def _sums_of_part(weights_RHM, v_XGMU, begin_X, end_X, first, a_RHU):
+    X, G, _, U = v_XGMU.shape
+    W, P = len(weights_RHM) // X, weights_RHM.shape[1] // G
     for x in range(X):
         for g in range(G):
-            rows, heads, seen = slice(x * W, (x + 1) * W), slice(g * P, (g + 1) * P), slice(begin_X[x], end_X[x])
-            v_MU = v_XGMU[x, g, seen]
-            M = len(v_MU)
-            weights_XM = np.ascontiguousarray(weights_RHM[rows, heads, seen]).reshape(W * P, M)
-            a_XU = np.zeros((W * P, U), v_MU.dtype)
+            v_MU, M = v_XGMU[x, g, begin_X[x] : end_X[x]], end_X[x] - begin_X[x]
             fours = M // 4 * 4
             for m in range(0, fours, 4):
                 for i in range(W * P):
-                    a, b, c, d = weights_XM[i, m], weights_XM[i, m + 1], weights_XM[i, m + 2], weights_XM[i, m + 3]
+                    weights_M = weights_RHM[x * W + i // P, g * P + i % P, first + begin_X[x] :]
+                    a, b, c, d = weights_M[m], weights_M[m + 1], weights_M[m + 2], weights_M[m + 3]
+                    a_U = a_RHU[x * W + i // P, g * P + i % P]
                     for u in range(U):
-                        a_XU[i, u] += a * v_MU[m, u] + b * v_MU[m + 1, u] + c * v_MU[m + 2, u] + d * v_MU[m + 3, u]
+                        a_U[u] += a * v_MU[m, u] + b * v_MU[m + 1, u] + c * v_MU[m + 2, u] + d * v_MU[m + 3, u]
             for m in range(fours, M):
                 for i in range(W * P):
+                    weight = weights_RHM[x * W + i // P, g * P + i % P, first + begin_X[x] + m]
                     for u in range(U):
-                        a_XU[i, u] += weights_XM[i, m] * v_MU[m, u]
-            a_RHU[rows, heads] += a_XU.reshape(W, P, U)
+                        a_RHU[x * W + i // P, g * P + i % P, u] += weight * v_MU[m, u]
