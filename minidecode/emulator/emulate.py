@@ -42,7 +42,7 @@ def emulate(
     negative_indices: lets a[-1] mean the last element, as Numba does; otherwise it is a mistake.
     empty: names of arrays that begin with nothing in them (as from `cuda.device_array`): reading first is a mistake.
     blocks: "all", or how many to run as a sample. By default all, unless that would take more than a minute.
-    patience: seconds without any thread coming on, after which a loop is taken for endless.
+    patience: seconds of processor time without any thread coming on, after which a loop is taken for endless.
     operations: counts the kernel's arithmetic operations and comparisons too, which makes it several times as slow.
 
     Arithmetic is NumPy's, except that integers come out of arrays as int64. Numba's own types can be wider:

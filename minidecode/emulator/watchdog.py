@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import threading
+import time
 
 
 class Interrupted(BaseException):
@@ -12,16 +13,16 @@ class Interrupted(BaseException):
 
 
 class Watchdog:
-    """Interrupts the calling thread when `progress()` has not changed for `patience` seconds.
+    """Interrupts the calling thread when `progress()` has not changed for `patience` seconds of processor time.
 
     The interruption arrives as an exception between two byte codes, which every platform can do, and which costs
-    nothing as long as all goes well. Patience is counted in ticks, so that a laptop that sleeps counts nothing.
+    nothing as long as all goes well. A laptop that sleeps, or that is busy with other work, counts nothing.
     """
 
     TICK = 0.1
 
     def __init__(self, patience: float, progress):
-        self._ticks = max(1, round(patience / self.TICK))
+        self._patience = patience
         self._progress = progress
         self._target = threading.get_ident()
         self._over = threading.Event()
@@ -43,12 +44,12 @@ class Watchdog:
                     pass
 
     def _watch(self) -> None:
-        seen, unchanged = self._progress(), 0
+        seen, since = self._progress(), time.process_time()
         while not self._over.wait(self.TICK):
             now = self._progress()
-            unchanged = unchanged + 1 if now == seen else 0
-            seen = now
-            if unchanged >= self._ticks:
+            if now != seen:
+                seen, since = now, time.process_time()
+            elif time.process_time() - since >= self._patience:
                 with self._lock:
                     if not self._over.is_set():
                         self._has_sent = True
