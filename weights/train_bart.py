@@ -25,7 +25,7 @@ from training import add_training_options, read_texts, train
 from transformers import BartConfig, BartForConditionalGeneration, GenerationConfig, GPT2LMHeadModel
 
 SPECIALS = ["<s>", "<pad>", "</s>", "<mask>"]
-LENGTHS = (64, 128, 256)  # of the targets, batch by batch
+LENGTHS = (16, 32, 64, 128, 256)  # of the targets, batch by batch
 SPANS = (1.0, 2.0, 3.0)  # mean lengths of what one <mask> hides, window by window; BART's is 3
 
 

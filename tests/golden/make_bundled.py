@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = [
@@ -25,8 +25,16 @@ BEGINNINGS = [
     "Call me",
     "“Peace” — 1°",
 ]
+CORRUPTED = [
+    "The Congress of the <mask> States has <mask> to provide for the common defense.",
+    "Our army and <mask> navy.",
+    "<mask>",
+    "I have the honor<mask> to transmit a report of the Secretary of War, with<mask> accompanying papers.",
+    "“Peace” — 1°",
+]
 MODELS = {
     "tiny-gpt2": (AutoModelForCausalLM, BEGINNINGS),
+    "tiny-bart": (AutoModelForSeq2SeqLM, CORRUPTED),
 }
 
 
@@ -37,7 +45,7 @@ def main() -> None:
         cases = []
         for prompt in prompts:
             inputs = tokenizer(prompt, return_tensors="pt", return_token_type_ids=False)
-            given = inputs["input_ids"].shape[1]
+            given = 1 if model.config.is_encoder_decoder else inputs["input_ids"].shape[1]  # the start token
             for options in OPTIONS:
                 with torch.no_grad():
                     ids = model.generate(**inputs, **options)[:, given:]
