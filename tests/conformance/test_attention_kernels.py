@@ -84,7 +84,8 @@ def test_the_prompt_is_read_once_for_all_beams_and_all_heads_of_a_group():
     second = md.emulate(split.split_per_head)[B * W * H, 32](*arguments, a_RX)
     third = md.emulate(split.split_per_sentence)[B * G, attention.THREADS](*arguments, a_RX)
     assert loads(third, "stage") == (B * N + B * W * T) * G * (K + U)
-    assert 4 * loads(third, "stage") == CATALOG["split"].cost(*arguments).bytes
+    queries_and_results = B * W * H * (K + U)
+    assert 4 * (loads(third, "stage") + queries_and_results) == CATALOG["split"].cost(*arguments).bytes
     assert loads(second, "dot") == 2 * B * W * H * (N + T) * K  # of the key one number, of the query another
     staging = [c for place, c in third.lines.items() if place.function == "stage"]
     assert sum(c.sectors for c in staging) == loads(third, "stage") // 8

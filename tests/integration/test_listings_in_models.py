@@ -16,8 +16,9 @@ from test_attention_settings import logits, make
 
 from minidecode import reference
 from minidecode.memory.recompute import RecomputeMemory
+from minidecode.memory.source import Source
 from minidecode.model import Model
-from minidecode.plan import MEMORIES, Plan, backend
+from minidecode.plan import BESIDE_SOURCE, MEMORIES, Plan, backend
 from minidecode.reference.listings import (
     fold_scale,
     multihead_attention_batched,
@@ -113,7 +114,8 @@ class Steps:
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_decoder_self_attention(kind, cache, settings):
     """The prompt by the batched listing with a causal mask; each step by the incremental one."""
-    block = make(kind, **settings).weights.blocks[1]
+    window = {"attention_window": 24} if cache == "rolling" else {}  # as wide as the context: it hides nothing
+    block = make(kind, **window, **settings).weights.blocks[1]
     heads, P = block.heads, projections_of(block.heads, block.qkv, replace(block.out, bias=None))
     memory = MEMORIES[cache](block, offsets(LENGTHS))
 
@@ -146,7 +148,8 @@ def test_cross_attention(cache, settings):
     q, kv = outputs_first(block.cross_q), outputs_first(block.cross_kv)
     P = projections(heads, q, kv, block.cross_out.data)
     encoded_RD = rows(3, sum(LENGTHS), 12)
-    memory = MEMORIES[cache].cross(OPS, block, encoded_RD, offsets(LENGTHS), offsets(targets))
+    source = Source(encoded_RD, offsets(LENGTHS))
+    memory = BESIDE_SOURCE[cache].cross(OPS, block, source, offsets(targets))
     sources = [with_one(M, block.cross_kv) for M in split(encoded_RD, LENGTHS)]
     for step, lengths in [(0, targets), (1, [BEAMS] * 2), (2, [BEAMS] * 2)]:
         if step == 1:
@@ -169,7 +172,7 @@ def test_a_whole_model_with_its_scales_folded(kind, settings, power_of_two):
         assert np.array_equal(a, b) if power_of_two else np.allclose(a, b, rtol=1e-12, atol=1e-12)
     assert all(model.generate(input_ids=[[3, 9, 27]], plan=f"memory={m}", max_new_tokens=9).token_ids[0].tolist()
                == folded.generate(input_ids=[[3, 9, 27]], plan=Plan(memory=m), max_new_tokens=9).token_ids[0].tolist()
-               for m in MEMORIES)  # fmt: skip
+               for m in MEMORIES if m != "rolling")  # fmt: skip
 
 
 def with_folded_scales(w):
