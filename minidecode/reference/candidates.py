@@ -13,18 +13,22 @@ def top_candidates_naive(scores_BX, C, out=None):
     return _result(scores_BX, index_BC, out)
 
 
-def top_candidates(scores_BX, C, out=None):
+def top_candidates(scores_BX, C, out=None, *, workspace=np.empty):
     """A threshold first, then a sort of what reaches it.
 
     Of the largest scores of chunks, take the C-th largest: C scores reach it, so the best C do.
     """
     B, X = scores_BX.shape
     index_BC = np.empty((B, C), np.int64)
-    whole = X - X % CHUNK
+    chunks, rest = divmod(X, CHUNK)
+    largest, reaches = workspace(chunks + rest, scores_BX.dtype), workspace(X, np.bool_)
     for b in range(B):
-        largest = np.concatenate([scores_BX[b, :whole].reshape(-1, CHUNK).max(axis=1), scores_BX[b, whole:]])
-        threshold = np.partition(largest, len(largest) - C)[len(largest) - C] if len(largest) >= C else -np.inf
-        reaching = np.flatnonzero(scores_BX[b] >= threshold)
+        scores_BX[b, : X - rest].reshape(chunks, CHUNK).max(axis=1, out=largest[:chunks])
+        largest[chunks:] = scores_BX[b, X - rest :]
+        if len(largest) >= C:
+            largest.partition(len(largest) - C)
+        threshold = largest[len(largest) - C] if len(largest) >= C else -np.inf
+        reaching = np.flatnonzero(np.greater_equal(scores_BX[b], threshold, out=reaches))
         index_BC[b] = reaching[np.argsort(-scores_BX[b, reaching], kind="stable")[:C]]
     return _result(scores_BX, index_BC, out)
 

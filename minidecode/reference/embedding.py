@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from .move import take
 
-def embed(ids_R, pos_R, wte_VD, wpe_ND, scale=1.0, out=None):
+
+def embed(ids_R, pos_R, wte_VD, wpe_ND, scale=1.0, out=None, *, workspace=np.empty):
     """Two gathers, a product and an addition."""
-    return np.add(wte_VD[ids_R] * scale, wpe_ND[pos_R], out=out)
+    x_RD = take(wte_VD, ids_R, out=out)
+    x_RD *= scale
+    x_RD += take(wpe_ND, pos_R, out=workspace(x_RD.shape, wpe_ND.dtype))
+    return x_RD

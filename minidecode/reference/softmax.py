@@ -5,18 +5,22 @@ from __future__ import annotations
 import numpy as np
 
 
-def softmax(scores):
+def softmax(scores, workspace=np.empty):
     """Along the last axis, in place; the maximum is taken off first, so nothing overflows."""
-    scores -= scores.max(axis=-1, keepdims=True)
+    of_rows = workspace((*scores.shape[:-1], 1), scores.dtype)
+    scores -= scores.max(axis=-1, keepdims=True, out=of_rows)
     np.exp(scores, out=scores)
-    scores /= scores.sum(axis=-1, keepdims=True)
+    scores /= scores.sum(axis=-1, keepdims=True, out=of_rows)
     return scores
 
 
-def log_softmax(logits_RV, out=None):
-    shifted_RV = np.subtract(logits_RV, logits_RV.max(axis=-1, keepdims=True), out=out)
-    shifted_RV -= np.log(np.exp(shifted_RV).sum(axis=-1, keepdims=True))
-    return shifted_RV
+def log_softmax(logits_RV, out=None, *, workspace=np.empty):
+    """The exponentials are needed for their sum alone: one row of them at a time."""
+    scores_RV = np.subtract(logits_RV, logits_RV.max(axis=-1, keepdims=True), out=out)
+    exp_V = workspace(logits_RV.shape[1], logits_RV.dtype)
+    for scores_V in scores_RV:
+        scores_V -= np.log(np.exp(scores_V, out=exp_V).sum())
+    return scores_RV
 
 
 def score_tokens_naive(logits_RV, token_R, out=None):
