@@ -33,6 +33,7 @@ MEMORIES = {
 
 
 BACKENDS = ("reference", "naive", "cpu", "cuda", "emulator")
+ARENAS = ("none", "separate", "planned")
 
 
 @dataclass(frozen=True)
@@ -41,17 +42,22 @@ class Plan:
 
     memory: "none" computes every token again at every step; "replicated" keeps keys and values, a copy per beam, in
     arrays that grow; "preallocated" the same in arrays with room; "split" keeps a sentence's prompt (and source) once.
+    arena: "none" lets every op of a step find room for itself; "planned" gives all that a step makes its place in one
+    buffer, those that no call needs together sharing it (LightSeq, section 2.3); "separate" gives each a buffer.
     ngram, norm (the rows of the catalog): "reference", "naive" (both NumPy), "cpu" (Numba), "cuda" (needs a
     GPU), "emulator" (the same kernel thread by thread, which is slow), or a function of yours as FILE.py:FUNCTION.
     """
 
     memory: str = "replicated"
+    arena: str = "none"
     ngram: str = "reference"
     norm: str = "reference"
 
     def __post_init__(self):
         if self.memory not in MEMORIES:
             raise OptionError(f"plan: memory={self.memory!r} is not one of {', '.join(MEMORIES)}")
+        if self.arena not in ARENAS:
+            raise OptionError(f"plan: arena={self.arena!r} is not one of {', '.join(ARENAS)}")
         for row in CATALOG.values():
             choice = getattr(self, row.name)
             if not isinstance(choice, str) or not (choice in BACKENDS or ":" in choice):
