@@ -9,9 +9,10 @@ from html import escape
 
 from .arena import StepPlan
 
-LEFT, TOP, WIDTH, HEIGHT = 90, 60, 960, 420  # pixels, of the picture's inner part
+LEFT, TOP, WIDTH, HEIGHT = 90, 72, 960, 420  # pixels, of the picture's inner part
 PALETTE = (
     "#1f6feb", "#1a7f37", "#bf8700", "#cf222e", "#8250df", "#0a7d91", "#bc4c00", "#6e7781", "#a40e6a", "#4d5d00",
+    "#24292f", "#5fb4e8", "#e08fb5", "#8a6d3b",
 )  # fmt: skip
 
 
@@ -33,7 +34,7 @@ def draw_plan(plan: StepPlan, title: str) -> str:
                 f' stroke="#ffffff" stroke-width="0.5"><title>{escape(says)}</title></rect>'
             )
     body += _frame(plan, column, row, bottom)
-    lines, height = _legend(colours, bottom + 46)
+    lines, height = _legend(colours, bottom + 58)
     saved = f"arena {layout.bytes:,} bytes; separate buffers {layout.separate_bytes:,}"
     return "\n".join([
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDTH + 20} {height}"'
@@ -61,7 +62,7 @@ def _frame(plan: StepPlan, column: float, row: float, bottom: float) -> list[str
             lines.append(f'<path d="M{x:.1f} {TOP - 8} V{bottom + 6}" stroke="#24292f" stroke-dasharray="2 3"/>')
             lines.append(f'<text x="{x + 3:.1f}" y="{bottom + 16}">{section}</text>')
         begin += len(calls)
-    lines.append(f'<text x="{LEFT + WIDTH}" y="{bottom + 16}" text-anchor="end">{begin} calls</text>')
+    lines.append(f'<text x="{LEFT + WIDTH}" y="{bottom + 32}" text-anchor="end">{begin} calls</text>')
     y = bottom - layout.lower_bound * row
     lines.append(f'<path d="M{LEFT} {y:.1f} H{LEFT + WIDTH}" stroke="#cf222e" stroke-dasharray="6 4"/>')
     says = f"lower bound {layout.lower_bound:,}: the most that is alive at one call"
