@@ -32,6 +32,7 @@ __all__ = [
     "bundled_models",
     "compare",
     "conformance",
+    "convert",
     "emulate",
     "load",
 ]
@@ -48,4 +49,4 @@ def __getattr__(name: str):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-LOADED_LATE = {"emulate": ".emulator", "compare": ".bench.compare"}
+LOADED_LATE = {"emulate": ".emulator", "compare": ".bench.compare", "convert": ".head_pooling"}

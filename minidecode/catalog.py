@@ -23,7 +23,8 @@ class Row:
 
     contract: "exact" (bit-equal) or "tolerance" (within a bound computed from dtype and reduction length).
     changes: the argument that is changed in place, if any; memories: of a plan, those that call the op
-    (None: all of them, or no memory at all).
+    (None: all of them, or no memory at all); needs_encoder: whether only models with an encoder call it.
+    may_be_off: without it, other ops do the work, and that is the default.
     """
 
     name: str  # the file in reference/, cpu/, cuda/, and the folder in tests/mutants/
@@ -33,6 +34,8 @@ class Row:
     cost: Callable[..., Cost]
     changes: str | None = None
     memories: tuple[str, ...] | None = None
+    needs_encoder: bool = False
+    may_be_off: bool = False
 
 
 def _ngram_cost(scores_RV, tokens_RM, length_R, n) -> Cost:
@@ -44,6 +47,95 @@ def _ngram_cost(scores_RV, tokens_RM, length_R, n) -> Cost:
 def _norm_cost(x_RD, y_RD, bias_D, norm) -> Cost:
     """x and y are read, their sum and its norm written; per number two additions and eight operations of the norm."""
     return Cost(4 * x_RD.nbytes + 3 * norm.gain_D.nbytes, 10 * x_RD.size)
+
+
+def _grouped_cost(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale) -> Cost:
+    """Each row reads the positions that it sees, once for all heads of a group."""
+    seen = _seen(begin_R, end_R)
+    return _attention_cost(q_RHK, k_RGMK, v_RGMU, seen, seen)
+
+
+def _shared_cost(q_RHK, k_BGNK, v_BGNU, begin_B, scale) -> Cost:
+    """A sentence's positions are read once; each of its rows scores and sums them all."""
+    read = _seen(begin_B, k_BGNK.shape[2])
+    return _attention_cost(q_RHK, k_BGNK, v_BGNU, read, read * len(q_RHK) // len(k_BGNK))
+
+
+def _split_cost(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale) -> Cost:
+    """The prompt is read once for all beams of its sentence, what a row has generated once."""
+    prompt, own = _seen(prompt_begin_B, prompt_k_BGNK.shape[2]), _seen(begin_R, end_R)
+    beams = len(q_RHK) // len(prompt_k_BGNK)
+    return _attention_cost(q_RHK, k_RGTK, v_RGTU, prompt + own, prompt * beams + own)
+
+
+def _seen(begin_X, end_X) -> int:
+    return int(np.sum(end_X - np.asarray(begin_X)))
+
+
+def _el_cost(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale) -> Cost:
+    """Queries, hidden states and weights are read once; h is read for the scores, and is at hand for the sums.
+
+    q . b_k is not counted, since nobody needs it.
+    """
+    (R, H, K), (_, N, D), U = q_RHK.shape, h_BND.shape, w_v_GUD.shape[1]
+    moved = q_RHK.nbytes + h_BND.nbytes + w_k_GKD.nbytes + w_v_GUD.nbytes + b_v_GU.nbytes
+    result = R * H * U * q_RHK.itemsize
+    return Cost(moved + begin_B.nbytes + result, 4 * R * H * N * D + 2 * R * H * D * (K + U))
+
+
+def _el_split_cost(
+    q_RHK, prompt_h_BND, prompt_begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, k_RGTK, v_RGTU, begin_R, end_R, scale
+) -> Cost:
+    """EL's cost for the prompt, with q . b_k; of the rows' own keys and values, what is written so far."""
+    prompt = _el_cost(q_RHK, prompt_h_BND, prompt_begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale)
+    (R, H, K), U, G = q_RHK.shape, v_RGTU.shape[3], len(w_k_GKD)
+    own = int((np.asarray(end_R) - np.asarray(begin_R)).sum())  # positions of all rows
+    moved = own * G * (K + U) * k_RGTK.itemsize + b_k_GK.nbytes + begin_R.nbytes + end_R.nbytes
+    return Cost(prompt.bytes + moved, prompt.operations + 2 * own * H * (K + U) + 2 * R * H * K)
+
+
+def _reorder_cost(k_RGMX, parent_R, length_R) -> Cost:
+    """What is written of each row whose parent is another is read there and written here; nothing is computed."""
+    _, G, _, X = k_RGMX.shape
+    moved = int((parent_R != np.arange(len(parent_R))).sum())
+    return Cost(2 * moved * G * X * int(length_R.max()) * k_RGMX.itemsize, 0)
+
+
+def _indirect_cost(
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, source_RT, begin_R, end_R, scale
+) -> Cost:
+    """Each position is read once, however many beams of its sentence see it; and the table."""
+    R, B, N = len(q_RHK), len(prompt_k_BGNK), prompt_k_BGNK.shape[2]
+    prompt = B * N - int(prompt_begin_B.sum())
+    own = [(source_RT[r, t], t) for r in range(R) for t in range(begin_R[r], end_R[r])]
+    cost = _attention_cost(q_RHK, k_RGTK, v_RGTU, prompt + len(set(own)), R // B * prompt + len(own))
+    return Cost(cost.bytes + len(own) * source_RT.itemsize, cost.operations)
+
+
+def _rolling_cost(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale) -> Cost:
+    """Each row reads the slots that it sees."""
+    seen = int(np.minimum(end_R - begin_R, k_RGMK.shape[2]).sum())
+    return _attention_cost(q_RHK, k_RGMK, v_RGMU, seen, seen)
+
+
+def _attention_cost(q_RHK, k_XGMK, v_XGMU, read: int, seen: int) -> Cost:
+    """Queries and results, and the positions that are read; two operations for each number of a key and a value, for
+    each of the `seen` pairs of a row and a position, and each query head."""
+    (R, H, K), G, U = q_RHK.shape, k_XGMK.shape[1], v_XGMU.shape[3]
+    moved = R * H * (K + U) * q_RHK.itemsize + read * G * (K + U) * k_XGMK.itemsize
+    return Cost(moved, 2 * seen * H * (K + U))
+
+
+def _candidates_cost(scores_BX, C) -> Cost:
+    """Each score is read once and compared once; C scores and their columns are written."""
+    written = len(scores_BX) * C * (scores_BX.dtype.itemsize + 8)
+    return Cost(scores_BX.nbytes + written, scores_BX.size)
+
+
+def _hars_cost(logits_RV, base_BW, C) -> Cost:
+    """Each logit is read once: a comparison, a subtraction, an exponential (counted as one), a sum, a comparison."""
+    written = len(base_BW) * C * (logits_RV.dtype.itemsize + 8)
+    return Cost(logits_RV.nbytes + base_BW.nbytes + written, 5 * logits_RV.size)
 
 
 CATALOG = {
@@ -58,6 +150,68 @@ CATALOG = {
             "scores_RV",
         ),
         Row("norm", "residual_norm", "LightSeq, section 2.1, Figure 2", "tolerance", _norm_cost),
+        Row(
+            "split",
+            "attend_split",
+            "FastSeq, section 4.1.1, Equation 3",
+            "tolerance",
+            _split_cost,
+            memories=("split",),
+        ),
+        Row(
+            "shared",
+            "attend_shared",
+            "FastSeq, section 4.1.2, Equation 4",
+            "tolerance",
+            _shared_cost,
+            memories=("split",),
+            needs_encoder=True,
+        ),
+        Row(
+            "grouped",
+            "attend",
+            "MQA, sections 2.4 and 3.1",
+            "tolerance",
+            _grouped_cost,
+            memories=("replicated", "preallocated"),
+        ),
+        Row(
+            "el",
+            "attend_el",
+            "EL, sections 3.1 and 3.2, Equation 9",
+            "tolerance",
+            _el_cost,
+            memories=("el",),
+            needs_encoder=True,
+        ),
+        Row("el_split", "attend_el_split", "EL, section 3.2", "tolerance", _el_split_cost, memories=("el",)),
+        Row(
+            "reorder",
+            "follow",
+            "LightSeq, section 3.2; FastSeq, section 2.2",
+            "exact",
+            _reorder_cost,
+            "k_RGMX",
+            ("preallocated", "split", "rolling", "el"),
+        ),
+        Row(
+            "indirect",
+            "attend_indirect",
+            "FasterTransformer's cache indirection; FastSeq, section 4.1.1",
+            "tolerance",
+            _indirect_cost,
+            memories=("indirect",),
+        ),
+        Row(
+            "rolling",
+            "attend_rolling",
+            "MQA, section 4.1 and footnote 1",
+            "tolerance",
+            _rolling_cost,
+            memories=("rolling",),
+        ),
+        Row("candidates", "top_candidates", "LightSeq, section 2.2", "exact", _candidates_cost),
+        Row("hars", "search_candidates", "LightSeq, section 2.2, Figure 3", "tolerance", _hars_cost, may_be_off=True),
     ]
 }
 

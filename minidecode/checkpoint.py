@@ -107,7 +107,7 @@ def read_shards(index_path: Path, suffix: str, read: Callable[[Path], dict[str, 
         raise CheckpointError(f"{index_path}: weight_map should give a file name for each tensor")
     shards = {}
     for file in sorted(set(weight_map.values())):
-        if Path(file).name != file or not file.endswith(suffix):
+        if Path(file).name != file or not file.endswith(suffix) or not file.isprintable():
             raise CheckpointError(f"{index_path}: {file!r} is not the name of a *{suffix} file in the same folder")
         shards[file] = read(index_path.parent / file)
     tensors = {}
@@ -118,16 +118,16 @@ def read_shards(index_path: Path, suffix: str, read: Callable[[Path], dict[str, 
     return tensors
 
 
-def load_tensors(
-    folder: Path, found: dict[str, Stored], shapes: dict[str, tuple[int, ...]], dtype: np.dtype, prefix: str,
-    ignored: str, tied: dict[str, str], optional: Collection[str],
-) -> dict[str, np.ndarray]:  # fmt: skip
-    """The tensors that `shapes` asks for, out of those `found` in `folder`, as `dtype`.
+def match_tensors(
+    folder: Path, found: dict[str, Stored], shapes: dict[str, tuple[int, ...]], prefix: str, ignored: str,
+    tied: dict[str, str], optional: Collection[str],
+) -> dict[str, Stored]:  # fmt: skip
+    """The tensors that `shapes` asks for, by its names, out of those `found` in `folder`.
 
     Names may carry `prefix` or not. Names that match `ignored` (buffers of old files) are passed over; a name in
-    `tied` may be stored too, as an equal copy of the tensor it is tied to, or instead of it. Names in `optional` are
-    zeros if they are missing. Raises CheckpointError naming each tensor that is missing, unexpected, of another shape
-    (with both shapes), or of a dtype that cannot be read.
+    `tied` may be stored too, as an equal copy of the tensor it is tied to, or instead of it. Names in `optional` may
+    be missing, here and in the result. Raises CheckpointError naming each tensor that is missing, unexpected, of
+    another shape (with both shapes), or of a dtype that cannot be read.
     """
     stored: dict[str, Stored] = {}
     for name, tensor in found.items():
@@ -160,11 +160,48 @@ def load_tensors(
         more = f"; and {len(problems) - 4} more" if len(problems) > 4 else ""
         raise CheckpointError(f"{folder}: the weights do not fit config.json: {'; '.join(problems[:4])}{more}")
 
-    tensors = {n: stored[n].read(dtype) if n in stored else np.zeros(shape, dtype) for n, shape in shapes.items()}
-    bits = f"u{np.dtype(dtype).itemsize}"  # compared as bits, so that a NaN equals its copy
     for copy, original in copies.items():
-        if not np.array_equal(stored[copy].read(dtype).view(bits), tensors[original].view(bits)):
+        if stored[copy] != stored[original] and not _same_numbers(stored[copy], stored[original]):
             raise CheckpointError(
                 f"{folder}: {copy} differs from {original}, but config.json ties them: set tie_word_embeddings to false"
             )
-    return tensors
+    return {name: stored[name] for name in shapes if name in stored}
+
+
+def _same_numbers(a: Stored, b: Stored) -> bool:
+    """Compared as bits, so that a NaN equals its copy, and as float32 unless both have more."""
+    dtype = np.dtype(np.float64 if a.dtype == b.dtype == "F64" else np.float32)
+    bits = f"u{dtype.itemsize}"
+    return np.array_equal(a.read(dtype).view(bits), b.read(dtype).view(bits))
+
+
+def write_safetensors(
+    path: Path, stored: dict[str, tuple[str, tuple[int, ...]]], numbers: Callable[[str], np.ndarray]
+) -> None:
+    """A safetensors file, tensor after tensor: `stored` gives the dtype and shape of each, `numbers` what it holds.
+
+    Only one tensor is held at a time: the library's own NumPy door would want all of them at once, and knows no
+    bfloat16. Numbers are rounded to the nearest that the dtype has, for bfloat16 by way of float32.
+    """
+    header, end = {"__metadata__": {"format": "pt"}}, 0
+    names = sorted(stored, key=lambda name: -np.dtype(STORED_DTYPES[stored[name][0]]).itemsize)  # so that all align
+    for name in names:
+        dtype, shape = stored[name]
+        begin, end = end, end + np.dtype(STORED_DTYPES[dtype]).itemsize * math.prod(shape)
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name in names:
+            dtype, shape = stored[name]
+            array = numbers(name)
+            if array.shape != shape:
+                raise ValueError(f"{name} has shape {array.shape} and should have {shape}")
+            file.write((_bfloat16(array) if dtype == "BF16" else array.astype(STORED_DTYPES[dtype])).tobytes())
+
+
+def _bfloat16(array: np.ndarray) -> np.ndarray:
+    """The upper halves of float32 numbers, rounded to the nearest, ties to the even one."""
+    bits = array.astype("<f4").view("<u4")
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2")

@@ -47,8 +47,10 @@ def _global_options(
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 PLAN_HELP = (
-    "auto, or choices separated by commas: memory=replicated, none (no cache), preallocated or split; ngram=... and"
-    " norm=reference, naive, cpu, cuda, emulator or FILE.py:FUNCTION; arena=none, separate or planned."
+    "auto, or choices separated by commas: memory=replicated, none (no cache), preallocated, split, indirect, rolling"
+    " (for a model with an attention_window) or el; and for the rows of the catalog, such as ngram=..., norm=...,"
+    " hars=...: reference, naive, cpu, cuda, emulator or FILE.py:FUNCTION (hars is off by default);"
+    " arena=none, separate or planned."
 )
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 
@@ -484,6 +486,26 @@ def _write_answers(out, prompts: list[str], references: list[Any], answers: list
         for prompt, reference, text in zip(prompts, references, a.texts, strict=True):
             record = {"model": a.model, "plan": a.plan, "dtype": a.dtype, "prompt": prompt, "reference": reference}
             print(json.dumps(record | {"text": text}, ensure_ascii=False), file=out)
+
+
+@app.command()
+def convert(
+    model: Annotated[str, typer.Argument(metavar="FOLDER", help="A model folder, a bundled model or a hub id.")],
+    kv_heads: Annotated[int, typer.Option(help="Key/value heads of the new model; 1 makes it multi-query.")],
+    out: Annotated[Path, typer.Option(readable=False, help="The new folder: it appears whole, or not at all.")],
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a model on the hub.  [default: main]")]
+    = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+):  # fmt: skip
+    """Make a model with fewer key/value heads, each the mean of several: a different model, which needs training."""
+    import numpy as np
+
+    from .head_pooling import convert as run
+
+    with np.errstate(all="ignore"), _bar("converting", quiet=False) as report:
+        result = run(model, out, num_key_value_heads=kv_heads, revision=revision, progress=report)
+    print(json.dumps(result.as_dict()) if as_json else result)
 
 
 @app.command()

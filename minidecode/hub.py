@@ -13,6 +13,7 @@ import hashlib
 import os
 import re
 import threading
+import warnings
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ _WORD = r"\w([\w.-]*\w)?"
 HUB_ID = re.compile(rf"({_WORD}/)?{_WORD}", re.ASCII)
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
-SETTINGS = ("generation_config.json", "tokenizer_config.json", "special_tokens_map.json")
+SETTINGS = ("generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 # The first that a repository has is taken. Other formats, precisions and frameworks are never fetched.
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 
@@ -64,13 +65,20 @@ def fetch(repo_id: str, revision: str | None, check: Callable[[Path], Any], weig
 
     revision = revision or "main"
     cached = _cached_folder(repo_id, revision, weights)
-    if cached and COMMIT.fullmatch(revision):  # a commit never changes, a branch may
+    if cached and COMMIT.fullmatch(revision) and not _may_miss(cached):  # a commit never changes, a branch may
         return cached
     with _no_warnings():
         try:
             listing = _ask(repo_id, revision)
         except Exception as error:  # the client's own, or those of the HTTP library that it uses today
             if cached and not isinstance(error, RevisionNotFoundError):
+                if missing := _may_miss(cached):
+                    lacks = " and no ".join(missing)
+                    warnings.warn(
+                        f"the hub cannot be asked, and its cache has no {lacks} of {repo_id}: if the model has one, "
+                        "answers differ from those with it",
+                        stacklevel=3,
+                    )
                 return cached
             raise _why_no_listing(error, repo_id, revision) from error
         return _download(repo_id, revision, listing, check, weights)
@@ -83,6 +91,26 @@ def is_complete(folder: Path, weights: bool = True) -> bool:
         return "config.json" in present
     first = _first_weights(present)
     return first is not None and (not first.endswith(".index.json") or present.issuperset(shards(folder / first)))
+
+
+def _may_miss(folder: Path) -> list[str]:
+    """Settings that a folder of the cache has not, although the model may have them: another tool fetched the rest."""
+    absent = _absent(folder)
+
+    def unknown(file: str) -> bool:
+        return not (folder / file).exists() and not (absent / file).exists()
+
+    tokenizers = ("tokenizer.json", "merges.txt")
+    has_tokenizer = any((folder / file).exists() for file in tokenizers)
+    return [
+        *(["tokenizer"] if not has_tokenizer and any(map(unknown, tokenizers)) else []),
+        *(file for file in SETTINGS[:1] if unknown(file)),
+    ]
+
+
+def _absent(folder: Path) -> Path:
+    """Where the cache notes, by empty files, what a commit has not: .no_exist/COMMIT beside snapshots/COMMIT."""
+    return folder.parents[1] / ".no_exist" / folder.name
 
 
 def shards(index: Path) -> list[str]:
@@ -163,6 +191,10 @@ def _download(repo_id: str, revision: str, listing: Listing, check: Callable[[Pa
     for file in (*SETTINGS, *tokenizer):
         if file in files:
             _fetch_file(repo_id, file, listing)
+        else:
+            with contextlib.suppress(OSError):  # then the next call asks again
+                _absent(folder).mkdir(parents=True, exist_ok=True)
+                (_absent(folder) / file).touch()
     if weights:
         _fetch_weights(repo_id, listing)
     _remember(repo_id, revision, listing)

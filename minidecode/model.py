@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from . import hub
-from .checkpoint import find_tensors, load_tensors, read_json
+from .checkpoint import Stored, find_tensors, match_tensors, read_json
 from .errors import CheckpointError, InputError, NumericalError, OptionError
 from .launch import counted_launches
 from .memory.recompute import RecomputeMemory
@@ -87,8 +89,12 @@ def find_folder(name: str | Path, revision: str | None = None, weights: bool = T
     revision: a branch, tag or commit of a hub id. weights: whether they are needed. Raises CheckpointError, which
     names the bundled models where there is nothing of that name.
     """
-    bundled, folder = bundled_models(), Path(name).expanduser()
-    local = bundled.get(str(name), folder if folder.is_dir() else None)
+    if not isinstance(name, str | Path):
+        raise CheckpointError(f"the model is named by a text or a Path, not {name!r}")
+    bundled, folder = bundled_models(), Path(name)
+    with contextlib.suppress(RuntimeError):  # the ~ of a user who is not there
+        folder = folder.expanduser()
+    local = bundled.get(str(name), folder if os.path.isdir(folder) else None)
     if not str(name):
         raise CheckpointError(f"the model has no name: name {' or '.join(bundled)}, or a folder")
     if local is not None:
@@ -96,7 +102,7 @@ def find_folder(name: str | Path, revision: str | None = None, weights: bool = T
             raise OptionError(f"revision={revision!r} is for models on the hub; {str(name)!r} is the folder {local}")
         return local
     remedy = f"name {' or '.join(bundled)}, or a folder with a config.json"
-    if folder.exists():
+    if os.path.exists(folder):
         raise CheckpointError(f"{str(name)!r} is a file, not a folder: {remedy}")
     nowhere = f"{str(name)!r} is neither a bundled model nor a folder"
     if isinstance(name, Path) or not hub.looks_like_id(name):
@@ -125,12 +131,18 @@ def load(
     _check_dtype(dtype)
     plan = Plan.parse(plan)
     fields = published_config(str(name)) if random_weights else None
+    if fields is not None and revision is not None:
+        raise OptionError(f"revision={revision!r} is for models on the hub: {name} has random weights")
     folder = find_folder(name, revision, weights=not random_weights) if fields is None else None
     family, config, defaults = read_settings(folder, fields)
     if random_weights:
         tensors = random_tensors(family.tensors.tensor_shapes(config), np.dtype(dtype))
     else:
-        tensors = _stored_tensors(folder, family, config, np.dtype(dtype))
+        stored, shapes = stored_tensors(folder, family, config), family.tensors.tensor_shapes(config)
+        tensors = {
+            name: stored[name].read(np.dtype(dtype)) if name in stored else np.zeros(shape, dtype)
+            for name, shape in shapes.items()
+        }
     return Model(family, config, tensors, Tokenizer.from_folder(folder) if folder else None, defaults, plan)
 
 
@@ -176,14 +188,16 @@ def read_settings(folder: Path | None, fields: dict[str, Any] | None) -> tuple[F
     else:  # old folders keep the settings of generation in config.json
         options = {f.name for f in dataclasses.fields(Options)} | {"bos_token_id"}
         defaults = {name: value for name, value in fields.items() if name in options}
+        if fields.get("force_bos_token_to_be_generated"):  # as the first BART configs say it
+            defaults.setdefault("forced_bos_token_id", fields.get("bos_token_id", 0))
     try:
         return family, family.config.from_json(fields), defaults
     except CheckpointError as error:
         raise CheckpointError(f"{folder}: {error}") from None
 
 
-def _stored_tensors(folder: Path, family: Family, config, dtype: np.dtype) -> dict[str, np.ndarray]:
-    """The weights in a folder, each of the shape that config.json asks for."""
+def stored_tensors(folder: Path, family: Family, config) -> dict[str, Stored]:
+    """Where the weights of a folder lie, each of the shape that config.json asks for."""
     found = find_tensors(folder)
     if config.layers > len(found):  # seen before their shapes are listed: a lying number costs no memory
         raise CheckpointError(
@@ -191,8 +205,8 @@ def _stored_tensors(folder: Path, family: Family, config, dtype: np.dtype) -> di
             "one of the two is not this model's"
         )
     f = family.tensors
-    return load_tensors(
-        folder, found, f.tensor_shapes(config), dtype, prefix=f.PREFIX, ignored=f.IGNORED, tied=f.tied(config),
+    return match_tensors(
+        folder, found, f.tensor_shapes(config), prefix=f.PREFIX, ignored=f.IGNORED, tied=f.tied(config),
         optional=f.OPTIONAL,
     )  # fmt: skip
 
@@ -336,7 +350,7 @@ class Model:
         return self._plan_step(plan, _extent(*fitted), search_of(resolved))
 
     def _plan_step(self, plan: Plan, extent: Extent, search: Options) -> StepPlan:
-        functions, make_memory = plan.resolve()
+        functions, make_memory = plan.resolve(self.is_encoder_decoder)
         with np.errstate(all="ignore"):
             return dry_run(
                 self.network, self.weights, functions, make_memory, plan.arena, extent, search, (self, plan, search)
@@ -366,6 +380,8 @@ class Model:
         if self.is_encoder_decoder != (decoder_input_ids is not None):
             what = "needs" if self.is_encoder_decoder else "takes no"
             raise InputError(f"this model {what} decoder_input_ids beside input_ids")
+        if decoder_input_ids is None and decoder_attention_mask is not None:
+            raise InputError("decoder_attention_mask goes with decoder_input_ids, which this model does not take")
         ids, context = self._checked(token_rows(input_ids, attention_mask)), self.config.context
         engine = self._engine(self.plan)
         if self.is_encoder_decoder:
@@ -442,7 +458,7 @@ class Model:
         return options
 
     def _engine(self, plan: Plan, places: Fresh | Places | None = None) -> Engine:
-        functions, make_memory = plan.resolve()
+        functions, make_memory = plan.resolve(self.is_encoder_decoder)
         return Engine(self.network, self.weights, CountedOps(functions, places), make_memory)
 
     def _fitted(self, prompts, input_ids, attention_mask, options: Options, truncate: bool):
@@ -497,7 +513,8 @@ class Model:
         V = self.config.vocab_size
         for b, row in enumerate(ids, 1):
             if len(row) == 0:
-                remedy = "to start from nothing, give the text <|endoftext|>" if what == "prompt" else "leave it out"
+                is_prompt = what == "prompt" and not self.is_encoder_decoder
+                remedy = "to start from nothing, give the text <|endoftext|>" if is_prompt else "leave it out"
                 raise InputError(f"{what} {b} of {len(ids)} is empty: {remedy}")
             if row.min() < 0 or row.max() >= V:
                 bad = row[(row < 0) | (row >= V)][0]

@@ -145,7 +145,7 @@ def attend(
 def attend_shared(
     q_RHK: Array, k_BGNK: Array, v_BGNU: Array, begin_B: Array, scale: float, out: Array | None = None
 ) -> Array:
-    """The beams of a sentence against one copy of its keys and values (FastSeq, section 4.1.2).
+    """The beams of a sentence against one copy of its keys and values (FastSeq, section 4.1.2, Equation 4).
 
     a[r, h] = sum_n softmax_n(scale * q[r, h] . k[b, g, n]) v[b, g, n], over begin[b] <= n < N, for the sentence
     b = r // (R/B) of the row; g = h // (H/G). Returns the heads side by side, X = H*U columns.
@@ -166,6 +166,76 @@ def attend_split(
     (prompt_begin[b] = N), as under a window. g = h // (H/G). Returns the heads side by side, X = H*U columns.
 
     Contract: tolerance. Moves (B*N + R*T)*G*(K+U)*s bytes; 2*R*(N+T)*H*(K+U) operations.
+    """
+
+
+@returns("a_RX")
+def attend_el(
+    q_RHK: Array, h_BND: Array, begin_B: Array, w_k_GKD: Array, b_k_GK: Array, w_v_GUD: Array, b_v_GU: Array,
+    scale: float, out: Array | None = None,
+) -> Array:  # fmt: skip
+    """The beams of a sentence straight against its hidden states, with no key or value built (EL, Equations 5 and 9).
+
+    The layer's own weights, views into them, say what key and value of position n would be: k = W_k h + b_k and
+    v = W_v h + b_v. They go to the query and to the result instead, so that all heads and beams share h:
+    q'[r, h] = q[r, h] W_k[g],  p = softmax_n(scale * (q'[r, h] . h[b, n] + q[r, h] . b_k[g])) over begin[b] <= n < N,
+    a[r, h] = W_v[g] (sum_n p_n h[b, n]) + b_v[g],  for the sentence b = r // (R/B) of the row; g = h // (H/G).
+    `scale` is 1/sqrt(K), whatever the width D of h. q . b_k is the same at all positions, so softmax takes no notice
+    of it, and it need not be computed. Padding may hold any finite numbers. h may be float16: it is read as it is, and
+    computed with in q's dtype. Returns the heads side by side, X = H*U columns.
+
+    Contract: tolerance. Moves B*N*D*s bytes for h and G*(K+U)*D*s for the weights; 4*R*H*N*D operations, H times
+    those of multi-head attention, and 2*R*H*D*(K+U) for q' and the result.
+    """
+
+
+@returns("a_RX")
+def attend_el_split(
+    q_RHK: Array, prompt_h_BND: Array, prompt_begin_B: Array, w_k_GKD: Array, b_k_GK: Array, w_v_GUD: Array,
+    b_v_GU: Array, k_RGTK: Array, v_RGTU: Array, begin_R: Array, end_R: Array, scale: float, out: Array | None = None,
+) -> Array:  # fmt: skip
+    """`attend_el` over a sentence's prompt, multi-head attention over what its beams have generated (EL, section 3.2).
+
+    One softmax runs over both parts: over prompt_begin[b] <= n < N of the prompt of sentence b = r // (R/B), with
+    scores scale * (q W_k[g] . h[b, n] + q . b_k[g]), and over begin[r] <= t < end[r] of the row's own positions, of
+    which there is at least one, with scores scale * q . k[r, g, t]. q . b_k is the same within the prompt but not in
+    the other part, so here it counts; and b_v counts as much as the prompt's share of the softmax:
+    a[r, h] = W_v[g] (sum_n p_n h[b, n]) + (sum_n p_n) b_v[g] + sum_t p_t v[r, g, t].
+    The prompt part may be empty (prompt_begin[b] = N), as under a window. g = h // (H/G). Returns the heads side by
+    side, X = H*U columns.
+
+    Contract: tolerance. Moves (B*N*D + G*(K+U)*D + R*T*G*(K+U))*s bytes; 4*R*H*N*D operations for the prompt,
+    2*R*H*D*(K+U) for q' and the result, 2*R*H*T*(K+U) for the rest.
+    """
+
+
+@returns("a_RX")
+def attend_indirect(
+    q_RHK: Array, prompt_k_BGNK: Array, prompt_v_BGNU: Array, prompt_begin_B: Array, k_RGTK: Array, v_RGTU: Array,
+    source_RT: Array, begin_R: Array, end_R: Array, scale: float, out: Array | None = None,
+) -> Array:  # fmt: skip
+    """As `attend_split`, but what a row has generated may lie in other rows: a table says where (FasterTransformer).
+
+    Row r's own position t is k[source[r, t], :, t], v[source[r, t], :, t], for begin[r] <= t < end[r]; there is at
+    least one. source_RT: int64, rows of the same sentence. The rest is `attend_split`'s: one softmax over the prompt,
+    prompt_begin[b] <= n < N, and the row's own positions. Returns the heads side by side, X = H*U columns.
+
+    Contract: tolerance. Moves at most (B*N + R*T)*G*(K+U)*s bytes, less where beams share what they have generated,
+    and a table of R*T numbers; 2*R*(N+T)*H*(K+U) operations.
+    """
+
+
+@returns("a_RX")
+def attend_rolling(
+    q_RHK: Array, k_RGMK: Array, v_RGMU: Array, begin_R: Array, end_R: Array, scale: float, out: Array | None = None
+) -> Array:  # fmt: skip
+    """One new row per sequence against the last M positions of its own: local attention (MQA, section 4.1).
+
+    Position p lies in slot p % M. Row r sees max(begin[r], end[r] - M) <= p < end[r]: positions before begin[r] are
+    left padding, end[r] - 1 is the newest; at least one is seen. Slots whose position is not seen may hold anything.
+    g = h // (H/G). Returns the heads side by side, X = H*U columns.
+
+    Contract: tolerance. Moves R*M*G*(K+U)*s bytes, however long the text; 2*R*M*H*(K+U) operations.
     """
 
 
@@ -227,11 +297,27 @@ def write_step(k_RGMX: Array, k_RGX: Array, at_R: Array, out: Array | None = Non
     """
 
 
+@returns("k_RGMX")
 def follow(k_RGMX: Array, parent_R: Array, length_R: Array, out: Array | None = None) -> Array:
     """Row r goes on from what row parent[r] held, in its first length[r] positions; in place, k_RGMX is returned.
 
-    All rows are as long. Positions from length[r] on may hold anything afterwards. `out`, if given, gets the result
-    instead. Contract: exact. Moves 2*G*X*length*s bytes for each row whose parent is another.
+    k[r, :, t] = k[parent[r], :, t] for t < length[r], all at once: rows may change places, and each gets what the
+    other held before the call. All rows are as long; positions from there on stay as they were. `out`, if given, gets
+    the whole result instead. The "cache refreshing" of LightSeq (section 3.2).
+
+    Contract: exact. Moves 2*G*X*length*s bytes for each row whose parent is another.
+    """
+
+
+@returns("source_RT")
+def redirect(source_RT: Array, parent_R: Array, length_R: Array, out: Array | None = None) -> Array:
+    """`follow` for the table of `attend_indirect`: the row's positions lie where its parent's lie; nothing else moves.
+
+    source[r, t] = source[parent[r], t] for t < length[r], all at once, in place; source_RT is returned. All rows are
+    as long; positions from there on, not written yet, stay the row's own. `out`, if given, gets the whole result.
+
+    Contract: exact. Moves 16*length bytes for each row whose parent is another; its keys and values would be
+    2*G*(K+U)*length*s.
     """
 
 
@@ -267,8 +353,24 @@ def ban_ngrams(scores_RV: Array, tokens_RM: Array, length_R: Array, n: int, out:
 def top_candidates(scores_BX: Array, C: int, out: Any = None) -> tuple[Array, Array]:
     """The C largest scores of each row in falling order, with their columns; of equal scores the lower column first.
 
-    X is W*V: all continuations of all beams of a sentence. -inf counts as a score; NaN is not allowed.
-    Contract: exact. Reads B*X*s bytes.
+    X is W*V: all continuations of all beams of a sentence; C is at most X. -inf counts as a score, so it fills the last
+    places where fewer than C are above it. A row that holds NaN scores NaN, in columns 0 to C-1: no choice among NaNs
+    is made in silence. LightSeq's search retrieves and reranks (section 2.2).
+    Contract: exact. Reads B*X*s bytes; B*X comparisons.
+    """
+
+
+@returns("scores_BC", "index_BC")
+def search_candidates(logits_RV: Array, base_BW: Array, C: int, out: Any = None) -> tuple[Array, Array]:
+    """The C best of base[b, w] + log_softmax(logits)[b*W + w, v] in falling order, with their columns w*V + v.
+
+    What log_softmax, an addition and top_candidates find, without writing a log-probability that is not returned:
+    LightSeq's hierarchical auto-regressive search (section 2.2), for steps at which nothing touches the scores in
+    between. base_BW: the scores of the texts so far. A sentence one of whose rows has no probabilities (a logit is NaN
+    or plus infinity, or all are minus infinity) scores NaN; its columns then mean nothing.
+
+    Contract: tolerance in the scores; the candidates are the best up to ties within it, and of equal scores the lower
+    column comes first. Reads R*V*s bytes; about 5*R*V operations, R*V exponentials.
     """
 
 

@@ -18,9 +18,12 @@ from .catalog import CATALOG, Row
 from .device import device_kind
 from .errors import OptionError
 from .launch import InEmulator
+from .memory.el import ElMemory, SplitBesideEl
+from .memory.indirect import IndirectMemory
 from .memory.preallocated import PreallocatedMemory
 from .memory.recompute import RecomputeMemory
 from .memory.replicated import ReplicatedMemory
+from .memory.rolling import RollingMemory
 from .memory.split import SplitMemory
 from .user_functions import UserOp
 
@@ -29,7 +32,11 @@ MEMORIES = {
     "replicated": ReplicatedMemory,
     "preallocated": PreallocatedMemory,
     "split": SplitMemory,
+    "indirect": IndirectMemory,
+    "rolling": RollingMemory,
+    "el": ElMemory,
 }
+BESIDE_SOURCE = MEMORIES | {"el": SplitBesideEl}  # of a decoder that also sees what an encoder made of a source
 
 
 BACKENDS = ("reference", "naive", "cpu", "cuda", "emulator")
@@ -41,29 +48,49 @@ class Plan:
     """Which implementation of each optimization runs.
 
     memory: "none" computes every token again at every step; "replicated" keeps keys and values, a copy per beam, in
-    arrays that grow; "preallocated" the same in arrays with room; "split" keeps a sentence's prompt (and source) once.
+    arrays that grow; "preallocated" the same in arrays with room; "split" keeps a sentence's prompt (and source) once;
+    "indirect" does too, and moves a table instead of keys and values when beams change places; "rolling" keeps the
+    last positions alone, for a model with an attention_window; "el" keeps, in the place of the keys and values of a
+    prompt or a source, the hidden states that they are made from.
     arena: "none" lets every op of a step find room for itself; "planned" gives all that a step makes its place in one
     buffer, those that no call needs together sharing it (LightSeq, section 2.3); "separate" gives each a buffer.
-    ngram, norm (the rows of the catalog): "reference", "naive" (both NumPy), "cpu" (Numba), "cuda" (needs a
-    GPU), "emulator" (the same kernel thread by thread, which is slow), or a function of yours as FILE.py:FUNCTION.
+    The others are rows of the catalog: "reference", "naive" (both NumPy), "cpu" (Numba), "cuda" (needs a GPU),
+    "emulator" (the same kernel thread by thread, which is slow), or a function of yours as FILE.py:FUNCTION.
+    hars is "off" by default. Otherwise beam search takes candidates straight from the logits at the steps at which the
+    options touch no score on its way: the receipt counts those as search_candidates, the others as top_candidates.
+    Options that leave no such step are refused. A search with one row per text has no candidates. An
+    arena, whose steps must all call the same ops, goes with hars=off alone.
     """
 
     memory: str = "replicated"
     arena: str = "none"
     ngram: str = "reference"
     norm: str = "reference"
+    split: str = "reference"
+    shared: str = "reference"
+    grouped: str = "reference"
+    reorder: str = "reference"
+    indirect: str = "reference"
+    rolling: str = "reference"
+    el: str = "reference"
+    el_split: str = "reference"
+    candidates: str = "reference"
+    hars: str = "off"
 
     def __post_init__(self):
         if self.memory not in MEMORIES:
             raise OptionError(f"plan: memory={self.memory!r} is not one of {', '.join(MEMORIES)}")
         if self.arena not in ARENAS:
             raise OptionError(f"plan: arena={self.arena!r} is not one of {', '.join(ARENAS)}")
+        if self.arena != "none" and self.hars != "off":
+            raise OptionError(
+                f"plan: an arena needs steps that all call the same ops, and with hars={self.hars} they do not: "
+                "say arena=none or hars=off"
+            )
         for row in CATALOG.values():
-            choice = getattr(self, row.name)
-            if not isinstance(choice, str) or not (choice in BACKENDS or ":" in choice):
-                raise OptionError(
-                    f"plan: {row.name}={choice!r} is not one of {', '.join(BACKENDS)} or FILE.py:FUNCTION"
-                )
+            choice, choices = getattr(self, row.name), ("off", *BACKENDS) if row.may_be_off else BACKENDS
+            if not isinstance(choice, str) or not (choice in choices or ":" in choice):
+                raise OptionError(f"plan: {row.name}={choice!r} is not one of {', '.join(choices)} or FILE.py:FUNCTION")
             if choice != "reference" and row.memories is not None and self.memory not in row.memories:
                 say = " or ".join(f"memory={m}" for m in row.memories)
                 raise OptionError(f"plan: {row.name}={choice} has no effect with memory={self.memory}: say {say}")
@@ -86,15 +113,21 @@ class Plan:
             choices[name] = value
         return cls(**choices)
 
-    def resolve(self) -> tuple[dict[str, Callable[..., Any]], type]:
-        """The functions that will run, by op name, and the class that makes a layer's memory.
+    def resolve(self, has_encoder: bool = True) -> tuple[dict[str, Callable[..., Any]], type]:
+        """The functions that will run, by op name, and the class that makes a layer's memory. What is off is not there.
 
-        Raises OptionError if one of them cannot run here: a plan never falls back in silence.
+        Raises OptionError if one of them cannot run here, or never would: a plan never falls back in silence.
         """
         functions = backend(reference)
         for row in CATALOG.values():
-            functions[row.op] = _implementation(row, getattr(self, row.name))
-        return functions, MEMORIES[self.memory]
+            choice = getattr(self, row.name)
+            if row.needs_encoder and not has_encoder and choice != "reference":
+                raise OptionError(f"plan: {row.name}={choice} has no effect in a model without an encoder")
+            if choice == "off":
+                del functions[row.op]
+            else:
+                functions[row.op] = _implementation(row, choice)
+        return functions, (BESIDE_SOURCE if has_encoder else MEMORIES)[self.memory]
 
     def __str__(self) -> str:
         """The memory, and what else is not as by default; `parse` reads it back."""

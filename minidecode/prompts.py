@@ -29,7 +29,9 @@ def token_rows(input_ids: Any, attention_mask: Any, name: str = "input_ids") -> 
             mask = np.asarray(mask)
             if mask.shape != array.shape:
                 raise InputError(f"attention_mask row {b} has shape {mask.shape} and input_ids row {b} {array.shape}")
-            array = array[mask != 0]
+            if not np.isin(mask, (0, 1)).all():
+                raise InputError(f"attention_mask row {b} must be 1 for tokens and 0 for padding, not {mask.tolist()}")
+            array = array[mask == 1]
         rows.append(array.astype(np.int64))
     return rows
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 # Special tokens by role, where tokenizer_config.json does not name others.
 GPT2_TOKENS = dict.fromkeys(("bos", "eos", "unk", "pad"), "<|endoftext|>")
 BART_TOKENS = {"bos": "<s>", "eos": "</s>", "unk": "<unk>", "pad": "<pad>", "mask": "<mask>"}
+# Classes of transformers that read add_prefix_space beside a tokenizer.json; PreTrainedTokenizerFast does not.
+FOLLOW_SETTINGS = {f"{family}Tokenizer{kind}" for family in ("GPT2", "Bart", "Roberta") for kind in ("", "Fast")}
 
 
 class Tokenizer:
@@ -28,13 +30,17 @@ class Tokenizer:
     def from_folder(cls, folder: Path) -> Tokenizer | None:
         """tokenizer.json, or vocab.json with merges.txt; None if the folder has neither.
 
-        Raises CheckpointError if a file is there and cannot be read.
+        Tokens that other files add (`_added_tokens`) are added. Raises CheckpointError if a file cannot be read.
         """
+        settings = _settings(folder, "tokenizer_config.json")
         if (folder / "tokenizer.json").exists():
-            return cls(_read(folder / "tokenizer.json"))
-        if (folder / "vocab.json").exists() or (folder / "merges.txt").exists():
-            return cls(_read_bpe(folder))
-        return None
+            backend = _read(folder / "tokenizer.json", settings)
+        elif (folder / "vocab.json").exists() or (folder / "merges.txt").exists():
+            backend = _read_bpe(folder, settings)
+        else:
+            return None
+        _add_tokens(backend, _added_tokens(folder, settings), folder)
+        return cls(backend)
 
     def encode(self, text: str) -> np.ndarray:
         """Token ids, int64. Raises InputError on half a surrogate pair: that is no Unicode text."""
@@ -92,7 +98,43 @@ class TextStream:
         return new
 
 
-def _read(path: Path) -> tokenizers.Tokenizer:
+def _settings(folder: Path, file: str) -> dict:
+    return read_json(folder / file) if (folder / file).exists() else {}
+
+
+def _added_tokens(folder: Path, settings: dict) -> list[tuple[int, dict]]:
+    """(id, what the token is), by id: those of added_tokens.json (the older custom) and of tokenizer_config.json."""
+    added = {id: {"content": token} for token, id in _settings(folder, "added_tokens.json").items()}
+    newer = settings.get("added_tokens_decoder")
+    try:
+        added |= {int(id): token for id, token in newer.items()} if isinstance(newer, dict) else {}
+        return sorted((int(id), token) for id, token in added.items())
+    except (TypeError, ValueError):
+        raise CheckpointError(f"{folder}: an added token has an id that is no whole number") from None
+
+
+def _add_tokens(backend: tokenizers.Tokenizer, added: list[tuple[int, dict]], folder: Path) -> None:
+    """Adds each token under its id. Where the vocabulary holds it, how it takes the space around it is set."""
+    for id, described in added:
+        token = _token(described, folder)
+        (backend.add_special_tokens if token.special else backend.add_tokens)([token])
+        if backend.token_to_id(token.content) != id:
+            raise CheckpointError(
+                f"{folder}: the added token {token.content!r} should have id {id}, and the vocabulary leaves it "
+                f"{backend.token_to_id(token.content)}: its files do not belong together"
+            )
+
+
+def _token(described: dict, folder: Path) -> tokenizers.AddedToken:
+    from tokenizers import AddedToken
+
+    flags = ("special", "lstrip", "rstrip", "normalized", "single_word")
+    if not isinstance(described, dict) or not isinstance(described.get("content"), str):
+        raise CheckpointError(f"{folder}: an added token has no text: {described!r:.80}")
+    return AddedToken(described["content"], **{flag: bool(described[flag]) for flag in flags if flag in described})
+
+
+def _read(path: Path, settings: dict) -> tokenizers.Tokenizer:
     import tokenizers
 
     read_json(path)  # names what is wrong with the file better than the library does
@@ -102,10 +144,13 @@ def _read(path: Path) -> tokenizers.Tokenizer:
         raise CheckpointError(f"{path} cannot be read as a tokenizer: {error}") from None
     backend.no_truncation()  # a file may hold what its maker's last call asked for
     backend.no_padding()
+    is_byte_level = isinstance(backend.pre_tokenizer, tokenizers.pre_tokenizers.ByteLevel)
+    if "add_prefix_space" in settings and is_byte_level and settings.get("tokenizer_class") in FOLLOW_SETTINGS:
+        backend.pre_tokenizer.add_prefix_space = bool(settings["add_prefix_space"])
     return backend
 
 
-def _read_bpe(folder: Path) -> tokenizers.Tokenizer:
+def _read_bpe(folder: Path, settings: dict) -> tokenizers.Tokenizer:
     """The GPT-2 layout of old: a vocabulary, merges, and the special tokens that the settings name."""
     import tokenizers
     from tokenizers import AddedToken, decoders, models, pre_tokenizers, processors
@@ -119,7 +164,6 @@ def _read_bpe(folder: Path) -> tokenizers.Tokenizer:
     except Exception as error:  # as above
         raise CheckpointError(f"{folder}: vocab.json and merges.txt do not make a tokenizer: {error}") from None
     backend = tokenizers.Tokenizer(bpe)
-    settings = read_json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").exists() else {}
     if settings.get("add_bos_token"):
         raise CheckpointError(f"{folder}: tokenizer_config.json asks for add_bos_token: add the model's tokenizer.json")
     prefix = bool(settings.get("add_prefix_space", False))
@@ -128,6 +172,9 @@ def _read_bpe(folder: Path) -> tokenizers.Tokenizer:
     is_bart = (folder / "config.json").exists() and read_json(folder / "config.json").get("model_type") == "bart"
     special = _special_tokens(settings, BART_TOKENS if is_bart else GPT2_TOKENS)
     backend.add_special_tokens([AddedToken(t, special=True) for t in dict.fromkeys(special.values()) if t in vocab])
+    # Of some tokens another file says how they take the space around them.
+    told = [t for t in _settings(folder, "special_tokens_map.json").values() if isinstance(t, dict)]
+    backend.add_special_tokens([_token(t | {"special": True}, folder) for t in told if t.get("content") in vocab])
     if is_bart:  # every text is framed: <s> text </s>
         missing = [special[role] for role in ("bos", "eos") if special[role] not in vocab]
         if missing:

@@ -119,10 +119,17 @@ def make_tensor(storage: object, dtype: object, offset: object, shape: object, s
     return Tensor(storage, dtype, offset, shape, strides)
 
 
+def refuse_metadata(metadata: list) -> None:
+    """What may follow a tensor: bits of a view that changes its numbers, such as a negated one's."""
+    if any(m not in (None, {}) for m in metadata):
+        raise UnreadableError("holds a tensor that is a negated or conjugate view: save what .resolve_neg() gives")
+
+
 def rebuild_tensor(arguments: tuple) -> Tensor:
     """torch._utils._rebuild_tensor and _v2: (storage, offset, shape, strides, and what training needs)."""
     match arguments:
-        case (Storage() as storage, offset, shape, strides, *_):
+        case (Storage() as storage, offset, shape, strides, *training):
+            refuse_metadata(training[2:])
             return make_tensor(storage, storage.dtype, offset, shape, strides)
     raise damaged("a tensor is rebuilt from the wrong arguments")
 
@@ -130,7 +137,8 @@ def rebuild_tensor(arguments: tuple) -> Tensor:
 def rebuild_tensor_of_bytes(arguments: tuple) -> Tensor:
     """torch._utils._rebuild_tensor_v3, for dtypes that have no storage class: the dtype comes last."""
     match arguments:
-        case (storage, offset, shape, strides, _, _, dtype, *_):
+        case (storage, offset, shape, strides, _, _, dtype, *metadata):
+            refuse_metadata(metadata)
             return make_tensor(storage, dtype, offset, shape, strides)
     raise damaged("a tensor is rebuilt from the wrong arguments")
 
@@ -260,8 +268,8 @@ def find_global(module: str, name: str) -> Dtype | Callable[[tuple], Any]:
     full = f"{module}.{name}"
     if full not in GLOBALS:
         raise UnreadableError(
-            f"asks for {ascii(full)[1:-1][:100]}, which no tensor needs: refused, nothing was run; "
-            "do not trust this file"
+            f"asks for {ascii(full)[1:-1][:100]}, which no tensor needs: refused, nothing was run; if the file is from "
+            "somebody you trust, ask for the plain tensors of model.state_dict(), and if not, do not use it"
         )
     return GLOBALS[full]
 
@@ -332,7 +340,7 @@ def add_to_dict(machine: Machine, values: list[Any]) -> None:
     if len(values) % 2:
         raise damaged("its pickle has a key without a value")
     for key, value in zip(values[::2], values[1::2], strict=True):
-        if type(key) not in (str, int):
+        if type(key) not in (str, int) or (type(key) is int and abs(key) >= 1 << 60):  # larger ones can share a hash
             raise damaged(f"a {type(key).__name__} is used as a name")
         if key in target:
             raise damaged("its pickle sets a name twice")

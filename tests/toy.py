@@ -2,13 +2,14 @@
 
 import numpy as np
 
-from minidecode import reference
-from minidecode.plan import backend
+from minidecode.plan import Plan
 
 
 class Ops:
-    def __init__(self):
-        vars(self).update(backend(reference))
+    """The functions of a plan."""
+
+    def __init__(self, plan: str = "auto"):
+        vars(self).update(Plan.parse(plan).resolve()[0])
 
 
 class ToyEngine:

@@ -3,7 +3,8 @@
     pip install rouge-score
     python weights/evaluate_bart.py TEXTS --model tiny-bart --gpt2 tiny-gpt2
 
-Windows of held-out text are corrupted as in training (text infilling) and restored. Two questions:
+Windows of held-out text are corrupted as in training (text infilling: spans of Poisson lengths, 30 % of the tokens) and
+restored, once for each mean length of a span; BART's is 3. Two questions:
 
 1. How often is the likeliest token right inside hidden spans, if all tokens of the target before it are given? Beside
    it stands the GPT-2, which is given the same tokens, and the text before the window too: the left context alone.
@@ -48,6 +49,12 @@ def gpt2_hits(model: md.Model, ids: np.ndarray, first: int, length: int) -> np.n
     return logits_NV.argmax(axis=1) == ids[first : first + length]
 
 
+def bootstrap(gains: np.ndarray) -> str:
+    """The mean, and its 95 % interval over the windows."""
+    low, high = np.percentile(np.random.default_rng(2).choice(gains, (10_000, len(gains))).mean(axis=1), [2.5, 97.5])
+    return f"{gains.mean():+.4f}, 95 % interval {low:+.4f} to {high:+.4f} (bootstrap over windows)"
+
+
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("texts", type=Path)
@@ -56,21 +63,27 @@ def main() -> None:
     p.add_argument("--held-out", default="12/25", help="REMAINDER/MODULUS, as in training")
     p.add_argument("--windows", type=int, default=64)
     p.add_argument("--length", type=int, default=256, help="tokens of a window")
+    p.add_argument("--spans", type=float, nargs="+", default=[3.0, 2.0, 1.0], help="mean lengths of a hidden span")
     a = p.parse_args()
 
     bart, gpt2 = md.load(a.model), md.load(a.gpt2)
-    start, end, mask = (bart.tokenizer.token_to_id(t) for t in ("<s>", "</s>", "<mask>"))
     c = bart.config
     print(f"parameters           {bart.parameters:,} ({c.encoder_layers} encoder, {c.decoder_layers} decoder layers, "
           f"width {c.d_model}, positions {c.max_position_embeddings}, vocabulary {c.vocab_size:,})")  # fmt: skip
-
     _, held_out = split_files(a.texts, *map(int, a.held_out.split("/")))
     texts = [gpt2.tokenizer.encode(read_text(path)) for path in held_out]
+    for mean in a.spans:
+        evaluate(bart, gpt2, texts, mean, a)
+
+
+def evaluate(bart: md.Model, gpt2: md.Model, texts: list[np.ndarray], mean: float, a: argparse.Namespace) -> None:
+    """Prints the figures for spans of this mean length, and a sample."""
+    start, end, mask = (bart.tokenizer.token_to_id(t) for t in ("<s>", "</s>", "<mask>"))
     rng = np.random.default_rng(1)
     bart_right, gpt2_right, copied_right, sources, originals = [], [], [], [], []
     for text, first in draw_windows(texts, a.windows, a.length, seed=0):
         window = texts[text][first : first + a.length]
-        corrupted, hidden = infill(rng, window, mask)
+        corrupted, hidden = infill(rng, window, mask, mean)
         hits = bart_hits(bart, (start, end), corrupted, window)
         bart_right.append(hits[hidden])
         copied_right.append(hits[~hidden])
@@ -79,6 +92,7 @@ def main() -> None:
         originals.append(gpt2.tokenizer.decode(window))
     hidden_count = sum(map(len, bart_right))
     shortest, longest = min(map(len, sources)), max(map(len, sources))
+    print(f"\nspans of {mean:g} on average (Poisson)")
     print(f"windows              {a.windows} of {a.length} tokens, sources of {shortest} to {longest}; "
           f"{hidden_count} tokens hidden, {hidden_count / a.windows / a.length:.1%}")  # fmt: skip
     print(f"hidden tokens right  {np.concatenate(bart_right).mean():.1%} by this model, "
@@ -88,7 +102,9 @@ def main() -> None:
     began = time.perf_counter()
     restored = []
     for i in range(0, len(sources), 8):
-        restored += bart.generate(input_ids=sources[i : i + 8], num_beams=4, max_new_tokens=a.length + 40).texts
+        restored += bart.generate(
+            input_ids=sources[i : i + 8], num_beams=4, max_new_tokens=a.length + 40, plan="memory=split"
+        ).texts
     scorer = rouge_scorer.RougeScorer(["rougeL"])
     as_given = [bart.tokenizer.decode(s[1:-1], keep_special=True) for s in sources]
     without_masks = [bart.tokenizer.decode(s) for s in sources]
@@ -97,16 +113,12 @@ def main() -> None:
         return np.array([scorer.score(o, t)["rougeL"].fmeasure for o, t in zip(originals, candidates, strict=True)])
 
     after = rouge(restored)
-    print(f"ROUGE-L              {after.mean():.4f} restored by beam search")
-    for name, texts in (("as given", as_given), ("without masks", without_masks)):
-        before = rouge(texts)
-        samples = np.random.default_rng(2).choice(after - before, (10_000, len(before))).mean(axis=1)
-        low, high = np.percentile(samples, [2.5, 97.5])
-        interval = f"95 % interval {low:+.4f} to {high:+.4f} (bootstrap over windows)"
-        print(f"{name:<20} {before.mean():.4f} corrupted, gain {(after - before).mean():+.4f}, {interval}")
-    print(f"restored in          {time.perf_counter() - began:.0f} s on this machine")
+    print(f"ROUGE-L              {after.mean():.4f} restored by beam search, {time.perf_counter() - began:.0f} s")
+    for name, candidates in (("as given", as_given), ("without masks", without_masks)):
+        before = rouge(candidates)
+        print(f"{name:<20} {before.mean():.4f} corrupted, gain {bootstrap(after - before)}")
     shown = as_given[0]
-    print(f"\nsample\n  original:  {originals[0][:300]}\n  corrupted: {shown[:300]}\n  restored:  {restored[0][:300]}")
+    print(f"sample\n  original:  {originals[0][:300]}\n  corrupted: {shown[:300]}\n  restored:  {restored[0][:300]}")
 
 
 if __name__ == "__main__":

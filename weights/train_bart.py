@@ -18,10 +18,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from corpus import encode_stream, infill, read_text, split_files
+from corpus import encode_stream, infill
 from tokenizers import AddedToken, Tokenizer, processors
 from torch import nn
-from training import add_training_options, train
+from training import add_training_options, read_texts, train
 from transformers import BartConfig, BartForConditionalGeneration, GenerationConfig, GPT2LMHeadModel
 
 SPECIALS = ["<s>", "<pad>", "</s>", "<mask>"]
@@ -175,6 +175,42 @@ def start_with_copying(model: BartForConditionalGeneration, ids: np.ndarray, rng
         cross.k_proj.weight[rows] = gain * torch.cat([v @ x.T for v, x in zip(views, stored, strict=True)])
 
 
+def held_out_right(model, ids: np.ndarray, tokenizer: Tokenizer, length: int) -> dict[str, float]:
+    """How many tokens of held-out windows are the likeliest, teacher-forced: copied and hidden ones apart."""
+    start, _, end, mask = (tokenizer.token_to_id(s) for s in SPECIALS)
+    rng = np.random.default_rng(12345)
+    right, count = {True: 0, False: 0}, {True: 0, False: 0}
+    for _ in range(24):
+        first = rng.integers(len(ids) - length)
+        window = ids[first : first + length]
+        corrupted, hidden = infill(rng, window, mask)
+        source = torch.tensor([[start, *corrupted, end]], device=model.device)
+        target = torch.tensor([[end, start, *window]], device=model.device)
+        logits = model(input_ids=source, decoder_input_ids=target).logits[0, 1:-1]
+        hits = logits.argmax(-1).cpu().numpy() == window
+        for kind in (True, False):
+            right[kind] += int(hits[hidden == kind].sum())
+            count[kind] += int((hidden == kind).sum())
+    return {"held_out_hidden_right": round(right[True] / count[True], 4),
+            "held_out_copied_right": round(right[False] / count[False], 4)}  # fmt: skip
+
+
+def write_folder(model: BartForConditionalGeneration, tokenizer: Tokenizer, out: Path) -> None:
+    """The model in float16, its tokenizer, and how it generates."""
+    start, pad, end, _ = (tokenizer.token_to_id(s) for s in SPECIALS)
+    context = model.config.max_position_embeddings
+    model.to(torch.float16).save_pretrained(out)
+    tokenizer.save(str(out / "tokenizer.json"))
+    GenerationConfig(
+        bos_token_id=start, pad_token_id=pad, eos_token_id=end, decoder_start_token_id=end, forced_bos_token_id=start,
+        forced_eos_token_id=end, num_beams=4, max_length=context, early_stopping=True,
+    ).save_pretrained(out)  # fmt: skip
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": context, "bos_token": "<s>",
+                "eos_token": "</s>", "pad_token": "<pad>", "mask_token": "<mask>", "cls_token": "<s>",
+                "sep_token": "</s>"}  # fmt: skip
+    (out / "tokenizer_config.json").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+
+
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_training_options(p, steps=3000, muon_lr=2e-3, adam_lr=2e-3)
@@ -190,13 +226,10 @@ def main() -> None:
         torch.set_num_threads(a.threads)
     torch.manual_seed(a.seed)
     tokenizer = bart_tokenizer(a.gpt2)
-    start, pad, end, mask = (tokenizer.token_to_id(s) for s in SPECIALS)
-    train_files, held_out_files = split_files(a.texts, *map(int, a.held_out.split("/")))
+    start, pad, end, _ = (tokenizer.token_to_id(s) for s in SPECIALS)
     plain = Tokenizer.from_file(str(a.gpt2 / "tokenizer.json"))  # without the frame, for one long stream
-    ids = encode_stream(plain, [read_text(f) for f in [*train_files, *a.also]])
-    held_out_ids = encode_stream(plain, [read_text(f) for f in held_out_files])
+    ids, held_out_ids = (encode_stream(plain, texts) for texts in read_texts(a))
     a.out.mkdir(parents=True, exist_ok=True)
-    tokenizer.save(str(a.out / "tokenizer.json"))
 
     gpt2 = GPT2LMHeadModel.from_pretrained(a.gpt2, dtype=torch.float32).eval()
     D, H, layers = gpt2.config.n_embd, gpt2.config.n_head, gpt2.config.n_layer
@@ -218,37 +251,14 @@ def main() -> None:
         return make_batch(rng, ids, length, a.tokens // length, tokenizer)
 
     def evaluate() -> dict[str, float]:
-        """Loss and accuracy on held-out windows, teacher-forced: copied tokens and hidden ones apart."""
-        rng = np.random.default_rng(12345)
-        right, count = {True: 0, False: 0}, {True: 0, False: 0}
-        for _ in range(24):
-            first = rng.integers(len(held_out_ids) - 256)
-            window = held_out_ids[first : first + 256]
-            corrupted, hidden = infill(rng, window, mask)
-            source = torch.tensor([[start, *corrupted, end]], device=model.device)
-            target = torch.tensor([[end, start, *window]], device=model.device)
-            logits = model(input_ids=source, decoder_input_ids=target).logits[0, 1:-1]
-            hits = logits.argmax(-1).cpu().numpy() == window
-            for kind in (True, False):
-                right[kind] += int(hits[hidden == kind].sum())
-                count[kind] += int((hidden == kind).sum())
-        return {"held_out_hidden_right": round(right[True] / count[True], 4),
-                "held_out_copied_right": round(right[False] / count[False], 4)}  # fmt: skip
+        return held_out_right(model, held_out_ids, tokenizer, length=256)
 
     def comes_from_gpt2(name: str) -> bool:
         return "encoder." not in name and "encoder_attn" not in name
 
     train(model, batch_at, evaluate, a, is_trained=comes_from_gpt2, trained_lr=a.gpt2_lr)
 
-    model.to(torch.float16).save_pretrained(a.out)
-    GenerationConfig(
-        bos_token_id=start, pad_token_id=pad, eos_token_id=end, decoder_start_token_id=end, forced_bos_token_id=start,
-        forced_eos_token_id=end, num_beams=4, max_length=a.context, early_stopping=True,
-    ).save_pretrained(a.out)  # fmt: skip
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": a.context, "bos_token": "<s>",
-                "eos_token": "</s>", "pad_token": "<pad>", "mask_token": "<mask>", "cls_token": "<s>",
-                "sep_token": "</s>"}  # fmt: skip
-    (a.out / "tokenizer_config.json").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+    write_folder(model, tokenizer, a.out)
     print(f"the model is in {a.out}")
 
 

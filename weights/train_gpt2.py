@@ -19,9 +19,9 @@ import math
 
 import numpy as np
 import torch
-from corpus import END_OF_TEXT, encode_stream, read_text, split_files
+from corpus import END_OF_TEXT, encode_stream
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-from training import add_training_options, save_whole, train, windows_at
+from training import add_training_options, read_texts, save_whole, train, windows_at
 from transformers import GenerationConfig, GPT2Config, GPT2LMHeadModel
 
 
@@ -46,6 +46,44 @@ def held_out_bits(model, ids: np.ndarray, window: int, bytes_per_token: float, m
     return float(np.mean(losses)) / math.log(2) / bytes_per_token
 
 
+def train_and_write(
+    model, tokenizer: Tokenizer, ids: np.ndarray, held_out_ids: np.ndarray, a: argparse.Namespace
+) -> float:
+    """Trains the GPT-2 on the stream `ids` and writes the folder a.out -> seconds of training.
+
+    Beside what `train` reads, a says how many rows a batch has. A window is the model's whole context.
+    """
+    context = model.config.n_positions
+    if len(ids) < context * (a.rows + 1):
+        raise SystemExit(f"{len(ids)} tokens are too few for a batch of {a.rows} x {context}: give more text")
+    bytes_per_token = len(tokenizer.decode(held_out_ids.tolist()).encode()) / max(1, len(held_out_ids))
+
+    def batch_at(step: int) -> dict[str, torch.Tensor]:
+        x = torch.from_numpy(windows_at(step, ids, a.rows, context, a.seed))
+        return {"input_ids": x, "labels": x}
+
+    def evaluate() -> dict[str, float]:
+        if len(held_out_ids) < context:
+            return {}
+        bits = held_out_bits(model, held_out_ids, context, bytes_per_token)
+        return {"held_out_bits_per_byte_roughly": round(bits, 4)}
+
+    a.out.mkdir(parents=True, exist_ok=True)
+    seconds = train(model, batch_at, evaluate, a)
+
+    model.to(torch.float16).save_pretrained(a.out)
+    end = tokenizer.token_to_id(END_OF_TEXT)
+    # A small model that always takes the likeliest token soon repeats itself.
+    GenerationConfig(bos_token_id=end, eos_token_id=end, pad_token_id=end, no_repeat_ngram_size=3).save_pretrained(
+        a.out
+    )
+    save_whole(lambda path: tokenizer.save(str(path)), a.out / "tokenizer.json")
+    settings = {"tokenizer_class": "GPT2Tokenizer", "model_max_length": context, "bos_token": END_OF_TEXT,
+                "eos_token": END_OF_TEXT, "unk_token": END_OF_TEXT, "add_prefix_space": False}  # fmt: skip
+    (a.out / "tokenizer_config.json").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+    return seconds
+
+
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_training_options(p, steps=2000, muon_lr=4e-3, adam_lr=3e-3)
@@ -61,10 +99,7 @@ def main() -> None:
     if a.threads:
         torch.set_num_threads(a.threads)
     torch.manual_seed(a.seed)
-    train_files, held_out_files = split_files(a.texts, *map(int, a.held_out.split("/")))
-    train_texts = [read_text(f) for f in [*train_files, *a.also]]
-    held_out_texts = [read_text(f) for f in held_out_files]
-
+    train_texts, held_out_texts = read_texts(a)
     a.out.mkdir(parents=True, exist_ok=True)
     tokenizer_path = a.out / "tokenizer.json"
     if tokenizer_path.exists():
@@ -73,10 +108,7 @@ def main() -> None:
         tokenizer = train_tokenizer(train_texts, a.vocab)
         save_whole(lambda path: tokenizer.save(str(path)), tokenizer_path)
     ids, held_out_ids = encode_stream(tokenizer, train_texts), encode_stream(tokenizer, held_out_texts)
-    bytes_per_token = sum(len(t.encode()) for t in held_out_texts) / max(1, len(held_out_ids))
     print(f"{len(train_texts)} texts, {len(ids):,} tokens to train on; held out: {len(held_out_texts)}")
-    if len(ids) < a.context * (a.rows + 1):
-        raise SystemExit(f"{len(ids)} tokens are too few for a batch of {a.rows} x {a.context}: give more text")
 
     end = tokenizer.token_to_id(END_OF_TEXT)
     config = GPT2Config(
@@ -84,28 +116,7 @@ def main() -> None:
         resid_pdrop=a.dropout, embd_pdrop=a.dropout, attn_pdrop=0.0, bos_token_id=end, eos_token_id=end,
     )  # fmt: skip
     model = GPT2LMHeadModel(config).to("cuda" if torch.cuda.is_available() else "cpu")
-
-    def batch_at(step: int) -> dict[str, torch.Tensor]:
-        x = torch.from_numpy(windows_at(step, ids, a.rows, a.context, a.seed))
-        return {"input_ids": x, "labels": x}
-
-    def evaluate() -> dict[str, float]:
-        if len(held_out_ids) < a.context:
-            return {}
-        return {
-            "held_out_bits_per_byte_roughly": round(held_out_bits(model, held_out_ids, a.context, bytes_per_token), 4)
-        }
-
-    train(model, batch_at, evaluate, a)
-
-    model.to(torch.float16).save_pretrained(a.out)
-    # A small model that always takes the likeliest token soon repeats itself.
-    GenerationConfig(bos_token_id=end, eos_token_id=end, pad_token_id=end, no_repeat_ngram_size=3).save_pretrained(
-        a.out
-    )
-    settings = {"tokenizer_class": "GPT2Tokenizer", "model_max_length": a.context, "bos_token": END_OF_TEXT,
-                "eos_token": END_OF_TEXT, "unk_token": END_OF_TEXT, "add_prefix_space": False}  # fmt: skip
-    (a.out / "tokenizer_config.json").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+    train_and_write(model, tokenizer, ids, held_out_ids, a)
     print(f"the model is in {a.out}: minidecode generate --model {a.out} 'Once upon a time'")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from corpus import read_text, split_files
 from tqdm import trange
 
 
@@ -26,6 +27,12 @@ def add_training_options(p: argparse.ArgumentParser, steps: int, muon_lr: float,
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--threads", type=int, default=0, help="0: torch's own choice")
     p.add_argument("--compile", action="store_true", help="torch.compile: about 1.2 times as fast, needs a C compiler")
+
+
+def read_texts(a: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """(trained on, held out) of what the options name."""
+    train_files, held_out_files = split_files(a.texts, *map(int, a.held_out.split("/")))
+    return [read_text(f) for f in [*train_files, *a.also]], [read_text(f) for f in held_out_files]
 
 
 def windows_at(step: int, ids: np.ndarray, rows: int, window: int, seed: int) -> np.ndarray:
@@ -76,8 +83,10 @@ def train(
     evaluate_every: int = 250,
     is_trained: Callable[[str], bool] = lambda name: False,
     trained_lr: float = 0.0,
-) -> None:
-    """Runs steps up to a.steps, going on from a.out/checkpoint.pt if it is there; the last step's weights are kept.
+) -> float:
+    """Runs steps up to a.steps -> seconds it took; goes on from a.out/checkpoint.pt if it is there.
+
+    The last step's weights are kept.
 
     batch_at(step) gives the model's keyword arguments, labels included. evaluate() is for the log alone
     (a.out/log.jsonl): nothing is selected by it. is_trained, trained_lr: see make_optimizers.
@@ -139,4 +148,6 @@ def train(
             save_checkpoint(step + 1)
             last_saved = time.time()
     save_checkpoint(a.steps)
-    print(f"{a.steps} steps in {(seconds + time.time() - started) / 60:.0f} minutes")
+    seconds += time.time() - started
+    print(f"{a.steps} steps in {seconds / 60:.0f} minutes")
+    return seconds

@@ -134,14 +134,15 @@ def _moved(argument, move: Callable):
 
 
 def implementations(row: Row) -> dict[str, Callable]:
-    """Label -> function: naive, reference, cpu, and every version of the kernel."""
+    """Label -> function: naive, other ways in NumPy, reference, cpu, and every version of the kernel."""
     found = {}
     for backend in ("reference", "cpu", "cuda"):
         try:
             module = importlib.import_module(f"minidecode.{backend}.{row.name}")
         except ModuleNotFoundError:
             continue
-        for function in sorted((f for f in vars(module) if f.startswith(row.op)), key=lambda f: (f == row.op, f)):
+        versions = [f for f in vars(module) if f.startswith(row.op)]  # the naive one first, the op itself last
+        for function in sorted(versions, key=lambda f: (f == row.op, not f.endswith("_naive"), f)):
             label = function.removeprefix(row.op).strip("_")
             found[f"{backend} {label}".strip()] = getattr(module, function)
     return found

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..catalog import Cost
+from ..errors import OptionError
 
 
 @dataclass(frozen=True)
 class Machine:
-    """bandwidth: bytes/s of main (or device) memory. operations: float32 operations/s, a multiply-add being two."""
+    """bandwidth: bytes/s of main (or device) memory. operations: float32 operations/s, a multiply-add being two.
+
+    tensor_operations: those of float16 matrix products on tensor cores, where there are such.
+    """
 
     name: str
     bandwidth: float
     operations: float
     source: str
+    tensor_operations: float | None = None
 
     @property
     def balance(self) -> float:
@@ -29,13 +34,19 @@ class Machine:
         """The least time, if moving and computing overlap wholly: the roofline (Williams et al. 2009)."""
         return max(cost.bytes / self.bandwidth, cost.operations / self.operations)
 
+    def on_tensor_cores(self) -> Machine:
+        """The same machine for float16 matrix products. Raises OptionError where it has no units for them."""
+        if self.tensor_operations is None:
+            raise OptionError(f"{self.name} has no tensor cores")
+        return replace(self, operations=self.tensor_operations)
+
 
 MACHINES = {
     m.name: m
     for m in [
-        Machine("v100", 900e9, 15.7e12, "data sheet, SXM2"),
-        Machine("t4", 320e9, 8.1e12, "data sheet"),
-        Machine("h200", 4.8e12, 67e12, "data sheet, SXM, without tensor cores"),
+        Machine("v100", 900e9, 15.7e12, "data sheet, SXM2", 125e12),
+        Machine("t4", 320e9, 8.1e12, "data sheet", 65e12),
+        Machine("h200", 4.8e12, 67e12, "data sheet, SXM, without tensor cores", 989e12),
     ]
 }
 

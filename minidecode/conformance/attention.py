@@ -1,6 +1,7 @@
 """What attention of one row is, in float64, and how far a float32 answer may lie from it: for every kind of memory.
 
-A kind of memory is a way to find the positions that a row sees; its file in rows/ collects them and asks here.
+A kind of memory is a way to find the positions that a row sees; its file in rows/ collects them and asks here. What is
+common to the inputs of all kinds is here too: how numbers are drawn, and what lies where nobody may look.
 """
 
 from __future__ import annotations
@@ -8,8 +9,33 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from .bounds import EPS
+
+NUMBERS = st.sampled_from([0.0, 1.0, -1.0, 0.25, -3.0, 8.0])
+POISON = 1e30
+
+
+def hidden(k_XGMK, v_XGMU, begin_X, end_X) -> tuple:
+    """(k_XGMK, v_XGMU) with poison outside of begin <= m < end: zeros for keys, so that such a score counts for
+    something, and values that would drown any answer. No NaN: NumPy multiplies masked values by 0, and 0 * NaN is NaN.
+    """
+    k_XGMK, v_XGMU = k_XGMK.copy(), v_XGMU.copy()
+    for x, (begin, end) in enumerate(zip(begin_X, end_X, strict=True)):
+        for outside in (slice(begin), slice(end, None)):
+            k_XGMK[x, :, outside], v_XGMU[x, :, outside] = 0, POISON
+    return k_XGMK, v_XGMU
+
+
+def drawn(draw, *shape: int) -> np.ndarray:
+    """Float32 numbers that are easy to read, for hypothesis to make small."""
+    return draw(arrays(np.float32, shape, elements=NUMBERS))
+
+
+def normal(rng, *shape: int) -> np.ndarray:
+    return rng.standard_normal(shape).astype(np.float32)
 
 
 def softmax(scores):
@@ -33,7 +59,8 @@ def attend_bound(q_HK, k_GMK, v_GMU, scale):
     """For one row. A score is off by eps times the length of its vector of products, at worst sqrt(K) of that.
 
     That is a relative error of the position's weight; M such errors, independent of each other, add up as a random
-    walk of steps w|v|. Normalising costs a few eps of the result more.
+    walk of steps w|v|. The sum over positions is a walk too, of sqrt(M) roundings where one thread adds them all, and
+    log2(M) in a tree, which is more where M is small; normalising costs two.
     """
     H, K = q_HK.shape
     k_HMK, v_HMU = (np.repeat(a.astype(np.float64), H // len(a), axis=0) for a in (k_GMK, v_GMU))
@@ -44,4 +71,94 @@ def attend_bound(q_HK, k_GMK, v_GMU, scale):
     score_error_HM = EPS * (math.sqrt(K) * np.linalg.norm(products_HMK, axis=-1) + np.ptp(scores_HM, axis=-1)[:, None])
     steps_HMU = weights_HM[..., None] * v_HMU
     walk_HU = np.linalg.norm(steps_HMU * (score_error_HM + EPS)[..., None], axis=1)
-    return (4 * walk_HU + 4 * EPS * np.abs(steps_HMU).sum(axis=1)).reshape(-1)
+    M = k_GMK.shape[1]
+    roundings = 2 + max(math.log2(M), math.sqrt(M))
+    return (4 * walk_HU + roundings * EPS * np.abs(steps_HMU).sum(axis=1)).reshape(-1)
+
+
+def attend_rows(rows) -> np.ndarray:
+    """`attend_row` of each of these."""
+    return np.stack([attend_row(*row) for row in rows])
+
+
+def attend_bounds(rows) -> np.ndarray:
+    return np.stack([attend_bound(*row) for row in rows])
+
+
+def attend_hidden_row(q_HK, h_ND, weights, scale, own=None):
+    """One query row over hidden states, by the keys and values that `weights` (w_k, b_k, w_v, b_v) make of them.
+
+    own: keys and values (k_GTK, v_GTU) of more positions, under the same softmax.
+    """
+    k_GMK, v_GMU = keys_and_values(h_ND, weights)
+    if own is not None:
+        k_GMK, v_GMU = (np.concatenate(pair, axis=1) for pair in zip((k_GMK, v_GMU), own, strict=True))
+    return attend_row(q_HK, k_GMK, v_GMU, scale)
+
+
+def keys_and_values(h_ND, weights):
+    """(k_GNK, v_GNU) in float64."""
+    w_k_GKD, b_k_GK, w_v_GUD, b_v_GU = (w.astype(np.float64) for w in weights)
+    h_ND = h_ND.astype(np.float64)
+    return h_ND @ w_k_GKD.transpose(0, 2, 1) + b_k_GK[:, None], h_ND @ w_v_GUD.transpose(0, 2, 1) + b_v_GU[:, None]
+
+
+def attend_hidden_bound(q_HK, h_ND, weights, scale, own=None):
+    """For one row. The products may come in either order: (q W_k) h and W_v (p h), or q (W_k h) and p (W_v h).
+
+    So for each number that is summed on the way the bound has what that sum may be off by, in both orders. The error of
+    one position's score changes the result by the position's weight times the distance of its value from the mean, and
+    such errors are independent of each other: they add up as a random walk. Not so the errors of q W_k, which all
+    positions meet, in proportion to their h, of which the values are linear functions: those go through the sum over
+    positions. Nor those of q . b_k, which shift all of the positions with hidden states against the others.
+    """
+    k_GMK, v_GMU = keys_and_values(h_ND, weights)
+    if own is not None:
+        k_GMK, v_GMU = (np.concatenate(pair, axis=1) for pair in zip((k_GMK, v_GMU), own, strict=True))
+    w_k_GKD, b_k_GK, w_v_GUD, _ = (w.astype(np.float64) for w in weights)
+    q_HK, h_ND = scale * q_HK.astype(np.float64), h_ND.astype(np.float64)
+    H, G = len(q_HK), len(w_k_GKD)
+    bounds = []
+    for q_K, g in zip(q_HK, np.arange(H) // (H // G), strict=True):
+        weights_M, moved_MU = _weights_and_what_they_move(k_GMK[g] @ q_K, v_GMU[g])
+        scores_U = _error_of_scores(q_K, h_ND, k_GMK[g], w_k_GKD[g], b_k_GK[g], moved_MU)
+        sums_U = _error_of_sums(weights_M, h_ND, v_GMU[g], w_v_GUD[g])
+        bounds.append(EPS * (2 * (scores_U + sums_U) + 4 * weights_M @ np.abs(v_GMU[g])))
+    return np.concatenate(bounds)
+
+
+def _weights_and_what_they_move(scores_M, v_MU):
+    """The softmax, and by how much the result moves for a relative error of each of its weights."""
+    weights_M = np.exp(scores_M - scores_M.max())
+    weights_M /= weights_M.sum()
+    return weights_M, weights_M[:, None] * (v_MU - weights_M @ v_MU)
+
+
+def _error_of_scores(q_K, h_ND, k_MK, w_k_KD, b_k_K, moved_MU):
+    """What the scores' errors do to the result, in units of eps; the first N of the M positions have hidden states."""
+    N, scores_M, queries_KD = len(h_ND), k_MK @ q_K, q_K[:, None] * w_k_KD
+    score_M = _off(q_K * k_MK, axis=1) + np.ptp(scores_M)
+    score_M[:N] += _off(queries_KD.sum(axis=0) * h_ND, axis=1)
+    score_M[:N] += np.linalg.norm(_off(queries_KD * h_ND[:, None], axis=2), axis=1)
+    walk_U = np.linalg.norm(score_M[:, None] * moved_MU, axis=0)
+    through_U = np.linalg.norm(_off(queries_KD, axis=0)[:, None] * (h_ND.T @ moved_MU[:N]), axis=0)
+    shift = _off(q_K * b_k_K, axis=0) + np.abs(scores_M).max()
+    return walk_U + through_U + shift * np.abs(moved_MU[:N].sum(axis=0))
+
+
+def _error_of_sums(weights_M, h_ND, v_MU, w_v_UD):
+    """The same of the sums over positions and over the width of h."""
+    weighted_ND = weights_M[: len(h_ND), None] * h_ND
+    hidden_first_U = np.linalg.norm(w_v_UD * _off(weighted_ND, axis=0), axis=1)
+    hidden_first_U += _off(w_v_UD * weighted_ND.sum(axis=0), axis=1)
+    values_first_U = np.linalg.norm(_off(w_v_UD * weighted_ND[:, None], axis=2), axis=0)
+    return hidden_first_U + values_first_U + _off(weights_M[:, None] * v_MU, axis=0)
+
+
+def _off(terms, axis):
+    """How far one thread's sum is off, in units of eps, if its roundings are independent: sqrt(n) partial sums' worth.
+
+    Partial sums are as long as the vector of terms where signs are mixed, and grow up to the sum where they are not.
+    """
+    size = np.linalg.norm(terms, axis=axis) + np.abs(terms.sum(axis=axis))
+    return math.sqrt(terms.shape[axis]) * size

@@ -20,6 +20,7 @@ from ..user_functions import describe, load_file, told
 from .rows import asked_of
 
 LONGEST_CODE = 3000  # characters of an input that are printed
+POISON = -7777  # what arrays of whole numbers hold before they are written to; floats hold NaN
 
 
 @dataclass
@@ -163,7 +164,7 @@ def wrong(row: Row, implementation: Callable[..., Any], arguments: tuple) -> Mis
     except (Exception, SystemExit) as error:
         return Mistake(f"It {told(error)}")
     for (name, before), (_, after) in zip(_named(names, arguments), _named(names, given), strict=True):
-        if name != row.changes and not np.array_equal(before, after):
+        if name != row.changes and not np.array_equal(before, after, equal_nan=True):
             return Mistake(f"It changed its input {name}.")
     if row.changes is not None:
         changed = given[names.index(row.changes)]
@@ -181,7 +182,7 @@ def wrong_with_out(row: Row, implementation: Callable[..., Any], arguments: tupl
         return None
     right = _several(asked_of(row.name).oracle(*copy.deepcopy(arguments)))
     dtype = next(a.dtype for _, a in _named(list(arguments_of(row, arguments)), arguments) if a.dtype.kind == "f")
-    out = tuple(np.full(r.shape, np.nan, dtype) for r in right)
+    out = tuple(np.full(r.shape, *((np.nan, dtype) if r.dtype.kind == "f" else (POISON, r.dtype))) for r in right)
     try:
         results = _several(implementation(*copy.deepcopy(arguments), out=out if len(out) > 1 else out[0]))
     except (Exception, SystemExit) as error:
@@ -203,20 +204,23 @@ def _difference(row: Row, result: Any, arguments: tuple) -> Mistake | None:
     results = _several(result)
     if len(results) != len(names) or not all(isinstance(r, np.ndarray) for r in results):
         return Mistake(f"It must return {' and '.join(names)}, arrays, not {result!r:.60}.")
-    bounds = _several(_bounds(row, arguments)) if row.contract == "tolerance" else (0.0,) * len(names)
     dtype = next(a.dtype for _, a in _named(list(arguments_of(row, arguments)), arguments) if a.dtype.kind == "f")
-    for name, mine, right, bound in zip(names, results, expected, bounds, strict=True):
-        if mine.shape != right.shape or mine.dtype != dtype:
-            return Mistake(f"{name} is {mine.dtype}{mine.shape} where {dtype}{right.shape} is due.")
-        if what := _beyond(name, mine, right, bound):
-            return Mistake(what, is_of_value=True)
-    return None
+    for name, mine, right in zip(names, results, expected, strict=True):
+        due = dtype if right.dtype.kind == "f" else right.dtype
+        if mine.shape != right.shape or mine.dtype != due:
+            return Mistake(f"{name} is {mine.dtype}{mine.shape} where {due}{right.shape} is due.")
+    if judge := getattr(asked_of(row.name), "judge", None):
+        what = judge(*results, *copy.deepcopy(arguments))
+    else:
+        compared = zip(names, results, expected, _bounds(row, arguments), strict=True)
+        what = next(filter(None, (_beyond(*each) for each in compared)), None)
+    return Mistake(what, is_of_value=True) if what else None
 
 
 def _beyond(name: str, mine: np.ndarray, right: np.ndarray, bound: np.ndarray | float) -> str | None:
     """The first place where `mine` is not within the bound of what is right, in words."""
     with np.errstate(invalid="ignore"):  # inf - inf: equal infinities are right
-        fine = (mine == right) | (np.abs(mine - right) <= bound)
+        fine = (mine == right) | (np.abs(mine - right) <= bound) | (np.isnan(mine) & np.isnan(right))
     if fine.all():
         return None
     place = tuple(int(i) for i in np.argwhere(~fine)[0])
@@ -225,8 +229,11 @@ def _beyond(name: str, mine: np.ndarray, right: np.ndarray, bound: np.ndarray | 
     return f"{name}{list(place)} is {mine[place]}; right is {right[place]:.9g}{within} ({(~fine).sum()} such places)."
 
 
-def _bounds(row: Row, arguments: tuple):
-    return asked_of(row.name).bound(*copy.deepcopy(arguments))
+def _bounds(row: Row, arguments: tuple) -> tuple:
+    """How far each result may lie from the oracle's."""
+    if row.contract == "exact":
+        return (0.0,) * len(ops.RETURNS[row.op])
+    return _several(asked_of(row.name).bound(*copy.deepcopy(arguments)))
 
 
 def _several(result: Any) -> tuple:
@@ -256,8 +263,8 @@ def _is_same(row: Row, mine: tuple | None, theirs: tuple | None, arguments: tupl
     """Whether two answers are one within the contract."""
     if mine is None or theirs is None:
         return mine is theirs
-    bounds = _several(_bounds(row, arguments)) if row.contract == "tolerance" else (0.0,) * len(mine)
-    return not any(_beyond("", *triple) for triple in zip(mine, theirs, bounds, strict=True))
+    compared = zip(mine, theirs, _bounds(row, arguments), strict=True)
+    return not any(_beyond("", *each) for each in compared)
 
 
 def mutant_files(name: str) -> list[Path]:
@@ -279,7 +286,8 @@ def runnable(arguments: dict[str, Any]) -> str:
 
 def _as_code(value: Any) -> str:
     if isinstance(value, np.ndarray):
-        values = np.array2string(value, separator=", ", threshold=10**6, max_line_width=110).replace("inf", "np.inf")
+        values = np.array2string(value, separator=", ", threshold=10**6, max_line_width=110)
+        values = values.replace("inf", "np.inf").replace("nan", "np.nan")
         return f"np.array({values}, np.{value.dtype})"
     if dataclasses.is_dataclass(value):
         fields = (f"{f.name}={_as_code(getattr(value, f.name))}" for f in dataclasses.fields(value))

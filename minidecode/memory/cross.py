@@ -14,14 +14,19 @@ import numpy as np
 from .padding import padding, replicate
 
 
+def keys_and_values(ops, source, product, heads):
+    """(k_RGK, v_RGU) of all source tokens, by one product."""
+    kv_RX = ops.linear(source.h_RD, product)
+    return ops.split_heads(kv_RX, product.bias, replace(heads, H=0))[1:]
+
+
 class CrossMemory:
     """One layer's keys and values of the source: the rows as they come; after `expand`, a padded block per beam."""
 
-    def __init__(self, ops, block, encoded_RD, source_offsets_X, target_offsets_X):
+    def __init__(self, ops, block, source, target_offsets_X):
         self.query_bias_X, self.heads = block.cross_q.bias, block.cross_heads
-        self.source_offsets_X, self.target_offsets_X = source_offsets_X, target_offsets_X
-        kv_RX = ops.linear(encoded_RD, block.cross_kv)
-        _, self.k_RGK, self.v_RGU = ops.split_heads(kv_RX, block.cross_kv.bias, replace(self.heads, H=0))
+        self.source_offsets_X, self.target_offsets_X = source.offsets_X, target_offsets_X
+        self.k_RGK, self.v_RGU = keys_and_values(ops, source, block.cross_kv, self.heads)
         self.decoding = False
 
     def attend(self, ops, q_RX):
@@ -73,7 +78,7 @@ class SharedCrossMemory(CrossMemory):
 class DecoderMemory:
     """A decoder layer's own memory, and by `cross` that of the source."""
 
-    def __init__(self, own, cross: CrossMemory):
+    def __init__(self, own, cross):
         self.own, self.cross = own, cross
         self.append, self.attend = own.append, own.attend
 

@@ -115,6 +115,11 @@ class GPT2Config(Config):
         return self.n_layer
 
     @property
+    def stacks(self) -> dict[str, tuple[int, Heads]]:
+        """Name -> its layers, and how each of their attentions is cut into heads."""
+        return {"decoder": (self.n_layer, self.heads(self.n_head, self.scale_attn_weights))}
+
+    @property
     def width(self) -> int:
         return self.n_embd
 
@@ -168,6 +173,14 @@ class BartConfig(Config):
     @property
     def layers(self) -> int:
         return self.encoder_layers + self.decoder_layers
+
+    @property
+    def stacks(self) -> dict[str, tuple[int, Heads]]:
+        """Name -> its layers, and how each of their attentions is cut into heads."""
+        return {
+            "encoder": (self.encoder_layers, self.heads(self.encoder_attention_heads)),
+            "decoder": (self.decoder_layers, self.heads(self.decoder_attention_heads)),
+        }
 
     @property
     def width(self) -> int:

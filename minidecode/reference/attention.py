@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from . import room
 from .softmax import softmax
 
 
@@ -50,35 +51,35 @@ def attend_within(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, 
 # row is a product of its own; where it is by sentence, the rows of its beams join in.
 
 
-def scores_of_rows(q_RHK, k_RGMK, scale, workspace=np.empty):
+def scores_of_rows(q_RHK, k_RGMK, scale, workspace=None):
     R, H, K = q_RHK.shape
     G, M = k_RGMK.shape[1:3]
-    scores_RGXM = workspace((R, G, H // G, M), q_RHK.dtype)
+    scores_RGXM = room(workspace, (R, G, H // G, M), q_RHK)
     np.matmul(q_RHK.reshape(R, G, H // G, K), k_RGMK.transpose(0, 1, 3, 2), out=scores_RGXM)
     scores_RGXM *= scale
     return scores_RGXM.reshape(R, H, M)
 
 
-def sums_of_rows(weights_RHM, v_RGMU, workspace=np.empty):
+def sums_of_rows(weights_RHM, v_RGMU, workspace=None):
     R, H, M = weights_RHM.shape
     G, U = v_RGMU.shape[1], v_RGMU.shape[3]
-    a_RGXU = workspace((R, G, H // G, U), v_RGMU.dtype)
+    a_RGXU = room(workspace, (R, G, H // G, U), v_RGMU)
     return np.matmul(weights_RHM.reshape(R, G, H // G, M), v_RGMU, out=a_RGXU).reshape(R, H, U)
 
 
-def scores_of_sentences(q_RHK, k_BGNK, scale, workspace=np.empty):
+def scores_of_sentences(q_RHK, k_BGNK, scale, workspace=None):
     B, G, N, _ = k_BGNK.shape
     q_BGXK = rows_joined(q_RHK, B, G, workspace)
-    scores_BGXN = workspace((*q_BGXK.shape[:3], N), q_RHK.dtype)
+    scores_BGXN = room(workspace, (*q_BGXK.shape[:3], N), q_RHK)
     np.matmul(q_BGXK, k_BGNK.transpose(0, 1, 3, 2), out=scores_BGXN)
     scores_BGXN *= scale
     return rows_apart(scores_BGXN, *q_RHK.shape[:2], workspace)
 
 
-def sums_of_sentences(weights_RHN, v_BGNU, workspace=np.empty):
+def sums_of_sentences(weights_RHN, v_BGNU, workspace=None):
     B, G, _, U = v_BGNU.shape
     weights_BGXN = rows_joined(weights_RHN, B, G, workspace)
-    a_BGXU = workspace((*weights_BGXN.shape[:3], U), v_BGNU.dtype)
+    a_BGXU = room(workspace, (*weights_BGXN.shape[:3], U), v_BGNU)
     np.matmul(weights_BGXN, v_BGNU, out=a_BGXU)
     return rows_apart(a_BGXU, *weights_RHN.shape[:2], workspace)
 
@@ -86,7 +87,7 @@ def sums_of_sentences(weights_RHN, v_BGNU, workspace=np.empty):
 def rows_joined(x_RHX, B, G, workspace):
     """(B, G, X, X): a sentence's rows under each other, one block for each key/value head."""
     R, H, X = x_RHX.shape
-    x_BGXX = workspace((B, G, R // B * (H // G), X), x_RHX.dtype)
+    x_BGXX = room(workspace, (B, G, R // B * (H // G), X), x_RHX)
     parts = x_RHX.reshape(B, R // B, G, H // G, X).transpose(0, 2, 1, 3, 4)
     x_BGXX.reshape(parts.shape)[...] = parts
     return x_BGXX
@@ -95,7 +96,7 @@ def rows_joined(x_RHX, B, G, workspace):
 def rows_apart(x_BGXX, R, H, workspace):
     """The reverse: (R, H, X)."""
     B, G, _, X = x_BGXX.shape
-    x_RHX = workspace((R, H, X), x_BGXX.dtype)
+    x_RHX = room(workspace, (R, H, X), x_BGXX)
     parts = x_BGXX.reshape(B, G, R // B, H // G, X).transpose(0, 2, 1, 3, 4)
     x_RHX.reshape(parts.shape)[...] = parts
     return x_RHX

@@ -8,7 +8,14 @@ from .attention import heads_side_by_side, mask, scores_of_rows, sums_of_rows
 from .softmax import softmax
 
 
-def attend(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None, *, workspace=np.empty):
+def attend_naive(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
+    """What grouped heads replace: keys and values repeated, a copy for each query head, then plain multi-head."""
+    per_group = q_RHK.shape[1] // k_RGMK.shape[1]
+    k_RHMK, v_RHMU = np.repeat(k_RGMK, per_group, axis=1), np.repeat(v_RGMU, per_group, axis=1)
+    return attend(q_RHK, k_RHMK, v_RHMU, begin_R, end_R, scale, out)
+
+
+def attend(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None, *, workspace=None):
     """All rows at once: each is a small product with its own memory."""
     M = int(end_R.max())
     scores_RHM = scores_of_rows(q_RHK, k_RGMK[:, :, :M], scale, workspace)

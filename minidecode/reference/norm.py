@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from . import room
 
-def layer_norm(x_RD, norm, out=None, *, workspace=np.empty):
+
+def layer_norm(x_RD, norm, out=None, *, workspace=None):
     """Two passes: the mean first, then the mean squared deviation from it."""
     h_RD = np.subtract(x_RD, x_RD.mean(axis=-1, keepdims=True), out=out)
-    squares_RD = np.multiply(h_RD, h_RD, out=workspace(h_RD.shape, h_RD.dtype))
+    squares_RD = np.multiply(h_RD, h_RD, out=room(workspace, h_RD.shape, h_RD))
     h_RD /= np.sqrt(squares_RD.mean(axis=-1, keepdims=True) + norm.eps)
     h_RD *= norm.gain_D
     h_RD += norm.bias_D

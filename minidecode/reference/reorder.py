@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from collections import Counter
 
-import numpy as np
-
+from . import room
 from .move import take
 
 
 def follow_naive(k_RGMX, parent_R, length_R, out=None):
-    """Everything is copied, rows that stay where they are and positions not yet written too."""
-    return take(k_RGMX, parent_R, out=out)
+    """All rows are copied, those that stay where they are too, with room that nothing is written in yet."""
+    moved_RGMX = take(k_RGMX, parent_R)
+    if out is not None:
+        out[...] = k_RGMX
+        k_RGMX = out
+    written = slice(int(length_R.max()))
+    k_RGMX[:, :, written] = moved_RGMX[:, :, written]
+    return k_RGMX
 
 
-def follow(k_RGMX, parent_R, length_R, out=None, *, workspace=np.empty):
+def follow(k_RGMX, parent_R, length_R, out=None, *, workspace=None):
     """Only rows whose parent is another row move, and of those only what is written, with room for one row."""
     if out is not None:
         out[...] = k_RGMX
         k_RGMX = out
     written_RGMX = k_RGMX[:, :, : int(length_R.max())]
-    spare_GMX = workspace(written_RGMX.shape[1:], k_RGMX.dtype)
+    spare_GMX = room(workspace, written_RGMX.shape[1:], k_RGMX)
     for to, source in copies(parent_R.tolist()):
         target_GMX = spare_GMX if to is None else written_RGMX[to]
         target_GMX[...] = spare_GMX if source is None else written_RGMX[source]

@@ -5,11 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from .attention import heads_side_by_side, mask, scores_of_sentences, sums_of_sentences
+from .grouped import attend
 from .softmax import softmax
 
 
-def attend_shared(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None, *, workspace=np.empty):
-    """All beams of a sentence in one product per head: its keys and values are read once for all of them."""
+def attend_shared_naive(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):
+    """The memory that FastSeq found: copied for every beam, and each row against its own copy."""
+    R, W = len(q_RHK), len(q_RHK) // len(k_BGNK)
+    k_RGNK, v_RGNU = np.repeat(k_BGNK, W, axis=0), np.repeat(v_BGNU, W, axis=0)
+    return attend(q_RHK, k_RGNK, v_RGNU, np.repeat(begin_B, W), np.full(R, k_BGNK.shape[2]), scale, out)
+
+
+def attend_shared(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None, *, workspace=None):
+    """Equation 4: all beams of a sentence in one product per head, which reads its keys and values once for all."""
     B, N = len(k_BGNK), k_BGNK.shape[2]
     scores_RHN = scores_of_sentences(q_RHK, k_BGNK, scale, workspace)
     mask(scores_RHN, np.repeat(begin_B, len(q_RHK) // B), np.full(len(q_RHK), N))

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
+from . import room
 
-def softmax(scores, workspace=np.empty):
+
+def softmax(scores, workspace=None):
     """Along the last axis, in place; the maximum is taken off first, so nothing overflows."""
-    of_rows = workspace((*scores.shape[:-1], 1), scores.dtype)
+    of_rows = room(workspace, (*scores.shape[:-1], 1), scores)
     scores -= scores.max(axis=-1, keepdims=True, out=of_rows)
     np.exp(scores, out=scores)
     scores /= scores.sum(axis=-1, keepdims=True, out=of_rows)
     return scores
 
 
-def log_softmax(logits_RV, out=None, *, workspace=np.empty):
+def log_softmax(logits_RV, out=None, *, workspace=None):
     """The exponentials are needed for their sum alone: one row of them at a time."""
     scores_RV = np.subtract(logits_RV, logits_RV.max(axis=-1, keepdims=True), out=out)
-    exp_V = workspace(logits_RV.shape[1], logits_RV.dtype)
+    exp_V = room(workspace, logits_RV.shape[1], logits_RV)
     for scores_V in scores_RV:
         scores_V -= np.log(np.exp(scores_V, out=exp_V).sum())
     return scores_RV

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from . import room
 from .attention import heads_side_by_side, mask, scores_of_rows, scores_of_sentences, sums_of_rows, sums_of_sentences
 from .grouped import attend
 from .softmax import softmax
@@ -15,7 +16,7 @@ def attend_split_naive(
     """The memory that FastSeq found: the prompt copied for every beam, and what each has generated behind it."""
     R, B, N = len(q_RHK), len(prompt_k_BGNK), prompt_k_BGNK.shape[2]
     sentence_R = np.arange(R) // (R // B)
-    a_RX = np.empty((R, q_RHK.shape[1] * v_RGTU.shape[3]), q_RHK.dtype) if out is None else out
+    a_RX = np.empty_like(q_RHK, shape=(R, q_RHK.shape[1] * v_RGTU.shape[3])) if out is None else out
     for r, b in enumerate(sentence_R):  # the two parts of a row need not touch, so each row by itself
         prompt, own = slice(prompt_begin_B[b], N), slice(begin_R[r], end_R[r])
         k_1GMK = np.concatenate([prompt_k_BGNK[b, :, prompt], k_RGTK[r, :, own]], axis=1)[None]
@@ -26,7 +27,7 @@ def attend_split_naive(
 
 def attend_split(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None, *,
-    workspace=np.empty,
+    workspace=None,
 ):  # fmt: skip
     """Equation 3: two partial scores side by side, one softmax, split again, two partial sums, added."""
     B, N = len(prompt_k_BGNK), prompt_k_BGNK.shape[2]
@@ -35,10 +36,57 @@ def attend_split(
     scores_RHT = scores_of_rows(q_RHK, k_RGTK[:, :, :T], scale, workspace)
     mask(prompt_scores_RHN, np.repeat(prompt_begin_B, R // B), np.full(R, N))
     mask(scores_RHT, begin_R, end_R)
-    scores_RHM = workspace((R, q_RHK.shape[1], N + T), q_RHK.dtype)
+    scores_RHM = room(workspace, (R, q_RHK.shape[1], N + T), q_RHK)
     np.concatenate([prompt_scores_RHN, scores_RHT], axis=2, out=scores_RHM)
     weights_RHM = softmax(scores_RHM, workspace)
     prompt_weights_RHN, weights_RHT = weights_RHM[:, :, :N], weights_RHM[:, :, N:]
     a_RHU = sums_of_sentences(prompt_weights_RHN, prompt_v_BGNU, workspace)
     a_RHU += sums_of_rows(weights_RHT, v_RGTU[:, :, :T], workspace)
     return heads_side_by_side(a_RHU, out)
+
+
+def attend_split_merged(
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None, *, piece=256
+):
+    """A softmax of its own for each piece of the memory, put together afterwards (as flash-decoding does).
+
+    So no piece waits for another, and a long memory is cut into as many as there are hands to look at them. One pair of
+    hands gains too where its BLAS is quick with small products: OpenBLAS copies keys and values first from about 400
+    positions on.
+    """
+    prompt_end_B = np.full(len(prompt_k_BGNK), prompt_k_BGNK.shape[2])
+    prompt = pieces_of(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, prompt_end_B, scale, piece)
+    own = pieces_of(q_RHK, k_RGTK, v_RGTU, begin_R, end_R, scale, piece)
+    return heads_side_by_side(merge([*prompt, *own]), out)
+
+
+def pieces_of(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale, piece):
+    """`partial` of each piece of a memory, one after the other."""
+    M = int(end_X.max())
+    for first in range(0, M, piece):
+        here = np.s_[:, :, first : min(first + piece, M)]
+        yield partial(q_RHK, k_XGMK[here], v_XGMU[here], begin_X - first, end_X - first, scale)
+
+
+def partial(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale):
+    """(sum_RHU, top_RH, total_RH): what a piece of a memory of M positions gives by itself. Each of X serves R/X rows.
+
+    sum = sum_m exp(score_m - top) v_m, total = sum_m exp(score_m - top), and top is the largest score. Where a row sees
+    nothing of this piece, top is -inf, and the sums are 0.
+    """
+    W = len(q_RHK) // len(k_XGMK)
+    scores_RHM = scores_of_sentences(q_RHK, k_XGMK, scale)
+    mask(scores_RHM, np.repeat(begin_X, W), np.repeat(end_X, W))
+    top_RH = scores_RHM.max(axis=2, initial=-np.inf)
+    scores_RHM -= np.where(top_RH == -np.inf, 0, top_RH)[:, :, None]  # -inf - -inf would be no number
+    weights_RHM = np.exp(scores_RHM, out=scores_RHM)
+    return sums_of_sentences(weights_RHM, v_XGMU), top_RH, weights_RHM.sum(axis=2)
+
+
+def merge(partials):
+    """Weighs each piece by exp(top - largest top): as if the largest score of all had been known."""
+    sums_XRHU, tops_XRH, totals_XRH = (np.stack(parts) for parts in zip(*partials, strict=True))
+    scale_XRH = np.exp(tops_XRH - tops_XRH.max(axis=0))
+    a_RHU = np.einsum("xrh,xrhu->rhu", scale_XRH, sums_XRHU)
+    a_RHU /= (scale_XRH * totals_XRH).sum(axis=0)[:, :, None]
+    return a_RHU

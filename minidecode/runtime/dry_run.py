@@ -140,6 +140,8 @@ def _twin(memory):
 def _arrays_of(thing) -> Iterator[np.ndarray]:
     if isinstance(thing, np.ndarray):
         yield thing
+    for part in thing if isinstance(thing, tuple) else ():
+        yield from _arrays_of(part)
     for value in getattr(thing, "__dict__", {}).values():
         yield from _arrays_of(value)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..memory.cross import DecoderMemory
 from ..memory.recompute import RecomputeMemory
+from ..memory.source import Source
 from .receipt import held_bytes
 
 LOGITS_ROWS = 64  # scored at a time: 13 MB of GPT-2's logits; with more, the product is hardly faster
@@ -41,16 +42,16 @@ class Engine:
 
     def __init__(self, network, weights, ops, make_memory):
         self.network, self.weights, self.ops, self.make_memory = network, weights, ops, make_memory
-        self.encoded_RD = None
+        self.source: Source | None = None
         self.memory_peak_bytes = 0
         self.seconds: Counter[str] = Counter()  # by stage
 
     @timed("encoder")
     def encode(self, sources: list[np.ndarray]) -> None:
         """Runs the encoder over all tokens of all sources, without padding; prefill and steps then look at them."""
-        ids_R, pos_R, self.source_offsets_X = _rows_of(sources)
-        memories = [RecomputeMemory(b, self.source_offsets_X, causal=False) for b in self.weights.encoder.blocks]
-        self.encoded_RD = self.network.encode(self.weights, ids_R, pos_R, memories, self.ops)
+        ids_R, pos_R, offsets_X = _rows_of(sources)
+        memories = [RecomputeMemory(b, offsets_X, causal=False) for b in self.weights.encoder.blocks]
+        self.source = Source(self.network.encode(self.weights, ids_R, pos_R, memories, self.ops), offsets_X)
 
     @timed("prefill")
     def prefill(self, prompts: list[np.ndarray], every_row: bool = False) -> np.ndarray:
@@ -89,10 +90,10 @@ class Engine:
         if self.make_memory.keeps:
             for memory in self.memories:
                 memory.expand(self.ops, beams, steps)
-            self.encoded_RD = None  # the cross memories hold what is needed of it
+            self.source = None  # the cross memories hold what is needed of it
             self._note_memory()
-        elif self.encoded_RD is not None:  # whole sequences again at each step, each beam with a source of its own
-            self._repeat_sources(beams)
+        elif self.source is not None:  # whole sequences again at each step, each beam with a source of its own
+            self.source = self.source.repeated(self.ops, beams)
 
     @timed("steps")
     def step(self, tokens_RM: np.ndarray, length_R: np.ndarray, parent_R: np.ndarray) -> np.ndarray:
@@ -121,9 +122,9 @@ class Engine:
         """All tokens of all texts in one forward pass: (h_RD, offsets_X), into memories that begin here."""
         ids_R, pos_R, offsets_X = _rows_of(texts)
         self.memories = [self.make_memory(block, offsets_X) for block in self.weights.blocks]
-        if self.encoded_RD is not None:
+        if self.source is not None:
             self.memories = [
-                DecoderMemory(own, own.cross(self.ops, block, self.encoded_RD, self.source_offsets_X, offsets_X))
+                DecoderMemory(own, own.cross(self.ops, block, self.source, offsets_X))
                 for own, block in zip(self.memories, self.weights.blocks, strict=True)
             ]
         h_RD = self.network.forward(self.weights, ids_R, pos_R, self.memories, self.ops)
@@ -135,15 +136,9 @@ class Engine:
         """logits_RV of the rows in pick_R alone."""
         return self.network.unembed(self.weights, self.ops.take(h_RD, pick_R), self.ops)
 
-    def _repeat_sources(self, beams: int) -> None:
-        sources = np.split(np.arange(len(self.encoded_RD)), self.source_offsets_X[1:-1])
-        repeated = [rows for rows in sources for _ in range(beams)]
-        self.encoded_RD = self.ops.take(self.encoded_RD, np.concatenate(repeated))
-        self.source_offsets_X = np.concatenate([[0], np.cumsum([len(rows) for rows in repeated])])
-
     def _note_memory(self) -> None:
         arrays = [a for memory in self.memories for a in memory.arrays()]
-        held = held_bytes(arrays if self.encoded_RD is None else [*arrays, self.encoded_RD])
+        held = held_bytes(arrays if self.source is None else [*arrays, *self.source.arrays()])
         self.memory_peak_bytes = max(self.memory_peak_bytes, held)
 
 

@@ -125,9 +125,9 @@ class Receipt:
             f"plan {self.plan}; memory {self.memory}, at most {self.memory_peak_bytes:,} bytes"
             + (f"; arena of {self.arena_bytes:,} bytes" if self.arena_bytes else ""),
             f"{self.prompt_tokens} prompt tokens, {self.new_tokens} new tokens, {self.steps} steps; {stages}",
-            f"{'op':<16} {'calls':>7} {'seconds':>9} {'MB':>10}  implementation",
+            f"{'op':<17} {'calls':>7} {'seconds':>9} {'MB':>10}  implementation",
         ]
         for name, c in self.ops.items():
-            lines.append(f"{name:<16} {c.calls:>7} {c.seconds:>9.3f} {c.bytes / 1e6:>10.1f}  {c.implementation}")
+            lines.append(f"{name:<17} {c.calls:>7} {c.seconds:>9.3f} {c.bytes / 1e6:>10.1f}  {c.implementation}")
         lines += [f"{kernel}: {count:,} launches" for kernel, count in self.launches.items()]
         return "\n".join(lines)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ..errors import OptionError
-from .candidates import Candidates, count_tokens, find_candidates
+from .candidates import Candidates, count_tokens, find_candidates, may_go_straight, straight_from_logits
 from .options import Options
-from .processors import process
+from .processors import Rows, any_due, process
 from .result import Found, Request, check_choice, check_scores
 
 if TYPE_CHECKING:
@@ -28,40 +28,47 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
     G = options.num_beam_groups if rules.groups == "apart" else 1
     W = options.num_beams // G
     sentence_R = np.repeat(np.arange(B), W)
+    may_be_straight = may_go_straight(ops, options)
 
     # One row per sentence goes through the prompt; its scores then stand for all of its beams.
     logits_RV = ops.take(engine.prefill(request.prompts), np.repeat(np.arange(B), G * W))
     engine.expand(G * W, int(request.limit_B.max()))
     groups = [Beams.start(request, W, logits_RV.dtype, options) for _ in range(G)]
-    V, dtype = logits_RV.shape[1], logits_RV.dtype
+    V, C, dtype = logits_RV.shape[1], options.candidates // G, logits_RV.dtype
     if G > 1:  # a group's scores at its turn, and how often the groups before it have chosen each token
         group_BWV, chosen_BV = np.empty((B, W, V), dtype), np.zeros((B, V), dtype)
     step = 0
     while True:
         if rules.temperature_in_softmax:
             logits_RV /= logits_RV.dtype.type(options.temperature)
-        logprobs_RV = ops.log_softmax(logits_RV)
-        check_scores(logprobs_RV, np.repeat(np.arange(B), G * W), step)
-        scores_BXV = logprobs_RV.reshape(B, G * W, V)
+        is_straight = may_be_straight and not groups[0].any_due(request, sentence_R, options)
+        if not is_straight:
+            logprobs_RV = ops.log_softmax(logits_RV)
+            check_scores(logprobs_RV, np.repeat(np.arange(B), G * W), step)
+            scores_BXV = logprobs_RV.reshape(B, G * W, V)
         if G > 1:
             chosen_BV[...] = 0
         parents = []
         for g, beams in enumerate(groups):
-            # 1. Score every continuation of every beam.
-            scores_BWV = scores_BXV
-            if G > 1:
-                scores_BWV = np.multiply(chosen_BV[:, None], -dtype.type(options.diversity_penalty), out=group_BWV)
-                scores_BWV += scores_BXV[:, g * W : (g + 1) * W]
-            rows = request.rows(beams.running_BWM.reshape(B * W, -1), beams.length_B[sentence_R], sentence_R)
             notes = {} if trace else None
-            scores_RV = process(ops, scores_BWV.reshape(B * W, V), rows, options, notes)
-            total_BWV = scores_RV.reshape(B, W, V)
-            total_BWV += beams.running_score_BW[:, :, None]
-            if rules.finished == "first" and request.prefix_BP is not None:
-                beams.copy_where_the_prefix_ends(total_BWV, request.prefix_BP, step, options.eos_token_id)
+            if is_straight:
+                candidates = straight_from_logits(ops, logits_RV, beams.running_score_BW, C)
+                check_scores(candidates[0], np.arange(B), step)
+            else:
+                # 1. Score every continuation of every beam, in the place of the log-probabilities.
+                scores_BWV = scores_BXV
+                if G > 1:
+                    scores_BWV = np.multiply(chosen_BV[:, None], -dtype.type(options.diversity_penalty), out=group_BWV)
+                    scores_BWV += scores_BXV[:, g * W : (g + 1) * W]
+                rows = beams.rows(request, sentence_R)
+                scores_RV = process(ops, scores_BWV.reshape(B * W, V), rows, options, notes)
+                total_BWV = scores_RV.reshape(B, W, V)
+                total_BWV += beams.running_score_BW[:, :, None]
+                if rules.finished == "first" and request.prefix_BP is not None:
+                    beams.copy_where_the_prefix_ends(total_BWV, request.prefix_BP, step, options.eos_token_id)
+                candidates = find_candidates(ops, total_BWV, C, step, request.keys_R2, options)
 
-            # 2. Take the best C of each sentence, and see which end and which run on.
-            candidates = find_candidates(ops, total_BWV, options.candidates // G, step, request.keys_R2, options)
+            # 2. Of the best C of each sentence, see which end and which run on.
             nothing_left_B = np.isneginf(candidates[0][:, 0])
             beams.done_B = beams.done_B | (
                 nothing_left_B & beams.is_finished_BW.any(axis=1)
@@ -131,6 +138,14 @@ class Beams:
             running_BWM, running_score_BW, prompt_B.copy(), running_BWM.copy(), running_BWM.copy(), running_BWM.copy(),
             out_of_play_BW, np.zeros((B, W), np.int64), np.zeros((B, W), bool), np.zeros(B, bool),
         )  # fmt: skip
+
+    def rows(self, request: Request, sentence_R: np.ndarray) -> Rows:
+        """The running texts."""
+        return request.rows(self.running_BWM.reshape(len(sentence_R), -1), self.length_B[sentence_R], sentence_R)
+
+    def any_due(self, request: Request, sentence_R: np.ndarray, options: Options) -> bool:
+        """Whether a processor has anything to do with texts that go on."""
+        return any_due(self.rows(request, sentence_R), ~self.done_B[sentence_R], options)
 
     def advance(self, candidates: Candidates, new: int, limit_B, options: Options) -> Chosen:
         """Takes up candidates that hold `new` new tokens. The texts that ran before stay as they are, in before_BWM.

@@ -1,7 +1,7 @@
-"""Which continuations of a sentence's beams are looked at: the four ways to find C candidates among W x V scores.
+"""Which continuations of a sentence's beams are looked at: the ways to find C candidates among W x V scores.
 
 Each returns (score_BC, parent_BC, token_BC), best first, save where a draw orders them. total_BWV are the scores of
-whole texts.
+whole texts; `straight_from_logits` needs none.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from ..errors import OptionError
+from .processors import always_due
 
 if TYPE_CHECKING:
     from .options import Options
@@ -27,6 +30,29 @@ def find_candidates(
     if options.num_beam_groups > 1 and options.rules.groups == "interleaved":
         return interleaved_groups(ops, total_BWV, C, options.num_beam_groups, options.diversity_penalty)
     return best(ops, total_BWV, C)
+
+
+def may_go_straight(ops: Any, options: Options) -> bool:
+    """Whether the plan has search_candidates, for the steps at which nothing touches scores on their way.
+
+    Raises OptionError if there can be no such step: what was asked for would silently not run.
+    """
+    if not hasattr(ops, "search_candidates"):
+        return False
+    searches = [name for name, off in [("do_sample", False), ("num_beam_groups", 1), ("sibling_penalty", 0.0)]
+                if getattr(options, name) != off]  # fmt: skip
+    if reasons := searches or always_due(options):
+        raise OptionError(
+            f"plan: hars takes candidates straight from the logits, and {reasons[0]} (dialect {options.dialect}) comes "
+            "between them at every step: leave out one of the two"
+        )
+    return True
+
+
+def straight_from_logits(ops, logits_RV, running_score_BW, C) -> Candidates:
+    """The C highest scores, all beams together, where nothing comes between logits and candidates (LightSeq, 2.2)."""
+    score_BC, index_BC = ops.search_candidates(logits_RV, running_score_BW, C)
+    return score_BC, *np.divmod(index_BC, logits_RV.shape[1])
 
 
 def best(ops, total_BWV, C) -> Candidates:

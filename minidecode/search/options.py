@@ -323,12 +323,13 @@ def resolve(defaults: dict[str, Any], given: dict[str, Any]) -> Options:
 def refuse_unsupported(defaults: dict[str, Any], do_sample: bool) -> None:
     """Raises OptionError if generation_config.json asks for what would change the answer and is not there yet.
 
-    A setting that is unknown here is refused unless it is unset, off, or among those known not to matter.
+    A setting that is unknown here is refused unless it is unset, off, or among those known not to matter. Names that
+    begin with _ are transformers' notes to itself (_from_model_config).
     """
     known = {f.name for f in dataclasses.fields(Options)} | HARMLESS | (set() if do_sample else SAMPLING_ALONE)
     for name, value in defaults.items():
         neutral = NEUTRAL.get(name)
-        if name not in known and value not in (None, False, [], {}) and value != neutral:
+        if name not in known and not name.startswith("_") and value not in (None, False, [], {}) and value != neutral:
             remedy = f"set it to {neutral!r} there" if name in NEUTRAL else "delete it there"
             raise OptionError(f"generation_config.json asks for {name}={value!r}, which is not supported: {remedy}")
 

@@ -1,12 +1,15 @@
 """Score processors: what is done to a step's scores before tokens are chosen, as functions named after their options.
 
-Each takes (ops, scores_RV, rows, options), may change scores_RV in place, and returns the scores; an option that is off
-leaves them alone. The dialect says in which order they run. Scores are log-probabilities in beam search, and logits
-in greedy search and sampling under Hugging Face's dialects; -inf rules a token out.
+Each takes (ops, scores_RV, rows, options), may change scores_RV in place, and returns the scores. `acts` says when it
+has anything to do; otherwise it leaves them alone. The dialect says in which order they run. Scores are
+log-probabilities in beam search, and logits in greedy search and sampling under Hugging Face's dialects; -inf rules a
+token out.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -62,22 +65,47 @@ def process(ops: Any, scores_RV: np.ndarray, rows: Rows, options: Options, notes
     return scores_RV
 
 
+def acts(on: Callable[[Options], Any], at: Callable[[Rows, Options], np.ndarray] | None = None) -> Callable:
+    """Says when a processor has anything to do: where its option is `on`, at every step, or at those with rows `at`."""
+
+    def note(function):
+        @functools.wraps(function)
+        def processor(ops, scores_RV, rows, o):
+            return function(ops, scores_RV, rows, o) if processor.is_due(rows, o, True) else scores_RV
+
+        processor.is_always_due = lambda o: at is None and bool(on(o))
+        processor.is_due = lambda rows, o, among_R: bool(on(o)) and (at is None or (at(rows, o) & among_R).any())
+        return processor
+
+    return note
+
+
+def any_due(rows: Rows, among_R: np.ndarray, options: Options) -> bool:
+    """Whether a processor of the dialect has anything to do in these rows at this step."""
+    return any(globals()[name].is_due(rows, options, among_R) for name in options.rules.processors)
+
+
+def always_due(options: Options) -> list[str]:
+    """The processors that have something to do at every step."""
+    return [name for name in options.rules.processors if globals()[name].is_always_due(options)]
+
+
 # ---- repetition ------------------------------------------------------------------------------------------------------
 
 
+@acts(lambda o: o.repetition_penalty != 1.0)
 def repetition_penalty(ops, scores_RV, rows, o):
     """Divides the positive scores of tokens in the text by the penalty, multiplies the negative ones (Keskar 2019)."""
-    if o.repetition_penalty != 1.0:
-        for r in range(len(scores_RV)):
-            _penalize(scores_RV[r], np.unique(rows.text(r)), o.repetition_penalty)
+    for r in range(len(scores_RV)):
+        _penalize(scores_RV[r], np.unique(rows.text(r)), o.repetition_penalty)
     return scores_RV
 
 
+@acts(lambda o: o.encoder_repetition_penalty != 1.0)
 def encoder_repetition_penalty(ops, scores_RV, rows, o):
     """The reverse for tokens of the source: above 1, the text keeps to them."""
-    if o.encoder_repetition_penalty != 1.0:
-        for r, sentence in enumerate(rows.sentence_R):
-            _penalize(scores_RV[r], np.unique(rows.sources[sentence]), 1 / o.encoder_repetition_penalty)
+    for r, sentence in enumerate(rows.sentence_R):
+        _penalize(scores_RV[r], np.unique(rows.sources[sentence]), 1 / o.encoder_repetition_penalty)
     return scores_RV
 
 
@@ -85,21 +113,20 @@ def _penalize(score_V, ids, penalty: float) -> None:
     score_V[ids] = np.where(score_V[ids] < 0, score_V[ids] * penalty, score_V[ids] / penalty)
 
 
+@acts(lambda o: o.no_repeat_ngram_size)
 def no_repeat_ngram_size(ops, scores_RV, rows, o):
     """Rules out what would complete an n-gram of the text for the second time (FastSeq, section 4.2)."""
-    if not o.no_repeat_ngram_size:
-        return scores_RV
     return ops.ban_ngrams(scores_RV, rows.tokens_RM, rows.length_R, o.no_repeat_ngram_size)
 
 
+@acts(lambda o: o.encoder_no_repeat_ngram_size)
 def encoder_no_repeat_ngram_size(ops, scores_RV, rows, o):
     """Rules out what would complete an n-gram of the source."""
     n = o.encoder_no_repeat_ngram_size
-    if n:
-        for r, sentence in enumerate(rows.sentence_R):
-            if rows.length_R[r] >= n - 1:
-                tail = rows.text(r)[rows.length_R[r] - n + 1 :].tolist()
-                scores_RV[r, _followers(rows.sources[sentence].tolist(), tail)] = -np.inf
+    for r, sentence in enumerate(rows.sentence_R):
+        if rows.length_R[r] >= n - 1:
+            tail = rows.text(r)[rows.length_R[r] - n + 1 :].tolist()
+            scores_RV[r, _followers(rows.sources[sentence].tolist(), tail)] = -np.inf
     return scores_RV
 
 
@@ -109,6 +136,7 @@ def _followers(source: list[int], tail: list[int]) -> list[int]:
     return [source[i + n] for i in range(len(source) - n) if source[i : i + n] == tail]
 
 
+@acts(lambda o: o.bad_words_ids)
 def bad_words_ids(ops, scores_RV, rows, o):
     """Rules out the last token of each word whose other tokens the text ends with. EOS alone is let pass."""
     for word in o.bad_words_ids:
@@ -124,24 +152,31 @@ def bad_words_ids(ops, scores_RV, rows, o):
 # ---- lengths and forced tokens ---------------------------------------------------------------------------------------
 
 
-def min_new_tokens(ops, scores_RV, rows, o):
-    """Rules out EOS that comes too early, by min_new_tokens or else by min_length.
+def _too_early(rows, o) -> np.ndarray:
+    """Rows whose text may not end yet, by min_new_tokens or else by min_length.
 
     In fairseq a forced prefix goes before it: no least length holds while a text's prefix lasts.
     """
     too_early_R = rows.length_R < o.min_length if o.min_new_tokens is None else rows.new_R < o.min_new_tokens
     if o.dialect == "fairseq" and rows.prefix_BP is not None:
         too_early_R &= rows.new_R >= _prefix_length(rows)[rows.sentence_R]
-    if o.eos_token_id and too_early_R.any():
-        scores_RV[np.ix_(too_early_R, o.eos_token_id)] = -np.inf
+    return too_early_R
+
+
+@acts(lambda o: o.eos_token_id, _too_early)
+def min_new_tokens(ops, scores_RV, rows, o):
+    """Rules out EOS that comes too early."""
+    scores_RV[np.ix_(_too_early(rows, o), o.eos_token_id)] = -np.inf
     return scores_RV
 
 
+@acts(lambda o: o.forced_bos_token_id, lambda rows, o: rows.length_R == 1)
 def forced_bos_token_id(ops, scores_RV, rows, o):
     """Makes BOS certain where a text holds one token."""
     return _force(scores_RV, rows, rows.length_R == 1, o.forced_bos_token_id)
 
 
+@acts(lambda o: o.forced_eos_token_id, lambda rows, o: rows.last_R)
 def forced_eos_token_id(ops, scores_RV, rows, o):
     """Makes EOS certain where only one more token may follow."""
     return _force(scores_RV, rows, rows.last_R, o.forced_eos_token_id)
@@ -149,13 +184,13 @@ def forced_eos_token_id(ops, scores_RV, rows, o):
 
 def _force(scores_RV, rows, where_R, ids: tuple[int, ...]):
     """In the rows of where_R the tokens `ids` score 0, that is, they are certain, and all others -inf."""
-    if ids and where_R.any():
-        rows.certain_R[where_R] = True
-        scores_RV[where_R] = -np.inf
-        scores_RV[np.ix_(where_R, ids)] = 0.0
+    rows.certain_R[where_R] = True
+    scores_RV[where_R] = -np.inf
+    scores_RV[np.ix_(where_R, ids)] = 0.0
     return scores_RV
 
 
+@acts(lambda o: o.eos_token_id, lambda rows, o: rows.last_R)
 def end_at_limit(ops, scores_RV, rows, o):
     """fairseq's end: the last token that fits is EOS. It keeps its log-probability."""
     return _leave_only(scores_RV, rows.last_R, o.eos_token_id)
@@ -163,25 +198,33 @@ def end_at_limit(ops, scores_RV, rows, o):
 
 def _leave_only(scores_RV, where_R, ids):
     """In the rows of where_R only the tokens `ids` stay possible, with the scores that they have."""
-    if len(ids) and where_R.any():
-        kept = scores_RV[np.ix_(where_R, ids)]
-        scores_RV[where_R] = -np.inf
-        scores_RV[np.ix_(where_R, ids)] = kept
+    kept = scores_RV[np.ix_(where_R, ids)]
+    scores_RV[where_R] = -np.inf
+    scores_RV[np.ix_(where_R, ids)] = kept
     return scores_RV
 
 
+def _begins(rows, o) -> np.ndarray:
+    return (rows.length_R == 1) & ~rows.last_R
+
+
+@acts(lambda o: o.forced_bos_token_id, _begins)
 def begin_with_bos(ops, scores_RV, rows, o):
     """fairseq's forced BOS is the first token of a prefix: it keeps its log-probability."""
-    return _leave_only(scores_RV, (rows.length_R == 1) & ~rows.last_R, o.forced_bos_token_id)
+    return _leave_only(scores_RV, _begins(rows, o), o.forced_bos_token_id)
 
 
+def _within_prefix(rows, o) -> np.ndarray:
+    return rows.new_R < (0 if rows.prefix_BP is None else rows.prefix_BP.shape[1])
+
+
+@acts(lambda o: True, _within_prefix)
 def prefix_tokens(ops, scores_RV, rows, o):
     """The tokens that a text must begin with, behind its prompt; they keep their scores. The last place is EOS's."""
-    if rows.prefix_BP is not None:
-        for r, (sentence, new) in enumerate(zip(rows.sentence_R, rows.new_R, strict=True)):
-            if new < rows.prefix_BP.shape[1] and rows.prefix_BP[sentence, new] >= 0 and not rows.last_R[r]:
-                only_this = np.arange(len(scores_RV)) == r
-                _leave_only(scores_RV, only_this, rows.prefix_BP[sentence, [new]])
+    for r in np.flatnonzero(_within_prefix(rows, o) & ~rows.last_R):
+        token = rows.prefix_BP[rows.sentence_R[r], rows.new_R[r]]
+        if token >= 0:
+            _leave_only(scores_RV, np.arange(len(scores_RV)) == r, [token])
     return scores_RV
 
 
@@ -190,14 +233,13 @@ def _prefix_length(rows: Rows) -> np.ndarray:
     return (rows.prefix_BP >= -1).sum(axis=1)
 
 
+@acts(lambda o: o.prefix_allowed_tokens_fn is not None)
 def prefix_allowed_tokens_fn(ops, scores_RV, rows, o):
     """Leaves what the user's function(sentence, text so far) returns, a list of token ids.
 
     Where other rules have ruled all of that out, for every beam of a sentence, the function wins: what it allows is
     certain (score 0).
     """
-    if o.prefix_allowed_tokens_fn is None:
-        return scores_RV
     allowed_RV = np.full_like(scores_RV, -np.inf)
     for r, sentence in enumerate(rows.sentence_R):
         how = "f(sentence, ids)"
@@ -223,60 +265,68 @@ def prefix_allowed_tokens_fn(ops, scores_RV, rows, o):
 # ---- tokens ruled out ------------------------------------------------------------------------------------------------
 
 
+@acts(lambda o: o.suppress_tokens)
 def suppress_tokens(ops, scores_RV, rows, o):
     """Rules these out everywhere."""
-    if o.suppress_tokens:
-        scores_RV[:, list(o.suppress_tokens)] = -np.inf
+    scores_RV[:, list(o.suppress_tokens)] = -np.inf
     return scores_RV
 
 
+def _is_first(rows, o) -> np.ndarray:
+    """Rows whose next token is the first new one, or the first after a forced BOS."""
+    return rows.new_R == (rows.prompt_R == 1) & bool(o.forced_bos_token_id)
+
+
+@acts(lambda o: o.begin_suppress_tokens, _is_first)
 def begin_suppress_tokens(ops, scores_RV, rows, o):
-    """Rules these out as the first new token, or the first after a forced BOS."""
-    if o.begin_suppress_tokens:
-        after_bos_R = (rows.prompt_R == 1) & bool(o.forced_bos_token_id)
-        scores_RV[np.ix_(rows.new_R == after_bos_R, o.begin_suppress_tokens)] = -np.inf
+    """Rules these out as the first token."""
+    scores_RV[np.ix_(_is_first(rows, o), o.begin_suppress_tokens)] = -np.inf
     return scores_RV
 
 
+@acts(lambda o: o.pad_token_id is not None and o.pad_token_id not in o.eos_token_id)
 def never_pad(ops, scores_RV, rows, o):
     """fairseq never says the padding token, unless it is EOS as well."""
-    if o.pad_token_id is not None and o.pad_token_id not in o.eos_token_id:
-        scores_RV[:, o.pad_token_id] = -np.inf
+    scores_RV[:, o.pad_token_id] = -np.inf
     return scores_RV
 
 
+@acts(lambda o: o.unk_penalty)
 def unk_penalty(ops, scores_RV, rows, o):
     """Takes this off the score of unk_token_id."""
-    if o.unk_penalty:
-        scores_RV[:, o.unk_token_id] -= o.unk_penalty
+    scores_RV[:, o.unk_token_id] -= o.unk_penalty
     return scores_RV
 
 
 # ---- filters before sampling -----------------------------------------------------------------------------------------
 
 
+@acts(lambda o: o.do_sample and o.temperature != 1.0)
 def temperature(ops, scores_RV, rows, o):
     """Divides scores: below 1 the likely tokens gain, above 1 the unlikely ones."""
-    if o.do_sample and o.temperature != 1.0:
-        scores_RV /= o.temperature
+    scores_RV /= o.temperature
     return scores_RV
 
 
+@acts(lambda o: o.do_sample and o.top_k)
 def top_k(ops, scores_RV, rows, o):
-    return keep_top_k(scores_RV, max(o.top_k, o.least_kept)) if o.do_sample and o.top_k else scores_RV
+    return keep_top_k(scores_RV, max(o.top_k, o.least_kept))
 
 
+@acts(lambda o: o.do_sample and o.top_p < 1.0)
 def top_p(ops, scores_RV, rows, o):
-    return keep_top_p(scores_RV, o.top_p, o.least_kept) if o.do_sample and o.top_p < 1.0 else scores_RV
+    return keep_top_p(scores_RV, o.top_p, o.least_kept)
 
 
+@acts(lambda o: o.do_sample and o.min_p is not None)
 def min_p(ops, scores_RV, rows, o):
-    return keep_min_p(scores_RV, o.min_p, o.least_kept) if o.do_sample and o.min_p is not None else scores_RV
+    return keep_min_p(scores_RV, o.min_p, o.least_kept)
 
 
 # ---- and last --------------------------------------------------------------------------------------------------------
 
 
+@acts(lambda o: o.logits_processor)
 def logits_processor(ops, scores_RV, rows, o):
     """The user's own functions, called as f(scores_RV, rows), each of which returns the new scores."""
     for function in o.logits_processor:
@@ -303,9 +353,9 @@ def _call(option: str, signature: str, function, *arguments):
         raise OptionError(f"{option}, called as {signature}, raised {type(error).__name__}: {error}") from error
 
 
+@acts(lambda o: o.renormalize_logits)
 def renormalize_logits(ops, scores_RV, rows, o):
     """Log-probabilities again, of what the processors left; a row in which they left nothing stays so."""
-    if o.renormalize_logits:
-        possible_R = (scores_RV > -np.inf).any(axis=1)
-        scores_RV[possible_R] = ops.log_softmax(scores_RV[possible_R])
+    possible_R = (scores_RV > -np.inf).any(axis=1)
+    scores_RV[possible_R] = ops.log_softmax(scores_RV[possible_R])
     return scores_RV

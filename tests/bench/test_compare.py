@@ -39,6 +39,15 @@ def test_paper_inputs_fit_the_op(name):
     assert implementations(row)["reference"](*copy.deepcopy(arguments)) is not None
 
 
+@pytest.mark.parametrize("name", CATALOG)
+def test_the_naive_code_comes_first_and_the_best_of_a_backend_last(name):
+    """Ratios are to the first."""
+    labels = list(implementations(CATALOG[name]))
+    assert labels[0] == "reference naive"
+    for backend in {label.split()[0] for label in labels}:
+        assert [label for label in labels if label.startswith(backend)][-1] == backend
+
+
 def test_on_a_device_scores_stay_and_tokens_are_fetched_by_the_naive_code_alone():
     row = CATALOG["ngram"]
     arguments = (np.zeros((2, 9), np.float32), np.array([[1, 2, 1, 2], [3, 4, 3, 4]]), np.array([4, 4]), 2)
@@ -51,6 +60,16 @@ def test_on_a_device_scores_stay_and_tokens_are_fetched_by_the_naive_code_alone(
         if label != "cuda":  # kernels take no stand-in
             assert np.array_equal(function(*copy.deepcopy(given)), asked_of("ngram").oracle(*arguments))
         assert cupy.fetched == [(2, 4), (2,)][:transfers]
+
+
+def test_attention_on_a_device_fetches_where_rows_begin_and_end():
+    row, arguments = CATALOG["split"], asked_of("split").planted()[0]
+    for label in ("reference naive", "reference merged", "reference"):
+        cupy = StandIn()
+        ((function, given),) = calls_on_device(row, {label: implementations(row)[label]}, arguments, cupy).values()
+        a_RX = np.asarray(function(*given)).view(np.ndarray)
+        assert (np.abs(a_RX - asked_of("split").oracle(*arguments)) <= asked_of("split").bound(*arguments)).all()
+        assert cupy.fetched == [(2,), (4,), (4,)]
 
 
 def test_arrays_inside_of_dataclasses_go_to_the_device_too():

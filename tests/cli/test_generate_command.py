@@ -219,6 +219,8 @@ BAD_OPTIONS = [
     (["--early-stopping", "maybe"], 1, ["early_stopping", "true, false or never"]),
     (["--plan", "memory=magic"], 1, ["magic", "replicated"]),
     (["--plan", "fast-please"], 1, ["fast-please", "auto"]),
+    (["--plan", "memory=rolling"], 1, ["memory=rolling needs a model with an attention_window"]),
+    (["--plan", "reorder=cpu"], 1, ["no effect with memory=replicated", "say memory=preallocated or memory=split"]),
     (["--dtype", "int8"], 1, ["float32 or float64"]),
     (["--no-such-option"], 2, ["--no-such-option", "minidecode generate --help"]),
     (["--num-beam", 2], 2, ["--num-beams"]),

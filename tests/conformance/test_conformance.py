@@ -88,11 +88,13 @@ def test_tolerances_mean_something(row):
     for arguments in asked_of(row.name).planted():
         asked = asked_of(row.name)
         results, exact, bounds = (several(f(*copy.deepcopy(arguments))) for f in (naive, asked.oracle, asked.bound))
-        off = [np.abs(r - e) / np.maximum(b, 1e-30) for r, e, b in zip(results, exact, bounds, strict=True)]
-        worst.append([o.max() for o in off])
-        for k in range(len(results)):
+        floats, off = [k for k, e in enumerate(exact) if e.dtype.kind == "f"], []
+        for k in floats:
+            finite = np.isfinite(exact[k])
+            off.append((np.abs(results[k][finite] - exact[k][finite]) / np.maximum(bounds[k][finite], 1e-30)).max())
             scaled = [r * np.float32(1.001) if i == k else r for i, r in enumerate(results)]
             assert wrong(row, lambda *_, scaled=scaled: tuple(scaled) if len(scaled) > 1 else scaled[0], arguments)
+        worst.append(off)
     assert (np.max(worst, axis=0) >= 1 / 32).all() and np.max(worst) <= 1
 
 

@@ -101,7 +101,7 @@ def test_a_folder_in_the_place_of_the_file(tiny_folder):
 # --- the folder ---
 
 
-@pytest.mark.parametrize("name", ["no-such-model", "/no/such/folder", "", "x" * 200])
+@pytest.mark.parametrize("name", ["no-such-model", "/no/such/folder", "", "x" * 300, "~nosuchuser/x", "a\0b"])
 def test_missing_folder(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert "folder" in refusal(md.load, name or "nowhere")
@@ -342,6 +342,19 @@ def test_a_broken_half_of_a_tokenizer(bpe_folder, name, content):
 def test_odd_names_of_special_tokens_are_passed_over(bpe_folder, settings):
     write_json(bpe_folder / "tokenizer_config.json", settings)
     assert Tokenizer.from_folder(bpe_folder).encode("the<|endoftext|>").tolist()[-1] == END
+
+
+@pytest.mark.parametrize(("file", "content", "what"), [
+    ("added_tokens.json", {"<new>": 3}, "'<new>' should have id 3"),
+    ("added_tokens.json", {"<new>": "x"}, "no whole number"),
+    ("tokenizer_config.json", {"added_tokens_decoder": {"a": {"content": "<new>"}}}, "no whole number"),
+    ("tokenizer_config.json", {"added_tokens_decoder": {"3": "<new>"}}, "has no text"),
+    ("tokenizer_config.json", {"added_tokens_decoder": {"3": {"lstrip": True}}}, "has no text"),
+])  # fmt: skip
+def test_added_tokens_that_cannot_be(tiny_folder, file, content, what):
+    folder = tiny_folder()
+    write_json(folder / file, content)
+    assert what in refusal(md.load, folder)
 
 
 def test_a_folder_without_a_tokenizer_takes_token_ids_alone(tiny_folder):

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from toy_folder import write_bart_folder
 
 import minidecode as md
 
@@ -148,3 +149,14 @@ def test_a_least_length_above_the_most_is_refused_in_any_spelling(tiny_folder, l
     room = {"max_length": 9} if "max_length" in lengths and "max_new_tokens" not in lengths else {"max_new_tokens": 9}
     least = {name: value for name, value in lengths.items() if name.startswith("min")}
     assert md.load(tiny_folder()).generate(input_ids=IDS, num_beams=num_beams, **least, **room).token_ids
+
+
+def test_notes_of_transformers_to_itself_are_passed_over(tiny_folder):
+    """save_pretrained writes _from_model_config: true for every model that was made from a config."""
+    assert with_defaults(tiny_folder(), _from_model_config=True).generate(input_ids=IDS, max_new_tokens=2).token_ids
+
+
+def test_the_first_bart_configs_ask_for_bos_in_another_way(tmp_path):
+    folder = write_bart_folder(tmp_path / "old", force_bos_token_to_be_generated=True, bos_token_id=4)
+    assert md.load(folder).options().forced_bos_token_id == (4,)
+    assert md.load(folder).generate(input_ids=IDS, max_new_tokens=3).token_ids[0][0] == 4

@@ -18,7 +18,7 @@ from tolerance import FLOAT32, FLOAT64, logit_bound, score_bound
 import minidecode as md
 from minidecode.reference import attention, norm
 
-PLANS = ("memory=replicated", "memory=none", "memory=preallocated", "memory=split")
+PLANS = tuple(f"memory={m}" for m in ("replicated", "none", "preallocated", "split", "indirect", "el"))
 
 
 class Golden:

@@ -105,13 +105,24 @@ def test_the_dimension_checker_finds_a_swapped_argument():
 
 
 def test_memories_and_plans_are_known_by_name():
-    assert set(plan.MEMORIES) == {"none", "replicated", "preallocated", "split"}
+    assert set(plan.MEMORIES) == {"none", "replicated", "preallocated", "split", "indirect", "rolling", "el"}
     assert str(plan.Plan.parse("auto")) == "memory=replicated"
     assert str(plan.Plan.parse("ngram=cpu")) == "memory=replicated,ngram=cpu"
     assert str(plan.Plan.parse("arena=planned,memory=split")) == "memory=split,arena=planned"
     for bad in ("memory=best", "arena=best", "speed=high", "fast!", "memory", "ngram=best", "ngram=cpu,ngram=cpu"):
         with pytest.raises(minidecode.OptionError):
             plan.Plan.parse(bad)
+
+
+@pytest.mark.parametrize(
+    ("bad", "say"),
+    [("reorder=cpu", "memory=preallocated or memory=split or memory=rolling or memory=el"),
+     ("rolling=naive", "memory=rolling"),
+     ("memory=split,indirect=cpu", "memory=indirect")],
+)  # fmt: skip
+def test_a_plan_refuses_a_choice_that_its_memory_never_asks_for(bad, say):
+    with pytest.raises(minidecode.OptionError, match=f"has no effect with memory=.*: say {say}$"):
+        plan.Plan.parse(bad)
 
 
 def test_every_row_of_the_catalog_can_be_chosen_in_a_plan():

@@ -23,6 +23,11 @@ MORE = [*IDS, [17], [8, 9, 10, 11, 12, 13, 14, 15]]  # of different lengths; EOS
 GREEDY, BEAM = {}, {"num_beams": 4, "no_repeat_ngram_size": 3}
 
 
+def made_for(kind, memory, **fields):
+    """A model that this memory is for: the rolling one needs a window."""
+    return make(kind, attention_window=4 if memory == "rolling" else None, **fields)
+
+
 class Poisoned(Places):
     """All is NaN when a step begins, and each array again as soon as the plan says that nobody reads it any more."""
 
@@ -59,7 +64,7 @@ def same(a, b) -> bool:
 @pytest.mark.parametrize("options", [GREEDY, BEAM, *SEARCHES], ids=str)
 def test_a_poisoned_arena_gives_the_same_texts(kind, memory, options, poisoned):
     """To the last bit: the same ops run, elsewhere."""
-    model = make(kind)
+    model = made_for(kind, memory)
     settings = {"input_ids": MORE, "max_new_tokens": 11, "length_penalty": 0.4} | options
     expected = model.generate(plan=f"memory={memory}", **settings)
     for choice in ("planned", "separate"):
@@ -118,7 +123,7 @@ def test_kernels_write_into_the_arena(poisoned):
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_long_prompts_beside_short_ones_that_grow(memory, poisoned):
     """The longest prompt and the most new tokens are not those of one text: together they go beyond the context."""
-    model, ids = make("gpt2"), [list(range(22)), [5], [7] * 12]
+    model, ids = made_for("gpt2", memory), [list(range(22)), [5], [7] * 12]
     for options in (GREEDY, {"num_beams": 3}):
         settings = {"input_ids": ids, "eos_token_id": None} | options  # up to the context, by default
         out = model.generate(plan=f"memory={memory},arena=planned", **settings)
@@ -134,7 +139,7 @@ def test_long_prompts_beside_short_ones_that_grow(memory, poisoned):
 @pytest.mark.parametrize("options", [GREEDY, BEAM], ids=str)
 def test_requests_within_a_plan_keep_to_it(kind, memory, options, poisoned):
     """Fewer and shorter texts than planned, and fewer new tokens: no other dry run, and the same texts."""
-    model, plan = make(kind), f"memory={memory}"
+    model, plan = made_for(kind, memory), f"memory={memory}"
     step = model.plan_step(batch_size=5, input_length=9, max_new_tokens=12, plan=plan, **options)
     assert collision(step.layout) is None
     arena = md.Arena(step)
@@ -216,6 +221,17 @@ def test_the_plan_on_the_receipt():
 def test_plans_that_cannot_be(wrong):
     with pytest.raises(md.MinidecodeError):
         make("gpt2").plan_step(**{"max_new_tokens": 4} | wrong)
+
+
+@pytest.mark.parametrize("arena", ["planned", "separate"])
+def test_candidates_straight_from_the_logits_are_refused_beside_an_arena(arena):
+    """They come at some steps and not at others, and a plan holds one order of calls."""
+    with pytest.raises(md.OptionError, match="hars=reference they do not"):
+        md.Plan.parse(f"hars=reference,arena={arena}")
+    model = make("gpt2")
+    lent = md.Arena(model.plan_step(input_length=6, max_new_tokens=4, num_beams=2))
+    with pytest.raises(md.OptionError, match="say arena=none or hars=off"):
+        model.generate(input_ids=IDS[:1], max_new_tokens=4, num_beams=2, plan="hars=reference", arena=lent)
 
 
 def test_a_step_that_does_something_else_than_planned_says_so(monkeypatch):
@@ -418,10 +434,15 @@ class OutOfPlan(md.Arena):
 
 
 def test_every_reference_op_of_a_step_takes_a_workspace_or_needs_none():
-    """Those that allocate all the same, by name: to be looked at before another is added."""
+    """By name: to be looked at before another is added.
+
+    Taking one is not allocating nothing: attend_indirect gathers keys and values, attend_rolling counts ages, and
+    attend_el_split adds biases in arrays of their own. What allocates none is seen above, for two memories.
+    """
     from minidecode import reference
     from minidecode.plan import backend
 
     takes = {name for name, f in backend(reference).items() if "workspace" in inspect.signature(f).parameters}
-    assert takes == {"embed", "layer_norm", "attend", "attend_shared", "attend_split", "bias_activation", "follow",
-                     "log_softmax", "top_candidates"}  # fmt: skip
+    assert takes == {"embed", "layer_norm", "attend", "attend_shared", "attend_split", "attend_indirect",
+                     "attend_rolling", "attend_el", "attend_el_split", "bias_activation", "follow", "log_softmax",
+                     "top_candidates"}  # fmt: skip

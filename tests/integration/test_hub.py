@@ -241,6 +241,17 @@ def test_branches_tags_and_commits(hub, client, toy, tmp_path):
     assert hub.requests == [], "a commit never changes: nobody needs to be asked"
 
 
+def test_a_commit_of_which_only_a_part_is_there_is_completed(hub, client, toy):
+    """Another tool, or random_weights, may have fetched the config and the weights alone."""
+    files = contents(toy) | {"generation_config.json": b'{"max_new_tokens": 1}'}
+    commit = hub.add("owner/part", files)
+    folder = Path(client.ask("folder", "owner/part", revision=commit)["folder"])
+    for name in ("generation_config.json", "tokenizer.json"):
+        (folder / name).unlink()
+    assert Path(client.ask("folder", "owner/part", revision=commit)["folder"]) == folder
+    assert (folder / "generation_config.json").exists() and (folder / "tokenizer.json").exists()
+
+
 def test_a_branch_that_has_moved(hub, client, toy, tmp_path):
     hub.add("owner/moving", contents(toy))
     client.load("owner/moving")

@@ -5,11 +5,21 @@ import time
 
 import numpy as np
 import pytest
-from test_attention_settings import IDS, make
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_attention_settings import IDS, SIZES, logits, make, random_tensors
 
-from minidecode.plan import MEMORIES
+import minidecode as md
+from minidecode import plan
+from minidecode.errors import OptionError
+from minidecode.memory import rolling
+from minidecode.memory.indirect import IndirectMemory
+from minidecode.memory.rolling import RollingMemory
+from minidecode.model import FAMILIES
+from minidecode.plan import MEMORIES, Plan
 
 CACHES = [name for name, memory in MEMORIES.items() if memory.keeps]
+WINDOWS = [(name, window) for name in CACHES for window in (None, 4) if window or name != "rolling"]
 SEARCHES = [
     {"num_beams": 4, "num_return_sequences": 3},
     {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.7},
@@ -22,48 +32,219 @@ def tokens(out):
     return [ids.tolist() for ids in out.token_ids]
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "bart"])
-@pytest.mark.parametrize("memory", CACHES)
-@pytest.mark.parametrize("options", SEARCHES, ids=str)
-def test_the_same_texts_as_without_a_memory(kind, memory, options):
-    """Sentences of different lengths, of which some end early (EOS is 1), under every way to follow the beams."""
-    model = make(kind)
+def generate(kind, memory, window, options):
+    """Prompts of different lengths, with two tokens that end a text: the texts have from 1 to all 11 tokens."""
     ids = [*IDS, [17], [8, 9, 10, 11, 12, 13, 14, 15]]
-    settings = {"input_ids": ids, "max_new_tokens": 11, "length_penalty": 0.4} | options
-    expected, out = (model.generate(plan=f"memory={m}", **settings) for m in ("none", memory))
+    asked = {"input_ids": ids, "max_new_tokens": 11, "eos_token_id": [3, 17]} | options
+    return make(kind, attention_window=window).generate(plan=f"memory={memory}", **asked)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "bart"])
+@pytest.mark.parametrize(("memory", "window"), WINDOWS)
+@pytest.mark.parametrize("options", SEARCHES, ids=str)
+def test_the_same_texts_as_without_a_memory(kind, memory, window, options):
+    """Under every way to follow the beams."""
+    expected, out = (generate(kind, m, window, options) for m in ("none", memory))
     assert tokens(out) == tokens(expected)
     np.testing.assert_allclose(out.scores, expected.scores, rtol=1e-9)
 
 
-@pytest.mark.parametrize("memory", CACHES)
-def test_bytes_held_are_those_of_the_formula(memory):
+@settings(max_examples=40)
+@given(
+    st.sampled_from(["gpt2", "bart"]), st.sampled_from(WINDOWS), st.integers(0, 99), st.integers(1, 3),
+    st.lists(st.integers(1, 12), min_size=1, max_size=3), st.sampled_from(SEARCHES), st.data(),
+)  # fmt: skip
+def test_random_models_say_the_same_with_every_memory(kind, case, seed, groups, lengths, options, data):
+    """Random weights, prompts and windows; key/value heads that serve several query heads, of any width."""
+    memory, window = case
+    window = window and data.draw(st.integers(1, 16))
+    heads = {"num_key_value_heads": [4, 2, 1][groups - 1] if kind == "gpt2" else min(groups, 2), "key_width": groups}
+    family, config = FAMILIES[kind], FAMILIES[kind].config.from_json(SIZES[kind] | heads | {"attention_window": window})
+    model = make(kind, random_tensors(family, config, seed), attention_window=window, **heads)
+    rng = np.random.default_rng(seed)
+    ids = [rng.integers(2, 40, n) for n in lengths]
+    asked = {"input_ids": ids, "max_new_tokens": data.draw(st.integers(1, 11))} | options
+    expected, out = (model.generate(plan=f"memory={m}", **asked) for m in ("none", memory))
+    assert tokens(out) == tokens(expected)
+    np.testing.assert_allclose(out.scores, expected.scores, rtol=1e-8)
+
+
+def never_follows(self, ops, parent_R):
+    """Instead of reorder: the beams keep what they had."""
+
+
+TABLES = {}
+
+
+class TableOfAnotherGeneration(IndirectMemory):
+    """The second generation goes on with the first one's tables, as where they are kept on the model."""
+
+    def begin_steps(self, *arguments):
+        super().begin_steps(*arguments)
+        layer = float(self.bias_X[0])
+        self.source_RT = TABLES.setdefault(layer, self.source_RT)
+
+
+class RowsOfAnotherSentence(IndirectMemory):
+    """Each row begins with the next sentence's."""
+
+    def begin_steps(self, ops, k_RGK, v_RGU, beams, steps):
+        super().begin_steps(ops, k_RGK, v_RGU, beams, steps)
+        self.source_RT = (self.source_RT + beams) % len(self.source_RT)
+
+
+class FollowsWhatIsNotWritten(IndirectMemory):
+    """The whole table follows the beams: a row then looks for what it writes itself where its parent would."""
+
+    def reorder(self, ops, parent_R):
+        ops.redirect(self.source_RT, parent_R, np.full_like(self.end_R, self.source_RT.shape[1]))
+
+
+class OneSlotLate(RollingMemory):
+    """The steps write one slot behind the prompt's."""
+
+    def append_step(self, ops, k_RGK, v_RGU):
+        self.end_R = self.end_R + 1
+        super().append_step(ops, k_RGK, v_RGU)
+        self.end_R = self.end_R - 1
+
+
+BROKEN = {
+    **{f"{m} never follows": (m, type("Broken", (MEMORIES[m],), {"reorder": never_follows})) for m in CACHES},
+    "indirect, another generation's table": ("indirect", TableOfAnotherGeneration),
+    "indirect, another sentence's rows": ("indirect", RowsOfAnotherSentence),
+    "indirect, what is not written follows": ("indirect", FollowsWhatIsNotWritten),
+    "rolling, one slot late": ("rolling", OneSlotLate),
+}
+
+
+@pytest.mark.parametrize("mistake", BROKEN)
+def test_a_broken_memory_says_something_else(monkeypatch, mistake):
+    """What the tests above would see: with the same options, the second generation gives other texts."""
+    memory, broken = BROKEN[mistake]
+    window = 4 if memory == "rolling" else None
+    expected = generate("gpt2", "none", window, SEARCHES[0])
+    monkeypatch.setitem(plan.MEMORIES, memory, broken)
+    first, second = (tokens(generate("gpt2", memory, window, SEARCHES[0])) for _ in range(2))
+    assert second != tokens(expected)
+    assert (first == tokens(expected)) == (broken is TableOfAnotherGeneration)
+
+
+def test_a_prompt_in_the_wrong_slots_is_seen(monkeypatch):
+    monkeypatch.setattr(rolling, "in_slots", lambda k_BGNX, M: k_BGNX[:, :, -M:])  # right where N % M = 0
+    out, expected = (generate("gpt2", m, 5, SEARCHES[0]) for m in ("rolling", "none"))
+    assert tokens(out) != tokens(expected)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "bart"])
+def test_a_model_without_a_window_refuses_the_rolling_memory(kind):
+    with pytest.raises(md.OptionError, match="memory=rolling needs a model with an attention_window"):
+        make(kind).generate(input_ids=IDS, plan="memory=rolling")
+
+
+@pytest.mark.parametrize(("memory", "window"), [*WINDOWS, ("rolling", 20)])
+def test_bytes_held_are_those_of_the_formula(memory, window):
     """Keys and values of B sentences, W beams, N and T positions, in float64 (FastSeq, section 4.1)."""
     layers, D, W, T = 2, 12, 4, 6
     lengths, source_lengths = [6, 2], [6, 2]
     B, N = len(lengths), max(lengths)
-    gpt2 = make("gpt2").generate(
-        input_ids=IDS, plan=f"memory={memory}", num_beams=W, max_new_tokens=T, eos_token_id=None
+    gpt2, bart = (
+        make(kind, attention_window=window).generate(
+            input_ids=IDS, plan=f"memory={memory}", num_beams=W, max_new_tokens=T, eos_token_id=None
+        )
+        for kind in ("gpt2", "bart")
     )
-    position = 2 * layers * D * 8
-    positions = {
-        "replicated": B * W * (N + T - 1),  # the last token is never read
-        "preallocated": B * W * (N + T),
-        "split": B * N + B * W * T,
-    }
-    assert gpt2.receipt.memory_peak_bytes == position * positions[memory]
+    position, table = 2 * layers * D * 8, layers * B * W * T * 8 if memory == "indirect" else 0
 
-    bart = make("bart").generate(
-        input_ids=IDS, plan=f"memory={memory}", num_beams=W, max_new_tokens=T, eos_token_id=None
+    def positions(N):
+        return {
+            "replicated": B * W * (N + T - 1),  # the last token is never read
+            "preallocated": B * W * (N + T),
+            "split": B * N + B * W * T,
+            "indirect": B * N + B * W * T,
+            "el": B * N / 2 + B * W * T,  # of the prompt one array as wide as its keys or its values
+            "rolling": B * W * min(window or 0, N + T),
+        }[memory]
+
+    assert gpt2.receipt.memory_peak_bytes == position * positions(N) + table
+    sources = {"replicated": W, "preallocated": W, "el": 1 / (2 * layers)}
+    source = B * max(source_lengths) * sources.get(memory, 1)
+    start = B / 2 if memory == "el" else 0  # beside a source, EL leaves the decoder's own memory as the split one
+    assert bart.receipt.memory_peak_bytes == position * (positions(1) + start + source) + table
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_el_keeps_a_2l_th_of_the_shared_keys_and_values_of_a_source(layers):
+    """EL, section 3.1.1: in the place of keys and values of each of L layers, the hidden states once."""
+    B, W, N, T, D = 3, 4, 15, 2, 12
+    model, sources = make("bart", decoder_layers=layers), [[*range(3 + b, 3 + b + N)] for b in range(B)]
+    split, el = (
+        model.generate(input_ids=sources, plan=f"memory={m}", num_beams=W, max_new_tokens=T, eos_token_id=None).receipt
+        for m in ("split", "el")
     )
-    own = {"replicated": B * W * T, "preallocated": B * W * (1 + T), "split": B + B * W * T}
-    source = B * max(source_lengths) * (1 if memory == "split" else W)
-    assert bart.receipt.memory_peak_bytes == position * (own[memory] + source)
+    own = 2 * layers * D * 8 * (B + B * W * T)  # the decoder's own keys and values: one token given, T generated
+    source = B * N * D * 8
+    assert el.memory_peak_bytes == own + source
+    assert split.memory_peak_bytes == own + 2 * layers * source
 
 
-@pytest.mark.parametrize("memory", CACHES)
-def test_generations_of_different_widths_do_not_disturb_each_other(memory):
+def test_el_drops_the_keys_and_values_of_a_prompt_in_its_prefill():
+    """Of a long prompt and one new token, hidden states are the most that is held at any time."""
+    layers, D, N = 2, 12, 20
+    out = make("gpt2").generate(input_ids=[[*range(3, 3 + N)]], plan="memory=el", max_new_tokens=1, eos_token_id=None)
+    assert out.receipt.memory_peak_bytes == layers * D * 8 * (N + 2 * 1)
+
+
+def test_el_builds_no_keys_and_values_of_a_source():
+    """Nor for the first token: the products are those of the split memory without one for each layer."""
+    model = make("bart", decoder_layers=3)
+    split, el = (
+        model.generate(input_ids=IDS, plan=f"memory={m}", num_beams=3, max_new_tokens=5, eos_token_id=None).receipt
+        for m in ("split", "el")
+    )
+    assert el.ops["linear"].calls == split.ops["linear"].calls - 3
+    assert el.ops["attend_el"].calls == 3 * el.steps and "attend_shared" not in el.ops
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "bart"])
+def test_whole_texts_have_the_same_logits_with_el(kind):
+    """Rows are many there, of texts of mixed lengths: BART's sources come by keys and values, built and dropped."""
+    split, el = make(kind), make(kind)
+    split.plan, el.plan = Plan(memory="split"), Plan(memory="el")
+    for a, b in zip(logits(el), logits(split), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("kind", "name", "op"), [("gpt2", "el_split", "attend_el_split"), ("bart", "el", "attend_el")])
+def test_a_kernel_of_el_runs_in_the_model(kind, name, op):
+    model = make(kind, float32_tensors(kind))
+    options = {"input_ids": IDS, "num_beams": 2, "max_new_tokens": 2}
+    expected, out = (model.generate(plan=plan, **options) for plan in ("memory=el", f"memory=el,{name}=emulator"))
+    assert tokens(out) == tokens(expected)
+    np.testing.assert_allclose(out.scores, expected.scores, rtol=1e-5)
+    assert out.receipt.ops[op].implementation.startswith(f"minidecode.cuda.{name}.{op}")
+    assert out.receipt.launches["block_per_queries (emulator)"] == out.receipt.ops[op].calls > 0
+    with pytest.raises(OptionError, match="compute in float32"):
+        make(kind).generate(plan=f"memory=el,{name}=emulator", **options)
+    with pytest.raises(OptionError, match=f"{name}=emulator has no effect with memory=split: say memory=el"):
+        model.generate(plan=f"memory=split,{name}=emulator", **options)
+
+
+def float32_tensors(kind):
+    return {name: tensor.astype(np.float32) for name, tensor in make(kind).tensors.items()}
+
+
+def test_the_rolling_memory_does_not_grow_with_the_text():
+    held = [make("gpt2", attention_window=4).generate(
+        input_ids=[IDS[0]], plan="memory=rolling", num_beams=2, max_new_tokens=n, eos_token_id=None
+    ).receipt.memory_peak_bytes for n in (1, 5, 15)]  # fmt: skip
+    assert len(set(held)) == 1
+
+
+@pytest.mark.parametrize(("memory", "window"), WINDOWS)
+def test_generations_of_different_widths_do_not_disturb_each_other(memory, window):
     """In turn, and in two threads at once: nothing is kept on the model. The published code of FastSeq fails this."""
-    model = make("gpt2")
+    model = make("gpt2", attention_window=window)
 
     def run(W):
         return tokens(model.generate(input_ids=IDS, plan=f"memory={memory}", num_beams=W, max_new_tokens=10))
@@ -81,9 +262,14 @@ def test_generations_of_different_widths_do_not_disturb_each_other(memory):
 
 def test_the_receipt_names_the_memory_and_the_ops_of_it():
     for kind, memory, op in [("gpt2", "split", "attend_split"), ("bart", "split", "attend_shared"),
-                             ("bart", "preallocated", "attend"), ("gpt2", "preallocated", "follow")]:  # fmt: skip
-        receipt = make(kind).generate(input_ids=IDS, plan=f"memory={memory}", num_beams=3, max_new_tokens=9).receipt
+                             ("bart", "preallocated", "attend"), ("gpt2", "preallocated", "follow"),
+                             ("gpt2", "indirect", "attend_indirect"), ("bart", "indirect", "redirect"),
+                             ("bart", "rolling", "attend_rolling"), ("gpt2", "rolling", "follow"),
+                             ("gpt2", "el", "attend_el_split"), ("bart", "el", "attend_el")]:  # fmt: skip
+        model = make(kind, attention_window=4 if memory == "rolling" else None)
+        receipt = model.generate(input_ids=IDS, plan=f"memory={memory}", num_beams=3, max_new_tokens=9).receipt
         assert f"minidecode.memory.{memory}." in receipt.memory and receipt.ops[op].calls > 0
+        assert memory != "indirect" or not {"follow", "attend_split"} & set(receipt.ops), "keys and values are copied"
     assert "cross.SharedCrossMemory" in make("bart").generate(
         input_ids=IDS, plan="memory=split", max_new_tokens=2
     ).receipt.memory  # fmt: skip

@@ -1,9 +1,12 @@
 """A plan puts the implementation that it names into the running model, and the receipt proves it."""
 
+import numpy as np
 import pytest
+from test_attention_settings import IDS, SIZES, make, random_tensors
 
 import minidecode as md
 from minidecode.device import device_kind
+from minidecode.model import FAMILIES
 
 PROMPTS = ["The Congress of the United States", "Our army and our navy have"]
 OPTIONS = dict(max_new_tokens=24, num_beams=2, no_repeat_ngram_size=2)
@@ -87,3 +90,81 @@ def test_the_mistakes_of_such_a_function_are_told_as_its_own(model, mine, source
     with pytest.raises(md.MinidecodeError, match=says) as raised:
         model.generate(PROMPTS, plan=mine(source), **OPTIONS)
     assert "mine.py" in str(raised.value) and "\n" not in str(raised.value)
+
+
+MEMORY_PLANS = [
+    (plan, op, choice)
+    for plan, op, choices in [
+        ("memory=preallocated,reorder", "follow", "naive cpu emulator"),
+        ("memory=split,reorder", "follow", "naive cpu emulator"),
+        ("memory=rolling,reorder", "follow", "naive cpu emulator"),
+        ("memory=indirect,indirect", "attend_indirect", "naive cpu emulator"),
+        ("memory=rolling,rolling", "attend_rolling", "naive emulator"),  # NumPy is faster than Numba here
+    ]
+    for choice in choices.split()
+]
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "bart"])
+@pytest.mark.parametrize(("plan", "op", "choice"), MEMORY_PLANS)
+def test_implementations_of_the_memories_ops_give_the_same_texts(kind, plan, op, choice):
+    """In a toy model with a window; the kernels compute in float32, and so does it."""
+    family = FAMILIES[kind]
+    tensors = random_tensors(family, family.config.from_json(SIZES[kind]))
+    model = make(kind, {name: t.astype(np.float32) for name, t in tensors.items()}, attention_window=4)
+    options = {"input_ids": IDS, "num_beams": 2, "max_new_tokens": 5, "eos_token_id": 3}
+    expected = model.generate(plan="memory=none", **options)
+    out = model.generate(plan=f"{plan}={choice}", **options)
+    assert [t.tolist() for t in out.token_ids] == [t.tolist() for t in expected.token_ids]
+    ran, place = out.receipt.ops[op], {"naive": "reference", "emulator": "cuda"}.get(choice, choice)
+    assert ran.implementation.startswith(f"minidecode.{place}.{plan.rpartition(',')[2]}.{op}")
+    assert (sum(out.receipt.launches.values()) == ran.calls > 0) == (choice == "emulator")
+
+
+def test_an_implementation_that_there_is_not_is_told(model):
+    with pytest.raises(md.OptionError, match="rolling has no version for cpu"):
+        model.generate(PROMPTS, plan="memory=rolling,rolling=cpu", **OPTIONS)
+
+
+ATTENTION = [  # (model, plan, op, what runs)
+    ("gpt2", "memory=split,split=naive", "attend_split", "reference.split.attend_split_naive"),
+    ("gpt2", "memory=split,split=cpu", "attend_split", "cpu.split.attend_split"),
+    ("gpt2", "memory=split,split=emulator", "attend_split", "cuda.split.attend_split"),
+    ("gpt2", "memory=preallocated,grouped=naive", "attend", "reference.grouped.attend_naive"),
+    ("gpt2", "memory=replicated,grouped=emulator", "attend", "cuda.grouped.attend"),
+    ("bart", "memory=split,shared=naive", "attend_shared", "reference.shared.attend_shared_naive"),
+    ("bart", "memory=split,split=cpu,shared=cpu", "attend_shared", "cpu.shared.attend_shared"),
+    ("bart", "memory=split,split=emulator,shared=emulator", "attend_shared", "cuda.shared.attend_shared"),
+]
+
+
+@pytest.fixture(scope="module")
+def toys():
+    """In float32, as the kernels compute; with two query heads to a key/value head, and a window."""
+    found = {}
+    for kind in ("gpt2", "bart"):
+        settings = {"num_key_value_heads": 2, "value_width": 2, "attention_window": 5}
+        tensors = {name: t.astype(np.float32) for name, t in make(kind, **settings).tensors.items()}
+        found[kind] = make(kind, tensors, **settings)
+    return found
+
+
+@pytest.mark.parametrize(("kind", "plan", "op", "implementation"), ATTENTION)
+def test_attention_runs_as_the_plan_names_it(toys, kind, plan, op, implementation):
+    options = dict(input_ids=IDS, num_beams=3, max_new_tokens=7, eos_token_id=None)
+    expected, out = (toys[kind].generate(plan=p, **options) for p in ("memory=none", plan))
+    assert [t.tolist() for t in out.token_ids] == [t.tolist() for t in expected.token_ids]
+    assert out.receipt.ops[op].implementation.startswith(f"minidecode.{implementation} (")
+    assert bool(out.receipt.launches) == ("emulator" in plan)
+
+
+@pytest.mark.parametrize(
+    ("kind", "plan", "says"),
+    [("gpt2", "memory=split,grouped=naive", "no effect with memory=split: say memory=replicated or memory=pre"),
+     ("gpt2", "split=naive", "no effect with memory=replicated: say memory=split"),
+     ("gpt2", "memory=split,shared=naive", "shared=naive has no effect in a model without an encoder"),
+     ("bart", "memory=replicated,grouped=cpu", "grouped has no version for cpu")],
+)  # fmt: skip
+def test_attention_that_would_not_run_is_refused(toys, kind, plan, says):
+    with pytest.raises(md.OptionError, match=says):
+        toys[kind].generate(input_ids=IDS, plan=plan, max_new_tokens=2)

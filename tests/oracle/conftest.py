@@ -1,6 +1,7 @@
-"""Lets the oracle tests import what makes the golden files, and their tolerances."""
+"""Lets the oracle tests import what makes the golden files, their tolerances, and the scripts that train."""
 
 import sys
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "golden"))
+sys.path.append(str(Path(__file__).parents[2] / "weights"))

@@ -194,3 +194,40 @@ def test_texts_come_in_a_frame(tokenizer_pair):
     ids = ours.encode("the <mask> of").tolist()
     assert ids[0] == 0 and ids[-1] == 2 and ours.token_to_id("<mask>") in ids
     assert ours.decode(ids) == "the of"
+
+
+SPACED = {"content": "<sep2>", "lstrip": True, "rstrip": False, "normalized": False, "single_word": False,
+          "special": True}  # fmt: skip
+MORE_TEXTS = ["new <sep2> tok", "custom<sep2>x", " <sep2> ", "The Union", " lead", "", "a\n b <|endoftext|> c"]
+
+
+@pytest.mark.parametrize("layout", ["one_file", "two_files"])
+@pytest.mark.parametrize(("file", "content"), [
+    ("added_tokens.json", {"<sep2>": 600}),
+    ("tokenizer_config.json", {"added_tokens_decoder": {"600": SPACED}}),
+    ("tokenizer_config.json", {"add_prefix_space": True}),
+    ("special_tokens_map.json", {"eos_token": SPACED | {"content": "<|endoftext|>"}}),
+])  # fmt: skip
+def test_what_other_files_say_of_the_tokenizer(tmp_path, layout, file, content):
+    """GPT-2 folders whose tokens, and the spaces around them, are not all told by the vocabulary."""
+    for source in (GOLDEN_TOKENIZER / layout).iterdir():
+        (tmp_path / source.name).write_bytes(source.read_bytes())
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
+    named = {"tokenizer_class": "GPT2Tokenizer"} if file == "tokenizer_config.json" else {}
+    (tmp_path / file).write_text(json.dumps(named | content))
+    ours, theirs = Tokenizer.from_folder(tmp_path), transformers.AutoTokenizer.from_pretrained(tmp_path)
+    for text in MORE_TEXTS:
+        assert ours.encode(text).tolist() == theirs(text)["input_ids"], text
+
+
+def test_a_folder_of_save_pretrained_generates(tmp_path):
+    """All of it, with the generation_config.json that transformers makes up beside the model."""
+    config = transformers.BartConfig(
+        vocab_size=50, d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+        decoder_attention_heads=2, encoder_ffn_dim=8, decoder_ffn_dim=8, max_position_embeddings=20, init_std=0.3,
+    )  # fmt: skip
+    model = transformers.BartForConditionalGeneration(config).eval()
+    model.save_pretrained(tmp_path)
+    theirs = model.generate(torch.tensor([[5, 6, 7]]), max_new_tokens=6)[0].tolist()
+    ours = md.load(tmp_path).generate(input_ids=[[5, 6, 7]], max_new_tokens=6).token_ids[0].tolist()
+    assert ours == theirs[1 : 1 + len(ours)]

@@ -19,15 +19,19 @@ from hypothesis import strategies as st
 from minidecode import dims, ops, reference
 from minidecode.conformance.attention import attend_bound, attend_row
 from minidecode.conformance.bounds import EPS
+from minidecode.conformance.rows import el as el_row
+from minidecode.conformance.rows import el_split as el_split_row
 from minidecode.conformance.rows import norm as norm_row
+from minidecode.conformance.rows import reorder as reorder_row
 from minidecode.conformance.rows.norm import layer_norm_oracle
 from minidecode.ops import Heads, Norm, Weight
 from minidecode.plan import backend
-from minidecode.reference.candidates import top_candidates_naive
+from minidecode.reference import candidates
+from minidecode.reference.grouped import attend_naive
 from minidecode.reference.reorder import copies as reorder_copies
-from minidecode.reference.reorder import follow_naive
+from minidecode.reference.shared import attend_shared_naive
 from minidecode.reference.softmax import score_tokens_naive
-from minidecode.reference.split import attend_split_naive
+from minidecode.reference.split import attend_split_merged, attend_split_naive
 
 OPS = {name: dims.checked(f, ops.RETURNS.get(name, ())) for name, f in backend(reference).items()}
 sizes = st.integers(1, 40)
@@ -146,10 +150,11 @@ def test_attend_within_sources(seed, lengths, G, per_group, K, U):
             assert (np.abs(a[r] - attend_row(*row)) <= attend_bound(*row)).all()
 
 
+@pytest.mark.parametrize("attend", [OPS["attend"], dims.checked(attend_naive, "a_RX")])
 @settings(max_examples=60)
-@given(seeds, st.integers(1, 5), st.integers(1, 12), st.integers(1, 3), st.integers(1, 3), st.integers(1, 6),
-       st.integers(1, 6))  # fmt: skip
-def test_attend(seed, R, M, G, per_group, K, U):
+@given(seed=seeds, R=st.integers(1, 5), M=st.integers(1, 12), G=st.integers(1, 3), per_group=st.integers(1, 3),
+       K=st.integers(1, 6), U=st.integers(1, 6))  # fmt: skip
+def test_attend(attend, seed, R, M, G, per_group, K, U):
     """The padded positions hold numbers that would show if they were looked at."""
     rng = np.random.default_rng(seed)
     q, k, v = normal(rng, R, G * per_group, K), normal(rng, R, G, M, K), normal(rng, R, G, M, U)
@@ -160,13 +165,13 @@ def test_attend(seed, R, M, G, per_group, K, U):
     end = rng.integers(begin + 1, M + 1)
     for r in range(R):
         poisoned_k[r, :, end[r] :], poisoned_v[r, :, end[r] :] = 1e4, 1e4
-    a = OPS["attend"](q, poisoned_k, poisoned_v, begin, end, 0.7)
+    a = attend(q, poisoned_k, poisoned_v, begin, end, 0.7)
     for r in range(R):
         row = (q[r], k[r][:, begin[r] : end[r]], v[r][:, begin[r] : end[r]], 0.7)
         assert (np.abs(a[r] - attend_row(*row)) <= attend_bound(*row)).all()
 
 
-@pytest.mark.parametrize("shared", [OPS["attend_shared"]])
+@pytest.mark.parametrize("shared", [OPS["attend_shared"], dims.checked(attend_shared_naive, "a_RX")])
 @settings(max_examples=60)
 @given(seed=seeds, B=st.integers(1, 3), W=st.integers(1, 4), N=st.integers(1, 9), G=st.integers(1, 3),
        per_group=st.integers(1, 3), K=st.integers(1, 5), U=st.integers(1, 5))  # fmt: skip
@@ -184,7 +189,9 @@ def test_attend_shared(shared, seed, B, W, N, G, per_group, K, U):
         assert (np.abs(a[r] - attend_row(*row)) <= attend_bound(*row)).all()
 
 
-@pytest.mark.parametrize("split", [OPS["attend_split"], dims.checked(attend_split_naive, "a_RX")])
+@pytest.mark.parametrize(
+    "split", [OPS["attend_split"], *(dims.checked(f, "a_RX") for f in (attend_split_naive, attend_split_merged))]
+)
 @settings(max_examples=80)
 @given(seed=seeds, B=st.integers(1, 3), W=st.integers(1, 4), N=st.integers(1, 9), T=st.integers(1, 7),
        G=st.integers(1, 3), per_group=st.integers(1, 3), K=st.integers(1, 5), U=st.integers(1, 5),
@@ -224,9 +231,21 @@ def test_write_step_then_follow(seed, R, M, G, X):
         others = np.arange(M) != at[r]
         assert (memory[r][:, others] == before[r][:, others]).all()
     length, parent = np.full(R, rng.integers(M + 1)), rng.integers(R, size=R)
-    expected = follow_naive(memory, parent, length)[:, :, : length[0]]
+    expected = reorder_row.oracle(memory, parent, length)
     assert OPS["follow"](memory, parent, length) is memory
-    assert (memory[:, :, : length[0]] == expected).all()
+    assert (memory == expected).all()
+
+
+@given(seeds, st.integers(1, 6), st.integers(1, 7))
+@example(0, 2, 3)
+def test_redirect(seed, R, T):
+    """Place by place, from what was there before; what is not written yet stays the row's own."""
+    rng = np.random.default_rng(seed)
+    source, length, parent = rng.integers(R, size=(R, T)), np.full(R, rng.integers(T + 1)), rng.integers(R, size=R)
+    before = source.copy()
+    assert OPS["redirect"](source, parent, length) is source
+    for r, t in np.ndindex(R, T):
+        assert source[r, t] == before[parent[r] if t < length[r] else r, t]
 
 
 @given(seeds, sizes, st.integers(1, 60), st.booleans())
@@ -320,12 +339,14 @@ def test_ban_ngrams(histories, n):
         assert set(scores[r].tolist()) <= {0.0, -np.inf}
 
 
-@pytest.mark.parametrize("top", [OPS["top_candidates"], dims.checked(top_candidates_naive, ("scores_BC", "index_BC"))])
+@pytest.mark.parametrize("version", ["", "_hars", "_partition", "_naive"])
 @given(seed=seeds, B=st.integers(1, 3), X=st.integers(1, 30) | st.integers(1, 400), C=st.integers(1, 30),
        distinct=st.sampled_from([1, 3, 40, 10**6]), forbidden=st.sampled_from([0.2, 0.98]))  # fmt: skip
 @example(seed=0, B=1, X=128, C=2, distinct=1, forbidden=1.0)
-def test_top_candidates(top, seed, B, X, C, distinct, forbidden):
-    """Against a sort of lists, with many equal scores, rows of -inf, and the best side by side, in one chunk."""
+@example(seed=1, B=2, X=2100, C=1100, distinct=40, forbidden=0.2)
+def test_top_candidates(version, seed, B, X, C, distinct, forbidden):
+    """Against a sort of lists, with many equal scores, rows of -inf, and the best side by side."""
+    top = dims.checked(vars(candidates)[f"top_candidates{version}"], ("scores_BC", "index_BC"))
     C = min(C, X)
     rng = np.random.default_rng(seed)
     scores = rng.integers(distinct, size=(B, X)).astype(np.float32)
@@ -340,7 +361,7 @@ def test_top_candidates(top, seed, B, X, C, distinct, forbidden):
 
 def test_top_candidates_naive_fills_out():
     scores, out = normal(np.random.default_rng(3), 2, 9), (np.full((2, 3), 7, np.float32), np.full((2, 3), 7))
-    best, index = top_candidates_naive(scores, 3, out=out)
+    best, index = candidates.top_candidates_naive(scores, 3, out=out)
     assert best is out[0] and index is out[1]
     assert (best == np.take_along_axis(scores, index, 1)).all() and (index == np.argsort(-scores)[:, :3]).all()
 
@@ -417,6 +438,29 @@ OUT_CASES = {
         np.array([2, 2, 2, 6]),
         0.5,
     ),
+    "attend_el": lambda r: el_row.arguments_of(3, B=2, W=2, N=3, H=2, G=1, K=2, U=3, D=4),
+    "attend_el_split": lambda r: el_split_row.arguments_of(3, B=2, W=2, N=3, H=2, G=1, K=2, U=3, D=4),
+    "attend_indirect": lambda r: (
+        normal(r, 4, 2, 3),
+        normal(r, 2, 1, 4, 3),
+        normal(r, 2, 1, 4, 5),
+        np.array([0, 1]),
+        normal(r, 4, 1, 6, 3),
+        normal(r, 4, 1, 6, 5),
+        np.array([[1, 0, 0, 0, 0, 0], [1] * 6, [3, 2, 3, 2, 2, 2], [2] * 5 + [3]]),
+        np.array([0, 0, 1, 1]),
+        np.array([2, 2, 2, 6]),
+        0.5,
+    ),
+    "attend_rolling": lambda r: (
+        normal(r, 2, 2, 3),
+        normal(r, 2, 1, 4, 3),
+        normal(r, 2, 1, 4, 5),
+        np.array([0, 5]),
+        np.array([3, 7]),
+        0.5,
+    ),
+    "redirect": lambda r: (np.array([[0, 1, 0], [1, 1, 1], [2, 0, 2]]), np.array([1, 0, 2]), np.array([2, 2, 2])),
     "write_step": lambda r: (normal(r, 2, 1, 4, 3), normal(r, 2, 1, 3), np.array([0, 3])),
     "follow": lambda r: (normal(r, 3, 1, 4, 3), np.array([2, 1, 1]), np.array([4, 4, 4])),
     "residual_norm": lambda r: (normal(r, 2, 4), normal(r, 2, 4), normal(r, 4), Norm(normal(r, 4), normal(r, 4), 0.1)),
@@ -428,6 +472,7 @@ OUT_CASES = {
     "score_tokens": lambda r: (normal(r, 3, 5), np.array([4, 0, 4])),
     "ban_ngrams": lambda r: (normal(r, 2, 5), np.array([[1, 1, 1], [2, 3, 2]]), np.array([3, 3]), 2),
     "top_candidates": lambda r: (normal(r, 2, 6), 3),
+    "search_candidates": lambda r: (normal(r, 4, 6), normal(r, 2, 2), 3),
     "gumbel": lambda r: (r.integers(2**32, size=(2, 2)), np.array([0, 5]), 6, 7),
 }
 
@@ -470,7 +515,7 @@ def test_a_workspace_may_hold_anything_and_is_as_large_for_all_values(name):
     """What is planned from one step must do for every other: of these shapes, whatever the numbers, nothing masked."""
     arguments = OUT_CASES[name](np.random.default_rng(7))
     others = OUT_CASES[name](np.random.default_rng(8))
-    begin = {"attend": 3, "attend_shared": 3, "attend_split": 3}.get(name)
+    begin = {"attend": 3, "attend_shared": 3, "attend_split": 3, "attend_indirect": 3}.get(name)
     if begin is not None:  # no padding
         others = tuple(np.zeros_like(a) if i == begin else a for i, a in enumerate(others))
     expected = OPS[name](*copy.deepcopy(arguments))

@@ -1,0 +1,123 @@
+"""HARS (LightSeq, section 2.2): how much it retrieves, what its two weak points lose, and what it takes on this CPU.
+
+    python benchmarks/hars.py --out benchmarks/results/hars-cpu.json
+
+Three tables. Survivors: how many scores reach the rough threshold, beside the law, C (1 + 1/2 + ... + 1/C), and for the
+closer threshold of 1,024 groups. Weak points: how often a strict `>` loses one of the K best, and how often K groups
+let fewer than 2K through. Times: candidates of one sentence by a full sort, by partial selection and by HARS, given the
+scores; and straight from the logits, beside the composition. One thread; all implementations by turns; medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+from pathlib import Path
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+import minidecode as md
+from minidecode.bench.compare import implementations, time_by_turns
+from minidecode.catalog import CATALOG
+from minidecode.reference.candidates import LANES, group_maxima, kth_largest, top_candidates
+from minidecode.reference.softmax import log_softmax
+
+VOCABULARIES = (1_000, 4_000, 16_000, 50_257, 128_000, 256_000)
+BEAMS = (1, 2, 4, 8, 16, 32)
+GROUPS = (1, 2, 4, 8, 16, 32, 64)
+
+
+def survivors(vocabulary: int, trials: int, rng) -> list[dict]:
+    """For C groups the number that reach the least of their maxima, and for many the C-th largest of theirs."""
+    rows = []
+    for C in GROUPS:
+        counts = []
+        for _ in range(trials):
+            scores_X = rng.standard_normal(vocabulary).astype(np.float32)
+            rough = group_maxima(scores_X, C).min()
+            closer = kth_largest(group_maxima(scores_X, LANES), C)
+            counts.append([(scores_X >= rough).sum(), (scores_X >= closer).sum()])
+        (of_C, of_many), most = np.mean(counts, axis=0), np.max(counts, axis=0)[0]
+        law = C * sum(1 / k for k in range(1, C + 1))
+        rows.append({"candidates": C, "law": round(law, 1), "survivors": round(float(of_C), 1), "most": int(most),
+                     "survivors_of_many_groups": round(float(of_many), 1)})  # fmt: skip
+    return rows
+
+
+def weak_points(vocabulary: int, trials: int, rng) -> list[dict]:
+    """K groups, once with `>` for the K best, once with `>=` for the 2K best that a beam search of K beams needs."""
+    rows = []
+    for K in GROUPS:
+        reached = [0, 0]
+        for _ in range(trials):
+            scores_X = rng.standard_normal(vocabulary).astype(np.float32)
+            threshold = group_maxima(scores_X, K).min()
+            reached[0] += (scores_X > threshold).sum() < K
+            reached[1] += (scores_X >= threshold).sum() < 2 * K
+        strict, few = (round(float(n) / trials, 4) for n in reached)
+        rows.append({"beams": K, "strict_loses": strict, "too_few_groups_lose": few})
+    return rows
+
+
+def times(name: str, repeats: int, small: bool) -> list[dict]:
+    """Milliseconds of every implementation that runs on this CPU, for one sentence."""
+    row, rows, rng = CATALOG[name], [], np.random.default_rng(0)
+    functions = {label: f for label, f in implementations(row).items() if not label.startswith("cuda")}
+    if name == "hars":
+        functions["log_softmax and candidates"] = as_without_it
+    for V in VOCABULARIES[:2] if small else VOCABULARIES:
+        for W in BEAMS[:3] if small else BEAMS:
+            numbers_RV = 3 * rng.standard_normal((W, V)).astype(np.float32)
+            base_BW = -rng.random((1, W)).astype(np.float32)
+            arguments = (numbers_RV, base_BW) if name == "hars" else (numbers_RV.reshape(1, -1),)
+            calls = {label: (f, (*arguments, 2 * W)) for label, f in functions.items()}
+            milliseconds = {t.implementation: round(1e3 * t.median, 4) for t in time_by_turns(calls, repeats)}
+            rows.append({"vocabulary": V, "beams": W, "milliseconds": milliseconds})
+    return rows
+
+
+def as_without_it(logits_RV, base_BW, C):
+    """What a search does that has all scores written: the composition, with the best of the NumPy selections."""
+    total_BWV = log_softmax(logits_RV).reshape(*base_BW.shape, -1) + base_BW[:, :, None]
+    return top_candidates(total_BWV.reshape(len(base_BW), -1), C)
+
+
+def table(rows: list[dict]) -> str:
+    """Text, one line a row; times stand beside each other by implementation."""
+    flat = [{**{k: v for k, v in row.items() if k != "milliseconds"}, **row.get("milliseconds", {})} for row in rows]
+    widths = [max(len(name), 9) + 2 for name in flat[0]]
+    lines = ["".join(f"{name:>{w}}" for name, w in zip(flat[0], widths, strict=True))]
+    lines += ["".join(f"{value:>{w},}" for value, w in zip(row.values(), widths, strict=True)) for row in flat]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--vocabulary", type=int, default=50_257, help="of the first two tables")
+    p.add_argument("--trials", type=int, default=1000)
+    p.add_argument("--repeats", type=int, default=9)
+    p.add_argument("--small", action="store_true", help="two vocabularies and three beam widths only")
+    p.add_argument("--out", type=Path, help="JSON file to write")
+    a = p.parse_args()
+    rng = np.random.default_rng(0)
+    with threadpool_limits(1):
+        results = {
+            "survivors": survivors(a.vocabulary, a.trials, rng),
+            "weak_points": weak_points(a.vocabulary, a.trials, rng),
+            "candidates_ms": times("candidates", a.repeats, a.small),
+            "hars_ms": times("hars", a.repeats, a.small),
+        }  # fmt: skip
+    machine = {"processor": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version(),
+               "numpy": np.__version__, "minidecode": md.__version__}  # fmt: skip
+    for name, rows in results.items():
+        print(f"{name}\n{table(rows)}\n")
+    if a.out:
+        settings = {"vocabulary": a.vocabulary, "trials": a.trials, "repeats": a.repeats}
+        a.out.write_text(json.dumps({"machine": machine, **settings, **results}, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""The memory columns of two papers, for BART-large in fp16: EL's Table 4 and the cache column of FastSeq's Table 2.
+
+    python benchmarks/memory_bytes.py
+
+First the formula is held against what is really held: the distinct base arrays of all memories, by their `nbytes`
+(`receipt.memory_peak_bytes`), of a small BART under each plan, to the byte. Then the same formula is asked for the
+papers' sizes, which no laptop has room for. Their GB are GiB (2**30 bytes). EL counts what belongs to the input alone;
+FastSeq counts the keys and values of the 50 generated tokens too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import minidecode as md
+
+GIB = 2**30
+BART_LARGE = {"layers": 12, "width": 1024, "item": 2}  # decoder layers, fp16
+# (batch, source length): GB of multi-head attention and of EL, as printed (EL, Table 4; beam 4)
+EL_TABLE_4 = {
+    (32, 256): (1.5, 0.02), (32, 1024): (6, 0.06), (64, 256): (3, 0.03), (64, 1024): (12, 0.13),
+    (320, 256): (15, 0.15), (320, 1024): (60, 0.63),
+}  # fmt: skip
+# (plan here, batch): GB, as printed (FastSeq, Table 2; source 1024, output 50, beam 4)
+FASTSEQ_TABLE_2 = {("memory=replicated", 32): 6.3, ("memory=split", 32): 1.8, ("memory=split", 128): 7.2}
+
+
+def source_bytes(plan: str, B: int, W: int, N: int, layers: int, width: int, item: int) -> int:
+    """What is held of the sources: keys and values per layer, per beam or once; for EL the encoder's output alone."""
+    if plan == "memory=el":
+        return B * N * width * item
+    return (W if plan == "memory=replicated" else 1) * B * N * 2 * layers * width * item
+
+
+def own_bytes(B: int, W: int, T: int, layers: int, width: int, item: int) -> int:
+    """Keys and values of T positions of every beam."""
+    return B * W * T * 2 * layers * width * item
+
+
+def held(plan: str, B: int, W: int, N: int, T: int) -> tuple[int, int]:
+    """(bytes that a small BART holds under a plan, bytes by the formulas)."""
+    layers, width = 3, 16
+    fields = {
+        "model_type": "bart", "vocab_size": 50, "max_position_embeddings": 64, "d_model": width, "encoder_layers": 1,
+        "decoder_layers": layers, "encoder_attention_heads": 2, "decoder_attention_heads": 4, "encoder_ffn_dim": 8,
+        "decoder_ffn_dim": 8, "decoder_start_token_id": 2,
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "config.json").write_text(json.dumps(fields), encoding="utf-8")
+        model = md.load(folder, random_weights=True)
+    ids_BN = np.random.default_rng(0).integers(3, 50, (B, N))
+    receipt = model.generate(input_ids=ids_BN, plan=plan, num_beams=W, max_new_tokens=T).receipt
+    sizes = {"layers": layers, "width": width, "item": 4}
+    # The start token stands before the T tokens: once per beam, or once per sentence where the prompt is split off.
+    # A growing memory never holds the last token, which is never read.
+    beams_own = own_bytes(B, W, T, **sizes)
+    start = 0 if plan == "memory=replicated" else own_bytes(B, 1, 1, **sizes)
+    return receipt.memory_peak_bytes, source_bytes(plan, B, W, N, **sizes) + beams_own + start
+
+
+def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    for plan in ("memory=replicated", "memory=split", "memory=el"):
+        for B, W, N, T in [(1, 1, 7, 5), (3, 4, 20, 9), (2, 5, 33, 12)]:
+            measured, expected = held(plan, B, W, N, T)
+            if measured != expected:
+                raise SystemExit(f"{plan}, {B} x {N}, beam {W}, {T} new: {measured} bytes held, {expected} by formula")
+    print("held bytes are those of the formulas, for each plan and 3 shapes\n")
+    print("EL, Table 4: states of the input, GiB    here    paper    here    paper    ratio")
+    for (B, N), (multi_head, el) in EL_TABLE_4.items():
+        a, b = (source_bytes(plan, B, 4, N, **BART_LARGE) for plan in ("memory=replicated", "memory=el"))
+        print(f"batch {B:>3}, length {N:>4}: multi-head / EL {a / GIB:>8.2f} {multi_head:>8} "
+              f"{b / GIB:>7.3f} {el:>8} {a // b:>7}x")  # fmt: skip
+    print("\nFastSeq, Table 2: cache, GiB                here    paper")
+    for (plan, B), paper in FASTSEQ_TABLE_2.items():
+        total = source_bytes(plan, B, 4, 1024, **BART_LARGE) + own_bytes(B, 4, 50, **BART_LARGE)
+        print(f"batch {B:>3}, {plan:<28} {total / GIB:>8.2f} {paper:>8}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""The shape of the multi-query paper's Table 2: time per token of the encoder and of incremental decoding.
+
+    python benchmarks/multi_query_speed.py --out benchmarks/results/multi-query-speed-cpu.json
+
+Multi-head and multi-query attention, each whole and local (a window of 32 in the decoder's self-attention), greedy and
+with a beam of 4; the feed-forward part is widened as in the paper, so that parameters are equal. Every variant runs
+with fixed-shape memories (the paper's footnote 1: room for all positions, or for the window) and with growing ones.
+Weights are random: how long a token takes does not depend on what it says. Runs are interleaved; figures are medians,
+with the fastest and slowest beside them. `--paper` takes the paper's shapes (for a GPU, or for patience).
+
+A second table holds the ratio of memory access to arithmetic: the paper's order of growth, the numbers that its
+listing's einsums move, and what was handed in and out of the ops of one layer's self-attention over all steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import tempfile
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+
+import minidecode as md
+from minidecode.bench.multi_query_costs import PAPER_RATIOS, over_n_calls
+from minidecode.plan import MEMORIES, Plan
+from minidecode.runtime.receipt import CountedOps
+
+WINDOW = 32
+PAPER = {"width": 1024, "heads": 8, "ffn": 4096, "layers": 6, "vocabulary": 32_000}
+LAPTOP = {"width": 512, "heads": 8, "ffn": 2048, "layers": 3, "vocabulary": 8192}
+# Variant -> (memory of fixed shape, memory that grows). A window needs room for the window alone.
+VARIANTS = {
+    "multi-head": ("preallocated", "replicated"),
+    "multi-query": ("preallocated", "replicated"),
+    "multi-head local": ("rolling", "replicated"),
+    "multi-query local": ("rolling", "replicated"),
+}
+PAPERS_FIGURES = {  # TPUv2 microseconds per output token, encoder + decoder, greedy and beam 4 (Table 2)
+    "multi-head": [(1.7, 46), (2.0, 203)], "multi-query": [(1.5, 3.8), (1.6, 32)],
+    "multi-head local": [(1.7, 23), (1.9, 47)], "multi-query local": [(1.5, 3.3), (1.6, 16)],
+}  # fmt: skip
+
+
+def make(variant: str, shape: dict, context: int) -> md.Model:
+    """A BART of this shape with random weights, its attention as the variant has it."""
+    D, H = shape["width"], shape["heads"]
+    is_multi_query = "multi-query" in variant
+    # A layer of both stacks has 3 attentions and 2 feed-forward parts; each attention saves 2 D (D - D/H) weights.
+    ffn = shape["ffn"] + (3 * (D - D // H) // 2 if is_multi_query else 0)
+    fields = {
+        "model_type": "bart", "vocab_size": shape["vocabulary"], "d_model": D, "max_position_embeddings": context,
+        "encoder_layers": shape["layers"], "decoder_layers": shape["layers"], "encoder_attention_heads": H,
+        "decoder_attention_heads": H, "encoder_ffn_dim": ffn, "decoder_ffn_dim": ffn, "activation_function": "relu",
+        "eos_token_id": 2, "decoder_start_token_id": 2, "pad_token_id": 1,
+    }  # fmt: skip
+    if is_multi_query:
+        fields["num_key_value_heads"] = 1
+    if "local" in variant:
+        fields["attention_window"] = WINDOW
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "config.json").write_text(json.dumps(fields), encoding="utf-8")
+        return md.load(folder, random_weights=True)
+
+
+def time_once(model: md.Model, plan: str, ids_BN: np.ndarray, beams: int, steps: int) -> tuple[float, float]:
+    """(microseconds per source token in the encoder, per new token of a sentence in the decoder)."""
+    options = {"num_beams": beams, "max_new_tokens": steps, "min_new_tokens": steps, "no_repeat_ngram_size": 0}
+    receipt = model.generate(input_ids=ids_BN, plan=plan, **options).receipt
+    B, N = ids_BN.shape
+    seconds = receipt.seconds
+    return 1e6 * seconds["encoder"] / (B * N), 1e6 * (seconds["prefill"] + seconds["steps"]) / (B * steps)
+
+
+def ratios(model: md.Model, variant: str, b: int, n: int) -> dict:
+    """Numbers moved per operation of n steps of one decoder layer's self-attention, for b sentences."""
+    c = model.config
+    listing = f"{'multiquery' if 'query' in variant else 'multihead'}_self_attention_incremental"
+    counted = over_n_calls(listing, b, n, c.d_model, c.decoder_attention_heads, number_bytes=1)
+    row = {"variant": variant, "batch": b, "length": n,
+           "paper_order": PAPER_RATIOS[listing](b, n, c.d_model, c.decoder_attention_heads),
+           "listing": counted.bytes / counted.operations}  # fmt: skip
+    for memory_name in VARIANTS[variant]:
+        ops, block = CountedOps(Plan().resolve()[0]), model.weights.decoder.blocks[0]
+        memory = MEMORIES[memory_name](block, np.arange(b + 1))
+        x_RD = np.random.default_rng(0).standard_normal((b, c.d_model), np.float32)
+        for step in range(n):
+            if step == 1:
+                memory.expand(ops, 1, n - 1)
+            q_RHK = memory.append(ops, ops.linear(x_RD, block.qkv), x_RD)
+            ops.linear(memory.attend(ops, q_RHK), block.out)
+        moved = sum(count.bytes for name, count in ops.counts().items()) / 4
+        row[memory_name] = moved / counted.operations
+    return row
+
+
+def ratio_table(rows: list[dict]) -> str:
+    lines = [
+        f"{'batch':>5} {'length':>6} {'variant':<18} {'order':>8} {'listing':>8} {'fixed shape':>12} {'growing':>8}"
+    ]
+    for r in rows:
+        fixed, growing = (r[memory] for memory in VARIANTS[r["variant"]])
+        lines.append(f"{r['batch']:>5} {r['length']:>6} {r['variant']:<18} {r['paper_order']:>8.4f} "
+                     f"{r['listing']:>8.4f} {fixed:>12.4f} {growing:>8.4f}")  # fmt: skip
+    return "\n".join(lines)
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--paper", action="store_true", help="the paper's shapes: 211 million parameters")
+    p.add_argument("--batches", type=int, nargs="+", default=[1, 8, 64])
+    p.add_argument("--lengths", type=int, nargs="+", default=[32, 128], help="of sources, and of what is generated")
+    p.add_argument("--beams", type=int, nargs="+", default=[1, 4])
+    p.add_argument("--runs", type=int, default=3)
+    p.add_argument("--out", type=Path, help="JSON file to write")
+    a = p.parse_args()
+
+    shape = PAPER if a.paper else LAPTOP
+    models = {variant: make(variant, shape, max(a.lengths) + 2) for variant in VARIANTS}
+    for variant, model in models.items():
+        print(f"{variant:<18} {model.parameters:,} parameters")
+    rng = np.random.default_rng(0)
+    settings = list(product(a.batches, a.lengths, a.beams))
+    cases = [(v, plan) for v, plans in VARIANTS.items() for plan in plans]
+    rows = []
+    for B, N, beams in track(settings, "timing", console=Console(stderr=True), transient=True):
+        ids_BN = rng.integers(3, shape["vocabulary"], (B, N))
+        times = {case: [] for case in cases}
+        for _ in range(a.runs):
+            for variant, memory in cases:
+                times[variant, memory].append(time_once(models[variant], f"memory={memory}", ids_BN, beams, N))
+        for (variant, memory), runs in times.items():
+            encoder, decoder = zip(*runs, strict=True)
+            rows.append({
+                "variant": variant, "memory": memory, "batch": B, "length": N, "beams": beams,
+                "encoder_us": round(statistics.median(encoder), 2), "decoder_us": round(statistics.median(decoder), 1),
+                "decoder_us_fastest": round(min(decoder), 1), "decoder_us_slowest": round(max(decoder), 1),
+            })  # fmt: skip
+    print(table(rows))
+    whole = [v for v in VARIANTS if "local" not in v]
+    moved = [ratios(models[v], v, B, N) for B, N in product(a.batches, a.lengths) for v in whole]
+    print("\nnumbers moved per operation, decoder self-attention\n" + ratio_table(moved))
+    if a.out:
+        machine = {"processor": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version(),
+                   "numpy": np.__version__, "minidecode": md.__version__}  # fmt: skip
+        parameters = {v: m.parameters for v, m in models.items()}
+        report = {"machine": machine, "shape": shape, "parameters": parameters, "rows": rows,
+                  "ratios": moved, "paper_us": PAPERS_FIGURES}  # fmt: skip
+        a.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+
+
+def table(rows: list[dict]) -> str:
+    """Microseconds per token; ratios are to multi-head attention with the same kind of memory."""
+    lines = [f"{'batch':>5} {'length':>6} {'beams':>5} {'variant':<18} {'memory':<13} {'encoder':>8} {'decoder':>9} "
+             f"{'fastest to slowest':>20} {'speed':>6}"]  # fmt: skip
+    for r in rows:
+        kind = VARIANTS[r["variant"]].index(r["memory"])
+        base = next(b for b in rows if b["variant"] == "multi-head" and b["memory"] == VARIANTS["multi-head"][kind]
+                    and all(b[k] == r[k] for k in ("batch", "length", "beams")))  # fmt: skip
+        spread = f"{r['decoder_us_fastest']:,.1f} to {r['decoder_us_slowest']:,.1f}"
+        lines.append(
+            f"{r['batch']:>5} {r['length']:>6} {r['beams']:>5} {r['variant']:<18} {r['memory']:<13} "
+            f"{r['encoder_us']:>8.2f} {r['decoder_us']:>9,.1f} {spread:>20} "
+            f"{base['decoder_us'] / r['decoder_us']:>5.2f}x"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

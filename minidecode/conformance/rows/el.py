@@ -1,0 +1,102 @@
+"""Attention on hidden states: inputs that find mistakes, what is right, and how near an answer must be."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from ..attention import attend_hidden_bound, attend_hidden_row
+
+FETCHED = ("begin_B",)  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
+
+
+def hidden_inputs(rng, B, W, N, H, G, K, U, D, key_bias=1.0, value_bias=1.0, h_dtype=np.float32):
+    """(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU): scores of a few units; padding would show if read."""
+
+    def normal(*shape, size=1.0):
+        return (size * rng.standard_normal(shape)).astype(np.float32)
+
+    h_BND, begin_B = normal(B, N, D).astype(h_dtype), rng.integers(0, N, B)
+    begin_B[rng.integers(B)] = 0
+    for b in range(B):
+        h_BND[b, : begin_B[b]] = 1e4
+    return (
+        normal(B * W, H, K, size=2), h_BND, begin_B, normal(G, K, D, size=D**-0.5), normal(G, K, size=key_bias),
+        normal(G, U, D, size=D**-0.5), normal(G, U, size=value_bias),
+    )  # fmt: skip
+
+
+def arguments_of(seed: int = 0, **sizes) -> tuple:
+    """The same with `scale`: 1/sqrt(K), as layers have it."""
+    arguments = hidden_inputs(np.random.default_rng(seed), **sizes)
+    return *arguments, sizes["K"] ** -0.5
+
+
+WIDTHS = st.sampled_from([1, 2, 3, 4, 5, 33])
+
+
+def sizes():
+    """Batches, beams, heads in groups; small widths, and one past a warp's."""
+    return st.builds(
+        lambda per_group, G, **others: dict(H=G * per_group, G=G, **others), G=st.integers(1, 3),
+        per_group=st.integers(1, 2), B=st.integers(1, 2), W=st.integers(1, 3), N=WIDTHS, K=WIDTHS, U=WIDTHS, D=WIDTHS,
+        key_bias=st.sampled_from([0.0, 1.0, 10.0]), value_bias=st.sampled_from([0.0, 1.0, 10.0]),
+        h_dtype=st.sampled_from([np.float32, np.float16]),
+    )  # fmt: skip
+
+
+def inputs():
+    return st.builds(lambda seed, given: arguments_of(seed, **given), st.integers(0, 99), sizes())
+
+
+def planted_sizes() -> list[dict]:
+    small = dict(B=2, W=2, N=4, H=2, G=2, K=3, U=2, D=5)
+    cases = [
+        small,
+        small | dict(H=6, G=3),
+        small | dict(H=4, G=1, K=2, U=5, D=3),  # multi-query, and heads wider together than the model
+        small | dict(B=3, W=1, N=7, D=8),
+        small | dict(N=1),
+        small | dict(B=1, W=5, N=6, key_bias=20.0),
+        small | dict(key_bias=20.0, value_bias=20.0, H=4),
+        small | dict(B=1, W=1, N=1, H=1, G=1, K=1, U=1, D=1),
+    ]
+    widths = [(1, 33, 31, 33, 64), (3, 31, 33, 1, 100), (4, 32, 1, 31, 33), (5, 9, 8, 8, 31), (2, 70, 4, 3, 1)]
+    for W, N, K, U, D in widths:
+        cases.append(dict(B=1, W=W, N=N, H=2, G=2, K=K, U=U, D=D))
+    cases += [
+        dict(B=1, W=4, N=12, H=3, G=1, K=16, U=16, D=130, h_dtype=np.float16),
+        dict(B=1, W=1, N=3, H=1, G=1, K=2, U=2, D=1024),
+        dict(B=1, W=2, N=2, H=2, G=1, K=2, U=2, D=1025),  # wider than the room of the fused kernel
+    ]
+    return cases
+
+
+def planted() -> list[tuple]:
+    cases = [arguments_of(seed, **sizes) for seed, sizes in enumerate(planted_sizes())]
+    heavy = arguments_of(99, B=2, W=2, N=9, H=2, G=2, K=8, U=8, D=16)
+    heavy[1][:, :, 3] += 30  # a column that is large everywhere, as trained models have them
+    return [*cases, heavy]
+
+
+def rows_of(q_RHK, h_BND, begin_B):
+    """(r, q_HK, h_ND) for each row: its queries, and the hidden states of its sentence that are not padding."""
+    W = len(q_RHK) // len(h_BND)
+    for r, q_HK in enumerate(q_RHK):
+        yield r, q_HK, h_BND[r // W, begin_B[r // W] :]
+
+
+def oracle(q_RHK, h_BND, begin_B, *rest):
+    *weights, scale = rest
+    return np.stack([attend_hidden_row(q, h, weights, scale) for _, q, h in rows_of(q_RHK, h_BND, begin_B)])
+
+
+def bound(q_RHK, h_BND, begin_B, *rest):
+    *weights, scale = rest
+    return np.stack([attend_hidden_bound(q, h, weights, scale) for _, q, h in rows_of(q_RHK, h_BND, begin_B)])
+
+
+def paper_inputs() -> tuple[tuple, str]:
+    """Section 4.1: 1,024 positions, 16 heads, width 1,024, 4 beams; of 32 sentences one, which a CPU can wait for."""
+    sizes = dict(B=1, W=4, N=1024, H=16, G=16, K=64, U=64, D=1024)
+    return arguments_of(**sizes), "1 sentence of 1,024 positions, 4 beams, 16 heads, width 1,024"

@@ -1,0 +1,75 @@
+"""Hidden states of a prompt and keys and values of what followed: inputs that find mistakes, and what is right."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from ..attention import attend_hidden_bound, attend_hidden_row
+from .el import hidden_inputs, planted_sizes, rows_of
+from .el import sizes as prompt_sizes
+
+FETCHED = ("prompt_begin_B", "begin_R", "end_R")  # what the NumPy code reads as Python numbers
+
+
+def arguments_of(seed: int = 0, T: int = 3, empty: bool = False, **sizes) -> tuple:
+    """What `attend_el` gets for the prompt, then each row's own part, of which some is not yet or no longer seen.
+
+    empty: the last sentence sees nothing of its prompt, as under a window.
+    """
+    rng = np.random.default_rng(seed)
+    q_RHK, h_BND, begin_B, *weights = hidden_inputs(rng, **sizes)
+    R, G, K, U = len(q_RHK), sizes["G"], sizes["K"], sizes["U"]
+    k_RGTK, v_RGTU = (rng.standard_normal((R, G, T, X)).astype(np.float32) for X in (K, U))
+    begin_R = rng.integers(0, T, R)
+    end_R = rng.integers(begin_R + 1, T + 1)
+    for r in range(R):
+        for unseen in (slice(begin_R[r]), slice(end_R[r], None)):
+            k_RGTK[r, :, unseen], v_RGTU[r, :, unseen] = 1e4, 1e4
+    if empty:
+        h_BND[-1], begin_B[-1] = 1e4, sizes["N"]
+    return q_RHK, h_BND, begin_B, *weights, k_RGTK, v_RGTU, begin_R, end_R, K**-0.5
+
+
+def inputs():
+    return st.builds(
+        lambda seed, T, empty, given: arguments_of(seed, T, empty, **given),
+        st.integers(0, 99), st.integers(1, 4) | st.sampled_from([32, 33]), st.booleans(), prompt_sizes(),
+    )  # fmt: skip
+
+
+def planted() -> list[tuple]:
+    """The prompts of `el`, with key biases that move the softmax between the parts, but not wholly into one."""
+    mild = [given | {"key_bias": min(given.get("key_bias", 1.0), 1.0)} for given in planted_sizes()]
+    cases = [arguments_of(seed, 1 + seed % 4, **given) for seed, given in enumerate(mild)]
+    small = mild[1]
+    cases += [arguments_of(50 + T, T, **small) for T in (31, 32, 33, 130)]
+    cases += [arguments_of(60, 3, True, **small), arguments_of(61, 1, True, **small | dict(B=1))]
+    cases += [arguments_of(70, 3, **small | dict(key_bias=20.0, value_bias=20.0))]
+    return cases
+
+
+def oracle(q_RHK, h_BND, begin_B, *rest):
+    return _of_rows(attend_hidden_row, q_RHK, h_BND, begin_B, *rest)
+
+
+def bound(q_RHK, h_BND, begin_B, *rest):
+    return _of_rows(attend_hidden_bound, q_RHK, h_BND, begin_B, *rest)
+
+
+def _of_rows(of_row, q_RHK, h_BND, begin_B, *rest):
+    *weights, k_RGTK, v_RGTU, begin_R, end_R, scale = rest
+    rows = []
+    for r, q_HK, h_ND in rows_of(q_RHK, h_BND, begin_B):
+        seen = slice(begin_R[r], end_R[r])
+        rows.append(of_row(q_HK, h_ND, weights, scale, (k_RGTK[r][:, seen], v_RGTU[r][:, seen])))
+    return np.stack(rows)
+
+
+def paper_inputs() -> tuple[tuple, str]:
+    """GPT-2 small on CNN/DailyMail (section 4.2.3), half way: a prompt of 512 tokens, 100 of the 200 new ones."""
+    rng = np.random.default_rng(0)
+    prompt = hidden_inputs(rng, B=1, W=4, N=512, H=12, G=12, K=64, U=64, D=768)
+    k_RGTK, v_RGTU = rng.standard_normal((2, 4, 12, 100, 64)).astype(np.float32)
+    shape = "1 sentence of 512 positions, 4 beams with 100 more each, 12 heads, width 768"
+    return (*prompt, k_RGTK, v_RGTU, np.zeros(4, np.int64), np.full(4, 100), 64**-0.5), shape

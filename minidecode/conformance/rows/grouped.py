@@ -1,0 +1,83 @@
+"""Attention over a memory of its own for each row: inputs that find mistakes, and what is right."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from ..attention import attend_bounds, attend_rows, drawn, hidden, normal
+
+FETCHED = ("begin_R", "end_R")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
+
+
+def arguments_of(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale: float) -> tuple:
+    """The positional arguments, with poison in the positions that a row does not see."""
+    begin_R, end_R = np.array(begin_R), np.array(end_R)
+    return q_RHK, *hidden(k_RGMK, v_RGMU, begin_R, end_R), begin_R, end_R, scale
+
+
+@st.composite
+def inputs(draw):
+    """Few positions of narrow heads; groups of one query head and of several; keys and values of different widths."""
+    R, M = draw(st.integers(1, 4)), draw(st.integers(1, 6))
+    G, per_group = draw(st.integers(1, 2)), draw(st.integers(1, 3))
+    K, U = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    begin_R = [draw(st.integers(0, M - 1)) for _ in range(R)]
+    end_R = [draw(st.integers(begin + 1, M)) for begin in begin_R]
+    q_RHK, k_RGMK, v_RGMU = drawn(draw, R, G * per_group, K), drawn(draw, R, G, M, K), drawn(draw, R, G, M, U)
+    return arguments_of(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, draw(st.sampled_from([1.0, 0.5, 0.125])))
+
+
+def planted() -> list[tuple]:
+    rng = np.random.default_rng(0)
+
+    def case(begin_R, end_R, G, H, M, K, U, scale=0.7):
+        R = len(begin_R)
+        memory = normal(rng, R, G, M, K), normal(rng, R, G, M, U)
+        return arguments_of(normal(rng, R, H, K), *memory, begin_R, end_R, scale)
+
+    rising = case([0, 3], [70, 66], 1, 2, 70, 4, 3)
+    rising[0][:], rising[1][:] = 1.0, np.linspace(0, 25, 70, dtype=np.float32)[:, None]  # a new maximum at every step
+    equal = case([0, 1], [40, 33], 1, 1, 40, 3, 2)
+    equal[1][:], equal[2][0] = 1.0, 0.1  # all scores of a row are equal, and of one the values too
+    steep = case([0, 5], [31, 33], 1, 3, 33, 5, 4, scale=40.0)  # exponentials overflow if nothing is taken off
+    return [
+        case([0, 1, 3], [5, 4, 4], 2, 4, 5, 3, 2),  # windows of every length down to one position
+        case([0, 0], [7, 6], 1, 4, 7, 4, 4),  # one key/value head for all query heads
+        case([2, 0], [7, 7], 3, 3, 7, 2, 3),  # one each
+        rising,
+        equal,
+        steep,
+        case([0, 32], [33, 33], 2, 6, 33, 5, 3),
+        case([1], [64], 1, 2, 64, 3, 5),
+        case([0], [1], 1, 1, 1, 1, 1),
+        case([0, 1], [31, 32], 1, 2, 32, 1, 33),
+        case([5, 70], [140, 192], 1, 3, 192, 4, 6),  # long enough to be cut in ranges, of which a row does not see all
+        case([0], [33], 1, 2, 33, 64, 64),  # the width of GPT-2's heads
+        case([3], [35], 1, 2, 35, 130, 66),  # wider than there is room for
+        case([0], [35], 1, 2, 35, 5, 130),
+        case([2], [9], 1, 19, 9, 3, 2),  # more query heads than a block takes
+    ]
+
+
+def seen(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale):
+    """Row by row: its queries, and the keys and values of the positions that it sees."""
+    for r, (begin, end) in enumerate(zip(begin_R, end_R, strict=True)):
+        yield q_RHK[r], k_RGMK[r, :, begin:end], v_RGMU[r, :, begin:end], scale
+
+
+def oracle(*arguments):
+    return attend_rows(seen(*arguments))
+
+
+def bound(*arguments):
+    return attend_bounds(seen(*arguments))
+
+
+def paper_inputs() -> tuple[tuple, str]:
+    """The last decode step of what one core of the multi-query paper's batch holds (MQA, section 4.3)."""
+    rng = np.random.default_rng(0)
+    R, H, G, M, width = 128, 8, 1, 128, 128
+    memory = normal(rng, R, G, M, width), normal(rng, R, G, M, width)
+    shape = f"{R} rows, {H} query heads of {width} over {G} key/value head, {M} positions"
+    return (normal(rng, R, H, width), *memory, np.zeros(R, np.int64), np.full(R, M), width**-0.5), shape

@@ -1,0 +1,100 @@
+"""Attention through a table: inputs that find mistakes, what is right, and how near an answer must be."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from ..attention import attend_bound, attend_row
+
+POISON = 1e4  # lies where nobody may look
+FETCHED = ("prompt_begin_B", "source_RT", "begin_R", "end_R")  # what the NumPy code reads as Python numbers
+
+
+def arguments_of(
+    B: int, W: int, N: int, T: int, *, G: int = 1, per_group: int = 1, K: int = 2, U: int = 2, begin: int = 0,
+    padding: list[int] | None = None, end: int | None = None, seed: int = 0,
+) -> tuple:  # fmt: skip
+    """The op's arguments for B sentences of W beams, whose table is as reorders at random leave it.
+
+    Of T positions the first `end` are written, all if it is not said; `begin` is the first that is seen (a window).
+    padding: of each prompt, N of them if it is out of sight.
+    """
+    rng = np.random.default_rng(seed)
+    R = B * W
+
+    def normal(*shape: int) -> np.ndarray:
+        return rng.standard_normal(shape).astype(np.float32)
+
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU = normal(R, G * per_group, K), normal(B, G, N, K), normal(B, G, N, U)
+    k_RGTK, v_RGTU, end = normal(R, G, T, K), normal(R, G, T, U), T if end is None else end
+    source_RT = np.tile(np.arange(R)[:, None], T)
+    for length in range(1, end):  # before each step the beams may change places
+        parent_R = np.repeat(np.arange(B), W) * W + rng.integers(0, W, R)
+        source_RT[:, :length] = source_RT[parent_R, :length]
+    prompt_begin_B = np.zeros(B, np.int64) if padding is None else np.array(padding)
+    for b in range(B):
+        prompt_k_BGNK[b, :, : prompt_begin_B[b]], prompt_v_BGNU[b, :, : prompt_begin_B[b]] = POISON, POISON
+    for part in (slice(begin), slice(end, None)):
+        k_RGTK[:, :, part], v_RGTU[:, :, part] = POISON, POISON
+    own = source_RT, np.full(R, begin), np.full(R, end), 0.7
+    return q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, *own
+
+
+@st.composite
+def inputs(draw):
+    """A few sentences and beams, some padding, some windows that hide the prompt or a part of what is generated."""
+    size = st.integers(1, 3)
+    B, W, N, end = draw(size), draw(size), draw(st.integers(1, 5)), draw(st.integers(1, 5))
+    return arguments_of(
+        B, W, N, end + draw(st.integers(0, 2)), G=draw(st.integers(1, 2)), per_group=draw(st.integers(1, 2)),
+        K=draw(size), U=draw(size), begin=draw(st.integers(0, end - 1)), end=end,
+        padding=draw(st.lists(st.integers(0, N), min_size=B, max_size=B)), seed=draw(st.integers(0, 5)),
+    )  # fmt: skip
+
+
+def planted() -> list[tuple]:
+    """Shapes past warps, tiles and rooms; a score far above the others; one position alone."""
+    cases = [
+        arguments_of(2, 4, 5, 6),
+        arguments_of(1, 4, 3, 9, end=7, padding=[3], begin=2),  # a window: no prompt, and not all that is generated
+        arguments_of(2, 3, 1, 5, G=2, per_group=3, K=5, U=3, padding=[0, 1]),
+        arguments_of(3, 1, 4, 3),  # one beam
+        arguments_of(1, 2, 4, 3, end=1),  # the first step: nothing has moved yet
+        arguments_of(2, 2, 150, 140, K=64, U=64, end=130, padding=[0, 11]),
+        arguments_of(1, 3, 33, 2, K=33, U=100, per_group=2),
+        arguments_of(1, 2, 3, 4, K=300, U=290),
+    ]
+    for far in (0, 1):  # the softmax has one peak: in the prompt, and among what was generated
+        arguments = arguments_of(2, 2, 40, 40, K=8, U=8, seed=far)
+        arguments[1 + 3 * far][:, :, 17] *= 30
+        cases.append(arguments)
+    return cases
+
+
+def rows_of(
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, source_RT, begin_R, end_R, scale
+):  # fmt: skip
+    """For each row its query and the keys and values that it sees, looked up one by one."""
+    W = len(q_RHK) // len(prompt_k_BGNK)
+    for r in range(len(q_RHK)):
+        b, span = r // W, range(begin_R[r], end_R[r])
+        seen_k = [prompt_k_BGNK[b, :, n] for n in range(prompt_begin_B[b], prompt_k_BGNK.shape[2])]
+        seen_v = [prompt_v_BGNU[b, :, n] for n in range(prompt_begin_B[b], prompt_v_BGNU.shape[2])]
+        seen_k += [k_RGTK[source_RT[r, t], :, t] for t in span]
+        seen_v += [v_RGTU[source_RT[r, t], :, t] for t in span]
+        yield q_RHK[r], np.stack(seen_k, axis=1), np.stack(seen_v, axis=1), scale
+
+
+def oracle(*arguments):
+    return np.stack([attend_row(*row) for row in rows_of(*arguments)])
+
+
+def bound(*arguments):
+    return np.stack([attend_bound(*row) for row in rows_of(*arguments)])
+
+
+def paper_inputs() -> tuple[tuple, str]:
+    """GPT-2: 8 sentences of 4 beams, prompts of 256 tokens, and 64 generated positions."""
+    arguments = arguments_of(8, 4, 256, 64, G=12, K=64, U=64)
+    return arguments, "8 sentences of 4 beams, 256 + 64 positions of 12 heads of 64 numbers"

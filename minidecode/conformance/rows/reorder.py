@@ -1,0 +1,59 @@
+"""Following the beams: inputs that find mistakes, and what is right."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+FETCHED = ("parent_R", "length_R")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
+
+
+def arguments_of(parents: list[int], length: int, M: int, G: int = 1, X: int = 1) -> tuple:
+    """(k_RGMX, parent_R, length_R); no two places hold the same number, so that each says where it comes from."""
+    R = len(parents)
+    k_RGMX = np.arange(1, 1 + R * G * M * X, dtype=np.float32).reshape(R, G, M, X)
+    return k_RGMX, np.array(parents), np.full(R, length)
+
+
+@st.composite
+def inputs(draw):
+    """Any row may go on from any other, or stay; from nothing written to everything."""
+    R, M = draw(st.integers(1, 5)), draw(st.integers(1, 6))
+    parents = draw(st.lists(st.integers(0, R - 1), min_size=R, max_size=R))
+    return arguments_of(parents, draw(st.integers(0, M)), M, draw(st.integers(1, 3)), draw(st.integers(1, 3)))
+
+
+def planted() -> list[tuple]:
+    cases = [
+        arguments_of([1, 0], 2, 3),  # rows change places: whoever writes first takes from the other what it needs
+        arguments_of([1, 2, 0], 3, 3, 2),  # a ring
+        arguments_of([0, 0, 1, 2], 2, 4),  # each from the one before it: wrong if rows are written in order
+        arguments_of([1, 2, 3, 3], 2, 4),  # and from the one behind it: wrong if they are written in reverse
+        arguments_of([0, 1, 2], 4, 4),  # all stay
+        arguments_of([2, 2, 2], 1, 4, 2, 3),  # all from one, which stays
+        arguments_of([1, 0, 0, 3], 0, 2),  # nothing is written yet
+        arguments_of([3, 2, 1, 0, 4, 6, 7, 5], 5, 6, 3, 5),  # two rings and one that stays
+    ]
+    rng = np.random.default_rng(0)
+    for R, G, M, X, length in [(8, 2, 20, 33, 17), (300, 1, 3, 2, 2), (6, 1, 70, 64, 69)]:  # past blocks, rooms, tiles
+        cases.append(arguments_of(rng.integers(0, R, R).tolist(), length, M, G, X))
+    return cases
+
+
+def oracle(k_RGMX, parent_R, length_R):
+    """A new memory, place by place; what is not written yet stays."""
+    result_RGMX = np.empty_like(k_RGMX)
+    for r, g, m, x in np.ndindex(k_RGMX.shape):
+        result_RGMX[r, g, m, x] = k_RGMX[parent_R[r] if m < length_R[r] else r, g, m, x]
+    return result_RGMX
+
+
+def paper_inputs() -> tuple[tuple, str]:
+    """GPT-2's keys of one layer: 32 sentences of 4 beams with 64 generated positions, and room for as many more."""
+    rng = np.random.default_rng(0)
+    sentences, beams, length = 32, 4, 64
+    k_RGMX = rng.standard_normal((sentences * beams, 12, 2 * length, 64)).astype(np.float32)
+    best = np.sort(rng.integers(0, beams, (sentences, beams)), axis=1)  # the best beam has most children
+    parent_R = (best + beams * np.arange(sentences)[:, None]).reshape(-1)
+    shape = f"{sentences} sentences of {beams} beams, {length} positions of 12 heads of 64 numbers"
+    return (k_RGMX, parent_R, np.full(sentences * beams, length)), shape

@@ -1,0 +1,78 @@
+"""Local attention over slots: inputs that find mistakes, what is right, and how near an answer must be."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from ..attention import attend_bound, attend_row
+
+POISON = 1e4  # lies where nobody may look
+FETCHED = ("begin_R", "end_R")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
+
+
+def arguments_of(
+    begins: list[int], ends: list[int], M: int, *, G: int = 1, per_group: int = 1, K: int = 2, U: int = 2, seed: int = 0
+) -> tuple:  # fmt: skip
+    """The op's arguments; slots whose position is not seen, or not written yet, hold poison."""
+    rng = np.random.default_rng(seed)
+    R = len(begins)
+    q_RHK, k_RGMK, v_RGMU = (
+        rng.standard_normal(shape).astype(np.float32) for shape in ((R, G * per_group, K), (R, G, M, K), (R, G, M, U))
+    )
+    for r, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+        unseen = np.setdiff1d(np.arange(M), [p % M for p in range(max(begin, end - M), end)])
+        k_RGMK[r][:, unseen], v_RGMU[r][:, unseen] = POISON, POISON
+    return q_RHK, k_RGMK, v_RGMU, np.array(begins), np.array(ends), 0.7
+
+
+@st.composite
+def inputs(draw):
+    """Slots that are filled once, several times or not yet; padding that is still seen or has left the window."""
+    R, M, size = draw(st.integers(1, 3)), draw(st.integers(1, 6)), st.integers(1, 3)
+    ends = draw(st.lists(st.integers(1, 3 * M + 1), min_size=R, max_size=R))
+    begins = [draw(st.integers(0, end - 1)) for end in ends]
+    return arguments_of(
+        begins, ends, M, G=draw(st.integers(1, 2)), per_group=draw(st.integers(1, 2)), K=draw(size), U=draw(size),
+        seed=draw(st.integers(0, 5)),
+    )  # fmt: skip
+
+
+def planted() -> list[tuple]:
+    cases = [
+        arguments_of([0, 0], [3, 3], 4),  # not full yet
+        arguments_of([0, 0], [4, 4], 4),  # just full
+        arguments_of([0, 0], [5, 5], 4, K=3),  # the oldest has just been overwritten
+        arguments_of([2, 5], [7, 7], 4),  # padding that has left the window, and padding in it
+        arguments_of([0, 1, 2], [11, 12, 13], 5, G=2, per_group=3, K=5, U=3),  # rows of different lengths
+        arguments_of([0, 6], [7, 7], 1),  # one slot
+        arguments_of([6, 3], [7, 4], 3),  # one position is seen
+        arguments_of([0] * 4, [100] * 4, 32, G=1, per_group=8, K=128, U=128),  # the paper's window, and its heads
+        arguments_of([0, 40], [200, 150], 130, K=33, U=65, per_group=2),
+        arguments_of([1, 0], [9, 3], 4, K=300, U=290),  # past the rooms of kernels
+    ]
+    peak = arguments_of([0, 0], [50, 61], 40, K=8, U=8)
+    peak[1][:, :, 17] *= 30  # a score far above the others
+    return [*cases, peak]
+
+
+def rows_of(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale):
+    """For each row its query and the keys and values that it sees, by the positions in order."""
+    M = k_RGMK.shape[2]
+    for r in range(len(q_RHK)):
+        slots = [p % M for p in range(max(begin_R[r], end_R[r] - M), end_R[r])]
+        yield q_RHK[r], k_RGMK[r][:, slots], v_RGMU[r][:, slots], scale
+
+
+def oracle(*arguments):
+    return np.stack([attend_row(*row) for row in rows_of(*arguments)])
+
+
+def bound(*arguments):
+    return np.stack([attend_bound(*row) for row in rows_of(*arguments)])
+
+
+def paper_inputs() -> tuple[tuple, str]:
+    """The paper's local multi-query model, a core's share: 128 rows, a window of 32, 8 query heads over one of 128."""
+    arguments = arguments_of([0] * 128, [128] * 128, 32, per_group=8, K=128, U=128)
+    return arguments, "128 rows, 32 slots, 8 query heads over one key/value head of 128 numbers"

@@ -1,0 +1,82 @@
+"""Attention of the beams of a sentence to one memory: inputs that find mistakes, and what is right."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from ..attention import attend_bounds, attend_rows, drawn, hidden, normal
+
+FETCHED = ("begin_B",)  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
+
+
+def arguments_of(q_RHK, k_BGNK, v_BGNU, begin_B, scale: float) -> tuple:
+    """The positional arguments, with poison in the padding."""
+    begin_B, end_B = np.array(begin_B), np.full(len(k_BGNK), k_BGNK.shape[2])
+    return q_RHK, *hidden(k_BGNK, v_BGNU, begin_B, end_B), begin_B, scale
+
+
+@st.composite
+def inputs(draw):
+    """A few sentences of different lengths, and beams, of narrow heads."""
+    B, W, N = draw(st.integers(1, 3)), draw(st.integers(1, 2)), draw(st.integers(1, 6))
+    G, per_group = draw(st.integers(1, 2)), draw(st.integers(1, 3))
+    K, U = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    begin_B = [draw(st.integers(0, N - 1)) for _ in range(B)]
+    q_RHK, k_BGNK, v_BGNU = drawn(draw, B * W, G * per_group, K), drawn(draw, B, G, N, K), drawn(draw, B, G, N, U)
+    return arguments_of(q_RHK, k_BGNK, v_BGNU, begin_B, draw(st.sampled_from([1.0, 0.5, 0.125])))
+
+
+def planted() -> list[tuple]:
+    rng = np.random.default_rng(0)
+
+    def case(begin_B, W, G, H, N, K, U, scale=0.7):
+        B = len(begin_B)
+        memory = normal(rng, B, G, N, K), normal(rng, B, G, N, U)
+        return arguments_of(normal(rng, B * W, H, K), *memory, begin_B, scale)
+
+    rising = case([0, 3], 2, 1, 1, 70, 4, 3)
+    rising[0][:], rising[1][:] = 1.0, np.linspace(0, 25, 70, dtype=np.float32)[:, None]  # a new maximum at every step
+    equal = case([0, 7], 2, 1, 1, 40, 3, 2)
+    equal[1][:], equal[2][0] = 1.0, 0.1  # all scores of a row are equal, and in one sentence the values too
+    steep = case([0, 5], 1, 1, 3, 33, 5, 4, scale=40.0)  # exponentials overflow if nothing is taken off
+    return [
+        case([0, 3, 4], 2, 2, 4, 5, 3, 2),  # sentences of different lengths, one of a single position
+        case([0, 1], 3, 1, 4, 7, 4, 4),  # one key/value head for all query heads
+        case([2, 0], 2, 3, 3, 7, 2, 3),  # one each
+        rising,
+        equal,
+        steep,
+        case([0, 31], 3, 2, 4, 33, 5, 3),
+        case([0], 5, 1, 2, 6, 3, 5),
+        case([0], 1, 1, 1, 1, 1, 1),
+        case([0, 1], 2, 1, 1, 32, 1, 33),
+        case([5, 70], 2, 1, 2, 192, 4, 6),  # long enough to be cut in ranges, of which a row does not see all
+        case([0], 4, 1, 1, 33, 64, 64),  # the width of BART's heads
+        case([3], 2, 1, 1, 35, 130, 66),  # wider than there is room for
+        case([2], 5, 1, 4, 9, 3, 2),  # more queries than a block takes
+    ]
+
+
+def seen(q_RHK, k_BGNK, v_BGNU, begin_B, scale):
+    """Row by row: its queries, and the keys and values of the positions of its sentence."""
+    W = len(q_RHK) // len(k_BGNK)
+    for r, q_HK in enumerate(q_RHK):
+        yield q_HK, k_BGNK[r // W, :, begin_B[r // W] :], v_BGNU[r // W, :, begin_B[r // W] :], scale
+
+
+def oracle(*arguments):
+    return attend_rows(seen(*arguments))
+
+
+def bound(*arguments):
+    return attend_bounds(seen(*arguments))
+
+
+def paper_inputs() -> tuple[tuple, str]:
+    """A decode step of BART-large on CNN/DailyMail (FastSeq, Table 2), of 4 sentences: sources of 1024 tokens."""
+    rng = np.random.default_rng(0)
+    B, W, H, N, width = 4, 4, 16, 1024, 64
+    memory = normal(rng, B, H, N, width), normal(rng, B, H, N, width)
+    shape = f"{B} sentences of {W} beams, {H} heads of {width}, {N} positions"
+    return (normal(rng, B * W, H, width), *memory, np.zeros(B, np.int64), width**-0.5), shape

@@ -1,0 +1,109 @@
+"""Attention over a shared prompt and over what beams have generated: inputs that find mistakes, and what is right."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from ..attention import attend_bounds, attend_rows, drawn, hidden, normal
+
+FETCHED = (
+    "prompt_begin_B",
+    "begin_R",
+    "end_R",
+)  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
+
+
+def arguments_of(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale) -> tuple:
+    """The positional arguments, with poison in the padding of prompts and in what is not written or not seen."""
+    prompt_begin_B, begin_R, end_R = np.array(prompt_begin_B), np.array(begin_R), np.array(end_R)
+    prompt_end_B = np.full(len(prompt_k_BGNK), prompt_k_BGNK.shape[2])
+    prompt = hidden(prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, prompt_end_B)
+    return q_RHK, *prompt, prompt_begin_B, *hidden(k_RGTK, v_RGTU, begin_R, end_R), begin_R, end_R, scale
+
+
+@st.composite
+def inputs(draw):
+    """A few sentences of different lengths, of which a row may see nothing, and beams of narrow heads."""
+    B, W = draw(st.integers(1, 3)), draw(st.integers(1, 2))
+    N, T = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    G, per_group = draw(st.integers(1, 2)), draw(st.integers(1, 3))
+    K, U = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    prompt_begin_B = [draw(st.integers(0, N)) for _ in range(B)]
+    begin_R = [draw(st.integers(0, T - 1)) for _ in range(B * W)]
+    end_R = [draw(st.integers(begin + 1, T)) for begin in begin_R]
+    q_RHK = drawn(draw, B * W, G * per_group, K)
+    prompt = drawn(draw, B, G, N, K), drawn(draw, B, G, N, U)
+    own = drawn(draw, B * W, G, T, K), drawn(draw, B * W, G, T, U)
+    return arguments_of(q_RHK, *prompt, prompt_begin_B, *own, begin_R, end_R, draw(st.sampled_from([1.0, 0.5, 0.125])))
+
+
+def planted() -> list[tuple]:
+    rng = np.random.default_rng(0)
+
+    def case(prompt_begin_B, begin_R, end_R, G, H, N, T, K, U, scale=0.7):
+        B, R = len(prompt_begin_B), len(begin_R)
+        prompt = normal(rng, B, G, N, K), normal(rng, B, G, N, U)
+        own = normal(rng, R, G, T, K), normal(rng, R, G, T, U)
+        return arguments_of(normal(rng, R, H, K), *prompt, prompt_begin_B, *own, begin_R, end_R, scale)
+
+    def slope(first, last):
+        """Scores that rise along both parts, or fall: a new maximum at every step, or none but the first."""
+        arguments = case([0, 3], [0, 2], [20, 19], 1, 2, 40, 20, 4, 3)
+        scores_M = np.linspace(first, last, 60, dtype=np.float32)[:, None]
+        arguments[0][:], arguments[1][:], arguments[4][:] = 1.0, scores_M[:40], scores_M[40:]
+        return arguments
+
+    equal = case([0, 7], [0] * 4, [5, 5, 6, 6], 1, 1, 40, 6, 3, 2)
+    equal[1][:], equal[4][:] = 1.0, 1.0  # all scores of a row are equal, and in one sentence the values too
+    equal[2][0], equal[5][:2] = 0.1, 0.1
+    steep = case([0, 2], [0, 0], [33, 31], 1, 3, 33, 35, 5, 4, scale=40.0)  # exponentials overflow as they are
+    return [
+        case([0, 3], [0] * 4, [3, 2, 2, 3], 2, 4, 5, 4, 3, 2),  # sentences of different lengths
+        case([1, 4], [0, 1, 2, 0, 2, 1], [3, 3, 3, 3, 3, 2], 1, 4, 4, 3, 4, 4),  # windows; one sees nothing of a prompt
+        case([2, 0], [0] * 4, [1] * 4, 3, 3, 7, 3, 2, 3),  # the first step
+        slope(0, 25),
+        slope(25, 0),
+        equal,
+        steep,
+        case([0, 31], [0, 0], [33, 32], 1, 3, 33, 33, 5, 3),
+        case([0], [0] * 5, [4, 4, 3, 4, 4], 1, 2, 6, 6, 3, 5),
+        case([0], [0], [1], 1, 1, 1, 1, 1, 1),
+        case([1], [0], [1], 1, 1, 1, 1, 1, 1),
+        case([0, 1], [0, 31], [31, 32], 1, 1, 32, 32, 1, 33),
+        case([5, 100], [0, 70], [92, 90], 1, 2, 100, 92, 4, 6),  # long enough to be cut in ranges; see some of them
+        case([0], [0, 0], [5, 4], 1, 1, 33, 5, 64, 64),  # the width of GPT-2's heads
+        case([3], [0, 1], [3, 4], 1, 1, 35, 5, 130, 66),  # wider than there is room for
+        case([2], [0] * 5, [2, 3, 3, 2, 3], 1, 4, 9, 3, 3, 2),  # more queries than a block takes
+    ]
+
+
+def seen(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale):
+    """Row by row: its queries, and the keys and values of what it sees of its prompt and of its own."""
+    W = len(q_RHK) // len(prompt_k_BGNK)
+    for r, q_HK in enumerate(q_RHK):
+        b, own = r // W, slice(begin_R[r], end_R[r])
+        prompt = slice(prompt_begin_B[b], None)
+        k_GMK = np.concatenate([prompt_k_BGNK[b, :, prompt], k_RGTK[r, :, own]], axis=1)
+        v_GMU = np.concatenate([prompt_v_BGNU[b, :, prompt], v_RGTU[r, :, own]], axis=1)
+        yield q_HK, k_GMK, v_GMU, scale
+
+
+def oracle(*arguments):
+    return attend_rows(seen(*arguments))
+
+
+def bound(*arguments):
+    return attend_bounds(seen(*arguments))
+
+
+def paper_inputs() -> tuple[tuple, str]:
+    """A decode step of GPT-2 on CNN/DailyMail (FastSeq, section 5): long articles, 4 beams, 50 tokens generated."""
+    rng = np.random.default_rng(0)
+    B, W, H, N, T, width = 4, 4, 12, 900, 50, 64
+    prompt = normal(rng, B, H, N, width), normal(rng, B, H, N, width)
+    own = normal(rng, B * W, H, T, width), normal(rng, B * W, H, T, width)
+    begins = np.zeros(B, np.int64), np.zeros(B * W, np.int64)
+    shape = f"{B} sentences of {W} beams, {H} heads of {width}, {N} prompt and {T} generated positions"
+    q_RHK = normal(rng, B * W, H, width)
+    return (q_RHK, *prompt, begins[0], *own, begins[1], np.full(B * W, T), width**-0.5), shape

@@ -1,0 +1,287 @@
+"""The best continuations of a beam without a sort, and by HARS (LightSeq, section 2.2).
+
+1. A block per sentence finds the best score, then the best of those that come after it, and so on: C passes over all
+   scores.
+2. HARS in three kernels. The rough threshold: the least of the maxima of C groups. Retrieve: what reaches it (>=, for
+   one of the best C may be the threshold itself) is written side by side. Rerank: the C passes, over that alone. Two
+   passes over all scores remain.
+3. One pass remains: each block stages a slice of the scores in shared memory, finds a threshold there and hands on what
+   reaches it. Its 128 threads are 128 groups, and the C-th largest of their maxima is the threshold, which lets fewer
+   through than the least of C. Slices are many, so the whole GPU reads; version 2 has a block per sentence.
+
+If more survive than there is room for (all scores equal, or all large ones in one group), the passes go over everything
+that they were to be picked from: nothing is dropped. Survivors are counted by an atomic, so they lie in whatever order
+they came; of two of them the score and the column say which goes first, so that the result is always the same.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import cuda, float32, int32, int64
+
+from ..errors import OptionError
+from ..launch import launch
+
+THREADS = 128  # of a block: one constant, for the shapes of shared arrays; no more candidates in versions 2 and 3
+WARPS = THREADS // 32
+ROOM = 1024  # survivors of a sentence that version 2 has room for
+SLICE = 2048  # scores that a block of version 3 stages
+INFINITY, NAN = float32(np.inf), float32(np.nan)
+NOWHERE = np.int64(2**62)  # a column behind all others
+
+
+def top_candidates_v1(scores_BX, C, out=None):
+    best_BC, index_BC = results(scores_BX, len(scores_BX), C, out)
+    launch(passes_over_all, len(scores_BX), THREADS, scores_BX, best_BC, index_BC)
+    return best_BC, index_BC
+
+
+@cuda.jit
+def passes_over_all(scores_BX, best_BC, index_BC):
+    part = cuda.shared.array(WARPS, float32)
+    place = cuda.shared.array(WARPS, int64)
+    b, t = cuda.blockIdx.x, cuda.threadIdx.x
+    has_nan = int32(0)
+    best, column = INFINITY, -1
+    for c in range(best_BC.shape[1]):
+        mine, where = -INFINITY, NOWHERE
+        for x in range(t, scores_BX.shape[1], THREADS):
+            score = scores_BX[b, x]
+            if score != score:
+                has_nan = int32(1)
+            if goes_first(best, column, score, x) and goes_first(score, x, mine, where):
+                mine, where = score, x
+        best, column = first_of_block(mine, where, part, place)
+        if t == 0:
+            best_BC[b, c], index_BC[b, c] = best, column
+    if cuda.syncthreads_or(has_nan):
+        write_nan(best_BC, index_BC, b)
+
+
+@cuda.jit(device=True)
+def goes_first(score, x, other, y):
+    """Whether `score` in column x goes before `other` in column y. NaN goes before nothing."""
+    return score > other or (score == other and x < y)
+
+
+@cuda.jit(device=True)
+def first_of_block(score, x, part, place):
+    """Of the pairs of all threads the one that goes first, for every thread; `part`, `place`: a place for each warp."""
+    for step in (16, 8, 4, 2, 1):
+        other = cuda.shfl_xor_sync(0xFFFFFFFF, score, step)
+        y = cuda.shfl_xor_sync(0xFFFFFFFF, x, step)
+        if goes_first(other, y, score, x):
+            score, x = other, y
+    t = cuda.threadIdx.x
+    if t % 32 == 0:
+        part[t // 32], place[t // 32] = score, x
+    cuda.syncthreads()
+    for warp in range(WARPS):
+        if goes_first(part[warp], place[warp], score, x):
+            score, x = part[warp], place[warp]
+    cuda.syncthreads()  # everybody has read them before the next pass writes
+    return score, x
+
+
+@cuda.jit(device=True)
+def write_nan(best_BC, index_BC, b):
+    for c in range(cuda.threadIdx.x, best_BC.shape[1], cuda.blockDim.x):
+        best_BC[b, c], index_BC[b, c] = NAN, c
+
+
+def top_candidates_v2(scores_BX, C, out=None):
+    """More candidates than a block has threads take version 1."""
+    if C > THREADS:
+        return top_candidates_v1(scores_BX, C, out)
+    B, X = scores_BX.shape
+    best_BC, index_BC = results(scores_BX, B, C, out)
+    threshold_B = np.empty_like(scores_BX, shape=B)
+    survivor_BX, count_B, has_nan_B = room_for_survivors(scores_BX, B, ROOM)
+    launch(rough_threshold, B, THREADS, scores_BX, C, threshold_B)
+    launch(retrieve, (-(-X // THREADS), B), THREADS, scores_BX, threshold_B, survivor_BX, count_B, has_nan_B)
+    launch(rerank, B, THREADS, scores_BX, survivor_BX, count_B, has_nan_B, best_BC, index_BC)
+    return best_BC, index_BC
+
+
+@cuda.jit
+def rough_threshold(scores_BX, C, threshold_B):
+    """Thread t takes the maximum of every 128th score from t on, and belongs to group t mod C."""
+    largest = cuda.shared.array(THREADS, float32)
+    b, t = cuda.blockIdx.x, cuda.threadIdx.x
+    mine = -INFINITY
+    for x in range(t, scores_BX.shape[1], THREADS):
+        if scores_BX[b, x] > mine:
+            mine = scores_BX[b, x]
+    threshold = least_of_groups(largest, mine, C)
+    if t == 0:
+        threshold_B[b] = threshold
+
+
+@cuda.jit(device=True)
+def least_of_groups(largest, mine, C):
+    """The least of the maxima of C groups of threads, for every thread; `largest` has a place for each."""
+    t = cuda.threadIdx.x
+    largest[t] = mine
+    cuda.syncthreads()
+    if t < C:
+        for other in range(t + C, THREADS, C):
+            if largest[other] > largest[t]:
+                largest[t] = largest[other]
+    cuda.syncthreads()
+    least = largest[0]
+    for group in range(1, C):
+        if largest[group] < least:
+            least = largest[group]
+    return least
+
+
+@cuda.jit
+def retrieve(scores_BX, threshold_B, survivor_BX, count_B, has_nan_B):
+    b, x = cuda.blockIdx.y, cuda.grid(1)
+    if x < scores_BX.shape[1]:
+        score = scores_BX[b, x]
+        if score != score:
+            has_nan_B[b] = 1
+        elif score >= threshold_B[b]:
+            place = cuda.atomic.add(count_B, b, 1)
+            if place < survivor_BX.shape[1]:
+                survivor_BX[b, place] = x
+
+
+@cuda.jit
+def rerank(scores_BX, survivor_BX, count_B, has_nan_B, best_BC, index_BC):
+    part = cuda.shared.array(WARPS, float32)
+    place = cuda.shared.array(WARPS, int64)
+    b, t = cuda.blockIdx.x, cuda.threadIdx.x
+    if has_nan_B[b]:
+        write_nan(best_BC, index_BC, b)
+        return
+    fits = count_B[b] <= survivor_BX.shape[1]
+    many = count_B[b] if fits else scores_BX.shape[1]
+    best, column = INFINITY, -1
+    for c in range(best_BC.shape[1]):
+        mine, where = -INFINITY, NOWHERE
+        for i in range(t, many, THREADS):
+            x = survivor_BX[b, i] if fits else i
+            score = scores_BX[b, x]
+            if goes_first(best, column, score, x) and goes_first(score, x, mine, where):
+                mine, where = score, x
+        best, column = first_of_block(mine, where, part, place)
+        if t == 0:
+            best_BC[b, c], index_BC[b, c] = best, column
+
+
+def top_candidates(scores_BX, C, out=None):
+    """Version 3. More candidates than a block has threads take version 1."""
+    if C > THREADS:
+        return top_candidates_v1(scores_BX, C, out)
+    B, X = scores_BX.shape
+    slices = -(-X // SLICE)
+    best_BC, index_BC = results(scores_BX, B, C, out)
+    survivor_BX, count_B, has_nan_B = room_for_survivors(scores_BX, B, slices * THREADS)
+    launch(retrieve_from_slice, (slices, B), THREADS, scores_BX, C, survivor_BX, count_B, has_nan_B)
+    launch(rerank, B, THREADS, scores_BX, survivor_BX, count_B, has_nan_B, best_BC, index_BC)
+    return best_BC, index_BC
+
+
+@cuda.jit
+def retrieve_from_slice(scores_BX, C, survivor_BX, count_B, has_nan_B):
+    """Hands on at most as many columns as a block has threads, so that there is room for those of all slices."""
+    tile = cuda.shared.array(SLICE, float32)
+    largest = cuda.shared.array(THREADS, float32)
+    kept = cuda.shared.array(THREADS, int64)
+    number = cuda.shared.array(1, int32)
+    part = cuda.shared.array(WARPS, float32)
+    place = cuda.shared.array(WARPS, int64)
+    b, t, first = cuda.blockIdx.y, cuda.threadIdx.x, cuda.blockIdx.x * SLICE
+    width = min(SLICE, scores_BX.shape[1] - first)
+    mine = -INFINITY
+    for k in range(t, width, THREADS):
+        tile[k] = scores_BX[b, first + k]
+        if tile[k] != tile[k]:
+            has_nan_B[b] = 1
+        if tile[k] > mine:
+            mine = tile[k]
+    threshold = kth_of_block(largest, mine, C)
+    many = keep_reaching(tile, width, threshold, C, kept, number, part, place)
+    if t == 0:
+        number[0] = cuda.atomic.add(count_B, b, many)
+    cuda.syncthreads()
+    if t < many:
+        survivor_BX[b, number[0] + t] = first + kept[t]
+
+
+@cuda.jit(device=True)
+def kth_of_block(largest, mine, k):
+    """The k-th largest of what the threads bring, for every thread: the one that k-1 others go before."""
+    t = cuda.threadIdx.x
+    largest[t] = mine
+    cuda.syncthreads()
+    before = 0
+    for other in range(THREADS):
+        if goes_first(largest[other], other, mine, t):
+            before += 1
+    cuda.syncthreads()  # everybody has compared before the first place is used again
+    if before == k - 1:
+        largest[0] = mine
+    cuda.syncthreads()
+    return largest[0]
+
+
+@cuda.jit(device=True)
+def keep_reaching(tile, width, threshold, C, kept, number, part, place):
+    """Where in the tile scores reach the threshold, into `kept`; the exact best C if there are more than places.
+
+    Returns how many there are.
+    """
+    t = cuda.threadIdx.x
+    if t == 0:
+        number[0] = 0
+    cuda.syncthreads()
+    for k in range(t, width, THREADS):
+        if tile[k] >= threshold:
+            free = cuda.atomic.add(number, 0, 1)
+            if free < THREADS:
+                kept[free] = k
+    cuda.syncthreads()
+    many = int64(number[0])
+    if many > THREADS:
+        many = C
+        best, where_best = INFINITY, -1
+        for c in range(C):
+            mine, where = -INFINITY, NOWHERE
+            for k in range(t, width, THREADS):
+                if goes_first(best, where_best, tile[k], k) and goes_first(tile[k], k, mine, where):
+                    mine, where = tile[k], k
+            best, where_best = first_of_block(mine, where, part, place)
+            if t == 0:
+                kept[c] = where_best
+    cuda.syncthreads()  # `kept` is complete, and everybody has read `number`
+    return many
+
+
+def results(scores, B, C, out):
+    """The arrays of the results, which lie where the scores lie."""
+    if scores.dtype != np.float32:
+        raise OptionError(f"these kernels compare float32, not {scores.dtype}: candidates=cpu and hars=cpu do both")
+    return out or (np.empty_like(scores, shape=(B, C)), np.empty_like(scores, shape=(B, C), dtype=np.int64))
+
+
+def room_for_survivors(scores, B, room):
+    """(their columns, how many there are, whether a sentence has NaN), where the scores lie."""
+    survivor_BX = np.empty_like(scores, shape=(B, room), dtype=np.int64)
+    count_B, has_nan_B = (np.zeros_like(scores, shape=B, dtype=np.int32) for _ in range(2))
+    return survivor_BX, count_B, has_nan_B
+
+
+# What each kernel is compiled and type-checked for, without a GPU.
+_SCORES, _COLUMNS, _COUNTS = float32[:, ::1], int64[:, ::1], int32[::1]
+SIGNATURES = {
+    passes_over_all: [(_SCORES, _SCORES, _COLUMNS)],
+    rough_threshold: [(_SCORES, int64, float32[::1])],
+    retrieve: [(_SCORES, float32[::1], _COLUMNS, _COUNTS, _COUNTS)],
+    rerank: [(_SCORES, _COLUMNS, _COUNTS, _COUNTS, _SCORES, _COLUMNS)],
+    retrieve_from_slice: [(_SCORES, int64, _COLUMNS, _COUNTS, _COUNTS)],
+}
+# A block a sentence is too few for registers to be short; of slices, a T4's SM holds 1,024 threads, of 64 registers.
+REGISTERS = {passes_over_all: 64, rerank: 64, retrieve_from_slice: 64}

@@ -1,0 +1,104 @@
+"""Attention on the hidden states of a prompt and on the keys and values of what each beam has generated (EL, 3.2).
+
+1. The prompt's part by a kernel for each product and one for the exponentials (cuda/el.py, version 1), the generated
+   part's scores by one more; the last kernel joins the two.
+2. The prompt's part by the one kernel of cuda/el.py's version 2. The generated part is short beside the prompt, and
+   stays as it is.
+
+Each part comes with its own largest score and the sum of its own exponentials; to join two softmaxes, both parts are
+scaled to the larger of the two scores. That is also where the key bias comes in: q . b_k is the same at all positions
+of the prompt, so it moves the largest score of that part and nothing else in it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import cuda, float32, int64
+
+from .el import empty, hidden_sums, hidden_sums_v1, thread_per_number
+
+
+def attend_el_split_v1(
+    q_RHK, prompt_h_BND, prompt_begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, k_RGTK, v_RGTU, begin_R, end_R, scale,
+    out=None,
+):  # fmt: skip
+    prompt = hidden_sums_v1(q_RHK, prompt_h_BND, prompt_begin_B, w_k_GKD, scale)
+    return _join(prompt, q_RHK, b_k_GK, w_v_GUD, b_v_GU, k_RGTK, v_RGTU, begin_R, end_R, scale, out)
+
+
+def attend_el_split(
+    q_RHK, prompt_h_BND, prompt_begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, k_RGTK, v_RGTU, begin_R, end_R, scale,
+    out=None,
+):  # fmt: skip
+    """Version 2. Hidden states wider than it has room for take version 1."""
+    prompt = hidden_sums(q_RHK, prompt_h_BND, prompt_begin_B, w_k_GKD, scale)
+    return _join(prompt, q_RHK, b_k_GK, w_v_GUD, b_v_GU, k_RGTK, v_RGTU, begin_R, end_R, scale, out)
+
+
+def _join(prompt, q_RHK, b_k_GK, w_v_GUD, b_v_GU, k_RGTK, v_RGTU, begin_R, end_R, scale, out):
+    (R, H, _), T, U = q_RHK.shape, k_RGTK.shape[2], v_RGTU.shape[3]
+    scores_RHT = empty(q_RHK, R, H, T)
+    a_RX = empty(q_RHK, R, H * U) if out is None else out
+    thread_per_number(own_scores, scores_RHT, q_RHK, k_RGTK, begin_R, end_R, np.float32(scale))
+    own = q_RHK, b_k_GK, w_v_GUD, b_v_GU, scores_RHT, v_RGTU, begin_R, end_R, np.float32(scale)
+    thread_per_number(join, a_RX.reshape(R, H, U), *prompt, *own)
+    return a_RX
+
+
+@cuda.jit
+def own_scores(scores_RHT, q_RHK, k_RGTK, begin_R, end_R, scale):
+    """Of the positions that a row sees."""
+    R, H, T = scores_RHT.shape
+    i = cuda.grid(1)
+    if i >= R * H * T:
+        return
+    r, h, t = i // (H * T), i // T % H, i % T
+    if t < begin_R[r] or t >= end_R[r]:
+        return
+    g = h // (H // k_RGTK.shape[1])
+    total = float32(0)
+    for k in range(q_RHK.shape[2]):
+        total += q_RHK[r, h, k] * k_RGTK[r, g, t, k]
+    scores_RHT[r, h, t] = scale * total
+
+
+@cuda.jit
+def join(a_RHU, sums_RHD, top_RH, total_RH, q_RHK, b_k_GK, w_v_GUD, b_v_GU, scores_RHT, v_RGTU, begin_R, end_R, scale):
+    """Each thread takes the few exponentials of the generated part itself: to share them it would have to wait."""
+    R, H, U = a_RHU.shape
+    i = cuda.grid(1)
+    if i >= R * H * U:
+        return
+    r, h, u = i // (H * U), i // U % H, i % U
+    g = h // (H // v_RGTU.shape[1])
+    shift = float32(0)
+    for k in range(q_RHK.shape[2]):
+        shift += q_RHK[r, h, k] * b_k_GK[g, k]
+    prompt_top = top_RH[r, h] + scale * shift
+    top = prompt_top
+    for t in range(begin_R[r], end_R[r]):
+        top = max(top, scores_RHT[r, h, t])
+
+    value = float32(0)
+    for d in range(sums_RHD.shape[2]):
+        value += sums_RHD[r, h, d] * w_v_GUD[g, u, d]
+    prompt_weight = math.exp(prompt_top - top)
+    value = prompt_weight * (value + total_RH[r, h] * b_v_GU[g, u])
+    total = prompt_weight * total_RH[r, h]
+    for t in range(begin_R[r], end_R[r]):
+        weight = math.exp(scores_RHT[r, h, t] - top)
+        value += weight * v_RGTU[r, g, t, u]
+        total += weight
+    a_RHU[r, h, u] = value / total
+
+
+# What each kernel is compiled and type-checked for, without a GPU. Queries and weights are views into wider arrays.
+_VIEW, _ROWS, _ROW, _OWN = float32[:, :, :], float32[:, :, ::1], float32[:, ::1], float32[:, :, :, ::1]
+_PLACES = int64[::1]
+SIGNATURES = {
+    own_scores: [(_ROWS, _VIEW, _OWN, _PLACES, _PLACES, float32)],
+    join: [(_ROWS, _ROWS, _ROW, _ROW, _VIEW, _ROW, _VIEW, _ROW, _ROWS, _OWN, _PLACES, _PLACES, float32)],
+}
+REGISTERS = {join: 56}

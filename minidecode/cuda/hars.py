@@ -1,0 +1,285 @@
+"""A step's candidates straight from the logits: HARS with its log-sum-exp (LightSeq, section 2.2).
+
+1. Two kernels: a block per row reads it twice, for its maximum and for its sum of exponentials; a block per sentence
+   makes C passes over all logits of its beams, and computes each score anew wherever it meets it.
+2. Three kernels, two passes over the logits. A block per row takes maximum, sum and rough threshold in one pass: the
+   running maximum of each thread, onto which its sum is scaled, is also the maximum of its share. Retrieve: logits that
+   reach their row's threshold (>=). Rerank: C passes over those of all beams of a sentence.
+3. One pass over the logits, in slices, so that a few rows fill the GPU too: a block stages a slice in shared memory and
+   hands on its maximum, its sum, and what reaches its own threshold. The second kernel puts the sums together.
+
+No version writes a log-probability that is not returned. What exp(logit - largest) sums to is positive and finite
+wherever a row has probabilities: log_of says NaN for every other row. Where more survive than there is room for, the
+passes go over everything that they were to be picked from, as in candidates.py.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import cuda, float32, int32, int64
+
+from ..launch import launch
+from .candidates import (
+    INFINITY,
+    NAN,
+    NOWHERE,
+    ROOM,
+    SLICE,
+    THREADS,
+    WARPS,
+    first_of_block,
+    goes_first,
+    keep_reaching,
+    kth_of_block,
+    least_of_groups,
+    results,
+    write_nan,
+)  # fmt: skip
+
+
+def search_candidates_v1(logits_RV, base_BW, C, out=None):
+    best_BC, index_BC = results(logits_RV, len(base_BW), C, out)
+    largest_R, log_sum_R = (np.empty_like(logits_RV, shape=len(logits_RV)) for _ in range(2))
+    launch(log_sums, len(logits_RV), THREADS, logits_RV, largest_R, log_sum_R)
+    launch(passes_over_beams, len(base_BW), THREADS, logits_RV, base_BW, largest_R, log_sum_R, best_BC, index_BC)
+    return best_BC, index_BC
+
+
+@cuda.jit
+def log_sums(logits_RV, largest_R, log_sum_R):
+    part = cuda.shared.array(WARPS, float32)
+    r, t, V = cuda.blockIdx.x, cuda.threadIdx.x, logits_RV.shape[1]
+    largest = -INFINITY
+    for v in range(t, V, THREADS):
+        if logits_RV[r, v] > largest:
+            largest = logits_RV[r, v]
+    largest = block_max(largest, part)
+    total = float32(0)
+    for v in range(t, V, THREADS):
+        total += math.exp(logits_RV[r, v] - largest)
+    total = block_sum(total, part)
+    if t == 0:
+        largest_R[r], log_sum_R[r] = largest, log_of(total, largest)
+
+
+@cuda.jit(device=True)
+def log_of(total, largest):
+    """The logarithm of a sum of exp(x - largest); NaN where x was NaN or plus infinity, or always minus infinity."""
+    return math.log(total) if total > 0 and largest < INFINITY else NAN
+
+
+@cuda.jit(device=True)
+def block_max(mine, part):
+    """The largest that a thread brings, for every thread; `part` has a place for each warp."""
+    for step in (16, 8, 4, 2, 1):
+        other = cuda.shfl_xor_sync(0xFFFFFFFF, mine, step)
+        if other > mine:
+            mine = other
+    t = cuda.threadIdx.x
+    if t % 32 == 0:
+        part[t // 32] = mine
+    cuda.syncthreads()
+    for warp in range(WARPS):
+        if part[warp] > mine:
+            mine = part[warp]
+    cuda.syncthreads()  # everybody has read them before anybody writes again
+    return mine
+
+
+@cuda.jit(device=True)
+def block_sum(mine, part):
+    """The sum of what the threads bring, for every thread; `part` has a place for each warp."""
+    for step in (16, 8, 4, 2, 1):
+        mine += cuda.shfl_xor_sync(0xFFFFFFFF, mine, step)
+    t = cuda.threadIdx.x
+    if t % 32 == 0:
+        part[t // 32] = mine
+    cuda.syncthreads()
+    total = float32(0)
+    for warp in range(WARPS):
+        total += part[warp]
+    cuda.syncthreads()  # everybody has read them before anybody writes again
+    return total
+
+
+@cuda.jit
+def passes_over_beams(logits_RV, base_BW, largest_R, log_sum_R, best_BC, index_BC):
+    part = cuda.shared.array(WARPS, float32)
+    place = cuda.shared.array(WARPS, int64)
+    b, t = cuda.blockIdx.x, cuda.threadIdx.x
+    W, V = base_BW.shape[1], logits_RV.shape[1]
+    for w in range(W):
+        if log_sum_R[b * W + w] != log_sum_R[b * W + w]:
+            write_nan(best_BC, index_BC, b)
+            return
+    best, column = INFINITY, -1
+    for c in range(best_BC.shape[1]):
+        mine, where = -INFINITY, NOWHERE
+        for x in range(t, W * V, THREADS):
+            w = x // V
+            r = b * W + w
+            score = logits_RV[r, x - w * V] - largest_R[r] - log_sum_R[r] + base_BW[b, w]
+            if goes_first(best, column, score, x) and goes_first(score, x, mine, where):
+                mine, where = score, x
+        best, column = first_of_block(mine, where, part, place)
+        if t == 0:
+            best_BC[b, c], index_BC[b, c] = best, column
+
+
+def search_candidates_v2(logits_RV, base_BW, C, out=None):
+    """More candidates or beams than a block has threads take version 1."""
+    (B, W), (R, V) = base_BW.shape, logits_RV.shape
+    if max(C, W) > THREADS:
+        return search_candidates_v1(logits_RV, base_BW, C, out)
+    best_BC, index_BC = results(logits_RV, B, C, out)
+    threshold_R = np.empty_like(logits_RV, shape=R)
+    largest_RX, total_RX, survivor_BX, count_B = room_for_survivors(logits_RV, B, 1, ROOM)
+    launch(rough_thresholds, R, THREADS, logits_RV, C, threshold_R, largest_RX, total_RX)
+    launch(retrieve_from_beams, (-(-V // THREADS), R), THREADS, logits_RV, W, threshold_R, survivor_BX, count_B)
+    launch(rerank_beams, B, THREADS, logits_RV, base_BW, largest_RX, total_RX, survivor_BX, count_B, best_BC, index_BC)
+    return best_BC, index_BC
+
+
+@cuda.jit
+def rough_thresholds(logits_RV, C, threshold_R, largest_RX, total_RX):
+    """The row is one slice: X = 1."""
+    maxima = cuda.shared.array(THREADS, float32)
+    part = cuda.shared.array(WARPS, float32)
+    r, t = cuda.blockIdx.x, cuda.threadIdx.x
+    mine, total = -INFINITY, float32(0)
+    for v in range(t, logits_RV.shape[1], THREADS):
+        mine, total = with_one_more(mine, total, logits_RV[r, v])
+    largest = block_max(mine, part)
+    total = block_sum(rescaled(total, mine, largest), part)
+    threshold = least_of_groups(maxima, mine, C)
+    if t == 0:
+        threshold_R[r], largest_RX[r, 0], total_RX[r, 0] = threshold, largest, total
+
+
+@cuda.jit(device=True)
+def with_one_more(largest, total, x):
+    """The running maximum and the sum of exp(x - largest), with one number more; minus infinity adds nothing."""
+    if x > largest:
+        return x, rescaled(total, largest, x) + float32(1)
+    if x != -INFINITY:
+        total += math.exp(x - largest)
+    return largest, total
+
+
+@cuda.jit(device=True)
+def rescaled(total, largest, onto):
+    """A sum of exp(x - largest) as one of exp(x - onto); a sum of nothing, whose largest is none, stays 0."""
+    return total if total == 0 else total * math.exp(largest - onto)
+
+
+@cuda.jit
+def retrieve_from_beams(logits_RV, W, threshold_R, survivor_BX, count_B):
+    """Columns are those of the sentence: w*V + v."""
+    r, v = cuda.blockIdx.y, cuda.grid(1)
+    if v < logits_RV.shape[1] and logits_RV[r, v] >= threshold_R[r]:
+        b = r // W
+        place = cuda.atomic.add(count_B, b, 1)
+        if place < survivor_BX.shape[1]:
+            survivor_BX[b, place] = (r - b * W) * logits_RV.shape[1] + v
+
+
+@cuda.jit
+def rerank_beams(logits_RV, base_BW, largest_RX, total_RX, survivor_BX, count_B, best_BC, index_BC):
+    """Thread w puts the sums of beam w's slices together."""
+    largest_W = cuda.shared.array(THREADS, float32)
+    log_sum_W = cuda.shared.array(THREADS, float32)
+    part = cuda.shared.array(WARPS, float32)
+    place = cuda.shared.array(WARPS, int64)
+    b, t = cuda.blockIdx.x, cuda.threadIdx.x
+    W, V = base_BW.shape[1], logits_RV.shape[1]
+    if t < W:
+        largest, total = -INFINITY, float32(0)
+        for k in range(largest_RX.shape[1]):
+            if largest_RX[b * W + t, k] > largest:
+                largest = largest_RX[b * W + t, k]
+        for k in range(largest_RX.shape[1]):
+            total += rescaled(total_RX[b * W + t, k], largest_RX[b * W + t, k], largest)
+        largest_W[t], log_sum_W[t] = largest, log_of(total, largest)
+    cuda.syncthreads()
+    for w in range(W):
+        if log_sum_W[w] != log_sum_W[w]:
+            write_nan(best_BC, index_BC, b)
+            return
+    fits = count_B[b] <= survivor_BX.shape[1]
+    many = count_B[b] if fits else W * V
+    best, column = INFINITY, -1
+    for c in range(best_BC.shape[1]):
+        mine, where = -INFINITY, NOWHERE
+        for i in range(t, many, THREADS):
+            x = survivor_BX[b, i] if fits else i
+            w = x // V
+            score = logits_RV[b * W + w, x - w * V] - largest_W[w] - log_sum_W[w] + base_BW[b, w]
+            if goes_first(best, column, score, x) and goes_first(score, x, mine, where):
+                mine, where = score, x
+        best, column = first_of_block(mine, where, part, place)
+        if t == 0:
+            best_BC[b, c], index_BC[b, c] = best, column
+
+
+def search_candidates(logits_RV, base_BW, C, out=None):
+    """Version 3. More candidates or beams than a block has threads take version 1."""
+    (B, W), (R, V) = base_BW.shape, logits_RV.shape
+    if max(C, W) > THREADS:
+        return search_candidates_v1(logits_RV, base_BW, C, out)
+    slices = -(-V // SLICE)
+    best_BC, index_BC = results(logits_RV, B, C, out)
+    largest_RX, total_RX, survivor_BX, count_B = room_for_survivors(logits_RV, B, slices, W * slices * THREADS)
+    launch(retrieve_from_slices, (slices, R), THREADS, logits_RV, W, C, largest_RX, total_RX, survivor_BX, count_B)
+    launch(rerank_beams, B, THREADS, logits_RV, base_BW, largest_RX, total_RX, survivor_BX, count_B, best_BC, index_BC)
+    return best_BC, index_BC
+
+
+@cuda.jit
+def retrieve_from_slices(logits_RV, W, C, largest_RX, total_RX, survivor_BX, count_B):
+    tile = cuda.shared.array(SLICE, float32)
+    maxima = cuda.shared.array(THREADS, float32)
+    kept = cuda.shared.array(THREADS, int64)
+    number = cuda.shared.array(1, int32)
+    part = cuda.shared.array(WARPS, float32)
+    place = cuda.shared.array(WARPS, int64)
+    r, t, first = cuda.blockIdx.y, cuda.threadIdx.x, cuda.blockIdx.x * SLICE
+    V = logits_RV.shape[1]
+    width = min(SLICE, V - first)
+    mine, total = -INFINITY, float32(0)
+    for k in range(t, width, THREADS):
+        tile[k] = logits_RV[r, first + k]
+        mine, total = with_one_more(mine, total, tile[k])
+    largest = block_max(mine, part)
+    total = block_sum(rescaled(total, mine, largest), part)
+    threshold = kth_of_block(maxima, mine, C)
+    many = keep_reaching(tile, width, threshold, C, kept, number, part, place)
+    b = r // W
+    if t == 0:
+        largest_RX[r, cuda.blockIdx.x], total_RX[r, cuda.blockIdx.x] = largest, total
+        number[0] = cuda.atomic.add(count_B, b, many)
+    cuda.syncthreads()
+    if t < many:
+        survivor_BX[b, number[0] + t] = (r - b * W) * V + first + kept[t]
+
+
+def room_for_survivors(logits_RV, B, slices, room):
+    """(maximum and sum of each slice of a row, columns of survivors, how many there are), where the logits lie."""
+    largest_RX, total_RX = (np.empty_like(logits_RV, shape=(len(logits_RV), slices)) for _ in range(2))
+    survivor_BX = np.empty_like(logits_RV, shape=(B, room), dtype=np.int64)
+    return largest_RX, total_RX, survivor_BX, np.zeros_like(logits_RV, shape=B, dtype=np.int32)
+
+
+# What each kernel is compiled and type-checked for, without a GPU.
+_ROWS, _ROW, _COLUMNS, _COUNTS = float32[:, ::1], float32[::1], int64[:, ::1], int32[::1]
+_SLICES = (_ROWS, _ROWS, _COLUMNS, _COUNTS)
+SIGNATURES = {
+    log_sums: [(_ROWS, _ROW, _ROW)],
+    passes_over_beams: [(_ROWS, _ROWS, _ROW, _ROW, _ROWS, _COLUMNS)],
+    rough_thresholds: [(_ROWS, int64, _ROW, _ROWS, _ROWS)],
+    retrieve_from_beams: [(_ROWS, int64, _ROW, _COLUMNS, _COUNTS)],
+    rerank_beams: [(_ROWS, _ROWS, *_SLICES, _ROWS, _COLUMNS)],
+    retrieve_from_slices: [(_ROWS, int64, int64, *_SLICES)],
+}
+REGISTERS = {passes_over_beams: 64, rerank_beams: 64, retrieve_from_slices: 64}  # as in candidates.py

@@ -1,0 +1,84 @@
+"""Attention that looks up where a row's own positions lie (FasterTransformer's cache indirection).
+
+1. Everything is put where it would lie if the rows had been moved, and then attended to, kernel by kernel: the copy
+   that the table is to save, at every step instead of at every change of places.
+2. A block per row and query head, in one pass over the prompt's positions and the row's own. A position's place is
+   looked up when it is read, so nothing is copied, and no scores are written. Heads wider than there is room for take
+   version 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import cuda, float32, int64
+
+from ..launch import launch
+from .attention import MEMORIES, NUMBERS_X, QUERIES_RHK, RESULT_RX, result, three_kernels
+from .online import NOTHING, WIDEST, begin, put_together, take_in
+from .reduction import THREADS, WARPS
+
+
+def attend_indirect_v1(
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, source_RT, begin_R, end_R, scale, out=None
+):
+    gathered = [np.empty_like(k_RGTK), np.empty_like(v_RGTU)]
+    for own_RGTX, gathered_RGTX in zip((k_RGTK, v_RGTU), gathered, strict=True):
+        launch(
+            gather_through_table, -(-own_RGTX.size // THREADS), THREADS,
+            own_RGTX, source_RT, begin_R, end_R, gathered_RGTX,
+        )  # fmt: skip
+    prompt_end_B = np.full_like(prompt_begin_B, prompt_k_BGNK.shape[2])
+    parts = [(prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, prompt_end_B), (*gathered, begin_R, end_R)]
+    return three_kernels(q_RHK, parts, scale, out)
+
+
+@cuda.jit
+def gather_through_table(own_RGTX, source_RT, begin_R, end_R, gathered_RGTX):
+    R, G, T, X = own_RGTX.shape
+    i = cuda.grid(1)
+    if i < R * G * T * X:
+        r, g, t, x = i // (G * T * X), i // (T * X) % G, i // X % T, i % X
+        if begin_R[r] <= t < end_R[r]:
+            gathered_RGTX[r, g, t, x] = own_RGTX[source_RT[r, t], g, t, x]
+
+
+def attend_indirect(
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, source_RT, begin_R, end_R, scale, out=None
+):
+    """Version 2."""
+    memory = prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, source_RT, begin_R, end_R
+    if max(k_RGTK.shape[3], v_RGTU.shape[3]) > WIDEST:
+        return attend_indirect_v1(q_RHK, *memory, scale, out)
+    a_RX = result(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
+    launch(look_up_and_attend, q_RHK.shape[:2], THREADS, q_RHK, *memory, np.float32(scale), a_RX)
+    return a_RX
+
+
+@cuda.jit
+def look_up_and_attend(
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, source_RT, begin_R, end_R, scale, a_RX
+):
+    query = cuda.shared.array(WIDEST, float32)
+    found = cuda.shared.array((WARPS, WIDEST), float32)
+    (R, H, _), (B, G, N, U) = q_RHK.shape, prompt_v_BGNU.shape
+    r, h, warp = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x // 32
+    b, g = r // (R // B), h // (H // G)
+    begin(q_RHK[r, h], query, found)
+    top, total = NOTHING, float32(0)
+    for n in range(prompt_begin_B[b] + warp, N, WARPS):
+        top, total = take_in(query, prompt_k_BGNK[b, g, n], prompt_v_BGNU[b, g, n], scale, top, total, found[warp])
+    for t in range(begin_R[r] + warp, end_R[r], WARPS):
+        row = source_RT[r, t]
+        top, total = take_in(query, k_RGTK[row, g, t], v_RGTU[row, g, t], scale, top, total, found[warp])
+    put_together(top, total, found, a_RX[r, h * U : (h + 1) * U])
+
+
+# What each kernel is compiled and type-checked for, without a GPU.
+_TABLE = int64[:, ::1]
+SIGNATURES = {
+    gather_through_table: [(m, _TABLE, NUMBERS_X, NUMBERS_X, m) for m in MEMORIES],
+    look_up_and_attend: [
+        (QUERIES_RHK, m, m, NUMBERS_X, m, m, _TABLE, NUMBERS_X, NUMBERS_X, float32, RESULT_RX) for m in MEMORIES
+    ],
+}
+REGISTERS = {look_up_and_attend: 72}  # seven blocks of such threads fit into the 65,536 of an SM

@@ -1,0 +1,94 @@
+"""Following the beams: a row goes on from what another one held (LightSeq's cache refreshing, section 3.2).
+
+The hazard is that rows change places: who writes a row before everybody has read it has lost it, and no barrier
+orders the blocks of a launch. So either the result goes elsewhere, or what depends on each other stays in one block.
+
+1. A thread per word, into a second buffer, and back: whatever order the threads take, nobody writes what another one
+   reads. All rows are copied, twice. LightSeq saves the way back by two buffers that change places after each step
+   (that is `out`), and pays with twice the memory.
+2. In place, and only what moves: a block owns 32 words of all rows. It reads every row that is needed into shared
+   memory, waits, and writes. Nobody else touches these words, so the one barrier is enough; each word that moves is
+   read once and written once.
+
+Bits move, whatever they stand for: keys and values of any type are handed over as words of 32 bits, or of 16.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import cuda, int64, uint16, uint32
+
+from ..errors import OptionError
+from ..launch import launch
+
+WORDS = 32  # of each row in a block of version 2: the lanes of a warp read neighbouring words
+ROWS = 256  # that version 2 has room for: 32 KiB of shared memory
+
+
+def follow_v1(k_RGMX, parent_R, length_R, out=None, *, threads=128):
+    target = np.empty_like(k_RGMX) if out is None else out
+    words_RGX, width = _words(k_RGMX)
+    launch(
+        copy_from_parents, -(-words_RGX.size // threads), threads,
+        words_RGX, parent_R, length_R, width, _words(target)[0],
+    )  # fmt: skip
+    if out is not None:
+        return out
+    k_RGMX[...] = target
+    return k_RGMX
+
+
+@cuda.jit
+def copy_from_parents(words_RGX, parent_R, length_R, width, target_RGX):
+    R, G, X = words_RGX.shape
+    i = cuda.grid(1)
+    if i < R * G * X:
+        r, g, x = i // (G * X), i // X % G, i % X
+        source = parent_R[r] if x < length_R[r] * width else r
+        target_RGX[r, g, x] = words_RGX[source, g, x]
+
+
+def follow(k_RGMX, parent_R, length_R, out=None, *, warps=8):
+    """Version 2. More rows than it has room for take version 1."""
+    if len(parent_R) > ROWS:
+        return follow_v1(k_RGMX, parent_R, length_R, out)
+    if out is not None:
+        out[...] = k_RGMX
+        k_RGMX = out
+    words_RGX, width = _words(k_RGMX)
+    _, G, X = words_RGX.shape
+    launch(move_in_place, (-(-X // WORDS), G), (WORDS, warps), words_RGX, parent_R, length_R, width)
+    return k_RGMX
+
+
+@cuda.jit
+def move_in_place(words_RGX, parent_R, length_R, width):
+    held = cuda.shared.array((ROWS, WORDS), uint32)
+    g, lane = cuda.blockIdx.y, cuda.threadIdx.x
+    x = cuda.blockIdx.x * WORDS + lane
+    for r in range(cuda.threadIdx.y, parent_R.size, cuda.blockDim.y):
+        if parent_R[r] != r and x < length_R[r] * width:
+            held[r, lane] = words_RGX[parent_R[r], g, x]
+    cuda.syncthreads()  # all that is needed has been read: now it may be overwritten
+    for r in range(cuda.threadIdx.y, parent_R.size, cuda.blockDim.y):
+        if parent_R[r] != r and x < length_R[r] * width:
+            words_RGX[r, g, x] = held[r, lane]
+
+
+def _words(k_RGMX):
+    """(words_RGX, width): the same memory as words, and how many of them a position takes."""
+    if not k_RGMX.flags.c_contiguous:
+        raise OptionError(
+            "the kernels of cuda/reorder.py move memory that lies in one piece: this is a part of another"
+        )
+    (R, G, _, X), size = k_RGMX.shape, k_RGMX.itemsize
+    word = np.dtype(np.uint32 if X * size % 4 == 0 else np.uint16)
+    return k_RGMX.view(word).reshape(R, G, -1), X * size // word.itemsize
+
+
+# What each kernel is compiled and type-checked for, without a GPU: numbers of 4 bytes, and an odd number of halves.
+_WORDS, _HALVES, _ROW = uint32[:, :, ::1], uint16[:, :, ::1], int64[::1]
+SIGNATURES = {
+    copy_from_parents: [(words, _ROW, _ROW, int64, words) for words in (_WORDS, _HALVES)],
+    move_in_place: [(words, _ROW, _ROW, int64) for words in (_WORDS, _HALVES)],
+}

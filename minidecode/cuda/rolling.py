@@ -1,0 +1,68 @@
+"""Local attention over a memory of as many positions as are seen (MQA, section 4.1).
+
+1. The slots are put in order, the oldest position first, and then attended to, kernel by kernel.
+2. A block per row and query head, in one pass over the slots as they lie: a sum has no order. A slot's age says whether
+   its position is seen. Heads wider than there is room for take version 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import cuda, float32
+
+from ..launch import launch
+from .attention import MEMORIES, NUMBERS_X, QUERIES_RHK, RESULT_RX, result, three_kernels
+from .online import NOTHING, WIDEST, begin, put_together, take_in
+from .reduction import THREADS, WARPS
+
+
+def attend_rolling_v1(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
+    M, ordered = k_RGMK.shape[2], [np.empty_like(k_RGMK), np.empty_like(v_RGMU)]
+    for slots_RGMX, ordered_RGMX in zip((k_RGMK, v_RGMU), ordered, strict=True):
+        launch(put_in_order, -(-slots_RGMX.size // THREADS), THREADS, slots_RGMX, end_R, ordered_RGMX)
+    first_R = np.maximum(begin_R - (end_R - M), 0)
+    return three_kernels(q_RHK, [(*ordered, first_R, np.full_like(end_R, M))], scale, out)
+
+
+@cuda.jit
+def put_in_order(slots_RGMX, end_R, ordered_RGMX):
+    R, G, M, X = slots_RGMX.shape
+    i = cuda.grid(1)
+    if i < R * G * M * X:
+        r, g, m, x = i // (G * M * X), i // (M * X) % G, i // X % M, i % X
+        ordered_RGMX[r, g, m, x] = slots_RGMX[r, g, (end_R[r] + m) % M, x]  # position end - M + m
+
+
+def attend_rolling(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
+    """Version 2."""
+    if max(k_RGMK.shape[3], v_RGMU.shape[3]) > WIDEST:
+        return attend_rolling_v1(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out)
+    a_RX = result(q_RHK, (k_RGMK, v_RGMU), out)
+    arguments = q_RHK, k_RGMK, v_RGMU, begin_R, end_R, np.float32(scale), a_RX
+    launch(attend_slot_by_slot, q_RHK.shape[:2], THREADS, *arguments)
+    return a_RX
+
+
+@cuda.jit
+def attend_slot_by_slot(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, a_RX):
+    query = cuda.shared.array(WIDEST, float32)
+    found = cuda.shared.array((WARPS, WIDEST), float32)
+    _, G, M, U = v_RGMU.shape
+    r, h, warp = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x // 32
+    g = h // (q_RHK.shape[1] // G)
+    begin(q_RHK[r, h], query, found)
+    seen, newest = end_R[r] - begin_R[r], (end_R[r] - 1) % M
+    top, total = NOTHING, float32(0)
+    for slot in range(warp, M, WARPS):
+        age = newest - slot if slot <= newest else newest - slot + M
+        if age < seen:
+            top, total = take_in(query, k_RGMK[r, g, slot], v_RGMU[r, g, slot], scale, top, total, found[warp])
+    put_together(top, total, found, a_RX[r, h * U : (h + 1) * U])
+
+
+# What each kernel is compiled and type-checked for, without a GPU.
+SIGNATURES = {
+    put_in_order: [(m, NUMBERS_X, m) for m in MEMORIES],
+    attend_slot_by_slot: [(QUERIES_RHK, m, m, NUMBERS_X, NUMBERS_X, float32, RESULT_RX) for m in MEMORIES],
+}
+REGISTERS = {attend_slot_by_slot: 72}  # seven blocks of such threads fit into the 65,536 of an SM

@@ -1,0 +1,149 @@
+"""Attention over a prompt that the beams of a sentence share, and over what each has generated (FastSeq, 4.1.1).
+
+1. Equation 3 as it stands: scores of both parts into one array, a softmax over it, and the weighted sums of both parts,
+   added: five kernels.
+2. A warp per row and query head goes over the prompt's positions, then over the row's own; each beam reads the prompt.
+3. A block per sentence and key/value head: the prompt, staged in shared memory, is read once for all beams and for all
+   query heads of the group; then each beam's own positions for that beam.
+4. Where that makes few blocks and there are many positions, each block takes a range of them, prompt and own as if they
+   lay one behind the other, and a second kernel merges what was found. Otherwise version 3; heads wider than version 3
+   has room for take version 2.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import cuda, float32, int64
+
+from ..launch import launch
+from .attention import (
+    BOUNDS,
+    MEMORIES,
+    NOTHING,
+    NUMBERS_X,
+    PARTIALS_XRHX,
+    QUERIES_RHK,
+    RESULT_RX,
+    THREADS,
+    TILE,
+    divide,
+    grid_for,
+    in_ranges,
+    is_wide,
+    look,
+    look_for_all,
+    my_lot,
+    ranges_for,
+    result,
+    room_of_block,
+    row_and_head,
+    set_to_zero,
+    stage_queries,
+    three_kernels,
+    write_answers,
+    write_partials,
+)
+
+
+def attend_split_v1(
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None
+):
+    prompt_end_B = np.full_like(prompt_begin_B, prompt_k_BGNK.shape[2])
+    parts = [(prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, prompt_end_B), (k_RGTK, v_RGTU, begin_R, end_R)]
+    return three_kernels(q_RHK, parts, scale, out)
+
+
+def attend_split_v2(
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None
+):
+    memory = (prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R)
+    a_RX = result(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
+    launch(split_per_head, q_RHK.shape[0] * q_RHK.shape[1], 32, q_RHK, *memory, np.float32(scale), a_RX)
+    return a_RX
+
+
+@cuda.jit
+def split_per_head(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, a_RX):
+    weights = cuda.shared.array(TILE, float32)
+    R, H, _ = q_RHK.shape
+    B, G, N, U = prompt_v_BGNU.shape
+    r, h = cuda.blockIdx.x // H, cuda.blockIdx.x % H
+    b, g = r // (R // B), h // (H // G)
+    q_K, a_U = q_RHK[r, h], a_RX[r, h * U : (h + 1) * U]
+    set_to_zero(a_U)
+    top, total = look(
+        q_K, prompt_k_BGNK[b, g], prompt_v_BGNU[b, g], prompt_begin_B[b], N, scale, NOTHING, float32(0), weights, a_U
+    )
+    _, total = look(q_K, k_RGTK[r, g], v_RGTU[r, g], begin_R[r], end_R[r], scale, top, total, weights, a_U)
+    divide(a_U, total)
+
+
+def attend_split_v3(
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None
+):
+    """Heads wider than there is room for take version 2."""
+    memory = (prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R)
+    if is_wide(k_RGTK, v_RGTU):
+        return attend_split_v2(q_RHK, *memory, scale, out)
+    a_RX = result(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
+    launch(split_per_sentence, grid_for(q_RHK, prompt_k_BGNK), THREADS, q_RHK, *memory, np.float32(scale), a_RX)
+    return a_RX
+
+
+@cuda.jit(launch_bounds=BOUNDS)
+def split_per_sentence(
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, a_RX
+):
+    b, g, count, lot = my_lot(q_RHK, prompt_k_BGNK)
+    room = room_of_block()
+    N, U = prompt_v_BGNU.shape[2], prompt_v_BGNU.shape[3]
+    stage_queries(q_RHK, lot, count, U, room)
+    look_for_all(prompt_k_BGNK[b, g], prompt_v_BGNU[b, g], prompt_begin_B[b], N, 0, count, scale, room)
+    look_at_own(k_RGTK, v_RGTU, begin_R, end_R, 0, k_RGTK.shape[2], g, lot, count, scale, room)
+    write_answers(room, lot, count, U, a_RX)
+
+
+@cuda.jit(device=True)
+def look_at_own(k_RGTK, v_RGTU, begin_R, end_R, earliest, latest, g, lot, count, scale, room):
+    """Row by row, for the queries of that row alone: what it has generated, from position earliest to latest."""
+    _, head, per_group, _ = lot
+    first = 0
+    while first < count:
+        r, h = row_and_head(first, lot)
+        last = min(count, first + per_group - (h - head))  # where the next row's queries begin
+        begin, end = max(begin_R[r], earliest), min(end_R[r], latest)
+        look_for_all(k_RGTK[r, g], v_RGTU[r, g], begin, end, first, last, scale, room)
+        first = last
+
+
+def attend_split(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None):
+    """Version 4, where there are few blocks and many positions."""
+    memory = (prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R)
+    (sentences, groups), M = grid_for(q_RHK, prompt_k_BGNK), prompt_k_BGNK.shape[2] + k_RGTK.shape[2]
+    ranges = ranges_for(sentences * groups, M)
+    if ranges == 1 or is_wide(k_RGTK, v_RGTU):
+        return attend_split_v3(q_RHK, *memory, scale, out)
+    a_RX = result(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
+    return in_ranges(split_per_range, (sentences, groups), q_RHK, memory, scale, M, ranges, a_RX)
+
+
+@cuda.jit(launch_bounds=BOUNDS)
+def split_per_range(
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, length, partials_XRHX
+):
+    b, g, count, lot = my_lot(q_RHK, prompt_k_BGNK)
+    room = room_of_block()
+    N, U = prompt_v_BGNU.shape[2], prompt_v_BGNU.shape[3]
+    earliest, latest = cuda.blockIdx.z * length, (cuda.blockIdx.z + 1) * length
+    begin, end = max(prompt_begin_B[b], earliest), min(N, latest)
+    stage_queries(q_RHK, lot, count, U, room)
+    look_for_all(prompt_k_BGNK[b, g], prompt_v_BGNU[b, g], begin, end, 0, count, scale, room)
+    look_at_own(k_RGTK, v_RGTU, begin_R, end_R, earliest - N, latest - N, g, lot, count, scale, room)
+    write_partials(room, lot, count, U, partials_XRHX[cuda.blockIdx.z])
+
+
+# What each kernel is compiled and type-checked for, without a GPU.
+ARGUMENTS = [(QUERIES_RHK, m, m, NUMBERS_X, m, m, NUMBERS_X, NUMBERS_X, float32) for m in MEMORIES]
+SIGNATURES = {kernel: [(*a, RESULT_RX) for a in ARGUMENTS] for kernel in (split_per_head, split_per_sentence)}
+SIGNATURES[split_per_range] = [(*a, int64, PARTIALS_XRHX) for a in ARGUMENTS]
+REGISTERS = dict.fromkeys(SIGNATURES, 96)

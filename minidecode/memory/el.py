@@ -1,0 +1,115 @@
+"""EL's memories: hidden states in the place of keys and values, for whatever was there before the first new token.
+
+A decoder that sees a source keeps the encoder's output, once for all of its layers and beams: a 2L-th of what
+`SharedCrossMemory` keeps (section 3.1.1; the published code keeps it twice, transposed for the scores). A decoder-only
+model keeps, in each layer, the hidden states that make the prompt's keys and values: half. What beams generate is kept
+as keys and values in both (section 3.2). Since nothing of the input is kept per beam, there is nothing of it to
+reorder, and nothing to compact when a sentence is done (section 3.3).
+
+The halves are those of multi-head attention. A model with few key/value heads has keys and values narrower than the
+hidden states, G*(K+U) numbers a position against D, and keeps more this way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ..ops import Weight
+from .cross import keys_and_values
+from .padding import padding
+from .split import SplitMemory
+
+
+def key_value_weights(weight: Weight, heads):
+    """(w_k_GKD, b_k_GK, w_v_GUD, b_v_GU): views of a product whose last G*K and G*U outputs are keys and values."""
+    if weight.scale is not None:
+        raise ValueError("EL reads a layer's weights outside of its product, and takes no integer ones")
+    G, K, U = heads.G, heads.K, heads.U
+    matrix_XD = weight.data if weight.layout == "oi" else weight.data.T
+    keys, values = slice(-G * (K + U), -G * U), slice(-G * U, None)
+    return (
+        matrix_XD[keys].reshape(G, K, -1), weight.bias[keys].reshape(G, K),
+        matrix_XD[values].reshape(G, U, -1), weight.bias[values].reshape(G, U),
+    )  # fmt: skip
+
+
+class ElMemory(SplitMemory):
+    """A decoder-only model's: the prompt's hidden states; after `expand`, also each beam's own keys and values.
+
+    The prompt itself attends by keys and values, which go as soon as it has: with as many queries as positions,
+    multi-head attention has fewer operations.
+    """
+
+    def __init__(self, block, offsets_X):
+        super().__init__(block, offsets_X)
+        self.weights = key_value_weights(block.qkv, block.heads)
+
+    def append(self, ops, qkv_RX, h_RD):
+        """As in the split memory; the prompt's hidden states are kept too."""
+        if not self.decoding:
+            self.h_RD = h_RD
+        return super().append(ops, qkv_RX, h_RD)
+
+    def attend(self, ops, q_RHK):
+        """As in the split memory; what the prompt has attended to is dropped."""
+        a_RX = super().attend(ops, q_RHK)
+        if not self.decoding:
+            self.k_RGK, self.v_RGU = self.k_RGK[:0].copy(), self.v_RGU[:0].copy()
+        return a_RX
+
+    def keep_prompt(self, ops, k_RGK, v_RGU):
+        """Hidden states padded on the left, in the place of keys and values."""
+        self.prompt_h_BND = ops.pad_left(self.h_RD[:, None], self.offsets_X)[:, 0]
+        del self.h_RD
+
+    def attend_step(self, ops, q_RHK):
+        """The prompt by its hidden states, the rest by keys and values."""
+        prompt_begin_B, begin_R = self.first_seen()
+        return ops.attend_el_split(
+            q_RHK, self.prompt_h_BND, prompt_begin_B, *self.weights, self.k_RGTK, self.v_RGTU, begin_R, self.end_R,
+            self.heads.scale,
+        )  # fmt: skip
+
+    def arrays(self):
+        """What is held between steps."""
+        return (self.prompt_h_BND, self.k_RGTK, self.v_RGTU) if self.decoding else (self.h_RD,)
+
+
+class ElCrossMemory:
+    """A decoder's of the source: the encoder's output as it is, the same array for all layers and beams."""
+
+    def __init__(self, ops, block, source, target_offsets_X):
+        self.query_bias_X, self.heads, self.key_values = block.cross_q.bias, block.cross_heads, block.cross_kv
+        self.weights = key_value_weights(block.cross_kv, block.cross_heads)
+        self.source, self.target_offsets_X = source, target_offsets_X
+        self.begin_B = padding(source.offsets_X)
+        self.one_row_each = bool((np.diff(target_offsets_X) == 1).all())  # as where a text begins
+
+    def attend(self, ops, q_RX):
+        """Attention of each row to the whole of its source, from the query product without its bias.
+
+        For the logits of whole texts, rows are many: keys and values are built, looked at by all of them, and dropped.
+        """
+        q_RHK, _, _ = ops.split_heads(q_RX, self.query_bias_X, replace(self.heads, G=0))
+        if self.one_row_each:
+            return ops.attend_el(q_RHK, self.source.padded(ops), self.begin_B, *self.weights, self.heads.scale)
+        k_RGK, v_RGU = keys_and_values(ops, self.source, self.key_values, self.heads)
+        offsets = self.target_offsets_X, self.source.offsets_X
+        return ops.attend_within(q_RHK, k_RGK, v_RGU, *offsets, self.heads.scale, False)
+
+    def expand(self, ops, beams: int):
+        """From here on rows come one per beam; nothing is copied for them."""
+        self.one_row_each = True
+        self.source.padded(ops)  # before the steps, which all call the same ops
+
+    def arrays(self):
+        """What is held between steps: the source, which all layers share."""
+        return self.source.arrays()
+
+
+class SplitBesideEl(SplitMemory):
+    """A decoder's own beside a source is the split memory: EL leaves its self-attention as it is (section 3.2)."""
+
+    cross = ElCrossMemory

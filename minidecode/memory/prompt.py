@@ -1,0 +1,48 @@
+"""The prefill, the same for every memory that keeps keys and values: a row per prompt token, no padding, no beams.
+
+What the steps do differs, and stands in a file for each memory: how it begins, and what a step appends, attends to
+and reorders.
+"""
+
+from __future__ import annotations
+
+from .cross import CrossMemory
+
+
+class PromptMemory:
+    """One layer's keys and values of the prompts. What goes on from there adds what a step does:
+
+    begin_steps(ops, k_RGK, v_RGU, beams, steps), append_step(ops, k_RGK, v_RGU), attend_step(ops, q_RHK),
+    reorder(ops, parent_R) and step_arrays().
+    """
+
+    keeps, cross, decoding = True, CrossMemory, False
+
+    def __init__(self, block, offsets_X):
+        self.bias_X, self.heads, self.offsets_X = block.qkv.bias, block.heads, offsets_X
+
+    def append(self, ops, qkv_RX, h_RD):
+        """Adds the bias, cuts into heads, keeps keys and values, returns the queries."""
+        q_RHK, k_RGK, v_RGU = ops.split_heads(qkv_RX, self.bias_X, self.heads)
+        if self.decoding:
+            self.append_step(ops, k_RGK, v_RGU)
+        else:
+            self.k_RGK, self.v_RGU = k_RGK, v_RGU
+        return q_RHK
+
+    def attend(self, ops, q_RHK):
+        """Attention of each row to its sentence up to itself."""
+        if self.decoding:
+            return self.attend_step(ops, q_RHK)
+        h, offsets_X = self.heads, self.offsets_X
+        return ops.attend_within(q_RHK, self.k_RGK, self.v_RGU, offsets_X, offsets_X, h.scale, True, h.window)
+
+    def expand(self, ops, beams: int, steps: int):
+        """Ends the prefill: from here on a row per beam, for at most so many steps."""
+        self.begin_steps(ops, self.k_RGK, self.v_RGU, beams, steps)
+        self.decoding = True
+        del self.k_RGK, self.v_RGU
+
+    def arrays(self):
+        """What is held between steps."""
+        return self.step_arrays() if self.decoding else (self.k_RGK, self.v_RGU)

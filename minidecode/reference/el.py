@@ -1,0 +1,94 @@
+"""Attention straight on hidden states (EL): a layer's key and value weights go to its queries and to its results.
+
+These are array operations that CuPy has too (begin_B stays on the host): on a GPU's arrays the two products for all
+heads and beams of a sentence are strided-batched matrix products, with a masked softmax between them. cuda/el.py shows
+what lies inside.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import room
+from .attention import heads_side_by_side, mask
+from .shared import attend_shared
+from .softmax import softmax
+
+
+def attend_el_naive(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale, out=None):
+    """Multi-head attention without a cache: keys and values of all positions are built again, then looked at."""
+    k_BGNK, v_BGNU = keys_and_values(h_BND, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU)
+    return attend_shared(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out)
+
+
+def attend_el_all_biases(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale, out=None):
+    """Equation 9 to the letter: q . b_k is added to all scores of a row and head."""
+    H = q_RHK.shape[1]
+    scores_RHN = scores_of_hidden(q_RHK, h_BND, begin_B, w_k_GKD, scale)
+    scores_RHN += key_bias_scores(q_RHK, b_k_GK, scale)[:, :, None]
+    a_RHU = values_of_hidden(softmax(scores_RHN), h_BND, w_v_GUD)
+    return heads_side_by_side(a_RHU + for_query_heads(b_v_GU, H), out)
+
+
+def attend_el(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale, out=None, *, workspace=None):
+    """Without q . b_k (the end of Appendix B), which changes no weight.
+
+    It is one number c for all positions n of a row and head, and exp(s_n + c) / sum_m exp(s_m + c) is
+    exp(c) exp(s_n) / (exp(c) sum_m exp(s_m)): the factor goes out. The weights add up to 1, so b_v stays whole.
+    """
+    weights_RHN = softmax(scores_of_hidden(q_RHK, h_BND, begin_B, w_k_GKD, scale, workspace), workspace)
+    a_RHU = values_of_hidden(weights_RHN, h_BND, w_v_GUD, workspace)
+    a_RHU += for_query_heads(b_v_GU, q_RHK.shape[1])
+    return heads_side_by_side(a_RHU, out)
+
+
+def keys_and_values(h_BND, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU):
+    """What EL does without: (k_BGNK, v_BGNU), as much as h once for each key/value head."""
+    k_BGNK = h_BND[:, None] @ w_k_GKD.transpose(0, 2, 1)
+    v_BGNU = h_BND[:, None] @ w_v_GUD.transpose(0, 2, 1)
+    return k_BGNK + b_k_GK[:, None], v_BGNU + b_v_GU[:, None]
+
+
+def scores_of_hidden(q_RHK, h_BND, begin_B, w_k_GKD, scale, workspace=None):
+    """scale * (q W_k) . h, -inf for padding: all heads and beams of a sentence in one product (section 3.1.1)."""
+    R, H, _ = q_RHK.shape
+    B, N, D = h_BND.shape
+    el_q_RHD = by_group(q_RHK, w_k_GKD, workspace)
+    el_q_RHD *= scale
+    scores_BXN = room(workspace, (B, R // B * H, N), q_RHK)
+    np.matmul(el_q_RHD.reshape(B, -1, D), h_BND.transpose(0, 2, 1), out=scores_BXN)
+    mask(scores_BXN, begin_B, np.full(B, N))
+    return scores_BXN.reshape(R, H, N)
+
+
+def values_of_hidden(weights_RHN, h_BND, w_v_GUD, workspace=None):
+    """(sum_n weight_n h_n) W_v^T, without the bias: again one product for all heads and beams of a sentence."""
+    R, H, N = weights_RHN.shape
+    B, _, D = h_BND.shape
+    sums_BXD = room(workspace, (B, R // B * H, D), h_BND)
+    np.matmul(weights_RHN.reshape(B, R // B * H, N), h_BND, out=sums_BXD)
+    return by_group(sums_BXD.reshape(R, H, D), w_v_GUD.transpose(0, 2, 1), workspace)
+
+
+def key_bias_scores(q_RHK, b_k_GK, scale):
+    """scale * q . b_k, which every position of a row and head has in its score."""
+    scores_RH = np.einsum("rhk,hk->rh", q_RHK, for_query_heads(b_k_GK, q_RHK.shape[1]))
+    scores_RH *= scale
+    return scores_RH
+
+
+def by_group(x_RHX, w_GXX, workspace=None):
+    """Each head's rows times the matrix of its group; the H/G heads of a group are rows of one product."""
+    (R, H, X), G = x_RHX.shape, len(w_GXX)
+    columns = w_GXX.shape[2]
+    x_GRXX, product_GXX = room(workspace, (G, R, H // G, X), x_RHX), room(workspace, (G, R * (H // G), columns), x_RHX)
+    x_GRXX[...] = x_RHX.reshape(R, G, H // G, X).transpose(1, 0, 2, 3)
+    np.matmul(x_GRXX.reshape(G, -1, X), w_GXX, out=product_GXX)
+    result_RGXX = room(workspace, (R, G, H // G, columns), x_RHX)
+    result_RGXX[...] = product_GXX.reshape(G, R, H // G, columns).transpose(1, 0, 2, 3)
+    return result_RGXX.reshape(R, H, columns)
+
+
+def for_query_heads(b_GX, H):
+    """A group's vector once for each of its query heads."""
+    return np.repeat(b_GX, H // len(b_GX), axis=0)

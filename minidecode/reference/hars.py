@@ -1,0 +1,40 @@
+"""A step's candidates straight from the logits (LightSeq, section 2.2): hierarchical auto-regressive search."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .candidates import group_maxima, top_candidates_naive
+from .softmax import log_softmax
+
+
+def search_candidates_naive(logits_RV, base_BW, C, out=None):
+    """The composition: all log-probabilities are written, added to, written again, and sorted."""
+    B, W = base_BW.shape
+    with np.errstate(invalid="ignore"):  # inf - inf, in rows without probabilities, is NaN as it should be
+        total_BWV = log_softmax(logits_RV).reshape(B, W, -1) + base_BW[:, :, None]
+    return top_candidates_naive(total_BWV.reshape(B, -1), C, out)
+
+
+def search_candidates(logits_RV, base_BW, C, out=None):
+    """Each beam hands over what reaches its rough threshold; probabilities are computed for that alone, and sorted.
+
+    The C best of a sentence may all continue one beam, so each beam's threshold lets at least C through.
+    """
+    (B, W), V = base_BW.shape, logits_RV.shape[1]
+    best_BC, index_BC = out or (np.empty((B, C), logits_RV.dtype), np.empty((B, C), np.int64))
+    room_V = np.empty(V, logits_RV.dtype)
+    for b in range(B):
+        kept, scores = [], []
+        for w in range(W):
+            logits_V = logits_RV[b * W + w]
+            maxima_X = group_maxima(logits_V, C)
+            kept_X = np.flatnonzero(~(logits_V < maxima_X.min()))  # `not <`, and not `>=`: NaN is kept, and seen
+            largest = maxima_X.max()
+            with np.errstate(invalid="ignore"):
+                log_sum = np.log(np.exp(np.subtract(logits_V, largest, out=room_V), out=room_V).sum())
+                scores.append(logits_V[kept_X] - largest - log_sum + base_BW[b, w])
+            kept.append(w * V + kept_X)
+        (best_BC[b],), (place_C,) = top_candidates_naive(np.concatenate(scores)[None], C)
+        index_BC[b] = np.concatenate(kept)[place_C]
+    return best_BC, index_BC

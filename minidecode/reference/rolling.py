@@ -1,0 +1,28 @@
+"""Local attention over a memory of as many positions as are seen: the newest lies where the oldest lay."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .attention import heads_side_by_side, scores_of_rows, sums_of_rows
+from .grouped import attend
+from .softmax import softmax
+
+
+def attend_rolling_naive(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
+    """Positions are put in order, the oldest first, and attended to as in any other memory."""
+    R, G, M, _ = k_RGMK.shape
+    slot_RM = (end_R[:, None] + np.arange(M)) % M  # of the positions end - M to end - 1
+    places = np.arange(R)[:, None, None], np.arange(G)[:, None], slot_RM[:, None]
+    first_R = np.maximum(begin_R - (end_R - M), 0)
+    return attend(q_RHK, k_RGMK[places], v_RGMU[places], first_R, np.full(R, M), scale, out)
+
+
+def attend_rolling(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None, *, workspace=None):
+    """Slot by slot as they lie: a sum has no order. What is not to be seen is known by each slot's age."""
+    M = k_RGMK.shape[2]
+    age_RM = (end_R[:, None] - 1 - np.arange(M)) % M  # steps since the slot was written
+    scores_RHM = scores_of_rows(q_RHK, k_RGMK, scale, workspace)
+    unseen_RM = age_RM >= (end_R - begin_R)[:, None]
+    scores_RHM[np.broadcast_to(unseen_RM[:, None], scores_RHM.shape)] = -np.inf
+    return heads_side_by_side(sums_of_rows(softmax(scores_RHM, workspace), v_RGMU, workspace), out)

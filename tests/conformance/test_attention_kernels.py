@@ -1,0 +1,134 @@
+"""The kernels of attention beyond their answers in float32: what they read, in which types, and which of them runs."""
+
+import numpy as np
+import pytest
+
+import minidecode as md
+from minidecode.bench.compare import implementations
+from minidecode.catalog import CATALOG
+from minidecode.conformance.attention import normal
+from minidecode.conformance.rows import asked_of
+from minidecode.cuda import attention, grouped, split
+from minidecode.launch import InEmulator, counted_launches
+
+ROWS = ("grouped", "shared", "split")
+VERSIONS = [
+    pytest.param(name, InEmulator(function), id=f"{name}-{label.replace(' ', '-')}")
+    for name in ROWS
+    for label, function in implementations(CATALOG[name]).items()
+    if label.startswith("cuda")
+]
+K = U = 8  # numbers of a head: 32 bytes, a sector
+
+
+def memories(arguments):
+    """The places of keys and values among the arguments: all arrays of four axes."""
+    return [i for i, a in enumerate(arguments) if getattr(a, "ndim", 0) == 4]
+
+
+@pytest.mark.parametrize(("name", "attend"), VERSIONS)
+def test_nothing_is_read_that_a_row_does_not_see(name, attend):
+    """NaN in the padding and in what is not written changes no bit: 0 times NaN would be NaN."""
+    for arguments in (asked_of(name).planted()[0], asked_of(name).planted()[1]):
+        spoilt = list(arguments)
+        values = memories(arguments)[1::2]
+        for i in values:
+            unseen = arguments[i] == np.float32(1e30)
+            spoilt[i] = np.where(unseen, np.float32(np.nan), arguments[i])
+            keys = arguments[i - 1].copy()
+            keys[unseen[..., 0]] = np.nan
+            spoilt[i - 1] = keys
+        assert any(np.isnan(spoilt[i]).any() for i in values)
+        assert np.array_equal(attend(*spoilt), attend(*arguments))
+
+
+@pytest.mark.parametrize(("name", "attend"), VERSIONS)
+def test_keys_and_values_in_half_precision_are_computed_with_in_float32(name, attend):
+    """Against the oracle on the numbers that float16 holds, within the same bound."""
+    for arguments in (asked_of(name).planted()[0], asked_of(name).planted()[6]):
+        stored = list(arguments)
+        with np.errstate(over="ignore"):  # the poison is infinite there
+            for i in memories(arguments):
+                stored[i] = arguments[i].astype(np.float16)
+        wide = [a.astype(np.float32) if i in memories(arguments) else a for i, a in enumerate(stored)]
+        a_RX = attend(*stored)
+        assert a_RX.dtype == np.float32
+        assert (np.abs(a_RX - asked_of(name).oracle(*wide)) <= asked_of(name).bound(*wide)).all()
+
+
+@pytest.mark.parametrize(("name", "attend"), VERSIONS)
+def test_double_precision_is_refused(name, attend):
+    arguments = [a.astype(np.float64) if getattr(a, "ndim", 0) > 1 else a for a in asked_of(name).planted()[0]]
+    with pytest.raises(md.OptionError, match="float32 or float16, not float64"):
+        attend(*arguments)
+
+
+def split_case(B, W, G, H, N, T):
+    rng = np.random.default_rng(0)
+    R = B * W
+    prompt = normal(rng, B, G, N, K), normal(rng, B, G, N, U), np.zeros(B, np.int64)
+    own = normal(rng, R, G, T, K), normal(rng, R, G, T, U), np.zeros(R, np.int64), np.full(R, T)
+    return normal(rng, R, H, K), *prompt, *own, np.float32(0.7)
+
+
+def loads(run, *functions) -> int:
+    """Numbers that these functions loaded from global memory."""
+    return sum(c.global_loads for place, c in run.lines.items() if place.function in functions)
+
+
+def test_the_prompt_is_read_once_for_all_beams_and_all_heads_of_a_group():
+    """Version 3 loads what the cost model says is the least, in whole sectors; version 2 more for each head."""
+    B, W, G, H, N, T = 2, 3, 1, 2, 40, 3
+    arguments = split_case(B, W, G, H, N, T)
+    a_RX = np.empty((B * W, H * U), np.float32)
+    second = md.emulate(split.split_per_head)[B * W * H, 32](*arguments, a_RX)
+    third = md.emulate(split.split_per_sentence)[B * G, attention.THREADS](*arguments, a_RX)
+    assert loads(third, "stage") == (B * N + B * W * T) * G * (K + U)
+    assert 4 * loads(third, "stage") == CATALOG["split"].cost(*arguments).bytes
+    assert loads(second, "dot") == 2 * B * W * H * (N + T) * K  # of the key one number, of the query another
+    staging = [c for place, c in third.lines.items() if place.function == "stage"]
+    assert sum(c.sectors for c in staging) == loads(third, "stage") // 8
+    assert third.bank_conflicts == 0
+
+
+def test_more_queries_than_a_block_takes_read_the_prompt_again():
+    """Of 5 rows with 4 heads each, 4 fill the first lot."""
+    B, W, G, H, N, T = 1, 5, 1, 4, 33, 1
+    assert attention.QUERIES == 16
+    arguments = split_case(B, W, G, H, N, T)
+    run = md.emulate(split.split_per_sentence)[(B, 2), 128](*arguments, np.empty((B * W, H * U), np.float32))
+    assert loads(run, "stage") == (2 * N + W * T) * (K + U)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_kernels_are_clean_in_any_order_of_threads(seed):
+    arguments = split_case(1, 2, 1, 2, 33, 2)
+    a_RX = np.empty((2, 2 * U), np.float32)
+    runs = [
+        md.emulate(split.split_per_head, seed=seed)[4, 32](*arguments, a_RX),
+        md.emulate(split.split_per_sentence, seed=seed)[1, 128](*arguments, a_RX),
+        md.emulate(split.split_per_range, seed=seed)[(1, 1, 2), 128](
+            *arguments, 18, np.empty((2, 2, 2, U + 2), np.float32)
+        ),
+    ]
+    assert [run.verdict for run in runs] == ["clean"] * 3
+
+
+@pytest.mark.parametrize(
+    ("M", "width", "kernels"),
+    [(2 * attention.SHORTEST, 2, {"block_per_range", "merge_ranges"}), (40, 2, {"block_per_memory"}),
+     (2 * attention.SHORTEST, attention.WIDEST + 1, {"block_per_head"})],
+)  # fmt: skip
+def test_which_kernel_runs(M, width, kernels):
+    rng = np.random.default_rng(0)
+    memory = normal(rng, 1, 1, M, width), normal(rng, 1, 1, M, 2)
+    with counted_launches() as launches:
+        grouped.attend(normal(rng, 1, 1, width), *memory, np.zeros(1, np.int64), np.full(1, M), 0.5)
+    assert {name.removesuffix(" (emulator)") for name in launches} == kernels
+
+
+def test_ranges_are_for_few_blocks_and_many_positions():
+    assert attention.ranges_for(1, 2 * attention.SHORTEST - 1) == 1
+    assert attention.ranges_for(1, 3 * attention.SHORTEST) == 3
+    assert attention.ranges_for(attention.ENOUGH // 2, 10_000) == 2
+    assert attention.ranges_for(attention.ENOUGH + 1, 10_000) == 1

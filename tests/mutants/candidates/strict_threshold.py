@@ -1,0 +1,10 @@
+"""keeps what lies above the rough threshold, as the paper says, and not what equals it: the C-th best may be lost."""
+
+import numpy as np
+
+from minidecode.reference.candidates import group_maxima, top_candidates_naive
+
+
+def top_candidates(scores_BX, C, out=None):
+    threshold_B1 = np.array([[group_maxima(scores_X, C).min()] for scores_X in scores_BX])
+    return top_candidates_naive(np.where(scores_BX <= threshold_B1, -np.inf, scores_BX).astype(scores_BX.dtype), C)

@@ -1,0 +1,7 @@
+"""has scores that are too large by a thousandth."""
+
+from minidecode.reference import el as reference
+
+
+def attend_el(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale, out=None):
+    return reference.attend_el(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, 1.001 * scale)

@@ -1,0 +1,16 @@
+"""has scores of the prompt that are too large by a thousandth."""
+
+import numpy as np
+
+from minidecode.reference import el_split as reference
+
+
+def attend_el_split(
+    q_RHK, prompt_h_BND, prompt_begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, k_RGTK, v_RGTU, begin_R, end_R, scale,
+    out=None,
+):  # fmt: skip
+    large = np.float32(1.001)
+    return reference.attend_el_split(
+        q_RHK, prompt_h_BND, prompt_begin_B, large * w_k_GKD, large * b_k_GK, w_v_GUD, b_v_GU, k_RGTK, v_RGTU,
+        begin_R, end_R, scale,
+    )  # fmt: skip

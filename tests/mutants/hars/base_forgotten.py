@@ -1,0 +1,9 @@
+"""leaves out what the texts have scored so far."""
+
+import numpy as np
+
+from minidecode.reference import hars as reference
+
+
+def search_candidates(logits_RV, base_BW, C, out=None):
+    return reference.search_candidates(logits_RV, np.zeros_like(base_BW), C)

@@ -1,0 +1,9 @@
+"""adds the score so far of the beam before it."""
+
+import numpy as np
+
+from minidecode.reference import hars as reference
+
+
+def search_candidates(logits_RV, base_BW, C, out=None):
+    return reference.search_candidates(logits_RV, np.roll(base_BW, 1, axis=1), C)

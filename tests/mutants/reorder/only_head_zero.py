@@ -1,0 +1,8 @@
+"""moves the first head alone."""
+
+from minidecode.reference import reorder
+
+
+def follow(k_RGMX, parent_R, length_R, out=None):
+    reorder.follow(k_RGMX[:, :1], parent_R, length_R)
+    return k_RGMX

@@ -1,0 +1,9 @@
+"""moves a row only if its parent stands behind it, so that nothing that has been written is read."""
+
+import numpy as np
+
+from minidecode.reference import reorder
+
+
+def follow(k_RGMX, parent_R, length_R, out=None):
+    return reorder.follow(k_RGMX, np.maximum(parent_R, np.arange(len(parent_R))), length_R)

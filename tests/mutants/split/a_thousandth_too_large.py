@@ -1,0 +1,10 @@
+"""is 1.001 times what is right: near enough for the eye, and far beyond rounding."""
+
+import numpy as np
+
+from minidecode.reference import split
+
+
+def attend_split(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None):
+    prompt = prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B
+    return split.attend_split(q_RHK, *prompt, k_RGTK, v_RGTU, begin_R, end_R, scale) * np.float32(1.001)

@@ -1,0 +1,10 @@
+"""stops one position early: a row does not see what it has written last, its own token."""
+
+import numpy as np
+
+from minidecode.reference import split
+
+
+def attend_split(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None):
+    prompt = prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B
+    return split.attend_split(q_RHK, *prompt, k_RGTK, v_RGTU, begin_R, np.maximum(begin_R + 1, end_R - 1), scale)

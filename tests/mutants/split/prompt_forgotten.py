@@ -1,0 +1,10 @@
+"""looks at what was generated alone: the prompt has no weight."""
+
+import numpy as np
+
+from minidecode.reference import split
+
+
+def attend_split(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None):
+    prompt = prompt_k_BGNK, prompt_v_BGNU, np.full_like(prompt_begin_B, prompt_k_BGNK.shape[2])
+    return split.attend_split(q_RHK, *prompt, k_RGTK, v_RGTU, begin_R, end_R, scale)
