@@ -13,10 +13,12 @@ Importing it needs NumPy alone.
 from .errors import CheckpointError, EmulationError, InputError, MinidecodeError, NumericalError, OptionError
 from .model import Model, Output, bundled_models, load
 from .plan import Plan
+from .runtime.arena import Arena
 from .scoring import Scores
 
 __version__ = "0.1.0"
 __all__ = [
+    "Arena",
     "CheckpointError",
     "EmulationError",
     "InputError",

@@ -49,7 +49,8 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an e
 PLAN_HELP = (
     "auto, or choices separated by commas: memory=replicated, none (no cache), preallocated, split, indirect, rolling"
     " (for a model with an attention_window) or el; and for the rows of the catalog, such as ngram=..., norm=...,"
-    " hars=...: reference, naive, cpu, cuda, emulator or FILE.py:FUNCTION (hars is off by default)."
+    " hars=...: reference, naive, cpu, cuda, emulator or FILE.py:FUNCTION (hars is off by default);"
+    " arena=none, separate or planned."
 )
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 
@@ -233,6 +234,39 @@ def _print_step(step, word) -> None:
     for name, pairs in step.changed.items():
         shown = ", ".join(f"beam {w} {word(v)!r}" for w, v in pairs[:6])
         print(f"  {name} changed {len(pairs)} scores: {shown}{', ...' if len(pairs) > 6 else ''}")
+
+
+@app.command("plan")
+@with_search_options
+def plan_memory(
+    model: Annotated[str, typer.Argument(help="A bundled model, a model folder, a hub id, or the name of a published"
+                                         " shape (gpt2, gpt2-medium, bart-base, bart-large, distilbart-12-6). No"
+                                         " weights are needed.")] = "tiny-gpt2",
+    batch_size: Annotated[int, typer.Option(help="Prompts, or sources, generated together.")] = 1,
+    input_length: Annotated[int, typer.Option(help="The most tokens of each.")] = 1,
+    vocab_size: Annotated[int | None, typer.Option(min=1, help="Another vocabulary than the model's.")] = None,
+    plan: Annotated[str, typer.Option(help=PLAN_HELP)] = "auto",
+    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
+    svg: Annotated[Path | None, typer.Option(help="Draw the plan into this file: calls against offsets.")] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+    *, options: dict[str, Any],
+):  # fmt: skip
+    """Plan the memory of a decode step: every intermediate, when it lives, and where it lies in one arena.
+
+    Learnt from a dry run of one step at the largest shapes that the options allow (--beam, --max-new-tokens, ...).
+    """
+    from .model import load_shapes
+
+    options.pop("truncate")
+    loaded = load_shapes(model, plan=plan, dtype=dtype, vocab_size=vocab_size)
+    step = loaded.plan_step(batch_size=batch_size, input_length=input_length, **options)
+    if svg is not None:
+        from .runtime.plan_picture import draw_plan
+
+        with _whole_file(svg) as file:
+            file.write(draw_plan(step, f"{model}: a step of {step.extent}"))
+    print(json.dumps(step.as_dict()) if as_json else step)
 
 
 @app.command()

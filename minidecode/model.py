@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,8 @@ from .models.config import BartConfig, GPT2Config
 from .plan import Plan
 from .prompts import fit_prompts, fit_sources, token_rows
 from .published import published_config, random_tensors
+from .runtime.arena import Arena, Extent, Fresh, Places, StepPlan
+from .runtime.dry_run import dry_run, search_of
 from .runtime.engine import Engine
 from .runtime.receipt import CountedOps, Receipt
 from .scoring import Scores, score_pieces, target_pieces, text_pieces
@@ -124,8 +128,7 @@ def load(
 
     Raises CheckpointError on a folder that cannot be used, OptionError on a plan or dtype.
     """
-    if dtype not in DTYPES:
-        raise OptionError(f"dtype must be {' or '.join(DTYPES)}, not {dtype!r}")
+    _check_dtype(dtype)
     plan = Plan.parse(plan)
     fields = published_config(str(name)) if random_weights else None
     if fields is not None and revision is not None:
@@ -141,6 +144,33 @@ def load(
             for name, shape in shapes.items()
         }
     return Model(family, config, tensors, Tokenizer.from_folder(folder) if folder else None, defaults, plan)
+
+
+def _check_dtype(dtype: str) -> None:
+    if dtype not in DTYPES:
+        raise OptionError(f"dtype must be {' or '.join(DTYPES)}, not {dtype!r}")
+
+
+def load_shapes(
+    name: str | Path, *, plan: str | Plan = "auto", dtype: str = "float32", vocab_size: int | None = None
+) -> Model:
+    """A model of that shape, whose weights are zeros that nobody wrote: for `plan_step`, which asks for no more.
+
+    Memory that is only read as zeros is not taken on Linux and macOS; BART's q, k and v matrices are, for they are
+    copied into one. vocab_size: another vocabulary than the model's. Raises as `load` does.
+    """
+    _check_dtype(dtype)
+    fields = published_config(str(name))
+    folder = find_folder(name, weights=False) if fields is None else None
+    fields = read_json(folder / "config.json") if fields is None else fields
+    if vocab_size is not None:
+        fields = fields | {"vocab_size": vocab_size}
+    family, config, defaults = read_settings(folder, fields)
+    if vocab_size is not None:  # special tokens of the true vocabulary may lie beyond it
+        defaults = {k: 0 if k.endswith("token_id") and value else value for k, value in defaults.items()}
+    shapes = family.tensors.tensor_shapes(config)
+    tensors = {k: np.zeros(shape, np.dtype(dtype)) for k, shape in shapes.items()}
+    return Model(family, config, tensors, None, defaults, Plan.parse(plan))
 
 
 def read_settings(folder: Path | None, fields: dict[str, Any] | None) -> tuple[Family, Any, dict[str, Any]]:
@@ -179,6 +209,13 @@ def stored_tensors(folder: Path, family: Family, config) -> dict[str, Stored]:
         folder, found, f.tensor_shapes(config), prefix=f.PREFIX, ignored=f.IGNORED, tied=f.tied(config),
         optional=f.OPTIONAL,
     )  # fmt: skip
+
+
+def _extent(sources, prompts, limit_B) -> Extent:
+    """How large a request is."""
+    prompt_B = np.array([len(p) for p in prompts])
+    longest_source = max(map(len, sources), default=0)
+    return Extent(len(prompts), longest_source, int(prompt_B.max()), int(max(limit_B)), int((prompt_B + limit_B).max()))
 
 
 class Model:
@@ -226,6 +263,7 @@ class Model:
         attention_mask: Any = None,
         prefix_tokens: Sequence[Sequence[int]] | None = None,
         plan: str | Plan | None = None,
+        arena: Arena | None = None,
         truncate: bool = False,
         streamer: Callable[[int, int], None] | None = None,
         trace: bool = False,
@@ -237,9 +275,10 @@ class Model:
         prompts: one text or several. Or input_ids, a list of token id sequences or an array (B, N) whose padding
         attention_mask (B, N) marks with 0. A sentence gives the same tokens alone and in any batch.
         prefix_tokens: for each sentence the ids that its new text must begin with; -1 leaves a place free.
-        plan: overrides the one given to `load`. truncate: cut what is too long for the context, prompts at their
-        beginning, sources at their end. streamer: called with (text number, token id) as tokens are chosen; not with
-        a beam. trace: keep every step's candidates, scores, bans and parents in the output (see search/trace.py).
+        plan: overrides the one given to `load`. arena: where the steps keep what they make, of `plan_step`'s plans;
+        a plan with arena=planned makes one for this call. truncate: cut what is too long for the context, prompts at
+        their beginning, sources at their end. streamer: called with (text number, token id) as tokens are chosen; not
+        with a beam. trace: keep every step's candidates, scores, bans and parents in the output (search/trace.py).
         sample_ids: numbers that tell equal prompts apart when sampling; by default each copy in the call is another.
         options: see search/options.py; unset ones come from generation_config.json.
 
@@ -257,10 +296,15 @@ class Model:
         tokenized = time.perf_counter()
 
         plan = self.plan if plan is None else Plan.parse(plan)
-        engine = self._engine(plan)
+        if arena is not None and plan.arena == "none":
+            plan = dataclasses.replace(plan, arena="planned")
+        extent, stages = _extent(sources, prompts_ids, limit_B), {"prompts": tokenized - started}
         steps = Trace() if trace else None
         try:
-            with counted_launches() as launches:
+            with self._places(plan, arena, extent, resolved) as places, counted_launches() as launches:
+                if plan.arena != "none":
+                    stages["plan"] = time.perf_counter() - tokenized
+                engine = self._engine(plan, places)
                 if sources:
                     engine.encode(sources)
                 if resolved.num_beams == 1:
@@ -269,18 +313,60 @@ class Model:
                     found = beam_search(engine, request, resolved, steps)
         except NumericalError as error:
             raise NumericalError(f"{error}{self._nan_tensors()}") from None
-        stages = {"prompts": tokenized - started, **engine.seconds}
+        stages |= engine.seconds
         stages["search"] = time.perf_counter() - started - sum(stages.values())
         token_ids = [hypothesis for sentence in found.tokens for hypothesis in sentence]
         memories = [engine.make_memory, *([engine.make_memory.cross] if self.is_encoder_decoder else [])]
         receipt = Receipt(
             plan=str(plan), ops=engine.ops.counts(),
             memory=" + ".join(f"{m.__module__}.{m.__qualname__}" for m in memories),
-            memory_peak_bytes=engine.memory_peak_bytes, prompt_tokens=sum(map(len, sources or prompts_ids)),
+            memory_peak_bytes=engine.memory_peak_bytes, arena_bytes=places.bytes,
+            prompt_tokens=sum(map(len, sources or prompts_ids)),
             new_tokens=sum(map(len, token_ids)), steps=found.steps,
             seconds=stages, launches=dict(launches),
         )  # fmt: skip
         return Output(token_ids, found.scores_BX.reshape(-1), receipt, self.tokenizer, steps)
+
+    def plan_step(
+        self, *, batch_size: int = 1, input_length: int = 1, plan: str | Plan | None = None, **options: Any
+    ) -> StepPlan:
+        """Where a decode step's intermediates lie in an arena, learnt from a dry run (LightSeq, section 2.3).
+
+        For requests of up to batch_size prompts (sources, for an encoder-decoder model) of up to input_length tokens,
+        under these options, whose max_new_tokens is the most that a request may ask for. plan: arena=separate lays
+        them out one behind the other; anything else means planned. `Arena` makes room for it.
+
+        Raises OptionError on options, InputError on lengths that the model cannot hold.
+        """
+        for name, number in (("batch_size", batch_size), ("input_length", input_length)):
+            if number < 1:
+                raise OptionError(f"{name} must be a whole number from 1 up, not {number}")
+        plan = self.plan if plan is None else Plan.parse(plan)
+        if plan.arena == "none":
+            plan = dataclasses.replace(plan, arena="planned")
+        resolved = self.options(**options)
+        ids = np.zeros((batch_size, input_length), np.int64)
+        fitted = self._fitted(None, ids, None, resolved, truncate=False)
+        return self._plan_step(plan, _extent(*fitted), search_of(resolved))
+
+    def _plan_step(self, plan: Plan, extent: Extent, search: Options) -> StepPlan:
+        functions, make_memory = plan.resolve(self.is_encoder_decoder)
+        with np.errstate(all="ignore"):
+            return dry_run(
+                self.network, self.weights, functions, make_memory, plan.arena, extent, search, (self, plan, search)
+            )
+
+    @contextmanager
+    def _places(self, plan: Plan, arena: Arena | None, extent: Extent, options: Options) -> Iterator[Fresh | Places]:
+        """Where a generation's steps keep what they make. Raises OptionError if the arena is too small for it."""
+        if plan.arena == "none":
+            yield Fresh()
+            return
+        search = search_of(options)
+        make = functools.partial(self._plan_step, plan, extent, search)
+        arena = Arena(make()) if arena is None else arena
+        with arena.lent(arena.plan_for(extent, (self, plan, search), make)) as places:
+            yield places
 
     def logits(
         self, input_ids: Any, attention_mask: Any = None, decoder_input_ids: Any = None,
@@ -371,9 +457,9 @@ class Model:
         options.check_vocabulary(self.config.vocab_size)
         return options
 
-    def _engine(self, plan: Plan) -> Engine:
+    def _engine(self, plan: Plan, places: Fresh | Places | None = None) -> Engine:
         functions, make_memory = plan.resolve(self.is_encoder_decoder)
-        return Engine(self.network, self.weights, CountedOps(functions), make_memory)
+        return Engine(self.network, self.weights, CountedOps(functions, places), make_memory)
 
     def _fitted(self, prompts, input_ids, attention_mask, options: Options, truncate: bool):
         """(sources, prompts, most new tokens of each): checked, and cut to what the model holds.

@@ -40,6 +40,7 @@ BESIDE_SOURCE = MEMORIES | {"el": SplitBesideEl}  # of a decoder that also sees 
 
 
 BACKENDS = ("reference", "naive", "cpu", "cuda", "emulator")
+ARENAS = ("none", "separate", "planned")
 
 
 @dataclass(frozen=True)
@@ -51,14 +52,18 @@ class Plan:
     "indirect" does too, and moves a table instead of keys and values when beams change places; "rolling" keeps the
     last positions alone, for a model with an attention_window; "el" keeps, in the place of the keys and values of a
     prompt or a source, the hidden states that they are made from.
+    arena: "none" lets every op of a step find room for itself; "planned" gives all that a step makes its place in one
+    buffer, those that no call needs together sharing it (LightSeq, section 2.3); "separate" gives each a buffer.
     The others are rows of the catalog: "reference", "naive" (both NumPy), "cpu" (Numba), "cuda" (needs a GPU),
     "emulator" (the same kernel thread by thread, which is slow), or a function of yours as FILE.py:FUNCTION.
     hars is "off" by default. Otherwise beam search takes candidates straight from the logits at the steps at which the
     options touch no score on its way: the receipt counts those as search_candidates, the others as top_candidates.
-    Options that leave no such step are refused. A search with one row per text has no candidates.
+    Options that leave no such step are refused. A search with one row per text has no candidates. An
+    arena, whose steps must all call the same ops, goes with hars=off alone.
     """
 
     memory: str = "replicated"
+    arena: str = "none"
     ngram: str = "reference"
     norm: str = "reference"
     split: str = "reference"
@@ -75,6 +80,13 @@ class Plan:
     def __post_init__(self):
         if self.memory not in MEMORIES:
             raise OptionError(f"plan: memory={self.memory!r} is not one of {', '.join(MEMORIES)}")
+        if self.arena not in ARENAS:
+            raise OptionError(f"plan: arena={self.arena!r} is not one of {', '.join(ARENAS)}")
+        if self.arena != "none" and self.hars != "off":
+            raise OptionError(
+                f"plan: an arena needs steps that all call the same ops, and with hars={self.hars} they do not: "
+                "say arena=none or hars=off"
+            )
         for row in CATALOG.values():
             choice, choices = getattr(self, row.name), ("off", *BACKENDS) if row.may_be_off else BACKENDS
             if not isinstance(choice, str) or not (choice in choices or ":" in choice):

@@ -102,6 +102,7 @@ class ElCrossMemory:
     def expand(self, ops, beams: int):
         """From here on rows come one per beam; nothing is copied for them."""
         self.one_row_each = True
+        self.source.padded(ops)  # before the steps, which all call the same ops
 
     def arrays(self):
         """What is held between steps: the source, which all layers share."""

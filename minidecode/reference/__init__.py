@@ -1,1 +1,15 @@
-"""Every op in NumPy. Signatures, equations and costs stand in minidecode/ops.py; here is how."""
+"""Every op in NumPy. Signatures, equations and costs stand in minidecode/ops.py; here is how.
+
+An op that needs room for something in between asks for it by `room`: it is the `workspace(shape, dtype)` of a caller
+that has some to lend (runtime/arena.py), or else found. How much it asks for may grow with shapes and lengths, and must
+not hang on any other value.
+"""
+
+import numpy as np
+
+
+def room(workspace, shape, like, dtype=None):
+    """An array of this shape, of like's dtype if no other is said; where nobody lends one, of like's kind (CuPy's)."""
+    if workspace is None:
+        return np.empty_like(like, dtype, order="C", shape=shape)
+    return workspace(shape, like.dtype if dtype is None else dtype)

@@ -6,22 +6,25 @@ from itertools import pairwise
 
 import numpy as np
 
+from . import room
 from .softmax import softmax
 
 
 def split_heads(qkv_RX, bias_X, heads, out=None):
-    """Views of one biased array: no head is copied."""
-    H, G, K, U = heads.H, heads.G, heads.K, heads.U
-    qkv_RX = qkv_RX if bias_X is None else qkv_RX + bias_X
-    R = len(qkv_RX)
-    q_RHK = qkv_RX[:, : H * K].reshape(R, H, K)
-    k_RGK = qkv_RX[:, H * K : (H + G) * K].reshape(R, G, K)
-    v_RGU = qkv_RX[:, (H + G) * K :].reshape(R, G, U)
+    """Views of one biased array: no head is copied. Into `out`, each part is added where it belongs."""
     if out is None:
-        return q_RHK, k_RGK, v_RGU
-    for target, part in zip(out, (q_RHK, k_RGK, v_RGU), strict=True):
-        target[...] = part
+        return cut(qkv_RX if bias_X is None else qkv_RX + bias_X, heads)
+    biases = (0, 0, 0) if bias_X is None else cut(bias_X[None], heads)
+    for target, part, bias in zip(out, cut(qkv_RX, heads), biases, strict=True):
+        np.add(part, bias, out=target)
     return out
+
+
+def cut(qkv_RX, heads):
+    """(q_RHK, k_RGK, v_RGU), as views."""
+    R, H, G, K, U = len(qkv_RX), heads.H, heads.G, heads.K, heads.U
+    q_RX, k_RX, v_RX = qkv_RX[:, : H * K], qkv_RX[:, H * K : (H + G) * K], qkv_RX[:, (H + G) * K :]
+    return q_RX.reshape(R, H, K), k_RX.reshape(R, G, K), v_RX.reshape(R, G, U)
 
 
 def attend_within(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, out=None):
@@ -48,45 +51,63 @@ def attend_within(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, 
 # row is a product of its own; where it is by sentence, the rows of its beams join in.
 
 
-def scores_of_rows(q_RHK, k_RGMK, scale):
+def scores_of_rows(q_RHK, k_RGMK, scale, workspace=None):
     R, H, K = q_RHK.shape
     G, M = k_RGMK.shape[1:3]
-    scores_RGXM = q_RHK.reshape(R, G, H // G, K) @ k_RGMK.transpose(0, 1, 3, 2)
+    scores_RGXM = room(workspace, (R, G, H // G, M), q_RHK)
+    np.matmul(q_RHK.reshape(R, G, H // G, K), k_RGMK.transpose(0, 1, 3, 2), out=scores_RGXM)
     scores_RGXM *= scale
     return scores_RGXM.reshape(R, H, M)
 
 
-def sums_of_rows(weights_RHM, v_RGMU):
+def sums_of_rows(weights_RHM, v_RGMU, workspace=None):
     R, H, M = weights_RHM.shape
     G, U = v_RGMU.shape[1], v_RGMU.shape[3]
-    return (weights_RHM.reshape(R, G, H // G, M) @ v_RGMU).reshape(R, H, U)
+    a_RGXU = room(workspace, (R, G, H // G, U), v_RGMU)
+    return np.matmul(weights_RHM.reshape(R, G, H // G, M), v_RGMU, out=a_RGXU).reshape(R, H, U)
 
 
-def scores_of_sentences(q_RHK, k_BGNK, scale):
-    R, H, K = q_RHK.shape
+def scores_of_sentences(q_RHK, k_BGNK, scale, workspace=None):
     B, G, N, _ = k_BGNK.shape
-    q_BGXK = q_RHK.reshape(B, R // B, G, H // G, K).transpose(0, 2, 1, 3, 4).reshape(B, G, R // B * (H // G), K)
-    scores_BGXN = q_BGXK @ k_BGNK.transpose(0, 1, 3, 2)
+    q_BGXK = rows_joined(q_RHK, B, G, workspace)
+    scores_BGXN = room(workspace, (*q_BGXK.shape[:3], N), q_RHK)
+    np.matmul(q_BGXK, k_BGNK.transpose(0, 1, 3, 2), out=scores_BGXN)
     scores_BGXN *= scale
-    return scores_BGXN.reshape(B, G, R // B, H // G, N).transpose(0, 2, 1, 3, 4).reshape(R, H, N)
+    return rows_apart(scores_BGXN, *q_RHK.shape[:2], workspace)
 
 
-def sums_of_sentences(weights_RHN, v_BGNU):
-    R, H, N = weights_RHN.shape
+def sums_of_sentences(weights_RHN, v_BGNU, workspace=None):
     B, G, _, U = v_BGNU.shape
-    weights_BGXN = weights_RHN.reshape(B, R // B, G, H // G, N).transpose(0, 2, 1, 3, 4)
-    weights_BGXN = weights_BGXN.reshape(B, G, R // B * (H // G), N)  # -1 would not do where N is 0
-    a_BGXU = weights_BGXN @ v_BGNU
-    return a_BGXU.reshape(B, G, R // B, H // G, U).transpose(0, 2, 1, 3, 4).reshape(R, H, U)
+    weights_BGXN = rows_joined(weights_RHN, B, G, workspace)
+    a_BGXU = room(workspace, (*weights_BGXN.shape[:3], U), v_BGNU)
+    np.matmul(weights_BGXN, v_BGNU, out=a_BGXU)
+    return rows_apart(a_BGXU, *weights_RHN.shape[:2], workspace)
+
+
+def rows_joined(x_RHX, B, G, workspace):
+    """(B, G, X, X): a sentence's rows under each other, one block for each key/value head."""
+    R, H, X = x_RHX.shape
+    x_BGXX = room(workspace, (B, G, R // B * (H // G), X), x_RHX)
+    parts = x_RHX.reshape(B, R // B, G, H // G, X).transpose(0, 2, 1, 3, 4)
+    x_BGXX.reshape(parts.shape)[...] = parts
+    return x_BGXX
+
+
+def rows_apart(x_BGXX, R, H, workspace):
+    """The reverse: (R, H, X)."""
+    B, G, _, X = x_BGXX.shape
+    x_RHX = room(workspace, (R, H, X), x_BGXX)
+    parts = x_BGXX.reshape(B, G, R // B, H // G, X).transpose(0, 2, 1, 3, 4)
+    x_RHX.reshape(parts.shape)[...] = parts
+    return x_RHX
 
 
 def mask(scores_RHM, begin_R, end_R) -> None:
     """-inf for the positions outside of begin <= m < end, if there are any."""
-    M = scores_RHM.shape[2]
-    if begin_R.any() or (end_R < M).any():
-        place_M = np.arange(M)
-        outside_RM = (place_M < begin_R[:, None]) | (place_M >= end_R[:, None])
-        scores_RHM[np.broadcast_to(outside_RM[:, None], scores_RHM.shape)] = -np.inf
+    if begin_R.any() or (end_R < scores_RHM.shape[2]).any():
+        for scores_HM, begin, end in zip(scores_RHM, begin_R, end_R, strict=True):
+            scores_HM[:, : max(begin, 0)] = -np.inf
+            scores_HM[:, max(end, 0) :] = -np.inf
 
 
 def heads_side_by_side(a_RHU, out):

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from . import room
+
 LANES = 1024  # scores that are compared at a time; the published kernel has as many threads
 
 
@@ -31,13 +33,19 @@ def top_candidates_hars(scores_BX, C, out=None):
     return _retrieve_and_rerank(scores_BX, C, lambda scores_X, C: group_maxima(scores_X, C).min(), out)
 
 
-def top_candidates(scores_BX, C, out=None):
+def top_candidates(scores_BX, C, out=None, *, workspace=None):
     """A rough threshold that is closer: of the largest scores of many groups, the C-th largest. Hardly more than C
     scores reach it, for the best C seldom meet in one of a thousand groups.
     """
-    return _retrieve_and_rerank(
-        scores_BX, C, lambda scores_X, C: kth_largest(group_maxima(scores_X, max(LANES, C)), C), out
-    )
+    groups = max(LANES, C)
+    largest_X = room(workspace, min(groups, scores_BX.shape[1]), scores_BX)
+
+    def threshold_of(scores_X, C):
+        _folded(scores_X, groups, largest_X)
+        largest_X.partition(len(largest_X) - C)
+        return largest_X[len(largest_X) - C]
+
+    return _retrieve_and_rerank(scores_BX, C, threshold_of, out, workspace)
 
 
 def kth_largest(scores_X, k):
@@ -56,22 +64,27 @@ def group_maxima(scores_X, groups):
     return _folded(_folded(scores_X, groups * max(1, LANES // groups)), groups)
 
 
-def _folded(scores_X, width):
+def _folded(scores_X, width, out=None):
     """Rows of `width` scores, one under the other, of which the last may be short; the largest of each column."""
     if len(scores_X) <= width:
-        return scores_X
+        if out is None:
+            return scores_X
+        out[...] = scores_X
+        return out
     whole = len(scores_X) // width * width
-    largest_X = scores_X[:whole].reshape(-1, width).max(axis=0)
+    largest_X = scores_X[:whole].reshape(-1, width).max(axis=0, out=out)
     rest = len(scores_X) - whole
     np.maximum(largest_X[:rest], scores_X[whole:], out=largest_X[:rest])
     return largest_X
 
 
-def _retrieve_and_rerank(scores_BX, C, threshold_of, out):
+def _retrieve_and_rerank(scores_BX, C, threshold_of, out, workspace=None):
     """Sorts what reaches the threshold. It is `not <`, and not `>=`, so that NaN is kept and seen."""
+    reaches_X = room(workspace, scores_BX.shape[1], scores_BX, np.bool_)
     index_BC, has_nan_B = np.empty((len(scores_BX), C), np.int64), np.zeros(len(scores_BX), bool)
     for b, scores_X in enumerate(scores_BX):
-        kept_X = np.flatnonzero(~(scores_X < threshold_of(scores_X, C)))
+        np.less(scores_X, threshold_of(scores_X, C), out=reaches_X)
+        kept_X = np.flatnonzero(np.logical_not(reaches_X, out=reaches_X))
         order_X = kept_X[np.argsort(-scores_X[kept_X], kind="stable")]
         index_BC[b], has_nan_B[b] = order_X[:C], np.isnan(scores_X[order_X[-1]])
     return result_of(scores_BX, index_BC, has_nan_B, out)

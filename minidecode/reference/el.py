@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from . import room
 from .attention import heads_side_by_side, mask
 from .shared import attend_shared
 from .softmax import softmax
@@ -29,14 +30,14 @@ def attend_el_all_biases(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU
     return heads_side_by_side(a_RHU + for_query_heads(b_v_GU, H), out)
 
 
-def attend_el(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale, out=None):
+def attend_el(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale, out=None, *, workspace=None):
     """Without q . b_k (the end of Appendix B), which changes no weight.
 
     It is one number c for all positions n of a row and head, and exp(s_n + c) / sum_m exp(s_m + c) is
     exp(c) exp(s_n) / (exp(c) sum_m exp(s_m)): the factor goes out. The weights add up to 1, so b_v stays whole.
     """
-    weights_RHN = softmax(scores_of_hidden(q_RHK, h_BND, begin_B, w_k_GKD, scale))
-    a_RHU = values_of_hidden(weights_RHN, h_BND, w_v_GUD)
+    weights_RHN = softmax(scores_of_hidden(q_RHK, h_BND, begin_B, w_k_GKD, scale, workspace), workspace)
+    a_RHU = values_of_hidden(weights_RHN, h_BND, w_v_GUD, workspace)
     a_RHU += for_query_heads(b_v_GU, q_RHK.shape[1])
     return heads_side_by_side(a_RHU, out)
 
@@ -48,23 +49,25 @@ def keys_and_values(h_BND, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU):
     return k_BGNK + b_k_GK[:, None], v_BGNU + b_v_GU[:, None]
 
 
-def scores_of_hidden(q_RHK, h_BND, begin_B, w_k_GKD, scale):
+def scores_of_hidden(q_RHK, h_BND, begin_B, w_k_GKD, scale, workspace=None):
     """scale * (q W_k) . h, -inf for padding: all heads and beams of a sentence in one product (section 3.1.1)."""
     R, H, _ = q_RHK.shape
     B, N, D = h_BND.shape
-    el_q_RHD = by_group(q_RHK, w_k_GKD)
+    el_q_RHD = by_group(q_RHK, w_k_GKD, workspace)
     el_q_RHD *= scale
-    scores_BXN = el_q_RHD.reshape(B, -1, D) @ h_BND.transpose(0, 2, 1)
+    scores_BXN = room(workspace, (B, R // B * H, N), q_RHK)
+    np.matmul(el_q_RHD.reshape(B, -1, D), h_BND.transpose(0, 2, 1), out=scores_BXN)
     mask(scores_BXN, begin_B, np.full(B, N))
     return scores_BXN.reshape(R, H, N)
 
 
-def values_of_hidden(weights_RHN, h_BND, w_v_GUD):
+def values_of_hidden(weights_RHN, h_BND, w_v_GUD, workspace=None):
     """(sum_n weight_n h_n) W_v^T, without the bias: again one product for all heads and beams of a sentence."""
     R, H, N = weights_RHN.shape
     B, _, D = h_BND.shape
-    sums_BXD = weights_RHN.reshape(B, -1, N) @ h_BND
-    return by_group(sums_BXD.reshape(R, H, D), w_v_GUD.transpose(0, 2, 1))
+    sums_BXD = room(workspace, (B, R // B * H, D), h_BND)
+    np.matmul(weights_RHN.reshape(B, R // B * H, N), h_BND, out=sums_BXD)
+    return by_group(sums_BXD.reshape(R, H, D), w_v_GUD.transpose(0, 2, 1), workspace)
 
 
 def key_bias_scores(q_RHK, b_k_GK, scale):
@@ -74,11 +77,16 @@ def key_bias_scores(q_RHK, b_k_GK, scale):
     return scores_RH
 
 
-def by_group(x_RHX, w_GXX):
+def by_group(x_RHX, w_GXX, workspace=None):
     """Each head's rows times the matrix of its group; the H/G heads of a group are rows of one product."""
     (R, H, X), G = x_RHX.shape, len(w_GXX)
-    rows_GXX = x_RHX.reshape(R, G, H // G, X).transpose(1, 0, 2, 3).reshape(G, -1, X) @ w_GXX
-    return rows_GXX.reshape(G, R, H // G, -1).transpose(1, 0, 2, 3).reshape(R, H, -1)
+    columns = w_GXX.shape[2]
+    x_GRXX, product_GXX = room(workspace, (G, R, H // G, X), x_RHX), room(workspace, (G, R * (H // G), columns), x_RHX)
+    x_GRXX[...] = x_RHX.reshape(R, G, H // G, X).transpose(1, 0, 2, 3)
+    np.matmul(x_GRXX.reshape(G, -1, X), w_GXX, out=product_GXX)
+    result_RGXX = room(workspace, (R, G, H // G, columns), x_RHX)
+    result_RGXX[...] = product_GXX.reshape(G, R, H // G, columns).transpose(1, 0, 2, 3)
+    return result_RGXX.reshape(R, H, columns)
 
 
 def for_query_heads(b_GX, H):

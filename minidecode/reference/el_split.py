@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from . import room
 from .attention import heads_side_by_side, mask, scores_of_rows, sums_of_rows
 from .el import for_query_heads, key_bias_scores, keys_and_values, scores_of_hidden, values_of_hidden
 from .softmax import softmax
@@ -21,7 +22,7 @@ def attend_el_split_naive(
 
 def attend_el_split(
     q_RHK, prompt_h_BND, prompt_begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, k_RGTK, v_RGTU, begin_R, end_R, scale,
-    out=None,
+    out=None, *, workspace=None,
 ):  # fmt: skip
     """Two partial scores side by side, one softmax, split again, two partial sums, added (section 3.2).
 
@@ -29,13 +30,15 @@ def attend_el_split(
     the parts, and b_v comes with the weight that the prompt got, which is less than 1.
     """
     H, N, T = q_RHK.shape[1], prompt_h_BND.shape[1], int(end_R.max())
-    prompt_scores_RHN = scores_of_hidden(q_RHK, prompt_h_BND, prompt_begin_B, w_k_GKD, scale)
+    prompt_scores_RHN = scores_of_hidden(q_RHK, prompt_h_BND, prompt_begin_B, w_k_GKD, scale, workspace)
     prompt_scores_RHN += key_bias_scores(q_RHK, b_k_GK, scale)[:, :, None]
-    scores_RHT = scores_of_rows(q_RHK, k_RGTK[:, :, :T], scale)
+    scores_RHT = scores_of_rows(q_RHK, k_RGTK[:, :, :T], scale, workspace)
     mask(scores_RHT, begin_R, end_R)
-    weights_RHM = softmax(np.concatenate([prompt_scores_RHN, scores_RHT], axis=2))
+    scores_RHM = room(workspace, (len(q_RHK), H, N + T), q_RHK)
+    np.concatenate([prompt_scores_RHN, scores_RHT], axis=2, out=scores_RHM)
+    weights_RHM = softmax(scores_RHM, workspace)
     prompt_weights_RHN, weights_RHT = weights_RHM[:, :, :N], weights_RHM[:, :, N:]
-    a_RHU = values_of_hidden(prompt_weights_RHN, prompt_h_BND, w_v_GUD)
+    a_RHU = values_of_hidden(prompt_weights_RHN, prompt_h_BND, w_v_GUD, workspace)
     a_RHU += prompt_weights_RHN.sum(axis=2, keepdims=True) * for_query_heads(b_v_GU, H)
-    a_RHU += sums_of_rows(weights_RHT, v_RGTU[:, :, :T])
+    a_RHU += sums_of_rows(weights_RHT, v_RGTU[:, :, :T], workspace)
     return heads_side_by_side(a_RHU, out)

@@ -15,9 +15,9 @@ def attend_naive(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
     return attend(q_RHK, k_RHMK, v_RHMU, begin_R, end_R, scale, out)
 
 
-def attend(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
+def attend(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None, *, workspace=None):
     """All rows at once: each is a small product with its own memory."""
     M = int(end_R.max())
-    scores_RHM = scores_of_rows(q_RHK, k_RGMK[:, :, :M], scale)
+    scores_RHM = scores_of_rows(q_RHK, k_RGMK[:, :, :M], scale, workspace)
     mask(scores_RHM, begin_R, end_R)
-    return heads_side_by_side(sums_of_rows(softmax(scores_RHM), v_RGMU[:, :, :M]), out)
+    return heads_side_by_side(sums_of_rows(softmax(scores_RHM, workspace), v_RGMU[:, :, :M], workspace), out)

@@ -17,13 +17,14 @@ def attend_indirect_naive(
 
 
 def attend_indirect(
-    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, source_RT, begin_R, end_R, scale, out=None
-):
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, source_RT, begin_R, end_R, scale, out=None, *,
+    workspace=None,
+):  # fmt: skip
     """The same for what is written alone, and then the two products of `attend_split`."""
     source_RT = source_RT[:, : int(end_R.max())]
     k_RGTK, v_RGTU = _through(source_RT, k_RGTK), _through(source_RT, v_RGTU)
     prompt = prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B
-    return attend_split(q_RHK, *prompt, k_RGTK, v_RGTU, begin_R, end_R, scale, out)
+    return attend_split(q_RHK, *prompt, k_RGTK, v_RGTU, begin_R, end_R, scale, out, workspace=workspace)
 
 
 def _through(source_RT, k_RGTX):

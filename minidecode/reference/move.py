@@ -7,7 +7,11 @@ import numpy as np
 
 def take(x_RX, pick_R, out=None):
     """A gather along the first axis."""
-    return np.take(x_RX, pick_R, axis=0, out=out)
+    if out is None:
+        return np.take(x_RX, pick_R, axis=0)
+    if len(pick_R) and (pick_R.min() < 0 or pick_R.max() >= len(x_RX)):
+        raise IndexError(f"rows {pick_R} of {len(x_RX)}")
+    return np.take(x_RX, pick_R, axis=0, out=out, mode="clip")  # "raise" would fill a buffer of its own first
 
 
 def pad_left(k_RGX, offsets_X, out=None):

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from . import room
 
-def layer_norm(x_RD, norm, out=None):
+
+def layer_norm(x_RD, norm, out=None, *, workspace=None):
     """Two passes: the mean first, then the mean squared deviation from it."""
-    centred_RD = x_RD - x_RD.mean(axis=-1, keepdims=True)
-    variance_R1 = np.mean(centred_RD * centred_RD, axis=-1, keepdims=True)
-    normalised_RD = centred_RD / np.sqrt(variance_R1 + norm.eps)
-    return np.add(normalised_RD * norm.gain_D, norm.bias_D, out=out)
+    h_RD = np.subtract(x_RD, x_RD.mean(axis=-1, keepdims=True), out=out)
+    squares_RD = np.multiply(h_RD, h_RD, out=room(workspace, h_RD.shape, h_RD))
+    h_RD /= np.sqrt(squares_RD.mean(axis=-1, keepdims=True) + norm.eps)
+    h_RD *= norm.gain_D
+    h_RD += norm.bias_D
+    return h_RD
 
 
 def residual_norm_naive(x_RD, y_RD, bias_D, norm, out=None):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections import Counter
 
+from . import room
 from .move import take
 
 
@@ -18,13 +19,38 @@ def follow_naive(k_RGMX, parent_R, length_R, out=None):
     return k_RGMX
 
 
-def follow(k_RGMX, parent_R, length_R, out=None):
-    """Only rows whose parent is another row move, and of those only what is written."""
+def follow(k_RGMX, parent_R, length_R, out=None, *, workspace=None):
+    """Only rows whose parent is another row move, and of those only what is written, with room for one row."""
     if out is not None:
         out[...] = k_RGMX
         k_RGMX = out
-    moved = np.flatnonzero(parent_R != np.arange(len(parent_R)))
-    if len(moved):
-        written = slice(int(length_R.max()))
-        k_RGMX[moved, :, written] = k_RGMX[parent_R[moved], :, written]  # the right side is a copy: no row is lost
+    written_RGMX = k_RGMX[:, :, : int(length_R.max())]
+    spare_GMX = room(workspace, written_RGMX.shape[1:], k_RGMX)
+    for to, source in copies(parent_R.tolist()):
+        target_GMX = spare_GMX if to is None else written_RGMX[to]
+        target_GMX[...] = spare_GMX if source is None else written_RGMX[source]
     return k_RGMX
+
+
+def copies(parent_R):
+    """(to, source) row by row, in an order in which no row is lost that somebody still goes on from; None is the spare.
+
+    A row whom nobody waits for may be written. Where each of those left is waited for by another, they stand in rings:
+    one row of a ring is put aside, and the ring unrolls.
+    """
+    source = {r: parent for r, parent in enumerate(parent_R) if parent != r}
+    waiting = Counter(source.values())
+    free = [r for r in source if not waiting[r]]
+    while source:
+        if not free:
+            aside = next(iter(source))
+            (reader,) = (r for r, parent in source.items() if parent == aside)
+            yield None, aside
+            source[reader] = None
+            free.append(aside)
+        to = free.pop()
+        parent = source.pop(to)
+        yield to, parent
+        waiting[parent] -= 1
+        if not waiting[parent] and parent in source:
+            free.append(parent)

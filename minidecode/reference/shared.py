@@ -16,9 +16,9 @@ def attend_shared_naive(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):
     return attend(q_RHK, k_RGNK, v_RGNU, np.repeat(begin_B, W), np.full(R, k_BGNK.shape[2]), scale, out)
 
 
-def attend_shared(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):
+def attend_shared(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None, *, workspace=None):
     """Equation 4: all beams of a sentence in one product per head, which reads its keys and values once for all."""
     B, N = len(k_BGNK), k_BGNK.shape[2]
-    scores_RHN = scores_of_sentences(q_RHK, k_BGNK, scale)
+    scores_RHN = scores_of_sentences(q_RHK, k_BGNK, scale, workspace)
     mask(scores_RHN, np.repeat(begin_B, len(q_RHK) // B), np.full(len(q_RHK), N))
-    return heads_side_by_side(sums_of_sentences(softmax(scores_RHN), v_BGNU), out)
+    return heads_side_by_side(sums_of_sentences(softmax(scores_RHN, workspace), v_BGNU, workspace), out)

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 
+from . import room
 
-def softmax(scores):
+
+def softmax(scores, workspace=None):
     """Along the last axis, in place; the maximum is taken off first, so nothing overflows."""
-    scores -= scores.max(axis=-1, keepdims=True)
+    of_rows = room(workspace, (*scores.shape[:-1], 1), scores)
+    scores -= scores.max(axis=-1, keepdims=True, out=of_rows)
     np.exp(scores, out=scores)
-    scores /= scores.sum(axis=-1, keepdims=True)
+    scores /= scores.sum(axis=-1, keepdims=True, out=of_rows)
     return scores
 
 
-def log_softmax(logits_RV, out=None):
-    shifted_RV = np.subtract(logits_RV, logits_RV.max(axis=-1, keepdims=True), out=out)
-    shifted_RV -= np.log(np.exp(shifted_RV).sum(axis=-1, keepdims=True))
-    return shifted_RV
+def log_softmax(logits_RV, out=None, *, workspace=None):
+    """The exponentials are needed for their sum alone: one row of them at a time."""
+    scores_RV = np.subtract(logits_RV, logits_RV.max(axis=-1, keepdims=True), out=out)
+    exp_V = room(workspace, logits_RV.shape[1], logits_RV)
+    for scores_V in scores_RV:
+        scores_V -= np.log(np.exp(scores_V, out=exp_V).sum())
+    return scores_RV
 
 
 def score_tokens_naive(logits_RV, token_R, out=None):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from . import room
 from .attention import heads_side_by_side, mask, scores_of_rows, scores_of_sentences, sums_of_rows, sums_of_sentences
 from .grouped import attend
 from .softmax import softmax
@@ -24,18 +25,23 @@ def attend_split_naive(
     return a_RX
 
 
-def attend_split(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None):
+def attend_split(
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None, *,
+    workspace=None,
+):  # fmt: skip
     """Equation 3: two partial scores side by side, one softmax, split again, two partial sums, added."""
     B, N = len(prompt_k_BGNK), prompt_k_BGNK.shape[2]
     R, T = len(q_RHK), int(end_R.max())
-    prompt_scores_RHN = scores_of_sentences(q_RHK, prompt_k_BGNK, scale)
-    scores_RHT = scores_of_rows(q_RHK, k_RGTK[:, :, :T], scale)
+    prompt_scores_RHN = scores_of_sentences(q_RHK, prompt_k_BGNK, scale, workspace)
+    scores_RHT = scores_of_rows(q_RHK, k_RGTK[:, :, :T], scale, workspace)
     mask(prompt_scores_RHN, np.repeat(prompt_begin_B, R // B), np.full(R, N))
     mask(scores_RHT, begin_R, end_R)
-    weights_RHM = softmax(np.concatenate([prompt_scores_RHN, scores_RHT], axis=2))
+    scores_RHM = room(workspace, (R, q_RHK.shape[1], N + T), q_RHK)
+    np.concatenate([prompt_scores_RHN, scores_RHT], axis=2, out=scores_RHM)
+    weights_RHM = softmax(scores_RHM, workspace)
     prompt_weights_RHN, weights_RHT = weights_RHM[:, :, :N], weights_RHM[:, :, N:]
-    a_RHU = sums_of_sentences(prompt_weights_RHN, prompt_v_BGNU)
-    a_RHU += sums_of_rows(weights_RHT, v_RGTU[:, :, :T])
+    a_RHU = sums_of_sentences(prompt_weights_RHN, prompt_v_BGNU, workspace)
+    a_RHU += sums_of_rows(weights_RHT, v_RGTU[:, :, :T], workspace)
     return heads_side_by_side(a_RHU, out)
 
 

@@ -101,16 +101,21 @@ class Engine:
 
         A memory that keeps keys and values computes that last token alone, at position length - 1.
         """
-        if not self.make_memory.keeps:
-            return self._logits_after([tokens_RM[r, :length] for r, length in enumerate(length_R)])
+        begin = self.ops.places.begin
+        begin("follow")
         every_R = np.arange(len(length_R))
-        if not np.array_equal(parent_R, every_R):
+        if self.make_memory.keeps and not np.array_equal(parent_R, every_R):
             for memory in self.memories:
                 memory.reorder(self.ops, parent_R)
-        ids_R = tokens_RM[every_R, length_R - 1]
-        h_RD = self.network.forward(self.weights, ids_R, length_R - 1, self.memories, self.ops)
-        logits_RV = self._logits(h_RD, every_R)
-        self._note_memory()
+        begin("forward")
+        if self.make_memory.keeps:
+            ids_R = tokens_RM[every_R, length_R - 1]
+            h_RD = self.network.forward(self.weights, ids_R, length_R - 1, self.memories, self.ops)
+            logits_RV = self._logits(h_RD, every_R)
+            self._note_memory()
+        else:
+            logits_RV = self._logits_after([tokens_RM[r, :length] for r, length in enumerate(length_R)])
+        begin("search", reads=logits_RV)
         return logits_RV
 
     def _read(self, texts: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

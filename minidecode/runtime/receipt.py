@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import ops as signatures
 from ..user_functions import describe
+from .arena import Fresh
 
 
 @dataclass
@@ -27,8 +28,9 @@ class OpCount:
 class CountedOps:
     """Stands in front of the ops; the forward pass and the search see functions of the same names."""
 
-    def __init__(self, functions: dict[str, Any]):
+    def __init__(self, functions: dict[str, Any], places: Any = None):
         self._counts: dict[str, OpCount] = {}
+        self.places = Fresh() if places is None else places  # who runs the functions, and finds room for their results
         for name, function in functions.items():
             setattr(self, name, self._counted(name, function))
 
@@ -40,7 +42,7 @@ class CountedOps:
         def call(*args, **kwargs):
             self._counts.setdefault(name, count)
             started = time.perf_counter()
-            result = function(*args, **kwargs)
+            result = self.places.run(name, function, args, kwargs)
             count.seconds += time.perf_counter() - started
             count.calls += 1
             count.bytes += _moved(args, kwargs, result, tables)
@@ -86,10 +88,16 @@ def held_bytes(arrays: Iterable[np.ndarray]) -> int:
     """Bytes kept alive by these arrays: each distinct base array once, whole, however small the view into it."""
     bases = {}
     for array in arrays:
-        while isinstance(array.base, np.ndarray):
-            array = array.base
-        bases[id(array)] = array.nbytes
+        base = root(array)
+        bases[id(base)] = base.nbytes
     return sum(bases.values())
+
+
+def root(array: np.ndarray) -> np.ndarray:
+    """The array that a view looks into; an array that is no view is its own."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
 
 
 @dataclass
@@ -100,6 +108,7 @@ class Receipt:
     ops: dict[str, OpCount] = field(default_factory=dict)
     memory: str = ""
     memory_peak_bytes: int = 0  # held between steps, at most; what a step allocates on the way is not in it
+    arena_bytes: int = 0  # that steps keep their intermediates in; without an arena they are not counted
     prompt_tokens: int = 0
     new_tokens: int = 0  # in the hypotheses returned
     steps: int = 0
@@ -113,7 +122,8 @@ class Receipt:
     def __str__(self) -> str:
         stages = ", ".join(f"{stage} {s:.3f} s" for stage, s in self.seconds.items())
         lines = [
-            f"plan {self.plan}; memory {self.memory}, at most {self.memory_peak_bytes:,} bytes",
+            f"plan {self.plan}; memory {self.memory}, at most {self.memory_peak_bytes:,} bytes"
+            + (f"; arena of {self.arena_bytes:,} bytes" if self.arena_bytes else ""),
             f"{self.prompt_tokens} prompt tokens, {self.new_tokens} new tokens, {self.steps} steps; {stages}",
             f"{'op':<17} {'calls':>7} {'seconds':>9} {'MB':>10}  implementation",
         ]

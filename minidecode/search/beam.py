@@ -34,17 +34,20 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
     logits_RV = ops.take(engine.prefill(request.prompts), np.repeat(np.arange(B), G * W))
     engine.expand(G * W, int(request.limit_B.max()))
     groups = [Beams.start(request, W, logits_RV.dtype, options) for _ in range(G)]
+    V, C, dtype = logits_RV.shape[1], options.candidates // G, logits_RV.dtype
+    if G > 1:  # a group's scores at its turn, and how often the groups before it have chosen each token
+        group_BWV, chosen_BV = np.empty((B, W, V), dtype), np.zeros((B, V), dtype)
     step = 0
     while True:
         if rules.temperature_in_softmax:
-            logits_RV = logits_RV / logits_RV.dtype.type(options.temperature)
-        V, C = logits_RV.shape[1], options.candidates // G
+            logits_RV /= logits_RV.dtype.type(options.temperature)
         is_straight = may_be_straight and not groups[0].any_due(request, sentence_R, options)
         if not is_straight:
             logprobs_RV = ops.log_softmax(logits_RV)
             check_scores(logprobs_RV, np.repeat(np.arange(B), G * W), step)
-            logprobs_BXV = logprobs_RV.reshape(B, G * W, V)
-        chosen_BV = np.zeros((B, V), logits_RV.dtype) if G > 1 else None  # by the groups before, how often
+            scores_BXV = logprobs_RV.reshape(B, G * W, V)
+        if G > 1:
+            chosen_BV[...] = 0
         parents = []
         for g, beams in enumerate(groups):
             notes = {} if trace else None
@@ -52,13 +55,15 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
                 candidates = straight_from_logits(ops, logits_RV, beams.running_score_BW, C)
                 check_scores(candidates[0], np.arange(B), step)
             else:
-                # 1. Score every continuation of every beam.
-                scores_BWV = logprobs_BXV[:, g * W : (g + 1) * W]
-                if g > 0:
-                    scores_BWV = scores_BWV - scores_BWV.dtype.type(options.diversity_penalty) * chosen_BV[:, None]
+                # 1. Score every continuation of every beam, in the place of the log-probabilities.
+                scores_BWV = scores_BXV
+                if G > 1:
+                    scores_BWV = np.multiply(chosen_BV[:, None], -dtype.type(options.diversity_penalty), out=group_BWV)
+                    scores_BWV += scores_BXV[:, g * W : (g + 1) * W]
                 rows = beams.rows(request, sentence_R)
                 scores_RV = process(ops, scores_BWV.reshape(B * W, V), rows, options, notes)
-                total_BWV = scores_RV.reshape(B, W, V) + beams.running_score_BW[:, :, None]
+                total_BWV = scores_RV.reshape(B, W, V)
+                total_BWV += beams.running_score_BW[:, :, None]
                 if rules.finished == "first" and request.prefix_BP is not None:
                     beams.copy_where_the_prefix_ends(total_BWV, request.prefix_BP, step, options.eos_token_id)
                 candidates = find_candidates(ops, total_BWV, C, step, request.keys_R2, options)
@@ -81,7 +86,8 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
             break
 
         # 3. One more token of each running text through the model, its memory taken over from its parent.
-        tokens_RM = np.concatenate([beams.running_BWM for beams in groups], axis=1).reshape(B * G * W, -1)
+        tokens_BXM = np.concatenate([b.running_BWM for b in groups], axis=1) if G > 1 else groups[0].running_BWM
+        tokens_RM = tokens_BXM.reshape(B * G * W, -1)
         length_R = np.repeat(np.stack([beams.length_B for beams in groups], axis=1).reshape(-1), W)
         first_row_B1 = G * W * np.arange(B)[:, None]
         parent_R = (np.concatenate(parents, axis=1) + first_row_B1).reshape(-1)
@@ -103,13 +109,16 @@ class Beams:
     """One group: W hypotheses of each sentence that run, and the up to W that have finished, best first.
 
     Running scores are sums of log-probabilities, finished ones are divided by their length's norm. Texts lie in arrays
-    of a fixed shape: a sentence that is done stays, and what it writes lands behind its text.
+    of a fixed shape: a sentence that is done stays, and what it writes lands behind its text. There are two arrays for
+    running texts, and two for finished ones: from one of them the texts go into their new order in the other.
     """
 
     running_BWM: np.ndarray
     running_score_BW: np.ndarray
     length_B: np.ndarray  # of the running texts, prompt included
+    before_BWM: np.ndarray  # what ran before the last step
     finished_BWM: np.ndarray
+    finished_before_BWM: np.ndarray
     finished_score_BW: np.ndarray
     finished_length_BW: np.ndarray  # new tokens
     is_finished_BW: np.ndarray
@@ -126,8 +135,8 @@ class Beams:
         running_score_BW = out_of_play_BW.copy()
         running_score_BW[:, : options.num_beam_groups if options.rules.groups == "interleaved" else 1] = 0.0
         return cls(
-            running_BWM, running_score_BW, prompt_B.copy(), running_BWM.copy(), out_of_play_BW,
-            np.zeros((B, W), np.int64), np.zeros((B, W), bool), np.zeros(B, bool),
+            running_BWM, running_score_BW, prompt_B.copy(), running_BWM.copy(), running_BWM.copy(), running_BWM.copy(),
+            out_of_play_BW, np.zeros((B, W), np.int64), np.zeros((B, W), bool), np.zeros(B, bool),
         )  # fmt: skip
 
     def rows(self, request: Request, sentence_R: np.ndarray) -> Rows:
@@ -139,15 +148,13 @@ class Beams:
         return any_due(self.rows(request, sentence_R), ~self.done_B[sentence_R], options)
 
     def advance(self, candidates: Candidates, new: int, limit_B, options: Options) -> Chosen:
-        """Takes up candidates that hold `new` new tokens. All arrays of the group are new ones afterwards.
+        """Takes up candidates that hold `new` new tokens. The texts that ran before stay as they are, in before_BWM.
 
         A sentence that was done before "chooses" the padding token: diverse groups of transformers 4.49 count it.
         """
         score_BC, parent_BC, token_BC = candidates
         (B, C), W, rules = score_BC.shape, self.running_score_BW.shape[1], options.rules
         every_B1 = np.arange(B)[:, None]
-        candidate_BCM = self.running_BWM[every_B1, parent_BC]
-        candidate_BCM[every_B1, np.arange(C), self.length_B[:, None]] = token_BC
         at_limit_B = new >= limit_B
         was_done_B = self.done_B
 
@@ -156,29 +163,33 @@ class Beams:
         going_score_BC = np.where(ends_BC, score_BC + score_BC.dtype.type(rules.out_of_play), score_BC)
         order_BC = ends_BC if rules.groups == "interleaved" else -going_score_BC
         keep_BW = np.argsort(order_BC, axis=1, kind="stable")[:, :W]
-        self.running_BWM = candidate_BCM[every_B1, keep_BW]
+        parent_BW, token_BW = parent_BC[every_B1, keep_BW], token_BC[every_B1, keep_BW]
+        self.before_BWM, self.running_BWM = self.running_BWM, self.before_BWM
+        _pick_texts(self.before_BWM, parent_BW, self.running_BWM)
+        self.running_BWM[every_B1, np.arange(W), self.length_B[:, None]] = token_BW
         self.running_score_BW = going_score_BC[every_B1, keep_BW]
 
         # Those that end among the W best of all finish.
         if rules.at_limit == "candidates":
             ends_BC |= at_limit_B[:, None]
-        finished_BC = self._finish(candidate_BCM, score_BC, ends_BC & (np.arange(C) < W), new, options)
+        best_end_BC = ends_BC & (np.arange(C) < W)
+        finished_BC = self._finish(self.before_BWM, parent_BC, token_BC, score_BC, best_end_BC, new, options)
         hope_B = score_BC[:, 0] if rules.stop == "candidate" else self.running_score_BW[:, 0]
         self.done_B = self.done_B | self.is_settled(hope_B, new, limit_B, options)
         if rules.at_limit == "running":
-            running_ends_BW = np.broadcast_to(at_limit_B[:, None], (B, W))
-            self._finish(self.running_BWM, self.running_score_BW, running_ends_BW, new, options)
+            itself_BW, ends_BW = (np.broadcast_to(a, (B, W)) for a in (np.arange(W), at_limit_B[:, None]))
+            self._finish(self.running_BWM, itself_BW, token_BW, self.running_score_BW, ends_BW, new, options)
         self.done_B = self.done_B | at_limit_B
 
         self.length_B = self.length_B + ~self.done_B  # who is done feeds the token before its last, again and again
-        token_BW = token_BC[every_B1, keep_BW]
         if was_done_B.any() and options.num_beam_groups > 1:
             token_BW[was_done_B] = options.padding
-        return Chosen(parent_BC[every_B1, keep_BW], token_BW, keep_BW, finished_BC)
+        return Chosen(parent_BW, token_BW, keep_BW, finished_BC)
 
-    def _finish(self, text_BXM, score_BX, ends_BX, new: int, options: Options) -> np.ndarray:
+    def _finish(self, text_BWM, parent_BX, token_BX, score_BX, ends_BX, new: int, options: Options) -> np.ndarray:
         """Texts of sentences that go on, where ends_BX says so, join the finished ones; the W best stay.
 
+        Text x of sentence b is text_BWM[b, parent_BX[b, x]] up to its newest token, and that is token_BX[b, x].
         fairseq takes only possible texts, the first that come, until there are W. Returns which were let in.
         """
         every_B1 = np.arange(len(score_BX))[:, None]
@@ -193,7 +204,13 @@ class Beams:
         both_score = np.concatenate([self.finished_score_BW, entering_BX], axis=1)
         best_BW = np.argsort(-both_score, axis=1, kind="stable")[:, :W]
         self.finished_score_BW = both_score[every_B1, best_BW]
-        self.finished_BWM = np.concatenate([self.finished_BWM, text_BXM], axis=1)[every_B1, best_BW]
+        if enters_BX.any():
+            self.finished_before_BWM, self.finished_BWM = self.finished_BWM, self.finished_before_BWM
+            _pick_texts(self.finished_before_BWM, np.minimum(best_BW, W - 1), self.finished_BWM)
+            for b, w in np.argwhere(best_BW >= W):
+                x = best_BW[b, w] - W
+                self.finished_BWM[b, w] = text_BWM[b, parent_BX[b, x]]
+                self.finished_BWM[b, w, self.length_B[b]] = token_BX[b, x]
         new_BX = np.full(score_BX.shape, new)
         self.finished_length_BW = np.concatenate([self.finished_length_BW, new_BX], axis=1)[every_B1, best_BW]
         self.is_finished_BW = np.concatenate([self.is_finished_BW, enters_BX], axis=1)[every_B1, best_BW]
@@ -228,6 +245,13 @@ class Beams:
             for b in np.flatnonzero(np.isin(prefix_BP[:, step], eos)):
                 self.running_BWM[b] = self.running_BWM[b, 0]
                 total_BWV[b] = total_BWV[b, 0]
+
+
+def _pick_texts(text_BWM: np.ndarray, pick_BW: np.ndarray, out_BWM: np.ndarray) -> None:
+    """out[b, w] = text[b, pick[b, w]]."""
+    B, W, M = text_BWM.shape
+    pick_R = (pick_BW + W * np.arange(B)[:, None]).reshape(-1)
+    np.take(text_BWM.reshape(B * W, M), pick_R, axis=0, out=out_BWM.reshape(B * W, M), mode="clip")
 
 
 def _best_of_all(groups: list[Beams], request: Request, options: Options, steps: int) -> Found:

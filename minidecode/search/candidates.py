@@ -70,7 +70,8 @@ def sampled(ops, total_BWV, C, step, keys_B2, seed, order) -> Candidates:
     B, W, V = total_BWV.shape
     total_BX = total_BWV.reshape(B, W * V)
     noise_BX = ops.gumbel(keys_B2, np.full(B, step), W * V, seed)
-    _, drawn_BC = ops.top_candidates(total_BX + noise_BX, C)
+    noise_BX += total_BX
+    _, drawn_BC = ops.top_candidates(noise_BX, C)
     score_BC = np.take_along_axis(total_BX, drawn_BC, axis=1)
     if order == "drawn":  # the noisiest first, as in draws one after the other
         return score_BC, *np.divmod(drawn_BC, V)

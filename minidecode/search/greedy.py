@@ -41,16 +41,17 @@ def greedy(
     step = 0
     while True:
         if options.rules.temperature_in_softmax:
-            logits_RV = logits_RV / logits_RV.dtype.type(options.temperature)
+            logits_RV /= logits_RV.dtype.type(options.temperature)
         logprobs_RV = ops.log_softmax(logits_RV)
         check_scores(logprobs_RV, sentence_R, step)
         rows = request.rows(tokens_RM, length_R - done_R, sentence_R)  # of who is done, what came before the end
         notes = {} if trace else None
         processed = logits_RV if options.rules.greedy_scores == "logits" else logprobs_RV
-        scores_RV = process(ops, processed.copy(), rows, options, notes)
+        scores_RV = process(ops, processed, rows, options, notes)  # in place: nobody reads them any more
         if options.do_sample:
             noise_RV = ops.gumbel(request.keys_R2, np.full(len(every_R), step), scores_RV.shape[1], options.seed)
-            chosen_R = (scores_RV + noise_RV).argmax(axis=1)
+            noise_RV += scores_RV
+            chosen_R = noise_RV.argmax(axis=1)
         else:
             chosen_R = scores_RV.argmax(axis=1)
         check_choice(scores_RV[every_R, chosen_R], done_R, sentence_R, step)

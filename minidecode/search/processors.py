@@ -331,7 +331,8 @@ def logits_processor(ops, scores_RV, rows, o):
     """The user's own functions, called as f(scores_RV, rows), each of which returns the new scores."""
     for function in o.logits_processor:
         shape = scores_RV.shape
-        scores_RV = np.asarray(_call("logits_processor", "f(scores_RV, rows)", function, scores_RV, rows))
+        returned = np.asarray(_call("logits_processor", "f(scores_RV, rows)", function, scores_RV, rows))
+        scores_RV = returned if returned is scores_RV else returned.copy()  # the search goes on to change them
         if scores_RV.shape != shape or scores_RV.dtype.kind != "f":
             raise OptionError(
                 f"logits_processor must return scores, floats of shape {shape}; it is called as f(scores_RV, rows)"

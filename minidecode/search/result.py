@@ -72,7 +72,7 @@ def check_scores(scores_RV: np.ndarray, sentence_R: np.ndarray, step: int) -> No
 
     They do if a logit was NaN or plus infinity, or all were minus infinity.
     """
-    bad_R = np.isnan(scores_RV).any(axis=1)
+    bad_R = np.isnan(scores_RV.max(axis=1))  # the largest of numbers among which is a NaN is NaN
     if bad_R.any():
         sentence = int(sentence_R[np.flatnonzero(bad_R)[0]])
         raise NumericalError(f"the model's scores are NaN at step {step + 1}, sentence {sentence + 1}")

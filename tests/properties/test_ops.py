@@ -5,6 +5,8 @@ bound grows with sqrt(n), times the length of the vector of products. `test_the_
 bound is wider than 32 times what is observed, and that small mistakes break it.
 """
 
+import copy
+import inspect
 import math
 from itertools import pairwise
 
@@ -26,6 +28,7 @@ from minidecode.ops import Heads, Norm, Weight
 from minidecode.plan import backend
 from minidecode.reference import candidates
 from minidecode.reference.grouped import attend_naive
+from minidecode.reference.reorder import copies as reorder_copies
 from minidecode.reference.shared import attend_shared_naive
 from minidecode.reference.softmax import score_tokens_naive
 from minidecode.reference.split import attend_split_merged, attend_split_naive
@@ -488,6 +491,57 @@ def test_out_is_filled_with_the_same_numbers(name):
     for e, o, result in zip(several, out, results, strict=True):
         assert np.array_equal(e, o)
         assert np.shares_memory(result, o)
+
+
+def asks(name, arguments, fill=0x55):
+    """(what an op asks its workspace for, its results): each array comes full of nonsense."""
+    asked = []
+
+    def workspace(shape, dtype):
+        array = np.empty(shape, dtype)
+        array.view(np.uint8)[...] = fill  # a large number, or a NaN
+        asked.append((array.shape, array.dtype))
+        return array
+
+    results = OPS[name](*copy.deepcopy(arguments), workspace=workspace)
+    return asked, results if isinstance(results, tuple) else (results,)
+
+
+WITH_WORKSPACE = [name for name, op in OPS.items() if "workspace" in inspect.signature(op).parameters]
+
+
+@pytest.mark.parametrize("name", WITH_WORKSPACE)
+def test_a_workspace_may_hold_anything_and_is_as_large_for_all_values(name):
+    """What is planned from one step must do for every other: of these shapes, whatever the numbers, nothing masked."""
+    arguments = OUT_CASES[name](np.random.default_rng(7))
+    others = OUT_CASES[name](np.random.default_rng(8))
+    begin = {"attend": 3, "attend_shared": 3, "attend_split": 3, "attend_indirect": 3}.get(name)
+    if begin is not None:  # no padding
+        others = tuple(np.zeros_like(a) if i == begin else a for i, a in enumerate(others))
+    expected = OPS[name](*copy.deepcopy(arguments))
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    first, again = asks(name, arguments), asks(name, arguments, fill=0xFF)
+    assert first[0] == again[0] == asks(name, others)[0] != []
+    for results in (first[1], again[1]):
+        assert all(np.array_equal(r, e) for r, e in zip(results, expected, strict=True))
+
+
+@given(st.integers(1, 12).flatmap(lambda R: st.lists(st.integers(0, R - 1), min_size=R, max_size=R)) | st.integers(
+    1, 9).flatmap(lambda R: st.permutations(range(R))))  # fmt: skip
+@example([1, 0, 3, 2])
+@example([1, 2, 0, 0, 4])
+def test_copies_lose_no_row(parents):
+    """With one spare row, each row is written once, and a row that stays is not touched: rings too."""
+    rows, spare, written = list(range(len(parents))), None, []
+    for to, source in reorder_copies(parents):
+        value = spare if source is None else rows[source]
+        if to is None:
+            spare = value
+        else:
+            rows[to] = value
+            written.append(to)
+    assert rows == parents
+    assert sorted(written) == [r for r, parent in enumerate(parents) if parent != r]
 
 
 def bound_cases():

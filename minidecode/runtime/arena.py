@@ -1,0 +1,234 @@
+"""One buffer for the intermediates of decode steps, of one model or of several that take turns (LightSeq, section 2.3).
+
+A step is followed through three sections: "follow" (the memories follow the beams), "forward" (a forward pass, up to
+the logits) and "search" (what the search makes of them, until the next step). The engine says where each begins; the
+proxy in front of the ops hands every call to `run`. A prefill lies in no section, and is not planned.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import OptionError
+from .planner import Layout
+
+ALIGNED = 64  # bytes: a cache line; every array begins on one
+
+
+def aligned(size: int) -> int:
+    return -(-size // ALIGNED) * ALIGNED
+
+
+class Fresh:
+    """No arena: NumPy finds room for every result, and gives it back when nobody holds it any more."""
+
+    bytes = 0
+
+    def begin(self, section: str, reads: np.ndarray | None = None) -> None:
+        """What is called from here on belongs to this section. reads: what its code reads without any op."""
+
+    def run(self, name: str, function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
+        """The op's result."""
+        return function(*args, **kwargs)
+
+
+@dataclass(frozen=True)
+class Result:
+    """Where a result goes: a lifetime of the layout, read as an array of `rows` x axes."""
+
+    lifetime: int
+    axes: tuple[int, ...]
+    dtype: np.dtype
+
+
+@dataclass(frozen=True)
+class Call:
+    """The n-th call of a section, as the dry run saw it. Without results, it writes where it always does."""
+
+    op: str
+    results: tuple[Result, ...]
+    rows_of: int  # the argument that has as many rows as the results
+    workspace: int | None  # its lifetime
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How large a request is: its sentences, and the most tokens that one of them has. A plan is made for one."""
+
+    sentences: int
+    source_tokens: int  # 0 without an encoder
+    prompt_tokens: int
+    new_tokens: int
+    text_tokens: int  # both together: the longest prompt need not be the one that grows the most
+
+    def holds(self, other: Extent) -> bool:
+        """Whether all that the other asks for is within this."""
+        mine, theirs = vars(self).values(), vars(other).values()
+        return all(a >= b for a, b in zip(mine, theirs, strict=True))
+
+    def __str__(self) -> str:
+        source = f"sources of {self.source_tokens}, " if self.source_tokens else ""
+        return f"{self.sentences} x ({source}prompts of {self.prompt_tokens} and {self.new_tokens} new tokens)"
+
+
+@dataclass(frozen=True)
+class StepPlan:
+    """Where everything that a decode step makes lies in an arena, for requests up to `extent`."""
+
+    layout: Layout
+    calls: dict[str, tuple[Call, ...]]  # by section
+    extent: Extent
+    made_for: tuple  # whatever else decides which ops a step calls; compared as a whole
+
+    @property
+    def bytes(self) -> int:
+        """What the arena must hold."""
+        return self.layout.bytes
+
+    def serves(self, extent: Extent, made_for: tuple) -> bool:
+        """Whether such a request keeps to this plan."""
+        return self.made_for == made_for and self.extent.holds(extent)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The table and its sums, as JSON can hold them."""
+        layout = self.layout
+        rows = [
+            {"name": a.name, "bytes": a.bytes, "first": a.first, "last": a.last, "offset": offset}
+            for a, offset in zip(layout.lifetimes, layout.offsets, strict=True)
+        ]
+        return {
+            "extent": vars(self.extent), "calls": sum(map(len, self.calls.values())), "intermediates": rows,
+            "arena_bytes": layout.bytes, "separate_bytes": layout.separate_bytes, "lower_bound": layout.lower_bound,
+            "order": layout.order,
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        width = max((len(a.name) for a in self.layout.lifetimes), default=12)
+        lines = [f"{'intermediate':<{width}} {'bytes':>13} {'first':>6} {'last':>6} {'offset':>13}"]
+        for a, offset in zip(self.layout.lifetimes, self.layout.offsets, strict=True):
+            lines.append(f"{a.name:<{width}} {a.bytes:>13,} {a.first:>6} {a.last:>6} {offset:>13,}")
+        return "\n".join([*lines, "", self.sums()])
+
+    def sums(self) -> str:
+        """What sharing saves, and what no plan could."""
+        layout = self.layout
+        times = f" ({layout.separate_bytes / layout.bytes:.1f} times as much)" if layout.bytes else ""
+        beyond = f" ({layout.bytes / layout.lower_bound - 1:+.1%})" if layout.bytes else ""
+        return "\n".join([
+            f"step of {self.extent}",
+            f"{len(layout.lifetimes)} intermediates of {sum(map(len, self.calls.values()))} calls",
+            f"separate buffers {layout.separate_bytes:>15,} bytes{times}",
+            f"arena            {layout.bytes:>15,} bytes{beyond}, placed by {layout.order}",
+            f"lower bound      {layout.lower_bound:>15,} bytes: the most that is alive at one call",
+        ])  # fmt: skip
+
+
+class Arena:
+    """A buffer as large as the largest of these plans. Their models may use it one at a time."""
+
+    def __init__(self, *plans: StepPlan):
+        self.plans = list(plans)
+        size = max((plan.bytes for plan in plans), default=0)
+        spacious = np.empty(size + ALIGNED, np.uint8)
+        first = -spacious.ctypes.data % ALIGNED
+        self.buffer = spacious[first : first + size]
+        self._lock = threading.Lock()
+
+    @property
+    def bytes(self) -> int:
+        """What it holds."""
+        return self.buffer.nbytes
+
+    def plan_for(self, extent: Extent, made_for: tuple, make: Callable[[], StepPlan]) -> StepPlan:
+        """One of its plans, or else what `make` makes, if there is room for that; it is remembered.
+
+        Raises OptionError if there is not, with the bytes needed and available.
+        """
+        for plan in self.plans:
+            if plan.serves(extent, made_for):
+                return plan
+        plan = make()
+        if plan.bytes > self.bytes:
+            raise OptionError(
+                f"a step of {extent} needs {plan.bytes:,} bytes for its intermediates, and the arena has "
+                f"{self.bytes:,} available: plan an arena for such requests, or ask for fewer or shorter texts"
+            )
+        self.plans.append(plan)
+        return plan
+
+    @contextmanager
+    def lent(self, plan: StepPlan) -> Iterator[Places]:
+        """The places of a plan, for one generation. Raises OptionError while another one has the arena."""
+        if not self._lock.acquire(blocking=False):
+            raise OptionError("another generation is using this arena: take turns, or give each its own")
+        try:
+            yield Places(plan, self.buffer)
+        finally:
+            self._lock.release()
+
+
+class Places:
+    """Hands the n-th call of a section its places: results by `out`, what it needs in between by `workspace`."""
+
+    def __init__(self, plan: StepPlan, buffer: np.ndarray):
+        self.plan, self.buffer, self.bytes = plan, buffer, buffer.nbytes
+        self._section, self._calls = None, iter(())
+        self._views: dict[tuple[Result, int], np.ndarray] = {}
+
+    def begin(self, section: str, reads: np.ndarray | None = None) -> None:
+        """As in `Fresh`."""
+        self._section, self._calls = section, iter(self.plan.calls[section])
+
+    def run(self, name: str, function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
+        """The op's result, in the arena."""
+        if self._section is None:
+            return function(*args, **kwargs)
+        call = next(self._calls, None)
+        if call is None or call.op != name:
+            planned = f"{call.op} is" if call else "nothing more is"
+            raise RuntimeError(f"a step calls {name} in its {self._section} where {planned} planned")
+        if call.results:
+            rows = len(args[call.rows_of])
+            out = tuple(self._view(result, rows) for result in call.results)
+            kwargs = kwargs | {"out": out if len(out) > 1 else out[0]}
+        if call.workspace is not None:
+            kwargs = kwargs | {"workspace": self._workspace(call)}
+        return function(*args, **kwargs)
+
+    def _view(self, result: Result, rows: int) -> np.ndarray:
+        """The first rows of a result's place; rows are as many at each step of a generation."""
+        if (result, rows) not in self._views:
+            shape = (rows, *result.axes)
+            self._views[result, rows] = self._array(*self._place(result.lifetime), shape, result.dtype)
+        return self._views[result, rows]
+
+    def _workspace(self, call: Call) -> Callable[..., np.ndarray]:
+        """What np.empty is elsewhere: arrays one behind the other in the call's own place."""
+        free, end = self._place(call.workspace)
+
+        def workspace(shape, dtype) -> np.ndarray:
+            nonlocal free
+            array = self._array(free, end, shape, np.dtype(dtype))
+            free += aligned(array.nbytes)
+            return array
+
+        return workspace
+
+    def _place(self, lifetime: int) -> tuple[int, int]:
+        """(begin, end) in the buffer."""
+        offset = self.plan.layout.offsets[lifetime]
+        return offset, offset + self.plan.layout.lifetimes[lifetime].bytes
+
+    def _array(self, begin: int, end: int, shape, dtype: np.dtype) -> np.ndarray:
+        shape = shape if isinstance(shape, tuple) else (shape,)
+        size = math.prod(shape) * dtype.itemsize
+        if begin + size > end:
+            raise RuntimeError(f"{dtype}{shape} does not fit into the {end - begin:,} bytes that were planned for it")
+        return self.buffer[begin : begin + size].view(dtype).reshape(shape)

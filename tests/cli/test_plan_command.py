@@ -1,0 +1,104 @@
+"""`minidecode plan`: the table, its sums, JSON and the picture, from a config.json alone."""
+
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+from toy_folder import BART_CONFIG, CONFIG, write_json
+
+import minidecode as md
+from minidecode.model import load_shapes
+
+SIZES = ["--batch-size", 2, "--input-length", 5, "--max-new-tokens", 6]
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture
+def shape(tmp_path):
+    """A folder without weights."""
+
+    def make(config=CONFIG):
+        (tmp_path / "shape").mkdir(exist_ok=True)
+        write_json(tmp_path / "shape" / "config.json", config)
+        return tmp_path / "shape"
+
+    return make
+
+
+def test_the_table_and_its_sums(cli, shape):
+    ran = cli("plan", shape(), *SIZES, "--beam", 3, "--plan", "memory=split")
+    assert (ran.code, ran.err) == (0, "")
+    step = load_shapes(shape()).plan_step(
+        batch_size=2, input_length=5, max_new_tokens=6, num_beams=3, plan="memory=split"
+    )
+    lines = ran.out.splitlines()
+    assert lines[0].split() == ["intermediate", "bytes", "first", "last", "offset"]
+    rows = [re.fullmatch(r"(.+?) +([\d,]+) +(\d+) +(\d+) +([\d,]+)", line) for line in lines[1 : lines.index("")]]
+    shown = [(m[1], *(int(m[i].replace(",", "")) for i in range(2, 6))) for m in rows]
+    assert shown == [
+        (a.name, a.bytes, a.first, a.last, offset)
+        for a, offset in zip(step.layout.lifetimes, step.layout.offsets, strict=True)
+    ]
+    assert "attend_split 2: workspace" in {row[0] for row in shown} and shown[-1][0].startswith("top_candidates 1")
+    for says, number in [("arena", step.bytes), ("separate buffers", step.layout.separate_bytes),
+                         ("lower bound", step.layout.lower_bound)]:  # fmt: skip
+        assert re.search(rf"^{says} +{number:,} bytes", ran.out, re.M), says
+    assert step.layout.lower_bound <= step.bytes < step.layout.separate_bytes
+
+
+def test_as_json_for_bart(cli, shape):
+    shown = json.loads(cli("plan", shape(BART_CONFIG), *SIZES, "--json").out)
+    assert shown["extent"] == {"sentences": 2, "source_tokens": 5, "prompt_tokens": 1, "new_tokens": 6,
+                               "text_tokens": 7}  # fmt: skip
+    rows = shown["intermediates"]
+    assert shown["separate_bytes"] == sum(r["bytes"] for r in rows)
+    assert shown["arena_bytes"] == max(r["offset"] + r["bytes"] for r in rows)
+    alive = [sum(r["bytes"] for r in rows if r["first"] <= t <= r["last"]) for t in range(shown["calls"] + 1)]
+    assert shown["lower_bound"] == max(alive)
+
+
+def test_the_picture_has_a_rectangle_for_each_intermediate(cli, shape, tmp_path):
+    path = tmp_path / "plan.svg"
+    assert cli("plan", shape(), *SIZES, "--beam", 2, "--plan", "memory=preallocated", "--svg", path).code == 0
+    root = ElementTree.parse(path).getroot()
+    drawn = [r for r in root.iter(f"{SVG}rect") if r.find(f"{SVG}title") is not None]
+    rows = json.loads(cli("plan", shape(), *SIZES, "--beam", 2, "--plan", "memory=preallocated", "--json").out)
+    rows = [r for r in rows["intermediates"] if r["bytes"]]
+    assert [r.find(f"{SVG}title").text.split(":")[0] for r in drawn] == [r["name"].split(":")[0] for r in rows]
+    boxes = [[float(r.get(k)) for k in ("x", "y", "width", "height")] for r in drawn]
+    for i, (x, y, width, height) in enumerate(boxes):
+        for other_x, other_y, other_width, other_height in boxes[:i]:
+            beside = x + width <= other_x + 0.02 or other_x + other_width <= x + 0.02
+            above = y + height <= other_y + 0.02 or other_y + other_height <= y + 0.02
+            assert beside or above, "two rectangles overlap"
+    text = path.read_text(encoding="utf-8")
+    assert ">follow<" in text and ">forward<" in text and ">search<" in text and "lower bound" in text
+
+
+def test_another_vocabulary_and_published_shapes(cli):
+    shown = json.loads(cli("plan", "gpt2", "--vocab-size", 1000, "--max-new-tokens", 2, "--json").out)
+    logits = [r for r in shown["intermediates"] if r["name"] == "linear 49"]  # four in each of twelve layers, and this
+    assert [r["bytes"] for r in logits] == [4032], "1,000 numbers of 4 bytes, up to a multiple of 64"
+
+
+@pytest.mark.parametrize(("arguments", "says"), [
+    (["--batch-size", 0], "batch_size must be a whole number from 1 up, not 0"),
+    (["--input-length", 12, "--max-new-tokens", 9], "go beyond the context of 16"),
+    (["--plan", "arena=big"], "arena='big' is not one of none, separate, planned"),
+    (["--dtype", "int4"], "dtype must be float32 or float64"),
+])  # fmt: skip
+def test_what_cannot_be_planned(cli, shape, arguments, says):
+    ran = cli("plan", shape(), *arguments)
+    assert ran.code == 1 and says in ran.err and ran.err.count("\n") == 1
+
+
+def test_generate_takes_the_plan(cli, toy):
+    with_arena = cli("generate", "a story", "-m", toy, "--plan", "arena=planned", "--receipt", "--max-new-tokens", 4)
+    without = cli("generate", "a story", "-m", toy, "--max-new-tokens", 4)
+    assert with_arena.out == without.out and re.search(r"arena of [\d,]+ bytes", with_arena.err)
+
+
+def test_separate_buffers_can_be_planned_too(shape):
+    step = load_shapes(shape()).plan_step(max_new_tokens=4, plan="arena=separate")
+    assert step.bytes == step.layout.separate_bytes and md.Arena(step).bytes == step.bytes
