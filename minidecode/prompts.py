@@ -72,6 +72,10 @@ def fit_prompts(
             counted = len(row if sources is None else sources[b - 1])
             limit = min(int(options.max_len_a * counted + options.max_len_b) + 1, room)
         if limit > room:
+            if sources is not None:
+                raise InputError(
+                    f"{limit} new tokens go beyond the decoder's context of {context}: ask for at most {room}"
+                )
             cut = "" if truncate or limit > context else ", or cut the prompt with --truncate (truncate=True)"
             raise InputError(
                 f"{who}, and {limit} new ones go beyond the context of {context}: ask for at most {room}{cut}"
