@@ -510,6 +510,22 @@ def asks(name, arguments, fill=0x55):
 WITH_WORKSPACE = [name for name, op in OPS.items() if "workspace" in inspect.signature(op).parameters]
 
 
+ATTENTION = [name for name in OUT_CASES if name.startswith("attend") and name != "attend_within"]
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_a_memory_of_half_precision_is_computed_with_in_that_of_the_queries(name):
+    """What it holds is exact in float32, so the result is that of the same numbers there, to the last bit."""
+    arguments = OUT_CASES[name](np.random.default_rng(7))
+    names = inspect.signature(getattr(ops, name)).parameters
+    memory = [i for i, p in enumerate(names) if p.startswith(("k_", "v_", "h_", "prompt_k", "prompt_v", "prompt_h"))]
+    halves = [a.astype(np.float16) if i in memory else a for i, a in enumerate(arguments)]
+    wholes = [a.astype(np.float32) if i in memory else a for i, a in enumerate(halves)]
+    assert memory
+    result, expected = OPS[name](*halves), OPS[name](*wholes)
+    assert result.dtype == np.float32 and np.array_equal(result, expected)
+
+
 @pytest.mark.parametrize("name", WITH_WORKSPACE)
 def test_a_workspace_may_hold_anything_and_is_as_large_for_all_values(name):
     """What is planned from one step must do for every other: of these shapes, whatever the numbers, nothing masked."""
