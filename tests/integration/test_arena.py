@@ -34,9 +34,6 @@ class Poisoned(Places):
 
     def begin(self, section, reads=None):
         super().begin(section, reads)
-        sections = list(self.plan.calls)
-        before = sections[: sections.index(section)]
-        self.now = sum(len(self.plan.calls[s]) for s in before)  # "follow" may have been left out
         if section == "follow":
             self.buffer[...] = 255  # of floats, a NaN
 
@@ -47,7 +44,6 @@ class Poisoned(Places):
             for a, offset in zip(layout.lifetimes, layout.offsets, strict=True):
                 if a.last == self.now:
                     self.buffer[offset : offset + a.bytes] = 255
-            self.now += 1
         return result
 
 
@@ -86,6 +82,28 @@ def test_in_other_dialects(dialect, options, poisoned):
     out = model.generate(plan="memory=split,arena=planned", trace=True, **settings)
     expected = model.generate(plan="memory=split", trace=True, **settings)
     assert same(out, expected) and out.trace.as_list() == expected.trace.as_list()
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"min_new_tokens": 4}, {"forced_eos_token_id": 1}, {"dialect": "fairseq"}, {"max_new_tokens": 2},
+    {"eos_token_id": None, "max_new_tokens": 3},
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("kind", ["gpt2", "bart"])
+@pytest.mark.parametrize("hars", ["reference", "cpu"])
+def test_a_search_that_goes_straight_at_some_steps(kind, hars, options, poisoned):
+    """Candidates straight from the logits where no processor has anything to do: two ways to go on from a step."""
+    model, plan = make(kind), f"memory=split,hars={hars}"
+    settings = {"max_new_tokens": 9, "num_beams": 3} | options
+    expected = model.generate(input_ids=MORE, plan=plan, **settings)
+    for choice in ("planned", "separate"):
+        out = model.generate(input_ids=MORE, plan=f"{plan},arena={choice}", **settings)
+        assert same(out, expected)
+        assert {n: c.calls for n, c in out.receipt.ops.items()} == {n: c.calls for n, c in expected.receipt.ops.items()}
+    both = {"search_candidates", "log_softmax"} <= set(out.receipt.ops)
+    assert both == any(name in options for name in ("min_new_tokens", "forced_eos_token_id", "dialect"))
+    step = model.plan_step(plan=plan, input_length=8, batch_size=4, **settings)
+    assert [way[0].op for way in step.calls["search"]] == ["log_softmax", "search_candidates"]
+    assert collision(step.layout) is None
 
 
 def test_with_functions_of_the_users_own_and_rules_that_narrow_the_rows(poisoned, tmp_path):
@@ -222,17 +240,6 @@ def test_the_plan_on_the_receipt():
 def test_plans_that_cannot_be(wrong):
     with pytest.raises(md.MinidecodeError):
         make("gpt2").plan_step(**{"max_new_tokens": 4} | wrong)
-
-
-@pytest.mark.parametrize("arena", ["planned", "separate"])
-def test_candidates_straight_from_the_logits_are_refused_beside_an_arena(arena):
-    """They come at some steps and not at others, and a plan holds one order of calls."""
-    with pytest.raises(md.OptionError, match="hars=reference they do not"):
-        md.Plan.parse(f"hars=reference,arena={arena}")
-    model = make("gpt2")
-    lent = md.Arena(model.plan_step(input_length=6, max_new_tokens=4, num_beams=2))
-    with pytest.raises(md.OptionError, match="say arena=none or hars=off"):
-        model.generate(input_ids=IDS[:1], max_new_tokens=4, num_beams=2, plan="hars=reference", arena=lent)
 
 
 def test_a_step_that_does_something_else_than_planned_says_so(monkeypatch):
@@ -379,7 +386,8 @@ def test_no_array_is_allocated_in_a_step(kind, memory, options, monkeypatch):
         np.setbufsize(buffer_size)
     assert len(arena.plans) == len(unplanned.plans) == 1
     assert max(grown.values()) <= SLACK, {where: n for where, n in grown.items() if n > SLACK}
-    placed = {call.op for calls in step.calls.values() for call in calls if call.results} - {"top_candidates"}
+    calls = [call for ways in step.calls.values() for way in ways for call in way]
+    placed = {call.op for call in calls if call.results} - {"top_candidates"}
     assert all(without[op] > SLACK for op in placed), without
 
 
@@ -393,7 +401,7 @@ def blocks_of_arrays() -> Counter:
 @pytest.mark.parametrize("kind", ["gpt2", "bart"])
 @pytest.mark.parametrize(("memory", "options"), [
     ("preallocated", BEAM), ("split", BEAM), ("indirect", BEAM), ("el", BEAM), ("rolling", BEAM),
-    ("split", {"do_sample": True}),
+    ("split,hars=reference", {"num_beams": 4}), ("split", {"do_sample": True}),
 ], ids=str)  # fmt: skip
 def test_no_block_above_4_kib_in_numpys_own_domain(kind, memory, options, monkeypatch):
     """Looked at whenever a function of C or Python has returned and memory has grown: nothing new of that size.
@@ -441,8 +449,8 @@ class OutOfPlan(md.Arena):
 
     def __init__(self, step):
         calls = {
-            section: tuple(dataclasses.replace(c, results=(), workspace=None) for c in calls)
-            for section, calls in step.calls.items()
+            section: tuple(tuple(dataclasses.replace(c, results=(), workspace=None) for c in way) for way in ways)
+            for section, ways in step.calls.items()
         }
         super().__init__(dataclasses.replace(step, calls=calls))
 

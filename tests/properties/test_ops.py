@@ -32,6 +32,7 @@ from minidecode.reference.reorder import copies as reorder_copies
 from minidecode.reference.shared import attend_shared_naive
 from minidecode.reference.softmax import score_tokens_naive
 from minidecode.reference.split import attend_split_merged, attend_split_naive
+from minidecode.runtime import dry_run
 
 OPS = {name: dims.checked(f, ops.RETURNS.get(name, ())) for name, f in backend(reference).items()}
 sizes = st.integers(1, 40)
@@ -491,6 +492,16 @@ def test_out_is_filled_with_the_same_numbers(name):
     for e, o, result in zip(several, out, results, strict=True):
         assert np.array_equal(e, o)
         assert np.shares_memory(result, o)
+
+
+@pytest.mark.parametrize("name", OUT_CASES)
+def test_a_result_has_as_many_rows_as_the_argument_of_its_letter(name):
+    """Where an arena hands out places, that argument says how much of a place a call gets."""
+    arguments = OUT_CASES[name](np.random.default_rng(7))
+    place = dry_run._rows_of(name)
+    results = OPS[name](*arguments)
+    for result in results if isinstance(results, tuple) else (results,):
+        assert name == "pad_left" if place is None else len(result) == len(arguments[place])
 
 
 def asks(name, arguments, fill=0x55):
