@@ -58,8 +58,7 @@ class Plan:
     "emulator" (the same kernel thread by thread, which is slow), or a function of yours as FILE.py:FUNCTION.
     hars is "off" by default. Otherwise beam search takes candidates straight from the logits at the steps at which the
     options touch no score on its way: the receipt counts those as search_candidates, the others as top_candidates.
-    Options that leave no such step are refused. A search with one row per text has no candidates. An
-    arena, whose steps must all call the same ops, goes with hars=off alone.
+    Options that leave no such step are refused. A search with one row per text has no candidates.
     """
 
     memory: str = "replicated"
@@ -82,11 +81,6 @@ class Plan:
             raise OptionError(f"plan: memory={self.memory!r} is not one of {', '.join(MEMORIES)}")
         if self.arena not in ARENAS:
             raise OptionError(f"plan: arena={self.arena!r} is not one of {', '.join(ARENAS)}")
-        if self.arena != "none" and self.hars != "off":
-            raise OptionError(
-                f"plan: an arena needs steps that all call the same ops, and with hars={self.hars} they do not: "
-                "say arena=none or hars=off"
-            )
         for row in CATALOG.values():
             choice, choices = getattr(self, row.name), ("off", *BACKENDS) if row.may_be_off else BACKENDS
             if not isinstance(choice, str) or not (choice in choices or ":" in choice):

@@ -54,7 +54,7 @@ def attend_within(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, 
 def scores_of_rows(q_RHK, k_RGMK, scale, workspace=None):
     R, H, K = q_RHK.shape
     G, M = k_RGMK.shape[1:3]
-    scores_RGXM = room(workspace, (R, G, H // G, M), q_RHK)
+    scores_RGXM = room(workspace, (R, G, H // G, M), q_RHK)  # of q's dtype, whatever the memory's
     np.matmul(q_RHK.reshape(R, G, H // G, K), k_RGMK.transpose(0, 1, 3, 2), out=scores_RGXM)
     scores_RGXM *= scale
     return scores_RGXM.reshape(R, H, M)
@@ -63,7 +63,7 @@ def scores_of_rows(q_RHK, k_RGMK, scale, workspace=None):
 def sums_of_rows(weights_RHM, v_RGMU, workspace=None):
     R, H, M = weights_RHM.shape
     G, U = v_RGMU.shape[1], v_RGMU.shape[3]
-    a_RGXU = room(workspace, (R, G, H // G, U), v_RGMU)
+    a_RGXU = room(workspace, (R, G, H // G, U), weights_RHM)
     return np.matmul(weights_RHM.reshape(R, G, H // G, M), v_RGMU, out=a_RGXU).reshape(R, H, U)
 
 
@@ -79,7 +79,7 @@ def scores_of_sentences(q_RHK, k_BGNK, scale, workspace=None):
 def sums_of_sentences(weights_RHN, v_BGNU, workspace=None):
     B, G, _, U = v_BGNU.shape
     weights_BGXN = rows_joined(weights_RHN, B, G, workspace)
-    a_BGXU = room(workspace, (*weights_BGXN.shape[:3], U), v_BGNU)
+    a_BGXU = room(workspace, (*weights_BGXN.shape[:3], U), weights_RHN)
     np.matmul(weights_BGXN, v_BGNU, out=a_BGXU)
     return rows_apart(a_BGXU, *weights_RHN.shape[:2], workspace)
 

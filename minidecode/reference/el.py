@@ -65,8 +65,9 @@ def values_of_hidden(weights_RHN, h_BND, w_v_GUD, workspace=None):
     """(sum_n weight_n h_n) W_v^T, without the bias: again one product for all heads and beams of a sentence."""
     R, H, N = weights_RHN.shape
     B, _, D = h_BND.shape
-    sums_BXD = room(workspace, (B, R // B * H, D), weights_RHN)  # in the dtype that is computed in, not in that of h
-    np.matmul(weights_RHN.reshape(B, R // B * H, N), h_BND, out=sums_BXD)
+    weights_BXN = room(workspace, (B, R // B * H, N), weights_RHN)
+    weights_BXN.reshape(R, H, N)[...] = weights_RHN  # which may be a part of a wider array
+    sums_BXD = np.matmul(weights_BXN, h_BND, out=room(workspace, (B, R // B * H, D), weights_RHN))
     return by_group(sums_BXD.reshape(R, H, D), w_v_GUD.transpose(0, 2, 1), workspace)
 
 

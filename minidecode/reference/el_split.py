@@ -39,6 +39,8 @@ def attend_el_split(
     weights_RHM = softmax(scores_RHM, workspace)
     prompt_weights_RHN, weights_RHT = weights_RHM[:, :, :N], weights_RHM[:, :, N:]
     a_RHU = values_of_hidden(prompt_weights_RHN, prompt_h_BND, w_v_GUD, workspace)
-    a_RHU += prompt_weights_RHN.sum(axis=2, keepdims=True) * for_query_heads(b_v_GU, H)
+    bias_RHU = room(workspace, a_RHU.shape, a_RHU)
+    np.multiply(prompt_weights_RHN.sum(axis=2, keepdims=True), for_query_heads(b_v_GU, H), out=bias_RHU)
+    a_RHU += bias_RHU
     a_RHU += sums_of_rows(weights_RHT, v_RGTU[:, :, :T], workspace)
     return heads_side_by_side(a_RHU, out)

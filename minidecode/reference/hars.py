@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from . import room
 from .candidates import group_maxima, top_candidates_naive
 from .softmax import log_softmax
 
@@ -16,20 +17,21 @@ def search_candidates_naive(logits_RV, base_BW, C, out=None):
     return top_candidates_naive(total_BWV.reshape(B, -1), C, out)
 
 
-def search_candidates(logits_RV, base_BW, C, out=None):
+def search_candidates(logits_RV, base_BW, C, out=None, *, workspace=None):
     """Each beam hands over what reaches its rough threshold; probabilities are computed for that alone, and sorted.
 
     The C best of a sentence may all continue one beam, so each beam's threshold lets at least C through.
     """
     (B, W), V = base_BW.shape, logits_RV.shape[1]
     best_BC, index_BC = out or (np.empty((B, C), logits_RV.dtype), np.empty((B, C), np.int64))
-    room_V = np.empty(V, logits_RV.dtype)
+    room_V, below_V = room(workspace, V, logits_RV), room(workspace, V, logits_RV, np.bool_)
     for b in range(B):
         kept, scores = [], []
         for w in range(W):
             logits_V = logits_RV[b * W + w]
             maxima_X = group_maxima(logits_V, C)
-            kept_X = np.flatnonzero(~(logits_V < maxima_X.min()))  # `not <`, and not `>=`: NaN is kept, and seen
+            np.less(logits_V, maxima_X.min(), out=below_V)  # `not <`, and not `>=`: NaN is kept, and seen
+            kept_X = np.flatnonzero(np.logical_not(below_V, out=below_V))
             largest = maxima_X.max()
             with np.errstate(invalid="ignore"):
                 log_sum = np.log(np.exp(np.subtract(logits_V, largest, out=room_V), out=room_V).sum())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from .move import take
+from .reorder import move_rows
 from .split import attend_split, attend_split_naive
 
 
@@ -22,22 +24,29 @@ def attend_indirect(
 ):  # fmt: skip
     """The same for what is written alone, and then the two products of `attend_split`."""
     source_RT = source_RT[:, : int(end_R.max())]
-    k_RGTK, v_RGTU = _through(source_RT, k_RGTK), _through(source_RT, v_RGTU)
+    k_RGTK, v_RGTU = _through(source_RT, k_RGTK, workspace), _through(source_RT, v_RGTU, workspace)
     prompt = prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B
     return attend_split(q_RHK, *prompt, k_RGTK, v_RGTU, begin_R, end_R, scale, out, workspace=workspace)
 
 
-def _through(source_RT, k_RGTX):
+def _through(source_RT, k_RGTX, workspace=None):
     """Each row's own positions, gathered from where the table says that they lie."""
-    G, T = k_RGTX.shape[1], source_RT.shape[1]
-    return k_RGTX[source_RT[:, None], np.arange(G)[:, None], np.arange(T)]
+    (R, G, steps, X), T = k_RGTX.shape, source_RT.shape[1]
+    if workspace is None:
+        return k_RGTX[source_RT[:, None], np.arange(G)[:, None], np.arange(T)]
+    place_RGT = np.multiply(source_RT[:, None], G, out=workspace((R, G, T), np.int64))  # in one list of all positions
+    place_RGT += np.arange(G)[:, None]
+    place_RGT *= steps
+    place_RGT += np.arange(T)
+    found_RGTX = workspace((R, G, T, X), k_RGTX.dtype)
+    take(k_RGTX.reshape(-1, X), place_RGT.reshape(-1), out=found_RGTX.reshape(-1, X))
+    return found_RGTX
 
 
-def redirect(source_RT, parent_R, length_R, out=None):
-    """A gather of the written part; the right side is a copy, so that rows may change places."""
+def redirect(source_RT, parent_R, length_R, out=None, *, workspace=None):
+    """Rows that have another parent move, in their written part."""
     if out is not None:
         out[...] = source_RT
         source_RT = out
-    written = slice(int(length_R.max()))
-    source_RT[:, written] = source_RT[parent_R, written]
+    move_rows(source_RT[:, : int(length_R.max())], parent_R, workspace)
     return source_RT

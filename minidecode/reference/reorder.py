@@ -24,12 +24,16 @@ def follow(k_RGMX, parent_R, length_R, out=None, *, workspace=None):
     if out is not None:
         out[...] = k_RGMX
         k_RGMX = out
-    written_RGMX = k_RGMX[:, :, : int(length_R.max())]
-    spare_GMX = room(workspace, written_RGMX.shape[1:], k_RGMX)
-    for to, source in copies(parent_R.tolist()):
-        target_GMX = spare_GMX if to is None else written_RGMX[to]
-        target_GMX[...] = spare_GMX if source is None else written_RGMX[source]
+    move_rows(k_RGMX[:, :, : int(length_R.max())], parent_R, workspace)
     return k_RGMX
+
+
+def move_rows(rows, parent_R, workspace) -> None:
+    """rows[r] = rows[parent[r]], all at once, in place."""
+    spare = room(workspace, rows.shape[1:], rows)
+    for to, source in copies(parent_R.tolist()):
+        target = spare if to is None else rows[to]
+        target[...] = spare if source is None else rows[source]
 
 
 def copies(parent_R):

@@ -19,10 +19,13 @@ def attend_rolling_naive(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None)
 
 
 def attend_rolling(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None, *, workspace=None):
-    """Slot by slot as they lie: a sum has no order. What is not to be seen is known by each slot's age."""
+    """Slot by slot as they lie: a sum has no order. Where fewer than M positions are to be seen, the slots behind the
+    newest are not: they are the next to be written.
+    """
     M = k_RGMK.shape[2]
-    age_RM = (end_R[:, None] - 1 - np.arange(M)) % M  # steps since the slot was written
     scores_RHM = scores_of_rows(q_RHK, k_RGMK, scale, workspace)
-    unseen_RM = age_RM >= (end_R - begin_R)[:, None]
-    scores_RHM[np.broadcast_to(unseen_RM[:, None], scores_RHM.shape)] = -np.inf
+    for scores_HM, begin, end in zip(scores_RHM, begin_R, end_R, strict=True):
+        first, unseen = end % M, max(M - (end - begin), 0)
+        scores_HM[:, first : first + unseen] = -np.inf
+        scores_HM[:, : max(first + unseen - M, 0)] = -np.inf
     return heads_side_by_side(sums_of_rows(softmax(scores_RHM, workspace), v_RGMU, workspace), out)

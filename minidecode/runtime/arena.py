@@ -53,8 +53,9 @@ class Call:
     """The n-th call of a section, as the dry run saw it. Without results, it writes where it always does."""
 
     op: str
+    time: int  # on the layout's timeline
     results: tuple[Result, ...]
-    rows_of: int  # the argument that has as many rows as the results
+    rows_of: int | None  # the argument that has as many rows as the results
     workspace: int | None  # its lifetime
 
 
@@ -83,7 +84,7 @@ class StepPlan:
     """Where everything that a decode step makes lies in an arena, for requests up to `extent`."""
 
     layout: Layout
-    calls: dict[str, tuple[Call, ...]]  # by section
+    calls: dict[str, tuple[tuple[Call, ...], ...]]  # by section, and by the ways in which it may go
     extent: Extent
     made_for: tuple  # whatever else decides which ops a step calls; compared as a whole
 
@@ -91,6 +92,11 @@ class StepPlan:
     def bytes(self) -> int:
         """What the arena must hold."""
         return self.layout.bytes
+
+    @property
+    def number_of_calls(self) -> int:
+        """In all sections, whichever way they go."""
+        return sum(len(calls) for ways in self.calls.values() for calls in ways)
 
     def serves(self, extent: Extent, made_for: tuple) -> bool:
         """Whether such a request keeps to this plan."""
@@ -104,7 +110,7 @@ class StepPlan:
             for a, offset in zip(layout.lifetimes, layout.offsets, strict=True)
         ]
         return {
-            "extent": vars(self.extent), "calls": sum(map(len, self.calls.values())), "intermediates": rows,
+            "extent": vars(self.extent), "calls": self.number_of_calls, "intermediates": rows,
             "arena_bytes": layout.bytes, "separate_bytes": layout.separate_bytes, "lower_bound": layout.lower_bound,
             "order": layout.order,
         }  # fmt: skip
@@ -123,7 +129,7 @@ class StepPlan:
         beyond = f" ({layout.bytes / layout.lower_bound - 1:+.1%})" if layout.bytes else ""
         return "\n".join([
             f"step of {self.extent}",
-            f"{len(layout.lifetimes)} intermediates of {sum(map(len, self.calls.values()))} calls",
+            f"{len(layout.lifetimes)} intermediates of {self.number_of_calls} calls",
             f"separate buffers {layout.separate_bytes:>15,} bytes{times}",
             f"arena            {layout.bytes:>15,} bytes{beyond}, placed by {layout.order}",
             f"lower bound      {layout.lower_bound:>15,} bytes: the most that is alive at one call",
@@ -179,21 +185,26 @@ class Places:
 
     def __init__(self, plan: StepPlan, buffer: np.ndarray):
         self.plan, self.buffer, self.bytes = plan, buffer, buffer.nbytes
-        self._section, self._calls = None, iter(())
+        self._section, self._calls = None, None
+        self.now = -1  # the time of the last call
         self._views: dict[tuple[Result, int], np.ndarray] = {}
 
     def begin(self, section: str, reads: np.ndarray | None = None) -> None:
         """As in `Fresh`."""
-        self._section, self._calls = section, iter(self.plan.calls[section])
+        self._section, self._calls = section, None
 
     def run(self, name: str, function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
         """The op's result, in the arena."""
         if self._section is None:
             return function(*args, **kwargs)
+        if self._calls is None:  # its first call says which way the section goes
+            ways = self.plan.calls[self._section]
+            self._calls = iter(next((calls for calls in ways if calls and calls[0].op == name), ()))
         call = next(self._calls, None)
         if call is None or call.op != name:
             planned = f"{call.op} is" if call else "nothing more is"
             raise RuntimeError(f"a step calls {name} in its {self._section} where {planned} planned")
+        self.now = call.time
         if call.results:
             rows = len(args[call.rows_of])
             out = tuple(self._view(result, rows) for result in call.results)

@@ -7,16 +7,18 @@ arrays of one memory, so that a dry run takes one layer's part of the keys and v
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from .. import ops as signatures
+from ..dims import letters
 from ..search.beam import beam_search
 from ..search.greedy import greedy
 from ..search.options import Options
@@ -46,26 +48,43 @@ def search_of(options: Options) -> Options:
 def dry_run(
     network, weights, functions, make_memory, arena: str, extent: Extent, search: Options, made_for: tuple
 ) -> StepPlan:
-    """A dry run of one step, and places for all that it makes. arena: "planned" or "separate"."""
+    """A dry run of one step, and places for all that it makes. arena: "planned" or "separate".
+
+    Where a plan has search_candidates, a search may go on from the logits in two ways: there are two dry runs, one
+    whose last round has something to do with the scores (at the limit), and one whose last round has not.
+    """
     if extent.new_tokens < 2:  # the prefill gives the only token: there is no step
-        return StepPlan(LAYOUTS[arena](()), {"follow": (), "forward": (), "search": ()}, extent, made_for)
+        return StepPlan(LAYOUTS[arena](()), {"follow": ((),), "forward": ((),), "search": ((),)}, extent, made_for)
+    ways = [(search, 2)]
+    if search.num_beams > 1 and "search_candidates" in functions:
+        forced = search.eos_token_id if search.dialect == "fairseq" else (0,)
+        ways = [(replace(search, forced_eos_token_id=forced), 2), (search, 3)]
+    steps = [_record(network, weights, functions, make_memory, extent, *way) for way in ways]
+    lifetimes, calls = in_one_timeline(steps)
+    return StepPlan(LAYOUTS[arena](lifetimes), calls, extent, made_for)
+
+
+def _record(network, weights, functions, make_memory, extent: Extent, search: Options, limit: int) -> Recorder:
+    """The last step of the longest texts, in a search of `limit` rounds that is stopped after its second."""
     plain = Engine(network, weights, CountedOps(functions, Fresh()), make_memory)
     recorder = Recorder(lambda: [a for memory in plain.memories for a in memory.arrays()])
     stand_in = _StandIn(plain, extent, CountedOps(functions, recorder))
     sources = [np.zeros(extent.source_tokens, np.int64)] * extent.sentences
     texts = [np.zeros(extent.text_tokens - 2, np.int64)] * extent.sentences
-    request = Request.make(texts, np.full(extent.sentences, 2), search, sources if extent.source_tokens else ())
+    request = Request.make(texts, np.full(extent.sentences, limit), search, sources if extent.source_tokens else ())
     if extent.source_tokens:
         plain.encode(sources)
-    if search.num_beams == 1:
-        greedy(stand_in, request, search)
-    else:
-        beam_search(stand_in, request, search)
-    lifetimes, calls = recorder.finish()
-    return StepPlan(LAYOUTS[arena](lifetimes), calls, extent, made_for)
+    with contextlib.suppress(_RecordedError):
+        (greedy if search.num_beams == 1 else beam_search)(stand_in, request, search)
+    recorder.finish()
+    return recorder
 
 
 # ---- memories as they are before the last step -----------------------------------------------------------------------
+
+
+class _RecordedError(Exception):
+    """Stops a search that would go on."""
 
 
 class _StandIn:
@@ -97,6 +116,8 @@ class _StandIn:
 
     def step(self, tokens_RM, length_R, parent_R):
         """The real one, which is recorded. The search goes on with zeros: these scores are of no text."""
+        if self.engine.ops is self.ops:
+            raise _RecordedError
         self.engine.ops = self.ops
         logits_RV = self.engine.step(tokens_RM, length_R, parent_R)
         logits_RV[...] = 0
@@ -151,14 +172,26 @@ def _arrays_of(thing) -> Iterator[np.ndarray]:
 
 @dataclass
 class _Made:
-    """An array that an op made in the step."""
+    """An array that an op made in the step, or the room that it asked for."""
 
     array: np.ndarray | None  # held, so that no later one has its address; None for a workspace
     name: str
     bytes: int
     first: int
     last: int
-    placed: bool = True
+    is_placed: bool = True
+    is_seen: bool = False  # by the search
+
+
+@dataclass
+class _Called:
+    """A call of an op: what it made, if that needs a place, and the argument that has as many rows."""
+
+    op: str
+    time: int
+    made: list[_Made]
+    rows_of: int | None
+    room: _Made | None
 
 
 class Recorder:
@@ -166,31 +199,29 @@ class Recorder:
 
     def __init__(self, held: Callable[[], list[np.ndarray]]):
         self._held = held  # the memories' own arrays, as they are now
-        self._section, self._now = None, -1
-        self._made: list[_Made] = []
+        self._section, self.now = None, -1
+        self.made: list[_Made] = []
+        self.calls: dict[str, list[_Called]] = {}
         self._by_root: dict[int, _Made] = {}
-        self._calls: dict[str, list[tuple[str, list[_Made], int, _Made | None]]] = {}
         self._times: dict[str, int] = {}  # an op was called
 
     def begin(self, section: str, reads: np.ndarray | None = None) -> None:
         """As in `Fresh`. What the memories hold by now is theirs, and no intermediate."""
         self._note_held()
         self._section = section
-        self._calls[section] = []
-        if reads is not None:
-            self._read([reads], self._now + 1)
+        self.calls[section] = []
+        self._read([] if reads is None else [reads])
 
     def run(self, name: str, function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
         """The op's result. One that the op made has an array of its own; one that is part of an argument stays that."""
         if self._section is None:
             return function(*args, **kwargs)
-        self._now += 1
+        self.now += 1
         self._times[name] = self._times.get(name, 0) + 1
         label = f"{name} {self._times[name]}"
         arguments = [a for a in (*args, *kwargs.values()) if isinstance(a, np.ndarray)]
-        self._read(arguments, self._now)
-        takes = inspect.signature(function).parameters
-        asked = []
+        self._read(arguments)
+        takes, asked, rows_of = inspect.signature(function).parameters, [], _rows_of(name)
 
         def workspace(shape, dtype):
             asked.append(np.empty(shape, dtype))
@@ -199,63 +230,76 @@ class Recorder:
         result = function(*args, **kwargs, **({"workspace": workspace} if "workspace" in takes else {}))
         several = result if isinstance(result, tuple) else (result,)
         known = {id(root(a)) for a in arguments}
-        is_new = "out" in takes and not any(id(root(r)) in known for r in several)
         made = []
-        if is_new:
+        if rows_of is not None and "out" in takes and not any(id(root(r)) in known for r in several):
             several = tuple(np.array(r) for r in several)  # views of one array would all live as long as any of them
-            titles = signatures.RETURNS.get(name) if len(several) > 1 else None
-            for i, array in enumerate(several):
-                title = f"{label}: {titles[i]}" if titles else label
-                made.append(self._make(array, title, aligned(array.nbytes)))
+            result = several if isinstance(result, tuple) else several[0]
+            titles = [f": {title}" for title in signatures.RETURNS[name]] if len(several) > 1 else [""]
+            made = [self._make(a, label + t, aligned(a.nbytes)) for a, t in zip(several, titles, strict=True)]
         room = self._make(None, f"{label}: workspace", sum(aligned(a.nbytes) for a in asked)) if asked else None
-        self._calls[self._section].append((name, made, _rows_of(name), room))
-        return (several if isinstance(result, tuple) else several[0]) if is_new else result
+        self.calls[self._section].append(_Called(name, self.now, made, rows_of, room))
+        return result
 
-    def finish(self) -> tuple[list[Lifetime], dict[str, tuple[Call, ...]]]:
-        """All lifetimes, in the order in which they begin, and the calls that they belong to.
-
-        What the search has seen lives past its last call: it reads scores by NumPy too, where no proxy sees it.
-        """
+    def finish(self) -> None:
+        """The step is over."""
         self._note_held()
-        placed = [m for m in self._made if m.placed]
-        index = {id(m): i for i, m in enumerate(placed)}
-        searching = self._now + 1 - len(self._calls["search"])
-        for m in placed:
-            if m.last >= searching and m.array is not None:
-                m.last = self._now + 1
-        calls = {
-            section: tuple(
-                Call(
-                    name,
-                    tuple(Result(index[id(m)], m.array.shape[1:], m.array.dtype) for m in made if m.placed),
-                    rows_of,
-                    None if room is None else index[id(room)],
-                )
-                for name, made, rows_of, room in calls
-            )
-            for section, calls in self._calls.items()
-        }  # fmt: skip
-        return [Lifetime(m.name, m.bytes, m.first, m.last) for m in placed], calls
 
     def _make(self, array: np.ndarray | None, name: str, size: int) -> _Made:
-        made = _Made(array, name, size, self._now, self._now)
-        self._made.append(made)
+        made = _Made(array, name, size, self.now, self.now, is_seen=self._section == "search" and array is not None)
+        self.made.append(made)
         if array is not None:
             self._by_root[id(array)] = made
         return made
 
-    def _read(self, arrays: list[np.ndarray], call: int) -> None:
+    def _read(self, arrays: list[np.ndarray]) -> None:
         for array in arrays:
             if made := self._by_root.get(id(root(array))):
-                made.last = call
+                made.last = self.now
+                made.is_seen |= self._section == "search"
 
     def _note_held(self) -> None:
         for array in self._held():
             if made := self._by_root.get(id(root(array))):
-                made.placed = False
+                made.is_placed = False
 
 
-def _rows_of(name: str) -> int:
-    """The argument that a result has as many rows as: the first, unless it is a table that rows are taken from."""
+def _rows_of(name: str) -> int | None:
+    """The argument that has as many rows as the results: their names begin with one letter. Tables are longer."""
     parameters = list(inspect.signature(getattr(signatures, name)).parameters)
-    return next(i for i, p in enumerate(parameters) if p not in signatures.TABLES.get(name, ()))
+    letter = (letters(signatures.RETURNS.get(name, parameters[:1])[0]) or " ")[0]
+    tables = signatures.TABLES.get(name, ())
+    return next((i for i, p in enumerate(parameters) if (letters(p) or "")[:1] == letter and p not in tables), None)
+
+
+def in_one_timeline(steps: list[Recorder]) -> tuple[list[Lifetime], dict[str, tuple[tuple[Call, ...], ...]]]:
+    """All lifetimes, and the calls that they belong to, by section and by the ways in which a search may go on.
+
+    The first step counts whole; of the others the search alone, as if it came behind the first one's. What a search has
+    seen lives past its last call, for it reads scores by NumPy too, where no proxy sees it; and what the forward pass
+    hands over lives past the last call of all.
+    """
+    first = steps[0]
+    ends, shifts = [first.now + 1], [0]
+    for step in steps[1:]:
+        shifts.append(ends[-1] + 1 - step.calls["search"][0].time)
+        ends.append(step.now + 1 + shifts[-1])
+    lifetimes, index = [], {}
+    for number, (step, end, shift) in enumerate(zip(steps, ends, shifts, strict=True)):
+        searching = {id(m) for called in step.calls["search"] for m in [*called.made, called.room]}
+        for m in step.made:
+            if m.is_placed and (number == 0 or id(m) in searching):
+                index[id(m)] = len(lifetimes)
+                past = (end if id(m) in searching else ends[-1]) if m.is_seen else m.last + shift
+                lifetimes.append(Lifetime(m.name, m.bytes, m.first + shift, past))
+
+    def placed(calls: list[_Called], shift: int) -> tuple[Call, ...]:
+        found = []
+        for c in calls:
+            results = tuple(Result(index[id(m)], m.array.shape[1:], m.array.dtype) for m in c.made if m.is_placed)
+            room = None if c.room is None else index[id(c.room)]
+            found.append(Call(c.op, c.time + shift, results, c.rows_of, room))
+        return tuple(found)
+
+    calls = {section: (placed(first.calls[section], 0),) for section in ("follow", "forward")}
+    ways = (placed(step.calls["search"], shift) for step, shift in zip(steps, shifts, strict=True))
+    return lifetimes, calls | {"search": tuple(ways)}

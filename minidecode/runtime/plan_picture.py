@@ -18,7 +18,8 @@ PALETTE = (
 
 def draw_plan(plan: StepPlan, title: str) -> str:
     """The plan as the text of an SVG file: op by colour; what an op needs while it runs (its workspace) is paler."""
-    layout, calls = plan.layout, sum(map(len, plan.calls.values()))
+    layout = plan.layout
+    calls = max((a.last for a in layout.lifetimes), default=0)
     column, row = WIDTH / (calls + 1), HEIGHT / max(layout.bytes, 1)
     bottom = TOP + HEIGHT
     ops = list(dict.fromkeys(a.name.split()[0] for a in layout.lifetimes))
@@ -55,14 +56,13 @@ def _frame(plan: StepPlan, column: float, row: float, bottom: float) -> list[str
         y = bottom - share * layout.bytes * row
         mega = share * layout.bytes / 1e6
         lines.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{mega:.3g} MB</text>')
-    begin = 0
-    for section, calls in plan.calls.items():
-        x = LEFT + begin * column
-        if calls:
+    for section, ways in plan.calls.items():
+        for calls in filter(None, ways):
+            x = LEFT + calls[0].time * column
             lines.append(f'<path d="M{x:.1f} {TOP - 8} V{bottom + 6}" stroke="#24292f" stroke-dasharray="2 3"/>')
             lines.append(f'<text x="{x + 3:.1f}" y="{bottom + 16}">{section}</text>')
-        begin += len(calls)
-    lines.append(f'<text x="{LEFT + WIDTH}" y="{bottom + 32}" text-anchor="end">{begin} calls</text>')
+    says = f"{plan.number_of_calls} calls"
+    lines.append(f'<text x="{LEFT + WIDTH}" y="{bottom + 32}" text-anchor="end">{says}</text>')
     y = bottom - layout.lower_bound * row
     lines.append(f'<path d="M{LEFT} {y:.1f} H{LEFT + WIDTH}" stroke="#cf222e" stroke-dasharray="6 4"/>')
     says = f"lower bound {layout.lower_bound:,}: the most that is alive at one call"

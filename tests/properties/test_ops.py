@@ -32,6 +32,7 @@ from minidecode.reference.reorder import copies as reorder_copies
 from minidecode.reference.shared import attend_shared_naive
 from minidecode.reference.softmax import score_tokens_naive
 from minidecode.reference.split import attend_split_merged, attend_split_naive
+from minidecode.runtime import dry_run
 
 OPS = {name: dims.checked(f, ops.RETURNS.get(name, ())) for name, f in backend(reference).items()}
 sizes = st.integers(1, 40)
@@ -493,6 +494,16 @@ def test_out_is_filled_with_the_same_numbers(name):
         assert np.shares_memory(result, o)
 
 
+@pytest.mark.parametrize("name", OUT_CASES)
+def test_a_result_has_as_many_rows_as_the_argument_of_its_letter(name):
+    """Where an arena hands out places, that argument says how much of a place a call gets."""
+    arguments = OUT_CASES[name](np.random.default_rng(7))
+    place = dry_run._rows_of(name)
+    results = OPS[name](*arguments)
+    for result in results if isinstance(results, tuple) else (results,):
+        assert name == "pad_left" if place is None else len(result) == len(arguments[place])
+
+
 def asks(name, arguments, fill=0x55):
     """(what an op asks its workspace for, its results): each array comes full of nonsense."""
     asked = []
@@ -508,6 +519,22 @@ def asks(name, arguments, fill=0x55):
 
 
 WITH_WORKSPACE = [name for name, op in OPS.items() if "workspace" in inspect.signature(op).parameters]
+
+
+ATTENTION = [name for name in OUT_CASES if name.startswith("attend") and name != "attend_within"]
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_a_memory_of_half_precision_is_computed_with_in_that_of_the_queries(name):
+    """What it holds is exact in float32, so the result is that of the same numbers there, to the last bit."""
+    arguments = OUT_CASES[name](np.random.default_rng(7))
+    names = inspect.signature(getattr(ops, name)).parameters
+    memory = [i for i, p in enumerate(names) if p.startswith(("k_", "v_", "h_", "prompt_k", "prompt_v", "prompt_h"))]
+    halves = [a.astype(np.float16) if i in memory else a for i, a in enumerate(arguments)]
+    wholes = [a.astype(np.float32) if i in memory else a for i, a in enumerate(halves)]
+    assert memory
+    result, expected = OPS[name](*halves), OPS[name](*wholes)
+    assert result.dtype == np.float32 and np.array_equal(result, expected)
 
 
 @pytest.mark.parametrize("name", WITH_WORKSPACE)
