@@ -5,8 +5,10 @@
 Figure 3 is a table of the three groups of operations on a roofline. Figure 4 is time per sentence over input lengths
 and beam widths, for four ways: keys and values built again at each step, kept per beam, kept per sentence, and EL.
 All four must agree before anything is timed; they are timed by turns, and figures are medians of the runs with the
-smallest and largest beside them. The prediction is the roofline's: it knows no latency, and counts every product as a
-kernel of its own, in float16 on tensor cores (--float32: without), at the paper's batches, which are larger than ours.
+smallest and largest beside them. Predictions are the roofline's: it knows no latency, and counts every product as a
+kernel of its own. For GPUs they are in float16 on tensor cores (--float32: without), at the paper's batches, which are
+larger than ours; for this machine they are of what is measured. All are written to --out; --machine says which
+to print.
 """
 
 from __future__ import annotations
@@ -29,6 +31,9 @@ from minidecode.reference.el import attend_el, attend_el_naive, keys_and_values
 from minidecode.reference.grouped import attend
 from minidecode.reference.linear import linear
 from minidecode.reference.shared import attend_shared
+
+HERE = "this machine"
+PAPERS_POSITIONS = 32 * 4 * 1024  # of all beams of a batch
 
 
 def ways(s: Sizes) -> dict:
@@ -61,8 +66,8 @@ def ways(s: Sizes) -> dict:
     }
 
 
-def time_setting(s: Sizes, runs: int, machine: Machine) -> dict:
-    """One row: milliseconds per sentence, measured (median, fastest, slowest) and predicted."""
+def time_setting(s: Sizes, runs: int, machines: dict[str, Machine]) -> dict:
+    """One row: milliseconds per sentence, measured (median, fastest, slowest), and microseconds predicted."""
     calls = ways(s)
     results = {method: function() for method, (function, _) in calls.items()}
     for method, result in results.items():
@@ -70,9 +75,16 @@ def time_setting(s: Sizes, runs: int, machine: Machine) -> dict:
             raise SystemExit(f"{method} disagrees at {s}: nothing is timed")
     measured = {t.implementation: [round(1e3 * x / s.B, 4) for x in (t.median, t.fastest, t.slowest)]
                 for t in time_by_turns(calls, runs)}  # fmt: skip
-    at = replace(s, B=batch_of(s.N, s.W, 32 * 4 * 1024), itemsize=itemsize_on(machine))  # the paper's batches
-    predicted = {m: round(1e6 * sum(map(machine.seconds, costs(at, m).values())) / at.B, 3) for m in METHODS}
+    predicted = {}
+    for name, machine in machines.items():
+        at = s if name == HERE else replace(s, B=batch_of(s.N, s.W, PAPERS_POSITIONS), itemsize=itemsize_on(machine))
+        predicted[name] = {method: round(1e6 * seconds(at, method, machine) / at.B, 3) for method in METHODS}
     return {"N": s.N, "W": s.W, "B": s.B, "ms_per_sentence": measured, "predicted_us_per_sentence": predicted}
+
+
+def seconds(s: Sizes, method: str, machine: Machine) -> float:
+    """All groups of operations of a method, one after the other."""
+    return sum(map(machine.seconds, costs(s, method).values()))
 
 
 def batch_of(N: int, W: int, positions: int) -> int:
@@ -99,22 +111,25 @@ def figure_3(s: Sizes, machine: Machine) -> list[dict]:
     return rows
 
 
-def why(s: Sizes, machine: Machine) -> str:
-    """Where EL stands on a machine, in one sentence."""
+def why(s: Sizes, machine: Machine, measured: dict | None = None) -> str:
+    """Where EL stands on a machine beside either cache, in two sentences."""
     s = replace(s, itemsize=itemsize_on(machine))
     attend = costs(s, "el")["attend"]
     intensity = attend.operations / attend.bytes
     bound = "memory" if intensity < machine.balance else "arithmetic"
-    cache, el = (sum(map(machine.seconds, costs(s, method).values())) for method in ("cache per beam", "el"))
-    verdict = f"be {cache / el:.1f} times as fast" if el < cache else f"take {el / cache:.1f} times as long"
+    verdicts = []
+    for cache in ("cache per beam", "cache per sentence"):
+        verdict = f"{seconds(s, 'el', machine) / seconds(s, cache, machine):.2f}"
+        verdict += f" (measured: {measured['el'][0] / measured[cache][0]:.2f})" if measured else ""
+        verdicts.append(f"{verdict} times as long as a {cache}")
     return (
         f"EL computes {intensity:.0f} operations for each byte that it moves (N = {s.N}, beam {s.W}), {machine.name}"
-        f" {machine.balance:.0f} in the time of a byte: there EL waits for {bound}, and should {verdict} as a cache per"
-        " beam."
+        f" {machine.balance:.0f} in the time of a byte: there EL waits for {bound}. It should take"
+        f" {' and '.join(verdicts)}."
     )
 
 
-def markdown(figure3: list[dict], rows: list[dict], sentences: list[str], elsewhere: str) -> str:
+def markdown(figure3: list[dict], rows: list[dict], sentences: list[str], machine: str, elsewhere: str) -> str:
     lines = [
         f"On {elsewhere}, by the roofline:",
         "",
@@ -135,7 +150,9 @@ def markdown(figure3: list[dict], rows: list[dict], sentences: list[str], elsewh
         cells = []
         for method in METHODS:
             median, fastest, slowest = r["ms_per_sentence"][method]
-            cells.append(f"{median:.2f} ({fastest:.2f}-{slowest:.2f}) / {r['predicted_us_per_sentence'][method]:.2f}")
+            cells.append(
+                f"{median:.2f} ({fastest:.2f}-{slowest:.2f}) / {r['predicted_us_per_sentence'][machine][method]:.2f}"
+            )
         lines.append(f"| {r['N']} | {r['W']} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", *sentences])
 
@@ -152,23 +169,29 @@ def main() -> None:
     p.add_argument("--note", default="", help="what else ran on the machine meanwhile")
     p.add_argument("--out", type=Path, help="JSON file to write")
     a = p.parse_args()
-    elsewhere = MACHINES[a.machine] if a.float32 else MACHINES[a.machine].on_tensor_cores()
+    here = replace(this_machine(), name=HERE)
+    machines = {HERE: here, **{name: m if a.float32 else m.on_tensor_cores() for name, m in MACHINES.items()}}
     longest = max(a.positions)
     settings = dict.fromkeys([(N, 4) for N in a.positions] + [(longest, W) for W in a.beams])
     rows = []
     for N, W in settings:
         s = Sizes(B=batch_of(N, W, 4 * longest), W=W, N=N, H=a.heads, D=a.width, itemsize=4)
-        rows.append(time_setting(s, a.runs, elsewhere))
+        rows.append(time_setting(s, a.runs, machines))
         print(json.dumps(rows[-1]), flush=True)
-    paper, here = Sizes(B=32, W=4, N=longest, H=a.heads, D=a.width), replace(this_machine(), name="this machine")
-    sentences = [why(paper, here), why(paper, elsewhere)]
-    figure3 = figure_3(paper, elsewhere)
-    print(markdown(figure3, rows, sentences, f"{a.machine}{', float32' if a.float32 else ', float16 on tensor cores'}"))
+    timed = next(r for r in rows if (r["N"], r["W"]) == (longest, 4))
+    ours, paper = (Sizes(B=B, W=4, N=longest, H=a.heads, D=a.width) for B in (timed["B"], 32))
+    figure3 = {name: figure_3(ours if name == HERE else paper, m) for name, m in machines.items()}
+    sentences = {name: why(paper, m) for name, m in machines.items()} | {
+        HERE: why(ours, here, timed["ms_per_sentence"])
+    }
+    elsewhere = f"{a.machine}{', float32' if a.float32 else ', float16 on tensor cores'}"
+    print(markdown(figure3[a.machine], rows, [sentences[HERE], sentences[a.machine]], a.machine, elsewhere))
     if a.out:
         machine = {"processor": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version(),
-                   "numpy": np.__version__, "minidecode": md.__version__, "note": a.note, "balance": here.balance,
-                   "predicted": vars(elsewhere)}  # fmt: skip
-        found = {"machine": machine, "figure_3": figure3, "figure_4": rows, "why": sentences}
+                   "numpy": np.__version__, "minidecode": md.__version__, "note": a.note}  # fmt: skip
+        rooflines = {name: vars(m) | {"balance": m.balance} for name, m in machines.items()}
+        found = {"machine": machine, "machines": rooflines,
+                 "figure_3": figure3, "figure_4": rows, "why": sentences}  # fmt: skip
         a.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 

@@ -5,7 +5,8 @@
 Three tables. Survivors: how many scores reach the rough threshold, beside the law, C (1 + 1/2 + ... + 1/C), and for the
 closer threshold of 1,024 groups. Weak points: how often a strict `>` loses one of the K best, and how often K groups
 let fewer than 2K through. Times: candidates of one sentence by a full sort, by partial selection and by HARS, given the
-scores; and straight from the logits, beside the composition. One thread; all implementations by turns; medians.
+scores; and straight from the logits, beside the composition. One thread; all implementations by turns; medians, and in
+the JSON file the fastest and the slowest run beside them.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def times(name: str, repeats: int, small: bool) -> list[dict]:
             base_BW = -rng.random((1, W)).astype(np.float32)
             arguments = (numbers_RV, base_BW) if name == "hars" else (numbers_RV.reshape(1, -1),)
             calls = {label: (f, (*arguments, 2 * W)) for label, f in functions.items()}
-            milliseconds = {t.implementation: round(1e3 * t.median, 4) for t in time_by_turns(calls, repeats)}
+            milliseconds = {t.implementation: [round(1e3 * x, 4) for x in (t.median, t.fastest, t.slowest)]
+                            for t in time_by_turns(calls, repeats)}  # fmt: skip
             rows.append({"vocabulary": V, "beams": W, "milliseconds": milliseconds})
     return rows
 
@@ -86,8 +88,9 @@ def as_without_it(logits_RV, base_BW, C):
 
 
 def table(rows: list[dict]) -> str:
-    """Text, one line a row; times stand beside each other by implementation."""
-    flat = [{**{k: v for k, v in row.items() if k != "milliseconds"}, **row.get("milliseconds", {})} for row in rows]
+    """Text, one line a row; medians stand beside each other by implementation."""
+    medians = [{name: times[0] for name, times in row.get("milliseconds", {}).items()} for row in rows]
+    flat = [{k: v for k, v in row.items() if k != "milliseconds"} | m for row, m in zip(rows, medians, strict=True)]
     widths = [max(len(name), 9) + 2 for name in flat[0]]
     lines = ["".join(f"{name:>{w}}" for name, w in zip(flat[0], widths, strict=True))]
     lines += ["".join(f"{value:>{w},}" for value, w in zip(row.values(), widths, strict=True)) for row in flat]

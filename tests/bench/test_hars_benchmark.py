@@ -21,4 +21,7 @@ def test_it_runs_in_small_and_writes_json(tmp_path, monkeypatch, capsys):
     assert set(results["candidates_ms"][0]["milliseconds"]) == {
         "reference naive", "reference hars", "reference partition", "reference", "cpu",
     }  # fmt: skip
-    assert all(row["milliseconds"]["cpu"] > 0 for row in results["hars_ms"]) and "log_softmax and candidates" in printed
+    assert (
+        all(min(row["milliseconds"]["cpu"]) > 0 for row in results["hars_ms"])
+        and "log_softmax and candidates" in printed
+    )

@@ -1,0 +1,171 @@
+"""Pictures of the results: one or two SVG files for each JSON file that the other scripts here wrote.
+
+    pip install '.[plots]'
+    python benchmarks/plots.py benchmarks/results/el-attention-cpu.json benchmarks/results/hars-cpu.json
+
+Each picture lies beside its JSON file, under its name, and says what a script's table says, to the eye. Which script
+wrote a file is read off its contents.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from itertools import groupby
+from pathlib import Path
+
+import matplotlib
+from matplotlib.figure import Figure
+
+matplotlib.rcParams |= {
+    "svg.hashsalt": "minidecode",
+    "svg.fonttype": "none",
+    "font.size": 9,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+}
+COLOURS = ("#cf222e", "#bf8700", "#1a7f37", "#1f6feb", "#8250df", "#6e7781", "#0a7d91", "#24292f")
+
+
+def el_figure_4(found: dict) -> Figure:
+    """Time per sentence over input lengths (above) and beams (below): measured here, and predicted for machines."""
+    columns = ["measured here", *found["machines"]]
+    figure = Figure((3.2 * len(columns), 7), layout="constrained")
+    panels = figure.subplots(2, len(columns), sharex="row")
+    rows = found["figure_4"]
+    longest = max(r["N"] for r in rows)
+    sweeps = [("N", "input length N, beam 4", [r for r in rows if r["W"] == 4]),
+              ("W", f"beams, N = {longest}", [r for r in rows if r["N"] == longest])]  # fmt: skip
+    for (key, label, sweep), line in zip(sweeps, panels, strict=True):
+        sweep = sorted(sweep, key=lambda r: r[key])
+        x = [r[key] for r in sweep]
+        for column, panel in zip(columns, line, strict=True):
+            for colour, method in zip(COLOURS, sweep[0]["ms_per_sentence"], strict=False):
+                if column == "measured here":
+                    median, fastest, slowest = zip(*(r["ms_per_sentence"][method] for r in sweep), strict=True)
+                    panel.fill_between(x, fastest, slowest, color=colour, alpha=0.15, linewidth=0)
+                else:
+                    median = [r["predicted_us_per_sentence"][column][method] / 1000 for r in sweep]
+                panel.plot(x, median, marker="o", markersize=3, color=colour, label=method)
+            panel.set(xscale="log", yscale="log", xlabel=label, xticks=x, xticklabels=x, ylabel="ms per sentence")
+            panel.minorticks_off()
+            panel.set_title(column if column == "measured here" else f"predicted: {column}")
+    panels[0][0].legend()
+    figure.supxlabel("\n".join(found["why"].values()), fontsize=7)
+    return figure
+
+
+def el_figure_3(found: dict) -> Figure:
+    """Groups of operations on each machine's roofline: what they reach at the most, over operations per byte."""
+    figure = Figure((4 * len(found["machines"]), 4.2), layout="constrained")
+    for panel, (name, machine) in zip(
+        figure.subplots(1, len(found["machines"])), found["machines"].items(), strict=True
+    ):
+        groups = found["figure_3"][name]
+        intensities = [r["operations_per_byte"] for r in groups] + [machine["balance"]]
+        ends = [min(intensities) / 2, machine["balance"], max(intensities) * 2]
+        panel.plot(ends, [1e-9 * min(x * machine["bandwidth"], machine["operations"]) for x in ends], color="#24292f")
+        methods = list(dict.fromkeys(r["method"] for r in groups))
+        for r in groups:
+            reached = 1e-9 * r["operations"] / r["seconds"]
+            marker = "s" if r["group"] == "attend" else "^" if "keys" in r["group"] else "o"
+            label = r["method"] if r["group"] == "attend" else None
+            panel.scatter(r["operations_per_byte"], reached, marker=marker, color=COLOURS[methods.index(r["method"])],
+                          label=label, zorder=3)  # fmt: skip
+        panel.set(xscale="log", yscale="log", xlabel="operations per byte", ylabel="GFLOP/s at the most", title=name)
+        panel.legend(title="squares: attend", fontsize=7)
+    figure.supxlabel("triangle: keys and values built again; circles: queries and results", fontsize=8)
+    return figure
+
+
+def multi_query_speed(found: dict) -> Figure:
+    """Microseconds per new token and sentence of the decoder, by setting; bars reach from fastest to slowest run."""
+    figure = Figure((11, 7), layout="constrained")
+    kinds = {"memories of fixed shape": ("preallocated", "rolling"), "growing memories": ("replicated",)}
+    for panel, (title, memories) in zip(figure.subplots(2, 1, sharex=True), kinds.items(), strict=True):
+        rows = [r for r in found["rows"] if r["memory"] in memories]
+        variants = list(dict.fromkeys(r["variant"] for r in rows))
+        settings = [key for key, _ in groupby(rows, lambda r: (r["batch"], r["length"], r["beams"]))]
+        for i, variant in enumerate(variants):
+            mine = [r for r in rows if r["variant"] == variant]
+            x = [n + 0.2 * (i - 1.5) for n in range(len(mine))]
+            y, low, high = ([r[f"decoder_us{end}"] for r in mine] for end in ("", "_fastest", "_slowest"))
+            panel.bar(x, y, 0.18, color=COLOURS[i], label=variant)
+            panel.vlines(x, low, high, color="#24292f", linewidth=1)
+        panel.set(yscale="log", ylabel="us per token", title=title, xticks=range(len(settings)))
+        panel.set_xticklabels([f"batch {b}\nlength {n}\nbeam {w}" for b, n, w in settings])
+        panel.legend()
+    return figure
+
+
+def hars(found: dict) -> Figure:
+    """What HARS retrieves, what the paper's two weak points lose, and what its ways take on this machine."""
+    figure = Figure((15, 4.5), layout="constrained")
+    retrieved, lost, time = figure.subplots(1, 3)
+    x = [r["candidates"] for r in found["survivors"]]
+    for key, label, marker in (("law", "law: C (1 + 1/2 + ... + 1/C)", ""), ("survivors", "C groups", "o"),
+                               ("survivors_of_many_groups", "1,024 groups", "s")):  # fmt: skip
+        retrieved.plot(x, [r[key] for r in found["survivors"]], marker=marker, label=label)
+    retrieved.set(xscale="log", yscale="log", xlabel="candidates C that are asked for", ylabel="scores that survive",
+                  title="rough retrieval", xticks=x, xticklabels=x)  # fmt: skip
+    beams = [r["beams"] for r in found["weak_points"]]
+    for key, label in (("strict_loses", "> for >=: one of the K best is lost"),
+                       ("too_few_groups_lose", "K groups: fewer than 2K survive")):  # fmt: skip
+        lost.plot(beams, [100 * r[key] for r in found["weak_points"]], marker="o", label=label)
+    lost.set(xscale="log", xlabel="beams K", ylabel="% of rows", title="the two weak points", xticks=beams,
+             xticklabels=beams)  # fmt: skip
+    rows = [r for r in found["hars_ms"] if r["vocabulary"] == max(v["vocabulary"] for v in found["hars_ms"])]
+    for colour, name in zip(COLOURS, rows[0]["milliseconds"], strict=False):
+        median, fastest, slowest = zip(*(r["milliseconds"][name] for r in rows), strict=True)
+        beams = [r["beams"] for r in rows]
+        time.fill_between(beams, fastest, slowest, color=colour, alpha=0.15, linewidth=0)
+        time.plot(beams, median, marker="o", color=colour, label=name)
+    time.set(xscale="log", yscale="log", xlabel="beams", ylabel="ms", xticks=beams, xticklabels=beams,
+             title=f"candidates from logits, vocabulary {rows[0]['vocabulary']:,}")  # fmt: skip
+    for panel in (retrieved, lost, time):
+        panel.minorticks_off()
+        panel.legend()
+    return figure
+
+
+def multi_query_quality(found: dict) -> Figure:
+    """Losses by variant: the mean over the seeds, and the line from the least to the largest."""
+    families = [f for f in ("gpt2", "bart") if f in found]
+    figure = Figure((6.5 * len(families), 4.2), layout="constrained")
+    for panel, family in zip(figure.subplots(1, len(families), squeeze=False)[0], families, strict=True):
+        rows = found[family]["rows"]
+        names, losses = [r["variant"] for r in rows], [r["ln_ppl"] for r in rows]
+        panel.hlines(names, [x["min"] for x in losses], [x["max"] for x in losses], color="#1f6feb", linewidth=3)
+        panel.plot([x["mean"] for x in losses], names, "o", color="#24292f")
+        panel.invert_yaxis()
+        panel.set(xlabel="ln(PPL), lower is better", title=f"{family}, {found[family]['budget']['steps']:,} steps")
+    return figure
+
+
+# The key that only one script writes -> its pictures, by what is added to the name of the file.
+PICTURES = {
+    "figure_4": {"": el_figure_4, "-roofline": el_figure_3},
+    "weak_points": {"": hars},
+    "paper_us": {"": multi_query_speed},
+    "gpt2": {"": multi_query_quality},
+    "bart": {"": multi_query_quality},
+}
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("results", type=Path, nargs="+", help="JSON files")
+    a = p.parse_args()
+    for path in a.results:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        key = next((key for key in PICTURES if key in found), None)
+        if key is None:
+            raise SystemExit(f"{path} holds none of the results that are drawn here")
+        for suffix, draw in PICTURES[key].items():
+            picture = path.with_name(f"{path.stem}{suffix}.svg")
+            draw(found).savefig(picture, metadata={"Date": None})
+            print(picture)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""The pictures: drawn of results in small, and every series that a table has is in them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from minidecode.user_functions import load_file
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+plots = load_file(BENCHMARKS / "plots.py")
+
+
+def drawn(tmp_path, monkeypatch, found: dict, *suffixes: str) -> list[str]:
+    """The SVG files that are made of these results."""
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(found), encoding="utf-8")
+    monkeypatch.setattr("sys.argv", ["plots.py", str(path)])
+    plots.main()
+    assert sorted(p.name for p in tmp_path.glob("*.svg")) == sorted(f"result{suffix}.svg" for suffix in suffixes)
+    return [(tmp_path / f"result{suffix}.svg").read_text(encoding="utf-8") for suffix in suffixes]
+
+
+def run(monkeypatch, tmp_path, script: str, *arguments: str) -> dict:
+    """What a benchmark writes."""
+    out = tmp_path / "small.json"
+    monkeypatch.setattr("sys.argv", [script, *arguments, "--out", str(out)])
+    load_file(BENCHMARKS / script).main()
+    return json.loads(out.read_text(encoding="utf-8"))
+
+
+def test_el(tmp_path, monkeypatch):
+    sizes = ["--positions", "8", "16", "--beams", "1", "4", "--heads", "2", "--width", "16", "--runs", "1"]
+    found = run(monkeypatch, tmp_path, "el_attention.py", *sizes)
+    times, rooflines = plots.el_figure_4(found), plots.el_figure_3(found)
+    assert [axes.get_title() for axes in times.axes[:5]] == [
+        "measured here", "predicted: this machine", "predicted: v100", "predicted: t4", "predicted: h200"
+    ]  # fmt: skip
+    for axes in times.axes:
+        assert [line.get_label() for line in axes.lines] == ["no cache", "cache per beam", "cache per sentence", "el"]
+    measured = times.axes[0].lines[3]
+    assert measured.get_xdata().tolist() == [8, 16]
+    assert measured.get_ydata()[1] == next(
+        r["ms_per_sentence"]["el"][0] for r in found["figure_4"] if (r["N"], r["W"]) == (16, 4)
+    )
+    assert [axes.get_title() for axes in rooflines.axes] == ["this machine", "v100", "t4", "h200"]
+    assert all("<svg" in svg for svg in drawn(tmp_path, monkeypatch, found, "", "-roofline"))
+
+
+def test_hars(tmp_path, monkeypatch):
+    found = run(monkeypatch, tmp_path, "hars.py", "--small", "--trials", "5", "--repeats", "1", "--vocabulary", "640")
+    lost = plots.hars(found).axes[1].lines
+    assert [line.get_ydata()[0] for line in lost] == [100, 100]  # one beam: its best alone is above a strict threshold
+    assert "<svg" in drawn(tmp_path, monkeypatch, found, "")[0]
+
+
+def test_multi_query_speed(tmp_path, monkeypatch):
+    found = run(monkeypatch, tmp_path, "multi_query_speed.py", "--batches", "1", "--lengths", "4", "--runs", "1")
+    for axes in plots.multi_query_speed(found).axes:
+        assert axes.get_legend_handles_labels()[1] == list(found["parameters"])
+    assert "<svg" in drawn(tmp_path, monkeypatch, found, "")[0]
+
+
+def test_multi_query_quality(tmp_path, monkeypatch):
+    loss = {"mean": 2.0, "min": 1.5, "max": 3.0}
+    rows = [{"variant": name, "ln_ppl": loss} for name in ("multi-head", "h=1")]
+    found = {"gpt2": {"budget": {"steps": 500}, "rows": rows}}
+    axes = plots.multi_query_quality(found).axes[0]
+    assert axes.lines[0].get_xdata().tolist() == [2.0, 2.0]
+    assert [segment[:, 0].tolist() for segment in axes.collections[0].get_segments()] == [[1.5, 3.0]] * 2
+    assert "<svg" in drawn(tmp_path, monkeypatch, found, "")[0]
+
+
+def test_other_files_are_refused(tmp_path, monkeypatch):
+    with pytest.raises(SystemExit, match="holds none of the results that are drawn here"):
+        drawn(tmp_path, monkeypatch, {"rows": []})
