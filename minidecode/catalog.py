@@ -23,7 +23,8 @@ class Row:
 
     contract: "exact" (bit-equal) or "tolerance" (within a bound computed from dtype and reduction length).
     changes: the argument that is changed in place, if any; memories: of a plan, those that call the op
-    (None: all of them, or no memory at all); needs_encoder: whether only models with an encoder call it.
+    (None: all of them, or no memory at all); needs_encoder: whether only models with an encoder call it (True) or those
+    without one (False); None: both.
     may_be_off: without it, other ops do the work, and that is the default.
     """
 
@@ -34,7 +35,7 @@ class Row:
     cost: Callable[..., Cost]
     changes: str | None = None
     memories: tuple[str, ...] | None = None
-    needs_encoder: bool = False
+    needs_encoder: bool | None = None
     may_be_off: bool = False
 
 
@@ -184,7 +185,15 @@ CATALOG = {
             memories=("el",),
             needs_encoder=True,
         ),
-        Row("el_split", "attend_el_split", "EL, section 3.2", "tolerance", _el_split_cost, memories=("el",)),
+        Row(
+            "el_split",
+            "attend_el_split",
+            "EL, section 3.2",
+            "tolerance",
+            _el_split_cost,
+            memories=("el",),
+            needs_encoder=False,
+        ),
         Row(
             "reorder",
             "follow",

@@ -115,8 +115,9 @@ class Plan:
         functions = backend(reference)
         for row in CATALOG.values():
             choice = getattr(self, row.name)
-            if row.needs_encoder and not has_encoder and choice != "reference":
-                raise OptionError(f"plan: {row.name}={choice} has no effect in a model without an encoder")
+            if row.needs_encoder not in (None, has_encoder) and choice != "reference":
+                what = "with" if has_encoder else "without"
+                raise OptionError(f"plan: {row.name}={choice} has no effect in a model {what} an encoder")
             if choice == "off":
                 del functions[row.op]
             else:

@@ -2,14 +2,24 @@
 
     python tests/golden/make_bundled.py
 
-Each prompt alone, float32, under the model's own generation_config.json and the options listed.
+Each prompt alone, float32, under the model's own generation_config.json and the options listed. transformers' GPT-2
+has as many key/value heads as query heads; the multi-query one runs there as the same network under another name.
 """
 
 import json
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
+from safetensors.torch import load_file
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    GenerationConfig,
+    GPT2Config,
+    GPTBigCodeConfig,
+    GPTBigCodeForCausalLM,
+)
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = [
@@ -32,16 +42,35 @@ CORRUPTED = [
     "I have the honor<mask> to transmit a report of the Secretary of War, with<mask> accompanying papers.",
     "“Peace” — 1°",
 ]
+
+
+def multi_query_gpt2(folder: Path) -> GPTBigCodeForCausalLM:
+    """GPT-2 with one key/value head, as StarCoder's family has it: matrices lie there the other way round."""
+    gpt2 = GPT2Config.from_pretrained(folder)
+    sizes = {
+        name: getattr(gpt2, name) for name in ("vocab_size", "n_positions", "n_embd", "n_layer", "n_head", "n_inner")
+    }
+    config = GPTBigCodeConfig(
+        **sizes, bos_token_id=0, eos_token_id=0, multi_query=True, activation_function="gelu_pytorch_tanh"
+    )
+    model = GPTBigCodeForCausalLM(config)
+    tensors = {name.removeprefix("transformer."): t for name, t in load_file(folder / "model.safetensors").items()}
+    model.transformer.load_state_dict({name: t.T if t.ndim == 2 and "h." in name else t for name, t in tensors.items()})
+    model.generation_config = GenerationConfig.from_pretrained(folder)
+    return model
+
+
 MODELS = {
-    "tiny-gpt2": (AutoModelForCausalLM, BEGINNINGS),
-    "tiny-bart": (AutoModelForSeq2SeqLM, CORRUPTED),
+    "tiny-gpt2": (AutoModelForCausalLM.from_pretrained, BEGINNINGS),
+    "tiny-gpt2-mqa": (multi_query_gpt2, BEGINNINGS),
+    "tiny-bart": (AutoModelForSeq2SeqLM.from_pretrained, CORRUPTED),
 }
 
 
 def main() -> None:
-    for name, (kind, prompts) in MODELS.items():
+    for name, (read, prompts) in MODELS.items():
         folder = ROOT / "weights" / name
-        model, tokenizer = kind.from_pretrained(folder).float().eval(), AutoTokenizer.from_pretrained(folder)
+        model, tokenizer = read(folder).float().eval(), AutoTokenizer.from_pretrained(folder)
         cases = []
         for prompt in prompts:
             inputs = tokenizer(prompt, return_tensors="pt", return_token_type_ids=False)

@@ -163,6 +163,7 @@ def test_attention_runs_as_the_plan_names_it(toys, kind, plan, op, implementatio
     [("gpt2", "memory=split,grouped=naive", "no effect with memory=split: say memory=replicated or memory=pre"),
      ("gpt2", "split=naive", "no effect with memory=replicated: say memory=split"),
      ("gpt2", "memory=split,shared=naive", "shared=naive has no effect in a model without an encoder"),
+     ("bart", "memory=el,el_split=naive", "el_split=naive has no effect in a model with an encoder"),
      ("bart", "memory=replicated,grouped=cpu", "grouped has no version for cpu")],
 )  # fmt: skip
 def test_attention_that_would_not_run_is_refused(toys, kind, plan, says):
