@@ -4,8 +4,8 @@
     python weights/uptrain_gpt2.py TEXTS --gpt2 weights/tiny-gpt2 --out my-gpt2-mqa --steps 1500
 
 Some layers are kept, and of each the key and value heads become one, their mean. What comes of it is a bad model that
-is soon mended: all of it is trained as in train_gpt2.py, at half that rate. The folder is for minidecode; transformers
-knows no multi-query GPT-2.
+is soon mended: all of it is trained as in train_gpt2.py, at half that rate. The folder is for minidecode: transformers
+has this network under another name, GPTBigCode, with matrices the other way round (tests/golden/make_bundled.py).
 """
 
 from __future__ import annotations
