@@ -104,8 +104,23 @@ def linear(x_RX: Array, weight: Weight, add_to: Array | None = None, out: Array 
 def split_heads(qkv_RX: Array, bias_X: Array | None, heads: Heads, out: Any = None) -> tuple[Array, Array, Array]:
     """(q, k, v) = qkv + bias, cut into heads: X is H*K query columns, then G*K key and G*U value columns.
 
-    LightSeq's `ker_arrange_qkv` (section 2.1). Contract: exact (one addition).
-    Moves 2*R*X*s bytes; R*X additions.
+    LightSeq's `ker_arrange_encself_qkv` (section 2.1). Either side may be empty: of a source there are no queries
+    (H = 0), of a target that looks at it queries alone (G = 0). qkv may be some columns of a wider product.
+    Contract: exact (one addition). Moves 2*R*X*s bytes; R*X additions.
+    """
+
+
+@returns("q_RHK", tables=("k_RGMK", "v_RGMU"))
+def append_heads(
+    qkv_RX: Array, bias_X: Array | None, heads: Heads, k_RGMK: Array, v_RGMU: Array, at_R: Array,
+    out: Array | None = None,
+) -> Array:  # fmt: skip
+    """`split_heads` of a decode step, whose keys and values go straight into the memory: only the queries come back.
+
+    k[r, :, at[r]] and v[r, :, at[r]] become the row's keys and values, in place and in the memory's dtype; all else
+    stays. LightSeq's `ker_arrange_decself_qkv` (section 2.1). at_R: int64, 0 <= at < M. qkv may be some columns of a
+    wider product.
+    Contract: exact (one addition). Moves 2*R*X*s bytes, whatever the length; R*X additions.
     """
 
 
@@ -120,7 +135,9 @@ def attend_within(
     sees all keys of its sentence, or, if causal (then both offsets are the same), those up to itself, of which a
     window leaves the last `window`:
     a[r, h] = sum_m softmax_m(scale * q[r, h] . k[m, g]) v[m, g],  g = h // (H/G).
-    Returns the heads side by side, X = H*U columns.
+    Returns the heads side by side, X = H*U columns. LightSeq's two products of an encoder layer and what is between and
+    behind them, `ker_correlation_softmax_encself` and `ker_arrange_atten_output` (section 2.1). Raises ValueError where
+    a sentence has queries and no keys.
 
     Contract: tolerance. Moves (R*H*(K+U) + X*G*(K+U))*s bytes for X key rows; about 2*H*(K+U) operations for each
     pair of a query and a key of one sentence.
@@ -287,13 +304,6 @@ def concat_step(k_RGMX: Array, k_RGX: Array, out: Array | None = None) -> Array:
     """The memory with one position more, as a new array: everything is copied, each step.
 
     Contract: exact. Moves about 2*R*G*M*X*s bytes to add R*G*X*s.
-    """
-
-
-def write_step(k_RGMX: Array, k_RGX: Array, at_R: Array, out: Array | None = None) -> Array:
-    """k[r, :, at[r]] = the new position, in place; k_RGMX is returned. `out`, if given, gets the whole result instead.
-
-    Contract: exact. Moves 2*R*G*X*s bytes, whatever the length.
     """
 
 

@@ -103,10 +103,11 @@ class FollowsWhatIsNotWritten(IndirectMemory):
 class OneSlotLate(RollingMemory):
     """The steps write one slot behind the prompt's."""
 
-    def append_step(self, ops, k_RGK, v_RGU):
+    def append_step(self, ops, qkv_RX):
         self.end_R = self.end_R + 1
-        super().append_step(ops, k_RGK, v_RGU)
+        q_RHK = super().append_step(ops, qkv_RX)
         self.end_R = self.end_R - 1
+        return q_RHK
 
 
 BROKEN = {

@@ -222,15 +222,20 @@ def test_attend_split(split, seed, B, W, N, T, G, per_group, K, U, no_prompt):
 
 
 @given(seeds, st.integers(1, 6), st.integers(1, 5), st.integers(1, 2), st.integers(1, 3))
-def test_write_step_then_follow(seed, R, M, G, X):
+def test_append_heads_then_follow(seed, R, M, G, X):
     rng = np.random.default_rng(seed)
-    memory, new, at = normal(rng, R, G, M, X), normal(rng, R, G, X), rng.integers(M, size=R)
-    before = memory.copy()
-    assert OPS["write_step"](memory, new, at) is memory
-    for r in range(R):
-        assert (memory[r, :, at[r]] == new[r]).all()
-        others = np.arange(M) != at[r]
-        assert (memory[r][:, others] == before[r][:, others]).all()
+    heads, at = Heads(2 * G, G, X, X + 1, 1.0), rng.integers(M, size=R)
+    qkv = normal(rng, R, 2 * G * X + G * (2 * X + 1))
+    bias, memories = normal(rng, qkv.shape[1]), [normal(rng, R, G, M, width) for width in (X, X + 1)]
+    before = [m.copy() for m in memories]
+    q, *new = OPS["split_heads"](qkv, bias, heads)
+    assert (OPS["append_heads"](qkv, bias, heads, *memories, at) == q).all()
+    for memory, old, rows in zip(memories, before, new, strict=True):
+        for r in range(R):
+            assert (memory[r, :, at[r]] == rows[r]).all()
+            others = np.arange(M) != at[r]
+            assert (memory[r][:, others] == old[r][:, others]).all()
+    memory = memories[0]
     length, parent = np.full(R, rng.integers(M + 1)), rng.integers(R, size=R)
     expected = reorder_row.oracle(memory, parent, length)
     assert OPS["follow"](memory, parent, length) is memory
@@ -462,7 +467,14 @@ OUT_CASES = {
         0.5,
     ),
     "redirect": lambda r: (np.array([[0, 1, 0], [1, 1, 1], [2, 0, 2]]), np.array([1, 0, 2]), np.array([2, 2, 2])),
-    "write_step": lambda r: (normal(r, 2, 1, 4, 3), normal(r, 2, 1, 3), np.array([0, 3])),
+    "append_heads": lambda r: (
+        normal(r, 2, 9),
+        normal(r, 9),
+        Heads(2, 1, 2, 3, 1.0),
+        normal(r, 2, 1, 4, 2),
+        normal(r, 2, 1, 4, 3),
+        np.array([0, 3]),
+    ),
     "follow": lambda r: (normal(r, 3, 1, 4, 3), np.array([2, 1, 1]), np.array([4, 4, 4])),
     "residual_norm": lambda r: (normal(r, 2, 4), normal(r, 2, 4), normal(r, 4), Norm(normal(r, 4), normal(r, 4), 0.1)),
     "bias_activation": lambda r: (normal(r, 2, 4), normal(r, 4), "gelu_new"),
