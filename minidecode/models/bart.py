@@ -22,7 +22,6 @@ class EncoderBlock:
 @dataclass(frozen=True)
 class DecoderBlock(EncoderBlock):
     cross_q: Weight
-    cross_kv: Weight
     cross_heads: Heads
     cross_out: Weight
     ln_cross: Norm
@@ -45,6 +44,7 @@ class Weights:
     embedding_scale: float
     activation: str
     unembed: Weight
+    cross_kv: Weight  # keys and values of the source for all decoder layers, side by side: one product makes them
 
     @property
     def blocks(self):
