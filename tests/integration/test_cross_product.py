@@ -34,11 +34,8 @@ def test_they_are_those_of_a_product_for_each_layer(cache, settings):
     for layer, (memory, block) in enumerate(zip(memories, weights.blocks, strict=True)):
         part, heads = of_layer(weights.cross_kv, layer, len(memories)), replace(block.cross_heads, H=0)
         _, k_RGK, v_RGU = ops.split_heads(ops.linear(source.h_RD, part), part.bias, heads)
-        bound = (
-            np.finfo(part.data.dtype).eps
-            * part.data.shape[1]
-            * (np.abs(source.h_RD) @ np.abs(part.data.T) + np.abs(part.bias))
-        )
+        sizes = np.abs(source.h_RD) @ np.abs(part.data.T) + np.abs(part.bias)
+        bound = np.finfo(part.data.dtype).eps * part.data.shape[1] * sizes
         assert (np.abs(memory.k_RGK - k_RGK) <= bound[:, : k_RGK[0].size].reshape(k_RGK.shape)).all()
         assert (np.abs(memory.v_RGU - v_RGU) <= bound[:, k_RGK[0].size :].reshape(v_RGU.shape)).all()
 
