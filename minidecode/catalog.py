@@ -49,6 +49,13 @@ def _norm_cost(x_RD, y_RD, bias_D, norm) -> Cost:
     return Cost(4 * x_RD.nbytes + 3 * norm.gain_D.nbytes, 10 * x_RD.size)
 
 
+def _embedding_cost(ids_R, pos_R, wte_VD, wpe_ND, scale, norm) -> Cost:
+    """A row of each table is read, the sum and its norm written; two operations per number, and eight of the norm."""
+    R, D = len(ids_R), wte_VD.shape[1]
+    moved = ids_R.nbytes + pos_R.nbytes + norm.gain_D.nbytes + norm.bias_D.nbytes
+    return Cost(4 * R * D * wte_VD.itemsize + moved, 10 * R * D)
+
+
 def _grouped_cost(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale) -> Cost:
     """Each row reads the positions that it sees, once for all heads of a group."""
     seen = _seen(begin_R, end_R)
@@ -150,6 +157,7 @@ CATALOG = {
             "scores_RV",
         ),
         Row("norm", "residual_norm", "LightSeq, section 2.1, Figure 2", "tolerance", _norm_cost),
+        Row("embedding", "embed_norm", "LightSeq, section 2.1", "tolerance", _embedding_cost),
         Row(
             "split",
             "attend_split",

@@ -65,6 +65,7 @@ class Plan:
     arena: str = "none"
     ngram: str = "reference"
     norm: str = "reference"
+    embedding: str = "reference"
     split: str = "reference"
     shared: str = "reference"
     grouped: str = "reference"
