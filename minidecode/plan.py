@@ -66,6 +66,7 @@ class Plan:
     ngram: str = "reference"
     norm: str = "reference"
     embedding: str = "reference"
+    activation: str = "reference"
     split: str = "reference"
     shared: str = "reference"
     grouped: str = "reference"
