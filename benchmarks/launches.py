@@ -171,7 +171,7 @@ def rows_of(layer: str) -> list[str]:
 def fused_launches(layer: str) -> dict:
     """{"kernels", "products"} of a layer, in the emulator, over texts of different lengths.
 
-    "without": calls of ops that have no kernel yet, so that nothing is left out in silence.
+    "without": calls of ops that have no kernel, so that nothing is left out in silence.
     """
     functions, _ = Plan(memory=FUSED, **dict.fromkeys(rows_of(layer), "emulator")).resolve(layer != "GPT-2")
 
@@ -273,8 +273,8 @@ def main() -> None:
             layers.append({"layer": layer, "naive": naive_launches(layer, *size), "fused": fused})
             for side in ("naive", "fused"):
                 c = layers[-1][side]
-                late = f"  (and {c['without']} without a kernel yet)" if c.get("without") else ""
-                print(f"{layer:<14}{side:<8}{c['kernels']:>8}{c['products']:>10}{c['bytes'] / 1e6:>9.2f}{late}")
+                left = f"  (and {c['without']} without a kernel)" if c.get("without") else ""
+                print(f"{layer:<14}{side:<8}{c['kernels']:>8}{c['products']:>10}{c['bytes'] / 1e6:>9.2f}{left}")
         residual = [into_the_residual(rows, a.width, a.repeats) for rows in (8, 512)]
     for r in residual:
         print(f"{r['rows']} rows: product and norm {r['by itself']} ms; added into the residual {r['added']} ms")

@@ -72,6 +72,18 @@ def _within_cost(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, w
     return Cost(moved, 2 * seen * H * (K + U))
 
 
+def _embedding_cost(ids_R, pos_R, wte_VD, wpe_ND, scale, norm) -> Cost:
+    """A row of each table is read, the sum and its norm written; two operations per number, and eight of the norm."""
+    R, D = len(ids_R), wte_VD.shape[1]
+    moved = ids_R.nbytes + pos_R.nbytes + norm.gain_D.nbytes + norm.bias_D.nbytes
+    return Cost(4 * R * D * wte_VD.itemsize + moved, 10 * R * D)
+
+
+def _activation_cost(f_RF, bias_F, activation) -> Cost:
+    """f is read and written once. Of operations only the sum is counted, and one for the activation."""
+    return Cost(2 * f_RF.nbytes + (0 if bias_F is None else bias_F.nbytes), 2 * f_RF.size)
+
+
 def _grouped_cost(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale) -> Cost:
     """Each row reads the positions that it sees, once for all heads of a group."""
     seen = _seen(begin_R, end_R)
@@ -184,6 +196,8 @@ CATALOG = {
             ("preallocated", "split", "indirect", "rolling", "el"),
         ),
         Row("within", "attend_within", "LightSeq, section 2.1, Figure 2", "tolerance", _within_cost),
+        Row("embedding", "embed_norm", "LightSeq, section 2.1", "tolerance", _embedding_cost),
+        Row("activation", "bias_activation", "LightSeq, section 2.1", "tolerance", _activation_cost),
         Row(
             "split",
             "attend_split",

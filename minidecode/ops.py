@@ -72,23 +72,18 @@ class Heads:
     window: int | None = None
 
 
-@returns("x_RD", tables=("wte_VD", "wpe_ND"))
-def embed(
-    ids_R: Array, pos_R: Array, wte_VD: Array, wpe_ND: Array, scale: float = 1.0, out: Array | None = None
-) -> Array:
-    """x[r] = scale * wte[ids[r]] + wpe[pos[r]]: token plus position; BART may scale the token by sqrt(D).
+@returns("x_RD", "h_RD", tables=("wte_VD", "wpe_ND"))
+def embed_norm(
+    ids_R: Array, pos_R: Array, wte_VD: Array, wpe_ND: Array, scale: float, norm: Norm, out: Any = None
+) -> tuple[Array, Array]:
+    """x[r] = scale * wte[ids[r]] + wpe[pos[r]], h = layer_norm(x): token plus position, normalised.
 
-    Contract: exact (one product, one addition). ids_R, pos_R: int64, inside their tables.
-    Moves 3*R*D*s bytes; 2*R*D operations.
-    """
+    layer_norm(x) = gain * (x - mean(x)) / sqrt(var(x) + eps) + bias, over each row; var is the mean squared deviation,
+    and the mean is taken off before squaring: E[x^2] - mean^2 loses everything on rows far from 0. GPT-2 goes on with
+    both, BART, which may scale the token by sqrt(D), with h alone. One of LightSeq's fused kernels (section 2.1).
 
-
-@returns("h_RD")
-def layer_norm(x_RD: Array, norm: Norm, out: Array | None = None) -> Array:
-    """h = gain * (x - mean(x)) / sqrt(var(x) + eps) + bias, over each row; var is the mean squared deviation.
-
-    Contract: tolerance. The mean is taken off before squaring: E[x^2] - mean^2 loses everything on rows far from 0.
-    Moves 2*R*D*s bytes; about 8*R*D operations.
+    Contract: tolerance. ids_R, pos_R: int64, inside their tables; a kernel would read whatever lies outside of them.
+    Moves 4*R*D*s bytes; about 10*R*D operations.
     """
 
 
@@ -258,7 +253,7 @@ def attend_rolling(
 
 @returns("x_RD", "h_RD")
 def residual_norm(x_RD: Array, y_RD: Array, bias_D: Array | None, norm: Norm, out: Any = None) -> tuple[Array, Array]:
-    """x' = x + y + bias, h = layer_norm(x'): the residual stream, and what the next product reads.
+    """x' = x + y + bias, h = layer_norm(x'): the residual stream, and what the next product reads (see embed_norm).
 
     LightSeq's `ker_norm_layer_resual` (section 2.1). Contract: tolerance.
     Moves 4*R*D*s bytes; about 10*R*D operations.

@@ -68,6 +68,8 @@ class Plan:
     heads: str = "reference"
     append: str = "reference"
     within: str = "reference"
+    embedding: str = "reference"
+    activation: str = "reference"
     split: str = "reference"
     shared: str = "reference"
     grouped: str = "reference"

@@ -16,7 +16,7 @@ import pytest
 from tolerance import FLOAT32, FLOAT64, logit_bound, score_bound
 
 import minidecode as md
-from minidecode.reference import norm, within
+from minidecode.reference import embedding, within
 
 PLANS = tuple(f"memory={m}" for m in ("replicated", "none", "preallocated", "split", "indirect", "el"))
 
@@ -128,12 +128,13 @@ def last_position_sees_no_first_key(monkeypatch):
 
 
 def gain_off_by_a_thousandth(monkeypatch):
-    right = norm.layer_norm
+    right = embedding.embed_norm
 
-    def wrong(x_RD, norm, out=None):
-        return 1.001 * right(x_RD, norm, out)
+    def wrong(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
+        x_RD, h_RD = right(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out)
+        return x_RD, 1.001 * h_RD
 
-    monkeypatch.setattr(norm, "layer_norm", wrong)
+    monkeypatch.setattr(embedding, "embed_norm", wrong)
 
 
 # ---- tests -----------------------------------------------------------------------------------------------------------
