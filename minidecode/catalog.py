@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -22,7 +23,7 @@ class Row:
     """One optimization.
 
     contract: "exact" (bit-equal) or "tolerance" (within a bound computed from dtype and reduction length).
-    changes: the argument that is changed in place, if any; memories: of a plan, those that call the op
+    changes: the arguments that are changed in place, if any; memories: of a plan, those that call the op
     (None: all of them, or no memory at all); needs_encoder: whether only models with an encoder call it (True) or those
     without one (False); None: both.
     may_be_off: without it, other ops do the work, and that is the default.
@@ -33,7 +34,7 @@ class Row:
     paper: str
     contract: Literal["exact", "tolerance"]
     cost: Callable[..., Cost]
-    changes: str | None = None
+    changes: tuple[str, ...] = ()
     memories: tuple[str, ...] | None = None
     needs_encoder: bool | None = None
     may_be_off: bool = False
@@ -48,6 +49,40 @@ def _ngram_cost(scores_RV, tokens_RM, length_R, n) -> Cost:
 def _norm_cost(x_RD, y_RD, bias_D, norm) -> Cost:
     """x and y are read, their sum and its norm written; per number two additions and eight operations of the norm."""
     return Cost(4 * x_RD.nbytes + 3 * norm.gain_D.nbytes, 10 * x_RD.size)
+
+
+def _heads_cost(qkv_RX, bias_X, heads) -> Cost:
+    """The product and the bias are read, as many numbers written; one addition each."""
+    return Cost(2 * qkv_RX.nbytes + (0 if bias_X is None else bias_X.nbytes), qkv_RX.size)
+
+
+def _append_cost(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R) -> Cost:
+    """The same, but keys and values are as narrow as the memory."""
+    cost, kv = _heads_cost(qkv_RX, bias_X, heads), qkv_RX.size - len(qkv_RX) * heads.H * heads.K
+    return Cost(cost.bytes + kv * (k_RGMK.itemsize - qkv_RX.itemsize) + at_R.nbytes, cost.operations)
+
+
+def _within_cost(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None) -> Cost:
+    """Queries, keys and values are read, results written, and no score is: two operations for each number of a key and
+    of a value, for each query head that sees it."""
+    (R, H, K), U = q_RHK.shape, v_XGU.shape[2]
+    ends = zip(pairwise(q_offsets_X.tolist()), pairwise(k_offsets_X.tolist()), strict=True)
+    sizes = [(q_last - q_first, k_last - k_first) for (q_first, q_last), (k_first, k_last) in ends]
+    seen = sum(sum(min(n + 1, window or N) for n in range(N)) if causal else N * M for N, M in sizes)
+    moved = q_RHK.nbytes + k_XGK.nbytes + v_XGU.nbytes + R * H * U * q_RHK.itemsize
+    return Cost(moved, 2 * seen * H * (K + U))
+
+
+def _embedding_cost(ids_R, pos_R, wte_VD, wpe_ND, scale, norm) -> Cost:
+    """A row of each table is read, the sum and its norm written; two operations per number, and eight of the norm."""
+    R, D = len(ids_R), wte_VD.shape[1]
+    moved = ids_R.nbytes + pos_R.nbytes + norm.gain_D.nbytes + norm.bias_D.nbytes
+    return Cost(4 * R * D * wte_VD.itemsize + moved, 10 * R * D)
+
+
+def _activation_cost(f_RF, bias_F, activation) -> Cost:
+    """f is read and written once. Of operations only the sum is counted, and one for the activation."""
+    return Cost(2 * f_RF.nbytes + (0 if bias_F is None else bias_F.nbytes), 2 * f_RF.size)
 
 
 def _grouped_cost(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale) -> Cost:
@@ -148,9 +183,22 @@ CATALOG = {
             "FastSeq, section 4.2, Algorithm 1",
             "exact",
             _ngram_cost,
-            "scores_RV",
+            ("scores_RV",),
         ),
         Row("norm", "residual_norm", "LightSeq, section 2.1, Figure 2", "tolerance", _norm_cost),
+        Row("heads", "split_heads", "LightSeq, section 2.1, Figure 2", "exact", _heads_cost),
+        Row(
+            "append",
+            "append_heads",
+            "LightSeq, section 2.1",
+            "exact",
+            _append_cost,
+            ("k_RGMK", "v_RGMU"),
+            ("preallocated", "split", "indirect", "rolling", "el"),
+        ),
+        Row("within", "attend_within", "LightSeq, section 2.1, Figure 2", "tolerance", _within_cost),
+        Row("embedding", "embed_norm", "LightSeq, section 2.1", "tolerance", _embedding_cost),
+        Row("activation", "bias_activation", "LightSeq, section 2.1", "tolerance", _activation_cost),
         Row(
             "split",
             "attend_split",
@@ -200,7 +248,7 @@ CATALOG = {
             "LightSeq, section 3.2; FastSeq, section 2.2",
             "exact",
             _reorder_cost,
-            "k_RGMX",
+            ("k_RGMX",),
             ("preallocated", "split", "rolling", "el"),
         ),
         Row(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -17,6 +17,7 @@ from .errors import OptionError
 LAUNCHES: ContextVar[Counter[str] | None] = ContextVar("launches", default=None)
 TRACED: ContextVar[bool] = ContextVar("traced", default=False)
 SEEN: ContextVar[dict[tuple[Any, tuple], None] | None] = ContextVar("seen", default=None)
+PRODUCT = "product of the library"
 PATIENCE_OF_A_JUDGE = 3.0  # seconds: its inputs are small
 EMULATED: ContextVar[bool] = ContextVar("emulated", default=False)
 
@@ -43,6 +44,20 @@ def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> 
 
     patience = PATIENCE_OF_A_JUDGE if TRACED.get() else 10.0
     emulate(kernel, trace=TRACED.get(), strict=True, patience=patience)[grid, block](*arrays)
+
+
+def products(stacks: Iterable[tuple[Any, Any, Any]]) -> None:
+    """out = a @ b for each (a, b, out), stacks of matrices: the products around a kernel, which are the library's.
+
+    cuBLAS has a call for stacks of different shapes (its grouped batched product), and NumPy, stack by stack, stands
+    for that one. CuPy has no name for it: there each stack is a call, and is counted as one.
+    """
+    calls = 0
+    for a, b, out in stacks:
+        np.matmul(a, b, out=out)
+        calls = 1 if isinstance(out, np.ndarray) else calls + 1
+    if (launches := LAUNCHES.get()) is not None and calls:
+        launches[f"{PRODUCT} ({'numpy' if isinstance(out, np.ndarray) else 'cupy'})"] += calls
 
 
 def note_kernel(kernel: Any, arguments: tuple) -> bool:

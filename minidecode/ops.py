@@ -72,23 +72,18 @@ class Heads:
     window: int | None = None
 
 
-@returns("x_RD", tables=("wte_VD", "wpe_ND"))
-def embed(
-    ids_R: Array, pos_R: Array, wte_VD: Array, wpe_ND: Array, scale: float = 1.0, out: Array | None = None
-) -> Array:
-    """x[r] = scale * wte[ids[r]] + wpe[pos[r]]: token plus position; BART may scale the token by sqrt(D).
+@returns("x_RD", "h_RD", tables=("wte_VD", "wpe_ND"))
+def embed_norm(
+    ids_R: Array, pos_R: Array, wte_VD: Array, wpe_ND: Array, scale: float, norm: Norm, out: Any = None
+) -> tuple[Array, Array]:
+    """x[r] = scale * wte[ids[r]] + wpe[pos[r]], h = layer_norm(x): token plus position, normalised.
 
-    Contract: exact (one product, one addition). ids_R, pos_R: int64, inside their tables.
-    Moves 3*R*D*s bytes; 2*R*D operations.
-    """
+    layer_norm(x) = gain * (x - mean(x)) / sqrt(var(x) + eps) + bias, over each row; var is the mean squared deviation,
+    and the mean is taken off before squaring: E[x^2] - mean^2 loses everything on rows far from 0. GPT-2 goes on with
+    both, BART, which may scale the token by sqrt(D), with h alone. One of LightSeq's fused kernels (section 2.1).
 
-
-@returns("h_RD")
-def layer_norm(x_RD: Array, norm: Norm, out: Array | None = None) -> Array:
-    """h = gain * (x - mean(x)) / sqrt(var(x) + eps) + bias, over each row; var is the mean squared deviation.
-
-    Contract: tolerance. The mean is taken off before squaring: E[x^2] - mean^2 loses everything on rows far from 0.
-    Moves 2*R*D*s bytes; about 8*R*D operations.
+    Contract: tolerance. ids_R, pos_R: int64, inside their tables; a kernel would read whatever lies outside of them.
+    Moves 4*R*D*s bytes; about 10*R*D operations.
     """
 
 
@@ -104,8 +99,23 @@ def linear(x_RX: Array, weight: Weight, add_to: Array | None = None, out: Array 
 def split_heads(qkv_RX: Array, bias_X: Array | None, heads: Heads, out: Any = None) -> tuple[Array, Array, Array]:
     """(q, k, v) = qkv + bias, cut into heads: X is H*K query columns, then G*K key and G*U value columns.
 
-    LightSeq's `ker_arrange_qkv` (section 2.1). Contract: exact (one addition).
-    Moves 2*R*X*s bytes; R*X additions.
+    LightSeq's `ker_arrange_encself_qkv` (section 2.1). Either side may be empty: of a source there are no queries
+    (H = 0), of a target that looks at it queries alone (G = 0). qkv may be some columns of a wider product.
+    Contract: exact (one addition). Moves 2*R*X*s bytes; R*X additions.
+    """
+
+
+@returns("q_RHK", tables=("k_RGMK", "v_RGMU"))
+def append_heads(
+    qkv_RX: Array, bias_X: Array | None, heads: Heads, k_RGMK: Array, v_RGMU: Array, at_R: Array,
+    out: Array | None = None,
+) -> Array:  # fmt: skip
+    """`split_heads` of a decode step, whose keys and values go straight into the memory: only the queries come back.
+
+    k[r, :, at[r]] and v[r, :, at[r]] become the row's keys and values, in place and in the memory's dtype; all else
+    stays. LightSeq's `ker_arrange_decself_qkv` (section 2.1). at_R: int64, 0 <= at < M. qkv may be some columns of a
+    wider product.
+    Contract: exact (one addition). Moves 2*R*X*s bytes, whatever the length; R*X additions.
     """
 
 
@@ -120,7 +130,9 @@ def attend_within(
     sees all keys of its sentence, or, if causal (then both offsets are the same), those up to itself, of which a
     window leaves the last `window`:
     a[r, h] = sum_m softmax_m(scale * q[r, h] . k[m, g]) v[m, g],  g = h // (H/G).
-    Returns the heads side by side, X = H*U columns.
+    Returns the heads side by side, X = H*U columns. LightSeq's two products of an encoder layer and what is between and
+    behind them, `ker_correlation_softmax_encself` and `ker_arrange_atten_output` (section 2.1). Raises ValueError where
+    a sentence has queries and no keys.
 
     Contract: tolerance. Moves (R*H*(K+U) + X*G*(K+U))*s bytes for X key rows; about 2*H*(K+U) operations for each
     pair of a query and a key of one sentence.
@@ -241,7 +253,7 @@ def attend_rolling(
 
 @returns("x_RD", "h_RD")
 def residual_norm(x_RD: Array, y_RD: Array, bias_D: Array | None, norm: Norm, out: Any = None) -> tuple[Array, Array]:
-    """x' = x + y + bias, h = layer_norm(x'): the residual stream, and what the next product reads.
+    """x' = x + y + bias, h = layer_norm(x'): the residual stream, and what the next product reads (see embed_norm).
 
     LightSeq's `ker_norm_layer_resual` (section 2.1). Contract: tolerance.
     Moves 4*R*D*s bytes; about 10*R*D operations.
@@ -287,13 +299,6 @@ def concat_step(k_RGMX: Array, k_RGX: Array, out: Array | None = None) -> Array:
     """The memory with one position more, as a new array: everything is copied, each step.
 
     Contract: exact. Moves about 2*R*G*M*X*s bytes to add R*G*X*s.
-    """
-
-
-def write_step(k_RGMX: Array, k_RGX: Array, at_R: Array, out: Array | None = None) -> Array:
-    """k[r, :, at[r]] = the new position, in place; k_RGMX is returned. `out`, if given, gets the whole result instead.
-
-    Contract: exact. Moves 2*R*G*X*s bytes, whatever the length.
     """
 
 

@@ -164,13 +164,12 @@ def wrong(row: Row, implementation: Callable[..., Any], arguments: tuple) -> Mis
     except (Exception, SystemExit) as error:
         return Mistake(f"It {told(error)}")
     for (name, before), (_, after) in zip(_named(names, arguments), _named(names, given), strict=True):
-        if name != row.changes and not np.array_equal(before, after, equal_nan=True):
+        if name not in row.changes and not np.array_equal(before, after, equal_nan=True):
             return Mistake(f"It changed its input {name}.")
-    if row.changes is not None:
-        changed = given[names.index(row.changes)]
-        if not isinstance(result, np.ndarray) or not np.shares_memory(result, changed):
-            return Mistake(f"It must change {row.changes} in place and return it.")
-    return _difference(row, result, arguments)
+    for name in set(row.changes) & set(ops.RETURNS[row.op]):
+        if not isinstance(result, np.ndarray) or not np.shares_memory(result, given[names.index(name)]):
+            return Mistake(f"It must change {name} in place and return it.")
+    return _difference(row, result, given, arguments)
 
 
 def wrong_with_out(row: Row, implementation: Callable[..., Any], arguments: tuple) -> Mistake | None:
@@ -180,16 +179,17 @@ def wrong_with_out(row: Row, implementation: Callable[..., Any], arguments: tupl
             return None
     except ValueError:  # a function without a signature
         return None
-    right = _several(asked_of(row.name).oracle(*copy.deepcopy(arguments)))
+    right = _several(asked_of(row.name).oracle(*copy.deepcopy(arguments)))[: len(ops.RETURNS[row.op])]
     dtype = next(a.dtype for _, a in _named(list(arguments_of(row, arguments)), arguments) if a.dtype.kind == "f")
+    given = copy.deepcopy(arguments)
     out = tuple(np.full(r.shape, *((np.nan, dtype) if r.dtype.kind == "f" else (POISON, r.dtype))) for r in right)
     try:
-        results = _several(implementation(*copy.deepcopy(arguments), out=out if len(out) > 1 else out[0]))
+        results = _several(implementation(*given, out=out if len(out) > 1 else out[0]))
     except (Exception, SystemExit) as error:
         return Mistake(f"Given `out`, it {told(error)}")
     if not all(isinstance(r, np.ndarray) and np.shares_memory(r, o) for r, o in zip(results, out, strict=False)):
         return Mistake("Given `out`, it must write into it and return it.")
-    return _difference(row, out if len(out) > 1 else out[0], arguments)
+    return _difference(row, out if len(out) > 1 else out[0], given, arguments)
 
 
 def _named(names: list[str], arguments: Iterable):
@@ -197,21 +197,36 @@ def _named(names: list[str], arguments: Iterable):
     return dims.arrays_in(list(zip(names, arguments, strict=True)))
 
 
-def _difference(row: Row, result: Any, arguments: tuple) -> Mistake | None:
-    """The first place where a result is not as the row's contract wants it; None if there is none."""
+def _only_changed(row: Row) -> list[str]:
+    """The arguments that are changed in place and not returned: they are judged behind the results."""
+    return [name for name in row.changes if name not in ops.RETURNS[row.op]]
+
+
+def _with_changed(row: Row, result: Any, given: tuple) -> tuple:
+    """The results, and behind them what has become of those arguments."""
+    after = arguments_of(row, given)
+    return *_several(result), *(after[name] for name in _only_changed(row))
+
+
+def _difference(row: Row, result: Any, given: tuple, arguments: tuple) -> Mistake | None:
+    """The first place where a result is not as the row's contract wants it; None if there is none.
+
+    given: the arguments as they are after the call.
+    """
     names = ops.RETURNS[row.op]
     expected = _several(asked_of(row.name).oracle(*copy.deepcopy(arguments)))
     results = _several(result)
     if len(results) != len(names) or not all(isinstance(r, np.ndarray) for r in results):
         return Mistake(f"It must return {' and '.join(names)}, arrays, not {result!r:.60}.")
     dtype = next(a.dtype for _, a in _named(list(arguments_of(row, arguments)), arguments) if a.dtype.kind == "f")
-    for name, mine, right in zip(names, results, expected, strict=True):
+    for name, mine, right in zip(names, results, expected, strict=False):
         due = dtype if right.dtype.kind == "f" else right.dtype
         if mine.shape != right.shape or mine.dtype != due:
             return Mistake(f"{name} is {mine.dtype}{mine.shape} where {due}{right.shape} is due.")
     if judge := getattr(asked_of(row.name), "judge", None):
         what = judge(*results, *copy.deepcopy(arguments))
     else:
+        names, results = (*names, *_only_changed(row)), _with_changed(row, result, given)
         compared = zip(names, results, expected, _bounds(row, arguments), strict=True)
         what = next(filter(None, (_beyond(*each) for each in compared)), None)
     return Mistake(what, is_of_value=True) if what else None
@@ -232,7 +247,7 @@ def _beyond(name: str, mine: np.ndarray, right: np.ndarray, bound: np.ndarray | 
 def _bounds(row: Row, arguments: tuple) -> tuple:
     """How far each result may lie from the oracle's."""
     if row.contract == "exact":
-        return (0.0,) * len(ops.RETURNS[row.op])
+        return (0.0,) * (len(ops.RETURNS[row.op]) + len(_only_changed(row)))
     return _several(asked_of(row.name).bound(*copy.deepcopy(arguments)))
 
 
@@ -242,19 +257,20 @@ def _several(result: Any) -> tuple:
 
 def _known_mistake(row: Row, implementation: Callable[..., Any], cases: list[tuple]) -> str | None:
     """The known mutant that gives the same answers to all these inputs, in the words of its docstring."""
-    answers = [_answer(implementation, arguments) for arguments in cases]
+    answers = [_answer(row, implementation, arguments) for arguments in cases]
     for path in mutant_files(row.name):
         module = load_file(path)
         mutant = getattr(module, row.op)
-        if all(_is_same(row, a, _answer(mutant, c), c) for a, c in zip(answers, cases, strict=True)):
+        if all(_is_same(row, a, _answer(row, mutant, c), c) for a, c in zip(answers, cases, strict=True)):
             return f"'{path.stem.replace('_', ' ')}' gives: {(module.__doc__ or '').strip().splitlines()[0]}"
     return None
 
 
-def _answer(function: Callable[..., Any], arguments: tuple) -> tuple | None:
-    """What it returns, as a tuple; None if it raises."""
+def _answer(row: Row, function: Callable[..., Any], arguments: tuple) -> tuple | None:
+    """What it returns and changes, as a tuple; None if it raises."""
+    given = copy.deepcopy(arguments)
     try:
-        return _several(function(*copy.deepcopy(arguments)))
+        return _with_changed(row, function(*given), given)
     except (Exception, SystemExit):
         return None
 

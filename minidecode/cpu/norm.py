@@ -17,16 +17,23 @@ def residual_norm(x_RD, y_RD, bias_D, norm, out=None):
 @njit(cache=True, fastmath={"reassoc", "contract"})  # sums in any order, so that they run on vectors
 def _residual_norm(x_RD, y_RD, bias_D, gain_D, shift_D, eps, summed_RD, h_RD):
     R, D = x_RD.shape
-    width = x_RD.dtype.type(D)
     for r in range(R):
-        total = x_RD.dtype.type(0)
         for d in range(D):
             summed_RD[r, d] = x_RD[r, d] + y_RD[r, d] + bias_D[d]
-            total += summed_RD[r, d]
-        mean = total / width
-        squares = x_RD.dtype.type(0)
-        for d in range(D):
-            squares += (summed_RD[r, d] - mean) ** 2
-        spread = np.sqrt(squares / width + eps)
-        for d in range(D):
-            h_RD[r, d] = (summed_RD[r, d] - mean) / spread * gain_D[d] + shift_D[d]
+        normalise_row(summed_RD, r, gain_D, shift_D, eps, h_RD)
+
+
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def normalise_row(x_RD, r, gain_D, shift_D, eps, h_RD):
+    """Row r of h: that of x, normalised."""
+    D, width = x_RD.shape[1], x_RD.dtype.type(x_RD.shape[1])
+    total = x_RD.dtype.type(0)
+    for d in range(D):
+        total += x_RD[r, d]
+    mean = total / width
+    squares = x_RD.dtype.type(0)
+    for d in range(D):
+        squares += (x_RD[r, d] - mean) ** 2
+    spread = np.sqrt(squares / width + eps)
+    for d in range(D):
+        h_RD[r, d] = (x_RD[r, d] - mean) / spread * gain_D[d] + shift_D[d]

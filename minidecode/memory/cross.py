@@ -14,19 +14,35 @@ import numpy as np
 from .padding import padding, replicate
 
 
-def keys_and_values(ops, source, product, heads):
-    """(k_RGK, v_RGU) of all source tokens, by one product."""
-    kv_RX = ops.linear(source.h_RD, product)
-    return ops.split_heads(kv_RX, product.bias, replace(heads, H=0))[1:]
+def of_layer(product, layer: int, layers: int):
+    """One layer's part of a product whose outputs are those of all layers side by side: views, not copies."""
+    width = len(product.bias) // layers
+    outputs = slice(layer * width, (layer + 1) * width)
+    data = product.data[outputs] if product.layout == "oi" else product.data[:, outputs]
+    scale = None if product.scale is None else product.scale[outputs]
+    return replace(product, data=data, bias=product.bias[outputs], scale=scale)
 
 
 class CrossMemory:
     """One layer's keys and values of the source: the rows as they come; after `expand`, a padded block per beam."""
 
-    def __init__(self, ops, block, source, target_offsets_X):
+    @classmethod
+    def of_layers(cls, ops, weights, source, target_offsets_X):
+        """A memory for each layer: the keys and values of all of them by one product (LightSeq's encoder output).
+
+        The naive way is a product for each layer, which reads the source as often. Here the results of all layers lie
+        side by side for a moment, until each has cut out its own.
+        """
+        kv_RX, layers = ops.linear(source.h_RD, weights.cross_kv), len(weights.blocks)
+        parts = zip(
+            weights.blocks, np.split(kv_RX, layers, axis=1), np.split(weights.cross_kv.bias, layers), strict=True
+        )
+        return [cls(ops, block, *part, source.offsets_X, target_offsets_X) for block, *part in parts]
+
+    def __init__(self, ops, block, kv_RX, bias_X, source_offsets_X, target_offsets_X):
         self.query_bias_X, self.heads = block.cross_q.bias, block.cross_heads
-        self.source_offsets_X, self.target_offsets_X = source.offsets_X, target_offsets_X
-        self.k_RGK, self.v_RGU = keys_and_values(ops, source, block.cross_kv, self.heads)
+        self.source_offsets_X, self.target_offsets_X = source_offsets_X, target_offsets_X
+        _, self.k_RGK, self.v_RGU = ops.split_heads(kv_RX, bias_X, replace(self.heads, H=0))
         self.decoding = False
 
     def attend(self, ops, q_RX):

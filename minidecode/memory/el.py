@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..ops import Weight
-from .cross import keys_and_values
+from .cross import of_layer
 from .padding import padding
 from .split import SplitMemory
 
@@ -80,9 +80,16 @@ class ElMemory(SplitMemory):
 class ElCrossMemory:
     """A decoder's of the source: the encoder's output as it is, the same array for all layers and beams."""
 
-    def __init__(self, ops, block, source, target_offsets_X):
-        self.query_bias_X, self.heads, self.key_values = block.cross_q.bias, block.cross_heads, block.cross_kv
-        self.weights = key_value_weights(block.cross_kv, block.cross_heads)
+    @classmethod
+    def of_layers(cls, ops, weights, source, target_offsets_X):
+        """A memory for each layer, with its part of the weights that make the keys and values of all."""
+        layers = len(weights.blocks)
+        parts = (of_layer(weights.cross_kv, layer, layers) for layer in range(layers))
+        return [cls(b, part, source, target_offsets_X) for b, part in zip(weights.blocks, parts, strict=True)]
+
+    def __init__(self, block, key_values, source, target_offsets_X):
+        self.query_bias_X, self.heads, self.key_values = block.cross_q.bias, block.cross_heads, key_values
+        self.weights = key_value_weights(key_values, block.cross_heads)
         self.source, self.target_offsets_X = source, target_offsets_X
         self.begin_B = padding(source.offsets_X)
         self.one_row_each = bool((np.diff(target_offsets_X) == 1).all())  # as where a text begins
@@ -95,7 +102,8 @@ class ElCrossMemory:
         q_RHK, _, _ = ops.split_heads(q_RX, self.query_bias_X, replace(self.heads, G=0))
         if self.one_row_each:
             return ops.attend_el(q_RHK, self.source.padded(ops), self.begin_B, *self.weights, self.heads.scale)
-        k_RGK, v_RGU = keys_and_values(ops, self.source, self.key_values, self.heads)
+        kv_RX = ops.linear(self.source.h_RD, self.key_values)
+        _, k_RGK, v_RGU = ops.split_heads(kv_RX, self.key_values.bias, replace(self.heads, H=0))
         offsets = self.target_offsets_X, self.source.offsets_X
         return ops.attend_within(q_RHK, k_RGK, v_RGU, *offsets, self.heads.scale, False)
 

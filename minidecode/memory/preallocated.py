@@ -21,11 +21,11 @@ class PreallocatedMemory(PromptMemory):
         self.k_RGMK, self.v_RGMU = with_room(k_RGNK, steps), with_room(v_RGNU, steps)
         self.end_R = np.full(len(self.begin_R), k_RGNK.shape[2])
 
-    def append_step(self, ops, k_RGK, v_RGU):
-        """Keys and values of the new position, into their places."""
-        ops.write_step(self.k_RGMK, k_RGK, self.end_R)
-        ops.write_step(self.v_RGMU, v_RGU, self.end_R)
+    def append_step(self, ops, qkv_RX):
+        """Keys and values of the new position, into their places; returns the queries."""
+        q_RHK = ops.append_heads(qkv_RX, self.bias_X, self.heads, self.k_RGMK, self.v_RGMU, self.end_R)
         self.end_R = self.end_R + 1
+        return q_RHK
 
     def attend_step(self, ops, q_RHK):
         """Attention of each row to what its beam holds, itself included."""

@@ -12,7 +12,7 @@ from .cross import CrossMemory
 class PromptMemory:
     """One layer's keys and values of the prompts. What goes on from there adds what a step does:
 
-    begin_steps(ops, k_RGK, v_RGU, beams, steps), append_step(ops, k_RGK, v_RGU), attend_step(ops, q_RHK),
+    begin_steps(ops, k_RGK, v_RGU, beams, steps), append_step(ops, qkv_RX), attend_step(ops, q_RHK),
     reorder(ops, parent_R) and step_arrays().
     """
 
@@ -23,11 +23,9 @@ class PromptMemory:
 
     def append(self, ops, qkv_RX, h_RD):
         """Adds the bias, cuts into heads, keeps keys and values, returns the queries."""
-        q_RHK, k_RGK, v_RGU = ops.split_heads(qkv_RX, self.bias_X, self.heads)
         if self.decoding:
-            self.append_step(ops, k_RGK, v_RGU)
-        else:
-            self.k_RGK, self.v_RGU = k_RGK, v_RGU
+            return self.append_step(ops, qkv_RX)
+        q_RHK, self.k_RGK, self.v_RGU = ops.split_heads(qkv_RX, self.bias_X, self.heads)
         return q_RHK
 
     def attend(self, ops, q_RHK):

@@ -19,10 +19,12 @@ class ReplicatedMemory(PromptMemory):
         """Prompts padded on the left to one length, and repeated for each beam."""
         self.k_RGMK, self.v_RGMU, self.begin_R = replicate(ops, k_RGK, v_RGU, self.offsets_X, beams)
 
-    def append_step(self, ops, k_RGK, v_RGU):
-        """One position more, in new arrays: a copy of the whole memory."""
+    def append_step(self, ops, qkv_RX):
+        """One position more, in new arrays: a copy of the whole memory; returns the queries."""
+        q_RHK, k_RGK, v_RGU = ops.split_heads(qkv_RX, self.bias_X, self.heads)
         self.k_RGMK = ops.concat_step(self.k_RGMK, k_RGK)
         self.v_RGMU = ops.concat_step(self.v_RGMU, v_RGU)
+        return q_RHK
 
     def attend_step(self, ops, q_RHK):
         """Attention of each row to what its beam holds, itself included."""

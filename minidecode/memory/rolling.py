@@ -35,12 +35,12 @@ class RollingMemory(PromptMemory):
         self.begin_R = padding(self.offsets_X)[sentence_R]
         self.end_R = np.full(len(sentence_R), N)
 
-    def append_step(self, ops, k_RGK, v_RGU):
-        """Keys and values of the new position, over those of the oldest."""
-        M = self.k_RGMK.shape[2]
-        ops.write_step(self.k_RGMK, k_RGK, self.end_R % M)
-        ops.write_step(self.v_RGMU, v_RGU, self.end_R % M)
+    def append_step(self, ops, qkv_RX):
+        """Keys and values of the new position, over those of the oldest; returns the queries."""
+        slot_R = self.end_R % self.k_RGMK.shape[2]
+        q_RHK = ops.append_heads(qkv_RX, self.bias_X, self.heads, self.k_RGMK, self.v_RGMU, slot_R)
         self.end_R = self.end_R + 1
+        return q_RHK
 
     def attend_step(self, ops, q_RHK):
         """Attention of each row to the slots of its beam, itself included."""

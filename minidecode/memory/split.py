@@ -32,11 +32,11 @@ class SplitMemory(PromptMemory):
         self.prompt_k_BGNK = ops.pad_left(k_RGK, self.offsets_X)
         self.prompt_v_BGNU = ops.pad_left(v_RGU, self.offsets_X)
 
-    def append_step(self, ops, k_RGK, v_RGU):
-        """Keys and values of the new position, into their places."""
-        ops.write_step(self.k_RGTK, k_RGK, self.end_R)
-        ops.write_step(self.v_RGTU, v_RGU, self.end_R)
+    def append_step(self, ops, qkv_RX):
+        """Keys and values of the new position, into their places; returns the queries."""
+        q_RHK = ops.append_heads(qkv_RX, self.bias_X, self.heads, self.k_RGTK, self.v_RGTU, self.end_R)
         self.end_R = self.end_R + 1
+        return q_RHK
 
     def attend_step(self, ops, q_RHK):
         """Attention of each row to its sentence's prompt and to what its beam has generated, itself included."""

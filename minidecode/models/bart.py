@@ -22,7 +22,6 @@ class EncoderBlock:
 @dataclass(frozen=True)
 class DecoderBlock(EncoderBlock):
     cross_q: Weight
-    cross_kv: Weight
     cross_heads: Heads
     cross_out: Weight
     ln_cross: Norm
@@ -45,6 +44,7 @@ class Weights:
     embedding_scale: float
     activation: str
     unembed: Weight
+    cross_kv: Weight  # keys and values of the source for all decoder layers, side by side: one product makes them
 
     @property
     def blocks(self):
@@ -54,8 +54,8 @@ class Weights:
 
 def encode(w: Weights, ids_R, pos_R, memories, ops):
     """Source tokens and positions, one row each, no padding -> x_RD, what the decoder's cross attention reads."""
-    embedded_RD = ops.embed(ids_R, pos_R, w.encoder.wte_VD, w.encoder.wpe_ND, w.embedding_scale)
-    x_RD = ops.layer_norm(embedded_RD, w.encoder.ln_embedding)
+    stack = w.encoder
+    _, x_RD = ops.embed_norm(ids_R, pos_R, stack.wte_VD, stack.wpe_ND, w.embedding_scale, stack.ln_embedding)
     for block, memory in zip(w.encoder.blocks, memories, strict=True):
         q_RHK = memory.append(ops, ops.linear(x_RD, block.qkv), x_RD)
         a_RX = memory.attend(ops, q_RHK)
@@ -69,8 +69,8 @@ def forward(w: Weights, ids_R, pos_R, memories, ops):
 
     Each memory holds a layer's own keys and values, and by `cross` those of the source.
     """
-    embedded_RD = ops.embed(ids_R, pos_R, w.decoder.wte_VD, w.decoder.wpe_ND, w.embedding_scale)
-    x_RD = ops.layer_norm(embedded_RD, w.decoder.ln_embedding)
+    stack = w.decoder
+    _, x_RD = ops.embed_norm(ids_R, pos_R, stack.wte_VD, stack.wpe_ND, w.embedding_scale, stack.ln_embedding)
     for block, memory in zip(w.decoder.blocks, memories, strict=True):
         q_RHK = memory.append(ops, ops.linear(x_RD, block.qkv), x_RD)
         a_RX = memory.attend(ops, q_RHK)

@@ -70,9 +70,8 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
     def cross(layer, heads):
         attention = f"{layer}.encoder_attn"
         return {
-            "cross_q": weight(f"{attention}.q_proj"), "cross_kv": weight(f"{attention}.k_proj", f"{attention}.v_proj"),
-            "cross_heads": heads, "cross_out": weight(f"{attention}.out_proj"),
-            "ln_cross": norm(f"{attention}_layer_norm"),
+            "cross_q": weight(f"{attention}.q_proj"), "cross_heads": heads,
+            "cross_out": weight(f"{attention}.out_proj"), "ln_cross": norm(f"{attention}_layer_norm"),
         }  # fmt: skip
 
     def stack(side, blocks):
@@ -88,4 +87,5 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
     return Weights(
         stack("encoder", encoder), stack("decoder", decoder), math.sqrt(c.d_model) if c.scale_embedding else 1.0,
         c.activation_function, Weight(unembed, tensors["final_logits_bias"][0], layout="oi"),
+        weight(*(f"{layer}.encoder_attn.{p}_proj" for layer in layers for p in "kv")),
     )  # fmt: skip

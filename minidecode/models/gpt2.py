@@ -35,8 +35,7 @@ def forward(w: Weights, ids_R, pos_R, memories, ops):
     A prefill (all tokens of all prompts, no padding), a decode step (one row per beam) and decoding without a cache
     are this same call: what a row may look at is its memory's affair.
     """
-    x_RD = ops.embed(ids_R, pos_R, w.wte_VD, w.wpe_ND)
-    h_RD = ops.layer_norm(x_RD, w.blocks[0].ln_1)
+    x_RD, h_RD = ops.embed_norm(ids_R, pos_R, w.wte_VD, w.wpe_ND, 1.0, w.blocks[0].ln_1)
     for block, memory in zip(w.blocks, memories, strict=True):
         qkv_RX = ops.linear(h_RD, block.qkv)
         q_RHK = memory.append(ops, qkv_RX, h_RD)  # bias, split to heads, keys and values kept

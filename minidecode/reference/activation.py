@@ -14,17 +14,22 @@ from . import room
 
 def gelu(f, workspace):
     """f times the probability that a standard normal is below f, exactly: g = erf(f / sqrt 2)."""
+    g = np.multiply(f, math.sqrt(0.5), out=room(workspace, f.shape, f))
+    _let_through(f, _erf(g, out=g))
+
+
+def _erf(f, out=None):
     from scipy.special import erf  # loaded only for models that use it: NumPy has no erf
 
-    g = np.multiply(f, math.sqrt(0.5), out=room(workspace, f.shape, f))
-    _let_through(f, erf(g, out=g))
+    return erf(f, out=out)
 
 
 def gelu_new(f, workspace):
     """GPT-2's approximation of GELU: g = tanh(sqrt(2/pi) (f + 0.044715 f^3))."""
     g = np.multiply(f, 0.044715, out=room(workspace, f.shape, f))
-    g *= f
-    g *= f
+    with np.errstate(over="ignore"):  # tanh of infinity is 1, and right
+        g *= f
+        g *= f
     g += f
     g *= math.sqrt(2.0 / math.pi)
     _let_through(f, np.tanh(g, out=g))
@@ -69,12 +74,34 @@ ACTIVATIONS = {
 }
 
 
+# The equations of ops.py as they stand there, each operation into an array of its own.
+NAIVE = {
+    gelu: lambda f: 0.5 * f * (1.0 + _erf(f / math.sqrt(2.0))),
+    gelu_new: lambda f: 0.5 * f * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (f + 0.044715 * (f * f * f)))),
+    quick_gelu: lambda f: f / (1.0 + np.exp(-1.702 * f)),
+    relu: lambda f: np.maximum(f, 0.0),
+    silu: lambda f: f / (1.0 + np.exp(-f)),
+    tanh: np.tanh,
+}
+
+
+def bias_activation_naive(f_RF, bias_F, activation, out=None):
+    """The composition that a fused kernel replaces: a pass over memory for each operation."""
+    biased_RF = f_RF if bias_F is None else f_RF + bias_F
+    with np.errstate(over="ignore"):  # what is infinite in between is so for good: 1/inf is 0, tanh(inf) is 1
+        activated_RF = NAIVE[ACTIVATIONS[activation]](biased_RF)
+    if out is None:
+        return activated_RF
+    out[...] = activated_RF
+    return out
+
+
 def add_bias(x_RX, bias_X, out=None):
     return np.add(x_RX, bias_X, out=out)
 
 
 def bias_activation(f_RF, bias_F, activation, out=None, *, workspace=None):
-    """Add, then apply."""
+    """Add, then apply in place."""
     biased_RF = np.add(f_RF, 0 if bias_F is None else bias_F, out=out)
     ACTIVATIONS[activation](biased_RF, workspace)
     return biased_RF

@@ -1,51 +1,10 @@
-"""Cutting into heads, attention over the prompt, and what attention over every kind of memory is made of."""
+"""What attention over every kind of memory is made of."""
 
 from __future__ import annotations
-
-from itertools import pairwise
 
 import numpy as np
 
 from . import room
-from .softmax import softmax
-
-
-def split_heads(qkv_RX, bias_X, heads, out=None):
-    """Views of one biased array: no head is copied. Into `out`, each part is added where it belongs."""
-    if out is None:
-        return cut(qkv_RX if bias_X is None else qkv_RX + bias_X, heads)
-    biases = (0, 0, 0) if bias_X is None else cut(bias_X[None], heads)
-    for target, part, bias in zip(out, cut(qkv_RX, heads), biases, strict=True):
-        np.add(part, bias, out=target)
-    return out
-
-
-def cut(qkv_RX, heads):
-    """(q_RHK, k_RGK, v_RGU), as views."""
-    R, H, G, K, U = len(qkv_RX), heads.H, heads.G, heads.K, heads.U
-    q_RX, k_RX, v_RX = qkv_RX[:, : H * K], qkv_RX[:, H * K : (H + G) * K], qkv_RX[:, (H + G) * K :]
-    return q_RX.reshape(R, H, K), k_RX.reshape(R, G, K), v_RX.reshape(R, G, U)
-
-
-def attend_within(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, out=None):
-    """Sentence by sentence: its queries against its keys; if causal, only a band below the diagonal is seen."""
-    R, H, K = q_RHK.shape
-    G, U = v_XGU.shape[1:]
-    a_RHU = np.empty((R, H, U), q_RHK.dtype) if out is None else out.reshape(R, H, U)
-    for (q_first, q_last), (k_first, k_last) in zip(pairwise(q_offsets_X), pairwise(k_offsets_X), strict=True):
-        N, M = q_last - q_first, k_last - k_first
-        q_GXK = q_RHK[q_first:q_last].transpose(1, 0, 2).reshape(G, -1, K)  # the H/G query heads of a group, stacked
-        k_GKM = k_XGK[k_first:k_last].transpose(1, 2, 0)
-        v_GMU = v_XGU[k_first:k_last].transpose(1, 0, 2)
-        scores_HNM = (q_GXK @ k_GKM).reshape(H, N, M)
-        scores_HNM *= scale
-        if causal:
-            back_NM = np.arange(N)[:, None] - np.arange(M)  # how far back a query looks
-            scores_HNM[:, (back_NM < 0) | (back_NM >= (window or N))] = -np.inf
-        weights_GXM = softmax(scores_HNM).reshape(G, -1, M)
-        a_RHU[q_first:q_last] = (weights_GXM @ v_GMU).reshape(H, N, U).transpose(1, 0, 2)
-    return a_RHU.reshape(R, H * U)
-
 
 # Scores and sums, with the H/G query heads of a key/value head (X) as rows of one product. Where memory is by row, each
 # row is a product of its own; where it is by sentence, the rows of its beams join in.

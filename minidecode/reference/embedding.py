@@ -1,14 +1,25 @@
-"""Token and position embedding."""
+"""Token and position embedding with the layer normalisation behind it."""
 
 from __future__ import annotations
 
-from . import room
 from .move import take
+from .norm import layer_norm, layer_norm_naive
 
 
-def embed(ids_R, pos_R, wte_VD, wpe_ND, scale=1.0, out=None, *, workspace=None):
-    """Two gathers, a product and an addition."""
-    x_RD = take(wte_VD, ids_R, out=out)
+def embed_norm_naive(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
+    """The composition that a fused kernel replaces: two gathers, a product, an addition, and the norm's operations."""
+    out_x, out_h = out or (None, None)
+    x_RD = take(wte_VD, ids_R, out=out_x)
     x_RD *= scale
-    x_RD += take(wpe_ND, pos_R, out=room(workspace, x_RD.shape, wpe_ND))
-    return x_RD
+    x_RD += take(wpe_ND, pos_R)
+    return x_RD, layer_norm_naive(x_RD, norm, out=out_h)
+
+
+def embed_norm(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
+    """The same in two arrays: the second one holds the positions until they are added."""
+    x_RD, h_RD = out or (None, None)
+    x_RD = take(wte_VD, ids_R, out=x_RD)
+    x_RD *= scale
+    h_RD = take(wpe_ND, pos_R, out=h_RD)
+    x_RD += h_RD
+    return x_RD, layer_norm(x_RD, norm, out=h_RD)

@@ -32,12 +32,3 @@ def pad_left(k_RGX, offsets_X, out=None):
 def concat_step(k_RGMX, k_RGX, out=None):
     """A new array, one position longer: what fairseq and transformers did each step."""
     return np.concatenate([k_RGMX, k_RGX[:, :, None]], axis=2, out=out)
-
-
-def write_step(k_RGMX, k_RGX, at_R, out=None):
-    """One position of each row, where it belongs."""
-    if out is not None:
-        out[...] = k_RGMX
-        k_RGMX = out
-    k_RGMX[np.arange(len(at_R)), :, at_R] = k_RGX
-    return k_RGMX

@@ -19,6 +19,7 @@ import numpy as np
 
 from .. import ops as signatures
 from ..dims import letters
+from ..memory.cross import of_layer
 from ..search.beam import beam_search
 from ..search.greedy import greedy
 from ..search.options import Options
@@ -97,7 +98,10 @@ class _StandIn:
         self.engine, self.extent, self.ops = engine, extent, ops
         self.whole = engine.network, engine.weights
         engine.network = _Hollow(engine.weights)
-        engine.weights = SimpleNamespace(blocks=engine.weights.blocks[:1], encoder=SimpleNamespace(blocks=()))
+        _, whole = self.whole
+        engine.weights = SimpleNamespace(blocks=whole.blocks[:1], encoder=SimpleNamespace(blocks=()))
+        if extent.source_tokens:
+            engine.weights.cross_kv = of_layer(whole.cross_kv, 0, len(whole.blocks))
 
     def prefill(self, texts):
         return self.engine.prefill([np.zeros(self.extent.prompt_tokens, np.int64) for _ in texts])

@@ -123,10 +123,8 @@ class Engine:
         ids_R, pos_R, offsets_X = _rows_of(texts)
         self.memories = [self.make_memory(block, offsets_X) for block in self.weights.blocks]
         if self.source is not None:
-            self.memories = [
-                DecoderMemory(own, own.cross(self.ops, block, self.source, offsets_X))
-                for own, block in zip(self.memories, self.weights.blocks, strict=True)
-            ]
+            crosses = self.make_memory.cross.of_layers(self.ops, self.weights, self.source, offsets_X)
+            self.memories = [DecoderMemory(*both) for both in zip(self.memories, crosses, strict=True)]
         h_RD = self.network.forward(self.weights, ids_R, pos_R, self.memories, self.ops)
         if not self.make_memory.keeps:
             self.memories = []

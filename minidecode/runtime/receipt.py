@@ -67,7 +67,8 @@ def _moved(args, kwargs, result, tables: set[int]) -> int:
     gathered = 0
     if not changed_in_place:
         _collect([result], arrays)
-        gathered = len(tables) * getattr(result, "nbytes", 0)
+        rows = result[0] if isinstance(result, tuple) else result
+        gathered = len(tables) * getattr(rows, "nbytes", 0)
     return sum(arrays.values()) + gathered
 
 

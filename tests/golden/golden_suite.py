@@ -16,7 +16,7 @@ import pytest
 from tolerance import FLOAT32, FLOAT64, logit_bound, score_bound
 
 import minidecode as md
-from minidecode.reference import attention, norm
+from minidecode.reference import embedding, within
 
 PLANS = tuple(f"memory={m}" for m in ("replicated", "none", "preallocated", "split", "indirect", "el"))
 
@@ -102,17 +102,17 @@ def check_scores(golden, case, scores, expected, defaults):
 
 
 def scale_off_by_a_thousandth(monkeypatch):
-    right = attention.attend_within
+    right = within.attend_within
 
     def wrong(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, out=None):
         return right(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, 1.001 * scale, causal, window, out)
 
-    monkeypatch.setattr(attention, "attend_within", wrong)
+    monkeypatch.setattr(within, "attend_within", wrong)
 
 
 def last_position_sees_no_first_key(monkeypatch):
     """A dropped mask position: the last row of each prompt of several tokens does without its first key."""
-    right = attention.attend_within
+    right = within.attend_within
 
     def wrong(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, out=None):
         a_RX = right(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window, out).copy()
@@ -124,16 +124,17 @@ def last_position_sees_no_first_key(monkeypatch):
                 a_RX[last - 1] = right(*shorter, scale, causal, window)[-1]
         return a_RX
 
-    monkeypatch.setattr(attention, "attend_within", wrong)
+    monkeypatch.setattr(within, "attend_within", wrong)
 
 
 def gain_off_by_a_thousandth(monkeypatch):
-    right = norm.layer_norm
+    right = embedding.embed_norm
 
-    def wrong(x_RD, norm, out=None):
-        return 1.001 * right(x_RD, norm, out)
+    def wrong(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
+        x_RD, h_RD = right(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out)
+        return x_RD, 1.001 * h_RD
 
-    monkeypatch.setattr(norm, "layer_norm", wrong)
+    monkeypatch.setattr(embedding, "embed_norm", wrong)
 
 
 # ---- tests -----------------------------------------------------------------------------------------------------------

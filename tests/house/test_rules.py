@@ -93,15 +93,16 @@ def test_dimension_letters():
 def test_the_dimension_checker_finds_a_swapped_argument():
     import numpy as np
 
-    embed = dims.checked(backend(reference)["embed"], ops.RETURNS["embed"])
+    embed = dims.checked(backend(reference)["embed_norm"], ops.RETURNS["embed_norm"])
     wte_VD, wpe_ND = np.zeros((11, 4)), np.zeros((7, 4))
-    assert embed(np.array([1, 2]), np.array([0, 1]), wte_VD, wpe_ND).shape == (2, 4)
+    rest = 1.0, ops.Norm(np.ones(4), np.zeros(4), 1e-5)
+    assert [a.shape for a in embed(np.array([1, 2]), np.array([0, 1]), wte_VD, wpe_ND, *rest)] == [(2, 4)] * 2
     with pytest.raises(ValueError, match="rows of this call"):
-        embed(np.array([1, 2, 3]), np.array([0, 1]), wte_VD, wpe_ND)
+        embed(np.array([1, 2, 3]), np.array([0, 1]), wte_VD, wpe_ND, *rest)
     with pytest.raises(ValueError, match="model width"):
-        embed(np.array([1, 2]), np.array([0, 1]), wte_VD, np.zeros((7, 5)))
+        embed(np.array([1, 2]), np.array([0, 1]), wte_VD, np.zeros((7, 5)), *rest)
     with pytest.raises(ValueError, match="should have 2 axes"):
-        embed(np.array([1, 2]), np.array([0, 1]), np.zeros(4), wpe_ND)
+        embed(np.array([1, 2]), np.array([0, 1]), np.zeros(4), wpe_ND, *rest)
 
 
 def test_memories_and_plans_are_known_by_name():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import minidecode as md
-from minidecode.reference import attention, grouped, linear, ngram
+from minidecode.reference import grouped, linear, ngram, within
 
 PROMPTS = ["Fellow citizens,", "The Congress of the United States", "I", "Our army and our navy have"]
 
@@ -79,7 +79,7 @@ def test_the_receipt_counts_what_ran(model):
 
 
 @pytest.mark.parametrize("module, op, options", [
-    (linear, "linear", {}), (grouped, "attend", {}), (attention, "attend_within", {"plan": "memory=none"}),
+    (linear, "linear", {}), (grouped, "attend", {}), (within, "attend_within", {"plan": "memory=none"}),
     (ngram, "ban_ngrams", {"no_repeat_ngram_size": 2}),
 ])  # fmt: skip
 def test_sabotage(model, monkeypatch, module, op, options):

@@ -17,7 +17,7 @@ from minidecode import head_pooling
 from minidecode.checkpoint import read_header
 from minidecode.checkpoint import write_safetensors as write_tensors
 from minidecode.model import FAMILIES
-from minidecode.reference import attention
+from minidecode.reference import heads as heads_file
 
 BASE = {
     "gpt2": {"model_type": "gpt2", "vocab_size": 40, "n_positions": 24, "n_embd": 16, "n_layer": 2, "n_head": 8},
@@ -73,7 +73,7 @@ def test_it_says_what_the_means_of_keys_and_values_say(kind, heads, widths, fold
     md.convert(path, out, num_key_value_heads=heads)
     old, found = md.load(path, dtype="float64"), logits(md.load(out, dtype="float64"))
     assert not any(np.allclose(a, b, atol=1e-3) for a, b in zip(logits(old), found, strict=True))
-    split_heads = attention.split_heads
+    split_heads = heads_file.split_heads
 
     def averaged(rows_RGX):
         G = rows_RGX.shape[1]
@@ -84,7 +84,7 @@ def test_it_says_what_the_means_of_keys_and_values_say(kind, heads, widths, fold
         q_RHK, k_RGK, v_RGU = split_heads(qkv_RX, bias_X, cut)
         return (q_RHK, averaged(k_RGK), averaged(v_RGU)) if cut.G else (q_RHK, k_RGK, v_RGU)
 
-    monkeypatch.setattr(attention, "split_heads", with_means)
+    monkeypatch.setattr(heads_file, "split_heads", with_means)
     for a, b in zip(logits(old), found, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-11)
 

@@ -15,6 +15,7 @@ from listing_cases import may_differ, outputs_first, projections, projections_of
 from test_attention_settings import logits, make
 
 from minidecode import reference
+from minidecode.memory.cross import of_layer
 from minidecode.memory.recompute import RecomputeMemory
 from minidecode.memory.source import Source
 from minidecode.model import Model
@@ -143,14 +144,15 @@ def test_decoder_self_attention(kind, cache, settings):
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_cross_attention(cache, settings):
     """Rows of a target against the whole of their source: at the prefill, and then a row for each beam."""
-    block = make("bart", **settings).weights.blocks[1]
+    weights = make("bart", **settings).weights
+    block, cross_kv = weights.blocks[1], of_layer(weights.cross_kv, 1, len(weights.blocks))
     heads, targets = block.cross_heads, [2, 1]
-    q, kv = outputs_first(block.cross_q), outputs_first(block.cross_kv)
+    q, kv = outputs_first(block.cross_q), outputs_first(cross_kv)
     P = projections(heads, q, kv, block.cross_out.data)
     encoded_RD = rows(3, sum(LENGTHS), 12)
     source = Source(encoded_RD, offsets(LENGTHS))
-    memory = BESIDE_SOURCE[cache].cross(OPS, block, source, offsets(targets))
-    sources = [with_one(M, block.cross_kv) for M in split(encoded_RD, LENGTHS)]
+    memory = BESIDE_SOURCE[cache].cross.of_layers(OPS, weights, source, offsets(targets))[1]
+    sources = [with_one(M, cross_kv) for M in split(encoded_RD, LENGTHS)]
     for step, lengths in [(0, targets), (1, [BEAMS] * 2), (2, [BEAMS] * 2)]:
         if step == 1:
             memory.expand(OPS, BEAMS)

@@ -13,8 +13,8 @@ from minidecode.conformance.rows import el_split as split_row
 from minidecode.memory.el import key_value_weights
 from minidecode.ops import Heads, Weight
 from minidecode.reference import el, el_split
-from minidecode.reference.attention import split_heads
 from minidecode.reference.grouped import attend
+from minidecode.reference.heads import split_heads
 from minidecode.reference.linear import linear
 from minidecode.reference.shared import attend_shared
 from minidecode.reference.split import attend_split

@@ -19,9 +19,9 @@ from minidecode.cuda import indirect as indirect_kernels
 from minidecode.cuda import reorder as reorder_kernels
 from minidecode.cuda import rolling as rolling_kernels
 from minidecode.launch import InEmulator
+from minidecode.reference.append import write
 from minidecode.reference.grouped import attend
 from minidecode.reference.indirect import attend_indirect, redirect
-from minidecode.reference.move import write_step
 from minidecode.reference.reorder import follow
 from minidecode.reference.rolling import attend_rolling
 from minidecode.reference.split import attend_split
@@ -61,8 +61,8 @@ def test_a_table_that_follows_is_as_good_as_a_memory_that_does(seed, B, W, steps
         for ours, theirs in zip(kept, moved, strict=True):
             follow(theirs, parent, at)
             new = rng.standard_normal((R, 2, theirs.shape[3]))
-            write_step(theirs, new, at)
-            write_step(ours, new, at)
+            write(theirs, new, at)
+            write(ours, new, at)
         q = rng.standard_normal((R, 4, 3))
         looked_up = attend_indirect(q, *prompt, *kept, source, begin, at + 1, 0.6)
         assert (looked_up == attend_split(q, *prompt, *moved, begin, at + 1, 0.6)).all()
@@ -83,8 +83,8 @@ def test_slots_that_are_used_again_are_as_good_as_a_memory_that_keeps_all(seed, 
             follow(all_of_it, parent, end)
             follow(rolled, parent, np.minimum(end, window))
             new = rng.standard_normal((R, 1, all_of_it.shape[3]))
-            write_step(all_of_it, new, end)
-            write_step(rolled, new, end % window)
+            write(all_of_it, new, end)
+            write(rolled, new, end % window)
         q, first = rng.standard_normal((R, 2, 3)), np.maximum(begin, padding)
         expected = attend(q, *whole, np.maximum(first, end + 1 - window), end + 1, 0.6)
         np.testing.assert_allclose(attend_rolling(q, *slots, first, end + 1, 0.6), expected, rtol=1e-12, atol=1e-14)

@@ -28,6 +28,7 @@ from minidecode.ops import Heads, Norm, Weight
 from minidecode.plan import backend
 from minidecode.reference import candidates
 from minidecode.reference.grouped import attend_naive
+from minidecode.reference.norm import layer_norm, layer_norm_naive
 from minidecode.reference.reorder import copies as reorder_copies
 from minidecode.reference.shared import attend_shared_naive
 from minidecode.reference.softmax import score_tokens_naive
@@ -35,6 +36,7 @@ from minidecode.reference.split import attend_split_merged, attend_split_naive
 from minidecode.runtime import dry_run
 
 OPS = {name: dims.checked(f, ops.RETURNS.get(name, ())) for name, f in backend(reference).items()}
+LAYER_NORMS = [layer_norm_naive, layer_norm]
 sizes = st.integers(1, 40)
 seeds = st.integers(0, 2**32 - 1)
 
@@ -59,12 +61,15 @@ def softmax_bound(logits):
 
 
 @given(seeds, sizes, sizes, sizes, st.sampled_from([1.0, 2.0, 16.0]))
-def test_embed(seed, R, D, V, scale):
-    """Exact for scales that are powers of two: one rounding, that of the sum."""
+def test_embed_norm(seed, R, D, V, scale):
+    """x is exact for scales that are powers of two: one rounding, that of the sum."""
     rng = np.random.default_rng(seed)
     wte, wpe, ids, pos = normal(rng, V, D), normal(rng, 9, D), rng.integers(V, size=R), rng.integers(9, size=R)
+    norm = Norm(normal(rng, D), normal(rng, D), 1e-5)
     expected = oracles.embed(ids, pos, wte, wpe, scale)
-    assert (OPS["embed"](ids, pos, wte, wpe, scale) == expected.astype(np.float32)).all()
+    x, h = OPS["embed_norm"](ids, pos, wte, wpe, scale, norm)
+    assert (x == expected.astype(np.float32)).all()
+    assert (np.abs(h - layer_norm_oracle(x, norm)) <= norm_row.layer_norm_bound(x, norm)).all()
 
 
 @given(seeds, sizes, sizes)
@@ -74,14 +79,15 @@ def test_add_bias(seed, R, X):
     assert (OPS["add_bias"](x, bias) == x + bias).all()
 
 
-@given(seeds, sizes, st.integers(1, 300))
-@example(0, 3, 1)
-def test_layer_norm(seed, R, D):
+@pytest.mark.parametrize("layer_norm", LAYER_NORMS)
+@given(seed=seeds, R=sizes, D=st.integers(1, 300))
+@example(seed=0, R=3, D=1)
+def test_layer_norm(layer_norm, seed, R, D):
     rng = np.random.default_rng(seed)
     x = normal(rng, R, D) * 10.0 ** rng.integers(-3, 4) + np.float32(rng.integers(-3, 4))
     x = x.astype(np.float32)
     norm = Norm(normal(rng, D), normal(rng, D), 1e-5)
-    error = np.abs(OPS["layer_norm"](x, norm) - layer_norm_oracle(x, norm))
+    error = np.abs(layer_norm(x, norm) - layer_norm_oracle(x, norm))
     assert (error <= norm_row.layer_norm_bound(x, norm)).all()
 
 
@@ -222,15 +228,20 @@ def test_attend_split(split, seed, B, W, N, T, G, per_group, K, U, no_prompt):
 
 
 @given(seeds, st.integers(1, 6), st.integers(1, 5), st.integers(1, 2), st.integers(1, 3))
-def test_write_step_then_follow(seed, R, M, G, X):
+def test_append_heads_then_follow(seed, R, M, G, X):
     rng = np.random.default_rng(seed)
-    memory, new, at = normal(rng, R, G, M, X), normal(rng, R, G, X), rng.integers(M, size=R)
-    before = memory.copy()
-    assert OPS["write_step"](memory, new, at) is memory
-    for r in range(R):
-        assert (memory[r, :, at[r]] == new[r]).all()
-        others = np.arange(M) != at[r]
-        assert (memory[r][:, others] == before[r][:, others]).all()
+    heads, at = Heads(2 * G, G, X, X + 1, 1.0), rng.integers(M, size=R)
+    qkv = normal(rng, R, 2 * G * X + G * (2 * X + 1))
+    bias, memories = normal(rng, qkv.shape[1]), [normal(rng, R, G, M, width) for width in (X, X + 1)]
+    before = [m.copy() for m in memories]
+    q, *new = OPS["split_heads"](qkv, bias, heads)
+    assert (OPS["append_heads"](qkv, bias, heads, *memories, at) == q).all()
+    for memory, old, rows in zip(memories, before, new, strict=True):
+        for r in range(R):
+            assert (memory[r, :, at[r]] == rows[r]).all()
+            others = np.arange(M) != at[r]
+            assert (memory[r][:, others] == old[r][:, others]).all()
+    memory = memories[0]
     length, parent = np.full(R, rng.integers(M + 1)), rng.integers(R, size=R)
     expected = reorder_row.oracle(memory, parent, length)
     assert OPS["follow"](memory, parent, length) is memory
@@ -399,8 +410,14 @@ def test_gumbel_wants_a_step_for_each_key():
 
 
 OUT_CASES = {
-    "embed": lambda r: (np.array([1, 0]), np.array([2, 1]), normal(r, 3, 4), normal(r, 3, 4)),
-    "layer_norm": lambda r: (normal(r, 2, 4), Norm(normal(r, 4), normal(r, 4), 1e-5)),
+    "embed_norm": lambda r: (
+        np.array([1, 0]),
+        np.array([2, 1]),
+        normal(r, 3, 4),
+        normal(r, 3, 4),
+        3.0,
+        Norm(normal(r, 4), normal(r, 4), 0.1),
+    ),
     "linear": lambda r: (normal(r, 2, 4), Weight(normal(r, 4, 3))),
     "split_heads": lambda r: (normal(r, 2, 12), normal(r, 12), Heads(2, 2, 2, 2, 1.0)),
     "attend_within": lambda r: (
@@ -462,7 +479,14 @@ OUT_CASES = {
         0.5,
     ),
     "redirect": lambda r: (np.array([[0, 1, 0], [1, 1, 1], [2, 0, 2]]), np.array([1, 0, 2]), np.array([2, 2, 2])),
-    "write_step": lambda r: (normal(r, 2, 1, 4, 3), normal(r, 2, 1, 3), np.array([0, 3])),
+    "append_heads": lambda r: (
+        normal(r, 2, 9),
+        normal(r, 9),
+        Heads(2, 1, 2, 3, 1.0),
+        normal(r, 2, 1, 4, 2),
+        normal(r, 2, 1, 4, 3),
+        np.array([0, 3]),
+    ),
     "follow": lambda r: (normal(r, 3, 1, 4, 3), np.array([2, 1, 1]), np.array([4, 4, 4])),
     "residual_norm": lambda r: (normal(r, 2, 4), normal(r, 2, 4), normal(r, 4), Norm(normal(r, 4), normal(r, 4), 0.1)),
     "bias_activation": lambda r: (normal(r, 2, 4), normal(r, 4), "gelu_new"),
@@ -577,7 +601,8 @@ def bound_cases():
     x, w = normal(rng, 40, 300, plant=False), normal(rng, 300, 30, plant=False)
     yield "linear", OPS["linear"](x, Weight(w)), oracles.linear(x, w), linear_bound(x, w)
     norm = Norm(normal(rng, 300), normal(rng, 300), 1e-5)
-    yield "layer_norm", OPS["layer_norm"](x, norm), layer_norm_oracle(x, norm), norm_row.layer_norm_bound(x, norm)
+    for f in LAYER_NORMS:
+        yield f.__name__, f(x, norm), layer_norm_oracle(x, norm), norm_row.layer_norm_bound(x, norm)
     yield "log_softmax", OPS["log_softmax"](x), oracles.log_softmax(x), softmax_bound(x)
     tokens, bound = np.argmax(x, axis=1), softmax_bound(x)[:, 0]
     for name, score in [("score_tokens", OPS["score_tokens"]), ("score_tokens_naive", score_tokens_naive)]:
@@ -606,10 +631,11 @@ def test_a_dropped_position_breaks_the_bound_of_attention():
     assert (np.abs(without_first[0] - whole[0]) > attend_bound(q[0], k[0], v[0], 0.3)).any()
 
 
-def test_layer_norm_far_from_zero_keeps_its_spread():
+@pytest.mark.parametrize("layer_norm", LAYER_NORMS)
+def test_layer_norm_far_from_zero_keeps_its_spread(layer_norm):
     """E[x^2] - mean^2 in float32 would be 0 or negative here."""
     x = (10000 + np.array([[-1, 0, 1, 0.5]])).astype(np.float32)
     norm = Norm(np.ones(4, np.float32), np.zeros(4, np.float32), 1e-5)
-    assert (np.abs(OPS["layer_norm"](x, norm) - layer_norm_oracle(x, norm)) <= norm_row.layer_norm_bound(x, norm)).all()
+    assert (np.abs(layer_norm(x, norm) - layer_norm_oracle(x, norm)) <= norm_row.layer_norm_bound(x, norm)).all()
     naive_variance = np.mean(x * x, dtype=np.float32) - np.mean(x, dtype=np.float32) ** 2
     assert abs(naive_variance - x.astype(np.float64).var()) > 0.4

@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 
-from minidecode.ops import Weight
+from minidecode.ops import Norm, Weight
 from minidecode.plan import Plan
 from minidecode.reference import linear as linear_file
 from minidecode.runtime.receipt import CountedOps, held_bytes
@@ -20,7 +20,9 @@ def count(name, *arguments, **keywords):
 
 def test_bytes_of_an_op_are_those_it_must_touch():
     ids, wte, wpe = np.array([1, 0, 1]), np.ones((50, 4), F), np.ones((9, 4), F)
-    assert count("embed", ids, ids, wte, wpe).bytes == 3 * 8 + 3 * 4 * 4 * 3, "rows of the tables, not the tables"
+    norm = Norm(np.ones(4, F), np.zeros(4, F), 1e-5)
+    rows = 4 * (3 * 4 * 4 + 2 * 4)  # two of the tables, two written; gain and bias
+    assert count("embed_norm", ids, ids, wte, wpe, 1.0, norm).bytes == 3 * 8 + rows, "not whole tables"
     assert count("take", wte, ids).bytes == 3 * 8 + 2 * 3 * 4 * 4
     x, weight = np.ones((3, 4), F), Weight(np.ones((4, 5), F), bias=np.ones(5, F))
     assert count("linear", x, weight).bytes == 4 * (3 * 4 + 4 * 5 + 3 * 5), "the bias belongs to the next op"

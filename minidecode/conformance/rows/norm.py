@@ -79,14 +79,19 @@ def layer_norm_bound(x_RD, norm):
 
 
 def bound(x_RD, y_RD, bias_D, norm):
-    """Two roundings of the sum; what they do to its norm, enlarged by the spread, on top of the norm's own bound."""
+    """Two roundings of the sum, and what they do to its norm."""
     bias_D = np.zeros(x_RD.shape[1]) if bias_D is None else bias_D
     summed_RD = x_RD.astype(np.float64) + y_RD + bias_D
     off_RD = 2 * EPS * (np.abs(x_RD) + np.abs(y_RD) + np.abs(bias_D)).astype(np.float64)
-    spread_R1, normalised_RD = _normalised(summed_RD, norm)
+    return off_RD, bound_of_the_norm(summed_RD, off_RD, norm)
+
+
+def bound_of_the_norm(x_RD, off_RD, norm):
+    """Where x itself is off by as much: that, enlarged by the spread, on top of the norm's own bound."""
+    spread_R1, normalised_RD = _normalised(x_RD, norm)
     typical_R1 = np.sqrt((off_RD**2).mean(axis=1, keepdims=True))
     moved_RD = np.abs(norm.gain_D) * (off_RD + typical_R1 * (1 + normalised_RD)) / spread_R1
-    return off_RD, layer_norm_bound(summed_RD, norm) + moved_RD
+    return layer_norm_bound(x_RD, norm) + moved_RD
 
 
 def _normalised(x_RD, norm):

@@ -1,0 +1,287 @@
+"""Kernels, products and bytes of one layer, naive and fused (LightSeq, section 2.1 and Figure 2).
+
+    python benchmarks/launches.py --out benchmarks/results/launches.json
+
+A layer is what a model with one layer more does more. Fused: the kernels of the catalog, in the emulator, counted where
+they are launched; products are the library's, counted there too, and those with weights at the proxy of the ops. Naive:
+every operation on an array counts, as a framework without fusion would launch a kernel for it; the arrays count them.
+Numbers of launches depend on no size; bytes do, and are those of BART-base and GPT-2. Fused bytes are the cost models',
+with the scores of `within`, which its two products and its kernel hand to each other.
+
+A last table times the products that could add into the residual (LightSeq's GEMM with beta = 1) on this CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+from pathlib import Path
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+import minidecode as md
+from minidecode import ops as signatures
+from minidecode.bench.compare import time_by_turns
+from minidecode.catalog import CATALOG
+from minidecode.launch import PRODUCT, InEmulator, counted_launches
+from minidecode.model import FAMILIES
+from minidecode.ops import Norm, Weight
+from minidecode.plan import Plan
+from minidecode.published import random_tensors
+from minidecode.reference import linear as linear_file
+from minidecode.reference import norm as norm_file
+from minidecode.runtime.engine import Engine
+from minidecode.runtime.receipt import CountedOps, _moved
+
+LAYERS = ("BART encoder", "BART decoder", "GPT-2")
+FUSED = "split"  # the memory of a step
+NAIVE = "replicated"
+
+
+class Counts:
+    """What has run so far."""
+
+    def __init__(self):
+        self.kernels = self.products = self.bytes = 0
+
+    def __iter__(self):
+        return iter((self.kernels, self.products, self.bytes))
+
+
+# ---- naive: arrays that count ----------------------------------------------------------------------------------------
+
+
+class Elementary(np.ndarray):
+    """An array whose every operation counts as one launch, with the bytes of what it reads and writes."""
+
+    def __array_finalize__(self, other):
+        self.counts = getattr(other, "counts", None)
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=(), **more):
+        plain = [plainly(a) for a in inputs]
+        result = getattr(ufunc, method)(*plain, **more, **({"out": tuple(map(plainly, out))} if out else {}))
+        return self.noted(result, plain, is_product=ufunc is np.matmul, into=out[0] if out else None)
+
+    def __array_function__(self, function, types, args, kwargs):
+        plain = [plainly(a) for a in args]
+        result = function(*plain, **{name: plainly(a) for name, a in kwargs.items()})
+        if function in (np.empty_like, np.shape, np.ndim, np.split, np.shares_memory):  # nothing is computed
+            return result
+        return self.noted(result, [a for a in plain if isinstance(a, np.ndarray)] or plain[0])
+
+    def mean(self, *args, **more):
+        return self.noted(plainly(self).mean(*args, **more), [self])
+
+    def copy(self, order="C"):
+        return self.noted(plainly(self).copy(order), [self])
+
+    def __setitem__(self, place, value):
+        plain = plainly(self)
+        plain[place] = plainly(value)
+        self.noted(plain[place], [plain[place]])
+
+    def noted(self, result, read, is_product=False, into=None):
+        self.counts.products += is_product
+        self.counts.kernels += not is_product
+        self.counts.bytes += sum(a.nbytes for a in (result, *read) if isinstance(a, np.ndarray))
+        return counting(result, self.counts) if into is None else into
+
+
+def plainly(thing):
+    """Without counting; lists of arrays too."""
+    if isinstance(thing, list | tuple):
+        return type(thing)(map(plainly, thing))
+    return thing.view(np.ndarray) if isinstance(thing, Elementary) else thing
+
+
+def counting(thing, counts: Counts):
+    if not isinstance(thing, np.ndarray) or thing.dtype.kind != "f":
+        return thing
+    array = thing.view(Elementary)
+    array.counts = counts
+    return array
+
+
+def elementary(function, counts: Counts):
+    """The function on arrays that count; what it returns does not."""
+    return lambda *args, **more: plainly(function(*(counting(a, counts) for a in args), **more))
+
+
+# ---- what a layer does -----------------------------------------------------------------------------------------------
+
+
+def of_one_layer(layer: str, D: int, H: int, lengths: list[int], functions, memory: str, count) -> tuple:
+    """What `count(ops, run)` finds in a model with two such layers beyond what it finds in one with one.
+
+    run: an encoder's pass over texts of these lengths, or a decode step behind them with two beams each.
+    """
+    found = []
+    for layers in (1, 2):
+        family, weights = model_of(layer, layers, D, H)
+        ops = CountedOps(functions)
+        engine = Engine(family.network, weights, ops, Plan(memory=memory).resolve(layer != "GPT-2")[1])
+        found.append(count(ops, ready(layer, engine, [np.zeros(n, np.int64) for n in lengths])))
+    return tuple(two - one for one, two in zip(*found, strict=True))
+
+
+def model_of(layer: str, layers: int, D: int, H: int) -> tuple:
+    """(family, random weights) of a model with so many of these layers, and one of each other kind."""
+    fields = {"vocab_size": 40}
+    if layer == "GPT-2":
+        family = FAMILIES["gpt2"]
+        fields |= {"n_layer": layers, "n_embd": D, "n_head": H}
+    else:
+        family, fields["d_model"] = FAMILIES["bart"], D
+        for side in ("encoder", "decoder"):
+            fields |= {f"{side}_layers": 1, f"{side}_ffn_dim": 4 * D, f"{side}_attention_heads": H}
+        fields[f"{layer.split()[1]}_layers"] = layers
+    config = family.config.from_json(fields)
+    tensors = random_tensors(family.tensors.tensor_shapes(config), np.dtype(np.float32))
+    return family, family.tensors.bind(config, tensors)
+
+
+def ready(layer: str, engine: Engine, texts: list[np.ndarray]):
+    """All that comes before is done; the call that is left runs the layers in question."""
+    if layer == "BART encoder":
+        return lambda: engine.encode(texts)
+    if layer == "BART decoder":
+        engine.encode(texts)
+        texts = [np.zeros(1, np.int64)] * len(texts)
+    engine.prefill(texts)
+    engine.expand(beams=2, steps=2)
+    every_R = np.arange(2 * len(texts))
+    length_R = np.repeat([len(text) + 1 for text in texts], 2)
+    tokens_RM = np.zeros((len(every_R), length_R.max()), np.int64)
+    return lambda: engine.step(tokens_RM, length_R, every_R)
+
+
+def rows_of(layer: str) -> list[str]:
+    """The rows of the catalog that such a model calls, under the memory of the fused side."""
+    return [
+        row.name
+        for row in CATALOG.values()
+        if not row.may_be_off
+        and (row.memories is None or FUSED in row.memories)
+        and (layer != "GPT-2" or not row.needs_encoder)
+    ]
+
+
+def fused_launches(layer: str) -> dict:
+    """{"kernels", "products"} of a layer, in the emulator, over texts of different lengths.
+
+    "without": calls of ops that have no kernel, so that nothing is left out in silence.
+    """
+    functions, _ = Plan(memory=FUSED, **dict.fromkeys(rows_of(layer), "emulator")).resolve(layer != "GPT-2")
+
+    def count(ops, run):
+        before = {name: c.calls for name, c in ops.counts().items()}
+        with counted_launches() as launched:
+            run()
+        calls = {name: c.calls - before.get(name, 0) for name, c in ops.counts().items()}
+        products = sum(n for kernel, n in launched.items() if kernel.startswith(PRODUCT))
+        plain = sum(n for op, n in calls.items() if op != "linear" and not isinstance(functions[op], InEmulator))
+        return sum(launched.values()) - products, products + calls["linear"], plain
+
+    counts = of_one_layer(layer, 4, 2, [1, 2], functions, FUSED, count)
+    return dict(zip(("kernels", "products", "without"), counts, strict=True))
+
+
+def naive_launches(layer: str, D: int, H: int, length: int) -> dict:
+    """{"kernels", "products", "bytes"} of a layer, over one text: each operation on an array by itself."""
+    counts = Counts()
+    plan = Plan(**{name: "naive" for name in rows_of(layer) if CATALOG[name].memories is None}, memory=NAIVE)
+    functions, _ = plan.resolve(layer != "GPT-2")
+    counted = {name: elementary(function, counts) for name, function in functions.items()}
+
+    def count(ops, run):
+        before = tuple(counts)
+        run()
+        return tuple(b - a for a, b in zip(before, counts, strict=True))
+
+    found = of_one_layer(layer, D, H, [length], counted, plan.memory, count)
+    return dict(zip(("kernels", "products", "bytes"), found, strict=True))
+
+
+def fused_bytes(layer: str, D: int, H: int, length: int) -> int:
+    """By the cost models of the catalog; of a product with weights, what goes in and comes out."""
+    functions, _ = Plan(memory=FUSED).resolve(layer != "GPT-2")
+    rows, total = {row.op: row for row in CATALOG.values()}, [0]
+
+    def modelled(op, function):
+        tables = {i for i, p in enumerate(inspect.signature(function).parameters) if p in signatures.TABLES.get(op, ())}
+
+        def call(*args, **more):
+            result = function(*args, **more)
+            total[0] += rows[op].cost(*args).bytes if op in rows else _moved(args, more, result, tables)
+            if op == "attend_within":  # the scores: written, read and written again, read; the result head by head
+                (R, heads, _), longest = args[0].shape, int(np.diff(args[4]).max())
+                total[0] += 4 * R * heads * longest * result.itemsize + 2 * result.nbytes
+            return result
+
+        return call
+
+    def count(ops, run):
+        before = total[0]
+        run()
+        return (total[0] - before,)
+
+    counted = {op: modelled(op, function) for op, function in functions.items()}
+    return of_one_layer(layer, D, H, [length], counted, FUSED, count)[0]
+
+
+# ---- a product that adds into the residual ---------------------------------------------------------------------------
+
+
+def into_the_residual(rows: int, width: int, repeats: int) -> dict:
+    """Milliseconds of a product and the norm behind it: the product by itself, or added into the residual.
+
+    Either way five arrays of rows x width move: y is written and read, or x read and written once more by the product.
+    """
+    rng = np.random.default_rng(0)
+    x_RD, a_RX = (rng.standard_normal((rows, n)).astype(np.float32) for n in (width, 4 * width))
+    weight = Weight(rng.standard_normal((4 * width, width)).astype(np.float32))
+    gain_D, shift_D, bias_D = rng.standard_normal((3, width)).astype(np.float32)
+    norm = Norm(gain_D, shift_D, 1e-5)
+
+    def by_itself(x_RD):
+        return norm_file.residual_norm(x_RD, linear_file.linear(a_RX, weight), bias_D, norm)
+
+    def added(x_RD):
+        linear_file.linear(a_RX, weight, add_to=x_RD)
+        return norm_file.residual_norm(x_RD, np.broadcast_to(bias_D, x_RD.shape), None, norm)
+
+    apart = max(float(np.abs(a - b).max()) for a, b in zip(by_itself(x_RD.copy()), added(x_RD.copy()), strict=True))
+    timings = time_by_turns({"by itself": (by_itself, (x_RD,)), "added": (added, (x_RD,))}, repeats)
+    return {t.implementation: round(1e3 * t.median, 3) for t in timings} | {"rows": rows, "apart": apart}
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--width", type=int, default=768)
+    p.add_argument("--heads", type=int, default=12)
+    p.add_argument("--length", type=int, default=512, help="tokens of the text that bytes are counted for")
+    p.add_argument("--repeats", type=int, default=9)
+    p.add_argument("--out", type=Path, help="JSON file to write")
+    a = p.parse_args()
+    size, layers = (a.width, a.heads, a.length), []
+    print(f"{'layer':<14}{'':<8}{'kernels':>8}{'products':>10}{'MB':>9}")
+    with threadpool_limits(1):
+        for layer in LAYERS:
+            fused = fused_launches(layer) | {"bytes": fused_bytes(layer, *size)}
+            layers.append({"layer": layer, "naive": naive_launches(layer, *size), "fused": fused})
+            for side in ("naive", "fused"):
+                c = layers[-1][side]
+                left = f"  (and {c['without']} without a kernel)" if c.get("without") else ""
+                print(f"{layer:<14}{side:<8}{c['kernels']:>8}{c['products']:>10}{c['bytes'] / 1e6:>9.2f}{left}")
+        residual = [into_the_residual(rows, a.width, a.repeats) for rows in (8, 512)]
+    for r in residual:
+        print(f"{r['rows']} rows: product and norm {r['by itself']} ms; added into the residual {r['added']} ms")
+    if a.out:
+        settings = {"width": a.width, "heads": a.heads, "length": a.length, "minidecode": md.__version__}
+        a.out.write_text(json.dumps({**settings, "layers": layers, "residual_ms": residual}, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""Bias and activation: inputs that find mistakes, what is right, and how near an answer must be."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from hypothesis import strategies as st
+
+from ..bounds import EPS
+
+
+def _of_logistic(slope: float):
+    """x times the logistic function of slope * x."""
+    return lambda x: 0.0 if slope * x < -700 else x / (1 + math.exp(-slope * x))
+
+
+def _gelu_new(x: float) -> float:
+    return 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+EQUATIONS = {
+    "gelu": lambda x: 0.5 * x * math.erfc(-x / math.sqrt(2)),
+    "gelu_new": _gelu_new,
+    "gelu_pytorch_tanh": _gelu_new,
+    "gelu_fast": _gelu_new,
+    "quick_gelu": _of_logistic(1.702),
+    "relu": lambda x: x if x > 0 or math.isnan(x) else 0.0,
+    "silu": _of_logistic(1.0),
+    "swish": _of_logistic(1.0),
+    "tanh": math.tanh,
+}
+
+
+@st.composite
+def inputs(draw):
+    """A few plain numbers, an outlier among them; every width up to 40, so that most are no multiple of a warp."""
+    R, F = draw(st.integers(1, 6)), draw(st.integers(1, 40))
+    number = st.sampled_from([0.0, 1.0, -1.0, 0.25, -3.0, 100.0, -1000.0])
+
+    def numbers(*shape: int) -> np.ndarray:
+        count = int(np.prod(shape))
+        return np.array(draw(st.lists(number, min_size=count, max_size=count)), np.float32).reshape(shape)
+
+    return numbers(R, F), numbers(F) if draw(st.booleans()) else None, draw(st.sampled_from(sorted(EQUATIONS)))
+
+
+def planted() -> list[tuple]:
+    """Every activation, over shapes that divide nothing and numbers of every size, a NaN among them."""
+    rng = np.random.default_rng(0)
+    cases = []
+    names = sorted(EQUATIONS)
+    for k, (R, F) in enumerate(
+        [(1, 1), (31, 33), (33, 31), (3, 1023), (5, 1025), (1, 257), (129, 2), (1, 4100), (2, 64)]
+    ):
+        f_RF, bias_F = rng.standard_normal((R, F)), rng.standard_normal(F)
+        f_RF[0, ::7] *= 1e3  # outliers
+        f_RF[-1, ::5] *= 1e-6
+        f_RF[R // 2, 3::11] *= 1e15  # cubes that are infinite in float32
+        bias_F[1::3] = -f_RF[0, 1::3]  # sums that are nothing but rounding
+        f_RF[0, 2:3] = np.nan  # a mistake that must not be hidden
+        f_RF, bias_F = f_RF.astype(np.float32), bias_F.astype(np.float32)
+        cases += [(f_RF, bias_F, names[k]), (f_RF, None, names[-1 - k])]
+    line_RF = np.linspace(-9, 9, 2001, dtype=np.float32).reshape(3, 667)
+    return [*cases, *((line_RF, None, name) for name in names)]
+
+
+def oracle(f_RF, bias_F, activation):
+    """Number by number in float64."""
+    biased_RF = f_RF.astype(np.float64) + (0 if bias_F is None else bias_F)
+    return np.array([[EQUATIONS[activation](x) for x in row] for row in biased_RF.tolist()])
+
+
+def bound(f_RF, bias_F, activation):
+    """A share of |x|: the sum is rounded, and what is let through of it is off by a few roundings of 1.
+
+    No activation is steeper than 1.13. Below the smallest normal number, roundings are as large as there.
+    """
+    biased_RF = np.abs(f_RF.astype(np.float64) + (0 if bias_F is None else bias_F))
+    return 6 * EPS * biased_RF + 2.0**-147
+
+
+def paper_inputs() -> tuple[tuple, str]:
+    """A decode step of BART-large: 32 sentences of 4 beams."""
+    rng = np.random.default_rng(0)
+    rows, width = 128, 4096
+    f_RF, bias_F = (rng.standard_normal(shape, dtype=np.float32) for shape in ((rows, width), width))
+    return (f_RF, bias_F, "gelu"), f"GELU of {rows} rows of {width} numbers"

@@ -1,0 +1,58 @@
+"""Bias, cut into heads, keys and values into the memory: inputs that find mistakes, and what is right."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from ...ops import Heads
+from .heads import heads_of, product_of
+from .heads import oracle as heads_oracle
+
+FETCHED = ("at_R",)  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
+
+
+def arguments_of(at: list[int], M: int, heads: Heads, *, bias: bool = True, dtype=np.float32) -> tuple:
+    """The op's arguments; the memory holds negative numbers, all different, and the product positive ones."""
+    R, G = len(at), heads.G
+    memory = [-np.arange(1, 1 + R * G * M * X).reshape(R, G, M, X) for X in (heads.K, heads.U)]
+    return *product_of(R, heads, bias), *(m.astype(dtype) for m in memory), np.array(at, np.int64)
+
+
+@st.composite
+def inputs(draw):
+    """Rows at different positions, the first and the last among them."""
+    M = draw(st.integers(1, 5))
+    at = draw(st.lists(st.integers(0, M - 1), min_size=1, max_size=4))
+    return arguments_of(at, M, draw(heads_of()), bias=draw(st.booleans()))
+
+
+def planted() -> list[tuple]:
+    return [
+        arguments_of([0, 2, 1], 3, Heads(2, 2, 4, 4, 1.0)),
+        arguments_of([4, 0], 5, Heads(6, 2, 5, 3, 1.0)),
+        arguments_of([1, 1], 2, Heads(4, 1, 3, 7, 1.0), bias=False),
+        arguments_of([0], 1, Heads(1, 1, 1, 1, 1.0)),
+        arguments_of([1, 0], 2, Heads(2, 1, 2, 3, 1.0), dtype=np.float16),  # a memory of half precision
+        arguments_of([32, 0, 31], 33, Heads(2, 1, 31, 33, 1.0)),
+        arguments_of([2] * 2, 3, Heads(12, 12, 64, 64, 1.0)),  # GPT-2's heads, and all rows as long, as in a step
+    ]
+
+
+def oracle(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R):
+    """The queries, and new memories: position by position what it was, or the row's."""
+    q_RHK, *new = heads_oracle(qkv_RX, bias_X, heads)
+    after = [k_RGMK.copy(), v_RGMU.copy()]
+    for memory_RGMX, new_RGX in zip(after, new, strict=True):
+        for r, g, x in np.ndindex(new_RGX.shape):
+            memory_RGMX[r, g, at_R[r], x] = new_RGX[r, g, x]
+    return q_RHK, *after
+
+
+def paper_inputs() -> tuple[tuple, str]:
+    """A decode step of GPT-2: 32 sentences of 4 beams, with room for 128 positions."""
+    rng = np.random.default_rng(0)
+    R, heads = 128, Heads(12, 12, 64, 64, 0.125)
+    qkv_RX, bias_X = (rng.standard_normal(shape).astype(np.float32) for shape in ((R, 3 * 768), 3 * 768))
+    memory = (np.zeros((R, 12, 128, 64), np.float32) for _ in range(2))
+    return (qkv_RX, bias_X, heads, *memory, np.full(R, 64)), f"{R} rows, 12 heads of 64 numbers, room for 128 positions"

@@ -1,0 +1,91 @@
+"""Attention inside each sentence: inputs that find mistakes, and what is right."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from ..attention import attend_bounds, attend_rows, drawn, normal
+
+FETCHED = ("q_offsets_X", "k_offsets_X")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
+
+
+def offsets_of(lengths: list[int]) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+@st.composite
+def inputs(draw):
+    """Sentences of different lengths, seen by themselves, with and without a window, or by other rows."""
+    G, per_group, size = draw(st.integers(1, 2)), draw(st.integers(1, 3)), st.integers(1, 3)
+    targets = draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
+    causal = draw(st.booleans())
+    sources = targets if causal else draw(st.lists(st.integers(1, 4), min_size=len(targets), max_size=len(targets)))
+    K, U = draw(size), draw(size)
+    q_RHK = drawn(draw, sum(targets), G * per_group, K)
+    k_XGK, v_XGU = drawn(draw, sum(sources), G, K), drawn(draw, sum(sources), G, U)
+    scale, window = draw(st.sampled_from([1.0, 0.5, 0.125])), draw(st.sampled_from([None, 1, 2]))
+    offsets = offsets_of(targets), offsets_of(sources)
+    return (q_RHK, k_XGK, v_XGU, *offsets, scale, causal, *([window] if causal else []))
+
+
+def planted() -> list[tuple]:
+    rng = np.random.default_rng(0)
+
+    def case(targets, sources, G, H, K, U, causal=False, window=None, scale=0.7):
+        arrays = normal(rng, sum(targets), H, K), normal(rng, sum(sources), G, K), normal(rng, sum(sources), G, U)
+        return [*arrays, offsets_of(targets), offsets_of(sources), scale, causal, window]
+
+    rising = case([3, 2], [70, 3], 1, 2, 4, 3)
+    rising[0][:], rising[1][:] = 1.0, np.linspace(0, 25, 73, dtype=np.float32)[:, None, None]  # ever larger scores
+    outlier = case([12], [12], 2, 4, 5, 3, causal=True)
+    outlier[1][7] *= 30  # one key that draws all the weight, for rows that see it
+    steep = case([9, 12], [9, 12], 3, 3, 5, 4, causal=True, scale=40.0)  # exponentials overflow if nothing is taken off
+    ahead = case([5, 4], [5, 4], 1, 2, 3, 2, causal=True)
+    ahead[2][:] = 10.0 ** np.arange(9, dtype=np.float32)[:, None, None]  # a single position too many drowns the answer
+    return [
+        tuple(c)
+        for c in [
+            case([5, 1, 4], [5, 1, 4], 2, 4, 3, 2, causal=True),
+            case([7, 3], [7, 3], 1, 4, 4, 5, causal=True, window=3),
+            case([1, 4], [33, 31], 3, 3, 2, 3),  # an encoder's output, seen by the rows of a target
+            case([31], [33], 2, 6, 5, 3),
+            case([1], [1], 1, 1, 1, 1),
+            case([1], [1], 1, 2, 33, 31, causal=True),
+            rising,
+            outlier,
+            steep,
+            ahead,
+            case([1, 33], [1, 33], 1, 1, 31, 33, causal=True),
+            case([2], [33], 1, 2, 64, 64),  # the width of GPT-2's heads
+            case([41], [41], 1, 1, 3, 2, causal=True, window=32),  # past a warp's columns on both sides
+        ]
+    ]
+
+
+def seen(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None):
+    """Row by row: its queries, and the keys and values that it sees."""
+    for b in range(len(q_offsets_X) - 1):
+        for r in range(q_offsets_X[b], q_offsets_X[b + 1]):
+            begin, end = k_offsets_X[b], k_offsets_X[b + 1]
+            if causal:
+                end = r + 1
+                begin = begin if window is None else max(begin, end - window)
+            yield q_RHK[r], k_XGK[begin:end].swapaxes(0, 1), v_XGU[begin:end].swapaxes(0, 1), scale
+
+
+def oracle(*arguments):
+    return attend_rows(seen(*arguments))
+
+
+def bound(*arguments):
+    return attend_bounds(seen(*arguments))
+
+
+def paper_inputs() -> tuple[tuple, str]:
+    """BART-base's encoder over 8 sources of 512 tokens."""
+    rng = np.random.default_rng(0)
+    B, N, H, K = 8, 512, 12, 64
+    arrays = (normal(rng, B * N, H, K) for _ in range(3))
+    offsets = offsets_of([N] * B)
+    return (*arrays, offsets, offsets, K**-0.5, False), f"{B} sources of {N} tokens, {H} heads of {K} numbers"

@@ -1,0 +1,82 @@
+"""A decode step's new position in one kernel: bias, cut into heads, keys and values straight into the memory (LightSeq,
+section 2.1: `ker_arrange_decself_qkv`).
+
+1. The heads are cut by the kernels of heads.py's version 1, into arrays of their own; two more kernels copy keys and
+   values to their positions.
+2. One kernel: each number goes from the product to where it stays, with the bias added on the way. Rows of one head
+   lie G * M * K numbers apart in the memory, so that a warp writes pieces of K neighbouring numbers.
+
+The memory may be float16: sums are float32, and rounded where they are written.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import cuda, float32, int64, types
+
+from ..errors import OptionError
+from ..launch import launch
+from .heads import PRODUCT_RX, ROW_X, ROWS_RX, THREADS, bias_or_zeros, per_row, split_heads_v1
+
+
+def append_heads_v1(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
+    refuse_other_types(qkv_RX, k_RGMK, v_RGMU)
+    q_RHK, *new = split_heads_v1(qkv_RX, bias_X, heads)
+    for memory_RGMX, new_RGX in zip((k_RGMK, v_RGMU), new, strict=True):
+        launch(write_position, per_row(new_RGX.reshape(len(at_R), -1)), THREADS, new_RGX, at_R, memory_RGMX)
+    if out is None:
+        return q_RHK
+    out[...] = q_RHK
+    return out
+
+
+@cuda.jit
+def write_position(new_RGX, at_R, memory_RGMX):
+    _, G, X = new_RGX.shape
+    r, i = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
+    if i < G * X:
+        memory_RGMX[r, i // X, at_R[r], i % X] = new_RGX[r, i // X, i % X]
+
+
+def append_heads(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
+    """Version 2."""
+    refuse_other_types(qkv_RX, k_RGMK, v_RGMU)
+    shape = len(qkv_RX), heads.H, heads.K
+    q_RHK = np.empty_like(qkv_RX, shape=shape, order="C") if out is None else out
+    arrays = qkv_RX, bias_or_zeros(qkv_RX, bias_X), q_RHK.reshape(len(qkv_RX), -1), k_RGMK, v_RGMU, at_R
+    launch(add_and_append, per_row(qkv_RX), THREADS, *arrays)
+    return q_RHK
+
+
+@cuda.jit
+def add_and_append(qkv_RX, bias_X, q_RX, k_RGMK, v_RGMU, at_R):
+    G, K, U = k_RGMK.shape[1], k_RGMK.shape[3], v_RGMU.shape[3]
+    r, x = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
+    keys = q_RX.shape[1]
+    values = keys + G * K
+    if x >= qkv_RX.shape[1]:
+        return
+    number = qkv_RX[r, x] + bias_X[x]
+    if x < keys:
+        q_RX[r, x] = number
+    elif x < values:
+        k_RGMK[r, (x - keys) // K, at_R[r], (x - keys) % K] = number
+    else:
+        v_RGMU[r, (x - values) // U, at_R[r], (x - values) % U] = number
+
+
+def refuse_other_types(qkv_RX, k_RGMK, v_RGMU):
+    """Raises OptionError where the kernels do not compute in these types."""
+    if qkv_RX.dtype != np.float32 or any(m.dtype not in (np.float32, np.float16) for m in (k_RGMK, v_RGMU)):
+        raise OptionError(
+            f"the kernels of cuda/append.py take float32 products, and memories in float32 or float16, not"
+            f" {qkv_RX.dtype} and {k_RGMK.dtype}: the reference takes float64 too"
+        )
+
+
+# What each kernel is compiled and type-checked for, without a GPU.
+_MEMORIES, _PLACES = (float32[:, :, :, ::1], types.float16[:, :, :, ::1]), int64[::1]
+SIGNATURES = {
+    write_position: [(float32[:, :, ::1], _PLACES, m) for m in _MEMORIES],
+    add_and_append: [(PRODUCT_RX, ROW_X, ROWS_RX, m, m, _PLACES) for m in _MEMORIES],
+}

@@ -1,0 +1,146 @@
+"""Token and position embedding with layer normalisation in one kernel (LightSeq, section 2.1).
+
+1. Two kernels, as without fusion: a thread per number gathers and adds; a block per row normalises what it finds
+   written, which it reads three times.
+2. One kernel, a block per row: x stays in shared memory between gather and norm, so nothing that was written is read.
+   Sums run by shuffles inside each warp and once over the warps: two barriers each.
+3. A warp per row: each lane keeps its numbers of the row in registers, and shuffles alone make the sums. No shared
+   memory, no barrier; and a block takes several rows, so that none of its warps waits for another.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import cuda, float32, int64
+
+from ..errors import OptionError
+from ..launch import launch
+from .norm import ROOM, THREADS, WARPS, block_sum
+from .reduction import warp_sum
+
+KEPT = 32  # numbers of a row that a lane of version 3 has registers for
+WIDEST = 32 * KEPT  # row of version 3
+
+
+def embed_norm_v1(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None, *, threads=128):
+    x_RD, h_RD = results(ids_R, wte_VD, out)
+    launch(embed_per_number, -(-x_RD.size // threads), threads, ids_R, pos_R, wte_VD, wpe_ND, np.float32(scale), x_RD)
+    launch(norm_per_row, len(ids_R), THREADS, x_RD, norm.gain_D, norm.bias_D, np.float32(norm.eps), h_RD)
+    return x_RD, h_RD
+
+
+@cuda.jit
+def embed_per_number(ids_R, pos_R, wte_VD, wpe_ND, scale, x_RD):
+    i = cuda.grid(1)
+    if i < x_RD.size:
+        r = i // x_RD.shape[1]
+        d = i - r * x_RD.shape[1]
+        x_RD[r, d] = scale * wte_VD[ids_R[r], d] + wpe_ND[pos_R[r], d]
+
+
+@cuda.jit
+def norm_per_row(x_RD, gain_D, shift_D, eps, h_RD):
+    part = cuda.shared.array(WARPS, float32)
+    r, t, D = cuda.blockIdx.x, cuda.threadIdx.x, x_RD.shape[1]
+    total = float32(0)
+    for d in range(t, D, THREADS):
+        total += x_RD[r, d]
+    mean = block_sum(part, total) / float32(D)
+    squares = float32(0)
+    for d in range(t, D, THREADS):
+        squares += (x_RD[r, d] - mean) * (x_RD[r, d] - mean)
+    spread = math.sqrt(block_sum(part, squares) / float32(D) + eps)
+    for d in range(t, D, THREADS):
+        h_RD[r, d] = (x_RD[r, d] - mean) / spread * gain_D[d] + shift_D[d]
+
+
+def embed_norm_v2(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
+    """Rows wider than it has room for take version 1."""
+    if wte_VD.shape[1] > ROOM:
+        return embed_norm_v1(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out)
+    x_RD, h_RD = results(ids_R, wte_VD, out)
+    constants = np.float32(scale), norm.gain_D, norm.bias_D, np.float32(norm.eps)
+    launch(embedding_per_block, len(ids_R), THREADS, ids_R, pos_R, wte_VD, wpe_ND, *constants, x_RD, h_RD)
+    return x_RD, h_RD
+
+
+@cuda.jit
+def embedding_per_block(ids_R, pos_R, wte_VD, wpe_ND, scale, gain_D, shift_D, eps, x_RD, h_RD):
+    row = cuda.shared.array(ROOM, float32)
+    part = cuda.shared.array(WARPS, float32)
+    r, t, D = cuda.blockIdx.x, cuda.threadIdx.x, x_RD.shape[1]
+    token, position = ids_R[r], pos_R[r]
+    total = float32(0)
+    for d in range(t, D, THREADS):
+        row[d] = scale * wte_VD[token, d] + wpe_ND[position, d]  # each thread reads back what it wrote itself
+        x_RD[r, d] = row[d]
+        total += row[d]
+    mean = block_sum(part, total) / float32(D)
+    squares = float32(0)
+    for d in range(t, D, THREADS):
+        squares += (row[d] - mean) * (row[d] - mean)
+    spread = math.sqrt(block_sum(part, squares) / float32(D) + eps)
+    for d in range(t, D, THREADS):
+        h_RD[r, d] = (row[d] - mean) / spread * gain_D[d] + shift_D[d]
+
+
+def embed_norm(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
+    """Version 3. Rows wider than it has registers for take version 2."""
+    if wte_VD.shape[1] > WIDEST:
+        return embed_norm_v2(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out)
+    x_RD, h_RD = results(ids_R, wte_VD, out)
+    constants = np.float32(scale), norm.gain_D, norm.bias_D, np.float32(norm.eps)
+    blocks = -(-len(ids_R) // WARPS)
+    launch(embedding_per_warp, blocks, THREADS, ids_R, pos_R, wte_VD, wpe_ND, *constants, x_RD, h_RD)
+    return x_RD, h_RD
+
+
+@cuda.jit
+def embedding_per_warp(ids_R, pos_R, wte_VD, wpe_ND, scale, gain_D, shift_D, eps, x_RD, h_RD):
+    kept = cuda.local.array(KEPT, float32)
+    r, lane, D = cuda.blockIdx.x * WARPS + cuda.threadIdx.x // 32, cuda.threadIdx.x % 32, x_RD.shape[1]
+    if r >= x_RD.shape[0]:  # a whole warp leaves
+        return
+    token, position = ids_R[r], pos_R[r]
+    total = float32(0)
+    for k in range(KEPT):  # as often for all rows: only so do the compiler's registers have fixed names
+        d = lane + 32 * k
+        if d < D:
+            kept[k] = scale * wte_VD[token, d] + wpe_ND[position, d]
+            x_RD[r, d] = kept[k]
+            total += kept[k]
+    mean = warp_sum(total) / float32(D)
+    squares = float32(0)
+    for k in range(KEPT):
+        if lane + 32 * k < D:
+            squares += (kept[k] - mean) * (kept[k] - mean)
+    spread = math.sqrt(warp_sum(squares) / float32(D) + eps)
+    for k in range(KEPT):
+        d = lane + 32 * k
+        if d < D:
+            h_RD[r, d] = (kept[k] - mean) / spread * gain_D[d] + shift_D[d]
+
+
+def results(ids_R, wte_VD, out):
+    """Where x and h are written: `out`, or new arrays where the table lies."""
+    if wte_VD.dtype != np.float32:
+        raise OptionError(
+            f"the kernels of cuda/embedding.py compute in float32, not {wte_VD.dtype}: embedding=cpu does both"
+        )
+    shape = len(ids_R), wte_VD.shape[1]
+    return out or (np.empty_like(wte_VD, shape=shape), np.empty_like(wte_VD, shape=shape))
+
+
+# What each kernel is compiled and type-checked for, without a GPU.
+_ROWS, _ROW, _WHOLE = float32[:, ::1], float32[::1], int64[::1]
+_TABLES = (_WHOLE, _WHOLE, _ROWS, _ROWS, float32)
+_FUSED = (*_TABLES, _ROW, _ROW, float32, _ROWS, _ROWS)
+SIGNATURES = {
+    embed_per_number: [(*_TABLES, _ROWS)],
+    norm_per_row: [(_ROWS, _ROW, _ROW, float32, _ROWS)],
+    embedding_per_block: [_FUSED],
+    embedding_per_warp: [_FUSED],
+}
+REGISTERS = {embedding_per_warp: 128}  # 32 of them are the row, and as many loads are under way at once

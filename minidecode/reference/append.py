@@ -1,0 +1,37 @@
+"""A decode step's new position: bias and cut into heads, keys and values into the memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import room
+from .heads import split_heads_naive
+
+
+def append_heads_naive(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
+    """Step by step: keys and values get arrays of their own first, and are copied from there into the memory."""
+    q_RHK, k_RGK, v_RGU = split_heads_naive(qkv_RX, bias_X, heads)
+    write(k_RGMK, k_RGK, at_R)
+    write(v_RGMU, v_RGU, at_R)
+    if out is None:
+        return q_RHK
+    out[...] = q_RHK
+    return out
+
+
+def append_heads(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None, *, workspace=None):
+    """The biased row is cut by views alone: keys and values go from there straight to their places."""
+    R, first = len(qkv_RX), heads.H * heads.K
+    q_RX = np.empty_like(qkv_RX, shape=(R, first), order="C") if out is None else out.reshape(R, first)
+    kv_RX = room(workspace, (R, qkv_RX.shape[1] - first), qkv_RX)
+    for target_RX, columns in ((q_RX, slice(first)), (kv_RX, slice(first, None))):
+        np.add(qkv_RX[:, columns], 0 if bias_X is None else bias_X[columns], out=target_RX)
+    keys = heads.G * heads.K
+    write(k_RGMK, kv_RX[:, :keys].reshape(R, heads.G, heads.K), at_R)
+    write(v_RGMU, kv_RX[:, keys:].reshape(R, heads.G, heads.U), at_R)
+    return q_RX.reshape(R, heads.H, heads.K) if out is None else out
+
+
+def write(k_RGMX, k_RGX, at_R) -> None:
+    """One position of each row, where it belongs."""
+    k_RGMX[np.arange(len(at_R)), :, at_R] = k_RGX

@@ -1,0 +1,32 @@
+"""What follows the product of queries, keys and values: the bias, and the cut into heads."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def split_heads_naive(qkv_RX, bias_X, heads, out=None):
+    """Step by step: the bias is added into an array of its own, then each part is copied out of it."""
+    parts = cut(qkv_RX if bias_X is None else qkv_RX + bias_X, heads)
+    if out is None:
+        return tuple(part.copy() for part in parts)
+    for target, part in zip(out, parts, strict=True):
+        target[...] = part
+    return out
+
+
+def split_heads(qkv_RX, bias_X, heads, out=None):
+    """Views of one biased array: no head is copied. Into `out`, each part is added where it belongs."""
+    if out is None:
+        return cut(qkv_RX if bias_X is None else qkv_RX + bias_X, heads)
+    biases = (0, 0, 0) if bias_X is None else cut(bias_X[None], heads)
+    for target, part, bias in zip(out, cut(qkv_RX, heads), biases, strict=True):
+        np.add(part, bias, out=target)
+    return out
+
+
+def cut(qkv_RX, heads):
+    """(q_RHK, k_RGK, v_RGU), as views."""
+    R, H, G, K, U = len(qkv_RX), heads.H, heads.G, heads.K, heads.U
+    q_RX, k_RX, v_RX = qkv_RX[:, : H * K], qkv_RX[:, H * K : (H + G) * K], qkv_RX[:, (H + G) * K :]
+    return q_RX.reshape(R, H, K), k_RX.reshape(R, G, K), v_RX.reshape(R, G, U)
