@@ -64,6 +64,7 @@ class Plan:
     memory: str = "replicated"
     arena: str = "none"
     ngram: str = "reference"
+    linear: str = "reference"
     norm: str = "reference"
     split: str = "reference"
     shared: str = "reference"
