@@ -120,10 +120,10 @@ def load(
 
     float32 weights on disk are mapped, not read: GPT-2 takes no memory of its own; BART copies its q, k and v matrices
     into one. So leave the files as they are while the model is in use: rewriting them changes the model, and cutting
-    them short ends the program (deleting them is safe). dtype: "float32" or "float64", what is computed in; "float16" or
-    "int8", what the matrices of products are stored as, copies of those in the file, while sums and all between products
-    stay float32 (see precision.py). float16 is off by the rounding of each weight, int8 by half of its output's scale:
-    that is another model, nearly, so equal tokens are not promised.
+    them short ends the program (deleting them is safe). dtype: "float32" or "float64" is what is computed in;
+    "float16" or "int8" is what products store their matrices as, copies of those in the file, while their sums and all
+    between products stay float32 (see precision.py). Each weight is then off by its rounding, or by half of its
+    output's scale: nearly the same model, but equal tokens are not promised.
     random_weights: only the shapes are those of the model; it needs no weights, so that gpt2,
     gpt2-medium, bart-base, bart-large and distilbart-12-6 can be timed without a download; pass input_ids to it.
     revision: the branch, tag or commit of a hub id; main if it is not given.

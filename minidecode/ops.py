@@ -97,8 +97,8 @@ def layer_norm(x_RD: Array, norm: Norm, out: Array | None = None) -> Array:
 def linear(x_RX: Array, weight: Weight, add_to: Array | None = None, out: Array | None = None) -> Array:
     """y = x W, without the bias; with `add_to`, y is added into that array and it is returned (GEMM with beta = 1).
 
-    X is the number of inputs, and in the result of outputs. W may be stored as float16, or as int8 with a scale for each
-    output: products, sums and y are of x's dtype, and the scale is applied to the weights or to the sum.
+    X is the number of inputs, and in the result of outputs. W may be stored as float16, or as int8 with a scale for
+    each output: products, sums and y are of x's dtype, and the scale is applied to the weights or to the sum.
     Contract: tolerance, for the weights that are stored; the sum runs over the inputs of W.
     Moves R*(in + out)*s bytes, and in*out times the bytes of a weight; 2*R*in*out operations.
     """

@@ -20,7 +20,6 @@ from numba import config, njit, types
 from numba.extending import intrinsic, overload
 
 from ..reference import linear as reference
-from ..reference import room
 
 REORDER = {"reassoc", "contract"}  # sums in any order, so that they run on vectors
 FEW = {np.dtype(np.float32): 12, np.dtype(np.float16): 64, np.dtype(np.int8): 32}

@@ -11,7 +11,7 @@ CACHED = 2**17  # weights that are widened together: half a megabyte of float32,
 
 
 def linear_naive(x_RX, weight, add_to=None, out=None):
-    """Narrow weights are widened whole, written to memory, and read from there by the product: more bytes, not fewer."""
+    """Narrow weights are widened whole, written to memory and read back by the product: more bytes, not fewer."""
     matrix = widened(weight, x_RX.dtype)
     y_RX = np.matmul(x_RX, matrix if weight.layout == "io" else matrix.T, out=out)
     return y_RX if add_to is None else np.add(add_to, y_RX, out=add_to)
