@@ -46,6 +46,13 @@ def _ngram_cost(scores_RV, tokens_RM, length_R, n) -> Cost:
     return Cost(int(np.sum(length_R)) * tokens_RM.dtype.itemsize, windows if n > 1 else 0)
 
 
+def _linear_cost(x_RX, weight) -> Cost:
+    """Each row and each weight is read once, as it is stored; two operations for each row and weight."""
+    (R, inputs), outputs = x_RX.shape, weight.data.size // x_RX.shape[1]
+    scale = 0 if weight.scale is None else weight.scale.nbytes
+    return Cost(x_RX.itemsize * R * (inputs + outputs) + weight.data.nbytes + scale, 2 * R * weight.data.size)
+
+
 def _norm_cost(x_RD, y_RD, bias_D, norm) -> Cost:
     """x and y are read, their sum and its norm written; per number two additions and eight operations of the norm."""
     return Cost(4 * x_RD.nbytes + 3 * norm.gain_D.nbytes, 10 * x_RD.size)
@@ -185,6 +192,7 @@ CATALOG = {
             _ngram_cost,
             ("scores_RV",),
         ),
+        Row("linear", "linear", "LightSeq, section 2.1: the products between its kernels", "tolerance", _linear_cost),
         Row("norm", "residual_norm", "LightSeq, section 2.1, Figure 2", "tolerance", _norm_cost),
         Row("heads", "split_heads", "LightSeq, section 2.1, Figure 2", "exact", _heads_cost),
         Row(

@@ -48,10 +48,11 @@ def _global_options(
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 PLAN_HELP = (
     "auto, or choices separated by commas: memory=replicated, none (no cache), preallocated, split, indirect, rolling"
-    " (for a model with an attention_window) or el; and for the rows of the catalog, such as ngram=..., norm=...,"
+    " (for a model with an attention_window) or el; and for the rows of the catalog, such as ngram=..., linear=...,"
     " hars=...: reference, naive, cpu, cuda, emulator or FILE.py:FUNCTION (hars is off by default);"
     " arena=none, separate or planned."
 )
+DTYPE_HELP = "float32 or float64; float16 or int8: how products store their weights, with float32 arithmetic."
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 
 
@@ -72,7 +73,7 @@ def generate(
                                                  " the file appears whole at the end, or not at all.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per prompt: ids, scores, texts.")] = False,
     plan: Annotated[str, typer.Option(help=PLAN_HELP)] = "auto",
-    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
+    dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "float32",
     batch_size: Annotated[int, typer.Option(help="Prompts generated together.")] = 8,
     receipt: Annotated[bool, typer.Option("--receipt", help="Print to stderr what ran, how often, how long.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")] = False,
@@ -137,7 +138,7 @@ def trace(
     model: Annotated[str, typer.Option("--model", "-m", help="A bundled model, a model folder or a hub id.")]
     = "tiny-gpt2",
     plan: Annotated[str, typer.Option(help=PLAN_HELP)] = "auto",
-    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
+    dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "float32",
     svg: Annotated[Path | None, typer.Option(help="Draw the beam tree into this file.")] = None,
     against: Annotated[str | None, typer.Option(metavar="OPTION=VALUE,..",
         help="Search again with these changed (dialect=fairseq, plan=memory=none); say where the two part.")]
@@ -246,7 +247,7 @@ def plan_memory(
     input_length: Annotated[int, typer.Option(help="The most tokens of each.")] = 1,
     vocab_size: Annotated[int | None, typer.Option(min=1, help="Another vocabulary than the model's.")] = None,
     plan: Annotated[str, typer.Option(help=PLAN_HELP)] = "auto",
-    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
+    dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "float32",
     svg: Annotated[Path | None, typer.Option(help="Draw the plan into this file: calls against offsets.")] = None,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -325,7 +326,7 @@ def score(
     stride: Annotated[int | None, typer.Option(help="Tokens from window to window of a text longer than the context."
                                                "  [default: half a context]")] = None,
     truncate: Annotated[bool, typer.Option("--truncate", help="Cut sources that are too long, on the right.")] = False,
-    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
+    dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "float32",
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")] = False,
     debug: Debug = False,
@@ -409,7 +410,7 @@ def evaluate(
     model: Annotated[list[str] | None, typer.Option("--model", "-m", help="A bundled model, a model folder or a hub id;"
                                                     " may repeat.  [default: tiny-gpt2]")] = None,
     plan: Annotated[list[str] | None, typer.Option(help=f"{PLAN_HELP} May repeat.  [default: auto]")] = None,
-    dtype: Annotated[list[str] | None, typer.Option(help="float32 or float64; may repeat.  [default: float32]")] = None,
+    dtype: Annotated[list[str] | None, typer.Option(help=f"{DTYPE_HELP} May repeat.  [default: float32]")] = None,
     output_texts: Annotated[Path | None, typer.Option(readable=False, help="Write what was generated here, as JSONL.")]
     = None,
     batch_size: Annotated[int, typer.Option(help="Prompts generated together.")] = 8,

@@ -23,6 +23,7 @@ from .memory.recompute import RecomputeMemory
 from .models import bart, bart_tensors, gpt2, gpt2_tensors
 from .models.config import BartConfig, GPT2Config
 from .plan import Plan
+from .precision import COMPUTED_IN, NARROW, stored_as
 from .prompts import fit_prompts, fit_sources, token_rows
 from .published import published_config, random_tensors
 from .runtime.arena import Arena, Extent, Fresh, Places, StepPlan
@@ -37,8 +38,6 @@ from .search.options import Options, refuse_unsupported, resolve
 from .search.result import Request
 from .search.trace import Trace
 from .tokenizer import Tokenizer
-
-DTYPES = ("float32", "float64")
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,10 @@ def load(
 
     float32 weights on disk are mapped, not read: GPT-2 takes no memory of its own; BART copies its q, k and v matrices
     into one. So leave the files as they are while the model is in use: rewriting them changes the model, and cutting
-    them short ends the program (deleting them is safe). dtype is what is computed in, "float32" or "float64".
+    them short ends the program (deleting them is safe). dtype: "float32" or "float64" is what is computed in;
+    "float16" or "int8" is what products store their matrices as, copies of those in the file, while their sums and all
+    between products stay float32 (see precision.py). Each weight is then off by its rounding, or by half of its
+    output's scale: nearly the same model, but equal tokens are not promised.
     random_weights: only the shapes are those of the model; it needs no weights, so that gpt2,
     gpt2-medium, bart-base, bart-large and distilbart-12-6 can be timed without a download; pass input_ids to it.
     revision: the branch, tag or commit of a hub id; main if it is not given.
@@ -135,20 +137,21 @@ def load(
         raise OptionError(f"revision={revision!r} is for models on the hub: {name} has random weights")
     folder = find_folder(name, revision, weights=not random_weights) if fields is None else None
     family, config, defaults = read_settings(folder, fields)
+    compute = np.dtype(COMPUTED_IN[dtype])
     if random_weights:
-        tensors = random_tensors(family.tensors.tensor_shapes(config), np.dtype(dtype))
+        tensors = random_tensors(family.tensors.tensor_shapes(config), compute)
     else:
         stored, shapes = stored_tensors(folder, family, config), family.tensors.tensor_shapes(config)
         tensors = {
-            name: stored[name].read(np.dtype(dtype)) if name in stored else np.zeros(shape, dtype)
+            name: stored[name].read(compute) if name in stored else np.zeros(shape, compute)
             for name, shape in shapes.items()
         }
-    return Model(family, config, tensors, Tokenizer.from_folder(folder) if folder else None, defaults, plan)
+    return Model(family, config, tensors, Tokenizer.from_folder(folder) if folder else None, defaults, plan, dtype)
 
 
 def _check_dtype(dtype: str) -> None:
-    if dtype not in DTYPES:
-        raise OptionError(f"dtype must be {' or '.join(DTYPES)}, not {dtype!r}")
+    if dtype not in COMPUTED_IN:
+        raise OptionError(f"dtype must be one of {', '.join(COMPUTED_IN)}, not {dtype!r}")
 
 
 def load_shapes(
@@ -157,7 +160,7 @@ def load_shapes(
     """A model of that shape, whose weights are zeros that nobody wrote: for `plan_step`, which asks for no more.
 
     Memory that is only read as zeros is not taken on Linux and macOS; BART's q, k and v matrices are, for they are
-    copied into one. vocab_size: another vocabulary than the model's. Raises as `load` does.
+    copied into one, and so are narrow ones. vocab_size: another vocabulary than the model's. Raises as `load` does.
     """
     _check_dtype(dtype)
     fields = published_config(str(name))
@@ -169,8 +172,8 @@ def load_shapes(
     if vocab_size is not None:  # special tokens of the true vocabulary may lie beyond it
         defaults = {k: 0 if k.endswith("token_id") and value else value for k, value in defaults.items()}
     shapes = family.tensors.tensor_shapes(config)
-    tensors = {k: np.zeros(shape, np.dtype(dtype)) for k, shape in shapes.items()}
-    return Model(family, config, tensors, None, defaults, Plan.parse(plan))
+    tensors = {k: np.zeros(shape, COMPUTED_IN[dtype]) for k, shape in shapes.items()}
+    return Model(family, config, tensors, None, defaults, Plan.parse(plan), dtype)
 
 
 def read_settings(folder: Path | None, fields: dict[str, Any] | None) -> tuple[Family, Any, dict[str, Any]]:
@@ -221,25 +224,23 @@ def _extent(sources, prompts, limit_B) -> Extent:
 class Model:
     """Weights, tokenizer and defaults. Nothing here changes during a generation, so threads may share one."""
 
-    def __init__(self, family: Family, config, tensors: dict[str, np.ndarray], tokenizer, defaults, plan: Plan):
+    def __init__(
+        self, family: Family, config, tensors: dict[str, np.ndarray], tokenizer, defaults, plan: Plan,
+        dtype: str | None = None,
+    ):  # fmt: skip
         self.config, self.tokenizer, self.defaults, self.plan = config, tokenizer, defaults, plan
         self.tensors, self.network = tensors, family.network
         self.weights = family.tensors.bind(config, tensors)
+        self.parameters = sum(t.size for t in tensors.values())  # numbers in the weights, tied ones once
+        self.dtype = dtype or str(next(iter(tensors.values())).dtype)  # as given to `load`
+        if dtype in NARROW:
+            self._check_finite()
+            self.weights, self.tensors = stored_as(dtype, self.weights), {}  # the wide ones are dropped
 
     @property
     def is_encoder_decoder(self) -> bool:
         """Whether texts given are sources that another text is generated from (BART), or beginnings (GPT-2)."""
         return hasattr(self.network, "encode")
-
-    @property
-    def parameters(self) -> int:
-        """Numbers in the weights, tied ones once."""
-        return sum(t.size for t in self.tensors.values())
-
-    @property
-    def dtype(self) -> str:
-        """What is computed in."""
-        return str(next(iter(self.tensors.values())).dtype)
 
     def options(self, **given: Any) -> Options:
         """The options that a call of `generate` with these would run under: generation_config.json fills the gaps.
@@ -529,8 +530,16 @@ class Model:
             raise OptionError("decoder_start_token_id is set nowhere: put it into generation_config.json, or pass it")
         return np.array([start])
 
+    def _check_finite(self) -> None:
+        """Raises CheckpointError on weights that no narrow number stands for."""
+        if bad := self._not_finite():
+            raise CheckpointError(f"the weights hold NaN or infinity, first in {bad[0]}: use another file")
+
+    def _not_finite(self) -> list[str]:
+        return [name for name, tensor in self.tensors.items() if not np.isfinite(tensor).all()]
+
     def _nan_tensors(self) -> str:
-        bad = [name for name, tensor in self.tensors.items() if not np.isfinite(tensor).all()]
+        bad = self._not_finite()
         if not bad:
             return ": the weights are all finite, so a value overflowed on the way"
         count = f"{len(bad)} of {len(self.tensors)} tensors"

@@ -38,7 +38,8 @@ class Weight:
     """A matrix as it lies in the file, and what belongs to it.
 
     layout "io": data is (in, out), as GPT-2 stores it; "oi": (out, in), as PyTorch's Linear and the embedding do.
-    scale is for integer weights, one per output; None for floats. bias is added by the op *after* the product,
+    data may be narrower than what is computed with: float16, or int8 with one `scale` per output, which stands for
+    scale * data (precision.py makes them); floats have none. bias is added by the op *after* the product,
     fused with what follows (LightSeq, section 2.1), never by `linear` itself.
     """
 
@@ -87,11 +88,14 @@ def embed_norm(
     """
 
 
+@returns("y_RX")
 def linear(x_RX: Array, weight: Weight, add_to: Array | None = None, out: Array | None = None) -> Array:
     """y = x W, without the bias; with `add_to`, y is added into that array and it is returned (GEMM with beta = 1).
 
-    Contract: tolerance; the sum runs over the inputs of W. X is the number of inputs.
-    Moves (R*in + in*out + R*out)*s bytes; 2*R*in*out operations.
+    X is the number of inputs, and in the result of outputs. W may be stored as float16, or as int8 with a scale for
+    each output: products, sums and y are of x's dtype, and the scale is applied to the weights or to the sum.
+    Contract: tolerance, for the weights that are stored; the sum runs over the inputs of W.
+    Moves R*(in + out)*s bytes, and in*out times the bytes of a weight; 2*R*in*out operations.
     """
 
 

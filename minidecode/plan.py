@@ -64,6 +64,7 @@ class Plan:
     memory: str = "replicated"
     arena: str = "none"
     ngram: str = "reference"
+    linear: str = "reference"
     norm: str = "reference"
     heads: str = "reference"
     append: str = "reference"

@@ -27,9 +27,10 @@ def main() -> None:
     p.add_argument("texts", type=Path)
     p.add_argument("--model", default="tiny-gpt2")
     p.add_argument("--held-out", default="12/25", help="REMAINDER/MODULUS, as in training")
+    p.add_argument("--dtype", default="float32", help="float32 or float64; float16 or int8: how weights are stored")
     a = p.parse_args()
 
-    model = md.load(a.model)
+    model = md.load(a.model, dtype=a.dtype)
     _, held_out = split_files(a.texts, *map(int, a.held_out.split("/")))
     c = model.config
     print(f"parameters           {model.parameters:,} ({c.n_layer} layers, width {c.n_embd}, {c.n_head} heads, "

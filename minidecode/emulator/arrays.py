@@ -29,14 +29,14 @@ class Array:
 
     __slots__ = (
         "_box", "_coded_base", "_coded_stride", "_length",
-        "base", "data", "dtype", "house", "memory", "ndim", "shape", "size", "strides",
+        "base", "data", "dtype", "house", "itemsize", "memory", "ndim", "shape", "size", "strides",
         "written",
     )  # fmt: skip
 
     def __init__(self, house: House, memory: Memory, data: np.ndarray, base: int, written: np.ndarray | None):
         self.house, self.memory, self.data, self.base, self.written = house, memory, data, base, written
         self.shape, self.strides, self.size = data.shape, data.strides, data.size
-        self.dtype, self.ndim = data.dtype, data.ndim
+        self.dtype, self.ndim, self.itemsize = data.dtype, data.ndim, data.itemsize
         self._length = data.shape[0] if data.ndim == 1 else -1  # -1: no plain number is an index
         self._coded_base = base * SIZE_CODES + data.itemsize.bit_length() - 1
         self._coded_stride = data.strides[0] * SIZE_CODES if data.ndim == 1 else 0

@@ -17,17 +17,20 @@ from dataclasses import replace
 import numpy as np
 
 from ..ops import Weight
+from ..precision import widened
 from .cross import of_layer
 from .padding import padding
 from .split import SplitMemory
 
 
 def key_value_weights(weight: Weight, heads):
-    """(w_k_GKD, b_k_GK, w_v_GUD, b_v_GU): views of a product whose last G*K and G*U outputs are keys and values."""
-    if weight.scale is not None:
-        raise ValueError("EL reads a layer's weights outside of its product, and takes no integer ones")
+    """(w_k_GKD, b_k_GK, w_v_GUD, b_v_GU): of a product whose last G*K and G*U outputs are keys and values.
+
+    Views of its matrix; of a narrow one (float16, int8) wide copies, for they are read outside of the product.
+    """
     G, K, U = heads.G, heads.K, heads.U
-    matrix_XD = weight.data if weight.layout == "oi" else weight.data.T
+    matrix = widened(weight, weight.bias.dtype)
+    matrix_XD = matrix if weight.layout == "oi" else matrix.T
     keys, values = slice(-G * (K + U), -G * U), slice(-G * U, None)
     return (
         matrix_XD[keys].reshape(G, K, -1), weight.bias[keys].reshape(G, K),

@@ -1,16 +1,47 @@
-"""Matrix products with weights."""
+"""Matrix products with weights, which may be stored in fewer bits than `x` (see precision.py)."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from ..precision import widened
+from . import room
 
-def linear(x_RX, weight, add_to=None, out=None):
-    """One BLAS product; a weight stored (out, in) is transposed as a view, not copied."""
+CACHED = 2**17  # weights that are widened together: half a megabyte of float32, which stays in a cache
+
+
+def linear_naive(x_RX, weight, add_to=None, out=None):
+    """Narrow weights are widened whole, written to memory and read back by the product: more bytes, not fewer."""
+    matrix = widened(weight, x_RX.dtype)
+    y_RX = np.matmul(x_RX, matrix if weight.layout == "io" else matrix.T, out=out)
+    return y_RX if add_to is None else np.add(add_to, y_RX, out=add_to)
+
+
+def linear(x_RX, weight, add_to=None, out=None, *, workspace=None):
+    """One BLAS product; a weight stored (out, in) is transposed as a view, not copied. Narrow ones go by blocks."""
+    if weight.data.dtype != x_RX.dtype:
+        y_RX = product_by_blocks(x_RX, weight, out, np.copyto, workspace)
+    else:
+        y_RX = np.matmul(x_RX, weight.data if weight.layout == "io" else weight.data.T, out=out)
+    return y_RX if add_to is None else np.add(add_to, y_RX, out=add_to)
+
+
+def product_by_blocks(x_RX, weight, out, widen, workspace):
+    """As many outputs as stay in a cache are widened, by `widen(to, these)`, and multiplied: then the next ones.
+
+    The scale comes after the sum, once for each result: s * sum(x q) = sum(x (s q)).
+    """
+    io = weight.layout == "io"
+    inputs, outputs = weight.data.shape if io else weight.data.shape[::-1]
+    y_RX = np.empty((len(x_RX), outputs), x_RX.dtype) if out is None else out
+    together = max(1, min(outputs, CACHED // inputs))
+    wide_X = room(workspace, (inputs * together,), x_RX)
+    for first in range(0, outputs, together):
+        here = slice(first, first + together)
+        narrow = weight.data[:, here] if io else weight.data[here]
+        wide = wide_X[: narrow.size].reshape(narrow.shape)
+        widen(wide, narrow)
+        np.matmul(x_RX, wide if io else wide.T, out=y_RX[:, here])
     if weight.scale is not None:
-        raise ValueError("the reference product takes no integer weights: dequantize them first")
-    matrix = weight.data if weight.layout == "io" else weight.data.T
-    if add_to is None:
-        return np.matmul(x_RX, matrix, out=out)
-    add_to += x_RX @ matrix
-    return add_to
+        y_RX *= weight.scale
+    return y_RX

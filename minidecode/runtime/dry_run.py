@@ -136,11 +136,11 @@ class _Hollow:
 
     def encode(self, weights, ids_R, pos_R, memories, ops):
         qkv = weights.blocks[0].qkv
-        return np.zeros((len(ids_R), _inputs(qkv)), qkv.data.dtype)
+        return np.zeros((len(ids_R), _inputs(qkv)), qkv.bias.dtype)  # that of what is computed; the matrix may be int8
 
     def forward(self, weights, ids_R, pos_R, memories, ops):
         for block, memory in zip(weights.blocks, memories, strict=True):
-            qkv_RX = np.zeros((len(ids_R), _outputs(block.qkv)), block.qkv.data.dtype)
+            qkv_RX = np.zeros((len(ids_R), _outputs(block.qkv)), block.qkv.bias.dtype)
             h_RD = np.zeros((len(ids_R), _inputs(block.qkv)), qkv_RX.dtype)
             memory.append(ops, qkv_RX, h_RD)
         return h_RD

@@ -114,8 +114,8 @@ def test_truncate_reaches_the_search(cli, fails, toy, tmp_path):
 @pytest.mark.parametrize(("arguments", "named"), [
     ([], "give PAIRS"), (["--sources", "a.txt"], "give PAIRS"), (["--references", "a.txt"], "give PAIRS"),
     (["PAIRS", "--sources", "a.txt", "--references", "b.txt"], "give PAIRS"), (["no-file.jsonl"], "No such file"),
-    (["PAIRS", "--plan", "memory=magic"], "magic"), (["PAIRS", "--dtype", "half"], "float32 or float64"),
-    (["PAIRS", "--dtype", "float64", "--dtype", "half"], "float32 or float64"), (["PAIRS", "-m", "nobody"], "nobody"),
+    (["PAIRS", "--plan", "memory=magic"], "magic"), (["PAIRS", "--dtype", "half"], "dtype must be"),
+    (["PAIRS", "--dtype", "float64", "--dtype", "half"], "dtype must be"), (["PAIRS", "-m", "nobody"], "nobody"),
     (["PAIRS", "--batch-size", 0], "batch_size"), (["PAIRS", "--num-beams", 2, "--nbest", 2], "num_return_sequences"),
     (["PAIRS", "--num-beams", 0], "num_beams"), (["PAIRS", "--output-texts", "no/such/folder/x"], "no folder"),
 ])  # fmt: skip

@@ -1,0 +1,80 @@
+"""Products with weights of float32, float16 and int8: inputs that find mistakes, what is right, how near."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+from hypothesis import strategies as st
+
+from ...ops import Weight
+from ...precision import NARROW, narrowed
+from ..attention import drawn
+from ..bounds import EPS
+
+STORED = ("float32", *NARROW)
+LAYOUTS = ("io", "oi")
+
+
+def arguments_of(x_RX: np.ndarray, matrix: np.ndarray, stored: str, layout: str) -> tuple:
+    """(x_RX, weight) from a matrix of (inputs, outputs), laid out and stored as it is said."""
+    data = np.ascontiguousarray(matrix if layout == "io" else matrix.T, np.float32)
+    weight = Weight(data, layout=layout)
+    return x_RX.astype(np.float32), narrowed(stored, weight) if stored in NARROW else weight
+
+
+@st.composite
+def inputs(draw):
+    """A few plain numbers; every width up to 40, so that most are no multiple of a warp."""
+    R, n_in, n_out = draw(st.integers(1, 5)), draw(st.integers(1, 40)), draw(st.integers(1, 5))
+    stored, layout = draw(st.sampled_from(STORED)), draw(st.sampled_from(LAYOUTS))
+    return arguments_of(drawn(draw, R, n_in), drawn(draw, n_in, n_out), stored, layout)
+
+
+def planted() -> list[tuple]:
+    """All ways to store a weight, at sizes beside the multiples of warps and blocks."""
+    sizes = [(3, 33, 5), (1, 1025, 2), (2, 31, 33), (31, 1, 2), (33, 65, 1), (65, 3, 3), (4, 64, 5)]
+    cases = []
+    for number, ((R, n_in, n_out), stored, layout) in enumerate(itertools.product(sizes, STORED, LAYOUTS)):
+        rng = np.random.default_rng(number)
+        x_RX, matrix = rng.standard_normal((R, n_in)), rng.standard_normal((n_in, n_out))
+        matrix *= 10.0 ** rng.integers(-2, 3, n_out)  # each output has a scale of its own
+        x_RX[0, rng.integers(n_in)] = 1000.0  # an outlier among the inputs
+        matrix[rng.integers(n_in), 0] = 500.0  # and one among an output's weights
+        if n_out > 2:
+            matrix[:, n_out // 2] = 0  # an output of zeros: its scale is 0
+        cases.append(arguments_of(x_RX, matrix, stored, layout))
+    rng = np.random.default_rng(0)  # one sign: sums grow all the way
+    return [*cases, arguments_of(rng.random((2, 500)), rng.random((500, 3)), "float32", "oi")]
+
+
+def oracle(x_RX, weight):
+    """Each result a sum that rounds once, over the numbers that the stored weights stand for."""
+    matrix = exact_matrix(weight)
+    return np.array([[math.fsum(x_X * column) for column in matrix.T] for x_X in x_RX.astype(np.float64)])
+
+
+def bound(x_RX, weight):
+    """A sum of n products in float32 is off by sqrt(n) roundings of its partial sums, in whatever order it runs.
+
+    Those are as long as the vector of products where signs are mixed, and grow up to the sum where they are not. The
+    scale costs a rounding of the result, or one of each weight.
+    """
+    x_RX, matrix = x_RX.astype(np.float64), exact_matrix(weight)
+    walk_RX = np.sqrt(x_RX**2 @ matrix**2)
+    return EPS * (math.sqrt(len(matrix)) * (2 * walk_RX + np.abs(x_RX @ matrix)) + 2 * np.abs(x_RX) @ np.abs(matrix))
+
+
+def exact_matrix(weight) -> np.ndarray:
+    """(inputs, outputs) in float64: for int8 scale * data, which float64 holds exactly."""
+    matrix = weight.data.astype(np.float64) if weight.layout == "io" else weight.data.T.astype(np.float64)
+    return matrix if weight.scale is None else matrix * weight.scale
+
+
+def paper_inputs() -> tuple[tuple, str]:
+    """A decode step of GPT-2: 4 beams, the widest product of a layer."""
+    rng = np.random.default_rng(0)
+    rows, n_in, n_out = 4, 768, 3072
+    x_RX, matrix = rng.standard_normal((rows, n_in)), 0.02 * rng.standard_normal((n_in, n_out))
+    return arguments_of(x_RX, matrix, "int8", "io"), f"{rows} rows times int8 weights of {n_in} x {n_out}"

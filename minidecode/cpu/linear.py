@@ -1,0 +1,158 @@
+"""Products for few rows, compiled for the CPU: each weight is read once, and widened in a register.
+
+Decoding multiplies 1 to 64 rows by large weights, and takes as long as reading them does. From two rows on BLAS first
+copies the weights into an order of its own, which pays where there are many rows to share the copy. Narrow weights
+(float16, int8) BLAS does not know at all. So few rows are multiplied here, and many by BLAS.
+
+What is few was measured by benchmarks/few_rows.py: up to `FEW` rows these loops are faster than the other way, on a
+machine with AVX2 and OpenBLAS. One row and a float32 weight is BLAS's in the layout "io", where its loop is this one.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from llvmlite import ir
+from numba import config, njit, types
+from numba.extending import intrinsic, overload
+
+from ..reference import linear as reference
+
+REORDER = {"reassoc", "contract"}  # sums in any order, so that they run on vectors
+FEW = {np.dtype(np.float32): 12, np.dtype(np.float16): 64, np.dtype(np.int8): 32}
+WORTH_A_THREAD = 2**20  # weights: what a thread reads in the time that it takes to wake it, several times over
+NEAR = 4096  # results that stay in the first cache while all weights go by
+
+
+def linear(x_RX, weight, add_to=None, out=None, *, workspace=None):
+    """Few rows here, each sum ending in its scale; many by BLAS, narrow weights widened by blocks."""
+    if x_RX.dtype != np.float32 or not _is_few(len(x_RX), weight):
+        if x_RX.dtype == weight.data.dtype:
+            return reference.linear(x_RX, weight, add_to, out)
+        y_RX = reference.product_by_blocks(x_RX, weight, out, _widen_all, workspace)
+    else:
+        y_RX = _few_rows(x_RX, weight, out)
+    return y_RX if add_to is None else np.add(add_to, y_RX, out=add_to)
+
+
+def _is_few(rows, weight):
+    least = 2 if weight.data.dtype == np.float32 and weight.layout == "io" else 1
+    return least <= rows <= FEW.get(weight.data.dtype, 0)
+
+
+def _few_rows(x_RX, weight, out):
+    """Outputs are dealt out to threads in ranges, where there are enough weights; this thread takes the last range."""
+    data = weight.data.view(np.uint16) if weight.data.dtype == np.float16 else weight.data
+    kernel, outputs = (_sums, data.shape[1]) if weight.layout == "io" else (_dots, data.shape[0])
+    scale_X = np.broadcast_to(np.float32(1), outputs) if weight.scale is None else weight.scale
+    y_RX = np.empty((len(x_RX), outputs), np.float32) if out is None else out
+    x_RX = np.ascontiguousarray(x_RX)  # as compiled for
+    ranges = max(1, min(config.NUMBA_NUM_THREADS, data.nbytes // WORTH_A_THREAD))
+    ends = [outputs * k // ranges for k in range(ranges + 1)]
+    elsewhere = [_threads().submit(kernel, x_RX, data, scale_X, *ends[k : k + 2], y_RX) for k in range(ranges - 1)]
+    kernel(x_RX, data, scale_X, *ends[-2:], y_RX)
+    for started in elsewhere:
+        started.result()
+    return y_RX
+
+
+@functools.cache
+def _threads():
+    """Threads of our own: two Python threads inside of Numba's may abort the process, where it has no OpenMP or TBB."""
+    return ThreadPoolExecutor(max(1, config.NUMBA_NUM_THREADS - 1), "minidecode")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_threads.cache_clear)  # the parent's threads are not there
+
+
+@intrinsic
+def half_to_float(typing_context, bits):
+    """The float32 of a float16 given by its bits: Numba has no float16 on the CPU, but LLVM has."""
+
+    def code(context, builder, signature, arguments):
+        return builder.fpext(builder.bitcast(arguments[0], ir.HalfType()), ir.FloatType())
+
+    return types.float32(types.uint16), code
+
+
+def _wide(number):
+    """float32 of a weight: a number, or the bits of a float16."""
+
+
+@overload(_wide, inline="always")
+def _wide_by_type(number):
+    if number == types.uint16:
+        return lambda number: half_to_float(number)
+    return lambda number: np.float32(number)
+
+
+@njit(cache=True, nogil=True, fastmath=REORDER)
+def _dots(x_RX, w_XX, scale_X, first, last, y_RX):
+    """Layout "oi": an output's weights lie side by side, and are multiplied with four rows at once."""
+    fours = len(x_RX) // 4 * 4
+    for o in range(first, last):
+        w_X = w_XX[o]
+        for r in range(0, fours, 4):
+            a = b = c = d = np.float32(0)
+            for i in range(len(w_X)):
+                w = _wide(w_X[i])
+                a += x_RX[r, i] * w
+                b += x_RX[r + 1, i] * w
+                c += x_RX[r + 2, i] * w
+                d += x_RX[r + 3, i] * w
+            s = scale_X[o]
+            y_RX[r, o], y_RX[r + 1, o], y_RX[r + 2, o], y_RX[r + 3, o] = s * a, s * b, s * c, s * d
+        for r in range(fours, len(x_RX)):
+            a = np.float32(0)
+            for i in range(len(w_X)):
+                a += x_RX[r, i] * _wide(w_X[i])
+            y_RX[r, o] = scale_X[o] * a
+
+
+@njit(cache=True, nogil=True, fastmath=REORDER)
+def _sums(x_RX, w_XX, scale_X, first, last, y_RX):
+    """Layout "io": an input's weights lie side by side; four inputs at once are added to the sums of all rows.
+
+    The sums of a block of outputs stay in the cache; results are read and written there for every four weights. Slices
+    of the block, and not places in the whole array: only so does LLVM see that no index is negative.
+    """
+    R, inputs = x_RX.shape
+    fours, block = inputs // 4 * 4, max(256, NEAR // R)
+    for begin in range(first, last, block):
+        end = min(begin + block, last)
+        for r in range(R):
+            y_RX[r, begin:end] = 0
+        for i in range(0, fours, 4):
+            w0_X, w1_X = w_XX[i, begin:end], w_XX[i + 1, begin:end]
+            w2_X, w3_X = w_XX[i + 2, begin:end], w_XX[i + 3, begin:end]
+            for r in range(R):
+                a, b, c, d, y_X = x_RX[r, i], x_RX[r, i + 1], x_RX[r, i + 2], x_RX[r, i + 3], y_RX[r, begin:end]
+                for o in range(end - begin):
+                    y_X[o] += a * _wide(w0_X[o]) + b * _wide(w1_X[o]) + c * _wide(w2_X[o]) + d * _wide(w3_X[o])
+        for i in range(fours, inputs):
+            w_X = w_XX[i, begin:end]
+            for r in range(R):
+                a, y_X = x_RX[r, i], y_RX[r, begin:end]
+                for o in range(end - begin):
+                    y_X[o] += a * _wide(w_X[o])
+        for r in range(R):
+            y_X, s_X = y_RX[r, begin:end], scale_X[begin:end]
+            for o in range(end - begin):
+                y_X[o] *= s_X[o]
+
+
+def _widen_all(wide, narrow):
+    """float32 of a block of weights: NumPy's own way is slow for float16."""
+    _widen(narrow.view(np.uint16) if narrow.dtype == np.float16 else narrow, wide)
+
+
+@njit(cache=True, nogil=True)
+def _widen(narrow_XX, wide_XX):
+    for k in range(len(narrow_XX)):
+        narrow_X, wide_X = narrow_XX[k], wide_XX[k]
+        for i in range(len(narrow_X)):
+            wide_X[i] = _wide(narrow_X[i])

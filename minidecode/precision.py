@@ -1,0 +1,75 @@
+"""Weights stored in fewer bits than are computed with: float16, or int8 with a scale for each output.
+
+A decode step reads every weight of every product once, and does little with it: it takes as long as the reading. So
+weights of half or a quarter of the bytes may take half or a quarter of the time, though every sum is float32 as before.
+
+What products multiply by is stored narrow, the output's matrix too, and nothing else. Gains, biases and positions are
+small. Of the embedding table a step reads one row for each of its own: narrow numbers would save nothing there, and
+cost digits. So where the output is tied to the embedding, the table stays as it is (in a float32 file: where it is, in
+the file), and the output has a narrow copy of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from .errors import CheckpointError
+from .ops import Weight
+
+COMPUTED_IN = {"float32": np.float32, "float64": np.float64, "float16": np.float32, "int8": np.float32}
+NARROW = ("float16", "int8")
+LARGEST = 127  # of the whole numbers that int8 holds; -128 would make the range lopsided
+
+
+def stored_as(dtype: str, weights: Any, place: str = "") -> Any:
+    """`weights`, a tree of dataclasses and tuples, with every product's matrix stored as "float16" or "int8".
+
+    The numbers must be finite. Raises CheckpointError, which names the matrix, on one that float16 cannot hold.
+    """
+    if isinstance(weights, Weight):
+        return narrowed(dtype, weights, place)
+    if isinstance(weights, tuple):
+        return tuple(stored_as(dtype, part, f"{place}[{i}]") for i, part in enumerate(weights))
+    if not dataclasses.is_dataclass(weights):
+        return weights
+    parts = {f.name: getattr(weights, f.name) for f in dataclasses.fields(weights)}
+    return dataclasses.replace(
+        weights, **{name: stored_as(dtype, part, f"{place}.{name}".strip(".")) for name, part in parts.items()}
+    )
+
+
+def narrowed(dtype: str, weight: Weight, place: str = "the matrix") -> Weight:
+    """One weight, stored as "float16" or "int8"."""
+    if dtype == "int8":
+        return quantized(weight)
+    with np.errstate(over="ignore"):
+        data = weight.data.astype(np.float16)
+    if not np.isfinite(data).all():
+        largest = np.abs(weight.data).max()
+        raise CheckpointError(f"{place} holds {largest:.3g}, more than float16 can: load it as float32 or int8")
+    return dataclasses.replace(weight, data=data)
+
+
+def quantized(weight: Weight) -> Weight:
+    """int8 and a scale for each output: w = scale * q with q from -127 to 127.
+
+    scale = max |w| / 127 over the output's weights, q = w / scale, rounded. So each weight is off by scale / 2 at the
+    most, and a product by scale / 2 times the sum of |x|: an outlier among an output's weights costs the others their
+    digits, but not those of other outputs. An output of zeros has scale 0.
+    """
+    inputs = 0 if weight.layout == "io" else 1
+    scale_X = np.abs(weight.data).max(axis=inputs) / weight.data.dtype.type(LARGEST)
+    steps = np.expand_dims(np.where(scale_X > 0, scale_X, 1), inputs)
+    data = np.rint(weight.data / steps).clip(-LARGEST, LARGEST).astype(np.int8)
+    return dataclasses.replace(weight, data=data, scale=scale_X)
+
+
+def widened(weight: Weight, dtype: np.dtype) -> np.ndarray:
+    """The whole matrix as it is computed with, in its own layout: a view where it is stored so, else a new array."""
+    data = weight.data.astype(dtype, copy=False)
+    if weight.scale is None:
+        return data
+    return data * (weight.scale if weight.layout == "io" else weight.scale[:, None])

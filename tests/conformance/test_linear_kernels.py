@@ -1,0 +1,79 @@
+"""The kernels of products beyond their answers: which of them runs, what they read, and by which loads."""
+
+import numpy as np
+import pytest
+
+import minidecode as md
+from minidecode.bench.compare import implementations
+from minidecode.catalog import CATALOG
+from minidecode.conformance.rows.linear import LAYOUTS, STORED, arguments_of, bound, oracle
+from minidecode.cuda import linear
+from minidecode.launch import InEmulator, counted_launches
+from minidecode.ops import Weight
+
+VERSIONS = {label: InEmulator(f) for label, f in implementations(CATALOG["linear"]).items() if label.startswith("cuda")}
+
+
+def case(R, inputs, outputs, stored, layout):
+    rng = np.random.default_rng(R)
+    return arguments_of(rng.standard_normal((R, inputs)), rng.standard_normal((inputs, outputs)), stored, layout)
+
+
+@pytest.mark.parametrize("stored", STORED)
+def test_wide_loads_are_for_rows_that_begin_at_16_bytes(stored):
+    x_RX, weight = case(2, 32, 3, stored, "oi")
+    ragged_x_RX, ragged = case(2, 33, 3, stored, "oi")
+    for arguments, kernel in (((x_RX, weight), "warp_per_output_wide"), ((ragged_x_RX, ragged), "warp_per_output"),
+                              (case(2, 32, 3, stored, "io"), "block_per_lot_of_outputs")):  # fmt: skip
+        with counted_launches() as launches:
+            y_RX = InEmulator(linear.linear)(*arguments)
+        assert list(launches) == [f"{kernel} (emulator)"]
+        assert (np.abs(y_RX - oracle(*arguments)) <= bound(*arguments)).all()
+
+
+def test_an_array_that_begins_elsewhere_takes_no_wide_loads():
+    x_RX, weight = case(2, 32, 3, "float32", "oi")
+    moved = np.empty(32 * 3 + 1, np.float32)[1:].reshape(3, 32)
+    moved[...] = weight.data
+    with counted_launches() as launches:
+        InEmulator(linear.linear)(x_RX, Weight(moved, layout="oi"))
+    assert list(launches) == ["warp_per_output (emulator)"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_weight_is_read_once_for_eight_rows(layout):
+    """Sectors of 32 bytes: version 1 reads the weights for each row, version 2 for ROWS together."""
+    x_RX, weight = case(8, 64, 32, "float32", layout)
+    weights, rows = weight.data.nbytes // 32, x_RX.nbytes // 32
+    kernel, grid = (linear.warp_per_output, 8) if layout == "oi" else (linear.block_per_lot_of_outputs, 1)
+    y_RX, scale_X = np.empty((8, 32), np.float32), np.ones(32, np.float32)
+    run = md.emulate(kernel)[(grid, 1), 128](x_RX, weight.data, scale_X, y_RX)
+    assert run.ok
+    reads_of_x = rows * 32 if layout == "oi" else 64 * 8  # each output's warp; or each input of each row, for the block
+    assert run.sectors <= weights + reads_of_x + 2 * 8 * 32
+
+
+@pytest.mark.parametrize("label", VERSIONS)
+def test_a_product_can_be_added_to_an_array(label):
+    x_RX, weight = case(9, 16, 5, "int8", "oi")
+    start_RX = np.random.default_rng(1).standard_normal((9, 5)).astype(np.float32)
+    target_RX = start_RX.copy()
+    assert VERSIONS[label](x_RX, weight, target_RX) is target_RX
+    off_RX = np.abs(target_RX - (start_RX + oracle(x_RX, weight)))
+    assert (off_RX <= bound(x_RX, weight) + 2.0**-24 * np.abs(target_RX)).all()
+
+
+@pytest.mark.parametrize("label", VERSIONS)
+def test_double_precision_is_refused(label):
+    with pytest.raises(md.OptionError, match="float32 by float32, float16 or int8, not float64 by float64"):
+        VERSIONS[label](np.ones((1, 2)), Weight(np.ones((2, 2))))
+
+
+def test_the_assembler_sees_128_bit_loads():
+    pytest.importorskip("numba_cuda", reason="needs the toolkit: pip install '.[ptx]'")
+    pytest.importorskip("cuda.core", reason="needs the toolkit: pip install '.[ptx]'")
+    from minidecode.kernel_build import build
+
+    for kernel, signatures in linear.SIGNATURES.items():
+        loads = [build(kernel, signature, (8, 0)).wide_loads for signature in signatures]
+        assert all(loads) if kernel is linear.warp_per_output_wide else not any(loads)
