@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .norm import normalise_row
+from .norm import VECTORS, normalise_row
 
 
 def embed_norm(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
@@ -20,7 +20,7 @@ def embed_norm(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
     return x_RD, h_RD
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})  # sums in any order, so that they run on vectors
+@njit(**VECTORS)
 def _embed_norm(ids_R, pos_R, wte_VD, wpe_ND, scale, gain_D, shift_D, eps, x_RD, h_RD):
     R, D = x_RD.shape
     for r in range(R):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+VECTORS = {"cache": True, "fastmath": {"reassoc", "contract"}}  # sums in any order, so that they run on vectors
+
 
 def residual_norm(x_RD, y_RD, bias_D, norm, out=None):
     """Row by row, so that a row stays in the cache through its three passes."""
@@ -14,7 +16,7 @@ def residual_norm(x_RD, y_RD, bias_D, norm, out=None):
     return summed_RD, h_RD
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})  # sums in any order, so that they run on vectors
+@njit(**VECTORS)
 def _residual_norm(x_RD, y_RD, bias_D, gain_D, shift_D, eps, summed_RD, h_RD):
     R, D = x_RD.shape
     for r in range(R):
@@ -23,7 +25,7 @@ def _residual_norm(x_RD, y_RD, bias_D, gain_D, shift_D, eps, summed_RD, h_RD):
         normalise_row(summed_RD, r, gain_D, shift_D, eps, h_RD)
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@njit(**VECTORS)
 def normalise_row(x_RD, r, gain_D, shift_D, eps, h_RD):
     """Row r of h: that of x, normalised."""
     D, width = x_RD.shape[1], x_RD.dtype.type(x_RD.shape[1])

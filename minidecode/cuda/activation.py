@@ -94,7 +94,7 @@ def bias_and_result(f_RF, bias_F, out):
     """A bias of zeros where there is none, and where the result is written: `out`, or a new array beside f."""
     if f_RF.dtype != np.float32:
         raise OptionError(
-            f"the kernels of cuda/activation.py compute in float32, not {f_RF.dtype}: activation=reference does both"
+            f"the kernels of cuda/activation.py compute in float32, not {f_RF.dtype}: activation=cpu does both"
         )
     bias_F = np.zeros_like(f_RF, shape=f_RF.shape[1]) if bias_F is None else bias_F
     return bias_F, np.empty_like(f_RF, order="C") if out is None else out
