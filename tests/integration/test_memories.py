@@ -286,3 +286,18 @@ def test_seconds_by_stage_add_up_to_the_whole():
         assert list(receipt.seconds) == ["prompts", *encoder, "prefill", "steps", "search"]
         assert all(s > 0 for s in receipt.seconds.values())
     assert sum(s for r in receipts for s in r.seconds.values()) < whole
+
+
+@pytest.mark.parametrize(("kind", "memory"), [("gpt2", "split"), ("gpt2", "rolling"), ("bart", "preallocated")])
+def test_a_layers_kernels_write_into_memory_and_arena(kind, memory):
+    """In the emulator, which looks at every access; the same tokens as by NumPy."""
+    settings = {"attention_window": 4} if memory == "rolling" else {}
+    narrow = {name: t.astype(np.float32) for name, t in make(kind, **settings).tensors.items()}
+    model = make(kind, narrow, **settings)
+    options = {"input_ids": IDS, "num_beams": 2, "max_new_tokens": 3, "eos_token_id": None}
+    plan = f"memory={memory},arena=planned,heads=emulator,append=emulator,within=emulator"
+    out = model.generate(plan=plan, **options)
+    assert tokens(out) == tokens(model.generate(plan=f"memory={memory}", **options))
+    layers = len(model.weights.blocks)
+    assert out.receipt.launches["add_and_append (emulator)"] == out.receipt.ops["append_heads"].calls == 2 * layers
+    assert out.receipt.launches["product of the library (numpy)"] == 2 * out.receipt.ops["attend_within"].calls
