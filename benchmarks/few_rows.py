@@ -6,13 +6,14 @@ The weights have the shapes of tiny-gpt2's, GPT-2 small's and BART-large's. Each
 before, as in a decode step, in which all of a model's weights go by before the first is needed again. Ours are the
 compiled loops of cpu/linear.py whatever the number of rows; "blocks" widens narrow weights by blocks for BLAS, which is
 what cpu/linear.py does with many rows: `FEW` in that file is where it overtakes. GB/s are the weights' bytes, as they
-are stored, by the fastest time (medians are in the JSON: on a busy machine they tell of the other work); beside them
-what one pass over as many bytes reads, and what NumPy copies.
+are stored, by the median time; beside them what one pass over as many bytes reads, and what NumPy copies. With one
+thread the clock is that thread's own, which stands still while other programs have its core.
 
 Where ours lose, and why: with many rows the arithmetic counts, and BLAS keeps a tile of sums in registers where these
-loops keep 4, or load and store them in the cache: from about 16 rows on in float32, 32 in float16 and int8. With one
-row and float32 in the layout "io", both are the same loop, and ours goes through its results in the cache once for
-every four inputs. With many rows int8 is no faster than float32: reading is no longer what takes the time.
+loops keep 4, or load and store them in the cache: from about 12 rows on for float32 in the layout "io", from 24 to 32
+for all else. With one row and float32 in "io", both are the same loop, and ours goes through its results in the cache
+once for every four inputs. Small float32 weights: what BLAS copies stays in a cache, and costs little. And with many
+rows int8 is no faster than float32: reading is no longer what takes the time.
 """
 
 from __future__ import annotations
@@ -50,29 +51,31 @@ MODELS = {  # (bytes in float32, layout, {product: (inputs, outputs)}); the outp
 }  # fmt: skip
 WAYS = {
     "BLAS float32": ("float32", linear),
-    "ours float32": ("float32", lambda x_RX, weight: ours._few_rows(x_RX, weight, None)),
-    "ours float16": ("float16", lambda x_RX, weight: ours._few_rows(x_RX, weight, None)),
-    "ours int8": ("int8", lambda x_RX, weight: ours._few_rows(x_RX, weight, None)),
+    "ours float32": ("float32", ours.linear_few_rows),
+    "ours float16": ("float16", ours.linear_few_rows),
+    "ours int8": ("int8", ours.linear_few_rows),
     "blocks float16": ("float16", lambda x_RX, weight: product_by_blocks(x_RX, weight, None, ours._widen_all, None)),
     "blocks int8": ("int8", lambda x_RX, weight: product_by_blocks(x_RX, weight, None, ours._widen_all, None)),
 }
 
 
-def seconds_of(calls: dict[str, Callable[[], None]], repeats: int) -> dict[str, list[float]]:
+def seconds_of(
+    calls: dict[str, Callable[[], None]], repeats: int, clock: Callable[[], float]
+) -> dict[str, list[float]]:
     """Each once to warm up, then all by turns in an order that changes, so that a slow moment hits them all."""
     seconds: dict[str, list[float]] = {label: [] for label in calls}
     rng = np.random.default_rng(0)
     for turn in range(repeats + 1):
         for label in rng.permutation(list(calls)).tolist():
-            started = time.perf_counter()
+            started = clock()
             calls[label]()
             if turn > 0:
-                seconds[label].append(time.perf_counter() - started)
+                seconds[label].append(clock() - started)
     return seconds
 
 
-def time_product(inputs: int, outputs: int, layout: str, cold: float, rows: tuple, repeats: int) -> list[dict]:
-    """Milliseconds (fastest, median) and GB/s of each way, for each number of rows."""
+def time_product(inputs: int, outputs: int, layout: str, cold: float, rows: tuple, *timing) -> list[dict]:
+    """Milliseconds (median, fastest, slowest) and GB/s of each way, for each number of rows."""
     rng = np.random.default_rng(0)
     shape = (inputs, outputs) if layout == "io" else (outputs, inputs)
     copies = max(2, int(cold / (4 * inputs * outputs)))
@@ -88,10 +91,10 @@ def time_product(inputs: int, outputs: int, layout: str, cold: float, rows: tupl
         for label, (dtype, multiply) in WAYS.items():
             weights = cycle(stored[dtype])
             calls[label] = lambda multiply=multiply, weights=weights, x_RX=x_RX: multiply(x_RX, next(weights))
-        for label, s in seconds_of(calls, repeats).items():
-            size, milliseconds = stored[WAYS[label][0]][0].data.nbytes, [1e3 * min(s), 1e3 * statistics.median(s)]
-            found.append({"rows": R, "way": label, "milliseconds": [round(m, 4) for m in milliseconds],
-                          "gigabytes_per_second": round(size / min(s) / 1e9, 2)})  # fmt: skip
+        for label, s in seconds_of(calls, *timing).items():
+            size, three = stored[WAYS[label][0]][0].data.nbytes, (statistics.median(s), min(s), max(s))
+            found.append({"rows": R, "way": label, "milliseconds": [round(1e3 * t, 4) for t in three],
+                          "gigabytes_per_second": round(size / three[0] / 1e9, 2)})  # fmt: skip
     return found
 
 
@@ -103,11 +106,11 @@ def _sum(numbers_X):
     return total
 
 
-def memory_speed(cold: float, repeats: int) -> dict[str, float]:
+def memory_speed(cold: float, *timing) -> dict[str, float]:
     """GB/s of one thread: reading, and copying (read and written bytes)."""
     source = np.ones(int(cold) // 4, np.float32)
     target = np.empty_like(source)
-    seconds = seconds_of({"read": lambda: _sum(source), "copy": lambda: np.copyto(target, source)}, repeats)
+    seconds = seconds_of({"read": lambda: _sum(source), "copy": lambda: np.copyto(target, source)}, *timing)
     best = {label: min(s) for label, s in seconds.items()}
     return {
         "read": round(source.nbytes / best["read"] / 1e9, 2),
@@ -115,9 +118,12 @@ def memory_speed(cold: float, repeats: int) -> dict[str, float]:
     }
 
 
+HEAD = "\n".join(["| model | product | layout | rows | " + " | ".join(WAYS) + " |", "|---" * (4 + len(WAYS)) + "|"])
+
+
 def table(results: list[dict]) -> str:
     """A line for each product and number of rows: milliseconds, and GB/s of the weights."""
-    lines = ["| model | product | layout | rows | " + " | ".join(WAYS) + " |", "|---" * (4 + len(WAYS)) + "|"]
+    lines = []
     for r in results:
         for R in dict.fromkeys(t["rows"] for t in r["times"]):
             cells = [
@@ -138,18 +144,20 @@ def main() -> None:
     p.add_argument("--out", type=Path, help="JSON file to write")
     a = p.parse_args()
     config.NUMBA_NUM_THREADS = a.threads
+    timing = a.repeats, time.thread_time if a.threads == 1 else time.perf_counter
     with threadpool_limits(a.threads):
-        memory = memory_speed(a.cold, a.repeats)
+        memory = memory_speed(a.cold, *timing)
         print(f"one thread reads {memory['read']} GB/s, copies {memory['copy']} GB/s; threads: {a.threads}\n")
         results = []
+        print(HEAD)
         for model in a.models:
             size, layout, products = MODELS[model]
             for product, (inputs, outputs) in products.items():
                 lies = "oi" if product == "unembed" else layout
-                times = time_product(inputs, outputs, lies, min(size, a.cold), tuple(a.rows), a.repeats)
+                times = time_product(inputs, outputs, lies, min(size, a.cold), tuple(a.rows), *timing)
                 results.append({"model": model, "product": product, "inputs": inputs, "outputs": outputs,
                                 "layout": lies, "times": times})  # fmt: skip
-    print(table(results))
+                print(table(results[-1:]), flush=True)
     machine = {"processor": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version(),
                "numpy": np.__version__, "minidecode": md.__version__}  # fmt: skip
     if a.out:
