@@ -4,8 +4,9 @@ Decoding multiplies 1 to 64 rows by large weights, and takes as long as reading 
 copies the weights into an order of its own, which pays where there are many rows to share the copy. Narrow weights
 (float16, int8) BLAS does not know at all. So few rows are multiplied here, and many by BLAS.
 
-What is few was measured by benchmarks/few_rows.py: up to `FEW` rows these loops are faster than the other way, on a
-machine with AVX2 and OpenBLAS. One row and a float32 weight is BLAS's in the layout "io", where its loop is this one.
+What is few was measured by benchmarks/few_rows.py, on a machine with AVX2 and OpenBLAS: up to `FEW` rows these loops
+are faster than the other way. Float32 in the layout "io" is near BLAS's own order: there one row is BLAS's, and from
+`FEW_OF_IO` rows on all are. So are float32 weights under `SMALL`, whose copies stay in a cache.
 """
 
 from __future__ import annotations
@@ -22,29 +23,36 @@ from numba.extending import intrinsic, overload
 from ..reference import linear as reference
 
 REORDER = {"reassoc", "contract"}  # sums in any order, so that they run on vectors
-FEW = {np.dtype(np.float32): 12, np.dtype(np.float16): 64, np.dtype(np.int8): 32}
-WORTH_A_THREAD = 2**20  # weights: what a thread reads in the time that it takes to wake it, several times over
+FEW = {np.dtype(np.float32): 24, np.dtype(np.float16): 32, np.dtype(np.int8): 24}
+FEW_OF_IO = 8
+SMALL = 2**21  # bytes
+WORTH_A_THREAD = 2**20  # bytes of weights: 50 us of reading, against 10 to 20 us to wake a thread
 NEAR = 4096  # results that stay in the first cache while all weights go by
 
 
 def linear(x_RX, weight, add_to=None, out=None, *, workspace=None):
     """Few rows here, each sum ending in its scale; many by BLAS, narrow weights widened by blocks."""
-    if x_RX.dtype != np.float32 or not _is_few(len(x_RX), weight):
-        if x_RX.dtype == weight.data.dtype:
-            return reference.linear(x_RX, weight, add_to, out)
-        y_RX = reference.product_by_blocks(x_RX, weight, out, _widen_all, workspace)
-    else:
-        y_RX = _few_rows(x_RX, weight, out)
+    if x_RX.dtype == np.float32 and _is_few(len(x_RX), weight):
+        return linear_few_rows(x_RX, weight, add_to, out)
+    if x_RX.dtype == weight.data.dtype:
+        return reference.linear(x_RX, weight, add_to, out)
+    y_RX = reference.product_by_blocks(x_RX, weight, out, _widen_all, workspace)
     return y_RX if add_to is None else np.add(add_to, y_RX, out=add_to)
 
 
 def _is_few(rows, weight):
-    least = 2 if weight.data.dtype == np.float32 and weight.layout == "io" else 1
-    return least <= rows <= FEW.get(weight.data.dtype, 0)
+    if weight.data.dtype == np.float32 and weight.data.nbytes < SMALL:
+        return False
+    if weight.data.dtype == np.float32 and weight.layout == "io":
+        return 2 <= rows <= FEW_OF_IO
+    return rows <= FEW.get(weight.data.dtype, 0)
 
 
-def _few_rows(x_RX, weight, out):
-    """Outputs are dealt out to threads in ranges, where there are enough weights; this thread takes the last range."""
+def linear_few_rows(x_RX, weight, add_to=None, out=None):
+    """The loops below, however many rows there are; x is float32.
+
+    Outputs are dealt out to threads in ranges, where there are enough weights; this thread takes the last range.
+    """
     data = weight.data.view(np.uint16) if weight.data.dtype == np.float16 else weight.data
     kernel, outputs = (_sums, data.shape[1]) if weight.layout == "io" else (_dots, data.shape[0])
     scale_X = np.broadcast_to(np.float32(1), outputs) if weight.scale is None else weight.scale
@@ -56,7 +64,7 @@ def _few_rows(x_RX, weight, out):
     kernel(x_RX, data, scale_X, *ends[-2:], y_RX)
     for started in elsewhere:
         started.result()
-    return y_RX
+    return y_RX if add_to is None else np.add(add_to, y_RX, out=add_to)
 
 
 @functools.cache

@@ -136,20 +136,35 @@ def test_a_product_can_be_added_to_an_array(label):
 
 def test_double_precision_stays_double():
     x_RX, matrix = np.random.default_rng(0).standard_normal((2, 3, 3))
-    for function in ON_CPU.values():
+    for function in (f for label, f in ON_CPU.items() if label != "cpu few_rows"):  # whose sums are float32
         assert np.abs(function(x_RX, Weight(matrix)) - x_RX @ matrix).max() < 1e-14
 
 
 def test_ranges_of_outputs_on_several_threads_give_the_same(monkeypatch):
-    alone = [cpu_linear.linear(*case) for case in cases(5, 65, 33)]
+    alone = [cpu_linear.linear_few_rows(*case) for case in cases(5, 65, 33)]
     monkeypatch.setattr(config, "NUMBA_NUM_THREADS", 3)
     monkeypatch.setattr(cpu_linear, "WORTH_A_THREAD", 500)
     cpu_linear._threads.cache_clear()
     for case, y_RX in zip(cases(5, 65, 33), alone, strict=True):
-        assert is_near(cpu_linear.linear(*case), *case)
-        assert np.allclose(cpu_linear.linear(*case), y_RX, rtol=1e-4, atol=1e-3)
+        assert is_near(cpu_linear.linear_few_rows(*case), *case)
+        assert np.allclose(cpu_linear.linear_few_rows(*case), y_RX, rtol=1e-4, atol=1e-3)
     assert cpu_linear._threads.cache_info().misses == 1
     cpu_linear._threads.cache_clear()
+
+
+def test_what_is_few_runs_the_loops(monkeypatch):
+    """By rows, layout and size of the weights; and no other dtype than it is said of."""
+    seen = []
+    monkeypatch.setattr(cpu_linear, "linear_few_rows", lambda x, w, *_: seen.append((len(x), w.data.dtype, w.layout)))
+    large = np.zeros((1024, 512), np.float32)  # 2 MB
+    for weight in (Weight(large), Weight(large, layout="oi"), quantized(Weight(large)), Weight(large[1:])):
+        for R in (1, 2, 8, 9, 24, 25):
+            inputs = weight.data.shape[0 if weight.layout == "io" else 1]
+            cpu_linear.linear(np.zeros((R, inputs), np.float32), weight)
+    assert seen == [
+        *((R, np.float32, "io") for R in (2, 8)), *((R, np.float32, "oi") for R in (1, 2, 8, 9, 24)),
+        *((R, np.int8, "io") for R in (1, 2, 8, 9, 24)),
+    ]  # fmt: skip
 
 
 IN_A_CHILD = """
@@ -160,11 +175,11 @@ from minidecode.cpu import linear
 from minidecode.ops import Weight
 config.NUMBA_NUM_THREADS, linear.WORTH_A_THREAD = 2, 1
 x, w = np.ones((3, 8), np.float32), Weight(np.ones((8, 8), np.float32))
-linear.linear(x, w)
+linear.linear_few_rows(x, w)
 child = os.fork()
 if not child:
     signal.alarm(60)  # ends a child that waits for threads that are not there
-    os._exit(0 if (linear.linear(x, w) == 8).all() else 1)
+    os._exit(0 if (linear.linear_few_rows(x, w) == 8).all() else 1)
 raise SystemExit(os.waitpid(child, 0)[1])
 """
 

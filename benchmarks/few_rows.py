@@ -1,0 +1,169 @@
+"""Products of 1 to 64 rows with cold weights: BLAS, and ours with weights of float32, float16 and int8.
+
+    python benchmarks/few_rows.py --out benchmarks/results/few-rows-cpu.json
+
+The weights have the shapes of tiny-gpt2's, GPT-2 small's and BART-large's. Each call gets another matrix than the one
+before, as in a decode step, in which all of a model's weights go by before the first is needed again. Ours are the
+compiled loops of cpu/linear.py whatever the number of rows; "blocks" widens narrow weights by blocks for BLAS, which is
+what cpu/linear.py does with many rows: `FEW` in that file is where it overtakes. GB/s are the weights' bytes, as they
+are stored, by the median time; beside them what one pass over as many bytes reads, and what NumPy copies. With one
+thread the clock is that thread's own, which stands still while other programs have its core.
+
+Where ours lose, and why: with many rows the arithmetic counts, and BLAS keeps a tile of sums in registers where these
+loops keep 4, or load and store them in the cache: from about 12 rows on for float32 in the layout "io", from 24 to 32
+for all else. With one row and float32 in "io", both are the same loop, and ours goes through its results in the cache
+once for every four inputs. Small float32 weights: what BLAS copies stays in a cache, and costs little. And with many
+rows int8 is no faster than float32: reading is no longer what takes the time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import cycle
+from pathlib import Path
+
+import numpy as np
+from numba import config, njit
+from threadpoolctl import threadpool_limits
+
+import minidecode as md
+from minidecode.cpu import linear as ours
+from minidecode.ops import Weight
+from minidecode.precision import narrowed
+from minidecode.reference.linear import linear, product_by_blocks
+
+ROWS = (1, 2, 4, 8, 12, 16, 24, 32, 64)
+COLD = 2**28  # bytes of float32 matrices that go by; of a smaller model as many as it has
+MODELS = {  # (bytes in float32, layout, {product: (inputs, outputs)}); the output's layout is always "oi"
+    "tiny-gpt2": (24e6, "io", {"qkv": (256, 768), "out": (256, 256), "up": (256, 1024), "down": (1024, 256),
+                               "unembed": (256, 4096)}),
+    "gpt2": (500e6, "io", {"qkv": (768, 2304), "out": (768, 768), "up": (768, 3072), "down": (3072, 768),
+                           "unembed": (768, 50257)}),
+    "bart-large": (1600e6, "oi", {"qkv": (1024, 3072), "out": (1024, 1024), "up": (1024, 4096), "down": (4096, 1024),
+                                  "unembed": (1024, 50265)}),
+}  # fmt: skip
+WAYS = {
+    "BLAS float32": ("float32", linear),
+    "ours float32": ("float32", ours.linear_few_rows),
+    "ours float16": ("float16", ours.linear_few_rows),
+    "ours int8": ("int8", ours.linear_few_rows),
+    "blocks float16": ("float16", lambda x_RX, weight: product_by_blocks(x_RX, weight, None, ours._widen_all, None)),
+    "blocks int8": ("int8", lambda x_RX, weight: product_by_blocks(x_RX, weight, None, ours._widen_all, None)),
+}
+
+
+def seconds_of(
+    calls: dict[str, Callable[[], None]], repeats: int, clock: Callable[[], float]
+) -> dict[str, list[float]]:
+    """Each once to warm up, then all by turns in an order that changes, so that a slow moment hits them all."""
+    seconds: dict[str, list[float]] = {label: [] for label in calls}
+    rng = np.random.default_rng(0)
+    for turn in range(repeats + 1):
+        for label in rng.permutation(list(calls)).tolist():
+            started = clock()
+            calls[label]()
+            if turn > 0:
+                seconds[label].append(clock() - started)
+    return seconds
+
+
+def time_product(inputs: int, outputs: int, layout: str, cold: float, rows: tuple, *timing) -> list[dict]:
+    """Milliseconds (median, fastest, slowest) and GB/s of each way, for each number of rows."""
+    rng = np.random.default_rng(0)
+    shape = (inputs, outputs) if layout == "io" else (outputs, inputs)
+    copies = max(2, int(cold / (4 * inputs * outputs)))
+    first = Weight(0.02 * rng.standard_normal(shape, np.float32), layout=layout)
+    stored = {
+        dtype: [replace(w, data=w.data.copy()) for _ in range(copies)]
+        for dtype, w in [("float32", first), *((d, narrowed(d, first)) for d in ("float16", "int8"))]
+    }
+    found = []
+    for R in rows:
+        x_RX = rng.standard_normal((R, inputs), np.float32)
+        calls = {}
+        for label, (dtype, multiply) in WAYS.items():
+            weights = cycle(stored[dtype])
+            calls[label] = lambda multiply=multiply, weights=weights, x_RX=x_RX: multiply(x_RX, next(weights))
+        for label, s in seconds_of(calls, *timing).items():
+            size, three = stored[WAYS[label][0]][0].data.nbytes, (statistics.median(s), min(s), max(s))
+            found.append({"rows": R, "way": label, "milliseconds": [round(1e3 * t, 4) for t in three],
+                          "gigabytes_per_second": round(size / three[0] / 1e9, 2)})  # fmt: skip
+    return found
+
+
+@njit(nogil=True, fastmath={"reassoc"})
+def _sum(numbers_X):
+    total = np.float32(0)
+    for i in range(len(numbers_X)):
+        total += numbers_X[i]
+    return total
+
+
+def memory_speed(cold: float, *timing) -> dict[str, float]:
+    """GB/s of one thread: reading, and copying (read and written bytes)."""
+    source = np.ones(int(cold) // 4, np.float32)
+    target = np.empty_like(source)
+    seconds = seconds_of({"read": lambda: _sum(source), "copy": lambda: np.copyto(target, source)}, *timing)
+    best = {label: min(s) for label, s in seconds.items()}
+    return {
+        "read": round(source.nbytes / best["read"] / 1e9, 2),
+        "copy": round(2 * source.nbytes / best["copy"] / 1e9, 2),
+    }
+
+
+HEAD = "\n".join(["| model | product | layout | rows | " + " | ".join(WAYS) + " |", "|---" * (4 + len(WAYS)) + "|"])
+
+
+def table(results: list[dict]) -> str:
+    """A line for each product and number of rows: milliseconds, and GB/s of the weights."""
+    lines = []
+    for r in results:
+        for R in dict.fromkeys(t["rows"] for t in r["times"]):
+            cells = [
+                f"{t['milliseconds'][0]:.3f} ({t['gigabytes_per_second']:.1f})" for t in r["times"] if t["rows"] == R
+            ]
+            name = f"{r['product']} {r['inputs']} x {r['outputs']}"
+            lines.append(f"| {r['model']} | {name} | {r['layout']} | {R} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    p.add_argument("--rows", nargs="+", type=int, default=ROWS)
+    p.add_argument("--repeats", type=int, default=9)
+    p.add_argument("--threads", type=int, default=1, help="of BLAS and of ours")
+    p.add_argument("--cold", type=float, default=COLD, help="bytes of float32 matrices that go by")
+    p.add_argument("--out", type=Path, help="JSON file to write")
+    a = p.parse_args()
+    config.NUMBA_NUM_THREADS = a.threads
+    timing = a.repeats, time.thread_time if a.threads == 1 else time.perf_counter
+    with threadpool_limits(a.threads):
+        memory = memory_speed(a.cold, *timing)
+        print(f"one thread reads {memory['read']} GB/s, copies {memory['copy']} GB/s; threads: {a.threads}\n")
+        results = []
+        print(HEAD)
+        for model in a.models:
+            size, layout, products = MODELS[model]
+            for product, (inputs, outputs) in products.items():
+                lies = "oi" if product == "unembed" else layout
+                times = time_product(inputs, outputs, lies, min(size, a.cold), tuple(a.rows), *timing)
+                results.append({"model": model, "product": product, "inputs": inputs, "outputs": outputs,
+                                "layout": lies, "times": times})  # fmt: skip
+                print(table(results[-1:]), flush=True)
+    machine = {"processor": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version(),
+               "numpy": np.__version__, "minidecode": md.__version__}  # fmt: skip
+    if a.out:
+        whole = {"machine": machine, "threads": a.threads, "gigabytes_per_second": memory, "products": results}
+        a.out.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
