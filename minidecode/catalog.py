@@ -181,6 +181,23 @@ def _hars_cost(logits_RV, base_BW, C) -> Cost:
     return Cost(logits_RV.nbytes + base_BW.nbytes + written, 5 * logits_RV.size)
 
 
+def _top_k_cost(scores_RV, k) -> Cost:
+    """Each score is read once and compared once; what goes is written, and that is nearly all."""
+    return Cost(2 * scores_RV.nbytes, scores_RV.size)
+
+
+def _top_p_cost(scores_RV, p, least=1) -> Cost:
+    """Each score is read once: a comparison, a subtraction, an exponential (counted as one), a sum; what goes is
+    written."""
+    return Cost(2 * scores_RV.nbytes, 4 * scores_RV.size)
+
+
+def _draw_cost(scores_RV, key_RX, step_R, seed) -> Cost:
+    """Each score is read once and compared; a token that is possible takes a quarter of Philox, and two logarithms."""
+    possible = int((scores_RV > -np.inf).sum())
+    return Cost(scores_RV.nbytes + key_RX.nbytes + 16 * len(step_R), scores_RV.size + 28 * possible)
+
+
 CATALOG = {
     row.name: row
     for row in [
@@ -277,6 +294,9 @@ CATALOG = {
         ),
         Row("candidates", "top_candidates", "LightSeq, section 2.2", "exact", _candidates_cost),
         Row("hars", "search_candidates", "LightSeq, section 2.2, Figure 3", "tolerance", _hars_cost, may_be_off=True),
+        Row("top_k", "keep_top_k", "LightSeq's ker_topk_sample, exact", "exact", _top_k_cost, "scores_RV"),
+        Row("top_p", "keep_top_p", "LightSeq's ker_topp_sample, exact", "exact", _top_p_cost, "scores_RV"),
+        Row("draw", "draw_tokens", "LightSeq's ker_topk_sample and ker_topp_sample", "exact", _draw_cost),
     ]
 }
 

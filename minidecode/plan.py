@@ -81,6 +81,9 @@ class Plan:
     el_split: str = "reference"
     candidates: str = "reference"
     hars: str = "off"
+    top_k: str = "reference"
+    top_p: str = "reference"
+    draw: str = "reference"
 
     def __post_init__(self):
         if self.memory not in MEMORIES:

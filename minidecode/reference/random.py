@@ -27,12 +27,21 @@ def philox(counter_4X: np.ndarray, key: tuple[int, int]) -> np.ndarray:
 
 def gumbel(key_RX, step_R, V, seed, out=None):
     """One call of philox gives the numbers of four neighbouring tokens."""
-    blocks = -(-V // 4)
+    blocks = np.arange(-(-V // 4))
     noise_RV = np.empty((len(key_RX), V)) if out is None else out
-    block_X = np.arange(blocks, dtype=np.uint64)
-    for r, ((low, high), step) in enumerate(zip(key_RX, step_R, strict=True)):
-        counter_4X = np.stack([block_X, *(np.full(blocks, c, np.uint64) for c in (step, low, high))])
-        words_V = philox(counter_4X, (seed & 0xFFFFFFFF, seed >> 32)).T.reshape(-1)[:V]
-        uniform_V = (words_V + 0.5) * 2.0**-32
-        noise_RV[r] = -np.log(-np.log(uniform_V))
+    for r, (key, step) in enumerate(zip(key_RX, step_R, strict=True)):
+        words_V = words_of_blocks(blocks, key, step, seed).T.reshape(-1)[:V]
+        noise_RV[r] = gumbel_of(words_V)
     return noise_RV
+
+
+def words_of_blocks(block_X, key, step, seed):
+    """The four random words of each block of four neighbouring tokens, (4, X)."""
+    counter_4X = np.stack([np.full(len(block_X), c, np.uint64) for c in (0, step, *key)])
+    counter_4X[0] = block_X
+    return philox(counter_4X, (seed & 0xFFFFFFFF, seed >> 32))
+
+
+def gumbel_of(words):
+    """-log(-log(u)) for u in the middle of the 2**-32 that a word stands for, so that it is never 0 or 1."""
+    return -np.log(-np.log((words + 0.5) * 2.0**-32))

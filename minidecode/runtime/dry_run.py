@@ -41,6 +41,7 @@ def search_of(options: Options) -> Options:
         dialect=options.dialect, num_beams=options.num_beams, num_return_sequences=options.num_return_sequences,
         num_beam_groups=options.num_beam_groups, diversity_penalty=options.diversity_penalty,
         sibling_penalty=options.sibling_penalty, do_sample=options.do_sample,
+        top_k=options.top_k, top_p=options.top_p,
         eos_token_id=range(len(options.eos_token_id)), no_repeat_ngram_size=options.no_repeat_ngram_size,
         renormalize_logits=options.renormalize_logits, max_new_tokens=2, min_new_tokens=1,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The filters before sampling, exact: they rule tokens out (-inf) and leave the other scores as they are.
+"""The filter before sampling that is no op: it rules tokens out (-inf) and leaves the other scores as they are.
 
 Probabilities are softmax(scores), so logits and log-probabilities are filtered alike. `least` tokens stay in any case.
 """
@@ -6,29 +6,6 @@ Probabilities are softmax(scores), so logits and log-probabilities are filtered 
 from __future__ import annotations
 
 import numpy as np
-
-
-def keep_top_k(scores_RV: np.ndarray, k: int) -> np.ndarray:
-    """The k largest scores of each row, and what ties with the k-th."""
-    V = scores_RV.shape[1]
-    if k < V:
-        kth_R1 = np.partition(scores_RV, V - k, axis=1)[:, V - k, None]
-        scores_RV[scores_RV < kth_R1] = -np.inf
-    return scores_RV
-
-
-def keep_top_p(scores_RV: np.ndarray, p: float, least: int = 1) -> np.ndarray:
-    """The fewest tokens, likeliest first, whose probabilities sum to at least p (Holtzman 2020).
-
-    A token goes if it and all less likely ones together have a probability of at most 1 - p.
-    """
-    order_RV = np.argsort(scores_RV, axis=1, kind="stable")
-    cumulative_RV = np.cumsum(_softmax(np.take_along_axis(scores_RV, order_RV, axis=1)), axis=1)
-    goes_RV = cumulative_RV <= 1 - p
-    goes_RV[:, -least:] = False
-    rows, columns = np.nonzero(goes_RV)
-    scores_RV[rows, order_RV[rows, columns]] = -np.inf
-    return scores_RV
 
 
 def keep_min_p(scores_RV: np.ndarray, p: float, least: int = 1) -> np.ndarray:

@@ -49,9 +49,7 @@ def greedy(
         processed = logits_RV if options.rules.greedy_scores == "logits" else logprobs_RV
         scores_RV = process(ops, processed, rows, options, notes)  # in place: nobody reads them any more
         if options.do_sample:
-            noise_RV = ops.gumbel(request.keys_R2, np.full(len(every_R), step), scores_RV.shape[1], options.seed)
-            noise_RV += scores_RV
-            chosen_R = noise_RV.argmax(axis=1)
+            chosen_R = ops.draw_tokens(scores_RV, request.keys_R2, np.full(len(every_R), step), options.seed)
         else:
             chosen_R = scores_RV.argmax(axis=1)
         check_choice(scores_RV[every_R, chosen_R], done_R, sentence_R, step)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import OptionError
-from .filters import keep_min_p, keep_top_k, keep_top_p
+from .filters import keep_min_p
 
 if TYPE_CHECKING:
     from .options import Options
@@ -310,12 +310,14 @@ def temperature(ops, scores_RV, rows, o):
 
 @acts(lambda o: o.do_sample and o.top_k)
 def top_k(ops, scores_RV, rows, o):
-    return keep_top_k(scores_RV, max(o.top_k, o.least_kept))
+    """Leaves the k likeliest tokens of each row, and what ties with the k-th (Fan et al. 2018)."""
+    return ops.keep_top_k(scores_RV, max(o.top_k, o.least_kept))
 
 
 @acts(lambda o: o.do_sample and o.top_p < 1.0)
 def top_p(ops, scores_RV, rows, o):
-    return keep_top_p(scores_RV, o.top_p, o.least_kept)
+    """Leaves the fewest tokens, likeliest first, whose probabilities sum to at least p (Holtzman et al. 2020)."""
+    return ops.keep_top_p(scores_RV, o.top_p, o.least_kept)
 
 
 @acts(lambda o: o.do_sample and o.min_p is not None)

@@ -17,10 +17,12 @@ from toy import Ops, ToyEngine
 
 import minidecode as md
 from minidecode.reference.random import gumbel, philox
+from minidecode.reference.top_k import keep_top_k
+from minidecode.reference.top_p import keep_top_p
 from minidecode.search.beam import beam_search
 from minidecode.search.candidates import sampled
 from minidecode.search.draws import sentence_keys
-from minidecode.search.filters import keep_min_p, keep_top_k, keep_top_p
+from minidecode.search.filters import keep_min_p
 from minidecode.search.greedy import greedy
 from minidecode.search.options import Options
 from minidecode.search.result import Request
@@ -355,6 +357,46 @@ def test_logits_and_log_probabilities_are_filtered_alike(scores, shift, p):
     assume(min((abs(a - b) for a, b in itertools.combinations(scores, 2)), default=1) > 1e-3)
     for function in (keep_top_p, keep_min_p):
         assert kept(function, scores, p) == kept(function, [s + shift for s in scores], p)
+
+
+@pytest.mark.parametrize("name", ["keep_top_k", "keep_top_p"])
+def test_filters_keep_all_that_they_may(name):
+    """k from V on; p = 1 where every token weighs something; k = 1 and a tiny p leave the likeliest."""
+    scores = [0.5, -1.0, 3.0, -9.0]
+    function = {"keep_top_k": keep_top_k, "keep_top_p": keep_top_p}[name]
+    everything, one = ([4, 5, 10**9], 1) if name == "keep_top_k" else ([1.0], 1e-12)
+    assert all(kept(function, scores, most) == [0, 1, 2, 3] for most in everything)
+    assert kept(function, scores, one) == [2]
+
+
+SAMPLED = "top_k={0},top_p={0},draw={0}"
+
+
+@pytest.mark.parametrize("how", ["naive", "cpu", "emulator"])
+@pytest.mark.parametrize("options", [
+    {"top_k": 0}, {"top_k": 7, "top_p": 0.8, "temperature": 1.3}, {"top_p": 0.5, "min_p": 0.02},
+    {"num_beams": 2, "top_k": 5, "top_p": 0.9}, {"dialect": "fairseq", "top_p": 0.6},
+], ids=str)  # fmt: skip
+def test_every_backend_draws_the_same_tokens(tiny_folder, how, options):
+    """The receipt says who ran: a plan that was not followed would pass too."""
+    model = md.load(tiny_folder())
+    call = dict(input_ids=[[5, 6], [9]], do_sample=True, max_new_tokens=4, seed=2**40 + 3, **options)
+    expected, found = model.generate(**call), model.generate(**call, plan=SAMPLED.format(how))
+    assert lists(found.token_ids) == lists(expected.token_ids) and np.array_equal(found.scores, expected.scores)
+    ran = {name: found.receipt.ops[name] for name in ("keep_top_k", "keep_top_p", "draw_tokens")
+           if name in found.receipt.ops}  # fmt: skip
+    place = {"naive": "_naive", "emulator": "cuda"}.get(how, how)
+    assert ran and all(place in count.implementation for count in ran.values())
+    assert ("draw_tokens" in ran) == ("num_beams" not in options)
+
+
+@pytest.mark.parametrize("how", ["reference", "naive", "cpu", "emulator"])
+def test_scores_that_are_nan_are_refused_before_anything_is_drawn(how):
+    engine = ToyEngine(0, 9)
+    engine.ops = Ops(SAMPLED.format(how))
+    engine.scores = lambda text: np.full(9, np.nan, np.float32)
+    with pytest.raises(md.MinidecodeError, match="NaN at step 1"):
+        run(engine, [[1]], 2)
 
 
 # ---- how often each token comes --------------------------------------------------------------------------------------

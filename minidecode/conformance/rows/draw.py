@@ -1,0 +1,93 @@
+"""A token drawn from each row's scores: inputs that find mistakes, and what is right."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from hypothesis import strategies as st
+
+FETCHED = ("scores_RV", "key_RX", "step_R")  # the NumPy code goes by Python numbers from row to row
+
+INF = np.inf
+
+
+def arguments_of(rows: list, keys: list, steps: list, seed: int) -> tuple:
+    """(scores_RV, key_RX, step_R, seed)"""
+    return np.array(rows, np.float32), np.array(keys, np.uint32), np.array(steps), seed
+
+
+@st.composite
+def inputs(draw):
+    """Scores that leave the choice to the noise; now and then one token alone is possible, or none."""
+    R, V = draw(st.integers(1, 3)), draw(st.integers(1, 12))
+    score = st.sampled_from([0.0, -1.0, 2.0, 0.25, -INF])
+    rows = [draw(st.lists(score, min_size=V, max_size=V)) for _ in range(R)]
+    word = st.integers(0, 2**32 - 1)
+    keys = [[draw(word), draw(word)] for _ in range(R)]
+    return arguments_of(rows, keys, [draw(st.integers(0, 40)) for _ in range(R)], draw(st.integers(0, 2**64 - 1)))
+
+
+def planted() -> list[tuple]:
+    rng = np.random.default_rng(0)
+
+    def random(rows: list, **others) -> tuple:
+        R = len(rows)
+        usual = {"keys": rng.integers(2**32, size=(R, 2)), "steps": rng.integers(9, size=R), "seed": 2**63 + 5}
+        return arguments_of(rows, **usual | others)
+
+    even = [[0.0] * 23] * 3
+    cases = [
+        random([[0.0]]),
+        random(even),  # rows, keys and steps differ, scores do not
+        random(even, keys=[[7, 8]] * 3, steps=[3, 4, 5]),  # the step alone
+        random(even, keys=[[7, 8], [8, 7], [7, 9]], steps=[3] * 3),  # either half of the key
+        random(even, seed=5),
+        random(even, seed=5 + 2**32),  # either half of the seed
+        random([[-INF] * 5, [-INF, -INF, 3, -INF, -INF], [-INF, 1, -INF, -INF, 1]]),
+        random([[1000.0, 999.0, 998.0, 1000.0, 999.5], [-1e30, -2e30, -1e30, -1e30, -1e30]]),
+        random([[0.0, -3.0, -6.0, -9.0, -12.0, -15.0] * 4] * 2),
+    ]
+    for V in (31, 129, 600):  # past warps, blocks and groups of four
+        cases.append(random(2 * rng.standard_normal((2, V))))
+    long_RV = 2 * rng.standard_normal((1, 2060))  # two slices
+    long_RV[0, :2050] -= 40
+    cases.append(random(long_RV))
+    _, keys, steps, seed = case = random(np.zeros((2, 200)))  # sums that differ by less than float32 can say
+    close_RV = [[-_noise(v, steps[r], keys[r], seed) for v in range(200)] for r in range(2)]
+    cases.append((np.array(close_RV, np.float32), *case[1:]))
+    rare = [max(range(600), key=lambda v: _noise(v, 3, (7, 8), 5))]  # the noise of a token that is next to impossible
+    rare_V = np.full((1, 600), -INF)
+    rare_V[0, rare], rare_V[0, 0] = -_noise(rare[0], 3, (7, 8), 5) + _noise(0, 3, (7, 8), 5) + 1e-3, 0.0
+    return [*cases, arguments_of(rare_V, [[7, 8]], [3], 5)]
+
+
+def oracle(scores_RV, key_RX, step_R, seed):
+    """The largest sum, token by token; the first of equal ones."""
+    token_R = np.zeros(len(scores_RV), np.int64)
+    for r, row in enumerate(scores_RV.tolist()):
+        sums = [score + _noise(v, step_R[r], key_RX[r], seed) if score > -INF else -INF for v, score in enumerate(row)]
+        token_R[r] = sums.index(max(sums))
+    return token_R
+
+
+def _noise(v: int, step, key, seed: int) -> float:
+    """Gumbel noise from word v % 4 of the block v // 4, by Philox4x32-10 (Salmon et al. 2011) in whole numbers."""
+    c0, c1, c2, c3 = v // 4, int(step), int(key[0]), int(key[1])
+    k0, k1 = seed % 2**32, seed >> 32
+    for _ in range(10):
+        high0, low0 = divmod(0xD2511F53 * c0, 2**32)
+        high1, low1 = divmod(0xCD9E8D57 * c2, 2**32)
+        c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
+        k0, k1 = (k0 + 0x9E3779B9) % 2**32, (k1 + 0xBB67AE85) % 2**32
+    return -math.log(-math.log(((c0, c1, c2, c3)[v % 4] + 0.5) / 2**32))
+
+
+def paper_inputs() -> tuple[tuple, str]:
+    """A step of GPT-2 for 32 texts, of which top_k=50 has left 50 tokens each."""
+    rng = np.random.default_rng(0)
+    R, V, k = 32, 50257, 50
+    scores_RV = 3 * rng.standard_normal((R, V)).astype(np.float32)
+    scores_RV[scores_RV < np.sort(scores_RV, axis=1)[:, V - k, None]] = -INF
+    shape = f"{R} rows, V = {V:,}, of which {k} tokens are possible"
+    return (scores_RV, rng.integers(2**32, size=(R, 2)), np.full(R, 7), 5), shape

@@ -1,0 +1,67 @@
+"""The k likeliest tokens: inputs that find mistakes, and what is right."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+INF = np.inf
+
+
+def arguments_of(rows: list, k: int) -> tuple:
+    """(scores_RV, k)"""
+    return np.array(rows, np.float32), k
+
+
+@st.composite
+def inputs(draw):
+    """Few different scores, so that many are equal, zeros of both signs among them; now and then nothing possible."""
+    R, V = draw(st.integers(1, 3)), draw(st.integers(1, 30))
+    score = st.sampled_from([0.0, -0.0, -1.0, 2.0, -3.5, 0.25, -INF])
+    rows = [draw(st.lists(score, min_size=V, max_size=V)) for _ in range(R)]
+    if draw(st.integers(0, 5)) == 0:
+        rows[-1] = [-INF] * V
+    return arguments_of(rows, draw(st.integers(1, V + 1)))
+
+
+def planted() -> list[tuple]:
+    rng = np.random.default_rng(0)
+    cases = [
+        arguments_of([[0.0]], 1),
+        arguments_of([[3, 1, 2, 5, 4], [-1, -2, -3, -4, -5]], 2),  # each row has its own threshold
+        arguments_of([[-2, -5, -4, -3, -6, -7], [-7, -6, -3, 4, 5, 2]], 4),  # below zero, and on both sides of it
+        arguments_of([[1, 1, 1, 1, 1, 1], [0, 1, 1, 0, 1, 1]], 3),  # more than k are equal to the k-th
+        arguments_of([[5, 5, 4, 3, 2], [1, 2, 3, 3, 3]], 2),  # equal ones count each
+        arguments_of([[0.0, -0.0, -1.0, -2.0], [-0.0, -1.0, 0.0, 0.0]], 1),  # zero has two signs
+        arguments_of([[-INF, -INF, 1, -INF], [-INF] * 4], 3),  # fewer that are possible than stay
+        arguments_of([[1, 2, 3]], 3),
+        arguments_of([[1, 2, 3]], 50),
+        arguments_of([[1e-45, -1e-45, 0.0, 3.4e38, -3.4e38]], 3),  # the smallest numbers and the largest
+    ]
+    for V, k in [(31, 30), (129, 50), (300, 1), (300, 128), (300, 129)]:  # past warps and blocks
+        scores_RV = 5 * rng.standard_normal((2, V)) - 6
+        scores_RV[0, -1] = 9.0  # the last column is the best
+        cases.append(arguments_of(scores_RV, k))
+    together = rng.standard_normal((1, 700))
+    together[0, 5::128] += 20  # all large scores are one thread's
+    many = np.zeros((1, 2200))  # more reach any threshold than there is room for
+    many[0, rng.permutation(2200)[:60]] = -1.0
+    return [*cases, arguments_of(together, 3), arguments_of(many, 3)]
+
+
+def oracle(scores_RV, k):
+    """A token stays if fewer than k are above it."""
+    result_RV = scores_RV.copy()
+    for r, row in enumerate(scores_RV.tolist()):
+        falling = sorted(row, reverse=True)
+        for v, score in enumerate(row):
+            if k <= len(row) and score < falling[k - 1]:
+                result_RV[r, v] = -INF
+    return result_RV
+
+
+def paper_inputs() -> tuple[tuple, str]:
+    """A step of GPT-2 for 32 texts, with transformers' k."""
+    rng = np.random.default_rng(0)
+    R, V, k = 32, 50257, 50
+    return (3 * rng.standard_normal((R, V)).astype(np.float32), k), f"{R} rows, V = {V:,}, k = {k}"

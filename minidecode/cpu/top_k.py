@@ -1,0 +1,30 @@
+"""The k likeliest tokens, compiled for the CPU."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from ..reference import top_k as reference
+from .candidates import top_candidates
+
+MOST = 256  # that a list keeps in order faster than a partial sort finds the last of them
+
+
+def keep_top_k(scores_RV, k, out=None):
+    """One pass for the k best so far, whose worst is the threshold, and one that rules out."""
+    if not k <= min(MOST, scores_RV.shape[1] - 1):
+        return reference.keep_top_k(scores_RV, k, out)
+    scores_RV = reference.in_place(scores_RV, out)
+    best_RK, _ = top_candidates(scores_RV, k)
+    _rule_out_below(scores_RV, best_RK)
+    return scores_RV
+
+
+@njit(cache=True)
+def _rule_out_below(scores_RV, best_RK):
+    for r in range(len(scores_RV)):
+        least = best_RK[r, -1]
+        for v in range(scores_RV.shape[1]):
+            if scores_RV[r, v] < least:
+                scores_RV[r, v] = -np.inf

@@ -1,0 +1,217 @@
+"""A token drawn from each row: the largest of scores + Gumbel noise, whose random words come by counter (Philox).
+
+Every version draws what NumPy draws, for sums that decide are in float64, as there. (Where no array of the caller is of
+float64, the arrays of best sums say that double precision is meant.)
+
+1. Two kernels: noise is written for the whole vocabulary, a thread per four tokens, and a block per row looks for the
+   largest sum.
+2. No noise is written. A block per slice of a row keeps its best sum, and a second kernel takes the best of all slices.
+   Where the largest noise there is would not lift a token above what its thread has found, it gets none: of a row that
+   top_k=50 has been through, all but 50 tokens.
+3. Logarithms in float32 first, which GPUs compute many times faster. Their error is known, so only sums within it of
+   the slice's best are computed again in float64: hardly ever more than one.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import cuda, float32, float64, int64, uint64
+
+from ..errors import OptionError
+from ..launch import launch
+from .candidates import INFINITY, NOWHERE, THREADS, WARPS, first_of_block
+from .hars import block_max
+
+SLICE = 512  # groups of four tokens that a block looks at
+MOST_NOISE = 22.9  # noise is at most 33 log 2
+MULTIPLIER_0, MULTIPLIER_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+WEYL_0, WEYL_1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
+LOW, HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
+MIDDLE = np.uint64(2**31)
+SPACING = 2.0**-32  # of random words as numbers between 0 and 1
+ROUGH_SPACING, ROUGH_HALF = float32(2.0**-32), float32(0.5)
+ERROR = float32(2.0**-20)  # of a sum in float32, for each unit of it and of 32: twice what can be, and more
+
+
+def draw_tokens_v1(scores_RV, key_RX, step_R, seed, out=None):
+    (R, V), token_R = scores_RV.shape, _result(scores_RV, out)
+    noise_RV = np.empty_like(scores_RV, dtype=np.float64)
+    launch(write_noise, (-(-V // (4 * THREADS)), R), THREADS, *_counters(key_RX, step_R, seed), noise_RV)
+    launch(largest_sum, R, THREADS, scores_RV, noise_RV, token_R)
+    return token_R
+
+
+@cuda.jit
+def write_noise(key_RX, step_R, seed_X, noise_RV):
+    r, group = cuda.blockIdx.y, cuda.grid(1)
+    if 4 * group < noise_RV.shape[1]:
+        words = words_of(group, key_RX, step_R, seed_X, r)
+        for i in range(4):
+            if 4 * group + i < noise_RV.shape[1]:
+                noise_RV[r, 4 * group + i] = noise_of(words[i])
+
+
+@cuda.jit(device=True)
+def words_of(group, key_RX, step_R, seed_X, r):
+    """The random words of four neighbouring tokens: Philox4x32-10, as in reference/random.py."""
+    c0, c1, c2, c3 = uint64(group), step_R[r], key_RX[r, 0], key_RX[r, 1]
+    k0, k1 = seed_X[0], seed_X[1]
+    for _ in range(10):
+        product_0, product_1 = MULTIPLIER_0 * c0, MULTIPLIER_1 * c2
+        c0, c1 = (product_1 >> HALF) ^ c1 ^ k0, product_1 & LOW
+        c2, c3 = (product_0 >> HALF) ^ c3 ^ k1, product_0 & LOW
+        k0, k1 = (k0 + WEYL_0) & LOW, (k1 + WEYL_1) & LOW
+    return c0, c1, c2, c3
+
+
+@cuda.jit(device=True)
+def noise_of(word):
+    return -math.log(-math.log((float64(word) + 0.5) * SPACING))
+
+
+@cuda.jit
+def largest_sum(scores_RV, noise_RV, token_R):
+    part = cuda.shared.array(WARPS, float64)
+    place = cuda.shared.array(WARPS, int64)
+    r, t = cuda.blockIdx.x, cuda.threadIdx.x
+    best, column = float64(-INFINITY), NOWHERE
+    for v in range(t, scores_RV.shape[1], THREADS):
+        total = noise_RV[r, v] + float64(scores_RV[r, v])
+        if total > best:
+            best, column = total, v
+    best, column = first_of_block(best, column, part, place)
+    if t == 0:
+        token_R[r] = column if column != NOWHERE else 0
+
+
+def draw_tokens_v2(scores_RV, key_RX, step_R, seed, out=None):
+    return _by_slices(draw_from_slice, scores_RV, key_RX, step_R, seed, out)
+
+
+def draw_tokens(scores_RV, key_RX, step_R, seed, out=None):
+    """Version 3."""
+    return _by_slices(draw_from_slice_roughly, scores_RV, key_RX, step_R, seed, out)
+
+
+def _by_slices(kernel, scores_RV, key_RX, step_R, seed, out):
+    (R, V), token_R = scores_RV.shape, _result(scores_RV, out)
+    slices = -(-V // (4 * SLICE))
+    best_RX = np.empty_like(scores_RV, shape=(R, slices), dtype=np.float64)
+    column_RX = np.empty_like(scores_RV, shape=(R, slices), dtype=np.int64)
+    launch(kernel, (slices, R), THREADS, scores_RV, *_counters(key_RX, step_R, seed), best_RX, column_RX)
+    launch(best_of_slices, R, THREADS, best_RX, column_RX, token_R)
+    return token_R
+
+
+@cuda.jit
+def draw_from_slice(scores_RV, key_RX, step_R, seed_X, best_RX, column_RX):
+    part = cuda.shared.array(WARPS, float64)
+    place = cuda.shared.array(WARPS, int64)
+    s, r, t = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x
+    best, column = float64(-INFINITY), NOWHERE
+    for group in range(s * SLICE + t, (s + 1) * SLICE, THREADS):
+        if can_win(scores_RV, r, group, best):
+            words = words_of(group, key_RX, step_R, seed_X, r)
+            for i in range(4):
+                v = 4 * group + i
+                if v < scores_RV.shape[1]:
+                    total = noise_of(words[i]) + float64(scores_RV[r, v])
+                    if total > best:
+                        best, column = total, v
+    best, column = first_of_block(best, column, part, place)
+    if t == 0:
+        best_RX[r, s], column_RX[r, s] = best, column
+
+
+@cuda.jit(device=True)
+def can_win(scores_RV, r, group, best):
+    """Whether the largest noise would lift one of four tokens to `best`; of impossible ones, none."""
+    for v in range(4 * group, min(4 * group + 4, scores_RV.shape[1])):
+        if scores_RV[r, v] > -INFINITY and scores_RV[r, v] + MOST_NOISE >= best:
+            return True
+    return False
+
+
+@cuda.jit
+def best_of_slices(best_RX, column_RX, token_R):
+    part = cuda.shared.array(WARPS, float64)
+    place = cuda.shared.array(WARPS, int64)
+    r, t = cuda.blockIdx.x, cuda.threadIdx.x
+    best, column = float64(-INFINITY), NOWHERE
+    for s in range(t, best_RX.shape[1], THREADS):
+        if best_RX[r, s] > best:
+            best, column = best_RX[r, s], column_RX[r, s]
+    best, column = first_of_block(best, column, part, place)
+    if t == 0:
+        token_R[r] = column if column != NOWHERE else 0
+
+
+@cuda.jit
+def draw_from_slice_roughly(scores_RV, key_RX, step_R, seed_X, best_RX, column_RX):
+    largest_of = cuda.shared.array(WARPS, float32)
+    part = cuda.shared.array(WARPS, float64)
+    place = cuda.shared.array(WARPS, int64)
+    s, r, t = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x
+    mine = -INFINITY
+    for group in range(s * SLICE + t, (s + 1) * SLICE, THREADS):
+        if can_win(scores_RV, r, group, mine):
+            words = words_of(group, key_RX, step_R, seed_X, r)
+            for i in range(4):
+                if 4 * group + i < scores_RV.shape[1]:
+                    mine = max(mine, scores_RV[r, 4 * group + i] + rough_noise_of(words[i]))
+    rough = block_max(mine, largest_of)
+    edge = rough - ERROR * (abs(rough) + float32(32))
+
+    best, column = float64(-INFINITY), NOWHERE
+    if mine >= edge:  # of 128 threads, hardly ever more than one
+        for group in range(s * SLICE + t, (s + 1) * SLICE, THREADS):
+            if can_win(scores_RV, r, group, edge):
+                words = words_of(group, key_RX, step_R, seed_X, r)
+                for i in range(4):
+                    v = 4 * group + i
+                    if v < scores_RV.shape[1] and scores_RV[r, v] + rough_noise_of(words[i]) >= edge:
+                        total = noise_of(words[i]) + float64(scores_RV[r, v])
+                        if total > best:
+                            best, column = total, v
+    best, column = first_of_block(best, column, part, place)
+    if t == 0:
+        best_RX[r, s], column_RX[r, s] = best, column
+
+
+@cuda.jit(device=True)
+def rough_noise_of(word):
+    """In float32, to about 2e-6. Numbers next to 1 are told apart by what they lack of it."""
+    if word < MIDDLE:
+        return -math.log(-math.log((float32(word) + ROUGH_HALF) * ROUGH_SPACING))
+    return -math.log(-math.log1p(-(float32(LOW - word) + ROUGH_HALF) * ROUGH_SPACING))
+
+
+def _result(scores_RV, out):
+    """Where the tokens go, beside the scores."""
+    if scores_RV.dtype != np.float32:
+        raise OptionError(f"these kernels read float32, not {scores_RV.dtype}: draw=cpu reads both")
+    return np.empty_like(scores_RV, shape=len(scores_RV), dtype=np.int64) if out is None else out
+
+
+def _counters(key_RX, step_R, seed):
+    """Keys, steps and the two halves of the seed, as numbers of 64 bits: a product of two words needs as many."""
+    key_RX, step_R = key_RX.astype(np.uint64), step_R.astype(np.uint64)
+    seed_X = np.empty_like(step_R, shape=2)
+    seed_X[0], seed_X[1] = seed & 0xFFFFFFFF, seed >> 32
+    return key_RX, step_R, seed_X
+
+
+# What each kernel is compiled and type-checked for, without a GPU.
+_SCORES, _SUMS, _TOKENS = float32[:, ::1], float64[:, ::1], int64[::1]
+_COUNTERS = (uint64[:, ::1], uint64[::1], uint64[::1])
+SIGNATURES = {
+    write_noise: [(*_COUNTERS, _SUMS)],
+    largest_sum: [(_SCORES, _SUMS, _TOKENS)],
+    draw_from_slice: [(_SCORES, *_COUNTERS, _SUMS, int64[:, ::1])],
+    draw_from_slice_roughly: [(_SCORES, *_COUNTERS, _SUMS, int64[:, ::1])],
+    best_of_slices: [(_SUMS, int64[:, ::1], _TOKENS)],
+}
+# 64-bit products, and exponentials or logarithms in float64: a T4's SM holds 1,024 threads, of 64 registers.
+REGISTERS = {draw_from_slice: 64, draw_from_slice_roughly: 64}

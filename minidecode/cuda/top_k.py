@@ -1,0 +1,147 @@
+"""The k likeliest tokens without a sort (LightSeq's `ker_topk_sample`, which keeps roughly k; these keep exactly k).
+
+Scores are compared by their bits, as whole numbers that are ordered as the scores are: between two whole numbers there
+is always a middle, so that 32 halvings of their range find any threshold.
+
+1. A warp per row looks for the largest threshold that k scores reach: 32 times it halves the range and counts, and
+   reads the whole row each time.
+2. A block per row, and two passes over it in the place of 32. The k-th largest of the maxima of 128 threads is a rough
+   threshold, as in LightSeq's search (section 2.2): k scores reach it, and hardly more. What does is put side by side
+   into shared memory, and one warp halves on over that alone.
+
+If more survive than there is room for (equal scores, or all large ones in one thread's share), the warp halves over the
+whole row: nothing is dropped. What ties with the k-th stays, so survivors may lie in any order.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import cuda, int32, int64
+
+from ..errors import OptionError
+from ..launch import launch
+from .candidates import THREADS, kth_of_block
+from .reduction import warp_sum
+
+WARP = 32
+ROOM = 2048  # survivors that a block has room for
+LOWEST, HIGHEST = np.int64(-(2**31)), np.int64(2**31 - 1)  # of whole numbers that stand for scores
+MINUS_INFINITY = np.int32(np.float32(-np.inf).view(np.int32))
+MINUS_ZERO = np.int64(np.float32(-0.0).view(np.int32))
+
+
+def keep_top_k_v1(scores_RV, k, out=None):
+    scores_RV, bits_RV = to_change(scores_RV, out)
+    if k < bits_RV.shape[1]:
+        launch(halve_over_row, len(bits_RV), WARP, bits_RV, k)
+    return scores_RV
+
+
+@cuda.jit
+def halve_over_row(bits_RV, k):
+    r = cuda.blockIdx.x
+    rule_out_below(bits_RV, r, kth_of_row(bits_RV, r, k))
+
+
+@cuda.jit(device=True)
+def kth_of_row(bits_RV, r, k):
+    """The largest threshold that k scores reach, for every lane of a warp."""
+    low, high = LOWEST, HIGHEST
+    while low < high:
+        middle = (low + high + 1) >> 1
+        reach = int32(0)
+        for v in range(cuda.threadIdx.x, bits_RV.shape[1], WARP):
+            if in_order(bits_RV[r, v]) >= middle:
+                reach += int32(1)
+        if warp_sum(reach) >= k:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+@cuda.jit(device=True)
+def in_order(bits):
+    """The bits of a float32 as a whole number that is ordered as the floats are; see reference/top_p.py."""
+    bits = int64(bits)
+    if bits == MINUS_ZERO:
+        return int64(0)
+    return bits if bits >= 0 else bits ^ HIGHEST
+
+
+@cuda.jit(device=True)
+def rule_out_below(bits_RV, r, least):
+    for v in range(cuda.threadIdx.x, bits_RV.shape[1], cuda.blockDim.x):
+        if in_order(bits_RV[r, v]) < least:
+            bits_RV[r, v] = MINUS_INFINITY
+
+
+def keep_top_k(scores_RV, k, out=None):
+    """Version 2. More than a block has threads take version 1."""
+    if k > THREADS:
+        return keep_top_k_v1(scores_RV, k, out)
+    scores_RV, bits_RV = to_change(scores_RV, out)
+    if k < bits_RV.shape[1]:
+        launch(halve_over_survivors, len(bits_RV), THREADS, bits_RV, k)
+    return scores_RV
+
+
+@cuda.jit
+def halve_over_survivors(bits_RV, k):
+    largest = cuda.shared.array(THREADS, int64)
+    held = cuda.shared.array(ROOM, int32)
+    number = cuda.shared.array(1, int32)
+    found = cuda.shared.array(1, int64)
+    r, t, V = cuda.blockIdx.x, cuda.threadIdx.x, bits_RV.shape[1]
+    if t == 0:
+        number[0] = 0
+    mine = LOWEST
+    for v in range(t, V, THREADS):
+        mine = max(mine, in_order(bits_RV[r, v]))
+    rough = kth_of_block(largest, mine, k)
+    for v in range(t, V, THREADS):
+        key = in_order(bits_RV[r, v])
+        if key >= rough:
+            place = cuda.atomic.add(number, 0, 1)
+            if place < ROOM:
+                held[place] = key
+    cuda.syncthreads()  # all survivors are there
+    if t < WARP:
+        fits = number[0] <= ROOM
+        kth = kth_of_held(held, number[0], k, rough) if fits else kth_of_row(bits_RV, r, k)
+        if t == 0:
+            found[0] = kth
+    cuda.syncthreads()
+    rule_out_below(bits_RV, r, found[0])
+
+
+@cuda.jit(device=True)
+def kth_of_held(held, many, k, low):
+    """As kth_of_row, but among what is held; k of that reach `low`."""
+    high = HIGHEST
+    while low < high:
+        middle = (low + high + 1) >> 1
+        reach = int32(0)
+        for i in range(cuda.threadIdx.x, many, WARP):
+            if held[i] >= middle:
+                reach += int32(1)
+        if warp_sum(reach) >= k:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def to_change(scores_RV, out):
+    """(the scores to change, which are `out` if it is given; their bits: the same memory)"""
+    if scores_RV.dtype != np.float32:
+        raise OptionError(f"these kernels read the bits of float32, not of {scores_RV.dtype}: the cpu's read both")
+    if out is not None:
+        out[...] = scores_RV
+        scores_RV = out
+    return scores_RV, scores_RV.view(np.int32)
+
+
+# What each kernel is compiled and type-checked for, without a GPU.
+_BITS = int32[:, ::1]
+SIGNATURES = {halve_over_row: [(_BITS, int64)], halve_over_survivors: [(_BITS, int64)]}

@@ -1,0 +1,36 @@
+"""The k likeliest tokens: what sampling with top_k leaves (Fan et al. 2018; LightSeq's `ker_topk_sample`)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def keep_top_k_naive(scores_RV, k, out=None):
+    """Sorts the whole vocabulary to look at one place of it."""
+    scores_RV = in_place(scores_RV, out)
+    V = scores_RV.shape[1]
+    if k < V:
+        rule_out_below(scores_RV, np.sort(scores_RV, axis=1)[:, V - k])
+    return scores_RV
+
+
+def keep_top_k(scores_RV, k, out=None):
+    """The k-th largest by a partial sort, which puts that one into its place and no other."""
+    scores_RV = in_place(scores_RV, out)
+    V = scores_RV.shape[1]
+    if k < V:
+        rule_out_below(scores_RV, np.partition(scores_RV, V - k, axis=1)[:, V - k])
+    return scores_RV
+
+
+def in_place(scores_RV, out):
+    """The array to change: the scores themselves, or a copy of them in `out`."""
+    if out is None:
+        return scores_RV
+    out[...] = scores_RV
+    return out
+
+
+def rule_out_below(scores_RV, least_R):
+    """What ties with the k-th stays."""
+    scores_RV[scores_RV < least_R[:, None]] = -np.inf
