@@ -137,6 +137,15 @@ ATTENTION = [  # (model, plan, op, what runs)
     ("bart", "memory=split,split=emulator,shared=emulator", "attend_shared", "cuda.shared.attend_shared"),
 ]
 
+ELEMENTWISE = [
+    ("gpt2", "embedding=naive", "embed_norm", "reference.embedding.embed_norm_naive"),
+    ("bart", "embedding=cpu", "embed_norm", "cpu.embedding.embed_norm"),
+    ("gpt2", "embedding=emulator", "embed_norm", "cuda.embedding.embed_norm"),
+    ("bart", "activation=naive", "bias_activation", "reference.activation.bias_activation_naive"),
+    ("gpt2", "activation=cpu", "bias_activation", "cpu.activation.bias_activation"),
+    ("bart", "activation=emulator", "bias_activation", "cuda.activation.bias_activation"),
+]
+
 
 @pytest.fixture(scope="module")
 def toys():
@@ -149,8 +158,8 @@ def toys():
     return found
 
 
-@pytest.mark.parametrize(("kind", "plan", "op", "implementation"), ATTENTION)
-def test_attention_runs_as_the_plan_names_it(toys, kind, plan, op, implementation):
+@pytest.mark.parametrize(("kind", "plan", "op", "implementation"), [*ATTENTION, *ELEMENTWISE])
+def test_what_runs_is_what_the_plan_names(toys, kind, plan, op, implementation):
     options = dict(input_ids=IDS, num_beams=3, max_new_tokens=7, eos_token_id=None)
     expected, out = (toys[kind].generate(plan=p, **options) for p in ("memory=none", plan))
     assert [t.tolist() for t in out.token_ids] == [t.tolist() for t in expected.token_ids]

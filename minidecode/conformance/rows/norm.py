@@ -38,14 +38,17 @@ def planted() -> list[tuple]:
     rng = np.random.default_rng(0)
     cases = []
     for D in (1, 2, 31, 32, 33, 64, 100, 257, 768, 1023, 1025, 4100):  # past warps, blocks and rooms
-        x_RD, y_RD, bias_D = rng.standard_normal((5, D)), rng.standard_normal((5, D)), rng.standard_normal(D)
+        x_RD, y_RD, bias_D = rng.standard_normal((7, D)), rng.standard_normal((7, D)), rng.standard_normal(D)
         x_RD[0, rng.integers(D)] = 1000.0  # an outlier
         x_RD[1], y_RD[1] = 0.1, 0.2  # equal values, whose sums round: only the biases are left
         x_RD[2] += 300.0  # far from zero, so that E[x^2] - mean^2 loses the spread
         x_RD[3], y_RD[3] = x_RD[3] * 1e-3, y_RD[3] * 1e-3  # so small that the epsilon counts
-        cases += [arguments_of(x_RD, y_RD, bias_D, 1e-5, seed=D), arguments_of(x_RD, y_RD, None, 1e-5, seed=D)]
-    many = rng.standard_normal((2, 150, 6))  # more rows than a block has threads
-    return [*cases, arguments_of(many[0], many[1], None, 1e-5)]
+        x_RD[4] *= 1e12
+        x_RD[5], y_RD[5] = x_RD[5] * 1e-25, y_RD[5] * 1e-25  # squares that are 0 in float32
+        cases.append(arguments_of(x_RD, y_RD, None if D % 2 else bias_D, 1e-5, seed=D))
+    for R in (1, 31, 33, 150):  # the last are more rows than a block has threads
+        cases.append(arguments_of(*rng.standard_normal((2, R, 6)), None, 1e-5))
+    return cases
 
 
 def layer_norm_oracle(x_RD, norm):
