@@ -128,6 +128,34 @@ def hars(found: dict) -> Figure:
     return figure
 
 
+def lightseq(found: dict) -> Figure:
+    """Shares of time by plan (Figure 4), and speedups over the naive plan by setting (Figures 5 and 6)."""
+    figure = Figure((17, 4.6), layout="constrained")
+    where, *faster = figure.subplots(1, 3, width_ratios=(1, 1, 2.4))
+    percents = found["figure_4"]
+    left = dict.fromkeys(percents, 0.0)
+    for colour, part in zip(COLOURS, next(iter(percents.values())), strict=False):
+        width = [percents[plan][part] for plan in percents]
+        where.barh(list(percents), width, left=list(left.values()), color=colour, label=part)
+        left = {plan: left[plan] + w for plan, w in zip(percents, width, strict=True)}
+    where.set(xlabel="% of the time", title="Figure 4: where it goes")
+    where.legend(loc="lower left", fontsize=7)
+    for panel, key, title in zip(faster, ("figure_5", "figure_6"), ("beam search", "sampling"), strict=True):
+        rows = found[key]
+        for i, plan in enumerate(("default", "compiled")):
+            median, low, high = zip(*(r["speedup"][plan] for r in rows), strict=True)
+            x = [n + 0.4 * i - 0.2 for n in range(len(rows))]
+            panel.bar(x, median, 0.36, color=COLOURS[2 + i], label=plan)
+            panel.vlines(x, low, high, color="#24292f", linewidth=1)
+        panel.axhline(1, color="#cf222e", linewidth=1)
+        works = [(r["options"].get("top_k"), r["options"].get("top_p"), r["batch"], r["length"]) for r in rows]
+        names = [("" if k is None else f"k {k}\n" if k else f"p {p}\n") + f"({b}, {n})" for k, p, b, n in works]
+        panel.set(ylabel="times as fast as naive", title=f"Figure {key[-1]}: {title}", xticks=range(len(rows)))
+        panel.set_xticklabels(names, fontsize=7)
+        panel.legend()
+    return figure
+
+
 def multi_query_quality(found: dict) -> Figure:
     """Losses by variant: the mean over the seeds, and the line from the least to the largest."""
     families = [f for f in ("gpt2", "bart") if f in found]
@@ -144,7 +172,8 @@ def multi_query_quality(found: dict) -> Figure:
 
 # The key that only one script writes -> its pictures, by what is added to the name of the file.
 PICTURES = {
-    "figure_4": {"": el_figure_4, "-roofline": el_figure_3},
+    "figure_3": {"": el_figure_4, "-roofline": el_figure_3},
+    "figure_6": {"": lightseq},
     "weak_points": {"": hars},
     "paper_us": {"": multi_query_speed},
     "gpt2": {"": multi_query_quality},

@@ -61,6 +61,18 @@ def test_multi_query_speed(tmp_path, monkeypatch):
     assert "<svg" in drawn(tmp_path, monkeypatch, found, "")[0]
 
 
+def test_lightseq(tmp_path, monkeypatch, capsys):
+    found = run(monkeypatch, tmp_path, "lightseq.py", "--small", "--runs", "1")
+    assert all(r["equal_tokens"] == dict.fromkeys(r["seconds"], True) for r in found["figure_5"] + found["figure_6"])
+    for percent in found["figure_4"].values():
+        assert sum(percent.values()) == pytest.approx(100, abs=0.3) and percent["products"] > 0
+    assert "| beam 4, (1, 4) |" in capsys.readouterr().out
+    where, beams, sampling = plots.lightseq(found).axes
+    assert len(where.patches) == 3 * 4 and len(beams.patches) == 2 * 2 and len(sampling.patches) == 2 * 6
+    assert beams.get_xticklabels()[0].get_text() == "(1, 4)"
+    assert "<svg" in drawn(tmp_path, monkeypatch, found, "")[0]
+
+
 def test_multi_query_quality(tmp_path, monkeypatch):
     loss = {"mean": 2.0, "min": 1.5, "max": 3.0}
     rows = [{"variant": name, "ln_ppl": loss} for name in ("multi-head", "h=1")]
