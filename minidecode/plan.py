@@ -70,6 +70,7 @@ class Plan:
     grouped: str = "reference"
     reorder: str = "reference"
     indirect: str = "reference"
+    redirect: str = "reference"
     rolling: str = "reference"
     el: str = "reference"
     el_split: str = "reference"
