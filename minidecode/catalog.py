@@ -144,6 +144,12 @@ def _reorder_cost(k_RGMX, parent_R, length_R) -> Cost:
     return Cost(2 * moved * G * X * int(length_R.max()) * k_RGMX.itemsize, 0)
 
 
+def _redirect_cost(source_RT, parent_R, length_R) -> Cost:
+    """What is written of each row whose parent is another is read there and written here; nothing is computed."""
+    moved = int((parent_R != np.arange(len(parent_R))).sum())
+    return Cost(2 * moved * int(length_R.max()) * source_RT.itemsize, 0)
+
+
 def _indirect_cost(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, source_RT, begin_R, end_R, scale
 ) -> Cost:
@@ -283,6 +289,15 @@ CATALOG = {
             "tolerance",
             _indirect_cost,
             memories=("indirect",),
+        ),
+        Row(
+            "redirect",
+            "redirect",
+            "FasterTransformer's cache indirection",
+            "exact",
+            _redirect_cost,
+            "source_RT",
+            ("indirect",),
         ),
         Row(
             "rolling",

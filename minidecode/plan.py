@@ -76,6 +76,7 @@ class Plan:
     grouped: str = "reference"
     reorder: str = "reference"
     indirect: str = "reference"
+    redirect: str = "reference"
     rolling: str = "reference"
     el: str = "reference"
     el_split: str = "reference"

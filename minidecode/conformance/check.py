@@ -180,8 +180,7 @@ def wrong_with_out(row: Row, implementation: Callable[..., Any], arguments: tupl
     except ValueError:  # a function without a signature
         return None
     right = _several(asked_of(row.name).oracle(*copy.deepcopy(arguments)))[: len(ops.RETURNS[row.op])]
-    dtype = next(a.dtype for _, a in _named(list(arguments_of(row, arguments)), arguments) if a.dtype.kind == "f")
-    given = copy.deepcopy(arguments)
+    dtype, given = _float_of(row, arguments), copy.deepcopy(arguments)
     out = tuple(np.full(r.shape, *((np.nan, dtype) if r.dtype.kind == "f" else (POISON, r.dtype))) for r in right)
     try:
         results = _several(implementation(*given, out=out if len(out) > 1 else out[0]))
@@ -190,6 +189,12 @@ def wrong_with_out(row: Row, implementation: Callable[..., Any], arguments: tupl
     if not all(isinstance(r, np.ndarray) and np.shares_memory(r, o) for r, o in zip(results, out, strict=False)):
         return Mistake("Given `out`, it must write into it and return it.")
     return _difference(row, out if len(out) > 1 else out[0], given, arguments)
+
+
+def _float_of(row: Row, arguments: tuple) -> np.dtype | None:
+    """The dtype of the first floats that are handed in, which results have too; None where there are whole numbers."""
+    arrays = _named(list(arguments_of(row, arguments)), arguments)
+    return next((a.dtype for _, a in arrays if a.dtype.kind == "f"), None)
 
 
 def _named(names: list[str], arguments: Iterable):
@@ -218,7 +223,7 @@ def _difference(row: Row, result: Any, given: tuple, arguments: tuple) -> Mistak
     results = _several(result)
     if len(results) != len(names) or not all(isinstance(r, np.ndarray) for r in results):
         return Mistake(f"It must return {' and '.join(names)}, arrays, not {result!r:.60}.")
-    dtype = next(a.dtype for _, a in _named(list(arguments_of(row, arguments)), arguments) if a.dtype.kind == "f")
+    dtype = _float_of(row, arguments)
     for name, mine, right in zip(names, results, expected, strict=False):
         due = dtype if right.dtype.kind == "f" else right.dtype
         if mine.shape != right.shape or mine.dtype != due:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from .move import take
-from .reorder import move_rows
 from .split import attend_split, attend_split_naive
 
 
@@ -41,12 +40,3 @@ def _through(source_RT, k_RGTX, workspace=None):
     found_RGTX = workspace((R, G, T, X), k_RGTX.dtype)
     take(k_RGTX.reshape(-1, X), place_RGT.reshape(-1), out=found_RGTX.reshape(-1, X))
     return found_RGTX
-
-
-def redirect(source_RT, parent_R, length_R, out=None, *, workspace=None):
-    """Rows that have another parent move, in their written part."""
-    if out is not None:
-        out[...] = source_RT
-        source_RT = out
-    move_rows(source_RT[:, : int(length_R.max())], parent_R, workspace)
-    return source_RT

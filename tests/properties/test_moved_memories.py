@@ -21,7 +21,8 @@ from minidecode.cuda import rolling as rolling_kernels
 from minidecode.launch import InEmulator
 from minidecode.reference.append import write
 from minidecode.reference.grouped import attend
-from minidecode.reference.indirect import attend_indirect, redirect
+from minidecode.reference.indirect import attend_indirect
+from minidecode.reference.redirect import redirect
 from minidecode.reference.reorder import follow
 from minidecode.reference.rolling import attend_rolling
 from minidecode.reference.split import attend_split
