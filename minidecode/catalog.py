@@ -296,7 +296,7 @@ CATALOG = {
             "FasterTransformer's cache indirection",
             "exact",
             _redirect_cost,
-            "source_RT",
+            ("source_RT",),
             ("indirect",),
         ),
         Row(
@@ -309,8 +309,8 @@ CATALOG = {
         ),
         Row("candidates", "top_candidates", "LightSeq, section 2.2", "exact", _candidates_cost),
         Row("hars", "search_candidates", "LightSeq, section 2.2, Figure 3", "tolerance", _hars_cost, may_be_off=True),
-        Row("top_k", "keep_top_k", "LightSeq's ker_topk_sample, exact", "exact", _top_k_cost, "scores_RV"),
-        Row("top_p", "keep_top_p", "LightSeq's ker_topp_sample, exact", "exact", _top_p_cost, "scores_RV"),
+        Row("top_k", "keep_top_k", "LightSeq's ker_topk_sample, exact", "exact", _top_k_cost, ("scores_RV",)),
+        Row("top_p", "keep_top_p", "LightSeq's ker_topp_sample, exact", "exact", _top_p_cost, ("scores_RV",)),
         Row("draw", "draw_tokens", "LightSeq's ker_topk_sample and ker_topp_sample", "exact", _draw_cost),
     ]
 }
