@@ -162,10 +162,7 @@ def rows_of(layer: str) -> list[str]:
     return [
         row.name
         for row in CATALOG.values()
-        if not row.may_be_off
-        and row.op != "linear"
-        and (row.memories is None or FUSED in row.memories)
-        and (layer != "GPT-2" or not row.needs_encoder)
+        if not row.may_be_off and row.op != "linear" and row.called_by(FUSED, has_encoder=layer != "GPT-2")
     ]
 
 
