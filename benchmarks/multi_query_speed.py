@@ -178,8 +178,8 @@ def losers(rows: list[dict]) -> str:
             found.append(f"{r['variant']} ({r['memory']}), {where}")
     say = "; ".join(found) or "none of these settings"
     return (
-        f"Slower than multi-head: {say}. Short memories take little of a step, and what is saved there is not seen beside"
-        " the feed-forward part, which multi-query attention makes wider; a window hides nothing before it is full."
+        f"Slower than multi-head: {say}. Short memories take little of a step, and what is saved there is not seen"
+        " beside the feed-forward part, which multi-query attention makes wider; a window hides nothing before it is full."
     )
 
 
@@ -238,7 +238,8 @@ def main() -> None:
                    "numpy": np.__version__, "minidecode": md.__version__, "note": a.note}  # fmt: skip
         parameters = {v: m.parameters for v, m in models.items()}
         report = {"machine": machine, "shape": shape, "parameters": parameters, "rows": rows,
-                  "ratios": moved, "footnote_1": padded, "losers": losers(rows), "paper_us": PAPERS_FIGURES}  # fmt: skip
+                  "ratios": moved, "footnote_1": padded, "losers": losers(rows),
+                  "paper_us": PAPERS_FIGURES}  # fmt: skip
         a.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 
