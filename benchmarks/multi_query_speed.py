@@ -178,8 +178,8 @@ def losers(rows: list[dict]) -> str:
             found.append(f"{r['variant']} ({r['memory']}), {where}")
     say = "; ".join(found) or "none of these settings"
     return (
-        f"Slower than multi-head: {say}. Short memories take little of a step, and what is saved there is not seen"
-        " beside the feed-forward part, which multi-query attention makes wider; a window hides nothing before it is full."
+        f"Slower than multi-head: {say}. Short memories take little of a step; what is saved there is not seen beside"
+        " the feed-forward part, which multi-query attention makes wider; and a window hides nothing before it is full."
     )
 
 
