@@ -125,7 +125,8 @@ def why(s: Sizes, machine: Machine, measured: dict | None = None) -> str:
     return (
         f"EL computes {intensity:.0f} operations for each byte that it moves (N = {s.N}, beam {s.W}), {machine.name}"
         f" {machine.balance:.0f} in the time of a byte: there EL waits for {bound}. It should take"
-        f" {' and '.join(verdicts)}."
+        f" {' and '.join(verdicts)}: a shared cache is read no oftener than the hidden states, and EL computes {s.H}"
+        " times as much on what it reads."
     )
 
 

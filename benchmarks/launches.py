@@ -158,13 +158,11 @@ def ready(layer: str, engine: Engine, texts: list[np.ndarray]):
 
 
 def rows_of(layer: str) -> list[str]:
-    """The rows of the catalog that such a model calls, under the memory of the fused side."""
+    """The rows of the catalog that such a model calls, under the memory of the fused side; products are no kernels."""
     return [
         row.name
         for row in CATALOG.values()
-        if not row.may_be_off
-        and (row.memories is None or FUSED in row.memories)
-        and (layer != "GPT-2" or not row.needs_encoder)
+        if not row.may_be_off and row.op != "linear" and row.called_by(FUSED, has_encoder=layer != "GPT-2")
     ]
 
 

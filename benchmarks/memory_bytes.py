@@ -1,6 +1,6 @@
 """The memory columns of two papers, for BART-large in fp16: EL's Table 4 and the cache column of FastSeq's Table 2.
 
-    python benchmarks/memory_bytes.py
+    python benchmarks/memory_bytes.py --out benchmarks/results/memory-bytes.json
 
 First the formula is held against what is really held: the distinct base arrays of all memories, by their `nbytes`
 (`receipt.memory_peak_bytes`), of a small BART under each plan, to the byte. Then the same formula is asked for the
@@ -63,23 +63,46 @@ def held(plan: str, B: int, W: int, N: int, T: int) -> tuple[int, int]:
     return receipt.memory_peak_bytes, source_bytes(plan, B, W, N, **sizes) + beams_own + start
 
 
+def tables() -> dict[str, list[dict]]:
+    """Both papers' columns beside ours, in GiB, and where EL keeps more than what it replaces."""
+    el, fastseq = [], []
+    for (B, N), printed in EL_TABLE_4.items():
+        plans = ("memory=replicated", "memory=el")
+        gib = {plan: source_bytes(plan, B, 4, N, **BART_LARGE) / GIB for plan in plans}
+        el.append({"batch": B, "length": N, "gib": gib, "paper": dict(zip(plans, printed, strict=True))})
+    for (plan, B), printed in FASTSEQ_TABLE_2.items():
+        held_bytes = source_bytes(plan, B, 4, 1024, **BART_LARGE) + own_bytes(B, 4, 50, **BART_LARGE)
+        fastseq.append({"batch": B, "plan": plan, "gib": held_bytes / GIB, "paper": printed})
+    width, heads = 1024, 16
+    prompts = [{"key_value_heads": G, "shared_cache": 2 * G * width // heads, "el": width} for G in (16, 4, 1)]
+    return {"el_table_4": el, "fastseq_table_2": fastseq, "numbers_per_prompt_position_and_layer": prompts}
+
+
 def main() -> None:
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--out", type=Path, help="JSON file to write")
+    a = p.parse_args()
     for plan in ("memory=replicated", "memory=split", "memory=el"):
         for B, W, N, T in [(1, 1, 7, 5), (3, 4, 20, 9), (2, 5, 33, 12)]:
             measured, expected = held(plan, B, W, N, T)
             if measured != expected:
                 raise SystemExit(f"{plan}, {B} x {N}, beam {W}, {T} new: {measured} bytes held, {expected} by formula")
     print("held bytes are those of the formulas, for each plan and 3 shapes\n")
+    found = tables()
     print("EL, Table 4: states of the input, GiB    here    paper    here    paper    ratio")
-    for (B, N), (multi_head, el) in EL_TABLE_4.items():
-        a, b = (source_bytes(plan, B, 4, N, **BART_LARGE) for plan in ("memory=replicated", "memory=el"))
-        print(f"batch {B:>3}, length {N:>4}: multi-head / EL {a / GIB:>8.2f} {multi_head:>8} "
-              f"{b / GIB:>7.3f} {el:>8} {a // b:>7}x")  # fmt: skip
+    for r in found["el_table_4"]:
+        (here, here_el), (paper, paper_el) = r["gib"].values(), r["paper"].values()
+        print(f"batch {r['batch']:>3}, length {r['length']:>4}: multi-head / EL {here:>8.2f} {paper:>8} "
+              f"{here_el:>7.3f} {paper_el:>8} {here / here_el:>7.0f}x")  # fmt: skip
     print("\nFastSeq, Table 2: cache, GiB                here    paper")
-    for (plan, B), paper in FASTSEQ_TABLE_2.items():
-        total = source_bytes(plan, B, 4, 1024, **BART_LARGE) + own_bytes(B, 4, 50, **BART_LARGE)
-        print(f"batch {B:>3}, {plan:<28} {total / GIB:>8.2f} {paper:>8}")
+    for r in found["fastseq_table_2"]:
+        print(f"batch {r['batch']:>3}, {r['plan']:<28} {r['gib']:>8.2f} {r['paper']:>8}")
+    print("\nWhere EL loses: a prompt's position, in one layer of width 1,024 with 16 query heads, in numbers")
+    for r in found["numbers_per_prompt_position_and_layer"]:
+        print(f"{r['key_value_heads']:>3} key/value heads: shared cache {r['shared_cache']:>5}, EL {r['el']:>5}")
+    print("Few key/value heads are narrower than the hidden states that they are made from.")
+    if a.out:
+        a.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -4,12 +4,18 @@
 
 Multi-head and multi-query attention, each whole and local (a window of 32 in the decoder's self-attention), greedy and
 with a beam of 4; the feed-forward part is widened as in the paper, so that parameters are equal. Every variant runs
-with fixed-shape memories (the paper's footnote 1: room for all positions, or for the window) and with growing ones.
+with memories that have room from the start (for all positions, or for the window) and with growing ones, which keep all
+positions and hide those outside of the window, so that they gain nothing from it.
 Weights are random: how long a token takes does not depend on what it says. Runs are interleaved; figures are medians,
 with the fastest and slowest beside them. `--paper` takes the paper's shapes (for a GPU, or for patience).
 
 A second table holds the ratio of memory access to arithmetic: the paper's order of growth, the numbers that its
-listing's einsums move, and what was handed in and out of the ops of one layer's self-attention over all steps.
+listing's einsums move, and what was handed in and out of the ops of one layer's self-attention over all steps (of a
+memory with room all of it, as the paper's footnote 1 reads it).
+
+A third times that footnote: attention of the first, middle and last steps over a memory padded to its full length and
+masked ("each decoding step thus took the same amount of time"), over the written part of it, which is what our memories
+with room read, and over one that grows by copying.
 """
 
 from __future__ import annotations
@@ -28,8 +34,13 @@ from rich.console import Console
 from rich.progress import track
 
 import minidecode as md
+from minidecode.bench.compare import time_by_turns
 from minidecode.bench.multi_query_costs import PAPER_RATIOS, over_n_calls
 from minidecode.plan import MEMORIES, Plan
+from minidecode.reference.append import write
+from minidecode.reference.grouped import attend
+from minidecode.reference.move import concat_step
+from minidecode.reference.softmax import softmax
 from minidecode.runtime.receipt import CountedOps
 
 WINDOW = 32
@@ -100,6 +111,78 @@ def ratios(model: md.Model, variant: str, b: int, n: int) -> dict:
     return row
 
 
+def attend_padded(q_RHK, k_RGMK, v_RGMU, end_R, scale):
+    """Footnote 1: every step over all positions there will ever be, those not written yet under a mask."""
+    (R, H, K), (_, G, M, _), U = q_RHK.shape, k_RGMK.shape, v_RGMU.shape[3]
+    scores_RGXM = scale * (q_RHK.reshape(R, G, H // G, K) @ k_RGMK.swapaxes(2, 3))
+    scores_RGXM[np.broadcast_to(np.arange(M) >= end_R[:, None, None, None], scores_RGXM.shape)] = -np.inf
+    return (softmax(scores_RGXM) @ v_RGMU).reshape(R, H * U)
+
+
+def ways_of_a_step(R: int, H: int, G: int, K: int, length: int, step: int) -> dict:
+    """Way to keep a memory -> (function, ()) that appends position `step` and attends to all positions up to it."""
+    rng = np.random.default_rng(0)
+    q_RHK, new_RGK = (rng.standard_normal((R, heads, K), np.float32) for heads in (H, G))
+    memory = [rng.standard_normal((R, G, length, K), np.float32) for _ in range(2)]
+    grown = [m_RGMK[:, :, :step].copy() for m_RGMK in memory]
+    begin_R, at_R, scale = np.zeros(R, np.int64), np.full(R, step), K**-0.5
+
+    def write_step():
+        for m_RGMK in memory:
+            write(m_RGMK, new_RGK, at_R)
+
+    def padded():
+        write_step()
+        return attend_padded(q_RHK, *memory, at_R + 1, scale)
+
+    def written_part():
+        write_step()
+        return attend(q_RHK, *memory, begin_R, at_R + 1, scale)
+
+    def growing():
+        return attend(q_RHK, *(concat_step(m_RGMK, new_RGK) for m_RGMK in grown), begin_R, at_R + 1, scale)
+
+    return {"padded": (padded, ()), "written part": (written_part, ()), "growing": (growing, ())}
+
+
+def footnote_1(shape: dict, batch: int, length: int, runs: int) -> list[dict]:
+    """Milliseconds of one layer's self-attention in an early, a middle and the last step."""
+    H, K, rows = shape["heads"], shape["width"] // shape["heads"], []
+    for variant, G in (("multi-head", H), ("multi-query", 1)):
+        for step in (1, length // 2, length - 1):
+            calls = ways_of_a_step(batch, H, G, K, length, step)
+            results = [function() for function, _ in calls.values()]
+            if not all(np.allclose(result, results[0], atol=1e-4) for result in results):
+                raise SystemExit(f"the memories disagree at step {step}: nothing is timed")
+            times = {t.implementation: [round(1e3 * x, 4) for x in (t.median, t.fastest, t.slowest)]
+                     for t in time_by_turns(calls, runs)}  # fmt: skip
+            rows.append({"variant": variant, "batch": batch, "length": length, "step": step, "milliseconds": times})
+    return rows
+
+
+def footnote_table(rows: list[dict]) -> str:
+    lines = [f"{'variant':<12} {'step':>5} {'padded':>24} {'written part':>24} {'growing':>24}"]
+    for r in rows:
+        cells = [f"{m:.3f} ({low:.3f}-{high:.3f})" for m, low, high in r["milliseconds"].values()]
+        lines.append(f"{r['variant']:<12} {r['step']:>5} " + " ".join(f"{cell:>24}" for cell in cells))
+    return "\n".join(lines)
+
+
+def losers(rows: list[dict]) -> str:
+    """Where multi-query or local attention takes longer than multi-head, and why it may."""
+    found = []
+    for r in rows:
+        base = base_of(r, rows)
+        if r["decoder_us"] > base["decoder_us"]:
+            where = f"batch {r['batch']}, length {r['length']}, beam {r['beams']}"
+            found.append(f"{r['variant']} ({r['memory']}), {where}")
+    say = "; ".join(found) or "none of these settings"
+    return (
+        f"Slower than multi-head: {say}. Short memories take little of a step, and what is saved there is not seen"
+        " beside the feed-forward part, which multi-query attention makes wider; a window hides nothing before it is full."
+    )
+
+
 def ratio_table(rows: list[dict]) -> str:
     lines = [
         f"{'batch':>5} {'length':>6} {'variant':<18} {'order':>8} {'listing':>8} {'fixed shape':>12} {'growing':>8}"
@@ -118,6 +201,7 @@ def main() -> None:
     p.add_argument("--lengths", type=int, nargs="+", default=[32, 128], help="of sources, and of what is generated")
     p.add_argument("--beams", type=int, nargs="+", default=[1, 4])
     p.add_argument("--runs", type=int, default=3)
+    p.add_argument("--note", default="", help="what else ran on the machine meanwhile")
     p.add_argument("--out", type=Path, help="JSON file to write")
     a = p.parse_args()
 
@@ -146,13 +230,24 @@ def main() -> None:
     whole = [v for v in VARIANTS if "local" not in v]
     moved = [ratios(models[v], v, B, N) for B, N in product(a.batches, a.lengths) for v in whole]
     print("\nnumbers moved per operation, decoder self-attention\n" + ratio_table(moved))
+    padded = footnote_1(shape, max(a.batches), max(a.lengths), max(9, a.runs))
+    print("\nms of a step of one layer, by how the memory is kept\n" + footnote_table(padded))
+    print("\n" + losers(rows))
     if a.out:
         machine = {"processor": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version(),
-                   "numpy": np.__version__, "minidecode": md.__version__}  # fmt: skip
+                   "numpy": np.__version__, "minidecode": md.__version__, "note": a.note}  # fmt: skip
         parameters = {v: m.parameters for v, m in models.items()}
         report = {"machine": machine, "shape": shape, "parameters": parameters, "rows": rows,
-                  "ratios": moved, "paper_us": PAPERS_FIGURES}  # fmt: skip
+                  "ratios": moved, "footnote_1": padded, "losers": losers(rows),
+                  "paper_us": PAPERS_FIGURES}  # fmt: skip
         a.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+
+
+def base_of(row: dict, rows: list[dict]) -> dict:
+    """Multi-head attention in the same setting, with the same kind of memory."""
+    memory = VARIANTS["multi-head"][VARIANTS[row["variant"]].index(row["memory"])]
+    same = {key: row[key] for key in ("batch", "length", "beams")} | {"variant": "multi-head", "memory": memory}
+    return next(b for b in rows if all(b[key] == value for key, value in same.items()))
 
 
 def table(rows: list[dict]) -> str:
@@ -160,9 +255,7 @@ def table(rows: list[dict]) -> str:
     lines = [f"{'batch':>5} {'length':>6} {'beams':>5} {'variant':<18} {'memory':<13} {'encoder':>8} {'decoder':>9} "
              f"{'fastest to slowest':>20} {'speed':>6}"]  # fmt: skip
     for r in rows:
-        kind = VARIANTS[r["variant"]].index(r["memory"])
-        base = next(b for b in rows if b["variant"] == "multi-head" and b["memory"] == VARIANTS["multi-head"][kind]
-                    and all(b[k] == r[k] for k in ("batch", "length", "beams")))  # fmt: skip
+        base = base_of(r, rows)
         spread = f"{r['decoder_us_fastest']:,.1f} to {r['decoder_us_slowest']:,.1f}"
         lines.append(
             f"{r['batch']:>5} {r['length']:>6} {r['beams']:>5} {r['variant']:<18} {r['memory']:<13} "

@@ -156,6 +156,28 @@ def lightseq(found: dict) -> Figure:
     return figure
 
 
+def memory_bytes(found: dict) -> Figure:
+    """GiB of the states of the input by formula, beside what the papers print."""
+    figure = Figure((13, 4.4), layout="constrained")
+    el, fastseq = figure.subplots(1, 2, width_ratios=(2, 1))
+    rows, colours = found["el_table_4"], iter(COLOURS)
+    for i, (plan, source) in enumerate((p, s) for p in rows[0]["gib"] for s in ("gib", "paper")):
+        heights = [r[source][plan] for r in rows]
+        label = f"{plan}, {'here' if source == 'gib' else 'paper'}"
+        el.bar([n + 0.2 * i - 0.3 for n in range(len(rows))], heights, 0.18, color=next(colours), label=label)
+    el.set(yscale="log", ylabel="GiB", title="EL, Table 4", xticks=range(len(rows)))
+    el.set_xticklabels([f"batch {r['batch']}\nlength {r['length']:,}" for r in rows])
+    rows = found["fastseq_table_2"]
+    for i, source in enumerate(("gib", "paper")):
+        fastseq.bar([n + 0.4 * i - 0.2 for n in range(len(rows))], [r[source] for r in rows], 0.36, color=COLOURS[i],
+                    label="here" if source == "gib" else "paper")  # fmt: skip
+    fastseq.set(ylabel="GiB", title="FastSeq, Table 2", xticks=range(len(rows)))
+    fastseq.set_xticklabels([f"{r['plan']}\nbatch {r['batch']}" for r in rows], fontsize=7)
+    for panel in (el, fastseq):
+        panel.legend()
+    return figure
+
+
 def multi_query_quality(found: dict) -> Figure:
     """Losses by variant: the mean over the seeds, and the line from the least to the largest."""
     families = [f for f in ("gpt2", "bart") if f in found]
@@ -174,6 +196,7 @@ def multi_query_quality(found: dict) -> Figure:
 PICTURES = {
     "figure_3": {"": el_figure_4, "-roofline": el_figure_3},
     "figure_6": {"": lightseq},
+    "el_table_4": {"": memory_bytes},
     "weak_points": {"": hars},
     "paper_us": {"": multi_query_speed},
     "gpt2": {"": multi_query_quality},

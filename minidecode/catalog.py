@@ -23,9 +23,8 @@ class Row:
     """One optimization.
 
     contract: "exact" (bit-equal) or "tolerance" (within a bound computed from dtype and reduction length).
-    changes: the arguments that are changed in place, if any; memories: of a plan, those that call the op
-    (None: all of them, or no memory at all); needs_encoder: whether only models with an encoder call it (True) or those
-    without one (False); None: both.
+    changes: the arguments that are changed in place, if any. memories: of a plan, those that call the op (None: all of
+    them, or no memory at all); beside_source: those of a model with an encoder, where they are others.
     may_be_off: without it, other ops do the work, and that is the default.
     """
 
@@ -36,8 +35,14 @@ class Row:
     cost: Callable[..., Cost]
     changes: tuple[str, ...] = ()
     memories: tuple[str, ...] | None = None
-    needs_encoder: bool | None = None
+    beside_source: tuple[str, ...] | None = None
     may_be_off: bool = False
+
+    def called_by(self, memory: str, has_encoder: bool) -> bool:
+        """Whether a model under a plan with this memory calls the op."""
+        others = has_encoder and self.beside_source is not None
+        memories = self.beside_source if others else self.memories
+        return memories is None or memory in memories
 
 
 def _ngram_cost(scores_RV, tokens_RM, length_R, n) -> Cost:
@@ -116,14 +121,15 @@ def _seen(begin_X, end_X) -> int:
 
 
 def _el_cost(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale) -> Cost:
-    """Queries, hidden states and weights are read once; h is read for the scores, and is at hand for the sums.
+    """Queries, weights and the hidden states that are no padding are read once; h is at hand for the sums.
 
     q . b_k is not counted, since nobody needs it.
     """
     (R, H, K), (_, N, D), U = q_RHK.shape, h_BND.shape, w_v_GUD.shape[1]
-    moved = q_RHK.nbytes + h_BND.nbytes + w_k_GKD.nbytes + w_v_GUD.nbytes + b_v_GU.nbytes
+    B, seen = len(h_BND), _seen(begin_B, N)
+    moved = q_RHK.nbytes + seen * D * h_BND.itemsize + w_k_GKD.nbytes + w_v_GUD.nbytes + b_v_GU.nbytes
     result = R * H * U * q_RHK.itemsize
-    return Cost(moved + begin_B.nbytes + result, 4 * R * H * N * D + 2 * R * H * D * (K + U))
+    return Cost(moved + begin_B.nbytes + result, 4 * R // B * seen * H * D + 2 * R * H * D * (K + U))
 
 
 def _el_split_cost(
@@ -243,6 +249,7 @@ CATALOG = {
             "tolerance",
             _split_cost,
             memories=("split",),
+            beside_source=("split", "el"),
         ),
         Row(
             "shared",
@@ -250,8 +257,8 @@ CATALOG = {
             "FastSeq, section 4.1.2, Equation 4",
             "tolerance",
             _shared_cost,
-            memories=("split",),
-            needs_encoder=True,
+            memories=(),
+            beside_source=("split", "indirect", "rolling"),
         ),
         Row(
             "grouped",
@@ -267,8 +274,8 @@ CATALOG = {
             "EL, sections 3.1 and 3.2, Equation 9",
             "tolerance",
             _el_cost,
-            memories=("el",),
-            needs_encoder=True,
+            memories=(),
+            beside_source=("el",),
         ),
         Row(
             "el_split",
@@ -277,7 +284,7 @@ CATALOG = {
             "tolerance",
             _el_split_cost,
             memories=("el",),
-            needs_encoder=False,
+            beside_source=(),
         ),
         Row(
             "reorder",
@@ -302,7 +309,7 @@ CATALOG = {
             "FasterTransformer's cache indirection",
             "exact",
             _redirect_cost,
-            "source_RT",
+            ("source_RT",),
             ("indirect",),
         ),
         Row(
@@ -323,8 +330,8 @@ CATALOG = {
         ),
         Row("candidates", "top_candidates", "LightSeq, section 2.2", "exact", _candidates_cost),
         Row("hars", "search_candidates", "LightSeq, section 2.2, Figure 3", "tolerance", _hars_cost, may_be_off=True),
-        Row("top_k", "keep_top_k", "LightSeq's ker_topk_sample, exact", "exact", _top_k_cost, "scores_RV"),
-        Row("top_p", "keep_top_p", "LightSeq's ker_topp_sample, exact", "exact", _top_p_cost, "scores_RV"),
+        Row("top_k", "keep_top_k", "LightSeq's ker_topk_sample, exact", "exact", _top_k_cost, ("scores_RV",)),
+        Row("top_p", "keep_top_p", "LightSeq's ker_topp_sample, exact", "exact", _top_p_cost, ("scores_RV",)),
         Row("draw", "draw_tokens", "LightSeq's ker_topk_sample and ker_topp_sample", "exact", _draw_cost),
     ]
 }

@@ -96,8 +96,8 @@ class Plan:
             choice, choices = getattr(self, row.name), ("off", *BACKENDS) if row.may_be_off else BACKENDS
             if not isinstance(choice, str) or not (choice in choices or ":" in choice):
                 raise OptionError(f"plan: {row.name}={choice!r} is not one of {', '.join(choices)} or FILE.py:FUNCTION")
-            if choice != "reference" and row.memories is not None and self.memory not in row.memories:
-                say = " or ".join(f"memory={m}" for m in row.memories)
+            if choice != "reference" and not any(row.called_by(self.memory, kind) for kind in (False, True)):
+                say = " or ".join(f"memory={m}" for m in MEMORIES if row.called_by(m, False) or row.called_by(m, True))
                 raise OptionError(f"plan: {row.name}={choice} has no effect with memory={self.memory}: say {say}")
 
     @classmethod
@@ -126,9 +126,9 @@ class Plan:
         functions = backend(reference)
         for row in CATALOG.values():
             choice = getattr(self, row.name)
-            if row.needs_encoder not in (None, has_encoder) and choice != "reference":
-                what = "with" if has_encoder else "without"
-                raise OptionError(f"plan: {row.name}={choice} has no effect in a model {what} an encoder")
+            if not row.called_by(self.memory, has_encoder) and choice != "reference":
+                where = f"with memory={self.memory} in a model {'with' if has_encoder else 'without'} an encoder"
+                raise OptionError(f"plan: {row.name}={choice} has no effect {where}")
             if choice == "off":
                 del functions[row.op]
             else:

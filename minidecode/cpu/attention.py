@@ -1,4 +1,4 @@
-"""What split.py and shared.py are made of: a memory is read once for up to four queries, or four positions at once.
+"""What grouped.py, split.py and shared.py are made of: a memory is read once for four queries, or positions, at once.
 
 For a few rows and many positions BLAS first copies keys and values into an order of its own, which takes longer than
 the product itself: at the papers' sizes this is twice as fast as the reference. Below about 400 positions OpenBLAS does

@@ -6,7 +6,8 @@ The kernels take X memories, each of which serves R/X rows. Here X = R; shared.p
 2. A warp per row and query head goes over the positions once: of the scores only a tile is there at a time, and
    nothing is written but the result. Neighbouring lanes read keys a row apart, and each query head reads them again.
 3. A block per memory and key/value head: a tile of keys, then of values, is staged in shared memory, by loads that lie
-   side by side, and serves the query heads of the group in all rows of the memory.
+   side by side, and serves the query heads of the group in all rows of the memory: QUERIES of them at the most, further
+   ones read it again.
 4. Where that makes few blocks and there are many positions, each block takes a range of them and writes what it has
    found there; a second kernel merges. Otherwise version 3; heads wider than version 3 has room for take version 2.
 """

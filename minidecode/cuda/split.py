@@ -4,7 +4,8 @@
    added: five kernels.
 2. A warp per row and query head goes over the prompt's positions, then over the row's own; each beam reads the prompt.
 3. A block per sentence and key/value head: the prompt, staged in shared memory, is read once for all beams and for all
-   query heads of the group; then each beam's own positions for that beam.
+   query heads of the group, as long as these are at most QUERIES together: each further QUERIES of them read it again.
+   Then each beam's own positions for that beam.
 4. Where that makes few blocks and there are many positions, each block takes a range of them, prompt and own as if they
    lay one behind the other, and a second kernel merges what was found. Otherwise version 3; heads wider than version 3
    has room for take version 2.

@@ -15,9 +15,13 @@ from .padding import padding, replicate
 
 
 def of_layer(product, layer: int, layers: int):
-    """One layer's part of a product whose outputs are those of all layers side by side: views, not copies."""
+    """One layer's part of a product whose outputs are those of all layers side by side."""
     width = len(product.bias) // layers
-    outputs = slice(layer * width, (layer + 1) * width)
+    return of_outputs(product, slice(layer * width, (layer + 1) * width))
+
+
+def of_outputs(product, outputs: slice):
+    """Some outputs of a product: views of its arrays, not copies."""
     data = product.data[outputs] if product.layout == "oi" else product.data[:, outputs]
     scale = None if product.scale is None else product.scale[outputs]
     return replace(product, data=data, bias=product.bias[outputs], scale=scale)

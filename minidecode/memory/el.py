@@ -7,7 +7,8 @@ as keys and values in both (section 3.2). Since nothing of the input is kept per
 reorder, and nothing to compact when a sentence is done (section 3.3).
 
 The halves are those of multi-head attention. A model with few key/value heads has keys and values narrower than the
-hidden states, G*(K+U) numbers a position against D, and keeps more this way.
+hidden states, G*(K+U) numbers a position against D, and keeps more this way. So does one whose weights are stored
+narrow (float16, int8): EL computes with W_K and W_V themselves, and each generation makes wide copies of them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 
 from ..ops import Weight
 from ..precision import widened
-from .cross import of_layer
+from .cross import of_layer, of_outputs
 from .padding import padding
 from .split import SplitMemory
 
@@ -29,13 +30,19 @@ def key_value_weights(weight: Weight, heads):
     Views of its matrix; of a narrow one (float16, int8) wide copies, for they are read outside of the product.
     """
     G, K, U = heads.G, heads.K, heads.U
-    matrix = widened(weight, weight.bias.dtype)
+    keys_and_values = of_outputs(weight, slice(-G * (K + U), None))
+    matrix, bias_X = widened(keys_and_values, weight.bias.dtype), keys_and_values.bias
     matrix_XD = matrix if weight.layout == "oi" else matrix.T
-    keys, values = slice(-G * (K + U), -G * U), slice(-G * U, None)
     return (
-        matrix_XD[keys].reshape(G, K, -1), weight.bias[keys].reshape(G, K),
-        matrix_XD[values].reshape(G, U, -1), weight.bias[values].reshape(G, U),
+        matrix_XD[: G * K].reshape(G, K, -1), bias_X[: G * K].reshape(G, K),
+        matrix_XD[G * K :].reshape(G, U, -1), bias_X[G * K :].reshape(G, U),
     )  # fmt: skip
+
+
+def copies_among(weights, weight: Weight) -> tuple:
+    """Those of `key_value_weights` that are copies, which the memory holds beside the model."""
+    w_k_GKD, _, w_v_GUD, _ = weights
+    return () if weight.data.dtype == weight.bias.dtype else (w_k_GKD, w_v_GUD)
 
 
 class ElMemory(SplitMemory):
@@ -48,6 +55,7 @@ class ElMemory(SplitMemory):
     def __init__(self, block, offsets_X):
         super().__init__(block, offsets_X)
         self.weights = key_value_weights(block.qkv, block.heads)
+        self.copies = copies_among(self.weights, block.qkv)
 
     def append(self, ops, qkv_RX, h_RD):
         """As in the split memory; the prompt's hidden states are kept too."""
@@ -77,7 +85,8 @@ class ElMemory(SplitMemory):
 
     def arrays(self):
         """What is held between steps."""
-        return (self.prompt_h_BND, self.k_RGTK, self.v_RGTU) if self.decoding else (self.h_RD,)
+        kept = (self.prompt_h_BND, self.k_RGTK, self.v_RGTU) if self.decoding else (self.h_RD,)
+        return (*kept, *self.copies)
 
 
 class ElCrossMemory:
@@ -93,6 +102,7 @@ class ElCrossMemory:
     def __init__(self, block, key_values, source, target_offsets_X):
         self.query_bias_X, self.heads, self.key_values = block.cross_q.bias, block.cross_heads, key_values
         self.weights = key_value_weights(key_values, block.cross_heads)
+        self.copies = copies_among(self.weights, key_values)
         self.source, self.target_offsets_X = source, target_offsets_X
         self.begin_B = padding(source.offsets_X)
         self.one_row_each = bool((np.diff(target_offsets_X) == 1).all())  # as where a text begins
@@ -117,7 +127,7 @@ class ElCrossMemory:
 
     def arrays(self):
         """What is held between steps: the source, which all layers share."""
-        return self.source.arrays()
+        return (*self.source.arrays(), *self.copies)
 
 
 class SplitBesideEl(SplitMemory):

@@ -73,6 +73,23 @@ def test_lightseq(tmp_path, monkeypatch, capsys):
     assert "<svg" in drawn(tmp_path, monkeypatch, found, "")[0]
 
 
+def test_memory_bytes(tmp_path, monkeypatch, capsys):
+    """The papers' columns, by the formulas written out: states of the input; for FastSeq those of 50 new tokens too."""
+    found = run(monkeypatch, tmp_path, "memory_bytes.py")
+    assert "held bytes are those of the formulas" in capsys.readouterr().out
+    for r in found["el_table_4"]:
+        B, N = r["batch"], r["length"]
+        keys_and_values, hidden = 2 * 12 * 4 * B * N * 1024 * 2, B * N * 1024 * 2
+        assert r["gib"] == {"memory=replicated": keys_and_values / 2**30, "memory=el": hidden / 2**30}
+        assert r["gib"]["memory=el"] == pytest.approx(r["paper"]["memory=el"], rel=0.25, abs=0.005)
+        assert r["gib"]["memory=replicated"] == pytest.approx(r["paper"]["memory=replicated"], rel=0.01)
+    for r, copies in zip(found["fastseq_table_2"], (4, 1, 1), strict=True):
+        positions = copies * 1024 + 4 * 50
+        assert r["gib"] == r["batch"] * positions * 2 * 12 * 1024 * 2 / 2**30 == pytest.approx(r["paper"], rel=0.01)
+    assert len(plots.memory_bytes(found).axes[0].patches) == 4 * 6
+    assert "<svg" in drawn(tmp_path, monkeypatch, found, "")[0]
+
+
 def test_multi_query_quality(tmp_path, monkeypatch):
     loss = {"mean": 2.0, "min": 1.5, "max": 3.0}
     rows = [{"variant": name, "ln_ppl": loss} for name in ("multi-head", "h=1")]

@@ -142,7 +142,7 @@ def test_broken_contracts_of_two_results_are_told(function, says):
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(md.OptionError, match="the names are ngram, norm"):
+    with pytest.raises(md.OptionError, match="the names are ngram, linear, norm"):
         conformance.check("ngrams", np.copy)
 
 

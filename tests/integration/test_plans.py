@@ -5,8 +5,10 @@ import pytest
 from test_attention_settings import IDS, SIZES, make, random_tensors
 
 import minidecode as md
+from minidecode.catalog import CATALOG
 from minidecode.device import device_kind
 from minidecode.model import FAMILIES
+from minidecode.plan import MEMORIES
 
 PROMPTS = ["The Congress of the United States", "Our army and our navy have"]
 OPTIONS = dict(max_new_tokens=24, num_beams=2, no_repeat_ngram_size=2)
@@ -185,13 +187,28 @@ def test_what_runs_is_what_the_plan_names(toys, kind, plan, op, implementation):
     assert bool(out.receipt.launches) == ("emulator" in plan)
 
 
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_a_row_names_the_memories_that_call_it(toys, memory):
+    """So that a plan is refused where its choice would never run, and nowhere else."""
+    called = {
+        kind: set(
+            toys[kind].generate(input_ids=IDS, plan=f"memory={memory}", num_beams=3, max_new_tokens=7).receipt.ops
+        )
+        for kind in toys
+    }
+    for row in CATALOG.values():
+        if row.memories is not None:
+            for kind in called:
+                assert row.called_by(memory, kind == "bart") == (row.op in called[kind]), (row.name, kind)
+
+
 @pytest.mark.parametrize(
     ("kind", "plan", "says"),
     [("gpt2", "memory=split,grouped=naive", "no effect with memory=split: say memory=replicated or memory=pre"),
      ("gpt2", "split=naive", "no effect with memory=replicated: say memory=split"),
-     ("gpt2", "memory=split,shared=naive", "shared=naive has no effect in a model without an encoder"),
-     ("bart", "memory=el,el_split=naive", "el_split=naive has no effect in a model with an encoder"),
-     ("bart", "memory=replicated,grouped=cpu", "grouped has no version for cpu")],
+     ("gpt2", "memory=split,shared=naive", "no effect with memory=split in a model without an encoder"),
+     ("bart", "memory=el,el_split=naive", "el_split=naive has no effect with memory=el in a model with an encoder"),
+     ("bart", "memory=rolling,rolling=cpu", "rolling has no version for cpu")],
 )  # fmt: skip
 def test_attention_that_would_not_run_is_refused(toys, kind, plan, says):
     with pytest.raises(md.OptionError, match=says):

@@ -12,6 +12,7 @@ from minidecode.conformance.rows import el as el_row
 from minidecode.conformance.rows import el_split as split_row
 from minidecode.memory.el import key_value_weights
 from minidecode.ops import Heads, Weight
+from minidecode.precision import quantized, widened
 from minidecode.reference import el, el_split
 from minidecode.reference.grouped import attend
 from minidecode.reference.heads import split_heads
@@ -88,5 +89,7 @@ def test_the_weights_of_a_layer_are_views(layout, H):
     _, k_RGK, v_RGU = split_heads(linear(h_RD, weight), bias, heads)
     agree(np.einsum("rd,gkd->rgk", h_RD, w_k_GKD) + b_k_GK, k_RGK)
     agree(np.einsum("rd,gud->rgu", h_RD, w_v_GUD) + b_v_GU, v_RGU)
-    with pytest.raises(ValueError, match="integer"):
-        key_value_weights(dataclasses.replace(weight, scale=np.ones(width)), heads)
+    narrow = quantized(weight)
+    wide = dataclasses.replace(weight, data=widened(narrow, bias.dtype))
+    for part, expected in zip(key_value_weights(narrow, heads), key_value_weights(wide, heads), strict=True):
+        assert np.array_equal(part, expected)

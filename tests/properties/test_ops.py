@@ -26,6 +26,7 @@ from minidecode.conformance.rows import reorder as reorder_row
 from minidecode.conformance.rows.norm import layer_norm_oracle
 from minidecode.ops import Heads, Norm, Weight
 from minidecode.plan import backend
+from minidecode.precision import quantized
 from minidecode.reference import candidates
 from minidecode.reference.grouped import attend_naive
 from minidecode.reference.norm import layer_norm, layer_norm_naive
@@ -438,7 +439,7 @@ OUT_CASES = {
         3.0,
         Norm(normal(r, 4), normal(r, 4), 0.1),
     ),
-    "linear": lambda r: (normal(r, 2, 4), Weight(normal(r, 4, 3))),
+    "linear": lambda r: (normal(r, 2, 4).astype(np.float32), quantized(Weight(normal(r, 4, 3).astype(np.float32)))),
     "split_heads": lambda r: (normal(r, 2, 12), normal(r, 12), Heads(2, 2, 2, 2, 1.0)),
     "attend_within": lambda r: (
         normal(r, 3, 2, 2),
