@@ -156,6 +156,12 @@ def _redirect_cost(source_RT, parent_R, length_R) -> Cost:
     return Cost(2 * moved * int(length_R.max()) * source_RT.itemsize, 0)
 
 
+def _refresh_cost(text_BWM, parent_BW, token_BW, length_B) -> Cost:
+    """What is written of each text whose parent is another is read there and written here; and so is each new token."""
+    moved_B = (parent_BW != np.arange(parent_BW.shape[1])).sum(axis=1)
+    return Cost(2 * (int((moved_B * length_B).sum()) + token_BW.size) * text_BWM.itemsize, 0)
+
+
 def _indirect_cost(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, source_RT, begin_R, end_R, scale
 ) -> Cost:
@@ -305,6 +311,14 @@ CATALOG = {
             _redirect_cost,
             ("source_RT",),
             ("indirect",),
+        ),
+        Row(
+            "refresh",
+            "refresh_texts",
+            "LightSeq's ker_refresh_result",
+            "exact",
+            _refresh_cost,
+            ("text_BWM",),
         ),
         Row(
             "rolling",

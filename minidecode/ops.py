@@ -330,6 +330,21 @@ def redirect(source_RT: Array, parent_R: Array, length_R: Array, out: Array | No
     """
 
 
+@returns("text_BWM")
+def refresh_texts(
+    text_BWM: Array, parent_BW: Array, token_BW: Array, length_B: Array, out: Array | None = None
+) -> Array:
+    """The table of running texts after a step of beam search: each follows its parent, and gets its new token.
+
+    text[b, w, m] = text[b, parent[b, w], m] for m < length[b], all at once, and text[b, w, length[b]] = token[b, w]; in
+    place, text_BWM is returned. Positions behind the new one stay as they were. parent_BW: beams of the same sentence;
+    all texts of a sentence are as long, and 0 <= length < M. `out`, if given, gets the whole result instead. LightSeq's
+    `ker_refresh_result`.
+
+    Contract: exact. Moves 16*length bytes for each text whose parent is another, and 16 for each token.
+    """
+
+
 @returns("scores_RV")
 def log_softmax(logits_RV: Array, out: Array | None = None) -> Array:
     """scores = logits - log(sum_v exp(logits)), row by row, with the row's maximum taken off first.

@@ -77,6 +77,7 @@ class Plan:
     reorder: str = "reference"
     indirect: str = "reference"
     redirect: str = "reference"
+    refresh: str = "reference"
     rolling: str = "reference"
     el: str = "reference"
     el_split: str = "reference"

@@ -74,8 +74,8 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
                 nothing_left_B & beams.is_finished_BW.any(axis=1)
             )  # what has finished stands
             check_choice(candidates[0][:, 0], beams.done_B, np.arange(B), step)
-            before = replace(beams) if trace else None
-            chosen = beams.advance(candidates, step + 1, request.limit_B, options)
+            before = replace(beams, running_BWM=beams.running_BWM.copy()) if trace else None
+            chosen = beams.advance(ops, candidates, step + 1, request.limit_B, options)
             if trace:
                 trace.note_candidates(step, g, before, candidates, chosen, request, options, notes)
             if G > 1:
@@ -109,14 +109,13 @@ class Beams:
     """One group: W hypotheses of each sentence that run, and the up to W that have finished, best first.
 
     Running scores are sums of log-probabilities, finished ones are divided by their length's norm. Texts lie in arrays
-    of a fixed shape: a sentence that is done stays, and what it writes lands behind its text. There are two arrays for
-    running texts, and two for finished ones: from one of them the texts go into their new order in the other.
+    of a fixed shape: a sentence that is done stays, and what it writes lands behind its text. Running texts change
+    places in their array; for finished ones there are two: from one of them they go into their new order in the other.
     """
 
     running_BWM: np.ndarray
     running_score_BW: np.ndarray
     length_B: np.ndarray  # of the running texts, prompt included
-    before_BWM: np.ndarray  # what ran before the last step
     finished_BWM: np.ndarray
     finished_before_BWM: np.ndarray
     finished_score_BW: np.ndarray
@@ -135,7 +134,7 @@ class Beams:
         running_score_BW = out_of_play_BW.copy()
         running_score_BW[:, : options.num_beam_groups if options.rules.groups == "interleaved" else 1] = 0.0
         return cls(
-            running_BWM, running_score_BW, prompt_B.copy(), running_BWM.copy(), running_BWM.copy(), running_BWM.copy(),
+            running_BWM, running_score_BW, prompt_B.copy(), running_BWM.copy(), running_BWM.copy(),
             out_of_play_BW, np.zeros((B, W), np.int64), np.zeros((B, W), bool), np.zeros(B, bool),
         )  # fmt: skip
 
@@ -147,8 +146,8 @@ class Beams:
         """Whether a processor has anything to do with texts that go on."""
         return any_due(self.rows(request, sentence_R), ~self.done_B[sentence_R], options)
 
-    def advance(self, candidates: Candidates, new: int, limit_B, options: Options) -> Chosen:
-        """Takes up candidates that hold `new` new tokens. The texts that ran before stay as they are, in before_BWM.
+    def advance(self, ops, candidates: Candidates, new: int, limit_B, options: Options) -> Chosen:
+        """Takes up candidates that hold `new` new tokens.
 
         A sentence that was done before "chooses" the padding token: diverse groups of transformers 4.49 count it.
         """
@@ -157,23 +156,22 @@ class Beams:
         every_B1 = np.arange(B)[:, None]
         at_limit_B = new >= limit_B
         was_done_B = self.done_B
+        ends_BC = np.isin(token_BC, options.eos_token_id)
+
+        # Those that end among the W best of all finish, as long as the texts that they continue are in their places.
+        finish_BC = ends_BC | at_limit_B[:, None] if rules.at_limit == "candidates" else ends_BC
+        best_end_BC = finish_BC & (np.arange(C) < W)
+        finished_BC = self._finish(self.running_BWM, parent_BC, token_BC, score_BC, best_end_BC, new, options)
 
         # The W best that do not end run on; where groups are interleaved, the first W, whose order says the group.
-        ends_BC = np.isin(token_BC, options.eos_token_id)
         going_score_BC = np.where(ends_BC, score_BC + score_BC.dtype.type(rules.out_of_play), score_BC)
         order_BC = ends_BC if rules.groups == "interleaved" else -going_score_BC
         keep_BW = np.argsort(order_BC, axis=1, kind="stable")[:, :W]
         parent_BW, token_BW = parent_BC[every_B1, keep_BW], token_BC[every_B1, keep_BW]
-        self.before_BWM, self.running_BWM = self.running_BWM, self.before_BWM
-        _pick_texts(self.before_BWM, parent_BW, self.running_BWM)
-        self.running_BWM[every_B1, np.arange(W), self.length_B[:, None]] = token_BW
+        self.running_BWM = ops.refresh_texts(self.running_BWM, parent_BW, token_BW, self.length_B)
         self.running_score_BW = going_score_BC[every_B1, keep_BW]
 
-        # Those that end among the W best of all finish.
-        if rules.at_limit == "candidates":
-            ends_BC |= at_limit_B[:, None]
-        best_end_BC = ends_BC & (np.arange(C) < W)
-        finished_BC = self._finish(self.before_BWM, parent_BC, token_BC, score_BC, best_end_BC, new, options)
+        # A sentence is done when nothing that runs can better what has finished, or at its limit.
         hope_B = score_BC[:, 0] if rules.stop == "candidate" else self.running_score_BW[:, 0]
         self.done_B = self.done_B | self.is_settled(hope_B, new, limit_B, options)
         if rules.at_limit == "running":

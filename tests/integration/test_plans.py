@@ -123,6 +123,24 @@ def test_implementations_of_the_memories_ops_give_the_same_texts(kind, plan, op,
     assert (sum(out.receipt.launches.values()) == ran.calls > 0) == (choice == "emulator")
 
 
+@pytest.mark.parametrize("kind", ["gpt2", "bart"])
+@pytest.mark.parametrize("choice", ["naive", "cpu", "emulator"])
+@pytest.mark.parametrize("options", [
+    {"num_beams": 3}, {"num_beams": 2, "dialect": "fairseq"},
+    {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5, "dialect": "hf4"},
+], ids=str)  # fmt: skip
+def test_the_texts_of_a_search_are_refreshed_by_what_the_plan_says(kind, choice, options):
+    """Once for each group of beams and each round of the search, whatever the dialect; the texts are the same."""
+    options = {"input_ids": IDS, "max_new_tokens": 5, "eos_token_id": 3, **options}
+    expected = make(kind).generate(**options)
+    out = make(kind).generate(plan=f"refresh={choice}", **options)
+    assert [t.tolist() for t in out.token_ids] == [t.tolist() for t in expected.token_ids]
+    ran, place = out.receipt.ops["refresh_texts"], {"naive": "reference", "emulator": "cuda"}.get(choice, choice)
+    assert ran.implementation.startswith(f"minidecode.{place}.refresh.refresh_texts")
+    assert ran.calls == out.receipt.steps * options.get("num_beam_groups", 1)
+    assert sum(out.receipt.launches.values()) == (ran.calls if choice == "emulator" else 0)
+
+
 def test_an_implementation_that_there_is_not_is_told(model):
     with pytest.raises(md.OptionError, match="rolling has no version for cpu"):
         model.generate(PROMPTS, plan="memory=rolling,rolling=cpu", **OPTIONS)

@@ -261,6 +261,26 @@ def test_redirect(seed, R, T):
         assert source[r, t] == before[parent[r] if t < length[r] else r, t]
 
 
+@given(seeds, st.integers(1, 3), st.integers(1, 4), st.integers(1, 6), st.integers(1, 5))
+def test_refreshed_texts_are_those_of_lists(seed, B, W, length, steps):
+    """Over several steps, in which sentences stop growing: a list for each text, copied and appended to."""
+    rng = np.random.default_rng(seed)
+    length_B = rng.integers(0, length + 1, B)
+    text_BWM = rng.integers(100, size=(B, W, length + steps))
+    texts = [[text_BWM[b, w, : length_B[b]].tolist() for w in range(W)] for b in range(B)]
+    for _ in range(steps):
+        parent_BW, token_BW = rng.integers(W, size=(B, W)), rng.integers(100, size=(B, W))
+        assert OPS["refresh_texts"](text_BWM, parent_BW, token_BW, length_B) is text_BWM
+        grows_B = rng.random(B) < 0.7
+        for b in range(B):
+            texts[b] = [texts[b][parent] for parent in parent_BW[b]]
+            if grows_B[b]:
+                texts[b] = [[*text, token] for text, token in zip(texts[b], token_BW[b].tolist(), strict=True)]
+        length_B = length_B + grows_B
+        for b, w in np.ndindex(B, W):
+            assert text_BWM[b, w, : length_B[b]].tolist() == texts[b][w]
+
+
 @given(seeds, sizes, st.integers(1, 60), st.booleans())
 def test_residual_norm(seed, R, D, with_bias):
     rng = np.random.default_rng(seed)
@@ -480,6 +500,12 @@ OUT_CASES = {
         0.5,
     ),
     "redirect": lambda r: (np.array([[0, 1, 0], [1, 1, 1], [2, 0, 2]]), np.array([1, 0, 2]), np.array([2, 2, 2])),
+    "refresh_texts": lambda r: (
+        np.arange(16).reshape(2, 2, 4),
+        np.array([[1, 0], [1, 1]]),
+        np.array([[5, 6], [7, 8]]),
+        np.array([2, 3]),
+    ),
     "append_heads": lambda r: (
         normal(r, 2, 9),
         normal(r, 9),
