@@ -6,11 +6,17 @@
    a tile of hidden states in shared memory and uses it as keys and then as values, so that they are read once. The
    softmax goes along (online softmax): where a tile brings a larger score, what was summed so far is scaled down.
    Scores are never in memory.
+3. The two products go to the library, each as one strided-batched product: a matrix for each sentence, with its heads
+   and beams as rows. Between them is one kernel, a masked softmax in place. Scores are in memory again, but the
+   products, nearly all of EL's operations, are done as fast as anybody does them: from float16 hidden states with
+   `half` on tensor cores, otherwise in float32 and without.
 
-The products with the layer's weights, which all sentences share, stay kernels of their own: on a GPU they, and EL's
-two as well, belong on tensor cores, by the strided-batched products of reference/el.py through CuPy. Version 2 shows
-what attention is made of; it computes without tensor cores, so that EL's H-fold operations weigh on it.
-Hidden states may be float16: they are widened where they are read, and everything is computed in float32.
+Version 3 belongs on a GPU. EL does H times the operations of multi-head attention, and those weigh on version 2, which
+computes without tensor cores; it shows what attention is made of, needs no library, and is what plans run. No version
+has been timed on a GPU yet.
+Hidden states may be float16: they are widened (version 3 makes a copy), and everything is computed in float32, unless
+`half` says otherwise. The products with the layer's weights, which all sentences share, are kernels of their own in
+versions 1 and 2, and the library's in version 3.
 """
 
 from __future__ import annotations
@@ -22,9 +28,11 @@ from numba import cuda, float32, int64
 from numba.core.types import float16
 
 from ..errors import OptionError
-from ..launch import launch
+from ..launch import launch, products
+from .reduction import warp_sum
+from .within import warp_max
 
-THREADS = 256  # of a block in version 2
+THREADS = 256  # of a block in versions 2 and 3
 WARPS = THREADS // 32
 QUERIES = 4  # heads and beams that a block of version 2 serves
 TILE = 4  # positions of which it stages the hidden states together
@@ -43,6 +51,42 @@ def attend_el(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale, ou
     """Version 2. Hidden states wider than it has room for take version 1."""
     sums_RHD, _, total_RH = hidden_sums(q_RHK, h_BND, begin_B, w_k_GKD, scale)
     return values(sums_RHD, total_RH, w_v_GUD, b_v_GU, out)
+
+
+def attend_el_v3(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale, out=None, *, half=False):
+    """Two strided-batched products and a masked softmax between them; float16 hidden states are widened by a copy.
+
+    half: hidden states are float16, and are multiplied as they are. q' and p are rounded to float16, since tensor cores
+    take both sides in one type; they sum in float32, and so does the softmax. That is beyond what the row allows.
+    A rounding moves x by r(x) = max(2^-11 |x|, 2^-25) at most; what is beyond 65,504 is lost. So score n moves by
+    e_n <= sum_d r(q'_d) |h_nd|, its weight p_n by a factor of at most f_n = exp(e_n) sum_m p_m exp(e_m), and
+    a_u, beside float32's own error, by at most sum_n ((f_n - 1) p_n |v_nu - mean_u| + r(f_n p_n) |v_nu|),
+    where v_n = W_v h_n and mean = sum_n p_n v_n.
+    """
+    refuse_other_types(q_RHK, h_BND)
+    if half and h_BND.dtype != np.float16:
+        raise OptionError(f"half=True multiplies hidden states that are float16: these are {h_BND.dtype}")
+    (R, H, _), (B, N, D), (G, U, _) = q_RHK.shape, h_BND.shape, w_v_GUD.shape
+    X, factors = R // B * H, np.float16 if half else np.float32  # X: the heads of all beams of a sentence
+    el_q_RHD, scores_BXN, sums_RHD = empty(q_RHK, R, H, D), empty(q_RHK, B, X, N), empty(q_RHK, R, H, D)
+    by_group(q_RHK * np.float32(scale), w_k_GKD, el_q_RHD)
+    el_q_BXD, h_BND = el_q_RHD.reshape(B, X, D).astype(factors, copy=False), h_BND.astype(factors, copy=False)
+    products([(el_q_BXD, h_BND.transpose(0, 2, 1), scores_BXN)])
+    weights_BXN = np.empty_like(scores_BXN, dtype=np.float16) if half else scores_BXN
+    launch(masked_softmax, -(-B * X // WARPS), THREADS, weights_BXN, scores_BXN, begin_B)
+    products([(weights_BXN, h_BND, sums_RHD.reshape(B, X, D))])
+    a_RX = empty(q_RHK, R, H * U) if out is None else out
+    by_group(sums_RHD, w_v_GUD.transpose(0, 2, 1), a_RX.reshape(R, H, U))
+    a_RGXU = a_RX.reshape(R, G, H // G, U)
+    a_RGXU += b_v_GU[:, None]
+    return a_RX
+
+
+def by_group(x_RHX, w_GXX, result_RHX):
+    """Each head's rows times the matrix of its group, as the library's product; heads are read by their strides."""
+    R, H, G = *x_RHX.shape[:2], len(w_GXX)
+    x_GXRX, result_GXRX = (a.reshape(R, G, H // G, a.shape[2]).transpose(1, 2, 0, 3) for a in (x_RHX, result_RHX))
+    products([(x_GXRX, w_GXX[:, None], result_GXRX)])
 
 
 def hidden_sums_v1(q_RHK, h_BND, begin_B, w_k_GKD, scale):
@@ -71,15 +115,19 @@ def hidden_sums(q_RHK, h_BND, begin_B, w_k_GKD, scale):
 
 def el_queries(q_RHK, h_BND, w_k_GKD, scale):
     """q' = scale * q W_k, as wide as the hidden states."""
+    refuse_other_types(q_RHK, h_BND)
+    R, H, _ = q_RHK.shape
+    el_q_RHD = empty(q_RHK, R, H, h_BND.shape[2])
+    thread_per_number(expand, el_q_RHD, q_RHK, w_k_GKD, np.float32(scale))
+    return el_q_RHD
+
+
+def refuse_other_types(q_RHK, h_BND):
     if q_RHK.dtype != np.float32 or h_BND.dtype not in (np.float32, np.float16):
         raise OptionError(
             f"the kernels of EL compute in float32, on hidden states of float32 or float16, not {q_RHK.dtype} on"
             f" {h_BND.dtype}: the reference takes any"
         )
-    R, H, _ = q_RHK.shape
-    el_q_RHD = empty(q_RHK, R, H, h_BND.shape[2])
-    thread_per_number(expand, el_q_RHD, q_RHK, w_k_GKD, np.float32(scale))
-    return el_q_RHD
 
 
 def values(sums_RHD, total_RH, w_v_GUD, b_v_GU, out):
@@ -236,12 +284,30 @@ def block_per_queries(el_q_BXD, sums_BXD, top_BX, total_BX, h_BND, begin_B):
         top_BX[b, first + t], total_BX[b, first + t] = top[t], total[t]
 
 
-@cuda.jit(device=True)
-def warp_sum(mine):
-    """The sum of `mine` over the warp, for each of its lanes."""
-    for step in (16, 8, 4, 2, 1):
-        mine += cuda.shfl_xor_sync(0xFFFFFFFF, mine, step)
-    return mine
+@cuda.jit
+def masked_softmax(weights_BXN, scores_BXN, begin_B):
+    """A warp for each row of scores; a lane reads back what it wrote itself. `weights` may be `scores`, or narrower.
+
+    Padding gets weight 0, for the product behind it goes over all positions.
+    """
+    B, X, N = scores_BXN.shape
+    row, lane = cuda.blockIdx.x * WARPS + cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+    if row >= B * X:
+        return
+    scores_N, weights_N = scores_BXN[row // X, row % X], weights_BXN[row // X, row % X]
+    begin = begin_B[row // X]
+    top, total = NOTHING, float32(0)
+    for n in range(lane, N, 32):
+        if n >= begin:
+            top = max(top, scores_N[n])
+    top = warp_max(top)
+    for n in range(lane, N, 32):
+        if n >= begin:
+            scores_N[n] = math.exp(scores_N[n] - top)
+            total += scores_N[n]
+    total = warp_sum(total)
+    for n in range(lane, N, 32):
+        weights_N[n] = scores_N[n] / total if n >= begin else float32(0)
 
 
 # What each kernel is compiled and type-checked for, without a GPU. Queries and weights are views into wider arrays.
@@ -254,5 +320,6 @@ SIGNATURES = {
     weighted_sums: [(_ROWS, _ROWS, h, _PLACES) for h in _HIDDEN],
     project: [(_ROWS, _ROWS, _ROW, _VIEW, _ROW)],
     block_per_queries: [(_ROWS, _ROWS, _ROW, _ROW, h, _PLACES) for h in _HIDDEN],
+    masked_softmax: [(weights, _ROWS, _PLACES) for weights in _HIDDEN],
 }
 REGISTERS = {block_per_queries: 128}  # so two blocks fill a multiprocessor; shared memory lets in no more on a T4
