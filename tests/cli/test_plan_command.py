@@ -40,7 +40,7 @@ def test_the_table_and_its_sums(cli, shape):
         (a.name, a.bytes, a.first, a.last, offset)
         for a, offset in zip(step.layout.lifetimes, step.layout.offsets, strict=True)
     ]
-    assert "attend_split 2: workspace" in {row[0] for row in shown} and shown[-1][0].startswith("top_candidates 1")
+    assert "attend_split 2: workspace" in {row[0] for row in shown} and shown[-1][0].startswith("refresh_texts 1")
     for says, number in [("arena", step.bytes), ("separate buffers", step.layout.separate_bytes),
                          ("lower bound", step.layout.lower_bound)]:  # fmt: skip
         assert re.search(rf"^{says} +{number:,} bytes", ran.out, re.M), says

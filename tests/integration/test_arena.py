@@ -369,7 +369,8 @@ def test_no_array_is_allocated_in_a_step(kind, memory, options, monkeypatch):
     shapes = {"batch_size": sentences, "input_length": 60, "max_new_tokens": 14, "eos_token_id": None}
     step = model.plan_step(plan=plan, **shapes, **options)
     small = [a.name for a in step.layout.lifetimes if 0 < a.bytes < 1.25 * SLACK]
-    assert {name.split()[0] for name in small} <= {"top_candidates"}, small  # a score and an index for each candidate
+    # a score and an index for each candidate; the texts, where there are few and short ones
+    assert {name.split()[0] for name in small} <= {"top_candidates", "refresh_texts"}, small
     monkeypatch.setattr(arena_file, "Places", Watched)
     monkeypatch.setattr(Watched, "growth", {})
     arena = md.Arena(step)
