@@ -126,7 +126,7 @@ class Launch:
 
     def _run_blocks(self, resident: list[Block], call) -> None:
         """One block after the other; beside a block that spins, waiting for another, the next one is started too."""
-        self._hub, started = getcurrent(), time.perf_counter()
+        self._hub, started = getcurrent(), time.process_time()  # not of other programs, on a busy machine
         waiting = self.blocks_to_run()
         while waiting or resident:
             if waiting and all(b.idle_rounds > START_ANOTHER for b in resident):
@@ -139,7 +139,7 @@ class Launch:
                     self._finish(block)
                     resident.remove(block)
                     if self.blocks_run == 1 and self.settings.blocks is None:
-                        seconds = (time.perf_counter() - started) * len(waiting)
+                        seconds = (time.process_time() - started) * len(waiting)
                         if seconds > LONG:
                             raise TakesTooLongError(seconds)
 

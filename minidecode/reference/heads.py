@@ -16,11 +16,11 @@ def split_heads_naive(qkv_RX, bias_X, heads, out=None):
 
 
 def split_heads(qkv_RX, bias_X, heads, out=None):
-    """Views of one biased array: no head is copied. Into `out`, each part is added where it belongs."""
-    if out is None:
-        return cut(qkv_RX if bias_X is None else qkv_RX + bias_X, heads)
+    """Each part is added where it belongs. Not as views of one array: who keeps the keys would keep the queries too."""
+    parts = cut(qkv_RX, heads)
+    out = tuple(np.empty(part.shape, part.dtype) for part in parts) if out is None else out
     biases = (0, 0, 0) if bias_X is None else cut(bias_X[None], heads)
-    for target, part, bias in zip(out, cut(qkv_RX, heads), biases, strict=True):
+    for target, part, bias in zip(out, parts, biases, strict=True):
         np.add(part, bias, out=target)
     return out
 

@@ -143,6 +143,19 @@ def test_a_model_without_a_window_refuses_the_rolling_memory(kind):
         make(kind).generate(input_ids=IDS, plan="memory=rolling")
 
 
+@pytest.mark.parametrize("memory", ["replicated", "preallocated", "split", "indirect"])
+def test_a_long_prompt_keeps_its_keys_and_values_alone(memory):
+    """With few key/value heads the queries are far wider, and nobody reads them again."""
+    heads = {"num_key_value_heads": 1}
+    family, config = FAMILIES["gpt2"], FAMILIES["gpt2"].config.from_json(SIZES["gpt2"] | heads)
+    model = make("gpt2", random_tensors(family, config, 0), **heads)
+    out = model.generate(input_ids=[[5, 6, 7] * 6], plan=f"memory={memory}", max_new_tokens=2, eos_token_id=None)
+    positions = 18 + (1 if memory == "replicated" else 2)
+    block = model.weights.blocks[0].heads
+    table = len(model.weights.blocks) * 2 * 8 if memory == "indirect" else 0
+    assert out.receipt.memory_peak_bytes == len(model.weights.blocks) * (block.K + block.U) * 8 * positions + table
+
+
 @pytest.mark.parametrize(("memory", "window"), [*WINDOWS, ("rolling", 20)])
 def test_bytes_held_are_those_of_the_formula(memory, window):
     """Keys and values of B sentences, W beams, N and T positions, in float64 (FastSeq, section 4.1)."""
