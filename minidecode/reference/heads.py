@@ -17,12 +17,9 @@ def split_heads_naive(qkv_RX, bias_X, heads, out=None):
 
 def split_heads(qkv_RX, bias_X, heads, out=None):
     """Each part is added where it belongs. Not as views of one array: who keeps the keys would keep the queries too."""
-    parts = cut(qkv_RX, heads)
-    out = tuple(np.empty(part.shape, part.dtype) for part in parts) if out is None else out
     biases = (0, 0, 0) if bias_X is None else cut(bias_X[None], heads)
-    for target, part, bias in zip(out, parts, biases, strict=True):
-        np.add(part, bias, out=target)
-    return out
+    targets = (None, None, None) if out is None else out
+    return tuple(np.add(*each, out=target) for *each, target in zip(cut(qkv_RX, heads), biases, targets, strict=True))
 
 
 def cut(qkv_RX, heads):
