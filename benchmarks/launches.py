@@ -33,7 +33,7 @@ from minidecode.published import random_tensors
 from minidecode.reference import linear as linear_file
 from minidecode.reference import norm as norm_file
 from minidecode.runtime.engine import Engine
-from minidecode.runtime.receipt import CountedOps, _moved
+from minidecode.runtime.receipt import CountedOps, moved
 
 LAYERS = ("BART encoder", "BART decoder", "GPT-2")
 FUSED = "split"  # the memory of a step
@@ -212,7 +212,7 @@ def fused_bytes(layer: str, D: int, H: int, length: int) -> int:
 
         def call(*args, **more):
             result = function(*args, **more)
-            total[0] += rows[op].cost(*args).bytes if op in rows else _moved(args, more, result, tables)
+            total[0] += rows[op].cost(*args).bytes if op in rows else moved(args, more, result, tables)
             if op == "attend_within":  # the scores: written, read and written again, read; the result head by head
                 (R, heads, _), longest = args[0].shape, int(np.diff(args[4]).max())
                 total[0] += 4 * R * heads * longest * result.itemsize + 2 * result.nbytes

@@ -22,7 +22,7 @@ from numba import cuda, float32, float64, int64, uint64
 from ..errors import OptionError
 from ..launch import launch
 from .candidates import INFINITY, NOWHERE, THREADS, WARPS, first_of_block
-from .hars import block_max
+from .reduction import block_max
 
 SLICE = 512  # groups of four tokens that a block looks at
 MOST_NOISE = 22.9  # noise is at most 33 log 2

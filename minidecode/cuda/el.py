@@ -29,8 +29,7 @@ from numba.core.types import float16
 
 from ..errors import OptionError
 from ..launch import launch, products
-from .reduction import warp_sum
-from .within import warp_max
+from .reduction import warp_max, warp_sum
 
 THREADS = 256  # of a block in versions 2 and 3
 WARPS = THREADS // 32

@@ -17,8 +17,8 @@ from numba import cuda, float32, int64
 
 from ..errors import OptionError
 from ..launch import launch
-from .norm import ROOM, THREADS, WARPS, block_sum
-from .reduction import warp_sum
+from .norm import ROOM, normalise_row
+from .reduction import THREADS, WARPS, warp_sum
 
 KEPT = 32  # numbers of a row that a lane of version 3 has registers for
 WIDEST = 32 * KEPT  # row of version 3
@@ -47,13 +47,7 @@ def norm_per_row(x_RD, gain_D, shift_D, eps, h_RD):
     total = float32(0)
     for d in range(t, D, THREADS):
         total += x_RD[r, d]
-    mean = block_sum(part, total) / float32(D)
-    squares = float32(0)
-    for d in range(t, D, THREADS):
-        squares += (x_RD[r, d] - mean) * (x_RD[r, d] - mean)
-    spread = math.sqrt(block_sum(part, squares) / float32(D) + eps)
-    for d in range(t, D, THREADS):
-        h_RD[r, d] = (x_RD[r, d] - mean) / spread * gain_D[d] + shift_D[d]
+    normalise_row(x_RD[r], total, part, gain_D, shift_D, eps, h_RD)
 
 
 def embed_norm_v2(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
@@ -77,13 +71,7 @@ def embedding_per_block(ids_R, pos_R, wte_VD, wpe_ND, scale, gain_D, shift_D, ep
         row[d] = scale * wte_VD[token, d] + wpe_ND[position, d]  # each thread reads back what it wrote itself
         x_RD[r, d] = row[d]
         total += row[d]
-    mean = block_sum(part, total) / float32(D)
-    squares = float32(0)
-    for d in range(t, D, THREADS):
-        squares += (row[d] - mean) * (row[d] - mean)
-    spread = math.sqrt(block_sum(part, squares) / float32(D) + eps)
-    for d in range(t, D, THREADS):
-        h_RD[r, d] = (row[d] - mean) / spread * gain_D[d] + shift_D[d]
+    normalise_row(row, total, part, gain_D, shift_D, eps, h_RD)
 
 
 def embed_norm(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):

@@ -37,6 +37,7 @@ from .candidates import (
     results,
     write_nan,
 )  # fmt: skip
+from .reduction import block_max, block_sum
 
 
 def search_candidates_v1(logits_RV, base_BW, C, out=None):
@@ -68,40 +69,6 @@ def log_sums(logits_RV, largest_R, log_sum_R):
 def log_of(total, largest):
     """The logarithm of a sum of exp(x - largest); NaN where x was NaN or plus infinity, or always minus infinity."""
     return math.log(total) if total > 0 and largest < INFINITY else NAN
-
-
-@cuda.jit(device=True)
-def block_max(mine, part):
-    """The largest that a thread brings, for every thread; `part` has a place for each warp."""
-    for step in (16, 8, 4, 2, 1):
-        other = cuda.shfl_xor_sync(0xFFFFFFFF, mine, step)
-        if other > mine:
-            mine = other
-    t = cuda.threadIdx.x
-    if t % 32 == 0:
-        part[t // 32] = mine
-    cuda.syncthreads()
-    for warp in range(WARPS):
-        if part[warp] > mine:
-            mine = part[warp]
-    cuda.syncthreads()  # everybody has read them before anybody writes again
-    return mine
-
-
-@cuda.jit(device=True)
-def block_sum(mine, part):
-    """The sum of what the threads bring, for every thread; `part` has a place for each warp."""
-    for step in (16, 8, 4, 2, 1):
-        mine += cuda.shfl_xor_sync(0xFFFFFFFF, mine, step)
-    t = cuda.threadIdx.x
-    if t % 32 == 0:
-        part[t // 32] = mine
-    cuda.syncthreads()
-    total = float32(0)
-    for warp in range(WARPS):
-        total += part[warp]
-    cuda.syncthreads()  # everybody has read them before anybody writes again
-    return total
 
 
 @cuda.jit

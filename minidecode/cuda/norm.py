@@ -19,9 +19,8 @@ from numba import cuda, float32
 
 from ..errors import OptionError
 from ..launch import launch
+from .reduction import THREADS, WARPS, block_sum
 
-THREADS = 128  # of a block in versions 2 and 3: one constant, for the shapes of shared arrays
-WARPS = THREADS // 32
 ROOM = 4096  # widest row of version 3: 16 KiB of shared memory
 
 
@@ -103,29 +102,20 @@ def norm_staged(x_RD, y_RD, bias_D, gain_D, shift_D, eps, summed_RD, h_RD):
         row[d] = x_RD[r, d] + y_RD[r, d] + bias_D[d]  # each thread reads back what it wrote itself
         summed_RD[r, d] = row[d]
         total += row[d]
-    mean = block_sum(part, total) / float32(D)
-    squares = float32(0)
-    for d in range(t, D, THREADS):
-        squares += (row[d] - mean) * (row[d] - mean)
-    spread = math.sqrt(block_sum(part, squares) / float32(D) + eps)
-    for d in range(t, D, THREADS):
-        h_RD[r, d] = (row[d] - mean) / spread * gain_D[d] + shift_D[d]
+    normalise_row(row, total, part, gain_D, shift_D, eps, h_RD)
 
 
 @cuda.jit(device=True)
-def block_sum(part, mine):
-    """The sum of `mine` over the block, for every thread; `part` has a place for each warp."""
-    for step in (16, 8, 4, 2, 1):
-        mine += cuda.shfl_xor_sync(0xFFFFFFFF, mine, step)  # after it, every lane has its warp's sum
-    t = cuda.threadIdx.x
-    if t % 32 == 0:
-        part[t // 32] = mine
-    cuda.syncthreads()
-    total = float32(0)
-    for warp in range(WARPS):
-        total += part[warp]
-    cuda.syncthreads()  # everybody has read them before the next sum writes
-    return total
+def normalise_row(row, total, part, gain_D, shift_D, eps, h_RD):
+    """h of a block's row; `total` is the sum of every THREADS-th of its numbers, this thread's own share."""
+    r, t, D = cuda.blockIdx.x, cuda.threadIdx.x, h_RD.shape[1]
+    mean = block_sum(total, part) / float32(D)
+    squares = float32(0)
+    for d in range(t, D, THREADS):
+        squares += (row[d] - mean) * (row[d] - mean)
+    spread = math.sqrt(block_sum(squares, part) / float32(D) + eps)
+    for d in range(t, D, THREADS):
+        h_RD[r, d] = (row[d] - mean) / spread * gain_D[d] + shift_D[d]
 
 
 def _launch(kernel, grid, block, x_RD, y_RD, bias_D, norm, out):

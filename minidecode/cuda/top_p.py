@@ -22,8 +22,7 @@ from numba import cuda, float32, float64, int32, int64
 
 from ..launch import launch
 from .candidates import INFINITY, THREADS, WARPS
-from .hars import block_max
-from .reduction import LANES, warp_sum
+from .reduction import block_max, warp_max, warp_sum
 from .top_k import HIGHEST, LOWEST, WARP, in_order, to_change
 
 ROOM = 1024  # survivors that a block has room for
@@ -51,13 +50,6 @@ def halve_row_by_weight(scores_RV, bits_RV, share_1, least):
     most = int64(share_1[0] * float64(total))
     first = first_of_row(scores_RV, bits_RV, r, largest, most, int64(max(V - least, 0)))
     rule_out_before(scores_RV, bits_RV, r, first)
-
-
-@cuda.jit(device=True)
-def warp_max(mine):
-    for step in (16, 8, 4, 2, 1):
-        mine = max(mine, cuda.shfl_xor_sync(LANES, mine, step))
-    return mine
 
 
 @cuda.jit(device=True)

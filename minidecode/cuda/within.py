@@ -22,7 +22,7 @@ from numba import boolean, cuda, float32, int64
 from ..errors import OptionError
 from ..launch import launch, products
 from ..reference.within import sentences
-from .reduction import LANES, THREADS, WARPS, warp_sum
+from .reduction import THREADS, WARPS, warp_max, warp_sum
 
 NOTHING = float32(-np.inf)  # the score of what is not seen
 
@@ -165,14 +165,6 @@ def seen_by(r, q_offsets_X, k_offsets_X, causal, window):
         return int64(0), M, M
     n = r - q_offsets_X[b]
     return max(n + 1 - window, 0), n + 1, M
-
-
-@cuda.jit(device=True)
-def warp_max(mine):
-    """The largest of the warp, for every lane."""
-    for step in (16, 8, 4, 2, 1):
-        mine = max(mine, cuda.shfl_xor_sync(LANES, mine, step))
-    return mine
 
 
 @cuda.jit

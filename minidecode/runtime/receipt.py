@@ -45,7 +45,7 @@ class CountedOps:
             result = self.places.run(name, function, args, kwargs)
             count.seconds += time.perf_counter() - started
             count.calls += 1
-            count.bytes += _moved(args, kwargs, result, tables)
+            count.bytes += moved(args, kwargs, result, tables)
             return result
 
         return call
@@ -55,7 +55,7 @@ class CountedOps:
         return self._counts
 
 
-def _moved(args, kwargs, result, tables: set[int]) -> int:
+def moved(args, kwargs, result, tables: set[int]) -> int:
     """Bytes of the arrays handed in and returned, each once; of a table, only as much as came out of it.
 
     A table that is itself the result is changed here and there: what else was handed in says how much is read.

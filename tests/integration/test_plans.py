@@ -151,6 +151,7 @@ ATTENTION = [  # (model, plan, op, what runs)
     ("gpt2", "memory=split,split=cpu", "attend_split", "cpu.split.attend_split"),
     ("gpt2", "memory=split,split=emulator", "attend_split", "cuda.split.attend_split"),
     ("gpt2", "memory=preallocated,grouped=naive", "attend", "reference.grouped.attend_naive"),
+    ("gpt2", "memory=replicated,grouped=cpu", "attend", "cpu.grouped.attend"),
     ("gpt2", "memory=replicated,grouped=emulator", "attend", "cuda.grouped.attend"),
     ("bart", "memory=split,shared=naive", "attend_shared", "reference.shared.attend_shared_naive"),
     ("bart", "memory=split,split=cpu,shared=cpu", "attend_shared", "cpu.shared.attend_shared"),

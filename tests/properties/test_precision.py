@@ -140,14 +140,12 @@ def test_double_precision_stays_double():
         assert np.abs(function(x_RX, Weight(matrix)) - x_RX @ matrix).max() < 1e-14
 
 
-def test_ranges_of_outputs_on_several_threads_give_the_same(monkeypatch):
-    alone = [cpu_linear.linear_few_rows(*case) for case in cases(5, 65, 33)]
+def test_ranges_of_outputs_on_several_threads_are_right(monkeypatch):
     monkeypatch.setattr(config, "NUMBA_NUM_THREADS", 3)
     monkeypatch.setattr(cpu_linear, "WORTH_A_THREAD", 500)
     cpu_linear._threads.cache_clear()
-    for case, y_RX in zip(cases(5, 65, 33), alone, strict=True):
+    for case in cases(5, 65, 33):
         assert is_near(cpu_linear.linear_few_rows(*case), *case)
-        assert np.allclose(cpu_linear.linear_few_rows(*case), y_RX, rtol=1e-4, atol=1e-3)
     assert cpu_linear._threads.cache_info().misses == 1
     cpu_linear._threads.cache_clear()
 
