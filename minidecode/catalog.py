@@ -339,10 +339,12 @@ CATALOG = {
 
 def find(name: str) -> Row:
     """The row of that name. Raises OptionError, which lists the names there are."""
-    from .errors import OptionError
+    from .errors import OptionError, meant
 
     if name not in CATALOG:
-        raise OptionError(f"there is no optimization {name!r}: the names are {', '.join(CATALOG)}")
+        raise OptionError(
+            f"there is no optimization {name!r}: the names are {', '.join(CATALOG)}{meant(name, CATALOG)}"
+        )
     return CATALOG[name]
 
 

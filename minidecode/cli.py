@@ -276,6 +276,7 @@ def check(
     function: Annotated[str, typer.Argument(metavar="FILE.py:FUNCTION", help="Yours; a module:function works too.")],
     examples: Annotated[int, typer.Option(min=1, help="Random inputs to try, beside the planted ones.")] = 200,
     as_json: AsJson = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
     debug: Debug = False,
 ):
     """Judge an implementation of an optimization: exit code 0 if it is right on all inputs tried, 1 if not."""
@@ -284,7 +285,8 @@ def check(
     from .user_functions import find_function
 
     find(name)  # a wrong name is told before a file is run
-    verdict = judge(name, find_function(function), examples=examples)
+    with _bar(f"checking {name}", quiet) as report:
+        verdict = judge(name, find_function(function), examples=examples, progress=report)
     if as_json:
         failure = verdict.failure
         print(json.dumps({
@@ -299,17 +301,54 @@ def check(
 
 @app.command()
 def compare(
-    name: Annotated[str, typer.Argument(help="The optimization, such as ngram.")],
+    name: Annotated[str | None, typer.Argument(help="The optimization, such as ngram.  [default: all of them, which"
+                                               " takes minutes]", show_default=False)] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Turns of each implementation.")] = 9,
-    machine: Annotated[str, typer.Option(help="Predict for: this (measured), v100, t4 or h200.")] = "this",
+    machine: Annotated[list[str] | None, typer.Option(help="Predict for this one too: v100, t4 or h200; may be given"
+                                                      " several times.")] = None,
+    read: Annotated[list[Path] | None, typer.Option("--read", help="Time nothing: show a file that --json wrote; given"
+                                                    " several times, side by side.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Draw the roofline, as SVG.")] = None,
     as_json: AsJson = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
     debug: Debug = False,
-):
-    """Check all implementations of an optimization, then time them by turns; refuses to time a wrong one."""
-    from .bench.compare import compare as run
+):  # fmt: skip
+    """Check all implementations of an optimization, then time them by turns; refuses to time a wrong one.
 
-    result = run(name, repeats=repeats, machine=machine)
-    print(json.dumps(result.as_dict()) if as_json else result)
+    Beside each time stand the useful bytes and operations per second, and the share of what this machine, measured in
+    the same run, allows at the most (its roofline).
+    """
+    from .bench.compare import compare as run
+    from .bench.compare import read_comparisons, side_by_side
+    from .catalog import CATALOG, find
+
+    if plot is not None:
+        import matplotlib  # noqa: F401 (what is missing is told before minutes of work)
+    if read:
+        files = {path.stem: [c for c in read_comparisons(path) if name in (None, c.name)] for path in read}
+        if len(files) < len(read):
+            raise InputError("the files to lay side by side need different names")
+        if name is not None and (lacking := [label for label, found in files.items() if not found]):
+            raise InputError(f"{lacking[0]} holds no comparison of {name}")
+    else:
+        names = [find(name).name] if name else list(CATALOG)
+        found = []
+        for each in names:
+            with _bar(f"checking {each}", quiet) as report:
+                found.append(run(each, repeats=repeats, machine=machine or (), progress=report))
+            if not as_json:
+                print(found[-1], end="\n" if each == names[-1] else "\n\n", flush=True)
+        files = {"this machine": found}
+    if read and not as_json:
+        print(side_by_side(files))
+    if as_json:
+        every = [c.as_dict() for found in files.values() for c in found]
+        print(json.dumps(every if len(every) > 1 else every[0]))
+    if plot is not None:
+        from .bench.pictures import roofline
+
+        with _whole_file(plot) as file:
+            roofline(files).savefig(file, format="svg", metadata={"Date": None})
 
 
 @app.command()

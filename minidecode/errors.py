@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
+
+def meant(word: str, names: Iterable[str]) -> str:
+    """ "; did you mean NAME?" where one of the names is near to the word, and nothing otherwise."""
+    near = difflib.get_close_matches(word, list(names), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
 
 class MinidecodeError(Exception):
     """Something a user can mend: the message names the cause and the remedy on one line."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from . import hub
 from .checkpoint import Stored, find_tensors, match_tensors, read_json
-from .errors import CheckpointError, InputError, NumericalError, OptionError
+from .errors import CheckpointError, InputError, NumericalError, OptionError, meant
 from .launch import counted_launches
 from .memory.recompute import RecomputeMemory
 from .models import bart, bart_tensors, gpt2, gpt2_tensors
@@ -103,6 +103,7 @@ def find_folder(name: str | Path, revision: str | None = None, weights: bool = T
     remedy = f"name {' or '.join(bundled)}, or a folder with a config.json"
     if os.path.exists(folder):
         raise CheckpointError(f"{str(name)!r} is a file, not a folder: {remedy}")
+    remedy += meant(str(name), bundled)
     nowhere = f"{str(name)!r} is neither a bundled model nor a folder"
     if isinstance(name, Path) or not hub.looks_like_id(name):
         raise CheckpointError(f"{nowhere}: {remedy}")
@@ -319,7 +320,7 @@ class Model:
         token_ids = [hypothesis for sentence in found.tokens for hypothesis in sentence]
         memories = [engine.make_memory, *([engine.make_memory.cross] if self.is_encoder_decoder else [])]
         receipt = Receipt(
-            plan=str(plan), ops=engine.ops.counts(),
+            plan=str(plan), dtype=self.dtype, ops=engine.ops.counts(),
             memory=" + ".join(f"{m.__module__}.{m.__qualname__}" for m in memories),
             memory_peak_bytes=engine.memory_peak_bytes, arena_bytes=places.bytes,
             prompt_tokens=sum(map(len, sources or prompts_ids)),

@@ -16,7 +16,7 @@ from . import ops as signatures
 from . import reference
 from .catalog import CATALOG, Row
 from .device import device_kind
-from .errors import OptionError
+from .errors import OptionError, meant
 from .launch import InEmulator
 from .memory.el import ElMemory, SplitBesideEl
 from .memory.indirect import IndirectMemory
@@ -89,7 +89,9 @@ class Plan:
 
     def __post_init__(self):
         if self.memory not in MEMORIES:
-            raise OptionError(f"plan: memory={self.memory!r} is not one of {', '.join(MEMORIES)}")
+            raise OptionError(
+                f"plan: memory={self.memory!r} is not one of {', '.join(MEMORIES)}{meant(str(self.memory), MEMORIES)}"
+            )
         if self.arena not in ARENAS:
             raise OptionError(f"plan: arena={self.arena!r} is not one of {', '.join(ARENAS)}")
         for row in CATALOG.values():
@@ -112,9 +114,11 @@ class Plan:
             name, equals, value = part.partition("=")
             if part == "auto":
                 continue
-            if not equals or name not in names or name in choices:
+            if name in choices:
+                raise OptionError(f"plan: {name} is chosen twice, as {choices[name]} and as {value}")
+            if not equals or name not in names:
                 known = ", ".join(f"{name}=..." for name in names)
-                raise OptionError(f"plan: {part!r} is not understood; say auto, or some of {known}, each once")
+                raise OptionError(f"plan: {part!r} is not understood; say auto, or some of {known}{meant(name, names)}")
             choices[name] = value
         return cls(**choices)
 

@@ -5,18 +5,23 @@ from __future__ import annotations
 import copy
 import dataclasses
 import importlib
+import json
+import os
+import platform
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
 
 import numpy as np
 
-from ..catalog import Row, arguments_of, find
+from ..catalog import Cost, Row, arguments_of, find
 from ..conformance import check
 from ..conformance.rows import asked_of
 from ..device import device_kind
-from ..errors import NumericalError, OptionError
+from ..errors import InputError, NumericalError, OptionError
 from .machines import MACHINES, Machine, this_machine
 
 
@@ -32,35 +37,78 @@ class Timing:
 
 @dataclass
 class Comparison:
-    """What `compare` found; str() of it is the table. Ratios are to the first, the naive one."""
+    """What `compare` found; str() of it is the table. Ratios are to the first, the naive one.
+
+    cost is what any implementation must move and compute at the least, so `reached` counts useful bytes and operations:
+    what an implementation moves beyond them makes it look slower, as it should.
+    """
 
     name: str
     shape: str
+    cost: Cost
     timings: list[Timing]
-    least: dict[str, float]  # machine -> seconds that the cost model allows at the least
+    machine: Machine  # where it was timed, as measured then
+    predicted: list[Machine]  # others
     notes: list[str] = field(default_factory=list)
+    where: dict[str, str] = field(default_factory=dict)  # processor, cores, versions
+
+    def reached(self, timing: Timing) -> tuple[float, float, float]:
+        """(bytes/s, operations/s, share of what the machine allows) of the median run."""
+        seconds = timing.median
+        return self.cost.bytes / seconds, self.cost.operations / seconds, self.machine.seconds(self.cost) / seconds
 
     def as_dict(self) -> dict:
+        machine, *others = [
+            {"name": m.name, "source": m.source, "bandwidth": m.bandwidth, "operations": m.operations,
+             "least_seconds": m.seconds(self.cost)}
+            for m in (self.machine, *self.predicted)
+        ]  # fmt: skip
+        timings = []
+        for t in self.timings:
+            bytes_, operations, share = self.reached(t)
+            timings.append(vars(t) | {"bytes_per_second": bytes_, "operations_per_second": operations, "share": share})
         return {
-            "name": self.name, "shape": self.shape, "timings": [vars(t) for t in self.timings],
-            "least_seconds": self.least, "notes": self.notes,
+            "name": self.name, "shape": self.shape, "cost": vars(self.cost), "timings": timings, "machine": machine,
+            "predicted": others, "notes": self.notes, "where": self.where,
         }  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, found: dict) -> Comparison:
+        """What `as_dict` wrote. Raises KeyError or TypeError if it is something else."""
+        machine, *others = [
+            Machine(m["name"], m["bandwidth"], m["operations"], m["source"])
+            for m in (found["machine"], *found["predicted"])
+        ]
+        timings = [Timing(*(t[f.name] for f in dataclasses.fields(Timing))) for t in found["timings"]]
+        return cls(found["name"], found["shape"], Cost(**found["cost"]), timings, machine, others, found["notes"],
+                   found["where"])  # fmt: skip
 
     def __str__(self) -> str:
         lines = [
             f"{self.name}: {self.shape}",
-            f"{'implementation':<28} {'median':>11} {'fastest to slowest':>25} {'speed':>9}",
+            f"{'measured here':<28} {'median':>11} {'fastest to slowest':>25} {'speed':>8} {'GB/s':>7} {'GFLOP/s':>8}"
+            f" {'of roof':>8}",
         ]
         for t in self.timings:
             ratio = self.timings[0].median / t.median
             spread = f"{_milliseconds(t.fastest)} to {_milliseconds(t.slowest)}"
-            lines.append(f"{t.implementation:<28} {_milliseconds(t.median):>11} {spread:>25} {ratio:>8.1f}x")
-        for machine, seconds in self.least.items():
-            lines.append(f"{'least by bytes and operations':<28} {_milliseconds(seconds):>11}  on {machine}")
+            bytes_, operations, share = self.reached(t)
+            lines.append(
+                f"{t.implementation:<28} {_milliseconds(t.median):>11} {spread:>25} {ratio:>7.1f}x {bytes_ / 1e9:>7.2f}"
+                f" {operations / 1e9:>8.2f} {share:>8.1%}"
+            )
+        cost = f"{self.cost.bytes / 1e6:,.3f} MB, {self.cost.operations / 1e6:,.3f} million operations"
+        lines.append(f"at the least: {cost}; in that time at best:")
+        for m in (self.machine, *self.predicted):
+            limits = f"{m.bandwidth / 1e9:,.1f} GB/s, {m.operations / 1e9:,.0f} GFLOP/s"
+            lines.append(f"  {m.name + ' (' + m.source + ')':<50} {_milliseconds(m.seconds(self.cost)):>11}  {limits}")
         return "\n".join([*lines, *self.notes])
 
 
-def compare(name: str, *, repeats: int = 9, machine: str = "this") -> Comparison:
+def compare(
+    name: str, *, repeats: int = 9, machine: str | Iterable[str] = (),
+    progress: Callable[[float, int], None] = lambda done, total: None,
+) -> Comparison:  # fmt: skip
     """Checks every implementation of an optimization, then times them by turns, on inputs of the paper's size.
 
     On a GPU (with CuPy) the arrays live on the device, as in FastSeq's Table 3: kernels run there; the NumPy code runs
@@ -68,15 +116,21 @@ def compare(name: str, *, repeats: int = 9, machine: str = "this") -> Comparison
     arrays, apart. Without a GPU the kernels are checked in the emulator and not timed, for an emulator's time says
     nothing about a GPU's.
 
-    machine: what the cost model predicts for: "this" (measured now), v100, t4 or h200. Raises NumericalError if an
-    implementation is wrong: nothing is timed then.
+    machine: what else the cost model predicts for, beside this machine, whose limits are measured: v100, t4, h200.
+    progress(done, total) is called with how many implementations have been checked; timing counts as one more. Raises
+    NumericalError if an implementation is wrong: nothing is timed then.
     """
-    if machine != "this" and machine not in MACHINES:
-        raise OptionError(f"there is no machine {machine!r}: say this, {', '.join(MACHINES)}")
+    others = [machine] if isinstance(machine, str) else list(machine)
+    others = [m for m in others if m != "this"]
+    if unknown := set(others) - set(MACHINES):
+        raise OptionError(f"there is no machine {unknown.pop()!r}: say this, {', '.join(MACHINES)}")
     row = find(name)
     functions = implementations(row)
-    for label, function in functions.items():
-        verdict = check(name, function, examples=25 if label.startswith("cuda") else 100)
+    for i, (label, function) in enumerate(functions.items()):
+        verdict = check(
+            name, function, examples=25 if label.startswith("cuda") else 100,
+            progress=lambda done, total, i=i: progress(i + done / total, len(functions) + 1),
+        )  # fmt: skip
         if not verdict.ok:
             raise NumericalError(f"{label} is wrong, so nothing is timed.\n{verdict}")
     arguments, shape = asked_of(name).paper_inputs()
@@ -86,22 +140,68 @@ def compare(name: str, *, repeats: int = 9, machine: str = "this") -> Comparison
             import cupy
         except ImportError:
             raise OptionError("timing on a GPU needs CuPy: pip install 'minidecode[cu13]', or [cu12]") from None
-        calls, synchronize = (
-            calls_on_device(row, functions, arguments, cupy),
-            cupy.cuda.get_current_stream().synchronize,
-        )
-        timings, here = time_by_turns(calls, repeats, synchronize), lambda: this_machine(cupy, synchronize)
+        synchronize = cupy.cuda.get_current_stream().synchronize
+        timings = time_by_turns(calls_on_device(row, functions, arguments, cupy), repeats, synchronize)
+        here = this_machine(cupy, synchronize)
         notes = ["arrays live on the GPU, and transfers are counted; 'on the host' is apart: it has no way to the GPU"]
     else:
         calls = {label: (f, arguments) for label, f in functions.items() if label not in kernels}
-        timings, here = time_by_turns(calls, repeats), this_machine
+        timings, here = time_by_turns(calls, repeats), this_machine()
         notes = [f"no GPU: {', '.join(kernels)} are right in the emulator, and not timed"]
-    m: Machine = here() if machine == "this" else MACHINES[machine]
     cost = row.cost(*arguments)
-    least = {f"{m.name} ({m.source})": m.seconds(cost)}
-    if machine == "this" and any(t.median < m.seconds(cost) for t in timings):
+    if any(t.median < here.seconds(cost) for t in timings):
         notes.append(f"faster than memory: these {cost.bytes / 1e6:.1f} MB stay in a cache")
-    return Comparison(name, shape, timings, least, notes)
+    progress(len(functions) + 1, len(functions) + 1)
+    return Comparison(name, shape, cost, timings, here, [MACHINES[m] for m in others], notes, where_it_ran())
+
+
+def where_it_ran() -> dict[str, str]:
+    """What a reader of figures must know of the machine: processor or GPU, cores, versions."""
+    found = {"processor": platform.processor() or platform.machine(), "cores": str(os.cpu_count()),
+             "system": platform.system(), "device": device_kind()}  # fmt: skip
+    if device_kind() == "gpu":
+        from numba import cuda
+
+        found["gpu"] = str(cuda.get_current_device().name)
+    return found | {package: version(package) for package in ("minidecode", "numpy", "numba")}
+
+
+def side_by_side(files: dict[str, list[Comparison]]) -> str:
+    """Recorded comparisons as one table: a column of medians for each file, with the speed over its own naive version.
+
+    What one file has and another has not is left blank. Figures of different shapes are not set beside each other.
+    """
+    columns = {label: {(c.name, c.shape): c for c in found} for label, found in files.items()}
+    names = list(dict.fromkeys(key for found in columns.values() for key in found))
+    width = max(24, *map(len, files))
+    lines = [f"{'':<28}" + "".join(f" {label:>{width}}" for label in files)]
+    for key in names:
+        lines.append(f"{key[0]}: {key[1]}")
+        here = {label: found.get(key) for label, found in columns.items()}
+        for implementation in dict.fromkeys(t.implementation for c in here.values() if c for t in c.timings):
+            cells = [_cell(c, implementation) if c else "" for c in here.values()]
+            lines.append(f"  {implementation:<26}" + "".join(f" {cell:>{width}}" for cell in cells))
+        least = [_milliseconds(c.machine.seconds(c.cost)) if c else "" for c in here.values()]
+        lines.append(f"  {'at the least, of its own':<26}" + "".join(f" {cell:>{width}}" for cell in least))
+    return "\n".join(lines)
+
+
+def _cell(comparison: Comparison, implementation: str) -> str:
+    timing = next((t for t in comparison.timings if t.implementation == implementation), None)
+    if timing is None:
+        return ""
+    return f"{_milliseconds(timing.median)} ({comparison.timings[0].median / timing.median:,.1f}x)"
+
+
+def read_comparisons(path: Path) -> list[Comparison]:
+    """The comparisons that `compare --json` printed into a file: one, or a list. Raises InputError on other files."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return [Comparison.from_dict(c) for c in (found if isinstance(found, list) else [found])]
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{path} holds no comparisons: write one with minidecode compare NAME --json") from None
 
 
 def calls_on_device(row: Row, functions: dict[str, Callable], arguments: tuple, cupy) -> dict[str, tuple]:

@@ -64,14 +64,18 @@ class Verdict:
         return "\n".join([*lines, "", "The smallest input found:", code])
 
 
-def check(name: str, implementation: Callable[..., Any], *, examples: int = 200, seed: int = 0) -> Verdict:
+def check(
+    name: str, implementation: Callable[..., Any], *, examples: int = 200, seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Verdict:  # fmt: skip
     """Judges a function with the positional signature of the op of that name (see ops.py).
 
     First random inputs, since a failure among them can be made smaller, then the planted ones. Where a known mistake
     gives the same wrong answers, it is named. Kernels that it launches (by `minidecode.launch.launch` or `md.emulate`)
     run in the emulator, races looked for, or on the GPU; and Numba types them: what the compiler would refuse is a
-    failure, double precision by accident a warning. Raises OptionError on an unknown name; errors of the
-    implementation are failures, not raised.
+    failure, double precision by accident a warning. progress(done, total) is called for each input; those that make a
+    failure smaller come on top. Raises OptionError on an unknown name; errors of the implementation are failures, not
+    raised.
     """
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis import seed as with_seed
@@ -85,6 +89,7 @@ def check(name: str, implementation: Callable[..., Any], *, examples: int = 200,
 
     def judge(arguments: tuple) -> None:
         tried[0] += 1
+        progress(min(tried[0], examples + len(planted)), examples + len(planted))
         mistake = wrong(row, kept, arguments)
         if mistake:
             last[0] = (arguments, mistake)

@@ -106,6 +106,7 @@ class Receipt:
     """What one call of `generate` did."""
 
     plan: str
+    dtype: str = ""  # as given to `load`
     ops: dict[str, OpCount] = field(default_factory=dict)
     memory: str = ""
     memory_peak_bytes: int = 0  # held between steps, at most; what a step allocates on the way is not in it
@@ -123,7 +124,7 @@ class Receipt:
     def __str__(self) -> str:
         stages = ", ".join(f"{stage} {s:.3f} s" for stage, s in self.seconds.items())
         lines = [
-            f"plan {self.plan}; memory {self.memory}, at most {self.memory_peak_bytes:,} bytes"
+            f"plan {self.plan}; dtype {self.dtype}; memory {self.memory}, at most {self.memory_peak_bytes:,} bytes"
             + (f"; arena of {self.arena_bytes:,} bytes" if self.arena_bytes else ""),
             f"{self.prompt_tokens} prompt tokens, {self.new_tokens} new tokens, {self.steps} steps; {stages}",
             f"{'op':<17} {'calls':>7} {'seconds':>9} {'MB':>10}  implementation",

@@ -1,16 +1,20 @@
 """What `compare` times: on a GPU each implementation gets its arrays where it needs them."""
 
 import copy
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 
 import minidecode as md
-from minidecode.bench.compare import calls_on_device, implementations, time_by_turns
-from minidecode.catalog import CATALOG
+from minidecode.bench.compare import calls_on_device, implementations, read_comparisons, side_by_side, time_by_turns
+from minidecode.bench.pictures import roofline
+from minidecode.catalog import CATALOG, Cost
 from minidecode.conformance.rows import asked_of
+from minidecode.errors import InputError, NumericalError
 from minidecode.ops import Norm
+from minidecode.reference import norm as norm_file
 
 
 class OnDevice(np.ndarray):
@@ -95,7 +99,76 @@ def test_on_a_gpu_every_implementation_is_timed(name):
     assert timed == set(implementations(CATALOG[name]))
 
 
-def test_what_beats_main_memory_is_explained(cli):
-    result = json.loads(cli("compare", "norm", "--repeats", 1, "--json").out)
-    fast = min(t["median"] for t in result["timings"]) < min(result["least_seconds"].values())
-    assert fast == any("stay in a cache" in note for note in result["notes"])
+@pytest.fixture(scope="module")
+def of_norm():
+    return md.compare("norm", repeats=2, machine=["v100", "this"])
+
+
+def test_what_beats_main_memory_is_explained(of_norm):
+    fast = min(t.median for t in of_norm.timings) < of_norm.machine.seconds(of_norm.cost)
+    assert fast == any("stay in a cache" in note for note in of_norm.notes)
+
+
+def test_what_is_reached_follows_from_cost_and_median(of_norm):
+    """128 rows of 768 numbers: x, y, their sum and the norm of it, and three vectors."""
+    assert of_norm.cost.bytes == 4 * (4 * 128 * 768 + 3 * 768)
+    for timing, told in zip(of_norm.timings, of_norm.as_dict()["timings"], strict=True):
+        bytes_, operations, share = of_norm.reached(timing)
+        assert bytes_ * timing.median == pytest.approx(of_norm.cost.bytes)
+        assert operations * timing.median == pytest.approx(of_norm.cost.operations)
+        at_most = max(bytes_ / of_norm.machine.bandwidth, operations / of_norm.machine.operations)
+        assert share == pytest.approx(at_most) and told["share"] == share
+    assert [m.name for m in of_norm.predicted] == ["v100"]
+
+
+def test_all_of_it_is_read_back_and_laid_side_by_side(of_norm, tmp_path):
+    ours, theirs = tmp_path / "ours.json", tmp_path / "theirs.json"
+    ours.write_text(json.dumps(of_norm.as_dict()), encoding="utf-8")
+    faster = dataclasses.replace(
+        of_norm, timings=[dataclasses.replace(t, median=t.median / 2) for t in of_norm.timings[:1]]
+    )
+    theirs.write_text(json.dumps([faster.as_dict()]), encoding="utf-8")
+    (again,), (other,) = read_comparisons(ours), read_comparisons(theirs)
+    assert again.as_dict() == of_norm.as_dict()
+    table = side_by_side({"ours": [again], "theirs": [other]})
+    naive = next(line for line in table.splitlines() if "reference naive" in line)
+    assert f"{of_norm.timings[0].median * 1e3:,.3f} ms (1.0x)" in naive
+    assert f"{of_norm.timings[0].median * 5e2:,.3f} ms (1.0x)" in naive
+    assert next(line for line in table.splitlines() if line.strip().startswith("cpu")).count("ms") == 1
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "{}", '{"name": "norm"}', "[[]]", '{"machine": 3, "predicted": []}'])
+def test_other_files_are_told_apart(tmp_path, text):
+    path = tmp_path / "other.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match="holds no comparisons"):
+        read_comparisons(path)
+
+
+def test_the_roofline_shows_each_implementation_at_its_place(of_norm):
+    panel = roofline({"here": [of_norm]}).axes[0]
+    points = {tuple(line.get_xydata()[0]) for line in panel.lines if len(line.get_xydata()) == 1}
+    intensity = of_norm.cost.operations / of_norm.cost.bytes
+    for timing in of_norm.timings:
+        assert any(x == pytest.approx(intensity) and y == pytest.approx(of_norm.cost.bytes / timing.median / 1e9)
+                   for x, y in points)  # fmt: skip
+    roof = panel.lines[0].get_xydata()
+    assert roof[1][0] == pytest.approx(of_norm.machine.balance)
+    assert roof[0][1] == roof[1][1] == pytest.approx(of_norm.machine.bandwidth / 1e9) and roof[2][1] < roof[1][1]
+
+
+def test_what_only_moves_has_a_place_too(of_norm):
+    moves = dataclasses.replace(of_norm, cost=Cost(1000, 0))
+    assert roofline({"a": [moves], "b": [of_norm]}).axes[0].get_xlim()[0] > 0
+
+
+def test_progress_goes_up_to_the_whole():
+    seen = []
+    md.compare("redirect", repeats=1, progress=lambda done, total: seen.append((done, total)))
+    assert seen == sorted(seen) and seen[-1][0] == seen[-1][1] and seen[0][0] < 1
+
+
+def test_a_wrong_implementation_is_not_timed(monkeypatch):
+    monkeypatch.setattr(norm_file, "residual_norm_naive", lambda x, y, bias, norm, out=None: (x, y))
+    with pytest.raises(NumericalError, match="nothing is timed"):
+        md.compare("norm", repeats=1)

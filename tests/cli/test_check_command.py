@@ -63,7 +63,7 @@ def test_compare_times_what_runs_here_and_says_what_does_not(cli):
     result = json.loads(ran.out)
     assert [t["implementation"] for t in result["timings"]][:3] == ["reference naive", "reference", "cpu"]
     assert all(0 < t["fastest"] <= t["median"] <= t["slowest"] for t in result["timings"])
-    assert list(result["least_seconds"]) == ["t4 (data sheet)"]
+    assert [m["name"] for m in (result["machine"], *result["predicted"])] == ["this", "t4"]
 
 
 def test_compare_refuses_to_time_a_wrong_implementation(fails, monkeypatch):
@@ -71,3 +71,15 @@ def test_compare_refuses_to_time_a_wrong_implementation(fails, monkeypatch):
 
     monkeypatch.setattr(ngram, "ban_ngrams", lambda scores_RV, *rest: scores_RV)
     assert "reference is wrong, so nothing is timed" in fails("compare", "ngram", "--repeats", 1).split("\n")[0]
+
+
+def test_the_command_writes_what_it_reads(cli, fails, tmp_path):
+    path = tmp_path / "redirect.json"
+    path.write_text(cli("compare", "redirect", "--repeats", 1, "--json").out, encoding="utf-8")
+    shown = cli("compare", "--read", path, "--plot", tmp_path / "roof.svg")
+    assert "redirect" in shown.out and "reference naive" in shown.out
+    assert (tmp_path / "roof.svg").read_text(encoding="utf-8").count("<svg") == 1
+    assert "holds no comparison of norm" in fails("compare", "norm", "--read", path)
+    assert "different names" in fails("compare", "--read", path, "--read", path)
+    assert "did you mean redirect" in fails("compare", "redirct")
+    assert "no machine 'v1000'" in fails("compare", "redirect", "--machine", "v1000")
