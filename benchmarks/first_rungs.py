@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from readme import write_between_markers
 
 import minidecode as md
 
@@ -71,13 +72,6 @@ def markdown(machine: dict, rows: list[dict]) -> str:
     return "\n".join(lines)
 
 
-def write_between_markers(path: Path, table: str) -> None:
-    """Replaces what stands between the README's two first-rungs comments."""
-    before, rest = path.read_text(encoding="utf-8").split("first_rungs.py -->\n")
-    after = rest[rest.index("<!-- end of first-rungs") :]
-    path.write_text(f"{before}first_rungs.py -->\n{table}\n{after}", encoding="utf-8")
-
-
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--runs", type=int, default=5)
@@ -92,7 +86,7 @@ def main() -> None:
     if a.out:
         a.out.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n", encoding="utf-8")
     if a.readme:
-        write_between_markers(a.readme, markdown(machine, rows))
+        write_between_markers(a.readme, "first-rungs", markdown(machine, rows))
 
 
 if __name__ == "__main__":

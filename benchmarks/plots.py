@@ -192,11 +192,30 @@ def multi_query_quality(found: dict) -> Figure:
     return figure
 
 
+def arena_bytes(found: dict) -> Figure:
+    """MB of a step's intermediates: a buffer each, one arena, and what no arena goes below."""
+    figure = Figure((6.5, 2.6), layout="constrained")
+    panel, rows = figure.subplots(), found["arena_rows"]
+    kinds = {"separate_bytes": "separate buffers", "arena_bytes": "arena", "lower_bound": "lower bound"}
+    for i, (key, label) in enumerate(kinds.items()):
+        places = [n + 0.27 * (i - 1) for n in range(len(rows))]
+        bars = panel.barh(places, [r[key] / 1e6 for r in rows], 0.25, color=COLOURS[i], label=label)
+        panel.bar_label(bars, fmt="%.1f", padding=3, fontsize=7)
+    panel.margins(x=0.12)
+    panel.set(xlabel="MB", yticks=range(len(rows)), yticklabels=[r["model"] for r in rows])
+    panel.set_title(f"a decode step, {found['batch']} sentences, beam {found['beams']}, vocabulary "
+                    f"{found['vocabulary']:,}", fontsize=9)  # fmt: skip
+    panel.invert_yaxis()
+    panel.legend()
+    return figure
+
+
 # The key that only one script writes -> its pictures, by what is added to the name of the file.
 PICTURES = {
     "figure_3": {"": el_figure_4, "-roofline": el_figure_3},
     "figure_6": {"": lightseq},
     "el_table_4": {"": memory_bytes},
+    "arena_rows": {"": arena_bytes},
     "weak_points": {"": hars},
     "paper_us": {"": multi_query_speed},
     "gpt2": {"": multi_query_quality},
@@ -209,10 +228,14 @@ def main() -> None:
     p.add_argument("results", type=Path, nargs="+", help="JSON files")
     a = p.parse_args()
     for path in a.results:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise SystemExit(f"{path} cannot be read: {error}") from None
         key = next((key for key in PICTURES if key in found), None)
         if key is None:
-            raise SystemExit(f"{path} holds none of the results that are drawn here")
+            print(f"{path} holds none of the results that are drawn here: left out")
+            continue
         for suffix, draw in PICTURES[key].items():
             picture = path.with_name(f"{path.stem}{suffix}.svg")
             draw(found).savefig(picture, metadata={"Date": None})

@@ -100,6 +100,13 @@ def test_multi_query_quality(tmp_path, monkeypatch):
     assert "<svg" in drawn(tmp_path, monkeypatch, found, "")[0]
 
 
-def test_other_files_are_refused(tmp_path, monkeypatch):
-    with pytest.raises(SystemExit, match="holds none of the results that are drawn here"):
-        drawn(tmp_path, monkeypatch, {"rows": []})
+def test_other_files_are_left_out(tmp_path, monkeypatch, capsys):
+    assert drawn(tmp_path, monkeypatch, {"rows": []}) == []
+    assert "holds none of the results that are drawn here: left out" in capsys.readouterr().out
+
+
+def test_what_is_no_json_is_refused(tmp_path, monkeypatch):
+    for path in (tmp_path / "none.json", BENCHMARKS / "plots.py"):
+        monkeypatch.setattr("sys.argv", ["plots.py", str(path)])
+        with pytest.raises(SystemExit, match="cannot be read"):
+            plots.main()
