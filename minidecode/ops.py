@@ -118,9 +118,9 @@ def append_heads(
 ) -> Array:  # fmt: skip
     """`split_heads` of a decode step, whose keys and values go straight into the memory: only the queries come back.
 
-    k[r, :, at[r]] and v[r, :, at[r]] become the row's keys and values, in place and in the memory's dtype, rounded once,
-    the sum with the bias; what is beyond float16's range becomes 65,504 or -65,504. All else stays. LightSeq's `ker_arrange_decself_qkv` (section 2.1). at_R: int64, 0 <= at < M. qkv may be some columns of a
-    wider product.
+    k[r, :, at[r]] and v[r, :, at[r]] become the row's keys and values, in place: the sum with the bias, rounded once to
+    the memory's dtype. What is beyond float16's range becomes 65,504 or -65,504. All else stays. LightSeq's
+    `ker_arrange_decself_qkv` (section 2.1). at_R: int64, 0 <= at < M. qkv may be some columns of a wider product.
     Contract: exact (one addition). Moves 2*R*X*s bytes, whatever the length; R*X additions.
     """
 

@@ -9,7 +9,7 @@ from .cross import CrossMemory
 
 
 class RecomputeMemory:
-    """Serves one forward pass over whole sequences, then is thrown away: nothing is remembered, so nothing is stored."""
+    """Serves one forward pass over whole sequences, then is thrown away: nothing is remembered or stored."""
 
     keeps, cross = False, CrossMemory
 
