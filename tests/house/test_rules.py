@@ -111,7 +111,17 @@ def test_memories_and_plans_are_known_by_name():
     assert str(plan.Plan.parse("ngram=cpu")) == "memory=replicated,ngram=cpu"
     assert str(plan.Plan.parse("arena=planned,memory=split")) == "memory=split,arena=planned"
     assert str(plan.Plan.parse("memory_dtype=float16")) == "memory=replicated,memory_dtype=float16"
-    for bad in ("memory=best", "memory_dtype=int8", "memory=none,memory_dtype=float16", "arena=best", "speed=high", "fast!", "memory", "ngram=best", "ngram=cpu,ngram=cpu"):
+    for bad in (
+        "memory=best",
+        "memory_dtype=int8",
+        "memory=none,memory_dtype=float16",
+        "arena=best",
+        "speed=high",
+        "fast!",
+        "memory",
+        "ngram=best",
+        "ngram=cpu,ngram=cpu",
+    ):
         with pytest.raises(minidecode.OptionError):
             plan.Plan.parse(bad)
 

@@ -1,7 +1,5 @@
 """Memories of float16: what rounding costs, what lies beyond the range, and that nothing but storage is narrow."""
 
-import inspect
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -54,14 +52,12 @@ def test_at_the_end_of_the_range():
 
 
 def test_a_growing_memory_stores_as_one_with_room_does():
-    rng, heads = np.random.default_rng(0), asked_of("append").planted()[4][2]
-    qkv_RX, bias_X, _, k_RGMK, v_RGMU, at_R = next(a for a in asked_of("append").planted() if a[3].dtype == HALF)
-    _, _, heads, *_ = next(a for a in asked_of("append").planted() if a[3].dtype == HALF)
-    qkv_RX = qkv_RX * rng.choice([1, 1e5], qkv_RX.shape).astype(np.float32)
+    arguments = next(a for a in asked_of("append").planted() if a[3].dtype == HALF and np.isnan(a[0]).any())
+    qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R = arguments
     new = (qkv_RX + bias_X)[:, heads.H * heads.K :][:, : heads.G * heads.K].reshape(len(at_R), heads.G, heads.K)
     append_heads(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R)
     grown = concat_step(k_RGMK, new)
-    assert grown.dtype == HALF and np.isfinite(grown[:, :, :-1]).any()
+    assert grown.dtype == HALF and (np.abs(grown[:, :, -1]) == 65504).any()
     assert np.array_equal(grown[:, :, -1], k_RGMK[np.arange(len(at_R)), :, at_R], equal_nan=True)
 
 
@@ -122,7 +118,7 @@ def test_an_answer_is_off_by_the_rounding_of_the_memory_and_no_more(name, attend
 
 @pytest.mark.parametrize(("name", "attend"), on_cpu("grouped"))
 def test_the_bound_of_rounding_means_something(name, attend):
-    """It is the memory's rounding that is seen, and not float32's; that of bfloat16, eight times as coarse, breaks it."""
+    """It is the memory's rounding that is seen, and not float32's; bfloat16's, eight times as coarse, breaks it."""
     arguments, rows = memory_case(1, 4, 3, 1, 2, 2, 4)
     off = np.abs(attend(*halves(arguments)) - np.stack([attend_row(*row) for row in rows]))
     bound, sums = (np.stack([f(*row) for row in rows]) for f in (rounding_bound, attend_bound))
@@ -170,25 +166,25 @@ def test_double_precision_reads_halves_too(name, attend):
         np.testing.assert_allclose(a_RX, asked_of(name).oracle(*halves(arguments)), rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("name", BY_MEMORY)
-def test_the_reference_makes_no_wide_copy_of_a_long_memory(name, monkeypatch):
-    """What it asks for is scores, sums and one block, whatever the length: the room does not grow with the memory."""
+def test_the_reference_widens_by_blocks(monkeypatch):
+    """All of a memory, each number once, and never more of it than fits in the cache."""
     monkeypatch.setattr(attention, "CACHED", 64)
-    function, asked = implementations(CATALOG[name])["reference"], []
-    assert "workspace" in inspect.signature(function).parameters
+    blocks, right = [], attention.wide_blocks
 
-    def workspace(shape, dtype):
-        asked.append((np.prod(shape), dtype))
-        return np.empty(shape, dtype)
+    def recorded(*arguments):
+        for x, m, wide in right(*arguments):
+            blocks.append(wide.size)
+            yield x, m, wide
 
-    arguments = halves(asked_of(name).planted()[-1] if name in ("indirect", "rolling") else asked_of(name).planted()[3])
-    memory = max(a.size for a in arguments if getattr(a, "ndim", 0) == 4)
-    function(*arguments, workspace=workspace)
-    one_scores = max(size for size, _ in asked)
-    scores = arguments[0].shape[0] * arguments[0].shape[1] * sum(
-        {id(a): a.shape[2] for a in arguments if getattr(a, "ndim", 0) == 4}.values()
-    )  # fmt: skip
-    assert one_scores <= max(scores, memory if name == "indirect" else 64)
+    monkeypatch.setattr(attention, "wide_blocks", recorded)
+    for M in (1, 5, 50):
+        blocks.clear()
+        arguments = halves(memory_case(0, 3, M, 2, 1, 8, 3)[0])
+        implementations(CATALOG["grouped"])["reference"](*arguments)
+        assert sum(blocks) == arguments[1].size + arguments[2].size and max(blocks) <= 64
+    blocks.clear()
+    implementations(CATALOG["grouped"])["reference"](*memory_case(0, 3, 5, 2, 1, 8, 3)[0])
+    assert not blocks, "float32 is read as it is"
 
 
 @pytest.mark.parametrize("name", BY_MEMORY)
