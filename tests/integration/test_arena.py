@@ -408,7 +408,8 @@ def blocks_of_arrays() -> Counter:
 @pytest.mark.parametrize("kind", ["gpt2", "bart"])
 @pytest.mark.parametrize(("memory", "options"), [
     ("preallocated", BEAM), ("split", BEAM), ("indirect", BEAM), ("el", BEAM), ("rolling", BEAM),
-    ("split,hars=reference", {"num_beams": 4}), ("split", {"do_sample": True}),
+    ("split,hars=reference", {"num_beams": 4}), ("split", {"do_sample": True}), ("split,memory_dtype=float16", BEAM),
+    ("el,memory_dtype=float16", BEAM), ("indirect,memory_dtype=float16", BEAM), ("rolling,memory_dtype=float16", BEAM),
 ], ids=str)  # fmt: skip
 def test_no_block_above_4_kib_in_numpys_own_domain(kind, memory, options, monkeypatch):
     """Looked at whenever a function of C or Python has returned and memory has grown: nothing new of that size.
@@ -437,7 +438,7 @@ def test_no_block_above_4_kib_in_numpys_own_domain(kind, memory, options, monkey
                 state["base"] = tracemalloc.get_traced_memory()[0]
 
     monkeypatch.setattr(arena_file, "Places", Steps)
-    model = wide(kind, attention_window=40 if memory == "rolling" else None)
+    model = wide(kind, attention_window=40 if memory.startswith("rolling") else None)
     ids = [list(range(3, 3 + n)) for n in (60, 9, 33)]
     tracemalloc.start(1)
     sys.setprofile(look)
