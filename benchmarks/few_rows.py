@@ -35,6 +35,7 @@ from threadpoolctl import threadpool_limits
 
 import minidecode as md
 from minidecode.cpu import linear as ours
+from minidecode.cpu.narrow import widen_all
 from minidecode.ops import Weight
 from minidecode.precision import narrowed
 from minidecode.reference.linear import linear, product_by_blocks
@@ -54,8 +55,8 @@ WAYS = {
     "ours float32": ("float32", ours.linear_few_rows),
     "ours float16": ("float16", ours.linear_few_rows),
     "ours int8": ("int8", ours.linear_few_rows),
-    "blocks float16": ("float16", lambda x_RX, weight: product_by_blocks(x_RX, weight, None, ours._widen_all, None)),
-    "blocks int8": ("int8", lambda x_RX, weight: product_by_blocks(x_RX, weight, None, ours._widen_all, None)),
+    "blocks float16": ("float16", lambda x_RX, weight: product_by_blocks(x_RX, weight, None, widen_all, None)),
+    "blocks int8": ("int8", lambda x_RX, weight: product_by_blocks(x_RX, weight, None, widen_all, None)),
 }
 
 

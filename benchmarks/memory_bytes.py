@@ -42,8 +42,8 @@ def own_bytes(B: int, W: int, T: int, layers: int, width: int, item: int) -> int
     return B * W * T * 2 * layers * width * item
 
 
-def held(plan: str, B: int, W: int, N: int, T: int) -> tuple[int, int]:
-    """(bytes that a small BART holds under a plan, bytes by the formulas)."""
+def held(plan: str, B: int, W: int, N: int, T: int, item: int = 4) -> tuple[int, int]:
+    """(bytes that a small BART holds under a plan, bytes by the formulas). item: 2 stores float16, as the papers do."""
     layers, width = 3, 16
     fields = {
         "model_type": "bart", "vocab_size": 50, "max_position_embeddings": 64, "d_model": width, "encoder_layers": 1,
@@ -54,8 +54,9 @@ def held(plan: str, B: int, W: int, N: int, T: int) -> tuple[int, int]:
         (Path(folder) / "config.json").write_text(json.dumps(fields), encoding="utf-8")
         model = md.load(folder, random_weights=True)
     ids_BN = np.random.default_rng(0).integers(3, 50, (B, N))
-    receipt = model.generate(input_ids=ids_BN, plan=plan, num_beams=W, max_new_tokens=T).receipt
-    sizes = {"layers": layers, "width": width, "item": 4}
+    stored = plan if item == 4 else f"{plan},memory_dtype=float16"
+    receipt = model.generate(input_ids=ids_BN, plan=stored, num_beams=W, max_new_tokens=T).receipt
+    sizes = {"layers": layers, "width": width, "item": item}
     # The start token stands before the T tokens: once per beam, or once per sentence where the prompt is split off.
     # A growing memory never holds the last token, which is never read.
     beams_own = own_bytes(B, W, T, **sizes)
@@ -84,10 +85,12 @@ def main() -> None:
     a = p.parse_args()
     for plan in ("memory=replicated", "memory=split", "memory=el"):
         for B, W, N, T in [(1, 1, 7, 5), (3, 4, 20, 9), (2, 5, 33, 12)]:
-            measured, expected = held(plan, B, W, N, T)
-            if measured != expected:
-                raise SystemExit(f"{plan}, {B} x {N}, beam {W}, {T} new: {measured} bytes held, {expected} by formula")
-    print("held bytes are those of the formulas, for each plan and 3 shapes\n")
+            for item in (4, 2):
+                measured, expected = held(plan, B, W, N, T, item)
+                if measured != expected:
+                    what = f"{plan}, {item} bytes a number, {B} x {N}, beam {W}, {T} new"
+                    raise SystemExit(f"{what}: {measured} bytes held, {expected} by formula")
+    print("held bytes are those of the formulas, for each plan, float32 and float16, and 3 shapes\n")
     found = tables()
     print("EL, Table 4: states of the input, GiB    here    paper    here    paper    ratio")
     for r in found["el_table_4"]:

@@ -19,6 +19,7 @@ from . import hub
 from .checkpoint import Stored, find_tensors, match_tensors, read_json
 from .errors import CheckpointError, InputError, NumericalError, OptionError, meant
 from .launch import counted_launches
+from .memory.factory import MemoryFactory
 from .memory.recompute import RecomputeMemory
 from .models import bart, bart_tensors, gpt2, gpt2_tensors
 from .models.config import BartConfig, GPT2Config
@@ -318,10 +319,9 @@ class Model:
         stages |= engine.seconds
         stages["search"] = time.perf_counter() - started - sum(stages.values())
         token_ids = [hypothesis for sentence in found.tokens for hypothesis in sentence]
-        memories = [engine.make_memory, *([engine.make_memory.cross] if self.is_encoder_decoder else [])]
         receipt = Receipt(
             plan=str(plan), dtype=self.dtype, ops=engine.ops.counts(),
-            memory=" + ".join(f"{m.__module__}.{m.__qualname__}" for m in memories),
+            memory=engine.make_memory.name(self.is_encoder_decoder),
             memory_peak_bytes=engine.memory_peak_bytes, arena_bytes=places.bytes,
             prompt_tokens=sum(map(len, sources or prompts_ids)),
             new_tokens=sum(map(len, token_ids)), steps=found.steps,
@@ -442,7 +442,7 @@ class Model:
             pieces = target_pieces(fit_sources(ids, context, truncate), target_rows, start, context)
         functions, _ = self.plan.resolve()
         # Nothing comes after the scored tokens, so no keys and values are kept.
-        engine = Engine(self.network, self.weights, CountedOps(functions), RecomputeMemory)
+        engine = Engine(self.network, self.weights, CountedOps(functions), MemoryFactory(RecomputeMemory))
         try:
             log_probs, likeliest = score_pieces(engine, pieces, len(ids), context, progress)
         except NumericalError as error:

@@ -5,7 +5,9 @@ parameters; a test compares them. It may add keyword-only ones, such as `workspa
 the docstring: the equation, the contract and the cost stand once, beside no implementation. Shapes are in the names
 (see dims.py); `returns` names the results.
 
-Costs are per call, with s bytes per number: "moves" counts each array once, read or written.
+Costs are per call, with s bytes per number: "moves" counts each array once, read or written. A memory (keys, values,
+hidden states that steps read) may be float16, with an s of its own: it is read as it is, and computed with in the
+dtype of the queries.
 """
 
 from __future__ import annotations
@@ -116,9 +118,9 @@ def append_heads(
 ) -> Array:  # fmt: skip
     """`split_heads` of a decode step, whose keys and values go straight into the memory: only the queries come back.
 
-    k[r, :, at[r]] and v[r, :, at[r]] become the row's keys and values, in place and in the memory's dtype; all else
-    stays. LightSeq's `ker_arrange_decself_qkv` (section 2.1). at_R: int64, 0 <= at < M. qkv may be some columns of a
-    wider product.
+    k[r, :, at[r]] and v[r, :, at[r]] become the row's keys and values, in place: the sum with the bias, rounded once to
+    the memory's dtype. What is beyond float16's range becomes 65,504 or -65,504. All else stays. LightSeq's
+    `ker_arrange_decself_qkv` (section 2.1). at_R: int64, 0 <= at < M. qkv may be some columns of a wider product.
     Contract: exact (one addition). Moves 2*R*X*s bytes, whatever the length; R*X additions.
     """
 
@@ -302,6 +304,7 @@ def pad_left(k_RGX: Array, offsets_X: Array, out: Array | None = None) -> Array:
 def concat_step(k_RGMX: Array, k_RGX: Array, out: Array | None = None) -> Array:
     """The memory with one position more, as a new array: everything is copied, each step.
 
+    The new position in the memory's dtype, as `append_heads` writes it.
     Contract: exact. Moves about 2*R*G*M*X*s bytes to add R*G*X*s.
     """
 

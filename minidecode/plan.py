@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from . import ops as signatures
 from . import reference
 from .catalog import CATALOG, Row
@@ -19,6 +21,7 @@ from .device import device_kind
 from .errors import OptionError, meant
 from .launch import InEmulator
 from .memory.el import ElMemory, SplitBesideEl
+from .memory.factory import MemoryFactory
 from .memory.indirect import IndirectMemory
 from .memory.preallocated import PreallocatedMemory
 from .memory.recompute import RecomputeMemory
@@ -41,6 +44,7 @@ BESIDE_SOURCE = MEMORIES | {"el": SplitBesideEl}  # of a decoder that also sees 
 
 BACKENDS = ("reference", "naive", "cpu", "cuda", "emulator")
 ARENAS = ("none", "separate", "planned")
+STORED_AS = {"computed": None, "float16": np.dtype(np.float16)}
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,11 @@ class Plan:
     "indirect" does too, and moves a table instead of keys and values when beams change places; "rolling" keeps the
     last positions alone, for a model with an attention_window; "el" keeps, in the place of the keys and values of a
     prompt or a source, the hidden states that they are made from.
+    memory_dtype: "computed" stores in a memory what was computed; "float16" stores keys and values (and EL's hidden
+    states) in half of the bytes, each rounded once when it is written. Queries, scores, softmax and sums stay as they
+    are (LightSeq, section 3.2), and so does a prompt's attention to itself, which comes before anything is stored.
+    What is beyond float16's range is stored as its largest number, 65,504. It is nearly the same model, but equal
+    tokens are not promised.
     arena: "none" lets every op of a step find room for itself; "planned" gives all that a step makes its place in one
     buffer, those that no call needs together sharing it (LightSeq, section 2.3); "separate" gives each a buffer.
     The others are rows of the catalog: "reference", "naive" (both NumPy), "cpu" (Numba), "cuda" (needs a GPU),
@@ -62,6 +71,7 @@ class Plan:
     """
 
     memory: str = "replicated"
+    memory_dtype: str = "computed"
     arena: str = "none"
     ngram: str = "reference"
     linear: str = "reference"
@@ -92,6 +102,10 @@ class Plan:
             raise OptionError(
                 f"plan: memory={self.memory!r} is not one of {', '.join(MEMORIES)}{meant(str(self.memory), MEMORIES)}"
             )
+        if self.memory_dtype not in STORED_AS:
+            raise OptionError(f"plan: memory_dtype={self.memory_dtype!r} is not one of {', '.join(STORED_AS)}")
+        if self.memory_dtype != "computed" and not MEMORIES[self.memory].keeps:
+            raise OptionError(f"plan: memory_dtype={self.memory_dtype} has no effect with memory={self.memory}")
         if self.arena not in ARENAS:
             raise OptionError(f"plan: arena={self.arena!r} is not one of {', '.join(ARENAS)}")
         for row in CATALOG.values():
@@ -122,8 +136,8 @@ class Plan:
             choices[name] = value
         return cls(**choices)
 
-    def resolve(self, has_encoder: bool = True) -> tuple[dict[str, Callable[..., Any]], type]:
-        """The functions that will run, by op name, and the class that makes a layer's memory. What is off is not there.
+    def resolve(self, has_encoder: bool = True) -> tuple[dict[str, Callable[..., Any]], MemoryFactory]:
+        """The functions that will run, by op name, and what makes a layer's memory. What is off is not there.
 
         Raises OptionError if one of them cannot run here, or never would: a plan never falls back in silence.
         """
@@ -137,7 +151,8 @@ class Plan:
                 del functions[row.op]
             else:
                 functions[row.op] = _implementation(row, choice)
-        return functions, (BESIDE_SOURCE if has_encoder else MEMORIES)[self.memory]
+        kind = (BESIDE_SOURCE if has_encoder else MEMORIES)[self.memory]
+        return functions, MemoryFactory(kind, STORED_AS[self.memory_dtype])
 
     def __str__(self) -> str:
         """The memory, and what else is not as by default; `parse` reads it back."""

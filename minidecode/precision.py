@@ -1,4 +1,4 @@
-"""Weights stored in fewer bits than are computed with: float16, or int8 with a scale for each output.
+"""Numbers stored in fewer bits than are computed with: weights as float16, or int8 with a scale; memories as float16.
 
 A decode step reads every weight of every product once, and does little with it: it takes as long as the reading. So
 weights of half or a quarter of the bytes may take half or a quarter of the time, though every sum is float32 as before.
@@ -7,6 +7,12 @@ What products multiply by is stored narrow, the output's matrix too, and nothing
 small. Of the embedding table a step reads one row for each of its own: narrow numbers would save nothing there, and
 cost digits. So where the output is tied to the embedding, the table stays as it is (in a float32 file: where it is, in
 the file), and the output has a narrow copy of it.
+
+What steps read of their memories is as much again, where texts are long: keys and values (of EL: hidden states) that
+are stored as float16 are half of it (LightSeq, section 3.2). Queries, scores, softmax and sums stay float32. A number
+beyond float16's range becomes the largest there is, 65,504, in every backend: an infinity would make NaN of its row or
+hide its position, and to refuse it would mean that a GPU reports back at every step. A weight is refused, for that is
+known when a model is loaded.
 """
 
 from __future__ import annotations
@@ -73,3 +79,19 @@ def widened(weight: Weight, dtype: np.dtype) -> np.ndarray:
     if weight.scale is None:
         return data
     return data * (weight.scale if weight.layout == "io" else weight.scale[:, None])
+
+
+def largest_of(dtype: Any) -> np.float32:
+    """What numbers that are stored so are cut off at: float16's largest; nothing is cut off of wider ones."""
+    return np.float32(np.finfo(np.float16).max if dtype == np.float16 else np.inf)
+
+
+def held_as(dtype: Any, x_RX: np.ndarray) -> np.ndarray:
+    """x in the dtype that a memory stores (None: its own), each number rounded once; twice changes nothing.
+
+    What is beyond float16's range becomes 65,504 or -65,504; NaN stays NaN.
+    """
+    if dtype is None or x_RX.dtype == dtype:
+        return x_RX
+    largest = largest_of(dtype)
+    return np.clip(x_RX, -largest, largest).astype(dtype)

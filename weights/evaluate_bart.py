@@ -62,6 +62,9 @@ def main() -> None:
     p.add_argument("--gpt2", default="tiny-gpt2", help="the model with the same vocabulary to compare with")
     p.add_argument("--held-out", default="12/25", help="REMAINDER/MODULUS, as in training")
     p.add_argument("--dtype", default="float32", help="of the BART: float32, float64; float16, int8 (how it is stored)")
+    p.add_argument(
+        "--plan", default="memory=split", help="of the beam search; memory_dtype=float16 is seen there alone"
+    )
     p.add_argument("--windows", type=int, default=64)
     p.add_argument("--length", type=int, default=256, help="tokens of a window")
     p.add_argument("--spans", type=float, nargs="+", default=[3.0, 2.0, 1.0], help="mean lengths of a hidden span")
@@ -104,7 +107,7 @@ def evaluate(bart: md.Model, gpt2: md.Model, texts: list[np.ndarray], mean: floa
     restored = []
     for i in range(0, len(sources), 8):
         restored += bart.generate(
-            input_ids=sources[i : i + 8], num_beams=4, max_new_tokens=a.length + 40, plan="memory=split"
+            input_ids=sources[i : i + 8], num_beams=4, max_new_tokens=a.length + 40, plan=a.plan
         ).texts
     scorer = rouge_scorer.RougeScorer(["rougeL"])
     as_given = [bart.tokenizer.decode(s[1:-1], keep_special=True) for s in sources]

@@ -12,6 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from ..precision import held_as
 from .bounds import EPS
 
 NUMBERS = st.sampled_from([0.0, 1.0, -1.0, 0.25, -3.0, 8.0])
@@ -27,6 +28,16 @@ def hidden(k_XGMK, v_XGMU, begin_X, end_X) -> tuple:
         for outside in (slice(begin), slice(end, None)):
             k_XGMK[x, :, outside], v_XGMU[x, :, outside] = 0, POISON
     return k_XGMK, v_XGMU
+
+
+def halves(arguments: tuple) -> tuple:
+    """The same inputs with memories, all arrays of four axes, in float16: what lies where nobody looks is cut off."""
+    return tuple(held_as(np.dtype(np.float16), a) if getattr(a, "ndim", 0) == 4 else a for a in arguments)
+
+
+def perhaps_halves(draw, arguments: tuple) -> tuple:
+    """Memories in either type."""
+    return halves(arguments) if draw(st.booleans()) else arguments
 
 
 def drawn(draw, *shape: int) -> np.ndarray:

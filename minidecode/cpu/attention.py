@@ -3,6 +3,8 @@
 For a few rows and many positions BLAS first copies keys and values into an order of its own, which takes longer than
 the product itself: at the papers' sizes this is twice as fast as the reference. Below about 400 positions OpenBLAS does
 not copy either, and the reference is as fast or faster.
+
+A memory of float16 is read as it is, and each number widened in a register.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from numba import njit
 
 from ..reference.attention import heads_side_by_side
 from ..reference.softmax import softmax
+from .narrow import in_bits, wide
 
 REORDER = {"reassoc", "contract"}  # sums in any order, so that they run on vectors
 
@@ -24,10 +27,10 @@ def attend_parts(q_RHK, parts, scale, out):
     scores_RHM, a_RHU = np.full((R, H, first_X[-1]), -np.inf, dtype), np.zeros((R, H, U), dtype)
     q_RHK = np.ascontiguousarray(q_RHK)  # as compiled for
     for first, (k_XGMK, _, begin_X, end_X) in zip(first_X, parts, strict=False):
-        _scores_of_part(q_RHK, k_XGMK, begin_X, end_X, dtype.type(scale), first, scores_RHM)
+        _scores_of_part(q_RHK, in_bits(k_XGMK), begin_X, end_X, dtype.type(scale), first, scores_RHM)
     softmax(scores_RHM)  # in NumPy, whose exponentials run on vectors
     for first, (_, v_XGMU, begin_X, end_X) in zip(first_X, parts, strict=False):
-        _sums_of_part(scores_RHM, v_XGMU, begin_X, end_X, first, a_RHU)
+        _sums_of_part(scores_RHM, in_bits(v_XGMU), begin_X, end_X, first, a_RHU)
     return heads_side_by_side(a_RHU, out)
 
 
@@ -57,9 +60,9 @@ def _scores_of_part(q_RHK, k_XGMK, begin_X, end_X, scale, first, scores_RHM):
 def _four_dots(q_XK, k_MK, scale, scores_XM):
     M, K = k_MK.shape
     for m in range(M):
-        a = b = c = d = k_MK.dtype.type(0)
+        a = b = c = d = q_XK.dtype.type(0)
         for j in range(K):
-            key = k_MK[m, j]
+            key = wide(k_MK[m, j])
             a += q_XK[0, j] * key
             b += q_XK[1, j] * key
             c += q_XK[2, j] * key
@@ -71,9 +74,9 @@ def _four_dots(q_XK, k_MK, scale, scores_XM):
 def _dots(q_K, k_MK, scale, scores_M):
     M, K = k_MK.shape
     for m in range(M):
-        total = k_MK.dtype.type(0)
+        total = q_K.dtype.type(0)
         for j in range(K):
-            total += q_K[j] * k_MK[m, j]
+            total += q_K[j] * wide(k_MK[m, j])
         scores_M[m] = scale * total
 
 
@@ -91,9 +94,15 @@ def _sums_of_part(weights_RHM, v_XGMU, begin_X, end_X, first, a_RHU):
                     a, b, c, d = weights_M[m], weights_M[m + 1], weights_M[m + 2], weights_M[m + 3]
                     a_U = a_RHU[x * W + i // P, g * P + i % P]
                     for u in range(U):
-                        a_U[u] += a * v_MU[m, u] + b * v_MU[m + 1, u] + c * v_MU[m + 2, u] + d * v_MU[m + 3, u]
+                        v0, v1, v2, v3 = (
+                            wide(v_MU[m, u]),
+                            wide(v_MU[m + 1, u]),
+                            wide(v_MU[m + 2, u]),
+                            wide(v_MU[m + 3, u]),
+                        )
+                        a_U[u] += a * v0 + b * v1 + c * v2 + d * v3
             for m in range(fours, M):
                 for i in range(W * P):
                     weight = weights_RHM[x * W + i // P, g * P + i % P, first + begin_X[x] + m]
                     for u in range(U):
-                        a_RHU[x * W + i // P, g * P + i % P, u] += weight * v_MU[m, u]
+                        a_RHU[x * W + i // P, g * P + i % P, u] += weight * wide(v_MU[m, u])

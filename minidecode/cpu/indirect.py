@@ -7,6 +7,7 @@ from numba import njit
 
 from ..reference.attention import heads_side_by_side, mask, scores_of_sentences, sums_of_sentences
 from ..reference.softmax import softmax
+from .narrow import in_bits, wide, widen_all
 
 
 def attend_indirect(
@@ -16,13 +17,13 @@ def attend_indirect(
     (R, H, _), (B, _, N, _), T = q_RHK.shape, prompt_k_BGNK.shape, int(end_R.max())
     q_RHK = np.ascontiguousarray(q_RHK)  # a view of what a product gave: where neighbours touch, vectors are loaded
     scores_RHM = np.empty((R, H, N + T), q_RHK.dtype)
-    scores_RHM[:, :, :N] = scores_of_sentences(q_RHK, prompt_k_BGNK, scale)
-    _scores(q_RHK, k_RGTK, source_RT, q_RHK.dtype.type(scale), scores_RHM[:, :, N:])
+    scores_RHM[:, :, :N] = scores_of_sentences(q_RHK, prompt_k_BGNK, scale, widen=widen_all)
+    _scores(q_RHK, in_bits(k_RGTK), source_RT, q_RHK.dtype.type(scale), scores_RHM[:, :, N:])
     mask(scores_RHM[:, :, :N], np.repeat(prompt_begin_B, R // B), np.full(R, N))
     mask(scores_RHM[:, :, N:], begin_R, end_R)
     weights_RHM = softmax(scores_RHM)
-    a_RHU = sums_of_sentences(weights_RHM[:, :, :N], prompt_v_BGNU)
-    _add_sums(weights_RHM[:, :, N:], v_RGTU, source_RT, a_RHU)
+    a_RHU = sums_of_sentences(weights_RHM[:, :, :N], prompt_v_BGNU, widen=widen_all)
+    _add_sums(weights_RHM[:, :, N:], in_bits(v_RGTU), source_RT, a_RHU)
     return heads_side_by_side(a_RHU, out)
 
 
@@ -37,7 +38,7 @@ def _scores(q_RHK, k_RGTK, source_RT, scale, scores_RHT):
                 q_K, k_K = q_RHK[r, h], k_GTK[h // per_group, t]
                 total = scale * 0
                 for i in range(len(k_K)):
-                    total += q_K[i] * k_K[i]
+                    total += q_K[i] * wide(k_K[i])
                 scores_RHT[r, h, t] = scale * total
 
 
@@ -51,4 +52,4 @@ def _add_sums(weights_RHT, v_RGTU, source_RT, a_RHU):
             for h in range(H):
                 a_U, v_U = a_RHU[r, h], v_GTU[h // per_group, t]
                 for u in range(len(v_U)):
-                    a_U[u] += weights_RHT[r, h, t] * v_U[u]
+                    a_U[u] += weights_RHT[r, h, t] * wide(v_U[u])

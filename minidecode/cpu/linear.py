@@ -16,11 +16,10 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from llvmlite import ir
-from numba import config, njit, types
-from numba.extending import intrinsic, overload
+from numba import config, njit
 
 from ..reference import linear as reference
+from .narrow import in_bits, wide, widen_all
 
 REORDER = {"reassoc", "contract"}  # sums in any order, so that they run on vectors
 FEW = {np.dtype(np.float32): 24, np.dtype(np.float16): 32, np.dtype(np.int8): 24}
@@ -36,7 +35,7 @@ def linear(x_RX, weight, add_to=None, out=None, *, workspace=None):
         return linear_few_rows(x_RX, weight, add_to, out)
     if x_RX.dtype == weight.data.dtype:
         return reference.linear(x_RX, weight, add_to, out)
-    y_RX = reference.product_by_blocks(x_RX, weight, out, _widen_all, workspace)
+    y_RX = reference.product_by_blocks(x_RX, weight, out, widen_all, workspace)
     return y_RX if add_to is None else np.add(add_to, y_RX, out=add_to)
 
 
@@ -53,7 +52,7 @@ def linear_few_rows(x_RX, weight, add_to=None, out=None):
 
     Outputs are dealt out to threads in ranges, where there are enough weights; this thread takes the last range.
     """
-    data = weight.data.view(np.uint16) if weight.data.dtype == np.float16 else weight.data
+    data = in_bits(weight.data)
     kernel, outputs = (_sums, data.shape[1]) if weight.layout == "io" else (_dots, data.shape[0])
     scale_X = np.broadcast_to(np.float32(1), outputs) if weight.scale is None else weight.scale
     y_RX = np.empty((len(x_RX), outputs), np.float32) if out is None else out
@@ -77,27 +76,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_threads.cache_clear)  # the parent's threads are not there
 
 
-@intrinsic
-def half_to_float(typing_context, bits):
-    """The float32 of a float16 given by its bits: Numba has no float16 on the CPU, but LLVM has."""
-
-    def code(context, builder, signature, arguments):
-        return builder.fpext(builder.bitcast(arguments[0], ir.HalfType()), ir.FloatType())
-
-    return types.float32(types.uint16), code
-
-
-def _wide(number):
-    """float32 of a weight: a number, or the bits of a float16."""
-
-
-@overload(_wide, inline="always")
-def _wide_by_type(number):
-    if number == types.uint16:
-        return lambda number: half_to_float(number)
-    return lambda number: np.float32(number)
-
-
 @njit(cache=True, nogil=True, fastmath=REORDER)
 def _dots(x_RX, w_XX, scale_X, first, last, y_RX):
     """Layout "oi": an output's weights lie side by side, and are multiplied with four rows at once."""
@@ -107,7 +85,7 @@ def _dots(x_RX, w_XX, scale_X, first, last, y_RX):
         for r in range(0, fours, 4):
             a = b = c = d = np.float32(0)
             for i in range(len(w_X)):
-                w = _wide(w_X[i])
+                w = wide(w_X[i])
                 a += x_RX[r, i] * w
                 b += x_RX[r + 1, i] * w
                 c += x_RX[r + 2, i] * w
@@ -117,7 +95,7 @@ def _dots(x_RX, w_XX, scale_X, first, last, y_RX):
         for r in range(fours, len(x_RX)):
             a = np.float32(0)
             for i in range(len(w_X)):
-                a += x_RX[r, i] * _wide(w_X[i])
+                a += x_RX[r, i] * wide(w_X[i])
             y_RX[r, o] = scale_X[o] * a
 
 
@@ -140,27 +118,14 @@ def _sums(x_RX, w_XX, scale_X, first, last, y_RX):
             for r in range(R):
                 a, b, c, d, y_X = x_RX[r, i], x_RX[r, i + 1], x_RX[r, i + 2], x_RX[r, i + 3], y_RX[r, begin:end]
                 for o in range(end - begin):
-                    y_X[o] += a * _wide(w0_X[o]) + b * _wide(w1_X[o]) + c * _wide(w2_X[o]) + d * _wide(w3_X[o])
+                    y_X[o] += a * wide(w0_X[o]) + b * wide(w1_X[o]) + c * wide(w2_X[o]) + d * wide(w3_X[o])
         for i in range(fours, inputs):
             w_X = w_XX[i, begin:end]
             for r in range(R):
                 a, y_X = x_RX[r, i], y_RX[r, begin:end]
                 for o in range(end - begin):
-                    y_X[o] += a * _wide(w_X[o])
+                    y_X[o] += a * wide(w_X[o])
         for r in range(R):
             y_X, s_X = y_RX[r, begin:end], scale_X[begin:end]
             for o in range(end - begin):
                 y_X[o] *= s_X[o]
-
-
-def _widen_all(wide, narrow):
-    """float32 of a block of weights: NumPy's own way is slow for float16."""
-    _widen(narrow.view(np.uint16) if narrow.dtype == np.float16 else narrow, wide)
-
-
-@njit(cache=True, nogil=True)
-def _widen(narrow_XX, wide_XX):
-    for k in range(len(narrow_XX)):
-        narrow_X, wide_X = narrow_XX[k], wide_XX[k]
-        for i in range(len(narrow_X)):
-            wide_X[i] = _wide(narrow_X[i])

@@ -6,7 +6,8 @@ section 2.1: `ker_arrange_decself_qkv`).
 2. One kernel: each number goes from the product to where it stays, with the bias added on the way. Rows of one head
    lie G * M * K numbers apart in the memory, so that a warp writes pieces of K neighbouring numbers.
 
-The memory may be float16: sums are float32, and rounded where they are written.
+The memory may be float16: sums are float32, and rounded where they are written. What is beyond its range becomes its
+largest number; the kernels get that as an argument, infinity for a memory of float32. NaN stays NaN.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from numba import cuda, float32, int64, types
 
 from ..errors import OptionError
 from ..launch import launch
+from ..precision import largest_of
 from .heads import PRODUCT_RX, ROW_X, ROWS_RX, THREADS, bias_or_zeros, per_row, split_heads_v1
 
 
@@ -23,19 +25,30 @@ def append_heads_v1(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
     refuse_other_types(qkv_RX, k_RGMK, v_RGMU)
     q_RHK, *new = split_heads_v1(qkv_RX, bias_X, heads)
     for memory_RGMX, new_RGX in zip((k_RGMK, v_RGMU), new, strict=True):
-        launch(write_position, per_row(new_RGX.reshape(len(at_R), -1)), THREADS, new_RGX, at_R, memory_RGMX)
+        arrays = new_RGX, at_R, memory_RGMX, largest_of(memory_RGMX.dtype)
+        launch(write_position, per_row(new_RGX.reshape(len(at_R), -1)), THREADS, *arrays)
     if out is None:
         return q_RHK
     out[...] = q_RHK
     return out
 
 
+@cuda.jit(device=True)
+def cut_off(number, largest):
+    """By comparisons, which are all false of NaN."""
+    if number > largest:
+        return largest
+    if number < -largest:
+        return -largest
+    return number
+
+
 @cuda.jit
-def write_position(new_RGX, at_R, memory_RGMX):
+def write_position(new_RGX, at_R, memory_RGMX, largest):
     _, G, X = new_RGX.shape
     r, i = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
     if i < G * X:
-        memory_RGMX[r, i // X, at_R[r], i % X] = new_RGX[r, i // X, i % X]
+        memory_RGMX[r, i // X, at_R[r], i % X] = cut_off(new_RGX[r, i // X, i % X], largest)
 
 
 def append_heads(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
@@ -44,12 +57,12 @@ def append_heads(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
     shape = len(qkv_RX), heads.H, heads.K
     q_RHK = np.empty_like(qkv_RX, shape=shape, order="C") if out is None else out
     arrays = qkv_RX, bias_or_zeros(qkv_RX, bias_X), q_RHK.reshape(len(qkv_RX), -1), k_RGMK, v_RGMU, at_R
-    launch(add_and_append, per_row(qkv_RX), THREADS, *arrays)
+    launch(add_and_append, per_row(qkv_RX), THREADS, *arrays, largest_of(k_RGMK.dtype))
     return q_RHK
 
 
 @cuda.jit
-def add_and_append(qkv_RX, bias_X, q_RX, k_RGMK, v_RGMU, at_R):
+def add_and_append(qkv_RX, bias_X, q_RX, k_RGMK, v_RGMU, at_R, largest):
     G, K, U = k_RGMK.shape[1], k_RGMK.shape[3], v_RGMU.shape[3]
     r, x = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
     keys = q_RX.shape[1]
@@ -60,9 +73,9 @@ def add_and_append(qkv_RX, bias_X, q_RX, k_RGMK, v_RGMU, at_R):
     if x < keys:
         q_RX[r, x] = number
     elif x < values:
-        k_RGMK[r, (x - keys) // K, at_R[r], (x - keys) % K] = number
+        k_RGMK[r, (x - keys) // K, at_R[r], (x - keys) % K] = cut_off(number, largest)
     else:
-        v_RGMU[r, (x - values) // U, at_R[r], (x - values) % U] = number
+        v_RGMU[r, (x - values) // U, at_R[r], (x - values) % U] = cut_off(number, largest)
 
 
 def refuse_other_types(qkv_RX, k_RGMK, v_RGMU):
@@ -77,6 +90,6 @@ def refuse_other_types(qkv_RX, k_RGMK, v_RGMU):
 # What each kernel is compiled and type-checked for, without a GPU.
 _MEMORIES, _PLACES = (float32[:, :, :, ::1], types.float16[:, :, :, ::1]), int64[::1]
 SIGNATURES = {
-    write_position: [(float32[:, :, ::1], _PLACES, m) for m in _MEMORIES],
-    add_and_append: [(PRODUCT_RX, ROW_X, ROWS_RX, m, m, _PLACES) for m in _MEMORIES],
+    write_position: [(float32[:, :, ::1], _PLACES, m, float32) for m in _MEMORIES],
+    add_and_append: [(PRODUCT_RX, ROW_X, ROWS_RX, m, m, _PLACES, float32) for m in _MEMORIES],
 }

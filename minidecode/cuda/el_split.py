@@ -8,6 +8,9 @@
 Each part comes with its own largest score and the sum of its own exponentials; to join two softmaxes, both parts are
 scaled to the larger of the two scores. That is also where the key bias comes in: q . b_k is the same at all positions
 of the prompt, so it moves the largest score of that part and nothing else in it.
+
+Hidden states, keys and values may be float16: they are widened where they are read, and everything is computed in
+float32.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import math
 import numpy as np
 from numba import cuda, float32, int64
 
+from .attention import MEMORIES, result
 from .el import empty, hidden_sums, hidden_sums_v1, thread_per_number
 
 
@@ -40,7 +44,7 @@ def attend_el_split(
 def _join(prompt, q_RHK, b_k_GK, w_v_GUD, b_v_GU, k_RGTK, v_RGTU, begin_R, end_R, scale, out):
     (R, H, _), T, U = q_RHK.shape, k_RGTK.shape[2], v_RGTU.shape[3]
     scores_RHT = empty(q_RHK, R, H, T)
-    a_RX = empty(q_RHK, R, H * U) if out is None else out
+    a_RX = result(q_RHK, (k_RGTK, v_RGTU), out)
     thread_per_number(own_scores, scores_RHT, q_RHK, k_RGTK, begin_R, end_R, np.float32(scale))
     own = q_RHK, b_k_GK, w_v_GUD, b_v_GU, scores_RHT, v_RGTU, begin_R, end_R, np.float32(scale)
     thread_per_number(join, a_RX.reshape(R, H, U), *prompt, *own)
@@ -60,7 +64,7 @@ def own_scores(scores_RHT, q_RHK, k_RGTK, begin_R, end_R, scale):
     g = h // (H // k_RGTK.shape[1])
     total = float32(0)
     for k in range(q_RHK.shape[2]):
-        total += q_RHK[r, h, k] * k_RGTK[r, g, t, k]
+        total += q_RHK[r, h, k] * float32(k_RGTK[r, g, t, k])
     scores_RHT[r, h, t] = scale * total
 
 
@@ -89,16 +93,16 @@ def join(a_RHU, sums_RHD, top_RH, total_RH, q_RHK, b_k_GK, w_v_GUD, b_v_GU, scor
     total = prompt_weight * total_RH[r, h]
     for t in range(begin_R[r], end_R[r]):
         weight = math.exp(scores_RHT[r, h, t] - top)
-        value += weight * v_RGTU[r, g, t, u]
+        value += weight * float32(v_RGTU[r, g, t, u])
         total += weight
     a_RHU[r, h, u] = value / total
 
 
 # What each kernel is compiled and type-checked for, without a GPU. Queries and weights are views into wider arrays.
-_VIEW, _ROWS, _ROW, _OWN = float32[:, :, :], float32[:, :, ::1], float32[:, ::1], float32[:, :, :, ::1]
+_VIEW, _ROWS, _ROW = float32[:, :, :], float32[:, :, ::1], float32[:, ::1]
 _PLACES = int64[::1]
 SIGNATURES = {
-    own_scores: [(_ROWS, _VIEW, _OWN, _PLACES, _PLACES, float32)],
-    join: [(_ROWS, _ROWS, _ROW, _ROW, _VIEW, _ROW, _VIEW, _ROW, _ROWS, _OWN, _PLACES, _PLACES, float32)],
+    own_scores: [(_ROWS, _VIEW, m, _PLACES, _PLACES, float32) for m in MEMORIES],
+    join: [(_ROWS, _ROWS, _ROW, _ROW, _VIEW, _ROW, _VIEW, _ROW, _ROWS, m, _PLACES, _PLACES, float32) for m in MEMORIES],
 }
 REGISTERS = {join: 56}

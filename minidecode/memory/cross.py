@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..precision import held_as
 from .padding import padding, replicate
 
 
@@ -31,7 +32,7 @@ class CrossMemory:
     """One layer's keys and values of the source: the rows as they come; after `expand`, a padded block per beam."""
 
     @classmethod
-    def of_layers(cls, ops, weights, source, target_offsets_X):
+    def of_layers(cls, ops, weights, source, target_offsets_X, stored_as=None):
         """A memory for each layer: the keys and values of all of them by one product (LightSeq's encoder output).
 
         The naive way is a product for each layer, which reads the source as often. Here the results of all layers lie
@@ -41,22 +42,28 @@ class CrossMemory:
         parts = zip(
             weights.blocks, np.split(kv_RX, layers, axis=1), np.split(weights.cross_kv.bias, layers), strict=True
         )
-        return [cls(ops, block, *part, source.offsets_X, target_offsets_X) for block, *part in parts]
+        offsets = source.offsets_X, target_offsets_X
+        return [cls(ops, block, *part, *offsets, stored_as) for block, *part in parts]
 
-    def __init__(self, ops, block, kv_RX, bias_X, source_offsets_X, target_offsets_X):
+    def __init__(self, ops, block, kv_RX, bias_X, source_offsets_X, target_offsets_X, stored_as=None):
         self.query_bias_X, self.heads = block.cross_q.bias, block.cross_heads
         self.source_offsets_X, self.target_offsets_X = source_offsets_X, target_offsets_X
         _, self.k_RGK, self.v_RGU = ops.split_heads(kv_RX, bias_X, replace(self.heads, H=0))
-        self.decoding = False
+        self.decoding, self.stored_as = False, stored_as
 
     def attend(self, ops, q_RX):
         """Attention of each row to the whole of its source, from the query product without its bias."""
         q_RHK, _, _ = ops.split_heads(q_RX, self.query_bias_X, replace(self.heads, G=0))
         if self.decoding:
             return self.attend_step(ops, q_RHK)
-        return ops.attend_within(
-            q_RHK, self.k_RGK, self.v_RGU, self.target_offsets_X, self.source_offsets_X, self.heads.scale, False
-        )
+        offsets = self.target_offsets_X, self.source_offsets_X
+        a_RX = ops.attend_within(q_RHK, self.k_RGK, self.v_RGU, *offsets, self.heads.scale, False)
+        self.store()
+        return a_RX
+
+    def store(self):
+        """Keys and values as the steps will read them: the first tokens have attended to them as they were."""
+        self.k_RGK, self.v_RGU = held_as(self.stored_as, self.k_RGK), held_as(self.stored_as, self.v_RGU)
 
     def attend_step(self, ops, q_RHK):
         """Each row against the copy of its beam."""
@@ -64,6 +71,7 @@ class CrossMemory:
 
     def expand(self, ops, beams: int):
         """Pads the sources on the left to one length and repeats each for its beams."""
+        self.store()
         rows = (self.k_RGK, self.v_RGU, self.source_offsets_X)
         self.k_RGMK, self.v_RGMU, self.begin_R = replicate(ops, *rows, beams)
         self.end_R = np.full(len(self.begin_R), self.k_RGMK.shape[2])
@@ -84,6 +92,7 @@ class SharedCrossMemory(CrossMemory):
 
     def expand(self, ops, beams: int):
         """Pads the sources on the left to one length; beams need no copy."""
+        self.store()
         self.k_BGNK = ops.pad_left(self.k_RGK, self.source_offsets_X)
         self.v_BGNU = ops.pad_left(self.v_RGU, self.source_offsets_X)
         self.begin_B = padding(self.source_offsets_X)

@@ -18,7 +18,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..ops import Weight
-from ..precision import widened
+from ..precision import held_as, widened
 from .cross import of_layer, of_outputs
 from .padding import padding
 from .split import SplitMemory
@@ -52,23 +52,21 @@ class ElMemory(SplitMemory):
     multi-head attention has fewer operations.
     """
 
-    def __init__(self, block, offsets_X):
-        super().__init__(block, offsets_X)
+    def __init__(self, block, offsets_X, stored_as=None):
+        super().__init__(block, offsets_X, stored_as)
         self.weights = key_value_weights(block.qkv, block.heads)
         self.copies = copies_among(self.weights, block.qkv)
 
     def append(self, ops, qkv_RX, h_RD):
         """As in the split memory; the prompt's hidden states are kept too."""
         if not self.decoding:
-            self.h_RD = h_RD
+            self.h_RD = held_as(self.stored_as, h_RD)
         return super().append(ops, qkv_RX, h_RD)
 
-    def attend(self, ops, q_RHK):
-        """As in the split memory; what the prompt has attended to is dropped."""
-        a_RX = super().attend(ops, q_RHK)
-        if not self.decoding:
-            self.k_RGK, self.v_RGU = self.k_RGK[:0].copy(), self.v_RGU[:0].copy()
-        return a_RX
+    def store(self):
+        """Nothing but their types: what the prompt has attended to is dropped."""
+        self.k_RGK, self.v_RGU = self.k_RGK[:0].copy(), self.v_RGU[:0].copy()
+        super().store()
 
     def keep_prompt(self, ops, k_RGK, v_RGU):
         """Hidden states padded on the left, in the place of keys and values."""
@@ -93,8 +91,11 @@ class ElCrossMemory:
     """A decoder's of the source: the encoder's output as it is, the same array for all layers and beams."""
 
     @classmethod
-    def of_layers(cls, ops, weights, source, target_offsets_X):
-        """A memory for each layer, with its part of the weights that make the keys and values of all."""
+    def of_layers(cls, ops, weights, source, target_offsets_X, stored_as=None):
+        """A memory for each layer, with its part of the weights that make the keys and values of all.
+
+        stored_as is the source's own business, for all of them read what it keeps.
+        """
         layers = len(weights.blocks)
         parts = (of_layer(weights.cross_kv, layer, layers) for layer in range(layers))
         return [cls(b, part, source, target_offsets_X) for b, part in zip(weights.blocks, parts, strict=True)]
@@ -111,6 +112,7 @@ class ElCrossMemory:
         """Attention of each row to the whole of its source, from the query product without its bias.
 
         For the logits of whole texts, rows are many: keys and values are built, looked at by all of them, and dropped.
+        A text's first token sees the source as the steps do, narrow ones too: there is never a second copy.
         """
         q_RHK, _, _ = ops.split_heads(q_RX, self.query_bias_X, replace(self.heads, G=0))
         if self.one_row_each:

@@ -6,6 +6,7 @@ and reorders.
 
 from __future__ import annotations
 
+from ..precision import held_as
 from .cross import CrossMemory
 
 
@@ -18,8 +19,9 @@ class PromptMemory:
 
     keeps, cross, decoding = True, CrossMemory, False
 
-    def __init__(self, block, offsets_X):
+    def __init__(self, block, offsets_X, stored_as=None):
         self.bias_X, self.heads, self.offsets_X = block.qkv.bias, block.heads, offsets_X
+        self.stored_as = stored_as  # a narrower dtype than is computed in
 
     def append(self, ops, qkv_RX, h_RD):
         """Adds the bias, cuts into heads, keeps keys and values, returns the queries."""
@@ -33,10 +35,17 @@ class PromptMemory:
         if self.decoding:
             return self.attend_step(ops, q_RHK)
         h, offsets_X = self.heads, self.offsets_X
-        return ops.attend_within(q_RHK, self.k_RGK, self.v_RGU, offsets_X, offsets_X, h.scale, True, h.window)
+        a_RX = ops.attend_within(q_RHK, self.k_RGK, self.v_RGU, offsets_X, offsets_X, h.scale, True, h.window)
+        self.store()
+        return a_RX
+
+    def store(self):
+        """Keys and values as the steps will read them: the prompts themselves have attended to them as they were."""
+        self.k_RGK, self.v_RGU = held_as(self.stored_as, self.k_RGK), held_as(self.stored_as, self.v_RGU)
 
     def expand(self, ops, beams: int, steps: int):
         """Ends the prefill: from here on a row per beam, for at most so many steps."""
+        self.store()  # where no prompt has attended, as in a dry run
         self.begin_steps(ops, self.k_RGK, self.v_RGU, beams, steps)
         self.decoding = True
         del self.k_RGK, self.v_RGU

@@ -20,10 +20,10 @@ class RollingMemory(PromptMemory):
 
     cross = SharedCrossMemory
 
-    def __init__(self, block, offsets_X):
+    def __init__(self, block, offsets_X, stored_as=None):
         if block.heads.window is None:
             raise OptionError("plan: memory=rolling needs a model with an attention_window in its config.json")
-        super().__init__(block, offsets_X)
+        super().__init__(block, offsets_X, stored_as)
 
     def begin_steps(self, ops, k_RGK, v_RGU, beams, steps):
         """Prompts padded on the left; their last M positions go into slots, which are repeated for each beam."""

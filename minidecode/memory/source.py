@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..precision import held_as
+
 
 class Source:
     """Hidden states of the sources: the rows as they come, or, once somebody asks for them, as one padded array.
@@ -11,14 +13,14 @@ class Source:
     There is only ever one of the two, whoever reads it, and however many beams and layers do.
     """
 
-    def __init__(self, h_RD, offsets_X):
-        self.h_RD, self.offsets_X = h_RD, offsets_X
+    def __init__(self, h_RD, offsets_X, stored_as=None):
+        self.h_RD, self.offsets_X, self.stored_as = h_RD, offsets_X, stored_as
         self.h_BND = None
 
     def padded(self, ops):
-        """h_BND, padded on the left, made at the first call; the rows are given up for it."""
+        """h_BND, padded on the left, as it is stored; made at the first call, and the rows are given up for it."""
         if self.h_BND is None:
-            self.h_BND = ops.pad_left(self.h_RD[:, None], self.offsets_X)[:, 0]
+            self.h_BND = ops.pad_left(held_as(self.stored_as, self.h_RD)[:, None], self.offsets_X)[:, 0]
             self.h_RD = None
         return self.h_BND
 

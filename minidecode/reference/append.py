@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..precision import largest_of
 from . import room
 from .heads import split_heads_naive
 
@@ -33,5 +34,8 @@ def append_heads(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None, *, works
 
 
 def write(k_RGMX, k_RGX, at_R) -> None:
-    """One position of each row, where it belongs."""
+    """One position of each row, where it belongs; k_RGX is cut off in place at what the memory's dtype can hold."""
+    if k_RGMX.dtype != k_RGX.dtype:
+        largest = largest_of(k_RGMX.dtype)
+        np.clip(k_RGX, -largest, largest, out=k_RGX)
     k_RGMX[np.arange(len(at_R)), :, at_R] = k_RGX

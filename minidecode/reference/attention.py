@@ -1,10 +1,16 @@
-"""What attention over every kind of memory is made of."""
+"""What attention over every kind of memory is made of.
+
+A memory may be float16: it is widened by blocks that stay in a cache, and every product and sum is in the dtype of the
+queries. To widen the whole of it would write and read back more bytes than were saved; so do the naive versions.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from . import room
+
+CACHED = 2**17  # numbers that are widened together: half a megabyte of float32, which stays in a cache
 
 # Scores and sums, with the H/G query heads of a key/value head (X) as rows of one product. Where memory is by row, each
 # row is a product of its own; where it is by sentence, the rows of its beams join in.
@@ -14,7 +20,7 @@ def scores_of_rows(q_RHK, k_RGMK, scale, workspace=None):
     R, H, K = q_RHK.shape
     G, M = k_RGMK.shape[1:3]
     scores_RGXM = room(workspace, (R, G, H // G, M), q_RHK)  # of q's dtype, whatever the memory's
-    np.matmul(q_RHK.reshape(R, G, H // G, K), k_RGMK.transpose(0, 1, 3, 2), out=scores_RGXM)
+    times_keys(q_RHK.reshape(R, G, H // G, K), k_RGMK, scores_RGXM, workspace)
     scores_RGXM *= scale
     return scores_RGXM.reshape(R, H, M)
 
@@ -23,24 +29,64 @@ def sums_of_rows(weights_RHM, v_RGMU, workspace=None):
     R, H, M = weights_RHM.shape
     G, U = v_RGMU.shape[1], v_RGMU.shape[3]
     a_RGXU = room(workspace, (R, G, H // G, U), weights_RHM)
-    return np.matmul(weights_RHM.reshape(R, G, H // G, M), v_RGMU, out=a_RGXU).reshape(R, H, U)
+    return times_values(weights_RHM.reshape(R, G, H // G, M), v_RGMU, a_RGXU, workspace).reshape(R, H, U)
 
 
-def scores_of_sentences(q_RHK, k_BGNK, scale, workspace=None):
+def scores_of_sentences(q_RHK, k_BGNK, scale, workspace=None, widen=np.copyto):
     B, G, N, _ = k_BGNK.shape
     q_BGXK = rows_joined(q_RHK, B, G, workspace)
     scores_BGXN = room(workspace, (*q_BGXK.shape[:3], N), q_RHK)
-    np.matmul(q_BGXK, k_BGNK.transpose(0, 1, 3, 2), out=scores_BGXN)
+    times_keys(q_BGXK, k_BGNK, scores_BGXN, workspace, widen)
     scores_BGXN *= scale
     return rows_apart(scores_BGXN, *q_RHK.shape[:2], workspace)
 
 
-def sums_of_sentences(weights_RHN, v_BGNU, workspace=None):
+def sums_of_sentences(weights_RHN, v_BGNU, workspace=None, widen=np.copyto):
     B, G, _, U = v_BGNU.shape
     weights_BGXN = rows_joined(weights_RHN, B, G, workspace)
     a_BGXU = room(workspace, (*weights_BGXN.shape[:3], U), weights_RHN)
-    np.matmul(weights_BGXN, v_BGNU, out=a_BGXU)
+    times_values(weights_BGXN, v_BGNU, a_BGXU, workspace, widen)
     return rows_apart(a_BGXU, *weights_RHN.shape[:2], workspace)
+
+
+def times_keys(q_XGXK, k_XGMK, scores_XGXM, workspace=None, widen=np.copyto):
+    """scores = q k^T, for each memory and key/value head. widen(to, these) widens a block."""
+    if k_XGMK.dtype == q_XGXK.dtype:
+        return np.matmul(q_XGXK, k_XGMK.transpose(0, 1, 3, 2), out=scores_XGXM)
+    for x, m, wide in wide_blocks(k_XGMK, q_XGXK, workspace, widen):
+        np.matmul(q_XGXK[x], wide.transpose(0, 1, 3, 2), out=scores_XGXM[x, :, :, m])
+    return scores_XGXM
+
+
+def times_values(weights_XGXM, v_XGMU, a_XGXU, workspace=None, widen=np.copyto):
+    """a = weights v, for each memory and key/value head."""
+    if v_XGMU.dtype == weights_XGXM.dtype:
+        return np.matmul(weights_XGXM, v_XGMU, out=a_XGXU)
+    part_XGXU = room(workspace, a_XGXU.shape, a_XGXU)
+    a_XGXU[...] = 0
+    for x, m, wide in wide_blocks(v_XGMU, weights_XGXM, workspace, widen):
+        a_XGXU[x] += np.matmul(weights_XGXM[x, :, :, m], wide, out=part_XGXU[x])
+    return a_XGXU
+
+
+def wide_blocks(k_XGMX, like, workspace, widen):
+    """(memories, positions, their numbers in like's dtype), block by block, in one place that is used again.
+
+    A block has as many positions as stay in a cache, or several memories where they are short.
+    """
+    memories, G, M, width = k_XGMX.shape
+    if not k_XGMX.size:
+        return
+    positions = min(M, max(1, CACHED // (G * width)))
+    together = min(memories, max(1, CACHED // (G * width * M)))
+    wide_X = room(workspace, (min(k_XGMX.size, max(CACHED, G * width)),), like)  # no more for fewer positions
+    for first in range(0, memories, together):
+        for begin in range(0, M, positions):
+            x, m = slice(first, first + together), slice(begin, begin + positions)
+            narrow = k_XGMX[x, :, m]
+            wide = wide_X[: narrow.size].reshape(narrow.shape)
+            widen(wide, narrow)
+            yield x, m, wide
 
 
 def rows_joined(x_RHX, B, G, workspace):

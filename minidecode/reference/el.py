@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import room
-from .attention import heads_side_by_side, mask
+from .attention import heads_side_by_side, mask, times_keys, times_values
 from .shared import attend_shared
 from .softmax import softmax
 
@@ -56,7 +56,7 @@ def scores_of_hidden(q_RHK, h_BND, begin_B, w_k_GKD, scale, workspace=None):
     el_q_RHD = by_group(q_RHK, w_k_GKD, workspace)
     el_q_RHD *= scale
     scores_BXN = room(workspace, (B, R // B * H, N), q_RHK)
-    np.matmul(el_q_RHD.reshape(B, -1, D), h_BND.transpose(0, 2, 1), out=scores_BXN)
+    times_keys(el_q_RHD.reshape(B, 1, -1, D), h_BND[:, None], scores_BXN[:, None], workspace)
     mask(scores_BXN, begin_B, np.full(B, N))
     return scores_BXN.reshape(R, H, N)
 
@@ -67,7 +67,8 @@ def values_of_hidden(weights_RHN, h_BND, w_v_GUD, workspace=None):
     B, _, D = h_BND.shape
     weights_BXN = room(workspace, (B, R // B * H, N), weights_RHN)
     weights_BXN.reshape(R, H, N)[...] = weights_RHN  # which may be a part of a wider array
-    sums_BXD = np.matmul(weights_BXN, h_BND, out=room(workspace, (B, R // B * H, D), weights_RHN))
+    sums_BXD = room(workspace, (B, R // B * H, D), weights_RHN)
+    times_values(weights_BXN[:, None], h_BND[:, None], sums_BXD[:, None], workspace)
     return by_group(sums_BXD.reshape(R, H, D), w_v_GUD.transpose(0, 2, 1), workspace)
 
 

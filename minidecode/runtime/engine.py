@@ -36,7 +36,7 @@ def timed(stage: str) -> Callable:
 class Engine:
     """Runs a forward pass over the rows that a prefill or a step needs, and looks after the memories.
 
-    `network` is a module of models/, `weights` what its forward pass reads; `ops` and `make_memory(block, offsets_X)`
+    `network` is a module of models/, `weights` what its forward pass reads; `ops` and `make_memory`, a MemoryFactory,
     are the plan's.
     """
 
@@ -51,7 +51,8 @@ class Engine:
         """Runs the encoder over all tokens of all sources, without padding; prefill and steps then look at them."""
         ids_R, pos_R, offsets_X = _rows_of(sources)
         memories = [RecomputeMemory(b, offsets_X, causal=False) for b in self.weights.encoder.blocks]
-        self.source = Source(self.network.encode(self.weights, ids_R, pos_R, memories, self.ops), offsets_X)
+        h_RD = self.network.encode(self.weights, ids_R, pos_R, memories, self.ops)
+        self.source = Source(h_RD, offsets_X, self.make_memory.stored_as)
 
     @timed("prefill")
     def prefill(self, prompts: list[np.ndarray], every_row: bool = False) -> np.ndarray:
@@ -123,7 +124,7 @@ class Engine:
         ids_R, pos_R, offsets_X = _rows_of(texts)
         self.memories = [self.make_memory(block, offsets_X) for block in self.weights.blocks]
         if self.source is not None:
-            crosses = self.make_memory.cross.of_layers(self.ops, self.weights, self.source, offsets_X)
+            crosses = self.make_memory.of_source(self.ops, self.weights, self.source, offsets_X)
             self.memories = [DecoderMemory(*both) for both in zip(self.memories, crosses, strict=True)]
         h_RD = self.network.forward(self.weights, ids_R, pos_R, self.memories, self.ops)
         if not self.make_memory.keeps:

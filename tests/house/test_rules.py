@@ -110,7 +110,18 @@ def test_memories_and_plans_are_known_by_name():
     assert str(plan.Plan.parse("auto")) == "memory=replicated"
     assert str(plan.Plan.parse("ngram=cpu")) == "memory=replicated,ngram=cpu"
     assert str(plan.Plan.parse("arena=planned,memory=split")) == "memory=split,arena=planned"
-    for bad in ("memory=best", "arena=best", "speed=high", "fast!", "memory", "ngram=best", "ngram=cpu,ngram=cpu"):
+    assert str(plan.Plan.parse("memory_dtype=float16")) == "memory=replicated,memory_dtype=float16"
+    for bad in (
+        "memory=best",
+        "memory_dtype=int8",
+        "memory=none,memory_dtype=float16",
+        "arena=best",
+        "speed=high",
+        "fast!",
+        "memory",
+        "ngram=best",
+        "ngram=cpu,ngram=cpu",
+    ):
         with pytest.raises(minidecode.OptionError):
             plan.Plan.parse(bad)
 
@@ -128,7 +139,7 @@ def test_a_plan_refuses_a_choice_that_its_memory_never_asks_for(bad, say):
 
 def test_every_row_of_the_catalog_can_be_chosen_in_a_plan():
     fields = {f.name for f in dataclasses.fields(plan.Plan)}
-    assert fields == {"memory", "arena", *CATALOG}
+    assert fields == {"memory", "memory_dtype", "arena", *CATALOG}
 
 
 def test_the_architecture_page_names_every_file_of_the_package():

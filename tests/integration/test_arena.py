@@ -14,6 +14,7 @@ from test_memories import SEARCHES, tokens
 import minidecode as md
 from minidecode.model import FAMILIES
 from minidecode.plan import MEMORIES
+from minidecode.reference import attention
 from minidecode.runtime import arena as arena_file
 from minidecode.runtime import dry_run as dry_run_file
 from minidecode.runtime.arena import Places
@@ -22,11 +23,12 @@ from minidecode.runtime.planner import collision
 
 MORE = [*IDS, [17], [8, 9, 10, 11, 12, 13, 14, 15]]  # of different lengths; EOS is 1, and some end early
 GREEDY, BEAM = {}, {"num_beams": 4, "no_repeat_ngram_size": 3}
+NARROW = [f"{name},memory_dtype=float16" for name in MEMORIES if name != "none"]  # as plans say it, behind "memory="
 
 
 def made_for(kind, memory, **fields):
     """A model that this memory is for: the rolling one needs a window."""
-    return make(kind, attention_window=4 if memory == "rolling" else None, **fields)
+    return make(kind, attention_window=4 if memory.startswith("rolling") else None, **fields)
 
 
 class Poisoned(Places):
@@ -154,10 +156,14 @@ def test_long_prompts_beside_short_ones_that_grow(memory, poisoned):
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "bart"])
-@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("memory", [*MEMORIES, *NARROW])
 @pytest.mark.parametrize("options", [GREEDY, BEAM], ids=str)
-def test_requests_within_a_plan_keep_to_it(kind, memory, options, poisoned):
-    """Fewer and shorter texts than planned, and fewer new tokens: no other dry run, and the same texts."""
+def test_requests_within_a_plan_keep_to_it(kind, memory, options, poisoned, monkeypatch):
+    """Fewer and shorter texts than planned, and fewer new tokens: no other dry run, and the same texts.
+
+    A narrow memory is widened by blocks, here by tiny ones: how many there are changes with every step.
+    """
+    monkeypatch.setattr(attention, "CACHED", 50)
     model, plan = made_for(kind, memory), f"memory={memory}"
     step = model.plan_step(batch_size=5, input_length=9, max_new_tokens=12, plan=plan, **options)
     assert collision(step.layout) is None
@@ -402,7 +408,8 @@ def blocks_of_arrays() -> Counter:
 @pytest.mark.parametrize("kind", ["gpt2", "bart"])
 @pytest.mark.parametrize(("memory", "options"), [
     ("preallocated", BEAM), ("split", BEAM), ("indirect", BEAM), ("el", BEAM), ("rolling", BEAM),
-    ("split,hars=reference", {"num_beams": 4}), ("split", {"do_sample": True}),
+    ("split,hars=reference", {"num_beams": 4}), ("split", {"do_sample": True}), ("split,memory_dtype=float16", BEAM),
+    ("el,memory_dtype=float16", BEAM), ("indirect,memory_dtype=float16", BEAM), ("rolling,memory_dtype=float16", BEAM),
 ], ids=str)  # fmt: skip
 def test_no_block_above_4_kib_in_numpys_own_domain(kind, memory, options, monkeypatch):
     """Looked at whenever a function of C or Python has returned and memory has grown: nothing new of that size.
@@ -431,7 +438,7 @@ def test_no_block_above_4_kib_in_numpys_own_domain(kind, memory, options, monkey
                 state["base"] = tracemalloc.get_traced_memory()[0]
 
     monkeypatch.setattr(arena_file, "Places", Steps)
-    model = wide(kind, attention_window=40 if memory == "rolling" else None)
+    model = wide(kind, attention_window=40 if memory.startswith("rolling") else None)
     ids = [list(range(3, 3 + n)) for n in (60, 9, 33)]
     tracemalloc.start(1)
     sys.setprofile(look)

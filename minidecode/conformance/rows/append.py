@@ -19,12 +19,24 @@ def arguments_of(at: list[int], M: int, heads: Heads, *, bias: bool = True, dtyp
     return *product_of(R, heads, bias), *(m.astype(dtype) for m in memory), np.array(at, np.int64)
 
 
+def halves_of(at: list[int], M: int, heads: Heads) -> tuple:
+    """A memory of half precision, for numbers that it has to round; some are beyond its range, and one is none."""
+    rng = np.random.default_rng(0)
+    qkv_RX, bias_X, *rest = arguments_of(at, M, heads, dtype=np.float16)
+    qkv_RX, bias_X = (3 * rng.standard_normal(a.shape).astype(np.float32) for a in (qkv_RX, bias_X))
+    keys_and_values = qkv_RX[:, heads.H * heads.K :]
+    keys_and_values[0, :4] = 65503.0, 65519.0, 70000.0, -1e30  # about the largest, and beyond
+    keys_and_values[-1, -2:] = -np.inf, np.nan
+    return qkv_RX, bias_X, *rest
+
+
 @st.composite
 def inputs(draw):
     """Rows at different positions, the first and the last among them."""
     M = draw(st.integers(1, 5))
     at = draw(st.lists(st.integers(0, M - 1), min_size=1, max_size=4))
-    return arguments_of(at, M, draw(heads_of()), bias=draw(st.booleans()))
+    dtype = draw(st.sampled_from([np.float32, np.float16]))
+    return arguments_of(at, M, draw(heads_of()), bias=draw(st.booleans()), dtype=dtype)
 
 
 def planted() -> list[tuple]:
@@ -33,20 +45,28 @@ def planted() -> list[tuple]:
         arguments_of([4, 0], 5, Heads(6, 2, 5, 3, 1.0)),
         arguments_of([1, 1], 2, Heads(4, 1, 3, 7, 1.0), bias=False),
         arguments_of([0], 1, Heads(1, 1, 1, 1, 1.0)),
-        arguments_of([1, 0], 2, Heads(2, 1, 2, 3, 1.0), dtype=np.float16),  # a memory of half precision
+        halves_of([1, 0], 2, Heads(2, 1, 2, 3, 1.0)),
+        halves_of([1, 0, 1], 2, Heads(4, 2, 8, 6, 1.0)),
         arguments_of([32, 0, 31], 33, Heads(2, 1, 31, 33, 1.0)),
         arguments_of([2] * 2, 3, Heads(12, 12, 64, 64, 1.0)),  # GPT-2's heads, and all rows as long, as in a step
     ]
 
 
 def oracle(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R):
-    """The queries, and new memories: position by position what it was, or the row's."""
+    """The queries, and new memories: position by position what it was, or the row's, as the nearest that there is."""
     q_RHK, *new = heads_oracle(qkv_RX, bias_X, heads)
     after = [k_RGMK.copy(), v_RGMU.copy()]
     for memory_RGMX, new_RGX in zip(after, new, strict=True):
         for r, g, x in np.ndindex(new_RGX.shape):
-            memory_RGMX[r, g, at_R[r], x] = new_RGX[r, g, x]
+            memory_RGMX[r, g, at_R[r], x] = nearest(new_RGX[r, g, x], memory_RGMX.dtype)
     return q_RHK, *after
+
+
+def nearest(number, dtype):
+    """Beyond the range that is the largest number, with its sign."""
+    if dtype != np.float16 or np.isnan(number):
+        return number
+    return max(min(float(number), 65504.0), -65504.0)
 
 
 def paper_inputs() -> tuple[tuple, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from ..attention import attend_hidden_bound, attend_hidden_row
+from ..attention import attend_hidden_bound, attend_hidden_row, halves
 from .el import hidden_inputs, planted_sizes, rows_of
 from .el import sizes as prompt_sizes
 
@@ -14,6 +14,8 @@ FETCHED = ("prompt_begin_B", "begin_R", "end_R")  # what the NumPy code reads as
 
 def arguments_of(seed: int = 0, T: int = 3, empty: bool = False, **sizes) -> tuple:
     """What `attend_el` gets for the prompt, then each row's own part, of which some is not yet or no longer seen.
+
+    Keys and values are of the same type as the hidden states.
 
     empty: the last sentence sees nothing of its prompt, as under a window.
     """
@@ -28,7 +30,8 @@ def arguments_of(seed: int = 0, T: int = 3, empty: bool = False, **sizes) -> tup
             k_RGTK[r, :, unseen], v_RGTU[r, :, unseen] = 1e4, 1e4
     if empty:
         h_BND[-1], begin_B[-1] = 1e4, sizes["N"]
-    return q_RHK, h_BND, begin_B, *weights, k_RGTK, v_RGTU, begin_R, end_R, K**-0.5
+    arguments = q_RHK, h_BND, begin_B, *weights, k_RGTK, v_RGTU, begin_R, end_R, K**-0.5
+    return halves(arguments) if h_BND.dtype == np.float16 else arguments
 
 
 def inputs():
@@ -42,6 +45,7 @@ def planted() -> list[tuple]:
     """The prompts of `el`, with key biases that move the softmax between the parts, but not wholly into one."""
     mild = [given | {"key_bias": min(given.get("key_bias", 1.0), 1.0)} for given in planted_sizes()]
     cases = [arguments_of(seed, 1 + seed % 4, **given) for seed, given in enumerate(mild)]
+    cases.insert(7, arguments_of(90, 9, **mild[1] | dict(N=20, K=8, U=8, D=16, h_dtype=np.float16)))
     small = mild[1]
     cases += [arguments_of(50 + T, T, **small) for T in (31, 32, 33, 130)]
     cases += [arguments_of(60, 3, True, **small), arguments_of(61, 1, True, **small | dict(B=1))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from ..attention import attend_bounds, attend_rows, drawn, hidden, normal
+from ..attention import attend_bounds, attend_rows, drawn, halves, hidden, normal, perhaps_halves
 
 FETCHED = ("begin_R", "end_R")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
 
@@ -25,7 +25,8 @@ def inputs(draw):
     begin_R = [draw(st.integers(0, M - 1)) for _ in range(R)]
     end_R = [draw(st.integers(begin + 1, M)) for begin in begin_R]
     q_RHK, k_RGMK, v_RGMU = drawn(draw, R, G * per_group, K), drawn(draw, R, G, M, K), drawn(draw, R, G, M, U)
-    return arguments_of(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, draw(st.sampled_from([1.0, 0.5, 0.125])))
+    scale = draw(st.sampled_from([1.0, 0.5, 0.125]))
+    return perhaps_halves(draw, arguments_of(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale))
 
 
 def planted() -> list[tuple]:
@@ -49,6 +50,7 @@ def planted() -> list[tuple]:
         equal,
         steep,
         case([0, 32], [33, 33], 2, 6, 33, 5, 3),
+        halves(case([0, 3], [40, 37], 2, 4, 40, 16, 8)),  # a memory of half precision
         case([1], [64], 1, 2, 64, 3, 5),
         case([0], [1], 1, 1, 1, 1, 1),
         case([0, 1], [31, 32], 1, 2, 32, 1, 33),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from ..attention import attend_bound, attend_row
+from ..attention import attend_bound, attend_row, halves, perhaps_halves
 
 POISON = 1e4  # lies where nobody may look
 FETCHED = ("prompt_begin_B", "source_RT", "begin_R", "end_R")  # what the NumPy code reads as Python numbers
@@ -46,11 +46,12 @@ def inputs(draw):
     """A few sentences and beams, some padding, some windows that hide the prompt or a part of what is generated."""
     size = st.integers(1, 3)
     B, W, N, end = draw(size), draw(size), draw(st.integers(1, 5)), draw(st.integers(1, 5))
-    return arguments_of(
+    arguments = arguments_of(
         B, W, N, end + draw(st.integers(0, 2)), G=draw(st.integers(1, 2)), per_group=draw(st.integers(1, 2)),
         K=draw(size), U=draw(size), begin=draw(st.integers(0, end - 1)), end=end,
         padding=draw(st.lists(st.integers(0, N), min_size=B, max_size=B)), seed=draw(st.integers(0, 5)),
     )  # fmt: skip
+    return perhaps_halves(draw, arguments)
 
 
 def planted() -> list[tuple]:
@@ -61,6 +62,7 @@ def planted() -> list[tuple]:
         arguments_of(2, 3, 1, 5, G=2, per_group=3, K=5, U=3, padding=[0, 1]),
         arguments_of(3, 1, 4, 3),  # one beam
         arguments_of(1, 2, 4, 3, end=1),  # the first step: nothing has moved yet
+        halves(arguments_of(2, 3, 40, 20, G=2, per_group=2, K=16, U=8, padding=[0, 3])),  # of half precision
         arguments_of(2, 2, 150, 140, K=64, U=64, end=130, padding=[0, 11]),
         arguments_of(1, 3, 33, 2, K=33, U=100, per_group=2),
         arguments_of(1, 2, 3, 4, K=300, U=290),

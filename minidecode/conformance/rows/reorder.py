@@ -8,11 +8,14 @@ from hypothesis import strategies as st
 FETCHED = ("parent_R", "length_R")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
 
 
-def arguments_of(parents: list[int], length: int, M: int, G: int = 1, X: int = 1) -> tuple:
-    """(k_RGMX, parent_R, length_R); no two places hold the same number, so that each says where it comes from."""
+def arguments_of(parents: list[int], length: int, M: int, G: int = 1, X: int = 1, dtype=np.float32) -> tuple:
+    """(k_RGMX, parent_R, length_R); no two places hold the same number, so that each says where it comes from.
+
+    (In float16 as far as there are as many.)
+    """
     R = len(parents)
     k_RGMX = np.arange(1, 1 + R * G * M * X, dtype=np.float32).reshape(R, G, M, X)
-    return k_RGMX, np.array(parents), np.full(R, length)
+    return k_RGMX.astype(dtype), np.array(parents), np.full(R, length)
 
 
 @st.composite
@@ -20,7 +23,8 @@ def inputs(draw):
     """Any row may go on from any other, or stay; from nothing written to everything."""
     R, M = draw(st.integers(1, 5)), draw(st.integers(1, 6))
     parents = draw(st.lists(st.integers(0, R - 1), min_size=R, max_size=R))
-    return arguments_of(parents, draw(st.integers(0, M)), M, draw(st.integers(1, 3)), draw(st.integers(1, 3)))
+    shape, dtype = (draw(st.integers(1, 3)), draw(st.integers(1, 3))), draw(st.sampled_from([np.float32, np.float16]))
+    return arguments_of(parents, draw(st.integers(0, M)), M, *shape, dtype)
 
 
 def planted() -> list[tuple]:
@@ -33,6 +37,7 @@ def planted() -> list[tuple]:
         arguments_of([2, 2, 2], 1, 4, 2, 3),  # all from one, which stays
         arguments_of([1, 0, 0, 3], 0, 2),  # nothing is written yet
         arguments_of([3, 2, 1, 0, 4, 6, 7, 5], 5, 6, 3, 5),  # two rings and one that stays
+        arguments_of([1, 2, 0], 3, 5, 2, 3, np.float16),  # an odd number of halves: no whole words
     ]
     rng = np.random.default_rng(0)
     for R, G, M, X, length in [(8, 2, 20, 33, 17), (300, 1, 3, 2, 2), (6, 1, 70, 64, 69)]:  # past blocks, rooms, tiles

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from ..attention import attend_bound, attend_row
+from ..attention import attend_bound, attend_row, halves, perhaps_halves
 
 POISON = 1e4  # lies where nobody may look
 FETCHED = ("begin_R", "end_R")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
@@ -32,10 +32,11 @@ def inputs(draw):
     R, M, size = draw(st.integers(1, 3)), draw(st.integers(1, 6)), st.integers(1, 3)
     ends = draw(st.lists(st.integers(1, 3 * M + 1), min_size=R, max_size=R))
     begins = [draw(st.integers(0, end - 1)) for end in ends]
-    return arguments_of(
+    arguments = arguments_of(
         begins, ends, M, G=draw(st.integers(1, 2)), per_group=draw(st.integers(1, 2)), K=draw(size), U=draw(size),
         seed=draw(st.integers(0, 5)),
     )  # fmt: skip
+    return perhaps_halves(draw, arguments)
 
 
 def planted() -> list[tuple]:
@@ -45,6 +46,7 @@ def planted() -> list[tuple]:
         arguments_of([0, 0], [5, 5], 4, K=3),  # the oldest has just been overwritten
         arguments_of([2, 5], [7, 7], 4),  # padding that has left the window, and padding in it
         arguments_of([0, 1, 2], [11, 12, 13], 5, G=2, per_group=3, K=5, U=3),  # rows of different lengths
+        halves(arguments_of([0, 1], [90, 37], 40, G=2, per_group=2, K=16, U=8)),  # of half precision
         arguments_of([0, 6], [7, 7], 1),  # one slot
         arguments_of([6, 3], [7, 4], 3),  # one position is seen
         arguments_of([0] * 4, [100] * 4, 32, G=1, per_group=8, K=128, U=128),  # the paper's window, and its heads

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from ..attention import attend_bounds, attend_rows, drawn, hidden, normal
+from ..attention import attend_bounds, attend_rows, drawn, halves, hidden, normal, perhaps_halves
 
 FETCHED = ("begin_B",)  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
 
@@ -24,7 +24,8 @@ def inputs(draw):
     K, U = draw(st.integers(1, 3)), draw(st.integers(1, 3))
     begin_B = [draw(st.integers(0, N - 1)) for _ in range(B)]
     q_RHK, k_BGNK, v_BGNU = drawn(draw, B * W, G * per_group, K), drawn(draw, B, G, N, K), drawn(draw, B, G, N, U)
-    return arguments_of(q_RHK, k_BGNK, v_BGNU, begin_B, draw(st.sampled_from([1.0, 0.5, 0.125])))
+    scale = draw(st.sampled_from([1.0, 0.5, 0.125]))
+    return perhaps_halves(draw, arguments_of(q_RHK, k_BGNK, v_BGNU, begin_B, scale))
 
 
 def planted() -> list[tuple]:
@@ -48,6 +49,7 @@ def planted() -> list[tuple]:
         equal,
         steep,
         case([0, 31], 3, 2, 4, 33, 5, 3),
+        halves(case([0, 3], 2, 2, 4, 40, 16, 8)),  # a memory of half precision
         case([0], 5, 1, 2, 6, 3, 5),
         case([0], 1, 1, 1, 1, 1, 1),
         case([0, 1], 2, 1, 1, 32, 1, 33),

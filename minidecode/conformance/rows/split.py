@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from ..attention import attend_bounds, attend_rows, drawn, hidden, normal
+from ..attention import attend_bounds, attend_rows, drawn, halves, hidden, normal, perhaps_halves
 
 FETCHED = (
     "prompt_begin_B",
@@ -35,7 +35,8 @@ def inputs(draw):
     q_RHK = drawn(draw, B * W, G * per_group, K)
     prompt = drawn(draw, B, G, N, K), drawn(draw, B, G, N, U)
     own = drawn(draw, B * W, G, T, K), drawn(draw, B * W, G, T, U)
-    return arguments_of(q_RHK, *prompt, prompt_begin_B, *own, begin_R, end_R, draw(st.sampled_from([1.0, 0.5, 0.125])))
+    scale = draw(st.sampled_from([1.0, 0.5, 0.125]))
+    return perhaps_halves(draw, arguments_of(q_RHK, *prompt, prompt_begin_B, *own, begin_R, end_R, scale))
 
 
 def planted() -> list[tuple]:
@@ -67,6 +68,7 @@ def planted() -> list[tuple]:
         equal,
         steep,
         case([0, 31], [0, 0], [33, 32], 1, 3, 33, 33, 5, 3),
+        halves(case([0, 3], [0, 1, 0, 2], [20, 19, 17, 20], 2, 4, 40, 20, 16, 8)),  # a memory of half precision
         case([0], [0] * 5, [4, 4, 3, 4, 4], 1, 2, 6, 6, 3, 5),
         case([0], [0], [1], 1, 1, 1, 1, 1, 1),
         case([1], [0], [1], 1, 1, 1, 1, 1, 1),
