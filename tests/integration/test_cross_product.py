@@ -19,8 +19,8 @@ KEEP_THEM = [name for name, memory in BESIDE_SOURCE.items() if name != "el"]
 def made(weights, cache):
     """(ops, memories of all layers, source), after the product."""
     ops = CountedOps(Plan().resolve()[0])
-    D = weights.cross_kv.data.shape[1]
-    source = Source(np.random.default_rng(0).standard_normal((9, D)).astype(np.float32), OFFSETS)
+    matrix = weights.cross_kv.data
+    source = Source(np.random.default_rng(0).standard_normal((9, matrix.shape[1])).astype(matrix.dtype), OFFSETS)
     starts = np.arange(len(LENGTHS) + 1)
     return ops, BESIDE_SOURCE[cache].cross.of_layers(ops, weights, source, starts), source
 
