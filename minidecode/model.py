@@ -33,6 +33,7 @@ from .runtime.engine import Engine
 from .runtime.receipt import CountedOps, Receipt
 from .scoring import Scores, score_pieces, target_pieces, text_pieces
 from .search.beam import beam_search
+from .search.candidates import never_straight
 from .search.draws import check_sample_ids
 from .search.greedy import greedy
 from .search.options import Options, refuse_unsupported, resolve
@@ -298,7 +299,7 @@ class Model:
         request = Request.make(prompts_ids, limit_B, resolved, sources, prefixes, sample_ids)
         tokenized = time.perf_counter()
 
-        plan = self.plan if plan is None else Plan.parse(plan)
+        plan = self._settled(plan, resolved)
         if arena is not None and plan.arena == "none":
             plan = dataclasses.replace(plan, arena="planned")
         extent, stages = _extent(sources, prompts_ids, limit_B), {"prompts": tokenized - started}
@@ -343,13 +344,18 @@ class Model:
         for name, number in (("batch_size", batch_size), ("input_length", input_length)):
             if number < 1:
                 raise OptionError(f"{name} must be a whole number from 1 up, not {number}")
-        plan = self.plan if plan is None else Plan.parse(plan)
+        resolved = self.options(**options)
+        plan = self._settled(plan, resolved)
         if plan.arena == "none":
             plan = dataclasses.replace(plan, arena="planned")
-        resolved = self.options(**options)
         ids = np.zeros((batch_size, input_length), np.int64)
         fitted = self._fitted(None, ids, None, resolved, truncate=False)
         return self._plan_step(plan, _extent(*fitted), search_of(resolved))
+
+    def _settled(self, plan: str | Plan | None, options: Options) -> Plan:
+        """The plan of a call, and what its `auto` comes to under these options."""
+        plan = self.plan if plan is None else Plan.parse(plan)
+        return plan.settled(["hars"] if options.num_beams == 1 or never_straight(options) else [])
 
     def _plan_step(self, plan: Plan, extent: Extent, search: Options) -> StepPlan:
         functions, make_memory = plan.resolve(self.is_encoder_decoder)

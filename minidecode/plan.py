@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
+import importlib.util
 import inspect
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -44,6 +45,11 @@ BESIDE_SOURCE = MEMORIES | {"el": SplitBesideEl}  # of a decoder that also sees 
 
 BACKENDS = ("reference", "naive", "cpu", "cuda", "emulator")
 ARENAS = ("none", "separate", "planned")
+BASES = {  # what a plan starts from; rows of the catalog follow Plan._of_base
+    "auto": {"memory": "replicated", "arena": "none"},
+    "naive": {"memory": "none", "arena": "none"},
+    "fast": {"memory": "split", "arena": "planned"},
+}
 STORED_AS = {"computed": None, "float16": np.dtype(np.float16)}
 
 
@@ -51,6 +57,9 @@ STORED_AS = {"computed": None, "float16": np.dtype(np.float16)}
 class Plan:
     """Which implementation of each optimization runs.
 
+    base: what everything else is chosen by that is not said. "auto": a cache, and NumPy's code; "naive": no cache, and
+    of each optimization what its paper starts from; "fast": the compiled code of all that has some, the split memory,
+    a planned arena. What a base chooses and a model has no use for is left out; what a user says must have an effect.
     memory: "none" computes every token again at every step; "replicated" keeps keys and values, a copy per beam, in
     arrays that grow; "preallocated" the same in arrays with room; "split" keeps a sentence's prompt (and source) once;
     "indirect" does too, and moves a table instead of keys and values when beams change places; "rolling" keeps the
@@ -67,37 +76,44 @@ class Plan:
     "emulator" (the same kernel thread by thread, which is slow), or a function of yours as FILE.py:FUNCTION.
     hars is "off" by default. Otherwise beam search takes candidates straight from the logits at the steps at which the
     options touch no score on its way: the receipt counts those as search_candidates, the others as top_candidates.
-    Options that leave no such step are refused. A search with one row per text has no candidates.
+    Options that leave no such step are refused, save with hars=auto, which takes it where it may. A search with one row
+    per text has no candidates.
     """
 
-    memory: str = "replicated"
+    base: str = "auto"
+    memory: str | None = None
     memory_dtype: str = "computed"
-    arena: str = "none"
-    ngram: str = "reference"
-    linear: str = "reference"
-    norm: str = "reference"
-    heads: str = "reference"
-    append: str = "reference"
-    within: str = "reference"
-    embedding: str = "reference"
-    activation: str = "reference"
-    split: str = "reference"
-    shared: str = "reference"
-    grouped: str = "reference"
-    reorder: str = "reference"
-    indirect: str = "reference"
-    redirect: str = "reference"
-    refresh: str = "reference"
-    rolling: str = "reference"
-    el: str = "reference"
-    el_split: str = "reference"
-    candidates: str = "reference"
-    hars: str = "off"
-    top_k: str = "reference"
-    top_p: str = "reference"
-    draw: str = "reference"
+    arena: str | None = None
+    ngram: str | None = None
+    linear: str | None = None
+    norm: str | None = None
+    heads: str | None = None
+    append: str | None = None
+    within: str | None = None
+    embedding: str | None = None
+    activation: str | None = None
+    split: str | None = None
+    shared: str | None = None
+    grouped: str | None = None
+    reorder: str | None = None
+    indirect: str | None = None
+    redirect: str | None = None
+    refresh: str | None = None
+    rolling: str | None = None
+    el: str | None = None
+    el_split: str | None = None
+    candidates: str | None = None
+    hars: str | None = None
+    top_k: str | None = None
+    top_p: str | None = None
+    draw: str | None = None
 
     def __post_init__(self):
+        if self.base not in BASES:
+            raise OptionError(f"plan: base={self.base!r} is not one of {', '.join(BASES)}")
+        for name in ("memory", "arena", *CATALOG):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, self._of_base(name))
         if self.memory not in MEMORIES:
             raise OptionError(
                 f"plan: memory={self.memory!r} is not one of {', '.join(MEMORIES)}{meant(str(self.memory), MEMORIES)}"
@@ -109,16 +125,44 @@ class Plan:
         if self.arena not in ARENAS:
             raise OptionError(f"plan: arena={self.arena!r} is not one of {', '.join(ARENAS)}")
         for row in CATALOG.values():
-            choice, choices = getattr(self, row.name), ("off", *BACKENDS) if row.may_be_off else BACKENDS
+            choice, choices = getattr(self, row.name), ("off", "auto", *BACKENDS) if row.may_be_off else BACKENDS
             if not isinstance(choice, str) or not (choice in choices or ":" in choice):
                 raise OptionError(f"plan: {row.name}={choice!r} is not one of {', '.join(choices)} or FILE.py:FUNCTION")
-            if choice != "reference" and not any(row.called_by(self.memory, kind) for kind in (False, True)):
+            if self._is_asked_for(row) and not any(row.called_by(self.memory, kind) for kind in (False, True)):
                 say = " or ".join(f"memory={m}" for m in MEMORIES if row.called_by(m, False) or row.called_by(m, True))
                 raise OptionError(f"plan: {row.name}={choice} has no effect with memory={self.memory}: say {say}")
 
+    def _of_base(self, name: str) -> str:
+        """What the base chooses for a memory, an arena or a row."""
+        if name in BASES[self.base]:
+            return BASES[self.base][name]
+        row = CATALOG[name]
+        if self.base == "naive":
+            return "off" if row.may_be_off else "naive"
+        if self.base == "fast" and is_there(row, "cpu"):
+            return "auto" if row.may_be_off else "cpu"
+        return "off" if row.may_be_off else "reference"
+
+    def _is_asked_for(self, row: Row) -> bool:
+        """Whether a choice is the user's own, so that it must have an effect; NumPy's code is nothing to ask for."""
+        return getattr(self, row.name) not in ("reference", self._of_base(row.name))
+
+    @classmethod
+    def naive(cls) -> Plan:
+        """No cache, and of every optimization the code that its paper starts from."""
+        return cls("naive")
+
+    @classmethod
+    def fast(cls) -> Plan:
+        """What is fastest on a CPU: compiled code where there is some."""
+        return cls("fast")
+
     @classmethod
     def parse(cls, text: str | Plan) -> Plan:
-        """From "auto", or choices such as "memory=none,ngram=cpu", separated by commas. Raises OptionError."""
+        """From a base, "auto", "naive" or "fast", and choices such as "memory=none,ngram=cpu", separated by commas.
+
+        Raises OptionError.
+        """
         if isinstance(text, Plan):
             return text
         if not isinstance(text, str):
@@ -126,13 +170,15 @@ class Plan:
         names, choices = [f.name for f in dataclasses.fields(cls)], {}
         for part in filter(None, (p.strip() for p in text.split(","))):
             name, equals, value = part.partition("=")
-            if part == "auto":
-                continue
+            if part in BASES and "base" not in choices:
+                name, equals, value = "base", "=", part
             if name in choices:
                 raise OptionError(f"plan: {name} is chosen twice, as {choices[name]} and as {value}")
             if not equals or name not in names:
                 known = ", ".join(f"{name}=..." for name in names)
-                raise OptionError(f"plan: {part!r} is not understood; say auto, or some of {known}{meant(name, names)}")
+                raise OptionError(
+                    f"plan: {part!r} is not understood; say {', '.join(BASES)}, or some of {known}{meant(name, names)}"
+                )
             choices[name] = value
         return cls(**choices)
 
@@ -144,20 +190,31 @@ class Plan:
         functions = backend(reference)
         for row in CATALOG.values():
             choice = getattr(self, row.name)
-            if not row.called_by(self.memory, has_encoder) and choice != "reference":
+            if not row.called_by(self.memory, has_encoder):
+                if not self._is_asked_for(row):
+                    continue
                 where = f"with memory={self.memory} in a model {'with' if has_encoder else 'without'} an encoder"
                 raise OptionError(f"plan: {row.name}={choice} has no effect {where}")
-            if choice == "off":
+            if choice in ("off", "auto"):  # auto: until `settled` says what it comes to
                 del functions[row.op]
             else:
                 functions[row.op] = _implementation(row, choice)
         kind = (BESIDE_SOURCE if has_encoder else MEMORIES)[self.memory]
         return functions, MemoryFactory(kind, STORED_AS[self.memory_dtype])
 
+    def settled(self, without: Iterable[str]) -> Plan:
+        """What `auto` comes to: off for the rows in `without`, which a call has no room for; else compiled code."""
+        chosen = {row: "off" if row in without else "cpu" for row in CATALOG if getattr(self, row) == "auto"}
+        return dataclasses.replace(self, **chosen)
+
     def __str__(self) -> str:
-        """The memory, and what else is not as by default; `parse` reads it back."""
-        fields = [f for f in dataclasses.fields(self) if f.name == "memory" or getattr(self, f.name) != f.default]
-        return ",".join(f"{f.name}={getattr(self, f.name)}" for f in fields)
+        """The base and the memory, and what else is not the base's choice; `parse` reads it back."""
+        fields = [f.name for f in dataclasses.fields(self) if f.name != "base"]
+        own = [name for name in fields if name not in CATALOG or getattr(self, name) != self._of_base(name)]
+        own = [name for name in own if name != "memory_dtype" or self.memory_dtype != "computed"]
+        own = [name for name in own if name != "arena" or self.arena != self._of_base("arena")]
+        bases = [] if self.base == "auto" else [self.base]
+        return ",".join([*bases, *(f"{name}={getattr(self, name)}" for name in own)])
 
 
 def _implementation(row: Row, choice: str) -> Callable[..., Any]:
@@ -167,12 +224,17 @@ def _implementation(row: Row, choice: str) -> Callable[..., Any]:
     place = {"naive": "reference", "emulator": "cuda"}.get(choice, choice)
     if choice == "cuda" and device_kind() != "gpu":
         raise OptionError(f"plan: {row.name}=cuda needs a GPU, and Numba finds none; {row.name}=emulator needs none")
-    try:
-        module = importlib.import_module(f"minidecode.{place}.{row.name}")
-    except ModuleNotFoundError:
-        raise OptionError(f"plan: {row.name} has no version for {place}") from None
+    if not is_there(row, place):
+        raise OptionError(f"plan: {row.name} has no version for {place}")
+    module = importlib.import_module(f"minidecode.{place}.{row.name}")
     function = vars(module)[f"{row.op}_naive" if choice == "naive" else row.op]
     return InEmulator(function) if choice == "emulator" else function
+
+
+@functools.cache
+def is_there(row: Row, place: str) -> bool:
+    """Whether a backend has a file for the row."""
+    return importlib.util.find_spec(f"minidecode.{place}.{row.name}") is not None
 
 
 def op_names() -> list[str]:

@@ -39,14 +39,19 @@ def may_go_straight(ops: Any, options: Options) -> bool:
     """
     if not hasattr(ops, "search_candidates"):
         return False
-    searches = [name for name, off in [("do_sample", False), ("num_beam_groups", 1), ("sibling_penalty", 0.0)]
-                if getattr(options, name) != off]  # fmt: skip
-    if reasons := searches or always_due(options):
+    if reason := never_straight(options):
         raise OptionError(
-            f"plan: hars takes candidates straight from the logits, and {reasons[0]} (dialect {options.dialect}) comes "
-            "between them at every step: leave out one of the two"
+            f"plan: hars takes candidates straight from the logits, and {reason} (dialect {options.dialect}) comes "
+            "between them at every step: leave out one of the two, or say hars=auto"
         )
     return True
+
+
+def never_straight(options: Options) -> str | None:
+    """The option, if there is one, that comes between logits and candidates at every step."""
+    searches = [name for name, off in [("do_sample", False), ("num_beam_groups", 1), ("sibling_penalty", 0.0)]
+                if getattr(options, name) != off]  # fmt: skip
+    return next(iter(searches or always_due(options)), None)
 
 
 def straight_from_logits(ops, logits_RV, running_score_BW, C) -> Candidates:
