@@ -59,7 +59,12 @@ def _linear_cost(x_RX, weight) -> Cost:
 
 
 def _norm_cost(x_RD, y_RD, bias_D, norm) -> Cost:
-    """x and y are read, their sum and its norm written; per number two additions and eight operations of the norm."""
+    """x and y are read, their sum and its norm written; per number two additions and eight operations of the norm.
+
+    Of the norm alone, x is read and h written.
+    """
+    if y_RD is None:
+        return Cost(2 * x_RD.nbytes + 2 * norm.gain_D.nbytes, 8 * x_RD.size)
     return Cost(4 * x_RD.nbytes + 3 * norm.gain_D.nbytes, 10 * x_RD.size)
 
 
