@@ -59,12 +59,15 @@ class Plan:
     hars is "off" by default. Otherwise beam search takes candidates straight from the logits at the steps at which the
     options touch no score on its way: the receipt counts those as search_candidates, the others as top_candidates.
     Options that leave no such step are refused. A search with one row per text has no candidates.
+    epilogue is "off" by default, too. Otherwise the products of a layer's output and of its feed-forward part end in
+    bias, activation and residual, and a kernel of bias and activation never runs.
     """
 
     memory: str = "replicated"
     arena: str = "none"
     ngram: str = "reference"
     linear: str = "reference"
+    epilogue: str = "off"
     norm: str = "reference"
     heads: str = "reference"
     append: str = "reference"
@@ -96,6 +99,10 @@ class Plan:
             choice, choices = getattr(self, row.name), ("off", *BACKENDS) if row.may_be_off else BACKENDS
             if not isinstance(choice, str) or not (choice in choices or ":" in choice):
                 raise OptionError(f"plan: {row.name}={choice!r} is not one of {', '.join(choices)} or FILE.py:FUNCTION")
+            replaced = [name for name in row.instead_of if choice != "off" and getattr(self, name) != "reference"]
+            if replaced:
+                say = f"plan: {replaced[0]}={getattr(self, replaced[0])} has no effect with {row.name}={choice}"
+                raise OptionError(f"{say}: leave one of the two out")
             if choice != "reference" and not any(row.called_by(self.memory, kind) for kind in (False, True)):
                 say = " or ".join(f"memory={m}" for m in MEMORIES if row.called_by(m, False) or row.called_by(m, True))
                 raise OptionError(f"plan: {row.name}={choice} has no effect with memory={self.memory}: say {say}")
