@@ -61,7 +61,7 @@ def _linear_cost(x_RX, weight) -> Cost:
 
 
 def _epilogue_cost(x_RX, weight, activation=None, add_to=None) -> Cost:
-    """The product's; the bias and what is added to are read too. Per result an addition each, one for the activation."""
+    """The product's; the bias and what is added to are read too. Per result an operation for each of the three."""
     product, bias, results = _linear_cost(x_RX, weight), weight.bias, len(x_RX) * weight.data.size // x_RX.shape[1]
     moved = (0 if bias is None else bias.nbytes) + (0 if add_to is None else add_to.nbytes)
     each = (bias is not None) + (activation is not None) + (add_to is not None)

@@ -59,7 +59,7 @@ def _bias_activation(f_RF, bias_F, code, out_RF):
 
 @njit(**VECTORS)
 def activate(f_X, bias_X, code, out_X):
-    """act(f + bias), for the activation of that number; `out` may be `f`. A loop for each, so that each runs on vectors."""
+    """act(f + bias), for the activation of that number; `out` may be `f`. Loops apart: so each runs on vectors."""
     if code == GELU:
         for i in range(len(f_X)):
             x = f_X[i] + bias_X[i]

@@ -69,10 +69,7 @@ def oracle(x_RX, weight, activation=None, add_to=None):
     """The product's sums, which round once, and number by number what is done to them, in float64."""
     y_RX = linear_row.oracle(x_RX, weight)
     bias_X = np.zeros(y_RX.shape[1]) if weight.bias is None else weight.bias
-    if activation is None:
-        y_RX = y_RX + bias_X
-    else:
-        y_RX = activation_row.oracle(y_RX, bias_X, activation)
+    y_RX = y_RX + bias_X if activation is None else activation_row.oracle(y_RX, bias_X, activation)
     return y_RX if add_to is None else add_to + y_RX
 
 
