@@ -147,6 +147,6 @@ _ROWS, _ROW = float32[:, ::1], float32[::1]
 ARGUMENTS = (_ROWS, _ROWS, _ROW, boolean, _ROW, _ROW, float32, _ROWS, _ROWS)
 SIGNATURES = {kernel: [ARGUMENTS] for kernel in (norm_thread_per_row, norm_block_per_row, norm_staged)}
 REGISTERS = {
-    norm_thread_per_row: 56,
-    norm_staged: 56,
-}  # its 16 KiB of shared memory leave room for few blocks, so that threads may have more
+    norm_thread_per_row: 56,  # addresses of five arrays at a thread's own row
+    norm_staged: 56,  # its 16 KiB of shared memory leave room for few blocks, so that threads may have more
+}
