@@ -57,9 +57,13 @@ def _bias_activation(f_RF, bias_F, code, out_RF):
         activate(f_RF[r], bias_F, code, out_RF[r])
 
 
-@njit(**VECTORS)
+@njit(inline="always", **VECTORS)
 def activate(f_X, bias_X, code, out_X):
-    """act(f + bias), for the activation of that number; `out` may be `f`. Loops apart: so each runs on vectors."""
+    """act(f + bias), for the activation of that number. A loop for each, so that each runs on vectors.
+
+    Always part of its caller: where that hands over one array as `f` and `out`, the loops must see that they are one.
+    As two that overlap, they would be taken number by number.
+    """
     if code == GELU:
         for i in range(len(f_X)):
             x = f_X[i] + bias_X[i]
