@@ -9,6 +9,9 @@ what cpu/linear.py does with many rows: `FEW` in that file is where it overtakes
 are stored, by the median time; beside them what one pass over as many bytes reads, and what NumPy copies. With one
 thread the clock is that thread's own, which stands still while other programs have its core.
 
+With --ends it times instead what follows the products of GPT-2's feed-forward layer: bias and activation, residual and
+norm by ops of their own, or at the end of the products (cpu/epilogue.py).
+
 Where ours lose, and why: with many rows the arithmetic counts, and BLAS keeps a tile of sums in registers where these
 loops keep 4, or load and store them in the cache: from about 12 rows on for float32 in the layout "io", from 24 to 32
 for all else. With one row and float32 in "io", both are the same loop, and ours goes through its results in the cache
@@ -35,8 +38,11 @@ from threadpoolctl import threadpool_limits
 
 import minidecode as md
 from minidecode.cpu import linear as ours
+from minidecode.cpu.activation import bias_activation
+from minidecode.cpu.epilogue import linear_epilogue
 from minidecode.cpu.narrow import widen_all
-from minidecode.ops import Weight
+from minidecode.cpu.norm import residual_norm
+from minidecode.ops import Norm, Weight
 from minidecode.precision import narrowed
 from minidecode.reference.linear import linear, product_by_blocks
 
@@ -99,6 +105,46 @@ def time_product(inputs: int, outputs: int, layout: str, cold: float, rows: tupl
     return found
 
 
+def of_their_own(up: bool, x_RX, weight, x_RD, norm):
+    """The product, and what follows it, as two ops."""
+    if up:
+        return bias_activation(ours.linear(x_RX, weight), weight.bias, "gelu_new")
+    return residual_norm(x_RD, ours.linear(x_RX, weight), weight.bias, norm)
+
+
+def at_the_end(up: bool, x_RX, weight, x_RD, norm):
+    """The product that ends in bias and activation, or in bias and residual; then the norm alone is left."""
+    if up:
+        return linear_epilogue(x_RX, weight, "gelu_new")
+    return residual_norm(linear_epilogue(x_RX, weight, None, x_RD), None, None, norm)
+
+
+def time_ends(width: int, rows: tuple, dtypes: tuple, cold: float, *timing) -> list[dict]:
+    """Milliseconds (median, fastest, slowest) of a feed-forward layer's halves, both ways, in GPT-2's layout."""
+    rng, found = np.random.default_rng(0), []
+    norm = Norm(*np.ones((2, width), np.float32), 1e-5)
+    for product, (inputs, outputs) in {"up": (width, 4 * width), "down": (4 * width, width)}.items():
+        first = Weight(0.02 * rng.standard_normal((inputs, outputs), np.float32), np.ones(outputs, np.float32))
+        for dtype in dtypes:
+            weight = first if dtype == "float32" else narrowed(dtype, first)
+            copies = max(2, int(cold / (4 * inputs * outputs)))
+            stored = cycle([replace(weight, data=weight.data.copy()) for _ in range(copies)])
+            for R in rows:
+                x_RX, x_RD = rng.standard_normal((R, inputs), np.float32), np.zeros((R, width), np.float32)
+                calls = {
+                    way.__name__: lambda way=way, x=x_RX, y=x_RD, up=product == "up", w=stored: way(
+                        up, x, next(w), y, norm
+                    )
+                    for way in (of_their_own, at_the_end)
+                }
+                times = {
+                    way: [round(1e3 * t, 4) for t in (statistics.median(s), min(s), max(s))]
+                    for way, s in seconds_of(calls, *timing).items()
+                }
+                found.append({"product": product, "inputs": inputs, "stored": dtype, "rows": R, "milliseconds": times})
+    return found
+
+
 @njit(nogil=True, fastmath={"reassoc"})
 def _sum(numbers_X):
     total = np.float32(0)
@@ -142,6 +188,7 @@ def main() -> None:
     p.add_argument("--repeats", type=int, default=9)
     p.add_argument("--threads", type=int, default=1, help="of BLAS and of ours")
     p.add_argument("--cold", type=float, default=COLD, help="bytes of float32 matrices that go by")
+    p.add_argument("--ends", type=int, metavar="WIDTH", help="time what follows products instead; GPT-2's is 768")
     p.add_argument("--out", type=Path, help="JSON file to write")
     a = p.parse_args()
     config.NUMBA_NUM_THREADS = a.threads
@@ -150,8 +197,12 @@ def main() -> None:
         memory = memory_speed(a.cold, *timing)
         print(f"one thread reads {memory['read']} GB/s, copies {memory['copy']} GB/s; threads: {a.threads}\n")
         results = []
-        print(HEAD)
-        for model in a.models:
+        if a.ends:
+            results = time_ends(a.ends, tuple(a.rows), ("float32", "int8"), a.cold, *timing)
+            print("\n".join(map(str, results)))
+        else:
+            print(HEAD)
+        for model in a.models if not a.ends else ():
             size, layout, products = MODELS[model]
             for product, (inputs, outputs) in products.items():
                 lies = "oi" if product == "unembed" else layout

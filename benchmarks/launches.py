@@ -8,6 +8,9 @@ every operation on an array counts, as a framework without fusion would launch a
 Numbers of launches depend on no size; bytes do, and are those of BART-base and GPT-2. Fused bytes are the cost models',
 with the scores of `within`, which its two products and its kernel hand to each other.
 
+"Ended" is fused with epilogue=... in the plan: products end in bias, activation and residual, one kernel each, which is
+counted as a product here.
+
 A last table times the products that could add into the residual (LightSeq's GEMM with beta = 1) on this CPU.
 """
 
@@ -166,12 +169,15 @@ def rows_of(layer: str) -> list[str]:
     ]
 
 
-def fused_launches(layer: str) -> dict:
+def fused_launches(layer: str, ended: bool = False) -> dict:
     """{"kernels", "products"} of a layer, in the emulator, over texts of different lengths.
 
+    ended: products end in bias, activation and residual; a kernel that multiplies is a product.
     "without": calls of ops that have no kernel, so that nothing is left out in silence.
     """
-    functions, _ = Plan(memory=FUSED, **dict.fromkeys(rows_of(layer), "emulator")).resolve(layer != "GPT-2")
+    rows = [name for name in rows_of(layer) if not (ended and name in CATALOG["epilogue"].instead_of)]
+    plan = Plan(memory=FUSED, epilogue="emulator" if ended else "off", **dict.fromkeys(rows, "emulator"))
+    functions, _ = plan.resolve(layer != "GPT-2")
 
     def count(ops, run):
         before = {name: c.calls for name, c in ops.counts().items()}
@@ -180,7 +186,8 @@ def fused_launches(layer: str) -> dict:
         calls = {name: c.calls - before.get(name, 0) for name, c in ops.counts().items()}
         products = sum(n for kernel, n in launched.items() if kernel.startswith(PRODUCT))
         plain = sum(n for op, n in calls.items() if op != "linear" and not isinstance(functions[op], InEmulator))
-        return sum(launched.values()) - products, products + calls["linear"], plain
+        endings = calls.get("linear_epilogue", 0)
+        return sum(launched.values()) - products - endings, products + calls["linear"] + endings, plain
 
     counts = of_one_layer(layer, 4, 2, [1, 2], functions, FUSED, count)
     return dict(zip(("kernels", "products", "without"), counts, strict=True))
@@ -202,9 +209,9 @@ def naive_launches(layer: str, D: int, H: int, length: int) -> dict:
     return dict(zip(("kernels", "products", "bytes"), found, strict=True))
 
 
-def fused_bytes(layer: str, D: int, H: int, length: int) -> int:
-    """By the cost models of the catalog; of a product with weights, what goes in and comes out."""
-    functions, _ = Plan(memory=FUSED).resolve(layer != "GPT-2")
+def fused_bytes(layer: str, D: int, H: int, length: int, ended: bool = False) -> int:
+    """By the cost models of the catalog."""
+    functions, _ = Plan(memory=FUSED, epilogue="reference" if ended else "off").resolve(layer != "GPT-2")
     rows, total = {row.op: row for row in CATALOG.values()}, [0]
 
     def modelled(op, function):
@@ -212,7 +219,7 @@ def fused_bytes(layer: str, D: int, H: int, length: int) -> int:
 
         def call(*args, **more):
             result = function(*args, **more)
-            total[0] += rows[op].cost(*args).bytes if op in rows else moved(args, more, result, tables)
+            total[0] += rows[op].cost(*args, **more).bytes if op in rows else moved(args, more, result, tables)
             if op == "attend_within":  # the scores: written, read and written again, read; the result head by head
                 (R, heads, _), longest = args[0].shape, int(np.diff(args[4]).max())
                 total[0] += 4 * R * heads * longest * result.itemsize + 2 * result.nbytes
@@ -268,8 +275,9 @@ def main() -> None:
     with threadpool_limits(1):
         for layer in LAYERS:
             fused = fused_launches(layer) | {"bytes": fused_bytes(layer, *size)}
-            layers.append({"layer": layer, "naive": naive_launches(layer, *size), "fused": fused})
-            for side in ("naive", "fused"):
+            ended = fused_launches(layer, ended=True) | {"bytes": fused_bytes(layer, *size, ended=True)}
+            layers.append({"layer": layer, "naive": naive_launches(layer, *size), "fused": fused, "ended": ended})
+            for side in ("naive", "fused", "ended"):
                 c = layers[-1][side]
                 left = f"  (and {c['without']} without a kernel)" if c.get("without") else ""
                 print(f"{layer:<14}{side:<8}{c['kernels']:>8}{c['products']:>10}{c['bytes'] / 1e6:>9.2f}{left}")

@@ -76,7 +76,8 @@ def make_checkpoint(name: str, folder: Path, shrink: bool) -> None:
                                                         "ForConditionalGeneration")]}  # fmt: skip
     if name != "gpt2":  # as CTranslate2's converter asks for them
         written |= {"normalize_before": False, "normalize_embedding": True, "add_final_layer_norm": False,
-                    "static_position_embeddings": False, "extra_pos_embeddings": 2, "add_bias_logits": False}  # fmt: skip
+                    "static_position_embeddings": False, "extra_pos_embeddings": 2,
+                    "add_bias_logits": False}  # fmt: skip
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(written), encoding="utf-8")
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
@@ -97,7 +98,14 @@ def prompts_of(setting: dict) -> list[list[int]]:
 def ours(folder: Path, threads: int, dtype: str) -> Callable[[dict], Callable[[], list]]:
     import minidecode as md
 
-    model = md.load(folder, plan=os.environ.get("PLAN","memory=split,linear=cpu,norm=cpu,embedding=cpu,activation=cpu,split=cpu,reorder=cpu,refresh=cpu,candidates=cpu,ngram=cpu"), dtype=dtype)
+    model = md.load(
+        folder,
+        plan=os.environ.get(
+            "PLAN",
+            "memory=split,linear=cpu,norm=cpu,embedding=cpu,activation=cpu,split=cpu,reorder=cpu,refresh=cpu,candidates=cpu,ngram=cpu",
+        ),
+        dtype=dtype,
+    )
 
     def prepare(setting: dict) -> Callable[[], list]:
         ids = prompts_of(setting)
@@ -210,9 +218,10 @@ def versions() -> dict[str, str | None]:
 
 def table(found: dict) -> str:
     """Tokens per second, and ours over the best of each peer."""
-    lines = ["| work | minidecode fp32 | int8 | CTranslate2 fp32 | int8 | transformers | ours / CTranslate2: fp32, int8 |"
-             " ours / transformers |", "|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    lines = ["| work | minidecode fp32 | int8 | CTranslate2 fp32 | int8 | transformers | ours / CTranslate2: fp32,"
+             " int8 | ours / transformers |", "|---|---|---|---|---|---|---|---|"]  # fmt: skip
     for name, rows in found["work"].items():
+
         def best(start: str, rows: dict = rows) -> float | None:
             return max((r["tokens_per_second"] for n, r in rows.items() if n.startswith(start)), default=None)
 

@@ -25,7 +25,8 @@ class Row:
     contract: "exact" (bit-equal) or "tolerance" (within a bound computed from dtype and reduction length).
     changes: the arguments that are changed in place, if any. memories: of a plan, those that call the op (None: all of
     them, or no memory at all); beside_source: those of a model with an encoder, where they are others.
-    may_be_off: without it, other ops do the work, and that is the default.
+    may_be_off: without it, other ops do the work, and that is the default. instead_of: the rows that never run where
+    this one does.
     """
 
     name: str  # the file in reference/, cpu/, cuda/, and the folder in tests/mutants/
@@ -37,6 +38,7 @@ class Row:
     memories: tuple[str, ...] | None = None
     beside_source: tuple[str, ...] | None = None
     may_be_off: bool = False
+    instead_of: tuple[str, ...] = ()
 
     def called_by(self, memory: str, has_encoder: bool) -> bool:
         """Whether a model under a plan with this memory calls the op."""
@@ -58,8 +60,21 @@ def _linear_cost(x_RX, weight) -> Cost:
     return Cost(x_RX.itemsize * R * (inputs + outputs) + weight.data.nbytes + scale, 2 * R * weight.data.size)
 
 
+def _epilogue_cost(x_RX, weight, activation=None, add_to=None) -> Cost:
+    """The product's; the bias and what is added to are read too. Per result an operation for each of the three."""
+    product, bias, results = _linear_cost(x_RX, weight), weight.bias, len(x_RX) * weight.data.size // x_RX.shape[1]
+    moved = (0 if bias is None else bias.nbytes) + (0 if add_to is None else add_to.nbytes)
+    each = (bias is not None) + (activation is not None) + (add_to is not None)
+    return Cost(product.bytes + moved, product.operations + each * results)
+
+
 def _norm_cost(x_RD, y_RD, bias_D, norm) -> Cost:
-    """x and y are read, their sum and its norm written; per number two additions and eight operations of the norm."""
+    """x and y are read, their sum and its norm written; per number two additions and eight operations of the norm.
+
+    Of the norm alone, x is read and h written.
+    """
+    if y_RD is None:
+        return Cost(2 * x_RD.nbytes + 2 * norm.gain_D.nbytes, 8 * x_RD.size)
     return Cost(4 * x_RD.nbytes + 3 * norm.gain_D.nbytes, 10 * x_RD.size)
 
 
@@ -228,6 +243,16 @@ CATALOG = {
             ("scores_RV",),
         ),
         Row("linear", "linear", "LightSeq, section 2.1: the products between its kernels", "tolerance", _linear_cost),
+        Row(
+            "epilogue",
+            "linear_epilogue",
+            "LightSeq, section 2.1: products that add into the residual, and the kernels behind them",
+            "tolerance",
+            _epilogue_cost,
+            ("add_to",),
+            may_be_off=True,
+            instead_of=("activation",),
+        ),
         Row("norm", "residual_norm", "LightSeq, section 2.1, Figure 2", "tolerance", _norm_cost),
         Row("heads", "split_heads", "LightSeq, section 2.1, Figure 2", "exact", _heads_cost),
         Row(

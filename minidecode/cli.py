@@ -49,7 +49,7 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an e
 PLAN_HELP = (
     "auto, or choices separated by commas: memory=replicated, none (no cache), preallocated, split, indirect, rolling"
     " (for a model with an attention_window) or el; and for the rows of the catalog, such as ngram=..., linear=...,"
-    " hars=...: reference, naive, cpu, cuda, emulator or FILE.py:FUNCTION (hars is off by default);"
+    " hars=...: reference, naive, cpu, cuda, emulator or FILE.py:FUNCTION (hars and epilogue are off by default);"
     " memory_dtype=float16 stores what steps read of it in half the bytes; arena=none, separate or planned."
 )
 DTYPE_HELP = "float32 or float64; float16 or int8: how products store their weights, with float32 arithmetic."

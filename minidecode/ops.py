@@ -42,7 +42,7 @@ class Weight:
     layout "io": data is (in, out), as GPT-2 stores it; "oi": (out, in), as PyTorch's Linear and the embedding do.
     data may be narrower than what is computed with: float16, or int8 with one `scale` per output, which stands for
     scale * data (precision.py makes them); floats have none. bias is added by the op *after* the product,
-    fused with what follows (LightSeq, section 2.1), never by `linear` itself.
+    fused with what follows (LightSeq, section 2.1), or by `linear_epilogue`, never by `linear` itself.
     """
 
     data: Array
@@ -98,6 +98,22 @@ def linear(x_RX: Array, weight: Weight, add_to: Array | None = None, out: Array 
     each output: products, sums and y are of x's dtype, and the scale is applied to the weights or to the sum.
     Contract: tolerance, for the weights that are stored; the sum runs over the inputs of W.
     Moves R*(in + out)*s bytes, and in*out times the bytes of a weight; 2*R*in*out operations.
+    """
+
+
+@returns("y_RX")
+def linear_epilogue(
+    x_RX: Array, weight: Weight, activation: str | None = None, add_to: Array | None = None, out: Array | None = None
+) -> Array:
+    """y = act(x W + bias), with all of it done where each sum ends; with `add_to`, that plus y, in place, is returned.
+
+    The order is: product, scale of narrow weights, bias (if the weight has one), activation (by its name, as in
+    `bias_activation`; None for none), residual. So a feed-forward layer is two ops, and adds itself into the residual
+    stream. LightSeq (section 2.1) goes half of the way: its products add into the residual (GEMM with beta = 1), and
+    its kernels between them add the bias. X is the number of inputs, and in the result of outputs.
+    Contract: tolerance, for the weights that are stored; see `linear`.
+    Moves R*(in + out)*s bytes, R*out*s more with `add_to`, and in*out times the bytes of a weight; 2*R*in*out
+    operations. A product, `bias_activation` and a sum by themselves move 2*R*out*s and 2*R*out*s bytes more.
     """
 
 
@@ -258,11 +274,15 @@ def attend_rolling(
 
 
 @returns("x_RD", "h_RD")
-def residual_norm(x_RD: Array, y_RD: Array, bias_D: Array | None, norm: Norm, out: Any = None) -> tuple[Array, Array]:
+def residual_norm(
+    x_RD: Array, y_RD: Array | None, bias_D: Array | None, norm: Norm, out: Any = None
+) -> tuple[Array, Array]:
     """x' = x + y + bias, h = layer_norm(x'): the residual stream, and what the next product reads (see embed_norm).
 
+    Where y is None (`linear_epilogue` has added it already), so is the bias: x' is x itself, returned as it is, and of
+    `out` h's alone is written to.
     LightSeq's `ker_norm_layer_resual` (section 2.1). Contract: tolerance.
-    Moves 4*R*D*s bytes; about 10*R*D operations.
+    Moves 4*R*D*s bytes, 2*R*D*s without y; about 10*R*D operations.
     """
 
 

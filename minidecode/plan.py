@@ -48,7 +48,7 @@ ARENAS = ("none", "separate", "planned")
 BASES = {  # what a plan starts from; rows of the catalog follow Plan._of_base
     "auto": {"memory": "replicated", "arena": "none"},
     "naive": {"memory": "none", "arena": "none"},
-    "fast": {"memory": "split", "arena": "planned"},
+    "fast": {"memory": "split", "arena": "planned", "hars": "auto"},
 }
 STORED_AS = {"computed": None, "float16": np.dtype(np.float16)}
 
@@ -78,6 +78,8 @@ class Plan:
     options touch no score on its way: the receipt counts those as search_candidates, the others as top_candidates.
     Options that leave no such step are refused, save with hars=auto, which takes it where it may. A search with one row
     per text has no candidates.
+    epilogue is "off" by default, too. Otherwise the products of a layer's output and of its feed-forward part end in
+    bias, activation and residual, and a kernel of bias and activation never runs.
     """
 
     base: str = "auto"
@@ -86,6 +88,7 @@ class Plan:
     arena: str | None = None
     ngram: str | None = None
     linear: str | None = None
+    epilogue: str | None = None
     norm: str | None = None
     heads: str | None = None
     append: str | None = None
@@ -128,6 +131,10 @@ class Plan:
             choice, choices = getattr(self, row.name), ("off", "auto", *BACKENDS) if row.may_be_off else BACKENDS
             if not isinstance(choice, str) or not (choice in choices or ":" in choice):
                 raise OptionError(f"plan: {row.name}={choice!r} is not one of {', '.join(choices)} or FILE.py:FUNCTION")
+            replaced = [name for name in row.instead_of if choice != "off" and self._is_asked_for(CATALOG[name])]
+            if replaced:
+                say = f"plan: {replaced[0]}={getattr(self, replaced[0])} has no effect with {row.name}={choice}"
+                raise OptionError(f"{say}: leave one of the two out")
             if self._is_asked_for(row) and not any(row.called_by(self.memory, kind) for kind in (False, True)):
                 say = " or ".join(f"memory={m}" for m in MEMORIES if row.called_by(m, False) or row.called_by(m, True))
                 raise OptionError(f"plan: {row.name}={choice} has no effect with memory={self.memory}: say {say}")
@@ -137,11 +144,11 @@ class Plan:
         if name in BASES[self.base]:
             return BASES[self.base][name]
         row = CATALOG[name]
-        if self.base == "naive":
-            return "off" if row.may_be_off else "naive"
+        if row.may_be_off:
+            return "off"
         if self.base == "fast" and is_there(row, "cpu"):
-            return "auto" if row.may_be_off else "cpu"
-        return "off" if row.may_be_off else "reference"
+            return "cpu"
+        return "naive" if self.base == "naive" else "reference"
 
     def _is_asked_for(self, row: Row) -> bool:
         """Whether a choice is the user's own, so that it must have an effect; NumPy's code is nothing to ask for."""

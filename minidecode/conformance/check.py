@@ -171,7 +171,7 @@ def wrong(row: Row, implementation: Callable[..., Any], arguments: tuple) -> Mis
     for (name, before), (_, after) in zip(_named(names, arguments), _named(names, given), strict=True):
         if name not in row.changes and not np.array_equal(before, after, equal_nan=True):
             return Mistake(f"It changed its input {name}.")
-    for name in set(row.changes) & set(ops.RETURNS[row.op]):
+    for name in _returned_too(row, arguments):
         if not isinstance(result, np.ndarray) or not np.shares_memory(result, given[names.index(name)]):
             return Mistake(f"It must change {name} in place and return it.")
     return _difference(row, result, given, arguments)
@@ -207,9 +207,15 @@ def _named(names: list[str], arguments: Iterable):
     return dims.arrays_in(list(zip(names, arguments, strict=True)))
 
 
+def _returned_too(row: Row, arguments: tuple) -> list[str]:
+    """The arguments that are changed in place and returned: by the result's name, or `add_to` where it is given."""
+    given = arguments_of(row, arguments)
+    return [n for n in row.changes if n in (*ops.RETURNS[row.op], "add_to") and given.get(n) is not None]
+
+
 def _only_changed(row: Row) -> list[str]:
     """The arguments that are changed in place and not returned: they are judged behind the results."""
-    return [name for name in row.changes if name not in ops.RETURNS[row.op]]
+    return [name for name in row.changes if name not in (*ops.RETURNS[row.op], "add_to")]
 
 
 def _with_changed(row: Row, result: Any, given: tuple) -> tuple:

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from ..reference import activation as reference
-from ..reference.activation import ACTIVATIONS
+from ..reference.activation import GELU, GELU_NEW, QUICK_GELU, RELU, SILU, TANH, code_of
 
 F = np.float32
 
@@ -19,9 +19,8 @@ def bias_activation(f_RF, bias_F, activation, out=None):
     """In float32. Numbers of any other dtype go to the reference: erf and tanh here have a float32's digits."""
     if f_RF.dtype != F:
         return reference.bias_activation(f_RF, bias_F, activation, out)
-    loop = LOOPS[ACTIVATIONS[activation]]
     out = np.empty(f_RF.shape, F) if out is None else out
-    loop(f_RF, np.zeros(f_RF.shape[1], F) if bias_F is None else bias_F, out)
+    _bias_activation(f_RF, np.zeros(f_RF.shape[1], F) if bias_F is None else bias_F, code_of(activation), out)
     return out
 
 
@@ -53,57 +52,41 @@ def tanh(x):
 
 
 @njit(**VECTORS)
-def _gelu(f_RF, bias_F, out_RF):
+def _bias_activation(f_RF, bias_F, code, out_RF):
     for r in range(f_RF.shape[0]):
-        for c in range(f_RF.shape[1]):
-            x = f_RF[r, c] + bias_F[c]
-            out_RF[r, c] = F(0.5) * x * (F(1) + erf(x * F(np.sqrt(0.5))))
+        activate(f_RF[r], bias_F, code, out_RF[r])
 
 
-@njit(**VECTORS)
-def _gelu_new(f_RF, bias_F, out_RF):
-    for r in range(f_RF.shape[0]):
-        for c in range(f_RF.shape[1]):
-            x = f_RF[r, c] + bias_F[c]
-            out_RF[r, c] = F(0.5) * x * (F(1) + tanh(F(np.sqrt(2 / np.pi)) * (x + F(0.044715) * x * x * x)))
+@njit(inline="always", **VECTORS)
+def activate(f_X, bias_X, code, out_X):
+    """act(f + bias), for the activation of that number. A loop for each, so that each runs on vectors.
 
-
-@njit(**VECTORS)
-def _quick_gelu(f_RF, bias_F, out_RF):
-    for r in range(f_RF.shape[0]):
-        for c in range(f_RF.shape[1]):
-            x = f_RF[r, c] + bias_F[c]
-            out_RF[r, c] = F(0.5) * x * (F(1) + tanh(F(0.851) * x))
-
-
-@njit(**VECTORS)
-def _silu(f_RF, bias_F, out_RF):
-    for r in range(f_RF.shape[0]):
-        for c in range(f_RF.shape[1]):
-            x = f_RF[r, c] + bias_F[c]
-            out_RF[r, c] = F(0.5) * x * (F(1) + tanh(F(0.5) * x))
-
-
-@njit(**VECTORS)
-def _relu(f_RF, bias_F, out_RF):
-    for r in range(f_RF.shape[0]):
-        for c in range(f_RF.shape[1]):
-            x = f_RF[r, c] + bias_F[c]
-            out_RF[r, c] = F(0) if x < F(0) else x
-
-
-@njit(**VECTORS)
-def _tanh(f_RF, bias_F, out_RF):
-    for r in range(f_RF.shape[0]):
-        for c in range(f_RF.shape[1]):
-            out_RF[r, c] = tanh(f_RF[r, c] + bias_F[c])
-
-
-LOOPS = {
-    reference.gelu: _gelu,
-    reference.gelu_new: _gelu_new,
-    reference.quick_gelu: _quick_gelu,
-    reference.relu: _relu,
-    reference.silu: _silu,
-    reference.tanh: _tanh,
-}
+    Always part of its caller: where that hands over one array as `f` and `out`, the loops must see that they are one.
+    As two that overlap, they would be taken number by number.
+    """
+    if code == GELU:
+        for i in range(len(f_X)):
+            x = f_X[i] + bias_X[i]
+            out_X[i] = F(0.5) * x * (F(1) + erf(x * F(np.sqrt(0.5))))
+    elif code == GELU_NEW:
+        for i in range(len(f_X)):
+            x = f_X[i] + bias_X[i]
+            out_X[i] = F(0.5) * x * (F(1) + tanh(F(np.sqrt(2 / np.pi)) * (x + F(0.044715) * x * x * x)))
+    elif code == QUICK_GELU:
+        for i in range(len(f_X)):
+            x = f_X[i] + bias_X[i]
+            out_X[i] = F(0.5) * x * (F(1) + tanh(F(0.851) * x))
+    elif code == SILU:
+        for i in range(len(f_X)):
+            x = f_X[i] + bias_X[i]
+            out_X[i] = F(0.5) * x * (F(1) + tanh(F(0.5) * x))
+    elif code == RELU:
+        for i in range(len(f_X)):
+            x = f_X[i] + bias_X[i]
+            out_X[i] = F(0) if x < F(0) else x
+    elif code == TANH:
+        for i in range(len(f_X)):
+            out_X[i] = tanh(f_X[i] + bias_X[i])
+    else:  # PLAIN
+        for i in range(len(f_X)):
+            out_X[i] = f_X[i] + bias_X[i]

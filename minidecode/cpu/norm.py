@@ -10,7 +10,12 @@ VECTORS = {"cache": True, "fastmath": {"reassoc", "contract"}}  # sums in any or
 
 def residual_norm(x_RD, y_RD, bias_D, norm, out=None):
     """Row by row, so that a row stays in the cache through its three passes."""
-    summed_RD, h_RD = out or (np.empty_like(x_RD), np.empty_like(x_RD))
+    summed_RD, h_RD = out or (None, None)
+    h_RD = np.empty_like(x_RD) if h_RD is None else h_RD
+    if y_RD is None:
+        _norm(x_RD, norm.gain_D, norm.bias_D, x_RD.dtype.type(norm.eps), h_RD)
+        return x_RD, h_RD
+    summed_RD = np.empty_like(x_RD) if summed_RD is None else summed_RD
     bias_D = np.zeros_like(norm.gain_D) if bias_D is None else bias_D
     _residual_norm(x_RD, y_RD, bias_D, norm.gain_D, norm.bias_D, x_RD.dtype.type(norm.eps), summed_RD, h_RD)
     return summed_RD, h_RD
@@ -23,6 +28,12 @@ def _residual_norm(x_RD, y_RD, bias_D, gain_D, shift_D, eps, summed_RD, h_RD):
         for d in range(D):
             summed_RD[r, d] = x_RD[r, d] + y_RD[r, d] + bias_D[d]
         normalise_row(summed_RD, r, gain_D, shift_D, eps, h_RD)
+
+
+@njit(**VECTORS)
+def _norm(x_RD, gain_D, shift_D, eps, h_RD):
+    for r in range(len(x_RD)):
+        normalise_row(x_RD, r, gain_D, shift_D, eps, h_RD)
 
 
 @njit(**VECTORS)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import cuda, float32
+from numba import boolean, cuda, float32
 
 from ..errors import OptionError
 from ..launch import launch
@@ -24,21 +24,32 @@ from .reduction import THREADS, WARPS, block_sum
 ROOM = 4096  # widest row of version 3: 16 KiB of shared memory
 
 
+@cuda.jit(device=True)
+def residual(x_RD, y_RD, bias_D, adds, r, d, summed_RD):
+    """x + y + bias, kept in `summed`; or x, which is `summed` too, where there is nothing to add."""
+    x = x_RD[r, d]
+    if adds:
+        x = x + y_RD[r, d] + bias_D[d]
+        summed_RD[r, d] = x
+    return x
+
+
 def residual_norm_v1(x_RD, y_RD, bias_D, norm, out=None, *, threads=128):
     return _launch(norm_thread_per_row, -(-len(x_RD) // threads), threads, x_RD, y_RD, bias_D, norm, out)
 
 
 @cuda.jit
-def norm_thread_per_row(x_RD, y_RD, bias_D, gain_D, shift_D, eps, summed_RD, h_RD):
+def norm_thread_per_row(x_RD, y_RD, bias_D, adds, gain_D, shift_D, eps, summed_RD, h_RD):
     r = cuda.grid(1)
     if r >= x_RD.shape[0]:
         return
     D = x_RD.shape[1]
-    first = x_RD[r, 0] + y_RD[r, 0] + bias_D[0]
-    total = float32(0)
+    first, total = float32(0), float32(0)
     for d in range(D):
-        summed_RD[r, d] = x_RD[r, d] + y_RD[r, d] + bias_D[d]
-        total += summed_RD[r, d] - first
+        x = residual(x_RD, y_RD, bias_D, adds, r, d, summed_RD)
+        if d == 0:
+            first = x
+        total += x - first
     mean = first + total / float32(D)
     squares = float32(0)
     for d in range(D):
@@ -53,13 +64,12 @@ def residual_norm_v2(x_RD, y_RD, bias_D, norm, out=None):
 
 
 @cuda.jit
-def norm_block_per_row(x_RD, y_RD, bias_D, gain_D, shift_D, eps, summed_RD, h_RD):
+def norm_block_per_row(x_RD, y_RD, bias_D, adds, gain_D, shift_D, eps, summed_RD, h_RD):
     part = cuda.shared.array(THREADS, float32)
     r, t, D = cuda.blockIdx.x, cuda.threadIdx.x, x_RD.shape[1]
     total = float32(0)
     for d in range(t, D, THREADS):
-        summed_RD[r, d] = x_RD[r, d] + y_RD[r, d] + bias_D[d]
-        total += summed_RD[r, d]
+        total += residual(x_RD, y_RD, bias_D, adds, r, d, summed_RD)
     mean = tree_sum(part, total) / float32(D)
     squares = float32(0)
     for d in range(t, D, THREADS):
@@ -93,14 +103,13 @@ def residual_norm(x_RD, y_RD, bias_D, norm, out=None):
 
 
 @cuda.jit
-def norm_staged(x_RD, y_RD, bias_D, gain_D, shift_D, eps, summed_RD, h_RD):
+def norm_staged(x_RD, y_RD, bias_D, adds, gain_D, shift_D, eps, summed_RD, h_RD):
     row = cuda.shared.array(ROOM, float32)
     part = cuda.shared.array(WARPS, float32)
     r, t, D = cuda.blockIdx.x, cuda.threadIdx.x, x_RD.shape[1]
     total = float32(0)
     for d in range(t, D, THREADS):
-        row[d] = x_RD[r, d] + y_RD[r, d] + bias_D[d]  # each thread reads back what it wrote itself
-        summed_RD[r, d] = row[d]
+        row[d] = residual(x_RD, y_RD, bias_D, adds, r, d, summed_RD)  # each thread reads back what it wrote itself
         total += row[d]
     normalise_row(row, total, part, gain_D, shift_D, eps, h_RD)
 
@@ -121,14 +130,23 @@ def normalise_row(row, total, part, gain_D, shift_D, eps, h_RD):
 def _launch(kernel, grid, block, x_RD, y_RD, bias_D, norm, out):
     if x_RD.dtype != np.float32:
         raise OptionError(f"the kernels of cuda/norm.py compute in float32, not {x_RD.dtype}: norm=cpu does both")
-    summed_RD, h_RD = out or (np.empty_like(x_RD), np.empty_like(x_RD))
+    summed_RD, h_RD = out or (None, None)
+    h_RD = np.empty_like(x_RD) if h_RD is None else h_RD
+    adds = y_RD is not None
+    if not adds:  # what stands in the places of y and the bias is not read
+        summed_RD, y_RD, bias_D = x_RD, x_RD, norm.bias_D
+    summed_RD = np.empty_like(x_RD) if summed_RD is None else summed_RD
     bias_D = np.zeros_like(norm.gain_D) if bias_D is None else bias_D
-    launch(kernel, grid, block, x_RD, y_RD, bias_D, norm.gain_D, norm.bias_D, np.float32(norm.eps), summed_RD, h_RD)
+    constants = norm.gain_D, norm.bias_D, np.float32(norm.eps)
+    launch(kernel, grid, block, x_RD, y_RD, bias_D, adds, *constants, summed_RD, h_RD)
     return summed_RD, h_RD
 
 
 # What each kernel is compiled and type-checked for, without a GPU.
 _ROWS, _ROW = float32[:, ::1], float32[::1]
-ARGUMENTS = (_ROWS, _ROWS, _ROW, _ROW, _ROW, float32, _ROWS, _ROWS)
+ARGUMENTS = (_ROWS, _ROWS, _ROW, boolean, _ROW, _ROW, float32, _ROWS, _ROWS)
 SIGNATURES = {kernel: [ARGUMENTS] for kernel in (norm_thread_per_row, norm_block_per_row, norm_staged)}
-REGISTERS = {norm_staged: 56}  # its 16 KiB of shared memory leave room for few blocks, so that threads may have more
+REGISTERS = {
+    norm_thread_per_row: 56,  # addresses of five arrays at a thread's own row
+    norm_staged: 56,  # its 16 KiB of shared memory leave room for few blocks, so that threads may have more
+}

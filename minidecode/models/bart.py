@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..ops import Heads, Norm, Weight
+from .products import activated, residual_norm
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def encode(w: Weights, ids_R, pos_R, memories, ops):
     for block, memory in zip(w.encoder.blocks, memories, strict=True):
         q_RHK = memory.append(ops, ops.linear(x_RD, block.qkv), x_RD)
         a_RX = memory.attend(ops, q_RHK)
-        _, x_RD = ops.residual_norm(x_RD, ops.linear(a_RX, block.out), block.out.bias, block.ln_self)
+        _, x_RD = residual_norm(ops, x_RD, a_RX, block.out, block.ln_self)
         x_RD = feed_forward(x_RD, block, w.activation, ops)
     return x_RD
 
@@ -74,9 +75,9 @@ def forward(w: Weights, ids_R, pos_R, memories, ops):
     for block, memory in zip(w.decoder.blocks, memories, strict=True):
         q_RHK = memory.append(ops, ops.linear(x_RD, block.qkv), x_RD)
         a_RX = memory.attend(ops, q_RHK)
-        _, x_RD = ops.residual_norm(x_RD, ops.linear(a_RX, block.out), block.out.bias, block.ln_self)
+        _, x_RD = residual_norm(ops, x_RD, a_RX, block.out, block.ln_self)
         a_RX = memory.cross.attend(ops, ops.linear(x_RD, block.cross_q))
-        _, x_RD = ops.residual_norm(x_RD, ops.linear(a_RX, block.cross_out), block.cross_out.bias, block.ln_cross)
+        _, x_RD = residual_norm(ops, x_RD, a_RX, block.cross_out, block.ln_cross)
         x_RD = feed_forward(x_RD, block, w.activation, ops)
     return x_RD
 
@@ -88,5 +89,5 @@ def unembed(w: Weights, x_RD, ops):
 
 def feed_forward(x_RD, block, activation, ops):
     """x = LN(x + down(act(up(x)))): BART normalises after the residual, GPT-2 before the product."""
-    f_RF = ops.bias_activation(ops.linear(x_RD, block.up), block.up.bias, activation)
-    return ops.residual_norm(x_RD, ops.linear(f_RF, block.down), block.down.bias, block.ln_feed)[1]
+    f_RF = activated(ops, x_RD, block.up, activation)
+    return residual_norm(ops, x_RD, f_RF, block.down, block.ln_feed)[1]

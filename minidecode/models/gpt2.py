@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..ops import Heads, Norm, Weight
+from .products import activated, residual_norm
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,9 @@ def forward(w: Weights, ids_R, pos_R, memories, ops):
         qkv_RX = ops.linear(h_RD, block.qkv)
         q_RHK = memory.append(ops, qkv_RX, h_RD)  # bias, split to heads, keys and values kept
         a_RX = memory.attend(ops, q_RHK)
-        x_RD, h_RD = ops.residual_norm(x_RD, ops.linear(a_RX, block.out), block.out.bias, block.ln_2)
-        f_RF = ops.bias_activation(ops.linear(h_RD, block.up), block.up.bias, w.activation)
-        x_RD, h_RD = ops.residual_norm(x_RD, ops.linear(f_RF, block.down), block.down.bias, block.next_ln)
+        x_RD, h_RD = residual_norm(ops, x_RD, a_RX, block.out, block.ln_2)
+        f_RF = activated(ops, h_RD, block.up, w.activation)
+        x_RD, h_RD = residual_norm(ops, x_RD, f_RF, block.down, block.next_ln)
     return h_RD
 
 

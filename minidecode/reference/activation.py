@@ -74,6 +74,16 @@ ACTIVATIONS = {
 }
 
 
+# Compiled code takes no text: it knows an activation by its number. PLAIN is none.
+PLAIN, GELU, GELU_NEW, QUICK_GELU, RELU, SILU, TANH = range(7)
+_NUMBERS = {gelu: GELU, gelu_new: GELU_NEW, quick_gelu: QUICK_GELU, relu: RELU, silu: SILU, tanh: TANH}
+
+
+def code_of(activation):
+    """The number of an activation's name, or of None."""
+    return PLAIN if activation is None else _NUMBERS[ACTIVATIONS[activation]]
+
+
 # The equations of ops.py as they stand there, each operation into an array of its own.
 NAIVE = {
     gelu: lambda f: 0.5 * f * (1.0 + _erf(f / math.sqrt(2.0))),

@@ -26,16 +26,22 @@ def layer_norm(x_RD, norm, out=None):
 def residual_norm_naive(x_RD, y_RD, bias_D, norm, out=None):
     """The composition that a fused kernel replaces: add, add, normalise, each through arrays of its own."""
     out_x, out_h = out or (None, None)
-    x_RD = np.add(x_RD, y_RD, out=out_x)
-    if bias_D is not None:
-        x_RD += bias_D
+    x_RD = _residual(x_RD, y_RD, bias_D, out_x)
     return x_RD, layer_norm_naive(x_RD, norm, out=out_h)
 
 
 def residual_norm(x_RD, y_RD, bias_D, norm, out=None):
     """Two arrays are written, and no third is needed."""
     out_x, out_h = out or (None, None)
-    x_RD = np.add(x_RD, y_RD, out=out_x)
+    x_RD = _residual(x_RD, y_RD, bias_D, out_x)
+    return x_RD, layer_norm(x_RD, norm, out=out_h)
+
+
+def _residual(x_RD, y_RD, bias_D, out):
+    """x + y + bias, or x itself where there is no y."""
+    if y_RD is None:
+        return x_RD
+    x_RD = np.add(x_RD, y_RD, out=out)
     if bias_D is not None:
         x_RD += bias_D
-    return x_RD, layer_norm(x_RD, norm, out=out_h)
+    return x_RD

@@ -54,7 +54,7 @@ class Call:
 
     op: str
     time: int  # on the layout's timeline
-    results: tuple[Result, ...]
+    results: tuple[Result | None, ...]  # None for one that is an argument itself
     rows_of: int | None  # the argument that has as many rows as the results
     workspace: int | None  # its lifetime
 
@@ -207,7 +207,7 @@ class Places:
         self.now = call.time
         if call.results:
             rows = len(args[call.rows_of])
-            out = tuple(self._view(result, rows) for result in call.results)
+            out = tuple(None if result is None else self._view(result, rows) for result in call.results)
             kwargs = kwargs | {"out": out if len(out) > 1 else out[0]}
         if call.workspace is not None:
             kwargs = kwargs | {"workspace": self._workspace(call)}

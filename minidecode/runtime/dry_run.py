@@ -194,7 +194,7 @@ class _Called:
 
     op: str
     time: int
-    made: list[_Made]
+    made: list[_Made | None]  # None for a result that is an argument itself
     rows_of: int | None
     room: _Made | None
 
@@ -235,12 +235,17 @@ class Recorder:
         result = function(*args, **kwargs, **({"workspace": workspace} if "workspace" in takes else {}))
         several = result if isinstance(result, tuple) else (result,)
         known = {id(root(a)) for a in arguments}
+        is_new = [id(root(r)) not in known for r in several]
         made = []
-        if rows_of is not None and "out" in takes and not any(id(root(r)) in known for r in several):
-            several = tuple(np.array(r) for r in several)  # views of one array would all live as long as any of them
+        if rows_of is not None and "out" in takes and any(is_new):
+            # Copies: views of one array would all live as long as any of them.
+            several = tuple(np.array(r) if new else r for r, new in zip(several, is_new, strict=True))
             result = several if isinstance(result, tuple) else several[0]
             titles = [f": {title}" for title in signatures.RETURNS[name]] if len(several) > 1 else [""]
-            made = [self._make(a, label + t, aligned(a.nbytes)) for a, t in zip(several, titles, strict=True)]
+            made = [
+                self._make(a, label + t, aligned(a.nbytes)) if new else None
+                for a, t, new in zip(several, titles, is_new, strict=True)
+            ]
         room = self._make(None, f"{label}: workspace", sum(aligned(a.nbytes) for a in asked)) if asked else None
         self.calls[self._section].append(_Called(name, self.now, made, rows_of, room))
         return result
@@ -300,7 +305,8 @@ def in_one_timeline(steps: list[Recorder]) -> tuple[list[Lifetime], dict[str, tu
     def placed(calls: list[_Called], shift: int) -> tuple[Call, ...]:
         found = []
         for c in calls:
-            results = tuple(Result(index[id(m)], m.array.shape[1:], m.array.dtype) for m in c.made if m.is_placed)
+            made = [m for m in c.made if m is None or m.is_placed]
+            results = tuple(m and Result(index[id(m)], m.array.shape[1:], m.array.dtype) for m in made)
             room = None if c.room is None else index[id(c.room)]
             found.append(Call(c.op, c.time + shift, results, c.rows_of, room))
         return tuple(found)

@@ -23,6 +23,8 @@ def test_kernels_and_products_of_a_fused_layer(layer, kernels, products):
     naive = launches.naive_launches(layer, 8, 2, 5)
     assert naive["kernels"] > 4 * kernels, "more than four times less than in common frameworks"
     assert naive["products"] >= products
+    ended = launches.fused_launches(layer, ended=True)
+    assert ended == {"kernels": kernels - 1, "products": products, "without": 0}, "no kernel of bias and activation"
 
 
 def test_arrays_count_what_is_done_to_them():
@@ -51,5 +53,5 @@ def test_it_runs_in_small_and_writes_json(tmp_path, monkeypatch, capsys):
     launches.main()
     results, printed = json.loads(out.read_text(encoding="utf-8")), capsys.readouterr().out
     assert [row["layer"] for row in results["layers"]] == ["BART encoder"]
-    assert all(row["naive"]["bytes"] > row["fused"]["bytes"] > 0 for row in results["layers"])
+    assert all(row["naive"]["bytes"] > row["fused"]["bytes"] > row["ended"]["bytes"] > 0 for row in results["layers"])
     assert all(r["apart"] < 1e-4 for r in results["residual_ms"]) and "encoder" in printed

@@ -16,7 +16,7 @@ from minidecode.catalog import CATALOG
 from minidecode.conformance.check import mutant_files, wrong
 from minidecode.conformance.rows import asked_of
 from minidecode.launch import InEmulator, launch
-from minidecode.reference import ngram
+from minidecode.reference import epilogue, ngram
 from minidecode.reference import norm as norm_file
 from minidecode.user_functions import load_file
 
@@ -141,8 +141,19 @@ def test_broken_contracts_of_two_results_are_told(function, says):
     assert says in str(conformance.check("norm", function))
 
 
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [(lambda x, w, a=None, to=None: epilogue.linear_epilogue(x, w, a) + (0 if to is None else to),
+      "It must change add_to in place and return it"),
+     (lambda x, w, a=None, to=None: epilogue.linear_epilogue(x, w, a, to).copy(), "change add_to in place and return"),
+     (lambda x, w, a=None, to=None: (epilogue.linear_epilogue(x, w, a, to), x.fill(9))[0], "changed its input x_RX")],
+)  # fmt: skip
+def test_what_is_added_to_an_array_is_in_it_and_returned(function, says):
+    assert says in str(conformance.check("epilogue", function))
+
+
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(md.OptionError, match="the names are ngram, linear, norm"):
+    with pytest.raises(md.OptionError, match="the names are ngram, linear, epilogue, norm"):
         conformance.check("ngrams", np.copy)
 
 

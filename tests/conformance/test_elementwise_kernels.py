@@ -14,10 +14,10 @@ from minidecode.conformance.rows import embedding as embedding_row
 from minidecode.conformance.rows import norm as norm_row
 from minidecode.conformance.rows.norm import layer_norm_bound
 from minidecode.cuda import activation, embedding
-from minidecode.launch import InEmulator
+from minidecode.launch import InEmulator, counted_launches
 from minidecode.ops import Norm
 from minidecode.reference import norm as norm_reference
-from minidecode.reference.activation import ACTIVATIONS
+from minidecode.reference.activation import ACTIVATIONS, PLAIN, TANH, code_of
 
 ROWS = ("norm", "embedding", "activation")
 
@@ -110,7 +110,8 @@ def test_a_fused_op_is_the_composition_of_its_parts(name, function, seed):
 
 
 def test_every_activation_of_a_config_is_in_every_backend():
-    assert set(ACTIVATIONS) == set(activation.CODES) == set(activation_row.EQUATIONS)
+    assert set(ACTIVATIONS) == set(activation_row.EQUATIONS)
+    assert {code_of(name) for name in ACTIVATIONS} == set(range(PLAIN + 1, TANH + 1)), "each has a kernel's number"
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -158,13 +159,35 @@ def test_ids_outside_of_their_table_are_found_by_the_emulator(version, place):
 def test_a_bias_is_loaded_once_for_the_rows_that_a_thread_walks_down():
     R, F = 10, 64  # three walks: of 4, 3 and 3 rows
     f_RF, bias_F = np.ones((R, F), np.float32), np.ones(F, np.float32)
-    code, out_RF = activation.CODES["gelu_new"], np.empty((R, F), np.float32)
+    code, out_RF = code_of("gelu_new"), np.empty((R, F), np.float32)
     first = md.emulate(activation.activation_per_number)[R * F // 128, 128](f_RF, bias_F, code, out_RF)
     second = md.emulate(activation.activation_per_column)[(1, 3), 128](f_RF, bias_F, code, out_RF)
     loads = [sum(c.global_loads for c in run.lines.values()) for run in (first, second)]
     assert loads == [2 * R * F, (R + 3) * F]
     stores = [sum(c.global_stores for c in run.lines.values()) for run in (first, second)]
     assert stores == [R * F] * 2
+
+
+def test_four_columns_are_for_rows_that_begin_at_16_bytes():
+    f_RF, bias_F = np.ones((3, 64), np.float32), np.ones(64, np.float32)
+    ragged_RF = np.ones((3, 65), np.float32)
+    for given, kernel in (((f_RF, bias_F), "four_columns"), ((ragged_RF, np.ones(65, np.float32)), "column"),
+                          ((ragged_RF[:, :64], bias_F), "column"), ((offset(f_RF), bias_F), "column"),
+                          ((f_RF, offset(bias_F)), "column"), ((f_RF[:, :62], bias_F[:62]), "column")):  # fmt: skip
+        with counted_launches() as launches:
+            InEmulator(activation.bias_activation)(*given, "relu")
+        assert list(launches) == [f"activation_per_{kernel} (emulator)"]
+
+
+def test_the_assembler_sees_128_bit_loads_and_stores():
+    pytest.importorskip("numba_cuda", reason="needs the toolkit: pip install '.[ptx]'")
+    pytest.importorskip("cuda.core", reason="needs the toolkit: pip install '.[ptx]'")
+    from minidecode.kernel_build import build
+
+    for kernel, (signature,) in activation.SIGNATURES.items():
+        built = build(kernel, signature, (8, 0))
+        is_wide = kernel is activation.activation_per_four_columns
+        assert bool(built.wide_loads) == ("st.global.v4" in built.ptx) == is_wide
 
 
 def embedding_runs(R, D):
@@ -211,8 +234,6 @@ def test_kernels_are_clean_in_any_order_of_threads(seed):
 
 
 def test_rows_too_wide_for_one_version_take_another():
-    from minidecode.launch import counted_launches
-
     for D, kernels in (1024, {"embedding_per_warp"}), (1025, {"embedding_per_block"}), (
         4097, {"embed_per_number", "norm_per_row"}):  # fmt: skip
         tables = np.ones((2, 1, D), np.float32)

@@ -1,15 +1,19 @@
 """The kernels of products beyond their answers: which of them runs, what they read, and by which loads."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 import minidecode as md
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
+from minidecode.conformance.rows.activation import EQUATIONS
 from minidecode.conformance.rows.linear import LAYOUTS, STORED, arguments_of, bound, oracle
 from minidecode.cuda import linear
 from minidecode.launch import InEmulator, counted_launches
 from minidecode.ops import Weight
+from minidecode.reference.activation import GELU, PLAIN
 
 VERSIONS = {label: InEmulator(f) for label, f in implementations(CATALOG["linear"]).items() if label.startswith("cuda")}
 
@@ -47,7 +51,8 @@ def test_a_weight_is_read_once_for_eight_rows(layout):
     weights, rows = weight.data.nbytes // 32, x_RX.nbytes // 32
     kernel, grid = (linear.warp_per_output, 8) if layout == "oi" else (linear.block_per_lot_of_outputs, 1)
     y_RX, scale_X = np.empty((8, 32), np.float32), np.ones(32, np.float32)
-    run = md.emulate(kernel)[(grid, 1), 128](x_RX, weight.data, scale_X, y_RX)
+    plain = scale_X, False, PLAIN, False  # no bias, no activation, nothing to add to
+    run = md.emulate(kernel)[(grid, 1), 128](x_RX, weight.data, scale_X, *plain, y_RX)
     assert run.ok
     reads_of_x = rows * 32 if layout == "oi" else 64 * 8  # each output's warp; or each input of each row, for the block
     assert run.sectors <= weights + reads_of_x + 2 * 8 * 32
@@ -61,6 +66,32 @@ def test_a_product_can_be_added_to_an_array(label):
     assert VERSIONS[label](x_RX, weight, target_RX) is target_RX
     off_RX = np.abs(target_RX - (start_RX + oracle(x_RX, weight)))
     assert (off_RX <= bound(x_RX, weight) + 2.0**-24 * np.abs(target_RX)).all()
+
+
+@pytest.mark.parametrize("stored", STORED)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_bias_activation_and_residual_take_no_launch_of_their_own(stored, layout):
+    """One kernel, where a product, `bias_activation` and a sum are three."""
+    x_RX, weight = case(9, 32, 5, stored, layout)
+    weight = dataclasses.replace(weight, bias=np.ones(5, np.float32))
+    add_to = np.zeros((9, 5), np.float32)
+    for label, function in implementations(CATALOG["epilogue"]).items():
+        if label.startswith("cuda"):
+            with counted_launches() as launches:
+                assert InEmulator(function)(x_RX, weight, "gelu", add_to) is add_to
+            assert sum(launches.values()) == 1
+    wide = "warp_per_output_wide" if layout == "oi" else "block_per_lot_of_outputs"
+    assert list(launches) == [f"{wide} (emulator)"], "the last is the op's own"
+
+
+def test_rows_of_a_warp_are_ended_by_lanes_of_their_own():
+    """Eight rows of an output are one step of eight lanes, not eight of one, each with an activation."""
+    x_RX, weight = case(8, 32, 4, "float32", "oi")
+    y_RX, ones_X = np.zeros((8, 4), np.float32), np.ones(4, np.float32)
+    run = md.emulate(linear.warp_per_output)[1, 128](x_RX, weight.data, ones_X, ones_X, True, GELU, True, y_RX)
+    assert run.ok and sum(c.global_stores for c in run.lines.values()) == 8 * 4
+    sums_RX = oracle(x_RX, weight) + 1
+    assert np.allclose(y_RX, [[EQUATIONS["gelu"](x) for x in row] for row in sums_RX.tolist()], atol=1e-4)
 
 
 @pytest.mark.parametrize("label", VERSIONS)

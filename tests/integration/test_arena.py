@@ -410,6 +410,7 @@ def blocks_of_arrays() -> Counter:
     ("preallocated", BEAM), ("split", BEAM), ("indirect", BEAM), ("el", BEAM), ("rolling", BEAM),
     ("split,hars=reference", {"num_beams": 4}), ("split", {"do_sample": True}), ("split,memory_dtype=float16", BEAM),
     ("el,memory_dtype=float16", BEAM), ("indirect,memory_dtype=float16", BEAM), ("rolling,memory_dtype=float16", BEAM),
+    ("split,epilogue=reference", BEAM), ("split,epilogue=cpu,linear=cpu,norm=cpu", BEAM),
 ], ids=str)  # fmt: skip
 def test_no_block_above_4_kib_in_numpys_own_domain(kind, memory, options, monkeypatch):
     """Looked at whenever a function of C or Python has returned and memory has grown: nothing new of that size.
@@ -469,6 +470,6 @@ def test_every_reference_op_of_a_step_takes_a_workspace_or_needs_none():
     from minidecode.plan import backend
 
     takes = {name for name, f in backend(reference).items() if "workspace" in inspect.signature(f).parameters}
-    assert takes == {"append_heads", "linear", "attend", "attend_shared", "attend_split", "attend_indirect",
-                     "attend_rolling", "attend_el", "attend_el_split", "bias_activation", "follow", "redirect",
-                     "refresh_texts", "log_softmax", "top_candidates", "search_candidates"}  # fmt: skip
+    assert takes == {"append_heads", "linear", "linear_epilogue", "attend", "attend_shared", "attend_split",
+                     "attend_indirect", "attend_rolling", "attend_el", "attend_el_split", "bias_activation", "follow",
+                     "redirect", "refresh_texts", "log_softmax", "top_candidates", "search_candidates"}  # fmt: skip

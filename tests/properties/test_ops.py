@@ -8,6 +8,7 @@ bound is wider than 32 times what is observed, and that small mistakes break it.
 import copy
 import inspect
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -440,6 +441,11 @@ OUT_CASES = {
         Norm(normal(r, 4), normal(r, 4), 0.1),
     ),
     "linear": lambda r: (normal(r, 2, 4).astype(np.float32), quantized(Weight(normal(r, 4, 3).astype(np.float32)))),
+    "linear_epilogue": lambda r: (
+        normal(r, 2, 4).astype(np.float32),
+        replace(quantized(Weight(normal(r, 4, 3).astype(np.float32))), bias=normal(r, 3)),
+        "gelu",
+    ),
     "split_heads": lambda r: (normal(r, 2, 12), normal(r, 12), Heads(2, 2, 2, 2, 1.0)),
     "attend_within": lambda r: (
         normal(r, 3, 2, 2),

@@ -10,6 +10,7 @@ from minidecode.launch import launch
 
 def residual_norm(x_RD, y_RD, bias_D, norm, out=None):
     summed_RD, h_RD = np.empty_like(x_RD), np.empty_like(x_RD)
+    y_RD = np.zeros_like(x_RD) if y_RD is None else y_RD
     bias_D = np.zeros_like(norm.gain_D) if bias_D is None else bias_D
     arrays = x_RD, y_RD, bias_D, norm.gain_D, norm.bias_D, np.float32(norm.eps), summed_RD, h_RD
     launch(norm_without_a_barrier, len(x_RD), 128, *arrays)

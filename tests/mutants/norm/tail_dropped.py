@@ -4,7 +4,7 @@ import numpy as np
 
 
 def residual_norm(x_RD, y_RD, bias_D, norm, out=None):
-    x_RD = x_RD + y_RD + (0 if bias_D is None else bias_D)
+    x_RD = x_RD + (0 if y_RD is None else y_RD) + (0 if bias_D is None else bias_D)
     whole = max(1, x_RD.shape[1] // 32 * 32)
     mean_R1 = x_RD[:, :whole].mean(axis=1, keepdims=True)
     variance_R1 = np.mean((x_RD[:, :whole] - mean_R1) ** 2, axis=1, keepdims=True)

@@ -4,7 +4,7 @@ import numpy as np
 
 
 def residual_norm(x_RD, y_RD, bias_D, norm, out=None):
-    x_RD = x_RD + y_RD + (0 if bias_D is None else bias_D)
+    x_RD = x_RD + (0 if y_RD is None else y_RD) + (0 if bias_D is None else bias_D)
     mean_R1 = x_RD.mean(axis=1, keepdims=True)
     variance_R1 = np.mean(x_RD * x_RD, axis=1, keepdims=True) - mean_R1 * mean_R1
     return x_RD, (x_RD - mean_R1) / np.sqrt(np.maximum(variance_R1, 0) + norm.eps) * norm.gain_D + norm.bias_D

@@ -1,0 +1,93 @@
+"""Products that end in bias, activation and residual: inputs that find mistakes, what is right, how near."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import strategies as st
+
+from ..attention import drawn
+from ..bounds import EPS
+from . import activation as activation_row
+from . import linear as linear_row
+from .activation import EQUATIONS
+from .linear import LAYOUTS, STORED
+
+STEEPEST = 1.13  # of the slopes of all activations, or 1 without one
+
+
+def arguments_of(
+    x_RX: np.ndarray, matrix: np.ndarray, stored: str, layout: str, bias_X: np.ndarray | None, activation: str | None,
+    add_to: np.ndarray | None,
+) -> tuple:  # fmt: skip
+    """(x_RX, weight, activation, add_to), the matrix of (inputs, outputs) laid out and stored as it is said."""
+    x_RX, weight = linear_row.arguments_of(x_RX, matrix, stored, layout)
+    bias_X, add_to = (None if a is None else a.astype(np.float32) for a in (bias_X, add_to))
+    return x_RX, replace(weight, bias=bias_X), activation, add_to
+
+
+@st.composite
+def inputs(draw):
+    """A few plain numbers; every width up to 40, so that most are no multiple of a warp."""
+    R, n_in, n_out = draw(st.integers(1, 5)), draw(st.integers(1, 40)), draw(st.integers(1, 5))
+    stored, layout = draw(st.sampled_from(STORED)), draw(st.sampled_from(LAYOUTS))
+    activation = draw(st.sampled_from([None, "relu", *sorted(set(EQUATIONS) - {"relu"})]))
+    bias_X = drawn(draw, n_out) if draw(st.booleans()) else None
+    add_to = drawn(draw, R, n_out) if draw(st.booleans()) else None
+    return arguments_of(drawn(draw, R, n_in), drawn(draw, n_in, n_out), stored, layout, bias_X, activation, add_to)
+
+
+def planted() -> list[tuple]:
+    """All ways to store a weight and to end a sum, every activation, at sizes beside those of warps and blocks."""
+    sizes = [(3, 33, 5), (1, 1025, 2), (2, 31, 33), (31, 1, 2), (33, 65, 1), (65, 3, 3), (4, 64, 5), (1, 2, 1023),
+             (9, 1023, 1)]  # fmt: skip
+    names, cases = [None, *sorted(EQUATIONS)], []
+    for number, ((R, n_in, n_out), stored, layout) in enumerate(itertools.product(sizes, STORED, LAYOUTS)):
+        rng = np.random.default_rng(number)
+        x_RX, matrix = rng.standard_normal((R, n_in)), rng.standard_normal((n_in, n_out)) / np.sqrt(n_in)
+        matrix *= 10.0 ** rng.integers(-2, 2, n_out)  # each output has a scale of its own
+        x_RX[0, rng.integers(n_in)] = 100.0  # an outlier among the inputs
+        matrix[rng.integers(n_in), 0] = 50.0  # and one among an output's weights
+        if n_out > 2:
+            matrix[:, n_out // 2] = 0  # an output of zeros: its scale is 0, and only the bias is left
+        bias_X, add_to = rng.standard_normal(n_out), rng.standard_normal((R, n_out))
+        ending = number % 4  # the first case adds to nothing: it is the one that `out` is tried on
+        cases.append(
+            arguments_of(
+                x_RX, matrix, stored, layout, None if ending == 2 else bias_X, names[number % len(names)],
+                add_to if ending % 2 else None,
+            )
+        )  # fmt: skip
+    rng = np.random.default_rng(0)
+    x_RX, matrix, bias_X, add_to = (rng.standard_normal(shape) for shape in ((5, 40), (40, 7), 7, (5, 7)))
+    return [*cases, *(arguments_of(x_RX, matrix, "int8", "io", bias_X, name, add_to) for name in names)]
+
+
+def oracle(x_RX, weight, activation=None, add_to=None):
+    """The product's sums, which round once, and number by number what is done to them, in float64."""
+    y_RX = linear_row.oracle(x_RX, weight)
+    bias_X = np.zeros(y_RX.shape[1]) if weight.bias is None else weight.bias
+    y_RX = y_RX + bias_X if activation is None else activation_row.oracle(y_RX, bias_X, activation)
+    return y_RX if add_to is None else add_to + y_RX
+
+
+def bound(x_RX, weight, activation=None, add_to=None):
+    """The sum's error goes through the activation, which enlarges it by its slope; then the roundings of the rest."""
+    sums_RX, off_RX = linear_row.oracle(x_RX, weight), linear_row.bound(x_RX, weight)
+    bias_X = np.zeros(sums_RX.shape[1]) if weight.bias is None else weight.bias
+    if activation is None:
+        off_RX = off_RX + EPS * np.abs(sums_RX + bias_X)
+    else:
+        off_RX = STEEPEST * off_RX + activation_row.bound(sums_RX, bias_X, activation)
+    return off_RX if add_to is None else off_RX + EPS * np.abs(oracle(x_RX, weight, activation, add_to))
+
+
+def paper_inputs() -> tuple[tuple, str]:
+    """A decode step of GPT-2: 4 beams, the first product of a feed-forward layer."""
+    rng = np.random.default_rng(0)
+    rows, n_in, n_out = 4, 768, 3072
+    x_RX, matrix, bias_X = rng.standard_normal((rows, n_in)), rng.standard_normal((n_in, n_out)), np.ones(n_out)
+    said = f"{rows} rows times int8 weights of {n_in} x {n_out}, bias and gelu_new"
+    return arguments_of(x_RX, 0.02 * matrix, "int8", "io", bias_X, "gelu_new", None), said

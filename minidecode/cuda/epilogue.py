@@ -1,0 +1,30 @@
+"""Products that end in bias, activation and residual: the kernels of cuda/linear.py, told how their sums end.
+
+Without an epilogue a product writes its sums, and the kernel behind it reads and writes them again, the residual with
+them: a launch more, and 2*R*out*s bytes. Here the thread that holds a sum does the rest in a register.
+
+1. A thread per result.
+2. A warp per output in "oi", a block per lot of outputs in "io", which read a weight once for ROWS rows. A warp's sums
+   of these rows are ended by as many of its lanes at once: an activation takes longer than all else behind a sum.
+3. The same with 128-bit loads in "oi".
+"""
+
+from __future__ import annotations
+
+from . import linear as products
+
+
+def linear_epilogue_v1(x_RX, weight, activation=None, add_to=None, out=None):
+    return products.linear_v1(x_RX, weight, add_to, out, bias_X=weight.bias, activation=activation)
+
+
+def linear_epilogue_v2(x_RX, weight, activation=None, add_to=None, out=None):
+    return products.linear_v2(x_RX, weight, add_to, out, bias_X=weight.bias, activation=activation)
+
+
+def linear_epilogue(x_RX, weight, activation=None, add_to=None, out=None):
+    """Version 3, as `linear`'s."""
+    return products.linear(x_RX, weight, add_to, out, bias_X=weight.bias, activation=activation)
+
+
+SIGNATURES = {}  # its kernels are those of cuda/linear.py
