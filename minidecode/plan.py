@@ -78,6 +78,8 @@ class Plan:
     indirect: str = "reference"
     redirect: str = "reference"
     refresh: str = "reference"
+    advance: str = "reference"
+    finish: str = "reference"
     rolling: str = "reference"
     el: str = "reference"
     el_split: str = "reference"

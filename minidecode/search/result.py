@@ -60,11 +60,14 @@ def check_choice(best_score_R: np.ndarray, done_R: np.ndarray, sentence_R: np.nd
     """Raises OptionError if the rules of the call leave a sentence that goes on no token at all."""
     stuck_R = np.isneginf(best_score_R) & ~done_R
     if stuck_R.any():
-        sentence = int(sentence_R[np.flatnonzero(stuck_R)[0]])
-        raise OptionError(
-            f"no token is left for sentence {sentence + 1} at step {step + 1}: the options forbid all of them; relax "
-            "what bans (n-grams, words, tokens, a prefix, a least length), or ask for fewer new tokens"
-        )
+        raise no_token_is_left(int(sentence_R[np.flatnonzero(stuck_R)[0]]), step)
+
+
+def no_token_is_left(sentence: int, step: int) -> OptionError:
+    return OptionError(
+        f"no token is left for sentence {sentence + 1} at step {step + 1}: the options forbid all of them; relax "
+        "what bans (n-grams, words, tokens, a prefix, a least length), or ask for fewer new tokens"
+    )
 
 
 def check_scores(scores_RV: np.ndarray, sentence_R: np.ndarray, step: int) -> None:
@@ -74,5 +77,8 @@ def check_scores(scores_RV: np.ndarray, sentence_R: np.ndarray, step: int) -> No
     """
     bad_R = np.isnan(scores_RV.max(axis=1))  # the largest of numbers among which is a NaN is NaN
     if bad_R.any():
-        sentence = int(sentence_R[np.flatnonzero(bad_R)[0]])
-        raise NumericalError(f"the model's scores are NaN at step {step + 1}, sentence {sentence + 1}")
+        raise scores_are_nan(int(sentence_R[np.flatnonzero(bad_R)[0]]), step)
+
+
+def scores_are_nan(sentence: int, step: int) -> NumericalError:
+    return NumericalError(f"the model's scores are NaN at step {step + 1}, sentence {sentence + 1}")

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy import ToyEngine, log_probability
 
+from minidecode import reference
 from minidecode.errors import NumericalError
+from minidecode.plan import backend
 from minidecode.search.beam import Beams, beam_search
 from minidecode.search.greedy import greedy
 from minidecode.search.options import Options
@@ -170,10 +173,10 @@ def test_how_long_a_running_beam_may_hope_to_become(early, penalty, improves):
     options = Options(num_beams=2, early_stopping=early, length_penalty=penalty)
     now, at_most = -6 / 2**penalty, -6 / 4**penalty
     worst = (now + max(now, at_most)) / 2 if penalty > 0 else now
-    beams = Beams.start(Request.make(arrays([[1]]), [4], options), 2, np.float32, options)
-    beams.finished_score_BW = np.array([[worst + 1, worst]], np.float32)
-    beams.is_finished_BW[:] = True
-    hope = (np.array([-6.0], np.float32), 2, np.array([4]), options)
-    assert beams.is_settled(*hope)[0] != improves
-    beams.is_finished_BW[0, 1] = False
-    assert not beams.is_settled(*hope)[0], "a place is free"
+    for is_free in (False, True):
+        beams = Beams.start(Request.make(arrays([[1]]), [4], options), 2, np.float32, options)
+        beams.finished_score_BW[...] = worst + 1, -1e9 if is_free else worst
+        beams.finished_length_BW[...], beams.length_B[...] = (1, 0 if is_free else 1), 2
+        scores, parents, tokens = np.array([[-6, -7, -8, -9]], np.float32), np.zeros((1, 4), int), np.arange(4)[None]
+        beams.advance(SimpleNamespace(**backend(reference)), (scores, parents, tokens), 1, options)
+        assert beams.done_B[0] == (not improves and not is_free), "a place is free" if is_free else "both are taken"
