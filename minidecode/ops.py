@@ -383,8 +383,8 @@ def advance_beams(
 
     Candidate c continues beam parent[b, c] by token[b, c]; the whole then has new = length + 1 - prompt new tokens and
     scores score[b, c]. One ends if its token is among eos_X. W places hold what has finished, best first: the score,
-    divided by norm_X[new] (for Wu et al. 2016, ((5 + new) / 6) ** penalty), and the number of new tokens, 0 where
-    nobody stands. In order:
+    divided by norm_X[new] (for Wu et al. 2016, ((5 + new) / 6) ** penalty), and the number of new tokens; where nobody
+    stands rules.out_of_play and 0. In order:
     1. those of the first W candidates that end finish (finishes_BC), if the sentence was not done, and take their
        places among what has finished, behind equals;
     2. W run on: those that do not end, best first (kept_BW; their parents and tokens; running_score_BW), and if there

@@ -57,8 +57,6 @@ def _advance(
             finishes_BC[b, c] = finishes
             if finishes:
                 _enter(finished, score_C[c] / norm, new, W + c)
-            else:
-                _enter(finished, mark, 0, W + c)
             w = place_among_going(b, c, score_BC, token_BC, eos_X, mark, in_order)
             if w < W:
                 kept_BW[b, w], parent_BW[b, w], token_BW[b, w] = c, parent_BC[b, c], token_BC[b, c]
@@ -75,12 +73,9 @@ def _advance(
                 trouble_B[b] = PENALTY_TOO_STRONG
             is_beaten = hoped <= (finished_score_BW[b, W - 1] if is_full else mark)
             is_done |= is_beaten and (is_full or hope != BEST_CANDIDATE)
-        if beams_at_limit:
+        if beams_at_limit and at_limit and not is_done:
             for w in range(W):
-                if at_limit and not is_done:
-                    _enter(finished, running_score_BW[b, w] / norm, new, W + kept_BW[b, w])
-                else:
-                    _enter(finished, mark, 0, W + kept_BW[b, w])
+                _enter(finished, running_score_BW[b, w] / norm, new, W + kept_BW[b, w])
         done_B[b] = is_done or at_limit
         at_B[b] = length_B[b]
         length_B[b] += not done_B[b]
@@ -88,10 +83,10 @@ def _advance(
 
 @njit(cache=True)
 def is_among(token, ids_X):
-    for x in range(len(ids_X)):
-        if ids_X[x] == token:
-            return True
-    return False
+    found = False
+    for other in ids_X:
+        found |= other == token
+    return found
 
 
 @njit(cache=True)

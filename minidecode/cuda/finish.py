@@ -1,8 +1,8 @@
 """Texts that finish take their places in the table of finished ones (LightSeq's `ker_refresh_result`, for its end).
 
 1. A thread per position of all texts of a sentence, from the last place up. A text never moves to a better place, so
-   what a thread reads it has not yet overwritten, and no other thread touches its position: in place, without a barrier,
-   and neighbouring threads read neighbouring tokens. A sentence in which nothing changes reads its slots alone.
+   what a thread reads it has not yet overwritten, and no other thread touches its position: in place, without a
+   barrier, and neighbouring threads read neighbouring tokens. Where nothing changes, only the slots are read.
 """
 
 from __future__ import annotations

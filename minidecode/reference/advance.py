@@ -57,7 +57,8 @@ def advance_beams_naive(
                 finishes = finishes and score_C[c] > -np.inf and free > 0
                 free -= finishes
             finishes_BC[b, c] = finishes
-            _enter(*finished, *((score_C[c] / norm, new) if finishes else (rules.out_of_play, 0)), W + c)
+            if finishes:
+                _enter(*finished, score_C[c] / norm, new, W + c)
 
         # 2. The W best that do not end run on; if there are too few of these, some of the others do, out of play.
         mark = score_C.dtype.type(rules.out_of_play)
@@ -78,11 +79,9 @@ def advance_beams_naive(
             is_done = is_done or (is_beaten and (is_full or rules.hope != BEST_CANDIDATE))
 
         # 4. At the limit nothing runs on. What runs then may still finish as it is.
-        if rules.beams_at_limit:
+        if rules.beams_at_limit and at_limit and not is_done:
             for w in range(W):
-                finishes = at_limit and not is_done
-                score, length = (running_score_BW[b, w] / norm, new) if finishes else (rules.out_of_play, 0)
-                _enter(*finished, score, length, W + kept_BW[b, w])
+                _enter(*finished, running_score_BW[b, w] / norm, new, W + kept_BW[b, w])
         done_B[b] = is_done or at_limit
         at_B[b] = length_B[b]
         length_B[b] += not done_B[b]
@@ -90,10 +89,7 @@ def advance_beams_naive(
 
 
 def _enter(score_W, length_W, slot_W, score, length, slot) -> None:
-    """One more among those that have finished, behind its equals: who stands below moves down, and the last drops out.
-
-    Those that do not finish stand in line too, with the score of what is out of play and no length.
-    """
+    """One more that finishes, behind its equals: who stands below it moves down, and the last drops out."""
     place = int((score_W >= score).sum())
     for row_W, value in ((score_W, score), (length_W, length), (slot_W, slot)):
         row_W[place:] = [value, *row_W[place:-1]][: len(row_W) - place]
@@ -124,11 +120,12 @@ def advance_beams(
     done_B |= none_B
 
     def finish(score_BX, finishes_BX, slot_BX):
-        line_BX = np.concatenate([finished_score_BW, np.where(finishes_BX, score_BX / norm_B[:, None], mark)], axis=1)
-        best_BW = np.argsort(-line_BX, axis=1, kind="stable")[:, :W]
-        finished_score_BW[...] = line_BX[every_B1, best_BW]
-        if finishes_BX.any() or best_BW.max() >= W:
-            length_BX = np.where(finishes_BX, new_B[:, None], 0)
+        if finishes_BX.any():
+            entering_BX = np.where(finishes_BX, score_BX / norm_B[:, None], mark)
+            line_BX = np.concatenate([finished_score_BW, entering_BX], axis=1)
+            best_BW = np.argsort(-line_BX, axis=1, kind="stable")[:, :W]
+            finished_score_BW[...] = line_BX[every_B1, best_BW]
+            length_BX = np.broadcast_to(new_B[:, None], slot_BX.shape)
             finished_length_BW[...] = np.concatenate([finished_length_BW, length_BX], axis=1)[every_B1, best_BW]
             slot_BW[...] = np.concatenate([slot_BW, slot_BX], axis=1)[every_B1, best_BW]
 

@@ -506,6 +506,8 @@ OUT_CASES = {
         np.array([[5, 6], [7, 8]]),
         np.array([2, 3]),
     ),
+    "advance_beams": lambda r: advance_row.planted()[3],
+    "finish_texts": lambda r: finish_row.planted()[2],
     "append_heads": lambda r: (
         normal(r, 2, 9),
         normal(r, 9),
