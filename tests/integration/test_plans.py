@@ -141,6 +141,26 @@ def test_the_texts_of_a_search_are_refreshed_by_what_the_plan_says(kind, choice,
     assert sum(out.receipt.launches.values()) == (ran.calls if choice == "emulator" else 0)
 
 
+@pytest.mark.parametrize("choice", ["naive", "cpu", "emulator"])
+@pytest.mark.parametrize("options", [
+    {"num_beams": 3}, {"num_beams": 2, "dialect": "fairseq"},
+    {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5, "dialect": "hf4"},
+], ids=str)  # fmt: skip
+def test_the_bookkeeping_of_a_search_is_done_by_what_the_plan_says(choice, options):
+    """Once for each group of beams and each round of the search; texts and scores are the same to the last bit."""
+    options = {"input_ids": IDS, "max_new_tokens": 5, "eos_token_id": 3, **options}
+    expected = make("gpt2").generate(**options)
+    out = make("gpt2").generate(plan=f"advance={choice},finish={choice}", **options)
+    assert [t.tolist() for t in out.token_ids] == [t.tolist() for t in expected.token_ids]
+    assert np.array_equal(out.scores, expected.scores)
+    place = {"naive": "reference", "emulator": "cuda"}.get(choice, choice)
+    for op, file in [("advance_beams", "advance"), ("finish_texts", "finish")]:
+        ran = out.receipt.ops[op]
+        assert ran.implementation.startswith(f"minidecode.{place}.{file}.{op}")
+        assert ran.calls == out.receipt.steps * options.get("num_beam_groups", 1)
+    assert sum(out.receipt.launches.values()) == (2 * ran.calls if choice == "emulator" else 0)
+
+
 def test_an_implementation_that_there_is_not_is_told(model):
     with pytest.raises(md.OptionError, match="rolling has no version for cpu"):
         model.generate(PROMPTS, plan="memory=rolling,rolling=cpu", **OPTIONS)

@@ -19,8 +19,10 @@ from hypothesis import strategies as st
 from minidecode import dims, ops, reference
 from minidecode.conformance.attention import attend_bound, attend_row
 from minidecode.conformance.bounds import EPS
+from minidecode.conformance.rows import advance as advance_row
 from minidecode.conformance.rows import el as el_row
 from minidecode.conformance.rows import el_split as el_split_row
+from minidecode.conformance.rows import finish as finish_row
 from minidecode.conformance.rows import norm as norm_row
 from minidecode.conformance.rows import reorder as reorder_row
 from minidecode.conformance.rows.norm import layer_norm_oracle

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy import ToyEngine, log_probability
+from toy import Ops, ToyEngine, log_probability
 
 from minidecode import reference
 from minidecode.errors import NumericalError
@@ -17,6 +17,7 @@ from minidecode.search.beam import Beams, beam_search
 from minidecode.search.greedy import greedy
 from minidecode.search.options import Options
 from minidecode.search.result import Request
+from minidecode.search.trace import Trace
 
 EOS = 0
 seeds = st.integers(0, 10**6)
@@ -158,6 +159,42 @@ def test_several_eos_ids():
         for tokens in found.tokens[0]:
             assert not set(tokens[:-1].tolist()) & {0, 5, 6}
             assert len(tokens) == 9 or tokens[-1] in (0, 5, 6)
+
+
+SEARCHES = [
+    {"num_beams": 3},
+    {"num_beams": 2, "early_stopping": True, "num_return_sequences": 2},
+    {"num_beams": 3, "early_stopping": "never", "length_penalty": 2.0},
+    {"num_beams": 3, "length_penalty": -1.0, "length_normalization": "gnmt", "eos_token_id": (0, 3)},
+    {"num_beams": 2, "do_sample": True},
+    {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 1.0},
+    {"num_beams": 3, "dialect": "hf4"},
+    {"num_beams": 3, "dialect": "hf4", "early_stopping": True, "num_return_sequences": 3},
+    {"num_beams": 3, "dialect": "hf4", "early_stopping": "never", "eos_token_id": (0, 3)},
+    {"num_beams": 4, "dialect": "hf4", "num_beam_groups": 2, "diversity_penalty": 1.0},
+    {"num_beams": 3, "dialect": "fairseq", "num_return_sequences": 3},
+    {"num_beams": 4, "dialect": "fairseq", "num_beam_groups": 2, "diversity_penalty": 1.0},
+    {"num_beams": 3, "dialect": "fairseq", "sibling_penalty": 0.5},
+]
+
+
+@pytest.mark.parametrize("choice", ["naive", "cpu", "emulator"])
+@pytest.mark.parametrize("options", SEARCHES, ids=str)
+def test_whoever_does_the_bookkeeping_a_search_finds_the_same(choice, options):
+    """In all dialects, for sentences that end at different steps, to the last bit; traces tell the same."""
+    options = Options(**({"eos_token_id": EOS} | options))
+    limits = [6, 3, 2]
+    for seed in range(2 if choice == "emulator" else 8):
+        found = []
+        for plan in ("auto", f"advance={choice},finish={choice}"):
+            request, trace = Request.make(arrays([[1, 2], [3], [2, 2, 4]]), limits, options), Trace()
+            engine = ToyEngine(seed, 13)
+            engine.ops = Ops(plan)
+            found.append((beam_search(engine, request, options, trace), trace.as_list()))
+        (one, one_trace), (other, other_trace) = found
+        assert np.array_equal(one.scores_BX, other.scores_BX) and one.steps == other.steps
+        assert [[t.tolist() for t in ts] for ts in one.tokens] == [[t.tolist() for t in ts] for ts in other.tokens]
+        assert one_trace == other_trace
 
 
 @pytest.mark.parametrize(
