@@ -229,6 +229,15 @@ def _top_p_cost(scores_RV, p, least=1) -> Cost:
     return Cost(2 * scores_RV.nbytes, 4 * scores_RV.size)
 
 
+def _choose_cost(scores_RV, logits_RV=None) -> Cost:
+    """Each score is read once and compared; of logits a comparison, a subtraction, an exponential and a sum."""
+    written = len(scores_RV) * (scores_RV.itemsize + 16)
+    if logits_RV is None:
+        return Cost(scores_RV.nbytes + written, scores_RV.size)
+    both = 1 if logits_RV is scores_RV else 2
+    return Cost(both * scores_RV.nbytes + written, 5 * scores_RV.size)
+
+
 def _draw_cost(scores_RV, key_RX, step_R, seed) -> Cost:
     """Each score is read once and compared; a token that is possible takes a quarter of Philox, and two logarithms."""
     possible = int((scores_RV > -np.inf).sum())
@@ -373,6 +382,7 @@ CATALOG = {
         Row("hars", "search_candidates", "LightSeq, section 2.2, Figure 3", "tolerance", _hars_cost, may_be_off=True),
         Row("top_k", "keep_top_k", "LightSeq's ker_topk_sample, exact", "exact", _top_k_cost, ("scores_RV",)),
         Row("top_p", "keep_top_p", "LightSeq's ker_topp_sample, exact", "exact", _top_p_cost, ("scores_RV",)),
+        Row("choose", "choose_tokens", "LightSeq, section 2.2", "tolerance", _choose_cost),
         Row("draw", "draw_tokens", "LightSeq's ker_topk_sample and ker_topp_sample", "exact", _draw_cost),
     ]
 }

@@ -435,6 +435,20 @@ def score_tokens(logits_RV: Array, token_R: Array, out: Array | None = None) -> 
     """
 
 
+@returns("token_R", "logprob_R", "trouble_R")
+def choose_tokens(scores_RV: Array, logits_RV: Array | None = None, out: Any = None) -> tuple[Array, Array, Array]:
+    """token[r] = argmax_v scores[r, v], the lower one of equals, and logprob[r] = log_softmax(logits)[r, token[r]].
+
+    A step of greedy search: scores are what the processors made of the model's logits, or those logits themselves.
+    Without logits the scores are log-probabilities, and logprob[r] = scores[r, token[r]]. trouble[r] is NOT_A_NUMBER
+    where a score is NaN or the logits have no probabilities (one is NaN or plus infinity, or all are minus infinity):
+    then the token is 0 and logprob NaN. It is NONE_LEFT where all scores are minus infinity, and else FINE.
+
+    Contract: tolerance, for logprob; tokens and trouble are exact. Reads R*V*s bytes, twice if both arrays are given;
+    about 4*R*V operations, R*V exponentials.
+    """
+
+
 @returns("scores_RV", tables=("scores_RV",))
 def ban_ngrams(scores_RV: Array, tokens_RM: Array, length_R: Array, n: int, out: Array | None = None) -> Array:
     """-inf for every token that would complete an n-gram that its row already holds (FastSeq, Algorithm 1).

@@ -80,6 +80,7 @@ class Plan:
     refresh: str = "reference"
     advance: str = "reference"
     finish: str = "reference"
+    choose: str = "reference"
     rolling: str = "reference"
     el: str = "reference"
     el_split: str = "reference"

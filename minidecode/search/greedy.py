@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..ops import FINE, NOT_A_NUMBER
 from .options import Options
-from .processors import process
-from .result import Found, Request, check_choice, check_scores
+from .processors import any_due, process
+from .result import Found, Request, check_choice, check_scores, refuse
 
 if TYPE_CHECKING:
     from ..runtime.engine import Engine
@@ -42,22 +43,28 @@ def greedy(
     while True:
         if options.rules.temperature_in_softmax:
             logits_RV /= logits_RV.dtype.type(options.temperature)
-        logprobs_RV = ops.log_softmax(logits_RV)
-        check_scores(logprobs_RV, sentence_R, step)
         rows = request.rows(tokens_RM, length_R - done_R, sentence_R)  # of who is done, what came before the end
         notes = {} if trace else None
-        processed = logits_RV if options.rules.greedy_scores == "logits" else logprobs_RV
-        scores_RV = process(ops, processed, rows, options, notes)  # in place: nobody reads them any more
+        going_R = ~done_R
+        if options.do_sample or options.rules.greedy_scores == "log-probabilities":
+            logprobs_RV = ops.log_softmax(logits_RV)
+            check_scores(logprobs_RV, sentence_R, step)
+            processed = logits_RV if options.rules.greedy_scores == "logits" else logprobs_RV
+            scores_RV = process(ops, processed, rows, options, notes)  # in place: nobody reads them any more
+        else:  # log-probabilities of the tokens that are chosen are enough
+            is_due = any_due(rows, np.ones_like(done_R), options)
+            scores_RV = process(ops, ops.take(logits_RV, every_R), rows, options, notes) if is_due else logits_RV
         if options.do_sample:
             chosen_R = ops.draw_tokens(scores_RV, request.keys_R2, np.full(len(every_R), step), options.seed)
+            check_choice(scores_RV[every_R, chosen_R], done_R, sentence_R, step)
+            logprob_R = (scores_RV if processed is logprobs_RV else logprobs_RV)[every_R, chosen_R]
         else:
-            chosen_R = scores_RV.argmax(axis=1)
-        check_choice(scores_RV[every_R, chosen_R], done_R, sentence_R, step)
-        going_R = ~done_R
+            logits = logits_RV if options.rules.greedy_scores == "logits" else None
+            chosen_R, logprob_R, trouble_R = ops.choose_tokens(scores_RV, logits)
+            refuse(np.where(going_R | (trouble_R == NOT_A_NUMBER), trouble_R, FINE), sentence_R, step)
+        gained_R = logprob_R
         if options.rules.greedy_scores == "logits":
-            gained_R = np.where(rows.certain_R, 0.0, logprobs_RV[every_R, chosen_R])
-        else:
-            gained_R = scores_RV[every_R, chosen_R]
+            gained_R = np.where(rows.certain_R, 0.0, logprob_R)
         total_R[going_R] += gained_R[going_R]
         done_R = done_R | np.isin(chosen_R, options.eos_token_id) | (length_R + 1 - prompt_R >= limit_R)
         if trace:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import NumericalError, OptionError
+from ..ops import NOT_A_NUMBER
 from .draws import sentence_keys
 from .options import Options
 from .processors import Rows
@@ -61,6 +62,14 @@ def check_choice(best_score_R: np.ndarray, done_R: np.ndarray, sentence_R: np.nd
     stuck_R = np.isneginf(best_score_R) & ~done_R
     if stuck_R.any():
         raise no_token_is_left(int(sentence_R[np.flatnonzero(stuck_R)[0]]), step)
+
+
+def refuse(trouble_R: np.ndarray, sentence_R: np.ndarray, step: int) -> None:
+    """Raises what an op has noted of a row whose search cannot go on; nothing if all is fine."""
+    if trouble_R.any():
+        first = int(np.flatnonzero(trouble_R)[0])
+        sentence = int(sentence_R[first])
+        raise (scores_are_nan if trouble_R[first] == NOT_A_NUMBER else no_token_is_left)(sentence, step)
 
 
 def no_token_is_left(sentence: int, step: int) -> OptionError:
