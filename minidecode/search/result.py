@@ -80,11 +80,12 @@ def no_token_is_left(sentence: int, step: int) -> OptionError:
 
 
 def check_scores(scores_RV: np.ndarray, sentence_R: np.ndarray, step: int) -> None:
-    """Raises NumericalError if a row's log-probabilities hold NaN: a choice among NaNs would be token 0, in silence.
+    """Raises NumericalError if a row's logits give no probabilities: a choice among NaNs would be token 0, in silence.
 
-    They do if a logit was NaN or plus infinity, or all were minus infinity.
+    They do not if one is NaN or plus infinity, or all are minus infinity. Their log-probabilities, which may be given
+    as well, are NaN then.
     """
-    bad_R = np.isnan(scores_RV.max(axis=1))  # the largest of numbers among which is a NaN is NaN
+    bad_R = ~np.isfinite(scores_RV.max(axis=1))  # the largest of numbers among which is a NaN is NaN
     if bad_R.any():
         raise scores_are_nan(int(sentence_R[np.flatnonzero(bad_R)[0]]), step)
 

@@ -526,6 +526,7 @@ OUT_CASES = {
     "concat_step": lambda r: (normal(r, 2, 1, 3, 2), normal(r, 2, 1, 2)),
     "log_softmax": lambda r: (normal(r, 2, 5),),
     "score_tokens": lambda r: (normal(r, 3, 5), np.array([4, 0, 4])),
+    "choose_tokens": lambda r: (normal(r, 3, 5), normal(r, 3, 5)),
     "ban_ngrams": lambda r: (normal(r, 2, 5), np.array([[1, 1, 1], [2, 3, 2]]), np.array([3, 3]), 2),
     "keep_top_k": lambda r: (normal(r, 2, 6), 3),
     "keep_top_p": lambda r: (normal(r, 2, 6), 0.6, 2),
