@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from numba import cuda, float32, int32, int64
 
+from ..errors import OptionError
 from ..launch import launch
 from ..ops import FINE, NONE_LEFT, NOT_A_NUMBER
 from ..reference.choose import results
@@ -20,9 +22,16 @@ from .reduction import block_max, block_sum
 
 
 def choose_tokens_v1(scores_RV, logits_RV=None, out=None):
+    return launched(largest_in_passes, scores_RV, logits_RV, out)
+
+
+def launched(kernel, scores_RV, logits_RV, out):
+    """A block per row. Without logits the kernel gets the scores in their place, and takes no notice of them."""
+    if scores_RV.dtype != np.float32:
+        raise OptionError(f"these kernels compare float32, not {scores_RV.dtype}: choose=cpu does both")
     out = results(scores_RV, out)
     logits, has_logits = (scores_RV, 0) if logits_RV is None else (logits_RV, 1)
-    launch(largest_in_passes, len(scores_RV), THREADS, scores_RV, logits, has_logits, *out)
+    launch(kernel, len(scores_RV), THREADS, scores_RV, logits, has_logits, *out)
     return out
 
 
@@ -64,10 +73,7 @@ def write(r, scores_RV, logits_RV, has_logits, best, column, is_nan, largest, to
 
 def choose_tokens(scores_RV, logits_RV=None, out=None):
     """Version 2."""
-    out = results(scores_RV, out)
-    logits, has_logits = (scores_RV, 0) if logits_RV is None else (logits_RV, 1)
-    launch(largest_in_one_pass, len(scores_RV), THREADS, scores_RV, logits, has_logits, *out)
-    return out
+    return launched(largest_in_one_pass, scores_RV, logits_RV, out)
 
 
 @cuda.jit

@@ -197,6 +197,47 @@ def test_whoever_does_the_bookkeeping_a_search_finds_the_same(choice, options):
         assert one_trace == other_trace
 
 
+@pytest.mark.parametrize("choice", ["naive", "cpu", "emulator"])
+@pytest.mark.parametrize("options", [
+    {}, {"min_new_tokens": 3}, {"no_repeat_ngram_size": 2, "forced_eos_token_id": 0}, {"repetition_penalty": 1.3},
+    {"dialect": "hf4", "forced_bos_token_id": 3}, {"dialect": "fairseq"}, {"dialect": "fairseq", "temperature": 0.5},
+], ids=str)  # fmt: skip
+def test_whoever_chooses_the_tokens_greedy_search_finds_the_same(choice, options):
+    """Whether processors have something to do at every step, at some or at none; scores agree within rounding."""
+    options, limits = Options(eos_token_id=EOS, **options), [6, 3, 2]
+    for seed in range(2 if choice == "emulator" else 8):
+        found = []
+        for plan in ("auto", f"choose={choice}"):
+            request, engine = Request.make(arrays([[1, 2], [3], [2, 2, 4]]), limits, options), ToyEngine(seed, 13)
+            engine.ops = Ops(plan)
+            found.append(greedy(engine, request, options))
+        one, other = found
+        assert [[t.tolist() for t in ts] for ts in one.tokens] == [[t.tolist() for t in ts] for ts in other.tokens]
+        np.testing.assert_allclose(other.scores_BX, one.scores_BX, rtol=1e-5)
+        assert one.steps == other.steps
+
+
+def test_greedy_search_scores_texts_by_the_models_own_probabilities():
+    """Of logits before any processor, whether or not one has touched the scores of a step."""
+    for options in ({}, {"repetition_penalty": 2.0}, {"min_new_tokens": 2}):
+        engine = ToyEngine(3, 11)
+        found = run(engine, [[1, 2], [4]], 5, length_penalty=0.0, **options)
+        for prompt, tokens, score in zip([[1, 2], [4]], found.tokens, found.scores_BX[:, 0], strict=True):
+            assert score == pytest.approx(log_probability(engine, prompt, tokens[0]), rel=1e-5)
+
+
+def test_nan_logits_are_told_though_a_token_is_forced():
+    """And though the user's function would be handed them."""
+
+    class Broken(ToyEngine):
+        def scores(self, text):
+            return super().scores(text) * np.nan
+
+    for options in ({"forced_bos_token_id": 3}, {"logits_processor": lambda scores_RV, rows: scores_RV}):
+        with pytest.raises(NumericalError, match="step 1, sentence 1"):
+            run(Broken(0, 9), [[1]], 4, **options)
+
+
 @pytest.mark.parametrize(
     ("early", "penalty", "improves"),
     [(False, 1.0, False), ("never", 1.0, True), (False, -1.0, False), ("never", -1.0, False), ("never", 0.0, False)],
