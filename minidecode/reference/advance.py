@@ -39,13 +39,11 @@ def advance_beams_naive(
         slot_BW[b] = range(W)
 
         # 0. Where no candidate is possible, what has finished stands; with nothing finished, that is trouble.
-        trouble_B[b], was_done = FINE, done_B[b]
-        if np.isnan(score_C[0]):
-            trouble_B[b], was_done = NOT_A_NUMBER, True
-        elif np.isneginf(score_C[0]):
-            trouble_B[b], was_done = FINE if any(finished_length_BW[b]) else NONE_LEFT, True
-        if done_B[b]:
-            trouble_B[b] = FINE
+        was_done, trouble_B[b] = done_B[b] or not score_C[0] > -np.inf, FINE
+        if not done_B[b] and np.isnan(score_C[0]):
+            trouble_B[b] = NOT_A_NUMBER
+        elif was_done and not done_B[b] and not any(finished_length_BW[b]):
+            trouble_B[b] = NONE_LEFT
 
         # 1. A candidate ends with EOS. Those that end among the W best finish, and are scored by their length.
         ends_C = [token in eos_X for token in token_C]

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ..errors import OptionError
-from ..ops import NONE_LEFT, NOT_A_NUMBER, BeamRules
+from ..ops import PENALTY_TOO_STRONG, BeamRules
 from .candidates import Candidates, count_tokens, find_candidates, may_go_straight, straight_from_logits
 from .options import Options
 from .processors import Rows, any_due, process
-from .result import Found, Request, check_scores, no_token_is_left, scores_are_nan
+from .result import Found, Request, check_scores, refuse
 
 if TYPE_CHECKING:
     from ..runtime.engine import Engine
@@ -175,11 +175,8 @@ class Beams:
 
 def _refuse(trouble_B: np.ndarray, step: int, options: Options) -> None:
     """Raises OptionError or NumericalError: what an op of this step has found."""
-    first = int(np.flatnonzero(trouble_B)[0])
-    if trouble_B[first] == NOT_A_NUMBER:
-        raise scores_are_nan(first, step)
-    if trouble_B[first] == NONE_LEFT:
-        raise no_token_is_left(first, step)
+    if trouble_B[np.flatnonzero(trouble_B)[0]] != PENALTY_TOO_STRONG:
+        refuse(trouble_B, np.arange(len(trouble_B)), step)
     raise OptionError(
         f"length_penalty {options.length_penalty} takes scores at {step + 1} tokens below "
         f"{options.rules.out_of_play:g}, the mark of what is out of play: use one nearer to 0"
