@@ -395,7 +395,8 @@ def advance_beams(
     candidates are impossible (-inf) is done, and trouble[b] is NONE_LEFT if nothing has finished; if the first is NaN,
     as all are then, NOT_A_NUMBER; if the norm takes a score that is in play below rules.out_of_play,
     PENALTY_TOO_STRONG; else FINE. C is at least W; of equal scores the first goes first. The scores that run, the
-    scores and lengths that have finished, done_B and length_B are changed in place. LightSeq's `ker_refresh_result` decides as much.
+    scores and lengths that have finished, done_B and length_B are changed in place. LightSeq's `ker_refresh_result`
+    decides as much.
 
     Contract: exact. Moves B*(C*(s + 17) + W*(3*s + 48)) bytes and some; about B*C*(C + W) comparisons.
     """
