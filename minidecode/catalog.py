@@ -177,6 +177,25 @@ def _refresh_cost(text_BWM, parent_BW, token_BW, length_B) -> Cost:
     return Cost(2 * (int((moved_B * length_B).sum()) + token_BW.size) * text_BWM.itemsize, 0)
 
 
+def _advance_cost(
+    score_BC, parent_BC, token_BC, running_score_BW, finished_score_BW, finished_length_BW, done_B, length_B, prompt_B,
+    limit_B, norm_X, eos_X, rules,
+) -> Cost:  # fmt: skip
+    """Candidates are read once and the state is read and written; a candidate is compared with each other one, with
+    each place and with each EOS."""
+    (B, C), W = score_BC.shape, running_score_BW.shape[1]
+    candidates = score_BC.nbytes + parent_BC.nbytes + token_BC.nbytes + B * C
+    beams = running_score_BW.nbytes + 2 * (finished_score_BW.nbytes + finished_length_BW.nbytes) + 4 * 8 * B * W
+    sentences = 2 * (done_B.nbytes + length_B.nbytes) + prompt_B.nbytes + limit_B.nbytes + 2 * 8 * B
+    return Cost(candidates + beams + sentences + eos_X.nbytes, B * C * (C + W + len(eos_X)))
+
+
+def _finish_cost(finished_BWM, running_BWM, slot_BW, parent_BC, token_BC, at_B) -> Cost:
+    """The slots are read; what is written of each text whose place changes is read and written; nothing is computed."""
+    changed_B = (slot_BW != np.arange(slot_BW.shape[1])).sum(axis=1)
+    return Cost(slot_BW.nbytes + 2 * int((changed_B * (at_B + 1)).sum()) * finished_BWM.itemsize, 0)
+
+
 def _indirect_cost(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, source_RT, begin_R, end_R, scale
 ) -> Cost:
@@ -223,6 +242,15 @@ def _top_p_cost(scores_RV, p, least=1) -> Cost:
     """Each score is read once: a comparison, a subtraction, an exponential (counted as one), a sum; what goes is
     written."""
     return Cost(2 * scores_RV.nbytes, 4 * scores_RV.size)
+
+
+def _choose_cost(scores_RV, logits_RV=None) -> Cost:
+    """Each score is read once and compared; of logits a comparison, a subtraction, an exponential and a sum."""
+    written = len(scores_RV) * (scores_RV.itemsize + 16)
+    if logits_RV is None:
+        return Cost(scores_RV.nbytes + written, scores_RV.size)
+    both = 1 if logits_RV is scores_RV else 2
+    return Cost(both * scores_RV.nbytes + written, 5 * scores_RV.size)
 
 
 def _draw_cost(scores_RV, key_RX, step_R, seed) -> Cost:
@@ -346,6 +374,28 @@ CATALOG = {
             ("text_BWM",),
         ),
         Row(
+            "advance",
+            "advance_beams",
+            "LightSeq's ker_refresh_result",
+            "exact",
+            _advance_cost,
+            (
+                "running_score_BW",
+                "finished_score_BW",
+                "finished_length_BW",
+                "done_B",
+                "length_B",
+            ),
+        ),
+        Row(
+            "finish",
+            "finish_texts",
+            "LightSeq's ker_refresh_result",
+            "exact",
+            _finish_cost,
+            ("finished_BWM",),
+        ),
+        Row(
             "rolling",
             "attend_rolling",
             "MQA, section 4.1 and footnote 1",
@@ -357,6 +407,7 @@ CATALOG = {
         Row("hars", "search_candidates", "LightSeq, section 2.2, Figure 3", "tolerance", _hars_cost, may_be_off=True),
         Row("top_k", "keep_top_k", "LightSeq's ker_topk_sample, exact", "exact", _top_k_cost, ("scores_RV",)),
         Row("top_p", "keep_top_p", "LightSeq's ker_topp_sample, exact", "exact", _top_p_cost, ("scores_RV",)),
+        Row("choose", "choose_tokens", "LightSeq, section 2.2", "tolerance", _choose_cost),
         Row("draw", "draw_tokens", "LightSeq's ker_topk_sample and ker_topp_sample", "exact", _draw_cost),
     ]
 }

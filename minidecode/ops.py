@@ -75,6 +75,34 @@ class Heads:
     window: int | None = None
 
 
+# Whose hope keeps a sentence going after W texts have finished, and what can go wrong in a step of one.
+NOBODY, BEST_BEAM, BEST_CANDIDATE = range(3)
+FINE, NOT_A_NUMBER, NONE_LEFT, PENALTY_TOO_STRONG = range(4)
+
+
+@dataclass(frozen=True)
+class BeamRules:
+    """When a text finishes and when a sentence is done, as numbers that a kernel takes: a dialect and its options.
+
+    out_of_play: what a beam without a text scores, and what is added to one that should have ended.
+    first_stay: the first W texts that finish stay, if they are possible at all; otherwise the best W of all do.
+    full_is_done: W finished texts end a sentence.
+    hope: whether it ends too when the best that runs (BEST_BEAM), or once W have finished the step's best candidate
+    (BEST_CANDIDATE), cannot beat the worst of those; hope_at_limit: not even as long as it may get.
+    candidates_at_limit: the last candidates finish whatever their token; beams_at_limit: those that run then do.
+    in_order: beams keep the order of their candidates, which says to which group they belong.
+    """
+
+    out_of_play: float
+    first_stay: bool = False
+    full_is_done: bool = False
+    hope: int = BEST_BEAM
+    hope_at_limit: bool = False
+    candidates_at_limit: bool = False
+    beams_at_limit: bool = False
+    in_order: bool = False
+
+
 @returns("x_RD", "h_RD", tables=("wte_VD", "wpe_ND"))
 def embed_norm(
     ids_R: Array, pos_R: Array, wte_VD: Array, wpe_ND: Array, scale: float, norm: Norm, out: Any = None
@@ -368,6 +396,51 @@ def refresh_texts(
     """
 
 
+@returns("kept_BW", "parent_BW", "token_BW", "finishes_BC", "slot_BW", "at_B", "trouble_B")
+def advance_beams(
+    score_BC: Array, parent_BC: Array, token_BC: Array, running_score_BW: Array, finished_score_BW: Array,
+    finished_length_BW: Array, done_B: Array, length_B: Array, prompt_B: Array, limit_B: Array, norm_X: Array,
+    eos_X: Array, rules: BeamRules, out: Any = None,
+) -> tuple[Array, Array, Array, Array, Array, Array, Array]:  # fmt: skip
+    """What a step of beam search makes of its candidates: who finishes, who runs on, and which sentences are done.
+
+    Candidate c continues beam parent[b, c] by token[b, c]; the whole then has new = length + 1 - prompt new tokens and
+    scores score[b, c]. One ends if its token is among eos_X. W places hold what has finished, best first: the score,
+    divided by norm_X[new] (for Wu et al. 2016, ((5 + new) / 6) ** penalty), and the number of new tokens; where nobody
+    stands rules.out_of_play and 0. In order:
+    1. those of the first W candidates that end finish (finishes_BC), if the sentence was not done, and take their
+       places among what has finished, behind equals;
+    2. W run on: those that do not end, best first (kept_BW; their parents and tokens; running_score_BW), and if there
+       are too few, those that do, with rules.out_of_play added;
+    3. the sentence may be done by the rules of BeamRules, and is at limit[b] new tokens;
+    4. at_B says where the step's tokens go, and lengths grow by one where a sentence goes on.
+    slot[b, w] is where finished text w comes from: a place below W, or W + (a candidate). A sentence all of whose
+    candidates are impossible (-inf) is done, and trouble[b] is NONE_LEFT if nothing has finished; if the first is NaN,
+    as all are then, NOT_A_NUMBER; if the norm takes a score that is in play below rules.out_of_play,
+    PENALTY_TOO_STRONG; else FINE. C is at least W; of equal scores the first goes first. The scores that run, the
+    scores and lengths that have finished, done_B and length_B are changed in place. LightSeq's `ker_refresh_result`
+    decides as much.
+
+    Contract: exact. Moves B*(C*(s + 17) + W*(3*s + 48)) bytes and some; about B*C*(C + W) comparisons.
+    """
+
+
+@returns("finished_BWM")
+def finish_texts(
+    finished_BWM: Array, running_BWM: Array, slot_BW: Array, parent_BC: Array, token_BC: Array, at_B: Array,
+    out: Array | None = None,
+) -> Array:  # fmt: skip
+    """The table of finished texts after a step of beam search: slot[b, w] says who stands in place w.
+
+    Below W it is the text that stood in that place; otherwise that of candidate c = slot - W, which is
+    running[b, parent[b, c], :at[b]] and then token[b, c]. In place, finished_BWM is returned; positions behind at[b]
+    stay as they were. A text never moves to a better place: slot[b, w] <= w, or it is a candidate. `out`, if given,
+    gets the whole result instead.
+
+    Contract: exact. Moves 16*(at + 1) bytes for each place that changes, and 8*B*W for the slots.
+    """
+
+
 @returns("scores_RV")
 def log_softmax(logits_RV: Array, out: Array | None = None) -> Array:
     """scores = logits - log(sum_v exp(logits)), row by row, with the row's maximum taken off first.
@@ -383,6 +456,20 @@ def score_tokens(logits_RV: Array, token_R: Array, out: Array | None = None) -> 
     What log_softmax would write for the other tokens is not needed: LightSeq's output layer outside of a search
     (section 2.2). token_R: int64, inside the vocabulary.
     Contract: tolerance. Reads R*V*s bytes and writes R*s; about 3*R*V operations, R*V exponentials.
+    """
+
+
+@returns("token_R", "logprob_R", "trouble_R")
+def choose_tokens(scores_RV: Array, logits_RV: Array | None = None, out: Any = None) -> tuple[Array, Array, Array]:
+    """token[r] = argmax_v scores[r, v], the lower one of equals, and logprob[r] = log_softmax(logits)[r, token[r]].
+
+    A step of greedy search: scores are what the processors made of the model's logits, or those logits themselves.
+    Without logits the scores are log-probabilities, and logprob[r] = scores[r, token[r]]. trouble[r] is NOT_A_NUMBER
+    where a score is NaN or the logits have no probabilities (one is NaN or plus infinity, or all are minus infinity):
+    then the token is 0 and logprob NaN. It is NONE_LEFT where all scores are minus infinity, and else FINE.
+
+    Contract: tolerance, for logprob; tokens and trouble are exact. Reads R*V*s bytes, twice if both arrays are given;
+    about 4*R*V operations, R*V exponentials.
     """
 
 

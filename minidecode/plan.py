@@ -102,11 +102,14 @@ class Plan:
     indirect: str | None = None
     redirect: str | None = None
     refresh: str | None = None
+    advance: str | None = None
+    finish: str | None = None
     rolling: str | None = None
     el: str | None = None
     el_split: str | None = None
     candidates: str | None = None
     hars: str | None = None
+    choose: str | None = None
     top_k: str | None = None
     top_p: str | None = None
     draw: str | None = None

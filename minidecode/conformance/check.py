@@ -250,6 +250,8 @@ def _difference(row: Row, result: Any, given: tuple, arguments: tuple) -> Mistak
 
 def _beyond(name: str, mine: np.ndarray, right: np.ndarray, bound: np.ndarray | float) -> str | None:
     """The first place where `mine` is not within the bound of what is right, in words."""
+    if right.dtype == bool:  # NumPy subtracts none
+        mine, right = mine.astype(np.int8), right.astype(np.int8)
     with np.errstate(invalid="ignore", over="ignore"):  # inf - inf: equal infinities are right; halves of two signs
         fine = (mine == right) | (np.abs(mine - right) <= bound) | (np.isnan(mine) & np.isnan(right))
     if fine.all():

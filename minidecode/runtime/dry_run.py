@@ -23,6 +23,7 @@ from ..memory.cross import of_layer
 from ..search.beam import beam_search
 from ..search.greedy import greedy
 from ..search.options import Options
+from ..search.processors import always_due
 from ..search.result import Request
 from .arena import Call, Extent, Fresh, Result, StepPlan, aligned
 from .engine import Engine
@@ -52,13 +53,15 @@ def dry_run(
 ) -> StepPlan:
     """A dry run of one step, and places for all that it makes. arena: "planned" or "separate".
 
-    Where a plan has search_candidates, a search may go on from the logits in two ways: there are two dry runs, one
-    whose last round has something to do with the scores (at the limit), and one whose last round has not.
+    A search may go on from the logits in two ways, where a plan has search_candidates or the search is greedy: then
+    there are two dry runs, one whose last round has something to do with the scores (at the limit), and one whose last
+    round has not.
     """
     if extent.new_tokens < 2:  # the prefill gives the only token: there is no step
         return StepPlan(LAYOUTS[arena](()), {"follow": ((),), "forward": ((),), "search": ((),)}, extent, made_for)
     ways = [(search, 2)]
-    if search.num_beams > 1 and "search_candidates" in functions:
+    is_greedy = search.num_beams == 1 and not search.do_sample and search.rules.greedy_scores == "logits"
+    if (search.num_beams > 1 and "search_candidates" in functions) or (is_greedy and not always_due(search)):
         forced = search.eos_token_id if search.dialect == "fairseq" else (0,)
         ways = [(replace(search, forced_eos_token_id=forced), 2), (search, 3)]
     steps = [_record(network, weights, functions, make_memory, extent, *way) for way in ways]

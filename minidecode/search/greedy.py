@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..ops import FINE, NOT_A_NUMBER
 from .options import Options
-from .processors import process
-from .result import Found, Request, check_choice, check_scores
+from .processors import any_due, process
+from .result import Found, Request, check_choice, check_scores, refuse
 
 if TYPE_CHECKING:
     from ..runtime.engine import Engine
@@ -27,6 +28,7 @@ def greedy(
     that is forced counts 0; in fairseq, the sum of what its processors made of them.
     """
     ops, S = engine.ops, options.num_return_sequences
+    is_by_logits = options.rules.greedy_scores == "logits"
     sentence_R = np.repeat(np.arange(len(request.prompts)), S)
     every_R = np.arange(len(sentence_R))
     prompt_R, limit_R = request.prompt_B[sentence_R], request.limit_B[sentence_R]
@@ -42,22 +44,29 @@ def greedy(
     while True:
         if options.rules.temperature_in_softmax:
             logits_RV /= logits_RV.dtype.type(options.temperature)
-        logprobs_RV = ops.log_softmax(logits_RV)
-        check_scores(logprobs_RV, sentence_R, step)
         rows = request.rows(tokens_RM, length_R - done_R, sentence_R)  # of who is done, what came before the end
         notes = {} if trace else None
-        processed = logits_RV if options.rules.greedy_scores == "logits" else logprobs_RV
-        scores_RV = process(ops, processed, rows, options, notes)  # in place: nobody reads them any more
+        going_R = ~done_R
+        if options.do_sample or not is_by_logits:
+            logprobs_RV = ops.log_softmax(logits_RV)
+            check_scores(logprobs_RV, sentence_R, step)
+            # In place: nobody reads them any more.
+            scores_RV = process(ops, logits_RV if is_by_logits else logprobs_RV, rows, options, notes)
+        elif any_due(rows, np.ones_like(done_R), options):
+            if options.logits_processor:  # then the user's function is not to blame
+                check_scores(logits_RV, sentence_R, step)
+            scores_RV = process(ops, ops.take(logits_RV, every_R), rows, options, notes)
+        else:
+            scores_RV = logits_RV
         if options.do_sample:
             chosen_R = ops.draw_tokens(scores_RV, request.keys_R2, np.full(len(every_R), step), options.seed)
+            check_choice(scores_RV[every_R, chosen_R], done_R, sentence_R, step)
+            gained_R = (logprobs_RV if is_by_logits else scores_RV)[every_R, chosen_R]
         else:
-            chosen_R = scores_RV.argmax(axis=1)
-        check_choice(scores_RV[every_R, chosen_R], done_R, sentence_R, step)
-        going_R = ~done_R
-        if options.rules.greedy_scores == "logits":
-            gained_R = np.where(rows.certain_R, 0.0, logprobs_RV[every_R, chosen_R])
-        else:
-            gained_R = scores_RV[every_R, chosen_R]
+            chosen_R, gained_R, trouble_R = ops.choose_tokens(scores_RV, logits_RV if is_by_logits else None)
+            refuse(np.where(going_R | (trouble_R == NOT_A_NUMBER), trouble_R, FINE), sentence_R, step)
+        if is_by_logits:
+            gained_R = np.where(rows.certain_R, 0.0, gained_R)
         total_R[going_R] += gained_R[going_R]
         done_R = done_R | np.isin(chosen_R, options.eos_token_id) | (length_R + 1 - prompt_R >= limit_R)
         if trace:

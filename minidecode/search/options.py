@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import OptionError
+from ..ops import BEST_BEAM, BEST_CANDIDATE, NOBODY, BeamRules
 from .dialects import DIALECTS, Dialect
 
 DEFAULT_NEW_TOKENS = 64
@@ -268,6 +269,21 @@ class Options:
     def rules(self) -> Dialect:
         """The dialect's."""
         return DIALECTS[self.dialect]
+
+    @property
+    def beam_rules(self) -> BeamRules:
+        """Those of the dialect that decide when texts finish and sentences are done, as kernels take them."""
+        rules = self.rules
+        return BeamRules(
+            out_of_play=rules.out_of_play,
+            first_stay=rules.finished == "first",
+            full_is_done=rules.stop == "full" or self.early_stopping is True,
+            hope={"full": NOBODY, "running": BEST_BEAM, "candidate": BEST_CANDIDATE}[rules.stop],
+            hope_at_limit=self.early_stopping == "never" and self.length_penalty > 0,
+            candidates_at_limit=rules.at_limit == "candidates",
+            beams_at_limit=rules.at_limit == "running",
+            in_order=rules.groups == "interleaved",
+        )
 
     @property
     def padding(self) -> int:

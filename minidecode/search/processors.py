@@ -331,8 +331,8 @@ def min_p(ops, scores_RV, rows, o):
 @acts(lambda o: o.logits_processor)
 def logits_processor(ops, scores_RV, rows, o):
     """The user's own functions, called as f(scores_RV, rows), each of which returns the new scores."""
+    shape, dtype = scores_RV.shape, scores_RV.dtype
     for function in o.logits_processor:
-        shape = scores_RV.shape
         returned = np.asarray(_call("logits_processor", "f(scores_RV, rows)", function, scores_RV, rows))
         scores_RV = returned if returned is scores_RV else returned.copy()  # the search goes on to change them
         if scores_RV.shape != shape or scores_RV.dtype.kind != "f":
@@ -344,7 +344,7 @@ def logits_processor(ops, scores_RV, rows, o):
             r = int(np.flatnonzero(bad_R)[0])
             where = f"step {rows.new_R[r] + 1}, sentence {rows.sentence_R[r] + 1}"
             raise OptionError(f"logits_processor must return scores, no NaN or infinity as at {where}")
-    return scores_RV
+    return scores_RV.astype(dtype, copy=False)  # the state of a search is of the model's precision
 
 
 def _call(option: str, signature: str, function, *arguments):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import NumericalError, OptionError
+from ..ops import NOT_A_NUMBER
 from .draws import sentence_keys
 from .options import Options
 from .processors import Rows
@@ -60,19 +61,34 @@ def check_choice(best_score_R: np.ndarray, done_R: np.ndarray, sentence_R: np.nd
     """Raises OptionError if the rules of the call leave a sentence that goes on no token at all."""
     stuck_R = np.isneginf(best_score_R) & ~done_R
     if stuck_R.any():
-        sentence = int(sentence_R[np.flatnonzero(stuck_R)[0]])
-        raise OptionError(
-            f"no token is left for sentence {sentence + 1} at step {step + 1}: the options forbid all of them; relax "
-            "what bans (n-grams, words, tokens, a prefix, a least length), or ask for fewer new tokens"
-        )
+        raise no_token_is_left(int(sentence_R[np.flatnonzero(stuck_R)[0]]), step)
+
+
+def refuse(trouble_R: np.ndarray, sentence_R: np.ndarray, step: int) -> None:
+    """Raises what an op has noted of a row whose search cannot go on; nothing if all is fine."""
+    if trouble_R.any():
+        first = int(np.flatnonzero(trouble_R)[0])
+        sentence = int(sentence_R[first])
+        raise (scores_are_nan if trouble_R[first] == NOT_A_NUMBER else no_token_is_left)(sentence, step)
+
+
+def no_token_is_left(sentence: int, step: int) -> OptionError:
+    return OptionError(
+        f"no token is left for sentence {sentence + 1} at step {step + 1}: the options forbid all of them; relax "
+        "what bans (n-grams, words, tokens, a prefix, a least length), or ask for fewer new tokens"
+    )
 
 
 def check_scores(scores_RV: np.ndarray, sentence_R: np.ndarray, step: int) -> None:
-    """Raises NumericalError if a row's log-probabilities hold NaN: a choice among NaNs would be token 0, in silence.
+    """Raises NumericalError if a row's logits give no probabilities: a choice among NaNs would be token 0, in silence.
 
-    They do if a logit was NaN or plus infinity, or all were minus infinity.
+    They do not if one is NaN or plus infinity, or all are minus infinity. Their log-probabilities, which may be given
+    as well, are NaN then.
     """
-    bad_R = np.isnan(scores_RV.max(axis=1))  # the largest of numbers among which is a NaN is NaN
+    bad_R = ~np.isfinite(scores_RV.max(axis=1))  # the largest of numbers among which is a NaN is NaN
     if bad_R.any():
-        sentence = int(sentence_R[np.flatnonzero(bad_R)[0]])
-        raise NumericalError(f"the model's scores are NaN at step {step + 1}, sentence {sentence + 1}")
+        raise scores_are_nan(int(sentence_R[np.flatnonzero(bad_R)[0]]), step)
+
+
+def scores_are_nan(sentence: int, step: int) -> NumericalError:
+    return NumericalError(f"the model's scores are NaN at step {step + 1}, sentence {sentence + 1}")

@@ -75,7 +75,7 @@ class Trace:
                 may_end = at_limit or token in options.eos_token_id
                 candidate = Candidate(int(token), int(parent), float(score), "refused" if may_end else "dropped")
                 beams = np.flatnonzero(chosen.kept_BW[b] == c)
-                if chosen.finished_BC[b, c]:
+                if chosen.finishes_BC[b, c]:
                     candidate.fate = "ends"
                 elif len(beams) and not may_end:
                     candidate.fate, candidate.beam = "runs", int(beams[0])

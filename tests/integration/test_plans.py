@@ -141,6 +141,51 @@ def test_the_texts_of_a_search_are_refreshed_by_what_the_plan_says(kind, choice,
     assert sum(out.receipt.launches.values()) == (ran.calls if choice == "emulator" else 0)
 
 
+@pytest.mark.parametrize("choice", ["naive", "cpu", "emulator"])
+@pytest.mark.parametrize("options", [
+    {"num_beams": 3}, {"num_beams": 2, "dialect": "fairseq"},
+    {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5, "dialect": "hf4"},
+], ids=str)  # fmt: skip
+def test_the_bookkeeping_of_a_search_is_done_by_what_the_plan_says(choice, options):
+    """Once for each group of beams and each round of the search; texts and scores are the same to the last bit."""
+    options = {"input_ids": IDS, "max_new_tokens": 5, "eos_token_id": 3, **options}
+    expected = make("gpt2").generate(**options)
+    out = make("gpt2").generate(plan=f"advance={choice},finish={choice}", **options)
+    assert [t.tolist() for t in out.token_ids] == [t.tolist() for t in expected.token_ids]
+    assert np.array_equal(out.scores, expected.scores)
+    place = {"naive": "reference", "emulator": "cuda"}.get(choice, choice)
+    for op, file in [("advance_beams", "advance"), ("finish_texts", "finish")]:
+        ran = out.receipt.ops[op]
+        assert ran.implementation.startswith(f"minidecode.{place}.{file}.{op}")
+        assert ran.calls == out.receipt.steps * options.get("num_beam_groups", 1)
+    assert sum(out.receipt.launches.values()) == (2 * ran.calls if choice == "emulator" else 0)
+
+
+@pytest.mark.parametrize("choice", ["naive", "cpu", "emulator"])
+def test_tokens_are_chosen_by_what_the_plan_says(model, choice):
+    """Once in each step of a greedy search; without processors no log-probabilities are written."""
+    expected, out = (model.generate(PROMPTS, plan=p, max_new_tokens=4) for p in ("auto", f"choose={choice}"))
+    assert [t.tolist() for t in out.token_ids] == [t.tolist() for t in expected.token_ids]
+    ran, place = out.receipt.ops["choose_tokens"], {"naive": "reference", "emulator": "cuda"}.get(choice, choice)
+    assert ran.implementation.startswith(f"minidecode.{place}.choose.choose_tokens")
+    assert ran.calls == out.receipt.steps and "log_softmax" not in out.receipt.ops
+    assert sum(out.receipt.launches.values()) == (ran.calls if choice == "emulator" else 0)
+
+
+def test_a_function_of_the_users_may_return_whole_numbers_first(tmp_path, model):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from minidecode.reference import choose, refresh\n"
+        "def pick(*args, **kwargs):\n    return choose.choose_tokens_naive(*args, **kwargs)\n"
+        "def texts(*args, **kwargs):\n    return refresh.refresh_texts_naive(*args, **kwargs)\n",
+        encoding="utf-8",
+    )
+    for row, function, beams in (("choose", "pick", 1), ("refresh", "texts", 2)):
+        expected = model.generate(PROMPTS, max_new_tokens=4, num_beams=beams)
+        out = model.generate(PROMPTS, plan=f"{row}={path}:{function}", max_new_tokens=4, num_beams=beams)
+        assert [t.tolist() for t in out.token_ids] == [t.tolist() for t in expected.token_ids]
+
+
 def test_an_implementation_that_there_is_not_is_told(model):
     with pytest.raises(md.OptionError, match="rolling has no version for cpu"):
         model.generate(PROMPTS, plan="memory=rolling,rolling=cpu", **OPTIONS)

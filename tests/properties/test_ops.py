@@ -20,8 +20,10 @@ from hypothesis import strategies as st
 from minidecode import dims, ops, reference
 from minidecode.conformance.attention import attend_bound, attend_row
 from minidecode.conformance.bounds import EPS
+from minidecode.conformance.rows import advance as advance_row
 from minidecode.conformance.rows import el as el_row
 from minidecode.conformance.rows import el_split as el_split_row
+from minidecode.conformance.rows import finish as finish_row
 from minidecode.conformance.rows import norm as norm_row
 from minidecode.conformance.rows import reorder as reorder_row
 from minidecode.conformance.rows.norm import layer_norm_oracle
@@ -512,6 +514,8 @@ OUT_CASES = {
         np.array([[5, 6], [7, 8]]),
         np.array([2, 3]),
     ),
+    "advance_beams": lambda r: advance_row.planted()[3],
+    "finish_texts": lambda r: finish_row.planted()[2],
     "append_heads": lambda r: (
         normal(r, 2, 9),
         normal(r, 9),
@@ -528,6 +532,7 @@ OUT_CASES = {
     "concat_step": lambda r: (normal(r, 2, 1, 3, 2), normal(r, 2, 1, 2)),
     "log_softmax": lambda r: (normal(r, 2, 5),),
     "score_tokens": lambda r: (normal(r, 3, 5), np.array([4, 0, 4])),
+    "choose_tokens": lambda r: (normal(r, 3, 5), normal(r, 3, 5)),
     "ban_ngrams": lambda r: (normal(r, 2, 5), np.array([[1, 1, 1], [2, 3, 2]]), np.array([3, 3]), 2),
     "keep_top_k": lambda r: (normal(r, 2, 6), 3),
     "keep_top_p": lambda r: (normal(r, 2, 6), 0.6, 2),

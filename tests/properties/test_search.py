@@ -2,18 +2,22 @@
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy import ToyEngine, log_probability
+from toy import Ops, ToyEngine, log_probability
 
+from minidecode import reference
 from minidecode.errors import NumericalError
+from minidecode.plan import backend
 from minidecode.search.beam import Beams, beam_search
 from minidecode.search.greedy import greedy
 from minidecode.search.options import Options
 from minidecode.search.result import Request
+from minidecode.search.trace import Trace
 
 EOS = 0
 seeds = st.integers(0, 10**6)
@@ -157,6 +161,83 @@ def test_several_eos_ids():
             assert len(tokens) == 9 or tokens[-1] in (0, 5, 6)
 
 
+SEARCHES = [
+    {"num_beams": 3},
+    {"num_beams": 2, "early_stopping": True, "num_return_sequences": 2},
+    {"num_beams": 3, "early_stopping": "never", "length_penalty": 2.0},
+    {"num_beams": 3, "length_penalty": -1.0, "length_normalization": "gnmt", "eos_token_id": (0, 3)},
+    {"num_beams": 2, "do_sample": True},
+    {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 1.0},
+    {"num_beams": 3, "dialect": "hf4"},
+    {"num_beams": 3, "dialect": "hf4", "early_stopping": True, "num_return_sequences": 3},
+    {"num_beams": 3, "dialect": "hf4", "early_stopping": "never", "eos_token_id": (0, 3)},
+    {"num_beams": 4, "dialect": "hf4", "num_beam_groups": 2, "diversity_penalty": 1.0},
+    {"num_beams": 3, "dialect": "fairseq", "num_return_sequences": 3},
+    {"num_beams": 4, "dialect": "fairseq", "num_beam_groups": 2, "diversity_penalty": 1.0},
+    {"num_beams": 3, "dialect": "fairseq", "sibling_penalty": 0.5},
+]
+
+
+@pytest.mark.parametrize("choice", ["naive", "cpu", "emulator"])
+@pytest.mark.parametrize("options", SEARCHES, ids=str)
+def test_whoever_does_the_bookkeeping_a_search_finds_the_same(choice, options):
+    """In all dialects, for sentences that end at different steps, to the last bit; traces tell the same."""
+    options = Options(**({"eos_token_id": EOS} | options))
+    limits = [6, 3, 2]
+    for seed in range(2 if choice == "emulator" else 8):
+        found = []
+        for plan in ("auto", f"advance={choice},finish={choice}"):
+            request, trace = Request.make(arrays([[1, 2], [3], [2, 2, 4]]), limits, options), Trace()
+            engine = ToyEngine(seed, 13)
+            engine.ops = Ops(plan)
+            found.append((beam_search(engine, request, options, trace), trace.as_list()))
+        (one, one_trace), (other, other_trace) = found
+        assert np.array_equal(one.scores_BX, other.scores_BX) and one.steps == other.steps
+        assert [[t.tolist() for t in ts] for ts in one.tokens] == [[t.tolist() for t in ts] for ts in other.tokens]
+        assert one_trace == other_trace
+
+
+@pytest.mark.parametrize("choice", ["naive", "cpu", "emulator"])
+@pytest.mark.parametrize("options", [
+    {}, {"min_new_tokens": 3}, {"no_repeat_ngram_size": 2, "forced_eos_token_id": 0}, {"repetition_penalty": 1.3},
+    {"dialect": "hf4", "forced_bos_token_id": 3}, {"dialect": "fairseq"}, {"dialect": "fairseq", "temperature": 0.5},
+], ids=str)  # fmt: skip
+def test_whoever_chooses_the_tokens_greedy_search_finds_the_same(choice, options):
+    """Whether processors have something to do at every step, at some or at none; scores agree within rounding."""
+    options, limits = Options(eos_token_id=EOS, **options), [6, 3, 2]
+    for seed in range(2 if choice == "emulator" else 8):
+        found = []
+        for plan in ("auto", f"choose={choice}"):
+            request, engine = Request.make(arrays([[1, 2], [3], [2, 2, 4]]), limits, options), ToyEngine(seed, 13)
+            engine.ops = Ops(plan)
+            found.append(greedy(engine, request, options))
+        one, other = found
+        assert [[t.tolist() for t in ts] for ts in one.tokens] == [[t.tolist() for t in ts] for ts in other.tokens]
+        np.testing.assert_allclose(other.scores_BX, one.scores_BX, rtol=1e-5)
+        assert one.steps == other.steps
+
+
+def test_greedy_search_scores_texts_by_the_models_own_probabilities():
+    """Of logits before any processor, whether or not one has touched the scores of a step."""
+    for options in ({}, {"repetition_penalty": 2.0}, {"min_new_tokens": 2}):
+        engine = ToyEngine(3, 11)
+        found = run(engine, [[1, 2], [4]], 5, length_penalty=0.0, **options)
+        for prompt, tokens, score in zip([[1, 2], [4]], found.tokens, found.scores_BX[:, 0], strict=True):
+            assert score == pytest.approx(log_probability(engine, prompt, tokens[0]), rel=1e-5)
+
+
+def test_nan_logits_are_told_though_a_token_is_forced():
+    """And though the user's function would be handed them."""
+
+    class Broken(ToyEngine):
+        def scores(self, text):
+            return super().scores(text) * np.nan
+
+    for options in ({"forced_bos_token_id": 3}, {"logits_processor": lambda scores_RV, rows: scores_RV}):
+        with pytest.raises(NumericalError, match="step 1, sentence 1"):
+            run(Broken(0, 9), [[1]], 4, **options)
+
+
 @pytest.mark.parametrize(
     ("early", "penalty", "improves"),
     [(False, 1.0, False), ("never", 1.0, True), (False, -1.0, False), ("never", -1.0, False), ("never", 0.0, False)],
@@ -170,10 +251,10 @@ def test_how_long_a_running_beam_may_hope_to_become(early, penalty, improves):
     options = Options(num_beams=2, early_stopping=early, length_penalty=penalty)
     now, at_most = -6 / 2**penalty, -6 / 4**penalty
     worst = (now + max(now, at_most)) / 2 if penalty > 0 else now
-    beams = Beams.start(Request.make(arrays([[1]]), [4], options), 2, np.float32, options)
-    beams.finished_score_BW = np.array([[worst + 1, worst]], np.float32)
-    beams.is_finished_BW[:] = True
-    hope = (np.array([-6.0], np.float32), 2, np.array([4]), options)
-    assert beams.is_settled(*hope)[0] != improves
-    beams.is_finished_BW[0, 1] = False
-    assert not beams.is_settled(*hope)[0], "a place is free"
+    for is_free in (False, True):
+        beams = Beams.start(Request.make(arrays([[1]]), [4], options), 2, np.float32, options)
+        beams.finished_score_BW[...] = worst + 1, -1e9 if is_free else worst
+        beams.finished_length_BW[...], beams.length_B[...] = (1, 0 if is_free else 1), 2
+        scores, parents, tokens = np.array([[-6, -7, -8, -9]], np.float32), np.zeros((1, 4), int), np.arange(4)[None]
+        beams.advance(SimpleNamespace(**backend(reference)), (scores, parents, tokens), 1, options)
+        assert beams.done_B[0] == (not improves and not is_free), "a place is free" if is_free else "both are taken"

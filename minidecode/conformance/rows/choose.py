@@ -1,0 +1,93 @@
+"""The likeliest token: inputs that find mistakes, and what is right, with a bound on the log-probability."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from ...ops import FINE, NONE_LEFT, NOT_A_NUMBER
+from .hars import scores_of
+
+FETCHED = ("scores_RV", "logits_RV")  # the NumPy code goes by Python numbers from row to row
+
+INF, NAN = np.inf, np.nan
+
+
+def arguments_of(scores: list, logits: list | None) -> tuple:
+    """(scores_RV, logits_RV)"""
+    return np.array(scores, np.float32), None if logits is None else np.array(logits, np.float32)
+
+
+@st.composite
+def inputs(draw):
+    """Few different logits, some far apart; scores that are the logits, or made of them, or log-probabilities."""
+    R, V = draw(st.integers(1, 3)), draw(st.integers(1, 20))
+    logit = st.sampled_from([0.0, 1.0, -2.0, 3.5, -4.25, 120.0, -INF])
+    if draw(st.integers(0, 5)) == 0:
+        logit |= st.sampled_from([NAN, INF])
+    rows = st.lists(st.lists(logit, min_size=V, max_size=V), min_size=R, max_size=R)
+    scores = draw(rows)
+    kind = draw(st.integers(0, 2))
+    if kind == 0:
+        return arguments_of(np.minimum(scores, 120), None)
+    return arguments_of(scores, scores if kind == 1 else draw(rows))
+
+
+def planted() -> list[tuple]:
+    rng = np.random.default_rng(0)
+    rows = [[1.0, 3.0, 2.0], [0.5, -1.0, 0.0]]
+    cases = [
+        arguments_of(rows, rows),
+        arguments_of(
+            [[2.0, 7.0, 7.0, 7.0], [1.0, 1.0, 1.0, 1.0]], [[2.0, 7.0, 7.0, 7.0], [1.0, 1.0, 1.0, 1.0]]
+        ),  # ties
+        arguments_of([[1.0, -INF, 2.0], [0.5, -INF, -INF]], rows),  # the likeliest token is banned
+        arguments_of([[-INF] * 3, [-INF, -INF, 0.0]], rows),  # none is left; one is certain
+        arguments_of([[-INF, 0.0, -INF], [3.0, 2.0, 1.0]], [[1.0, -INF, 2.0], [3.0, 2.0, 1.0]]),  # certain, impossible
+        arguments_of([[NAN, 1.0, 2.0], [0.0, 1.0, NAN], rows[0]], [rows[1], rows[1], rows[0]]),  # scores are no numbers
+        arguments_of(rows * 2, [[NAN, 1.0, 2.0], [-INF] * 3, [1.0, INF, 2.0], rows[1]]),  # no probabilities
+        arguments_of([[-0.5, -1.0, -INF], [-INF] * 3, [-2.0, -0.25, -0.25]], None),  # log-probabilities as they are
+        arguments_of([[200.0, 199.0, 0.0], [-500.0, -501.0, -500.5]], [[200.0, 199.0, 0.0], [-500.0, -501.0, -500.5]]),
+    ]
+    for V in (31, 129, 1025, 2049):  # past warps, blocks and lanes
+        logits_RV = 3 * rng.standard_normal((4, V))
+        logits_RV[0, -1] = logits_RV[1].max() + 1  # the last one is the best
+        logits_RV[3] = np.round(logits_RV[3])
+        cases.append(arguments_of(logits_RV, logits_RV))
+        cases.append(arguments_of(np.where(rng.random((4, V)) < 0.5, logits_RV, -INF), logits_RV))
+    rising_RV = np.linspace(-30, 0, 600)[None] + np.array([[0.0], [5.0]])  # the running maximum never stays
+    return [*cases, arguments_of(rising_RV, rising_RV)]
+
+
+def oracle(scores_RV, logits_RV):
+    """In float64, row by row."""
+    token_R, logprob_R = np.zeros(len(scores_RV), np.int64), np.full(len(scores_RV), NAN)
+    trouble_R = np.full(len(scores_RV), NOT_A_NUMBER)
+    logprobs_RV = scores_RV.astype(np.float64) if logits_RV is None else _logprobs(logits_RV)[0]
+    for r, scores_V in enumerate(scores_RV.tolist()):
+        token = 0 if any(score != score for score in scores_V) else scores_V.index(max(scores_V))
+        if not np.isnan(scores_V).any() and not np.isnan(logprobs_RV[r, token]):
+            token_R[r], logprob_R[r] = token, logprobs_RV[r, token]
+            trouble_R[r] = FINE if max(scores_V) > -INF else NONE_LEFT
+    return token_R, logprob_R, trouble_R
+
+
+def bound(scores_RV, logits_RV):
+    """That of HARS for the log-probability, which is rounded in the same places; tokens are exact."""
+    token_R, _, trouble_R = oracle(scores_RV, logits_RV)
+    none_R = np.zeros(len(token_R))
+    if logits_RV is None:
+        return none_R, none_R, none_R
+    off_RV = _logprobs(logits_RV)[1]
+    return none_R, np.where(trouble_R == NOT_A_NUMBER, 0, off_RV[np.arange(len(token_R)), token_R]), none_R
+
+
+def _logprobs(logits_RV):
+    """(log-probabilities in float64, how far float32's may lie from them), (R, V)"""
+    return scores_of(logits_RV, np.zeros((len(logits_RV), 1)))
+
+
+def paper_inputs() -> tuple[tuple, str]:
+    """A step of GPT-2's greedy search for 8 texts, in which nothing touches the scores."""
+    logits_RV = 3 * np.random.default_rng(0).standard_normal((8, 50257)).astype(np.float32)
+    return (logits_RV, logits_RV), "8 rows, V = 50,257"
