@@ -262,14 +262,7 @@ def _draw_cost(scores_RV, key_RX, step_R, seed) -> Cost:
 CATALOG = {
     row.name: row
     for row in [
-        Row(
-            "ngram",
-            "ban_ngrams",
-            "FastSeq, section 4.2, Algorithm 1",
-            "exact",
-            _ngram_cost,
-            ("scores_RV",),
-        ),
+        Row("ngram", "ban_ngrams", "FastSeq, section 4.2, Algorithm 1", "exact", _ngram_cost, ("scores_RV",)),
         Row("linear", "linear", "LightSeq, section 2.1: the products between its kernels", "tolerance", _linear_cost),
         Row(
             "epilogue",
@@ -365,36 +358,16 @@ CATALOG = {
             ("source_RT",),
             ("indirect",),
         ),
-        Row(
-            "refresh",
-            "refresh_texts",
-            "LightSeq's ker_refresh_result",
-            "exact",
-            _refresh_cost,
-            ("text_BWM",),
-        ),
+        Row("refresh", "refresh_texts", "LightSeq's ker_refresh_result", "exact", _refresh_cost, ("text_BWM",)),
         Row(
             "advance",
             "advance_beams",
             "LightSeq's ker_refresh_result",
             "exact",
             _advance_cost,
-            (
-                "running_score_BW",
-                "finished_score_BW",
-                "finished_length_BW",
-                "done_B",
-                "length_B",
-            ),
+            ("running_score_BW", "finished_score_BW", "finished_length_BW", "done_B", "length_B"),
         ),
-        Row(
-            "finish",
-            "finish_texts",
-            "LightSeq's ker_refresh_result",
-            "exact",
-            _finish_cost,
-            ("finished_BWM",),
-        ),
+        Row("finish", "finish_texts", "LightSeq's ker_refresh_result", "exact", _finish_cost, ("finished_BWM",)),
         Row(
             "rolling",
             "attend_rolling",
