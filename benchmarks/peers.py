@@ -98,14 +98,7 @@ def prompts_of(setting: dict) -> list[list[int]]:
 def ours(folder: Path, threads: int, dtype: str) -> Callable[[dict], Callable[[], list]]:
     import minidecode as md
 
-    model = md.load(
-        folder,
-        plan=os.environ.get(
-            "PLAN",
-            "memory=split,linear=cpu,norm=cpu,embedding=cpu,activation=cpu,split=cpu,reorder=cpu,refresh=cpu,candidates=cpu,ngram=cpu",
-        ),
-        dtype=dtype,
-    )
+    model = md.load(folder, plan="fast", dtype=dtype)
 
     def prepare(setting: dict) -> Callable[[], list]:
         ids = prompts_of(setting)

@@ -49,6 +49,7 @@ BASES = {  # what a plan starts from; rows of the catalog follow Plan._of_base
     "auto": {"memory": "replicated", "arena": "none"},
     "naive": {"memory": "none", "arena": "none"},
     "fast": {"memory": "split", "arena": "planned", "hars": "auto"},
+    "emulator": {"memory": "split", "arena": "none"},
 }
 STORED_AS = {"computed": None, "float16": np.dtype(np.float16)}
 
@@ -59,7 +60,8 @@ class Plan:
 
     base: what everything else is chosen by that is not said. "auto": a cache, and NumPy's code; "naive": no cache, and
     of each optimization what its paper starts from; "fast": the compiled code of all that has some, the split memory,
-    a planned arena. What a base chooses and a model has no use for is left out; what a user says must have an effect.
+    a planned arena; "emulator": every kernel that there is, thread by thread, for toys. What a base chooses and a model
+    has no use for is left out; what a user says must have an effect.
     memory: "none" computes every token again at every step; "replicated" keeps keys and values, a copy per beam, in
     arrays that grow; "preallocated" the same in arrays with room; "split" keeps a sentence's prompt (and source) once;
     "indirect" does too, and moves a table instead of keys and values when beams change places; "rolling" keeps the
@@ -151,6 +153,8 @@ class Plan:
             return "off"
         if self.base == "fast" and is_there(row, "cpu"):
             return "cpu"
+        if self.base == "emulator" and is_there(row, "cuda"):
+            return "emulator"
         return "naive" if self.base == "naive" else "reference"
 
     def _is_asked_for(self, row: Row) -> bool:

@@ -1,0 +1,131 @@
+"""Every two choices of a plan meet in some generation, and it says the same: interactions are where bugs hide.
+
+Plans are drawn until each pair of choices that can stand side by side has stood in one of them. Models are toys with
+weights that make clear choices (see `random_tensors`), so no two plans may differ in a token: no tie is excused here.
+"""
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+from test_attention_settings import make
+
+from minidecode.catalog import CATALOG
+from minidecode.errors import OptionError
+from minidecode.plan import ARENAS, MEMORIES, Plan, is_there
+
+PROMPTS = [[5, 9, 2, 7, 7], [3], [8, 8, 3, 11, 4, 6, 2]]
+SEARCHES = [  # between them they call every op of a search
+    {"num_beams": 1, "no_repeat_ngram_size": 2},
+    {"num_beams": 3, "num_return_sequences": 2},
+    {"num_beams": 4, "no_repeat_ngram_size": 2, "num_beam_groups": 2, "diversity_penalty": 0.5, "dialect": "hf4"},
+    {"num_beams": 1, "do_sample": True, "top_k": 9, "top_p": 0.8, "seed": 3, "num_return_sequences": 2},
+    {"num_beams": 3, "dialect": "fairseq", "length_penalty": 0.7},
+    {"num_beams": 2, "do_sample": True, "seed": 5},
+]
+
+
+def choices_of(name: str, is_windowed: bool) -> list[str]:
+    """What a field of the plan may say, and where no GPU and no emulator is needed."""
+    if name == "memory":
+        return [m for m in MEMORIES if m != "rolling" or is_windowed]
+    if name == "arena":
+        return list(ARENAS)
+    row = CATALOG[name]
+    found = ["reference", "naive", *(["cpu"] if is_there(row, "cpu") else [])]
+    return ["off", *found] if row.may_be_off else found
+
+
+def plan_of(choices: dict[str, str], has_encoder: bool) -> Plan | None:
+    """The plan, without the choices that its memory has no use for; None if two of the others exclude each other."""
+    rows = {
+        n: c for n, c in choices.items() if n not in CATALOG or CATALOG[n].called_by(choices["memory"], has_encoder)
+    }
+    try:
+        return Plan(**rows)
+    except OptionError:
+        return None
+
+
+def pairs(plan: Plan, has_encoder: bool) -> set[frozenset]:
+    """The pairs of choices that meet in it."""
+    used = [n for n in ("memory", "arena", *CATALOG)
+            if n not in CATALOG or CATALOG[n].called_by(plan.memory, has_encoder)]  # fmt: skip
+    return {frozenset(two) for two in itertools.combinations([(n, getattr(plan, n)) for n in used], 2)}
+
+
+def covering(has_encoder: bool, is_windowed: bool) -> list[Plan]:
+    """Plans, few of them, in which all pairs meet: of 30 drawn ones, that with the most new pairs, again and again."""
+    draw = random.Random(0)
+    fields = {name: choices_of(name, is_windowed) for name in ("memory", "arena", *CATALOG)}
+
+    def drawn() -> Plan:
+        while (plan := plan_of({n: draw.choice(c) for n, c in fields.items()}, has_encoder)) is None:
+            pass
+        return plan
+
+    missing = set().union(*(pairs(drawn(), has_encoder) for _ in range(3000)))
+    plans = []
+    while missing:
+        best = max((drawn() for _ in range(30)), key=lambda plan: len(pairs(plan, has_encoder) & missing))
+        if new := pairs(best, has_encoder) & missing:
+            plans.append(best)
+            missing -= new
+    return plans
+
+
+def tokens(model, plan, search) -> list[list[int]]:
+    options = search | {"max_new_tokens": 6, "min_new_tokens": 1}
+    return [t.tolist() for t in model.generate(input_ids=PROMPTS, plan=plan, **options).token_ids]
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [("gpt2", {}), ("gpt2", {"attention_window": 4}), ("bart", {})],
+    ids=["gpt2", "window", "bart"],
+)
+def test_all_pairs_of_choices_say_the_same(kind, settings):
+    model = make(kind, **settings)
+    tensors = {name: data.astype(np.float32) for name, data in model.tensors.items()}
+    model = make(kind, tensors, **settings)
+    plans = covering(model.is_encoder_decoder, "attention_window" in settings)
+    assert len(plans) > 12
+    expected = [tokens(model, "memory=none", search) for search in SEARCHES]
+    assert len({str(e) for e in expected}) == len(SEARCHES)  # they are not all one answer
+    for i, plan in enumerate(plans):
+        for search, right in itertools.islice(zip(SEARCHES * 2, expected * 2, strict=True), i % 6, i % 6 + 3):
+            if plan.hars not in ("off", "auto") and (search["num_beams"] == 1 or "do_sample" in search or
+                                                     "num_beam_groups" in search or "dialect" in search):  # fmt: skip
+                continue  # refused: nothing would go straight
+            assert tokens(model, plan, search) == right, f"{plan} {search}"
+
+
+@pytest.mark.parametrize("base", ["naive", "fast"])
+@pytest.mark.parametrize("kind", ["gpt2", "bart"])
+def test_each_base_says_the_same(kind, base):
+    model = make(kind)
+    model = make(kind, {name: data.astype(np.float32) for name, data in model.tensors.items()})
+    for search in SEARCHES:
+        assert tokens(model, base, search) == tokens(model, "auto", search)
+    receipt = model.generate(input_ids=PROMPTS, plan=base, num_beams=3, max_new_tokens=4).receipt
+    ran = {name: op.implementation for name, op in receipt.ops.items()}
+    for row in CATALOG.values():
+        if row.op in ran:
+            here = "cpu." if base == "fast" and is_there(row, "cpu") else "reference."
+            assert f".{here}" in ran[row.op] and ("naive" in ran[row.op]) == (base == "naive"), row.name
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "bart"])
+def test_every_kernel_together_in_the_emulator(kind):
+    """The host code of a GPU's engine, on toy shapes: each op that has a kernel runs as one."""
+    model = make(kind)
+    model = make(kind, {name: data.astype(np.float32) for name, data in model.tensors.items()})
+    options = {"num_beams": 2, "max_new_tokens": 2, "no_repeat_ngram_size": 2}
+    found = model.generate(input_ids=[[5, 9, 2]], plan="emulator", **options)
+    right = model.generate(input_ids=[[5, 9, 2]], plan="memory=none", **options)
+    assert [t.tolist() for t in found.token_ids] == [t.tolist() for t in right.token_ids]
+    for row in CATALOG.values():
+        if row.op in found.receipt.ops:
+            assert f".{'cuda' if is_there(row, 'cuda') else 'reference'}." in found.receipt.ops[row.op].implementation
+    assert sum(found.receipt.launches.values()) > 50
