@@ -28,7 +28,7 @@ class LineReader:
 
     def __init__(self, path: Path):
         self.name = "standard input" if str(path) == "-" else str(path)
-        self._called_off = False
+        self._called_off = self._begun = False
         try:
             self._file = _stdin() if str(path) == "-" else open(path, "rb")  # noqa: SIM115 (closed by `close`)
             self.is_regular = _is_regular(self._file)
@@ -39,10 +39,13 @@ class LineReader:
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            for number, line in enumerate(self._file):
+            for line in self._file:
                 if self._called_off:
                     return
-                yield (line if number else line.removeprefix(BOM)).removesuffix(b"\n").removesuffix(b"\r")
+                if not self._begun:
+                    self._begun, line = True, line.removeprefix(BOM)
+                if line:  # a file of a byte order mark alone has no line
+                    yield line.removesuffix(b"\n").removesuffix(b"\r")
         except OSError as error:
             raise InputError(f"{self.name} cannot be read any further: {error.strerror}") from None
 
@@ -144,7 +147,8 @@ class RecordFile:
     """
 
     def __init__(self, path: Path):
-        self.path, self.records, self._size = writable(path), 0, 0
+        self.path, self._size = writable(path), 0
+        self.reached = 0  # the number of the last line whose record is written
         self.is_replaced = not self.path.exists() or self.path.is_file()
         self.part = self.path.with_name(f"{self.path.name}.part") if self.is_replaced else self.path
         try:
@@ -156,8 +160,11 @@ class RecordFile:
         except OSError as error:
             raise InputError(f"{path} cannot be written: {error.strerror}") from None
 
-    def write(self, record: str) -> None:
-        """One record, with the line's end. Raises InputError, the record cut off again, if it cannot be written."""
+    def write(self, record: str, line: int) -> None:
+        """The record of a line of the input, with its line's end.
+
+        If it cannot be written it is cut off again; then raises InputError.
+        """
         data = memoryview(record.encode("utf-8"))
         try:
             written = 0
@@ -171,11 +178,7 @@ class RecordFile:
             if isinstance(error, OSError):
                 raise self._cannot(error) from None
             raise
-        self._size += len(data)
-        self.records += 1
-
-    def flush(self) -> None:
-        """Nothing to do: each record is with the system when `write` returns."""
+        self._size, self.reached = self._size + len(data), line
 
     def __enter__(self) -> RecordFile:
         return self
@@ -192,7 +195,7 @@ class RecordFile:
             raise self._cannot(error) from None
         finally:
             self._file.close()
-            if self.is_replaced and not self.records:
+            if self.is_replaced and not self.reached:
                 with contextlib.suppress(OSError):
                     os.unlink(self.part)
 

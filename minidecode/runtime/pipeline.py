@@ -58,6 +58,7 @@ class Line:
     given: Any
     record: dict[str, Any] | None = None  # the line as an object: {"prompt": text} and what else was in it
     ids: np.ndarray | None = None  # the tokens of the prompt, or of the source
+    batch: int = 0  # from 1
     copy: int = 0  # how many lines before had the same prompt: tells their samples apart
     texts: list[str] = field(default_factory=list)
     token_ids: list[np.ndarray] = field(default_factory=list)
@@ -70,8 +71,9 @@ class Line:
 class Span:
     """A stretch of time in which a thread was busy with a stage; seconds since the run began."""
 
-    thread: str
+    thread: str  # "caller", or the name of a worker
     stage: str
+    batch: int  # 0 where a whole window is read and tokenized
     first_line: int
     lines: int
     begin: float
@@ -140,7 +142,8 @@ class Stages:
             with self.lock:
                 self.receipt.busy[stage] += end - begin
                 if self.traced and lines:
-                    self.receipt.spans.append(Span(name, stage, lines[0].number, len(lines), begin, end))
+                    first = lines[0]
+                    self.receipt.spans.append(Span(name, stage, first.batch, first.number, len(lines), begin, end))
 
     def batches(self) -> Iterator[list[Line]]:
         """Lines in batches of about one length: those of a window are sorted, the longest first.
@@ -148,7 +151,7 @@ class Stages:
         Lines that cannot be done come in a batch of their own, to be told when it is their turn.
         """
         numbered = enumerate(self.lines, 1)
-        going = True
+        going, batches_made = True, 0
         while going:
             window: list[Line] = []
             try:
@@ -167,9 +170,12 @@ class Stages:
                         window, going = window[: line.number - window[0].number + 1], False
                         break
             able = sorted((line for line in window if not line.error), key=lambda line: -len(line.ids))
-            yield from (able[i : i + self.batch_size] for i in range(0, len(able), self.batch_size))
-            if unable := [line for line in window if line.error]:
-                yield unable
+            cut = [able[i : i + self.batch_size] for i in range(0, len(able), self.batch_size)]
+            for batch in filter(None, [*cut, [line for line in window if line.error]]):
+                batches_made += 1
+                for line in batch:
+                    line.batch = batches_made
+                yield batch
             if cut_short is not None:
                 raise cut_short
 
