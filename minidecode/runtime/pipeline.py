@@ -85,7 +85,8 @@ class RunReceipt:
     """What a run over many lines did."""
 
     overlap: str  # one of OVERLAPS
-    lines: int = 0  # done
+    lines: int = 0  # handed to the caller
+    reached: int = 0  # lines of the input that are done or told of, from the first
     failed: int = 0  # lines with an error, recorded or left out
     failures: list[LineError] = field(default_factory=list)  # the first of these
     batches: int = 0
@@ -430,40 +431,14 @@ FAILURES_KEPT = 10
 class LineRun:
     """The lines of a run, one by one in the order of the input; `receipt` says what was done so far.
 
-    Use it in a `with`, or to its end, or call `close`: then no thread is left.
+    Use it in a `with`, or to its end, or call `close`, or let go of it: then no thread is left.
     """
 
     def __init__(self, stages: Stages, prefetch: bool, threads: int):
-        self.receipt, self._stages = stages.receipt, stages
+        self.receipt = stages.receipt
         parallel = prefetch or threads
-        self._batches = side_by_side(stages, prefetch, threads) if parallel else one_after_the_other(stages)
-        self.reached = 0  # lines of the input that are done or told, from the first
-        self._lines = self._in_turn()
-
-    def _in_turn(self) -> Iterator[Line]:
-        stages, receipt = self._stages, self.receipt
-        stages.began = time.perf_counter()
-        try:
-            with contextlib.closing(self._batches):
-                for group in in_order(self._batches):
-                    with stages.busy("write", group):
-                        yield from self._told(group)
-            if self.reached != stages.lines_read:
-                raise PipelineError(f"line {self.reached + 1} was lost in the pipeline")
-        finally:
-            receipt.seconds = time.perf_counter() - stages.began
-
-    def _told(self, lines: list[Line]) -> Iterator[Line]:
-        for line in lines:
-            if line.error:
-                self.receipt.failed += 1
-                self.receipt.failures += [line.error] if len(self.receipt.failures) < FAILURES_KEPT else []
-                if self._stages.on_error == "stop":
-                    raise line.error
-            if not line.error or self._stages.on_error == "record":
-                yield line
-                self.receipt.lines += 1
-            self.reached = line.number
+        batches = side_by_side(stages, prefetch, threads) if parallel else one_after_the_other(stages)
+        self._lines = in_turn(stages, batches)  # it does not know of this object, so it ends with it
 
     def __iter__(self) -> Iterator[Line]:
         return self
@@ -474,13 +449,41 @@ class LineRun:
     def close(self) -> None:
         """Ends the run here. The threads are joined; what they were at is dropped."""
         self._lines.close()
-        self._batches.close()
 
     def __enter__(self) -> LineRun:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def in_turn(stages: Stages, batches: Iterator[list[Line]]) -> Iterator[Line]:
+    """The lines of finished batches in their order, as `on_error` says; then it is made sure that none was lost."""
+    receipt = stages.receipt
+    stages.began = time.perf_counter()
+    try:
+        with contextlib.closing(batches):
+            for group in in_order(batches):
+                with stages.busy("write", group):
+                    yield from told(group, receipt, stages.on_error)
+        if receipt.reached != stages.lines_read:
+            raise PipelineError(f"line {receipt.reached + 1} was lost in the pipeline")
+    finally:
+        receipt.seconds = time.perf_counter() - stages.began
+
+
+def told(lines: list[Line], receipt: RunReceipt, on_error: str) -> Iterator[Line]:
+    """Those of the lines that the caller gets to see. Raises the error of one that stops the run."""
+    for line in lines:
+        if line.error:
+            receipt.failed += 1
+            receipt.failures += [line.error] if len(receipt.failures) < FAILURES_KEPT else []
+            if on_error == "stop":
+                raise line.error
+        if not line.error or on_error == "record":
+            yield line
+            receipt.lines += 1
+        receipt.reached = line.number
 
 
 def generate_lines(
@@ -533,9 +536,13 @@ def generate_lines(
 
 def check_lines(model: Model, lines: Iterable[Any], *, jsonl: bool, source: str, truncate: bool, **options: Any) -> int:
     """How many lines there are. Raises the LineError of the first that cannot be done; nothing is generated."""
-    run = generate_lines(model, lines, jsonl=jsonl, source=source, truncate=truncate, **options)
-    for batch in run._stages.batches():
+    stages = Stages(
+        model, lines, RunReceipt("none"), jsonl=jsonl, source=source, batch_size=1, sort_window=64, on_error="stop",
+        traced=False, plan=model.plan, truncate=truncate, memory_budget=None, render=None, on_batch=None,
+        options=options,
+    )  # fmt: skip
+    for batch in stages.batches():
         for line in batch:
             if line.error:
                 raise line.error
-    return run._stages.lines_read
+    return stages.lines_read
