@@ -45,6 +45,7 @@ OVERLAPS = ("both", "prefetch", "post-process", "none")
 ON_ERROR = ("stop", "skip", "record")
 TICK = 0.1  # seconds after which a thread that waits looks whether it still should
 END = object()  # what a thread hands over last
+NOTHING_YET = object()  # comes in the place of a batch where the input is slow, so that nobody waits with what is done
 
 
 # ---- what goes through, and what is known of it afterwards -----------------------------------------------------------
@@ -277,11 +278,11 @@ def side_by_side(stages: Stages, prefetch: bool, threads: int) -> Iterator[list[
         if prefetch:
             call_off = getattr(stages.lines, "call_off", None)
             batches = ends.enter_context(contextlib.closing(ahead(batches, AHEAD, call_off)))
-        generated = map(stages.generate, batches)
+        generated = (batch if batch is NOTHING_YET else stages.generate(batch) for batch in batches)
         if threads:
             finished = ends.enter_context(contextlib.closing(behind(stages.finish, generated, threads)))
         else:
-            finished = map(stages.finish, generated)
+            finished = (stages.finish(batch) for batch in generated if batch is not NOTHING_YET)
         yield from finished
 
 
@@ -341,22 +342,24 @@ def hand_over(box: queue.Queue, item: Any, stop: threading.Event) -> bool:
 
 
 def take(box: queue.Queue, workers: list[Worker]) -> Any:
-    """The next item. Raises what ended a worker, and PipelineError if one ended without a word."""
-    while True:
-        silent = next((w for w in workers if not w.is_alive()), None)  # asked first: what it said is in the box by now
-        try:
-            item = box.get(timeout=TICK) if silent is None else box.get_nowait()
-        except queue.Empty:
-            if silent is None:
-                continue
-            raise PipelineError(f"the thread {silent.name} ended without a word: what it had taken is lost") from None
-        if isinstance(item, Failure):
-            raise item.error
-        return item
+    """The next item, or NOTHING_YET after a while. Raises what ended a worker; PipelineError if one said nothing."""
+    silent = next((w for w in workers if not w.is_alive()), None)  # asked first: what it said is in the box by now
+    try:
+        item = box.get(timeout=TICK) if silent is None else box.get_nowait()
+    except queue.Empty:
+        if silent is None:
+            return NOTHING_YET
+        raise PipelineError(f"the thread {silent.name} ended without a word: what it had taken is lost") from None
+    if isinstance(item, Failure):
+        raise item.error
+    return item
 
 
 def ahead(items: Iterable[Any], size: int, call_off: Callable[[], None] | None = None) -> Iterator[Any]:
-    """The same items, made by a thread that is up to `size` ahead. call_off: what ends a wait for an item."""
+    """The same items, made by a thread that is up to `size` ahead; NOTHING_YET now and then while there is none.
+
+    call_off: what ends the thread's own wait for an item.
+    """
     box, stop = queue.Queue(size), threading.Event()
 
     def work() -> None:
@@ -405,13 +408,17 @@ def behind(function: Callable[[Any], Any], items: Iterable[Any], threads: int) -
             except Exception as error:
                 broken_off = error
                 break
-            inbox.put_nowait(item)
-            under_way += 1
+            if item is not NOTHING_YET:
+                inbox.put_nowait(item)
+                under_way += 1
             while under_way == most or not outbox.empty():
-                yield take(outbox, workers)
+                if (done := take(outbox, workers)) is not NOTHING_YET:
+                    under_way -= 1
+                    yield done
+        while under_way:
+            if (done := take(outbox, workers)) is not NOTHING_YET:
                 under_way -= 1
-        for _ in range(under_way):
-            yield take(outbox, workers)
+                yield done
         if broken_off is not None:
             raise broken_off
     finally:
@@ -500,8 +507,9 @@ def generate_lines(
     the wait. jsonl: each line is JSON.
     batch_size: lines generated together. sort_window: lines among which those of about one length are put together
     (eight batches by default; no more than batch_size keeps the order). Neither changes a text, samples included.
-    overlap: "both", "prefetch" (reading and tokenizing ahead), "post-process" (by so many `threads`), or "none": all in
-    the calling thread, one batch after the other. It changes no byte of the results.
+    overlap: "both", "prefetch" (reading and tokenizing ahead), "post-process" (by so many `threads`; results then wait
+    for the next batch, or the end), or "none": all in the calling thread, one batch after the other. It changes no byte
+    of the results.
     on_error: a line that cannot be done raises its LineError when its turn comes ("stop"), is left out and counted
     ("skip"), or comes with its `error` ("record"). source: what a line is called in errors, before its number.
     memory_budget: as in `generate`; a batch that does not fit is cut, a line that does not fit alone is an error.

@@ -421,6 +421,7 @@ def test_an_interrupt_while_it_waits_for_lines(toy, tmp_path, flag, how, code):
     deadline = time.monotonic() + PATIENCE
     while not (part.exists() and part.read_bytes().count(b"\n") == 4) and time.monotonic() < deadline:
         time.sleep(0.02)
+    assert part.read_bytes().count(b"\n") == 4, "what is done is written though more lines may come"
     began = time.monotonic()
     process.send_signal(how)
     process.wait(timeout=PATIENCE)

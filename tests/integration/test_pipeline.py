@@ -183,6 +183,22 @@ def test_lines_are_read_while_a_batch_is_generated(model, monkeypatch):
     assert [line.number for line in run] == [1, 2, 3]
 
 
+@pytest.mark.parametrize("overlap", ["both", "prefetch", "none"])
+def test_what_is_done_comes_before_more_is_read(model, overlap):
+    """A slow source, as somebody who types: four lines, and the next one only after their results are seen."""
+    seen = threading.Event()
+
+    def lines():
+        yield from ("the", "a", "sea", "of")
+        assert seen.wait(timeout=30), "results wait for lines that wait for results"
+        yield "on"
+
+    for line in generate_lines(model, lines(), batch_size=2, sort_window=2, overlap=overlap, max_new_tokens=2):
+        if line.number == 4:
+            seen.set()
+    assert line.number == 5
+
+
 @pytest.mark.parametrize("overlap", pipeline.OVERLAPS)
 def test_lines_without_end_are_not_read_without_end(model, overlap):
     """Queues are bounded: however slow the caller, so many lines are under way and no more."""
