@@ -188,12 +188,9 @@ def _generate_many(
             **how,
         )
     if run.failed:
-        fate = "left out" if how["on_error"] == "skip" else "with an error in their place"
-        one = run.failed == 1
-        print(
-            f"minidecode: {run.failed} line{'' if one else 's'} {fate.replace('their', 'its') if one else fate}; the "
-            f"first: {run.failures[0]}", file=sys.stderr,
-        )  # fmt: skip
+        fate = "left out" if how["on_error"] == "skip" else "with an error"
+        told = f"{run.failed} of {run.reached} lines {fate}; the first: {run.failures[0]}"
+        print(f"minidecode: {told}", file=sys.stderr)
     if len(batches) > 1:
         batches = [f"batch {number} of {len(batches)}\n{text}" for number, text in enumerate(batches, 1)]
     return [*batches, str(run)], run.new_tokens
