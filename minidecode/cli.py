@@ -123,9 +123,9 @@ def generate(
         if on_error == "stop":
             check_prompts(loaded, given, how)
         aside = output, trace, timeline
-        alone = given.is_single and not as_json and resolved.num_return_sequences == 1 and not any(aside)
+        alone = given.is_single and not as_json and resolved.num_return_sequences == 1 and on_error == "stop"
         generation_started, first_token_at = time.perf_counter(), None
-        if alone and on_error == "stop":
+        if alone and not any(aside):
             receipts, new_tokens, first_token_at = _generate_alone(loaded, given, resolved.num_beams == 1, how)
         else:
             receipts, new_tokens = _generate_many(
@@ -178,15 +178,9 @@ def _generate_many(
             with contextlib.closing(given.again()) as lines:
                 given.total = sum(1 for _ in lines)
         run = run_lines(
-            loaded,
-            given,
-            output,
-            report=report,
-            show=show,
-            trace=bool(trace or timeline),
-            on_batch=(lambda r: batches.append(str(r))) if keep_receipts else None,
-            **how,
-        )
+            loaded, given, output, report=report, show=show, trace=bool(trace or timeline),
+            on_batch=(lambda r: batches.append(str(r))) if keep_receipts else None, **how,
+        )  # fmt: skip
     if run.failed:
         fate = "left out" if how["on_error"] == "skip" else "with an error"
         told = f"{run.failed} of {run.reached} lines {fate}; the first: {run.failures[0]}"

@@ -153,6 +153,8 @@ class RecordFile:
         self.part = self.path.with_name(f"{self.path.name}.part") if self.is_replaced else self.path
         try:
             self._file = open(self.part, "xb" if self.is_replaced else "wb", buffering=0)  # noqa: SIM115
+            if self.is_replaced and self.path.exists():  # who could not read the file cannot read this one
+                os.chmod(self.part, self.path.stat().st_mode & 0o777)
         except FileExistsError:
             raise InputError(
                 f"{self.part} is there: the records of a run that did not end; rename it or delete it first"
@@ -187,8 +189,6 @@ class RecordFile:
         try:
             if kind is None and self.is_replaced:
                 os.fsync(self._file.fileno())
-                if self.path.exists():
-                    os.chmod(self.part, self.path.stat().st_mode & 0o777)
                 self._file.close()
                 os.replace(self.part, self.path)
         except OSError as error:

@@ -369,15 +369,16 @@ def ahead(items: Iterable[Any], size: int, call_off: Callable[[], None] | None =
         hand_over(box, END, stop)
 
     worker = Worker("prefetch", work, box, stop)
-    worker.start()
     try:
+        worker.start()
         while (item := take(box, [worker])) is not END:
             yield item
     finally:
         stop.set()
         if call_off:
             call_off()
-        worker.join()
+        if worker.ident is not None:  # it was started
+            worker.join()
 
 
 def behind(function: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Iterator[Any]:
@@ -426,7 +427,7 @@ def behind(function: Callable[[Any], Any], items: Iterable[Any], threads: int) -
         for _ in workers:
             inbox.put_nowait(END)
         for worker in workers:
-            if worker.ident is not None:  # it was started
+            if worker.ident is not None:
                 worker.join()
 
 
