@@ -148,7 +148,8 @@ def main() -> None:
     if a.timeline:
         with stand_in(model, wait):
             receipt = run(model, long[:96], "both", LONG, trace=True)[1]
-        a.timeline.write_text(draw_timeline(receipt), encoding="utf-8")
+        title = f"stand-in (simulated), {len(long[:96])} lines, overlap: both"
+        a.timeline.write_text(draw_timeline(receipt, title), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def threads_of(spans: list[Span]) -> list[str]:
     return sorted(found, key=lambda name: ({"prefetch": 0, "caller": 1}.get(name, 2), name))
 
 
-def draw_timeline(receipt: RunReceipt) -> str:
+def draw_timeline(receipt: RunReceipt, title: str | None = None) -> str:
     """The text of an SVG file: a lane for each thread, a bar for each stretch of work, time from left to right."""
     spans = sorted(receipt.spans, key=lambda s: s.begin)[:DRAWN]
     threads, seconds = threads_of(spans), max((s.end for s in spans), default=0.0)
@@ -56,7 +56,7 @@ def draw_timeline(receipt: RunReceipt) -> str:
             f"<title>{escape(says)}</title></rect>"
         )
     labels = [f'<text x="{LEFT}" y="{y + 20}">{escape(_called(thread))}</text>' for thread, y in lanes.items()]
-    title = f"{receipt.lines} lines, overlap: {receipt.overlap}"
+    title = title or f"{receipt.lines} lines, overlap: {receipt.overlap}"
     height = bottom + 44
     return "\n".join([
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
