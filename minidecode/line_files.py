@@ -32,7 +32,7 @@ class LineReader:
         try:
             self._file = _stdin() if str(path) == "-" else open(path, "rb")  # noqa: SIM115 (closed by `close`)
             self.is_regular = _is_regular(self._file)
-            if not self.is_regular and hasattr(select, "poll") and _has_descriptor(self._file):
+            if not self.is_regular and sys.platform != "win32" and _has_descriptor(self._file):
                 self._file = io.BufferedReader(_Patient(self._file, self))
         except OSError as error:
             raise InputError(f"{self.name} cannot be read: {error.strerror}") from None
@@ -63,14 +63,12 @@ class _Patient(io.RawIOBase):
 
     def __init__(self, file: Any, reader: LineReader):
         self.file, self.reader = file, reader
-        self.poll = select.poll()
-        self.poll.register(file.fileno(), select.POLLIN | select.POLLHUP)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        while not self.poll.poll(1000 * PATIENCE):
+        while not select.select([self.file], [], [], PATIENCE)[0]:
             if self.reader._called_off:
                 return 0
         data = os.read(self.file.fileno(), len(buffer))

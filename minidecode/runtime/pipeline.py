@@ -20,6 +20,7 @@ Where generation itself keeps all cores busy, the other stages only take turns w
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import queue
 import re
@@ -60,7 +61,7 @@ class Line:
     record: dict[str, Any] | None = None  # the line as an object: {"prompt": text} and what else was in it
     ids: np.ndarray | None = None  # the tokens of the prompt, or of the source
     batch: int = 0  # from 1
-    copy: int = 0  # how many lines before had the same prompt: tells their samples apart
+    copy: int = 0  # when sampling: how many lines before had the same prompt, which tells their samples apart
     texts: list[str] = field(default_factory=list)
     token_ids: list[np.ndarray] = field(default_factory=list)
     scores: list[float] = field(default_factory=list)
@@ -128,7 +129,7 @@ class Stages:
         self.plan, self.truncate, self.memory_budget, self.options = plan, truncate, memory_budget, options
         self.render, self.on_batch = render, on_batch
         self.resolved = model.options(**options)
-        self.copies: Counter[str] = Counter()
+        self.copies: Counter[bytes] = Counter()  # of each prompt, when sampling
         self.lines_read = 0
         self.budget_read: tuple[float, int | None] | None = None  # when, and what it was
         self.lock, self.began = threading.Lock(), time.perf_counter()
@@ -188,8 +189,10 @@ class Stages:
             line.record = read_record(line.given, self.jsonl, self.where(line.number))
             text = line.record["prompt"]
             line.ids = self.model.tokenize(text, self.resolved, truncate=self.truncate)
-            line.copy = self.copies[text]
-            self.copies[text] += 1
+            if self.resolved.do_sample:
+                seen = hashlib.blake2b(text.encode(), digest_size=16).digest()  # less to keep than the text
+                line.copy = self.copies[seen]
+                self.copies[seen] += 1
 
     def generate(self, batch: list[Line]) -> list[Line]:
         """The model's part. If a batch fails, each of its lines is tried alone, so that the error gets its line."""
