@@ -10,10 +10,21 @@ The first steps:
 Importing it needs NumPy alone.
 """
 
-from .errors import CheckpointError, EmulationError, InputError, MinidecodeError, NumericalError, OptionError
+from .errors import (
+    CheckpointError,
+    EmulationError,
+    InputError,
+    LineError,
+    MemoryBudgetError,
+    MinidecodeError,
+    NumericalError,
+    OptionError,
+    PipelineError,
+)
 from .model import Model, Output, bundled_models, load
 from .plan import Plan
 from .runtime.arena import Arena
+from .runtime.pipeline import generate_lines
 from .scoring import Scores
 
 __version__ = "0.1.0"
@@ -22,11 +33,14 @@ __all__ = [
     "CheckpointError",
     "EmulationError",
     "InputError",
+    "LineError",
+    "MemoryBudgetError",
     "MinidecodeError",
     "Model",
     "NumericalError",
     "OptionError",
     "Output",
+    "PipelineError",
     "Plan",
     "Scores",
     "bundled_models",
@@ -34,6 +48,7 @@ __all__ = [
     "conformance",
     "convert",
     "emulate",
+    "generate_lines",
     "load",
 ]
 

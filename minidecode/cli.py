@@ -6,14 +6,12 @@ import contextlib
 import io
 import itertools
 import json
-import math
 import os
 import re
 import signal
 import sys
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,6 +20,8 @@ import typer
 
 from . import __version__
 from .errors import InputError, MinidecodeError, OptionError
+from .generate_files import Interrupted, finite
+from .line_files import read_record, writable
 from .plan import Plan
 from .search.trace import FATES
 from .search_flags import with_search_options
@@ -71,11 +71,23 @@ def generate(
     = None,
     jsonl: Annotated[bool, typer.Option("--jsonl", help="Read the input as JSONL whatever its name.")] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", readable=False, help="Write here, not to stdout;"
-                                                 " the file appears whole at the end, or not at all.")] = None,
+                                                 " the file appears whole at the end; until then, and if the run is"
+                                                 " broken off, finished lines are in OUTPUT.part.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per prompt: ids, scores, texts.")] = False,
     plan: Annotated[str, typer.Option(help=PLAN_HELP)] = "auto",
     dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "float32",
     batch_size: Annotated[int, typer.Option(help="Prompts generated together.")] = 8,
+    sort_window: Annotated[int | None, typer.Option(help="Lines among which those of about one length are put together;"
+                                                    " the output keeps their order.  [default: 8 batches]")] = None,
+    pipeline: Annotated[bool, typer.Option("--pipeline/--no-pipeline", help="Read and tokenize ahead, and make text"
+                                           " behind, in threads; or one batch after the other. Same results.")] = True,
+    on_error: Annotated[str, typer.Option(help="A line that cannot be done ends the run (stop), is left out and counted"
+                                          ' (skip), or comes as an "error" (record; with --json).')] = "stop",
+    memory_budget: Annotated[str, typer.Option(help="What a batch may take beside the weights, such as 2GB, or none; a"
+                                               " batch that would not fit is cut.")] = "available",
+    trace: Annotated[Path | None, typer.Option(help="Write when which thread did what here, in Chrome's trace format.")]
+    = None,
+    timeline: Annotated[Path | None, typer.Option(help="Draw that into this SVG file.")] = None,
     receipt: Annotated[bool, typer.Option("--receipt", help="Print to stderr what ran, how often, how long.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")] = False,
     debug: Debug = False,
@@ -89,38 +101,39 @@ def generate(
     import numpy as np
 
     from . import load
+    from .generate_files import check_prompts, prompts_of
+    from .runtime.pipeline import ON_ERROR
 
     truncate = options.pop("truncate")
     if batch_size < 1:
         raise OptionError(f"batch_size must be a whole number from 1 up, not {batch_size}")
-    records = _read_prompts(prompts or [], input, jsonl)
+    if on_error not in ON_ERROR:
+        raise OptionError(f"on_error must be one of {', '.join(ON_ERROR)}, not {on_error!r}")
+    if on_error == "record" and not as_json:
+        raise OptionError("on_error=record puts errors into JSON objects: say --json too")
+    for path in filter(None, (output, trace, timeline)):
+        writable(path)  # told before a model is fetched
     started = time.perf_counter()
     # NaN scores are reported in words; NumPy's warnings of what leads there would come on top.
-    with _whole_file(output) as out, np.errstate(all="ignore"):
+    with prompts_of(prompts or [], input, jsonl) as given, np.errstate(all="ignore"):
         if quiet:  # read when the hub's client is imported, which a local model never does
             os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
         loaded = load(model, plan=plan, dtype=dtype, revision=revision)
-        # Refuse what can be refused before anything is computed: option by option, prompt by prompt.
-        loaded.check([r["prompt"] for r in records], truncate=truncate, **options)
         resolved = loaded.options(**options)
-        alone = len(records) == 1 and not as_json and output is None and resolved.num_return_sequences == 1
-        streams = alone and resolved.num_beams == 1
-        new_tokens, receipts, first_token_at = 0, [], None
-        copy = defaultdict(itertools.count)  # equal prompts get different samples, whatever their batches
-        generation_started = time.perf_counter()
-        for batch in _with_progress(_batches(records, batch_size), len(records), quiet):
-            texts = [r["prompt"] for r in batch]
-            copies = [next(copy[text]) for text in texts]
-            begun = "" if loaded.is_encoder_decoder else texts[0]
-            printer = _Printer(loaded.tokenizer, begun, out) if streams else None
-            result = loaded.generate(texts, truncate=truncate, streamer=printer, sample_ids=copies, **options)
-            receipts.append(result.receipt)
-            new_tokens += result.receipt.new_tokens
-            if printer:
-                printer.finish()
-                first_token_at = printer.first_token_at
-            else:
-                _write_batch(out, batch, result, as_json, alone)
+        how = {"truncate": truncate, "memory_budget": None if memory_budget == "none" else memory_budget} | options
+        if on_error == "stop":
+            check_prompts(loaded, given, how)
+        aside = output, trace, timeline
+        alone = given.is_single and not as_json and resolved.num_return_sequences == 1 and on_error == "stop"
+        generation_started, first_token_at = time.perf_counter(), None
+        if alone and not any(aside):
+            receipts, new_tokens, first_token_at = _generate_alone(loaded, given, resolved.num_beams == 1, how)
+        else:
+            receipts, new_tokens = _generate_many(
+                loaded, given, output, as_json=as_json, quiet=quiet, keep_receipts=receipt, trace=trace,
+                timeline=timeline, batch_size=batch_size, sort_window=sort_window, on_error=on_error,
+                overlap="both" if pipeline else "none", **how,
+            )  # fmt: skip
         seconds = time.perf_counter() - generation_started
     if not quiet:
         first = f"first token {first_token_at - started:.2f} s after the start; " if first_token_at else ""
@@ -128,8 +141,54 @@ def generate(
         rate = f"{new_tokens} token{plural} in {seconds:.2f} s, {new_tokens / seconds:.1f} tokens/s"
         print(f"[{first}{rate}; {model}, {loaded.plan}]", file=sys.stderr)
     if receipt:
-        for number, r in enumerate(receipts, 1):
-            print(f"batch {number} of {len(receipts)}\n{r}" if len(receipts) > 1 else r, file=sys.stderr)
+        for text in receipts:
+            print(text, file=sys.stderr)
+
+
+def _generate_alone(loaded, given, streams: bool, how: dict[str, Any]) -> tuple[list[str], int, float | None]:
+    """A single text, as it grows where it can: (receipts, new tokens, when the first came)."""
+    (line,) = given.lines
+    text = read_record(line, given.is_jsonl, f"{given.source} 1")["prompt"]
+    begun = "" if loaded.is_encoder_decoder else text
+    printer = _Printer(loaded.tokenizer, begun, sys.stdout) if streams else None
+    result = loaded.generate([text], streamer=printer, **how)
+    if printer:
+        printer.finish()
+    else:
+        print(result.texts[0], flush=True)
+    return [str(result.receipt)], result.receipt.new_tokens, printer and printer.first_token_at
+
+
+def _generate_many(
+    loaded, given, output: Path | None, *, quiet: bool, keep_receipts: bool, trace: Path | None, timeline: Path | None,
+    **how: Any,
+) -> tuple[list[str], int]:  # fmt: skip
+    """Line after line, into a file or to standard output: (receipts, new tokens)."""
+    from .generate_files import run_lines
+    from .runtime.timeline import chrome_trace, draw_timeline
+
+    def show(run) -> None:
+        for path, draw in ((trace, lambda: json.dumps(chrome_trace(run))), (timeline, lambda: draw_timeline(run))):
+            if path is not None:
+                with _whole_file(path) as file:
+                    file.write(draw())
+
+    batches: list[str] = []
+    with _bar("generating", quiet or given.is_single, unit="lines") as report:
+        if sys.stderr.isatty() and given.total is None and given.again:
+            with contextlib.closing(given.again()) as lines:
+                given.total = sum(1 for _ in lines)
+        run = run_lines(
+            loaded, given, output, report=report, show=show, trace=bool(trace or timeline),
+            on_batch=(lambda r: batches.append(str(r))) if keep_receipts else None, **how,
+        )  # fmt: skip
+    if run.failed:
+        fate = "left out" if how["on_error"] == "skip" else "with an error"
+        told = f"{run.failed} of {run.reached} lines {fate}; the first: {run.failures[0]}"
+        print(f"minidecode: {told}", file=sys.stderr)
+    if len(batches) > 1:
+        batches = [f"batch {number} of {len(batches)}\n{text}" for number, text in enumerate(batches, 1)]
+    return [*batches, str(run)], run.new_tokens
 
 
 @app.command()
@@ -171,7 +230,7 @@ def trace(
             file.write(draw_beam_tree(out.trace.of(0), [ids.tolist() for ids in out.token_ids], word))
     verdict = other and _where_they_part(out, other, against, word)
     if as_json:
-        texts = [{"text": t, "score": _finite(s)} for t, s in zip(out.texts, out.scores, strict=True)]
+        texts = [{"text": t, "score": finite(s)} for t, s in zip(out.texts, out.scores, strict=True)]
         print(
             json.dumps(
                 {
@@ -419,12 +478,12 @@ def _scores_as_dict(scores, tokens: bool = False) -> dict[str, Any]:
     known = scores.bytes is not None
     sums = {
         "tokens": int(scores.tokens.sum()), "bytes": sum(scores.bytes) if known else None,
-        "log_prob": _finite(scores.log_probs.sum()), "perplexity": _finite(scores.perplexity),
-        "bits_per_byte": _finite(scores.bits_per_byte) if known else None,
+        "log_prob": finite(scores.log_probs.sum()), "perplexity": finite(scores.perplexity),
+        "bits_per_byte": finite(scores.bits_per_byte) if known else None,
     }  # fmt: skip
     if tokens:
         sums["token_ids"] = scores.token_ids[0].tolist()
-        sums["token_log_probs"] = [_finite(p) for p in scores.token_log_probs[0].tolist()]
+        sums["token_log_probs"] = [finite(p) for p in scores.token_log_probs[0].tolist()]
     return sums
 
 
@@ -665,6 +724,8 @@ def main() -> None:
         _give_up_stdout()
     except _Terminated:
         code = 143
+    except Interrupted as interrupted:
+        code = _fail(str(interrupted), 130, debug)
     except (KeyboardInterrupt, typer.Abort):
         code = _fail("interrupted", 130, debug)
     except MemoryError as error:
@@ -712,7 +773,7 @@ def _read_prompts(arguments: list[str], path: Path | None, jsonl: bool) -> list[
         return [{"prompt": text} for text in arguments]
     name, lines = _read_lines(path)
     is_jsonl = jsonl or path.suffix == ".jsonl"
-    return [_record(line, is_jsonl, f"{name}, line {i}") for i, line in enumerate(lines, 1)]
+    return [read_record(line, is_jsonl, f"{name}, line {i}") for i, line in enumerate(lines, 1)]
 
 
 def _read_lines(path: Path) -> tuple[str, list[str]]:
@@ -737,44 +798,15 @@ def _read_lines(path: Path) -> tuple[str, list[str]]:
     return name, [line.removesuffix("\r") for line in lines]
 
 
-def _record(line: str, is_jsonl: bool, where: str) -> dict[str, Any]:
-    if not line.strip():
-        raise InputError(f"{where} is blank: each line is a prompt; delete it")
-    if not is_jsonl:
-        return {"prompt": line}
-    try:
-        record = json.loads(line, parse_constant=_no_constant)
-        json.dumps(record, ensure_ascii=False).encode()  # its fields go out again: half a surrogate pair could not
-    except json.JSONDecodeError as error:
-        raise InputError(f"{where} is not JSON: {error.msg}, at column {error.colno}") from None
-    except UnicodeEncodeError:
-        raise InputError(f"{where} holds half a surrogate pair (\\ud800 to \\udfff): that is no text") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where} is not JSON: {error}") from None
-    if not isinstance(record, dict) or not isinstance(record.get("prompt"), str):
-        raise InputError(f'{where} should be an object with a text under "prompt", as in {{"prompt": "Once"}}')
-    return record
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number there")
-
-
 @contextlib.contextmanager
 def _whole_file(path: Path | None) -> Iterator[Any]:
     """stdout, or a file beside `path` that takes its name when all is written; on an error nothing is left."""
     if path is None:
         yield sys.stdout
         return
-    if path == Path():
-        raise InputError("the output has no name: give --output a file")
-    path = path.resolve()  # through links, so that the link stays and its target changes
+    path = writable(path)
     exists = path.exists()
     try:
-        if not path.parent.is_dir():
-            raise FileNotFoundError(2, f"there is no folder {path.parent}: make it first")
-        if path.is_dir() or (exists and not os.access(path, os.W_OK)):
-            raise PermissionError(13, "it is a folder" if path.is_dir() else "it is write-protected")
         if exists and not path.is_file():  # a device or a pipe cannot be replaced
             with open(path, "w", encoding="utf-8") as f:
                 yield f
@@ -802,56 +834,29 @@ def _umask() -> int:
     return mask
 
 
-def _batches(records: list, size: int) -> Iterator[list]:
-    for i in range(0, len(records), size):
-        yield records[i : i + size]
-
-
-def _with_progress(batches: Iterator[list], total: int, quiet: bool) -> Iterator[list]:
-    """The batches, with a progress bar on stderr if that is a terminal and there is more than one prompt."""
-    done = 0
-    with _bar("generating", quiet or total == 1) as report:
-        for batch in batches:
-            yield batch
-            done += len(batch)
-            report(done, total)
-
-
 @contextlib.contextmanager
-def _bar(label: str, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """report(done, total), which draws a progress bar on stderr if that is a terminal."""
+def _bar(label: str, quiet: bool, unit: str = "") -> Iterator[Callable[[int, int | None], None]]:
+    """report(done, total), which draws a progress bar on stderr if that is a terminal; a total of None is unknown.
+
+    unit: of what a rate is shown; then it also shows what is left where the total is known.
+    """
     if quiet or not sys.stderr.isatty():
         yield lambda done, total: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    rate = [TextColumn("{task.fields[rate]}")] if unit else []
+    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), *rate, TimeRemainingColumn())
+    began = time.perf_counter()
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(label, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+        task = progress.add_task(label, total=None, rate="")
 
+        def report(done: int, total: int | None) -> None:
+            per_second = done / max(time.perf_counter() - began, 1e-9)
+            progress.update(task, completed=done, total=total, rate=f"{per_second:.1f} {unit}/s")
 
-def _write_batch(out, batch: list[dict], result, as_json: bool, alone: bool) -> None:
-    each = len(result.token_ids) // len(batch)
-    texts = result.texts
-    for b, record in enumerate(batch):
-        mine = range(b * each, (b + 1) * each)
-        if as_json:
-            hypotheses = [
-                {"text": texts[i], "token_ids": result.token_ids[i].tolist(), "score": _finite(result.scores[i])}
-                for i in mine
-            ]
-            print(json.dumps(record | {"hypotheses": hypotheses}, ensure_ascii=False), file=out)
-        else:
-            for i in mine:
-                print(texts[i] if alone else texts[i].replace("\n", "\\n"), file=out)
-    out.flush()
-
-
-def _finite(score) -> float | None:
-    """The score as JSON can hold it: null for a place that no text fills."""
-    return float(score) if math.isfinite(score) else None
+        yield report
 
 
 class _Printer:

@@ -34,3 +34,19 @@ class NumericalError(MinidecodeError, ArithmeticError):
 
 class EmulationError(MinidecodeError, RuntimeError):
     """The emulator found a mistake in a kernel (with `strict=True`), or would take too long."""
+
+
+class MemoryBudgetError(MinidecodeError, MemoryError):
+    """A generation would take more memory than it may; nothing has been computed."""
+
+
+class LineError(MinidecodeError):
+    """One line of many cannot be done: the message says where it stands, and `__cause__` what happened."""
+
+    def __init__(self, message: str, number: int):
+        super().__init__(message)
+        self.number = number  # from 1
+
+
+class PipelineError(MinidecodeError, RuntimeError):
+    """A thread of the pipeline ended without a word, or a line was lost or came twice: nothing of it was written."""

@@ -30,6 +30,7 @@ from .published import published_config, random_tensors
 from .runtime.arena import Arena, Extent, Fresh, Places, StepPlan
 from .runtime.dry_run import dry_run, search_of
 from .runtime.engine import Engine
+from .runtime.footprint import Footprint, check_fits, footprint, read_budget
 from .runtime.receipt import CountedOps, Receipt
 from .scoring import Scores, score_pieces, target_pieces, text_pieces
 from .search.beam import beam_search
@@ -255,6 +256,14 @@ class Model:
         options.check_vocabulary(self.config.vocab_size)
         return options
 
+    def tokenize(self, prompt: str, options: Options, *, truncate: bool = False) -> np.ndarray:
+        """The token ids of one prompt (or source) as `generate` would start from them, checked and cut.
+
+        options: made by `options`. Raises InputError on a prompt that cannot be used.
+        """
+        sources, prompts, _ = self._fitted(prompt, None, None, options, truncate)
+        return (sources or prompts)[0]
+
     def check(self, prompts: str | Sequence[str], *, truncate: bool = False, **options: Any) -> None:
         """Raises what `generate` would raise on these prompts and options, without computing anything."""
         self._fitted(prompts, None, None, self.options(**options), truncate)
@@ -272,6 +281,7 @@ class Model:
         streamer: Callable[[int, int], None] | None = None,
         trace: bool = False,
         sample_ids: Sequence[int] | None = None,
+        memory_budget: int | str | None = "available",
         **options: Any,
     ) -> Output:
         """Continues each prompt, or for an encoder-decoder model answers each source: greedily, by sampling or a beam.
@@ -284,9 +294,12 @@ class Model:
         their beginning, sources at their end. streamer: called with (text number, token id) as tokens are chosen; not
         with a beam. trace: keep every step's candidates, scores, bans and parents in the output (search/trace.py).
         sample_ids: numbers that tell equal prompts apart when sampling; by default each copy in the call is another.
-        options: see search/options.py; unset ones come from generation_config.json.
+        memory_budget: bytes, or a text such as "2GB", that the call may take beside the weights; by default what the
+        machine has left, where it says so (Linux); None: no limit. What may take more (`footprint`) is refused before
+        anything is computed. options: see search/options.py; unset ones come from generation_config.json.
 
-        Raises InputError on prompts that cannot be used, OptionError on options, NumericalError on NaN scores.
+        Raises InputError on prompts that cannot be used, OptionError on options, MemoryBudgetError on what does not
+        fit, NumericalError on NaN scores.
         """
         started = time.perf_counter()
         resolved = self.options(**options)
@@ -303,6 +316,9 @@ class Model:
         if arena is not None and plan.arena == "none":
             plan = dataclasses.replace(plan, arena="planned")
         extent, stages = _extent(sources, prompts_ids, limit_B), {"prompts": tokenized - started}
+        if (budget := read_budget(memory_budget)) is not None:
+            needed = footprint(self, plan, extent, resolved, arena_given=arena is not None)
+            check_fits(needed, budget, extent)
         steps = Trace() if trace else None
         try:
             with self._places(plan, arena, extent, resolved) as places, counted_launches() as launches:
@@ -329,6 +345,25 @@ class Model:
             seconds=stages, launches=dict(launches),
         )  # fmt: skip
         return Output(token_ids, found.scores_BX.reshape(-1), receipt, self.tokenizer, steps)
+
+    def footprint(
+        self,
+        prompts: str | Sequence[str] | None = None,
+        *,
+        input_ids: Any = None,
+        attention_mask: Any = None,
+        plan: str | Plan | None = None,
+        truncate: bool = False,
+        **options: Any,
+    ) -> Footprint:
+        """The bytes that `generate` may take with these arguments, beside the weights: upper bounds from shapes alone.
+
+        The formula stands in runtime/footprint.py. Raises InputError and OptionError as `generate` does.
+        """
+        resolved = self.options(**options)
+        plan = self.plan if plan is None else Plan.parse(plan)
+        fitted = self._fitted(prompts, input_ids, attention_mask, resolved, truncate)
+        return footprint(self, plan, _extent(*fitted), resolved)
 
     def plan_step(
         self, *, batch_size: int = 1, input_length: int = 1, plan: str | Plan | None = None, **options: Any

@@ -247,17 +247,17 @@ BAD_FILES = [
     ("p.txt", b"a\n\nb\n", ["p.txt, line 2 is blank"]),
     ("p.txt", b"a\r\n\r\nb\r\n", ["p.txt, line 2 is blank"]),
     ("p.txt", b"a\nb\n \t\n", ["p.txt, line 3 is blank"]),
-    ("p.txt", b"a\nb\xff\n", ["0xff on line 2", "UTF-8"]),
-    ("p.txt", b"\xff\n", ["0xff on line 1"]),
-    ("p.txt", BOM + b"a\n\nb\n\xe9", ["0xe9 on line 4"]),
-    ("p.txt", "wide".encode("utf-16"), ["0xff on line 1"]),
+    ("p.txt", b"a\nb\xff\n", ["p.txt, line 2 is not UTF-8", "0xff"]),
+    ("p.txt", b"\xff\n", ["line 1", "0xff"]),
+    ("p.txt", BOM + b"a\nb\nc\n\xe9", ["line 4", "0xe9"]),
+    ("p.txt", "wide".encode("utf-16"), ["line 1", "0xff"]),
     ("p.jsonl", b'{"prompt": "a"}\n{"prompt": \n', ["p.jsonl, line 2", "JSON"]),
     ("p.jsonl", b'{"prompt": "a"}\n["a"]\n', ["line 2", '"prompt"']),
     ("p.jsonl", b'{"text": "a"}\n', ["line 1", '"prompt"']),
     ("p.jsonl", b'{"prompt": 3}\n', ["line 1", '"prompt"']),
     ("p.jsonl", b'{"prompt": "a", "x": NaN}\n', ["line 1", "NaN"]),
     ("p.jsonl", b'{"prompt": "a", "x": "\\ud800"}\n', ["line 1", "surrogate"]),
-    ("p.jsonl", b'{"prompt": "a"}\n{"prompt": ""}\n', ["prompt 2 of 2 is empty"]),
+    ("p.jsonl", b'{"prompt": "a"}\n{"prompt": ""}\n', ["p.jsonl, line 2: the prompt is empty"]),
     ("p.jsonl", b"[" * 100_000, ["line 1", "JSON"]),
 ]
 
@@ -331,16 +331,18 @@ def test_output_on_a_full_disk(fails, toy, tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "replace", full)
     assert "No space left" in fails("generate", "the", "-m", toy, "-o", tmp_path / "out.txt")
-    assert sorted(os.listdir(tmp_path)) == ["toy-gpt2"]
+    assert sorted(os.listdir(tmp_path)) == ["out.txt.part", "toy-gpt2"], "what was generated is not thrown away"
 
 
 def test_an_existing_output_survives_a_failure_half_way(fails, fails_on_z, tmp_path):
     path = tmp_path / "out.txt"
     path.write_text("old")
     message = fails("generate", "the", "zoo", "sea", "-m", fails_on_z, "--batch-size", 1, "-o", path)
-    assert "NaN" in message and "wte.weight" in message
+    assert "prompt 2: " in message and "NaN" in message and "wte.weight" in message
+    assert f"the first line is done, in {path}.part" in message
     assert path.read_text() == "old"
-    assert sorted(os.listdir(tmp_path)) == ["out.txt", "toy-gpt2"]
+    assert (tmp_path / "out.txt.part").read_text().count("\n") == 1
+    assert sorted(os.listdir(tmp_path)) == ["out.txt", "out.txt.part", "toy-gpt2"]
 
 
 def test_debug_shows_the_traceback(cli, toy):
@@ -385,16 +387,23 @@ def long_input(tmp_path):
     return path
 
 
-def test_an_interrupt_leaves_no_output(toy, long_input, tmp_path):
-    arguments = ["generate", "-i", long_input, "-m", toy, "--batch-size", 1, "-o", tmp_path / "out.txt"]
+def test_an_interrupt_keeps_what_is_done_and_says_how_much(toy, long_input, tmp_path):
+    arguments = ["generate", "-i", long_input, "-m", toy, "--batch-size", 1, "-o", tmp_path / "out.txt", *FEW]
     process = start(*arguments, stdout=subprocess.PIPE)
-    deadline = time.monotonic() + 30
-    while not any(f.stat().st_size for f in tmp_path.glob(".out.txt*")) and time.monotonic() < deadline:
+    part = tmp_path / "out.txt.part"
+    deadline = time.monotonic() + 60
+    while not (part.exists() and part.stat().st_size) and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err) == (130, "", "minidecode: interrupted\n")
-    assert sorted(os.listdir(tmp_path)) == ["long.txt", "toy-gpt2"]
+    assert (process.returncode, out, err.count("\n")) == (130, "", 1), err
+    written = part.read_text(encoding="utf-8")
+    text = md.load(toy).generate("the sea", max_new_tokens=3).texts[0].replace("\n", "\\n") + "\n"
+    done = written.count("\n")
+    assert written == text * done and done < 5000, "whole records alone"
+    lines = "the first line is" if done == 1 else f"the first {done} lines are"
+    assert err == f"minidecode: interrupted; {lines} done, in {part}\n"
+    assert sorted(os.listdir(tmp_path)) == ["long.txt", "out.txt.part", "toy-gpt2"]
 
 
 def test_a_closed_pipe_is_no_error_to_talk_about(toy, long_input):

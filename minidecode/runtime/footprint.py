@@ -1,0 +1,175 @@
+"""How much memory a generation takes, from shapes alone and before it starts; and how much the machine has left."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import MemoryBudgetError, OptionError
+from ..plan import Plan
+from ..precision import NARROW
+from ..search.options import Options
+from .arena import Extent
+
+UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+NAIVE_SCORES = 6  # arrays of attention's scores, if each elementary operation writes one of its own
+SEARCH_SCORES = 5  # logits, log-probabilities, sums of a beam, a processor's copy, what a choice of candidates sorts
+OBJECTS = 2**20  # Python's: the receipt, options, counters; they do not grow with a request
+DRAWN_SCORES = 4  # more of them, in float64, where tokens are drawn: what filters sort and sum, and the noise
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Bytes of a generation at the most, beside the weights. `total` is the most that is there at one moment."""
+
+    memory: int  # what the memories hold between steps: the receipt's memory_peak_bytes is at most this
+    reading: int  # the moment of the prefill (and of the encoder), with what it makes on its way
+    expanding: int  # the moment at which the memories of the prefill become those of the steps
+    stepping: int  # a step at its longest, with what it makes on its way
+    arena: int  # there all the while
+
+    @property
+    def total(self) -> int:
+        return OBJECTS + self.arena + max(self.reading, self.expanding, self.stepping)
+
+
+def footprint(model: Any, plan: Plan, extent: Extent, options: Options, arena_given: bool = False) -> Footprint:
+    """The bytes of a generation of this extent: B sentences of N prompt tokens (S source tokens) and T new ones.
+
+    With R = B * W rows (beams, or samples of each), L layers, numbers of s bytes, and position = G * (K + U) * s, the
+    keys and values of one position in one layer (`cross` the same of a source), the memories hold
+
+        replicated     L * position * R * (N + T - 1)
+        preallocated   L * position * R * (N + T)
+        split          L * position * (B * N + R * T)
+        indirect       as split, and L * R * T * 8 for its tables
+        rolling        L * position * R * min(window, N + T); while it reads, L * position * B * N
+        el             L * (B * N * D * s + position * R * T)
+        none           nothing
+
+    and of sources, beside that, L * cross * R * S (none: R * S * D * s; split, indirect, rolling: L * cross * B * S;
+    el: B * S * D * s). A forward pass over r rows that see M positions makes, in a layer, r * (6 D + 2 X + 5 F)
+    numbers (X: queries, keys and values; F: feed-forward) and H * M scores a row, several times over if written
+    naively; a step makes R * V logits, and the search copies of them. A memory that grows or follows its beams copies
+    one layer at a time.
+
+    Upper bounds, apart from what the process takes once: buffers of the BLAS, compiled code, imported modules.
+    """
+    blocks, s = model.weights.blocks, model.weights.blocks[0].qkv.bias.dtype.itemsize
+    B, N, S, T = extent.sentences, extent.prompt_tokens, extent.source_tokens, extent.new_tokens
+    R = B * (options.num_beams if options.num_beams > 1 else options.num_return_sequences)
+    L, D, h, V = len(blocks), model.config.width, blocks[0].heads, model.config.vocab_size
+    position, has_source = h.G * (h.K + h.U) * s, S > 0
+    narrow, el = model.dtype in NARROW, plan.memory == "el"
+
+    own_split = position * (B * N + R * T)
+    own = {
+        "none": 0, "replicated": position * R * (N + T - 1), "preallocated": position * R * (N + T),
+        "split": own_split, "indirect": own_split + 8 * R * T,
+        "rolling": position * R * min(h.window or N + T, N + T),
+        "el": own_split if has_source else B * N * D * s + position * R * T,
+    }[plan.memory]  # fmt: skip
+    read = 0 if plan.memory == "none" else position * B * N
+    if el and not has_source:
+        read = B * N * D * s
+    held_reading, held_stepping, layer = L * read, L * own, max(own, position * B * N)
+    if has_source:
+        cross = blocks[0].cross_heads
+        source, cross_position = D * s, cross.G * (cross.K + cross.U) * s
+        per_layer = {"none": 0, "replicated": R, "preallocated": R, "el": 0}.get(plan.memory, B) * S * cross_position
+        held_reading += B * S * (source + (0 if el or plan.memory == "none" else L * cross_position))
+        held_stepping += L * per_layer + {"none": R, "el": B}.get(plan.memory, 0) * S * source
+        layer = max(layer, per_layer)
+    if el and narrow:
+        wide = blocks[0].cross_heads if has_source else h
+        held_reading, held_stepping = (held + L * wide.G * (wide.K + wide.U) * D * s
+                                       for held in (held_reading, held_stepping))  # fmt: skip
+
+    naive = "naive" in vars(plan).values()
+    copies = 2 * layer * (h.H // h.G if naive else 1)
+    choice = R * V * (SEARCH_SCORES * s + (8 * DRAWN_SCORES if options.do_sample else 0))
+    widened = _widest(model) * s if narrow else 0
+
+    def on_the_way(rows: int, seen: int, rows_at_once: int) -> int:
+        """What one layer of a forward pass makes; attention looks from so many rows at once."""
+        stack = [*blocks, *(model.weights.encoder.blocks if has_source else ())]
+        F, X = max(len(b.up.bias) for b in stack), max(len(b.qkv.bias) for b in stack)
+        H = max(b.heads.H for b in stack)
+        return s * (rows * (6 * D + 2 * X + 5 * F) + NAIVE_SCORES * H * rows_at_once * seen)
+
+    if plan.memory == "none":  # a step reads whole texts again, and each beam a source of its own
+        text = N + T
+        every = on_the_way(R * max(text, S), max(text, S), max(text, S))
+        again = 3 * L * R * S * cross_position if has_source else 0
+        reading, step = every + again, every + again + R * text * 2 * position
+    else:
+        reading = on_the_way(B * max(N, S), max(N, S), max(N, S))
+        reading += 2 * L * B * S * cross_position if has_source else 0
+        step = on_the_way(R, max(N + T, S), R) + copies
+    one_layer = on_the_way(R, max(N + T, S), R)
+    arenas = {"none": 0, "planned": one_layer + choice, "separate": L * 4 * one_layer + choice}
+    return Footprint(
+        memory=max(held_reading, held_stepping), reading=held_reading + reading + widened + choice,
+        expanding=held_reading + held_stepping + copies + choice,
+        stepping=held_stepping + step + widened + choice, arena=0 if arena_given else arenas[plan.arena],
+    )  # fmt: skip
+
+
+def _widest(model: Any) -> int:
+    """Numbers of the largest product's matrix, which a naive product of narrow weights makes wide."""
+    blocks = (*model.weights.blocks, *getattr(getattr(model.weights, "encoder", None), "blocks", ()))
+    products = [w for b in blocks for w in vars(b).values() if hasattr(w, "layout")]
+    return max(w.data.size for w in [*products, model.weights.unembed])
+
+
+def check_fits(needed: Footprint, budget: int, extent: Extent) -> None:
+    """Raises MemoryBudgetError, with figures, if a generation may take more than the budget."""
+    if needed.total > budget:
+        raise MemoryBudgetError(
+            f"{extent} may take {in_units(needed.total)} (keys and values {in_units(needed.memory)}), "
+            f"and {in_units(budget)} may be used: ask for fewer or shorter texts or fewer beams, or raise the memory "
+            "budget (--memory-budget, memory_budget=)"
+        )
+
+
+def read_budget(budget: int | str | None) -> int | None:
+    """Bytes from a number, from a text such as "2GB" or "512 MiB", or of what is left ("available"); None: no limit."""
+    if budget is None or (isinstance(budget, int) and not isinstance(budget, bool) and budget > 0):
+        return budget
+    if budget == "available":
+        return available_bytes()
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", budget.lower()) if isinstance(budget, str) else None
+    unit = UNITS.get(found[2] or "b") if found else None
+    if unit is None or float(found[1]) * unit < 1:
+        raise OptionError(f"memory_budget must be bytes, or a text such as 2GB or 512MiB, or available, not {budget!r}")
+    return int(float(found[1]) * unit)
+
+
+def in_units(size: int) -> str:
+    """Bytes for people: three digits and a unit."""
+    for name in ("GB", "MB", "kB"):
+        if size >= UNITS[name.lower()]:
+            return f"{size / UNITS[name.lower()]:.3g} {name}"
+    return f"{size} bytes"
+
+
+MEMINFO, CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
+
+
+def available_bytes() -> int | None:
+    """What Linux could give without swapping, and a container's limit leaves; None where neither is told."""
+    told = []
+    try:
+        line = re.search(r"^MemAvailable:\s+(\d+) kB", MEMINFO.read_text(), re.MULTILINE)
+        told += [int(line[1]) * 1024] if line else []
+    except OSError:
+        pass
+    try:
+        limit, used = ((CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))
+        cached = re.search(r"^inactive_file (\d+)", (CGROUP / "memory.stat").read_text(), re.MULTILINE)
+        told += [max(0, int(limit) - int(used) + int(cached[1] if cached else 0))] if limit != "max" else []
+    except (OSError, ValueError):
+        pass
+    return min(told, default=None)

@@ -1,0 +1,572 @@
+"""Many lines in batches: stage after stage in one thread, or the stages side by side (FastSeq, section 4.3).
+
+A batch passes three stages: lines are read and tokenized; the model generates; ids become text. The naive way runs them
+one after the other, so that the model waits while others work:
+
+    read 1 | generate 1 | finish 1 | read 2 | generate 2 | finish 2 | ...
+
+No stage needs a later batch to have ended, so a thread can read ahead and others can finish behind, while the calling
+thread does nothing but generate:
+
+    prefetch      read 1 | read 2     | read 3     | ...
+    caller               | generate 1 | generate 2 | generate 3 | ...
+    post-process                      | finish 1   | finish 2   | ...
+
+`one_after_the_other` and `side_by_side` are these two; all else is the same for both, so their results are equal byte
+for byte. What it gives depends on who computes. On a GPU the processor is free meanwhile, and the paper measures 1.5x.
+Where generation itself keeps all cores busy, the other stages only take turns with it, and the gain is near 1.0x.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import queue
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError, LineError, MinidecodeError, OptionError, PipelineError
+from ..line_files import read_record
+from ..plan import Plan
+from .footprint import read_budget
+from .receipt import Receipt
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..model import Model
+
+OVERLAPS = ("both", "prefetch", "post-process", "none")
+ON_ERROR = ("stop", "skip", "record")
+TICK = 0.1  # seconds after which a thread that waits looks whether it still should
+END = object()  # what a thread hands over last
+NOTHING_YET = object()  # comes in the place of a batch where the input is slow, so that nobody waits with what is done
+
+
+# ---- what goes through, and what is known of it afterwards -----------------------------------------------------------
+
+
+@dataclass
+class Line:
+    """One line on its way: each stage fills in what it makes. `texts`, `token_ids` and `scores` are best first."""
+
+    number: int  # in the input, from 1
+    given: Any
+    record: dict[str, Any] | None = None  # the line as an object: {"prompt": text} and what else was in it
+    ids: np.ndarray | None = None  # the tokens of the prompt, or of the source
+    batch: int = 0  # from 1
+    copy: int = 0  # when sampling: how many lines before had the same prompt, which tells their samples apart
+    texts: list[str] = field(default_factory=list)
+    token_ids: list[np.ndarray] = field(default_factory=list)
+    scores: list[float] = field(default_factory=list)
+    rendered: Any = None  # what `render` made of it
+    error: LineError | None = None  # and then nothing else counts
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of time in which a thread was busy with a stage; seconds since the run began."""
+
+    thread: str  # "caller", or the name of a worker
+    stage: str
+    batch: int  # 0 where a whole window is read and tokenized
+    first_line: int
+    lines: int
+    begin: float
+    end: float
+
+
+@dataclass
+class RunReceipt:
+    """What a run over many lines did."""
+
+    overlap: str  # one of OVERLAPS
+    lines: int = 0  # handed to the caller
+    reached: int = 0  # lines of the input that are done or told of, from the first
+    failed: int = 0  # lines with an error, recorded or left out
+    failures: list[LineError] = field(default_factory=list)  # the first of these
+    batches: int = 0
+    splits: int = 0  # batches that were cut because they did not fit the memory
+    new_tokens: int = 0
+    busy: Counter[str] = field(default_factory=Counter)  # seconds by stage: read, tokenize, generate, post-process;
+    # write: what the caller did with the results, while no batch was generated
+    seconds: float = 0.0  # by the clock
+    spans: list[Span] = field(default_factory=list)  # if traced
+
+    @property
+    def overlapped(self) -> float:
+        """Busy seconds of all stages / seconds by the clock: 1.0 is one after the other without a pause."""
+        return sum(self.busy.values()) / self.seconds if self.seconds else 0.0
+
+    def __str__(self) -> str:
+        stages = ", ".join(f"{stage} {s:.3f} s" for stage, s in self.busy.items())
+        return (
+            f"{self.lines} lines in {self.batches} batches ({self.splits} cut to fit the memory), {self.failed} with "
+            f"an error; overlap {self.overlap}: busy {stages}; {self.seconds:.3f} s by the clock, "
+            f"so {self.overlapped:.2f} stages at a time"
+        )
+
+
+# ---- the stages ------------------------------------------------------------------------------------------------------
+
+
+class Stages:
+    """The work itself, whoever runs it: `batches` reads and tokenizes, then `generate`, then `finish`."""
+
+    def __init__(
+        self, model: Model, lines: Iterable[Any], receipt: RunReceipt, *, jsonl: bool, source: str, batch_size: int,
+        sort_window: int, on_error: str, traced: bool, plan: Plan, truncate: bool, memory_budget: Any,
+        render: Callable[[Line], Any] | None, on_batch: Callable[[Receipt], None] | None, options: dict[str, Any],
+    ):  # fmt: skip
+        self.model, self.lines, self.receipt, self.jsonl, self.source = model, lines, receipt, jsonl, source
+        self.batch_size, self.sort_window, self.on_error, self.traced = batch_size, sort_window, on_error, traced
+        self.plan, self.truncate, self.memory_budget, self.options = plan, truncate, memory_budget, options
+        self.render, self.on_batch = render, on_batch
+        self.resolved = model.options(**options)
+        self.copies: Counter[bytes] = Counter()  # of each prompt, when sampling
+        self.lines_read = 0
+        self.budget_read: tuple[float, int | None] | None = None  # when, and what it was
+        self.lock, self.began = threading.Lock(), time.perf_counter()
+
+    @contextlib.contextmanager
+    def busy(self, stage: str, lines: list[Line]) -> Iterator[None]:
+        """Counts the time within as this stage's. The lines may come while it runs."""
+        begin = time.perf_counter() - self.began
+        try:
+            yield
+        finally:
+            end, thread = time.perf_counter() - self.began, threading.current_thread()
+            name = thread.name if isinstance(thread, Worker) else "caller"
+            with self.lock:
+                self.receipt.busy[stage] += end - begin
+                if self.traced and lines:
+                    first = lines[0]
+                    self.receipt.spans.append(Span(name, stage, first.batch, first.number, len(lines), begin, end))
+
+    def batches(self) -> Iterator[list[Line]]:
+        """Lines in batches of about one length: those of a window are sorted, the longest first.
+
+        Lines that cannot be done come in a batch of their own, to be told when it is their turn.
+        """
+        numbered = enumerate(self.lines, 1)
+        going, batches_made = True, 0
+        while going:
+            window: list[Line] = []
+            try:
+                with self.busy("read", window):
+                    for number, given in itertools.islice(numbered, self.sort_window):
+                        window.append(Line(number, given))
+                cut_short = None
+            except Exception as error:  # reading itself fails: what was read before is still done
+                cut_short = error
+            going = len(window) == self.sort_window
+            self.lines_read += len(window)
+            with self.busy("tokenize", window):
+                for line in window:
+                    self.prepare(line)
+                    if line.error and self.on_error == "stop":  # nobody will ask for what comes behind it
+                        window, going = window[: line.number - window[0].number + 1], False
+                        break
+            able = sorted((line for line in window if not line.error), key=lambda line: -len(line.ids))
+            cut = [able[i : i + self.batch_size] for i in range(0, len(able), self.batch_size)]
+            for batch in filter(None, [*cut, [line for line in window if line.error]]):
+                batches_made += 1
+                for line in batch:
+                    line.batch = batches_made
+                yield batch
+            if cut_short is not None:
+                raise cut_short
+
+    def prepare(self, line: Line) -> None:
+        """Parses and tokenizes a line, and checks that the model can take it."""
+        with self._errors_of(line):
+            line.record = read_record(line.given, self.jsonl, self.where(line.number))
+            text = line.record["prompt"]
+            line.ids = self.model.tokenize(text, self.resolved, truncate=self.truncate)
+            if self.resolved.do_sample:
+                seen = hashlib.blake2b(text.encode(), digest_size=16).digest()  # less to keep than the text
+                line.copy = self.copies[seen]
+                self.copies[seen] += 1
+
+    def generate(self, batch: list[Line]) -> list[Line]:
+        """The model's part. If a batch fails, each of its lines is tried alone, so that the error gets its line."""
+        able = [line for line in batch if not line.error]
+        budget = self._budget() if able else None
+        for part in self._that_fit(able, budget):
+            try:
+                self._generate(part, budget)
+            except Exception as error:
+                for line in part:
+                    with self._errors_of(line):
+                        self._generate([line], budget)
+                if isinstance(error, OptionError) and self.receipt.new_tokens == 0 and all(x.error for x in part):
+                    raise  # no line has ever been done under these options: they are to blame
+        return batch
+
+    def finish(self, batch: list[Line]) -> list[Line]:
+        """Ids become text, and what the caller wants to make of it."""
+        with self.busy("post-process", batch):
+            for line in batch:
+                if not line.error:
+                    with self._errors_of(line):
+                        line.texts = [self.model.tokenizer.decode(ids) for ids in line.token_ids]
+                        line.rendered = self.render and self.render(line)
+                if line.error and self.on_error == "record":
+                    line.rendered = self.render and self.render(line)
+        return batch
+
+    def where(self, number: int) -> str:
+        return f"{self.source} {number}"
+
+    def _budget(self) -> int | None:
+        """What a batch may take now; the machine is asked once a second at the most.
+
+        Its answer lies in a file, and whoever reads one lets other threads run, and then waits for them: a millisecond
+        here, a third of the stand-in's time in benchmarks/pipeline.py.
+        """
+        now = time.perf_counter()
+        if self.budget_read is None or now - self.budget_read[0] > 1.0:
+            self.budget_read = now, read_budget(self.memory_budget)
+        return self.budget_read[1]
+
+    def _generate(self, part: list[Line], budget: int | None) -> None:
+        with self.busy("generate", part):
+            out = self.model.generate(
+                input_ids=[line.ids for line in part], sample_ids=[line.copy for line in part], plan=self.plan,
+                truncate=self.truncate, memory_budget=budget, **self.options,
+            )  # fmt: skip
+        each = self.resolved.num_return_sequences
+        for b, line in enumerate(part):
+            mine = slice(b * each, (b + 1) * each)
+            line.token_ids, line.scores = out.token_ids[mine], out.scores[mine].tolist()
+        self.receipt.batches += 1
+        self.receipt.new_tokens += out.receipt.new_tokens
+        if self.on_batch:
+            self.on_batch(out.receipt)
+
+    def _that_fit(self, batch: list[Line], budget: int | None) -> Iterator[list[Line]]:
+        """The batch, or halves of it, and halves of these, until each fits; a line alone goes, to be refused."""
+        if len(batch) > 1 and budget is not None:
+            options = {"plan": self.plan, "truncate": self.truncate} | self.options
+            if self.model.footprint(input_ids=[line.ids for line in batch], **options).total > budget:
+                self.receipt.splits += 1
+                middle = len(batch) // 2
+                yield from self._that_fit(batch[:middle], budget)
+                yield from self._that_fit(batch[middle:], budget)
+                return
+        if batch:
+            yield batch
+
+    @contextlib.contextmanager
+    def _errors_of(self, line: Line) -> Iterator[None]:
+        """What fails within is this line's error."""
+        try:
+            yield
+        except Exception as error:
+            text = re.sub(r"^(prompt|source) 1 of 1\b", r"the \1", str(error))  # it was looked at alone
+            if not isinstance(error, MinidecodeError):
+                text = f"{type(error).__name__}: {text}"
+            where = self.where(line.number)
+            line.error = LineError(text if text.startswith(where) else f"{where}: {text}", line.number)
+            line.error.__cause__ = error
+
+
+# ---- the two ways to run them ----------------------------------------------------------------------------------------
+
+
+def one_after_the_other(stages: Stages) -> Iterator[list[Line]]:
+    """Naive: a batch is read, generated and finished before the next one is looked at."""
+    for batch in stages.batches():
+        yield stages.finish(stages.generate(batch))
+
+
+def side_by_side(stages: Stages, prefetch: bool, threads: int) -> Iterator[list[Line]]:
+    """The calling thread generates; one reads ahead (if prefetch), `threads` finish behind. Batches in any order."""
+    with contextlib.ExitStack() as ends:
+        batches = stages.batches()
+        if prefetch:
+            call_off = getattr(stages.lines, "call_off", None)
+            batches = ends.enter_context(contextlib.closing(ahead(batches, AHEAD, call_off)))
+        generated = (batch if batch is NOTHING_YET else stages.generate(batch) for batch in batches)
+        if threads:
+            finished = ends.enter_context(contextlib.closing(behind(stages.finish, generated, threads)))
+        else:
+            finished = (stages.finish(batch) for batch in generated if batch is not NOTHING_YET)
+        yield from finished
+
+
+def in_order(batches: Iterable[list[Line]]) -> Iterator[list[Line]]:
+    """The lines as they stood in the input, as soon as none before them is missing.
+
+    Raises PipelineError if a line comes twice.
+    """
+    waiting: dict[int, Line] = {}
+    turn = 1
+    for batch in batches:
+        for line in batch:
+            if line.number < turn or line.number in waiting:
+                raise PipelineError(f"line {line.number} came out of the pipeline twice")
+            waiting[line.number] = line
+        ready = list(itertools.takewhile(lambda n: n in waiting, itertools.count(turn)))
+        if ready:
+            yield [waiting.pop(number) for number in ready]
+            turn = ready[-1] + 1
+    if waiting:
+        raise PipelineError(f"line {turn} was lost in the pipeline")
+
+
+# ---- threads that hand each other work -------------------------------------------------------------------------------
+
+AHEAD = 2  # batches that are ready for the model at the most, beside the one that is being made
+
+
+class Worker(threading.Thread):
+    """A thread that hands over, as the last thing, whatever ended it."""
+
+    def __init__(self, name: str, work: Callable[[], None], outbox: queue.Queue, stop: threading.Event):
+        super().__init__(name=name)
+        self.work, self.outbox, self.stop = work, outbox, stop
+
+    def run(self) -> None:
+        try:
+            self.work()
+        except BaseException as error:
+            hand_over(self.outbox, Failure(error), self.stop)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What ended a thread, on its way to the one that waits for it."""
+
+    error: BaseException
+
+
+def hand_over(box: queue.Queue, item: Any, stop: threading.Event) -> bool:
+    """Puts the item into the box, and waits while that is full; False if nobody wants it any more."""
+    while not stop.is_set():
+        with contextlib.suppress(queue.Full):
+            box.put(item, timeout=TICK)
+            return True
+    return False
+
+
+def take(box: queue.Queue, workers: list[Worker]) -> Any:
+    """The next item, or NOTHING_YET after a while. Raises what ended a worker; PipelineError if one said nothing."""
+    silent = next((w for w in workers if not w.is_alive()), None)  # asked first: what it said is in the box by now
+    try:
+        item = box.get(timeout=TICK) if silent is None else box.get_nowait()
+    except queue.Empty:
+        if silent is None:
+            return NOTHING_YET
+        raise PipelineError(f"the thread {silent.name} ended without a word: what it had taken is lost") from None
+    if isinstance(item, Failure):
+        raise item.error
+    return item
+
+
+def ahead(items: Iterable[Any], size: int, call_off: Callable[[], None] | None = None) -> Iterator[Any]:
+    """The same items, made by a thread that is up to `size` ahead; NOTHING_YET now and then while there is none.
+
+    call_off: what ends the thread's own wait for an item.
+    """
+    box, stop = queue.Queue(size), threading.Event()
+
+    def work() -> None:
+        for item in items:
+            if not hand_over(box, item, stop):
+                return
+        hand_over(box, END, stop)
+
+    worker = Worker("prefetch", work, box, stop)
+    try:
+        worker.start()
+        while (item := take(box, [worker])) is not END:
+            yield item
+    finally:
+        stop.set()
+        if call_off:
+            call_off()
+        if worker.ident is not None:  # it was started
+            worker.join()
+
+
+def behind(function: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Iterator[Any]:
+    """function(item) of each, by threads, while the caller's makes the next item; in the order in which they end.
+
+    At most threads + 1 items are under way, and the boxes have room for an END or a Failure of each thread beside them,
+    so nobody ever waits to put something in. If the items break off, what is under way is handed out before that is
+    raised.
+    """
+    most = threads + 1
+    inbox, outbox, stop = queue.Queue(most + threads), queue.Queue(most + threads), threading.Event()
+
+    def work() -> None:
+        while (item := inbox.get()) is not END:
+            if not stop.is_set():
+                hand_over(outbox, function(item), stop)
+
+    workers = [Worker(f"post-process {i + 1}", work, outbox, stop) for i in range(threads)]
+    under_way, items, broken_off = 0, iter(items), None
+    try:
+        for worker in workers:
+            worker.start()
+        while True:
+            try:
+                item = next(items)
+            except StopIteration:
+                break
+            except Exception as error:
+                broken_off = error
+                break
+            if item is not NOTHING_YET:
+                inbox.put_nowait(item)
+                under_way += 1
+            while under_way == most or not outbox.empty():
+                if (done := take(outbox, workers)) is not NOTHING_YET:
+                    under_way -= 1
+                    yield done
+        while under_way:
+            if (done := take(outbox, workers)) is not NOTHING_YET:
+                under_way -= 1
+                yield done
+        if broken_off is not None:
+            raise broken_off
+    finally:
+        stop.set()
+        for _ in workers:
+            inbox.put_nowait(END)
+        for worker in workers:
+            if worker.ident is not None:
+                worker.join()
+
+
+# ---- the whole -------------------------------------------------------------------------------------------------------
+
+FAILURES_KEPT = 10
+
+
+class LineRun:
+    """The lines of a run, one by one in the order of the input; `receipt` says what was done so far.
+
+    Use it in a `with`, or to its end, or call `close`, or let go of it: then no thread is left.
+    """
+
+    def __init__(self, stages: Stages, prefetch: bool, threads: int):
+        self.receipt = stages.receipt
+        parallel = prefetch or threads
+        batches = side_by_side(stages, prefetch, threads) if parallel else one_after_the_other(stages)
+        self._lines = in_turn(stages, batches)  # it does not know of this object, so it ends with it
+
+    def __iter__(self) -> Iterator[Line]:
+        return self
+
+    def __next__(self) -> Line:
+        return next(self._lines)
+
+    def close(self) -> None:
+        """Ends the run here. The threads are joined; what they were at is dropped."""
+        self._lines.close()
+
+    def __enter__(self) -> LineRun:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def in_turn(stages: Stages, batches: Iterator[list[Line]]) -> Iterator[Line]:
+    """The lines of finished batches in their order, as `on_error` says; then it is made sure that none was lost."""
+    receipt = stages.receipt
+    stages.began = time.perf_counter()
+    try:
+        with contextlib.closing(batches):
+            for group in in_order(batches):
+                with stages.busy("write", group):
+                    yield from told(group, receipt, stages.on_error)
+        if receipt.reached != stages.lines_read:
+            raise PipelineError(f"line {receipt.reached + 1} was lost in the pipeline")
+    finally:
+        receipt.seconds = time.perf_counter() - stages.began
+
+
+def told(lines: list[Line], receipt: RunReceipt, on_error: str) -> Iterator[Line]:
+    """Those of the lines that the caller gets to see. Raises the error of one that stops the run."""
+    for line in lines:
+        if line.error:
+            receipt.failed += 1
+            receipt.failures += [line.error] if len(receipt.failures) < FAILURES_KEPT else []
+            if on_error == "stop":
+                raise line.error
+        if not line.error or on_error == "record":
+            yield line
+            receipt.lines += 1
+        receipt.reached = line.number
+
+
+def generate_lines(
+    model: Model, lines: Iterable[str | bytes | dict[str, Any]], *, batch_size: int = 8, sort_window: int | None = None,
+    overlap: str = "both", threads: int = 2, on_error: str = "stop", jsonl: bool = False, source: str = "line",
+    plan: str | Plan | None = None, truncate: bool = False, memory_budget: int | str | None = "available",
+    render: Callable[[Line], Any] | None = None, on_batch: Callable[[Receipt], None] | None = None,
+    trace: bool = False, **options: Any,
+) -> LineRun:  # fmt: skip
+    """Generates for many lines, in batches, and yields a `Line` for each in the order of the input (FastSeq 4.3).
+
+    lines: texts, UTF-8 bytes, or objects with a "prompt", from any iterable; it is read by another thread, so many
+    lines ahead as two batches and a window hold. If reading may wait for ever, give it a method `call_off` that ends
+    the wait. jsonl: each line is JSON.
+    batch_size: lines generated together. sort_window: lines among which those of about one length are put together
+    (eight batches by default; no more than batch_size keeps the order). Neither changes a text, samples included.
+    overlap: "both", "prefetch" (reading and tokenizing ahead), "post-process" (by so many `threads`; results then wait
+    for the next batch, or the end), or "none": all in the calling thread, one batch after the other. It changes no byte
+    of the results.
+    on_error: a line that cannot be done raises its LineError when its turn comes ("stop"), is left out and counted
+    ("skip"), or comes with its `error` ("record"). source: what a line is called in errors, before its number.
+    memory_budget: as in `generate`; a batch that does not fit is cut, a line that does not fit alone is an error.
+    render(line): made of each line by the threads that make text. on_batch(receipt): called after each batch.
+    trace: keep `receipt.spans`, of which runtime/timeline.py makes pictures. plan, truncate, options: as in `generate`.
+
+    Raises OptionError at once on options; while it is read LineError, and whatever reading `lines` raises.
+    """
+    for name, number in (("batch_size", batch_size), ("threads", threads)):
+        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+            raise OptionError(f"{name} must be a whole number from 1 up, not {number!r}")
+    window = 8 * batch_size if sort_window is None else sort_window
+    if isinstance(window, bool) or not isinstance(window, int) or window < 1:
+        raise OptionError(f"sort_window must be a whole number of lines from 1 up, not {window!r}")
+    for name, value, known in (("overlap", overlap, OVERLAPS), ("on_error", on_error, ON_ERROR)):
+        if value not in known:
+            raise OptionError(f"{name} must be one of {', '.join(known)}, not {value!r}")
+    if model.tokenizer is None:
+        raise InputError("this model folder has no tokenizer: add its tokenizer.json, or call generate with input_ids")
+    if isinstance(lines, str | bytes):
+        raise InputError("lines must be several, such as a list of texts or an open file")
+    read_budget(memory_budget)
+    plan = model.plan if plan is None else Plan.parse(plan)
+    plan.resolve(model.is_encoder_decoder)
+    stages = Stages(
+        model, lines, RunReceipt(overlap), jsonl=jsonl, source=source, batch_size=batch_size,
+        sort_window=max(window, batch_size), on_error=on_error, traced=trace, plan=plan, truncate=truncate,
+        memory_budget=memory_budget, render=render, on_batch=on_batch, options=options,
+    )  # fmt: skip
+    return LineRun(stages, overlap in ("both", "prefetch"), threads if overlap in ("both", "post-process") else 0)
+
+
+def check_lines(model: Model, lines: Iterable[Any], *, jsonl: bool, source: str, truncate: bool, **options: Any) -> int:
+    """How many lines there are. Raises the LineError of the first that cannot be done; nothing is generated."""
+    stages = Stages(
+        model, lines, RunReceipt("none"), jsonl=jsonl, source=source, batch_size=1, sort_window=64, on_error="stop",
+        traced=False, plan=model.plan, truncate=truncate, memory_budget=None, render=None, on_batch=None,
+        options=options,
+    )  # fmt: skip
+    for batch in stages.batches():
+        for line in batch:
+            if line.error:
+                raise line.error
+    return stages.lines_read

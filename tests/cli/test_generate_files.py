@@ -1,0 +1,254 @@
+"""`minidecode generate` for many lines: flags of the pipeline, errors of lines, what is told and what is drawn."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from xml.etree import ElementTree
+
+import pytest
+
+import minidecode as md
+from minidecode import cli as command
+from minidecode.runtime.pipeline import Worker
+
+FEW = ["--max-new-tokens", "3"]
+GOOD = ["the sea", "a", "other things", "of", "on", "x" * 12]
+LONG = "x" * 17  # of 16 positions
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left():
+    yield
+    assert not [t for t in threading.enumerate() if isinstance(t, Worker)]
+
+
+@pytest.fixture
+def mixed(tmp_path):
+    """Good lines, and three that cannot be done: 2 is blank, 5 too long, 7 not UTF-8."""
+    path = tmp_path / "mixed.txt"
+    lines = [g.encode() for g in GOOD]
+    path.write_bytes(b"\n".join([lines[0], b" ", *lines[1:3], LONG.encode(), lines[3], b"caf\xe9", *lines[4:]]))
+    return path
+
+
+def texts_of(toy, prompts=GOOD):
+    return [t.replace("\n", "\\n") for t in md.load(toy).generate(prompts, max_new_tokens=3).texts]
+
+
+@pytest.mark.parametrize("flags", [
+    [], ["--no-pipeline"], ["--batch-size", 2, "--sort-window", 1], ["--batch-size", 2, "--no-pipeline"],
+    ["--sort-window", 100, "--batch-size", 3],
+])  # fmt: skip
+@pytest.mark.parametrize("way", ["file", "stdin"])
+def test_order_is_kept_whatever_the_batches(cli, toy, tmp_path, flags, way):
+    path = tmp_path / "prompts.txt"
+    path.write_text("\n".join(GOOD))
+    given = ["-i", path] if way == "file" else ["-"]
+    ran = cli("generate", *given, "-m", toy, *FEW, *flags, stdin=path.read_bytes())
+    assert (ran.code, ran.out.splitlines()) == (0, texts_of(toy))
+
+
+@pytest.mark.parametrize("flag", ["--pipeline", "--no-pipeline"])
+@pytest.mark.parametrize("way", ["file", "stdin"])
+def test_stop_names_the_line(cli, toy, tmp_path, mixed, flag, way):
+    """A file is looked through first, and nothing is generated; of a pipe, what came before is done."""
+    given = ["-i", mixed] if way == "file" else ["-"]
+    out = tmp_path / "out.txt"
+    ran = cli("generate", *given, "-m", toy, *FEW, "-o", out, flag, stdin=mixed.read_bytes())
+    name = str(mixed) if way == "file" else "standard input"
+    done = "" if way == "file" else f"; the first line is done, in {out}.part"
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == f"minidecode: {name}, line 2 is blank: each line is a prompt; delete it{done}\n"
+    assert not out.exists()
+    if way == "file":
+        assert sorted(os.listdir(tmp_path)) == ["mixed.txt", "toy-gpt2"]
+    else:
+        assert (tmp_path / "out.txt.part").read_text().splitlines() == texts_of(toy)[:1]
+
+
+@pytest.mark.parametrize("flag", ["--pipeline", "--no-pipeline"])
+def test_skip_leaves_lines_out_and_counts_them(cli, toy, mixed, flag):
+    ran = cli("generate", "-i", mixed, "-m", toy, *FEW, "--on-error", "skip", "--quiet", flag)
+    assert (ran.code, ran.out.splitlines()) == (0, texts_of(toy))
+    first = f"{mixed}, line 2 is blank: each line is a prompt; delete it"
+    assert ran.err == f"minidecode: 3 of 9 lines left out; the first: {first}\n"
+
+
+@pytest.mark.parametrize("flag", ["--pipeline", "--no-pipeline"])
+def test_record_puts_the_error_in_the_lines_place(cli, toy, mixed, flag):
+    ran = cli("generate", "-i", mixed, "-m", toy, *FEW, "--on-error", "record", "--json", flag)
+    records = [json.loads(line) for line in ran.out.splitlines()]
+    assert ran.code == 0 and len(records) == 9
+    errors = {n: r for n, r in enumerate(records, 1) if "error" in r}
+    assert set(errors) == {2, 5, 7}
+    assert [r["line"] for r in errors.values()] == [2, 5, 7]
+    assert errors[2]["error"] == f"{mixed}, line 2 is blank: each line is a prompt; delete it"
+    assert errors[5]["error"].startswith(f"{mixed}, line 5: the prompt has 17 tokens and the model's context holds 16")
+    assert errors[5]["prompt"] == LONG and "hypotheses" not in errors[5]
+    assert "line 7 is not UTF-8: byte 0xe9" in errors[7]["error"]
+    assert [r["hypotheses"][0]["text"].replace("\n", "\\n") for n, r in enumerate(records, 1) if n not in errors] == (
+        texts_of(toy)
+    )
+    assert "3 of 9 lines with an error; the first: " in ran.err
+
+
+def test_one_line_that_fails_in_the_model(cli, fails_on_z, tmp_path):
+    (tmp_path / "p.txt").write_text("the\nsea\nzoo\nof\n")
+    arguments = ["-i", tmp_path / "p.txt", "-m", fails_on_z, *FEW]
+    ran = cli("generate", *arguments, "--on-error", "skip", "--quiet")
+    assert ran.code == 0 and ran.out.count("\n") == 3
+    assert ran.err.startswith(f"minidecode: 1 of 4 lines left out; the first: {tmp_path / 'p.txt'}, line 3: ")
+    assert "NaN" in ran.err and ran.err.count("\n") == 1
+    ran = cli("generate", *arguments)
+    assert (ran.code, ran.out.count("\n")) == (1, 2), "what came before is told"
+    assert re.search(r"p.txt, line 3: .*NaN.*; the first 2 lines are done\n$", ran.err)
+
+
+def test_all_lines_left_out(cli, toy, tmp_path):
+    (tmp_path / "p.txt").write_text(" \n \n")
+    ran = cli("generate", "-i", tmp_path / "p.txt", "-m", toy, "--on-error", "skip", "-o", tmp_path / "out.txt", "-q")
+    assert ran.code == 0 and ran.err.startswith("minidecode: 2 of 2 lines left out; the first: ")
+    assert (tmp_path / "out.txt").read_text() == "", "the output of a run that ended is there, and empty"
+
+
+def test_arguments_can_be_skipped_too(cli, toy):
+    ran = cli("generate", "the sea", "", "a", "-m", toy, *FEW, "--on-error", "skip", "-q")
+    assert (ran.code, ran.out.splitlines()) == (0, texts_of(toy, ["the sea", "a"]))
+    assert ran.err.startswith("minidecode: 1 of 3 lines left out; the first: prompt 2 is blank")
+
+
+@pytest.mark.parametrize(("arguments", "named"), [
+    (["--on-error", "ignore"], ["on_error", "stop, skip, record"]), (["--on-error", "record"], ["--json"]),
+    (["--sort-window", 0], ["sort_window", "from 1 up"]), (["--memory-budget", "lots"], ["memory_budget", "2GB"]),
+    (["--trace", "/no/such/folder/t.json"], ["no folder"]), (["--timeline", "/"], ["it is a folder"]),
+])  # fmt: skip
+def test_bad_flags(fails, toy, arguments, named):
+    message = fails("generate", "the", "a", "-m", toy, *arguments)
+    assert all(part in message for part in named), message
+
+
+def test_an_output_that_a_run_before_has_left(fails, toy, tmp_path):
+    (tmp_path / "out.txt.part").write_text("hours of work")
+    assert "out.txt.part is there" in fails("generate", "the", "a", "-m", toy, "-o", tmp_path / "out.txt")
+    assert (tmp_path / "out.txt.part").read_text() == "hours of work"
+
+
+# --- memory ---
+
+
+def test_a_budget_of_memory(cli, fails, toy):
+    model = md.load(toy)
+    one, all_of_them = (model.footprint(p, max_new_tokens=3).total for p in ("other things", GOOD))
+    assert one < all_of_them
+    common = ["generate", *GOOD, "-m", toy, *FEW]
+    cut = cli(*common, "--memory-budget", (one + all_of_them) // 2, "--receipt")
+    assert (cut.code, cut.out.splitlines()) == (0, texts_of(toy))
+    assert re.search(r"6 lines in [2-9] batches \([1-9] cut to fit the memory\)", cut.err)
+    whole = cli(*common, "--memory-budget", "1 GB", "--receipt")
+    assert "6 lines in 1 batches (0 cut to fit the memory)" in whole.err
+    message = fails(*common, "--memory-budget", "1kB")
+    assert "prompt 1: 1 x (prompts of 5 and 3 new tokens) may take" in message and "1 kB may be used" in message
+    assert "may take" in fails("generate", "the", "-m", toy, "--memory-budget", "1kB"), "a single text too"
+    assert cli("generate", "the", "-m", toy, *FEW, "--memory-budget", "none").code == 0
+
+
+# --- what is drawn ---
+
+
+def test_trace_and_timeline(cli, toy, tmp_path):
+    ran = cli("generate", *GOOD, "-m", toy, *FEW, "--batch-size", 2, "--trace", tmp_path / "t.json", "--timeline",
+              tmp_path / "t.svg")  # fmt: skip
+    assert ran.code == 0 and ran.out.splitlines() == texts_of(toy)
+    trace = json.loads((tmp_path / "t.json").read_text())
+    events = [e for e in trace["traceEvents"] if e["ph"] == "X"]
+    assert {e["name"] for e in events} == {"read", "tokenize", "generate", "post-process", "write"}
+    assert sum(e["args"]["lines"] for e in events if e["name"] == "generate") == len(GOOD)
+    svg = ElementTree.fromstring((tmp_path / "t.svg").read_text())
+    name = "{http://www.w3.org/2000/svg}"
+    assert svg.find(f"{name}title") is not None and "by the clock" in svg.find(f"{name}desc").text
+
+
+def test_a_run_that_breaks_off_is_drawn_too(cli, fails_on_z, tmp_path):
+    ran = cli("generate", "the", "zoo", "-m", fails_on_z, *FEW, "--trace", tmp_path / "t.json")
+    assert ran.code == 1 and json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+
+
+def test_the_receipt_ends_with_the_stages(cli, toy):
+    ran = cli("generate", *GOOD, "-m", toy, *FEW, "--batch-size", 4, "--receipt")
+    assert "batch 1 of 2\n" in ran.err and "batch 2 of 2\n" in ran.err
+    last = ran.err.splitlines()[-1]
+    assert last.startswith("6 lines in 2 batches") and "overlap both: busy read" in last
+
+
+def test_the_help_names_the_flags(cli):
+    out = cli("generate", "--help").out
+    for flag in ("--sort-window", "--pipeline", "--no-pipeline", "--on-error", "--memory-budget", "--trace",
+                 "--timeline", "OUTPUT.part"):  # fmt: skip
+        assert flag in out
+
+
+# --- the progress bar ---
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("total", [8, None])
+def test_the_bar_shows_lines_rate_and_time_left(monkeypatch, total):
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("TERM", "xterm")
+    with command._bar("generating", quiet=False, unit="lines") as report:
+        for done in (1, 2, 3):
+            time.sleep(0.15)
+            report(done, total)
+        time.sleep(0.15)
+    shown = screen.getvalue()
+    assert f"3/{total or '?'}" in shown
+    assert re.search(r"\d+\.\d lines/s", shown)
+    assert bool(re.search(r"0:00:0\d", shown)) == (total is not None), "what is left, where it can be known"
+
+
+def test_no_bar_where_there_is_no_terminal(cli, toy):
+    ran = cli("generate", *GOOD, "-m", toy, *FEW)
+    assert ran.err.count("\n") == 1 and "lines/s" not in ran.err
+
+
+# --- as a process ---
+
+
+def test_lines_come_out_while_others_are_still_to_come(toy):
+    """A pipe that stays open: what is done is told, and a `call_off` is not needed to end the run."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "minidecode.cli", "generate", "-", "-m", str(toy), *FEW, "-q", "--batch-size", "1",
+         "--sort-window", "1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    process.stdin.write("the sea\na\n")
+    process.stdin.flush()
+    expected = texts_of(toy, ["the sea", "a", "of"])
+    assert [process.stdout.readline().rstrip("\n") for _ in range(2)] == expected[:2]
+    out, _ = process.communicate("of\n", timeout=60)
+    assert (process.returncode, out.splitlines()) == (0, expected[2:])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no named pipes there")
+def test_a_named_pipe_as_input(toy, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "minidecode.cli", "generate", "-i", str(pipe), "-m", str(toy), *FEW, "-q"],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    pipe.write_text("\n".join(GOOD))
+    out, _ = process.communicate(timeout=60)
+    assert (process.returncode, out.splitlines()) == (0, texts_of(toy))
