@@ -123,10 +123,11 @@ def load(
     """A model from a bundled name, a local folder in the Hugging Face layout, or a hub id such as "gpt2".
 
     float32 weights on disk are mapped, not read: GPT-2 takes no memory of its own; BART copies its q, k and v matrices
-    into one. So leave the files as they are while the model is in use: rewriting them changes the model, and cutting
-    them short ends the program (deleting them is safe). dtype: "float32" or "float64" is what is computed in;
-    "float16" or "int8" is what products store their matrices as, copies of those in the file, while their sums and all
-    between products stay float32 (see precision.py). Each weight is then off by its rounding, or by half of its
+    into one. (For a plan with linear=cpu, such as "fast", GPT-2's are copied too, into the order that few rows are
+    multiplied fastest in.) So leave the files as they are while the model is in use: rewriting them changes the model,
+    and cutting them short ends the program (deleting them is safe). dtype: "float32" or "float64" is what is computed
+    in; "float16" or "int8" is what products store their matrices as, copies of those in the file, while their sums and
+    all between products stay float32 (see precision.py). Each weight is then off by its rounding, or by half of its
     output's scale: nearly the same model, but equal tokens are not promised.
     random_weights: only the shapes are those of the model; it needs no weights, so that gpt2,
     gpt2-medium, bart-base, bart-large and distilbart-12-6 can be timed without a download; pass input_ids to it.
@@ -240,6 +241,8 @@ class Model:
         if dtype in NARROW:
             self._check_finite()
             self.weights, self.tensors = stored_as(dtype, self.weights), {}  # the wide ones are dropped
+        elif dtype == "float32" and plan.linear == "cpu":
+            self.weights = stored_as("float32", self.weights)
 
     @property
     def is_encoder_decoder(self) -> bool:

@@ -3,10 +3,10 @@
 A decode step reads every weight of every product once, and does little with it: it takes as long as the reading. So
 weights of half or a quarter of the bytes may take half or a quarter of the time, though every sum is float32 as before.
 
-What products multiply by is stored narrow, the output's matrix too, and nothing else. Gains, biases and positions are
-small. Of the embedding table a step reads one row for each of its own: narrow numbers would save nothing there, and
-cost digits. So where the output is tied to the embedding, the table stays as it is (in a float32 file: where it is, in
-the file), and the output has a narrow copy of it.
+What products multiply by is stored narrow, each output's weights side by side, and nothing else; the output's matrix is
+one of them. Gains, biases and positions are small. Of the embedding table a step reads one row for each of its own:
+narrow numbers would save nothing there, and cost digits. So where the output is tied to the embedding, the table stays
+as it is (in a float32 file: where it is, in the file), and the output has a narrow copy of it.
 
 What steps read of their memories is as much again, where texts are long: keys and values (of EL: hidden states) that
 are stored as float16 are half of it (LightSeq, section 3.2). Queries, scores, softmax and sums stay float32. A number
@@ -33,7 +33,8 @@ LARGEST = 127  # of the whole numbers that int8 holds; -128 would make the range
 def stored_as(dtype: str, weights: Any, place: str = "") -> Any:
     """`weights`, a tree of dataclasses and tuples, with every product's matrix stored as "float16" or "int8".
 
-    The numbers must be finite. Raises CheckpointError, which names the matrix, on one that float16 cannot hold.
+    Each output's numbers lie side by side then; "float32" changes that order alone. They must be finite. Raises
+    CheckpointError, which names the matrix, on one that float16 cannot hold.
     """
     if isinstance(weights, Weight):
         return narrowed(dtype, weights, place)
@@ -48,7 +49,10 @@ def stored_as(dtype: str, weights: Any, place: str = "") -> Any:
 
 
 def narrowed(dtype: str, weight: Weight, place: str = "the matrix") -> Weight:
-    """One weight, stored as "float16" or "int8"."""
+    """One weight, stored as "float16" or "int8", by outputs; with "float32" it is as it was, but by outputs."""
+    weight = by_output(weight)
+    if dtype == "float32":
+        return weight
     if dtype == "int8":
         return quantized(weight)
     with np.errstate(over="ignore"):
@@ -57,6 +61,13 @@ def narrowed(dtype: str, weight: Weight, place: str = "the matrix") -> Weight:
         largest = np.abs(weight.data).max()
         raise CheckpointError(f"{place} holds {largest:.3g}, more than float16 can: load it as float32 or int8")
     return dataclasses.replace(weight, data=data)
+
+
+def by_output(weight: Weight) -> Weight:
+    """The same weight, each output's numbers side by side ("oi"): few rows are multiplied faster so (cpu/linear.py)."""
+    if weight.layout == "oi":
+        return weight
+    return dataclasses.replace(weight, data=np.ascontiguousarray(weight.data.T), layout="oi")
 
 
 def quantized(weight: Weight) -> Weight:

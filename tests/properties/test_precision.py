@@ -75,9 +75,10 @@ def test_outputs_of_zeros_and_of_subnormal_numbers_stay_finite(tiny):
 @given(st.integers(0, 2**32 - 1), sizes, sizes)
 def test_both_layouts_are_stored_alike(seed, inputs, outputs):
     matrix = matrix_of(seed, inputs, outputs)
-    for dtype in ("float16", "int8"):
+    for dtype in ("float16", "int8", "float32"):
         io, oi = narrowed(dtype, Weight(matrix)), narrowed(dtype, Weight(matrix.T, layout="oi"))
-        assert np.array_equal(io.data, oi.data.T)
+        assert io.layout == oi.layout == "oi" and io.data.flags.c_contiguous
+        assert np.array_equal(io.data, oi.data)
         assert io.scale is oi.scale is None or np.array_equal(io.scale, oi.scale)
 
 
@@ -155,13 +156,15 @@ def test_what_is_few_runs_the_loops(monkeypatch):
     seen = []
     monkeypatch.setattr(cpu_linear, "linear_few_rows", lambda x, w, *_: seen.append((len(x), w.data.dtype, w.layout)))
     large = np.zeros((1024, 512), np.float32)  # 2 MB
+    few = [cpu_linear.FEW[np.dtype(stored)] for stored in ("float32", "int8")]
+    tried = (1, 2, 8, 9, *few, few[0] + 1, few[1] + 1)
     for weight in (Weight(large), Weight(large, layout="oi"), quantized(Weight(large)), Weight(large[1:])):
-        for R in (1, 2, 8, 9, 24, 25):
+        for R in tried:
             inputs = weight.data.shape[0 if weight.layout == "io" else 1]
             cpu_linear.linear(np.zeros((R, inputs), np.float32), weight)
     assert seen == [
-        *((R, np.float32, "io") for R in (2, 8)), *((R, np.float32, "oi") for R in (1, 2, 8, 9, 24)),
-        *((R, np.int8, "io") for R in (1, 2, 8, 9, 24)),
+        *((R, np.float32, "io") for R in (2, 8)), *((R, np.float32, "oi") for R in tried if R <= few[0]),
+        *((R, np.int8, "io") for R in tried if R <= few[1]),
     ]  # fmt: skip
 
 
