@@ -170,3 +170,27 @@ def test_a_bug_is_shown_whole(cli, tiny_folder, monkeypatch):
     monkeypatch.setattr(md, "load", buggy)
     with pytest.raises(ZeroDivisionError):
         cli("generate", "the", "-m", tiny_folder())
+
+
+AVX512 = "fpu avx512f avx512bw avx512dq avx512vl"
+
+
+@pytest.mark.parametrize(
+    ("kernels", "flags", "says"),
+    [("Haswell", AVX512, True), ("Haswell", "fpu avx2", False), ("SkylakeX", AVX512, False), (None, AVX512, False)],
+)
+def test_doctor_says_where_blas_could_be_wider(monkeypatch, kernels, flags, says):
+    from minidecode import cli
+
+    monkeypatch.setattr(cli.Path, "read_text", lambda self, **_: f"model name : x\nflags : {flags}\nother : avx512f\n")
+    assert ("OPENBLAS_CORETYPE=SkylakeX" in cli._wider_kernels(kernels)) == says
+
+
+def test_doctor_says_nothing_of_kernels_where_there_is_no_list_of_flags(monkeypatch):
+    from minidecode import cli
+
+    def refuse(self, **_):
+        raise FileNotFoundError(2, "no /proc here")
+
+    monkeypatch.setattr(cli.Path, "read_text", refuse)
+    assert cli._wider_kernels("Haswell") == ""
