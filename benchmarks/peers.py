@@ -8,7 +8,9 @@ a slow moment of the machine hits them all, and who is not asked sleeps. The num
 text before it), so that nobody wins by stopping early; which tokens are chosen is another matter (tests hold ours to
 transformers'), since random weights are full of near ties. Peers run at their best settings that are known here:
 CTranslate2 once with MKL and once with its own products, transformers in inference mode with SDPA attention and its
-default cache. What is timed is generation from token ids to token ids; loading, converting and a warm-up are not.
+default cache; ours with plan=fast, and with the kernels of OpenBLAS that `minidecode doctor` recommends for the
+processor (--blas-kernels). What is timed is generation from token ids to token ids; loading, converting and a warm-up
+are not.
 """
 
 from __future__ import annotations
@@ -226,7 +228,8 @@ def table(found: dict) -> str:
         lines.append(f"| {name} | {' | '.join(shown)} | {first}, {second} | {third} |")
     m, v = found["machine"], found["versions"]
     packages = ", ".join(f"{k} {v[k]}" for k in ("numpy", "numba", "transformers", "torch", "ctranslate2") if v[k])
-    lines.append(f"\nTokens per second, {m['threads']} threads on {m['cores']} cores ({m['processor']}); {packages}.")
+    machine = f"{m['threads']} threads on {m['cores']} cores ({m['processor']}); kernels of our OpenBLAS:"
+    lines.append(f"\nTokens per second, {machine} {m['blas_kernels']}; {packages}.")
     return "\n".join(lines + ([found["note"]] if found["note"] else []))
 
 
@@ -236,6 +239,9 @@ def main() -> None:
     p.add_argument("--threads", type=int, default=os.cpu_count(), help="of every system")
     p.add_argument("--only", nargs="+", default=list(SETTINGS), metavar="WORK", help="works whose name begins so")
     p.add_argument("--systems", nargs="+", default=list(SYSTEMS), metavar="NAME", help="systems whose name begins so")
+    p.add_argument(
+        "--blas-kernels", default="", metavar="NAME", help="OPENBLAS_CORETYPE of ours; see minidecode doctor"
+    )
     p.add_argument("--shrink", action="store_true", help="toy shapes: to see that it runs")
     p.add_argument("--note", default="", help="what a reader should know of the machine")
     p.add_argument("--out", type=Path, help="JSON file to write")
@@ -245,6 +251,9 @@ def main() -> None:
     systems = {n: s for n, s in SYSTEMS.items() if any(n.startswith(o) for o in a.systems)}
     if not works or not systems:
         raise SystemExit(f"nothing to do: works are {'; '.join(SETTINGS)}; systems are {'; '.join(SYSTEMS)}")
+    if a.blas_kernels:
+        systems = {n: (load, given, environment | ({"OPENBLAS_CORETYPE": a.blas_kernels} if load == "ours" else {}))
+                   for n, (load, given, environment) in systems.items()}  # fmt: skip
     context, found = mp.get_context("spawn"), {}
     with tempfile.TemporaryDirectory() as scratch:
         for name in dict.fromkeys(s["model"] for s in works.values()):
@@ -267,7 +276,8 @@ def main() -> None:
             for pipe, worker in zip(pipes.values(), workers, strict=True):
                 pipe.send(None)
                 worker.join()
-    machine = {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count(), "threads": a.threads}
+    machine = {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count(), "threads": a.threads,
+               "blas_kernels": a.blas_kernels or "as OpenBLAS chooses"}  # fmt: skip
     result = {"machine": machine, "versions": versions(), "note": a.note, "work": found}
     print(table(result))
     if a.out:

@@ -1,0 +1,120 @@
+"""FastSeq's Table 1 and EL's Table 2: whole models, what the papers start from and what their tricks make of them.
+
+    python benchmarks/whole_models.py --out benchmarks/results/whole-models-cpu.json
+
+Each model generates under four plans, by turns: the papers' baseline (a cache copied for every beam, the naive n-gram
+ban, elementary operations one by one), FastSeq's two tricks on top of it (split caches, the compiled ban), EL's, and
+all that is fast here. Tokens must be those of the baseline before anything is timed; where random weights make a tie,
+sentences that differ are counted, and none may differ in the trained models. A sample is a sentence.
+
+What cannot be repeated here: the papers' checkpoints (BART-large, DistilBART, ProphetNet, T5, UniLM, GPT-2 medium) and
+data (CNN/DailyMail, XSum, WMT16) are not at hand: shapes are those of published GPT-2 and BART models with random
+weights, and texts random tokens, or the bundled models and texts. The papers' GPU (V100) neither: on a CPU the share of
+products is larger, so FastSeq's ratios are smaller, and EL, which computes more to move less, loses.
+FastSeq's Table 2 is `minidecode ladder`, its Table 3 `minidecode compare ngram`, its Table 4 `minidecode evaluate`;
+EL's Table 3 `minidecode ladder --memory-budget`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import time
+from pathlib import Path
+
+import numpy as np
+
+import minidecode as md
+
+PLANS = {
+    "baseline": "naive,memory=replicated",
+    "FastSeq": "naive,memory=split,split=reference,reorder=reference,ngram=cpu",
+    "EL": "naive,memory=el,el_split=reference,reorder=reference,ngram=cpu",
+    "all": "fast",
+}
+BESIDE_A_SOURCE = {  # a decoder that sees a source has other ops
+    "FastSeq": ",shared=reference", "EL": "naive,memory=el,el=reference,split=reference,reorder=reference,ngram=cpu",
+}  # fmt: skip
+MODELS = {  # name -> (batch, input tokens, new tokens); beams and n-grams are the papers'
+    "tiny-gpt2": (4, 128, 24), "tiny-bart": (8, 64, 24), "gpt2": (1, 128, 8), "bart-base": (1, 256, 8),
+}  # fmt: skip
+TEXT = "Fellow citizens of the Senate and of the House of Representatives, the state of the Union is good. "
+
+
+def plans_of(model: md.Model) -> dict[str, str]:
+    if not model.is_encoder_decoder:
+        return PLANS
+    return PLANS | {"FastSeq": PLANS["FastSeq"] + BESIDE_A_SOURCE["FastSeq"], "EL": BESIDE_A_SOURCE["EL"]}
+
+
+def inputs_of(model: md.Model, batch: int, length: int) -> list[np.ndarray]:
+    if model.tokenizer is None:
+        return list(np.random.default_rng(0).integers(100, 50_000, (batch, length)))
+    ids = np.resize(model.tokenizer.encode(TEXT), length + batch)
+    return [ids[i : i + length] for i in range(batch)]
+
+
+def measure(name: str, sizes: tuple[int, int, int], runs: int) -> dict:
+    batch, length, new = sizes
+    is_trained = name in md.bundled_models()
+    model = md.load(name, plan="linear=cpu", random_weights=not is_trained)
+    options = {"num_beams": 4, "no_repeat_ngram_size": 3, "max_new_tokens": new, "min_new_tokens": new}
+    ids, plans = inputs_of(model, batch, length), plans_of(model)
+    outs = {label: model.generate(input_ids=ids, plan=plan, **options) for label, plan in plans.items()}
+    tokens = {label: [t.tolist() for t in out.token_ids] for label, out in outs.items()}
+    different = {label: sum(a != b for a, b in zip(t, tokens["baseline"], strict=True)) for label, t in tokens.items()}
+    if is_trained and any(different.values()):
+        raise SystemExit(f"{name}: the plans disagree ({different}), so nothing is timed")
+    seconds: dict[str, list[float]] = {label: [] for label in plans}
+    for turn in range(runs):
+        for label in np.random.default_rng(turn).permutation(list(plans)).tolist():
+            started = time.perf_counter()
+            model.generate(input_ids=ids, plan=plans[label], **options)
+            seconds[label].append(time.perf_counter() - started)
+    base = seconds["baseline"]
+    return {
+        "model": name, "batch": batch, "input_tokens": length, "new_tokens": new, "plans": {
+            label: {"plan": plans[label], "samples_per_second": round(batch / statistics.median(s), 3),
+                    "seconds": [round(x, 4) for x in sorted(s)], "different_sentences": different[label],
+                    "speedup": round(statistics.median(a / b for a, b in zip(base, s, strict=True)), 2),
+                    "memory_bytes": outs[label].receipt.memory_peak_bytes}
+            for label, s in seconds.items()
+        },
+    }  # fmt: skip
+
+
+def table(found: dict) -> str:
+    lines = [f"| model (batch, input, new) | {' | '.join(PLANS)} |", "|---" * (1 + len(PLANS)) + "|"]
+    for row in found["whole_models"]:
+        cells = [f"{p['samples_per_second']:.2f} ({p['speedup']:.2f}x, {p['memory_bytes'] / 1e6:.1f} MB)"
+                 for p in row["plans"].values()]  # fmt: skip
+        size = f"{row['batch']}, {row['input_tokens']}, {row['new_tokens']}"
+        lines.append(f"| {row['model']} ({size}) | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", f"Samples per second; beam 4, n-gram 3. {found['note']}"])
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS), metavar="NAME")
+    p.add_argument("--runs", type=int, default=3)
+    p.add_argument("--shrink", type=int, default=1, help="divide batch and lengths by it")
+    p.add_argument("--note", default="", help="what a reader should know of the machine")
+    p.add_argument("--out", type=Path, help="JSON file to write")
+    a = p.parse_args()
+    rows = []
+    for name in a.models:
+        rows.append(measure(name, tuple(max(2, size // a.shrink) for size in MODELS[name]), a.runs))
+        print(table({"whole_models": rows[-1:], "note": ""}).splitlines()[2], flush=True)
+    machine = {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count(),
+               "numpy": np.__version__, "minidecode": md.__version__}  # fmt: skip
+    found = {"machine": machine, "note": a.note, "whole_models": rows}
+    print(table(found))
+    if a.out:
+        a.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""Whole models under the papers' plans: in small, with tokens compared before anything is timed."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from minidecode.user_functions import load_file
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "whole_models.py"
+
+
+def test_it_runs_in_small_and_writes_json(tmp_path, monkeypatch, capsys):
+    out = tmp_path / "whole.json"
+    sizes = ["--models", "tiny-gpt2", "tiny-bart", "--runs", "1", "--shrink", "8"]
+    monkeypatch.setattr("sys.argv", ["whole_models.py", *sizes, "--note", "a test", "--out", str(out)])
+    load_file(SCRIPT).main()
+    found = json.loads(out.read_text(encoding="utf-8"))
+    assert "a test" in capsys.readouterr().out
+    for row in found["whole_models"]:
+        assert list(row["plans"]) == ["baseline", "FastSeq", "EL", "all"]
+        held = {label: p["memory_bytes"] for label, p in row["plans"].items()}
+        assert held["EL"] < held["FastSeq"] < held["baseline"]
+        assert all(p["different_sentences"] == 0 and p["samples_per_second"] > 0 for p in row["plans"].values())
+        assert row["plans"]["baseline"]["speedup"] == 1
+
+
+def test_plans_that_disagree_are_not_timed(monkeypatch):
+    script = load_file(SCRIPT)
+    monkeypatch.setitem(script.PLANS, "all", "fast,ngram=naive")
+    from minidecode.reference import ngram
+
+    real = ngram.ban_ngrams_naive
+    calls = []
+
+    def sabotaged(scores_RV, tokens_RM, length_R, n):
+        calls.append(1)
+        scores_RV[:, 7] = 1e9 if len(calls) > 8 else scores_RV[:, 7]
+        return real(scores_RV, tokens_RM, length_R, n)
+
+    monkeypatch.setattr(ngram, "ban_ngrams_naive", sabotaged)
+    with pytest.raises(SystemExit, match="the plans disagree"):
+        script.measure("tiny-gpt2", (2, 8, 8), 1)
