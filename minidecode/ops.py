@@ -502,7 +502,9 @@ def keep_top_p(scores_RV: Array, p: float, least: int = 1, out: Array | None = N
     from the unlikeliest on, of equal scores the lower column first; the last `least` stay in any case (Holtzman et al.
     2020; the filter of LightSeq's `ker_topp_sample`). p is above 0 and at most 1; V is below 2**19. scores_RV, which
     holds no NaN and no plus infinity, is changed in place and returned.
-    Contract: exact. Reads R*V*s bytes and writes at most as many; R*V exponentials and about 3*R*V operations.
+    Contract: exact, for equal exponentials: libraries differ in the last bit of one in 100,000, and a share p that
+    falls between two such sums parts the answers by a token.
+    Reads R*V*s bytes and writes at most as many; R*V exponentials and about 3*R*V operations.
     """
 
 
@@ -535,8 +537,9 @@ def search_candidates(logits_RV: Array, base_BW: Array, C: int, out: Any = None)
 
     What log_softmax, an addition and top_candidates find, without writing a log-probability that is not returned:
     LightSeq's hierarchical auto-regressive search (section 2.2), for steps at which nothing touches the scores in
-    between. base_BW: the scores of the texts so far. A sentence one of whose rows has no probabilities (a logit is NaN
-    or plus infinity, or all are minus infinity) scores NaN; its columns then mean nothing.
+    between. base_BW: the scores of the texts so far, finite or minus infinity. A sentence one of whose rows has no
+    probabilities (a logit is NaN or plus infinity, or all are minus infinity) scores NaN; its columns then mean
+    nothing.
 
     Contract: tolerance in the scores; the candidates are the best up to ties within it, and of equal scores the lower
     column comes first. Reads R*V*s bytes; about 5*R*V operations, R*V exponentials.

@@ -13,10 +13,11 @@ def residual_norm(x_RD, y_RD, bias_D, norm, out=None):
     summed_RD, h_RD = out or (None, None)
     h_RD = np.empty_like(x_RD) if h_RD is None else h_RD
     if y_RD is None:
-        _norm(x_RD, norm.gain_D, norm.bias_D, x_RD.dtype.type(norm.eps), h_RD)
+        _norm(np.ascontiguousarray(x_RD), norm.gain_D, norm.bias_D, x_RD.dtype.type(norm.eps), h_RD)
         return x_RD, h_RD
     summed_RD = np.empty_like(x_RD) if summed_RD is None else summed_RD
     bias_D = np.zeros_like(norm.gain_D) if bias_D is None else bias_D
+    x_RD, y_RD = np.ascontiguousarray(x_RD), np.ascontiguousarray(y_RD)  # else sums do not run on vectors
     _residual_norm(x_RD, y_RD, bias_D, norm.gain_D, norm.bias_D, x_RD.dtype.type(norm.eps), summed_RD, h_RD)
     return summed_RD, h_RD
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from numba import njit
 
+from ..reference import refresh as reference
 from .reorder import _follow
 
 
@@ -12,6 +13,8 @@ def refresh_texts(text_BWM, parent_BW, token_BW, length_B, out=None):
     if out is not None:
         out[...] = text_BWM
         text_BWM = out
+    if not text_BWM.flags.c_contiguous:  # which the loops are compiled for
+        return reference.refresh_texts(text_BWM, parent_BW, token_BW, length_B)
     _refresh(text_BWM, parent_BW, token_BW, length_B)
     return text_BWM
 

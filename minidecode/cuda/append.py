@@ -18,6 +18,7 @@ from numba import cuda, float32, int64, types
 from ..errors import OptionError
 from ..launch import launch
 from ..precision import largest_of
+from ..reference import in_rows
 from .heads import PRODUCT_RX, ROW_X, ROWS_RX, THREADS, bias_or_zeros, per_row, split_heads_v1
 
 
@@ -56,7 +57,7 @@ def append_heads(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
     refuse_other_types(qkv_RX, k_RGMK, v_RGMU)
     shape = len(qkv_RX), heads.H, heads.K
     q_RHK = np.empty_like(qkv_RX, shape=shape, order="C") if out is None else out
-    arrays = qkv_RX, bias_or_zeros(qkv_RX, bias_X), q_RHK.reshape(len(qkv_RX), -1), k_RGMK, v_RGMU, at_R
+    arrays = qkv_RX, bias_or_zeros(qkv_RX, bias_X), in_rows(q_RHK), k_RGMK, v_RGMU, at_R
     launch(add_and_append, per_row(qkv_RX), THREADS, *arrays, largest_of(k_RGMK.dtype))
     return q_RHK
 

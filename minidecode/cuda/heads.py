@@ -16,6 +16,7 @@ from numba import cuda, float32, int64
 
 from ..errors import OptionError
 from ..launch import launch
+from ..reference import in_rows
 
 THREADS = 128
 
@@ -26,7 +27,7 @@ def split_heads_v1(qkv_RX, bias_X, heads, out=None):
     launch(add_bias, per_row(biased_RX), THREADS, qkv_RX, bias_or_zeros(qkv_RX, bias_X), biased_RX)
     first = 0
     for part in (q_RHK, k_RGK, v_RGU):
-        part_RX = part.reshape(len(part), -1)
+        part_RX = in_rows(part)
         launch(copy_columns, per_row(part_RX), THREADS, biased_RX, first, part_RX)
         first += part_RX.shape[1]
     return q_RHK, k_RGK, v_RGU
@@ -49,7 +50,7 @@ def copy_columns(biased_RX, first, part_RX):
 def split_heads(qkv_RX, bias_X, heads, out=None):
     """Version 2."""
     q_RHK, k_RGK, v_RGU = results(qkv_RX, heads, out)
-    parts = (part.reshape(len(part), -1) for part in (q_RHK, k_RGK, v_RGU))
+    parts = map(in_rows, (q_RHK, k_RGK, v_RGU))
     launch(add_and_cut, per_row(qkv_RX), THREADS, qkv_RX, bias_or_zeros(qkv_RX, bias_X), *parts)
     return q_RHK, k_RGK, v_RGU
 

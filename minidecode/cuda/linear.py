@@ -19,7 +19,7 @@ from numba import boolean, cuda, float32, int8, int64
 from numba.core.types import float16
 
 from ..errors import OptionError
-from ..launch import launch
+from ..launch import launch, products
 from ..reference.activation import code_of
 from .activation import activated
 from .reduction import THREADS, WARPS, warp_sum
@@ -27,6 +27,7 @@ from .wide import begins_at_16_bytes, wide_load
 
 ROWS = 8  # that one read of a weight serves; their sums stay in registers. More rows go to further blocks
 LANES = 32
+MANY = 64  # rows: each ROWS of them read all weights once more. Not yet measured on a GPU
 
 
 def linear_v1(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=None):
@@ -127,12 +128,27 @@ def block_per_lot_of_outputs(x_RX, w_XX, scale_X, bias_X, biased, code, adds, y_
 
 
 def linear(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=None):
-    """Version 3; version 2 in the layout "io", and where rows do not begin at multiples of 16 bytes."""
-    if weight.layout == "io" or not all(begins_at_16_bytes(a) for a in (x_RX, weight.data)):
+    """Version 3; version 2 in the layout "io", and where rows are no whole number of 16 bytes, or begin elsewhere.
+
+    Many rows and float32 weights go to the library, which has tiles, and tensor cores.
+    """
+    if len(x_RX) > MANY and weight.data.dtype == np.float32 and bias_X is activation is None:
+        return _by_the_library(x_RX, weight, add_to, out)
+    is_whole = x_RX.shape[1] % (16 // weight.data.itemsize) == 0
+    if weight.layout == "io" or not is_whole or not all(begins_at_16_bytes(a) for a in (x_RX, weight.data)):
         return linear_v2(x_RX, weight, add_to, out, bias_X=bias_X, activation=activation)
     outputs = len(weight.data)
     grid = (-(-outputs // WARPS), -(-len(x_RX) // ROWS))
     return _launch(warp_per_output_wide, grid, x_RX, weight.data, outputs, weight, add_to, out, bias_X, activation)
+
+
+def _by_the_library(x_RX, weight, add_to, out):
+    w_XX = weight.data if weight.layout == "io" else weight.data.T
+    y_RX = np.empty_like(x_RX, shape=(len(x_RX), w_XX.shape[1]), order="C") if out is None else out
+    products([(x_RX, w_XX, y_RX)])
+    if weight.scale is not None:
+        y_RX *= weight.scale
+    return y_RX if add_to is None else np.add(add_to, y_RX, out=add_to)
 
 
 @cuda.jit

@@ -2,9 +2,10 @@
 
 A token's place in the order is one whole number: its score's, and then its column's, which parts equal scores. The
 first place that stays is found by halving, as the threshold of top_k.py is, with sums of weights for counts.
-Weights are whole numbers too, so that it does not matter which thread adds up what: no other way of searching, and no
-other device, can come to another answer. Their exponentials are in float64; the share comes in an array, as arrays of
-float64 do where a kernel means double precision.
+Weights are whole numbers too, so that it does not matter which thread adds up what: no other way of searching can come
+to another answer. (Another library's exponential may: about one weight in 100,000 is another whole number, which parts
+the answers where the share p lies in between.) Their exponentials are in float64; the share comes in an array, as
+arrays of float64 do where a kernel means double precision.
 
 1. A warp per row, which reads it at each halving, and weighs what is still undecided and below the middle.
 2. A block per row, and three passes over it. What reaches the least of the maxima of 128 threads is put side by side

@@ -8,6 +8,16 @@ not hang on any other value.
 import numpy as np
 
 
+def in_rows(array):
+    """The numbers of each row side by side, as a view that results are written through.
+
+    Raises ValueError where they do not lie so: what is written into a copy would be lost.
+    """
+    if not array[:1].flags.c_contiguous:
+        raise ValueError(f"out, of shape {array.shape} and strides {array.strides}, must have each row in one piece")
+    return array.reshape(len(array), int(np.prod(array.shape[1:])))
+
+
 def room(workspace, shape, like, dtype=None):
     """An array of this shape, of like's dtype if no other is said; where nobody lends one, of like's kind (CuPy's)."""
     if workspace is None:

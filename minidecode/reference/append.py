@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..precision import largest_of
-from . import room
+from . import in_rows, room
 from .heads import split_heads_naive
 
 
@@ -23,7 +23,7 @@ def append_heads_naive(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
 def append_heads(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None, *, workspace=None):
     """The biased row is cut by views alone: keys and values go from there straight to their places."""
     R, first = len(qkv_RX), heads.H * heads.K
-    q_RX = np.empty_like(qkv_RX, shape=(R, first), order="C") if out is None else out.reshape(R, first)
+    q_RX = np.empty_like(qkv_RX, shape=(R, first), order="C") if out is None else in_rows(out)
     kv_RX = room(workspace, (R, qkv_RX.shape[1] - first), qkv_RX)
     for target_RX, columns in ((q_RX, slice(first)), (kv_RX, slice(first, None))):
         np.add(qkv_RX[:, columns], 0 if bias_X is None else bias_X[columns], out=target_RX)

@@ -75,7 +75,8 @@ def _record(network, weights, functions, make_memory, extent: Extent, search: Op
     recorder = Recorder(lambda: [a for memory in plain.memories for a in memory.arrays()])
     stand_in = _StandIn(plain, extent, CountedOps(functions, recorder))
     sources = [np.zeros(extent.source_tokens, np.int64)] * extent.sentences
-    texts = [np.zeros(extent.text_tokens - 2, np.int64)] * extent.sentences
+    no_eos = len(search.eos_token_id)  # which are the first tokens (search_of): a unigram ban must leave them possible
+    texts = [np.full(extent.text_tokens - 2, no_eos)] * extent.sentences
     request = Request.make(texts, np.full(extent.sentences, limit), search, sources if extent.source_tokens else ())
     if extent.source_tokens:
         plain.encode(sources)

@@ -11,7 +11,7 @@ from minidecode.catalog import CATALOG
 from minidecode.conformance.rows.activation import EQUATIONS
 from minidecode.conformance.rows.linear import LAYOUTS, STORED, arguments_of, bound, oracle
 from minidecode.cuda import linear
-from minidecode.launch import InEmulator, counted_launches
+from minidecode.launch import PRODUCT, InEmulator, counted_launches
 from minidecode.ops import Weight
 from minidecode.reference.activation import GELU, PLAIN
 
@@ -33,6 +33,25 @@ def test_wide_loads_are_for_rows_that_begin_at_16_bytes(stored):
             y_RX = InEmulator(linear.linear)(*arguments)
         assert list(launches) == [f"{kernel} (emulator)"]
         assert (np.abs(y_RX - oracle(*arguments)) <= bound(*arguments)).all()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_many_rows_are_the_librarys(layout):
+    arguments = case(65, 32, 3, "float32", layout)
+    with counted_launches() as launches:
+        y_RX = InEmulator(linear.linear)(*arguments)
+    assert launches == {f"{PRODUCT} (numpy)": 1}
+    assert (np.abs(y_RX - oracle(*arguments)) <= bound(*arguments)).all()
+
+
+@pytest.mark.parametrize("stored", STORED)
+def test_rows_that_end_within_16_bytes_take_no_wide_loads(stored):
+    """Columns of a wider array: each row begins where a wide load could, and the last one would read on behind it."""
+    x_RX, weight = case(2, 21, 3, stored, "oi")
+    inside_x, inside_w = np.full((2, 32), 9, np.float32), np.full((3, 32), 9).astype(weight.data.dtype)
+    inside_x[:, :21], inside_w[:, :21] = x_RX, weight.data
+    y_RX = InEmulator(linear.linear)(inside_x[:, :21], dataclasses.replace(weight, data=inside_w[:, :21]))
+    assert (np.abs(y_RX - oracle(x_RX, weight)) <= bound(x_RX, weight)).all()
 
 
 def test_an_array_that_begins_elsewhere_takes_no_wide_loads():

@@ -477,3 +477,13 @@ def test_every_reference_op_of_a_step_takes_a_workspace_or_needs_none():
                      "attend_indirect", "attend_rolling", "attend_el", "attend_el_split", "bias_activation", "follow",
                      "redirect", "refresh_texts", "log_softmax", "choose_tokens",
                      "top_candidates", "search_candidates"}  # fmt: skip
+
+
+@pytest.mark.parametrize("beams", [1, 2])
+def test_a_dry_run_forbids_no_end_of_text_by_its_own_texts(beams):
+    """fairseq, which forces an EOS at the limit, and a ban of single tokens: the dry run's texts hold no EOS."""
+    model = make("gpt2")
+    options = {"dialect": "fairseq", "no_repeat_ngram_size": 1, "num_beams": beams, "max_new_tokens": 5}
+    plain, planned = (model.generate(input_ids=[[3, 9, 27]], plan=plan, **options) for plan in
+                      ("memory=split", "memory=split,arena=planned"))  # fmt: skip
+    assert [t.tolist() for t in plain.token_ids] == [t.tolist() for t in planned.token_ids]

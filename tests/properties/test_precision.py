@@ -109,7 +109,7 @@ def is_near(y_RX, x_RX, weight):
 @pytest.mark.parametrize("label", ON_CPU)
 @pytest.mark.parametrize("R", [1, 2, 31, 33, 65])
 def test_widths_beside_those_of_vectors(label, R):
-    for inputs, outputs in ((1, 33), (31, 1), (33, 31), (1025, 7)):
+    for inputs, outputs in ((1, 33), (31, 1), (33, 31), (1025, 7), (3, 4500)):
         for x_RX, weight in cases(R, inputs, outputs):
             assert is_near(ON_CPU[label](x_RX, weight), x_RX, weight)
 

@@ -56,6 +56,9 @@ def planted() -> list[tuple]:
     many = np.zeros((2, 2500))  # more reach any threshold than version 2 has room for, in slices too
     many[0, rng.permutation(2500)[:900]] = -1.0
     cases += [arguments_of(many, 3), arguments_of(np.full((1, 2100), -INF), 2)]
+    wide = -np.abs(rng.standard_normal((1, 5000)))  # beyond the parts that compiled code goes by
+    wide[0, [4150, 4990]] = 1.0, 2.0
+    cases.append(arguments_of(wide, 3))
     late = rng.standard_normal((1, 2300))
     late[0, 2200] = NAN
     return [*cases, arguments_of(late, 2), arguments_of(rng.standard_normal((1, 131)), 129)]

@@ -41,6 +41,7 @@ def planted() -> list[tuple]:
         random([[0.0]]),
         random(even),  # rows, keys and steps differ, scores do not
         random(even, keys=[[7, 8]] * 3, steps=[3, 4, 5]),  # the step alone
+        random(even, keys=[[7, 8]] * 3, steps=[44, 300, 65_580]),  # of which some are equal in eight or sixteen bits
         random(even, keys=[[7, 8], [8, 7], [7, 9]], steps=[3] * 3),  # either half of the key
         random(even, seed=5),
         random(even, seed=5 + 2**32),  # either half of the seed

@@ -50,6 +50,8 @@ def planted() -> list[tuple]:
         arguments_of([[1, 0], [-INF] * 2, [0, 1], [1, 1], [INF, 0], [1, 0]], [[0, -1]] + [[-1, 0]] * 2, 2),  # infinite
         arguments_of(rng.standard_normal((10, 9)), -rng.random((5, 2)), 3),
     ]  # fmt: skip
+    middle = [[1, 0, 2], [0, NAN, 1], [2, 1, 0], *rng.standard_normal((3, 3))]  # NaN, beams without on either side
+    cases.append(arguments_of(middle, [[0, -1, -2]] * 2, 3))
     for V in (31, 129, 1025, 2049):  # past warps, blocks, lanes and slices
         logits_RV = 3 * rng.standard_normal((4, V))
         logits_RV[0, -1] = logits_RV[1].max() + 1  # the last one is the best

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 
@@ -19,9 +20,10 @@ LAYOUTS = ("io", "oi")
 
 def arguments_of(x_RX: np.ndarray, matrix: np.ndarray, stored: str, layout: str) -> tuple:
     """(x_RX, weight) from a matrix of (inputs, outputs), laid out and stored as it is said."""
-    data = np.ascontiguousarray(matrix if layout == "io" else matrix.T, np.float32)
-    weight = Weight(data, layout=layout)
-    return x_RX.astype(np.float32), narrowed(stored, weight) if stored in NARROW else weight
+    weight = narrowed(stored, Weight(matrix.astype(np.float32)))  # which lays it out by outputs
+    if layout == "io":
+        weight = dataclasses.replace(weight, data=np.ascontiguousarray(weight.data.T), layout="io")
+    return x_RX.astype(np.float32), weight
 
 
 @st.composite
