@@ -54,7 +54,7 @@ def time_setting(model: md.Model, setting: dict, runs: int) -> list[dict]:
     return [
         setting | {"plan": plan, "tokens_per_second": round(tokens / statistics.median(s), 1),
                    "seconds": [round(x, 4) for x in sorted(s)],
-                   "speedup": round(statistics.median(a / b for a, b in zip(seconds[PLANS[0]], s, strict=True)), 2),
+                   "speedup": round(statistics.median(seconds[PLANS[0]]) / statistics.median(s), 2),
                    "memory_peak_bytes": outs[plan].receipt.memory_peak_bytes}
         for plan, s in seconds.items()
     ]  # fmt: skip

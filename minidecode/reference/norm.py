@@ -7,7 +7,7 @@ import numpy as np
 
 def layer_norm_naive(x_RD, norm, out=None):
     """An elementary operation at a time, each into an array of its own: the mean, then the mean squared deviation."""
-    x_RD = np.ascontiguousarray(x_RD)  # else sums are not pairwise, and long rows lose digits
+    x_RD = in_one_piece(x_RD)
     centred_RD = x_RD - x_RD.mean(axis=-1, keepdims=True)
     variance_R1 = (centred_RD * centred_RD).mean(axis=-1, keepdims=True)
     scaled_RD = centred_RD / np.sqrt(variance_R1 + norm.eps) * norm.gain_D
@@ -16,13 +16,18 @@ def layer_norm_naive(x_RD, norm, out=None):
 
 def layer_norm(x_RD, norm, out=None):
     """The same in one array; the squares are summed without being written."""
-    x_RD = np.ascontiguousarray(x_RD)
+    x_RD = in_one_piece(x_RD)
     h_RD = np.subtract(x_RD, x_RD.mean(axis=-1, keepdims=True), out=out)
     variance_R = np.einsum("rd,rd->r", h_RD, h_RD) / x_RD.dtype.type(x_RD.shape[-1])
     h_RD /= np.sqrt(variance_R + x_RD.dtype.type(norm.eps))[:, None]
     h_RD *= norm.gain_D
     h_RD += norm.bias_D
     return h_RD
+
+
+def in_one_piece(x_RD):
+    """x, or a copy where its rows lie in pieces: their sums would not be pairwise, and long ones lose digits."""
+    return x_RD if x_RD.flags.c_contiguous else x_RD.copy()
 
 
 def residual_norm_naive(x_RD, y_RD, bias_D, norm, out=None):
