@@ -11,6 +11,7 @@ import re
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -113,6 +114,8 @@ def generate(
         raise OptionError("on_error=record puts errors into JSON objects: say --json too")
     for path in filter(None, (output, trace, timeline)):
         writable(path)  # told before a model is fetched
+        if input is not None and path.exists() and input.exists() and path.samefile(input):
+            raise InputError(f"{path} is what the prompts are read from: write to another file")
     started = time.perf_counter()
     # NaN scores are reported in words; NumPy's warnings of what leads there would come on top.
     with prompts_of(prompts or [], input, jsonl) as given, np.errstate(all="ignore"):
@@ -139,13 +142,15 @@ def generate(
         first = f"first token {first_token_at - started:.2f} s after the start; " if first_token_at else ""
         plural = "" if new_tokens == 1 else "s"
         rate = f"{new_tokens} token{plural} in {seconds:.2f} s, {new_tokens / seconds:.1f} tokens/s"
+        compiling = sum(r.compile_seconds for r in receipts if hasattr(r, "compile_seconds"))
+        rate += f" ({compiling:.1f} s of it compiling, for the first time here)" if compiling else ""
         print(f"[{first}{rate}; {model}, {loaded.plan}]", file=sys.stderr)
     if receipt:
         for text in receipts:
             print(text, file=sys.stderr)
 
 
-def _generate_alone(loaded, given, streams: bool, how: dict[str, Any]) -> tuple[list[str], int, float | None]:
+def _generate_alone(loaded, given, streams: bool, how: dict[str, Any]) -> tuple[list, int, float | None]:
     """A single text, as it grows where it can: (receipts, new tokens, when the first came)."""
     (line,) = given.lines
     text = read_record(line, given.is_jsonl, f"{given.source} 1")["prompt"]
@@ -156,7 +161,7 @@ def _generate_alone(loaded, given, streams: bool, how: dict[str, Any]) -> tuple[
         printer.finish()
     else:
         print(result.texts[0], flush=True)
-    return [str(result.receipt)], result.receipt.new_tokens, printer and printer.first_token_at
+    return [result.receipt], result.receipt.new_tokens, printer and printer.first_token_at
 
 
 def _generate_many(
@@ -346,7 +351,7 @@ def check(
 
     find(name)  # a wrong name is told before a file is run
     with _bar(f"checking {name}", quiet) as report:
-        verdict = judge(name, find_function(function), examples=examples, progress=report)
+        verdict = judge(name, find_function(function), examples=examples, progress=_unless_interrupted(report))
     if as_json:
         failure = verdict.failure
         print(json.dumps({
@@ -384,6 +389,8 @@ def compare(
 
     if plot is not None:
         import matplotlib  # noqa: F401 (what is missing is told before minutes of work)
+
+        writable(plot)
     if read:
         files = {path.stem: [c for c in read_comparisons(path) if name in (None, c.name)] for path in read}
         if len(files) < len(read):
@@ -395,7 +402,7 @@ def compare(
         found = []
         for each in names:
             with _bar(f"checking {each}", quiet) as report:
-                found.append(run(each, repeats=repeats, machine=machine or (), progress=report))
+                found.append(run(each, repeats=repeats, machine=machine or (), progress=_unless_interrupted(report)))
             if not as_json:
                 print(found[-1], end="\n" if each == names[-1] else "\n\n", flush=True)
         files = {"this machine": found}
@@ -709,6 +716,26 @@ def _wider_kernels(kernels: str | None) -> str:
     )
 
 
+_INTERRUPTED = threading.Event()
+
+
+def _interrupt(*_) -> None:
+    _INTERRUPTED.set()
+    raise KeyboardInterrupt
+
+
+def _unless_interrupted(report: Callable[[float, int], None]) -> Callable[[float, int], None]:
+    """The same, but an interrupt that was lost is raised again: Python drops what is raised while it collects garbage,
+    and hypothesis has a hook there."""
+
+    def call(done: float, total: int) -> None:
+        if _INTERRUPTED.is_set():
+            raise KeyboardInterrupt
+        report(done, total)
+
+    return call
+
+
 class _Terminated(BaseException):
     """Somebody asked the program to end. No `except SystemExit` of a user's function holds it up."""
 
@@ -720,7 +747,9 @@ def _terminate(*_) -> None:
 def main() -> None:
     """Runs a command; an error that a user can mend is one line on stderr and exit code 1, or 2 for bad usage."""
     debug = "--debug" in sys.argv[1:]
+    _INTERRUPTED.clear()
     signal.signal(signal.SIGTERM, _terminate)  # through the clean-up, as an interrupt goes
+    signal.signal(signal.SIGINT, _interrupt)
     for name, mode in [("stdin", "r"), ("stdout", "w"), ("stderr", "w")]:
         if getattr(sys, name) is None:  # closed by whoever started us
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 (it stays open to the end)

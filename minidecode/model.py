@@ -28,6 +28,7 @@ from .precision import COMPUTED_IN, NARROW, stored_as
 from .prompts import fit_prompts, fit_sources, token_rows
 from .published import published_config, random_tensors
 from .runtime.arena import Arena, Extent, Fresh, Places, StepPlan
+from .runtime.compile_time import compile_time
 from .runtime.dry_run import dry_run, search_of
 from .runtime.engine import Engine
 from .runtime.footprint import Footprint, check_fits, footprint, read_budget
@@ -316,6 +317,8 @@ class Model:
         tokenized = time.perf_counter()
 
         plan = self._settled(plan, resolved)
+        if arena is not None and not isinstance(arena, Arena):
+            raise OptionError(f"arena must be an Arena, made of plans of plan_step, not {arena!r}")
         if arena is not None and plan.arena == "none":
             plan = dataclasses.replace(plan, arena="planned")
         extent, stages = _extent(sources, prompts_ids, limit_B), {"prompts": tokenized - started}
@@ -324,7 +327,11 @@ class Model:
             check_fits(needed, budget, extent)
         steps = Trace() if trace else None
         try:
-            with self._places(plan, arena, extent, resolved) as places, counted_launches() as launches:
+            with (
+                compile_time(plan.is_compiled) as compiling,
+                self._places(plan, arena, extent, resolved) as places,
+                counted_launches() as launches,
+            ):
                 if plan.arena != "none":
                     stages["plan"] = time.perf_counter() - tokenized
                 engine = self._engine(plan, places)
@@ -345,7 +352,7 @@ class Model:
             memory_peak_bytes=engine.memory_peak_bytes, arena_bytes=places.bytes,
             prompt_tokens=sum(map(len, sources or prompts_ids)),
             new_tokens=sum(map(len, token_ids)), steps=found.steps,
-            seconds=stages, launches=dict(launches),
+            seconds=stages, compile_seconds=sum(compiling), launches=dict(launches),
         )  # fmt: skip
         return Output(token_ids, found.scores_BX.reshape(-1), receipt, self.tokenizer, steps)
 

@@ -161,6 +161,11 @@ class Plan:
         """Whether a choice is the user's own, so that it must have an effect; NumPy's code is nothing to ask for."""
         return getattr(self, row.name) not in ("reference", self._of_base(row.name))
 
+    @property
+    def is_compiled(self) -> bool:
+        """Whether some op may be code that Numba compiles for the CPU when it first runs."""
+        return any(getattr(self, name) == "cpu" or ":" in getattr(self, name) for name in CATALOG)
+
     @classmethod
     def naive(cls) -> Plan:
         """No cache, and of every optimization the code that its paper starts from."""
@@ -184,15 +189,13 @@ class Plan:
         names, choices = [f.name for f in dataclasses.fields(cls)], {}
         for part in filter(None, (p.strip() for p in text.split(","))):
             name, equals, value = part.partition("=")
-            if part in BASES and "base" not in choices:
+            if part in BASES:
                 name, equals, value = "base", "=", part
             if name in choices:
                 raise OptionError(f"plan: {name} is chosen twice, as {choices[name]} and as {value}")
             if not equals or name not in names:
-                known = ", ".join(f"{name}=..." for name in names)
-                raise OptionError(
-                    f"plan: {part!r} is not understood; say {', '.join(BASES)}, or some of {known}{meant(name, names)}"
-                )
+                known, near = ", ".join(f"{name}=..." for name in names), meant(name, [*names, *BASES])
+                raise OptionError(f"plan: {part!r} is not understood; say {', '.join(BASES)}, or some of {known}{near}")
             choices[name] = value
         return cls(**choices)
 

@@ -149,8 +149,10 @@ def compare(
         timings, here = time_by_turns(calls, repeats), this_machine()
         notes = [f"no GPU: {', '.join(kernels)} are right in the emulator, and not timed"]
     cost = row.cost(*arguments)
-    if any(t.median < here.seconds(cost) for t in timings):
+    if any(t.median < cost.bytes / here.bandwidth for t in timings):
         notes.append(f"faster than memory: these {cost.bytes / 1e6:.1f} MB stay in a cache")
+    if any(t.median < cost.operations / here.operations for t in timings):
+        notes.append("faster than the products that this machine was measured by: measure again, it was busy then")
     progress(len(functions) + 1, len(functions) + 1)
     return Comparison(name, shape, cost, timings, here, [MACHINES[m] for m in others], notes, where_it_ran())
 

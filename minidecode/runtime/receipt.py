@@ -116,6 +116,7 @@ class Receipt:
     steps: int = 0
     # prompts (tokens of them), encoder, prefill, steps: the forward passes; search: everything else
     seconds: dict[str, float] = field(default_factory=dict)
+    compile_seconds: float = 0.0  # of these, compiling for the first time on this machine
     launches: dict[str, int] = field(default_factory=dict)  # of CUDA kernels, with where they ran
 
     def as_dict(self) -> dict[str, Any]:
@@ -131,5 +132,7 @@ class Receipt:
         ]
         for name, c in self.ops.items():
             lines.append(f"{name:<17} {c.calls:>7} {c.seconds:>9.3f} {c.bytes / 1e6:>10.1f}  {c.implementation}")
+        if self.compile_seconds:
+            lines.append(f"{self.compile_seconds:.3f} s of it compiled code, which is kept for later runs")
         lines += [f"{kernel}: {count:,} launches" for kernel, count in self.launches.items()]
         return "\n".join(lines)

@@ -194,3 +194,25 @@ def test_doctor_says_nothing_of_kernels_where_there_is_no_list_of_flags(monkeypa
 
     monkeypatch.setattr(cli.Path, "read_text", refuse)
     assert cli._wider_kernels("Haswell") == ""
+
+
+def test_an_interrupt_that_python_dropped_is_raised_again():
+    """Hypothesis has a hook in Python's garbage collection, and what is raised there is printed and dropped."""
+    from minidecode import cli
+
+    seen = []
+    report = cli._unless_interrupted(lambda done, total: seen.append(done))
+    report(1, 2)
+    with pytest.raises(KeyboardInterrupt):
+        cli._interrupt()
+    with pytest.raises(KeyboardInterrupt):
+        report(2, 2)
+    cli._INTERRUPTED.clear()
+    assert seen == [1]
+
+
+def test_the_prompts_are_not_overwritten(fails, tmp_path):
+    path = tmp_path / "prompts.txt"
+    path.write_text("Fellow citizens\n", encoding="utf-8")
+    assert "is what the prompts are read from" in fails("generate", "--input", path, "--output", path)
+    assert path.read_text(encoding="utf-8") == "Fellow citizens\n"

@@ -1,5 +1,9 @@
 """A plan puts the implementation that it names into the running model, and the receipt proves it."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from test_attention_settings import IDS, SIZES, make, random_tensors
@@ -259,3 +263,17 @@ def test_a_row_names_the_memories_that_call_it(toys, memory):
 def test_attention_that_would_not_run_is_refused(toys, kind, plan, says):
     with pytest.raises(md.OptionError, match=says):
         toys[kind].generate(input_ids=IDS, plan=plan, max_new_tokens=2)
+
+
+def test_compiling_is_told_apart_from_generating(model, tmp_path):
+    """In a process whose compiled code lies nowhere yet; the second time nothing is compiled."""
+    code = (
+        "import minidecode as md\nm = md.load('tiny-gpt2')\n"
+        "r = [m.generate(['Fellow'], plan=p, max_new_tokens=2).receipt for p in ('auto', 'norm=cpu', 'norm=cpu')]\n"
+        "print(*(x.compile_seconds for x in r)); print('compiled code' in str(r[1]), 'compiled code' in str(r[2]))"
+    )
+    env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True)
+    numbers, told = done.stdout.splitlines()
+    none, first, again = map(float, numbers.split())
+    assert none == again == 0 < first and told == "True False"
