@@ -282,6 +282,7 @@ class Model:
         trace: bool = False,
         sample_ids: Sequence[int] | None = None,
         memory_budget: int | str | None = "available",
+        costs: bool = False,
         **options: Any,
     ) -> Output:
         """Continues each prompt, or for an encoder-decoder model answers each source: greedily, by sampling or a beam.
@@ -296,7 +297,8 @@ class Model:
         sample_ids: numbers that tell equal prompts apart when sampling; by default each copy in the call is another.
         memory_budget: bytes, or a text such as "2GB", that the call may take beside the weights; by default what the
         machine has left, where it says so (Linux); None: no limit. What may take more (`footprint`) is refused before
-        anything is computed. options: see search/options.py; unset ones come from generation_config.json.
+        anything is computed. costs: note in the receipt what each call of an op takes at the least, by its cost model.
+        options: see search/options.py; unset ones come from generation_config.json.
 
         Raises InputError on prompts that cannot be used, OptionError on options, MemoryBudgetError on what does not
         fit, NumericalError on NaN scores.
@@ -324,7 +326,7 @@ class Model:
             with self._places(plan, arena, extent, resolved) as places, counted_launches() as launches:
                 if plan.arena != "none":
                     stages["plan"] = time.perf_counter() - tokenized
-                engine = self._engine(plan, places)
+                engine = self._engine(plan, places, costs)
                 if sources:
                     engine.encode(sources)
                 if resolved.num_beams == 1:
@@ -500,9 +502,9 @@ class Model:
         options.check_vocabulary(self.config.vocab_size)
         return options
 
-    def _engine(self, plan: Plan, places: Fresh | Places | None = None) -> Engine:
+    def _engine(self, plan: Plan, places: Fresh | Places | None = None, costs: bool = False) -> Engine:
         functions, make_memory = plan.resolve(self.is_encoder_decoder)
-        return Engine(self.network, self.weights, CountedOps(functions, places), make_memory)
+        return Engine(self.network, self.weights, CountedOps(functions, places, costs), make_memory)
 
     def _fitted(self, prompts, input_ids, attention_mask, options: Options, truncate: bool):
         """(sources, prompts, most new tokens of each): checked, and cut to what the model holds.

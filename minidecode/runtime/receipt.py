@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import ops as signatures
+from ..catalog import CATALOG, Cost
 from ..user_functions import describe
 from .arena import Fresh
 
@@ -23,13 +24,22 @@ class OpCount:
     calls: int = 0
     seconds: float = 0.0
     bytes: int = 0  # arrays handed in and returned, once per call each; of a table, as much as came out
+    costs: list[Cost] = field(default_factory=list)  # of each call, where that was asked for: what it takes at the least
+
+
+COST_OF = {row.op: (row.cost, list(inspect.signature(row.cost).parameters)) for row in CATALOG.values()}
 
 
 class CountedOps:
-    """Stands in front of the ops; the forward pass and the search see functions of the same names."""
+    """Stands in front of the ops; the forward pass and the search see functions of the same names.
 
-    def __init__(self, functions: dict[str, Any], places: Any = None):
+    with_costs: note of each call what its cost model says. An op that is no row of the catalog moves its arguments and
+    its result, and what it computes is not counted.
+    """
+
+    def __init__(self, functions: dict[str, Any], places: Any = None, with_costs: bool = False):
         self._counts: dict[str, OpCount] = {}
+        self._with_costs = with_costs
         self.places = Fresh() if places is None else places  # who runs the functions, and finds room for their results
         for name, function in functions.items():
             setattr(self, name, self._counted(name, function))
@@ -41,11 +51,15 @@ class CountedOps:
 
         def call(*args, **kwargs):
             self._counts.setdefault(name, count)
+            cost = least_cost(name, parameters, args, kwargs) if self._with_costs else None  # before anything changes
             started = time.perf_counter()
             result = self.places.run(name, function, args, kwargs)
             count.seconds += time.perf_counter() - started
             count.calls += 1
-            count.bytes += moved(args, kwargs, result, tables)
+            bytes_moved = moved(args, kwargs, result, tables)
+            count.bytes += bytes_moved
+            if self._with_costs:
+                count.costs.append(cost or Cost(bytes_moved, 0))
             return result
 
         return call
@@ -53,6 +67,15 @@ class CountedOps:
     def counts(self) -> dict[str, OpCount]:
         """The ops that were called, in the order of their first calls."""
         return self._counts
+
+
+def least_cost(name: str, parameters: list[str], args: tuple, kwargs: dict[str, Any]) -> Cost | None:
+    """What the catalog says of a call; None of an op that is no row there."""
+    if name not in COST_OF:
+        return None
+    cost, wanted = COST_OF[name]
+    given = dict(zip(parameters, args, strict=False)) | kwargs
+    return cost(**{p: given[p] for p in wanted if p in given})
 
 
 def moved(args, kwargs, result, tables: set[int]) -> int:
