@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from ..catalog import Cost
-from ..plan import Plan
 from ..runtime.arena import Extent
 from ..runtime.footprint import available_bytes, footprint, in_units, read_budget
 from ..runtime.receipt import Receipt
@@ -101,7 +100,9 @@ def explore(
     operations are recorded at one and at two texts, and continued: they are a constant and so much for each text.
     """
     settings = {
-        m: Setting({"base": "fast", "arena": "none", "hars": "off"} | choices, work.model.dtype, 1, no_repeat_ngram_size)
+        m: Setting(
+            {"base": "fast", "arena": "none", "hars": "off"} | choices, work.model.dtype, 1, no_repeat_ngram_size
+        )
         for m, choices in METHODS.items()
     }
     weights = weights_bytes(work.model)
@@ -134,9 +135,7 @@ def of_size(work: Work, batch: int) -> Work:
     return dataclasses.replace(work, ids=ids, texts=None)
 
 
-def measured(
-    work: Work, settings: dict[str, Setting], cap: int, repeats: int, cell_seconds: float
-) -> list[Cell]:
+def measured(work: Work, settings: dict[str, Setting], cap: int, repeats: int, cell_seconds: float) -> list[Cell]:
     """This machine's cells."""
     cells: list[Cell] = []
     last: dict[str, float] = {}  # seconds of the method's last batch

@@ -48,7 +48,9 @@ STAGES = {  # op -> the stage that its seconds belong to (FastSeq, Figure 1)
 REST, TEXTS = "no op (Python)", "reading and text"
 SHARES = ("products", "attention", "cache moves", "between products", "n-gram ban", "search", REST, TEXTS)
 TRIALS = 3  # turns of a rung and of the one before it, before it is decided which of the two goes on
-CLEARLY = 1.05  # so much slower, in the best of these turns, is a loss and no noise
+CLEARLY = 1.05  # so much slower, in the best of these turns, is a loss; less may be noise, unless more is to be done
+OPEN = 1.5  # within this factor it is open after one run which of the two is faster
+LONG = 10.0  # seconds in turns after which a rung is not run again
 
 
 @dataclass
@@ -70,6 +72,7 @@ class Step:
     other_precision: bool = False
     carried: bool = True  # whether the next rungs have this switch too
     seconds: list[float] = field(default_factory=list)
+    runs: int = 0
     samples_per_second: float = 0.0
     speedup: float = 1.0  # over what it builds on: the median of the turns' ratios
     speedup_total: float = 1.0  # over the first rung
@@ -144,7 +147,9 @@ class Ladder:
         return "\n".join(lines)
 
     def _notes(self) -> str:
-        weights = ", ".join(f"{in_units(w)} in {d}" for d, w in {s.dtype: s.weights_bytes for s in self.measured}.items())
+        weights = ", ".join(
+            f"{in_units(w)} in {d}" for d, w in {s.dtype: s.weights_bytes for s in self.measured}.items()
+        )
         m = self.machine
         notes = [
             "speedup: over the rung before it that was carried on, the median of the turns' ratios; in all: over the "
@@ -161,7 +166,9 @@ class Ladder:
                 "without the ban, and the later rungs, which have it, run without HARS."
             )
         if narrow := [s.name for s in self.measured if s.other_precision]:
-            notes.append(f"Another precision, so another model: {' and '.join(narrow)}; their other tokens are counted.")
+            notes.append(
+                f"Another precision, so another model: {' and '.join(narrow)}; their other tokens are counted."
+            )
         if self.predicted:
             notes.append(
                 "Predicted, not measured: the least time of each op on that machine (its bytes or its operations, "
@@ -175,7 +182,7 @@ class Ladder:
 
 
 def ladder(
-    model: Model, *, texts: int = 4, input_length: int = 96, max_new_tokens: int = 16, num_beams: int = 4,
+    model: Model, *, texts: int = 4, input_length: int = 64, max_new_tokens: int = 16, num_beams: int = 4,
     no_repeat_ngram_size: int = 3, batch_size: int = 2, repeats: int = 3, memory_budget: int | str | None = None,
     cell_seconds: float = 4.0, machine: str | Iterable[str] = (), name: str = "model",
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -196,8 +203,9 @@ def ladder(
     others = [machine] if isinstance(machine, str) else list(machine)
     if unknown := set(others) - set(MACHINES):
         raise OptionError(f"there is no machine {unknown.pop()!r}: say {', '.join(MACHINES)}")
-    for what, number in (("texts", texts), ("input_length", input_length), ("batch_size", batch_size),
-                         ("repeats", repeats), ("max_new_tokens", max_new_tokens), ("num_beams", num_beams)):  # fmt: skip
+    whole = {"texts": texts, "input_length": input_length, "batch_size": batch_size, "repeats": repeats,
+             "max_new_tokens": max_new_tokens, "num_beams": num_beams}  # fmt: skip
+    for what, number in whole.items():
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise OptionError(f"{what} must be a whole number from 1 up, not {number!r}")
     work = Work.make(model, texts, input_length, num_beams, max_new_tokens)
@@ -207,8 +215,7 @@ def ladder(
     machines = [MACHINES[m] for m in others]
     for mine in climbed:
         describe(mine, turns, climbed, here, machines)
-    about = {"model": name, "texts": texts, "input_length": input_length, "max_new_tokens": max_new_tokens,
-             "num_beams": num_beams, "no_repeat_ngram_size": no_repeat_ngram_size, "repeats": repeats}  # fmt: skip
+    about = {"model": name, "no_repeat_ngram_size": no_repeat_ngram_size} | whole
     frontier = None
     if memory_budget is not None or others:
         frontier = explore(work, no_repeat_ngram_size, memory_budget, machines, repeats, cell_seconds)
@@ -223,8 +230,8 @@ class Climbed:
     step: Step
     setting: Setting
     first: Run  # untimed, with the costs of its calls
-    builds_on: Climbed | None
-    last: Run | None = None
+    fastest: float = 0.0  # seconds of a run, as far as it is known before the turns
+    busy: Counter[str] = field(default_factory=Counter)  # seconds of all turns, by stage
 
 
 def climb(
@@ -233,6 +240,7 @@ def climb(
     """Each rung once: (all rungs, those that ran). What a loser switched is switched back."""
     start = Setting(dict(NO_CACHE.choices), work.model.dtype, batch_size, ngram)
     below = tried(work, NO_CACHE, start, None)
+    below.fastest = below.first.seconds  # nothing was compiled in it
     steps, climbed = [below.step], [below]
     progress(1)
     for done, rung in enumerate(RUNGS, 2):
@@ -253,7 +261,9 @@ def climb(
             climbed.append(before)
         steps.append(mine.step)
         climbed.append(mine)
-        mine.step.carried = not is_slower(*race(work, mine.setting, before.setting))
+        seconds, before_seconds = race(work, mine.setting, before)
+        mine.fastest = min(seconds)
+        mine.step.carried = not is_slower(seconds, before_seconds, least_ratio(mine, before, here))
         if mine.step.carried:
             if rung.carries is None:
                 below = mine
@@ -296,67 +306,79 @@ def tried(work: Work, rung: Rung, setting: Setting, before: Climbed | None) -> C
                         f"{rung.name} gives text {number + 1} of {len(work.ids)} other tokens than {before.step.name}, "
                         "and no tie explains it: nothing is timed"
                     )
-    return Climbed(step, setting, first, before)
+    return Climbed(step, setting, first)
 
 
-def race(work: Work, mine: Setting, before: Setting) -> tuple[list[float], list[float]]:
-    """Seconds of both by turns; after the first turn only while it is open which is faster."""
-    seconds: tuple[list[float], list[float]] = ([], [])
-    for _ in range(TRIALS):
-        for into, setting in zip(seconds, (mine, before), strict=True):
-            into.append(run(work, setting).seconds)
-        if max(min(seconds[0]) / min(seconds[1]), min(seconds[1]) / min(seconds[0])) > 1.5:
-            break
-    return seconds
+def race(work: Work, mine: Setting, before: Climbed) -> tuple[list[float], list[float]]:
+    """Seconds of both by turns, as long as it is open which is faster."""
+    seconds = [run(work, mine).seconds]
+    if before.fastest and not _is_open(seconds, [before.fastest]):
+        return seconds, [before.fastest]
+    before_seconds = [run(work, before.setting).seconds]
+    while len(seconds) < TRIALS and _is_open(seconds, before_seconds):
+        seconds.append(run(work, mine).seconds)
+        before_seconds.append(run(work, before.setting).seconds)
+    return seconds, before_seconds
 
 
-def is_slower(mine: list[float], before: list[float]) -> bool:
-    """Clearly: in the best of the turns, which noise only ever makes slower."""
-    return min(mine) > CLEARLY * min(before)
+def _is_open(a: list[float], b: list[float]) -> bool:
+    return 1 / OPEN < min(a) / min(b) < OPEN
 
 
-def by_turns(work: Work, climbed: list[Climbed], repeats: int, progress: Callable[[int], None]) -> list[list[float]]:
-    """Seconds of each, turn by turn: [turn][rung]. A slow moment of the machine hits them all."""
-    turns = []
+def is_slower(mine: list[float], before: list[float], least: float) -> bool:
+    """In the best of the turns, which noise only ever makes slower; clearly, unless the cost model says so too.
+
+    least: how much more time it takes at the least, by the cost model.
+    """
+    return min(mine) > (1.0 if least > 1.01 else CLEARLY) * min(before)
+
+
+def by_turns(
+    work: Work, climbed: list[Climbed], repeats: int, progress: Callable[[int], None]
+) -> list[dict[int, float]]:
+    """Seconds of each, turn by turn: [turn][rung]. A slow moment of the machine hits them all.
+
+    The order changes from turn to turn. A rung that has taken LONG already is left out of the turns that are left.
+    """
+    turns: list[dict[int, float]] = []
     for turn in range(repeats):
         done: dict[int, float] = {}
         order = list(range(len(climbed)))
         for i in order if turn % 2 == 0 else reversed(order):
-            climbed[i].last = run(work, climbed[i].setting)
-            done[i] = climbed[i].last.seconds
-        turns.append([done[i] for i in order])
+            if sum(t.get(i, 0.0) for t in turns) < LONG:
+                result = run(work, climbed[i].setting)
+                climbed[i].busy += seconds_by_stage(result)
+                done[i] = result.seconds
+        turns.append(done)
         progress(turn + 1)
     return turns
 
 
 def describe(
-    mine: Climbed, turns: list[list[float]], climbed: list[Climbed], here: Machine, machines: list[Machine]
+    mine: Climbed, turns: list[dict[int, float]], climbed: list[Climbed], here: Machine, machines: list[Machine]
 ) -> None:
     """Fills in what the turns say of a rung."""
     step, i, samples = mine.step, climbed.index(mine), len(mine.first.tokens)
-    seconds = [turn[i] for turn in turns]
+    seconds = [turn[i] for turn in turns if i in turn]
+    step.runs = len(seconds)
     step.seconds = [statistics.median(seconds), min(seconds), max(seconds)]
     step.samples_per_second = samples / step.seconds[0]
     step.compile_seconds = max(0.0, mine.first.seconds - max(seconds))
-    step.speedup_total = statistics.median(turn[0] / turn[i] for turn in turns)
-    step.shares = shares_of(mine.last)
+    step.speedup_total = statistics.median(turn[0] / turn[i] for turn in turns if 0 in turn)
+    busy = sum(mine.busy.values())
+    step.shares = {stage: s / busy for stage, s in mine.busy.items() if s > 0}
     step.predicted = {m.name: samples / least_seconds(mine.first.receipts, m) for m in machines}
     names = [c.step.name for c in climbed]
     if step.builds_on:
         j = names.index(step.builds_on)
-        step.speedup = statistics.median(turn[j] / turn[i] for turn in turns)
+        step.speedup = statistics.median(turn[j] / turn[i] for turn in turns if j in turn)
         if step.speedup < 1 or not step.carried:
             step.why = why(mine, climbed[j], here)
 
 
-def shares_of(done: Run) -> dict[str, float]:
-    """Stage -> its part of the busy seconds. Stages of a pipeline are busy at the same time, so the clock says less."""
-    busy = seconds_by_stage(done)
-    whole = sum(busy.values())
-    return {stage: s / whole for stage, s in busy.items() if s > 0}
-
-
 def seconds_by_stage(done: Run) -> Counter[str]:
+    """Stage -> its busy seconds. A pipeline's stages are busy at the same time, so they may add up to more than the
+    clock says."""
     busy: Counter[str] = Counter()
     for receipt in done.receipts:
         for op, count in receipt.ops.items():
@@ -391,35 +413,44 @@ def by_stage(receipts: list[Receipt]) -> dict[str, list[Cost]]:
     return found
 
 
+def least_ratio(mine: Climbed, before: Climbed, here: Machine) -> float:
+    """The least time of a rung over that of the one before it."""
+    return least_seconds(mine.first.receipts, here) / least_seconds(before.first.receipts, here)
+
+
 def why(mine: Climbed, before: Climbed, here: Machine) -> str:
     """What the cost model, and else the measured stages, say of a rung that is slower than what it builds on."""
-    now, then = by_stage(mine.first.receipts), by_stage(before.first.receipts)
+    if least_ratio(mine, before, here) > 1.01:
+        return more_to_do(by_stage(mine.first.receipts), by_stage(before.first.receipts), here)
+    whole_now, whole_then = (1e3 * least_seconds(c.first.receipts, here) for c in (mine, before))
+    a, b = mine.step, before.step
+    now, then = ({stage: s / c.step.runs for stage, s in c.busy.items()} for c in (mine, before))
+    grown = max(SHARES, key=lambda stage: now.get(stage, 0) - then.get(stage, 0))
+    told = [
+        f"the cost model has {whole_now:.1f} ms for it at the least, {whole_then:.1f} for the one before",
+        f"measured, {grown} went from {1e3 * then.get(grown, 0):.0f} to {1e3 * now.get(grown, 0):.0f} ms",
+        f"peak memory from {in_units(b.peak_bytes)} to {in_units(a.peak_bytes)}",
+    ]
+    if a.seconds[1] <= b.seconds[2] and b.seconds[1] <= a.seconds[2]:
+        told.append(f"the runs overlap ({_span(a)}, {_span(b)})")
+    return "; ".join(told)
 
-    def least(costs: list[Cost]) -> float:
-        return sum(here.seconds(c) for c in costs)
 
-    growth = {stage: least(now.get(stage, [])) - least(then.get(stage, [])) for stage in now | then}
-    stage = max(growth, key=growth.get)
-    a, b = summed(now.get(stage, [])), summed(then.get(stage, []))
-    whole_now, whole_then = (sum(map(least, costs.values())) for costs in (now, then))
-    if whole_now > 1.01 * whole_then:
-        return (
-            f"{stage} moves {in_units(a.bytes)} instead of {in_units(b.bytes)}, for {a.operations / 1e6:,.0f} million "
-            f"operations instead of {b.operations / 1e6:,.0f}: {a.operations / max(a.bytes, 1):.1f} for each byte, where "
-            f"this machine does {here.balance:.1f} in the time of one; so it takes {1e3 * least(now.get(stage, [])):.1f}"
-            f" ms at the least instead of {1e3 * least(then.get(stage, [])):.1f}"
-        )
-    busy_now, busy_then = seconds_by_stage(mine.last), seconds_by_stage(before.last)
-    grown = max(busy_now, key=lambda stage: busy_now[stage] - busy_then[stage])
-    told = (
-        f"by the cost model it takes {whole_now / whole_then:.2f} of the time at the least "
-        f"({1e3 * whole_now:.1f} ms instead of {1e3 * whole_then:.1f}); measured, {grown} went from "
-        f"{1e3 * busy_then[grown]:.0f} to {1e3 * busy_now[grown]:.0f} ms"
+def more_to_do(now: dict[str, list[Cost]], then: dict[str, list[Cost]], here: Machine) -> str:
+    """The stage whose least time grows the most, and why: operations or bytes."""
+    least = {s: [sum(map(here.seconds, side.get(s, []))) for side in (now, then)] for s in now | then}
+    stage = max(least, key=lambda s: least[s][0] - least[s][1])
+    a, b = (summed(side.get(stage, [])) for side in (now, then))
+    return (
+        f"{stage} takes {a.operations / 1e6:,.0f} million operations instead of {b.operations / 1e6:,.0f}, and "
+        f"{in_units(a.bytes)} instead of {in_units(b.bytes)}: {a.operations / max(a.bytes, 1):.1f} operations for each "
+        f"byte, where this machine does {here.balance:.1f} while it moves one; at the least "
+        f"{1e3 * least[stage][0]:.1f} ms instead of {1e3 * least[stage][1]:.1f}"
     )
-    (_, least_a, most_a), (_, least_b, most_b) = mine.step.seconds, before.step.seconds
-    if least_a <= most_b and least_b <= most_a:
-        told += f"; the runs overlap ({least_a:.3f} to {most_a:.3f} s, {least_b:.3f} to {most_b:.3f} s)"
-    return told
+
+
+def _span(step: Step) -> str:
+    return f"{step.seconds[1]:.3f} to {step.seconds[2]:.3f} s"
 
 
 def read_ladder(found: Any) -> Ladder:

@@ -24,7 +24,9 @@ class OpCount:
     calls: int = 0
     seconds: float = 0.0
     bytes: int = 0  # arrays handed in and returned, once per call each; of a table, as much as came out
-    costs: list[Cost] = field(default_factory=list)  # of each call, where that was asked for: what it takes at the least
+    costs: list[Cost] = field(
+        default_factory=list
+    )  # of each call, where that was asked for: what it takes at the least
 
 
 COST_OF = {row.op: (row.cost, list(inspect.signature(row.cost).parameters)) for row in CATALOG.values()}
