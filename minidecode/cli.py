@@ -428,8 +428,8 @@ def ladder(
     = 2,
     repeats: Annotated[int, typer.Option(help="Turns of all rungs.")] = 3,
     memory_budget: Annotated[str | None, typer.Option(help="Also double the batch, method by method, until it would"
-                                                      " need more than this beside the weights, such as 16GB; available is"
-                                                      " what the machine has left.")] = None,
+                                                      " need more than this beside the weights, such as 16GB, or what"
+                                                      " the machine has left (available).")] = None,
     cell_seconds: Annotated[float, typer.Option(help="No batch that would take longer is timed there.")] = 4.0,
     machine: Annotated[list[str] | None, typer.Option(help="Predict for this one too, with its own memory as a cap:"
                                                       " v100, t4 or h200; may be given several times.")] = None,

@@ -73,9 +73,10 @@ def _draw_points(panel: Any, comparison: Comparison, colour: str, is_alone: bool
 
 # ---- the ladder ------------------------------------------------------------------------------------------------------
 
-STAGE_STYLES = (  # colour and hatch of each stage of ladder.SHARES: without colours the hatches tell them apart
-    ("#1f6feb", ""), ("#f2cc60", "///"), ("#cf222e", "xxx"), ("#a5d6ff", "..."), ("#8250df", "---"),
-    ("#7ee787", "\\\\\\"), ("#d0d7de", ""), ("#24292f", "ooo"),
+DARK = "#24292f"
+STAGE_STYLES = (  # of each stage of ladder.SHARES: its colour, its hatch and the hatch's colour; in grey too
+    ("#1f6feb", "", "white"), ("#f2cc60", "///", DARK), ("#cf222e", "xxx", "white"), ("#cae8ff", "...", DARK),
+    ("#8250df", "---", "white"), ("#aceebb", "\\\\\\", DARK), ("#d0d7de", "", DARK), (DARK, "ooo", "white"),
 )  # fmt: skip
 
 
@@ -104,12 +105,12 @@ def ladder_picture(found: Ladder) -> Figure:
         )
         above.xaxis.set_major_formatter("{x:g}")
         above.xaxis.set_minor_formatter("")
-        for stage, (colour, hatch) in zip(SHARES, STAGE_STYLES, strict=True):
+        for stage, (colour, hatch, line) in zip(SHARES, STAGE_STYLES, strict=True):
             widths = [100 * s.shares.get(stage, 0.0) for s in steps]
             before = SHARES[: SHARES.index(stage)]
             lefts = [100 * sum(s.shares.get(b, 0.0) for b in before) for s in steps]
-            below.barh(places, widths, 0.8, left=lefts, color=colour, hatch=hatch, edgecolor="white", linewidth=0.4,
-                       label=stage)  # fmt: skip
+            below.barh(places, widths, 0.8, left=lefts, facecolor=colour, hatch=hatch, edgecolor=line,
+                       linewidth=0.4, label=stage)  # fmt: skip
         below.set(xlim=(0, 100))
         below.set_title("percent of the busy seconds", fontsize=8, loc="right")
         for panel in (above, below):

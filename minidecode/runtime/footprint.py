@@ -50,10 +50,10 @@ def footprint(model: Any, plan: Plan, extent: Extent, options: Options, arena_gi
         none           nothing
 
     and of sources, beside that, L * cross * R * S (none: R * S * D * s; split, indirect, rolling: L * cross * B * S;
-    el: B * S * D * s). What a memory stores narrow takes as
-    many bytes instead of s. A forward pass over r rows that see M positions makes, in a layer, r * (6 D + 2 X + 5 F)
-    numbers (X: queries, keys and values; F: feed-forward) and H * M scores a row, several times over if written
-    naively; a step makes R * V logits, and the search copies of them. A memory that grows or follows its beams copies
+    el: B * S * D * s). What a memory stores narrow takes that many bytes, not s. A forward pass over r rows that see
+    M positions makes, in a layer, r * (6 D + 2 X + 5 F) numbers (X: queries, keys and values; F: feed-forward) and
+    H * M scores a row, several times over if written naively; a step makes R * V logits, and the search copies of
+    them. A memory that grows or follows its beams copies
     one layer at a time.
 
     Upper bounds, apart from what the process takes once: buffers of the BLAS, compiled code, imported modules.
