@@ -456,12 +456,7 @@ def ladder(
 
         writable(plot)
     if read is not None:
-        try:
-            found = read_ladder(json.loads(read.read_text(encoding="utf-8")))
-        except OSError as error:
-            raise InputError(f"{read} cannot be read: {error.strerror}") from None
-        except ValueError:
-            raise InputError(f"{read} is not JSON: write one with minidecode ladder --json") from None
+        found = read_ladder(read)
     else:
         with np.errstate(all="ignore"), _bar("climbing", quiet) as report:
             loaded = load(model, random_weights=random_weights)

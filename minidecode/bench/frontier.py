@@ -12,7 +12,7 @@ import numpy as np
 
 from ..catalog import Cost
 from ..runtime.arena import Extent
-from ..runtime.footprint import available_bytes, footprint, in_units, read_budget
+from ..runtime.footprint import available_bytes, footprint, in_units
 from ..runtime.receipt import Receipt
 from .machines import Machine
 from .rungs import Setting, Work, run_ids, weights_bytes
@@ -89,11 +89,11 @@ def _cell(cell: Cell | None) -> str:
 
 
 def explore(
-    work: Work, no_repeat_ngram_size: int, memory_budget: int | str | None, machines: list[Machine], repeats: int,
+    work: Work, no_repeat_ngram_size: int, cap: int | None, machines: list[Machine], repeats: int,
     cell_seconds: float,
 ) -> Frontier:  # fmt: skip
-    """The batch doubled, method by method, until it would need more than the cap: memory_budget here, beside the
-    weights, as in `generate`; of another machine its memory, less the weights.
+    """The batch doubled, method by method, until it would need more than it may: here the cap, beside the weights, as
+    in `generate` (None: nothing runs here); on another machine its memory, less the weights.
 
     Here batches run by turns, under that cap, while the last one of the method and what the machine has left say that
     the next takes at most cell_seconds, and fits; what is not run says so. For other machines each call's bytes and
@@ -108,9 +108,9 @@ def explore(
     weights = weights_bytes(work.model)
     caps = {m.name: max(0, int(m.memory - weights)) for m in machines}
     cells = []
-    if memory_budget is not None:
-        caps = {HERE: read_budget(memory_budget)} | caps
-        cells += measured(work, settings, caps[HERE], repeats, cell_seconds)
+    if cap is not None:
+        caps = {HERE: cap} | caps
+        cells += measured(work, settings, cap, repeats, cell_seconds)
     if machines:
         recorded = {m: record(work, setting) for m, setting in settings.items()}
         for machine in machines:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from .. import ops as signatures
 from ..catalog import Cost
 from ..errors import InputError, NumericalError, OptionError
 from ..model import Model
-from ..runtime.footprint import in_units
+from ..runtime.footprint import in_units, read_budget
 from ..runtime.receipt import Receipt
 from .compare import where_it_ran
 from .frontier import Frontier, explore
@@ -208,6 +210,9 @@ def ladder(
     for what, number in whole.items():
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise OptionError(f"{what} must be a whole number from 1 up, not {number!r}")
+    cap = read_budget(memory_budget)
+    if memory_budget is not None and cap is None:
+        raise OptionError("memory_budget=available: this system does not say what is left; give bytes, such as 2GB")
     work = Work.make(model, texts, input_length, num_beams, max_new_tokens)
     here, total = this_machine(), len(RUNGS) + 1 + repeats
     steps, climbed = climb(work, batch_size, no_repeat_ngram_size, here, lambda done: progress(done, total))
@@ -217,8 +222,8 @@ def ladder(
         describe(mine, turns, climbed, here, machines)
     about = {"model": name, "no_repeat_ngram_size": no_repeat_ngram_size} | whole
     frontier = None
-    if memory_budget is not None or others:
-        frontier = explore(work, no_repeat_ngram_size, memory_budget, machines, repeats, cell_seconds)
+    if cap is not None or others:
+        frontier = explore(work, no_repeat_ngram_size, cap, machines, repeats, cell_seconds)
     found = {"name": here.name, "bandwidth": here.bandwidth, "operations": here.operations}
     return Ladder(about, steps, found, [m.name for m in machines], where_it_ran(), frontier)
 
@@ -453,9 +458,11 @@ def _span(step: Step) -> str:
     return f"{step.seconds[1]:.3f} to {step.seconds[2]:.3f} s"
 
 
-def read_ladder(found: Any) -> Ladder:
-    """From what `as_dict` made. Raises InputError on anything else."""
+def read_ladder(path: Path) -> Ladder:
+    """The ladder that `ladder --json` printed into a file. Raises InputError on other files."""
     try:
-        return Ladder.from_dict(found)
-    except (KeyError, TypeError):
-        raise InputError("the file holds no ladder: write one with minidecode ladder --json") from None
+        return Ladder.from_dict(json.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{path} holds no ladder: write one with minidecode ladder --json") from None

@@ -182,13 +182,15 @@ def test_a_little_slower_is_a_loss_only_where_more_is_to_be_done():
     assert ladder.is_slower([1.2, 1.1], [1.0], least=0.9) and not ladder.is_slower([0.9], [1.0], least=9.0)
 
 
-def test_json_comes_back_whole(found):
-    again = ladder.read_ladder(json.loads(json.dumps(found.as_dict())))
+def test_json_comes_back_whole(found, tmp_path):
+    path = tmp_path / "ladder.json"
+    path.write_text(json.dumps(found.as_dict()), encoding="utf-8")
+    again = ladder.read_ladder(path)
     assert again == found and str(again) == str(found)
-    with pytest.raises(InputError, match="holds no ladder"):
-        ladder.read_ladder({"steps": [{"speed": 1}], "frontier": None})
-    with pytest.raises(InputError, match="holds no ladder"):
-        ladder.read_ladder([1])
+    for other in ("[1]", "{", '{"steps": [{"speed": 1}], "frontier": null}'):
+        path.write_text(other, encoding="utf-8")
+        with pytest.raises(InputError, match="holds no ladder"):
+            ladder.read_ladder(path)
 
 
 def test_the_picture_names_each_rung_and_describes_itself(found, tmp_path):
@@ -238,7 +240,7 @@ def test_other_machines_have_their_own_caps(found):
 
 def test_what_takes_too_long_is_not_timed(toy):
     work = rungs.Work.make(toy, 2, 6, 2, 4)
-    cells = frontier.explore(work, 0, "2MB", [], 1, 0.0).cells
+    cells = frontier.explore(work, 0, 2_000_000, [], 1, 0.0).cells
     assert {c.batch for c in cells if c.state == "measured"} == {1}
     assert all("more than 0 s" in c.why for c in cells if c.state == "fits")
 

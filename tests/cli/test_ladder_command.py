@@ -50,6 +50,6 @@ def test_what_is_refused(fails, toy, arguments, says):
 
 
 def test_a_file_that_holds_something_else(fails, tmp_path):
-    for text, says in [("{", "is not JSON"), ("[1]", "holds no ladder"), ('{"steps": []}', "holds no ladder")]:
+    for text in ("{", "[1]", '{"steps": []}'):
         (tmp_path / "other.json").write_text(text, encoding="utf-8")
-        assert says in fails("ladder", "--read", tmp_path / "other.json")
+        assert "other.json holds no ladder" in fails("ladder", "--read", tmp_path / "other.json")
