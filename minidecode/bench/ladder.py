@@ -27,6 +27,7 @@ from .rungs import (
     Rung,
     Setting,
     Work,
+    cost_as_written,
     differing,
     facts_of,
     is_tie,
@@ -47,8 +48,8 @@ STAGES = {  # op -> the stage that its seconds belong to (FastSeq, Figure 1)
         ("refresh_texts", "advance_beams", "finish_texts", "log_softmax", "score_tokens", "choose_tokens", "keep_top_k",
          "keep_top_p", "draw_tokens", "top_candidates", "search_candidates", "gumbel"), "search"),
 }  # fmt: skip
-REST, TEXTS = "no op (Python)", "reading and text"
-SHARES = ("products", "attention", "cache moves", "between products", "n-gram ban", "search", REST, TEXTS)
+REST, PLANNING, TEXTS = "no op (Python)", "planning memory", "reading and text"
+SHARES = ("products", "attention", "cache moves", "between products", "n-gram ban", "search", REST, PLANNING, TEXTS)
 TRIALS = 3  # turns of a rung and of the one before it, before it is decided which of the two goes on
 CLEARLY = 1.05  # so much slower, in the best of these turns, is a loss; less may be noise, unless more is to be done
 OPEN = 1.5  # within this factor it is open after one run which of the two is faster
@@ -174,8 +175,9 @@ class Ladder:
         if self.predicted:
             notes.append(
                 "Predicted, not measured: the least time of each op on that machine (its bytes or its operations, "
-                "whichever takes longer), summed. No launch, no Python and no pipeline is in it; and what a naive "
-                "version moves beyond the least is not, so that switches of that kind change nothing."
+                "whichever takes longer), summed; naive attention and what stands between products operation by "
+                "operation, all other ops at their least. No launch, no Python and no pipeline is in it, so that "
+                "switches that save those alone change nothing."
             )
         return "\n".join(notes)
 
@@ -215,7 +217,9 @@ def ladder(
         raise OptionError("memory_budget=available: this system does not say what is left; give bytes, such as 2GB")
     work = Work.make(model, texts, input_length, num_beams, max_new_tokens)
     here, total = this_machine(), len(RUNGS) + 1 + repeats
-    steps, climbed = climb(work, batch_size, no_repeat_ngram_size, here, lambda done: progress(done, total))
+    steps, climbed = climb(
+        work, batch_size, no_repeat_ngram_size, here, bool(others), lambda done: progress(done, total)
+    )
     turns = by_turns(work, climbed, repeats, lambda done: progress(len(RUNGS) + 1 + done, total))
     machines = [MACHINES[m] for m in others]
     for mine in climbed:
@@ -234,17 +238,18 @@ class Climbed:
 
     step: Step
     setting: Setting
-    first: Run  # untimed, with the costs of its calls
+    first: Run  # untimed, with what each of its calls takes at the least
+    written: list[Receipt]  # the same, where naive code is counted operation by operation; for other machines
     fastest: float = 0.0  # seconds of a run, as far as it is known before the turns
     busy: Counter[str] = field(default_factory=Counter)  # seconds of all turns, by stage
 
 
 def climb(
-    work: Work, batch_size: int, ngram: int, here: Machine, progress: Callable[[int], None]
+    work: Work, batch_size: int, ngram: int, here: Machine, predicts: bool, progress: Callable[[int], None]
 ) -> tuple[list[Step], list[Climbed]]:
     """Each rung once: (all rungs, those that ran). What a loser switched is switched back."""
     start = Setting(dict(NO_CACHE.choices), work.model.dtype, batch_size, ngram)
-    below = tried(work, NO_CACHE, start, None)
+    below = tried(work, NO_CACHE, start, None, predicts)
     below.fastest = below.first.seconds  # nothing was compiled in it
     steps, climbed = [below.step], [below]
     progress(1)
@@ -253,10 +258,10 @@ def climb(
             before, after = below, switched(below.setting, rung, work)
             if rung.only_without_ngrams and ngram:
                 without = dataclasses.replace(below.setting, no_repeat_ngram_size=0)
-                before = tried(work, Rung(f"{below.step.name}, no ban", below.step.paper), without, None)
+                before = tried(work, Rung(f"{below.step.name}, no ban", below.step.paper), without, None, predicts)
                 before.step.builds_on = ""
                 after = dataclasses.replace(after, no_repeat_ngram_size=0)
-            mine = tried(work, rung, after, before)
+            mine = tried(work, rung, after, before, predicts)
         except OptionError as error:
             steps.append(Step(rung.name, rung.paper, not_run=str(error).removeprefix("plan: ")))
             progress(done)
@@ -279,7 +284,7 @@ def climb(
     return steps, climbed
 
 
-def tried(work: Work, rung: Rung, setting: Setting, before: Climbed | None) -> Climbed:
+def tried(work: Work, rung: Rung, setting: Setting, before: Climbed | None, predicts: bool) -> Climbed:
     """A rung's first two runs: with the costs of its calls, then as it will be timed, under tracemalloc.
 
     Raises NumericalError if its tokens are not those before, or if its receipts do not show the switch.
@@ -311,7 +316,9 @@ def tried(work: Work, rung: Rung, setting: Setting, before: Climbed | None) -> C
                         f"{rung.name} gives text {number + 1} of {len(work.ids)} other tokens than {before.step.name}, "
                         "and no tie explains it: nothing is timed"
                     )
-    return Climbed(step, setting, first)
+    is_naive = any("_naive" in c.implementation for c in first.receipts[0].ops.values())
+    written = run_ids(work, setting, costs=cost_as_written) if is_naive and predicts else first
+    return Climbed(step, setting, first, written.receipts)
 
 
 def race(work: Work, mine: Setting, before: Climbed) -> tuple[list[float], list[float]]:
@@ -372,7 +379,7 @@ def describe(
     step.speedup_total = statistics.median(turn[0] / turn[i] for turn in turns if 0 in turn)
     busy = sum(mine.busy.values())
     step.shares = {stage: s / busy for stage, s in mine.busy.items() if s > 0}
-    step.predicted = {m.name: samples / least_seconds(mine.first.receipts, m) for m in machines}
+    step.predicted = {m.name: samples / least_seconds(mine.written, m) for m in machines}
     names = [c.step.name for c in climbed]
     if step.builds_on:
         j = names.index(step.builds_on)
@@ -388,7 +395,9 @@ def seconds_by_stage(done: Run) -> Counter[str]:
     for receipt in done.receipts:
         for op, count in receipt.ops.items():
             busy[STAGES[op]] += count.seconds
+        busy[PLANNING] += receipt.seconds.get("plan", 0.0)
         busy[REST] += sum(receipt.seconds.values()) - sum(c.seconds for c in receipt.ops.values())
+        busy[REST] -= receipt.seconds.get("plan", 0.0)
     busy[TEXTS] += sum(done.busy.values())
     return busy
 
@@ -446,10 +455,11 @@ def more_to_do(now: dict[str, list[Cost]], then: dict[str, list[Cost]], here: Ma
     least = {s: [sum(map(here.seconds, side.get(s, []))) for side in (now, then)] for s in now | then}
     stage = max(least, key=lambda s: least[s][0] - least[s][1])
     a, b = (summed(side.get(stage, [])) for side in (now, then))
+    decides = "arithmetic" if a.operations > here.balance * a.bytes else "memory"
     return (
         f"{stage} takes {a.operations / 1e6:,.0f} million operations instead of {b.operations / 1e6:,.0f}, and "
         f"{in_units(a.bytes)} instead of {in_units(b.bytes)}: {a.operations / max(a.bytes, 1):.1f} operations for each "
-        f"byte, where this machine does {here.balance:.1f} while it moves one; at the least "
+        f"byte, where this machine does {here.balance:.1f} while it moves one, so that {decides} decides; at the least "
         f"{1e3 * least[stage][0]:.1f} ms instead of {1e3 * least[stage][1]:.1f}"
     )
 

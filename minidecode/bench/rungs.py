@@ -14,13 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from ..catalog import Cost
 from ..errors import InputError, OptionError
 from ..model import Model
 from ..plan import Plan
 from ..precision import NARROW, stored_as
 from ..runtime.pipeline import generate_lines
-from ..runtime.receipt import Receipt, held_bytes
+from ..runtime.receipt import CostOf, Receipt, held_bytes, least_cost
 from ..search.trace import TraceStep
+from .elementary import Counts, elementary
 
 TEXT = "Fellow citizens of the Senate and of the House of Representatives, the state of the Union is good. "
 ALL = 0  # a batch size: all texts together
@@ -184,8 +186,8 @@ def run(work: Work, setting: Setting) -> Run:
     return Run(seconds, tokens, receipts, busy, lines.receipt.overlap)
 
 
-def run_ids(work: Work, setting: Setting, costs: bool = False, memory_budget: int | None = None) -> Run:
-    """All texts from their ids, batch after batch; with costs, what each call takes at the least is in the receipts.
+def run_ids(work: Work, setting: Setting, costs: bool | CostOf = False, memory_budget: int | None = None) -> Run:
+    """All texts from their ids, batch after batch; with costs, what each call takes is in the receipts.
 
     Raises MemoryBudgetError if a batch may take more than the budget.
     """
@@ -196,6 +198,23 @@ def run_ids(work: Work, setting: Setting, costs: bool = False, memory_budget: in
         tokens += [t.tolist() for t in out.token_ids]
         receipts.append(out.receipt)
     return Run(time.perf_counter() - started, tokens, receipts, Counter())
+
+
+ELEMENTARY = {"embed_norm", "residual_norm", "bias_activation", "split_heads", "attend_within", "attend"}
+
+
+def cost_as_written(op: str, function: Any, given: dict[str, Any]) -> Cost | None:
+    """What a call moves and computes at the least; the naive versions of ELEMENTARY operation by operation.
+
+    Their arrays come back from memory for every elementary operation, as where a framework launches a kernel for each:
+    what such code moves on a GPU (and here, where a cache does not hold them). So they run once more, counting.
+    """
+    cost = least_cost(op, function, given)
+    if op not in ELEMENTARY or not getattr(function, "__name__", "").endswith("_naive"):
+        return cost
+    counts = Counts()
+    elementary(function, counts)(*given.values())
+    return Cost(max(cost.bytes, counts.bytes), cost.operations)
 
 
 def peak_of(call: Callable[[], Run]) -> tuple[Run, int]:

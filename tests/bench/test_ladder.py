@@ -1,6 +1,7 @@
 """The ladder: what each rung switches, what proves it, what is refused, and the arithmetic of its figures."""
 
 import dataclasses
+import importlib
 import json
 import time
 import xml.etree.ElementTree as ElementTree
@@ -269,6 +270,21 @@ def test_a_prediction_is_no_slower_where_memory_or_arithmetic_is_faster(toy):
     assert seconds[-1] >= every.operations / v100.operations
     faster = dataclasses.replace(v100, operations=2 * v100.operations)
     assert ladder.least_seconds(receipts, faster) <= seconds[1]
+
+
+def test_naive_code_is_predicted_operation_by_operation(found, toy):
+    fused, before = one(found, "fused kernels"), one(found, "cache de-duplication")
+    assert fused.predicted["v100"] > before.predicted["v100"], "what is fused moves less"
+    norm = toy.weights.blocks[0].ln_1
+    given = {"x_RD": np.ones((3, 8), np.float32), "y_RD": None, "bias_D": None, "norm": norm}
+    naive = rungs.cost_as_written("residual_norm", backend_of("norm").residual_norm_naive, given)
+    fused = rungs.cost_as_written("residual_norm", backend_of("norm").residual_norm, given)
+    assert naive.bytes > 2 * fused.bytes and naive.operations == fused.operations
+    assert rungs.cost_as_written("take", np.take, {}) is None, "no row of the catalog"
+
+
+def backend_of(name):
+    return importlib.import_module(f"minidecode.reference.{name}")
 
 
 def test_a_receipt_with_costs_has_one_for_each_call(toy):
