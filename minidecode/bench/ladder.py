@@ -50,7 +50,7 @@ STAGES = {  # op -> the stage that its seconds belong to (FastSeq, Figure 1)
 }  # fmt: skip
 REST, PLANNING, TEXTS = "no op (Python)", "planning memory", "reading and text"
 SHARES = ("products", "attention", "cache moves", "between products", "n-gram ban", "search", REST, PLANNING, TEXTS)
-TRIALS = 3  # turns of a rung and of the one before it, before it is decided which of the two goes on
+TRIALS = 5  # turns of a rung and of the one before it, before it is decided which of the two goes on
 CLEARLY = 1.05  # so much slower, in the best of these turns, is a loss; less may be noise, unless more is to be done
 OPEN = 1.5  # within this factor it is open after one run which of the two is faster
 LONG = 10.0  # seconds in turns after which a rung is not run again
@@ -73,7 +73,8 @@ class Step:
     ran: dict[str, str] = field(default_factory=dict)  # what the receipts show of the switch
     differing: int = 0  # texts with other tokens than those of the rung before: ties, or another precision
     other_precision: bool = False
-    carried: bool = True  # whether the next rungs have this switch too
+    trial: list[float] = field(default_factory=list)  # seconds at best, of this rung and of the one before
+    carried: bool = True  # whether the next rungs have this switch too: whether it did not lose that trial
     seconds: list[float] = field(default_factory=list)
     runs: int = 0
     samples_per_second: float = 0.0
@@ -87,6 +88,15 @@ class Step:
     cost: dict[str, int] = field(default_factory=dict)  # bytes and operations at the least, of all ops
     predicted: dict[str, float] = field(default_factory=dict)  # samples/s of another machine, at the best
     why: str = ""  # where it is slower than what it builds on
+
+    @property
+    def outcome(self) -> str:
+        """In words, where it is slower; noise may have a rung lose its trial and not the turns, or the other way."""
+        if self.carried:
+            return "loses"
+        if self.speedup < 1:
+            return "loses, and is not carried on"
+        return f"lost its trial ({self.trial[0]:.3f} s at best against {self.trial[1]:.3f} s), and is not carried on"
 
 
 @dataclass
@@ -140,7 +150,7 @@ class Ladder:
                 f"{predicted}"
             )
             if s.why:
-                lines.append(f"  {'loses' if s.carried else 'loses, and is not carried on'}: {s.why}")
+                lines.append(f"  {s.outcome}: {s.why}")
         return "\n".join(lines)
 
     def _shares(self) -> str:
@@ -195,7 +205,7 @@ def ladder(
 
     Every rung adds one switch to the rungs before it. First each runs once, untimed: its tokens must be those of the
     rung before (up to ties that rounding explains; another precision is counted), and its receipts must show that the
-    switch was on. One that is slower than the rung before it in the best of three turns is not carried on. Then all run
+    switch was on. One that is slower than the rung before it in a trial of up to five turns is not carried on. Then all run
     by turns, `repeats` times. Texts have a fixed number of new tokens.
 
     memory_budget: also double the batch, method by method, until it would need more (bench/frontier.py); no cell that
@@ -273,6 +283,7 @@ def climb(
         climbed.append(mine)
         seconds, before_seconds = race(work, mine.setting, before)
         mine.fastest = min(seconds)
+        mine.step.trial = [min(seconds), min(before_seconds)]
         mine.step.carried = not is_slower(seconds, before_seconds, least_ratio(mine, before, here))
         if mine.step.carried:
             if rung.carries is None:
@@ -338,11 +349,13 @@ def _is_open(a: list[float], b: list[float]) -> bool:
 
 
 def is_slower(mine: list[float], before: list[float], least: float) -> bool:
-    """In the best of the turns, which noise only ever makes slower; clearly, unless the cost model says so too.
+    """In the best of the turns, which noise only ever makes slower, and in their median; clearly, unless the cost model
+    says so too.
 
     least: how much more time it takes at the least, by the cost model.
     """
-    return min(mine) > (1.0 if least > 1.01 else CLEARLY) * min(before)
+    factor = 1.0 if least > 1.01 else CLEARLY
+    return all(middle(mine) > factor * middle(before) for middle in (min, statistics.median))
 
 
 def by_turns(

@@ -180,7 +180,15 @@ def test_a_loser_says_why_and_is_not_carried_on(toy, monkeypatch):
 
 def test_a_little_slower_is_a_loss_only_where_more_is_to_be_done():
     assert not ladder.is_slower([1.03], [1.0], least=1.0) and ladder.is_slower([1.03], [1.0], least=1.2)
+    assert not ladder.is_slower([1.2, 1.1, 1.2], [1.0, 1.3, 1.3], least=1.0), "its median is faster"
     assert ladder.is_slower([1.2, 1.1], [1.0], least=0.9) and not ladder.is_slower([0.9], [1.0], least=9.0)
+
+
+def test_the_outcome_in_words():
+    lost = ladder.Step("x", "", carried=False, speedup=1.02, trial=[1.1, 1.0])
+    assert lost.outcome == "lost its trial (1.100 s at best against 1.000 s), and is not carried on"
+    assert dataclasses.replace(lost, speedup=0.9).outcome == "loses, and is not carried on"
+    assert dataclasses.replace(lost, speedup=0.9, carried=True).outcome == "loses"
 
 
 def test_json_comes_back_whole(found, tmp_path):
