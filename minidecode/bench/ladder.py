@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -170,7 +171,8 @@ class Ladder:
             f"({weights}).",
             f"This machine, measured: {m['bandwidth'] / 1e9:,.1f} GB/s, {m['operations'] / 1e9:,.0f} GFLOP/s. "
             f"Code was compiled, or read from disk, in {sum(s.compile_seconds for s in self.measured):.1f} s, which "
-            "are not in any figure.",
+            f"are not in any figure. BLAS threads: {self.where['blas_threads']}; processes that wanted one of its "
+            f"{self.where['cores']} cores, on average: {self.where.get('load', 'unknown')}.",
         ]
         if any(s.no_repeat_ngram_size != self.work["no_repeat_ngram_size"] for s in self.measured):
             notes.append(
@@ -205,8 +207,8 @@ def ladder(
 
     Every rung adds one switch to the rungs before it. First each runs once, untimed: its tokens must be those of the
     rung before (up to ties that rounding explains; another precision is counted), and its receipts must show that the
-    switch was on. One that is slower than the rung before it in a trial of up to five turns is not carried on. Then all run
-    by turns, `repeats` times. Texts have a fixed number of new tokens.
+    switch was on. One that is slower than the rung before it in a trial of up to five turns is not carried on. Then all
+    run by turns, `repeats` times. Texts have a fixed number of new tokens.
 
     memory_budget: also double the batch, method by method, until it would need more (bench/frontier.py); no cell that
     takes longer than about cell_seconds is timed. machine: predict for v100, t4 or h200 too. name: of the model, in the
@@ -239,7 +241,16 @@ def ladder(
     if cap is not None or others:
         frontier = explore(work, no_repeat_ngram_size, cap, machines, repeats, cell_seconds)
     found = {"name": here.name, "bandwidth": here.bandwidth, "operations": here.operations}
-    return Ladder(about, steps, found, [m.name for m in machines], where_it_ran(), frontier)
+    return Ladder(about, steps, found, [m.name for m in machines], where_it_ran() | how_busy(), frontier)
+
+
+def how_busy() -> dict[str, str]:
+    """Threads of the BLAS, and how many processes wanted a core in the last minutes, where that is told."""
+    from threadpoolctl import threadpool_info
+
+    threads = sorted({i["num_threads"] for i in threadpool_info() if i["user_api"] == "blas"})
+    load = {"load": f"{os.getloadavg()[0]:.1f}"} if hasattr(os, "getloadavg") else {}
+    return {"blas_threads": ", ".join(map(str, threads)) or "unknown"} | load
 
 
 @dataclass
