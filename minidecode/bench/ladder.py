@@ -53,7 +53,8 @@ REST, PLANNING, TEXTS = "no op (Python)", "planning memory", "reading and text"
 SHARES = ("products", "attention", "cache moves", "between products", "n-gram ban", "search", REST, PLANNING, TEXTS)
 TRIALS = 5  # turns of a rung and of the one before it, before it is decided which of the two goes on
 CLEARLY = 1.05  # so much slower, in the best of these turns, is a loss; less may be noise, unless more is to be done
-OPEN = 1.5  # within this factor it is open after one run which of the two is faster
+OPEN = 1.5  # within this factor it is open after two turns which of the two is faster
+FAR = 4.0  # no other work on the machine makes as much
 LONG = 10.0  # seconds in turns after which a rung is not run again
 
 
@@ -344,19 +345,19 @@ def tried(work: Work, rung: Rung, setting: Setting, before: Climbed | None, pred
 
 
 def race(work: Work, mine: Setting, before: Climbed) -> tuple[list[float], list[float]]:
-    """Seconds of both by turns, as long as it is open which is faster."""
+    """Seconds of both by turns, two at least, and more as long as it is open which is faster.
+
+    What is known of the one before from its own trial counts only against a rung that is FAR faster: the machine may
+    have had other work then.
+    """
     seconds = [run(work, mine).seconds]
-    if before.fastest and not _is_open(seconds, [before.fastest]):
+    if before.fastest > FAR * seconds[0]:
         return seconds, [before.fastest]
     before_seconds = [run(work, before.setting).seconds]
-    while len(seconds) < TRIALS and _is_open(seconds, before_seconds):
+    while len(seconds) < TRIALS and (len(seconds) < 2 or 1 / OPEN < min(seconds) / min(before_seconds) < OPEN):
         seconds.append(run(work, mine).seconds)
         before_seconds.append(run(work, before.setting).seconds)
     return seconds, before_seconds
-
-
-def _is_open(a: list[float], b: list[float]) -> bool:
-    return 1 / OPEN < min(a) / min(b) < OPEN
 
 
 def is_slower(mine: list[float], before: list[float], least: float) -> bool:
