@@ -30,7 +30,7 @@ def markdown(found: Ladder) -> str:
     lines.append(
         f"\n{work['texts']} texts of about {work['input_length']} tokens, {work['max_new_tokens']} new, beam "
         f"{work['num_beams']}, n-gram {work['no_repeat_ngram_size']}; machine: {found.where['cores']} cores "
-        f"({found.where['processor']}), {found.where['load']} processes wanting them (it was doing other work too), "
+        f"({found.where['processor']}), load {found.where['load']} (ours included), "
         f"BLAS threads: {found.where['blas_threads']}, NumPy {found.where['numpy']}."
     )
     return "\n".join(lines)

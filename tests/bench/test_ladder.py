@@ -247,6 +247,16 @@ def test_other_machines_have_their_own_caps(found):
         assert most["cache per beam"] <= most["de-duplicated"] and most["no cache"] <= most["de-duplicated"]
 
 
+def test_a_narrow_memory_needs_less(toy):
+    work = rungs.Work.make(toy, 1, 6, 2, 4)
+    start = rungs.Setting({"base": "fast", "arena": "none", "hars": "off"}, "float32", 1, 0)
+    wide, narrow = (
+        frontier.needed(work, dataclasses.replace(start, choices=start.choices | frontier.METHODS[m]), 500)
+        for m in ("de-duplicated", "de-dupl., float16")
+    )
+    assert narrow < wide
+
+
 def test_what_takes_too_long_is_not_timed(toy):
     work = rungs.Work.make(toy, 2, 6, 2, 4)
     cells = frontier.explore(work, 0, 2_000_000, [], 1, 0.0).cells
