@@ -340,3 +340,17 @@ def test_an_encoder_decoder_model(tmp_path, settled):
 def test_what_cannot_be_asked(toy, bad, says):
     with pytest.raises(OptionError, match=says):
         ladder.ladder(toy, **SIZES | bad)
+
+
+@pytest.mark.parametrize("has_source", [False, True])
+@pytest.mark.parametrize("memory", ["replicated", "preallocated", "split", "indirect", "el"])
+def test_the_footprint_of_a_narrow_memory_holds(tmp_path, memory, has_source):
+    folder = write_bart_folder(tmp_path / "toy") if has_source else write_folder(tmp_path / "toy", n_positions=64)
+    model, ids = md.load(folder), np.ones((40, 9), int)
+    how = {"input_ids": ids, "plan": f"memory={memory},memory_dtype=float16", "num_beams": 3, "max_new_tokens": 6,
+           "eos_token_id": None}  # fmt: skip
+    out, said = [], model.footprint(**how)
+    rungs.peak_of(lambda: model.generate(**how))  # imports and what Python makes once
+    _, peak = rungs.peak_of(lambda: out.append(model.generate(**how)))
+    assert out[0].receipt.memory_peak_bytes <= said.memory <= 1.5 * out[0].receipt.memory_peak_bytes
+    assert peak <= said.total
