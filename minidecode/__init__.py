@@ -49,6 +49,7 @@ __all__ = [
     "convert",
     "emulate",
     "generate_lines",
+    "ladder",
     "load",
 ]
 
@@ -64,4 +65,9 @@ def __getattr__(name: str):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-LOADED_LATE = {"emulate": ".emulator", "compare": ".bench.compare", "convert": ".head_pooling"}
+LOADED_LATE = {
+    "emulate": ".emulator",
+    "compare": ".bench.compare",
+    "ladder": ".bench.ladder",
+    "convert": ".head_pooling",
+}

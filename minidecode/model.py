@@ -32,7 +32,7 @@ from .runtime.compile_time import compile_time
 from .runtime.dry_run import dry_run, search_of
 from .runtime.engine import Engine
 from .runtime.footprint import Footprint, check_fits, footprint, read_budget
-from .runtime.receipt import CountedOps, Receipt
+from .runtime.receipt import CostOf, CountedOps, Receipt
 from .scoring import Scores, score_pieces, target_pieces, text_pieces
 from .search.beam import beam_search
 from .search.candidates import never_straight
@@ -286,6 +286,7 @@ class Model:
         trace: bool = False,
         sample_ids: Sequence[int] | None = None,
         memory_budget: int | str | None = "available",
+        costs: bool | CostOf = False,
         **options: Any,
     ) -> Output:
         """Continues each prompt, or for an encoder-decoder model answers each source: greedily, by sampling or a beam.
@@ -300,7 +301,9 @@ class Model:
         sample_ids: numbers that tell equal prompts apart when sampling; by default each copy in the call is another.
         memory_budget: bytes, or a text such as "2GB", that the call may take beside the weights; by default what the
         machine has left, where it says so (Linux); None: no limit. What may take more (`footprint`) is refused before
-        anything is computed. options: see search/options.py; unset ones come from generation_config.json.
+        anything is computed. costs: note in the receipt what each call of an op takes at the least, by its cost model;
+        or what your function of (op, implementation, arguments by name) says, a Cost. options: see
+        search/options.py; unset ones come from generation_config.json.
 
         Raises InputError on prompts that cannot be used, OptionError on options, MemoryBudgetError on what does not
         fit, NumericalError on NaN scores.
@@ -334,7 +337,7 @@ class Model:
             ):
                 if plan.arena != "none":
                     stages["plan"] = time.perf_counter() - tokenized
-                engine = self._engine(plan, places)
+                engine = self._engine(plan, places, costs)
                 if sources:
                     engine.encode(sources)
                 if resolved.num_beams == 1:
@@ -510,9 +513,9 @@ class Model:
         options.check_vocabulary(self.config.vocab_size)
         return options
 
-    def _engine(self, plan: Plan, places: Fresh | Places | None = None) -> Engine:
+    def _engine(self, plan: Plan, places: Fresh | Places | None = None, costs: bool | CostOf = False) -> Engine:
         functions, make_memory = plan.resolve(self.is_encoder_decoder)
-        return Engine(self.network, self.weights, CountedOps(functions, places), make_memory)
+        return Engine(self.network, self.weights, CountedOps(functions, places, costs), make_memory)
 
     def _fitted(self, prompts, input_ids, attention_mask, options: Options, truncate: bool):
         """(sources, prompts, most new tokens of each): checked, and cut to what the model holds.

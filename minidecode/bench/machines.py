@@ -16,7 +16,8 @@ from ..errors import OptionError
 class Machine:
     """bandwidth: bytes/s of main (or device) memory. operations: float32 operations/s, a multiply-add being two.
 
-    tensor_operations: those of float16 matrix products on tensor cores, where there are such.
+    tensor_operations: those of float16 matrix products on tensor cores, where there are such. memory: bytes of the main
+    (or device) memory, where a data sheet says them.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Machine:
     operations: float
     source: str
     tensor_operations: float | None = None
+    memory: int | None = None
 
     @property
     def balance(self) -> float:
@@ -44,9 +46,9 @@ class Machine:
 MACHINES = {
     m.name: m
     for m in [
-        Machine("v100", 900e9, 15.7e12, "data sheet, SXM2", 125e12),
-        Machine("t4", 320e9, 8.1e12, "data sheet", 65e12),
-        Machine("h200", 4.8e12, 67e12, "data sheet, SXM, without tensor cores", 989e12),
+        Machine("v100", 900e9, 15.7e12, "data sheet, SXM2", 125e12, 16 * 10**9),
+        Machine("t4", 320e9, 8.1e12, "data sheet", 65e12, 16 * 10**9),
+        Machine("h200", 4.8e12, 67e12, "data sheet, SXM, without tensor cores", 989e12, 141 * 10**9),
     ]
 }
 

@@ -1,11 +1,14 @@
-"""Pictures of comparisons, drawn by matplotlib (the extra `plots`)."""
+"""Pictures of comparisons and of the ladder, drawn by matplotlib (the extra `plots`)."""
 
 from __future__ import annotations
 
+import io
 from math import ceil, floor, log10
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
+from xml.sax.saxutils import escape
 
 from .compare import Comparison
+from .ladder import SHARES, Ladder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -66,3 +69,78 @@ def _draw_points(panel: Any, comparison: Comparison, colour: str, is_alone: bool
     if not is_alone:
         fastest = max(comparison.reached(t)[0] for t in comparison.timings) / 1e9
         panel.annotate(comparison.name, (x, fastest), (4, 3), textcoords="offset points", fontsize=7)
+
+
+# ---- the ladder ------------------------------------------------------------------------------------------------------
+
+DARK = "#24292f"
+STAGE_STYLES = (  # of each stage of ladder.SHARES: its colour, its hatch and the hatch's colour; in grey too
+    ("#1f6feb", "", "white"), ("#f2cc60", "///", DARK), ("#cf222e", "xxx", "white"), ("#cae8ff", "...", DARK),
+    ("#8250df", "---", "white"), ("#aceebb", "\\\\\\", DARK), ("#d0d7de", "", DARK), ("#ffb77c", "||", DARK),
+    (DARK, "ooo", "white"),
+)  # fmt: skip
+
+
+def ladder_picture(found: Ladder) -> Figure:
+    """The rungs of a ladder: speedup over the first (above), and where the time of each goes (FastSeq, Figure 1).
+
+    As narrow as a telephone, with a column of one panel; a rung that is not carried on is drawn hollow.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    steps = found.measured
+    with matplotlib.rc_context({"font.size": 8, "hatch.linewidth": 0.6}):
+        figure = Figure((4.2, 2.2 + 0.52 * len(steps)), layout="constrained")
+        above, below = figure.subplots(2, 1)
+        names, places = [s.name for s in steps], range(len(steps))
+        for place, step in zip(places, steps, strict=True):
+            face = "#1f6feb" if step.carried else "white"
+            above.barh(place, step.speedup_total, 0.7, left=0, color=face, edgecolor="#1f6feb",
+                       hatch="" if step.carried else "///")  # fmt: skip
+            above.annotate(f"{step.speedup_total:.1f}x", (step.speedup_total, place), (3, 0),
+                           textcoords="offset points", va="center")  # fmt: skip
+        above.set(xscale="log", xlim=(0.5, 3 * max(s.speedup_total for s in steps)))
+        above.set_title(
+            f"{found.work['model']}: speedup over no cache (hollow: not carried on)", fontsize=8, loc="right"
+        )
+        above.xaxis.set_major_formatter("{x:g}")
+        above.xaxis.set_minor_formatter("")
+        for stage, (colour, hatch, line) in zip(SHARES, STAGE_STYLES, strict=True):
+            widths = [100 * s.shares.get(stage, 0.0) for s in steps]
+            before = SHARES[: SHARES.index(stage)]
+            lefts = [100 * sum(s.shares.get(b, 0.0) for b in before) for s in steps]
+            below.barh(places, widths, 0.8, left=lefts, facecolor=colour, hatch=hatch, edgecolor=line,
+                       linewidth=0.4, label=stage)  # fmt: skip
+        below.set(xlim=(0, 100))
+        below.set_title("percent of the busy seconds", fontsize=8, loc="right")
+        for panel in (above, below):
+            panel.set_yticks(places, names)
+            panel.invert_yaxis()
+            panel.set_axisbelow(True)
+            panel.grid(axis="x", alpha=0.3)
+        figure.legend(*below.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8)
+    return figure
+
+
+def ladder_in_words(found: Ladder) -> str:
+    """The same for those who do not see it."""
+    rungs = "; ".join(
+        f"{s.name} {s.speedup_total:.1f} times the first rung's speed{'' if s.carried else ', not carried on'}, "
+        f"most of its time in {max(s.shares, key=s.shares.get)} ({100 * max(s.shares.values()):.0f} percent)"
+        for s in found.measured
+    )
+    return f"Bars of {found.work['model']}, one for each rung: {rungs}."
+
+
+def write_svg(figure: Figure, file: TextIO, title: str, description: str) -> None:
+    """The picture as SVG whose text is text, with a title and a description for those who do not see it."""
+    import matplotlib
+
+    drawn = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "minidecode"}):
+        figure.savefig(drawn, format="svg", metadata={"Date": None})
+    head, svg, rest = drawn.getvalue().partition("<svg ")
+    attributes, end, body = rest.partition(">")
+    said = f"\n <title id='title'>{escape(title)}</title>\n <desc id='desc'>{escape(description)}</desc>"
+    file.write(f"{head}{svg}role='img' aria-labelledby='title desc' {attributes}{end}{said}{body}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import MemoryBudgetError, OptionError
-from ..plan import Plan
+from ..plan import STORED_AS, Plan
 from ..precision import NARROW
 from ..search.options import Options
 from .arena import Extent
@@ -50,9 +50,10 @@ def footprint(model: Any, plan: Plan, extent: Extent, options: Options, arena_gi
         none           nothing
 
     and of sources, beside that, L * cross * R * S (none: R * S * D * s; split, indirect, rolling: L * cross * B * S;
-    el: B * S * D * s). A forward pass over r rows that see M positions makes, in a layer, r * (6 D + 2 X + 5 F)
-    numbers (X: queries, keys and values; F: feed-forward) and H * M scores a row, several times over if written
-    naively; a step makes R * V logits, and the search copies of them. A memory that grows or follows its beams copies
+    el: B * S * D * s). What a memory stores narrow takes that many bytes, not s. A forward pass over r rows that see
+    M positions makes, in a layer, r * (6 D + 2 X + 5 F) numbers (X: queries, keys and values; F: feed-forward) and
+    H * M scores a row, several times over if written naively; a step makes R * V logits, and the search copies of
+    them. A memory that grows or follows its beams copies
     one layer at a time.
 
     Upper bounds, apart from what the process takes once: buffers of the BLAS, compiled code, imported modules.
@@ -63,24 +64,28 @@ def footprint(model: Any, plan: Plan, extent: Extent, options: Options, arena_gi
     L, D, h, V = len(blocks), model.config.width, blocks[0].heads, model.config.vocab_size
     position, has_source = h.G * (h.K + h.U) * s, S > 0
     narrow, el = model.dtype in NARROW, plan.memory == "el"
+    stored_as = STORED_AS[plan.memory_dtype]
+    m = s if stored_as is None else min(s, stored_as.itemsize)  # bytes of a number that a memory keeps
+    kept = h.G * (h.K + h.U) * m
 
-    own_split = position * (B * N + R * T)
+    own_split = kept * (B * N + R * T)
     own = {
-        "none": 0, "replicated": position * R * (N + T - 1), "preallocated": position * R * (N + T),
+        "none": 0, "replicated": kept * R * (N + T - 1), "preallocated": kept * R * (N + T),
         "split": own_split, "indirect": own_split + 8 * R * T,
-        "rolling": position * R * min(h.window or N + T, N + T),
-        "el": own_split if has_source else B * N * D * s + position * R * T,
+        "rolling": kept * R * min(h.window or N + T, N + T),
+        "el": own_split if has_source else B * N * D * m + kept * R * T,
     }[plan.memory]  # fmt: skip
-    read = 0 if plan.memory == "none" else position * B * N
+    read = 0 if plan.memory == "none" else kept * B * N
     if el and not has_source:
-        read = B * N * D * s
-    held_reading, held_stepping, layer = L * read, L * own, max(own, position * B * N)
+        read = B * N * D * m
+    # One layer's, as wide as it is computed: so it is made, and so code that is not compiled reads it.
+    held_reading, held_stepping, layer = L * read, L * own, max(own * s // m, position * B * N)
     if has_source:
         cross = blocks[0].cross_heads
         source, cross_position = D * s, cross.G * (cross.K + cross.U) * s
         per_layer = {"none": 0, "replicated": R, "preallocated": R, "el": 0}.get(plan.memory, B) * S * cross_position
-        held_reading += B * S * (source + (0 if el or plan.memory == "none" else L * cross_position))
-        held_stepping += L * per_layer + {"none": R, "el": B}.get(plan.memory, 0) * S * source
+        held_reading += B * S * (source + (0 if el or plan.memory == "none" else L * cross_position * m // s))
+        held_stepping += L * per_layer * m // s + {"none": R * source, "el": B * D * m}.get(plan.memory, 0) * S
         layer = max(layer, per_layer)
     if el and narrow:
         wide = blocks[0].cross_heads if has_source else h

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from .. import ops as signatures
+from ..catalog import CATALOG, Cost
 from ..user_functions import describe
 from .arena import Fresh
 
@@ -23,13 +24,26 @@ class OpCount:
     calls: int = 0
     seconds: float = 0.0
     bytes: int = 0  # arrays handed in and returned, once per call each; of a table, as much as came out
+    costs: list[Cost] = field(
+        default_factory=list
+    )  # of each call, where that was asked for: what it takes at the least
+
+
+CostOf = Callable[[str, Any, dict[str, Any]], Cost | None]
+COST_OF = {row.op: (row.cost, list(inspect.signature(row.cost).parameters)) for row in CATALOG.values()}
 
 
 class CountedOps:
-    """Stands in front of the ops; the forward pass and the search see functions of the same names."""
+    """Stands in front of the ops; the forward pass and the search see functions of the same names.
 
-    def __init__(self, functions: dict[str, Any], places: Any = None):
+    costs: note of each call what it takes: cost_of(op, implementation, arguments by name), asked before the call; True
+    asks the catalog. Where that is None, as for an op that is no row of the catalog, arguments and result are moved,
+    and what is computed is not counted.
+    """
+
+    def __init__(self, functions: dict[str, Any], places: Any = None, costs: bool | CostOf = False):
         self._counts: dict[str, OpCount] = {}
+        self._cost_of = least_cost if costs is True else costs or None
         self.places = Fresh() if places is None else places  # who runs the functions, and finds room for their results
         for name, function in functions.items():
             setattr(self, name, self._counted(name, function))
@@ -41,11 +55,16 @@ class CountedOps:
 
         def call(*args, **kwargs):
             self._counts.setdefault(name, count)
+            if self._cost_of:  # before anything changes
+                cost = self._cost_of(name, function, dict(zip(parameters, args, strict=False)) | kwargs)
             started = time.perf_counter()
             result = self.places.run(name, function, args, kwargs)
             count.seconds += time.perf_counter() - started
             count.calls += 1
-            count.bytes += moved(args, kwargs, result, tables)
+            bytes_moved = moved(args, kwargs, result, tables)
+            count.bytes += bytes_moved
+            if self._cost_of:
+                count.costs.append(cost or Cost(bytes_moved, 0))
             return result
 
         return call
@@ -53,6 +72,14 @@ class CountedOps:
     def counts(self) -> dict[str, OpCount]:
         """The ops that were called, in the order of their first calls."""
         return self._counts
+
+
+def least_cost(op: str, function: Any, given: dict[str, Any]) -> Cost | None:
+    """What the catalog says of a call, whatever its implementation; None of an op that is no row there."""
+    if op not in COST_OF:
+        return None
+    cost, wanted = COST_OF[op]
+    return cost(**{p: given[p] for p in wanted if p in given})
 
 
 def moved(args, kwargs, result, tables: set[int]) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from minidecode import conformance
+from minidecode.bench.ladder import read_ladder
 from minidecode.user_functions import find_function
 
 ROOT = Path(__file__).parents[2]
@@ -32,3 +33,10 @@ def test_the_table_is_the_one_that_the_benchmark_wrote():
     for row in results["rows"]:
         assert f"| {row['plan']} | {row['tokens_per_second']:,.0f} (" in table
         assert f"| {row['speedup']}x |" in table
+
+
+def test_the_ladder_is_the_one_that_was_measured():
+    found = read_ladder(ROOT / "benchmarks" / "results" / "ladder-cpu.json")
+    table = README.split("benchmarks/ladder.py -->")[1].split("<!-- end of ladder")[0]
+    for s in found.measured:
+        assert f"| {s.name} | {s.samples_per_second:,.1f} (" in table and f"| {s.speedup_total:.1f}x |" in table

@@ -1,0 +1,225 @@
+"""How large a batch may get under a cap on memory, method by method (FastSeq, section 5.1; EL, Table 3)."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..catalog import Cost
+from ..runtime.arena import Extent
+from ..runtime.footprint import available_bytes, footprint, in_units
+from ..runtime.receipt import Receipt
+from .machines import Machine
+from .rungs import Setting, Work, run_ids, weights_bytes
+
+METHODS = {  # what is kept of the input; all else is the compiled code
+    "no cache": {"memory": "none"},
+    "cache per beam": {"memory": "replicated"},
+    "de-duplicated": {"memory": "split"},
+    "EL": {"memory": "el"},
+    "de-dupl., float16": {"memory": "split", "memory_dtype": "float16"},
+}
+OUT, FITS, MEASURED, PREDICTED = "out of memory", "fits", "measured", "predicted"
+HERE = "this"
+
+
+@dataclass
+class Cell:
+    """A method at a batch size. needs: bytes of the generation at the most, beside the weights (runtime/footprint.py).
+
+    state: "measured" and "predicted" come with samples/s; "fits" is known by its bytes alone, and was not run;
+    "out of memory" needs more than the cap.
+    """
+
+    machine: str
+    method: str
+    batch: int
+    needs: int
+    state: str
+    samples_per_second: float | None = None
+    spread: list[float] | None = None  # of seconds, fastest and slowest
+    why: str = ""  # it was not run
+
+
+@dataclass
+class Frontier:
+    """Cells of each machine, and what it may take beside the weights."""
+
+    caps: dict[str, int]
+    weights: int
+    cells: list[Cell]
+
+    @classmethod
+    def from_dict(cls, found: dict[str, Any]) -> Frontier:
+        return cls(found["caps"], found["weights"], [Cell(**c) for c in found["cells"]])
+
+    def as_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(self._grid, self.caps))
+
+    def _grid(self, machine: str) -> str:
+        cells = {(c.method, c.batch): c for c in self.cells if c.machine == machine}
+        batches, here = sorted({b for _, b in cells}), machine == HERE
+        where = "this machine" if here else f"{machine}, predicted (the least time of its ops, summed)"
+        lines = [f"batch sizes on {where}: {in_units(self.caps[machine])} beside {in_units(self.weights)} of weights",
+                 f"{'samples/s':<10}" + "".join(f" {m:>22}" for m in METHODS)]  # fmt: skip
+        for batch in batches:
+            row = [cells.get((m, batch)) for m in METHODS]
+            lines.append(f"{batch:<10,}" + "".join(f" {_cell(c):>22}" for c in row))
+        if reasons := dict.fromkeys(c.why for c in cells.values() if c.why):
+            lines.append(f"fits: by its bytes alone; not run, for {'; or '.join(reasons)}")
+        return "\n".join(lines)
+
+
+def _cell(cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    if cell.state == OUT:
+        return f"OOM (needs {in_units(cell.needs)})"
+    if cell.state == FITS:
+        return f"fits ({in_units(cell.needs)})"
+    return f"{cell.samples_per_second:,.2f} ({in_units(cell.needs)})"
+
+
+def explore(
+    work: Work, no_repeat_ngram_size: int, cap: int | None, machines: list[Machine], repeats: int,
+    cell_seconds: float,
+) -> Frontier:  # fmt: skip
+    """The batch doubled, method by method, until it would need more than it may: here the cap, beside the weights, as
+    in `generate` (None: nothing runs here); on another machine its memory, less the weights.
+
+    Here batches run by turns, under that cap, while the last one of the method and what the machine has left say that
+    the next takes at most cell_seconds, and fits; what is not run says so. For other machines each call's bytes and
+    operations are recorded at one and at two texts, and continued: they are a constant and so much for each text.
+    """
+    settings = {
+        m: Setting(
+            {"base": "fast", "arena": "none", "hars": "off"} | choices, work.model.dtype, 1, no_repeat_ngram_size
+        )
+        for m, choices in METHODS.items()
+    }
+    weights = weights_bytes(work.model)
+    caps = {m.name: max(0, int(m.memory - weights)) for m in machines}
+    cells = []
+    if cap is not None:
+        caps = {HERE: cap} | caps
+        cells += measured(work, settings, cap, repeats, cell_seconds)
+    if machines:
+        recorded = {m: record(work, setting) for m, setting in settings.items()}
+        for machine in machines:
+            cells += predicted(work, settings, recorded, machine, caps[machine.name])
+    return Frontier(caps, weights, cells)
+
+
+def needed(work: Work, setting: Setting, batch: int) -> int:
+    """The footprint of a batch of so many texts, each as long as the longest."""
+    longest, new = max(map(len, work.ids)), work.options["max_new_tokens"]
+    has_encoder = work.model.is_encoder_decoder
+    prompt, source = (1, longest) if has_encoder else (longest, 0)
+    extent = Extent(batch, source, prompt, new, prompt + new)
+    options = work.model.options(**work.options_of(setting))
+    return footprint(work.model, setting.plan, extent, options).total
+
+
+def of_size(work: Work, batch: int) -> Work:
+    """The texts, as often as it takes, each as long as the longest."""
+    longest = max(map(len, work.ids))
+    ids = [np.resize(work.ids[i % len(work.ids)], longest) for i in range(batch)]
+    return dataclasses.replace(work, ids=ids, texts=None)
+
+
+def measured(work: Work, settings: dict[str, Setting], cap: int, repeats: int, cell_seconds: float) -> list[Cell]:
+    """This machine's cells."""
+    cells: list[Cell] = []
+    last: dict[str, float] = {}  # seconds of the method's last batch
+    alive, batch, left = list(settings), 1, available_bytes()
+    for setting in settings.values():
+        if needed(work, setting, 1) <= min(cap, left or cap):
+            run_ids(of_size(work, 1), setting)  # compiles
+    while alive:
+        row = [Cell(HERE, m, batch, needed(work, settings[m], batch), FITS) for m in alive]
+        going = []
+        for cell in row:
+            before = last.get(cell.method, 0.0 if batch == 1 else float("inf"))
+            if cell.needs > cap:
+                cell.state = OUT
+            elif left is not None and cell.needs > left:
+                cell.why = f"this machine has {in_units(left)} left"
+            elif 2 * before > cell_seconds:
+                cell.why = f"it would take more than {cell_seconds:g} s"
+            else:
+                going.append(cell)
+        texts = of_size(work, batch)
+        seconds: dict[str, list[float]] = {cell.method: [] for cell in going}
+        for _ in range(repeats):
+            for cell in going:
+                setting = dataclasses.replace(settings[cell.method], batch_size=batch)
+                seconds[cell.method].append(run_ids(texts, setting, memory_budget=cap).seconds)
+        for cell in going:
+            mine = seconds[cell.method]
+            last[cell.method] = statistics.median(mine)
+            cell.state, cell.spread = MEASURED, [min(mine), max(mine)]
+            cell.samples_per_second = batch / last[cell.method]
+        for cell in row:
+            if cell.state != MEASURED:
+                last.pop(cell.method, None)
+        cells += row
+        alive = [cell.method for cell in row if cell.state != OUT]
+        batch *= 2
+    return cells
+
+
+# ---- other machines --------------------------------------------------------------------------------------------------
+
+
+def record(work: Work, setting: Setting) -> tuple[list[Receipt], list[Receipt]]:
+    """The receipts of one text, and of two in a batch, with the costs of their calls."""
+    one, two = (
+        run_ids(of_size(work, n), dataclasses.replace(setting, batch_size=n), costs=True).receipts for n in (1, 2)
+    )
+    return one, two
+
+
+def continued(one: Iterable[Receipt], two: Iterable[Receipt], batch: int) -> list[Cost]:
+    """What each call would take for a batch of so many texts.
+
+    The n-th call of an op is a constant and so much for each text. An op whose calls depend on the texts (beams that
+    stay where they are move nothing) has other numbers of them: then its sum is continued.
+    """
+    found = []
+    for a, b in zip(one, two, strict=True):
+        for op in a.ops | b.ops:
+            costs = [r.ops[op].costs if op in r.ops else [] for r in (a, b)]
+            if len(costs[0]) != len(costs[1]):
+                costs = [[Cost(sum(c.bytes for c in part), sum(c.operations for c in part))] for part in costs]
+            for first, second in zip(*costs, strict=True):
+                each = second.bytes - first.bytes, second.operations - first.operations
+                found.append(Cost(
+                    max(0, int(first.bytes + (batch - 1) * each[0])),
+                    max(0, int(first.operations + (batch - 1) * each[1])),
+                ))  # fmt: skip
+    return found
+
+
+def predicted(
+    work: Work, settings: dict[str, Setting], recorded: dict[str, tuple], machine: Machine, cap: int
+) -> list[Cell]:
+    """Another machine's cells."""
+    cells = []
+    for method, setting in settings.items():
+        batch, fits = 1, True
+        while fits:
+            cell = Cell(machine.name, method, batch, needed(work, setting, batch), OUT)
+            if fits := cell.needs <= cap:
+                seconds = sum(map(machine.seconds, continued(*recorded[method], batch)))
+                cell.state, cell.samples_per_second = PREDICTED, batch / seconds
+            cells.append(cell)
+            batch *= 2
+    return cells

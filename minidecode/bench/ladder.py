@@ -1,0 +1,503 @@
+"""FastSeq's Table 2 on the user's machine: one switch after another, from no cache to all that is fast here."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .. import ops as signatures
+from ..catalog import Cost
+from ..errors import InputError, NumericalError, OptionError
+from ..model import Model
+from ..runtime.footprint import in_units, read_budget
+from ..runtime.receipt import Receipt
+from .compare import where_it_ran
+from .frontier import Frontier, explore
+from .machines import MACHINES, Machine, this_machine
+from .rungs import (
+    NO_CACHE,
+    RUNGS,
+    Run,
+    Rung,
+    Setting,
+    Work,
+    cost_as_written,
+    differing,
+    facts_of,
+    is_tie,
+    peak_of,
+    run,
+    run_ids,
+    switched,
+    weights_bytes,
+)
+
+STAGES = {  # op -> the stage that its seconds belong to (FastSeq, Figure 1)
+    **dict.fromkeys(("linear", "linear_epilogue"), "products"),
+    **dict.fromkeys((op for op in vars(signatures) if op.startswith("attend")), "attention"),
+    **dict.fromkeys(("follow", "take", "concat_step", "redirect", "append_heads", "pad_left"), "cache moves"),
+    **dict.fromkeys(("embed_norm", "residual_norm", "split_heads", "add_bias", "bias_activation"), "between products"),
+    "ban_ngrams": "n-gram ban",
+    **dict.fromkeys(
+        ("refresh_texts", "advance_beams", "finish_texts", "log_softmax", "score_tokens", "choose_tokens", "keep_top_k",
+         "keep_top_p", "draw_tokens", "top_candidates", "search_candidates", "gumbel"), "search"),
+}  # fmt: skip
+REST, PLANNING, TEXTS = "no op (Python)", "planning memory", "reading and text"
+SHARES = ("products", "attention", "cache moves", "between products", "n-gram ban", "search", REST, PLANNING, TEXTS)
+TRIALS = 5  # turns of a rung and of the one before it, before it is decided which of the two goes on
+CLEARLY = 1.05  # so much slower, in the best of these turns, is a loss; less may be noise, unless more is to be done
+OPEN = 1.5  # within this factor it is open after two turns which of the two is faster
+FAR = 4.0  # no other work on the machine makes as much
+LONG = 10.0  # seconds in turns after which a rung is not run again
+
+
+@dataclass
+class Step:
+    """A rung as it was measured. seconds: of all texts, [median, fastest, slowest]; everything else beside is of the
+    same texts. `builds_on` is what it is compared with: the last rung that was carried on."""
+
+    name: str
+    paper: str
+    builds_on: str = ""
+    not_run: str = ""  # why, and then nothing else counts
+    plan: str = ""
+    dtype: str = ""
+    batch_size: int = 0
+    overlap: str = ""
+    no_repeat_ngram_size: int = 0
+    ran: dict[str, str] = field(default_factory=dict)  # what the receipts show of the switch
+    differing: int = 0  # texts with other tokens than those of the rung before: ties, or another precision
+    other_precision: bool = False
+    trial: list[float] = field(default_factory=list)  # seconds at best, of this rung and of the one before
+    carried: bool = True  # whether the next rungs have this switch too: whether it did not lose that trial
+    seconds: list[float] = field(default_factory=list)
+    runs: int = 0
+    samples_per_second: float = 0.0
+    speedup: float = 1.0  # over what it builds on: the median of the turns' ratios
+    speedup_total: float = 1.0  # over the first rung
+    compile_seconds: float = 0.0  # the first run's seconds beyond the median: compiled code, read or made
+    memory_bytes: int = 0  # keys and values (or hidden states) between steps, of the largest batch
+    peak_bytes: int = 0  # at one moment, beyond the weights; see rungs.peak_of
+    weights_bytes: int = 0
+    shares: dict[str, float] = field(default_factory=dict)  # of the busy seconds, by stage
+    cost: dict[str, int] = field(default_factory=dict)  # bytes and operations at the least, of all ops
+    predicted: dict[str, float] = field(default_factory=dict)  # samples/s of another machine, at the best
+    why: str = ""  # where it is slower than what it builds on
+
+    @property
+    def outcome(self) -> str:
+        """In words, where it is slower; noise may have a rung lose its trial and not the turns, or the other way."""
+        if self.carried:
+            return "loses"
+        if self.speedup < 1:
+            return "loses, and is not carried on"
+        return f"lost its trial ({self.trial[0]:.3f} s at best against {self.trial[1]:.3f} s), and is not carried on"
+
+
+@dataclass
+class Ladder:
+    """What `ladder` found; str() of it are the tables."""
+
+    work: dict[str, Any]
+    steps: list[Step]
+    machine: dict[str, Any]  # this one, as measured: bandwidth, operations
+    predicted: list[str]  # other machines
+    where: dict[str, str]
+    frontier: Frontier | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, found: dict[str, Any]) -> Ladder:
+        """What `as_dict` made. Raises KeyError or TypeError if it is something else."""
+        steps, frontier = [Step(**s) for s in found["steps"]], found["frontier"]
+        return cls(**(found | {"steps": steps, "frontier": frontier and Frontier.from_dict(frontier)}))
+
+    @property
+    def measured(self) -> list[Step]:
+        return [s for s in self.steps if not s.not_run]
+
+    def __str__(self) -> str:
+        return "\n\n".join(filter(None, [
+            self._times(), self._shares(), self.frontier and str(self.frontier), self._notes(),
+        ]))  # fmt: skip
+
+    def _times(self) -> str:
+        others = "".join(f" {f'{m}, samples/s':>16}" for m in self.predicted)
+        lines = [
+            f"{self.work['model']}: {self.work['texts']} texts of about {self.work['input_length']} tokens, "
+            f"{self.work['max_new_tokens']} new, {self.work['num_beams']} beams",
+            f"{'rung':<26} {'samples/s':>10} {'seconds: median, least to most':>31} {'speedup':>8} {'in all':>8}"
+            f" {'tokens':>10} {'memory':>8} {'peak':>8}{others}",
+        ]
+        for s in self.steps:
+            if s.not_run:
+                lines += [f"{s.name:<26} not run: {s.not_run}"]
+                continue
+            median, least, most = s.seconds
+            spread = f"{median:.3f}, {least:.3f} to {most:.3f}"
+            tokens = "equal" if not s.differing else f"{s.differing} {'other' if s.other_precision else 'tied'}"
+            predicted = "".join(f" {s.predicted[m]:>16,.0f}" for m in self.predicted)
+            lines.append(
+                f"{s.name:<26} {s.samples_per_second:>10.2f} {spread:>31} {s.speedup:>7.2f}x {s.speedup_total:>7.1f}x"
+                f" {tokens if s.builds_on else '':>10} {in_units(s.memory_bytes):>8} {in_units(s.peak_bytes):>8}"
+                f"{predicted}"
+            )
+            if s.why:
+                lines.append(f"  {s.outcome}: {s.why}")
+        return "\n".join(lines)
+
+    def _shares(self) -> str:
+        lines = ["percent of the busy seconds " + "".join(f" {name:>16}" for name in SHARES)]
+        lines += [f"{s.name:<28}" + "".join(f" {100 * s.shares.get(name, 0):>16.1f}" for name in SHARES)
+                  for s in self.measured]  # fmt: skip
+        return "\n".join(lines)
+
+    def _notes(self) -> str:
+        weights = ", ".join(
+            f"{in_units(w)} in {d}" for d, w in {s.dtype: s.weights_bytes for s in self.measured}.items()
+        )
+        m = self.machine
+        notes = [
+            "speedup: over the rung before it that was carried on, the median of the turns' ratios; in all: over the "
+            "first. memory: keys and values between steps; peak: all that one moment held, both beside the weights "
+            f"({weights}).",
+            f"This machine, measured: {m['bandwidth'] / 1e9:,.1f} GB/s, {m['operations'] / 1e9:,.0f} GFLOP/s. "
+            f"Code was compiled, or read from disk, in {sum(s.compile_seconds for s in self.measured):.1f} s, which "
+            f"are not in any figure. BLAS threads: {self.where['blas_threads']}; processes that wanted one of its "
+            f"{self.where['cores']} cores, on average: {self.where.get('load', 'unknown')}.",
+        ]
+        if any(s.no_repeat_ngram_size != self.work["no_repeat_ngram_size"] for s in self.measured):
+            notes.append(
+                f"HARS takes candidates straight from the logits, and a ban of {self.work['no_repeat_ngram_size']}-"
+                "grams comes between the two at every step: it is timed without the ban, against the rung before it "
+                "without the ban, and the later rungs, which have it, run without HARS."
+            )
+        if narrow := [s.name for s in self.measured if s.other_precision]:
+            notes.append(
+                f"Another precision, so another model: {' and '.join(narrow)}; their other tokens are counted."
+            )
+        if self.predicted:
+            notes.append(
+                "Predicted, not measured: the least time of each op on that machine (its bytes or its operations, "
+                "whichever takes longer), summed; naive attention and what stands between products operation by "
+                "operation, all other ops at their least. No launch, no Python and no pipeline is in it, so that "
+                "switches that save those alone change nothing."
+            )
+        return "\n".join(notes)
+
+
+# ---- the ladder ------------------------------------------------------------------------------------------------------
+
+
+def ladder(
+    model: Model, *, texts: int = 4, input_length: int = 64, max_new_tokens: int = 16, num_beams: int = 4,
+    no_repeat_ngram_size: int = 3, batch_size: int = 2, repeats: int = 3, memory_budget: int | str | None = None,
+    cell_seconds: float = 4.0, machine: str | Iterable[str] = (), name: str = "model",
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Ladder:  # fmt: skip
+    """What each optimization buys on this machine: FastSeq's Table 2, continued with those of EL and LightSeq.
+
+    Every rung adds one switch to the rungs before it. First each runs once, untimed: its tokens must be those of the
+    rung before (up to ties that rounding explains; another precision is counted), and its receipts must show that the
+    switch was on. One that is slower than the rung before it in a trial of up to five turns is not carried on. Then all
+    run by turns, `repeats` times. Texts have a fixed number of new tokens.
+
+    memory_budget: also double the batch, method by method, until it would need more (bench/frontier.py); no cell that
+    takes longer than about cell_seconds is timed. machine: predict for v100, t4 or h200 too. name: of the model, in the
+    tables. Works for a model with random weights, which has no tokenizer: then there is no pipeline.
+
+    Raises NumericalError if a rung's tokens differ: nothing is timed then. OptionError and InputError as `generate`.
+    """
+    others = [machine] if isinstance(machine, str) else list(machine)
+    if unknown := set(others) - set(MACHINES):
+        raise OptionError(f"there is no machine {unknown.pop()!r}: say {', '.join(MACHINES)}")
+    whole = {"texts": texts, "input_length": input_length, "batch_size": batch_size, "repeats": repeats,
+             "max_new_tokens": max_new_tokens, "num_beams": num_beams}  # fmt: skip
+    for what, number in whole.items():
+        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+            raise OptionError(f"{what} must be a whole number from 1 up, not {number!r}")
+    cap = read_budget(memory_budget)
+    if memory_budget is not None and cap is None:
+        raise OptionError("memory_budget=available: this system does not say what is left; give bytes, such as 2GB")
+    work = Work.make(model, texts, input_length, num_beams, max_new_tokens)
+    here, total = this_machine(), len(RUNGS) + 1 + repeats
+    steps, climbed = climb(
+        work, batch_size, no_repeat_ngram_size, here, bool(others), lambda done: progress(done, total)
+    )
+    turns = by_turns(work, climbed, repeats, lambda done: progress(len(RUNGS) + 1 + done, total))
+    machines = [MACHINES[m] for m in others]
+    for mine in climbed:
+        describe(mine, turns, climbed, here, machines)
+    about = {"model": name, "no_repeat_ngram_size": no_repeat_ngram_size} | whole
+    frontier = None
+    if cap is not None or others:
+        frontier = explore(work, no_repeat_ngram_size, cap, machines, repeats, cell_seconds)
+    found = {"name": here.name, "bandwidth": here.bandwidth, "operations": here.operations}
+    return Ladder(about, steps, found, [m.name for m in machines], where_it_ran() | how_busy(), frontier)
+
+
+def how_busy() -> dict[str, str]:
+    """Threads of the BLAS, and how many processes wanted a core in the last minutes, where that is told."""
+    from threadpoolctl import threadpool_info
+
+    threads = sorted({i["num_threads"] for i in threadpool_info() if i["user_api"] == "blas"})
+    load = {"load": f"{os.getloadavg()[0]:.1f}"} if hasattr(os, "getloadavg") else {}
+    return {"blas_threads": ", ".join(map(str, threads)) or "unknown"} | load
+
+
+@dataclass
+class Climbed:
+    """A rung that ran: what is known before it is timed."""
+
+    step: Step
+    setting: Setting
+    first: Run  # untimed, with what each of its calls takes at the least
+    written: list[Receipt]  # the same, where naive code is counted operation by operation; for other machines
+    fastest: float = 0.0  # seconds of a run, as far as it is known before the turns
+    busy: Counter[str] = field(default_factory=Counter)  # seconds of all turns, by stage
+
+
+def climb(
+    work: Work, batch_size: int, ngram: int, here: Machine, predicts: bool, progress: Callable[[int], None]
+) -> tuple[list[Step], list[Climbed]]:
+    """Each rung once: (all rungs, those that ran). What a loser switched is switched back."""
+    start = Setting(dict(NO_CACHE.choices), work.model.dtype, batch_size, ngram)
+    below = tried(work, NO_CACHE, start, None, predicts)
+    below.fastest = below.first.seconds  # nothing was compiled in it
+    steps, climbed = [below.step], [below]
+    progress(1)
+    for done, rung in enumerate(RUNGS, 2):
+        try:
+            before, after = below, switched(below.setting, rung, work)
+            if rung.only_without_ngrams and ngram:
+                without = dataclasses.replace(below.setting, no_repeat_ngram_size=0)
+                before = tried(work, Rung(f"{below.step.name}, no ban", below.step.paper), without, None, predicts)
+                before.step.builds_on = ""
+                after = dataclasses.replace(after, no_repeat_ngram_size=0)
+            mine = tried(work, rung, after, before, predicts)
+        except OptionError as error:
+            steps.append(Step(rung.name, rung.paper, not_run=str(error).removeprefix("plan: ")))
+            progress(done)
+            continue
+        if before is not below:
+            steps.append(before.step)
+            climbed.append(before)
+        steps.append(mine.step)
+        climbed.append(mine)
+        seconds, before_seconds = race(work, mine.setting, before)
+        mine.fastest = min(seconds)
+        mine.step.trial = [min(seconds), min(before_seconds)]
+        mine.step.carried = not is_slower(seconds, before_seconds, least_ratio(mine, before, here))
+        if mine.step.carried:
+            if rung.carries is None:
+                below = mine
+            else:
+                settled = dataclasses.replace(below.setting, choices=below.setting.choices | rung.carries)
+                below = dataclasses.replace(below, setting=settled) if ngram else mine
+        progress(done)
+    return steps, climbed
+
+
+def tried(work: Work, rung: Rung, setting: Setting, before: Climbed | None, predicts: bool) -> Climbed:
+    """A rung's first two runs: with the costs of its calls, then as it will be timed, under tracemalloc.
+
+    Raises NumericalError if its tokens are not those before, or if its receipts do not show the switch.
+    """
+    first = run_ids(work, setting, costs=True)
+    again, peak = peak_of(lambda: run(work, setting))
+    if parted := differing(first, again):
+        raise NumericalError(f"{rung.name}: run twice, text {parted[0] + 1} is another: nothing is timed")
+    facts, shown = facts_of(again), {}
+    for what, words in rung.ran.items():
+        if words not in facts.get(what, ""):
+            raise NumericalError(f"{rung.name} was asked for and did not run: {what} shows {facts.get(what)!r}")
+        shown[what] = facts[what]
+    step = Step(
+        rung.name, rung.paper, plan=str(setting.plan), dtype=setting.dtype, batch_size=setting.batch_size,
+        overlap=setting.overlap, no_repeat_ngram_size=setting.no_repeat_ngram_size, ran=shown, peak_bytes=peak,
+        memory_bytes=max(r.memory_peak_bytes for r in again.receipts),
+        weights_bytes=weights_bytes(work.model_of(setting.dtype)),
+        cost=vars(summed(cost for r in first.receipts for cost in costs_of(r))),
+    )  # fmt: skip
+    if before is not None:
+        step.builds_on = before.step.name
+        parted, step.other_precision = differing(first, before.first), setting.is_narrow
+        step.differing = len(parted)
+        if not setting.is_narrow:
+            for number in parted:
+                if not is_tie(work, number, before.setting, setting):
+                    raise NumericalError(
+                        f"{rung.name} gives text {number + 1} of {len(work.ids)} other tokens than {before.step.name}, "
+                        "and no tie explains it: nothing is timed"
+                    )
+    is_naive = any("_naive" in c.implementation for c in first.receipts[0].ops.values())
+    written = run_ids(work, setting, costs=cost_as_written) if is_naive and predicts else first
+    return Climbed(step, setting, first, written.receipts)
+
+
+def race(work: Work, mine: Setting, before: Climbed) -> tuple[list[float], list[float]]:
+    """Seconds of both by turns, two at least, and more as long as it is open which is faster.
+
+    What is known of the one before from its own trial counts only against a rung that is FAR faster: the machine may
+    have had other work then.
+    """
+    seconds = [run(work, mine).seconds]
+    if before.fastest > FAR * seconds[0]:
+        return seconds, [before.fastest]
+    before_seconds = [run(work, before.setting).seconds]
+    while len(seconds) < TRIALS and (len(seconds) < 2 or 1 / OPEN < min(seconds) / min(before_seconds) < OPEN):
+        seconds.append(run(work, mine).seconds)
+        before_seconds.append(run(work, before.setting).seconds)
+    return seconds, before_seconds
+
+
+def is_slower(mine: list[float], before: list[float], least: float) -> bool:
+    """In the best of the turns, which noise only ever makes slower, and in their median; clearly, unless the cost model
+    says so too.
+
+    least: how much more time it takes at the least, by the cost model.
+    """
+    factor = 1.0 if least > 1.01 else CLEARLY
+    return all(middle(mine) > factor * middle(before) for middle in (min, statistics.median))
+
+
+def by_turns(
+    work: Work, climbed: list[Climbed], repeats: int, progress: Callable[[int], None]
+) -> list[dict[int, float]]:
+    """Seconds of each, turn by turn: [turn][rung]. A slow moment of the machine hits them all.
+
+    The order changes from turn to turn. A rung that has taken LONG already is left out of the turns that are left.
+    """
+    turns: list[dict[int, float]] = []
+    for turn in range(repeats):
+        done: dict[int, float] = {}
+        order = list(range(len(climbed)))
+        for i in order if turn % 2 == 0 else reversed(order):
+            if sum(t.get(i, 0.0) for t in turns) < LONG:
+                result = run(work, climbed[i].setting)
+                climbed[i].busy += seconds_by_stage(result)
+                done[i] = result.seconds
+        turns.append(done)
+        progress(turn + 1)
+    return turns
+
+
+def describe(
+    mine: Climbed, turns: list[dict[int, float]], climbed: list[Climbed], here: Machine, machines: list[Machine]
+) -> None:
+    """Fills in what the turns say of a rung."""
+    step, i, samples = mine.step, climbed.index(mine), len(mine.first.tokens)
+    seconds = [turn[i] for turn in turns if i in turn]
+    step.runs = len(seconds)
+    step.seconds = [statistics.median(seconds), min(seconds), max(seconds)]
+    step.samples_per_second = samples / step.seconds[0]
+    step.compile_seconds = max(0.0, mine.first.seconds - max(seconds))
+    step.speedup_total = statistics.median(turn[0] / turn[i] for turn in turns if 0 in turn)
+    busy = sum(mine.busy.values())
+    step.shares = {stage: s / busy for stage, s in mine.busy.items() if s > 0}
+    step.predicted = {m.name: samples / least_seconds(mine.written, m) for m in machines}
+    names = [c.step.name for c in climbed]
+    if step.builds_on:
+        j = names.index(step.builds_on)
+        step.speedup = statistics.median(turn[j] / turn[i] for turn in turns if j in turn)
+        if step.speedup < 1 or not step.carried:
+            step.why = why(mine, climbed[j], here)
+
+
+def seconds_by_stage(done: Run) -> Counter[str]:
+    """Stage -> its busy seconds. A pipeline's stages are busy at the same time, so they may add up to more than the
+    clock says."""
+    busy: Counter[str] = Counter()
+    for receipt in done.receipts:
+        for op, count in receipt.ops.items():
+            busy[STAGES[op]] += count.seconds
+        busy[PLANNING] += receipt.seconds.get("plan", 0.0)
+        busy[REST] += sum(receipt.seconds.values()) - sum(c.seconds for c in receipt.ops.values())
+        busy[REST] -= receipt.seconds.get("plan", 0.0)
+    busy[TEXTS] += sum(done.busy.values())
+    return busy
+
+
+# ---- the cost model --------------------------------------------------------------------------------------------------
+
+
+def costs_of(receipt: Receipt) -> list[Cost]:
+    return [cost for count in receipt.ops.values() for cost in count.costs]
+
+
+def summed(costs: Iterable[Cost]) -> Cost:
+    costs = list(costs)
+    return Cost(sum(int(c.bytes) for c in costs), sum(int(c.operations) for c in costs))
+
+
+def least_seconds(receipts: Iterable[Receipt], machine: Machine) -> float:
+    """Of all calls of all ops, one after the other, each at the machine's roofline."""
+    return sum(machine.seconds(cost) for receipt in receipts for cost in costs_of(receipt))
+
+
+def by_stage(receipts: list[Receipt]) -> dict[str, list[Cost]]:
+    found: dict[str, list[Cost]] = {}
+    for receipt in receipts:
+        for op, count in receipt.ops.items():
+            found.setdefault(STAGES[op], []).extend(count.costs)
+    return found
+
+
+def least_ratio(mine: Climbed, before: Climbed, here: Machine) -> float:
+    """The least time of a rung over that of the one before it."""
+    return least_seconds(mine.first.receipts, here) / least_seconds(before.first.receipts, here)
+
+
+def why(mine: Climbed, before: Climbed, here: Machine) -> str:
+    """What the cost model, and else the measured stages, say of a rung that is slower than what it builds on."""
+    if least_ratio(mine, before, here) > 1.01:
+        return more_to_do(by_stage(mine.first.receipts), by_stage(before.first.receipts), here)
+    whole_now, whole_then = (1e3 * least_seconds(c.first.receipts, here) for c in (mine, before))
+    a, b = mine.step, before.step
+    now, then = ({stage: s / c.step.runs for stage, s in c.busy.items()} for c in (mine, before))
+    grown = max(SHARES, key=lambda stage: now.get(stage, 0) - then.get(stage, 0))
+    told = [
+        f"the cost model has {whole_now:.1f} ms for it at the least, {whole_then:.1f} for the one before",
+        f"measured, {grown} went from {1e3 * then.get(grown, 0):.0f} to {1e3 * now.get(grown, 0):.0f} ms",
+        f"peak memory from {in_units(b.peak_bytes)} to {in_units(a.peak_bytes)}",
+    ]
+    if a.seconds[1] <= b.seconds[2] and b.seconds[1] <= a.seconds[2]:
+        told.append(f"the runs overlap ({_span(a)}, {_span(b)})")
+    return "; ".join(told)
+
+
+def more_to_do(now: dict[str, list[Cost]], then: dict[str, list[Cost]], here: Machine) -> str:
+    """The stage whose least time grows the most, and why: operations or bytes."""
+    least = {s: [sum(map(here.seconds, side.get(s, []))) for side in (now, then)] for s in now | then}
+    stage = max(least, key=lambda s: least[s][0] - least[s][1])
+    a, b = (summed(side.get(stage, [])) for side in (now, then))
+    decides = "arithmetic" if a.operations > here.balance * a.bytes else "memory"
+    return (
+        f"{stage} takes {a.operations / 1e6:,.0f} million operations instead of {b.operations / 1e6:,.0f}, and "
+        f"{in_units(a.bytes)} instead of {in_units(b.bytes)}: {a.operations / max(a.bytes, 1):.1f} operations for each "
+        f"byte, where this machine does {here.balance:.1f} while it moves one, so that {decides} decides; at the least "
+        f"{1e3 * least[stage][0]:.1f} ms instead of {1e3 * least[stage][1]:.1f}"
+    )
+
+
+def _span(step: Step) -> str:
+    return f"{step.seconds[1]:.3f} to {step.seconds[2]:.3f} s"
+
+
+def read_ladder(path: Path) -> Ladder:
+    """The ladder that `ladder --json` printed into a file. Raises InputError on other files."""
+    try:
+        return Ladder.from_dict(json.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{path} holds no ladder: write one with minidecode ladder --json") from None

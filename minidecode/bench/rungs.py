@@ -1,0 +1,323 @@
+"""The rungs of the ladder as data, and what runs one of them: the same texts under a setting (FastSeq, Table 2)."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+import time
+import tracemalloc
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..catalog import Cost
+from ..errors import InputError, OptionError
+from ..model import Model
+from ..plan import Plan
+from ..precision import NARROW, stored_as
+from ..runtime.pipeline import generate_lines
+from ..runtime.receipt import CostOf, Receipt, held_bytes, least_cost
+from ..search.trace import TraceStep
+from .elementary import Counts, elementary
+
+TEXT = "Fellow citizens of the Senate and of the House of Representatives, the state of the Union is good. "
+ALL = 0  # a batch size: all texts together
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How the texts are generated. choices: of the plan; overlap: of the pipeline, if there is a tokenizer."""
+
+    choices: dict[str, str]
+    dtype: str
+    batch_size: int
+    no_repeat_ngram_size: int
+    overlap: str = "none"
+
+    @property
+    def plan(self) -> Plan:
+        """Raises OptionError where the choices cannot stand together."""
+        return Plan(**self.choices)
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether something is stored in fewer bits than it is computed in: equal tokens are not promised then."""
+        return self.dtype in NARROW or self.choices.get("memory_dtype", "computed") != "computed"
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One switch. choices: of the plan; change: fields of the setting.
+
+    ran: what a run must show, and the words in it that prove that the switch was on (see `facts_of`).
+    carries: what later rungs get of it, where that is not `choices`.
+    only_without_ngrams: it is compared with the rung before it without an n-gram ban, which would leave it no step.
+    """
+
+    name: str
+    paper: str
+    choices: dict[str, str] = field(default_factory=dict)
+    change: dict[str, Any] = field(default_factory=dict)
+    ran: dict[str, str] = field(default_factory=dict)
+    carries: dict[str, str] | None = None
+    only_without_ngrams: bool = False
+
+
+NO_CACHE = Rung("no cache", "what the papers start from", {"base": "naive"}, ran={"memory": "RecomputeMemory"})
+RUNGS = (
+    Rung("cache", "FastSeq, section 2.2", {"memory": "replicated"}, ran={"memory": "ReplicatedMemory"}),
+    Rung("pipeline", "FastSeq, section 4.3", change={"overlap": "both"}, ran={"overlap": "both"}),
+    Rung("n-gram", "FastSeq, section 4.2", {"ngram": "cpu"}, ran={"ban_ngrams": "minidecode.cpu.ngram"}),
+    Rung("cache de-duplication", "FastSeq, section 4.1", {"memory": "split", "split": "cpu", "reorder": "cpu"},
+         ran={"memory": "SplitMemory", "attend_split": "minidecode.cpu.split"}),
+    Rung("EL", "EL, section 3.2", {"memory": "el", "reorder": "cpu"}, ran={"memory": "minidecode.memory.el"}),
+    Rung("fused kernels", "LightSeq, section 2.1", {"base": "fast", "arena": "none", "hars": "off"},
+         ran={"residual_norm": "minidecode.cpu.norm", "bias_activation": "minidecode.cpu.activation"}),
+    Rung("HARS", "LightSeq, section 2.2", {"hars": "cpu"}, ran={"search_candidates": "minidecode.cpu.hars"},
+         carries={"hars": "auto"}, only_without_ngrams=True),
+    Rung("planned memory", "LightSeq, section 2.3", {"arena": "planned"}, ran={"arena": "bytes in one arena"}),
+    Rung("low precision", "LightSeq, section 3.2", {"memory_dtype": "float16"}, {"dtype": "int8"},
+         ran={"dtype": "int8", "memory": "in float16"}),
+    Rung("larger batch", "FastSeq, section 5.1", change={"batch_size": ALL}, ran={"batches": "in 1 batch"}),
+)  # fmt: skip
+
+
+def switched(setting: Setting, rung: Rung, work: Work) -> Setting:
+    """The setting with the rung's switch. Raises OptionError where that is no switch for this model or setting."""
+    choices, change, has_encoder = dict(rung.choices), dict(rung.change), work.model.is_encoder_decoder
+    if "overlap" in change and work.texts is None:
+        raise OptionError("the model has no tokenizer, so there is nothing to read ahead and no text to make behind")
+    if "ngram" in choices and setting.no_repeat_ngram_size == 0:
+        raise OptionError("no n-gram is banned: no_repeat_ngram_size is 0")
+    if "hars" in choices and work.options["num_beams"] == 1:
+        raise OptionError("a search with one row per text has no candidates")
+    if "dtype" in change and setting.dtype != "float32":
+        raise OptionError(f"the weights are not float32 to begin with, but {setting.dtype}")
+    if "batch_size" in change:
+        if setting.batch_size >= len(work.ids):
+            raise OptionError(f"all {len(work.ids)} texts are in one batch already")
+        change["batch_size"] = len(work.ids)
+    before = dict(setting.choices)
+    if choices.get("memory") == "split" and has_encoder:
+        choices["shared"] = "cpu"
+    if choices.get("memory") == "el":  # what was chosen for the split memory goes, unless EL's has a use for it
+        choices["el" if has_encoder else "el_split"] = "reference"
+        before = {name: c for name, c in before.items() if name != "shared" and (has_encoder or name != "split")}
+    after = dataclasses.replace(setting, choices=before | choices, **change)
+    after.plan.resolve(has_encoder)
+    return after
+
+
+# ---- what is generated -----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Work:
+    """The texts of a ladder, the same for all rungs. texts: None where the model has no tokenizer."""
+
+    model: Model
+    ids: list[np.ndarray]
+    texts: list[str] | None
+    options: dict[str, Any]
+    models: dict[str, Model] = field(default_factory=dict)  # by dtype: the same weights, stored narrow
+
+    @classmethod
+    def make(cls, model: Model, texts: int, input_length: int, num_beams: int, max_new_tokens: int) -> Work:
+        """Different texts of about that many tokens: of a bundled sentence, or random ids without a tokenizer.
+
+        All generate max_new_tokens, whatever the model says, so that every rung does the same work.
+        """
+        options = {"num_beams": num_beams, "max_new_tokens": max_new_tokens, "min_new_tokens": 0, "eos_token_id": None}
+        if model.tokenizer is None:
+            rng = np.random.default_rng(0)
+            ids = [rng.integers(3, model.config.vocab_size, input_length) for _ in range(texts)]
+            return cls(model, ids, None, options)
+        encoded = np.resize(model.tokenizer.encode(TEXT), input_length + texts)
+        given = [model.tokenizer.decode(encoded[i : i + input_length].tolist()) for i in range(texts)]
+        resolved = model.options(**options)
+        return cls(model, [model.tokenize(text, resolved) for text in given], given, options)
+
+    def model_of(self, dtype: str) -> Model:
+        """The model, or the same one with its products' weights stored narrow."""
+        if dtype == self.model.dtype:
+            return self.model
+        if dtype not in self.models:
+            narrow = copy.copy(self.model)
+            narrow.weights, narrow.dtype = stored_as(dtype, self.model.weights), dtype
+            self.models[dtype] = narrow
+        return self.models[dtype]
+
+    def options_of(self, setting: Setting) -> dict[str, Any]:
+        return self.options | {"no_repeat_ngram_size": setting.no_repeat_ngram_size}
+
+    def batches(self, setting: Setting) -> Iterator[list[np.ndarray]]:
+        for first in range(0, len(self.ids), setting.batch_size):
+            yield self.ids[first : first + setting.batch_size]
+
+
+@dataclass
+class Run:
+    """What one run over all texts did."""
+
+    seconds: float
+    tokens: list[list[int]]  # of each text
+    receipts: list[Receipt]  # of each batch
+    busy: Counter[str]  # seconds of the stages beside generation
+    overlap: str = "none"
+
+
+def run(work: Work, setting: Setting) -> Run:
+    """All texts, through the pipeline's stages where there is a tokenizer: one after the other, or side by side."""
+    model, receipts = work.model_of(setting.dtype), []
+    if work.texts is None:
+        return run_ids(work, setting)
+    started = time.perf_counter()
+    lines = generate_lines(
+        model, work.texts, batch_size=setting.batch_size, sort_window=1, overlap=setting.overlap,
+        plan=setting.plan, memory_budget=None, on_batch=receipts.append, **work.options_of(setting),
+    )  # fmt: skip
+    tokens = [line.token_ids[0].tolist() for line in lines]
+    seconds = time.perf_counter() - started
+    busy = Counter({stage: s for stage, s in lines.receipt.busy.items() if stage != "generate"})
+    return Run(seconds, tokens, receipts, busy, lines.receipt.overlap)
+
+
+def run_ids(work: Work, setting: Setting, costs: bool | CostOf = False, memory_budget: int | None = None) -> Run:
+    """All texts from their ids, batch after batch; with costs, what each call takes is in the receipts.
+
+    Raises MemoryBudgetError if a batch may take more than the budget.
+    """
+    model, plan, options = work.model_of(setting.dtype), setting.plan, work.options_of(setting)
+    started, tokens, receipts = time.perf_counter(), [], []
+    for ids in work.batches(setting):
+        out = model.generate(input_ids=ids, plan=plan, memory_budget=memory_budget, costs=costs, **options)
+        tokens += [t.tolist() for t in out.token_ids]
+        receipts.append(out.receipt)
+    return Run(time.perf_counter() - started, tokens, receipts, Counter())
+
+
+ELEMENTARY = {"embed_norm", "residual_norm", "bias_activation", "split_heads", "attend_within", "attend"}
+
+
+def cost_as_written(op: str, function: Any, given: dict[str, Any]) -> Cost | None:
+    """What a call moves and computes at the least; the naive versions of ELEMENTARY operation by operation.
+
+    Their arrays come back from memory for every elementary operation, as where a framework launches a kernel for each:
+    what such code moves on a GPU (and here, where a cache does not hold them). So they run once more, counting.
+    """
+    cost = least_cost(op, function, given)
+    if op not in ELEMENTARY or not getattr(function, "__name__", "").endswith("_naive"):
+        return cost
+    counts = Counts()
+    elementary(function, counts)(*given.values())
+    return Cost(max(cost.bytes, counts.bytes), cost.operations)
+
+
+def peak_of(call: Callable[[], Run]) -> tuple[Run, int]:
+    """(the run, the most bytes that it held at one moment beyond what was there before it).
+
+    Counted by tracemalloc: what Python and NumPy allocated, arrays included. What compiled code and the BLAS find room
+    for within a call is not in it, and weights, which were there before, are not either. Nothing is timed so.
+    """
+    was_tracing = tracemalloc.is_tracing()
+    if not was_tracing:
+        tracemalloc.start()
+    try:
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        result = call()
+        return result, tracemalloc.get_traced_memory()[1] - before
+    finally:
+        if not was_tracing:
+            tracemalloc.stop()
+
+
+def weights_bytes(model: Model) -> int:
+    """Of the arrays that the forward pass reads, each once."""
+    found: list[np.ndarray] = []
+
+    def collect(part: Any) -> None:
+        if isinstance(part, np.ndarray):
+            found.append(part)
+        elif isinstance(part, tuple):
+            for each in part:
+                collect(each)
+        elif dataclasses.is_dataclass(part):
+            for each in vars(part).values():
+                collect(each)
+
+    collect(model.weights)
+    return held_bytes(found)
+
+
+def facts_of(done: Run) -> dict[str, str]:
+    """What ran, by receipts: op -> implementation, and memory, dtype, arena, overlap and batches in words."""
+    first, count = done.receipts[0], len(done.receipts)
+    return {op: c.implementation for op, c in first.ops.items()} | {
+        "memory": first.memory, "dtype": first.dtype, "overlap": done.overlap,
+        "arena": f"{first.arena_bytes:,} bytes in one arena" if first.arena_bytes else "no arena",
+        "batches": f"in {count} batch{'' if count == 1 else 'es'}",
+    }  # fmt: skip
+
+
+# ---- are the tokens the same? ----------------------------------------------------------------------------------------
+
+SAFETY, UNIT = 6.0, {"float64": 2.0**-53}  # unit roundoff; float32's otherwise
+
+
+def is_tie(work: Work, number: int, one: Setting, other: Setting) -> bool:
+    """Whether two settings part on a text where rounding alone may have parted them.
+
+    At the first step whose candidates differ, the two that stand at the same place must be as near in score as twice
+    what rounding does to either; and until then each candidate must score alike on both sides.
+    """
+    steps = [_trace(work, number, setting) for setting in (one, other)]
+    for mine, theirs in zip(*steps, strict=False):
+        allowed = 4 * score_bound(work, number, mine.step + 1)
+        for x, y in zip(mine.candidates, theirs.candidates, strict=False):
+            if abs(x.score - y.score) > allowed:
+                return False
+            if (x.parent, x.token) != (y.parent, y.token):
+                return True
+    return False
+
+
+def _trace(work: Work, number: int, setting: Setting) -> list[TraceStep]:
+    """The search of one text in its batch."""
+    size = min(setting.batch_size, len(work.ids))
+    first = number // size * size
+    out = work.model_of(setting.dtype).generate(
+        input_ids=work.ids[first : first + size], plan=setting.plan, trace=True, memory_budget=None,
+        **work.options_of(setting),
+    )  # fmt: skip
+    return out.trace.of(number - first)
+
+
+def score_bound(work: Work, number: int, tokens: int) -> float:
+    """What rounding may do to the sum of so many log-probabilities.
+
+        2 * tokens * SAFETY * unit * sqrt(S * X) * largest |logit|
+
+    A sum of X terms is off by about sqrt(X) roundings, because their signs are random; S such results add up on the way
+    to a logit, and log softmax takes two of them. SAFETY stands for what layers amplify, and for the largest of many.
+    """
+    weights, config = work.model.weights, work.model.config
+    layers = 3 * len(weights.blocks) + 2 * len(weights.encoder.blocks) if work.model.is_encoder_decoder else (
+        2 * len(weights.blocks))  # fmt: skip
+    longest = max(config.width, config.context, *(len(b.up.bias) for b in weights.blocks))
+    ids = [work.ids[number]]
+    start = [work.model._decoder_start(work.model.options())] if work.model.is_encoder_decoder else None
+    largest = float(np.abs(work.model.logits(ids, decoder_input_ids=start)[0]).max())
+    unit = UNIT.get(work.model.dtype, 2.0**-24)
+    return 2 * tokens * SAFETY * unit * math.sqrt((layers + 1) * longest) * largest
+
+
+def differing(one: Run, other: Run) -> list[int]:
+    """Which texts have other tokens."""
+    if len(one.tokens) != len(other.tokens):
+        raise InputError("two runs of the ladder have other numbers of texts")
+    return [i for i, (a, b) in enumerate(zip(one.tokens, other.tokens, strict=True)) if a != b]

@@ -1,0 +1,356 @@
+"""The ladder: what each rung switches, what proves it, what is refused, and the arithmetic of its figures."""
+
+import dataclasses
+import importlib
+import json
+import time
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+from toy_folder import write_bart_folder, write_folder
+
+import minidecode as md
+from minidecode.bench import frontier, ladder, rungs
+from minidecode.bench.machines import MACHINES, Machine
+from minidecode.bench.pictures import ladder_in_words, ladder_picture, write_svg
+from minidecode.catalog import Cost
+from minidecode.errors import InputError, NumericalError, OptionError
+from minidecode.plan import op_names
+from minidecode.reference import el_split
+from minidecode.search.trace import Candidate, TraceStep
+
+HERE = Machine("this", 10e9, 40e9, "for tests")
+SIZES = {"texts": 3, "input_length": 6, "max_new_tokens": 4, "num_beams": 2, "no_repeat_ngram_size": 2, "batch_size": 1,
+         "repeats": 2}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def known_machine(monkeypatch):
+    monkeypatch.setattr(ladder, "this_machine", lambda: HERE)
+
+
+def by_the_model_alone(mine, before, least):
+    """Which rungs are carried on does not hang on how busy this machine is."""
+    return least > 1.01
+
+
+@pytest.fixture
+def settled(monkeypatch):
+    monkeypatch.setattr(ladder, "is_slower", by_the_model_alone)
+
+
+@pytest.fixture
+def toy(tmp_path):
+    return md.load(write_folder(tmp_path / "toy", n_positions=64))
+
+
+def one(found, name):
+    (step,) = [s for s in found.steps if s.name == name]
+    return step
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """A whole ladder with everything, on a toy."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ladder, "this_machine", lambda: HERE)
+        patch.setattr(ladder, "is_slower", by_the_model_alone)
+        model = md.load(write_folder(tmp_path_factory.mktemp("ladder") / "toy", n_positions=64))
+        return ladder.ladder(model, name="toy", machine=["v100", "h200"], memory_budget="2MB", cell_seconds=1, **SIZES)
+
+
+def test_every_op_has_a_stage():
+    assert set(op_names()) <= set(ladder.STAGES) and set(ladder.STAGES.values()) <= set(ladder.SHARES)
+
+
+def test_a_rung_is_the_one_before_it_and_one_switch(toy):
+    work = rungs.Work.make(toy, 3, 6, 2, 4)
+    setting = rungs.Setting({"base": "naive"}, "float32", 1, 0)
+    seen = {}
+    for rung in rungs.RUNGS:
+        if rung.name in ("n-gram", "HARS"):  # n-grams are not banned here
+            continue
+        after = rungs.switched(setting, rung, work)
+        changed = {f.name for f in dataclasses.fields(after) if getattr(after, f.name) != getattr(setting, f.name)}
+        assert changed == ({"choices"} if rung.choices else set()) | set(rung.change), rung.name
+        assert rung.choices.items() <= after.choices.items()
+        kept = {k: v for k, v in seen.items() if k not in rung.choices}
+        if rung.name != "EL":
+            assert kept.items() <= after.choices.items(), rung.name
+            setting, seen = after, after.choices
+    assert setting.plan == md.Plan.parse("fast,hars=off,memory_dtype=float16") and setting.batch_size == 3
+
+
+def test_all_rungs_run_and_their_receipts_show_it(found):
+    names = [s.name for s in found.steps]
+    assert names == ["no cache", "cache", "pipeline", "n-gram", "cache de-duplication", "EL", "fused kernels",
+                     "fused kernels, no ban", "HARS", "planned memory", "low precision", "larger batch"]  # fmt: skip
+    assert not any(s.not_run for s in found.steps)
+    for rung in rungs.RUNGS:
+        step = one(found, rung.name)
+        assert set(step.ran) == set(rung.ran) and all(words in step.ran[what] for what, words in rung.ran.items())
+    assert one(found, "n-gram").ran["ban_ngrams"].startswith("minidecode.cpu.ngram.ban_ngrams")
+    assert one(found, "HARS").no_repeat_ngram_size == 0 and one(found, "HARS").builds_on == "fused kernels, no ban"
+    assert one(found, "planned memory").no_repeat_ngram_size == 2
+    assert one(found, "low precision").other_precision and not one(found, "EL").other_precision
+    assert all(s.differing == 0 for s in found.steps if not s.other_precision)
+
+
+def test_the_figures_of_a_rung(found):
+    for s in found.steps:
+        median, fastest, slowest = s.seconds
+        assert 0 < fastest <= median <= slowest and s.samples_per_second == pytest.approx(3 / median) and s.runs == 2
+        assert sum(s.shares.values()) == pytest.approx(1) and s.peak_bytes > 0
+        assert s.cost["bytes"] > 0 and s.predicted["h200"] > s.predicted["v100"] > 0
+    assert found.steps[0].speedup_total == 1
+    assert one(found, "cache de-duplication").memory_bytes < one(found, "cache").memory_bytes
+    assert [s.name for s in found.steps if not s.carried] == ["EL"], "by the cost model"
+    assert one(found, "low precision").memory_bytes < one(found, "planned memory").memory_bytes
+
+
+def test_a_ban_that_does_something_else_is_refused_and_nothing_is_timed(toy, monkeypatch, settled):
+    from minidecode.cpu import ngram
+
+    def bans_the_best(scores_RV, tokens_RM, length_R, n, out=None):
+        scores_RV[np.arange(len(scores_RV)), scores_RV.argmax(axis=1)] = -np.inf
+        return scores_RV
+
+    bans_the_best.__module__ = "minidecode.cpu.ngram"
+    monkeypatch.setattr(ngram, "ban_ngrams", bans_the_best)
+    monkeypatch.setattr(ladder, "by_turns", lambda *_: pytest.fail("something was timed"))
+    with pytest.raises(NumericalError, match=r"^n-gram gives text 1 of 3 other tokens than pipeline.*nothing is timed"):
+        ladder.ladder(toy, **SIZES)
+
+
+def test_a_switch_that_is_not_on_is_refused(toy, monkeypatch, settled):
+    (rung,) = [r for r in rungs.RUNGS if r.name == "n-gram"]
+    off = dataclasses.replace(rung, choices={"ngram": "reference"})
+    monkeypatch.setattr(ladder, "RUNGS", (off,))
+    with pytest.raises(NumericalError, match="n-gram was asked for and did not run: ban_ngrams shows"):
+        ladder.ladder(toy, **SIZES)
+
+
+def trace_of(*pairs):
+    """A step whose candidates have these (token, score)."""
+    return [TraceStep(0, 0, 0, [[]], [Candidate(token, 0, score, "runs") for token, score in pairs], {})]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "tie"),
+    [(trace_of((2, -1.0), (1, -1.0 - 1e-7)), True),  # the other order, as near as rounding
+     (trace_of((2, -0.5), (1, -1.0)), False),  # no rounding does that
+     (trace_of((1, -1.3), (2, -1.4)), False),  # the same order, other scores
+     (trace_of((1, -1.0), (2, -1.0 - 1e-7)), False)],  # the same candidates: something else parted them
+)  # fmt: skip
+def test_what_counts_as_a_tie(toy, monkeypatch, theirs, tie):
+    traces = {"mine": trace_of((1, -1.0), (2, -1.0 - 1e-7)), "theirs": theirs}
+    monkeypatch.setattr(rungs, "_trace", lambda work, number, setting: traces[setting])
+    work = rungs.Work.make(toy, 1, 6, 2, 4)
+    assert 0 < rungs.score_bound(work, 0, 1) < 1e-3
+    assert rungs.is_tie(work, 0, "mine", "theirs") is tie
+
+
+def test_a_loser_says_why_and_is_not_carried_on(toy, monkeypatch):
+    fast = el_split.attend_el_split
+
+    def slow(*args, **more):
+        time.sleep(0.02)
+        return fast(*args, **more)
+
+    slow.__module__ = fast.__module__
+    monkeypatch.setattr(el_split, "attend_el_split", slow)
+    picked = [r for r in rungs.RUNGS if r.name in ("cache", "EL", "cache de-duplication", "fused kernels")]
+    monkeypatch.setattr(ladder, "RUNGS", tuple(picked))
+    real = ladder.is_slower
+    judged = []
+
+    def judge(mine, before, least):  # EL's case alone is left to the clock
+        judged.append(least)
+        return len(judged) == 3 and real(mine, before, least)
+
+    monkeypatch.setattr(ladder, "is_slower", judge)
+    found = ladder.ladder(toy, **SIZES)
+    el, fused = one(found, "EL"), one(found, "fused kernels")
+    assert not el.carried and el.speedup < 0.9
+    assert "attention takes" in el.why and "operations for each byte" in el.why and "does 4.0 while it moves" in el.why
+    assert fused.builds_on == "cache de-duplication" and "memory=split" in fused.plan
+    assert "loses, and is not carried on: attention takes" in str(found)
+
+
+def test_a_little_slower_is_a_loss_only_where_more_is_to_be_done():
+    assert not ladder.is_slower([1.03], [1.0], least=1.0) and ladder.is_slower([1.03], [1.0], least=1.2)
+    assert not ladder.is_slower([1.2, 1.1, 1.2], [1.0, 1.3, 1.3], least=1.0), "its median is faster"
+    assert ladder.is_slower([1.2, 1.1], [1.0], least=0.9) and not ladder.is_slower([0.9], [1.0], least=9.0)
+
+
+def test_the_outcome_in_words():
+    lost = ladder.Step("x", "", carried=False, speedup=1.02, trial=[1.1, 1.0])
+    assert lost.outcome == "lost its trial (1.100 s at best against 1.000 s), and is not carried on"
+    assert dataclasses.replace(lost, speedup=0.9).outcome == "loses, and is not carried on"
+    assert dataclasses.replace(lost, speedup=0.9, carried=True).outcome == "loses"
+
+
+def test_json_comes_back_whole(found, tmp_path):
+    path = tmp_path / "ladder.json"
+    path.write_text(json.dumps(found.as_dict()), encoding="utf-8")
+    again = ladder.read_ladder(path)
+    assert again == found and str(again) == str(found)
+    for other in ("[1]", "{", '{"steps": [{"speed": 1}], "frontier": null}'):
+        path.write_text(other, encoding="utf-8")
+        with pytest.raises(InputError, match="holds no ladder"):
+            ladder.read_ladder(path)
+
+
+def test_the_picture_names_each_rung_and_describes_itself(found, tmp_path):
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "ladder.svg"
+    with path.open("w", encoding="utf-8") as file:
+        write_svg(ladder_picture(found), file, "The ladder of <toy>", ladder_in_words(found))
+    root = ElementTree.parse(path).getroot()
+    svg = "{http://www.w3.org/2000/svg}"
+    assert root.find(f"{svg}title").text == "The ladder of <toy>" and root.get("role") == "img"
+    description, drawn = root.find(f"{svg}desc").text, [t.text for t in root.iter(f"{svg}text")]
+    for s in found.steps:
+        assert s.name in description and drawn.count(s.name) == 2
+    assert float(root.get("width").removesuffix("pt")) * 96 / 72 < 420, "a telephone shows it nearly at its own size"
+
+
+# ---- batch sizes under a cap -----------------------------------------------------------------------------------------
+
+
+def test_batches_double_until_they_do_not_fit(found, tmp_path):
+    model = md.load(write_folder(tmp_path / "toy", n_positions=64))
+    for method, choices in frontier.METHODS.items():
+        cells = [c for c in found.frontier.cells if (c.machine, c.method) == ("this", method)]
+        assert [c.batch for c in cells] == [2**i for i in range(len(cells))]
+        assert [c.state == "out of memory" for c in cells] == [False] * (len(cells) - 1) + [True]
+        assert cells[0].state == "measured" and cells[0].samples_per_second > 0
+        assert all(c.why for c in cells if c.state == "fits") and all(c.samples_per_second is None for c in cells
+                                                                      if c.state not in ("measured",))  # fmt: skip
+        for c in cells:
+            longest = max(len(ids) for ids in rungs.Work.make(model, 3, 6, 2, 4).ids)
+            plan = md.Plan(base="fast", arena="none", hars="off", **choices)
+            needs = model.footprint(input_ids=np.ones((c.batch, longest), int), plan=plan, num_beams=2,
+                                    max_new_tokens=4, no_repeat_ngram_size=2, eos_token_id=None).total  # fmt: skip
+            assert c.needs == needs and (needs > 2_000_000) == (c.state == "out of memory")
+        assert f"OOM (needs {frontier.in_units(cells[-1].needs)})" in str(found)
+
+
+def test_other_machines_have_their_own_caps(found):
+    weights = found.frontier.weights
+    assert found.frontier.caps == {"this": 2_000_000, "v100": 16 * 10**9 - weights, "h200": 141 * 10**9 - weights}
+    for m in ("v100", "h200"):
+        cells = [c for c in found.frontier.cells if c.machine == m]
+        assert {c.state for c in cells} == {"predicted", "out of memory"}
+        most = {method: max(c.batch for c in cells if c.method == method) for method in frontier.METHODS}
+        assert most["cache per beam"] <= most["de-duplicated"] and most["no cache"] <= most["de-duplicated"]
+
+
+def test_a_narrow_memory_needs_less(toy):
+    work = rungs.Work.make(toy, 1, 6, 2, 4)
+    start = rungs.Setting({"base": "fast", "arena": "none", "hars": "off"}, "float32", 1, 0)
+    wide, narrow = (
+        frontier.needed(work, dataclasses.replace(start, choices=start.choices | frontier.METHODS[m]), 500)
+        for m in ("de-duplicated", "de-dupl., float16")
+    )
+    assert narrow < wide
+
+
+def test_what_takes_too_long_is_not_timed(toy):
+    work = rungs.Work.make(toy, 2, 6, 2, 4)
+    cells = frontier.explore(work, 0, 2_000_000, [], 1, 0.0).cells
+    assert {c.batch for c in cells if c.state == "measured"} == {1}
+    assert all("more than 0 s" in c.why for c in cells if c.state == "fits")
+
+
+@pytest.mark.parametrize("method", ["cache per beam", "de-duplicated", "EL"])
+def test_costs_of_a_larger_batch_are_continued_as_they_are(toy, method):
+    work = rungs.Work.make(toy, 1, 6, 2, 4)  # one text, several times: the same beams move in each
+    setting = rungs.Setting(
+        {"base": "fast", "arena": "none", "hars": "off"} | frontier.METHODS[method], "float32", 1, 0
+    )
+    one, two = frontier.record(work, setting)
+    five = rungs.run_ids(frontier.of_size(work, 5), dataclasses.replace(setting, batch_size=5), costs=True).receipts
+    assert ladder.summed(frontier.continued(one, two, 5)) == ladder.summed(ladder.costs_of(five[0]))
+
+
+def test_a_prediction_is_no_slower_where_memory_or_arithmetic_is_faster(toy):
+    work = rungs.Work.make(toy, 1, 6, 2, 4)
+    receipts = rungs.run_ids(work, rungs.Setting({}, "float32", 1, 0), costs=True).receipts
+    v100 = MACHINES["v100"]
+    seconds = [
+        ladder.least_seconds(receipts, dataclasses.replace(v100, bandwidth=v100.bandwidth * f))
+        for f in (0.5, 1, 2, 1e6)
+    ]
+    assert seconds == sorted(seconds, reverse=True) and seconds[0] > seconds[2]
+    every = ladder.summed(ladder.costs_of(receipts[0]))
+    assert seconds[-1] >= every.operations / v100.operations
+    faster = dataclasses.replace(v100, operations=2 * v100.operations)
+    assert ladder.least_seconds(receipts, faster) <= seconds[1]
+
+
+def test_naive_code_is_predicted_operation_by_operation(found, toy):
+    fused, before = one(found, "fused kernels"), one(found, "cache de-duplication")
+    assert fused.predicted["v100"] > before.predicted["v100"], "what is fused moves less"
+    norm = toy.weights.blocks[0].ln_1
+    given = {"x_RD": np.ones((3, 8), np.float32), "y_RD": None, "bias_D": None, "norm": norm}
+    naive = rungs.cost_as_written("residual_norm", backend_of("norm").residual_norm_naive, given)
+    fused = rungs.cost_as_written("residual_norm", backend_of("norm").residual_norm, given)
+    assert naive.bytes > 2 * fused.bytes and naive.operations == fused.operations
+    assert rungs.cost_as_written("take", np.take, {}) is None, "no row of the catalog"
+
+
+def backend_of(name):
+    return importlib.import_module(f"minidecode.reference.{name}")
+
+
+def test_a_receipt_with_costs_has_one_for_each_call(toy):
+    out = toy.generate(input_ids=[[5, 9, 2]], costs=True, num_beams=2, max_new_tokens=4, no_repeat_ngram_size=2)
+    assert all(len(c.costs) == c.calls for c in out.receipt.ops.values())
+    first = out.receipt.ops["linear"].costs[0]  # three rows of width 8 to queries, keys and values
+    assert first == Cost(4 * (3 * 8 + 3 * 24 + 8 * 24), 2 * 3 * 8 * 24)
+    assert not any(c.costs for c in toy.generate(input_ids=[[5, 9, 2]], max_new_tokens=2).receipt.ops.values())
+
+
+# ---- other models, and what cannot be --------------------------------------------------------------------------------
+
+
+def test_without_a_tokenizer_there_is_no_pipeline_and_without_a_ban_no_rung_for_it(tmp_path, settled):
+    folder = write_folder(tmp_path / "toy", n_positions=64)
+    (folder / "tokenizer.json").unlink()
+    found = ladder.ladder(md.load(folder, random_weights=True), **SIZES | {"no_repeat_ngram_size": 0})
+    assert "no tokenizer" in one(found, "pipeline").not_run and "no n-gram is banned" in one(found, "n-gram").not_run
+    assert one(found, "HARS").builds_on == "fused kernels"
+    assert "hars=cpu" in one(found, "larger batch").plan, "without a ban it goes on"
+
+
+def test_an_encoder_decoder_model(tmp_path, settled):
+    model = md.load(write_bart_folder(tmp_path / "toy-bart"))
+    found = ladder.ladder(model, **SIZES)
+    assert [s.name for s in found.steps if s.not_run] == []
+    assert "minidecode.memory.el" in one(found, "EL").ran["memory"]
+
+
+@pytest.mark.parametrize(("bad", "says"), [
+    ({"machine": "abacus"}, "there is no machine 'abacus': say v100, t4, h200"),
+    ({"texts": 0}, "texts must be a whole number from 1 up, not 0"),
+    ({"repeats": True}, "repeats must be a whole number"),
+])  # fmt: skip
+def test_what_cannot_be_asked(toy, bad, says):
+    with pytest.raises(OptionError, match=says):
+        ladder.ladder(toy, **SIZES | bad)
+
+
+@pytest.mark.parametrize("has_source", [False, True])
+@pytest.mark.parametrize("memory", ["replicated", "preallocated", "split", "indirect", "el"])
+def test_the_footprint_of_a_narrow_memory_holds(tmp_path, memory, has_source):
+    folder = write_bart_folder(tmp_path / "toy") if has_source else write_folder(tmp_path / "toy", n_positions=64)
+    model, ids = md.load(folder), np.ones((40, 9), int)
+    how = {"input_ids": ids, "plan": f"memory={memory},memory_dtype=float16", "num_beams": 3, "max_new_tokens": 6,
+           "eos_token_id": None}  # fmt: skip
+    out, said = [], model.footprint(**how)
+    rungs.peak_of(lambda: model.generate(**how))  # imports and what Python makes once
+    _, peak = rungs.peak_of(lambda: out.append(model.generate(**how)))
+    assert out[0].receipt.memory_peak_bytes <= said.memory <= 1.5 * out[0].receipt.memory_peak_bytes
+    assert peak <= said.total

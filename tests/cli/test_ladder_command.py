@@ -1,0 +1,55 @@
+"""`minidecode ladder`: tables, JSON, a picture; a file shown again; what is refused."""
+
+import json
+import re
+
+import pytest
+from toy_folder import write_folder
+
+from minidecode.bench import ladder
+from minidecode.bench.machines import Machine
+
+SIZES = ["--texts", 2, "--input-length", 5, "--max-new-tokens", 3, "--beam", 2, "--batch-size", 1, "--repeats", 1]
+
+
+@pytest.fixture(autouse=True)
+def known_machine(monkeypatch):
+    monkeypatch.setattr(ladder, "this_machine", lambda: Machine("this", 10e9, 40e9, "for tests"))
+
+
+def test_tables_json_and_a_picture_again_from_the_file(cli, tmp_path):
+    pytest.importorskip("matplotlib")
+    folder, file, plot = write_folder(tmp_path / "toy", n_positions=64), tmp_path / "ladder.json", tmp_path / "l.svg"
+    more = ["--memory-budget", "1.3MB", "--cell-seconds", 0, "--machine", "v100"]
+    ran = cli("ladder", "-m", folder, *SIZES, *more, "--json")
+    assert (ran.code, ran.err) == (0, "")
+    file.write_text(ran.out, encoding="utf-8")
+    shown = cli("ladder", "--read", file, "--plot", plot)
+    assert (shown.code, shown.err) == (0, "")
+    steps = json.loads(ran.out)["steps"]
+    lines = shown.out.splitlines()
+    for step in steps:
+        assert any(line.startswith(step["name"]) for line in lines)
+    assert re.search(r"^batch sizes on this machine: 1\.3 MB beside", shown.out, re.M)
+    assert "OOM (needs " in shown.out and "fits (" in shown.out and "v100, predicted" in shown.out
+    assert "Predicted, not measured" in shown.out and "v100, samples/s" in lines[1]
+    assert "<title" in plot.read_text(encoding="utf-8")
+    assert json.loads(cli("ladder", "--read", file, "--json").out)["steps"] == steps
+
+
+@pytest.mark.parametrize(("arguments", "says"), [
+    (["--machine", "abacus"], "there is no machine 'abacus': say v100, t4, h200"),
+    (["--texts", 0], "texts must be a whole number from 1 up, not 0"),
+    (["--input-length", 15, "--max-new-tokens", 9], "beyond the context of 16"),
+    (["--memory-budget", "much"], "memory_budget must be bytes"),
+    (["--random-weights", "-m", "gpt3"], "neither a bundled model"),
+    (["--read", "nowhere.json"], "nowhere.json cannot be read: No such file"),
+])  # fmt: skip
+def test_what_is_refused(fails, toy, arguments, says):
+    assert says in fails("ladder", *([] if "-m" in arguments else ["-m", toy]), *arguments)
+
+
+def test_a_file_that_holds_something_else(fails, tmp_path):
+    for text in ("{", "[1]", '{"steps": []}'):
+        (tmp_path / "other.json").write_text(text, encoding="utf-8")
+        assert "other.json holds no ladder" in fails("ladder", "--read", tmp_path / "other.json")
