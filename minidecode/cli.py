@@ -48,7 +48,7 @@ def _global_options(
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 PLAN_HELP = (
-    "auto, naive (no cache, what each paper starts from) or fast (compiled code, split memory, planned arena), and"
+    "auto, naive (no cache, what each paper starts from) or fast (compiled code, split memory), and"
     " choices separated by commas: memory=replicated, none (no cache), preallocated, split, indirect, rolling"
     " (for a model with an attention_window) or el; and for the rows of the catalog, such as ngram=..., linear=...,"
     " hars=...: reference, naive, cpu, cuda, emulator or FILE.py:FUNCTION (hars and epilogue are off by default);"

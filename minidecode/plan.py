@@ -48,7 +48,7 @@ ARENAS = ("none", "separate", "planned")
 BASES = {  # what a plan starts from; rows of the catalog follow Plan._of_base
     "auto": {"memory": "replicated", "arena": "none"},
     "naive": {"memory": "none", "arena": "none"},
-    "fast": {"memory": "split", "arena": "planned", "hars": "auto"},
+    "fast": {"memory": "split", "arena": "none", "hars": "auto"},  # an arena for one call costs more than it saves
     "emulator": {"memory": "split", "arena": "none"},
 }
 STORED_AS = {"computed": None, "float16": np.dtype(np.float16)}
@@ -59,8 +59,8 @@ class Plan:
     """Which implementation of each optimization runs.
 
     base: what everything else is chosen by that is not said. "auto": a cache, and NumPy's code; "naive": no cache, and
-    of each optimization what its paper starts from; "fast": the compiled code of all that has some, the split memory,
-    a planned arena; "emulator": every kernel that there is, thread by thread, for toys. What a base chooses and a model
+    of each optimization what its paper starts from; "fast": the compiled code of all that has some, and the split
+    memory; "emulator": every kernel that there is, thread by thread, for toys. What a base chooses and a model
     has no use for is left out; what a user says must have an effect.
     memory: "none" computes every token again at every step; "replicated" keeps keys and values, a copy per beam, in
     arrays that grow; "preallocated" the same in arrays with room; "split" keeps a sentence's prompt (and source) once;

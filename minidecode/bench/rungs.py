@@ -75,7 +75,7 @@ RUNGS = (
     Rung("cache de-duplication", "FastSeq, section 4.1", {"memory": "split", "split": "cpu", "reorder": "cpu"},
          ran={"memory": "SplitMemory", "attend_split": "minidecode.cpu.split"}),
     Rung("EL", "EL, section 3.2", {"memory": "el", "reorder": "cpu"}, ran={"memory": "minidecode.memory.el"}),
-    Rung("fused kernels", "LightSeq, section 2.1", {"base": "fast", "arena": "none", "hars": "off"},
+    Rung("fused kernels", "LightSeq, section 2.1", {"base": "fast", "hars": "off"},
          ran={"residual_norm": "minidecode.cpu.norm", "bias_activation": "minidecode.cpu.activation"}),
     Rung("HARS", "LightSeq, section 2.2", {"hars": "cpu"}, ran={"search_candidates": "minidecode.cpu.hars"},
          carries={"hars": "auto"}, only_without_ngrams=True),

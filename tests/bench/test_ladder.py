@@ -79,7 +79,7 @@ def test_a_rung_is_the_one_before_it_and_one_switch(toy):
         if rung.name != "EL":
             assert kept.items() <= after.choices.items(), rung.name
             setting, seen = after, after.choices
-    assert setting.plan == md.Plan.parse("fast,hars=off,memory_dtype=float16") and setting.batch_size == 3
+    assert setting.plan == md.Plan.parse("fast,arena=planned,hars=off,memory_dtype=float16") and setting.batch_size == 3
 
 
 def test_all_rungs_run_and_their_receipts_show_it(found):
