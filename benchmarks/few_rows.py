@@ -12,11 +12,13 @@ thread the clock is that thread's own, which stands still while other programs h
 With --ends it times instead what follows the products of GPT-2's feed-forward layer: bias and activation, residual and
 norm by ops of their own, or at the end of the products (cpu/epilogue.py).
 
-Where ours lose, and why: with many rows the arithmetic counts, and BLAS keeps a tile of sums in registers where these
-loops keep 4, or load and store them in the cache: from about 12 rows on for float32 in the layout "io", from 24 to 32
-for all else. With one row and float32 in "io", both are the same loop, and ours goes through its results in the cache
-once for every four inputs. Small float32 weights: what BLAS copies stays in a cache, and costs little. And with many
-rows int8 is no faster than float32: reading is no longer what takes the time.
+"layout" is where float32 weights lie in a model's file; narrow ones, and those "by outputs", lie in "oi".
+
+Where ours lose, and why: with many rows the arithmetic counts, and what our loops compute is then no faster than BLAS:
+from about 12 rows on for float32 in the layout "io", where sums go through the cache once for every four inputs; in
+"oi" a tile of 16 sums stays in registers, and BLAS overtakes at 50 to 100 rows where a processor has 32 vector
+registers, at 24 to 32 where it has 16. Small float32 weights: what BLAS copies stays in a cache, and costs little. And
+with many rows int8 is little faster than float32: reading is no longer what takes the time.
 """
 
 from __future__ import annotations
@@ -59,6 +61,7 @@ MODELS = {  # (bytes in float32, layout, {product: (inputs, outputs)}); the outp
 WAYS = {
     "BLAS float32": ("float32", linear),
     "ours float32": ("float32", ours.linear_few_rows),
+    "ours float32 by outputs": ("by outputs", ours.linear_few_rows),
     "ours float16": ("float16", ours.linear_few_rows),
     "ours int8": ("int8", ours.linear_few_rows),
     "blocks float16": ("float16", lambda x_RX, weight: product_by_blocks(x_RX, weight, None, widen_all, None)),
@@ -91,6 +94,7 @@ def time_product(inputs: int, outputs: int, layout: str, cold: float, rows: tupl
         dtype: [replace(w, data=w.data.copy()) for _ in range(copies)]
         for dtype, w in [("float32", first), *((d, narrowed(d, first)) for d in ("float16", "int8"))]
     }
+    stored["by outputs"] = [narrowed("float32", w) for w in stored["float32"]]
     found = []
     for R in rows:
         x_RX = rng.standard_normal((R, inputs), np.float32)

@@ -34,7 +34,7 @@ FEW = dict(
     zip(map(np.dtype, ("float32", "float16", "int8")), (48, 96, 96) if MANY_REGISTERS else (24, 32, 24), strict=True)
 )
 FEW_OF_IO = 8
-TILED = 8  # rows from which tiles are faster than outputs one by one
+TILED = 4 if MANY_REGISTERS else 8  # rows from which tiles are faster than outputs one by one
 SMALL = 2**21  # bytes
 WORTH_A_THREAD = 2**20  # bytes of weights: 50 us of reading, against 10 to 20 us to wake a thread
 NEAR = 4096  # results that stay in the first cache while all weights go by
