@@ -31,5 +31,5 @@ def test_plans_that_disagree_are_not_timed(monkeypatch, tmp_path):
     path.write_text("def ban(scores_RV, *rest):\n    return scores_RV\n", encoding="utf-8")
     script = load_file(SCRIPT)
     monkeypatch.setitem(script.PLANS, "all", f"fast,ngram={path}:ban")
-    with pytest.raises(SystemExit, match="the plans disagree .*'EL': 0, 'all': [1-9]"):
+    with pytest.raises(SystemExit, match=r"the plans disagree .*'EL': 0, 'all': [1-9]"):
         script.measure("tiny-gpt2", (2, 8, 24), 1)
