@@ -810,6 +810,7 @@ def _terminate(*_) -> None:
 def main() -> None:
     """Runs a command; an error that a user can mend is one line on stderr and exit code 1, or 2 for bad usage."""
     debug = "--debug" in sys.argv[1:]
+    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", os.path.join(tempfile.gettempdir(), "minidecode-hypothesis"))
     _INTERRUPTED.clear()
     signal.signal(signal.SIGTERM, _terminate)  # through the clean-up, as an interrupt goes
     signal.signal(signal.SIGINT, _interrupt)

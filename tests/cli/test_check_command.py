@@ -1,8 +1,14 @@
 """`minidecode check` judges a user's function, and `minidecode compare` ours, from the shell."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+
+ROOT = str(Path(__file__).parents[2])
 
 RIGHT = """
 from minidecode.reference.ngram import ban_ngrams as ban
@@ -83,3 +89,11 @@ def test_the_command_writes_what_it_reads(cli, fails, tmp_path):
     assert "different names" in fails("compare", "--read", path, "--read", path)
     assert "did you mean redirect" in fails("compare", "redirct")
     assert "no machine 'v1000'" in fails("compare", "redirect", "--machine", "v1000")
+
+
+def test_nothing_is_left_in_the_folder_where_it_runs(tmp_path):
+    """Hypothesis keeps files of its own, in .hypothesis of the working directory if nobody says otherwise."""
+    command = [sys.executable, "-m", "minidecode.cli", "check", "redirect", "minidecode.cpu.redirect:redirect"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": ROOT})
+    assert done.returncode == 0 and "is right" in done.stdout, done.stderr
+    assert list(tmp_path.iterdir()) == []
