@@ -139,7 +139,7 @@ def lightseq(found: dict) -> Figure:
         where.barh(list(percents), width, left=list(left.values()), color=colour, label=part)
         left = {plan: left[plan] + w for plan, w in zip(percents, width, strict=True)}
     where.set(xlabel="% of the time", title="Figure 4: where it goes")
-    where.legend(loc="lower left", fontsize=7)
+    where.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize=7)
     for panel, key, title in zip(faster, ("figure_5", "figure_6"), ("beam search", "sampling"), strict=True):
         rows = found[key]
         for i, plan in enumerate(("default", "compiled")):
