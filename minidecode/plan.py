@@ -45,7 +45,7 @@ BESIDE_SOURCE = MEMORIES | {"el": SplitBesideEl}  # of a decoder that also sees 
 
 BACKENDS = ("reference", "naive", "cpu", "cuda", "emulator")
 ARENAS = ("none", "separate", "planned")
-BASES = {  # what a plan starts from; rows of the catalog follow Plan._of_base
+BASES = {  # what a plan starts from, beside memory_dtype=computed; rows of the catalog follow Plan._of_base
     "auto": {"memory": "replicated", "arena": "none"},
     "naive": {"memory": "none", "arena": "none"},
     "fast": {"memory": "split", "arena": "none", "hars": "auto"},  # an arena for one call costs more than it saves
@@ -145,7 +145,9 @@ class Plan:
                 raise OptionError(f"plan: {row.name}={choice} has no effect with memory={self.memory}: say {say}")
 
     def _of_base(self, name: str) -> str:
-        """What the base chooses for a memory, an arena or a row."""
+        """What the base chooses for a field of the plan."""
+        if name == "memory_dtype":
+            return "computed"
         if name in BASES[self.base]:
             return BASES[self.base][name]
         row = CATALOG[name]
@@ -227,9 +229,7 @@ class Plan:
     def __str__(self) -> str:
         """The base and the memory, and what else is not the base's choice; `parse` reads it back."""
         fields = [f.name for f in dataclasses.fields(self) if f.name != "base"]
-        own = [name for name in fields if name not in CATALOG or getattr(self, name) != self._of_base(name)]
-        own = [name for name in own if name != "memory_dtype" or self.memory_dtype != "computed"]
-        own = [name for name in own if name != "arena" or self.arena != self._of_base("arena")]
+        own = [name for name in fields if name == "memory" or getattr(self, name) != self._of_base(name)]
         bases = [] if self.base == "auto" else [self.base]
         return ",".join([*bases, *(f"{name}={getattr(self, name)}" for name in own)])
 

@@ -94,12 +94,8 @@ def _sums_of_part(weights_RHM, v_XGMU, begin_X, end_X, first, a_RHU):
                     a, b, c, d = weights_M[m], weights_M[m + 1], weights_M[m + 2], weights_M[m + 3]
                     a_U = a_RHU[x * W + i // P, g * P + i % P]
                     for u in range(U):
-                        v0, v1, v2, v3 = (
-                            wide(v_MU[m, u]),
-                            wide(v_MU[m + 1, u]),
-                            wide(v_MU[m + 2, u]),
-                            wide(v_MU[m + 3, u]),
-                        )
+                        v0, v1 = wide(v_MU[m, u]), wide(v_MU[m + 1, u])
+                        v2, v3 = wide(v_MU[m + 2, u]), wide(v_MU[m + 3, u])
                         a_U[u] += a * v0 + b * v1 + c * v2 + d * v3
             for m in range(fours, M):
                 for i in range(W * P):

@@ -30,9 +30,9 @@ from .narrow import in_bits, wide, widen_all
 
 REORDER = {"reassoc", "contract"}  # sums in any order, so that they run on vectors
 MANY_REGISTERS = platform.machine() in ("arm64", "aarch64") or binding.get_host_cpu_features().get("avx512f", False)
-FEW = dict(
-    zip(map(np.dtype, ("float32", "float16", "int8")), (48, 96, 96) if MANY_REGISTERS else (24, 32, 24), strict=True)
-)
+FEW = {np.dtype(np.float32): 24, np.dtype(np.float16): 32, np.dtype(np.int8): 24}
+if MANY_REGISTERS:
+    FEW = {np.dtype(np.float32): 48, np.dtype(np.float16): 96, np.dtype(np.int8): 96}
 FEW_OF_IO = 8
 TILED = 4 if MANY_REGISTERS else 8  # rows from which tiles are faster than outputs one by one
 SMALL = 2**21  # bytes
