@@ -22,7 +22,7 @@ import typer
 from . import __version__
 from .errors import InputError, MinidecodeError, OptionError
 from .generate_files import Interrupted, finite
-from .line_files import read_record, writable
+from .line_files import path_of_prompts, read_record, writable
 from .plan import Plan
 from .search.trace import FATES
 from .search_flags import with_search_options
@@ -872,14 +872,8 @@ def _fail(message: str, code: int, debug: bool) -> int:
 
 def _read_prompts(arguments: list[str], path: Path | None, jsonl: bool) -> list[dict[str, Any]]:
     """Records with a "prompt" each, from the arguments or from a file or standard input, never from both."""
-    if "-" in arguments:
-        if len(arguments) > 1 or path is not None:
-            raise InputError("- reads all prompts from standard input: give it alone")
-        arguments, path = [], Path("-")
-    if bool(arguments) == bool(path):
-        raise InputError("give a prompt, or --input FILE, or - for standard input" if path is None else
-                         "give prompts as arguments or by --input, not both")  # fmt: skip
-    if arguments:
+    path = path_of_prompts(arguments, path)
+    if path is None:
         return [{"prompt": text} for text in arguments]
     name, lines = _read_lines(path)
     is_jsonl = jsonl or path.suffix == ".jsonl"

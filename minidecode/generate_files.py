@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import InputError, MinidecodeError
-from .line_files import LineReader, RecordFile
+from .line_files import LineReader, RecordFile, path_of_prompts
 from .runtime.pipeline import Line, RunReceipt, check_lines, generate_lines
 
 
@@ -39,13 +39,7 @@ class Prompts:
 @contextlib.contextmanager
 def prompts_of(arguments: list[str], path: Path | None, jsonl: bool) -> Iterator[Prompts]:
     """From the arguments or from a file or standard input (-), never from both. Raises InputError if there is none."""
-    if "-" in arguments:
-        if len(arguments) > 1 or path is not None:
-            raise InputError("- reads all prompts from standard input: give it alone")
-        arguments, path = [], Path("-")
-    if bool(arguments) == bool(path):
-        raise InputError("give a prompt, or --input FILE, or - for standard input" if path is None else
-                         "give prompts as arguments or by --input, not both")  # fmt: skip
+    path = path_of_prompts(arguments, path)
     if path is None:
         yield Prompts(arguments, "prompt", total=len(arguments))
         return

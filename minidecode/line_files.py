@@ -19,6 +19,21 @@ BOM = b"\xef\xbb\xbf"
 PATIENCE = 0.1  # seconds of waiting for a pipe, before somebody may call it off
 
 
+def path_of_prompts(arguments: list[str], path: Path | None) -> Path | None:
+    """The file that prompts are read from, - for standard input, or None if the arguments are prompts themselves.
+
+    Raises InputError unless it is one of the two.
+    """
+    if "-" in arguments:
+        if len(arguments) > 1 or path is not None:
+            raise InputError("- reads all prompts from standard input: give it alone")
+        arguments, path = [], Path("-")
+    if bool(arguments) == bool(path):
+        raise InputError("give a prompt, or --input FILE, or - for standard input" if path is None else
+                         "give prompts as arguments or by --input, not both")  # fmt: skip
+    return path
+
+
 class LineReader:
     """Lines of a file, or of standard input for -, as bytes without their ends, one at a time.
 
