@@ -22,7 +22,7 @@ import typer
 from . import __version__
 from .errors import InputError, MinidecodeError, OptionError
 from .generate_files import Interrupted, finite
-from .line_files import path_of_prompts, read_record, writable
+from .line_files import drawable, path_of_prompts, read_record, writable
 from .plan import Plan
 from .search.trace import FATES
 from .search_flags import with_search_options
@@ -113,7 +113,7 @@ def generate(
     if on_error == "record" and not as_json:
         raise OptionError("on_error=record puts errors into JSON objects: say --json too")
     for path in filter(None, (output, trace, timeline)):
-        writable(path)  # told before a model is fetched
+        (drawable if path is timeline else writable)(path)  # told before a model is fetched
         if input is not None and path.exists() and input.exists() and path.samefile(input):
             raise InputError(f"{path} is what the prompts are read from: write to another file")
     started = time.perf_counter()
@@ -220,6 +220,8 @@ def trace(
 
     from . import load
 
+    if svg is not None:
+        drawable(svg)
     if options.get("max_new_tokens") is options.get("max_length") is options.get("max_len_b"):
         options["max_new_tokens"] = 8
     with np.errstate(all="ignore"):
@@ -320,11 +322,14 @@ def plan_memory(
 ):  # fmt: skip
     """Plan the memory of a decode step: every intermediate, when it lives, and where it lies in one arena.
 
-    Learnt from a dry run of one step at the largest shapes that the options allow (--beam, --max-new-tokens, ...).
+    Learnt from a dry run of one step at the largest shapes that the options allow (--beam, --max-new-tokens, ...). The
+    largest intermediates are printed; --json has all of them.
     """
     from .model import load_shapes
 
     options.pop("truncate")
+    if svg is not None:
+        drawable(svg)
     loaded = load_shapes(model, plan=plan, dtype=dtype, vocab_size=vocab_size)
     step = loaded.plan_step(batch_size=batch_size, input_length=input_length, **options)
     if svg is not None:
@@ -390,7 +395,7 @@ def compare(
     if plot is not None:
         import matplotlib  # noqa: F401 (what is missing is told before minutes of work)
 
-        writable(plot)
+        drawable(plot)
     if read:
         files = {path.stem: [c for c in read_comparisons(path) if name in (None, c.name)] for path in read}
         if len(files) < len(read):
@@ -461,7 +466,7 @@ def ladder(
     if plot is not None:
         import matplotlib  # noqa: F401 (what is missing is told before minutes of work)
 
-        writable(plot)
+        drawable(plot)
     if read is not None:
         found = read_ladder(read)
     else:
@@ -712,8 +717,8 @@ def doctor(as_json: AsJson = False, debug: Debug = False):
 
     from .model import bundled_models
 
-    extras = {"numba-cuda": "cu12", "torch": "oracle", "transformers": "oracle", "pytest": "test",
-              "hypothesis": "test", "rouge-score": "evaluate", "sacrebleu": "evaluate"}  # fmt: skip
+    extras = {"numba-cuda": "cu12", "torch": "oracle", "transformers": "oracle", "pytest": "test", "hypothesis": "test",
+              "rouge-score": "evaluate", "sacrebleu": "evaluate", "matplotlib": "plots"}  # fmt: skip
     packages, missing = {}, {}
     for name in ("numpy", "numba", "scipy", "tokenizers", "safetensors", "huggingface_hub", "threadpoolctl", *extras):
         try:

@@ -31,6 +31,8 @@ def path_of_prompts(arguments: list[str], path: Path | None) -> Path | None:
     if bool(arguments) == bool(path):
         raise InputError("give a prompt, or --input FILE, or - for standard input" if path is None else
                          "give prompts as arguments or by --input, not both")  # fmt: skip
+    if len(arguments) == 1 and arguments[0].endswith((".txt", ".jsonl")) and os.path.isfile(arguments[0]):
+        raise InputError(f"{arguments[0]} is a file: say --input {arguments[0]} for the prompts in it")
     return path
 
 
@@ -231,3 +233,11 @@ def writable(path: Path) -> Path:
     if path.exists() and not os.access(path, os.W_OK):
         raise InputError(f"{path} cannot be written: it is write-protected")
     return path
+
+
+def drawable(path: Path) -> Path:
+    """Where a picture of this name is written. Raises InputError as `writable` does, or if it is to be no SVG."""
+    target = writable(path)
+    if path.suffix.lower() != ".svg" and (target.is_file() or not target.exists()):  # a device has the name it has
+        raise InputError(f"{path} is drawn as SVG: name it {path.with_suffix('.svg').name}")
+    return target

@@ -60,7 +60,7 @@ FAMILIES = {
 }
 
 
-@dataclass
+@dataclass(repr=False)
 class Output:
     """What `generate` returns: one entry per hypothesis, num_return_sequences of each prompt in turn, best first."""
 
@@ -69,6 +69,10 @@ class Output:
     receipt: Receipt
     tokenizer: Tokenizer | None
     trace: Trace | None = None  # if it was asked for
+
+    def __repr__(self) -> str:
+        said = self.texts if self.tokenizer else [f"{len(ids)} tokens" for ids in self.token_ids]
+        return "\n".join(f"{score:9.4f}  {text!r}" for score, text in zip(self.scores, said, strict=True))
 
     @property
     def texts(self) -> list[str]:
@@ -245,6 +249,12 @@ class Model:
         elif dtype == "float32" and plan.linear == "cpu":
             self.weights = stored_as("float32", self.weights)
 
+    def __repr__(self) -> str:
+        return (
+            f"Model({self.config.layers} layers of width {self.config.width}, {self.parameters / 1e6:.1f} million "
+            f"parameters, dtype {self.dtype}, plan {self.plan})"
+        )
+
     @property
     def is_encoder_decoder(self) -> bool:
         """Whether texts given are sources that another text is generated from (BART), or beginnings (GPT-2)."""
@@ -355,7 +365,7 @@ class Model:
             memory_peak_bytes=engine.memory_peak_bytes, arena_bytes=places.bytes,
             prompt_tokens=sum(map(len, sources or prompts_ids)),
             new_tokens=sum(map(len, token_ids)), steps=found.steps,
-            seconds=stages, compile_seconds=sum(compiling), launches=dict(launches),
+            search=resolved.changed(), seconds=stages, compile_seconds=sum(compiling), launches=dict(launches),
         )  # fmt: skip
         return Output(token_ids, found.scores_BX.reshape(-1), receipt, self.tokenizer, steps)
 

@@ -20,6 +20,7 @@ from ..errors import OptionError
 from .planner import Layout
 
 ALIGNED = 64  # bytes: a cache line; every array begins on one
+SHOWN = 30  # intermediates of a plan that are printed
 
 
 def aligned(size: int) -> int:
@@ -116,10 +117,16 @@ class StepPlan:
         }  # fmt: skip
 
     def __str__(self) -> str:
-        width = max((len(a.name) for a in self.layout.lifetimes), default=12)
+        """The largest intermediates, in the order of their calls, and the sums; `as_dict` has all of them."""
+        placed = list(zip(self.layout.lifetimes, self.layout.offsets, strict=True))
+        largest = sorted(placed, key=lambda each: -each[0].bytes)[:SHOWN]
+        width = max((len(a.name) for a, _ in largest), default=12)
         lines = [f"{'intermediate':<{width}} {'bytes':>13} {'first':>6} {'last':>6} {'offset':>13}"]
-        for a, offset in zip(self.layout.lifetimes, self.layout.offsets, strict=True):
+        for a, offset in filter(largest.__contains__, placed):
             lines.append(f"{a.name:<{width}} {a.bytes:>13,} {a.first:>6} {a.last:>6} {offset:>13,}")
+        if len(placed) > SHOWN:
+            left_out = sum(a.bytes for a, _ in placed) - sum(a.bytes for a, _ in largest)
+            lines.append(f"and {len(placed) - SHOWN} smaller ones, {left_out:,} bytes together")
         return "\n".join([*lines, "", self.sums()])
 
     def sums(self) -> str:
@@ -140,12 +147,18 @@ class Arena:
     """A buffer as large as the largest of these plans. Their models may use it one at a time."""
 
     def __init__(self, *plans: StepPlan):
+        for plan in plans:
+            if not isinstance(plan, StepPlan):
+                raise OptionError(f"an arena is made of plans of plan_step, not {plan!r}")
         self.plans = list(plans)
         size = max((plan.bytes for plan in plans), default=0)
         spacious = np.empty(size + ALIGNED, np.uint8)
         first = -spacious.ctypes.data % ALIGNED
         self.buffer = spacious[first : first + size]
         self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"Arena({self.bytes:,} bytes, for {'; '.join(str(plan.extent) for plan in self.plans) or 'nothing yet'})"
 
     @property
     def bytes(self) -> int:

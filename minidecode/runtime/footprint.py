@@ -148,7 +148,9 @@ def read_budget(budget: int | str | None) -> int | None:
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", budget.lower()) if isinstance(budget, str) else None
     unit = UNITS.get(found[2] or "b") if found else None
     if unit is None or float(found[1]) * unit < 1:
-        raise OptionError(f"memory_budget must be bytes, or a text such as 2GB or 512MiB, or available, not {budget!r}")
+        raise OptionError(
+            f"memory_budget must be bytes, at least one, or a text such as 2GB or 512MiB, or available, not {budget!r}"
+        )
     return int(float(found[1]) * unit)
 
 

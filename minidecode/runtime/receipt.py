@@ -143,6 +143,7 @@ class Receipt:
     steps: int = 0
     # prompts (tokens of them), encoder, prefill, steps: the forward passes; search: everything else
     seconds: dict[str, float] = field(default_factory=dict)
+    search: dict[str, Any] = field(default_factory=dict)  # the options that are not at their defaults
     compile_seconds: float = 0.0  # of these, compiling for the first time on this machine
     launches: dict[str, int] = field(default_factory=dict)  # of CUDA kernels, with where they ran
 
@@ -154,6 +155,7 @@ class Receipt:
         lines = [
             f"plan {self.plan}; dtype {self.dtype}; memory {self.memory}, at most {self.memory_peak_bytes:,} bytes"
             + (f"; arena of {self.arena_bytes:,} bytes" if self.arena_bytes else ""),
+            f"search: {', '.join(f'{name} {value}' for name, value in self.search.items())}",
             f"{self.prompt_tokens} prompt tokens, {self.new_tokens} new tokens, {self.steps} steps; {stages}",
             f"{'op':<17} {'calls':>7} {'seconds':>9} {'MB':>10}  implementation",
         ]

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..errors import OptionError
 from ..ops import BEST_BEAM, BEST_CANDIDATE, NOBODY, BeamRules
+from ..user_functions import describe
 from .dialects import DIALECTS, Dialect
 
 DEFAULT_NEW_TOKENS = 64
@@ -144,6 +145,18 @@ class Options:
                 object.__setattr__(self, name, value)
         self._check_values()
         self._check_agreement()
+
+    def changed(self) -> dict[str, Any]:
+        """The options that are not at their defaults, for people and JSON: a function by its name."""
+        given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        own = {f.name: given[f.name] for f in dataclasses.fields(self) if given[f.name] not in (f.default, ())}
+        if not self.do_sample:  # a dialect's default top_k touches nothing then
+            own = {name: value for name, value in own.items() if name not in SAMPLING_ALONE}
+        if self.prefix_allowed_tokens_fn:
+            own["prefix_allowed_tokens_fn"] = describe(self.prefix_allowed_tokens_fn)
+        if self.logits_processor:
+            own["logits_processor"] = [describe(function) for function in self.logits_processor]
+        return own
 
     def _check_values(self) -> None:
         """Each option by itself."""

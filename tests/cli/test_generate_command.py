@@ -312,6 +312,22 @@ def test_output_in_a_missing_folder(fails, toy, tmp_path):
     assert f"no folder {tmp_path / 'no'}" in message and "make it" in message
 
 
+@pytest.mark.parametrize("name", ["overlap.png", "overlap"])
+def test_a_picture_that_is_to_be_no_svg(fails, toy, tmp_path, name):
+    """Told before a model is loaded: what is drawn would not be what the name says."""
+    for command in [("generate", "the", "--timeline"), ("trace", "the", "--svg"), ("plan", "--svg")]:
+        assert "is drawn as SVG: name it overlap.svg" in fails(*command, tmp_path / name)
+    for command in ("compare", "ladder"):
+        assert "is drawn as SVG: name it overlap.svg" in fails(command, "--plot", tmp_path / name)
+    assert os.listdir(tmp_path) == ["toy-gpt2"]
+
+
+def test_a_file_of_prompts_in_the_place_of_a_prompt(fails, toy, tmp_path):
+    path = tmp_path / "prompts.txt"
+    path.write_text("the\n")
+    assert f"say --input {path}" in fails("generate", path, "-m", toy)
+
+
 def test_output_is_a_folder(fails, toy, tmp_path):
     assert "it is a folder" in fails("generate", "the", "-m", toy, "-o", tmp_path)
 

@@ -9,6 +9,7 @@ from toy_folder import BART_CONFIG, CONFIG, write_json
 
 import minidecode as md
 from minidecode.model import load_shapes
+from minidecode.runtime.arena import SHOWN
 
 SIZES = ["--batch-size", 2, "--input-length", 5, "--max-new-tokens", 6]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -34,12 +35,17 @@ def test_the_table_and_its_sums(cli, shape):
     )
     lines = ran.out.splitlines()
     assert lines[0].split() == ["intermediate", "bytes", "first", "last", "offset"]
-    rows = [re.fullmatch(r"(.+?) +([\d,]+) +(\d+) +(\d+) +([\d,]+)", line) for line in lines[1 : lines.index("")]]
+    *table, rest = lines[1 : lines.index("")]
+    rows = [re.fullmatch(r"(.+?) +([\d,]+) +(\d+) +(\d+) +([\d,]+)", line) for line in table]
     shown = [(m[1], *(int(m[i].replace(",", "")) for i in range(2, 6))) for m in rows]
-    assert shown == [
+    placed = [
         (a.name, a.bytes, a.first, a.last, offset)
         for a, offset in zip(step.layout.lifetimes, step.layout.offsets, strict=True)
     ]
+    assert len(shown) == SHOWN and [row for row in placed if row in shown] == shown
+    hidden = [row[1] for row in placed if row not in shown]
+    assert max(hidden) <= min(row[1] for row in shown)
+    assert rest == f"and {len(hidden)} smaller ones, {sum(hidden):,} bytes together"
     assert "attend_split 2: workspace" in {row[0] for row in shown} and shown[-1][0].startswith("refresh_texts 1")
     for says, number in [("arena", step.bytes), ("separate buffers", step.layout.separate_bytes),
                          ("lower bound", step.layout.lower_bound)]:  # fmt: skip

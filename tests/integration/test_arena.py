@@ -188,6 +188,11 @@ def test_models_share_an_arena_in_turn(poisoned):
     assert arena.plans == plans
 
 
+def test_an_arena_is_made_of_plans():
+    with pytest.raises(md.OptionError, match="made of plans of plan_step, not 3"):
+        md.Arena(3)
+
+
 def test_two_at_once_are_refused():
     model = make("gpt2")
     arena = md.Arena(model.plan_step(input_length=6, max_new_tokens=4))

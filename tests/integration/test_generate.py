@@ -1,5 +1,6 @@
 """The public surface on the bundled model: plans agree, receipts tell the truth, threads do not disturb each other."""
 
+import json
 import threading
 
 import numpy as np
@@ -59,6 +60,26 @@ def test_the_streamer_sees_every_token_in_order(model):
     assert [seen[0], seen[1]] == [t.tolist() for t in out.token_ids]
     with pytest.raises(md.OptionError, match="num_beams=1"):
         model.generate(PROMPTS[0], num_beams=2, streamer=print)
+
+
+def test_objects_show_what_they_are(model):
+    out = model.generate("the", num_beams=2, max_new_tokens=2)
+    assert repr(out) == f"{out.scores[0]:9.4f}  {out.texts[0]!r}"
+    assert f"{model.config.layers} layers of width" in repr(model) and f"plan {model.plan}" in repr(model)
+    assert out.receipt.search["num_beams"] == 2 and "top_k" not in out.receipt.search  # nothing is sampled
+    assert "search: num_beams 2, max_new_tokens 2" in str(out.receipt)
+    arena = md.Arena(model.plan_step(max_new_tokens=3))
+    assert repr(arena) == f"Arena({arena.bytes:,} bytes, for 1 x (prompts of 1 and 3 new tokens))"
+
+
+def test_functions_among_the_options_stand_on_the_receipt_by_their_names(model):
+    search = model.generate("the", max_new_tokens=2, logits_processor=unchanged).receipt.search
+    assert [name.partition(" ")[0] for name in search["logits_processor"]] == [f"{__name__}.unchanged"]
+    assert json.dumps(search)
+
+
+def unchanged(scores_RV, rows):
+    return scores_RV
 
 
 def test_the_receipt_counts_what_ran(model):
