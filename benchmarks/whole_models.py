@@ -7,12 +7,10 @@ ban, elementary operations one by one), FastSeq's two tricks on top of it (split
 all that is fast here. Tokens must be those of the baseline before anything is timed; where random weights make a tie,
 sentences that differ are counted, and none may differ in the trained models. A sample is a sentence.
 
-What cannot be repeated here: the papers' checkpoints (BART-large, DistilBART, ProphetNet, T5, UniLM, GPT-2 medium) and
-data (CNN/DailyMail, XSum, WMT16) are not at hand: shapes are those of published GPT-2 and BART models with random
-weights, and texts random tokens, or the bundled models and texts. The papers' GPU (V100) neither: on a CPU the share of
-products is larger, so FastSeq's ratios are smaller, and EL, which computes more to move less, loses.
-FastSeq's Table 2 is `minidecode ladder`, its Table 3 `minidecode compare ngram`, its Table 4 `minidecode evaluate`;
-EL's Table 3 `minidecode ladder --memory-budget`.
+What cannot be repeated here stands in docs/tables.md, which says where the papers' other tables are. Shapes are those
+of published GPT-2 and BART models with random weights, and texts random tokens, or the bundled models and texts. On a
+CPU the share of products is larger than on the papers' V100, so FastSeq's ratios are smaller, and EL, which computes
+more to move less, loses.
 """
 
 from __future__ import annotations

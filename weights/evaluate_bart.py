@@ -16,6 +16,7 @@ restored, once for each mean length of a span; BART's is 3. Two questions:
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from pathlib import Path
 
@@ -68,6 +69,7 @@ def main() -> None:
     p.add_argument("--windows", type=int, default=64)
     p.add_argument("--length", type=int, default=256, help="tokens of a window")
     p.add_argument("--spans", type=float, nargs="+", default=[3.0, 2.0, 1.0], help="mean lengths of a hidden span")
+    p.add_argument("--pairs", type=Path, help="only write the windows of the first of --spans, for minidecode evaluate")
     a = p.parse_args()
 
     bart, gpt2 = md.load(a.model, dtype=a.dtype), md.load(a.gpt2)
@@ -76,8 +78,22 @@ def main() -> None:
           f"width {c.d_model}, positions {c.max_position_embeddings}, vocabulary {c.vocab_size:,})")  # fmt: skip
     _, held_out = split_files(a.texts, *map(int, a.held_out.split("/")))
     texts = [gpt2.tokenizer.encode(read_text(path)) for path in held_out]
+    if a.pairs:
+        write_pairs(bart.tokenizer, texts, a)
+        return
     for mean in a.spans:
         evaluate(bart, gpt2, texts, mean, a)
+
+
+def write_pairs(tokenizer, texts: list[np.ndarray], a: argparse.Namespace) -> None:
+    """Each window, its spans hidden by <mask>, and as it was: a line of JSON each."""
+    rng, lines = np.random.default_rng(1), []
+    for text, first in draw_windows(texts, a.windows, a.length, seed=0):
+        window = texts[text][first : first + a.length]
+        corrupted, _ = infill(rng, window, tokenizer.token_to_id("<mask>"), a.spans[0])
+        hidden, whole = tokenizer.decode(corrupted, keep_special=True), tokenizer.decode(window)
+        lines.append(json.dumps({"prompt": hidden, "reference": whole}) + "\n")
+    a.pairs.write_text("".join(lines), encoding="utf-8")
 
 
 def evaluate(bart: md.Model, gpt2: md.Model, texts: list[np.ndarray], mean: float, a: argparse.Namespace) -> None:

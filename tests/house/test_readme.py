@@ -20,6 +20,12 @@ def test_a_link_leads_somewhere(link):
     assert (ROOT / link).exists()
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_the_links_of_a_page_lead_somewhere(page):
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
 def test_the_function_that_the_readme_shows_is_right(tmp_path):
     (code,) = [block for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "def ban(" in block]
     (tmp_path / "mine.py").write_text(code, encoding="utf-8")
