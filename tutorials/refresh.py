@@ -28,7 +28,7 @@ TUTORIALS = Path(__file__).resolve().parent
 ROOT = TUTORIALS.parent
 sys.path.insert(0, str(ROOT))  # the checkout's own package, whatever is installed
 
-from minidecode.course.chapters import Chapter, cells, find_chapter, without_outputs  # noqa: E402
+from minidecode.course.chapters import Chapter, cells, find_chapter, table_of_chapters, without_outputs  # noqa: E402
 from minidecode.course.chapters import chapters as all_chapters  # noqa: E402
 from minidecode.course.figure import Figure  # noqa: E402
 from minidecode.course.markers import fill  # noqa: E402
@@ -202,6 +202,13 @@ def refresh(chapter: Chapter, check: bool) -> list[str]:
     return stale
 
 
+def list_in_readme() -> None:
+    """The README's table of the chapters."""
+    path = ROOT / "README.md"
+    text, _ = fill(path.read_text(encoding="utf-8"), "chapters", lambda _: table_of_chapters("tutorials"))
+    path.write_text(text, encoding="utf-8", newline="\n")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("chapters", nargs="*", help="their numbers; all by default")
@@ -212,6 +219,8 @@ def main() -> int:
         again = [sys.executable, __file__, *(["--check"] if args.check else [])]
         return max([subprocess.run([*again, chapter.number]).returncode for chapter in wanted])
     stale = refresh(wanted[0], args.check)
+    if not args.check:
+        list_in_readme()
     print("\n".join(stale) or f"{wanted[0].path.name}: fresh")
     return int(args.check and bool(stale))
 

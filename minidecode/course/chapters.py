@@ -88,3 +88,11 @@ def find_chapter(name: str) -> Chapter:
             return chapter
     listed = ", ".join(c.number for c in known.values()) or "none"
     raise InputError(f"there is no chapter {name!r}{meant(name, known)}; there are {listed}")
+
+
+def table_of_chapters(where: str) -> str:
+    """All chapters as a Markdown table; where: the way to their folder from the page that shows it."""
+    lines = ["| chapter | minutes | with exercises |", "|---|---|---|"]
+    for c in chapters():
+        lines.append(f"| [{c.number} {c.title}]({where}/{c.path.name}) | {c.minutes[0]} | {c.minutes[1]} |")
+    return "\n".join(lines)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from minidecode.course.chapters import cells, chapters, find_chapter, without_outputs
+from minidecode.course.chapters import cells, chapters, find_chapter, table_of_chapters, without_outputs
 from minidecode.errors import InputError
 
 ROOT = Path(__file__).parents[2]
@@ -122,3 +122,8 @@ def test_a_chapter_is_found_by_its_number_or_name():
     assert find_chapter("2") == find_chapter("02") == find_chapter("02_key_value_cache")
     with pytest.raises(InputError, match="there is no chapter '99'"):
         find_chapter("99")
+
+
+def test_the_readme_lists_all_chapters():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"-->\n{table_of_chapters('tutorials')}\n<!-- end of chapters -->" in readme, "python tutorials/refresh.py"

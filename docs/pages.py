@@ -1,0 +1,146 @@
+"""What of the site is made from the code: the catalog, the results, the list of names; docstrings as they stand."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+from pathlib import Path
+
+import minidecode
+from minidecode import cpu, cuda, reference
+from minidecode.catalog import CATALOG, Row
+from minidecode.course.chapters import chapters, table_of_chapters, without_outputs
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+def complete(app, docname: str, source: list[str]) -> None:
+    """Pages as they are read: chapters without recorded outputs, since their cells run; generated parts."""
+    if docname.startswith("tutorials/"):
+        source[0] = without_outputs(source[0])
+    for name, make in PARTS.items():
+        if (mark := f"<!-- here: {name} -->") in source[0]:
+            source[0] = source[0].replace(mark, make())
+
+
+# The chapters
+
+
+def list_of_chapters() -> str:
+    """The table, and the same for the side bar."""
+    files = "\n".join(f"{c.number} {c.title} <../tutorials/{c.path.stem}>" for c in chapters())
+    return f"{table_of_chapters('../tutorials')}\n\n```{{toctree}}\n:hidden:\n:caption: Chapters\n\n{files}\n```"
+
+
+# The catalog
+
+
+def catalog() -> str:
+    """A section for each row: paper, contract, what implements it, the mistakes that `check` knows."""
+    return "\n\n".join(map(section, CATALOG.values()))
+
+
+def section(row: Row) -> str:
+    lines = [f"## {row.name}", f"`{row.op}{inspect.signature(getattr(minidecode.ops, row.op))}`", "", row.paper, ""]
+    contracts = {"exact": "exact: bit-equal", "tolerance": "tolerance: within a bound computed from dtype and length"}
+    facts = [("contract", contracts[row.contract])]
+    if row.memories is not None:
+        facts.append(("called by", ", ".join(f"`memory={m}`" for m in row.memories) or "none of GPT-2's memories"))
+    facts += [("implementations", implementations(row)), ("known mistakes", mistakes(row))]
+    return "\n".join([*lines, "| | |", "|---|---|", *(f"| {name} | {says} |" for name, says in facts)])
+
+
+def implementations(row: Row) -> str:
+    found = []
+    for backend in (reference, cpu, cuda):
+        path = Path(backend.__path__[0]) / f"{row.name}.py"
+        if path.exists():
+            names = [n.name for n in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(n, ast.FunctionDef)]
+            mine = [n for n in names if n == row.op or n.startswith((f"{row.op}_naive", f"{row.op}_v"))]
+            file = path.relative_to(ROOT)
+            found.append(f"[{file}](../{file}): {', '.join(f'`{n}`' for n in mine)}")
+    return "<br>".join(found)
+
+
+def mistakes(row: Row) -> str:
+    """The first line of each known wrong version."""
+    paths = sorted((ROOT / "tests" / "mutants" / row.name).glob("*.py"))
+    said = [(ast.get_docstring(ast.parse(p.read_text(encoding="utf-8"))) or p.stem).splitlines()[0] for p in paths]
+    return "<br>".join(s.replace("|", "\\|") for s in said) or "none"
+
+
+# The results
+
+
+def results() -> str:
+    """A section for each script that has recorded something: what it asks, its table in the README, its pictures."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    sections = []
+    for script in sorted((ROOT / "benchmarks").glob("*.py")):
+        name = script.stem.replace("_", "-")
+        files = sorted(p for p in RESULTS.iterdir() if re.fullmatch(rf"{name}(-cpu|-runs)?(-\w+)?\.\w+", p.name))
+        if not files:
+            continue
+        asks = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))).split("\n\n")[0]
+        lines = [f"## {name}", " ".join(asks.split()), "", machine_of(files)]
+        if table := re.search(rf"<!-- {name}: .*?-->\n(.*?)<!-- end of {name} -->", readme, re.DOTALL):
+            lines += ["", table[1]]
+        lines += [f"\n[![The picture of {p.stem}](../{p.relative_to(ROOT)})](../{p.relative_to(ROOT)})"
+                  for p in files if p.suffix == ".svg"]  # fmt: skip
+        raw = [script, *(p for p in files if p.suffix != ".svg")]
+        lines += ["", "Files: " + ", ".join(f"[{p.name}](../{p.relative_to(ROOT)})" for p in raw)]
+        sections.append("\n".join(lines))
+    return "\n\n".join(sections)
+
+
+def machine_of(files: list[Path]) -> str:
+    """The machine of a result, as far as its file says."""
+    for path in (p for p in files if p.suffix == ".json"):
+        data = json.loads(path.read_text(encoding="utf-8"))
+        machine = data.get("machine") if isinstance(data, dict) else None
+        if isinstance(machine, dict):
+            said = {k: v for k, v in machine.items() if isinstance(v, str | int | float) and k != "minidecode"}
+            return "Machine: " + ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in said.items()) + "."
+    return ""
+
+
+# The API
+
+
+def api() -> str:
+    """All public names: classes with what they have, functions, modules."""
+    blocks = []
+    for name in minidecode.__all__:
+        thing = getattr(minidecode, name)
+        kind = "class" if inspect.isclass(thing) else "module" if inspect.ismodule(thing) else "function"
+        kind = "exception" if kind == "class" and issubclass(thing, Exception) else kind
+        blocks.append(directive(kind, f"minidecode.{name}"))
+    return "\n".join(blocks)
+
+
+def directive(kind: str, name: str) -> str:
+    members = "" if kind == "exception" else "   :members:\n" if kind in ("class", "module") else ""
+    return f"```{{eval-rst}}\n.. auto{kind}:: {name}\n{members}```"
+
+
+def plain_docstring(app, what, name, thing, options, lines: list[str]) -> None:
+    """Docstrings are plain text: paragraphs stay paragraphs, what is indented is shown as it stands."""
+    shown = []
+    for chunk in re.split(r"\n\s*\n", "\n".join(lines).strip("\n")):
+        if chunk.startswith(("    ", "\t")) or re.search(r"^ {2,}\S", chunk, re.MULTILINE):
+            shown += ["::", "", *(f"    {line}" for line in chunk.splitlines()), ""]
+        elif chunk:
+            shown += [*(as_rst(line) for line in chunk.splitlines()), ""]
+    lines[:] = shown
+
+
+def as_rst(line: str) -> str:
+    """What means something to reStructuredText escaped; `code` stays code."""
+    parts = re.split(r"(`[^`]+`)", line.strip())
+    return "".join(f"`{p}`" if k % 2 else re.sub(r"([\\*`|_:])", r"\\\1", p) for k, p in enumerate(parts))
+
+
+PARTS = {"chapters": list_of_chapters, "catalog": catalog, "results": results, "api": api}
