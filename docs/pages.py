@@ -86,13 +86,15 @@ def as_markdown(text: str) -> str:
 def results() -> str:
     """A section for each script that has recorded something: what it asks, its table in the README, its pictures."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    sections = []
+    sections, told = [], set()
     for script in sorted((ROOT / "benchmarks").glob("*.py")):
         name = script.stem.replace("_", "-")
-        files = sorted(p for p in RESULTS.iterdir() if re.fullmatch(rf"{name}(-cpu|-runs)?(-\w+)?\.\w+", p.name))
+        source = script.read_text(encoding="utf-8")
+        files = sorted(p for p in RESULTS.iterdir() if re.match(rf"{name}(-cpu)?[-.]", p.name))
         if not files:
             continue
-        asks = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))).split("\n\n")[0]
+        told.update(files)
+        asks = ast.get_docstring(ast.parse(source)).split("\n\n")[0]
         lines = [f"## {name}", " ".join(asks.split()), "", machine_of(files)]
         if table := re.search(rf"<!-- {name}: .*?-->\n(.*?)<!-- end of {name} -->", readme, re.DOTALL):
             lines += ["", table[1]]
@@ -101,7 +103,8 @@ def results() -> str:
         raw = [script, *(p for p in files if p.suffix != ".svg")]
         lines += ["", "Files: " + ", ".join(f"[{p.name}](../{p.relative_to(ROOT).as_posix()})" for p in raw)]
         sections.append("\n".join(lines))
-    return "\n\n".join(sections)
+    others = [f"- [{p.name}](../{p.relative_to(ROOT).as_posix()})" for p in sorted(set(RESULTS.iterdir()) - told)]
+    return "\n\n".join([*sections, *(["## Other records", "\n".join(others)] if others else [])])
 
 
 def machine_of(files: list[Path]) -> str:
