@@ -173,7 +173,7 @@ def refreshed(chapter: Chapter) -> tuple[str, dict[str, str]]:
     """(the chapter's text, its figures by file name), as they should be."""
     text = without_outputs(chapter.text)
     if re.search(r"^<!-- result:[^\n]*<!-- end of result -->", text, re.MULTILINE):
-        raise ValueError(f"{chapter.path.name}: a result begins a line of a sentence: Markdown ends the paragraph there")
+        raise ValueError(f"{chapter.path.name}: a result begins a line of a sentence, which ends its paragraph")
     for kind, write in WRITERS.items():
         text, _ = fill(text, kind, write)
     home = Path.cwd()
