@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from minidecode.course.markers import fill
+
 
 def write_between_markers(path: Path, name: str, table: str) -> None:
     """Replaces what stands between `<!-- NAME: ... -->` and `<!-- end of NAME -->`; the comments stay."""
-    text = path.read_text(encoding="utf-8")
-    begin, end = text.find(f"<!-- {name}: "), text.find(f"<!-- end of {name} -->")
-    if not 0 <= begin < end:
+    try:
+        text, places = fill(path.read_text(encoding="utf-8"), name, lambda _: table)
+    except ValueError:
+        places = 0
+    if places != 1:
         raise SystemExit(
-            f"{path} has no place for the table: two lines, <!-- {name}: ... --> and <!-- end of {name} -->"
+            f"{path} has no place for the table: two lines, <!-- {name}: ... --> and <!-- end of {name} -->, once"
         )
-    first = text.index("\n", begin) + 1
-    path.write_text(text[:first] + table + "\n" + text[end:], encoding="utf-8")
+    path.write_text(text, encoding="utf-8")

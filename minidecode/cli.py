@@ -710,6 +710,37 @@ def models(as_json: AsJson = False, debug: Debug = False):
 
 
 @app.command()
+def tutorial(
+    chapter: Annotated[str, typer.Argument(help="Its number or its name; without one, all are listed.")] = "",
+    out: Annotated[Path | None, typer.Option("--out", help="The notebook; NN_name.ipynb by default.")] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+):
+    """List the chapters of the course, or write one as a notebook."""
+    from .course.chapters import chapters, find_chapter
+
+    if not chapter:
+        rows = [
+            {"chapter": c.number, "title": c.title, "minutes": c.minutes[0], "with_exercises": c.minutes[1],
+             "file": str(c.path)}
+            for c in chapters()
+        ]  # fmt: skip
+        if as_json:
+            print(json.dumps(rows, indent=1))
+            return
+        for row in rows:
+            says = f"{row['chapter']}  {row['title']}"
+            print(f"{says:<44} {row['minutes']} minutes, {row['with_exercises']} with exercises")
+        return
+    found = find_chapter(chapter)
+    path = out or Path(f"{found.path.stem}.ipynb")
+    if path.exists():
+        raise InputError(f"{path} is there already, perhaps with your work in it: give another name with --out")
+    writable(path).write_text(found.notebook(), encoding="utf-8")
+    print(json.dumps({"chapter": found.number, "file": str(path)}) if as_json else f"wrote {path}")
+
+
+@app.command()
 def doctor(as_json: AsJson = False, debug: Debug = False):
     """Say what this machine has for minidecode, what is missing, and the command that adds it."""
     import platform

@@ -1,0 +1,48 @@
+"""The site: chapters with their outputs, API, catalog, results. One command, from the root of the repository:
+
+    sphinx-build -W --keep-going -c docs . build/site
+
+The sources' root is the repository, so that a link from a chapter to a file leads there on a code host and here alike.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
+os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])  # for kernels
+
+import pages  # noqa: E402
+
+project, author, project_copyright = "minidecode", "the authors of minidecode", "text: CC BY 4.0, code: MIT"
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
+root_doc = "docs/index"
+include_patterns = ["docs/*.md", "tutorials/*.md"]
+source_suffix = {".md": "myst-nb"}
+
+html_theme = "furo"
+html_title = "minidecode"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_extra_path = ["extra"]  # index.html, which leads to docs/index.html
+html_theme_options = {"footer_icons": []}
+html_copy_source = False
+
+myst_heading_anchors = 3
+nb_execution_mode = "force"
+nb_execution_timeout = 120
+nb_execution_raise_on_error = True
+nb_execution_in_temp = True
+nb_merge_streams = True
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # they stand in the docstrings, as shapes and dtypes
+autodoc_preserve_defaults = True
+
+
+def setup(app):
+    app.connect("source-read", pages.complete)
+    app.connect("env-get-outdated", lambda *_: pages.GENERATED)
+    app.connect("autodoc-process-docstring", pages.plain_docstring)
+    return {"parallel_read_safe": True}

@@ -1,0 +1,158 @@
+"""What of the site is made from the code: the catalog, the results, the list of names; docstrings as they stand."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+from pathlib import Path
+
+import minidecode
+from minidecode import cpu, cuda, reference
+from minidecode.catalog import CATALOG, Row
+from minidecode.course.chapters import chapters, table_of_chapters, without_outputs
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+def complete(app, docname: str, source: list[str]) -> None:
+    """Pages as they are read: chapters without recorded outputs, since their cells run; generated parts."""
+    if docname.startswith("tutorials/"):
+        source[0] = without_outputs(source[0])
+    for name, make in PARTS.items():
+        if (mark := f"<!-- here: {name} -->") in source[0]:
+            source[0] = source[0].replace(mark, make())
+
+
+# The chapters
+
+
+def list_of_chapters() -> str:
+    """The table, and the same for the side bar."""
+    files = "\n".join(f"{c.number} {c.title} <../tutorials/{c.path.stem}>" for c in chapters())
+    return f"{table_of_chapters('../tutorials')}\n\n```{{toctree}}\n:hidden:\n:caption: Chapters\n\n{files}\n```"
+
+
+# The catalog
+
+
+def catalog() -> str:
+    """A section for each row: paper, contract, what implements it, the mistakes that `check` knows."""
+    return "\n\n".join(map(section, CATALOG.values()))
+
+
+def section(row: Row) -> str:
+    arguments = inspect.signature(getattr(minidecode.ops, row.op)).parameters.values()
+    called = ", ".join(a.name if a.default is a.empty else f"{a.name}={a.default!r}" for a in arguments)
+    contracts = {"exact": "exact: bit-equal", "tolerance": "tolerance: within a bound computed from dtype and length"}
+    lines = [f"## {row.name}", f"`{row.op}({called})`", "", row.paper, "", f"Contract: {contracts[row.contract]}."]
+    if row.memories:
+        lines += ["", "Called by: " + ", ".join(f"`memory={m}`" for m in row.memories) + "."]
+    if known := mistakes(row):
+        lines += ["", "Mistakes that `check` knows by name:", "", *known]
+    return "\n".join([*lines, "", "Implementations:", "", *implementations(row)])
+
+
+def implementations(row: Row) -> list[str]:
+    found = []
+    for backend in (reference, cpu, cuda):
+        path = Path(backend.__path__[0]) / f"{row.name}.py"
+        if path.exists():
+            names = [n.name for n in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(n, ast.FunctionDef)]
+            mine = [n for n in names if n == row.op or n.startswith((f"{row.op}_naive", f"{row.op}_v"))]
+            file = path.relative_to(ROOT).as_posix()
+            found.append(f"- [{file}](../{file}): {', '.join(f'`{n}`' for n in mine)}")
+    return found
+
+
+def mistakes(row: Row) -> list[str]:
+    """The first line of each known wrong version."""
+    paths = sorted((ROOT / "tests" / "mutants" / row.name).glob("*.py"))
+    said = [(ast.get_docstring(ast.parse(p.read_text(encoding="utf-8"))) or p.stem).splitlines()[0] for p in paths]
+    return [f"- {as_markdown(s)}" for s in said]
+
+
+def as_markdown(text: str) -> str:
+    """What means something to Markdown escaped; `code` stays code."""
+    pieces = re.split(r"(`[^`]+`)", text)
+    return "".join(p if k % 2 else re.sub(r"([\\*_<|\[\]])", r"\\\1", p) for k, p in enumerate(pieces))
+
+
+# The results
+
+
+def results() -> str:
+    """A section for each script that has recorded something: what it asks, its table in the README, its pictures."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    sections, told = [], set()
+    for script in sorted((ROOT / "benchmarks").glob("*.py")):
+        name = script.stem.replace("_", "-")
+        source = script.read_text(encoding="utf-8")
+        files = sorted(p for p in RESULTS.iterdir() if re.match(rf"{name}(-cpu)?[-.]", p.name))
+        if not files:
+            continue
+        told.update(files)
+        asks = ast.get_docstring(ast.parse(source)).split("\n\n")[0]
+        lines = [f"## {name}", " ".join(asks.split()), "", machine_of(files)]
+        if table := re.search(rf"<!-- {name}: .*?-->\n(.*?)<!-- end of {name} -->", readme, re.DOTALL):
+            lines += ["", table[1]]
+        for picture in (f"../{p.relative_to(ROOT).as_posix()}" for p in files if p.suffix == ".svg"):
+            lines += ["", f"[![The picture of {Path(picture).stem}]({picture})]({picture})"]
+        raw = [script, *(p for p in files if p.suffix != ".svg")]
+        lines += ["", "Files: " + ", ".join(f"[{p.name}](../{p.relative_to(ROOT).as_posix()})" for p in raw)]
+        sections.append("\n".join(lines))
+    others = [f"- [{p.name}](../{p.relative_to(ROOT).as_posix()})" for p in sorted(set(RESULTS.iterdir()) - told)]
+    return "\n\n".join([*sections, *(["## Other records", "\n".join(others)] if others else [])])
+
+
+def machine_of(files: list[Path]) -> str:
+    """The machine of a result, as far as its file says."""
+    for path in (p for p in files if p.suffix == ".json"):
+        data = json.loads(path.read_text(encoding="utf-8"))
+        machine = data.get("machine") if isinstance(data, dict) else None
+        if isinstance(machine, dict):
+            said = {k: v for k, v in machine.items() if isinstance(v, str | int | float) and k != "minidecode"}
+            return "Machine: " + ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in said.items()) + "."
+    return ""
+
+
+# The API
+
+
+def api() -> str:
+    """All public names: classes with what they have, functions, modules."""
+    blocks = []
+    for name in minidecode.__all__:
+        thing = getattr(minidecode, name)
+        kind = "class" if inspect.isclass(thing) else "module" if inspect.ismodule(thing) else "function"
+        kind = "exception" if kind == "class" and issubclass(thing, Exception) else kind
+        blocks.append(directive(kind, f"minidecode.{name}"))
+    return "\n".join(blocks)
+
+
+def directive(kind: str, name: str) -> str:
+    members = "" if kind == "exception" else "   :members:\n" if kind in ("class", "module") else ""
+    return f"```{{eval-rst}}\n.. auto{kind}:: {name}\n{members}```"
+
+
+def plain_docstring(app, what, name, thing, options, lines: list[str]) -> None:
+    """Docstrings are plain text: paragraphs stay paragraphs, what is indented is shown as it stands."""
+    shown = []
+    for chunk in re.split(r"\n\s*\n", "\n".join(lines).strip("\n")):
+        if chunk.startswith(("    ", "\t")) or re.search(r"^ {2,}\S", chunk, re.MULTILINE):
+            shown += ["::", "", *(f"    {line}" for line in chunk.splitlines()), ""]
+        elif chunk:
+            shown += [*(as_rst(line) for line in chunk.splitlines()), ""]
+    lines[:] = shown
+
+
+def as_rst(line: str) -> str:
+    """What means something to reStructuredText escaped; `code` stays code."""
+    parts = re.split(r"(`[^`]+`)", line.strip())
+    return "".join(f"`{p}`" if k % 2 else re.sub(r"([\\*`|_:])", r"\\\1", p) for k, p in enumerate(parts))
+
+
+PARTS = {"chapters": list_of_chapters, "catalog": catalog, "results": results, "api": api}
+GENERATED = ["docs/index", "docs/catalog", "docs/results", "docs/api"]  # read anew each time: no file tells of a change

@@ -1,0 +1,10 @@
+"""What the chapters in tutorials/ are made with: figures, the running example, sealed predictions.
+
+A chapter says `from minidecode import course`. How one is written stands in docs/CHAPTERS.md.
+"""
+
+from .canvas import Canvas
+from .figure import Figure, scrub, single
+from .prediction import seal
+
+__all__ = ["Canvas", "Figure", "scrub", "seal", "single"]

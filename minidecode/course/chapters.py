@@ -1,0 +1,98 @@
+"""The chapters: where they lie, what they are called, their cells, and each as a notebook."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import InputError, meant
+
+OUTPUT = re.compile(r"\n\n<!-- output: -->\n.*?\n<!-- end of output -->", re.DOTALL)
+CELL = re.compile(r"^```\{code-cell\}[^\n]*\n(?P<options>(?::[^\n]*\n)*)(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Cell:
+    code: str
+    tags: tuple[str, ...]
+    line: int  # of the chapter's text where the code begins
+    end: int  # the place in the text right behind its fence
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """One file NN_name.md."""
+
+    path: Path
+
+    @property
+    def number(self) -> str:
+        return self.path.name[:2]
+
+    @property
+    def text(self) -> str:
+        return self.path.read_text(encoding="utf-8")
+
+    @property
+    def title(self) -> str:
+        """The first heading."""
+        return re.search(r"^# (.+)$", self.text, re.MULTILINE)[1]
+
+    @property
+    def minutes(self) -> tuple[int, int]:
+        """(without, with exercises), as the chapter says."""
+        said = re.search(r"\*\*(\d+) minutes\*\*, (\d+) with exercises?", self.text)
+        return int(said[1]), int(said[2])
+
+    def notebook(self) -> str:
+        """The chapter as the text of an .ipynb file, without outputs. Needs jupytext (extra `docs`)."""
+        try:
+            import jupytext
+        except ImportError:
+            raise InputError("a notebook is made by jupytext: pip install 'minidecode[docs]'") from None
+        return jupytext.writes(jupytext.reads(without_outputs(self.text), fmt="md:myst"), fmt="ipynb")
+
+
+def without_outputs(text: str) -> str:
+    """A chapter's text without the recorded outputs: who runs it has outputs of his own."""
+    return OUTPUT.sub("", text)
+
+
+def cells(text: str) -> list[Cell]:
+    """The code cells of a text without outputs, in order."""
+    found = []
+    for match in CELL.finditer(text):
+        tags = re.search(r":tags: \[(.*?)\]", match["options"])
+        names = tuple(t.strip() for t in tags[1].split(",")) if tags else ()
+        found.append(Cell(match["code"], names, text.count("\n", 0, match.start("code")) + 1, match.end()))
+    return found
+
+
+def folder() -> Path:
+    """Where the chapters lie: in an installed package inside it, in a checkout beside it."""
+    here = Path(__file__).resolve().parents[1]
+    return next((p for p in (here / "tutorials", here.parent / "tutorials") if p.is_dir()), here / "tutorials")
+
+
+def chapters() -> list[Chapter]:
+    """All chapters, in the order of their numbers."""
+    return [Chapter(p) for p in sorted(folder().glob("[0-9][0-9]_*.md"))]
+
+
+def find_chapter(name: str) -> Chapter:
+    """A chapter by its number, `2` or `02`, or by its file's name without the ending."""
+    known = {c.path.stem: c for c in chapters()}
+    for chapter in known.values():
+        if name in (chapter.path.stem, chapter.number) or (name.isdecimal() and int(name) == int(chapter.number)):
+            return chapter
+    listed = ", ".join(c.number for c in known.values()) or "none"
+    raise InputError(f"there is no chapter {name!r}{meant(name, known)}; there are {listed}")
+
+
+def table_of_chapters(where: str) -> str:
+    """All chapters as a Markdown table; where: the way to their folder from the page that shows it."""
+    lines = ["| chapter | minutes | with exercises |", "|---|---|---|"]
+    for c in chapters():
+        lines.append(f"| [{c.number} {c.title}]({where}/{c.path.name}) | {c.minutes[0]} | {c.minutes[1]} |")
+    return "\n".join(lines)

@@ -1,0 +1,58 @@
+"""Windows of n tokens over a row of text, thread by thread, from a run of an n-gram kernel in the emulator."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ..emulator.run import Run
+from .accesses import accesses
+from .canvas import Canvas
+from .figure import Figure, scrub
+
+WIDTH, HEIGHT, LEFT = 56, 30, 12  # pixels, of a word
+
+
+def draw_windows(
+    run: Run, text: Sequence[str], vocabulary: Sequence[str], *, name: str, caption: str, alt: str, row: int = 0,
+    block: int = 0, most: int = 6, tokens: str = "tokens_RM", scores: str = "scores_RV",
+) -> Figure:  # fmt: skip
+    """A frame for each thread of a block that read tokens of a row: what it read and how often, and what it banned.
+
+    text: the words of the row. vocabulary: the word of each score. tokens, scores: what the kernel calls its arrays.
+    """
+    read = [a for a in accesses(run, tokens, block) if not a.writes and a.index[0] == row]
+    threads = sorted({a.thread for a in read})[:most]
+    stored = [a for a in _or_none(run, scores, block) if a.writes and a.index[0] == row]
+    frames = []
+    for thread in threads:
+        times = Counter(a.index[1] for a in read if a.thread == thread)
+        banned = {a.index[1] for a in stored if a.thread == thread}
+        words = ", ".join(vocabulary[i] for i in sorted(banned)) or "nothing"
+        label = f"Thread {thread}: {times.total()} loads of {len(times)} tokens; it bans {words}."
+        frames.append((label, _frame(thread, text, vocabulary, times, banned)))
+    return scrub(name, frames, caption=caption, alt=alt)
+
+
+def _or_none(run: Run, array: str, block: int) -> list:
+    """Accesses of an array that a run need not touch."""
+    named = any(m.name == array for m in run._launch.journal.memories)
+    return accesses(run, array, block) if named and run.total("global_stores") else []
+
+
+def _frame(thread: int, text, vocabulary, times: Counter, banned: set[int]) -> Canvas:
+    canvas = Canvas(2 * LEFT + WIDTH * max(len(text), len(vocabulary)), 196)
+    canvas.text(LEFT, 20, f"thread {thread} reads", bold=True)
+    for k, word in enumerate(text):
+        fill = "mid" if times[k] else "paper"
+        canvas.cell(LEFT + WIDTH * k, 30, fill, word, width=WIDTH, height=HEIGHT, tip=f"token {k}: {times[k]} loads")
+        count = f"{times[k]}x" if times[k] else ""
+        canvas.text(LEFT + WIDTH * (k + 0.5), 76, count, anchor="middle", role="faint")
+    canvas.text(LEFT, 106, "and bans", bold=True)
+    for k, word in enumerate(vocabulary):
+        fill = "strong" if k in banned else "paper"
+        canvas.cell(LEFT + WIDTH * k, 116, fill, word, width=WIDTH, height=HEIGHT)
+        if k in banned:
+            canvas.text(LEFT + WIDTH * (k + 0.5), 162, "-inf", anchor="middle")
+    canvas.legend(LEFT, 186, {"mid": "read", "strong": "banned"})
+    return canvas

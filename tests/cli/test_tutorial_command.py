@@ -1,0 +1,35 @@
+"""`minidecode tutorial`: the chapters listed, and one of them as a notebook."""
+
+import json
+import sys
+
+import pytest
+
+
+def test_the_chapters_are_listed(cli):
+    ran = cli("tutorial")
+    assert ran.code == 0 and any(line.startswith("02  The key/value cache") for line in ran.out.splitlines())
+    rows = json.loads(cli("tutorial", "--json").out)
+    assert [r["chapter"] for r in rows] == sorted(r["chapter"] for r in rows)
+    assert all(r["minutes"] < r["with_exercises"] for r in rows)
+
+
+def test_a_notebook_is_written_and_never_over_another(cli, tmp_path):
+    pytest.importorskip("jupytext", reason="notebooks are made by the extra `docs`")
+    path = tmp_path / "mine.ipynb"
+    assert cli("tutorial", "2", "--out", str(path)).code == 0
+    written = path.read_text(encoding="utf-8")
+    assert json.loads(written)["nbformat"] == 4
+    ran = cli("tutorial", "2", "--out", str(path))
+    assert ran.code == 1 and "is there already" in ran.err and path.read_text(encoding="utf-8") == written
+
+
+def test_without_jupytext_the_extra_is_named(cli, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jupytext", None)
+    ran = cli("tutorial", "02", "--out", str(tmp_path / "x.ipynb"))
+    assert ran.code == 1 and "pip install 'minidecode[docs]'" in ran.err and not list(tmp_path.iterdir())
+
+
+def test_a_chapter_that_is_not_there(cli):
+    ran = cli("tutorial", "77")
+    assert ran.code == 1 and "there is no chapter '77'" in ran.err and "Traceback" not in ran.err

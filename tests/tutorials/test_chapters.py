@@ -1,0 +1,129 @@
+"""Every chapter runs top to bottom without a GPU, and what it shows is what the code says today."""
+
+import importlib
+import json
+import re
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from minidecode.course.chapters import cells, chapters, find_chapter, table_of_chapters, without_outputs
+from minidecode.errors import InputError
+
+ROOT = Path(__file__).parents[2]
+CHAPTERS = chapters()
+FIGURES = sorted((ROOT / "tutorials" / "figures").glob("*.svg"))
+ON_A_PHONE, SMALLEST = 344, 9  # pixels: the width of a text on a screen of 360, and the least height of a letter
+
+each_chapter = pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda c: c.path.stem)
+
+
+def prose(chapter) -> str:
+    """The text without code."""
+    return re.sub(r"^```.*?^```$", "", chapter.text, flags=re.DOTALL | re.MULTILINE)
+
+
+def test_there_are_chapters():
+    assert CHAPTERS and FIGURES
+
+
+@each_chapter
+def test_a_chapter_runs_and_is_fresh(chapter):
+    """Cells, included code, diffs, results, outputs and figures: python tutorials/refresh.py writes them anew."""
+    began = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tutorials" / "refresh.py"), "--check", chapter.number],
+        capture_output=True, text=True, timeout=180,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert time.perf_counter() - began < 45
+
+
+@each_chapter
+def test_a_chapter_opens_with_a_poll(chapter):
+    before_answer, folded, _ = chapter.text.partition("<details>")
+    assert folded, "the answer is folded"
+    assert re.findall(r"^- \*\*([A-Z])\.\*\* \S", before_answer, re.MULTILINE) == list("ABCD")
+    assert "```{code-cell}" not in before_answer, "the poll comes first"
+    answer = chapter.text.split("<details>")[1].split("</details>")[0]
+    assert re.search(r"\*\*[A-D]\.\*\*", answer)
+
+
+@each_chapter
+def test_a_chapter_states_its_minutes(chapter):
+    without, with_exercises = chapter.minutes
+    assert without <= 45 and without < with_exercises
+
+
+@each_chapter
+def test_a_chapter_carries_the_running_example(chapter):
+    """W = 2, N = 4, H = 2, K = 2, imported so that no chapter has numbers of its own."""
+    code = "\n".join(cell.code for cell in cells(without_outputs(chapter.text)))
+    assert re.search(r"from minidecode\.course(\.example import| import .*\bexample\b)", code)
+    assert "<!-- output: -->" in chapter.text, "its numbers are printed"
+
+
+@each_chapter
+def test_names_that_a_chapter_mentions_import(chapter):
+    for name in set(re.findall(r"`((?:minidecode|md)\.[A-Za-z_][\w.]*)(?:\(.*?\))?`", prose(chapter))):
+        parts = name.replace("md.", "minidecode.", 1).split(".") if name.startswith("md.") else name.split(".")
+        found = importlib.import_module(parts[0])
+        for k, part in enumerate(parts[1:], 2):
+            if not hasattr(found, part):
+                importlib.import_module(".".join(parts[:k]))
+            found = getattr(found, part)
+
+
+@each_chapter
+def test_links_of_a_chapter_lead_somewhere(chapter):
+    for link in re.findall(r"\]\(([^)#:\s]+)\)", chapter.text):
+        assert (chapter.path.parent / link).exists(), link
+
+
+@each_chapter
+def test_code_is_included_not_pasted(chapter):
+    """Fences of Python stand between the markers of an include; what runs is a cell."""
+    bare = re.sub(r"<!-- (include|diff): .*?<!-- end of \1 -->", "", chapter.text, flags=re.DOTALL)
+    assert not re.findall(r"^```(?:python|diff)$", bare, re.MULTILINE)
+
+
+@each_chapter
+def test_every_figure_has_alternative_text(chapter):
+    images = re.findall(r"!\[(.*?)\]\(figures/(.*?)\)", chapter.text, re.DOTALL)
+    assert {name for _, name in images} == {p.name for p in FIGURES if p.name.startswith(f"{chapter.number}-")}
+    assert all(len(alt) >= 20 for alt, _ in images)
+
+
+@pytest.mark.parametrize("path", FIGURES, ids=lambda p: p.name)
+def test_a_figure_is_legible_on_a_phone(path):
+    root = ElementTree.fromstring(path.read_text(encoding="utf-8"))
+    width = float(root.get("viewBox").split()[2])
+    sizes = [float(e.get("font-size")) for e in root.iter() if e.get("font-size")]
+    assert min(sizes) * min(1, ON_A_PHONE / width) >= SMALLEST
+    assert len(root.get("aria-label")) >= 20
+    for text in root.iter("{http://www.w3.org/2000/svg}text"):
+        assert 0 <= float(text.get("x")) <= width
+
+
+@each_chapter
+def test_a_chapter_becomes_a_notebook(chapter):
+    pytest.importorskip("jupytext", reason="notebooks are made by the extra `docs`")
+    notebook = json.loads(chapter.notebook())
+    code = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]
+    assert [c.strip() for c in code] == [c.code.strip() for c in cells(without_outputs(chapter.text))]
+    assert not any("<!-- output" in "".join(c["source"]) for c in notebook["cells"])
+
+
+def test_a_chapter_is_found_by_its_number_or_name():
+    assert find_chapter("2") == find_chapter("02") == find_chapter("02_key_value_cache")
+    with pytest.raises(InputError, match="there is no chapter '99'"):
+        find_chapter("99")
+
+
+def test_the_readme_lists_all_chapters():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"-->\n{table_of_chapters('tutorials')}\n<!-- end of chapters -->" in readme, "python tutorials/refresh.py"
