@@ -105,7 +105,7 @@ def interleaved_groups(ops, total_BWV, C, G, penalty) -> Candidates:
     groups' candidates, best first, are dealt out in turn.
     """
     B, _, V = total_BWV.shape
-    chosen_BV = np.zeros((B, V), total_BWV.dtype)
+    chosen_BV = np.zeros_like(total_BWV, shape=(B, V))
     found = []
     for g in range(G):
         group_BWV = total_BWV[:, g::G] - total_BWV.dtype.type(penalty) * chosen_BV[:, None, :]

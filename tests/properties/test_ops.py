@@ -531,6 +531,15 @@ OUT_CASES = {
     "pad_left": lambda r: (normal(r, 3, 2, 2), np.array([0, 1, 3])),
     "concat_step": lambda r: (normal(r, 2, 1, 3, 2), normal(r, 2, 1, 2)),
     "log_softmax": lambda r: (normal(r, 2, 5),),
+    "tell_step": lambda r: (np.array([True, False]), np.array([0, 2]), np.array([[0, 1], [1, 1]])),
+    "extend_texts": lambda r: (
+        np.zeros((2, 5), int), np.array([3, 0]), normal(r, 2), np.array([False, True]), np.array([0, 0]), normal(r, 2),
+        np.array([2, 3]), np.array([False, False]), np.array([1, 2]), np.array([3, 3]), np.array([0]),
+    ),  # fmt: skip
+    "cool_scores": lambda r: (normal(r, 2, 5), 0.7),
+    "add_running": lambda r: (normal(r, 2, 5), normal(r, 2)),
+    "weigh_tokens": lambda r: (np.array([4, 0, 4]), normal(r, 3, 5), normal(r, 3, 5)),
+    "split_columns": lambda r: (r.integers(0, 20, (2, 3)), 5),
     "score_tokens": lambda r: (normal(r, 3, 5), np.array([4, 0, 4])),
     "choose_tokens": lambda r: (normal(r, 3, 5), normal(r, 3, 5)),
     "ban_ngrams": lambda r: (normal(r, 2, 5), np.array([[1, 1, 1], [2, 3, 2]]), np.array([3, 3]), 2),
