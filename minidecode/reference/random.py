@@ -26,11 +26,10 @@ def philox(counter_4X: np.ndarray, key: tuple[int, int]) -> np.ndarray:
 
 
 def gumbel_naive(key_RX, step_R, V, seed, out=None):
-    """Token by token, each of which takes one of the four words that philox gives."""
-    noise_RV = np.empty((len(key_RX), V)) if out is None else out
-    for r, v in np.ndindex(noise_RV.shape):
-        words_4 = words_of_blocks(np.array([v // 4]), key_RX[r], step_R[r], seed)[:, 0]
-        noise_RV[r, v] = noise_of(words_4[v % 4])
+    """A call of philox for each token, which takes one of the four words."""
+    noise_RV, token_V = np.empty((len(key_RX), V)) if out is None else out, np.arange(V)
+    for r, (key, step) in enumerate(zip(key_RX, step_R, strict=True)):
+        noise_RV[r] = noise_of(words_of_blocks(token_V // 4, key, step, seed)[token_V % 4, token_V])
     return noise_RV
 
 
