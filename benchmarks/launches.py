@@ -86,10 +86,10 @@ def ready(layer: str, engine: Engine, texts: list[np.ndarray]):
         texts = [np.zeros(1, np.int64)] * len(texts)
     engine.prefill(texts)
     engine.expand(beams=2, steps=2)
-    every_R = np.arange(2 * len(texts))
+    rows = 2 * len(texts)
     length_R = np.repeat([len(text) + 1 for text in texts], 2)
-    tokens_RM = np.zeros((len(every_R), length_R.max()), np.int64)
-    return lambda: engine.step(tokens_RM, length_R, every_R)
+    tokens_RM = np.zeros((rows, length_R.max()), np.int64)
+    return lambda: engine.step(tokens_RM, length_R, None)
 
 
 def rows_of(layer: str) -> list[str]:
