@@ -18,6 +18,8 @@ from typing import Any
 
 Array = Any  # a NumPy array here; backends bring their own
 
+ALIGNED = 64  # bytes: a cache line; every array in an arena begins on one
+
 RETURNS: dict[str, tuple[str, ...]] = {}
 TABLES: dict[str, tuple[str, ...]] = {}
 
@@ -556,4 +558,21 @@ def gumbel(key_RX: Array, step_R: Array, V: int, seed: int, out: Array | None = 
     which of its tokens. u is a multiple of 2**-32, so probabilities under about 1e-9 are not drawn faithfully.
 
     Contract: exact in u; the logarithms are tolerance. Moves 8*R*V bytes; about 25 integer operations a number.
+    """
+
+
+@returns("offset_X")
+def place_lifetimes(bytes_X: Array, first_X: Array, last_X: Array, out: Array | None = None) -> Array:
+    """Where each of X arrays begins in one block of memory, those that no call needs together sharing it.
+
+    Array x has the bytes from offset[x] to offset[x] + bytes[x], and needs them in all calls from first[x], which
+    writes it, to last[x], which reads it last. A call writes while it reads, so both ends count: two meet if
+    first[x] <= last[y] and first[y] <= last[x]. LightSeq, section 2.3 ("dynamic GPU memory reuse"), for one step.
+    All are int64, and there is at least one array; bytes[x] may be 0. It runs on the host, before anything else does.
+
+    Contract: exact, but several answers are right. No two that meet share a byte; each offset is a multiple of ALIGNED,
+    from 0 up. Two promises are of size, and every greedy planner keeps them, whatever its order: the block,
+    max(offset + bytes), is no larger than one buffer behind the other, each up to a multiple of ALIGNED; and moving one
+    array elsewhere, all others staying where they are, never makes it smaller.
+    Moves 32*X bytes; a comparison for each pair that meets.
     """

@@ -24,6 +24,8 @@ from ..device import device_kind
 from ..errors import InputError, NumericalError, OptionError
 from .machines import MACHINES, Machine, this_machine
 
+NAIVE = "reference naive"  # what ratios are to
+
 
 @dataclass
 class Timing:
@@ -128,7 +130,7 @@ def compare(
     functions = implementations(row)
     for i, (label, function) in enumerate(functions.items()):
         verdict = check(
-            name, function, examples=25 if label.startswith("cuda") else 100,
+            name, function, examples=25 if label.startswith("cuda") else 100, promised=label != NAIVE,
             progress=lambda done, total, i=i: progress(i + done / total, len(functions) + 1),
         )  # fmt: skip
         if not verdict.ok:
@@ -147,7 +149,9 @@ def compare(
     else:
         calls = {label: (f, arguments) for label, f in functions.items() if label not in kernels}
         timings, here = time_by_turns(calls, repeats), this_machine()
-        notes = [f"no GPU: {', '.join(kernels)} are right in the emulator, and not timed"]
+        notes = [f"no GPU: {', '.join(kernels)} are right in the emulator, and not timed"] if kernels else []
+    if says := getattr(asked_of(name), "says", None):
+        notes += [f"{label}: {says(f(*copy.deepcopy(arguments)), *arguments)}" for label, f in functions.items()]
     cost = row.cost(*arguments)
     if any(t.median < cost.bytes / here.bandwidth for t in timings):
         notes.append(f"faster than memory: these {cost.bytes / 1e6:.1f} MB stay in a cache")

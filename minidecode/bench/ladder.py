@@ -48,6 +48,7 @@ STAGES = {  # op -> the stage that its seconds belong to (FastSeq, Figure 1)
     **dict.fromkeys(
         ("refresh_texts", "advance_beams", "finish_texts", "log_softmax", "score_tokens", "choose_tokens", "keep_top_k",
          "keep_top_p", "draw_tokens", "top_candidates", "search_candidates", "gumbel"), "search"),
+    "place_lifetimes": "planning memory",
 }  # fmt: skip
 REST, PLANNING, TEXTS = "no op (Python)", "planning memory", "reading and text"
 SHARES = ("products", "attention", "cache moves", "between products", "n-gram ban", "search", REST, PLANNING, TEXTS)

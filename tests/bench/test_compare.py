@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import json
+import re
 
 import numpy as np
 import pytest
@@ -160,6 +161,15 @@ def test_the_roofline_shows_each_implementation_at_its_place(of_norm):
 def test_what_only_moves_has_a_place_too(of_norm):
     moves = dataclasses.replace(of_norm, cost=Cost(1000, 0))
     assert roofline({"a": [moves], "b": [of_norm]}).axes[0].get_xlim()[0] > 0
+
+
+def test_what_planning_is_for_stands_beside_its_time():
+    """The naive planner is the fastest; what it wastes is told."""
+    found = md.compare("arena", repeats=1)
+    sizes = {label: int(re.search(rf"{label}: a block of ([\d,]+) bytes", "\n".join(found.notes))[1].replace(",", ""))
+             for label in ("reference naive", "reference")}  # fmt: skip
+    assert sizes["reference naive"] > 5 * sizes["reference"]
+    assert not any("in the emulator" in note for note in found.notes), "it has no kernels"
 
 
 def test_progress_goes_up_to_the_whole():
