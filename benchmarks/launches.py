@@ -97,7 +97,7 @@ def rows_of(layer: str) -> list[str]:
     return [
         row.name
         for row in CATALOG.values()
-        if not row.may_be_off and row.op != "linear" and row.called_by(FUSED, has_encoder=layer != "GPT-2")
+        if not row.may_be_off and not row.spelled and row.op != "linear" and row.called_by(FUSED, layer != "GPT-2")
     ]
 
 

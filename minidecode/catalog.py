@@ -101,6 +101,13 @@ def _within_cost(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, w
     return Cost(moved, 2 * seen * H * (K + U))
 
 
+def _cross_cost(h_RD, weight, heads) -> Cost:
+    """The product's, and the bias behind it. What stands between the two is written and read by nobody who can help."""
+    product = _linear_cost(h_RD, weight)
+    results, bias = len(h_RD) * weight.data.size // h_RD.shape[1], 0 if weight.bias is None else weight.bias.nbytes
+    return Cost(product.bytes + bias, product.operations + results)
+
+
 def _embedding_cost(ids_R, pos_R, wte_VD, wpe_ND, scale, norm) -> Cost:
     """A row of each table is read, the sum and its norm written; two operations per number, and eight of the norm."""
     R, D = len(ids_R), wte_VD.shape[1]
@@ -293,6 +300,15 @@ CATALOG = {
             ("preallocated", "split", "indirect", "rolling", "el"),
         ),
         Row("within", "attend_within", "LightSeq, section 2.1, Figure 2", "tolerance", _within_cost),
+        Row(
+            "cross",
+            "project_source",
+            "LightSeq, section 2.1, Figure 2",
+            "tolerance",
+            _cross_cost,
+            memories=(),
+            beside_source=("none", "replicated", "preallocated", "split", "indirect", "rolling"),
+        ),
         Row("embedding", "embed_norm", "LightSeq, section 2.1", "tolerance", _embedding_cost),
         Row("activation", "bias_activation", "LightSeq, section 2.1", "tolerance", _activation_cost),
         Row(

@@ -52,6 +52,12 @@ class Weight:
     scale: Array | None = None
     layout: str = "io"
 
+    def of_outputs(self, outputs: slice) -> Weight:
+        """Some of its outputs: views of its arrays, not copies."""
+        data = self.data[outputs] if self.layout == "oi" else self.data[:, outputs]
+        bias, scale = (None if a is None else a[outputs] for a in (self.bias, self.scale))
+        return Weight(data, bias, scale, self.layout)
+
 
 @dataclass(frozen=True)
 class Norm:
@@ -168,6 +174,19 @@ def append_heads(
     the memory's dtype. What is beyond float16's range becomes 65,504 or -65,504. All else stays. LightSeq's
     `ker_arrange_decself_qkv` (section 2.1). at_R: int64, 0 <= at < M. qkv may be some columns of a wider product.
     Contract: exact (one addition). Moves 2*R*X*s bytes, whatever the length; R*X additions.
+    """
+
+
+@returns("k_SRGK", "v_SRGU")
+def project_source(h_RD: Array, weight: Weight, heads: Heads, out: Any = None) -> tuple[Array, Array]:
+    """Keys and values of a source for all decoder layers: k[s], v[s] = h W_s + bias_s, cut into heads.
+
+    The weight's outputs are those of S layers side by side, in each G*K columns of keys before G*U of values; of
+    `heads`, H does not matter. LightSeq has one product for them all in place of one a layer, and the kernel behind it
+    (`ker_arrange_encdec_kv`, section 2.1, Figure 2). W may be stored narrow, as in `linear`; the bias comes last.
+    Contract: tolerance, for the weights that are stored; the sum runs over the inputs of W.
+    Moves R*(D + X)*s bytes for X outputs, and D*X times the bytes of a weight; 2*R*D*X operations. What stands between
+    product and kernel is written and read besides, 2*R*X*s bytes; a product for each layer reads h S times.
     """
 
 

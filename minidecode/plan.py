@@ -95,6 +95,7 @@ class Plan:
     heads: str | None = None
     append: str | None = None
     within: str | None = None
+    cross: str | None = None
     embedding: str | None = None
     activation: str | None = None
     split: str | None = None

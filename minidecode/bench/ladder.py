@@ -40,7 +40,7 @@ from .rungs import (
 )
 
 STAGES = {  # op -> the stage that its seconds belong to (FastSeq, Figure 1)
-    **dict.fromkeys(("linear", "linear_epilogue"), "products"),
+    **dict.fromkeys(("linear", "linear_epilogue", "project_source"), "products"),
     **dict.fromkeys((op for op in vars(signatures) if op.startswith("attend")), "attention"),
     **dict.fromkeys(("follow", "take", "concat_step", "redirect", "append_heads", "pad_left"), "cache moves"),
     **dict.fromkeys(("embed_norm", "residual_norm", "split_heads", "add_bias", "bias_activation"), "between products"),

@@ -47,9 +47,7 @@ def search_of(options: Options) -> Options:
     )  # fmt: skip
 
 
-def dry_run(
-    network, weights, functions, make_memory, extent: Extent, search: Options, made_for: tuple
-) -> StepPlan:
+def dry_run(network, weights, functions, make_memory, extent: Extent, search: Options, made_for: tuple) -> StepPlan:
     """A dry run of one step, and places for all that it makes, by `place_lifetimes` of these functions.
 
     A search may go on from the logits in two ways, where a plan has search_candidates or the search is greedy: then
