@@ -547,8 +547,8 @@ def test_every_reference_op_of_a_step_takes_a_workspace_or_needs_none():
 
     takes = {name for name, f in backend(reference).items() if "workspace" in inspect.signature(f).parameters}
     assert takes == {"append_heads", "linear", "linear_epilogue", "project_source", "attend", "attend_shared",
-                     "attend_split", "attend_indirect", "attend_rolling", "attend_el", "attend_el_split", "bias_activation", "follow",
-                     "redirect", "refresh_texts", "log_softmax", "choose_tokens",
+                     "attend_split", "attend_indirect", "attend_rolling", "attend_el", "attend_el_split",
+                     "bias_activation", "follow", "redirect", "refresh_texts", "log_softmax", "choose_tokens",
                      "top_candidates", "search_candidates"}  # fmt: skip
 
 
