@@ -104,13 +104,16 @@ def interleaved_groups(ops, total_BWV, C, G, penalty) -> Candidates:
     A token costs `penalty` for every candidate of an earlier group that chose it; the cost stays in the score. The
     groups' candidates, best first, are dealt out in turn.
     """
-    B, _, V = total_BWV.shape
-    chosen_BV = np.zeros((B, V), total_BWV.dtype)
-    found = []
+    B, W, V = total_BWV.shape
+    chosen_BX, found = np.empty((B, 0), np.int64), []
     for g in range(G):
-        group_BWV = total_BWV[:, g::G] - total_BWV.dtype.type(penalty) * chosen_BV[:, None, :]
+        mine_R = np.add.outer(W * np.arange(B), np.arange(g, W, G)).reshape(-1)
+        group_BWV = ops.take(total_BWV.reshape(B * W, V), mine_R).reshape(B, -1, V)
+        for group_WV, chosen_X in zip(group_BWV, chosen_BX, strict=True):
+            tokens, counts = np.unique(chosen_X, return_counts=True)
+            group_WV[:, tokens] -= total_BWV.dtype.type(penalty) * counts.astype(total_BWV.dtype)
         score, parent, token = best(ops, group_BWV, C // G)
-        count_tokens(chosen_BV, token)
+        chosen_BX = np.concatenate([chosen_BX, token], axis=1)
         found.append((score, parent * G + g, token))
     return tuple(np.stack(part, axis=2).reshape(B, C) for part in zip(*found, strict=True))
 
