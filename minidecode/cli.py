@@ -372,6 +372,8 @@ def compare(
     repeats: Annotated[int, typer.Option(min=1, help="Turns of each implementation.")] = 9,
     machine: Annotated[list[str] | None, typer.Option(help="Predict for this one too: v100, t4 or h200; may be given"
                                                       " several times.")] = None,
+    stored: Annotated[str | None, typer.Option(help="What weights or memories are stored as: float32, float16 or, of"
+                                               " weights, int8; the names without them are left out.")] = None,
     read: Annotated[list[Path] | None, typer.Option("--read", help="Time nothing: show a file that --json wrote; given"
                                                     " several times, side by side.")] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw the roofline, as SVG.")] = None,
@@ -385,7 +387,7 @@ def compare(
     the same run, allows at the most (its roofline).
     """
     from .bench.compare import compare as run
-    from .bench.compare import read_comparisons, side_by_side
+    from .bench.compare import read_comparisons, side_by_side, stored_as
     from .catalog import CATALOG, find
 
     if plot is not None:
@@ -399,11 +401,14 @@ def compare(
         if name is not None and (lacking := [label for label, found in files.items() if not found]):
             raise InputError(f"{lacking[0]} holds no comparison of {name}")
     else:
-        names = [find(name).name] if name else list(CATALOG)
+        names = [find(name).name] if name else [n for n in CATALOG if stored is None or stored in stored_as(n)]
+        if not names:
+            raise OptionError(f"nothing is stored as {stored!r}: say float32, float16 or int8")
         found = []
         for each in names:
             with _bar(f"checking {each}", quiet) as report:
-                found.append(run(each, repeats=repeats, machine=machine or (), progress=_unless_interrupted(report)))
+                given = {"repeats": repeats, "machine": machine or (), "stored": stored}
+                found.append(run(each, **given, progress=_unless_interrupted(report)))
             if not as_json:
                 print(found[-1], end="\n" if each == names[-1] else "\n\n", flush=True)
         files = {"this machine": found}
