@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 
+from flags import to_read, to_write
 from readme import write_between_markers
 
 import minidecode as md
@@ -50,8 +50,8 @@ def table(found: dict) -> str:
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--out", type=Path, help="JSON file to write")
-    p.add_argument("--readme", type=Path, help="file whose table between the marks arena-bytes is replaced")
+    p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--readme", type=to_read, help="file whose table between the marks arena-bytes is replaced")
     a = p.parse_args()
     found = measure()
     print(table(found))

@@ -18,9 +18,9 @@ import json
 import os
 import platform
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
+from flags import check_heads, positive, to_write
 
 import minidecode as md
 from minidecode.bench.compare import time_by_turns
@@ -160,16 +160,17 @@ def markdown(figure3: list[dict], rows: list[dict], sentences: list[str], machin
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--positions", type=int, nargs="+", default=[64, 128, 256, 512, 1024], help="N, at beam 4")
-    p.add_argument("--beams", type=int, nargs="+", default=[1, 2, 4, 8], help="W, at the largest N")
-    p.add_argument("--heads", type=int, default=16)
-    p.add_argument("--width", type=int, default=1024)
-    p.add_argument("--runs", type=int, default=9)
+    p.add_argument("--positions", type=positive, nargs="+", default=[64, 128, 256, 512, 1024], help="N, at beam 4")
+    p.add_argument("--beams", type=positive, nargs="+", default=[1, 2, 4, 8], help="W, at the largest N")
+    p.add_argument("--heads", type=positive, default=16)
+    p.add_argument("--width", type=positive, default=1024)
+    p.add_argument("--runs", type=positive, default=9)
     p.add_argument("--machine", choices=[*MACHINES], default="v100", help="what is predicted for")
     p.add_argument("--float32", action="store_true", help="predict float32 without tensor cores")
     p.add_argument("--note", default="", help="what else ran on the machine meanwhile")
-    p.add_argument("--out", type=Path, help="JSON file to write")
+    p.add_argument("--out", type=to_write, help="JSON file to write")
     a = p.parse_args()
+    check_heads(p, a)
     here = replace(this_machine(), name=HERE)
     machines = {HERE: here, **{name: m if a.float32 else m.on_tensor_cores() for name, m in MACHINES.items()}}
     longest = max(a.positions)

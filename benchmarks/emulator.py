@@ -15,9 +15,9 @@ import os
 import platform
 import statistics
 import time
-from pathlib import Path
 
 import numpy as np
+from flags import positive, to_write
 from numba import cuda, float32
 
 import minidecode as md
@@ -104,9 +104,9 @@ def row(kernel, launch: tuple[int, int], runs: int) -> dict:
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--runs", type=int, default=5)
+    p.add_argument("--runs", type=positive, default=5)
     p.add_argument("--note", default="", help="what else ran on the machine meanwhile")
-    p.add_argument("--out", type=Path, help="JSON file to write")
+    p.add_argument("--out", type=to_write, help="JSON file to write")
     a = p.parse_args()
     launches = [(tree, (4, 256)), (tree, (1, 1024)), (sum_of_a_tile, (1, 64)), (sum_of_a_tile, (1, 256)),
                 (sum_of_a_tile, (1, 1024)), (racing_sum_of_a_tile, (1, 256)), (stream, (2, 128))]  # fmt: skip

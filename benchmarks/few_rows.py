@@ -32,9 +32,9 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import cycle
-from pathlib import Path
 
 import numpy as np
+from flags import positive, positive_number, to_write
 from numba import config, njit
 from threadpoolctl import threadpool_limits
 
@@ -188,12 +188,12 @@ def table(results: list[dict]) -> str:
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
-    p.add_argument("--rows", nargs="+", type=int, default=ROWS)
-    p.add_argument("--repeats", type=int, default=9)
-    p.add_argument("--threads", type=int, default=1, help="of BLAS and of ours")
-    p.add_argument("--cold", type=float, default=COLD, help="bytes of float32 matrices that go by")
-    p.add_argument("--ends", type=int, metavar="WIDTH", help="time what follows products instead; GPT-2's is 768")
-    p.add_argument("--out", type=Path, help="JSON file to write")
+    p.add_argument("--rows", nargs="+", type=positive, default=ROWS)
+    p.add_argument("--repeats", type=positive, default=9)
+    p.add_argument("--threads", type=positive, default=1, help="of BLAS and of ours")
+    p.add_argument("--cold", type=positive_number, default=COLD, help="bytes of float32 matrices that go by")
+    p.add_argument("--ends", type=positive, metavar="WIDTH", help="time what follows products instead; GPT-2's is 768")
+    p.add_argument("--out", type=to_write, help="JSON file to write")
     a = p.parse_args()
     config.NUMBA_NUM_THREADS = a.threads
     timing = a.repeats, time.thread_time if a.threads == 1 else time.perf_counter

@@ -14,9 +14,9 @@ import os
 import platform
 import statistics
 import time
-from pathlib import Path
 
 import numpy as np
+from flags import positive, to_read, to_write
 from readme import write_between_markers
 
 import minidecode as md
@@ -74,9 +74,9 @@ def markdown(machine: dict, rows: list[dict]) -> str:
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--runs", type=int, default=5)
-    p.add_argument("--out", type=Path, help="JSON file to write")
-    p.add_argument("--readme", type=Path, help="README whose table is replaced")
+    p.add_argument("--runs", type=positive, default=5)
+    p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--readme", type=to_read, help="README whose table is replaced")
     a = p.parse_args()
     model = md.load("tiny-gpt2")
     rows = [row for setting in SETTINGS for row in time_setting(model, setting, a.runs)]

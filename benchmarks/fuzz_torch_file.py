@@ -21,6 +21,7 @@ import traceback
 from collections import Counter
 from pathlib import Path
 
+from flags import positive, positive_number
 from rich.console import Console
 from rich.progress import track
 
@@ -47,9 +48,11 @@ def run(path: Path, seed: int, numbers: range, seconds: float) -> tuple[Counter,
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=100_000)
+    parser.add_argument("--count", type=positive, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--minutes", type=float, default=30.0, help="stop after so long, and say how far it came")
+    parser.add_argument(
+        "--minutes", type=positive_number, default=30.0, help="stop after so long, and say how far it came"
+    )
     parser.add_argument("--only", type=int, help="the number of one file")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()

@@ -15,9 +15,9 @@ import argparse
 import json
 import os
 import platform
-from pathlib import Path
 
 import numpy as np
+from flags import positive, to_write
 from threadpoolctl import threadpool_limits
 
 import minidecode as md
@@ -99,11 +99,11 @@ def table(rows: list[dict]) -> str:
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--vocabulary", type=int, default=50_257, help="of the first two tables")
-    p.add_argument("--trials", type=int, default=1000)
-    p.add_argument("--repeats", type=int, default=9)
+    p.add_argument("--vocabulary", type=positive, default=50_257, help="of the first two tables")
+    p.add_argument("--trials", type=positive, default=1000)
+    p.add_argument("--repeats", type=positive, default=9)
     p.add_argument("--small", action="store_true", help="two vocabularies and three beam widths only")
-    p.add_argument("--out", type=Path, help="JSON file to write")
+    p.add_argument("--out", type=to_write, help="JSON file to write")
     a = p.parse_args()
     rng = np.random.default_rng(0)
     with threadpool_limits(1):

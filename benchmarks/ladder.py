@@ -7,8 +7,8 @@ cd benchmarks && python ladder.py results/ladder-cpu.json --readme ../README.md
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
+from flags import to_read
 from readme import write_between_markers
 
 from minidecode.bench.ladder import Ladder, read_ladder
@@ -38,8 +38,8 @@ def markdown(found: Ladder) -> str:
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("file", type=Path, help="what minidecode ladder --json wrote")
-    p.add_argument("--readme", type=Path, help="README whose table is replaced")
+    p.add_argument("file", type=to_read, help="what minidecode ladder --json wrote")
+    p.add_argument("--readme", type=to_read, help="README whose table is replaced")
     a = p.parse_args()
     text = markdown(read_ladder(a.file))
     print(text)

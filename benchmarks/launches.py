@@ -19,9 +19,9 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
-from pathlib import Path
 
 import numpy as np
+from flags import check_heads, positive, to_write
 from threadpoolctl import threadpool_limits
 
 import minidecode as md
@@ -97,7 +97,7 @@ def rows_of(layer: str) -> list[str]:
     return [
         row.name
         for row in CATALOG.values()
-        if not row.may_be_off and row.op != "linear" and row.called_by(FUSED, has_encoder=layer != "GPT-2")
+        if not row.may_be_off and not row.spelled and row.op != "linear" and row.called_by(FUSED, layer != "GPT-2")
     ]
 
 
@@ -196,12 +196,13 @@ def into_the_residual(rows: int, width: int, repeats: int) -> dict:
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--width", type=int, default=768)
-    p.add_argument("--heads", type=int, default=12)
-    p.add_argument("--length", type=int, default=512, help="tokens of the text that bytes are counted for")
-    p.add_argument("--repeats", type=int, default=9)
-    p.add_argument("--out", type=Path, help="JSON file to write")
+    p.add_argument("--width", type=positive, default=768)
+    p.add_argument("--heads", type=positive, default=12)
+    p.add_argument("--length", type=positive, default=512, help="tokens of the text that bytes are counted for")
+    p.add_argument("--repeats", type=positive, default=9)
+    p.add_argument("--out", type=to_write, help="JSON file to write")
     a = p.parse_args()
+    check_heads(p, a)
     size, layers = (a.width, a.heads, a.length), []
     print(f"{'layer':<14}{'':<8}{'kernels':>8}{'products':>10}{'MB':>9}")
     with threadpool_limits(1):

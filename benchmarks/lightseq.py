@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from flags import positive, to_write
 from rich.console import Console
 from rich.progress import track
 
@@ -114,9 +115,9 @@ def shares_table(row: dict) -> str:
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--small", action="store_true", help="a toy, to see that everything runs")
-    p.add_argument("--runs", type=int, default=3)
+    p.add_argument("--runs", type=positive, default=3)
     p.add_argument("--note", default="", help="what else ran on the machine meanwhile")
-    p.add_argument("--out", type=Path, help="JSON file to write")
+    p.add_argument("--out", type=to_write, help="JSON file to write")
     a = p.parse_args()
     shape, settings = (SMALL, [(1, 4), (2, 5)]) if a.small else (BASE, SETTINGS)
     context = 2 * max(N for _, N in settings) + 2

@@ -16,6 +16,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from flags import positive
+
 MEASURE = """
 import sys, resource
 from pathlib import Path
@@ -73,8 +75,8 @@ def measure(layers: int, vocabulary: int) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--layers", type=int, default=12)
-    parser.add_argument("--vocabulary", type=int, default=50257)
+    parser.add_argument("--layers", type=positive, default=12)
+    parser.add_argument("--vocabulary", type=positive, default=50257)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     result = measure(arguments.layers, arguments.vocabulary)

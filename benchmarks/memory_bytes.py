@@ -16,6 +16,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from flags import to_write
 
 import minidecode as md
 
@@ -81,7 +82,7 @@ def tables() -> dict[str, list[dict]]:
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--out", type=Path, help="JSON file to write")
+    p.add_argument("--out", type=to_write, help="JSON file to write")
     a = p.parse_args()
     for plan in ("memory=replicated", "memory=split", "memory=el"):
         for B, W, N, T in [(1, 1, 7, 5), (3, 4, 20, 9), (2, 5, 33, 12)]:

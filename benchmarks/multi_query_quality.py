@@ -20,6 +20,8 @@ import statistics
 from collections import defaultdict
 from pathlib import Path
 
+from flags import to_read, to_write
+
 import minidecode as md
 
 BASELINE = "multi-head"
@@ -134,8 +136,8 @@ def markdown(family: str, found: dict) -> str:
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("runs", type=Path, help="results.jsonl of weights/train_variants.py")
-    p.add_argument("--out", type=Path, help="JSON file to write")
+    p.add_argument("runs", type=to_read, help="results.jsonl of weights/train_variants.py")
+    p.add_argument("--out", type=to_write, help="JSON file to write")
     a = p.parse_args()
     results = {}
     for family in PAPER:

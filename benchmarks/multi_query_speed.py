@@ -30,6 +30,7 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
+from flags import positive, to_write
 from rich.console import Console
 from rich.progress import track
 
@@ -197,12 +198,14 @@ def ratio_table(rows: list[dict]) -> str:
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--paper", action="store_true", help="the paper's shapes: 211 million parameters")
-    p.add_argument("--batches", type=int, nargs="+", default=[1, 8, 64])
-    p.add_argument("--lengths", type=int, nargs="+", default=[32, 128], help="of sources, and of what is generated")
-    p.add_argument("--beams", type=int, nargs="+", default=[1, 4])
-    p.add_argument("--runs", type=int, default=3)
+    p.add_argument("--batches", type=positive, nargs="+", default=[1, 8, 64])
+    p.add_argument(
+        "--lengths", type=positive, nargs="+", default=[32, 128], help="of sources, and of what is generated"
+    )
+    p.add_argument("--beams", type=positive, nargs="+", default=[1, 4])
+    p.add_argument("--runs", type=positive, default=3)
     p.add_argument("--note", default="", help="what else ran on the machine meanwhile")
-    p.add_argument("--out", type=Path, help="JSON file to write")
+    p.add_argument("--out", type=to_write, help="JSON file to write")
     a = p.parse_args()
 
     shape = PAPER if a.paper else LAPTOP

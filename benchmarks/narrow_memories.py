@@ -22,9 +22,9 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from itertools import cycle
-from pathlib import Path
 
 import numpy as np
+from flags import positive, to_write
 from threadpoolctl import threadpool_limits
 
 import minidecode as md
@@ -90,9 +90,9 @@ def milliseconds(calls: dict, repeats: int) -> dict[tuple, list[float]]:
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--positions", nargs="+", type=int, default=[64, 256, 1024])
-    p.add_argument("--repeats", type=int, default=15)
-    p.add_argument("--out", type=Path, help="JSON file to write")
+    p.add_argument("--positions", nargs="+", type=positive, default=[64, 256, 1024])
+    p.add_argument("--repeats", type=positive, default=15)
+    p.add_argument("--out", type=to_write, help="JSON file to write")
     a = p.parse_args()
     rows = []
     with threadpool_limits(1):

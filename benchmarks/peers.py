@@ -28,6 +28,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
+from flags import positive, to_read, to_write
 from readme import write_between_markers
 
 SETTINGS = {
@@ -235,8 +236,8 @@ def table(found: dict) -> str:
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--runs", type=int, default=5)
-    p.add_argument("--threads", type=int, default=os.cpu_count(), help="of every system")
+    p.add_argument("--runs", type=positive, default=5)
+    p.add_argument("--threads", type=positive, default=os.cpu_count(), help="of every system")
     p.add_argument("--only", nargs="+", default=list(SETTINGS), metavar="WORK", help="works whose name begins so")
     p.add_argument("--systems", nargs="+", default=list(SYSTEMS), metavar="NAME", help="systems whose name begins so")
     p.add_argument(
@@ -244,8 +245,8 @@ def main() -> None:
     )
     p.add_argument("--shrink", action="store_true", help="toy shapes: to see that it runs")
     p.add_argument("--note", default="", help="what a reader should know of the machine")
-    p.add_argument("--out", type=Path, help="JSON file to write")
-    p.add_argument("--readme", type=Path, help="file whose table between the marks peers is replaced")
+    p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--readme", type=to_read, help="file whose table between the marks peers is replaced")
     a = p.parse_args()
     works = {n: s for n, s in SETTINGS.items() if any(n.startswith(o) for o in a.only)}
     systems = {n: s for n, s in SYSTEMS.items() if any(n.startswith(o) for o in a.systems)}

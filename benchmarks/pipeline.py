@@ -23,11 +23,11 @@ import statistics
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from flags import positive, to_write
 from threadpoolctl import threadpool_limits
 
 import minidecode as md
@@ -114,10 +114,10 @@ def load_of_the_machine() -> float | None:
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--runs", type=int, default=5)
-    p.add_argument("--lines", type=int, default=240)
-    p.add_argument("--out", type=Path, help="JSON file to write")
-    p.add_argument("--timeline", type=Path, help="SVG file: a run with both overlaps")
+    p.add_argument("--runs", type=positive, default=5)
+    p.add_argument("--lines", type=positive, default=240)
+    p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--timeline", type=to_write, help="SVG file: a run with both overlaps")
     a = p.parse_args()
     model, load_before = md.load("tiny-gpt2"), load_of_the_machine()
     short, long, rows = lines_of(a.lines, 13), lines_of(a.lines, 60), []

@@ -12,9 +12,9 @@ from __future__ import annotations
 import argparse
 import json
 from itertools import groupby
-from pathlib import Path
 
 import matplotlib
+from flags import to_read
 from matplotlib.figure import Figure
 
 matplotlib.rcParams |= {
@@ -225,7 +225,7 @@ PICTURES = {
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("results", type=Path, nargs="+", help="JSON files")
+    p.add_argument("results", type=to_read, nargs="+", help="JSON files")
     a = p.parse_args()
     for path in a.results:
         try:

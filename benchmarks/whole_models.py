@@ -21,9 +21,9 @@ import os
 import platform
 import statistics
 import time
-from pathlib import Path
 
 import numpy as np
+from flags import positive, to_write
 
 import minidecode as md
 
@@ -97,10 +97,10 @@ def table(found: dict) -> str:
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS), metavar="NAME")
-    p.add_argument("--runs", type=int, default=3)
-    p.add_argument("--shrink", type=int, default=1, help="divide batch and lengths by it")
+    p.add_argument("--runs", type=positive, default=3)
+    p.add_argument("--shrink", type=positive, default=1, help="divide batch and lengths by it")
     p.add_argument("--note", default="", help="what a reader should know of the machine")
-    p.add_argument("--out", type=Path, help="JSON file to write")
+    p.add_argument("--out", type=to_write, help="JSON file to write")
     a = p.parse_args()
     rows = []
     for name in a.models:

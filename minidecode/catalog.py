@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ class Row:
     changes: the arguments that are changed in place, if any. memories: of a plan, those that call the op (None: all of
     them, or no memory at all); beside_source: those of a model with an encoder, where they are others.
     may_be_off: without it, other ops do the work, and that is the default. instead_of: the rows that never run where
-    this one does.
+    this one does. spelled: the words that plans have for it, where they are not those of the other rows.
     """
 
     name: str  # the file in reference/, cpu/, cuda/, and the folder in tests/mutants/
@@ -39,6 +39,7 @@ class Row:
     beside_source: tuple[str, ...] | None = None
     may_be_off: bool = False
     instead_of: tuple[str, ...] = ()
+    spelled: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def called_by(self, memory: str, has_encoder: bool) -> bool:
         """Whether a model under a plan with this memory calls the op."""
@@ -98,6 +99,13 @@ def _within_cost(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, w
     seen = sum(sum(min(n + 1, window or N) for n in range(N)) if causal else N * M for N, M in sizes)
     moved = q_RHK.nbytes + k_XGK.nbytes + v_XGU.nbytes + R * H * U * q_RHK.itemsize
     return Cost(moved, 2 * seen * H * (K + U))
+
+
+def _cross_cost(h_RD, weight, heads) -> Cost:
+    """The product's, and the bias behind it. What stands between the two is written and read by nobody who can help."""
+    product = _linear_cost(h_RD, weight)
+    results, bias = len(h_RD) * weight.data.size // h_RD.shape[1], 0 if weight.bias is None else weight.bias.nbytes
+    return Cost(product.bytes + bias, product.operations + results)
 
 
 def _embedding_cost(ids_R, pos_R, wte_VD, wpe_ND, scale, norm) -> Cost:
@@ -308,6 +316,12 @@ def _draw_cost(scores_RV, key_RX, step_R, seed) -> Cost:
     return Cost(scores_RV.nbytes + key_RX.nbytes + 16 * len(step_R), scores_RV.size + 28 * possible)
 
 
+def _arena_cost(bytes_X, first_X, last_X) -> Cost:
+    """Three numbers of each array are read and one is written; each is compared with those that it meets."""
+    meets_XX = (first_X[:, None] <= last_X) & (first_X <= last_X[:, None])
+    return Cost(4 * bytes_X.nbytes, (int(meets_XX.sum()) - len(bytes_X)) // 2)
+
+
 CATALOG = {
     row.name: row
     for row in [
@@ -335,6 +349,15 @@ CATALOG = {
             ("preallocated", "split", "indirect", "rolling", "el"),
         ),
         Row("within", "attend_within", "LightSeq, section 2.1, Figure 2", "tolerance", _within_cost),
+        Row(
+            "cross",
+            "project_source",
+            "LightSeq, section 2.1, Figure 2",
+            "tolerance",
+            _cross_cost,
+            memories=(),
+            beside_source=("none", "replicated", "preallocated", "split", "indirect", "rolling"),
+        ),
         Row("embedding", "embed_norm", "LightSeq, section 2.1", "tolerance", _embedding_cost),
         Row("activation", "bias_activation", "LightSeq, section 2.1", "tolerance", _activation_cost),
         Row(
@@ -446,6 +469,14 @@ CATALOG = {
         Row("draw", "draw_tokens", "LightSeq's ker_topk_sample and ker_topp_sample", "exact", _draw_cost),
         Row("weigh", "weigh_tokens", "LightSeq's ker_topk_sample and ker_topp_sample", "exact", _weigh_cost),
         Row("random", "gumbel", "LightSeq, section 2.2: sampling, by counter", "tolerance", _random_cost),
+        Row(
+            "arena",
+            "place_lifetimes",
+            "LightSeq, section 2.3",
+            "exact",
+            _arena_cost,
+            spelled={"none": "off", "separate": "naive", "planned": "reference"},
+        ),
     ]
 }
 

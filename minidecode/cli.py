@@ -52,7 +52,8 @@ PLAN_HELP = (
     " choices separated by commas: memory=replicated, none (no cache), preallocated, split, indirect, rolling"
     " (for a model with an attention_window) or el; and for the rows of the catalog, such as ngram=..., linear=...,"
     " hars=...: reference, naive, cpu, cuda, emulator or FILE.py:FUNCTION (hars and epilogue are off by default);"
-    " memory_dtype=float16 stores what steps read of it in half the bytes; arena=none, separate or planned."
+    " memory_dtype=float16 stores what steps read of it in half the bytes; arena=none, separate, planned or"
+    " FILE.py:FUNCTION."
 )
 DTYPE_HELP = "float32 or float64; float16 or int8: how products store their weights, with float32 arithmetic."
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
@@ -376,6 +377,8 @@ def compare(
     repeats: Annotated[int, typer.Option(min=1, help="Turns of each implementation.")] = 9,
     machine: Annotated[list[str] | None, typer.Option(help="Predict for this one too: v100, t4 or h200; may be given"
                                                       " several times.")] = None,
+    stored: Annotated[str | None, typer.Option(help="What weights or memories are stored as: float32, float16 or, of"
+                                               " weights, int8; the names without them are left out.")] = None,
     read: Annotated[list[Path] | None, typer.Option("--read", help="Time nothing: show a file that --json wrote; given"
                                                     " several times, side by side.")] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw the roofline, as SVG.")] = None,
@@ -389,7 +392,7 @@ def compare(
     the same run, allows at the most (its roofline).
     """
     from .bench.compare import compare as run
-    from .bench.compare import read_comparisons, side_by_side
+    from .bench.compare import read_comparisons, side_by_side, stored_as
     from .catalog import CATALOG, find
 
     if plot is not None:
@@ -403,11 +406,14 @@ def compare(
         if name is not None and (lacking := [label for label, found in files.items() if not found]):
             raise InputError(f"{lacking[0]} holds no comparison of {name}")
     else:
-        names = [find(name).name] if name else list(CATALOG)
+        names = [find(name).name] if name else [n for n in CATALOG if stored is None or stored in stored_as(n)]
+        if not names:
+            raise OptionError(f"nothing is stored as {stored!r}: say float32, float16 or int8")
         found = []
         for each in names:
             with _bar(f"checking {each}", quiet) as report:
-                found.append(run(each, repeats=repeats, machine=machine or (), progress=_unless_interrupted(report)))
+                given = {"repeats": repeats, "machine": machine or (), "stored": stored}
+                found.append(run(each, **given, progress=_unless_interrupted(report)))
             if not as_json:
                 print(found[-1], end="\n" if each == names[-1] else "\n\n", flush=True)
         files = {"this machine": found}

@@ -362,7 +362,7 @@ class Model:
         receipt = Receipt(
             plan=str(plan), dtype=self.dtype, ops=engine.ops.counts(),
             memory=engine.make_memory.name(self.is_encoder_decoder),
-            memory_peak_bytes=engine.memory_peak_bytes, arena_bytes=places.bytes,
+            memory_peak_bytes=engine.memory_peak_bytes, arena_bytes=places.bytes, arena_placed_by=places.placed_by,
             prompt_tokens=sum(map(len, sources or prompts_ids)),
             new_tokens=sum(map(len, token_ids)), steps=found.steps,
             search=resolved.changed(), seconds=stages, compile_seconds=sum(compiling), launches=dict(launches),
@@ -418,9 +418,7 @@ class Model:
     def _plan_step(self, plan: Plan, extent: Extent, search: Options) -> StepPlan:
         functions, make_memory = plan.resolve(self.is_encoder_decoder)
         with np.errstate(all="ignore"):
-            return dry_run(
-                self.network, self.weights, functions, make_memory, plan.arena, extent, search, (self, plan, search)
-            )
+            return dry_run(self.network, self.weights, functions, make_memory, extent, search, (self, plan, search))
 
     @contextmanager
     def _places(self, plan: Plan, arena: Arena | None, extent: Extent, options: Options) -> Iterator[Fresh | Places]:

@@ -18,6 +18,8 @@ from typing import Any
 
 Array = Any  # a NumPy array here; backends bring their own
 
+ALIGNED = 64  # bytes: a cache line; every array in an arena begins on one
+
 RETURNS: dict[str, tuple[str, ...]] = {}
 TABLES: dict[str, tuple[str, ...]] = {}
 
@@ -49,6 +51,12 @@ class Weight:
     bias: Array | None = None
     scale: Array | None = None
     layout: str = "io"
+
+    def of_outputs(self, outputs: slice) -> Weight:
+        """Some of its outputs: views of its arrays, not copies."""
+        data = self.data[outputs] if self.layout == "oi" else self.data[:, outputs]
+        bias, scale = (None if a is None else a[outputs] for a in (self.bias, self.scale))
+        return Weight(data, bias, scale, self.layout)
 
 
 @dataclass(frozen=True)
@@ -169,6 +177,19 @@ def append_heads(
     the memory's dtype. What is beyond float16's range becomes 65,504 or -65,504. All else stays. LightSeq's
     `ker_arrange_decself_qkv` (section 2.1). at_R: int64, 0 <= at < M. qkv may be some columns of a wider product.
     Contract: exact (one addition). Moves 2*R*X*s bytes, whatever the length; R*X additions.
+    """
+
+
+@returns("k_SRGK", "v_SRGU")
+def project_source(h_RD: Array, weight: Weight, heads: Heads, out: Any = None) -> tuple[Array, Array]:
+    """Keys and values of a source for all decoder layers: k[s], v[s] = h W_s + bias_s, cut into heads.
+
+    The weight's outputs are those of S layers side by side, in each G*K columns of keys before G*U of values; of
+    `heads`, H does not matter. LightSeq has one product for them all in place of one a layer, and the kernel behind it
+    (`ker_arrange_encdec_kv`, section 2.1, Figure 2). W may be stored narrow, as in `linear`; the bias comes last.
+    Contract: tolerance, for the weights that are stored; the sum runs over the inputs of W.
+    Moves R*(D + X)*s bytes for X outputs, and D*X times the bytes of a weight; 2*R*D*X operations. What stands between
+    product and kernel is written and read besides, 2*R*X*s bytes; a product for each layer reads h S times.
     """
 
 
@@ -636,4 +657,21 @@ def gumbel(key_RX: Array, step_R: Array, V: int, seed: int, out: Array | None = 
     which of its tokens. u is a multiple of 2**-32, so probabilities under about 1e-9 are not drawn faithfully.
 
     Contract: exact in u; the logarithms are tolerance. Moves 8*R*V bytes; about 25 integer operations a number.
+    """
+
+
+@returns("offset_X")
+def place_lifetimes(bytes_X: Array, first_X: Array, last_X: Array, out: Array | None = None) -> Array:
+    """Where each of X arrays begins in one block of memory, those that no call needs together sharing it.
+
+    Array x has the bytes from offset[x] to offset[x] + bytes[x], and needs them in all calls from first[x], which
+    writes it, to last[x], which reads it last. A call writes while it reads, so both ends count: two meet if
+    first[x] <= last[y] and first[y] <= last[x]. LightSeq, section 2.3 ("dynamic GPU memory reuse"), for one step.
+    All are int64, and there is at least one array; bytes[x] may be 0. It runs on the host, before anything else does.
+
+    Contract: exact, but several answers are right. No two that meet share a byte; each offset is a multiple of ALIGNED,
+    from 0 up. Two promises are of size, and every greedy planner keeps them, whatever its order: the block,
+    max(offset + bytes), is no larger than one buffer behind the other, each up to a multiple of ALIGNED; and moving one
+    array elsewhere, all others staying where they are, never makes it smaller.
+    Moves 32*X bytes; a comparison for each pair that meets.
     """

@@ -44,7 +44,6 @@ BESIDE_SOURCE = MEMORIES | {"el": SplitBesideEl}  # of a decoder that also sees 
 
 
 BACKENDS = ("reference", "naive", "cpu", "cuda", "emulator")
-ARENAS = ("none", "separate", "planned")
 BASES = {  # what a plan starts from, beside memory_dtype=computed; rows of the catalog follow Plan._of_base
     "auto": {"memory": "replicated", "arena": "none"},
     "naive": {"memory": "none", "arena": "none"},
@@ -73,7 +72,8 @@ class Plan:
     What is beyond float16's range is stored as its largest number, 65,504. It is nearly the same model, but equal
     tokens are not promised.
     arena: "none" lets every op of a step find room for itself; "planned" gives all that a step makes its place in one
-    buffer, those that no call needs together sharing it (LightSeq, section 2.3); "separate" gives each a buffer.
+    buffer, those that no call needs together sharing it (LightSeq, section 2.3); "separate" gives each a buffer; and
+    FILE.py:FUNCTION, a planner of yours (`place_lifetimes`), finds the places, which are looked at before a step runs.
     The others are rows of the catalog: "reference", "naive" (both NumPy), "cpu" (Numba), "cuda" (needs a GPU),
     "emulator" (the same kernel thread by thread, which is slow), or a function of yours as FILE.py:FUNCTION.
     hars is "off" by default. Otherwise beam search takes candidates straight from the logits at the steps at which the
@@ -95,6 +95,7 @@ class Plan:
     heads: str | None = None
     append: str | None = None
     within: str | None = None
+    cross: str | None = None
     embedding: str | None = None
     activation: str | None = None
     split: str | None = None
@@ -127,7 +128,7 @@ class Plan:
     def __post_init__(self):
         if self.base not in BASES:
             raise OptionError(f"plan: base={self.base!r} is not one of {', '.join(BASES)}")
-        for name in ("memory", "arena", *CATALOG):
+        for name in ("memory", *CATALOG):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, self._of_base(name))
         if self.memory not in MEMORIES:
@@ -138,10 +139,9 @@ class Plan:
             raise OptionError(f"plan: memory_dtype={self.memory_dtype!r} is not one of {', '.join(STORED_AS)}")
         if self.memory_dtype != "computed" and not MEMORIES[self.memory].keeps:
             raise OptionError(f"plan: memory_dtype={self.memory_dtype} has no effect with memory={self.memory}")
-        if self.arena not in ARENAS:
-            raise OptionError(f"plan: arena={self.arena!r} is not one of {', '.join(ARENAS)}")
         for row in CATALOG.values():
             choice, choices = getattr(self, row.name), ("off", "auto", *BACKENDS) if row.may_be_off else BACKENDS
+            choices = tuple(row.spelled) or choices
             if not isinstance(choice, str) or not (choice in choices or ":" in choice):
                 raise OptionError(f"plan: {row.name}={choice!r} is not one of {', '.join(choices)} or FILE.py:FUNCTION")
             replaced = [name for name in row.instead_of if choice != "off" and self._is_asked_for(CATALOG[name])]
@@ -216,7 +216,7 @@ class Plan:
         """
         functions = backend(reference)
         for row in CATALOG.values():
-            choice = getattr(self, row.name)
+            choice = row.spelled.get(getattr(self, row.name), getattr(self, row.name))
             if not row.called_by(self.memory, has_encoder):
                 if not self._is_asked_for(row):
                     continue

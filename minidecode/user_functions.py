@@ -95,7 +95,7 @@ class UserOp:
             dims.unify(list(zip(names, results, strict=True)), sizes)
         except ValueError as error:
             raise OptionError(f"{self.place}, run as {self.op}, returned a wrong shape: {error}") from None
-        dtype = next((a.dtype for a in args if getattr(a, "dtype", np.dtype(int)).kind == "f"), None)
+        dtype = next((a.dtype for a in args if getattr(a, "dtype", np.dtype(int)).kind == "f"), np.dtype(int))
         if results[0].dtype.kind == "f" and results[0].dtype != dtype:
             raise OptionError(f"{self.place}, run as {self.op}, returned {results[0].dtype} where {dtype} is due")
         return result

@@ -24,6 +24,8 @@ from ..device import device_kind
 from ..errors import InputError, NumericalError, OptionError
 from .machines import MACHINES, Machine, this_machine
 
+NAIVE = "reference naive"  # what ratios are to
+
 
 @dataclass
 class Timing:
@@ -106,7 +108,7 @@ class Comparison:
 
 
 def compare(
-    name: str, *, repeats: int = 9, machine: str | Iterable[str] = (),
+    name: str, *, repeats: int = 9, machine: str | Iterable[str] = (), stored: str | None = None,
     progress: Callable[[float, int], None] = lambda done, total: None,
 ) -> Comparison:  # fmt: skip
     """Checks every implementation of an optimization, then times them by turns, on inputs of the paper's size.
@@ -117,23 +119,28 @@ def compare(
     nothing about a GPU's.
 
     machine: what else the cost model predicts for, beside this machine, whose limits are measured: v100, t4, h200.
-    progress(done, total) is called with how many implementations have been checked; timing counts as one more. Raises
-    NumericalError if an implementation is wrong: nothing is timed then.
+    stored: what the weights that are multiplied by, or the memories that are read, are stored as: float32, float16 or,
+    of weights, int8; by default as the row has it. progress(done, total) is called with how many implementations have
+    been checked; timing counts as one more. Raises NumericalError if an implementation is wrong: nothing is timed then.
     """
     others = [machine] if isinstance(machine, str) else list(machine)
     others = [m for m in others if m != "this"]
     if unknown := set(others) - set(MACHINES):
         raise OptionError(f"there is no machine {unknown.pop()!r}: say this, {', '.join(MACHINES)}")
-    row = find(name)
+    row, asked = find(name), asked_of(name)
+    if stored is not None and stored not in stored_as(name):
+        may_be = ", ".join(stored_as(name))
+        what = f"say {may_be}" if may_be else "it reads nothing that may be stored narrower"
+        raise OptionError(f"compare {name} stores nothing as {stored!r}: {what}")
     functions = implementations(row)
     for i, (label, function) in enumerate(functions.items()):
         verdict = check(
-            name, function, examples=25 if label.startswith("cuda") else 100,
+            name, function, examples=25 if label.startswith("cuda") else 100, promised=label != NAIVE,
             progress=lambda done, total, i=i: progress(i + done / total, len(functions) + 1),
         )  # fmt: skip
         if not verdict.ok:
             raise NumericalError(f"{label} is wrong, so nothing is timed.\n{verdict}")
-    arguments, shape = asked_of(name).paper_inputs()
+    arguments, shape = asked.paper_inputs() if stored is None else asked.paper_inputs(stored)
     kernels = [label for label in functions if label.startswith("cuda")]
     if device_kind() == "gpu":
         try:
@@ -147,7 +154,9 @@ def compare(
     else:
         calls = {label: (f, arguments) for label, f in functions.items() if label not in kernels}
         timings, here = time_by_turns(calls, repeats), this_machine()
-        notes = [f"no GPU: {', '.join(kernels)} are right in the emulator, and not timed"]
+        notes = [f"no GPU: {', '.join(kernels)} are right in the emulator, and not timed"] if kernels else []
+    if says := getattr(asked, "says", None):
+        notes += [f"{label}: {says(f(*copy.deepcopy(arguments)), *arguments)}" for label, f in functions.items()]
     cost = row.cost(*arguments)
     if any(t.median < cost.bytes / here.bandwidth for t in timings):
         notes.append(f"faster than memory: these {cost.bytes / 1e6:.1f} MB stay in a cache")
@@ -155,6 +164,11 @@ def compare(
         notes.append("faster than the products that this machine was measured by: measure again, it was busy then")
     progress(len(functions) + 1, len(functions) + 1)
     return Comparison(name, shape, cost, timings, here, [MACHINES[m] for m in others], notes, where_it_ran())
+
+
+def stored_as(name: str) -> tuple[str, ...]:
+    """What the weights or memories of a row may be stored as; nothing where it reads none."""
+    return getattr(asked_of(name), "STORED", ())
 
 
 def where_it_ran() -> dict[str, str]:

@@ -40,7 +40,7 @@ from .rungs import (
 )
 
 STAGES = {  # op -> the stage that its seconds belong to (FastSeq, Figure 1)
-    **dict.fromkeys(("linear", "linear_epilogue"), "products"),
+    **dict.fromkeys(("linear", "linear_epilogue", "project_source"), "products"),
     **dict.fromkeys((op for op in vars(signatures) if op.startswith("attend")), "attention"),
     **dict.fromkeys(("follow", "take", "concat_step", "redirect", "append_heads", "pad_left"), "cache moves"),
     **dict.fromkeys(("embed_norm", "residual_norm", "split_heads", "add_bias", "bias_activation"), "between products"),
@@ -49,6 +49,7 @@ STAGES = {  # op -> the stage that its seconds belong to (FastSeq, Figure 1)
         ("refresh_texts", "advance_beams", "finish_texts", "tell_step", "extend_texts", "log_softmax", "add_running",
          "score_tokens", "choose_tokens", "cool_scores", "keep_top_k", "keep_top_p", "draw_tokens", "weigh_tokens",
          "top_candidates", "search_candidates", "split_columns", "gumbel"), "search"),
+    "place_lifetimes": "planning memory",
 }  # fmt: skip
 REST, PLANNING, TEXTS = "no op (Python)", "planning memory", "reading and text"
 SHARES = ("products", "attention", "cache moves", "between products", "n-gram ban", "search", REST, PLANNING, TEXTS)

@@ -35,6 +35,14 @@ def halves(arguments: tuple) -> tuple:
     return tuple(held_as(np.dtype(np.float16), a) if getattr(a, "ndim", 0) == 4 else a for a in arguments)
 
 
+STORED = ("float32", "float16")  # how memories may be
+
+
+def timed_in(stored: str, arguments: tuple, said: str) -> tuple[tuple, str]:
+    """What a row times, its memories stored so."""
+    return (arguments, said) if stored == "float32" else (halves(arguments), f"{said}, memories in {stored}")
+
+
 def perhaps_halves(draw, arguments: tuple) -> tuple:
     """Memories in either type."""
     return halves(arguments) if draw(st.booleans()) else arguments

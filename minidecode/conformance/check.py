@@ -66,16 +66,17 @@ class Verdict:
 
 def check(
     name: str, implementation: Callable[..., Any], *, examples: int = 200, seed: int = 0,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    promised: bool = True, progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Verdict:  # fmt: skip
     """Judges a function with the positional signature of the op of that name (see ops.py).
 
     First random inputs, since a failure among them can be made smaller, then the planted ones. Where a known mistake
     gives the same wrong answers, it is named. Kernels that it launches (by `minidecode.launch.launch` or `md.emulate`)
     run in the emulator, races looked for, or on the GPU; and Numba types them: what the compiler would refuse is a
-    failure, double precision by accident a warning. progress(done, total) is called for each input; those that make a
-    failure smaller come on top. Raises OptionError on an unknown name; errors of the implementation are failures, not
-    raised.
+    failure, double precision by accident a warning. promised: whether it must also keep what the row promises beyond
+    right answers, as a block that is small; naive versions need not. progress(done, total) is called for each input;
+    those that make a failure smaller come on top. Raises OptionError on an unknown name; errors of the implementation
+    are failures, not raised.
     """
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis import seed as with_seed
@@ -90,7 +91,7 @@ def check(
     def judge(arguments: tuple) -> None:
         tried[0] += 1
         progress(min(tried[0], examples + len(planted)), examples + len(planted))
-        mistake = wrong(row, kept, arguments)
+        mistake = wrong(row, kept, arguments, promised)
         if mistake:
             last[0] = (arguments, mistake)
             raise _NeverEndsError if "does not come out of" in mistake.what else _WrongAnswerError
@@ -160,7 +161,7 @@ class Mistake(NamedTuple):
     is_of_value: bool = False
 
 
-def wrong(row: Row, implementation: Callable[..., Any], arguments: tuple) -> Mistake | None:
+def wrong(row: Row, implementation: Callable[..., Any], arguments: tuple, promised: bool = True) -> Mistake | None:
     """What is wrong with the answer to these arguments; None if it is right."""
     given = copy.deepcopy(arguments)
     names = list(arguments_of(row, arguments))
@@ -174,7 +175,7 @@ def wrong(row: Row, implementation: Callable[..., Any], arguments: tuple) -> Mis
     for name in _returned_too(row, arguments):
         if not isinstance(result, np.ndarray) or not np.shares_memory(result, given[names.index(name)]):
             return Mistake(f"It must change {name} in place and return it.")
-    return _difference(row, result, given, arguments)
+    return _difference(row, result, given, arguments, promised)
 
 
 def wrong_with_out(row: Row, implementation: Callable[..., Any], arguments: tuple) -> Mistake | None:
@@ -224,7 +225,7 @@ def _with_changed(row: Row, result: Any, given: tuple) -> tuple:
     return *_several(result), *(after[name] for name in _only_changed(row))
 
 
-def _difference(row: Row, result: Any, given: tuple, arguments: tuple) -> Mistake | None:
+def _difference(row: Row, result: Any, given: tuple, arguments: tuple, promised: bool = False) -> Mistake | None:
     """The first place where a result is not as the row's contract wants it; None if there is none.
 
     given: the arguments as they are after the call.
@@ -240,7 +241,8 @@ def _difference(row: Row, result: Any, given: tuple, arguments: tuple) -> Mistak
         if mine.shape != right.shape or mine.dtype != due:
             return Mistake(f"{name} is {mine.dtype}{mine.shape} where {due}{right.shape} is due.")
     if judge := getattr(asked_of(row.name), "judge", None):
-        what = judge(*results, *copy.deepcopy(arguments))
+        judges = [judge, *([promise] if promised and (promise := getattr(asked_of(row.name), "promise", None)) else [])]
+        what = next(filter(None, (judge(*results, *copy.deepcopy(arguments)) for judge in judges)), None)
     else:
         names, results = (*names, *_only_changed(row)), _with_changed(row, result, given)
         compared = zip(names, results, expected, _bounds(row, arguments), strict=True)

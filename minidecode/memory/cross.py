@@ -18,14 +18,7 @@ from .padding import padding, replicate
 def of_layer(product, layer: int, layers: int):
     """One layer's part of a product whose outputs are those of all layers side by side."""
     width = len(product.bias) // layers
-    return of_outputs(product, slice(layer * width, (layer + 1) * width))
-
-
-def of_outputs(product, outputs: slice):
-    """Some outputs of a product: views of its arrays, not copies."""
-    data = product.data[outputs] if product.layout == "oi" else product.data[:, outputs]
-    scale = None if product.scale is None else product.scale[outputs]
-    return replace(product, data=data, bias=product.bias[outputs], scale=scale)
+    return product.of_outputs(slice(layer * width, (layer + 1) * width))
 
 
 class CrossMemory:
@@ -33,22 +26,15 @@ class CrossMemory:
 
     @classmethod
     def of_layers(cls, ops, weights, source, target_offsets_X, stored_as=None):
-        """A memory for each layer: the keys and values of all of them by one product (LightSeq's encoder output).
-
-        The naive way is a product for each layer, which reads the source as often. Here the results of all layers lie
-        side by side for a moment, until each has cut out its own.
-        """
-        kv_RX, layers = ops.linear(source.h_RD, weights.cross_kv), len(weights.blocks)
-        parts = zip(
-            weights.blocks, np.split(kv_RX, layers, axis=1), np.split(weights.cross_kv.bias, layers), strict=True
-        )
+        """A memory for each layer: the keys and values of all of them at once (LightSeq's encoder output)."""
+        layers = ops.project_source(source.h_RD, weights.cross_kv, weights.blocks[0].cross_heads)
         offsets = source.offsets_X, target_offsets_X
-        return [cls(ops, block, *part, *offsets, stored_as) for block, *part in parts]
+        return [cls(block, *kv, *offsets, stored_as) for block, *kv in zip(weights.blocks, *layers, strict=True)]
 
-    def __init__(self, ops, block, kv_RX, bias_X, source_offsets_X, target_offsets_X, stored_as=None):
+    def __init__(self, block, k_RGK, v_RGU, source_offsets_X, target_offsets_X, stored_as=None):
         self.query_bias_X, self.heads = block.cross_q.bias, block.cross_heads
         self.source_offsets_X, self.target_offsets_X = source_offsets_X, target_offsets_X
-        _, self.k_RGK, self.v_RGU = ops.split_heads(kv_RX, bias_X, replace(self.heads, H=0))
+        self.k_RGK, self.v_RGU = k_RGK, v_RGU
         self.decoding, self.stored_as = False, stored_as
 
     def attend(self, ops, q_RX):

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..ops import Weight
 from ..precision import held_as, widened
-from .cross import of_layer, of_outputs
+from .cross import of_layer
 from .padding import padding
 from .split import SplitMemory
 
@@ -30,7 +30,7 @@ def key_value_weights(weight: Weight, heads):
     Views of its matrix; of a narrow one (float16, int8) wide copies, for they are read outside of the product.
     """
     G, K, U = heads.G, heads.K, heads.U
-    keys_and_values = of_outputs(weight, slice(-G * (K + U), None))
+    keys_and_values = weight.of_outputs(slice(-G * (K + U), None))
     matrix, bias_X = widened(keys_and_values, weight.bias.dtype), keys_and_values.bias
     matrix_XD = matrix if weight.layout == "oi" else matrix.T
     return (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from . import room
+
 
 def keep_top_k_naive(scores_RV, k, out=None):
     """Sorts the whole vocabulary to look at one place of it."""
@@ -14,12 +16,16 @@ def keep_top_k_naive(scores_RV, k, out=None):
     return scores_RV
 
 
-def keep_top_k(scores_RV, k, out=None):
-    """The k-th largest by a partial sort, which puts that one into its place and no other."""
+def keep_top_k(scores_RV, k, out=None, *, workspace=None):
+    """The k-th largest by a partial sort, which puts that one into its place and no other; row by row."""
     scores_RV = in_place(scores_RV, out)
     V = scores_RV.shape[1]
+    sorted_V, goes_V = room(workspace, V, scores_RV), room(workspace, V, scores_RV, np.bool_)
     if k < V:
-        rule_out_below(scores_RV, np.partition(scores_RV, V - k, axis=1)[:, V - k])
+        for scores_V in scores_RV:
+            sorted_V[...] = scores_V
+            sorted_V.partition(V - k)
+            np.copyto(scores_V, -np.inf, where=np.less(scores_V, sorted_V[V - k], out=goes_V))
     return scores_RV
 
 

@@ -17,20 +17,17 @@ from typing import Any
 import numpy as np
 
 from ..errors import OptionError
+from ..ops import ALIGNED
+from ..reference.arena import aligned
 from .planner import Layout
 
-ALIGNED = 64  # bytes: a cache line; every array begins on one
 SHOWN = 30  # intermediates of a plan that are printed
-
-
-def aligned(size: int) -> int:
-    return -(-size // ALIGNED) * ALIGNED
 
 
 class Fresh:
     """No arena: NumPy finds room for every result, and gives it back when nobody holds it any more."""
 
-    bytes = 0
+    bytes, placed_by = 0, ""
 
     def begin(self, section: str, reads: np.ndarray | None = None) -> None:
         """What is called from here on belongs to this section. reads: what its code reads without any op."""
@@ -113,7 +110,7 @@ class StepPlan:
         return {
             "extent": vars(self.extent), "calls": self.number_of_calls, "intermediates": rows,
             "arena_bytes": layout.bytes, "separate_bytes": layout.separate_bytes, "lower_bound": layout.lower_bound,
-            "order": layout.order,
+            "placed_by": layout.placed_by,
         }  # fmt: skip
 
     def __str__(self) -> str:
@@ -138,7 +135,7 @@ class StepPlan:
             f"step of {self.extent}",
             f"{len(layout.lifetimes)} intermediates of {self.number_of_calls} calls",
             f"separate buffers {layout.separate_bytes:>15,} bytes{times}",
-            f"arena            {layout.bytes:>15,} bytes{beyond}, placed by {layout.order}",
+            f"arena            {layout.bytes:>15,} bytes{beyond}, placed by {layout.placed_by}",
             f"lower bound      {layout.lower_bound:>15,} bytes: the most that is alive at one call",
         ])  # fmt: skip
 
@@ -198,6 +195,7 @@ class Places:
 
     def __init__(self, plan: StepPlan, buffer: np.ndarray):
         self.plan, self.buffer, self.bytes = plan, buffer, buffer.nbytes
+        self.placed_by = plan.layout.placed_by
         self._section, self._ways, self._made = None, (), 0
         self.now = -1  # the time of the last call
         self._views: dict[tuple[Result, int], np.ndarray] = {}

@@ -20,17 +20,16 @@ import numpy as np
 from .. import ops as signatures
 from ..dims import letters
 from ..memory.cross import of_layer
+from ..reference.arena import aligned
 from ..search.beam import beam_search
 from ..search.greedy import greedy
 from ..search.options import Options
 from ..search.processors import always_due
 from ..search.result import Request
-from .arena import Call, Extent, Fresh, Result, StepPlan, aligned
+from .arena import Call, Extent, Fresh, Result, StepPlan
 from .engine import Engine
-from .planner import Lifetime, separate_layout, shared_layout
+from .planner import Lifetime, lay_out
 from .receipt import CountedOps, root
-
-LAYOUTS = {"planned": shared_layout, "separate": separate_layout}
 
 
 def search_of(options: Options) -> Options:
@@ -48,17 +47,16 @@ def search_of(options: Options) -> Options:
     )  # fmt: skip
 
 
-def dry_run(
-    network, weights, functions, make_memory, arena: str, extent: Extent, search: Options, made_for: tuple
-) -> StepPlan:
-    """A dry run of one step, and places for all that it makes. arena: "planned" or "separate".
+def dry_run(network, weights, functions, make_memory, extent: Extent, search: Options, made_for: tuple) -> StepPlan:
+    """A dry run of one step, and places for all that it makes, by `place_lifetimes` of these functions.
 
     A search may go on from the logits in two ways, where a plan has search_candidates or the search is greedy: then
     there are two dry runs, one whose last round has something to do with the scores (at the limit), and one whose last
     round has not.
     """
+    place = functions["place_lifetimes"]
     if extent.new_tokens < 2:  # the prefill gives the only token: there is no step
-        return StepPlan(LAYOUTS[arena](()), {"follow": ((),), "forward": ((),), "search": ((),)}, extent, made_for)
+        return StepPlan(lay_out((), place), {"follow": ((),), "forward": ((),), "search": ((),)}, extent, made_for)
     ways = [(search, 2)]
     is_greedy = search.num_beams == 1 and not search.do_sample and search.rules.greedy_scores == "logits"
     if (search.num_beams > 1 and "search_candidates" in functions) or (is_greedy and not always_due(search)):
@@ -66,7 +64,7 @@ def dry_run(
         ways = [(replace(search, forced_eos_token_id=forced), 2), (search, 3)]
     steps = [_record(network, weights, functions, make_memory, extent, *way) for way in ways]
     lifetimes, calls = in_one_timeline(steps)
-    return StepPlan(LAYOUTS[arena](lifetimes), calls, extent, made_for)
+    return StepPlan(lay_out(lifetimes, place), calls, extent, made_for)
 
 
 def _record(network, weights, functions, make_memory, extent: Extent, search: Options, limit: int) -> Recorder:

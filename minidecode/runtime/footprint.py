@@ -114,11 +114,12 @@ def footprint(model: Any, plan: Plan, extent: Extent, options: Options, arena_gi
         reading += 2 * L * B * S * cross_position if has_source else 0
         step = on_the_way(R, max(N + T, S), R) + copies
     one_layer = on_the_way(R, max(N + T, S), R)
-    arenas = {"none": 0, "planned": one_layer + choice, "separate": L * 4 * one_layer + choice}
+    separate = L * 4 * one_layer + choice  # what a planner of the user's own may take, too
+    arena = {"none": 0, "planned": one_layer + choice}.get(plan.arena, separate)
     return Footprint(
         memory=max(held_reading, held_stepping), reading=held_reading + reading + widened + choice,
         expanding=held_reading + held_stepping + copies + choice,
-        stepping=held_stepping + step + widened + choice, arena=0 if arena_given else arenas[plan.arena],
+        stepping=held_stepping + step + widened + choice, arena=0 if arena_given else arena,
     )  # fmt: skip
 
 

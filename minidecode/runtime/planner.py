@@ -1,15 +1,18 @@
-"""Who may lie where: the lifetimes of a step's intermediates -> places in one block of memory (LightSeq, section 2.3).
+"""Planned memory: the lifetimes of a step's intermediates, and their places in one block (LightSeq, section 2.3).
 
-The paper gives every intermediate its largest size before the service starts, and lets those share memory that do not
-depend on each other; which those are, its code says by hand. Here they are found: two arrays may share if no call
-needs both. The placement is the greedy one of Pisarchyk and Lee (arXiv 2001.03288, "greedy by size" and "by breadth").
-Numbers alone go in and come out: nothing here knows what an array is.
+Who finds the places is an op, `place_lifetimes`. Whoever it is, what it says is looked at here before a step runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import OptionError
+from ..ops import ALIGNED
+from ..user_functions import UserOp, describe
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Layout:
 
     lifetimes: tuple[Lifetime, ...]
     offsets: tuple[int, ...]
-    order: str  # in which they were placed
+    placed_by: str  # the code that found the places
 
     @property
     def bytes(self) -> int:
@@ -49,96 +52,43 @@ class Layout:
 
     @property
     def lower_bound(self) -> int:
-        """What no layout can go below: the largest set that is alive at one call."""
-        return max((live_bytes(self.lifetimes, a.first) for a in self.lifetimes), default=0)
+        """What no layout can go below: the largest set that is alive at one call. One lifetime begins there."""
+        return max((sum(b.bytes for b in self.lifetimes if b.first <= a.first <= b.last) for a in self.lifetimes),
+                   default=0)  # fmt: skip
 
 
-def live_bytes(lifetimes: Sequence[Lifetime], call: int) -> int:
-    """Bytes of all that this call needs. The sum is largest where some lifetime begins."""
-    return sum(a.bytes for a in lifetimes if a.first <= call <= a.last)
+def lay_out(lifetimes: Sequence[Lifetime], place: Callable[..., np.ndarray]) -> Layout:
+    """Places for these, of whole cache lines each, by `place_lifetimes` or what stands for it.
 
-
-# ---- orders in which to place: the earlier one is placed, the more freely ------------------------------------------
-
-
-def by_size(lifetimes: Sequence[Lifetime]) -> list[int]:
-    """The largest first, of equal ones that which lives longest."""
-    return sorted(range(len(lifetimes)), key=lambda i: (-lifetimes[i].bytes, lifetimes[i].first - lifetimes[i].last))
-
-
-def by_breadth(lifetimes: Sequence[Lifetime]) -> list[int]:
-    """The call with the most bytes alive first, then the next; of those alive at a call the largest first."""
-    broadest = {call: live_bytes(lifetimes, call) for a in lifetimes for call in (a.first, a.last)}
-    order: dict[int, None] = {}
-    for call in sorted(broadest, key=lambda call: -broadest[call]):
-        order.update((i, None) for i in by_size(lifetimes) if lifetimes[i].first <= call <= lifetimes[i].last)
-    return list(order)
-
-
-def by_area(lifetimes: Sequence[Lifetime]) -> list[int]:
-    """Bytes times calls: what takes up the most of the picture first."""
-    return sorted(range(len(lifetimes)), key=lambda i: -lifetimes[i].bytes * (1 + _calls(lifetimes[i])))
-
-
-def by_duration(lifetimes: Sequence[Lifetime]) -> list[int]:
-    """What lives longest first, so that the short ones find their gaps beside it."""
-    return sorted(range(len(lifetimes)), key=lambda i: (-_calls(lifetimes[i]), -lifetimes[i].bytes))
-
-
-def _calls(lifetime: Lifetime) -> int:
-    return lifetime.last - lifetime.first
-
-
-ORDERS: dict[str, Callable[[Sequence[Lifetime]], list[int]]] = {
-    "size": by_size,
-    "breadth": by_breadth,
-    "area": by_area,
-    "duration": by_duration,
-}
-
-
-# ---- places --------------------------------------------------------------------------------------------------------
-
-
-def separate_layout(lifetimes: Sequence[Lifetime]) -> Layout:
-    """The naive one: a buffer for each, one behind the other, and none is ever used twice."""
-    offsets, end = [], 0
-    for a in lifetimes:
-        offsets.append(end)
-        end += a.bytes
-    return Layout(tuple(lifetimes), tuple(offsets), "separate")
-
-
-def shared_layout(lifetimes: Sequence[Lifetime], orders: Sequence[str] = tuple(ORDERS)) -> Layout:
-    """The smallest that these orders give; of equal ones the first.
-
-    Never above `separate_layout`: what is placed begins at most where the last of its neighbours ends.
+    Raises OptionError, before anything is computed, where a function of the user's own gives places that no step could
+    use.
     """
-    layouts = [Layout(tuple(lifetimes), _place(lifetimes, ORDERS[name](lifetimes)), name) for name in orders]
-    best = min(layouts, key=lambda layout: layout.bytes)
-    if pair := collision(best):
-        raise RuntimeError(f"{pair[0]} and {pair[1]} lie on top of each other: the planner is wrong")
-    return best
+    if not lifetimes:
+        return Layout((), (), describe(place))
+    bytes_X, first_X, last_X = np.array([(a.bytes, a.first, a.last) for a in lifetimes], np.int64).T.copy()
+    offset_X = place(bytes_X, first_X, last_X)
+    if offset_X.shape != bytes_X.shape:
+        what = f"gives {offset_X.size} places for {len(bytes_X)} arrays"
+    else:
+        layout = Layout(tuple(lifetimes), tuple(offset_X.tolist()), describe(place))
+        what = fault(layout)
+    if what is None:
+        return layout
+    if isinstance(place, UserOp):
+        raise OptionError(f"plan: arena={place.place} {what}: minidecode check arena {place.place} finds a small case")
+    raise RuntimeError(f"{describe(place)} {what}")
 
 
-def _place(lifetimes: Sequence[Lifetime], order: Sequence[int]) -> tuple[int, ...]:
-    """Offsets: each in turn takes the tightest gap among the placed ones that it meets, or goes behind them all."""
-    offsets: dict[int, int] = {}
-    for i in order:
-        taken = [(at, at + lifetimes[j].bytes) for j, at in offsets.items() if lifetimes[i].meets(lifetimes[j])]
-        offsets[i] = _tightest_gap(lifetimes[i].bytes, taken)
-    return tuple(offsets[i] for i in range(len(lifetimes)))
-
-
-def _tightest_gap(size: int, taken: list[tuple[int, int]]) -> int:
-    """Where the smallest gap begins that holds `size` bytes between these (begin, end); else the end of them all."""
-    best, best_gap, end = None, None, 0
-    for begin, its_end in sorted(taken):
-        gap = begin - end
-        if gap >= size and (best_gap is None or gap < best_gap):
-            best, best_gap = end, gap
-        end = max(end, its_end)
-    return end if best is None else best
+def fault(layout: Layout) -> str | None:
+    """Why no step could use these places, in words; None if there is nothing against them."""
+    for offset, a in zip(layout.offsets, layout.lifetimes, strict=True):
+        if offset < 0 or offset % ALIGNED:
+            return f"puts {a.name} at {offset}, which is no multiple of {ALIGNED} from 0 up"
+    if pair := collision(layout):
+        return f"puts {pair[0].name} and {pair[1].name} on top of each other, and some call needs both"
+    if layout.bytes > layout.separate_bytes:
+        return f"takes {layout.bytes:,} bytes, where a buffer for each takes {layout.separate_bytes:,}"
+    return None
 
 
 def collision(layout: Layout) -> tuple[Lifetime, Lifetime] | None:

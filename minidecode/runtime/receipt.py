@@ -138,6 +138,7 @@ class Receipt:
     memory: str = ""
     memory_peak_bytes: int = 0  # held between steps, at most; what a step allocates on the way is not in it
     arena_bytes: int = 0  # that steps keep their intermediates in; without an arena they are not counted
+    arena_placed_by: str = ""  # the code that found their places
     prompt_tokens: int = 0
     new_tokens: int = 0  # in the hypotheses returned
     steps: int = 0
@@ -154,7 +155,7 @@ class Receipt:
         stages = ", ".join(f"{stage} {s:.3f} s" for stage, s in self.seconds.items())
         lines = [
             f"plan {self.plan}; dtype {self.dtype}; memory {self.memory}, at most {self.memory_peak_bytes:,} bytes"
-            + (f"; arena of {self.arena_bytes:,} bytes" if self.arena_bytes else ""),
+            + (f"; arena of {self.arena_bytes:,} bytes, by {self.arena_placed_by}" if self.arena_bytes else ""),
             f"search: {', '.join(f'{name} {value}' for name, value in self.search.items())}",
             f"{self.prompt_tokens} prompt tokens, {self.new_tokens} new tokens, {self.steps} steps; {stages}",
             f"{'op':<17} {'calls':>7} {'seconds':>9} {'MB':>10}  implementation",

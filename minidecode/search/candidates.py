@@ -104,13 +104,18 @@ def interleaved_groups(ops, total_BWV, C, G, penalty) -> Candidates:
     A token costs `penalty` for every candidate of an earlier group that chose it; the cost stays in the score. The
     groups' candidates, best first, are dealt out in turn.
     """
-    B, _, V = total_BWV.shape
-    chosen_BV = np.zeros_like(total_BWV, shape=(B, V))
-    found = []
+    B, W, V = total_BWV.shape
+    chosen_BX, found = np.empty_like(total_BWV, np.int64, shape=(B, 0)), []
     for g in range(G):
-        group_BWV = total_BWV[:, g::G] - total_BWV.dtype.type(penalty) * chosen_BV[:, None, :]
+        mine_R = np.add.outer(W * np.arange(B), np.arange(g, W, G)).reshape(-1)
+        group_BWV = ops.take(total_BWV.reshape(B * W, V), mine_R).reshape(B, -1, V)
+        # A token that stands among them twice costs twice, and gets its new score twice: no harm.
+        times_BX = (chosen_BX[:, :, None] == chosen_BX[:, None]).sum(axis=2).astype(total_BWV.dtype)
+        at_BWX = np.broadcast_to(chosen_BX[:, None], (B, W // G, chosen_BX.shape[1]))
+        costs_BWX = total_BWV.dtype.type(penalty) * times_BX[:, None]
+        np.put_along_axis(group_BWV, at_BWX, np.take_along_axis(group_BWV, at_BWX, axis=2) - costs_BWX, axis=2)
         score, parent, token = best(ops, group_BWV, C // G)
-        count_tokens(chosen_BV, token)
+        chosen_BX = np.concatenate([chosen_BX, token], axis=1)
         found.append((score, parent * G + g, token))
     return tuple(np.stack(part, axis=2).reshape(B, C) for part in zip(*found, strict=True))
 

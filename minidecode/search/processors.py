@@ -372,6 +372,8 @@ def _call(option: str, signature: str, function, *arguments):
 @acts(lambda o: o.renormalize_logits)
 def renormalize_logits(ops, scores_RV, rows, o):
     """Log-probabilities again, of what the processors left; a row in which they left nothing stays so."""
-    possible_R = (scores_RV > -np.inf).any(axis=1)
+    possible_R = np.fmax.reduce(scores_RV, axis=1) > -np.inf
+    if possible_R.all():
+        return ops.log_softmax(scores_RV)[0]
     scores_RV[possible_R], _ = ops.log_softmax(scores_RV[possible_R])
     return scores_RV

@@ -3,12 +3,20 @@
 import copy
 import dataclasses
 import json
+import re
 
 import numpy as np
 import pytest
 
 import minidecode as md
-from minidecode.bench.compare import calls_on_device, implementations, read_comparisons, side_by_side, time_by_turns
+from minidecode.bench.compare import (
+    calls_on_device,
+    implementations,
+    read_comparisons,
+    side_by_side,
+    stored_as,
+    time_by_turns,
+)
 from minidecode.bench.pictures import roofline
 from minidecode.catalog import CATALOG, Cost
 from minidecode.conformance.rows import asked_of
@@ -160,6 +168,38 @@ def test_the_roofline_shows_each_implementation_at_its_place(of_norm):
 def test_what_only_moves_has_a_place_too(of_norm):
     moves = dataclasses.replace(of_norm, cost=Cost(1000, 0))
     assert roofline({"a": [moves], "b": [of_norm]}).axes[0].get_xlim()[0] > 0
+
+
+@pytest.mark.parametrize("name", [name for name in CATALOG if stored_as(name)])
+def test_narrow_weights_and_memories_are_timed_too(name):
+    """The cost model sees them, and the shape says so: figures of different ones are never set side by side."""
+    found = {stored: asked_of(name).paper_inputs(stored) for stored in stored_as(name)}
+    bytes_ = {stored: CATALOG[name].cost(*arguments).bytes for stored, (arguments, _) in found.items()}
+    assert bytes_["float32"] > bytes_["float16"] > bytes_.get("int8", 0)
+    assert len({said for _, said in found.values()}) == len(found)
+    assert stored_as(name)[:2] == ("float32", "float16") and set(stored_as(name)[2:]) <= {"int8"}
+
+
+def test_every_row_that_reads_weights_or_memories_says_how_they_may_be_stored():
+    reads = {row.name for row in CATALOG.values() if row.op.startswith(("linear", "attend", "project"))}
+    assert {name for name in CATALOG if stored_as(name)} == reads - {"within", "el_split"}
+
+
+def test_compare_in_float16():
+    found = md.compare("cross", repeats=1, stored="float16")
+    assert "float16 weights" in found.shape
+    for name, stored, says in [("cross", "int4", "say float32, float16, int8"), ("ngram", "int8", "reads nothing")]:
+        with pytest.raises(md.OptionError, match=says):
+            md.compare(name, stored=stored)
+
+
+def test_what_planning_is_for_stands_beside_its_time():
+    """The naive planner is the fastest; what it wastes is told."""
+    found = md.compare("arena", repeats=1)
+    sizes = {label: int(re.search(rf"{label}: a block of ([\d,]+) bytes", "\n".join(found.notes))[1].replace(",", ""))
+             for label in ("reference naive", "reference")}  # fmt: skip
+    assert sizes["reference naive"] > 5 * sizes["reference"]
+    assert not any("in the emulator" in note for note in found.notes), "it has no kernels"
 
 
 def test_progress_goes_up_to_the_whole():

@@ -106,7 +106,8 @@ def test_other_files_are_left_out(tmp_path, monkeypatch, capsys):
 
 
 def test_what_is_no_json_is_refused(tmp_path, monkeypatch):
-    for path in (tmp_path / "none.json", BENCHMARKS / "plots.py"):
+    (tmp_path / "empty.json").touch()
+    for path in (tmp_path / "empty.json", BENCHMARKS / "plots.py"):
         monkeypatch.setattr("sys.argv", ["plots.py", str(path)])
         with pytest.raises(SystemExit, match="cannot be read"):
             plots.main()

@@ -301,19 +301,92 @@ def test_a_wrong_planner_is_caught_by_poison(kind, mutant, poisoned, monkeypatch
     model, settings = make(kind), {"input_ids": MORE, "max_new_tokens": 6, "plan": "memory=split,arena=planned"}
     settings |= {"do_sample": True}
     expected = model.generate(**settings)
-    right = dry_run_file.LAYOUTS["planned"]
+    right = dry_run_file.lay_out
 
-    def wrong(lifetimes):
-        layout = right([mutant(a) for a in lifetimes])
+    def wrong(lifetimes, place):
+        layout = right([mutant(a) for a in lifetimes], place)
         keep_true = lifetimes if mutant in (on_top_of_arguments, workspace_of_nobody, all_at_once) else layout.lifetimes
         return dataclasses.replace(layout, lifetimes=tuple(keep_true))
 
-    monkeypatch.setitem(dry_run_file.LAYOUTS, "planned", wrong)
+    monkeypatch.setattr(dry_run_file, "lay_out", wrong)
     try:
         out = model.generate(**settings)
     except (md.NumericalError, IndexError, ValueError):  # NaN scores, of which none is drawn; a poisoned index
         return
     assert not same(out, expected)
+
+
+# ---- a planner of the user's own -------------------------------------------------------------------------------------
+
+PLANNERS = """
+import numpy as np
+from minidecode.reference.arena import place_lifetimes_first_come, place_lifetimes_naive
+
+def first_come(bytes_X, first_X, last_X):
+    return place_lifetimes_first_come(bytes_X, first_X, last_X)
+
+def all_at_the_beginning(bytes_X, first_X, last_X):
+    return np.zeros_like(bytes_X)
+
+def beside_the_lines(bytes_X, first_X, last_X):
+    return place_lifetimes_naive(bytes_X, first_X, last_X) + 8
+
+def with_a_hole(bytes_X, first_X, last_X):
+    return 2 * place_lifetimes_naive(bytes_X, first_X, last_X)
+
+def for_fewer(bytes_X, first_X, last_X):
+    return place_lifetimes_naive(bytes_X, first_X, last_X)[1:]
+
+def in_floats(bytes_X, first_X, last_X):
+    return place_lifetimes_naive(bytes_X, first_X, last_X) * 1.0
+
+def raises(bytes_X, first_X, last_X):
+    raise KeyError("gap")
+"""
+
+
+@pytest.fixture
+def planners(tmp_path):
+    (tmp_path / "mine.py").write_text(PLANNERS, encoding="utf-8")
+    return tmp_path / "mine.py"
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "bart"])
+def test_a_planner_of_the_users_own_runs_and_the_receipt_says_so(kind, planners, poisoned):
+    model, settings = make(kind), {"input_ids": MORE, "num_beams": 3, "max_new_tokens": 7}
+    plan = f"memory=split,arena={planners}:first_come"
+    out, expected = model.generate(plan=plan, **settings), model.generate(plan="memory=split", **settings)
+    assert same(out, expected) and expected.receipt.arena_placed_by == ""
+    assert out.receipt.arena_placed_by == "mine.first_come (mine.py:5)" and out.receipt.plan == plan
+    assert "by mine.first_come (mine.py:5)" in str(out.receipt)
+    ours = model.generate(plan="memory=split,arena=planned", **settings).receipt
+    assert ours.arena_placed_by.startswith("minidecode.reference.arena.place_lifetimes (")
+    assert out.receipt.arena_bytes >= ours.arena_bytes
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [("all_at_the_beginning", "puts .* and .* on top of each other, and some call needs both: minidecode check arena"),
+     ("beside_the_lines", "at 8, which is no multiple of 64 from 0 up"), ("with_a_hole", "where a buffer for each"),
+     ("for_fewer", r"gives \d+ places for \d+ arrays"), ("in_floats", "returned float64 where int64 is due"),
+     ("raises", "run as place_lifetimes, raised KeyError: 'gap'")],
+)  # fmt: skip
+def test_a_planner_that_is_wrong_is_refused_before_anything_is_computed(function, says, planners, monkeypatch):
+    """No prefill is run but the dry run's own, which computes nothing."""
+    ran, prefill = [], Engine.prefill
+    monkeypatch.setattr(Engine, "prefill", lambda self, *a: (ran.append(self.network), prefill(self, *a))[1])
+    with pytest.raises(md.OptionError, match=says):
+        make("gpt2").generate(input_ids=IDS, max_new_tokens=5, plan=f"arena={planners}:{function}")
+    assert all(isinstance(network, dry_run_file._Hollow) for network in ran), ran
+
+
+def test_a_planner_that_raises_is_not_passed_over(monkeypatch):
+    """Sabotage: what is rebound is what runs."""
+    from minidecode.reference import arena
+
+    monkeypatch.setattr(arena, "place_lifetimes", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        make("gpt2").generate(input_ids=IDS, max_new_tokens=5, plan="arena=planned")
 
 
 # ---- nothing is allocated --------------------------------------------------------------------------------------------
@@ -368,6 +441,7 @@ def wide(kind, **settings):
 
 
 GROUPS = {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5}
+INTERLEAVED = GROUPS | {"dialect": "fairseq", "eos_token_id": 1, "min_new_tokens": 7}
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "bart"])
@@ -418,14 +492,16 @@ def blocks_of_arrays() -> Counter:
 @pytest.mark.parametrize(("memory", "options"), [
     ("preallocated", BEAM), ("split", BEAM), ("indirect", BEAM), ("el", BEAM), ("rolling", BEAM),
     ("split,hars=reference", {"num_beams": 4}), ("split", {"do_sample": True}), ("split,memory_dtype=float16", BEAM),
+    ("split", BEAM | {"renormalize_logits": True}), ("split", INTERLEAVED),
+    ("split", {"do_sample": True, "top_p": 0.9}),
     ("el,memory_dtype=float16", BEAM), ("indirect,memory_dtype=float16", BEAM), ("rolling,memory_dtype=float16", BEAM),
     ("split,epilogue=reference", BEAM), ("split,epilogue=cpu,linear=cpu,norm=cpu", BEAM),
 ], ids=str)  # fmt: skip
 def test_no_block_above_4_kib_in_numpys_own_domain(kind, memory, options, monkeypatch):
     """Looked at whenever a function of C or Python has returned and memory has grown: nothing new of that size.
 
-    What lives and dies within one function of NumPy is not seen here, and in the test above. Sampling's filters do
-    allocate, and are seen.
+    What lives and dies within one function of NumPy is not seen here, and in the test above. The filter of top_p does
+    allocate, and is seen.
     """
     new, state = Counter(), {"steps": 0, "base": None}
 
@@ -454,12 +530,12 @@ def test_no_block_above_4_kib_in_numpys_own_domain(kind, memory, options, monkey
     sys.setprofile(look)
     try:
         plan = f"memory={memory},arena=planned"
-        model.generate(input_ids=ids, max_new_tokens=8, eos_token_id=None, plan=plan, **options)
+        model.generate(input_ids=ids, plan=plan, **{"max_new_tokens": 8, "eos_token_id": None} | options)
     finally:
         sys.setprofile(None)
         tracemalloc.stop()
     assert state["steps"] == 7
-    assert bool(new) == ("do_sample" in options), new
+    assert bool(new) == ("top_p" in options), new
 
 
 class OutOfPlan(md.Arena):
@@ -479,10 +555,10 @@ def test_every_reference_op_of_a_step_takes_a_workspace_or_needs_none():
     from minidecode.plan import backend
 
     takes = {name for name, f in backend(reference).items() if "workspace" in inspect.signature(f).parameters}
-    assert takes == {"append_heads", "linear", "linear_epilogue", "attend", "attend_shared", "attend_split",
-                     "attend_indirect", "attend_rolling", "attend_el", "attend_el_split", "bias_activation", "follow",
-                     "redirect", "refresh_texts", "log_softmax", "choose_tokens",
-                     "top_candidates", "search_candidates"}  # fmt: skip
+    assert takes == {"append_heads", "linear", "linear_epilogue", "project_source", "attend", "attend_shared",
+                     "attend_split", "attend_indirect", "attend_rolling", "attend_el", "attend_el_split",
+                     "bias_activation", "follow", "redirect", "refresh_texts", "log_softmax", "choose_tokens",
+                     "top_candidates", "search_candidates", "keep_top_k", "draw_tokens"}  # fmt: skip
 
 
 @pytest.mark.parametrize("beams", [1, 2])

@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 import minidecode as md
 from minidecode.models.bart_tensors import tensor_shapes
 from minidecode.models.config import BartConfig
-from minidecode.reference import embedding, linear
+from minidecode.reference import cross, embedding, linear
 
 V, D, ENCODER, DECODER, CONTEXT = 40, 12, 2, 3, 16
 CONFIG = {
@@ -49,12 +49,13 @@ def lists(output):
 
 @pytest.mark.parametrize("beams", [1, 3])
 def test_the_receipt_counts_the_products(model, beams):
-    """Encoder layers: qkv, out, up, down, once. Decoder layers: these, cross_q and cross_out for each new token, and
-    cross_kv, the keys and values of the source for all layers: once if they are kept, else each time."""
+    """Encoder layers: qkv, out, up, down, once. Decoder layers: these, cross_q and cross_out for each new token; the
+    keys and values of the source for all layers have an op of their own: once if they are kept, else each time."""
     steps = 5
-    for plan, cross_kv in [(NAIVE, 1), (NO_CACHE, steps)]:
+    for plan, sources_read in [(NAIVE, 1), (NO_CACHE, steps)]:
         ops = model.generate(input_ids=SOURCES, num_beams=beams, max_new_tokens=steps, plan=plan).receipt.ops
-        assert ops["linear"].calls == 4 * ENCODER + steps * (6 * DECODER + 1) + cross_kv
+        assert ops["linear"].calls == 4 * ENCODER + steps * (6 * DECODER + 1)
+        assert ops["project_source"].calls == sources_read
         passes_within = DECODER * 2 * (1 if plan == NAIVE else steps)
         assert ops["attend_within"].calls == ENCODER + passes_within
         assert ("attend" in ops) == (plan == NAIVE)
@@ -77,20 +78,20 @@ def test_the_memory_is_that_of_the_formula(model, beams):
 
 @pytest.fixture
 def rows_seen(monkeypatch):
-    """{"embed_norm": rows of each call, "linear": rows of each call}, as they come."""
-    seen = {"embed_norm": [], "linear": []}
-    right_embed, right_linear = embedding.embed_norm, linear.linear
+    """op -> rows of each call, as they come."""
+    seen = {}
 
-    def spying_embedding(ids_R, *others, **more):
-        seen["embed_norm"].append(len(ids_R))
-        return right_embed(ids_R, *others, **more)
+    def spy(module, name):
+        right = getattr(module, name)
 
-    def spying_linear(x_RX, *others, **more):
-        seen["linear"].append(len(x_RX))
-        return right_linear(x_RX, *others, **more)
+        def spying(x_RX, *others, **more):
+            seen.setdefault(name, []).append(len(x_RX))
+            return right(x_RX, *others, **more)
 
-    monkeypatch.setattr(embedding, "embed_norm", spying_embedding)
-    monkeypatch.setattr(linear, "linear", spying_linear)
+        monkeypatch.setattr(module, name, spying)
+
+    for module, name in [(embedding, "embed_norm"), (linear, "linear"), (cross, "project_source")]:
+        spy(module, name)
     return seen
 
 
@@ -103,7 +104,8 @@ def test_the_encoder_computes_no_padding(model, rows_seen):
     tokens, B = sum(map(len, SOURCES)), len(SOURCES)
     assert rows_seen["embed_norm"] == [tokens, B, 2 * B, 2 * B]
     assert rows_seen["linear"][: 4 * ENCODER] == [tokens] * (4 * ENCODER)
-    assert rows_seen["linear"][4 * ENCODER :].count(tokens) == 1, "cross_kv, once for all layers"
+    assert tokens not in rows_seen["linear"][4 * ENCODER :]
+    assert rows_seen["project_source"] == [tokens], "once for all layers"
     assert max(rows_seen["linear"]) == tokens
 
 

@@ -1,4 +1,4 @@
-"""The keys and values of a source, for all decoder layers, come from one product."""
+"""The keys and values of a source, for all decoder layers, come from one op and one product."""
 
 from dataclasses import replace
 
@@ -30,7 +30,8 @@ def made(weights, cache):
 def test_they_are_those_of_a_product_for_each_layer(cache, settings):
     weights = make("bart", **settings).weights
     ops, memories, source = made(weights, cache)
-    assert ops.counts()["linear"].calls == 1 < len(memories) == len(weights.blocks)
+    assert ops.counts()["project_source"].calls == 1 and "linear" not in ops.counts()
+    assert 1 < len(memories) == len(weights.blocks)
     for layer, (memory, block) in enumerate(zip(memories, weights.blocks, strict=True)):
         part, heads = of_layer(weights.cross_kv, layer, len(memories)), replace(block.cross_heads, H=0)
         _, k_RGK, v_RGU = ops.split_heads(ops.linear(source.h_RD, part), part.bias, heads)

@@ -448,6 +448,12 @@ OUT_CASES = {
         replace(quantized(Weight(normal(r, 4, 3).astype(np.float32))), bias=normal(r, 3)),
         "gelu",
     ),
+    "project_source": lambda r: (
+        normal(r, 3, 4).astype(np.float32),
+        replace(quantized(Weight(normal(r, 4, 20).astype(np.float32))), bias=normal(r, 20).astype(np.float32)),
+        Heads(4, 2, 2, 3, 1.0),
+    ),
+    "place_lifetimes": lambda r: (np.array([100, 64, 7]), np.array([0, 1, 2]), np.array([1, 2, 3])),
     "split_heads": lambda r: (normal(r, 2, 12), normal(r, 12), Heads(2, 2, 2, 2, 1.0)),
     "attend_within": lambda r: (
         normal(r, 3, 2, 2),
@@ -584,7 +590,7 @@ def test_a_result_has_as_many_rows_as_the_argument_of_its_letter(name):
     place = dry_run._rows_of(name)
     results = OPS[name](*arguments)
     for result in results if isinstance(results, tuple) else (results,):
-        assert name == "pad_left" if place is None else len(result) == len(arguments[place])
+        assert name in ("pad_left", "project_source") if place is None else len(result) == len(arguments[place])
 
 
 def asks(name, arguments, fill=0x55):

@@ -3,17 +3,29 @@
 import itertools
 import random
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from minidecode.runtime import planner
-from minidecode.runtime.planner import ORDERS, Layout, Lifetime, collision, separate_layout, shared_layout
+from minidecode.conformance.rows.arena import promise
+from minidecode.reference import arena
+from minidecode.reference.arena import ORDERS, place_lifetimes, place_lifetimes_naive
+from minidecode.runtime.planner import Layout, Lifetime, collision, fault, lay_out
 
 ONE = st.tuples(st.integers(0, 40), st.integers(0, 12), st.integers(0, 12)).map(
     lambda drawn: Lifetime("a", 64 * drawn[0], min(drawn[1:]), max(drawn[1:]))
 )
 LIFETIMES = st.lists(ONE, max_size=14)
+
+
+def placed_by(order, bytes_X, first_X, last_X):
+    """By one order alone."""
+    return arena._place(ORDERS[order](bytes_X, first_X, last_X), bytes_X, first_X, last_X)
+
+
+def in_one_order(lifetimes, order) -> Layout:
+    return lay_out(lifetimes, lambda *columns: placed_by(order, *columns))
 
 
 def bytes_in_use(layout: Layout, call: int) -> list[int]:
@@ -30,7 +42,7 @@ def bytes_in_use(layout: Layout, call: int) -> list[int]:
 @example([])
 @example([Lifetime("a", 0, 0, 5), Lifetime("b", 64, 0, 5)])
 def test_no_two_that_live_together_share_a_byte(lifetimes):
-    for layout in (shared_layout(lifetimes), separate_layout(lifetimes)):
+    for layout in (lay_out(lifetimes, place_lifetimes), lay_out(lifetimes, place_lifetimes_naive)):
         assert collision(layout) is None
         for call in range(13):
             places = bytes_in_use(layout, call)
@@ -39,52 +51,81 @@ def test_no_two_that_live_together_share_a_byte(lifetimes):
 
 @given(LIFETIMES)
 def test_between_the_lower_bound_and_separate_buffers(lifetimes):
-    shared, separate = shared_layout(lifetimes), separate_layout(lifetimes)
+    shared, separate = lay_out(lifetimes, place_lifetimes), lay_out(lifetimes, place_lifetimes_naive)
     alive = [sum(a.bytes for a in lifetimes if a.first <= call <= a.last) for call in range(13)]
     assert shared.lower_bound == separate.lower_bound == max(alive)
     assert separate.bytes == separate.separate_bytes == shared.separate_bytes == sum(a.bytes for a in lifetimes)
     assert shared.lower_bound <= shared.bytes <= separate.bytes
 
 
-@given(LIFETIMES)
+@given(LIFETIMES.filter(len))
 def test_the_best_of_the_orders_is_taken(lifetimes):
-    alone = {name: shared_layout(lifetimes, [name]) for name in ORDERS}
-    best = shared_layout(lifetimes)
-    assert best.bytes == min(layout.bytes for layout in alone.values())
-    assert best == alone[best.order]
+    columns = np.array([(a.bytes, a.first, a.last) for a in lifetimes]).T
+    assert lay_out(lifetimes, place_lifetimes).bytes == min(in_one_order(lifetimes, name).bytes for name in ORDERS)
     for name, order in ORDERS.items():
-        assert sorted(order(lifetimes)) == list(range(len(lifetimes))), f"{name} leaves somebody out"
+        assert sorted(order(*columns)) == list(range(len(lifetimes))), f"{name} leaves somebody out"
+
+
+@given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=12),
+       st.randoms(use_true_random=False), st.booleans())  # fmt: skip
+def test_every_greedy_planner_keeps_the_promises(drawn, chance, lowest):
+    """Whatever its order, and whether it likes the tightest gap or the lowest: as the row's file proves."""
+    bytes_X = np.array([size for size, *_ in drawn])
+    first_X, last_X = (np.array([f(calls) for _, *calls in drawn]) for f in (min, max))
+    order = np.array(chance.sample(range(len(drawn)), len(drawn)))
+    offset_X = arena._place(order, bytes_X, first_X, last_X)
+    if lowest:
+        offset_X = np.zeros_like(bytes_X)
+        for n, i in enumerate(order):
+            met = [j for j in order[:n] if first_X[j] <= last_X[i] and first_X[i] <= last_X[j]]
+            for j in sorted(met, key=lambda j: offset_X[j]):
+                if offset_X[j] < offset_X[i] + bytes_X[i]:
+                    offset_X[i] = max(offset_X[i], offset_X[j] + arena.aligned(bytes_X[j]))
+    assert promise(offset_X, bytes_X, first_X, last_X) is None
 
 
 def test_each_order_is_the_best_somewhere():
     """An order that never won would be there for nothing. The same few lifetimes, in steps of one."""
     drawn = itertools.product([64, 128, 192], [0, 1, 2], [0, 1, 2, 3])
-    spans = [Lifetime("a", size, first, first + more) for size, first, more in drawn if first + more < 4]
+    spans = [(size, first, first + more) for size, first, more in drawn if first + more < 4]
     won = set()
     for seed in range(3000):
-        lifetimes = random.Random(seed).choices(spans, k=7)
-        alone = {name: shared_layout(lifetimes, [name]).bytes for name in ORDERS}
+        columns = np.array(random.Random(seed).choices(spans, k=7)).T
+        alone = {name: (placed_by(name, *columns) + columns[0]).max() for name in ORDERS}
         best = min(alone.values())
         winners = [name for name, size in alone.items() if size == best]
         won.update(winners if len(winners) == 1 else ())
-    assert won == set(ORDERS)
+        if won == set(ORDERS):
+            return
+    raise AssertionError(f"only {won} are ever the best alone")
 
 
 def test_what_lives_one_after_the_other_shares():
     chain = [Lifetime(str(i), 64, i, i + 1) for i in range(10)]  # each is read by the call that makes the next
-    assert shared_layout(chain).bytes == 128 and separate_layout(chain).bytes == 640
-    assert shared_layout(chain).offsets[::2] == (0,) * 5
+    shared = lay_out(chain, place_lifetimes)
+    assert shared.bytes == 128 and lay_out(chain, place_lifetimes_naive).bytes == 640
+    assert shared.offsets[::2] == (0,) * 5
 
 
 def test_largest_first_beats_first_come():
     """Pisarchyk and Lee's point: small ones that come first must not stand in the way of a large one."""
-    lifetimes = [Lifetime("small", 64, 0, 2), Lifetime("short", 128, 0, 0), Lifetime("large", 256, 1, 1)]
-    assert shared_layout(lifetimes).bytes == 320
-    first_come = planner._place(lifetimes, [1, 0, 2])  # the small one on top of the short one: no gap below holds 256
-    assert max(o + a.bytes for o, a in zip(first_come, lifetimes, strict=True)) > 320
+    lifetimes = [Lifetime("short", 128, 0, 0), Lifetime("small", 64, 0, 2), Lifetime("large", 256, 1, 1)]
+    assert lay_out(lifetimes, arena.place_lifetimes_by_size).bytes == 320
+    assert lay_out(lifetimes, arena.place_lifetimes_first_come).bytes == 128 + 64 + 256  # small lies on top of short
 
 
-def test_a_planner_that_is_wrong_says_so(monkeypatch):
-    monkeypatch.setattr(planner, "_tightest_gap", lambda size, taken: 0)
-    with pytest.raises(RuntimeError, match="lie on top of each other"):
-        shared_layout([Lifetime("a", 64, 0, 1), Lifetime("b", 64, 1, 2)])
+@pytest.mark.parametrize(
+    ("offsets", "says"),
+    [((0, 0), "puts a and b on top of each other"), ((0, -64), "puts b at -64"), ((32, 128), "puts a at 32"),
+     ((0, 128), "takes 192 bytes, where a buffer for each takes 128"), ((0, 64), None), ((64, 0), None)],
+)  # fmt: skip
+def test_what_no_step_could_use_is_told(offsets, says):
+    layout = Layout((Lifetime("a", 64, 0, 1), Lifetime("b", 64, 1, 2)), offsets, "nobody")
+    found = fault(layout)
+    assert found is None if says is None else says in found
+
+
+def test_a_planner_of_ours_that_is_wrong_says_so(monkeypatch):
+    monkeypatch.setattr(arena, "_tightest_gap", lambda *_: 0)
+    with pytest.raises(RuntimeError, match=r"place_lifetimes .* puts a and b on top of each other"):
+        lay_out([Lifetime("a", 64, 0, 1), Lifetime("b", 64, 1, 2)], place_lifetimes)

@@ -84,10 +84,10 @@ def bound(x_RX, weight, activation=None, add_to=None):
     return off_RX if add_to is None else off_RX + EPS * np.abs(oracle(x_RX, weight, activation, add_to))
 
 
-def paper_inputs() -> tuple[tuple, str]:
+def paper_inputs(stored: str = "int8") -> tuple[tuple, str]:
     """A decode step of GPT-2: 4 beams, the first product of a feed-forward layer."""
     rng = np.random.default_rng(0)
     rows, n_in, n_out = 4, 768, 3072
     x_RX, matrix, bias_X = rng.standard_normal((rows, n_in)), rng.standard_normal((n_in, n_out)), np.ones(n_out)
-    said = f"{rows} rows times int8 weights of {n_in} x {n_out}, bias and gelu_new"
-    return arguments_of(x_RX, 0.02 * matrix, "int8", "io", bias_X, "gelu_new", None), said
+    said = f"{rows} rows times {stored} weights of {n_in} x {n_out}, bias and gelu_new"
+    return arguments_of(x_RX, 0.02 * matrix, stored, "io", bias_X, "gelu_new", None), said

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from ..attention import attend_bounds, attend_rows, drawn, halves, hidden, normal, perhaps_halves
+from ..attention import STORED as STORED
+from ..attention import attend_bounds, attend_rows, drawn, halves, hidden, normal, perhaps_halves, timed_in
 
 FETCHED = ("begin_R", "end_R")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
 
@@ -76,10 +77,12 @@ def bound(*arguments):
     return attend_bounds(seen(*arguments))
 
 
-def paper_inputs() -> tuple[tuple, str]:
+def paper_inputs(stored: str = "float32") -> tuple[tuple, str]:
     """The last decode step of what one core of the multi-query paper's batch holds (MQA, section 4.3)."""
     rng = np.random.default_rng(0)
     R, H, G, M, width = 128, 8, 1, 128, 128
     memory = normal(rng, R, G, M, width), normal(rng, R, G, M, width)
     shape = f"{R} rows, {H} query heads of {width} over {G} key/value head, {M} positions"
-    return (normal(rng, R, H, width), *memory, np.zeros(R, np.int64), np.full(R, M), width**-0.5), shape
+    return timed_in(
+        stored, (normal(rng, R, H, width), *memory, np.zeros(R, np.int64), np.full(R, M), width**-0.5), shape
+    )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from ..attention import attend_bound, attend_row, halves, perhaps_halves
+from ..attention import STORED as STORED
+from ..attention import attend_bound, attend_row, halves, perhaps_halves, timed_in
 
 POISON = 1e4  # lies where nobody may look
 FETCHED = ("prompt_begin_B", "source_RT", "begin_R", "end_R")  # what the NumPy code reads as Python numbers
@@ -96,7 +97,7 @@ def bound(*arguments):
     return np.stack([attend_bound(*row) for row in rows_of(*arguments)])
 
 
-def paper_inputs() -> tuple[tuple, str]:
+def paper_inputs(stored: str = "float32") -> tuple[tuple, str]:
     """GPT-2: 8 sentences of 4 beams, prompts of 256 tokens, and 64 generated positions."""
     arguments = arguments_of(8, 4, 256, 64, G=12, K=64, U=64)
-    return arguments, "8 sentences of 4 beams, 256 + 64 positions of 12 heads of 64 numbers"
+    return timed_in(stored, arguments, "8 sentences of 4 beams, 256 + 64 positions of 12 heads of 64 numbers")

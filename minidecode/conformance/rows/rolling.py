@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from ..attention import attend_bound, attend_row, halves, perhaps_halves
+from ..attention import STORED as STORED
+from ..attention import attend_bound, attend_row, halves, perhaps_halves, timed_in
 
 POISON = 1e4  # lies where nobody may look
 FETCHED = ("begin_R", "end_R")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
@@ -74,7 +75,7 @@ def bound(*arguments):
     return np.stack([attend_bound(*row) for row in rows_of(*arguments)])
 
 
-def paper_inputs() -> tuple[tuple, str]:
+def paper_inputs(stored: str = "float32") -> tuple[tuple, str]:
     """The paper's local multi-query model, a core's share: 128 rows, a window of 32, 8 query heads over one of 128."""
     arguments = arguments_of([0] * 128, [128] * 128, 32, per_group=8, K=128, U=128)
-    return arguments, "128 rows, 32 slots, 8 query heads over one key/value head of 128 numbers"
+    return timed_in(stored, arguments, "128 rows, 32 slots, 8 query heads over one key/value head of 128 numbers")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from ..attention import attend_bounds, attend_rows, drawn, halves, hidden, normal, perhaps_halves
+from ..attention import STORED as STORED
+from ..attention import attend_bounds, attend_rows, drawn, halves, hidden, normal, perhaps_halves, timed_in
 
 FETCHED = (
     "prompt_begin_B",
@@ -99,7 +100,7 @@ def bound(*arguments):
     return attend_bounds(seen(*arguments))
 
 
-def paper_inputs() -> tuple[tuple, str]:
+def paper_inputs(stored: str = "float32") -> tuple[tuple, str]:
     """A decode step of GPT-2 on CNN/DailyMail (FastSeq, section 5): long articles, 4 beams, 50 tokens generated."""
     rng = np.random.default_rng(0)
     B, W, H, N, T, width = 4, 4, 12, 900, 50, 64
@@ -108,4 +109,4 @@ def paper_inputs() -> tuple[tuple, str]:
     begins = np.zeros(B, np.int64), np.zeros(B * W, np.int64)
     shape = f"{B} sentences of {W} beams, {H} heads of {width}, {N} prompt and {T} generated positions"
     q_RHK = normal(rng, B * W, H, width)
-    return (q_RHK, *prompt, begins[0], *own, begins[1], np.full(B * W, T), width**-0.5), shape
+    return timed_in(stored, (q_RHK, *prompt, begins[0], *own, begins[1], np.full(B * W, T), width**-0.5), shape)

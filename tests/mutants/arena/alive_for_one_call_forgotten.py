@@ -1,0 +1,9 @@
+"""forgets arrays that are written and read last in one call: they may lie anywhere, and lie at the beginning."""
+
+import numpy as np
+
+from minidecode.reference import arena
+
+
+def place_lifetimes(bytes_X, first_X, last_X, out=None):
+    return arena.place_lifetimes(np.where(first_X == last_X, 0, bytes_X), first_X, last_X)

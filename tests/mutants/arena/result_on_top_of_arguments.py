@@ -1,0 +1,7 @@
+"""lets a call write its result over what it still reads: whoever is read last there is free already."""
+
+from minidecode.reference import arena
+
+
+def place_lifetimes(bytes_X, first_X, last_X, out=None):
+    return arena.place_lifetimes(bytes_X, 2 * first_X + 1, 2 * last_X + (first_X == last_X))
