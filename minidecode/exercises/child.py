@@ -127,11 +127,13 @@ class Student:
         except BaseException as error:
             return {"error": self._told(error)}
 
-    def do_load(self, source: str, file: str) -> dict:
+    def do_load(self, source: str, file: str, package: str) -> dict:
         self._file = file
         module = type(sys)("submission")
-        module.__file__ = file
+        module.__file__, module.__package__ = file, package
         sys.modules["submission"] = module
+        if package:
+            __import__(package)
         self._names = module.__dict__
         exec(compile(source, file, "exec"), self._names)
         return {"ok": True}

@@ -20,6 +20,7 @@ from .kernel_source import Refused, forbidden_import
 from .verdict import Miss, Verdict
 from .wire import Callback
 
+POISON = -7777  # what outputs of whole numbers hold before they are written; those of floats hold NaN
 LONGEST_CODE = 2500  # characters of an input that are shown
 COMMON = {
     "not-started": "",
@@ -37,6 +38,7 @@ class Submission:
     path: Path
     source: str
     root: Path | None = None
+    package: str = ""  # of a module in a layout of the student's own
     names: dict[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -230,7 +232,7 @@ class NumPyTask(Task):
         try:
             with sandbox.for_numpy(root) as box:
                 try:
-                    told = box.ask("load", source=submission.source, file=file)
+                    told = box.ask("load", source=submission.source, file=file, package=submission.package)
                     if "error" in told:
                         raise Refused(*self._load_error(told["error"]))
                     for trial in trials:
@@ -342,7 +344,7 @@ class KernelTask(Task):
         _refused(reply)
         blocks, threads = map(tuple, reply["launch"])
         trial.ran = SimpleNamespace(blocks=blocks, threads=threads, **{
-            k: reply[k] for k in ("counts", "lines", "findings", "costs", "types", "picture")})  # fmt: skip
+            k: reply[k] for k in ("counts", "lines", "accesses", "findings", "costs", "types", "picture")})  # fmt: skip
         warnings = [f"line {n['line']}: {n['message']}" for n in reply["types"]]
         verdict.notes = verdict.notes or warnings[:3]
         errors = [f for f in reply["findings"] if f["severity"] == "error"]
@@ -396,7 +398,7 @@ class PredictionTask(Task):
         if problem:
             raise Refused("forbidden", problem)
         with sandbox.for_numpy(None) as box:
-            told = box.ask("load", source=submission.source, file=submission.path.name)
+            told = box.ask("load", source=submission.source, file=submission.path.name, package="")
             if "error" in told:
                 raise Refused("cannot-run", f"{told['error'].get('type')}: {told['error'].get('message')}")
             read = box.ask("constants", names=list(self.answers)).get("values") or []
@@ -507,14 +509,18 @@ def first_difference(names: Sequence[str], got: Sequence, want: Sequence, bound:
         wrong = ~_near(g, w, b)
         if wrong.any():
             place = tuple(int(i) for i in np.argwhere(wrong)[0])
-            mine = "was never written" if np.isnan(float(g[place])) else f"is {g[place]}"
+            unwritten = np.isnan(float(g[place])) or g[place] == POISON
+            mine = "was never written" if unwritten else f"is {g[place]}"
             where = f"{name}{list(place)}" if place else name
-            return f"{where} {mine}; right is {float(w[place]):.9g} ({int(wrong.sum())} of {wrong.size} places are wrong)."
+            return (
+                f"{where} {mine}; right is {float(w[place]):.9g} ({int(wrong.sum())} of {wrong.size} places are wrong)."
+            )
     return "The output is wrong."
 
 
 def in_words(inputs: dict[str, Any]) -> str:
     """The inputs by name: numbers as they are, arrays by their shapes."""
+
     def one(name: str, value: Any) -> str:
         if isinstance(value, np.ndarray) and value.ndim:
             return f"{name} {' x '.join(map(str, value.shape))}"
@@ -528,12 +534,25 @@ def as_code(inputs: dict[str, Any]) -> str:
     lines = ["import numpy as np"]
     for name, value in inputs.items():
         if isinstance(value, np.ndarray):
+            if value.size > 1 and np.array_equal(
+                value, np.full_like(value, value.flat[0]), equal_nan=value.dtype.kind == "f"
+            ):
+                one = "np.nan" if np.isnan(float(value.flat[0])) else value.flat[0].item()
+                lines.append(f"{name} = np.full({value.shape}, {one}, np.{value.dtype})")
+                continue
             text = np.array2string(value, separator=", ", threshold=10**6, max_line_width=110)
-            lines.append(f"{name} = np.array({text.replace('inf', 'np.inf').replace('nan', 'np.nan')}, np.{value.dtype})")
+            lines.append(
+                f"{name} = np.array({text.replace('inf', 'np.inf').replace('nan', 'np.nan')}, np.{value.dtype})"
+            )
         elif not isinstance(value, Callback):
             lines.append(f"{name} = {value!r}" if not isinstance(value, np.generic) else f"{name} = {value.item()!r}")
     code = "\n".join(lines)
     return code if len(code) <= LONGEST_CODE else f"{in_words(inputs)} (too large to print)"
+
+
+def unwritten(shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
+    """An output that nobody has written yet; what is left of it is told as such."""
+    return np.full(shape, np.nan if np.dtype(dtype).kind == "f" else POISON, dtype)
 
 
 def rows_alike(inputs: dict[str, Any], *names: str) -> dict[str, Any]:

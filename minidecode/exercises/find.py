@@ -50,13 +50,16 @@ class Exercise:
 
     def start(self, seed: int) -> str:
         """The file that a student gets."""
-        commands = (
+        return self.renewed(self.template(), seed)
+
+    def renewed(self, source: str, seed: int) -> str:
+        """A student's file with the statement and the constants of this variation; all else stays."""
+        head = (
             f"Exercise {self.number}: {self.text.title} (chapter {self.text.chapter}, about {self.text.minutes}"
             f" minutes)\nminidecode exercise check {self.number}; minidecode exercise hint {self.number}"
         )
-        statement = f"{commands}\n\n{self.in_text(self.text.statement, seed).strip()}"
-        template = skeleton.with_statement(self.template(), statement)
-        return skeleton.with_variation(template, self.number, seed, self.task.constants(self.task.draw(seed)))
+        stated = skeleton.with_statement(source, f"{head}\n\n{self.in_text(self.text.statement, seed).strip()}")
+        return skeleton.with_variation(stated, self.number, seed, self.task.constants(self.task.draw(seed)))
 
     def template(self) -> str:
         """The skeleton before its variation: from the solution in a checkout, else as it was built into the wheel."""

@@ -100,6 +100,7 @@ class Judge:
                           "lines": sorted({p.line for p in f.places})} for f in run.findings],
             "counts": _counts(run),
             "lines": {str(place.line): {k: int(v) for k, v in vars(c).items()} for place, c in run.lines.items()},
+            "accesses": _accesses(run),
             "costs": run.costs,
             "types": types,
             "picture": run.to_svg() if picture else None,
@@ -122,10 +123,23 @@ def _two_shapes(launch: Any, name: str) -> tuple[tuple[int, ...], tuple[int, ...
     raise Refused("cannot-run", f"{name} must return (blocks, threads), whole numbers above 0, not {str(launch)[:60]}")
 
 
+def _accesses(run: Any) -> list[dict]:
+    """What each instruction did that reads or writes memory, line by line."""
+    from minidecode.emulator.journal import LOAD, STORE
+
+    kinds = {LOAD: "load", STORE: "store"}
+    return [
+        {"line": run.place_of(site).line, "kind": kinds.get(c.kind, "atomic"), "shared": bool(c.shared),
+         **{name: int(getattr(c, name)) for name in ("accesses", "requests", "passes", "sectors", "least_sectors")}}
+        for (site, _), c in sorted(run.sites.items())
+    ]  # fmt: skip
+
+
 def _counts(run: Any) -> dict[str, int]:
     names = ("global_loads", "global_stores", "shared_loads", "shared_stores", "atomics", "sectors", "bank_conflicts")
     return {name: int(run.total(name)) for name in names} | {"bytes_wanted": int(run.bytes_wanted),
-                                                             "bytes_moved": int(run.bytes_moved)}  # fmt: skip
+                                                             "bytes_moved": int(run.bytes_moved),
+                                                             "barriers": run.barriers}  # fmt: skip
 
 
 if __name__ == "__main__":

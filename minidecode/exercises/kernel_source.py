@@ -166,7 +166,9 @@ class _Judge(ast.NodeVisitor):
         local |= {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         for name in sorted(local):
             if name in self._names:
-                self._refuse(function, f"{name} is the name of something that is imported: call your variable otherwise")
+                self._refuse(
+                    function, f"{name} is the name of something that is imported: call your variable otherwise"
+                )
         self._known |= local
         for statement in function.body:
             self.visit(statement)
@@ -262,10 +264,10 @@ def forbidden_import(source: str, file: str, neighbours: Callable[[str], bool]) 
         if isinstance(node, ast.Import):
             modules = [a.name for a in node.names]
         elif isinstance(node, ast.ImportFrom):
-            modules = [node.module or "."]
+            modules = [] if node.level else [node.module]
         for module in modules:
             top = module.partition(".")[0]
-            if top not in ALLOWED_IMPORTS and not neighbours(top):
+            if top == "minidecode" or (top not in ALLOWED_IMPORTS and not neighbours(top)):
                 why = "the answer is to be yours" if top == "minidecode" else "the judge's process has NumPy alone"
                 return f"line {node.lineno}: this imports {module}; {why}"
     return None

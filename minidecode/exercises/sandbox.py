@@ -14,6 +14,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from . import wire
 HERE = Path(__file__).resolve().parent
 SECONDS = 10.0  # for one answer
 MEMORY = 2 * 2**30  # bytes of address space, Python and NumPy included
+_KEPT: ContextVar[list | None] = ContextVar("kept", default=None)
 MOST_PRINTED = 20_000  # characters of what a student's code prints that are kept
 
 
@@ -48,8 +51,9 @@ class Sandbox:
         )  # fmt: skip
         self._replies: queue.Queue = queue.Queue()
         self._over_memory = threading.Event()
-        for work in (self._read_replies, self._read_printed):
-            threading.Thread(target=work, daemon=True).start()
+        self._readers = [threading.Thread(target=f, daemon=True) for f in (self._read_replies, self._read_printed)]
+        for reader in self._readers:
+            reader.start()
         if _watches():
             threading.Thread(target=self._watch_memory, args=(memory,), daemon=True).start()
         with contextlib.suppress(OSError):
@@ -75,6 +79,10 @@ class Sandbox:
             self._send(_called((callbacks or {}).get(reply["ask"]), reply.get("arguments")))
 
     @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    @property
     def printed(self) -> str:
         """What the code printed, up to a limit: for the student to see, never to be read as an answer."""
         return "".join(self._printed)[:MOST_PRINTED]
@@ -84,6 +92,8 @@ class Sandbox:
             with contextlib.suppress(OSError):
                 self._process.kill()
         self._process.wait()
+        for reader in self._readers:
+            reader.join(timeout=5)  # both are at the end of their pipes now
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             with contextlib.suppress(OSError, ValueError):
                 pipe.close()
@@ -157,8 +167,33 @@ def for_numpy(root: Path | None, **limits: Any) -> Sandbox:
     )  # fmt: skip
 
 
-def for_kernels(**limits: Any) -> Sandbox:
+@contextlib.contextmanager
+def for_kernels(**limits: Any) -> Iterator[Sandbox]:
     """A process of ours with the emulator, for kernels that were read as data and found harmless."""
+    kept = _KEPT.get()
+    if kept is None:
+        with _judge(**limits) as box:
+            yield box
+        return
+    if not kept or not kept[0].is_alive:
+        kept[:] = [_judge(**limits)]
+    yield kept[0]
+
+
+@contextlib.contextmanager
+def one_judge() -> Iterator[None]:
+    """Within it, kernels are judged one after the other by one process, for tests: starting it takes longest."""
+    kept: list[Sandbox] = []
+    token = _KEPT.set(kept)
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
+        for box in kept:
+            box.close()
+
+
+def _judge(**limits: Any) -> Sandbox:
     memory = limits.setdefault("memory", 2 * MEMORY)
     return Sandbox([sys.executable, "-I", str(HERE / "judge.py"), json.dumps(sys.path), str(memory)], **limits)
 

@@ -70,8 +70,12 @@ def with_variation(source: str, number: int, seed: int, constants: dict[str, obj
         return source
     end = source.index("# --- end", head.end())
     block = [f"# --- variation {seed} of exercise {number}: yours; leave these lines as they are"]
-    block += [f"{name} = {value!r}" for name, value in constants.items()]
+    block += [f"{name} = {_written(value)}" for name, value in constants.items()]
     return source[: head.start()] + "\n".join(block) + "\n" + source[end:]
+
+
+def _written(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
 def seed_in(source: str, number: int) -> int | None:
@@ -81,5 +85,5 @@ def seed_in(source: str, number: int) -> int | None:
 
 
 def with_statement(template: str, statement: str) -> str:
-    """The skeleton that a student gets: the statement on top."""
-    return f'"""{statement.strip()}\n"""\n\n{template}'
+    """The file with the statement on top, in the place of the docstring that it has."""
+    return f'"""{statement.strip()}\n"""\n\n{_without_docstring(template)}'

@@ -37,7 +37,7 @@ def pack(value: Any) -> bytes:
 
 
 def _plain(value: Any, blobs: list[bytes]) -> Any:
-    if value is None or isinstance(value, bool | str | int | float) and not isinstance(value, np.generic):
+    if value is None or (isinstance(value, bool | str | int | float) and not isinstance(value, np.generic)):
         return value
     if isinstance(value, np.ndarray | np.generic):
         array = np.asarray(value)

@@ -1,7 +1,6 @@
 """Takes the whole row for text."""
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 # --- variation
 N = 3
@@ -17,7 +16,7 @@ def ban(tokens_RM, used_R, V):
         text = tokens_RM[r]
         used = width
         if used >= N:
-            windows = sliding_window_view(text, N)
+            windows = np.lib.stride_tricks.sliding_window_view(text, N)
             repeats = (windows[:, :-1] == text[used - N + 1 :]).all(axis=1)
             banned_RV[r, windows[repeats, -1]] = True
     return banned_RV

@@ -1,7 +1,6 @@
 """Bans one token more: a mistake that nobody has named."""
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 # --- variation
 N = 3
@@ -16,7 +15,7 @@ def ban(tokens_RM, used_R, V):
         width = tokens_RM.shape[1]
         text = tokens_RM[r, width - used :] if PADDING == "left" else tokens_RM[r, :used]
         if used >= N:
-            windows = sliding_window_view(text, N)
+            windows = np.lib.stride_tricks.sliding_window_view(text, N)
             repeats = (windows[:, :-1] == text[used - N + 1 :]).all(axis=1)
             banned_RV[r, windows[repeats, -1]] = True
     banned_RV[:, -1] = True

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from ..exercise import KernelTask
+from ..exercise import KernelTask, unwritten
 
 
 class Task(KernelTask):
@@ -29,10 +29,10 @@ class Task(KernelTask):
         for blocks_down, blocks_across in ((1, 1), (1, 3), (3, 1), (2, 3)):
             rows = blocks_down * v.down - int(rng.integers(v.down // 2, v.down))
             columns = blocks_across * v.across - int(rng.integers(v.across // 2, v.across))
-            cases.append({"out": np.full((rows, columns), np.nan, np.float32),
-                          "a": rng.integers(1, 99, (rows, columns)).astype(np.float32)})  # fmt: skip
+            cases.append({"out": unwritten((rows, columns), np.int32),
+                          "a": rng.integers(1, 99, (rows, columns)).astype(np.int32)})  # fmt: skip
         full = (2 * v.down, v.across)
-        cases.append({"out": np.full(full, np.nan, np.float32), "a": np.ones(full, np.float32)})
+        cases.append({"out": unwritten(full, np.int32), "a": np.ones(full, np.int32)})
         return cases
 
     def launch(self, v, inputs):

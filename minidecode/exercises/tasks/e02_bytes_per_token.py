@@ -17,7 +17,7 @@ class Task(PredictionTask):
 
     def variation(self, rng):
         width = rng.choice([512, 768, 1024])
-        return {"layers": rng.choice([6, 12, 24]), "width": width, "vocabulary": rng.choice([32000, 50257]),
+        return {"layers": rng.choice([6, 12]), "width": width, "vocabulary": rng.choice([32000, 50257]),
                 "positions": rng.choice([1500, 2000, 2500]) * (int(width) // 512), "bytes_per_number": rng.choice([1, 4])}  # fmt: skip
 
     def expected(self, v, mistake=None):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import KernelTask
+from ..exercise import KernelTask, unwritten
 from ..verdict import Miss
 
 MOST = 1.25  # times the fewest sectors
@@ -13,7 +13,7 @@ MOST = 1.25  # times the fewest sectors
 class Task(KernelTask):
     kernel = "transpose"
     shape = ""
-    found = {"race": "no-barrier"}  # noqa: RUF012
+    found = {"race": "no-barrier", "uninitialised": "no-barrier"}  # noqa: RUF012
     known = {  # noqa: RUF012
         "strided-writes": "neighbouring threads write to places a whole row apart, so each write moves a sector of its"
                           " own for 4 bytes; let the tile do the turning, and write along rows of `out`",
@@ -25,7 +25,7 @@ class Task(KernelTask):
     }  # fmt: skip
 
     def variation(self, rng):
-        return {"tile": rng.choice([8, 16])}
+        return {"tile": rng.choice([16, 32])}
 
     def cases(self, v, rng):
         cases = []
@@ -34,7 +34,7 @@ class Task(KernelTask):
             if down == 2:  # a tail, but whole sectors: multiples of 8 floats
                 rows, columns = rows + 8 * int(rng.integers(1, 3)), columns + 8
             a = rng.integers(-999, 999, (rows, columns)).astype(np.float32)
-            cases.append({"out": np.full((columns, rows), np.nan, np.float32), "a": a})
+            cases.append({"out": unwritten((columns, rows)), "a": a})
         return cases
 
     def launch(self, v, inputs):
@@ -61,9 +61,9 @@ class Task(KernelTask):
         if counts["sectors"] <= MOST * fewest:
             return None
         wasted = {"strided-writes": 0, "strided-reads": 0}
-        for line in trial.ran.lines.values():
-            name = "strided-writes" if line["global_stores"] else "strided-reads"
-            wasted[name] += line["sectors"] - line["least_sectors"]
+        for access in trial.ran.accesses:
+            name = "strided-writes" if access["kind"] == "store" else "strided-reads"
+            wasted[name] += access["sectors"] - access["least_sectors"]
         told = f"{self.call(trial.inputs)} moves {counts['sectors']:,} sectors; {numbers['limit']:,} are the most."
         mistake = max(wasted, key=wasted.get)
         return Miss(" ".join([told, *trial.ran.costs]), mistake, numbers, trial.ran.picture, shows_input=False)

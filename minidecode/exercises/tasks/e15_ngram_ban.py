@@ -24,7 +24,9 @@ class Task(NumPyTask):
         cases = []
         for rows, width in ((1, v.n), (1, v.n + 2), (2, 11), (3, 14), (5, 33 + int(rng.integers(1, 9)))):
             used_R = rng.integers(v.n - 1, width + 1, rows)
-            used_R[0], used_R[-1] = width - int(rows > 1), width - int(rng.integers(0, 2))
+            used_R[0] = width - int(rows > 1)
+            if rows > 1:
+                used_R[1] = 0 if rows == 2 else width
             tokens_RM = np.full((rows, width), v.pad)
             for r, used in enumerate(used_R):
                 text = rng.permutation(used) % 9 + 3

@@ -23,7 +23,8 @@ class Task(KernelTask):
 
     def cases(self, v, rng):
         cases = []
-        for rows, longest in ((1, v.n + 3), (2, 20), (2, v.threads + 40), (3, 2 * v.threads + int(rng.integers(9, 40)))):
+        beyond = v.threads + rng.integers(30, 60), 2 * v.threads + rng.integers(9, 40)
+        for rows, longest in ((1, v.n + 3), (2, 20), (2, int(beyond[0])), (3, int(beyond[1]))):
             stride = longest + int(rng.integers(3, 9))
             length_R = rng.integers(longest // 2, longest, rows)
             length_R[0] = longest
