@@ -179,10 +179,8 @@ def grade(
     format: Annotated[str, typer.Option(help="table, csv or json.")] = "table",
     hidden: Annotated[int | None, typer.Option(min=0, help="Your seed for inputs that nobody has seen."
                                                "  [default: drawn, and told]")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="The variation that is due.  [default: the one that"
-                                             " each file says]")] = None,
-    per_student: Annotated[bool, typer.Option("--per-student", help="Due is what `start --student NAME` drew, NAME being"
-                                              " the folder's.")] = False,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="The variation that is due.  [default: the one each file says]")] = None,
+    per_student: Annotated[bool, typer.Option("--per-student", help="Due is what `start --student NAME` drew, by the folder's name.")] = False,
     jobs: Annotated[int, typer.Option(min=1, help="Submissions judged at a time.")] = min(4, os.cpu_count() or 1),
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")] = False,
     debug: Debug = False,
@@ -202,10 +200,10 @@ def grade(
     graded = grading.grade(folders, which, hidden=hidden, seed=seed, per_student=per_student, jobs=jobs)
     if format == "json":
         print(grading.as_json(graded, hidden=hidden, limits=sandbox.limits()))
+    elif format == "csv":
+        print(grading.as_csv(graded), end="")
     else:
-        print(
-            grading.as_csv(graded) if format == "csv" else grading.as_table(graded), end="" if format == "csv" else "\n"
-        )
+        print(grading.as_table(graded))
 
 
 def _seed(seed: int | None, student: str | None) -> int:

@@ -69,7 +69,7 @@ class Task:
 
     number = 0
     name = ""
-    known: dict[str, str] = {}  # noqa: RUF012 (stable name of a mistake -> what it does and why it matters)
+    known: dict[str, str] = {}  # stable name of a mistake -> what it does and why it matters
 
     # What a task says
 
@@ -295,7 +295,7 @@ class KernelTask(Task):
     kernel = ""
     shape = "launch_shape"  # the plain function of the file that gives (blocks, threads); "" if `launch` does
     out: tuple[str, ...] = ("out",)  # arrays among the inputs that the kernel writes: the outputs
-    found: dict[str, str] = {}  # noqa: RUF012 (kind of a finding of the emulator -> stable name of a mistake)
+    found: dict[str, str] = {}  # kind of a finding of the emulator -> stable name of a mistake
 
     @property
     def returns(self) -> tuple[str, ...]:
@@ -366,7 +366,7 @@ class KernelTask(Task):
 class PredictionTask(Task):
     """Numbers that a student writes down before they are measured (kind P)."""
 
-    answers: dict[str, str] = {}  # noqa: RUF012 (constant of the skeleton -> its unit)
+    answers: dict[str, str] = {}  # constant of the skeleton -> its unit
     within = 1.1  # the factor within which a prediction is right; 1 for exact ones
 
     def cases(self, v, rng):

@@ -27,7 +27,8 @@ WITHIN_CUDA = (
     "grid", "gridsize", "laneid", "warpsize", "syncthreads", "syncthreads_count", "syncthreads_and", "syncthreads_or",
     "syncwarp", "threadfence", "threadfence_block", "threadfence_system", "shared.array", "local.array",
     "shfl_sync", "shfl_up_sync", "shfl_down_sync", "shfl_xor_sync", "ballot_sync", "all_sync", "any_sync", "eq_sync",
-    "match_any_sync", "match_all_sync", "activemask", "lanemask_lt", "popc", "brev", "clz", "ffs", "fma", "cbrt", "selp",
+    "match_any_sync", "match_all_sync", "activemask", "lanemask_lt", "popc", "brev", "clz", "ffs", "fma", "cbrt",
+    "selp",
     *(f"atomic.{name}" for name in ("add", "sub", "min", "max", "nanmin", "nanmax", "inc", "dec", "exch", "and_", "or_",
                                     "xor", "cas", "compare_and_swap")),
 )  # fmt: skip
@@ -166,9 +167,7 @@ class _Judge(ast.NodeVisitor):
         local |= {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         for name in sorted(local):
             if name in self._names:
-                self._refuse(
-                    function, f"{name} is the name of something that is imported: call your variable otherwise"
-                )
+                self._refuse(function, f"{name} is the name of an import: call your variable otherwise")
         self._known |= local
         for statement in function.body:
             self.visit(statement)

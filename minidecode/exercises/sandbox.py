@@ -42,8 +42,8 @@ class Failed(Exception):  # noqa: N818 (it is an outcome)
 class Sandbox:
     """One process. `ask` sends a question and returns the answer, or raises Failed; then the process is gone."""
 
-    def __init__(self, command: list[str], *, seconds: float = SECONDS, memory: int = MEMORY):
-        self.seconds, self._word, self._printed = seconds, secrets.token_bytes(16), []
+    def __init__(self, command: list[str], *, seconds: float | None = None, memory: int = MEMORY):
+        self.seconds, self._word, self._printed = seconds or SECONDS, secrets.token_bytes(16), []
         flags = {"start_new_session": True} if os.name == "posix" else {"creationflags": 0x08000000}  # no window
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=_environment(),
@@ -228,7 +228,8 @@ def _resident_on_windows(pid: int) -> int:
     class Counters(ctypes.Structure):
         _fields_ = [("cb", wintypes.DWORD), ("faults", wintypes.DWORD), *(
             (name, ctypes.c_size_t) for name in
-            ("peak", "working", "peak_paged", "paged", "peak_unpaged", "unpaged", "pagefile", "peak_pagefile"))]  # fmt: skip
+            ("peak", "working", "peak_paged", "paged", "peak_unpaged", "unpaged", "pagefile", "peak_pagefile")
+        )]  # fmt: skip
 
     kernel = ctypes.WinDLL("kernel32", use_last_error=True)
     kernel.OpenProcess.restype = wintypes.HANDLE

@@ -12,8 +12,8 @@ from ..exercise import KernelTask, unwritten
 class Task(KernelTask):
     kernel = "scale"
     shape = ""
-    known = {  # noqa: RUF012
-        "less-or-equal": "indices end one before the size: a guard with <= lets one row and one column too many through",
+    known = {
+        "less-or-equal": "indices end one before the size: a guard with <= lets one row and one column more through",
         "no-guard": "the grid is rounded up to whole blocks, so threads beyond the edge must do nothing",
         "thread-index-alone": "threadIdx counts within one block: every block works on the first tile, and nobody on"
                               " the others",

@@ -13,12 +13,12 @@ MOST = 1.25  # times the fewest sectors
 class Task(KernelTask):
     kernel = "transpose"
     shape = ""
-    found = {"race": "no-barrier", "uninitialised": "no-barrier"}  # noqa: RUF012
-    known = {  # noqa: RUF012
+    found = {"race": "no-barrier", "uninitialised": "no-barrier"}
+    known = {
         "strided-writes": "neighbouring threads write to places a whole row apart, so each write moves a sector of its"
                           " own for 4 bytes; let the tile do the turning, and write along rows of `out`",
-        "strided-reads": "neighbouring threads read from places a whole row apart: the cost has moved from the writes to"
-                         " the reads",
+        "strided-reads": "neighbouring threads read from places a whole row apart: the cost has moved from the writes"
+                         " to the reads",
         "indices-not-swapped": "each tile is at its new place, but turned nowhere inside: read tile[x, y] where you"
                                " wrote tile[y, x]",
         "no-barrier": "a thread reads what another one has put into the tile, with nothing that makes it wait",

@@ -10,7 +10,7 @@ from ..exercise import NumPyTask, rows_alike
 class Task(NumPyTask):
     function = "ban"
     returns = ("banned_RV",)
-    known = {  # noqa: RUF012
+    known = {
         "bans-first-token": "of a window that repeats, the last token is the one that would come again, not the first",
         "pads-count": "pads are no text: a window over them bans what nobody has said",
         "last-window-lost": "the newest window, which ends with the newest token, is never looked at: a run such as"

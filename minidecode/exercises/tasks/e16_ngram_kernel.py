@@ -11,7 +11,7 @@ from ..verdict import Miss
 class Task(KernelTask):
     kernel = "ban"
     out = ("banned_RV",)
-    known = {  # noqa: RUF012
+    known = {
         "one-block": "starts beyond blockDim.x are never looked at",
         "n-off-by-one": "a window is compared with one token more than it should be, so only what repeats N + 1 tokens"
                         " is found",
