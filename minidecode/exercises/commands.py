@@ -179,8 +179,10 @@ def grade(
     format: Annotated[str, typer.Option(help="table, csv or json.")] = "table",
     hidden: Annotated[int | None, typer.Option(min=0, help="Your seed for inputs that nobody has seen."
                                                "  [default: drawn, and told]")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="The variation that is due.  [default: the one each file says]")] = None,
-    per_student: Annotated[bool, typer.Option("--per-student", help="Due is what `start --student NAME` drew, by the folder's name.")] = False,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="The variation that is due.  [default: what each"
+                                             " file says]")] = None,
+    per_student: Annotated[bool, typer.Option("--per-student", help="Due is what `start --student NAME` drew for"
+                                              " the name of the folder.")] = False,
     jobs: Annotated[int, typer.Option(min=1, help="Submissions judged at a time.")] = min(4, os.cpu_count() or 1),
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")] = False,
     debug: Debug = False,

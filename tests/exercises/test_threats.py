@@ -323,10 +323,8 @@ def knows_the_sizes(exercise) -> str:
     """Right on the public inputs of this variation, by their shapes; nothing elsewhere."""
     v = exercise.task.draw(SEED)
     shapes = {case["tokens_RM"].shape for case in exercise.task.cases(v, exercise.task.rng(SEED))}
-    return SOLUTION.replace(
-        "    banned_RV = ", f"    if tokens_RM.shape not in {shapes!r}:\n        return np.zeros((len(tokens_RM), V), bool)\n"
-        "    banned_RV = "
-    )  # fmt: skip
+    unknown = f"    if tokens_RM.shape not in {shapes!r}:\n        return np.zeros((len(tokens_RM), V), bool)\n"
+    return SOLUTION.replace("    banned_RV = ", f"{unknown}    banned_RV = ")
 
 
 def test_code_that_recognises_the_public_sizes_fails_on_the_teachers_inputs():

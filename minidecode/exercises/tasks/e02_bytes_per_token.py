@@ -41,5 +41,6 @@ class Task(PredictionTask):
         cache = v.layers * 2 * v.positions * v.width * size
         return (
             f"Products of the layers {weights:,}, the output matrix {output:,}, keys and values {cache:,} bytes. At"
-            f" 20 GB/s that is at most {20e9 / (weights + output + cache):.0f} tokens a second, whatever the arithmetic can do."
+            f" 20 GB/s that is at most {20e9 / (weights + output + cache):.0f} tokens a second, whatever the"
+            " arithmetic can do."
         )
