@@ -66,7 +66,7 @@ def _limit(memory: int) -> None:
         import resource
     except ImportError:
         return
-    wanted = {"RLIMIT_AS": memory, "RLIMIT_FSIZE": 0, "RLIMIT_CORE": 0, "RLIMIT_NOFILE": 64}
+    wanted = {"RLIMIT_AS": memory, "RLIMIT_FSIZE": 0, "RLIMIT_CORE": 0, "RLIMIT_NOFILE": 64, "RLIMIT_CPU": 120}
     for name, most in wanted.items():
         try:
             _, hard = resource.getrlimit(getattr(resource, name))

@@ -188,6 +188,7 @@ def grade(
     debug: Debug = False,
 ):  # fmt: skip
     """Grade many submissions, each in processes of its own, with limits on time and memory."""
+    from ..cli import _bar
     from . import grade as grading
     from . import sandbox
     from .find import find
@@ -199,7 +200,10 @@ def grade(
         print("\n".join(["What this system enforces:", *sandbox.limits(), f"hidden inputs: --hidden {hidden}"]),
               file=sys.stderr)  # fmt: skip
     which = [find(e) for e in exercise] if exercise else None
-    graded = grading.grade(folders, which, hidden=hidden, seed=seed, per_student=per_student, jobs=jobs)
+    with _bar("grading", quiet) as report:
+        graded = grading.grade(
+            folders, which, hidden=hidden, seed=seed, per_student=per_student, jobs=jobs, progress=report
+        )
     if format == "json":
         print(grading.as_json(graded, hidden=hidden, limits=sandbox.limits()))
     elif format == "csv":

@@ -86,11 +86,11 @@ def grade(
 
 def _verdict(folder: Path, exercise: Exercise, due: int | None, hidden: int) -> Verdict | None:
     path = folder / exercise.file_name
-    if not path.is_file():
+    if not path.is_file() or path.is_symlink():  # a link may lead to a neighbour's
         return None
     try:
         submission = Submission.of_file(path)
-    except (UnicodeDecodeError, OSError) as error:
+    except (UnicodeDecodeError, OSError, InputError) as error:
         return Verdict(exercise.number, due or 0, False, f"{path.name} cannot be read: {error}", "cannot-run")
     held = skeleton.seed_in(submission.source, exercise.number)
     if due is not None and held != due:

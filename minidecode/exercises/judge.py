@@ -50,6 +50,7 @@ class Judge:
 
     def __init__(self):
         self._taken, self._kernel, self._shape = None, "", None
+        self._typed: dict[tuple, list[dict]] = {}
 
     def answer(self, question: dict) -> dict:
         from minidecode.errors import MinidecodeError
@@ -70,6 +71,7 @@ class Judge:
         from minidecode.exercises.kernel_source import take
 
         self._taken, self._kernel, self._shape = take(source, file, kernel, [shape] if shape else []), kernel, shape
+        self._typed = {}
         return {"ok": True}
 
     def do_run(self, arguments: list, shape_arguments: list, launch: Any, options: dict, picture: bool) -> dict:
@@ -77,7 +79,6 @@ class Judge:
 
         from minidecode.emulator import emulate
         from minidecode.exercises.kernel_source import Refused
-        from minidecode.kernel_types import check_types
 
         kernel = self._taken.functions[self._kernel]
         if self._shape:
@@ -86,12 +87,7 @@ class Judge:
             except Exception as error:
                 raise Refused("cannot-run", f"{self._shape} raised {type(error).__name__}: {error}") from None
         blocks, threads = _two_shapes(launch, self._shape)
-        types = [{"kind": n.kind, "line": n.line, "message": n.message}
-                 for n in check_types(kernel, tuple(map(typeof, arguments)))]  # fmt: skip
-        refused = [n for n in types if n["kind"] == "error"]
-        if refused:
-            where = f"line {refused[0]['line']}: " if refused[0]["line"] else ""
-            raise Refused("types", f"{where}Numba's compiler would refuse this: {refused[0]['message']}")
+        types = self._types_of(kernel, tuple(map(typeof, arguments)))
         run = emulate(kernel, patience=PATIENCE, **options)[blocks, threads](*arguments)
         return {
             "launch": [list(blocks), list(threads)],
@@ -105,6 +101,20 @@ class Judge:
             "types": types,
             "picture": run.to_svg() if picture else None,
         }  # fmt: skip
+
+    def _types_of(self, kernel: Any, argument_types: tuple) -> list[dict]:
+        """Numba's remarks on the kernel, once for each set of types. Raises Refused for what cannot be compiled."""
+        from minidecode.exercises.kernel_source import Refused
+        from minidecode.kernel_types import check_types
+
+        if argument_types not in self._typed:
+            notes = check_types(kernel, argument_types)
+            self._typed[argument_types] = [{"kind": n.kind, "line": n.line, "message": n.message} for n in notes]
+        notes = self._typed[argument_types]
+        if refused := [n for n in notes if n["kind"] == "error"]:
+            where = f"line {refused[0]['line']}: " if refused[0]["line"] else ""
+            raise Refused("types", f"{where}Numba's compiler would refuse this: {refused[0]['message']}")
+        return notes
 
 
 def _two_shapes(launch: Any, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:

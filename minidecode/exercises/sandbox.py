@@ -26,6 +26,7 @@ from . import wire
 
 HERE = Path(__file__).resolve().parent
 SECONDS = 10.0  # for one answer
+TOTAL = 20.0  # for all answers of one check
 MEMORY = 2 * 2**30  # bytes of address space, Python and NumPy included
 _KEPT: ContextVar[list | None] = ContextVar("kept", default=None)
 MOST_PRINTED = 20_000  # characters of what a student's code prints that are kept
@@ -49,6 +50,7 @@ class Sandbox:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=_environment(),
             cwd=HERE.anchor, **flags,
         )  # fmt: skip
+        self.end_after(TOTAL)
         self._replies: queue.Queue = queue.Queue()
         self._over_memory = threading.Event()
         self._readers = [threading.Thread(target=f, daemon=True) for f in (self._read_replies, self._read_printed)]
@@ -68,7 +70,7 @@ class Sandbox:
 
     def ask(self, do: str, *, callbacks: dict[str, Any] | None = None, **what: Any) -> dict[str, Any]:
         """The answer to one question. callbacks: name -> function that the other side may ask for meanwhile."""
-        deadline = time.monotonic() + self.seconds
+        deadline = min(time.monotonic() + self.seconds, self._end)
         self._send({"do": do, "with": what})
         while True:
             reply = self._receive(deadline)
@@ -77,6 +79,10 @@ class Sandbox:
             if "ask" not in reply:
                 return reply
             self._send(_called((callbacks or {}).get(reply["ask"]), reply.get("arguments")))
+
+    def end_after(self, seconds: float) -> None:
+        """No answer is waited for later than that, counted from now."""
+        self._end, self._total = time.monotonic() + seconds, seconds
 
     @property
     def is_alive(self) -> bool:
@@ -108,7 +114,9 @@ class Sandbox:
         try:
             reply = self._replies.get(timeout=max(0.0, deadline - time.monotonic()))
         except queue.Empty:
-            raise self._fail("time", f"no answer within {self.seconds:g} seconds") from None
+            is_total = deadline >= self._end
+            within = f"{self._total:g} seconds for all inputs" if is_total else f"{self.seconds:g} seconds"
+            raise self._fail("time", f"no answer within {within}") from None
         if isinstance(reply, EOFError | OSError | ValueError):
             if self._over_memory.is_set():
                 raise self._fail("memory", "more memory than it may have")
@@ -252,7 +260,7 @@ def limits() -> list[str]:
         memory = f"memory: {MEMORY // 2**30} GiB of address space for NumPy code, twice that for kernels (RLIMIT_AS)"
     files = "files: none written (RLIMIT_FSIZE and an audit hook)" if os.name == "posix" else "files: by an audit hook"
     return [
-        f"time: {SECONDS:g} seconds for each answer, then the process is killed",
+        f"time: {SECONDS:g} seconds for each answer, {TOTAL:g} for all (twice that with hidden inputs), then killed",
         memory,
         f"{files}; read are Python, NumPy and the submission's own folder",
         "processes and network: refused by an audit hook of Python, not by the system",
