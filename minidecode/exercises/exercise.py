@@ -139,7 +139,7 @@ class Task:
             return verdict
         tried = [t for t in trials if t.got is not None or t.raised or t.ran or t.miss]
         for trial in tried:
-            trial.miss = trial.miss or self._wrong_value(v, trial) or self.miss(v, trial)
+            trial.miss = trial.miss or self.wrong(v, trial) or self.miss(v, trial)
         first = next((t for t in tried if t.miss), None)
         if first is None:
             verdict.message = f"Solved: right on all {len(tried)} inputs. {self.praise(v, tried)}".strip()
@@ -155,7 +155,8 @@ class Task:
         """What the student may be glad of, in numbers."""
         return ""
 
-    def _wrong_value(self, v: SimpleNamespace, trial: Trial) -> Miss | None:
+    def wrong(self, v: SimpleNamespace, trial: Trial) -> Miss | None:
+        """What is wrong with the output. A task whose right answers are many, such as plans, judges them here."""
         if trial.got is None:
             return None
         want = several(self.expected(v, trial.inputs, None, trial.ran))
@@ -224,11 +225,12 @@ class NumPyTask(Task):
     function = ""
     changes: tuple[str, ...] = ()  # inputs that are changed in place: they are outputs, behind what is returned
     gives = True  # whether something is returned
+    imports: tuple[str, ...] = ()  # modules beyond NumPy and a few of Python's that the answer may import
     measure = False  # whether Trial.peak is wanted: bytes that the call had at the most, by tracemalloc
 
     def run(self, submission: Submission, v: SimpleNamespace, trials: list[Trial], verdict: Verdict) -> None:
         root, file = submission.root, submission.path.name
-        problem = forbidden_import(submission.source, file, lambda top: is_neighbour(root, top))
+        problem = forbidden_import(submission.source, file, lambda top: top in self.imports or is_neighbour(root, top))
         if problem:
             raise Refused("forbidden", problem)
         function = submission.names.get(self.function, self.function)
@@ -267,7 +269,7 @@ class NumPyTask(Task):
             trial.miss = self._raised(inputs, reply["error"])
             return
         unwanted = [name for k, name in enumerate(inputs) if k in reply["changed"] and name not in self.changes]
-        result = several(reply["result"]) if self.gives else ()
+        result = tuple(map(_as_array, several(reply["result"]))) if self.gives else ()
         trial.peak = reply.get("peak")
         trial.got = (*result, *(reply["after"][str(k)] for k in changes))
         if unwanted:
@@ -468,6 +470,17 @@ def shown(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return f"{value:,.6g}" if isinstance(value, float) else str(value)
+
+
+def _as_array(result: Any) -> Any:
+    """A list of numbers as an array; all else as it is."""
+    if not isinstance(result, list):
+        return result
+    try:
+        array = np.asarray(result)
+    except ValueError:  # rows of different lengths
+        return result
+    return array if array.dtype.kind in "biuf" else result
 
 
 def time_for(trials: list[Trial]) -> float:

@@ -20,6 +20,7 @@ class Doubles(NumPyTask):
     function = "double"
     changes = ("out",)
     gives = False
+    imports = ("threading",)
     measure = True
     returns = ("out",)
     known = {"adds-two": "x + 2 is 2 x for 2 alone"}  # noqa: RUF012
@@ -54,6 +55,8 @@ def judged(body: str):
         ("out[:] = 3 * x", None),
         ("out[:] = plus(x, 'no number')", None),
         ("pass", None),
+        ("import threading; out[:] = 2 * x", "solved"),
+        ("import queue; out[:] = 2 * x", "forbidden"),
     ],
 )
 def test_a_task(body, mistake):
@@ -71,6 +74,25 @@ def test_bytes_are_measured():
     source = "import numpy as np\n\n\ndef double(x, out, plus):\n    big = np.ones(10**6)\n    out[:] = 2 * x\n"
     assert Measured().check(Submission(Path("double.py"), source), 0).ok
     assert all(8e6 < peak < 9e6 for peak in peaks)
+
+
+class Pair(NumPyTask):
+    """Two numbers of a given sum: many answers are right."""
+
+    function = "pair"
+
+    def cases(self, v, rng):
+        return [{"total": n} for n in (1, 5)]
+
+    def wrong(self, v, trial):
+        fine = isinstance(trial.got[0], np.ndarray) and trial.got[0].sum() == trial.inputs["total"]
+        return None if fine else Miss(f"{self.call(trial.inputs)} gives another sum")
+
+
+@pytest.mark.parametrize(("body", "ok"), [("[total - 3, 3]", True), ("[1, total]", False), ("[[1], []]", False)])
+def test_where_many_answers_are_right_a_task_judges_them(body, ok):
+    source = f"def pair(total):\n    return {body}\n"
+    assert Pair().check(Submission(Path("pair.py"), source), 0).ok == ok
 
 
 VALUES = [

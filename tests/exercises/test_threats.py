@@ -6,6 +6,7 @@ None of these is a mistake that a student makes by accident: each tries to be gr
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -190,6 +191,22 @@ def test_a_hundred_gigabytes_are_not_to_be_had(take, monkeypatch):
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere memory is watched, not limited")
 def test_the_limits_cannot_be_lifted_from_inside():
     fails(honest("r = __import__('resource')\nr.setrlimit(r.RLIMIT_AS, (-1, -1))"), "forbidden")
+
+
+@pytest.mark.skipif(not shutil.which("ps"), reason="memory is watched through ps, where RLIMIT_AS does not hold")
+def test_memory_is_watched_where_the_system_has_no_limit(monkeypatch):
+    """As on macOS, here: the limit of the system is set far away."""
+    monkeypatch.setattr(sandbox, "_watches", lambda: True)
+    monkeypatch.setattr(sandbox, "MEMORY", 64 * 2**30)
+    plain = sandbox.Sandbox.__init__
+
+    def watched(self, command, **how):
+        plain(self, command, **(how | {"memory": 300 * 2**20}))
+
+    monkeypatch.setattr(sandbox.Sandbox, "__init__", watched)
+    greedy = "keep = np.ones(10**8)\n__import__('time').sleep(5)\nreturn None"
+    assert "more memory" in fails(honest(greedy), "memory").message
+    assert "watched" in " ".join(sandbox.limits())
 
 
 @pytest.mark.parametrize(
