@@ -96,7 +96,11 @@ def _verdict(folder: Path, exercise: Exercise, due: int | None, hidden: int) -> 
     if due is not None and held != due:
         message = f"The file is of variation {held}, and {due} is due."
         return Verdict(exercise.number, due, False, message, "other-variation")
-    return exercise.task.check(submission, held or 0, hidden=hidden)
+    try:
+        return exercise.task.check(submission, held or 0, hidden=hidden)
+    except Exception as error:  # one submission must not end the grading of all others
+        message = f"The grader itself failed, which is its mistake: {type(error).__name__}: {error}"
+        return Verdict(exercise.number, held or 0, False, message, "grader-failed")
 
 
 def as_table(graded: list[Graded]) -> str:

@@ -51,8 +51,8 @@ class Sandbox:
             cwd=HERE.anchor, **flags,
         )  # fmt: skip
         self.end_after(TOTAL)
-        self._replies: queue.Queue = queue.Queue()
-        self._over_memory = threading.Event()
+        self._replies: queue.Queue = queue.Queue(4)  # whoever floods it waits
+        self._over_memory, self._closed = threading.Event(), threading.Event()
         self._readers = [threading.Thread(target=f, daemon=True) for f in (self._read_replies, self._read_printed)]
         for reader in self._readers:
             reader.start()
@@ -78,6 +78,8 @@ class Sandbox:
                 raise self._fail("forged", "answered with something that is no answer")
             if "ask" not in reply:
                 return reply
+            if time.monotonic() > deadline:
+                raise self._fail("time", f"no answer within {self.seconds:g} seconds, but many calls")
             self._send(_called((callbacks or {}).get(reply["ask"]), reply.get("arguments")))
 
     def end_after(self, seconds: float) -> None:
@@ -94,6 +96,7 @@ class Sandbox:
         return "".join(self._printed)[:MOST_PRINTED]
 
     def close(self) -> None:
+        self._closed.set()
         if self._process.poll() is None:
             with contextlib.suppress(OSError):
                 self._process.kill()
@@ -132,9 +135,14 @@ class Sandbox:
     def _read_replies(self) -> None:
         while True:
             try:
-                self._replies.put(wire.read(self._process.stdout, self._word))
+                reply, is_last = wire.read(self._process.stdout, self._word), False
             except (EOFError, OSError, ValueError) as error:
-                self._replies.put(error)
+                reply, is_last = error, True
+            while not self._closed.is_set():
+                with contextlib.suppress(queue.Full):
+                    self._replies.put(reply, timeout=0.2)
+                    break
+            if is_last or self._closed.is_set():
                 return
 
     def _read_printed(self) -> None:
@@ -159,8 +167,8 @@ def _called(function: Any, arguments: Any) -> dict[str, Any]:
         return {"error": "there is no such function"}
     try:
         return {"result": function(*arguments)}
-    except (ValueError, TypeError, IndexError) as error:
-        return {"error": str(error)}
+    except Exception as error:  # of arguments that a student made up
+        return {"error": f"{type(error).__name__}: {str(error)[:200]}"}
 
 
 def for_numpy(root: Path | None, **limits: Any) -> Sandbox:

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-MOST_BYTES = 256 * 2**20
+MOST_BYTES = 64 * 2**20
 _DTYPE = re.compile(r"[<|][biufc](1|2|4|8|16)")
 
 
