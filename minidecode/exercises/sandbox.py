@@ -71,6 +71,14 @@ class Sandbox:
     def ask(self, do: str, *, callbacks: dict[str, Any] | None = None, **what: Any) -> dict[str, Any]:
         """The answer to one question. callbacks: name -> function that the other side may ask for meanwhile."""
         deadline = min(time.monotonic() + self.seconds, self._end)
+        alarm = threading.Timer(deadline - time.monotonic() + 0.5, self._process.kill)  # who does not read blocks us too
+        alarm.start()
+        try:
+            return self._asked(do, what, callbacks or {}, deadline)
+        finally:
+            alarm.cancel()
+
+    def _asked(self, do: str, what: dict[str, Any], callbacks: dict[str, Any], deadline: float) -> dict[str, Any]:
         self._send({"do": do, "with": what})
         while True:
             reply = self._receive(deadline)
@@ -80,7 +88,7 @@ class Sandbox:
                 return reply
             if time.monotonic() > deadline:
                 raise self._fail("time", f"no answer within {self.seconds:g} seconds, but many calls")
-            self._send(_called((callbacks or {}).get(reply["ask"]), reply.get("arguments")))
+            self._send(_called(callbacks.get(str(reply["ask"])), reply.get("arguments")))
 
     def end_after(self, seconds: float) -> None:
         """No answer is waited for later than that, counted from now."""

@@ -242,6 +242,27 @@ def test_what_is_written_into_the_pipe_is_no_answer(descriptor):
 
 
 @pytest.mark.parametrize(
+    "reply",
+    [
+        "{}", "{'result': 1}", "{'error': 3}", "{'error': {'type': []}}", "[]", "{'ask': 'expected', 'arguments': []}",
+        "{'ask': 3}", "{'result': [], 'changed': 'x', 'after': 0}", "{'ok': True, 'mistake': None}",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("loop", ["if True", "while True"])
+def test_whoever_finds_the_word_can_forge_outputs_alone(reply, loop, monkeypatch):
+    """The frames of our own code lead to the pipe and its word. What comes over it is still no verdict."""
+    monkeypatch.setattr(sandbox, "SECONDS", 3.0)
+    body = (
+        "me = __import__('sys')._getframe(1).f_locals['self']\n"
+        f"{loop}:\n    me._wire.write(me._answers, me._word, {reply})\n"
+        "return np.zeros((len(tokens_RM), V), bool)"
+    )
+    started = time.monotonic()
+    assert not judged(honest(body)).ok
+    assert time.monotonic() - started < 30
+
+
+@pytest.mark.parametrize(
     "value",
     ["None", "'solved'", "True", "object()", "{'ok': True}", "np.array([object()])", "[[1]]", "np.zeros((0, 0), bool)",
      "np.full((len(tokens_RM), V), np.nan)", "np.ma.masked_all((len(tokens_RM), V))", "(1, 2, 3)", "lambda: 0"],
