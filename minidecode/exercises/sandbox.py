@@ -71,7 +71,7 @@ class Sandbox:
     def ask(self, do: str, *, callbacks: dict[str, Any] | None = None, **what: Any) -> dict[str, Any]:
         """The answer to one question. callbacks: name -> function that the other side may ask for meanwhile."""
         deadline = min(time.monotonic() + self.seconds, self._end)
-        alarm = threading.Timer(deadline - time.monotonic() + 0.5, self._process.kill)  # who does not read blocks us too
+        alarm = threading.Timer(deadline - time.monotonic() + 0.5, self._process.kill)  # who never reads blocks us
         alarm.start()
         try:
             return self._asked(do, what, callbacks or {}, deadline)
