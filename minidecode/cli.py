@@ -21,6 +21,7 @@ import typer
 
 from . import __version__
 from .errors import InputError, MinidecodeError, OptionError
+from .exercises.commands import app as exercise_app
 from .generate_files import Interrupted, finite
 from .line_files import drawable, path_of_prompts, read_record, writable
 from .plan import Plan
@@ -31,6 +32,9 @@ app = typer.Typer(
     help="Fast transformer decoding you can read: load GPT-2 or BART, generate, and see what ran.",
     rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False,
 )  # fmt: skip
+
+
+app.add_typer(exercise_app, name="exercise")
 
 
 @app.callback(invoke_without_command=True)

@@ -59,7 +59,7 @@ class Launch:
         self.house.current = self.current
         self.analysis = Analysis(self.journal, grid, block) if settings.trace else None
         self.findings: list[Finding] = []
-        self.blocks_begun = self.blocks_run = 0
+        self.blocks_begun = self.blocks_run = self.barriers_passed = 0
         self._rng = np.random.default_rng(settings.seed)
         self._thread: Thread | None = None
         self._publications = Publications()
@@ -175,6 +175,7 @@ class Launch:
         if not block.settle(self._kernel):
             block.stop_at_deadlock()
         if block.epoch != epoch:
+            self.barriers_passed += 1
             self._analyse_if_much()
         spun_only = moves == self._moves and block.epoch == epoch
         block.idle_rounds = block.idle_rounds + 1 if spun_only else 0

@@ -51,6 +51,7 @@ class Run:
         self.blocks = launch.grid.x * launch.grid.y * launch.grid.z
         self.partial = self.ok and launch.blocks_run < self.blocks
         self.stopped = launch.was_stopped
+        self.barriers = launch.barriers_passed  # by blocks, summed over them
         self.traced = launch.analysis is not None
         self.counts_operations = launch.operations is not None
         self._operations = launch.operations.by_place() if launch.operations else {}
@@ -133,6 +134,10 @@ class Run:
 
     def _repr_html_(self) -> str:
         return page.html(self)
+
+    def place_of(self, site: int) -> Place:
+        """Where in the source the instruction stands that `sites` counts under this number."""
+        return self._launch.journal.place(site)
 
     @property
     def codes(self) -> list:

@@ -219,6 +219,19 @@ def some_arithmetic(x, y):
     y[i] = math.sqrt(-total) if i % 2 else abs(total)
 
 
+@cuda.jit
+def two_barriers(y):
+    cuda.syncthreads()
+    if cuda.blockIdx.x == 0:
+        cuda.syncthreads()
+    cuda.syncwarp()
+    y[cuda.grid(1)] = 1
+
+
+def test_barriers_are_counted_by_block():
+    assert md.emulate(two_barriers)[3, 64](np.zeros(192)).barriers == 3 + 1
+
+
 def test_operations_are_those_that_ran():
     x, y = np.ones(40, np.float32), np.zeros(40, np.float32)
     run = md.emulate(some_arithmetic, operations=True)[2, 32](x, y)

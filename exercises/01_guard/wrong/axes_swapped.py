@@ -1,0 +1,16 @@
+"""y along the rows."""
+
+from numba import cuda
+
+# --- variation
+ACROSS = 8
+DOWN = 4
+FACTOR = 3
+# --- end
+
+
+@cuda.jit
+def scale(out, a):
+    y, x = cuda.grid(2)
+    if y < a.shape[0] and x < a.shape[1]:
+        out[y, x] = FACTOR * a[y, x]

@@ -1,0 +1,15 @@
+"""No guard at all."""
+
+from numba import cuda
+
+# --- variation
+ACROSS = 8
+DOWN = 4
+FACTOR = 3
+# --- end
+
+
+@cuda.jit
+def scale(out, a):
+    x, y = cuda.grid(2)
+    out[y, x] = FACTOR * a[y, x]

@@ -1,0 +1,12 @@
+"""Eight times too many."""
+
+# --- variation
+LAYERS = 12
+WIDTH = 768
+VOCABULARY = 50257
+POSITIONS = 2000
+BYTES_PER_NUMBER = 4
+# --- end
+
+BITS = 8 * BYTES_PER_NUMBER
+BYTES_PER_TOKEN = (LAYERS * (12 * WIDTH**2 + 2 * POSITIONS * WIDTH) + VOCABULARY * WIDTH) * BITS

@@ -1,0 +1,11 @@
+"""A guess."""
+
+# --- variation
+LAYERS = 12
+WIDTH = 768
+VOCABULARY = 50257
+POSITIONS = 2000
+BYTES_PER_NUMBER = 4
+# --- end
+
+BYTES_PER_TOKEN = 123_456

@@ -1,0 +1,197 @@
+"""The process in which a student's NumPy code runs. It gets inputs and gives outputs; it has no minidecode.
+
+Run as a script, by `sandbox.py`, with Python's -I and -S. What the limits do here they do before the first line of
+foreign code runs, and they cannot be taken back from inside: a limit of the system, and an audit hook of Python.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+
+WORD_BYTES = 16
+REFUSED = (
+    "os.exec", "os.fork", "os.forkpty", "os.kill", "os.killpg", "os.posix_spawn", "os.spawn", "os.startfile",
+    "os.system", "os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.chmod", "os.chown",
+    "os.truncate", "os.putenv", "os.unsetenv", "os.chdir", "os.add_dll_directory", "subprocess.", "socket.", "ctypes.",
+    "shutil.", "tempfile.", "winreg.", "msvcrt.", "pty.", "fcntl.", "resource.", "syslog.", "urllib.", "http.",
+    "ftplib.", "smtplib.", "gc.get_", "sys.set", "sys.addaudithook", "code.__new__", "mmap.", "webbrowser.", "signal.",
+    "sys._current_frames", "_winapi.", "cpython.run_",
+)  # fmt: skip
+LOOKING = ("os.listdir", "os.scandir", "os.walk", "os.fwalk", "glob.glob", "pathlib.Path.glob")
+
+
+def main() -> None:
+    numpy_home, root, forbidden, memory = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+    questions, answers = _own_channel()
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:0] = [here, numpy_home]
+    import numpy
+    import numpy.lib.stride_tricks
+    import wire
+
+    for place in (here, numpy_home):
+        sys.path.remove(place)
+    if root:
+        sys.path.insert(0, root)
+    sys.dont_write_bytecode = True
+    word = questions.read(WORD_BYTES)
+    _limit(memory)
+    inside = [os.path.dirname(os.__file__), os.path.dirname(numpy.__file__), root]
+    _shut(inside, [os.path.dirname(numpy.__file__) + ".libs"], forbidden.split(os.pathsep))
+    serve = Student(wire, numpy, questions, answers, word)
+    while True:
+        try:
+            question = wire.read(questions, word)
+        except EOFError:
+            os._exit(0)
+        wire.write(answers, word, serve.answer(question))
+
+
+def _own_channel() -> tuple[io.BufferedReader, io.BufferedWriter]:
+    """The pipe to the judge, kept apart from what print() and input() use."""
+    questions, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    sys.stderr.reconfigure(encoding="utf-8", errors="replace")
+    sys.stdout = sys.stderr
+    return questions, answers
+
+
+def _limit(memory: int) -> None:
+    """What POSIX can hold a process to; elsewhere the judge watches from outside."""
+    try:
+        import resource
+    except ImportError:
+        return
+    wanted = {"RLIMIT_AS": memory, "RLIMIT_FSIZE": 0, "RLIMIT_CORE": 0, "RLIMIT_NOFILE": 64, "RLIMIT_CPU": 120}
+    for name, most in wanted.items():
+        try:
+            _, hard = resource.getrlimit(getattr(resource, name))
+            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(getattr(resource, name), (most, most))
+        except (AttributeError, ValueError, OSError):
+            continue  # sandbox.limits() says which of them this system has
+
+
+def _shut(folders: list[str], more: list[str], forbidden: list[str]) -> None:
+    """From here on Python itself refuses files, processes and the network to whatever code runs in this process."""
+    real, separator = os.path.realpath, os.sep
+    allowed = tuple(real(f) + separator for f in [*folders, *more] if f)
+    numpys = tuple(real(f) + separator for f in [folders[1], *more])
+    closed = tuple(real(f) + separator for f in forbidden if f)
+    writing = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+    fspath, fsdecode = os.fspath, os.fsdecode
+
+    def may_read(path) -> bool:
+        place = real(fsdecode(fspath(path)))
+        if (place + separator).startswith(numpys):
+            return True
+        if (place + separator).startswith(closed) or "site-packages" in place or "dist-packages" in place:
+            return False
+        return (place + separator).startswith(allowed)
+
+    def hook(event: str, arguments: tuple) -> None:
+        if event == "open":
+            path, mode, flags = arguments
+            if isinstance(path, int):
+                return
+            if (isinstance(flags, int) and flags & writing) or (isinstance(mode, str) and set(mode) & set("wax+")):
+                raise PermissionError("an exercise writes no files")
+            if not may_read(path):
+                raise PermissionError(f"an exercise reads no files: {path}")
+        elif event in LOOKING:
+            if arguments and arguments[0] is not None and not isinstance(arguments[0], int) and may_read(arguments[0]):
+                return
+            raise PermissionError("an exercise does not look around on the disk")
+        elif event.startswith(REFUSED):
+            raise PermissionError(f"an exercise does not need {event}")
+
+    sys.addaudithook(hook)
+
+
+class Student:
+    """Loads the student's file and calls its functions."""
+
+    def __init__(self, wire, numpy, questions, answers, word):
+        self._wire, self._numpy, self._word = wire, numpy, word
+        self._questions, self._answers = questions, answers
+        self._names: dict = {}
+        self._file = ""
+
+    def answer(self, question: dict) -> dict:
+        try:
+            return getattr(self, "do_" + question["do"])(**question["with"])
+        except BaseException as error:
+            return {"error": self._told(error)}
+
+    def do_load(self, source: str, file: str, package: str) -> dict:
+        self._file = file
+        module = type(sys)("submission")
+        module.__file__, module.__package__ = file, package
+        sys.modules["submission"] = module
+        if package:
+            __import__(package)
+        self._names = module.__dict__
+        exec(compile(source, file, "exec"), self._names)
+        return {"ok": True}
+
+    def do_constants(self, names: list) -> dict:
+        return {"values": [self._number(self._names.get(name)) for name in names]}
+
+    def _number(self, value):
+        if isinstance(value, self._numpy.generic):
+            value = value.item()
+        return value if isinstance(value, int | float | str | list | tuple | type(None)) else repr(value)[:80]
+
+    def do_call(self, function: str, arguments: list, changes: list, measure: bool) -> dict:
+        called = self._names.get(function)
+        if not callable(called):
+            return {"missing": True}
+        given = [self._callback(a.name) if isinstance(a, self._wire.Callback) else a for a in arguments]
+        before = [a.copy() if isinstance(a, self._numpy.ndarray) else None for a in given]
+        peak = None
+        if measure:
+            import tracemalloc
+
+            tracemalloc.start()
+        result = called(*given)
+        if measure:
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+        changed = [k for k, b in enumerate(before) if b is not None and not self._same(b, given[k])]
+        after = {str(k): given[k] for k in changes}
+        self._wire.pack(result)  # told as a mistake of the student's, if it cannot be sent
+        return {"result": result, "changed": changed, "after": after, "peak": peak}
+
+    def _same(self, before, after) -> bool:
+        return before.shape == after.shape and before.tobytes() == after.tobytes()
+
+    def _callback(self, name: str):
+        """A function of the judge's: it computes and counts on its side of the pipe."""
+
+        def ask(*arguments):
+            self._wire.write(self._answers, self._word, {"ask": name, "arguments": list(arguments)})
+            reply = self._wire.read(self._questions, self._word)
+            if "error" in reply:
+                raise ValueError(reply["error"])
+            return reply["result"]
+
+        ask.__name__ = name
+        return ask
+
+    def _told(self, error: BaseException) -> dict:
+        line, trace = None, error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == self._file:
+                line = trace.tb_lineno
+            trace = trace.tb_next
+        if isinstance(error, SyntaxError) and error.filename == self._file:
+            line = error.lineno
+        return {"type": type(error).__name__, "message": str(error)[:300], "line": line}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,220 @@
+"""`minidecode exercise ...`: thin over folder.py, the tasks and grade.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import OptionError
+
+app = typer.Typer(
+    help="The exercises: start one, check it, take a hint. For teachers: grade many.", rich_markup_mode=None,
+)  # fmt: skip
+
+
+@app.callback(invoke_without_command=True)
+def _help(context: typer.Context):
+    if context.invoked_subcommand is None:
+        print(context.get_help(), file=sys.stderr)
+        raise typer.Exit(2)
+
+
+Which = Annotated[str, typer.Argument(metavar="EXERCISE", help="Its number or its name, such as 15 or ngram_ban.")]
+Where = Annotated[Path | None, typer.Option("--folder", "-f", help="Where you work.  [default: my_exercises]")]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Which variation: layout, sizes, n.  [default: 0]")]
+Student = Annotated[str | None, typer.Option("--student", help="Draw the variation from this name.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+@app.command("list")
+def list_exercises(folder: Where = None, as_json: AsJson = False, debug: Debug = False):
+    """All exercises: kind, minutes, in which core course each is, and how far you are."""
+    from .find import exercises
+    from .folder import DEFAULT, Folder
+
+    own = Folder(folder or Path(DEFAULT))
+    rows = [
+        {"number": e.number, "name": e.name, "kind": e.text.kind, "title": e.text.title, "chapter": e.text.chapter,
+         "minutes": e.text.minutes, "core_hours": e.text.hours, "state": own.state(e)}
+        for e in exercises().values()
+    ]  # fmt: skip
+    if as_json:
+        print(json.dumps(rows))
+        return
+    width = max(len(r["title"]) for r in rows)
+    for r in rows:
+        core = f"core {r['core_hours']} h" if r["core_hours"] else ""
+        line = f"{r['number']:>2}  {r['kind']}  {r['title']:<{width}}  {r['minutes']:>3} min  {core:<9}  {r['state']}"
+        print(line.rstrip())
+    kinds = "N write NumPy, K write a kernel, M mend the bug, C make it cheaper, P predict."
+    print(f"{kinds} Core 3 h: part of the course of three hours, and of the longer ones.", file=sys.stderr)
+
+
+@app.command()
+def start(
+    exercise: Which, folder: Where = None, seed: Seed = None, student: Student = None, debug: Debug = False,
+):  # fmt: skip
+    """Write the skeleton of an exercise into your folder."""
+    from .find import find
+    from .folder import DEFAULT, Folder
+
+    found = find(exercise)
+    path = Folder(folder or Path(DEFAULT)).start(found, _seed(seed, student))
+    print(path)
+    print(f"then: minidecode exercise check {found.number}", file=sys.stderr)
+
+
+@app.command()
+def check(
+    exercise: Annotated[str, typer.Argument(metavar="EXERCISE", help="Number, name, or the file itself.")],
+    folder: Where = None,
+    target: Annotated[str | None, typer.Option(help="module:function or FILE.py:function: yours, wherever it lies.")]
+    = None,
+    seed: Seed = None, student: Student = None, as_json: AsJson = False, debug: Debug = False,
+):  # fmt: skip
+    """Judge what you wrote: exit code 0 if it is solved, 1 if not."""
+    from . import skeleton
+    from .find import find
+    from .folder import DEFAULT, Folder, submission_of
+    from .folder import target as find_target
+
+    found = find(exercise)
+    is_file = exercise.endswith(".py")
+    own = Folder(folder or (Path(exercise).parent if is_file else Path(DEFAULT)))
+    path = Path(exercise) if is_file else own.file(found)
+    submission = find_target(target, found) if target else submission_of(path)
+    held = skeleton.seed_in(submission.source, found.number)
+    if held is None:
+        held = _seed(seed, student) if seed is not None or student else own.seed(found) or 0
+    verdict = found.task.check(submission, held, seal=lambda values: own.seal(found, held, values))
+    if not target:
+        _renew_if_told(own, found, submission.path, held, verdict)
+    picture = own.keep(found, verdict)
+    if as_json:
+        record = verdict.as_dict() | {"picture": str(picture) if picture else None}
+        print(json.dumps(record, default=lambda n: n.item() if hasattr(n, "item") else str(n)))
+    else:
+        print(verdict)
+        if picture:
+            print(f"\nA picture: {picture}")
+    if not verdict.ok:
+        raise typer.Exit(1)
+
+
+def _renew_if_told(own: Any, found: Any, path: Path, seed: int, verdict: Any) -> None:
+    """After the answer to a prediction has been told, the next try is about other numbers."""
+    if found.text.kind == "P" and not verdict.ok and verdict.score is not None:
+        own.renew(found, path, seed)
+        verdict.notes.append(f"That was this variation; {path.name} holds a fresh one now.")
+
+
+@app.command()
+def hint(
+    exercise: Which, folder: Where = None,
+    every: Annotated[bool, typer.Option("--all", help="All three.")] = False, debug: Debug = False,
+):  # fmt: skip
+    """The next of three hints, each a step further."""
+    from .find import find
+    from .folder import DEFAULT, Folder
+
+    found = find(exercise)
+    own = Folder(folder or Path(DEFAULT))
+    last = len(found.text.hints) if every else own.next_hint(found)
+    for number in range(1 if every else last, last + 1):
+        print(f"Hint {number} of {len(found.text.hints)}")
+        print(found.in_text(found.text.hints[number - 1], own.seed(found) or 0))
+
+
+@app.command()
+def solution(
+    exercise: Which, folder: Where = None,
+    another: Annotated[bool, typer.Option("--another", help="The second one, in another style.")] = False,
+    debug: Debug = False,
+):  # fmt: skip
+    """Print a solution, where the solutions are: in a checkout of the repository."""
+    from .find import find
+    from .folder import DEFAULT, Folder
+
+    found = find(exercise)
+    place = found.folder()
+    if place is None:
+        raise OptionError(
+            "solutions are not installed with the package: they stand in the project's repository, under exercises/"
+            f"{Path(found.file_name).stem}/"
+        )
+    seed = Folder(folder or Path(DEFAULT)).seed(found) or 0
+    print(found.varied(place / ("another.py" if another else "solution.py"), seed), end="")
+
+
+@app.command()
+def reset(
+    exercise: Which, folder: Where = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="With another variation.")] = False, debug: Debug = False,
+):  # fmt: skip
+    """The skeleton again; what you wrote is kept beside it, as .bak."""
+    from .find import find
+    from .folder import DEFAULT, Folder
+
+    found = find(exercise)
+    own = Folder(folder or Path(DEFAULT))
+    backup = own.reset(found)
+    if fresh:
+        own.renew(found, own.file(found), own.seed(found) or 0)
+    print(own.file(found))
+    print(f"what was there is in {backup}", file=sys.stderr)
+
+
+@app.command()
+def grade(
+    folders: Annotated[list[Path], typer.Argument(help="One folder for each student, or a folder of such folders.")],
+    exercise: Annotated[list[str] | None, typer.Option("--exercise", "-e", help="Only this one; may be repeated.")]
+    = None,
+    format: Annotated[str, typer.Option(help="table, csv or json.")] = "table",
+    hidden: Annotated[int | None, typer.Option(min=0, help="Your seed for inputs that nobody has seen."
+                                               "  [default: drawn, and told]")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="The variation that is due.  [default: what each"
+                                             " file says]")] = None,
+    per_student: Annotated[bool, typer.Option("--per-student", help="Due is what `start --student NAME` drew for"
+                                              " the name of the folder.")] = False,
+    jobs: Annotated[int, typer.Option(min=1, help="Submissions judged at a time.")] = min(4, os.cpu_count() or 1),
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")] = False,
+    debug: Debug = False,
+):  # fmt: skip
+    """Grade many submissions, each in processes of its own, with limits on time and memory."""
+    from ..cli import _bar
+    from . import grade as grading
+    from . import sandbox
+    from .find import find
+
+    if format not in ("table", "csv", "json"):
+        raise OptionError(f"--format is table, csv or json, not {format!r}")
+    hidden = secrets.randbits(32) if hidden is None else hidden
+    if not quiet:
+        print("\n".join(["What this system enforces:", *sandbox.limits(), f"hidden inputs: --hidden {hidden}"]),
+              file=sys.stderr)  # fmt: skip
+    which = [find(e) for e in exercise] if exercise else None
+    with _bar("grading", quiet) as report:
+        graded = grading.grade(
+            folders, which, hidden=hidden, seed=seed, per_student=per_student, jobs=jobs, progress=report
+        )
+    if format == "json":
+        print(grading.as_json(graded, hidden=hidden, limits=sandbox.limits()))
+    elif format == "csv":
+        print(grading.as_csv(graded), end="")
+    else:
+        print(grading.as_table(graded))
+
+
+def _seed(seed: int | None, student: str | None) -> int:
+    from .exercise import seed_of
+
+    if seed is not None and student is not None:
+        raise OptionError("a variation is drawn from --seed or from --student, not from both")
+    return seed if seed is not None else seed_of(student) if student is not None else 0

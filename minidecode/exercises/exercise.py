@@ -1,0 +1,634 @@
+"""What the exercises share: how code is run, compared and answered. A task of `tasks/` fills in the rest.
+
+A task is a class `Task` with one of three bases: `NumPyTask` (functions that run in the student's process),
+`KernelTask` (a kernel that runs in the emulator), `PredictionTask` (numbers that the student writes down).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from . import sandbox
+from .kernel_source import MOST_CHARACTERS, Refused, forbidden_import
+from .verdict import Miss, Verdict
+from .wire import Callback
+
+POISON = -7777  # what outputs of whole numbers hold before they are written; those of floats hold NaN
+MOST_CALLS = 2000  # of callbacks, in one trial
+MOST_BYTES_OF_CALLS = 256 * 2**20
+LONGEST_CODE = 2500  # characters of an input that are shown
+COMMON = {
+    "not-started": "",
+    "row-0-for-all": "what belongs to row 0 is used for every row, which is right as long as all rows are alike",
+    "reads-the-tail": "what lies behind a row's length is taken for data",
+    "only-multiples-of-32": "sizes that 32 divides come out right, all others do not: the last, partial group is lost",
+    "mutates-input": "whoever called you still needs what he handed in",
+}  # fmt: skip
+
+
+@dataclass
+class Submission:
+    """A student's file. names: what the exercise calls a function -> what the student calls it."""
+
+    path: Path
+    source: str
+    root: Path | None = None
+    package: str = ""  # of a module in a layout of the student's own
+    names: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of_file(cls, path: Path, **fields: Any) -> Submission:
+        if path.stat().st_size > 2 * MOST_CHARACTERS:
+            raise InputError(f"{path} has {path.stat().st_size:,} bytes: an exercise needs no more than 100,000")
+        return cls(path, path.read_text(encoding="utf-8-sig"), path.resolve().parent, **fields)
+
+
+@dataclass
+class Trial:
+    """One input that was tried, and what came of it.
+
+    got: outputs, or None where there are none. raised: the type of what the code raised. ran: of a kernel, what the
+    judge saw (blocks, threads, counts, lines, findings, costs). calls: what the code asked of callbacks, in order.
+    """
+
+    inputs: dict[str, Any]
+    is_hidden: bool = False
+    got: tuple | None = None
+    raised: str | None = None
+    ran: SimpleNamespace | None = None
+    calls: list[tuple] = field(default_factory=list)
+    peak: int | None = None
+    miss: Miss | None = None
+
+
+class Task:
+    """The base of all three. number, name, and the texts of eNN_name.md are set by `find`."""
+
+    number = 0
+    name = ""
+    known: dict[str, str] = {}  # stable name of a mistake -> what it does and why it matters
+
+    # What a task says
+
+    def variation(self, rng: np.random.Generator) -> dict[str, Any]:
+        """What is drawn anew for each student: constants of the skeleton in capitals, {{name}} in the text."""
+        return {}
+
+    def cases(self, v: SimpleNamespace, rng: np.random.Generator) -> list[dict[str, Any]]:
+        """Inputs by name in the order of the parameters, from small to large; sizes drawn, so that none is known."""
+        raise NotImplementedError
+
+    def expected(self, v: SimpleNamespace, inputs: dict[str, Any], mistake: str | None = None, ran: Any = None) -> Any:
+        """The right outputs, in float64 or whole numbers, by the plainest loops; with one of `known`, its outputs."""
+        raise NotImplementedError
+
+    def bound(self, v: SimpleNamespace, inputs: dict[str, Any]) -> Any:
+        """How far an output may lie from the expected one: computed, not guessed. By default not at all."""
+        return 0.0
+
+    def tell(self, v: SimpleNamespace, inputs: dict[str, Any], got: tuple, want: tuple) -> str:
+        """What is wrong with this output, in one sentence that names row, place and numbers."""
+        return first_difference(self.returns, got, want, self.bound(v, inputs))
+
+    def altered(self, v: SimpleNamespace, inputs: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """Inputs on which the right code does what common mistakes do on these: see `rows_alike` and `whole_width`."""
+        return {}
+
+    def size(self, v: SimpleNamespace, inputs: dict[str, Any]) -> int | None:
+        """The size that may or may not be a multiple of 32."""
+        return None
+
+    def miss(self, v: SimpleNamespace, trial: Trial) -> Miss | None:
+        """What is wrong although the output is right: loads, sectors, calls, bytes beyond the limit."""
+        return None
+
+    # How it is judged
+
+    def draw(self, seed: int) -> SimpleNamespace:
+        drawn = self.variation(np.random.default_rng([self.number, seed]))
+        return SimpleNamespace(**{k: v.item() if isinstance(v, np.generic) else v for k, v in drawn.items()})
+
+    def constants(self, v: SimpleNamespace) -> dict[str, Any]:
+        return {name.upper(): value for name, value in vars(v).items()}
+
+    def rng(self, seed: int, hidden: int | None = None) -> np.random.Generator:
+        return np.random.default_rng([self.number, seed, 1] if hidden is None else [self.number, seed, 2, hidden])
+
+    def check(
+        self, submission: Submission, seed: int, *, hidden: int | None = None,
+        seal: Callable[[dict], None] | None = None,
+    ) -> Verdict:  # fmt: skip
+        """The verdict on a submission. hidden: the teacher's seed, for inputs that nobody has seen."""
+        v = self.draw(seed)
+        trials = [Trial(case) for case in self.cases(v, self.rng(seed))]
+        if hidden is not None:
+            trials += [Trial(case, is_hidden=True) for case in self.cases(v, self.rng(seed, hidden))]
+        verdict = Verdict(self.number, seed, True, "")
+        try:
+            self.run(submission, v, trials, verdict)
+        except Refused as refused:
+            verdict.ok, verdict.mistake, verdict.message = False, refused.mistake, refused.message
+            if refused.mistake == "not-started":
+                verdict.message = f"Nothing is written yet ({refused.message})."
+            return verdict
+        tried = [t for t in trials if t.got is not None or t.raised or t.ran or t.miss]
+        for trial in tried:
+            trial.miss = trial.miss or self.wrong(v, trial) or self.miss(v, trial)
+        first = next((t for t in tried if t.miss), None)
+        if first is None:
+            verdict.message = f"Solved: right on all {len(tried)} inputs. {self.praise(v, tried)}".strip()
+            return verdict
+        self._answer(verdict, v, tried, first)
+        return verdict
+
+    def run(self, submission: Submission, v: SimpleNamespace, trials: list[Trial], verdict: Verdict) -> None:
+        """Fills in what came of the trials. Raises Refused where nothing can be run."""
+        raise NotImplementedError
+
+    def praise(self, v: SimpleNamespace, tried: list[Trial]) -> str:
+        """What the student may be glad of, in numbers."""
+        return ""
+
+    def wrong(self, v: SimpleNamespace, trial: Trial) -> Miss | None:
+        """What is wrong with the output. A task whose right answers are many, such as plans, judges them here."""
+        if trial.got is None:
+            return None
+        want = several(self.expected(v, trial.inputs, None, trial.ran))
+        if same(trial.got, want, self.bound(v, trial.inputs)):
+            return None
+        if problem := different_kind(self.returns, trial.got, want):
+            return Miss(problem)
+        return Miss(self.tell(v, trial.inputs, trial.got, want), is_of_value=True)
+
+    def _answer(self, verdict: Verdict, v: SimpleNamespace, tried: list[Trial], first: Trial) -> None:
+        miss = first.miss
+        mistake = miss.mistake or self.recognise(v, tried)
+        if mistake is None and first.is_hidden:
+            mistake = "only-public-inputs"
+        verdict.ok, verdict.mistake, verdict.numbers, verdict.picture = False, mistake, miss.numbers, miss.picture
+        verdict.message = miss.message
+        what = self.known.get(mistake or "") or COMMON.get(mistake or "")
+        if mistake == "only-public-inputs":
+            verdict.message += " All inputs that `check` tries come out right; this one is the teacher's."
+        elif mistake and what and miss.is_of_value:
+            verdict.message += f'\nYour output is what "{mistake.replace("-", " ")}" gives: {what}.'
+        elif mistake and what:
+            verdict.message += f'\nThis is "{mistake.replace("-", " ")}": {what}.'
+        elif mistake is None:
+            verdict.message += "\nIt is none of the mistakes that this exercise knows by name."
+        if miss.shows_input and not first.is_hidden:
+            verdict.input = as_code(first.inputs)
+
+    def recognise(self, v: SimpleNamespace, tried: list[Trial]) -> str | None:
+        """The one known mistake that gives these outputs on every input; None if there is none, or more than one."""
+        fits = [m for m in self.known if self._fits(v, tried, lambda t, m=m: self.expected(v, t.inputs, m, t.ran))]
+        if not fits:
+            common = {name for t in tried for name in self.altered(v, t.inputs)}
+            fits = [m for m in sorted(common) if self._fits(
+                v, tried, lambda t, m=m: self.expected(v, self.altered(v, t.inputs)[m], None, t.ran))]  # fmt: skip
+        if len(fits) == 1:
+            return fits[0]
+        return "only-multiples-of-32" if not fits and self._only_multiples(v, tried) else None
+
+    def _fits(self, v: SimpleNamespace, tried: list[Trial], outputs: Callable[[Trial], Any]) -> bool:
+        """Whether these are the outputs of all trials that have some; at least one of them a wrong one."""
+        judged = [t for t in tried if t.got is not None]
+        if not any(t.miss and t.miss.is_of_value for t in judged):
+            return False
+        for trial in judged:
+            try:
+                theirs = several(outputs(trial))
+            except (NotImplementedError, ValueError, IndexError, KeyError):  # this mistake has no outputs of its own
+                return False
+            if not same(trial.got, theirs, self.bound(v, trial.inputs)):
+                return False
+        return True
+
+    def _only_multiples(self, v: SimpleNamespace, tried: list[Trial]) -> bool:
+        sized = [(self.size(v, t.inputs), t.miss is None) for t in tried]
+        sized = [(size, fine) for size, fine in sized if size]
+        return bool(sized) and {fine for _, fine in sized} == {True, False} and all(
+            fine == (size % 32 == 0) for size, fine in sized)  # fmt: skip
+
+    returns: tuple[str, ...] = ("result",)
+
+
+class NumPyTask(Task):
+    """A function of NumPy arrays (kinds N and M): it runs in a process that has no minidecode."""
+
+    function = ""
+    changes: tuple[str, ...] = ()  # inputs that are changed in place: they are outputs, behind what is returned
+    gives = True  # whether something is returned
+    imports: tuple[str, ...] = ()  # modules beyond NumPy and a few of Python's that the answer may import
+    measure = False  # whether Trial.peak is wanted: bytes that the call had at the most, by tracemalloc
+
+    def run(self, submission: Submission, v: SimpleNamespace, trials: list[Trial], verdict: Verdict) -> None:
+        root, file = submission.root, submission.path.name
+        problem = forbidden_import(submission.source, file, lambda top: top in self.imports or is_neighbour(root, top))
+        if problem:
+            raise Refused("forbidden", problem)
+        function = submission.names.get(self.function, self.function)
+        try:
+            with sandbox.for_numpy(root) as box:
+                box.end_after(time_for(trials))
+                try:
+                    told = box.ask("load", source=submission.source, file=file, package=submission.package)
+                    if "error" in told:
+                        raise Refused(*self._load_error(told["error"]))
+                    for trial in trials:
+                        self._try(box, function, trial)
+                        if trial.miss and trial.miss.mistake in ("time", "memory", "ended", "forged"):
+                            break
+                finally:
+                    verdict.printed = box.printed
+        except sandbox.Failed as failed:
+            raise Refused(failed.kind, f"While {file} was read: {failed.what}.") from None
+
+    def _try(self, box: sandbox.Sandbox, function: str, trial: Trial) -> None:
+        inputs = trial.inputs
+        changes = [k for k, name in enumerate(inputs) if name in self.changes]
+        callbacks = {c.name: _noted(c, trial) for c in inputs.values() if isinstance(c, Callback)}
+        try:
+            reply = box.ask("call", callbacks=callbacks, function=function, arguments=list(inputs.values()),
+                            changes=changes, measure=self.measure)  # fmt: skip
+        except sandbox.Failed as failed:
+            words = {"time": "an endless loop, or far too slow", "ended": "something ended the process"}
+            why = f" ({words[failed.kind]})" if failed.kind in words else ""
+            trial.miss = Miss(f"{self.call(inputs)}: {failed.what}{why}.", failed.kind)
+            return
+        try:
+            self._read(reply, function, trial, changes)
+        except (KeyError, TypeError, AttributeError, ValueError):  # nothing that our end of the pipe would write
+            trial.got, trial.miss = None, Miss(f"{self.call(inputs)}: the process gave what is no answer.", "forged")
+
+    def _read(self, reply: dict[str, Any], function: str, trial: Trial, changes: list[int]) -> None:
+        """Notes an answer in its trial."""
+        inputs = trial.inputs
+        if reply.get("missing"):
+            raise Refused("cannot-run", f"there is no function {function} in the file")
+        if "error" in reply:
+            trial.raised = str(reply["error"].get("type"))
+            trial.miss = self._raised(inputs, reply["error"])
+            return
+        unwanted = [name for k, name in enumerate(inputs) if k in reply["changed"] and name not in self.changes]
+        result = tuple(map(_as_array, several(reply["result"]))) if self.gives else ()
+        trial.peak = reply.get("peak")
+        trial.got = (*result, *(reply["after"][str(k)] for k in changes))
+        if unwanted:
+            message = f"{self.call(inputs)} changed its input {unwanted[0]}."
+            trial.miss = Miss(message, "mutates-input")
+
+    def call(self, inputs: dict[str, Any]) -> str:
+        return f"{self.function}({in_words(inputs)})"
+
+    def _raised(self, inputs: dict[str, Any], error: dict[str, Any]) -> Miss:
+        kind, line = error.get("type"), error.get("line")
+        where = f"line {line}: " if line else ""
+        if kind == "NotImplementedError":
+            raise Refused("not-started", f"{where}{error.get('message')}".strip())
+        mistake = {"MemoryError": "memory", "SystemExit": "exit", "PermissionError": "forbidden"}.get(str(kind))
+        return Miss(f"{where}{self.call(inputs)} raised {kind}: {error.get('message')}".rstrip(": ") + ".", mistake)
+
+    def _load_error(self, error: dict[str, Any]) -> tuple[str, str]:
+        error = error if isinstance(error, dict) else {}
+        kind, line = error.get("type"), error.get("line")
+        where = f"line {line}: " if line else ""
+        mistake = {"NotImplementedError": "not-started", "MemoryError": "memory", "SystemExit": "exit",
+                   "PermissionError": "forbidden"}.get(str(kind), "cannot-run")  # fmt: skip
+        return mistake, f"{where}{kind}: {error.get('message')}"
+
+
+class KernelTask(Task):
+    """A kernel (kinds K, C and M): taken out of the file as data, typed by Numba, run by the emulator."""
+
+    kernel = ""
+    shape = "launch_shape"  # the plain function of the file that gives (blocks, threads); "" if `launch` does
+    out: tuple[str, ...] = ("out",)  # arrays among the inputs that the kernel writes: the outputs
+    found: dict[str, str] = {}  # kind of a finding of the emulator -> stable name of a mistake
+
+    @property
+    def returns(self) -> tuple[str, ...]:
+        return self.out
+
+    def shape_arguments(self, v: SimpleNamespace, inputs: dict[str, Any]) -> list:
+        """What `launch_shape` is called with: numbers."""
+        return []
+
+    def launch(self, v: SimpleNamespace, inputs: dict[str, Any]) -> tuple | None:
+        """(blocks, threads), where they are given, not asked of the student."""
+        return None
+
+    def options(self, v: SimpleNamespace, inputs: dict[str, Any]) -> dict[str, Any]:
+        """What `md.emulate` is told, such as {"negative_indices": True}."""
+        return {}
+
+    def of_finding(self, v: SimpleNamespace, trial: Trial, finding: dict[str, Any]) -> str | None:
+        """The known mistake behind an error that the emulator found."""
+        return self.found.get(finding["kind"])
+
+    def run(self, submission: Submission, v: SimpleNamespace, trials: list[Trial], verdict: Verdict) -> None:
+        kernel = submission.names.get(self.kernel, self.kernel)
+        try:
+            with sandbox.for_kernels() as box:
+                box.end_after(time_for(trials))
+                told = box.ask("load", source=submission.source, file=submission.path.name, kernel=kernel,
+                               shape=submission.names.get(self.shape, self.shape))  # fmt: skip
+                _refused(told)
+                for trial in trials:
+                    self._try(box, v, trial, verdict)
+                    found = {f["kind"] for f in trial.ran.findings} if trial.ran else set()
+                    if (trial.miss and trial.miss.mistake in ("time", "memory", "ended")) or "endless" in found:
+                        break  # it would only take as long again
+        except sandbox.Failed as failed:
+            raise Refused(failed.kind, f"While the kernel was read: {failed.what}.") from None
+
+    def _try(self, box: sandbox.Sandbox, v: SimpleNamespace, trial: Trial, verdict: Verdict) -> None:
+        inputs = trial.inputs
+        is_first_to_fail = verdict.picture is None
+        try:
+            reply = box.ask("run", arguments=list(inputs.values()), shape_arguments=self.shape_arguments(v, inputs),
+                            launch=self.launch(v, inputs), options=self.options(v, inputs),
+                            picture=is_first_to_fail)  # fmt: skip
+        except sandbox.Failed as failed:
+            trial.miss = Miss(f"{self.call(inputs)}: {failed.what}.", failed.kind)
+            return
+        _refused(reply)
+        blocks, threads = map(tuple, reply["launch"])
+        trial.ran = SimpleNamespace(blocks=blocks, threads=threads, **{
+            k: reply[k] for k in ("counts", "lines", "accesses", "findings", "costs", "types", "picture")})  # fmt: skip
+        warnings = [f"line {n['line']}: {n['message']}" for n in reply["types"]]
+        verdict.notes = verdict.notes or warnings[:3]
+        errors = [f for f in reply["findings"] if f["severity"] == "error"]
+        if errors:
+            mistake = self.of_finding(v, trial, errors[0])
+            trial.miss = Miss(f"{self.call(inputs)}: {errors[0]['message']}", mistake, picture=reply["picture"])
+            return
+        arrays = iter(reply["arrays"])
+        after = {name: next(arrays) for name, a in inputs.items() if isinstance(a, np.ndarray) and a.ndim}
+        trial.got = tuple(after[name] for name in self.out)
+        changed = [n for n, a in after.items() if n not in self.out and a.tobytes() != inputs[n].tobytes()]
+        if changed:
+            trial.miss = Miss(f"{self.call(inputs)} wrote into its input {changed[0]}.", "mutates-input")
+
+    def call(self, inputs: dict[str, Any]) -> str:
+        return f"{self.kernel}({in_words({k: a for k, a in inputs.items() if k not in self.out})})"
+
+
+class PredictionTask(Task):
+    """Numbers that a student writes down before they are measured (kind P)."""
+
+    answers: dict[str, str] = {}  # constant of the skeleton -> its unit
+    within = 1.1  # the factor within which a prediction is right; 1 for exact ones
+
+    def cases(self, v, rng):
+        return []
+
+    def expected(self, v: SimpleNamespace, mistake: str | None = None) -> dict[str, Any]:
+        """Each answer, computed or measured; with one of `known`, what that mistake makes of it."""
+        raise NotImplementedError
+
+    def explain(self, v: SimpleNamespace) -> str:
+        """How the numbers come about: told when the answer is revealed."""
+        return ""
+
+    def check(self, submission, seed, *, hidden=None, seal=None) -> Verdict:
+        v, verdict = self.draw(seed), Verdict(self.number, seed, False, "")
+        try:
+            values = self._read(submission, verdict)
+        except (Refused, sandbox.Failed) as failed:
+            verdict.mistake = getattr(failed, "mistake", None) or failed.kind
+            verdict.message = getattr(failed, "message", None) or f"Your file: {failed.what}."
+            return verdict
+        if seal is not None:
+            seal(values)  # from here on the prediction cannot be changed
+        self._judge(verdict, v, values)
+        return verdict
+
+    def _read(self, submission: Submission, verdict: Verdict) -> dict[str, Any]:
+        problem = forbidden_import(submission.source, submission.path.name, lambda top: False)
+        if problem:
+            raise Refused("forbidden", problem)
+        with sandbox.for_numpy(None) as box:
+            told = box.ask("load", source=submission.source, file=submission.path.name, package="")
+            if "error" in told:
+                error = told["error"] if isinstance(told["error"], dict) else {}
+                raise Refused("cannot-run", f"{error.get('type')}: {error.get('message')}")
+            read = box.ask("constants", names=list(self.answers)).get("values")
+            read = read if isinstance(read, list) else []
+            verdict.printed = box.printed
+        values = dict(zip(self.answers, read, strict=False))
+        missing = [name for name in self.answers if values.get(name) is None]
+        if missing:
+            raise Refused("not-started", f"Nothing is predicted yet: {', '.join(missing)} "
+                                         f"{'is' if len(missing) == 1 else 'are'} None.")  # fmt: skip
+        return values
+
+    def _judge(self, verdict: Verdict, v: SimpleNamespace, values: dict[str, Any]) -> None:
+        right = self.expected(v)
+        factors = {name: factor(values[name], right[name]) for name in self.answers}
+        limit = self.within + 1e-9
+        told = {n: f if f < float("inf") else None for n, f in factors.items()}  # JSON has no infinity
+        verdict.numbers = {"predicted": values, "measured": right, "factor": told}
+        verdict.score = sum(1.0 if f <= limit else 0.5 if self.within > 1 and f <= 2 else 0.0
+                            for f in factors.values()) / len(factors)  # fmt: skip
+        verdict.ok = all(f <= limit for f in factors.values())
+        told = [f"{name}: you said {shown(values[name])}, it is {shown(right[name])} {unit}".rstrip()
+                + ("" if factors[name] in (1.0, float("inf")) else f" (off by a factor of {factors[name]:.3g})")
+                for name, unit in self.answers.items()]  # fmt: skip
+        verdict.message = "; ".join(told) + "."
+        if verdict.ok:
+            verdict.message = f"Solved. {verdict.message}"
+        else:
+            verdict.mistake = self._forgotten(v, values, right)
+            verdict.message += (
+                f'\nYour prediction is what "{verdict.mistake.replace("-", " ")}" gives: {self.known[verdict.mistake]}.'
+                if verdict.mistake else "\nIt is none of the mistakes that this exercise knows by name."
+            )  # fmt: skip
+        if why := self.explain(v):
+            verdict.message += f"\n{why}"
+
+    def _forgotten(self, v: SimpleNamespace, values: dict[str, Any], right: dict[str, Any]) -> str | None:
+        near = 1.01 if self.within > 1 else 1.0
+        fits = []
+        for mistake in self.known:
+            theirs = self.expected(v, mistake)
+            differs = any(factor(theirs[n], right[n]) > self.within for n in self.answers)
+            if differs and all(factor(values[n], theirs[n]) <= near + 1e-9 for n in self.answers):
+                fits.append(mistake)
+        return fits[0] if len(fits) == 1 else None
+
+
+def factor(one: Any, two: Any) -> float:
+    """By what one number is off from the other, from 1 up; of what is no number, 1 if equal and else infinity."""
+    if not all(isinstance(n, int | float) and not isinstance(n, bool) for n in (one, two)):
+        return 1.0 if _comparable(one) == _comparable(two) else float("inf")
+    if one == two:
+        return 1.0
+    if not (one > 0 and two > 0):
+        return float("inf")
+    try:
+        return float(max(one / two, two / one))
+    except OverflowError:
+        return float("inf")
+
+
+def _comparable(value: Any) -> Any:
+    return tuple(map(_comparable, value)) if isinstance(value, list | tuple) else value
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return f"{value:,.6g}" if isinstance(value, float) else str(value)
+
+
+def _as_array(result: Any) -> Any:
+    """A list of numbers as an array; all else as it is."""
+    if not isinstance(result, list):
+        return result
+    try:
+        array = np.asarray(result)
+    except ValueError:  # rows of different lengths
+        return result
+    return array if array.dtype.kind in "biuf" else result
+
+
+def time_for(trials: list[Trial]) -> float:
+    """Seconds for all of them: hidden inputs come on top."""
+    return sandbox.TOTAL * (2 if any(t.is_hidden for t in trials) else 1)
+
+
+def several(result: Any) -> tuple:
+    return result if isinstance(result, tuple) else (result,)
+
+
+def same(got: Sequence, want: Sequence, bound: Any = 0.0) -> bool:
+    """Whether outputs are equal up to the bound: one for all, or a tuple of one for each."""
+    if different_kind((), got, want):
+        return False
+    bounds = bound if isinstance(bound, tuple) else (bound,) * len(want)
+    return all(_near(np.asarray(g), np.asarray(w), b).all() for g, w, b in zip(got, want, bounds, strict=True))
+
+
+def _near(got: np.ndarray, want: np.ndarray, bound: Any) -> np.ndarray:
+    if got.dtype.kind in "biu" and want.dtype.kind in "biu":
+        return got == want
+    got, want = got.astype(np.float64), want.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        return (got == want) | (np.abs(got - want) <= bound) | (np.isnan(got) & np.isnan(want))
+
+
+def different_kind(names: Sequence[str], got: Sequence, want: Sequence) -> str | None:
+    """What is wrong with the number, types or shapes of the outputs, in words."""
+    if len(got) != len(want):
+        return f"{len(want)} results are due, and {len(got)} came back."
+    for k, (g, w) in enumerate(zip(got, want, strict=True)):
+        name = names[k] if k < len(names) else "the result"
+        if not isinstance(g, np.ndarray | np.generic | int | float | bool):
+            return f"{name} is {str(g)[:40]!r} where an array of shape {np.shape(w)} is due."
+        if np.shape(g) != np.shape(w):
+            return f"{name} has the shape {np.shape(g)} where {np.shape(w)} is due."
+        kinds = np.asarray(g).dtype.kind, np.asarray(w).dtype.kind
+        if (kinds[0] == "f") != (kinds[1] == "f") or kinds[0] not in "biuf":
+            return f"{name} holds {np.asarray(g).dtype} where {np.asarray(w).dtype} is due."
+    return None
+
+
+def first_difference(names: Sequence[str], got: Sequence, want: Sequence, bound: Any = 0.0) -> str:
+    """The first place where two outputs differ, in words."""
+    bounds = bound if isinstance(bound, tuple) else (bound,) * len(want)
+    for name, g, w, b in zip(names, got, want, bounds, strict=False):
+        g, w = np.asarray(g), np.asarray(w)
+        wrong = ~_near(g, w, b)
+        if wrong.any():
+            place = tuple(int(i) for i in np.argwhere(wrong)[0])
+            unwritten = np.isnan(float(g[place])) or g[place] == POISON
+            mine = "was never written" if unwritten else f"is {g[place]}"
+            where = f"{name}{list(place)}" if place else name
+            return (
+                f"{where} {mine}; right is {float(w[place]):.9g} ({int(wrong.sum())} of {wrong.size} places are wrong)."
+            )
+    return "The output is wrong."
+
+
+def in_words(inputs: dict[str, Any]) -> str:
+    """The inputs by name: numbers as they are, arrays by their shapes."""
+
+    def one(name: str, value: Any) -> str:
+        if isinstance(value, np.ndarray) and value.ndim:
+            return f"{name} {' x '.join(map(str, value.shape))}"
+        return name if isinstance(value, Callback) else f"{name}={value}"
+
+    return ", ".join(one(name, value) for name, value in inputs.items())
+
+
+def as_code(inputs: dict[str, Any]) -> str:
+    """Python code that makes the inputs; their sizes alone where they are large."""
+    lines = ["import numpy as np"]
+    for name, value in inputs.items():
+        if isinstance(value, np.ndarray):
+            if value.size > 1 and np.array_equal(
+                value, np.full_like(value, value.flat[0]), equal_nan=value.dtype.kind == "f"
+            ):
+                one = "np.nan" if np.isnan(float(value.flat[0])) else value.flat[0].item()
+                lines.append(f"{name} = np.full({value.shape}, {one}, np.{value.dtype})")
+                continue
+            text = np.array2string(value, separator=", ", threshold=10**6, max_line_width=110)
+            lines.append(
+                f"{name} = np.array({text.replace('inf', 'np.inf').replace('nan', 'np.nan')}, np.{value.dtype})"
+            )
+        elif not isinstance(value, Callback):
+            lines.append(f"{name} = {value!r}" if not isinstance(value, np.generic) else f"{name} = {value.item()!r}")
+    code = "\n".join(lines)
+    return code if len(code) <= LONGEST_CODE else f"one of this size: {in_words(inputs)}"
+
+
+def unwritten(shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
+    """An output that nobody has written yet; what is left of it is told as such."""
+    return np.full(shape, np.nan if np.dtype(dtype).kind == "f" else POISON, dtype)
+
+
+def rows_alike(inputs: dict[str, Any], *names: str) -> dict[str, Any]:
+    """The inputs with row 0 of these arrays in every row."""
+    return inputs | {n: np.broadcast_to(inputs[n][:1], inputs[n].shape).copy() for n in names}
+
+
+def whole_width(inputs: dict[str, Any], length: str, width: int) -> dict[str, Any]:
+    """The inputs with every length as wide as the array."""
+    return inputs | {length: np.full_like(inputs[length], width)}
+
+
+def seed_of(text: str) -> int:
+    """A seed from a name, the same everywhere."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+
+
+def is_neighbour(root: Path | None, module: str) -> bool:
+    """Whether the student's own folder has this module."""
+    return root is not None and ((root / f"{module}.py").is_file() or (root / module).is_dir())
+
+
+def _noted(callback: Callback, trial: Trial) -> Callable:
+    """The callback's function, each call of it noted in the trial: counted here, where nobody can patch the count."""
+
+    def call(*arguments: Any) -> Any:
+        held = sum(getattr(a, "nbytes", 0) for _, done in trial.calls for a in done)
+        if len(trial.calls) >= MOST_CALLS or held > MOST_BYTES_OF_CALLS:
+            raise ValueError(f"{callback.name} has been called too often")
+        trial.calls.append((callback.name, arguments))
+        return callback.function(*arguments)
+
+    return call
+
+
+def _refused(reply: dict[str, Any]) -> None:
+    if "refused" in reply:
+        raise Refused(str(reply["refused"]), str(reply["message"]))

@@ -1,0 +1,148 @@
+"""A student's folder: the files that were started, what is solved, which hints were taken, what was predicted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError, OptionError
+from . import skeleton
+from .exercise import Submission, seed_of
+from .find import Exercise
+from .verdict import Verdict
+
+DEFAULT = "my_exercises"  # not `exercises`, which in a checkout holds the solutions
+NOTES = ".minidecode"
+
+
+class Folder:
+    """Where a student works. Nothing is written before something is started or checked."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def file(self, exercise: Exercise) -> Path:
+        return self.path / exercise.file_name
+
+    def start(self, exercise: Exercise, seed: int) -> Path:
+        """Writes the skeleton. Raises OptionError where the file is there already."""
+        file = self.file(exercise)
+        if file.exists():
+            raise OptionError(f"{file} is there already: minidecode exercise reset {exercise.number} starts it anew")
+        self.path.mkdir(parents=True, exist_ok=True)
+        file.write_text(exercise.start(seed), encoding="utf-8")
+        self._note(exercise, started=True)
+        return file
+
+    def reset(self, exercise: Exercise) -> Path:
+        """The skeleton again, of the same variation; what was there is kept beside it, as .bak."""
+        file = self.file(exercise)
+        if not file.exists():
+            raise OptionError(f"there is no {file}: minidecode exercise start {exercise.number} writes it")
+        seed = skeleton.seed_in(file.read_text(encoding="utf-8-sig"), exercise.number)
+        backup = file.with_suffix(".py.bak")
+        backup.unlink(missing_ok=True)
+        file.rename(backup)
+        file.write_text(exercise.start(seed or 0), encoding="utf-8")
+        return backup
+
+    def seed(self, exercise: Exercise) -> int | None:
+        """The seed of the file that was started; None if there is none."""
+        file = self.file(exercise)
+        return skeleton.seed_in(file.read_text(encoding="utf-8-sig"), exercise.number) if file.is_file() else None
+
+    def state(self, exercise: Exercise) -> str:
+        """ "solved", "started" or "" """
+        if self._notes("state").get(str(exercise.number), {}).get("solved"):
+            return "solved"
+        return "started" if self.file(exercise).is_file() else ""
+
+    def next_hint(self, exercise: Exercise) -> int:
+        """The number of the next hint, from 1; the last one again and again."""
+        number = min(self._notes("state").get(str(exercise.number), {}).get("hints", 0) + 1, len(exercise.text.hints))
+        self._note(exercise, hints=number)
+        return number
+
+    def keep(self, exercise: Exercise, verdict: Verdict) -> Path | None:
+        """Notes what came of a check; where there is a picture, the file that it was written to."""
+        if verdict.ok:
+            self._note(exercise, solved=True)
+        if not verdict.picture:
+            return None
+        path = self.path / NOTES / f"{exercise.number:02d}.svg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(verdict.picture, encoding="utf-8")
+        return path
+
+    # Predictions
+
+    def seal(self, exercise: Exercise, seed: int, values: dict[str, Any]) -> None:
+        """Writes a prediction down before the answer is computed. Raises OptionError if it has been told before."""
+        log = self._notes("predictions").get("sealed", [])
+        if any((entry["exercise"], entry["seed"]) == (exercise.number, seed) for entry in log):
+            raise OptionError(
+                f"the answer to this variation of exercise {exercise.number} has been told: minidecode exercise reset"
+                f" {exercise.number} --fresh draws another"
+            )
+        previous = log[-1]["seal"] if log else ""
+        entry = {"exercise": exercise.number, "seed": seed, "values": values, "at": time.strftime("%Y-%m-%dT%H:%M:%S")}
+        entry["seal"] = hashlib.sha256((previous + json.dumps(entry, sort_keys=True, default=str)).encode()).hexdigest()
+        self._write("predictions", {"sealed": [*log, entry]})
+
+    def renew(self, exercise: Exercise, file: Path, seed: int) -> int:
+        """Another variation in the student's file, whose own lines stay; its seed."""
+        fresh = seed_of(f"{exercise.number} after {seed}")
+        file.write_text(exercise.renewed(file.read_text(encoding="utf-8-sig"), fresh), encoding="utf-8")
+        return fresh
+
+    def _notes(self, name: str) -> dict[str, Any]:
+        try:
+            found = json.loads((self.path / NOTES / f"{name}.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def _note(self, exercise: Exercise, **changes: Any) -> None:
+        notes = self._notes("state")
+        key = str(exercise.number)
+        self._write("state", notes | {key: notes.get(key, {}) | changes})
+
+    def _write(self, name: str, value: dict[str, Any]) -> None:
+        path = self.path / NOTES / f"{name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(value, indent=1, default=str), encoding="utf-8")
+
+
+def submission_of(path: Path, **fields: Any) -> Submission:
+    """A student's file. Raises InputError where it cannot be read."""
+    try:
+        return Submission.of_file(path, **fields)
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}: minidecode exercise start writes it") from None
+    except (UnicodeDecodeError, OSError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from None
+
+
+def target(place: str, exercise: Exercise) -> Submission:
+    """`module:function` or `FILE.py:function` in a layout of the student's own. Nothing of it is imported here."""
+    where, colon, name = place.rpartition(":")
+    if not colon or not where or not name.isidentifier():
+        raise InputError(f"name the function as module:function or FILE.py:function, not {place!r}")
+    official = getattr(exercise.task, "kernel", "") or getattr(exercise.task, "function", "")
+    if not official:
+        raise OptionError(f"exercise {exercise.number} asks for numbers in its file: it takes no --target")
+    names = {official: name}
+    if where.endswith(".py"):
+        return submission_of(Path(where), names=names)
+    parts = where.split(".")
+    for root in (Path(), Path("src")):
+        for path in (root.joinpath(*parts).with_suffix(".py"), root.joinpath(*parts, "__init__.py")):
+            if path.is_file():
+                package = ".".join(parts if path.name == "__init__.py" else parts[:-1])
+                found = submission_of(path, names=names, package=package)
+                found.root = root.resolve()
+                return found
+    raise InputError(f"there is no module {where} below {Path().resolve()}, nor below its folder src")

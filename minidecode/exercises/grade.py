@@ -1,0 +1,158 @@
+"""Many submissions to many exercises: each code in a process of its own, the verdicts here.
+
+A submission is a folder with files NN_name.py, or a folder of such folders. Inputs that `check` has never shown are
+drawn from the teacher's seed and tried after the public ones.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import InputError
+from . import skeleton
+from .exercise import Submission, seed_of
+from .find import Exercise, exercises
+from .verdict import Verdict
+
+
+@dataclass
+class Graded:
+    """One exercise of one student. verdict: None where nothing was handed in."""
+
+    student: str
+    exercise: Exercise
+    verdict: Verdict | None
+
+    @property
+    def result(self) -> str:
+        if self.verdict is None:
+            return "absent"
+        return "solved" if self.verdict.ok else self.verdict.mistake or "wrong"
+
+
+def submissions(folders: Iterable[Path]) -> dict[str, Path]:
+    """Student -> folder. Raises InputError where a folder holds no submission."""
+    found: dict[str, Path] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise InputError(f"{folder} is no folder")
+        inner = [folder] if _files(folder) else [f for f in sorted(folder.iterdir()) if f.is_dir() and _files(f)]
+        if not inner:
+            raise InputError(
+                f"{folder} holds no file of an exercise, such as {next(iter(exercises().values())).file_name}"
+            )
+        for each in inner:
+            found[each.name if each.name not in found else str(each)] = each
+    return found
+
+
+def _files(folder: Path) -> list[Path]:
+    return [folder / e.file_name for e in exercises().values() if (folder / e.file_name).is_file()]
+
+
+def grade(
+    folders: Iterable[Path], which: list[Exercise] | None = None, *, hidden: int, seed: int | None = None,
+    per_student: bool = False, jobs: int = 2, progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Graded]:  # fmt: skip
+    """Grades every submission. which: by default all exercises that anybody handed in.
+
+    seed: the variation that is due; per_student: each one's own, from the folder's name, as `start --student` draws it.
+    Without either, the one that a file says it holds.
+    """
+    students = submissions(folders)
+    if which is None:
+        which = [e for e in exercises().values() if any((f / e.file_name).is_file() for f in students.values())]
+    work = [(student, folder, exercise) for exercise in which for student, folder in students.items()]
+
+    def one(item: tuple[str, Path, Exercise]) -> Graded:
+        student, folder, exercise = item
+        due = seed_of(student) if per_student else seed
+        return Graded(student, exercise, _verdict(folder, exercise, due, hidden))
+
+    found = []
+    with ThreadPoolExecutor(max(1, jobs)) as pool:
+        for done, graded in enumerate(pool.map(one, work), 1):
+            found.append(graded)
+            progress(done, len(work))
+    return found
+
+
+def _verdict(folder: Path, exercise: Exercise, due: int | None, hidden: int) -> Verdict | None:
+    path = folder / exercise.file_name
+    if not path.is_file() or path.is_symlink():  # a link may lead to a neighbour's
+        return None
+    try:
+        submission = Submission.of_file(path)
+    except (UnicodeDecodeError, OSError, InputError) as error:
+        return Verdict(exercise.number, due or 0, False, f"{path.name} cannot be read: {error}", "cannot-run")
+    held = skeleton.seed_in(submission.source, exercise.number)
+    if due is not None and held != due:
+        message = f"The file is of variation {held}, and {due} is due."
+        return Verdict(exercise.number, due, False, message, "other-variation")
+    try:
+        return exercise.task.check(submission, held or 0, hidden=hidden)
+    except Exception as error:  # one submission must not end the grading of all others
+        message = f"The grader itself failed, which is its mistake: {type(error).__name__}: {error}"
+        return Verdict(exercise.number, held or 0, False, message, "grader-failed")
+
+
+def as_table(graded: list[Graded]) -> str:
+    """A row for each student, a column for each exercise; then the class, by mistake; then what was said."""
+    numbers = list(dict.fromkeys(g.exercise.number for g in graded))
+    students = list(dict.fromkeys(g.student for g in graded))
+    cells = {(g.student, g.exercise.number): g.result for g in graded}
+    widths = {n: max(len(str(n)), *(len(cells[s, n]) for s in students)) for n in numbers}
+    first = max(len("student"), *map(len, students))
+    rows = [f"{'student':<{first}}  " + "  ".join(f"{n:<{widths[n]}}" for n in numbers)]
+    rows += [f"{s:<{first}}  " + "  ".join(f"{cells[s, n]:<{widths[n]}}" for n in numbers) for s in students]
+    return "\n".join([*(row.rstrip() for row in rows), "", *class_report(graded)])
+
+
+def class_report(graded: list[Graded]) -> list[str]:
+    """ "16 the n-gram ban as a kernel: 21 of 40 solved; 17 of 40: one block; 2 of 40: wrong" """
+    lines = []
+    for exercise in dict.fromkeys(g.exercise for g in graded):
+        results = Counter(g.result for g in graded if g.exercise is exercise)
+        total = sum(results.values())
+        parts = [f"{results.pop('solved', 0)} of {total} solved"]
+        words = {"wrong": "wrong in a way that has no name", "absent": "nothing handed in"}
+        parts += [f"{n} of {total}: {words.get(r, r.replace('-', ' '))}" for r, n in results.most_common()]
+        lines.append(f"{exercise.number} {exercise.text.title}: {'; '.join(parts)}")
+    return lines
+
+
+def as_csv(graded: list[Graded]) -> str:
+    out = io.StringIO()
+    rows = csv.writer(out, lineterminator="\n")
+    rows.writerow(["student", "exercise", "name", "solved", "result", "score", "message"])
+    for g in graded:
+        score = 0.0 if g.verdict is None else g.verdict.score if g.verdict.score is not None else float(g.verdict.ok)
+        message = "" if g.verdict is None else g.verdict.message.replace("\n", " ")
+        row = [g.student, g.exercise.number, g.exercise.name, int(g.result == "solved"), g.result, score, message]
+        rows.writerow([_no_formula(cell) for cell in row])
+    return out.getvalue()
+
+
+def _no_formula(cell: object) -> object:
+    """A text that a spreadsheet would compute is kept a text: names and messages come from students."""
+    return f"'{cell}" if isinstance(cell, str) and cell[:1] in tuple("=+-@\t\r") else cell
+
+
+def as_json(graded: list[Graded], **more: object) -> str:
+    records = [
+        {"student": g.student, "exercise": g.exercise.number, "name": g.exercise.name, "result": g.result,
+         "verdict": None if g.verdict is None else g.verdict.as_dict()} for g in graded
+    ]  # fmt: skip
+    return json.dumps({**more, "class": class_report(graded), "graded": records}, default=_number)
+
+
+def _number(value: object) -> object:
+    """Numbers of NumPy as Python's."""
+    return value.item() if hasattr(value, "item") else str(value)

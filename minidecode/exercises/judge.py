@@ -1,0 +1,156 @@
+"""The process in which a student's kernel runs: Numba's type inference and the emulator, over the kernel as data.
+
+Run as a script by `sandbox.py`. It knows no expected values; what it says is what the emulator saw.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from typing import Any
+
+WORD_BYTES = 16
+PATIENCE = 4.0  # seconds of a loop that leads nowhere
+
+
+def main() -> None:
+    sys.path[:] = json.loads(sys.argv[1])
+    questions, answers = os.fdopen(os.dup(0), "rb"), io.BufferedWriter(io.FileIO(os.dup(1), "wb"))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    from minidecode.exercises import wire
+
+    word = questions.read(WORD_BYTES)
+    _limit(int(sys.argv[2]))
+    judge = Judge()
+    while True:
+        try:
+            question = wire.read(questions, word)
+        except EOFError:
+            os._exit(0)
+        wire.write(answers, word, judge.answer(question))
+
+
+def _limit(memory: int) -> None:
+    try:
+        import resource
+    except ImportError:
+        return
+    for name, most in (("RLIMIT_AS", memory), ("RLIMIT_CORE", 0), ("RLIMIT_FSIZE", 0)):
+        try:
+            resource.setrlimit(getattr(resource, name), (most, most))
+        except (AttributeError, ValueError, OSError):
+            continue
+
+
+class Judge:
+    """Takes a kernel out of a file and launches it on what it is given."""
+
+    def __init__(self):
+        self._taken, self._kernel, self._shape = None, "", None
+        self._typed: dict[tuple, list[dict]] = {}
+
+    def answer(self, question: dict) -> dict:
+        from minidecode.errors import MinidecodeError
+        from minidecode.exercises.kernel_source import Refused
+
+        try:
+            return getattr(self, "do_" + question["do"])(**question["with"])
+        except Refused as refused:
+            return {"refused": refused.mistake, "message": refused.message}
+        except MinidecodeError as error:
+            return {"refused": "cannot-run", "message": str(error)}
+        except MemoryError:
+            return {"refused": "memory", "message": "more memory than it may have"}
+        except Exception as error:
+            return {"refused": "cannot-run", "message": f"{type(error).__name__}: {str(error)[:300]}"}
+
+    def do_load(self, source: str, file: str, kernel: str, shape: str) -> dict:
+        from minidecode.exercises.kernel_source import take
+
+        self._taken, self._kernel, self._shape = take(source, file, kernel, [shape] if shape else []), kernel, shape
+        self._typed = {}
+        return {"ok": True}
+
+    def do_run(self, arguments: list, shape_arguments: list, launch: Any, options: dict, picture: bool) -> dict:
+        from numba import typeof
+
+        from minidecode.emulator import emulate
+        from minidecode.exercises.kernel_source import Refused
+
+        kernel = self._taken.functions[self._kernel]
+        if self._shape:
+            try:
+                launch = self._taken.functions[self._shape](*shape_arguments)
+            except Exception as error:
+                raise Refused("cannot-run", f"{self._shape} raised {type(error).__name__}: {error}") from None
+        blocks, threads = _two_shapes(launch, self._shape)
+        types = self._types_of(kernel, tuple(map(typeof, arguments)))
+        run = emulate(kernel, patience=PATIENCE, **options)[blocks, threads](*arguments)
+        return {
+            "launch": [list(blocks), list(threads)],
+            "arrays": [a for a in arguments if hasattr(a, "shape") and getattr(a, "ndim", 0)],
+            "findings": [{"kind": f.kind, "message": f.message, "severity": f.severity,
+                          "lines": sorted({p.line for p in f.places})} for f in run.findings],
+            "counts": _counts(run),
+            "lines": {str(place.line): {k: int(v) for k, v in vars(c).items()} for place, c in run.lines.items()},
+            "accesses": _accesses(run),
+            "costs": run.costs,
+            "types": types,
+            "picture": run.to_svg() if picture else None,
+        }  # fmt: skip
+
+    def _types_of(self, kernel: Any, argument_types: tuple) -> list[dict]:
+        """Numba's remarks on the kernel, once for each set of types. Raises Refused for what cannot be compiled."""
+        from minidecode.exercises.kernel_source import Refused
+        from minidecode.kernel_types import check_types
+
+        if argument_types not in self._typed:
+            notes = check_types(kernel, argument_types)
+            self._typed[argument_types] = [{"kind": n.kind, "line": n.line, "message": n.message} for n in notes]
+        notes = self._typed[argument_types]
+        if refused := [n for n in notes if n["kind"] == "error"]:
+            where = f"line {refused[0]['line']}: " if refused[0]["line"] else ""
+            raise Refused("types", f"{where}Numba's compiler would refuse this: {refused[0]['message']}")
+        return notes
+
+
+def _two_shapes(launch: Any, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """(blocks, threads), each as a tuple of whole numbers. Raises Refused for anything else."""
+    from minidecode.exercises.kernel_source import Refused
+
+    def sizes(part: Any) -> tuple[int, ...] | None:
+        part = tuple(part) if isinstance(part, tuple | list) else (part,)
+        whole = all(isinstance(n, int) and not isinstance(n, bool) and 0 < n < 2**31 for n in part)
+        return tuple(map(int, part)) if whole and 1 <= len(part) <= 3 else None
+
+    if isinstance(launch, tuple | list) and len(launch) == 2:
+        blocks, threads = map(sizes, launch)
+        if blocks and threads:
+            return blocks, threads
+    raise Refused("cannot-run", f"{name} must return (blocks, threads), whole numbers above 0, not {str(launch)[:60]}")
+
+
+def _accesses(run: Any) -> list[dict]:
+    """What each instruction did that reads or writes memory, line by line."""
+    from minidecode.emulator.journal import LOAD, STORE
+
+    kinds = {LOAD: "load", STORE: "store"}
+    return [
+        {"line": run.place_of(site).line, "kind": kinds.get(c.kind, "atomic"), "shared": bool(c.shared),
+         **{name: int(getattr(c, name)) for name in ("accesses", "requests", "passes", "sectors", "least_sectors")}}
+        for (site, _), c in sorted(run.sites.items())
+    ]  # fmt: skip
+
+
+def _counts(run: Any) -> dict[str, int]:
+    names = ("global_loads", "global_stores", "shared_loads", "shared_stores", "atomics", "sectors", "bank_conflicts")
+    return {name: int(run.total(name)) for name in names} | {"bytes_wanted": int(run.bytes_wanted),
+                                                             "bytes_moved": int(run.bytes_moved),
+                                                             "barriers": run.barriers}  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

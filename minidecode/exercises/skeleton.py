@@ -1,0 +1,89 @@
+"""Skeletons are made from solutions, by markers: there is no second copy that could fall behind.
+
+    # --- variation            what follows, down to "# --- end", are constants that `start` draws anew
+    # --- your turn: TEXT      down to "# --- end": the solution. The skeleton has TEXT as a comment there, and raises
+    # --- was                  the same for a program to be mended: nothing in the skeleton says where the mistake is
+    #| CODE                    inside of the two: a line that the skeleton has in the solution's place
+
+Python alone is needed here, so that the build of the wheel can call it.
+"""
+
+from __future__ import annotations
+
+import re
+
+VARIATION = re.compile(r"^# --- variation(?: (\d+) of exercise (\d+))?.*$", re.MULTILINE)
+_OPENING = re.compile(r"^(\s*)# --- (?:your turn: (.*)|was)$")
+_END = re.compile(r"^\s*# --- end$")
+_INSTEAD = re.compile(r"^\s*#\| ?(.*)$")
+
+
+class MarkerError(ValueError):
+    """A marker of a solution is not closed, or closes nothing."""
+
+
+def strip(solution: str) -> str:
+    """The solution without its answers and without its own docstring."""
+    lines, kept, opening = _without_docstring(solution).splitlines(), [], None
+    is_variation = False
+    for number, line in enumerate(lines, 1):
+        if opening is None and VARIATION.match(line):
+            is_variation = True
+        if match := _OPENING.match(line):
+            if opening is not None or is_variation:
+                raise MarkerError(f"line {number}: a marker within another")
+            opening, instead = match, []
+        elif _END.match(line):
+            if opening is None and not is_variation:
+                raise MarkerError(f"line {number}: this ends nothing")
+            if opening is not None:
+                kept += _answer_taken_out(opening, instead)
+                opening = None
+            else:
+                kept.append(line)
+                is_variation = False
+        elif opening is None:
+            kept.append(line)
+        elif match := _INSTEAD.match(line):
+            instead.append(match[1])
+    if opening is not None or is_variation:
+        raise MarkerError('a marker has no "# --- end"')
+    return "\n".join(kept).strip("\n") + "\n"
+
+
+def _answer_taken_out(opening: re.Match, instead: list[str]) -> list[str]:
+    indent, text = opening[1], opening[2]
+    if not instead:
+        instead = [f'raise NotImplementedError("your turn: {text}")'] if text else []
+    note = [f"{indent}# your turn: {text}"] if text else []
+    return note + [f"{indent}{line}" for line in instead]
+
+
+def _without_docstring(source: str) -> str:
+    return re.sub(r'\A\s*""".*?"""\n*', "", source, count=1, flags=re.DOTALL)
+
+
+def with_variation(source: str, number: int, seed: int, constants: dict[str, object]) -> str:
+    """The source with these constants between its variation's markers; a source without any stays as it is."""
+    head = VARIATION.search(source)
+    if head is None:
+        return source
+    end = source.index("# --- end", head.end())
+    block = [f"# --- variation {seed} of exercise {number}: yours; leave these lines as they are"]
+    block += [f"{name} = {_written(value)}" for name, value in constants.items()]
+    return source[: head.start()] + "\n".join(block) + "\n" + source[end:]
+
+
+def _written(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def seed_in(source: str, number: int) -> int | None:
+    """The seed of the variation that a student's file holds; None where it says none, or another exercise's."""
+    head = VARIATION.search(source)
+    return int(head[1]) if head and head[1] and int(head[2]) == number else None
+
+
+def with_statement(template: str, statement: str) -> str:
+    """The file with the statement on top, in the place of the docstring that it has."""
+    return f'"""{statement.strip()}\n"""\n\n{_without_docstring(template)}'

@@ -1,0 +1,67 @@
+"""Exercise 15: which tokens would repeat an n-gram."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..exercise import NumPyTask, rows_alike
+
+
+class Task(NumPyTask):
+    function = "ban"
+    returns = ("banned_RV",)
+    known = {
+        "bans-first-token": "of a window that repeats, the last token is the one that would come again, not the first",
+        "pads-count": "pads are no text: a window over them bans what nobody has said",
+        "last-window-lost": "the newest window, which ends with the newest token, is never looked at: a run such as"
+                            " 'very very very' needs it",
+    }  # fmt: skip
+
+    def variation(self, rng):
+        return {"n": rng.choice([2, 3, 4]), "padding": str(rng.choice(["left", "right"])), "pad": rng.integers(0, 3)}
+
+    def cases(self, v, rng):
+        cases = []
+        for rows, width in ((1, v.n), (1, v.n + 2), (2, 11), (3, 14), (5, 33 + int(rng.integers(1, 9)))):
+            used_R = rng.integers(v.n - 1, width + 1, rows)
+            used_R[0] = width - int(rows > 1)
+            if rows > 1:
+                used_R[1] = 0 if rows == 2 else width
+            tokens_RM = np.full((rows, width), v.pad)
+            for r, used in enumerate(used_R):
+                text = rng.permutation(used) % 9 + 3
+                if rows < 3 and r == 0:
+                    text[:] = 3  # a run: all windows are one
+                elif used >= 2 * v.n:
+                    text[: v.n - 1] = text[used - v.n + 1 :]  # what the newest tokens say has been said at the start
+                tokens_RM[r, self._text(v, width, used)] = text
+            cases.append({"tokens_RM": tokens_RM, "used_R": used_R, "V": 12})
+        return cases
+
+    def _text(self, v, width, used):
+        """Where the tokens of a row lie that are no pads."""
+        return slice(width - used, width) if v.padding == "left" else slice(0, used)
+
+    def expected(self, v, inputs, mistake=None, ran=None):
+        tokens_RM, used_R = inputs["tokens_RM"], inputs["used_R"]
+        banned_RV = np.zeros((len(tokens_RM), inputs["V"]), bool)
+        for r, used in enumerate(used_R):
+            place = slice(None) if mistake == "pads-count" else self._text(v, tokens_RM.shape[1], used)
+            text = tokens_RM[r, place].tolist()
+            end = len(text) - v.n + 1 - (mistake == "last-window-lost")
+            for start in range(max(0, end)):
+                *context, last = text[start : start + v.n]
+                if context == text[len(text) - v.n + 1 :]:
+                    banned_RV[r, context[0] if mistake == "bans-first-token" else last] = True
+        return banned_RV
+
+    def altered(self, v, inputs):
+        return {"row-0-for-all": rows_alike(inputs, "tokens_RM", "used_R")}
+
+    def size(self, v, inputs):
+        return inputs["tokens_RM"].shape[1]
+
+    def tell(self, v, inputs, got, want):
+        row, token = np.argwhere(got[0] != want[0])[0]
+        due = "should be banned and is not" if want[0][row, token] else "is banned and should not be"
+        return f"{self.call(inputs)} with N = {v.n}: row {row}, token {token} {due}."

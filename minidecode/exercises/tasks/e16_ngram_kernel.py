@@ -1,0 +1,68 @@
+"""Exercise 16: the same ban by a kernel, a thread for each start."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..exercise import KernelTask
+from ..verdict import Miss
+
+
+class Task(KernelTask):
+    kernel = "ban"
+    out = ("banned_RV",)
+    known = {
+        "one-block": "starts beyond blockDim.x are never looked at",
+        "n-off-by-one": "a window is compared with one token more than it should be, so only what repeats N + 1 tokens"
+                        " is found",
+        "row-stride": "rows lie `stride` apart, however long their text is: this reads row 0's tail as row 1",
+    }  # fmt: skip
+
+    def variation(self, rng):
+        return {"n": rng.choice([2, 3, 4]), "threads": rng.choice([32, 64, 96])}
+
+    def cases(self, v, rng):
+        cases = []
+        beyond = v.threads + rng.integers(30, 60), 2 * v.threads + rng.integers(9, 40)
+        for rows, longest in ((1, v.n + 3), (2, 20), (2, int(beyond[0])), (3, int(beyond[1]))):
+            stride = longest + int(rng.integers(3, 9))
+            length_R = rng.integers(longest // 2, longest, rows)
+            length_R[0] = longest
+            tokens = rng.integers(0, 5 if longest < 30 else 12, (rows, stride), dtype=np.int32)
+            for r, length in enumerate(length_R):  # the newest tokens have been said in the middle and near the end
+                for start in (length // 3, length - 2 * v.n):
+                    if start >= 0:
+                        tokens[r, start : start + v.n - 1] = tokens[r, length - v.n + 1 : length]
+            banned_RV = np.zeros((rows, 16), np.int32)
+            cases.append({"banned_RV": banned_RV, "tokens": tokens.reshape(-1), "stride": stride, "length_R": length_R})
+        return cases
+
+    def shape_arguments(self, v, inputs):
+        return [len(inputs["length_R"]), int(inputs["length_R"].max())]
+
+    def expected(self, v, inputs, mistake=None, ran=None):
+        tokens, stride, length_R = inputs["tokens"], inputs["stride"], inputs["length_R"]
+        n = v.n + (mistake == "n-off-by-one")
+        banned_RV = np.zeros_like(inputs["banned_RV"])
+        for r, length in enumerate(length_R.tolist()):
+            first = r * (length if mistake == "row-stride" else stride)
+            text = tokens[first : first + length].tolist()
+            ends = length - n + 1
+            for start in range(min(ends, ran.threads[0]) if mistake == "one-block" else ends):
+                if text[start : start + n - 1] == text[length - n + 1 :]:
+                    banned_RV[r, text[start + n - 1]] = 1
+        return banned_RV
+
+    def tell(self, v, inputs, got, want):
+        row, token = np.argwhere(got[0] != want[0])[0]
+        due = "should be banned and is not" if want[0][row, token] else "is banned and should not be"
+        return f"{self.call(inputs)} with N = {v.n}: row {row}, token {token} {due}."
+
+    def miss(self, v, trial):
+        if (threads := int(np.prod(trial.ran.threads))) > v.threads:
+            return Miss(f"launch_shape asks for {threads} threads a block; THREADS = {v.threads} are the most here.")
+        return None
+
+    def praise(self, v, tried):
+        ran = tried[-1].ran
+        return f"The longest rows took {ran.counts['global_loads']:,} loads; exercise 17 asks for fewer."

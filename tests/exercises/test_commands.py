@@ -1,0 +1,231 @@
+"""The commands of the exercises: what a student and a teacher do with them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from minidecode.exercises import skeleton
+from minidecode.exercises.exercise import seed_of
+from minidecode.exercises.find import exercises, find
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def solve(exercise, folder: Path, seed: int, name: str = "solution") -> Path:
+    """Hands in a solution, or one of the wrong answers."""
+    folder.mkdir(parents=True, exist_ok=True)
+    source = next(
+        p for p in (exercise.folder() / f"{name}.py", exercise.folder() / "wrong" / f"{name}.py") if p.exists()
+    )
+    path = folder / exercise.file_name
+    path.write_text(exercise.varied(source, seed), encoding="utf-8")
+    return path
+
+
+def test_a_student_starts_fails_and_solves(cli, here):
+    ran = cli("exercise", "start", "15", "--seed", 5)
+    file = here / "my_exercises" / "15_ngram_ban.py"
+    assert ran.code == 0 and Path(ran.out.strip()) == file.relative_to(here)
+    ran = cli("exercise", "check", "15")
+    assert ran.code == 1 and ran.out.startswith("Nothing is written yet (line ")
+    solve(find("15"), file.parent, 5, "last_window_lost")
+    ran = cli("exercise", "check", "ngram-ban", "--json")
+    verdict = json.loads(ran.out)
+    assert ran.code == 1 and verdict["mistake"] == "last-window-lost" and "np.array" in verdict["input"]
+    solve(find("15"), file.parent, 5)
+    ran = cli("exercise", "check", "15")
+    assert ran.code == 0 and ran.out.startswith("Solved")
+    states = {r["number"]: r["state"] for r in json.loads(cli("exercise", "list", "--json").out)}
+    assert states[15] == "solved" and states[16] == "" and set(states) == set(exercises())
+
+
+def test_a_picture_is_written_where_one_helps(cli, here):
+    cli("exercise", "start", "1")
+    ran = cli("exercise", "check", "my_exercises/01_guard.py")
+    assert ran.code == 1 and "A picture:" in ran.out
+    picture = Path(ran.out.split("A picture: ")[1].strip())
+    assert picture.read_text(encoding="utf-8").startswith("<svg")
+
+
+def test_hints_come_one_by_one(cli, here):
+    hints = [cli("exercise", "hint", "11").out for _ in range(4)]
+    assert [h.splitlines()[0] for h in hints] == ["Hint 1 of 3", "Hint 2 of 3", "Hint 3 of 3", "Hint 3 of 3"]
+    assert cli("exercise", "hint", "11", "--all").out == "".join(hints[:3])
+
+
+def test_reset_keeps_what_was_there(cli, here):
+    cli("exercise", "start", "16", "--student", "Ada")
+    file = here / "my_exercises" / "16_ngram_kernel.py"
+    skeleton_of_it = file.read_text(encoding="utf-8")
+    assert skeleton.seed_in(skeleton_of_it, 16) == seed_of("Ada")
+    file.write_text(skeleton_of_it + "# mine\n", encoding="utf-8")
+    assert cli("exercise", "reset", "16").code == 0
+    assert file.read_text(encoding="utf-8") == skeleton_of_it
+    assert file.with_suffix(".py.bak").read_text(encoding="utf-8").endswith("# mine\n")
+
+
+def test_a_solution_is_printed_in_the_students_variation(cli, here):
+    cli("exercise", "start", "15", "--seed", 8)
+    assert cli("exercise", "solution", "15").out == find("15").varied(find("15").folder() / "solution.py", 8)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [(("start", "99"), "there is no exercise"), (("start", "ngram_bann"), "did you mean ngram_ban"),
+     (("check", "15"), "there is no file"), (("check", "2", "--target", "a:b"), "takes no --target"),
+     (("check", "15", "--target", "no.such:ban"), "there is no module no.such"), (("reset", "15"), "there is no"),
+     (("start", "1", "--seed", "1", "--student", "x"), "not from both"), (("grade", "nowhere"), "is no folder"),
+     (("grade", "."), "holds no file of an exercise")],
+)  # fmt: skip
+def test_mistakes_of_use_are_one_line(cli, here, arguments, says):
+    ran = cli("exercise", *arguments)
+    assert ran.code == 1 and says in ran.err and ran.err.splitlines()[-1].startswith("minidecode: ")
+
+
+def test_starting_twice_writes_over_nothing(cli, here):
+    cli("exercise", "start", "15")
+    assert "is there already" in cli("exercise", "start", "15").err
+
+
+# A layout of one's own
+
+
+def test_a_layout_of_ones_own_is_checked_where_it_lies(cli, here):
+    package = here / "src" / "mine" / "kernels"
+    package.mkdir(parents=True)
+    for folder in (package.parent, package):
+        (folder / "__init__.py").write_text("", encoding="utf-8")
+    source = find("15").varied(find("15").folder() / "another.py", 0).replace("def ban(", "def my_ban(")
+    helper = "import numpy as np\n\n\ndef empty(rows, V):\n    return np.zeros((rows, V), bool)\n"
+    (package / "helper.py").write_text(helper, encoding="utf-8")
+    source = source.replace("import numpy as np", "from .helper import empty")
+    source = source.replace("np.zeros((len(tokens_RM), V), bool)", "empty(len(tokens_RM), V)")
+    source = re.sub(r"# --- variation.*", "# mine", source, count=1)
+    (package / "bans.py").write_text(source, encoding="utf-8")
+    ran = cli("exercise", "check", "15", "--target", "mine.kernels.bans:my_ban", "--seed", 0)
+    assert ran.code == 0, ran
+    ran = cli("exercise", "check", "15", "--target", "src/mine/kernels/bans.py:no_such", "--seed", 0)
+    assert ran.code == 1
+
+
+# Predictions
+
+
+def test_a_prediction_is_sealed_before_it_is_answered(cli, here):
+    cli("exercise", "start", "2", "--seed", 6)
+    file = here / "my_exercises" / "02_bytes_per_token.py"
+    before = file.read_text(encoding="utf-8")
+    assert "None yet" not in before and cli("exercise", "check", "2").code == 1
+    log = here / "my_exercises" / ".minidecode" / "predictions.json"
+    assert not log.exists(), "nothing was predicted, so nothing is sealed and nothing told"
+    file.write_text(before.replace("= None", "= 1000"), encoding="utf-8")
+    ran = cli("exercise", "check", "2")
+    assert ran.code == 1 and "you said 1,000" in ran.out
+    (entry,) = json.loads(log.read_text(encoding="utf-8"))["sealed"]
+    assert entry["seed"] == 6 and entry["values"] == {"BYTES_PER_TOKEN": 1000}
+    fresh = file.read_text(encoding="utf-8")
+    assert skeleton.seed_in(fresh, 2) not in (None, 6) and "= 1000" in fresh, (
+        "another model, and the student's own lines"
+    )
+    constants = dict(re.findall(r"^(WIDTH|POSITIONS) = (\d+)$", fresh, re.MULTILINE))
+    assert f"width         {constants['WIDTH']}\n" in fresh and f"{constants['POSITIONS']} are in" in fresh
+    file.write_text(before.replace("= None", "= 2000"), encoding="utf-8")
+    again = cli("exercise", "check", "2")
+    assert again.code == 1 and "has been told" in again.err and "it is" not in again.out
+
+
+def test_half_a_score_within_a_factor_of_two():
+    exercise = find("2")
+    right = exercise.task.expected(exercise.task.draw(1))["BYTES_PER_TOKEN"]
+    from minidecode.exercises.exercise import Submission
+
+    for value, score in ((right, 1.0), (right * 1.09, 1.0), (right / 1.5, 0.5), (right * 2.2, 0.0), (-right, 0.0)):
+        source = exercise.start(1).replace("= None", f"= {value!r}")
+        assert exercise.task.check(Submission(Path("p.py"), source), 1).score == score
+
+
+# Grading
+
+
+@pytest.fixture
+def classroom(tmp_path):
+    """Three students, of whom one has handed in nothing for exercise 16."""
+    answers = {"ada": ("solution", "solution"), "ben": ("bans_first_token", "one_block"), "cyn": ("unknown",)}
+    for student, names in answers.items():
+        for number, name in zip(("15", "16"), names, strict=False):
+            solve(find(number), tmp_path / "class" / student, seed_of(student), name)
+    return tmp_path / "class"
+
+
+def test_a_class_is_graded(cli, classroom):
+    ran = cli("exercise", "grade", classroom, "--per-student", "--hidden", 9)
+    rows = {line.split()[0]: line.split()[1:] for line in ran.out.splitlines()[1:4]}
+    assert ran.code == 0
+    assert rows == {"ada": ["solved", "solved"], "ben": ["bans-first-token", "one-block"], "cyn": ["wrong", "absent"]}
+    assert "15 the n-gram ban: 1 of 3 solved; 1 of 3: bans first token; 1 of 3: wrong in a way" in ran.out
+    assert "16 the n-gram ban as a kernel: 1 of 3 solved; 1 of 3: one block; 1 of 3: nothing handed in" in ran.out
+    for word in ("time: ", "memory: ", "files: ", "processes and network: ", "--hidden 9"):
+        assert word in ran.err, "it says what this system enforces"
+
+
+def test_tables_for_machines(cli, classroom):
+    ran = cli("exercise", "grade", *sorted(classroom.iterdir()), "-e", "15", "--format", "csv", "--quiet")
+    rows = list(csv.DictReader(io.StringIO(ran.out)))
+    assert [(r["student"], r["result"], r["solved"]) for r in rows] == [
+        ("ada", "solved", "1"), ("ben", "bans-first-token", "0"), ("cyn", "wrong", "0")]  # fmt: skip
+    assert ran.err == ""
+    ran = cli("exercise", "grade", classroom, "-e", "15", "--format", "json", "--seed", 12345)
+    found = json.loads(ran.out)
+    assert {g["result"] for g in found["graded"]} == {"other-variation"}, (
+        "the variation that is due, not the one that suits"
+    )
+    assert found["limits"] and isinstance(found["hidden"], int)
+
+
+def test_what_a_spreadsheet_would_compute_stays_a_text():
+    from minidecode.exercises.grade import _no_formula
+
+    assert _no_formula("=1+1") == "'=1+1" and _no_formula("ada") == "ada" and _no_formula(1) == 1
+
+
+# The wheel
+
+
+def test_the_wheel_holds_skeletons_and_no_solution(tmp_path):
+    pytest.importorskip("hatchling", reason="the builder of the wheel is not installed")
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path], cwd=ROOT, check=True,
+                   capture_output=True)  # fmt: skip
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        for exercise in exercises().values():
+            made = archive.read(f"minidecode/exercises/skeletons/{exercise.file_name}").decode()
+            assert made.replace("\r\n", "\n") == exercise.template()
+            assert f"minidecode/exercises/tasks/e{exercise.number:02d}_{exercise.name}.md" in names
+    assert not [n for n in names if "solution" in n or "another.py" in n or "/wrong/" in n]
+
+
+def test_an_installed_package_starts_from_its_skeletons(tmp_path, monkeypatch):
+    exercise = find("15")
+    due = exercise.start(3)
+    from minidecode.exercises import find as module
+
+    (tmp_path / "skeletons").mkdir()
+    (tmp_path / "skeletons" / exercise.file_name).write_text(exercise.template(), encoding="utf-8")
+    monkeypatch.setattr(module, "HERE", tmp_path)
+    assert exercise.folder() is None and exercise.start(3) == due

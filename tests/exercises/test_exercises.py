@@ -1,0 +1,110 @@
+"""Every exercise keeps its promises: its skeleton fails, its solutions pass, its wrong answers are known by name.
+
+Exercises are found by their files. What stands here holds for all of them; nothing is to be added for a new one.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from minidecode.exercises import skeleton
+from minidecode.exercises.exercise import COMMON, PredictionTask, Submission
+from minidecode.exercises.find import exercises
+
+SEED = 20261
+# Solutions and wrong answers must be told apart whatever is drawn. Authors try more: MINIDECODE_EXERCISE_SEEDS=10
+OTHER_SEEDS = range(1, 1 + int(os.environ.get("MINIDECODE_EXERCISE_SEEDS", "1")))
+ROOT = Path(__file__).parents[2]
+ALL = list(exercises().values())
+SOLUTIONS = [(e, name, seed) for e in ALL for name in ("solution", "another") for seed in (SEED, *OTHER_SEEDS)]
+WRONG = [(e, path) for e in ALL for path in sorted((ROOT / "exercises").glob(f"{e.number:02d}_{e.name}/wrong/*.py"))]
+
+
+def judged(exercise, path: Path, seed: int, **how):
+    source = exercise.varied(path, seed)
+    return exercise.task.check(Submission(Path(path.name), source), seed, **how)
+
+
+def label(value):
+    return getattr(value, "name", None) if isinstance(value, type(ALL[0])) else getattr(value, "stem", str(value))
+
+
+@pytest.mark.parametrize("exercise", ALL, ids=label)
+def test_an_exercise_is_complete(exercise):
+    folder, text = exercise.folder(), exercise.text
+    assert folder, "exercises/NN_name/solution.py is missing"
+    assert (folder / "another.py").is_file(), "two correct solutions, in different styles"
+    wrong = {p.stem.replace("_", "-") for p in (folder / "wrong").glob("*.py")}
+    assert "unknown" in wrong, "wrong/unknown.py: a mistake that nobody has named"
+    named = wrong - {"unknown"}
+    assert len(named & set(exercise.task.known)) >= 3, "three wrong answers with stable names, or more"
+    assert named <= {*exercise.task.known, *COMMON}
+    assert set(exercise.task.known) <= named, "a mistake that is known by name is shown by an answer"
+    assert text.kind in "NKMCP" and text.minutes > 0 and text.hours in (None, 3, 6, 12)
+
+
+@pytest.mark.parametrize("exercise", ALL, ids=label)
+def test_a_skeleton_fails_and_holds_no_answer(exercise):
+    source = exercise.start(SEED)
+    ast.parse(source)
+    assert "--- your turn" not in source and "--- was" not in source and "{{" not in source and "#|" not in source
+    assert skeleton.seed_in(source, exercise.number) == SEED
+    verdict = exercise.task.check(Submission(Path(exercise.file_name), source), SEED)
+    assert not verdict.ok and verdict.message and "Traceback" not in str(verdict)
+
+
+@pytest.mark.parametrize(("exercise", "name", "seed"), SOLUTIONS, ids=label)
+def test_a_solution_passes(exercise, name, seed):
+    verdict = judged(exercise, exercise.folder() / f"{name}.py", seed, hidden=seed + 1)
+    assert verdict.ok, str(verdict)
+    assert not verdict.notes, "a solution computes nothing in float64 by accident"
+
+
+@pytest.mark.parametrize(("exercise", "path"), WRONG, ids=label)
+def test_a_wrong_answer_gets_its_own_name_and_no_other(exercise, path):
+    due = None if path.stem == "unknown" else path.stem.replace("_", "-")
+    for seed in OTHER_SEEDS:
+        verdict = judged(exercise, path, seed)
+        assert not verdict.ok
+        assert verdict.mistake == due, str(verdict)
+        if due is None:
+            assert "none of the mistakes that this exercise knows" in verdict.message
+        assert len(verdict.message) > 30 and not any(s in str(verdict) for s in ("Traceback", "site-packages"))
+
+
+@pytest.mark.parametrize("exercise", [e for e in ALL if not isinstance(e.task, PredictionTask)], ids=label)
+def test_inputs_grow_and_differ_by_seed(exercise):
+    """The first input that fails is a small one; and nobody can know the teacher's."""
+    task = exercise.task
+    v = task.draw(SEED)
+    public, hidden = task.cases(v, task.rng(SEED)), task.cases(v, task.rng(SEED, 5))
+    sizes = [sum(np.size(a) for a in case.values() if isinstance(a, np.ndarray)) for case in public]
+    assert len(public) >= 3 and sizes[0] < sizes[-1] and sizes[0] == min(sizes)
+    assert repr(public) != repr(hidden)
+
+
+def test_there_is_one_copy_of_a_skeleton():
+    assert not (ROOT / "minidecode" / "exercises" / "skeletons").exists(), "the build of the wheel makes it"
+
+
+@pytest.mark.parametrize(
+    "bad",
+    ["# --- your turn: x\n", "# --- end\n", "# --- was\n# --- your turn: y\n# --- end\n", "# --- variation\nN = 1\n"],
+)
+def test_markers_that_do_not_match_are_refused(bad):
+    with pytest.raises(skeleton.MarkerError):
+        skeleton.strip(bad)
+
+
+def test_markers():
+    solution = '"""Mine."""\n\ndef f():\n    # --- your turn: say one\n    return 1\n    # --- end\n'
+    assert skeleton.strip(solution) == (
+        'def f():\n    # your turn: say one\n    raise NotImplementedError("your turn: say one")\n'
+    )
+    mended = "def f(a):\n    # --- was\n    #| return a +\n    #|     1\n    return a\n    # --- end\n"
+    assert skeleton.strip(mended) == "def f(a):\n    return a +\n        1\n"

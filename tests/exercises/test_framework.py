@@ -1,0 +1,152 @@
+"""What the exercises are built on, where no exercise shows it yet."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from minidecode.exercises import wire
+from minidecode.exercises.exercise import NumPyTask, Submission
+from minidecode.exercises.verdict import Miss
+from minidecode.exercises.wire import Callback
+
+
+class Doubles(NumPyTask):
+    """A task with all that NumPyTask can do: a counted callback, an array changed in place, bytes measured."""
+
+    function = "double"
+    changes = ("out",)
+    gives = False
+    imports = ("threading",)
+    measure = True
+    returns = ("out",)
+    known = {"adds-two": "x + 2 is 2 x for 2 alone"}  # noqa: RUF012
+
+    def cases(self, v, rng):
+        return [{"x": np.arange(n), "out": np.zeros(n, np.int64), "plus": Callback("plus", np.add)}
+                for n in (32, 33, 64, 65)]  # fmt: skip
+
+    def expected(self, v, inputs, mistake=None, ran=None):
+        return inputs["x"] + (2 if mistake == "adds-two" else inputs["x"])
+
+    def size(self, v, inputs):
+        return len(inputs["x"])
+
+    def miss(self, v, trial):
+        return Miss(f"{len(trial.calls)} calls; 1 is the most", "calls-twice") if len(trial.calls) > 1 else None
+
+
+def judged(body: str):
+    source = f"import numpy as np\n\n\ndef double(x, out, plus):\n    {body}\n"
+    return Doubles().check(Submission(Path("double.py"), source), 0)
+
+
+@pytest.mark.parametrize(
+    ("body", "mistake"),
+    [
+        ("out[:] = plus(x, x)", "solved"),
+        ("out[:] = plus(x, 2)", "adds-two"),
+        ("plus(x, x); out[:] = plus(x, x)", "calls-twice"),
+        ("n = len(x) // 32 * 32; out[:n] = 2 * x[:n]", "only-multiples-of-32"),
+        ("out[:] = 2 * x; x[0] = 7", "mutates-input"),
+        ("out[:] = 3 * x", None),
+        ("out[:] = plus(x, 'no number')", None),
+        ("pass", None),
+        ("import threading; out[:] = 2 * x", "solved"),
+        ("import queue; out[:] = 2 * x", "forbidden"),
+    ],
+)
+def test_a_task(body, mistake):
+    verdict = judged(body)
+    assert (verdict.ok, verdict.mistake) == ((True, None) if mistake == "solved" else (False, mistake)), str(verdict)
+
+
+def test_bytes_are_measured():
+    peaks = []
+
+    class Measured(Doubles):
+        def miss(self, v, trial):
+            peaks.append(trial.peak)
+
+    source = "import numpy as np\n\n\ndef double(x, out, plus):\n    big = np.ones(10**6)\n    out[:] = 2 * x\n"
+    assert Measured().check(Submission(Path("double.py"), source), 0).ok
+    assert all(8e6 < peak < 9e6 for peak in peaks)
+
+
+class Pair(NumPyTask):
+    """Two numbers of a given sum: many answers are right."""
+
+    function = "pair"
+
+    def cases(self, v, rng):
+        return [{"total": n} for n in (1, 5)]
+
+    def wrong(self, v, trial):
+        fine = isinstance(trial.got[0], np.ndarray) and trial.got[0].sum() == trial.inputs["total"]
+        return None if fine else Miss(f"{self.call(trial.inputs)} gives another sum")
+
+
+@pytest.mark.parametrize(("body", "ok"), [("[total - 3, 3]", True), ("[1, total]", False), ("[[1], []]", False)])
+def test_where_many_answers_are_right_a_task_judges_them(body, ok):
+    source = f"def pair(total):\n    return {body}\n"
+    assert Pair().check(Submission(Path("pair.py"), source), 0).ok == ok
+
+
+VALUES = [
+    None, True, 3, -2.5, "text", [1, [2]], (1, (2, 3)), {"a": {"b": 1}}, np.arange(6).reshape(2, 3), np.float32(1.5),
+    np.zeros((0, 4)), np.array([True, False]), np.array(3), np.array([1 + 2j]), float("inf"), np.zeros(3, ">i4"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_what_is_sent_comes_out(value):
+    found = wire.unpack(wire.pack(value))
+    assert type(found) is type(value)
+    assert np.array_equal(found, value) if isinstance(value, np.ndarray) else found == value
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, np.array([object()]), np.array(["a"]), lambda: 0], ids=repr)
+def test_what_is_no_data_is_not_sent(value):
+    with pytest.raises(TypeError):
+        wire.pack(value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"$": "array", "dtype": "<f8", "shape": [1000000000000]}', '{"$": "array", "dtype": "|O8", "shape": [1]}',
+        '{"$": "array", "dtype": "<f8", "shape": [-1]}', '{"$": "pickle"}', '{"no": 1}', "[" * 100_000, "nothing",
+        '{"$": "array", "dtype": "<f8,<f8", "shape": []}', '{"$": "dict", "items": 3}', '{"$": "array"}',
+        '{"$": "array", "dtype": "<f8", "shape": [2, 0, 99999999999999999999]}',
+    ],
+)  # fmt: skip
+def test_what_is_no_message_is_refused(text):
+    """Before room is made for it."""
+    with pytest.raises(wire.WireError):
+        wire.unpack(len(text).to_bytes(4, "little") + text.encode())
+
+
+def test_bytes_at_random_are_refused():
+    rng = np.random.default_rng(0)
+    good = wire.pack({"result": np.arange(5.0), "changed": [1]})
+    for _ in range(2000):
+        bad = bytearray(good)
+        for place in rng.integers(0, len(bad), 3):
+            bad[place] = rng.integers(0, 256)
+        try:
+            wire.unpack(bytes(bad[: rng.integers(0, len(bad) + 1)]))
+        except wire.WireError:
+            continue
+
+
+def test_a_frame_without_the_word_is_refused():
+    pipe = io.BytesIO()
+    wire.write(pipe, b"w" * 16, 1)
+    assert wire.read(io.BytesIO(pipe.getvalue()), b"w" * 16) == 1
+    with pytest.raises(wire.WireError, match="something else"):
+        wire.read(io.BytesIO(pipe.getvalue()), b"x" * 16)
+    with pytest.raises(EOFError):
+        wire.read(io.BytesIO(pipe.getvalue()[:-1]), b"w" * 16)
