@@ -751,8 +751,19 @@ def tutorial(
 
 
 @app.command()
-def doctor(as_json: AsJson = False, debug: Debug = False):
+def doctor(
+    for_class: Annotated[bool, typer.Option("--class", help="Run once what a class will run, and say what is not"
+                                            " ready; exit code 1 then.")] = False,
+    wheels: Annotated[Path | None, typer.Option("--wheels", help="With --class: fill this folder with the wheels that a"
+                                                " room without network installs from.")] = None,
+    as_json: AsJson = False, debug: Debug = False,
+):  # fmt: skip
     """Say what this machine has for minidecode, what is missing, and the command that adds it."""
+    if wheels is not None and not for_class:
+        raise OptionError("--wheels goes with --class")
+    if for_class:
+        _ready_for_class(wheels, as_json)
+        return
     import platform
     from importlib import metadata
 
@@ -809,6 +820,25 @@ def doctor(as_json: AsJson = False, debug: Debug = False):
     print(f"{'bundled models':<16} {', '.join(report['bundled_models'])}")
     for name, version in packages.items():
         print(f"{name:<16} {version or f'missing: {missing[name]}'}")
+
+
+def _ready_for_class(wheels: Path | None, as_json: bool) -> None:
+    """What a class needs, line by line."""
+    from .exercises.classroom import fill_with_wheels, ready
+
+    found = []
+    for each in ready():
+        found.append(each)
+        if not as_json:
+            print(f"{'ready' if each.ok else 'NOT READY':<10} {each.name}: {each.told}", flush=True)
+    if wheels is not None:
+        fill_with_wheels(wheels)
+        if not as_json:
+            print(f"wheels are in {wheels}; there: pip install --no-index --find-links {wheels} minidecode")
+    if as_json:
+        print(json.dumps([vars(each) for each in found]))
+    if not all(each.ok for each in found):
+        raise typer.Exit(1)
 
 
 def _wider_kernels(kernels: str | None) -> str:

@@ -33,6 +33,7 @@ from minidecode.course.chapters import Chapter, cells, find_chapter, table_of_ch
 from minidecode.course.chapters import chapters as all_chapters  # noqa: E402
 from minidecode.course.figure import Figure  # noqa: E402
 from minidecode.course.markers import fill  # noqa: E402
+from minidecode.exercises.find import exercises  # noqa: E402
 
 # Code, by name
 
@@ -212,6 +213,23 @@ def list_in_readme() -> None:
     path.write_text(text, encoding="utf-8", newline="\n")
 
 
+def table_of_cores() -> str:
+    """For each core course its exercises, the shorter ones' included, and their minutes."""
+    lines = ["| core course | exercises | their minutes |", "|---|---|---|"]
+    for hours in (3, 6, 12):
+        due = [e for e in exercises().values() if e.text.hours is not None and e.text.hours <= hours]
+        numbers = ", ".join(str(e.number) for e in due)
+        lines.append(f"| {hours} hours | {numbers} | {sum(e.text.minutes for e in due)} |")
+    return "\n".join(lines)
+
+
+def cores_for_teachers() -> None:
+    """The table of the core courses in docs/teaching.md."""
+    path = ROOT / "docs" / "teaching.md"
+    text, _ = fill(path.read_text(encoding="utf-8"), "cores", lambda _: table_of_cores())
+    path.write_text(text, encoding="utf-8", newline="\n")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("chapters", nargs="*", help="their numbers; all by default")
@@ -224,6 +242,7 @@ def main() -> int:
     stale = refresh(wanted[0], args.check)
     if not args.check:
         list_in_readme()
+        cores_for_teachers()
     print("\n".join(stale) or f"{wanted[0].path.name}: fresh")
     return int(args.check and bool(stale))
 

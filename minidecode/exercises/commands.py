@@ -176,7 +176,8 @@ def grade(
     folders: Annotated[list[Path], typer.Argument(help="One folder for each student, or a folder of such folders.")],
     exercise: Annotated[list[str] | None, typer.Option("--exercise", "-e", help="Only this one; may be repeated.")]
     = None,
-    format: Annotated[str, typer.Option(help="table, csv or json.")] = "table",
+    format: Annotated[str, typer.Option(help="table, csv, json, or gradescope (its results.json, of one"
+                                         " submission).")] = "table",
     hidden: Annotated[int | None, typer.Option(min=0, help="Your seed for inputs that nobody has seen."
                                                "  [default: drawn, and told]")] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="The variation that is due.  [default: what each"
@@ -193,8 +194,8 @@ def grade(
     from . import sandbox
     from .find import find
 
-    if format not in ("table", "csv", "json"):
-        raise OptionError(f"--format is table, csv or json, not {format!r}")
+    if format not in ("table", "csv", "json", "gradescope"):
+        raise OptionError(f"--format is table, csv, json or gradescope, not {format!r}")
     hidden = secrets.randbits(32) if hidden is None else hidden
     if not quiet:
         print("\n".join(["What this system enforces:", *sandbox.limits(), f"hidden inputs: --hidden {hidden}"]),
@@ -206,6 +207,8 @@ def grade(
         )
     if format == "json":
         print(grading.as_json(graded, hidden=hidden, limits=sandbox.limits()))
+    elif format == "gradescope":
+        print(grading.as_gradescope(graded))
     elif format == "csv":
         print(grading.as_csv(graded), end="")
     else:

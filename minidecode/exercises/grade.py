@@ -153,6 +153,17 @@ def as_json(graded: list[Graded], **more: object) -> str:
     return json.dumps({**more, "class": class_report(graded), "graded": records}, default=_number)
 
 
+def as_gradescope(graded: list[Graded]) -> str:
+    """results.json of one submission, as Gradescope's autograders write it: a point for each exercise."""
+    tests = []
+    for g in graded:
+        score = 0.0 if g.verdict is None else g.verdict.score if g.verdict.score is not None else float(g.verdict.ok)
+        output = "Nothing was handed in." if g.verdict is None else str(g.verdict)
+        name = f"{g.exercise.number} {g.exercise.text.title}"
+        tests.append({"name": name, "score": score, "max_score": 1, "output": output, "visibility": "visible"})
+    return json.dumps({"tests": tests, "stdout_visibility": "hidden"}, default=_number)
+
+
 def _number(value: object) -> object:
     """Numbers of NumPy as Python's."""
     return value.item() if hasattr(value, "item") else str(value)

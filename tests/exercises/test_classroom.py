@@ -1,0 +1,117 @@
+"""What teachers use: the autograder's script as Gradescope runs it, the workflow's step, the readiness of a machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from minidecode.exercises import classroom
+from minidecode.exercises.find import find
+
+ROOT = Path(__file__).resolve().parents[2]
+posix_only = pytest.mark.skipif(os.name != "posix", reason="shell scripts, which graders run on Linux")
+
+
+@pytest.fixture
+def command(tmp_path) -> Path:
+    """`minidecode` of this checkout, as an installed command beside its Python."""
+    script = tmp_path / "bin" / "minidecode"
+    script.parent.mkdir()
+    (script.parent / "python").symlink_to(sys.executable)
+    script.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m minidecode.cli "$@"\n')
+    script.chmod(0o755)
+    return script
+
+
+def hand_in(folder: Path, name: str, answer: str, seed: int = 0) -> None:
+    exercise = find(name)
+    folder.mkdir(exist_ok=True)
+    (folder / exercise.file_name).write_text(exercise.varied(exercise.folder() / answer, seed), encoding="utf-8")
+
+
+@posix_only
+def test_the_autograder_writes_what_gradescope_reads(tmp_path, command):
+    shutil.copytree(ROOT / "classroom" / "gradescope", tmp_path / "source")
+    (tmp_path / "source" / "settings.sh").write_text('HIDDEN=7\nEXERCISES="1 15 2"\n')
+    hand_in(tmp_path / "submission", "guard", "solution.py", seed=3)
+    hand_in(tmp_path / "submission", "ngram_ban", "wrong/pads_count.py")
+    told = autograded(tmp_path, command)
+    by_name = {test["name"].split()[0]: test for test in told["tests"]}
+    assert {name: test["score"] for name, test in by_name.items()} == {"1": 1.0, "15": 0.0, "2": 0.0}
+    assert all(test["max_score"] == 1 for test in told["tests"])
+    assert "Solved" in by_name["1"]["output"] and "pads count" in by_name["15"]["output"]
+    assert by_name["2"]["output"] == "Nothing was handed in."
+
+
+@posix_only
+def test_the_autograder_of_an_empty_submission(tmp_path, command):
+    shutil.copytree(ROOT / "classroom" / "gradescope", tmp_path / "source")
+    (tmp_path / "submission").mkdir()
+    told = autograded(tmp_path, command)
+    assert told["score"] == 0 and "holds no file of an exercise" in told["output"]
+
+
+def autograded(root: Path, command: Path) -> dict:
+    """results.json, after the script has run as Gradescope would run it."""
+    environment = os.environ | {"AUTOGRADER": str(root), "MINIDECODE": str(command)}
+    subprocess.run([str(root / "source" / "run_autograder")], env=environment, check=True, timeout=120)
+    return json.loads((root / "results" / "results.json").read_text(encoding="utf-8"))
+
+
+@posix_only
+@pytest.mark.parametrize("answer, code", [("solution.py", 0), ("wrong/pads_count.py", 1)])
+def test_the_workflow_checks_every_file(tmp_path, command, answer, code):
+    workflow = yaml.safe_load((ROOT / "classroom" / "github" / "classroom.yml").read_text(encoding="utf-8"))
+    (step,) = (s["run"] for s in workflow["jobs"]["check"]["steps"] if s.get("name") == "check")
+    hand_in(tmp_path / "repository", "guard", "solution.py")
+    hand_in(tmp_path / "repository", "ngram_ban", answer)
+    environment = os.environ | {"PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}"}
+    ran = subprocess.run(["bash", "-e", "-c", step], cwd=tmp_path / "repository", env=environment, timeout=120,
+                         capture_output=True, text=True)  # fmt: skip
+    assert ran.returncode == code, ran.stdout + ran.stderr
+    assert re.findall(r"^::group::(\S+)", ran.stdout, re.MULTILINE) == ["01_guard.py", "15_ngram_ban.py"]
+
+
+def test_a_machine_that_is_ready(cli):
+    ran = cli("doctor", "--class", "--json")
+    told = {each["name"]: each for each in json.loads(ran.out)}
+    assert list(told) == ["generation", "emulator", "exercises", "notebooks"]
+    assert all(each["ok"] for name, each in told.items() if name != "notebooks"), told
+    assert "race that is there" in told["emulator"]["told"] and "killed" in told["exercises"]["told"]
+    assert ran.code == (0 if told["notebooks"]["ok"] else 1)
+
+
+def test_a_machine_that_is_not(cli, monkeypatch):
+    def broken() -> str:
+        raise ImportError("no numba here")
+
+    monkeypatch.setattr(classroom, "CHECKS", {"emulator": broken})
+    ran = cli("doctor", "--class")
+    assert ran.code == 1 and "NOT READY  emulator: ImportError: no numba here" in ran.out
+
+
+def test_a_folder_of_wheels(cli, monkeypatch, tmp_path):
+    """pip itself is not run: it would fetch what the wheels need."""
+    asked = []
+
+    def run(command, **how):
+        asked.append(command)
+        return subprocess.CompletedProcess(command, 0 if len(asked) == 1 else 1, "", "ERROR: no network\n")
+
+    monkeypatch.setattr(classroom, "CHECKS", {})
+    monkeypatch.setattr(classroom.subprocess, "run", run)
+    ran = cli("doctor", "--class", "--wheels", tmp_path)
+    assert ran.code == 0 and f"--find-links {tmp_path} minidecode" in ran.out
+    assert asked[0][1:4] == ["-m", "pip", "wheel"] and str(tmp_path) in asked[0] and str(ROOT) in asked[0]
+    for arguments, says in [(("--class", "--wheels", tmp_path), "ERROR: no network"),
+                            (("--wheels", tmp_path), "--wheels goes with --class")]:  # fmt: skip
+        ran = cli("doctor", *arguments)
+        assert ran.code == 1 and says in ran.err and ran.err.count("\n") == 1
