@@ -48,11 +48,12 @@ def _global_options(
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 PLAN_HELP = (
-    "auto, naive (no cache, what each paper starts from) or fast (compiled code, split memory), and"
-    " choices separated by commas: memory=replicated, none (no cache), preallocated, split, indirect, rolling"
-    " (for a model with an attention_window) or el; and for the rows of the catalog, such as ngram=..., linear=...,"
-    " hars=...: reference, naive, cpu, cuda, emulator or FILE.py:FUNCTION (hars and epilogue are off by default);"
-    " memory_dtype=float16 stores what steps read of it in half the bytes; arena=none, separate or planned."
+    "auto (fast where that pays and its compiled code is on disk, else numpy), numpy (a cache, NumPy's code), naive (no"
+    " cache, what each paper starts from) or fast (compiled code, split memory), and choices separated by commas:"
+    " memory=replicated, none (no cache), preallocated, split, indirect, rolling (for a model with an attention_window)"
+    " or el; and for the rows of the catalog, such as ngram=..., linear=..., hars=...: reference, naive, cpu, cuda,"
+    " emulator or FILE.py:FUNCTION (hars and epilogue are off by default); memory_dtype=float16 stores what steps read"
+    " of it in half the bytes; arena=none, separate or planned."
 )
 DTYPE_HELP = "float32 or float64; float16 or int8: how products store their weights, with float32 arithmetic."
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
@@ -705,6 +706,26 @@ def models(as_json: AsJson = False, debug: Debug = False):
 
 
 @app.command()
+def warm(
+    as_json: AsJson = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
+    debug: Debug = False,
+):
+    """Compile what plan=fast runs, for all models, once on this machine: no run waits for it, and auto may take it."""
+    from .runtime.compiled import all_functions
+    from .runtime.compiled import warm as run
+
+    started, total = time.perf_counter(), len(all_functions())
+    with _bar("compiling", quiet) as report:
+        made = run(_unless_interrupted(report))
+    seconds = time.perf_counter() - started
+    if as_json:
+        print(json.dumps({"compiled": made, "functions": total, "seconds": seconds}))
+    else:
+        print(f"{made} of {total} functions compiled in {seconds:.1f} s, {total - made} were on disk")
+
+
+@app.command()
 def doctor(as_json: AsJson = False, debug: Debug = False):
     """Say what this machine has for minidecode, what is missing, and the command that adds it."""
     import platform
@@ -735,6 +756,14 @@ def doctor(as_json: AsJson = False, debug: Debug = False):
     except ImportError:
         blas = []
 
+    try:
+        from .runtime.compiled import how_many_on_disk
+
+        on_disk, functions = how_many_on_disk()
+        compiled = {"functions": functions, "on_disk": on_disk}
+    except (ImportError, RuntimeError):  # no Numba, or no folder that it may write into
+        compiled = None
+
     report: dict[str, Any] = {
         "minidecode": __version__,
         "python": platform.python_version(),
@@ -746,6 +775,7 @@ def doctor(as_json: AsJson = False, debug: Debug = False):
             for i in blas
         ],
         "device": device,
+        "compiled": compiled,
         "packages": packages,
         "missing": missing,
         "bundled_models": list(bundled_models()),
@@ -760,6 +790,9 @@ def doctor(as_json: AsJson = False, debug: Debug = False):
         print(f"{'BLAS':<16} {blas['library']} {blas['version']}, {blas['threads']} threads{kernels}{blas['advice']}")
     remedy = " (no CUDA GPU found; everything runs on the CPU. With an NVIDIA GPU: pip install 'minidecode[cu12]')"
     print(f"{'device':<16} {report['device']}{remedy if report['device'] == 'none' else ''}")
+    if compiled is not None:
+        rest = "" if on_disk == functions else " (minidecode warm compiles the others, once)"
+        print(f"{'compiled code':<16} {on_disk} of {functions} functions on disk{rest}")
     print(f"{'bundled models':<16} {', '.join(report['bundled_models'])}")
     for name, version in packages.items():
         print(f"{name:<16} {version or f'missing: {missing[name]}'}")

@@ -47,6 +47,7 @@ BACKENDS = ("reference", "naive", "cpu", "cuda", "emulator")
 ARENAS = ("none", "separate", "planned")
 BASES = {  # what a plan starts from, beside memory_dtype=computed; rows of the catalog follow Plan._of_base
     "auto": {"memory": "replicated", "arena": "none"},
+    "numpy": {"memory": "replicated", "arena": "none"},
     "naive": {"memory": "none", "arena": "none"},
     "fast": {"memory": "split", "arena": "none", "hars": "auto"},  # an arena for one call costs more than it saves
     "emulator": {"memory": "split", "arena": "none"},
@@ -58,10 +59,13 @@ STORED_AS = {"computed": None, "float16": np.dtype(np.float16)}
 class Plan:
     """Which implementation of each optimization runs.
 
-    base: what everything else is chosen by that is not said. "auto": a cache, and NumPy's code; "naive": no cache, and
-    of each optimization what its paper starts from; "fast": the compiled code of all that has some, and the split
-    memory; "emulator": every kernel that there is, thread by thread, for toys. What a base chooses and a model
-    has no use for is left out; what a user says must have an effect.
+    base: what everything else is chosen by that is not said. "auto" is "fast" for a call that is long enough to gain by
+    it and whose compiled code lies on disk, and else "numpy"; it never waits for a compiler, never changes within a
+    call, and the receipt says which it was and why. It stands alone: beside it, any choice makes it "numpy", so that
+    plans that are compared differ in what they name. "numpy": a cache, and NumPy's code; "naive": no cache, and of each
+    optimization what its paper starts from; "fast": the compiled code of all that has some, and the split memory;
+    "emulator": every kernel that there is, thread by thread, for toys. What a base chooses and a model has no use for
+    is left out; what a user says must have an effect.
     memory: "none" computes every token again at every step; "replicated" keeps keys and values, a copy per beam, in
     arrays that grow; "preallocated" the same in arrays with room; "split" keeps a sentence's prompt (and source) once;
     "indirect" does too, and moves a table instead of keys and values when beams change places; "rolling" keeps the
@@ -119,6 +123,9 @@ class Plan:
     def __post_init__(self):
         if self.base not in BASES:
             raise OptionError(f"plan: base={self.base!r} is not one of {', '.join(BASES)}")
+        said = [name for name in ("memory", "arena", *CATALOG) if getattr(self, name) is not None]
+        if self.base == "auto" and (said or self.memory_dtype != "computed"):
+            object.__setattr__(self, "base", "numpy")
         for name in ("memory", "arena", *CATALOG):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, self._of_base(name))
@@ -180,7 +187,7 @@ class Plan:
 
     @classmethod
     def parse(cls, text: str | Plan) -> Plan:
-        """From a base, "auto", "naive" or "fast", and choices such as "memory=none,ngram=cpu", separated by commas.
+        """From a base, such as "auto" or "fast", and choices such as "memory=none,ngram=cpu", separated by commas.
 
         Raises OptionError.
         """
@@ -228,9 +235,11 @@ class Plan:
 
     def __str__(self) -> str:
         """The base and the memory, and what else is not the base's choice; `parse` reads it back."""
+        if self.base == "auto":
+            return "auto"
         fields = [f.name for f in dataclasses.fields(self) if f.name != "base"]
         own = [name for name in fields if name == "memory" or getattr(self, name) != self._of_base(name)]
-        bases = [] if self.base == "auto" else [self.base]
+        bases = [] if self.base == "numpy" else [self.base]
         return ",".join([*bases, *(f"{name}={getattr(self, name)}" for name in own)])
 
 

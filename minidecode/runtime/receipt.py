@@ -133,6 +133,7 @@ class Receipt:
     """What one call of `generate` did."""
 
     plan: str
+    chosen: str = ""  # of the plan auto: what it came to, and why
     dtype: str = ""  # as given to `load`
     ops: dict[str, OpCount] = field(default_factory=dict)
     memory: str = ""
@@ -141,7 +142,7 @@ class Receipt:
     prompt_tokens: int = 0
     new_tokens: int = 0  # in the hypotheses returned
     steps: int = 0
-    # prompts (tokens of them), encoder, prefill, steps: the forward passes; search: everything else
+    # prompts (tokens of them), code (loaded by auto), encoder, prefill, steps: the forward passes; search: all else
     seconds: dict[str, float] = field(default_factory=dict)
     compile_seconds: float = 0.0  # of these, compiling for the first time on this machine
     launches: dict[str, int] = field(default_factory=dict)  # of CUDA kernels, with where they ran
@@ -159,6 +160,8 @@ class Receipt:
         ]
         for name, c in self.ops.items():
             lines.append(f"{name:<17} {c.calls:>7} {c.seconds:>9.3f} {c.bytes / 1e6:>10.1f}  {c.implementation}")
+        if self.chosen:
+            lines.append(self.chosen)
         if self.compile_seconds:
             lines.append(f"{self.compile_seconds:.3f} s of it compiled code, which is kept for later runs")
         lines += [f"{kernel}: {count:,} launches" for kernel, count in self.launches.items()]
