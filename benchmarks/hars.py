@@ -83,7 +83,7 @@ def times(name: str, repeats: int, small: bool) -> list[dict]:
 
 def as_without_it(logits_RV, base_BW, C):
     """What a search does that has all scores written: the composition, with the best of the NumPy selections."""
-    total_BWV = log_softmax(logits_RV).reshape(*base_BW.shape, -1) + base_BW[:, :, None]
+    total_BWV = log_softmax(logits_RV)[0].reshape(*base_BW.shape, -1) + base_BW[:, :, None]
     return top_candidates(total_BWV.reshape(len(base_BW), -1), C)
 
 

@@ -196,6 +196,50 @@ def _finish_cost(finished_BWM, running_BWM, slot_BW, parent_BC, token_BC, at_B) 
     return Cost(slot_BW.nbytes + 2 * int((changed_B * (at_B + 1)).sum()) * finished_BWM.itemsize, 0)
 
 
+def _tell_cost(done_X, trouble_X, parent_BW, model_trouble_R=None) -> Cost:
+    """What was noted is read, and one number written; a comparison for each."""
+    noted = [done_X, trouble_X, parent_BW, *(() if model_trouble_R is None else (model_trouble_R,))]
+    return Cost(sum(a.nbytes for a in noted) + 8, sum(a.size for a in noted))
+
+
+def _extend_cost(
+    tokens_RM, token_R, gained_R, certain_R, trouble_R, total_R, length_R, done_R, prompt_R, limit_R, eos_X,
+    model_trouble_R=None,
+) -> Cost:  # fmt: skip
+    """What the step says of each row is read, its state read and written, and a token; each meets each EOS."""
+    R, noted = len(token_R), 0 if model_trouble_R is None else model_trouble_R.nbytes
+    said = token_R.nbytes + gained_R.nbytes + certain_R.nbytes + trouble_R.nbytes + noted
+    state = 2 * (total_R.nbytes + length_R.nbytes + done_R.nbytes) + prompt_R.nbytes + limit_R.nbytes
+    return Cost(said + state + R * tokens_RM.itemsize + eos_X.nbytes + 8, R * (2 + len(eos_X)))
+
+
+def _softmax_cost(logits_RV) -> Cost:
+    """Each logit is read once and its score written: a comparison, two subtractions, an exponential (counted as one)
+    and a sum."""
+    return Cost(2 * logits_RV.nbytes + 8 * len(logits_RV), 5 * logits_RV.size)
+
+
+def _running_cost(scores_RV, running_R) -> Cost:
+    """Each score is read and written once, with an addition."""
+    return Cost(2 * scores_RV.nbytes + running_R.nbytes, scores_RV.size)
+
+
+def _temperature_cost(scores_RV, temperature) -> Cost:
+    """Each score is read and written once, with a division."""
+    return Cost(2 * scores_RV.nbytes, scores_RV.size)
+
+
+def _columns_cost(index_BC, V) -> Cost:
+    """Each column is read, a beam and a token are written: a division and what is left of it."""
+    return Cost(3 * index_BC.nbytes, 2 * index_BC.size)
+
+
+def _weigh_cost(token_R, scores_RV, logprobs_RV=None) -> Cost:
+    """One number of each row and table is read, one written beside what is wrong; two comparisons."""
+    tables = 1 if logprobs_RV is None else 2
+    return Cost(len(token_R) * (16 + (tables + 1) * scores_RV.itemsize), 2 * len(token_R))
+
+
 def _indirect_cost(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, source_RT, begin_R, end_R, scale
 ) -> Cost:
@@ -368,6 +412,17 @@ CATALOG = {
             ("running_score_BW", "finished_score_BW", "finished_length_BW", "done_B", "length_B"),
         ),
         Row("finish", "finish_texts", "LightSeq's ker_refresh_result", "exact", _finish_cost, ("finished_BWM",)),
+        Row("tell", "tell_step", "LightSeq's ker_refresh_result", "exact", _tell_cost),
+        Row(
+            "extend",
+            "extend_texts",
+            "LightSeq's ker_topk_sample and ker_topp_sample",
+            "exact",
+            _extend_cost,
+            ("tokens_RM", "total_R", "length_R", "done_R"),
+        ),
+        Row("softmax", "log_softmax", "LightSeq, section 2.2", "tolerance", _softmax_cost),
+        Row("running", "add_running", "LightSeq, section 2.2", "exact", _running_cost, ("scores_RV",)),
         Row(
             "rolling",
             "attend_rolling",
@@ -378,10 +433,13 @@ CATALOG = {
         ),
         Row("candidates", "top_candidates", "LightSeq, section 2.2", "exact", _candidates_cost),
         Row("hars", "search_candidates", "LightSeq, section 2.2, Figure 3", "tolerance", _hars_cost, may_be_off=True),
+        Row("columns", "split_columns", "LightSeq, section 2.2", "exact", _columns_cost),
+        Row("temperature", "cool_scores", "LightSeq, section 2.2", "exact", _temperature_cost, ("scores_RV",)),
         Row("top_k", "keep_top_k", "LightSeq's ker_topk_sample, exact", "exact", _top_k_cost, ("scores_RV",)),
         Row("top_p", "keep_top_p", "LightSeq's ker_topp_sample, exact", "exact", _top_p_cost, ("scores_RV",)),
         Row("choose", "choose_tokens", "LightSeq, section 2.2", "tolerance", _choose_cost),
         Row("draw", "draw_tokens", "LightSeq's ker_topk_sample and ker_topp_sample", "exact", _draw_cost),
+        Row("weigh", "weigh_tokens", "LightSeq's ker_topk_sample and ker_topp_sample", "exact", _weigh_cost),
     ]
 }
 

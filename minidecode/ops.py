@@ -79,6 +79,9 @@ class Heads:
 NOBODY, BEST_BEAM, BEST_CANDIDATE = range(3)
 FINE, NOT_A_NUMBER, NONE_LEFT, PENALTY_TOO_STRONG = range(4)
 
+# What the host is told of a step, as bits of one number: it is all that is read back.
+ALL_DONE, TROUBLE, MOVED = 1, 2, 4
+
 
 @dataclass(frozen=True)
 class BeamRules:
@@ -441,11 +444,65 @@ def finish_texts(
     """
 
 
+@returns("flag")
+def tell_step(
+    done_X: Array, trouble_X: Array, parent_BW: Array, model_trouble_R: Array | None = None, out: Array | None = None
+) -> Array:
+    """What the host must know of a step of beam search, as one number: an array of one, int64.
+
+    flag = ALL_DONE if all sentences are done + TROUBLE if anything but FINE is noted of one (trouble_X, of
+    `advance_beams`) or of a row of the model's scores (model_trouble_R, of `log_softmax`) + MOVED if a beam continues
+    another, parent[b, w] != w, so that memories must follow. X: sentences, those of one group of beams behind those of
+    another; parent_BW: of all groups side by side. Of what is wrong, and where, the host then asks the arrays.
+
+    Contract: exact. Reads 9 bytes for each sentence and 8 for each beam, and writes 8.
+    """
+
+
+@returns("flag")
+def extend_texts(
+    tokens_RM: Array, token_R: Array, gained_R: Array, certain_R: Array, trouble_R: Array, total_R: Array,
+    length_R: Array, done_R: Array, prompt_R: Array, limit_R: Array, eos_X: Array, model_trouble_R: Array | None = None,
+    out: Array | None = None,
+) -> Array:  # fmt: skip
+    """A step's end in greedy search and sampling: each text gets its token, and the host is told one number.
+
+    A row goes on if it was not done and nothing is wrong with it (trouble[r] is FINE). If so, tokens[r, length[r]]
+    becomes token[r]; total[r] grows by gained[r], or by nothing where the token was certain; length[r] grows by one;
+    and the row is done if the token is among eos_X, or if the text now has limit[r] new tokens behind the prompt[r]
+    of its prompt. All other rows stay as they are. flag, an array of one number: ALL_DONE if all rows are done now +
+    TROUBLE if a row that is not done is in trouble, or any row NOT_A_NUMBER, or if model_trouble_R (of `log_softmax`,
+    where processors may have hidden it since) is not FINE. Texts, total_R (float64), length_R and done_R are changed in
+    place. LightSeq's `ker_topk_sample` and `ker_topp_sample` end with as much.
+
+    Contract: exact. Moves R*(s + 68) bytes and some; 2 operations and a comparison with each EOS for each row.
+    """
+
+
 @returns("scores_RV")
-def log_softmax(logits_RV: Array, out: Array | None = None) -> Array:
+def cool_scores(scores_RV: Array, temperature: float, out: Array | None = None) -> Array:
+    """scores / temperature: below 1 the likely tokens gain, above 1 the unlikely ones.
+
+    scores_RV is changed in place and returned; the temperature is rounded to its dtype first.
+    Contract: exact (one division). Moves 2*R*V*s bytes; R*V divisions.
+    """
+
+
+@returns("scores_RV")
+def add_running(scores_RV: Array, running_R: Array, out: Array | None = None) -> Array:
+    """scores[r, v] + running[r]: a row's log-probabilities become scores of whole texts, in place, and are returned.
+
+    Contract: exact (one addition). Moves 2*R*V*s bytes; R*V additions. `search_candidates` moves none of them.
+    """
+
+
+@returns("scores_RV", "trouble_R")
+def log_softmax(logits_RV: Array, out: Any = None) -> tuple[Array, Array]:
     """scores = logits - log(sum_v exp(logits)), row by row, with the row's maximum taken off first.
 
-    Contract: tolerance. Moves 2*R*V*s bytes; about 4*R*V operations, R*V exponentials.
+    A row without probabilities (one logit is NaN or plus infinity, or all are minus infinity) is NaN throughout, and
+    trouble[r] is NOT_A_NUMBER: so it is known whatever processors make of the scores. Else trouble[r] is FINE.
+    Contract: tolerance; trouble is exact. Moves 2*R*V*s bytes; about 4*R*V operations, R*V exponentials.
     """
 
 
@@ -473,6 +530,20 @@ def choose_tokens(scores_RV: Array, logits_RV: Array | None = None, out: Any = N
     """
 
 
+@returns("logprob_R", "trouble_R", tables=("scores_RV", "logprobs_RV"))
+def weigh_tokens(
+    token_R: Array, scores_RV: Array, logprobs_RV: Array | None = None, out: Any = None
+) -> tuple[Array, Array]:
+    """logprob[r] = logprobs[r, token[r]]: of tokens that were drawn, what `choose_tokens` says of those it chooses.
+
+    Scores are what the tokens were drawn from; without logprobs they are log-probabilities themselves. trouble[r] is
+    NOT_A_NUMBER where either number is NaN (as the whole row is that `log_softmax` finds no probabilities in),
+    NONE_LEFT where the score is minus infinity, for such a token is drawn only where all are, and else FINE.
+    token_R: int64, inside the vocabulary.
+    Contract: exact. Moves R*(16 + 3*s) bytes; two comparisons for each row.
+    """
+
+
 @returns("scores_RV", tables=("scores_RV",))
 def ban_ngrams(scores_RV: Array, tokens_RM: Array, length_R: Array, n: int, out: Array | None = None) -> Array:
     """-inf for every token that would complete an n-gram that its row already holds (FastSeq, Algorithm 1).
@@ -488,7 +559,7 @@ def keep_top_k(scores_RV: Array, k: int, out: Array | None = None) -> Array:
     """-inf for every score that is below the k-th largest of its row; what ties with that one stays.
 
     The filter of LightSeq's `ker_topk_sample` (2.2 there is a rough one; here it is exact). k is at least 1; from V on
-    nothing goes. scores_RV, which holds no NaN, is changed in place and returned.
+    nothing goes. scores_RV is changed in place and returned; what comes of a row that holds NaN means nothing.
     Contract: exact. Reads R*V*s bytes and writes at most as many; R*V comparisons.
     """
 
@@ -500,8 +571,8 @@ def keep_top_p(scores_RV: Array, p: float, least: int = 1, out: Array | None = N
     weight[v] = floor(2**44 exp(scores[v] - max(scores))), with exp in float64: whole numbers, whose sums are exact in
     any order. A token goes if it and all that come before it weigh at most floor((1 - p) * (sum of all)), in the order
     from the unlikeliest on, of equal scores the lower column first; the last `least` stay in any case (Holtzman et al.
-    2020; the filter of LightSeq's `ker_topp_sample`). p is above 0 and at most 1; V is below 2**19. scores_RV, which
-    holds no NaN and no plus infinity, is changed in place and returned.
+    2020; the filter of LightSeq's `ker_topp_sample`). p is above 0 and at most 1; V is below 2**19. scores_RV is
+    changed in place and returned; what comes of a row that holds NaN or plus infinity means nothing.
     Contract: exact, for equal exponentials: libraries differ in the last bit of one in 100,000, and a share p that
     falls between two such sums parts the answers by a token.
     Reads R*V*s bytes and writes at most as many; R*V exponentials and about 3*R*V operations.
@@ -539,10 +610,19 @@ def search_candidates(logits_RV: Array, base_BW: Array, C: int, out: Any = None)
     LightSeq's hierarchical auto-regressive search (section 2.2), for steps at which nothing touches the scores in
     between. base_BW: the scores of the texts so far, finite or minus infinity. A sentence one of whose rows has no
     probabilities (a logit is NaN or plus infinity, or all are minus infinity) scores NaN; its columns then mean
-    nothing.
+    nothing, but lie within 0 to W*V - 1.
 
     Contract: tolerance in the scores; the candidates are the best up to ties within it, and of equal scores the lower
     column comes first. Reads R*V*s bytes; about 5*R*V operations, R*V exponentials.
+    """
+
+
+@returns("parent_BC", "token_BC")
+def split_columns(index_BC: Array, V: int, out: Any = None) -> tuple[Array, Array]:
+    """parent = index // V, token = index mod V: the beam that a candidate continues, and by what.
+
+    index_BC: int64, at least 0, columns of `top_candidates` or `search_candidates`.
+    Contract: exact. Moves 24*B*C bytes; two operations for each candidate.
     """
 
 

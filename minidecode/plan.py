@@ -110,15 +110,22 @@ class Plan:
     refresh: str | None = None
     advance: str | None = None
     finish: str | None = None
+    tell: str | None = None
+    extend: str | None = None
+    softmax: str | None = None
+    running: str | None = None
     rolling: str | None = None
     el: str | None = None
     el_split: str | None = None
     candidates: str | None = None
     hars: str | None = None
+    columns: str | None = None
     choose: str | None = None
+    temperature: str | None = None
     top_k: str | None = None
     top_p: str | None = None
     draw: str | None = None
+    weigh: str | None = None
 
     def __post_init__(self):
         if self.base not in BASES:

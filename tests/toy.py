@@ -35,7 +35,7 @@ class ToyEngine:
     def step(self, tokens_RM, length_R, parent_R):
         new = [tokens_RM[r, :n].tolist() for r, n in enumerate(length_R)]
         for r, text in enumerate(new):
-            grown = self.texts[parent_R[r]]
+            grown = self.texts[r if parent_R is None else parent_R[r]]
             # A sentence that is done feeds an old token again, from whatever it had.
             assert text[:-1] in (grown, grown[:-1]), "the row's text does not continue its parent's"
         self.texts = new

@@ -46,8 +46,9 @@ STAGES = {  # op -> the stage that its seconds belong to (FastSeq, Figure 1)
     **dict.fromkeys(("embed_norm", "residual_norm", "split_heads", "add_bias", "bias_activation"), "between products"),
     "ban_ngrams": "n-gram ban",
     **dict.fromkeys(
-        ("refresh_texts", "advance_beams", "finish_texts", "log_softmax", "score_tokens", "choose_tokens", "keep_top_k",
-         "keep_top_p", "draw_tokens", "top_candidates", "search_candidates", "gumbel"), "search"),
+        ("refresh_texts", "advance_beams", "finish_texts", "tell_step", "extend_texts", "log_softmax", "add_running",
+         "score_tokens", "choose_tokens", "cool_scores", "keep_top_k", "keep_top_p", "draw_tokens", "weigh_tokens",
+         "top_candidates", "search_candidates", "split_columns", "gumbel"), "search"),
 }  # fmt: skip
 REST, PLANNING, TEXTS = "no op (Python)", "planning memory", "reading and text"
 SHARES = ("products", "attention", "cache moves", "between products", "n-gram ban", "search", REST, PLANNING, TEXTS)

@@ -60,7 +60,7 @@ def first_of_row(scores_RV, bits_RV, r, largest, weight, tokens):
     All places below the middle go if they keep to that; one of low to high is the first that stays.
     """
     low, high, undecided = FIRST, END, int64(scores_RV.shape[1])
-    while undecided > 1:
+    while undecided > 1 and low < high:  # NaN has no place between them, so a row of it never comes down to one
         middle = (low + high + 1) >> 1
         weight_below, tokens_below = weight_of_row(scores_RV, bits_RV, r, largest, low, middle)
         if weight_below <= weight and tokens_below <= tokens:
@@ -93,7 +93,8 @@ def place_of(bits, v):
 
 @cuda.jit(device=True)
 def weight_of(score, largest):
-    return int64(math.exp(float64(score) - float64(largest)) * ONE)
+    weight = math.exp(float64(score) - float64(largest)) * ONE
+    return int64(weight) if weight <= ONE else int64(0)  # NaN is no weight
 
 
 @cuda.jit(device=True)
@@ -175,7 +176,7 @@ def add_to(sums, n, mine):
 def first_of_held(held_place, held_weight, many, low, weight, tokens):
     """As first_of_row, but among what is held; nothing of that lies before `low`."""
     high, undecided = END, many
-    while undecided > 1:
+    while undecided > 1 and low < high:
         middle = (low + high + 1) >> 1
         weight_below, tokens_below = int64(0), int64(0)
         for i in range(cuda.threadIdx.x, many, WARP):

@@ -21,8 +21,7 @@ def results(scores_RV, out):
 def choose_tokens_naive(scores_RV, logits_RV=None, out=None):
     """All log-probabilities, of which one a row is taken; and another pass over all scores."""
     token_R, logprob_R, trouble_R = out = results(scores_RV, out)
-    with np.errstate(invalid="ignore"):
-        logprobs_RV = scores_RV if logits_RV is None else log_softmax(logits_RV)
+    logprobs_RV = scores_RV if logits_RV is None else log_softmax(logits_RV)[0]
     token_R[...] = scores_RV.argmax(axis=1)
     logprob_R[...] = np.take_along_axis(logprobs_RV, token_R[:, None], axis=1)[:, 0]
     note_trouble(np.take_along_axis(scores_RV, token_R[:, None], axis=1)[:, 0], token_R, logprob_R, trouble_R)

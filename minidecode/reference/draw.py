@@ -19,7 +19,8 @@ def draw_tokens_naive(scores_RV, key_RX, step_R, seed, out=None):
 def draw_tokens(scores_RV, key_RX, step_R, seed, out=None):
     """Noise for those tokens alone that can win, and the three beside each: after top_k=50, for 200 at most."""
     token_R = np.empty(len(scores_RV), np.int64) if out is None else out
-    can_win_RV = scores_RV >= scores_RV.max(axis=1, keepdims=True) - (MOST_NOISE - LEAST_NOISE)
+    edge_R1 = scores_RV.max(axis=1, keepdims=True) - (MOST_NOISE - LEAST_NOISE)
+    can_win_RV = np.logical_not(scores_RV < edge_R1)  # and not `>=`: of a row with NaN there is something to draw too
     firsts = np.arange(0, scores_RV.shape[1], 4)  # four neighbouring tokens draw their words together
     for r, can_win_V in enumerate(can_win_RV):
         block_X = np.flatnonzero(np.logical_or.reduceat(can_win_V, firsts))

@@ -12,8 +12,7 @@ from .softmax import log_softmax
 def search_candidates_naive(logits_RV, base_BW, C, out=None):
     """The composition: all log-probabilities are written, added to, written again, and sorted."""
     B, W = base_BW.shape
-    with np.errstate(invalid="ignore"):  # inf - inf, in rows without probabilities, is NaN as it should be
-        total_BWV = log_softmax(logits_RV).reshape(B, W, -1) + base_BW[:, :, None]
+    total_BWV = log_softmax(logits_RV)[0].reshape(B, W, -1) + base_BW[:, :, None]
     return top_candidates_naive(total_BWV.reshape(B, -1), C, out)
 
 

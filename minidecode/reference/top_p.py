@@ -43,7 +43,8 @@ def keep_top_p(scores_RV, p, least=1, out=None):
 def weights(scores_RV):
     """exp(score - the row's largest), in whole units, what is left over dropped; 0 where nothing is possible."""
     largest_R1 = scores_RV.max(axis=1, keepdims=True).astype(np.float64)
-    below_RV = scores_RV - np.where(largest_R1 > -np.inf, largest_R1, 0)
+    below_RV = scores_RV - np.where(np.isfinite(largest_R1), largest_R1, 0)
+    below_RV[~np.isfinite(largest_R1[:, 0])] = -np.inf  # nothing is possible, or it is no row of scores
     return (np.exp(below_RV, out=below_RV) * ONE).astype(np.int64)
 
 

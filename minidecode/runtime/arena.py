@@ -185,25 +185,25 @@ class Places:
 
     def __init__(self, plan: StepPlan, buffer: np.ndarray):
         self.plan, self.buffer, self.bytes = plan, buffer, buffer.nbytes
-        self._section, self._calls = None, None
+        self._section, self._ways, self._made = None, (), 0
         self.now = -1  # the time of the last call
         self._views: dict[tuple[Result, int], np.ndarray] = {}
 
     def begin(self, section: str, reads: np.ndarray | None = None) -> None:
         """As in `Fresh`."""
-        self._section, self._calls = section, None
+        self._section, self._ways, self._made = section, self.plan.calls[section], 0
 
     def run(self, name: str, function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
         """The op's result, in the arena."""
         if self._section is None:
             return function(*args, **kwargs)
-        if self._calls is None:  # its first call says which way the section goes
-            ways = self.plan.calls[self._section]
-            self._calls = iter(next((calls for calls in ways if calls and calls[0].op == name), ()))
-        call = next(self._calls, None)
-        if call is None or call.op != name:
-            planned = f"{call.op} is" if call else "nothing more is"
-            raise RuntimeError(f"a step calls {name} in its {self._section} where {planned} planned")
+        number, self._made = self._made, self._made + 1
+        # The first call that only one way has says which one it is; what all have in common makes nothing.
+        planned = [calls[number].op if number < len(calls) else "nothing more" for calls in self._ways]
+        self._ways = tuple(calls for calls, op in zip(self._ways, planned, strict=True) if op == name)
+        if not self._ways:
+            raise RuntimeError(f"a step calls {name} in its {self._section} where {planned[0]} is planned")
+        call = self._ways[0][number]
         self.now = call.time
         if call.results:
             rows = len(args[call.rows_of])

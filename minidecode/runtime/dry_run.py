@@ -42,7 +42,7 @@ def search_of(options: Options) -> Options:
         dialect=options.dialect, num_beams=options.num_beams, num_return_sequences=options.num_return_sequences,
         num_beam_groups=options.num_beam_groups, diversity_penalty=options.diversity_penalty,
         sibling_penalty=options.sibling_penalty, do_sample=options.do_sample,
-        top_k=options.top_k, top_p=options.top_p,
+        temperature=1.0 if options.temperature == 1.0 else 2.0, top_k=options.top_k, top_p=options.top_p,
         eos_token_id=range(len(options.eos_token_id)), no_repeat_ngram_size=options.no_repeat_ngram_size,
         renormalize_logits=options.renormalize_logits, max_new_tokens=2, min_new_tokens=1,
     )  # fmt: skip
@@ -119,7 +119,7 @@ class _StandIn:
         tokens_RM = np.zeros((len(every_R), N + T), np.int64)
         if engine.make_memory.keeps:
             for t in range(1, T - 1):
-                engine.step(tokens_RM, np.full(len(every_R), N + t), every_R)
+                engine.step(tokens_RM, np.full(len(every_R), N + t), None)
         engine.network, engine.weights = self.whole
         engine.memories = [_twin(memory) for memory in engine.memories for _ in engine.weights.blocks]
 

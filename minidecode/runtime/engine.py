@@ -97,15 +97,16 @@ class Engine:
             self.source = self.source.repeated(self.ops, beams)
 
     @timed("steps")
-    def step(self, tokens_RM: np.ndarray, length_R: np.ndarray, parent_R: np.ndarray) -> np.ndarray:
+    def step(self, tokens_RM: np.ndarray, length_R: np.ndarray, parent_R: np.ndarray | None) -> np.ndarray:
         """logits_RV for the token after tokens[r, :length[r]], whose last token is new; row r goes on from parent[r].
 
-        A memory that keeps keys and values computes that last token alone, at position length - 1.
+        Without parents each row goes on from itself, and no memory need follow. A memory that keeps keys and values
+        computes that last token alone, at position length - 1.
         """
         begin = self.ops.places.begin
         begin("follow")
         every_R = np.arange(len(length_R))
-        if self.make_memory.keeps and not np.array_equal(parent_R, every_R):
+        if self.make_memory.keeps and parent_R is not None:
             for memory in self.memories:
                 memory.reorder(self.ops, parent_R)
         begin("forward")

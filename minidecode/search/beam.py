@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ..errors import OptionError
-from ..ops import PENALTY_TOO_STRONG, BeamRules
+from ..ops import ALL_DONE, MOVED, PENALTY_TOO_STRONG, TROUBLE, BeamRules
 from .candidates import Candidates, count_tokens, find_candidates, may_go_straight, straight_from_logits
 from .options import Options
 from .processors import Rows, any_due, process
-from .result import Found, Request, check_scores, refuse
+from .result import Found, Request, beside, refuse
 
 if TYPE_CHECKING:
     from ..runtime.engine import Engine
@@ -24,6 +24,7 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
 
     Usually there is one group of W beams. Hugging Face's diverse beam search runs G groups of W/G beams side by side:
     they choose in turn, and a token costs diversity_penalty for each time that a group before has chosen it.
+    Of a step the host looks at one number, `flag`; a trace, and processors that are no ops, look at what they need.
     """
     ops, rules, B = engine.ops, options.rules, len(request.prompts)
     G = options.num_beam_groups if rules.groups == "apart" else 1
@@ -34,22 +35,24 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
     # One row per sentence goes through the prompt; its scores then stand for all of its beams.
     logits_RV = ops.take(engine.prefill(request.prompts), np.repeat(np.arange(B), G * W))
     engine.expand(G * W, int(request.limit_B.max()))
-    groups = [Beams.start(request, W, logits_RV.dtype, options) for _ in range(G)]
+    groups = [Beams.start(request, W, logits_RV, options) for _ in range(G)]
     V, C, dtype = logits_RV.shape[1], options.candidates // G, logits_RV.dtype
     if G > 1:  # a group's scores at its turn, and how often the groups before it have chosen each token
-        group_BWV, chosen_BV = np.empty((B, W, V), dtype), np.zeros((B, V), dtype)
+        group_BWV, chosen_BV = beside(logits_RV, (B, W, V), dtype, 0), beside(logits_RV, (B, V), dtype, 0)
     step = 0
     while True:
-        if rules.temperature_in_softmax:
-            logits_RV /= logits_RV.dtype.type(options.temperature)
-        is_straight = may_be_straight and not groups[0].any_due(request, sentence_R, options)
-        if not is_straight:
-            logprobs_RV = ops.log_softmax(logits_RV)
-            check_scores(logprobs_RV, np.repeat(np.arange(B), G * W), step)
+        if rules.temperature_in_softmax and options.temperature != 1.0:
+            logits_RV = ops.cool_scores(logits_RV, options.temperature)
+        is_straight = may_be_straight and not any_due(groups[0].rows(request, sentence_R, step), options)
+        model_trouble_R = None  # then candidates that are NaN tell it
+        if not is_straight:  # noted before processors, which may hide it
+            logprobs_RV, model_trouble_R = ops.log_softmax(logits_RV)
+            if options.logits_processor:  # the user's function is not to blame
+                refuse(model_trouble_R, np.repeat(np.arange(B), G * W), step)
             scores_BXV = logprobs_RV.reshape(B, G * W, V)
         if G > 1:
             chosen_BV[...] = 0
-        parents = []
+        steps = []
         for g, beams in enumerate(groups):
             notes = {} if trace else None
             if is_straight:
@@ -60,10 +63,9 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
                 if G > 1:
                     scores_BWV = np.multiply(chosen_BV[:, None], -dtype.type(options.diversity_penalty), out=group_BWV)
                     scores_BWV += scores_BXV[:, g * W : (g + 1) * W]
-                rows = beams.rows(request, sentence_R)
+                rows = beams.rows(request, sentence_R, step)
                 scores_RV = process(ops, scores_BWV.reshape(B * W, V), rows, options, notes)
-                total_BWV = scores_RV.reshape(B, W, V)
-                total_BWV += beams.running_score_BW[:, :, None]
+                total_BWV = ops.add_running(scores_RV, beams.running_score_BW.reshape(-1)).reshape(B, W, V)
                 if rules.finished == "first" and request.prefix_BP is not None:
                     beams.copy_where_the_prefix_ends(total_BWV, request.prefix_BP, step, options.eos_token_id)
                 candidates = find_candidates(ops, total_BWV, C, step, request.keys_R2, options)
@@ -74,22 +76,28 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
             if trace:
                 running_BWM, length_B = beams.running_BWM.copy(), beams.length_B.copy()
                 before = replace(beams, running_BWM=running_BWM, length_B=length_B, done_B=was_done_B)
-            chosen = beams.advance(ops, candidates, step, options)
+            chosen = beams.advance(ops, candidates)
             if trace:
                 trace.note_candidates(step, g, before, candidates, chosen, request, options, notes)
             if G > 1:  # a sentence that was done "chooses" the padding token: transformers 4.49 counts it
                 count_tokens(chosen_BV, np.where(was_done_B[:, None], options.padding, chosen.token_BW))
-            parents.append(chosen.parent_BW + g * W)
+            steps.append(chosen)
+        together = _side_by_side(groups, steps)
+        flag = int(ops.tell_step(*together, model_trouble_R)[0])
+        if flag & TROUBLE:
+            _refuse(model_trouble_R, steps, step, options)
         step += 1
-        if all(beams.done_B.all() for beams in groups):
+        if flag & ALL_DONE:
             break
 
         # 3. One more token of each running text through the model, its memory taken over from its parent.
         tokens_BXM = np.concatenate([b.running_BWM for b in groups], axis=1) if G > 1 else groups[0].running_BWM
         tokens_RM = tokens_BXM.reshape(B * G * W, -1)
         length_R = np.repeat(np.stack([beams.length_B for beams in groups], axis=1).reshape(-1), W)
-        first_row_B1 = G * W * np.arange(B)[:, None]
-        parent_R = (np.concatenate(parents, axis=1) + first_row_B1).reshape(-1)
+        parent_R = None
+        if flag & MOVED:
+            *_, parent_BX = together
+            parent_R = (parent_BX + G * W * np.arange(B)[:, None]).reshape(-1)
         logits_RV = engine.step(tokens_RM, length_R, parent_R)
     return _best_of_all(groups, request, options, step)
 
@@ -101,6 +109,7 @@ class Chosen(NamedTuple):
     parent_BW: np.ndarray  # whom they continue
     token_BW: np.ndarray  # by what
     finishes_BC: np.ndarray  # which candidates finished
+    trouble_B: np.ndarray  # what is wrong with a sentence, if anything
 
 
 @dataclass
@@ -126,40 +135,36 @@ class Beams:
     rules: BeamRules
 
     @classmethod
-    def start(cls, request: Request, W: int, dtype, options: Options) -> Beams:
+    def start(cls, request: Request, W: int, logits_RV: np.ndarray, options: Options) -> Beams:
         """All beams hold the prompt; all but the first (of each interleaved group) are out of play."""
-        B, prompt_B, limit_B = len(request.prompts), request.prompt_B, request.limit_B
-        running_BWM = np.zeros((B, W, (prompt_B + limit_B).max() + 1), np.int64)  # the last column is spare
+        B, prompt_B, limit_B, dtype = len(request.prompts), request.prompt_B, request.limit_B, logits_RV.dtype
+        longest = int((prompt_B + limit_B).max())
+        running_BWM = beside(logits_RV, (B, W, longest + 1), np.int64, 0)  # the last column is spare
         for b, prompt in enumerate(request.prompts):
             running_BWM[b, :, : len(prompt)] = prompt
-        out_of_play_BW = np.full((B, W), options.rules.out_of_play, dtype)
+        out_of_play_BW = beside(logits_RV, (B, W), dtype, options.rules.out_of_play)
         running_score_BW = out_of_play_BW.copy()
         running_score_BW[:, : options.num_beam_groups if options.rules.groups == "interleaved" else 1] = 0.0
         norms = [1.0, *(options.length_norm(new) for new in range(1, int(limit_B.max()) + 1))]
         return cls(
-            running_BWM, running_score_BW, prompt_B.copy(), running_BWM.copy(), out_of_play_BW,
-            np.zeros((B, W), np.int64), np.zeros(B, bool), prompt_B, limit_B, np.array(norms, dtype),
-            np.array(options.eos_token_id, np.int64), options.beam_rules,
+            running_BWM, running_score_BW, beside(logits_RV, B, np.int64, prompt_B), running_BWM.copy(), out_of_play_BW,
+            beside(logits_RV, (B, W), np.int64, 0), beside(logits_RV, B, bool, False), prompt_B, limit_B,
+            np.array(norms, dtype), np.array(options.eos_token_id, np.int64), options.beam_rules,
         )  # fmt: skip
 
-    def rows(self, request: Request, sentence_R: np.ndarray) -> Rows:
+    def rows(self, request: Request, sentence_R: np.ndarray, step: int) -> Rows:
         """The running texts."""
-        return request.rows(self.running_BWM.reshape(len(sentence_R), -1), self.length_B[sentence_R], sentence_R)
+        tokens_RM = self.running_BWM.reshape(len(sentence_R), -1)
+        return request.rows(tokens_RM, self.length_B[sentence_R], sentence_R, step)
 
-    def any_due(self, request: Request, sentence_R: np.ndarray, options: Options) -> bool:
-        """Whether a processor has anything to do with texts that go on."""
-        return any_due(self.rows(request, sentence_R), ~self.done_B[sentence_R], options)
-
-    def advance(self, ops, candidates: Candidates, step: int, options: Options) -> Chosen:
+    def advance(self, ops, candidates: Candidates) -> Chosen:
         """Takes up a step's candidates."""
         _, parent_BC, token_BC = candidates
         *chosen, slot_BW, at_B, trouble_B = ops.advance_beams(
             *candidates, self.running_score_BW, self.finished_score_BW, self.finished_length_BW, self.done_B,
             self.length_B, self.prompt_B, self.limit_B, self.norm_X, self.eos_X, self.rules,
         )  # fmt: skip
-        if trouble_B.any():
-            _refuse(trouble_B, step, options)
-        chosen = Chosen(*chosen)
+        chosen = Chosen(*chosen, trouble_B)
         texts = self.finished_BWM, self.running_BWM  # those that finish go first, while the others are in their places
         self.finished_BWM = ops.finish_texts(*texts, slot_BW, parent_BC, token_BC, at_B)
         self.running_BWM = ops.refresh_texts(self.running_BWM, chosen.parent_BW, chosen.token_BW, at_B)
@@ -173,8 +178,22 @@ class Beams:
                 total_BWV[b] = total_BWV[b, 0]
 
 
-def _refuse(trouble_B: np.ndarray, step: int, options: Options) -> None:
-    """Raises OptionError or NumericalError: what an op of this step has found."""
+def _side_by_side(groups: list[Beams], steps: list[Chosen]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(done_X, trouble_X, parent_BX): what all groups have decided; a beam is counted among those of all groups."""
+    if len(groups) == 1:
+        return groups[0].done_B, steps[0].trouble_B, steps[0].parent_BW
+    W = steps[0].parent_BW.shape[1]
+    parents = [chosen.parent_BW + g * W for g, chosen in enumerate(steps)]
+    done_X = np.concatenate([beams.done_B for beams in groups])
+    return done_X, np.concatenate([chosen.trouble_B for chosen in steps]), np.concatenate(parents, axis=1)
+
+
+def _refuse(model_trouble_R: np.ndarray | None, steps: list[Chosen], step: int, options: Options) -> None:
+    """Raises OptionError or NumericalError: what the ops of this step have found, the model's scores first."""
+    if model_trouble_R is not None:
+        B = len(steps[0].trouble_B)
+        refuse(model_trouble_R, np.repeat(np.arange(B), len(model_trouble_R) // B), step)
+    trouble_B = next(chosen.trouble_B for chosen in steps if chosen.trouble_B.any())
     if trouble_B[np.flatnonzero(trouble_B)[0]] != PENALTY_TOO_STRONG:
         refuse(trouble_B, np.arange(len(trouble_B)), step)
     raise OptionError(

@@ -57,14 +57,14 @@ def never_straight(options: Options) -> str | None:
 def straight_from_logits(ops, logits_RV, running_score_BW, C) -> Candidates:
     """The C highest scores, all beams together, where nothing comes between logits and candidates (LightSeq, 2.2)."""
     score_BC, index_BC = ops.search_candidates(logits_RV, running_score_BW, C)
-    return score_BC, *np.divmod(index_BC, logits_RV.shape[1])
+    return score_BC, *ops.split_columns(index_BC, logits_RV.shape[1])
 
 
 def best(ops, total_BWV, C) -> Candidates:
     """The C highest scores, all beams together."""
     B, W, V = total_BWV.shape
     score_BC, index_BC = ops.top_candidates(total_BWV.reshape(B, W * V), C)
-    return score_BC, *np.divmod(index_BC, V)
+    return score_BC, *ops.split_columns(index_BC, V)
 
 
 def sampled(ops, total_BWV, C, step, keys_B2, seed, order) -> Candidates:
@@ -79,10 +79,10 @@ def sampled(ops, total_BWV, C, step, keys_B2, seed, order) -> Candidates:
     _, drawn_BC = ops.top_candidates(noise_BX, C)
     score_BC = np.take_along_axis(total_BX, drawn_BC, axis=1)
     if order == "drawn":  # the noisiest first, as in draws one after the other
-        return score_BC, *np.divmod(drawn_BC, V)
+        return score_BC, *ops.split_columns(drawn_BC, V)
     order_BC = np.argsort(-score_BC, axis=1, kind="stable")
     index_BC = np.take_along_axis(drawn_BC, order_BC, axis=1)
-    return np.take_along_axis(score_BC, order_BC, axis=1), *np.divmod(index_BC, V)
+    return np.take_along_axis(score_BC, order_BC, axis=1), *ops.split_columns(index_BC, V)
 
 
 def siblings_apart(ops, total_BWV, C, rate) -> Candidates:
@@ -105,7 +105,7 @@ def interleaved_groups(ops, total_BWV, C, G, penalty) -> Candidates:
     groups' candidates, best first, are dealt out in turn.
     """
     B, _, V = total_BWV.shape
-    chosen_BV = np.zeros((B, V), total_BWV.dtype)
+    chosen_BV = np.zeros_like(total_BWV, shape=(B, V))
     found = []
     for g in range(G):
         group_BWV = total_BWV[:, g::G] - total_BWV.dtype.type(penalty) * chosen_BV[:, None, :]

@@ -10,7 +10,8 @@ import numpy as np
 
 def keep_min_p(scores_RV: np.ndarray, p: float, least: int = 1) -> np.ndarray:
     """Tokens at least p times as likely as the likeliest."""
-    probability_RV = _softmax(scores_RV)
+    with np.errstate(invalid="ignore", over="ignore"):  # of scores that are none, which the end of the step tells
+        probability_RV = _softmax(scores_RV)
     goes_RV = probability_RV < p * probability_RV.max(axis=1, keepdims=True)
     best_RX = np.argsort(-scores_RV, axis=1, kind="stable")[:, :least]
     np.put_along_axis(goes_RV, best_RX, False, axis=1)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..ops import FINE, NOT_A_NUMBER
+from ..ops import ALL_DONE, FINE, NONE_LEFT, TROUBLE
 from .options import Options
 from .processors import any_due, process
-from .result import Found, Request, check_choice, check_scores, refuse
+from .result import Found, Request, beside, check_logits, refuse
 
 if TYPE_CHECKING:
     from ..runtime.engine import Engine
@@ -26,61 +26,69 @@ def greedy(
     A text that is done keeps its row until all are: the naive batch. on_token(row, id) is called for each token.
     A text scores the sum of the model's own log-probabilities of its tokens, before processors and filters, and a token
     that is forced counts 0; in fairseq, the sum of what its processors made of them.
+    Of a step the host looks at one number, `flag`, and with on_token at the ids of the tokens; a trace, and processors
+    that are no ops, look at what they need.
     """
     ops, S = engine.ops, options.num_return_sequences
     is_by_logits = options.rules.greedy_scores == "logits"
     sentence_R = np.repeat(np.arange(len(request.prompts)), S)
     every_R = np.arange(len(sentence_R))
     prompt_R, limit_R = request.prompt_B[sentence_R], request.limit_B[sentence_R]
-    tokens_RM = np.zeros((len(every_R), (prompt_R + limit_R).max()), np.int64)
-    for r, b in enumerate(sentence_R):
-        tokens_RM[r, : prompt_R[r]] = request.prompts[b]
-    length_R, total_R = prompt_R.copy(), np.zeros(len(every_R))
-    done_R = np.zeros(len(every_R), bool)
+    eos_X, nobody_R = np.array(options.eos_token_id, np.int64), np.zeros(len(every_R), bool)
 
     logits_RV = ops.take(engine.prefill(request.prompts), sentence_R)
     engine.expand(S, int(request.limit_B.max()))
+    tokens_RM = beside(logits_RV, (len(every_R), int((prompt_R + limit_R).max())), np.int64, 0)
+    for r, b in enumerate(sentence_R):
+        tokens_RM[r, : prompt_R[r]] = request.prompts[b]
+    length_R, total_R = (beside(logits_RV, len(every_R), *kind) for kind in ((np.int64, prompt_R), (np.float64, 0)))
+    done_R = beside(logits_RV, len(every_R), bool, False)
+    streams_R = np.ones_like(nobody_R)  # whose tokens on_token is still to get
     step = 0
     while True:
-        if options.rules.temperature_in_softmax:
-            logits_RV /= logits_RV.dtype.type(options.temperature)
-        rows = request.rows(tokens_RM, length_R - done_R, sentence_R)  # of who is done, what came before the end
+        if options.rules.temperature_in_softmax and options.temperature != 1.0:
+            logits_RV = ops.cool_scores(logits_RV, options.temperature)
+        rows = request.rows(tokens_RM, length_R - done_R, sentence_R, step)  # of who is done, what came before the end
         notes = {} if trace else None
-        going_R = ~done_R
-        if options.do_sample or not is_by_logits:
-            logprobs_RV = ops.log_softmax(logits_RV)
-            check_scores(logprobs_RV, sentence_R, step)
+        model_trouble_R = None  # then choose_tokens looks at the logits themselves
+        if options.do_sample or not is_by_logits:  # noted before processors, which may hide it
+            logprobs_RV, model_trouble_R = ops.log_softmax(logits_RV)
+            if options.logits_processor:  # the user's function is not to blame
+                refuse(model_trouble_R, sentence_R, step)
             # In place: nobody reads them any more.
             scores_RV = process(ops, logits_RV if is_by_logits else logprobs_RV, rows, options, notes)
-        elif any_due(rows, np.ones_like(done_R), options):
-            if options.logits_processor:  # then the user's function is not to blame
-                check_scores(logits_RV, sentence_R, step)
+        elif any_due(rows, options):
+            if options.logits_processor:
+                check_logits(logits_RV, sentence_R, step)
             scores_RV = process(ops, ops.take(logits_RV, every_R), rows, options, notes)
         else:
             scores_RV = logits_RV
         if options.do_sample:
             chosen_R = ops.draw_tokens(scores_RV, request.keys_R2, np.full(len(every_R), step), options.seed)
-            check_choice(scores_RV[every_R, chosen_R], done_R, sentence_R, step)
-            gained_R = (logprobs_RV if is_by_logits else scores_RV)[every_R, chosen_R]
+            gained_R, trouble_R = ops.weigh_tokens(chosen_R, scores_RV, logprobs_RV if is_by_logits else None)
         else:
             chosen_R, gained_R, trouble_R = ops.choose_tokens(scores_RV, logits_RV if is_by_logits else None)
-            refuse(np.where(going_R | (trouble_R == NOT_A_NUMBER), trouble_R, FINE), sentence_R, step)
-        if is_by_logits:
-            gained_R = np.where(rows.certain_R, 0.0, gained_R)
-        total_R[going_R] += gained_R[going_R]
-        done_R = done_R | np.isin(chosen_R, options.eos_token_id) | (length_R + 1 - prompt_R >= limit_R)
+        going_R = ~done_R if trace else None
+        flag = int(ops.extend_texts(
+            tokens_RM, chosen_R, gained_R, rows.certain_R if is_by_logits else nobody_R, trouble_R, total_R, length_R,
+            done_R, prompt_R, limit_R, eos_X, model_trouble_R,
+        )[0])  # fmt: skip
+        if flag & TROUBLE:
+            if model_trouble_R is not None:
+                refuse(model_trouble_R, sentence_R, step)
+            refuse(np.where(done_R & (trouble_R == NONE_LEFT), FINE, trouble_R), sentence_R, step)
         if trace:
             trace.note_tokens(step, rows, chosen_R, total_R, going_R, done_R, notes)
-        tokens_RM[going_R, length_R[going_R]] = chosen_R[going_R]
-        length_R = length_R + going_R
         step += 1
         if on_token:
-            for r in np.flatnonzero(going_R):
-                on_token(int(r), int(chosen_R[r]))
-        if done_R.all():
+            ids_R = np.asarray(chosen_R)
+            for r in np.flatnonzero(streams_R):
+                on_token(int(r), int(ids_R[r]))
+            streams_R &= ~np.isin(ids_R, eos_X) & (step < limit_R)
+        if flag & ALL_DONE:
             break
         # A text that is done feeds its last token but one again: the last may lie beyond the context.
-        logits_RV = engine.step(tokens_RM, length_R - done_R, every_R)
+        logits_RV = engine.step(tokens_RM, length_R - done_R, None)
 
     scores_R = total_R / options.length_norm(length_R - prompt_R)
     texts = [tokens_RM[r, prompt_R[r] : length_R[r]].copy() for r in every_R]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 class Rows:
     """The texts that the scores continue, one per row: what a processor may look at.
 
-    tokens_RM[r, :length_R[r]] is the text so far, its prompt included, without padding.
+    tokens_RM[r, :length_R[r]] is the text so far, its prompt included, without padding. Texts and lengths may lie on a
+    device; all else the host knows. So it knows too, without looking, how long a text is that goes on: step new tokens.
     """
 
     tokens_RM: np.ndarray
@@ -36,10 +37,21 @@ class Rows:
     sentence_R: np.ndarray  # which sentence of the batch the row belongs to
     sources: list[np.ndarray]  # by sentence: what the encoder read, or the prompt where there is no encoder
     prefix_BP: np.ndarray | None = None  # tokens that the text must begin with; -1 leaves a place free
+    step: int | None = None  # where it is not known, the lengths say it
     certain_R: np.ndarray = field(init=False)  # rows whose next token a processor has made certain
 
     def __post_init__(self):
         object.__setattr__(self, "certain_R", np.zeros(len(self.length_R), bool))
+
+    @functools.cached_property
+    def that_may_go_on(self) -> Rows:
+        """The rows below their limits, as long as they are if they go on."""
+        if self.step is None:
+            return self
+        mine_X = np.flatnonzero(self.limit_R > self.step)
+        prompt_R, limit_R, sentence_R = self.prompt_R[mine_X], self.limit_R[mine_X], self.sentence_R[mine_X]
+        known = {"length_R": prompt_R + self.step, "prompt_R": prompt_R, "limit_R": limit_R, "sentence_R": sentence_R}
+        return replace(self, **known)
 
     @property
     def new_R(self) -> np.ndarray:
@@ -66,23 +78,26 @@ def process(ops: Any, scores_RV: np.ndarray, rows: Rows, options: Options, notes
 
 
 def acts(on: Callable[[Options], Any], at: Callable[[Rows, Options], np.ndarray] | None = None) -> Callable:
-    """Says when a processor has anything to do: where its option is `on`, at every step, or at those with rows `at`."""
+    """Says when a processor has anything to do: where its option is `on`, at every step, or at those with rows `at`.
+
+    Of rows that may go on, without a look at what lies on a device: it is asked at every step.
+    """
 
     def note(function):
         @functools.wraps(function)
         def processor(ops, scores_RV, rows, o):
-            return function(ops, scores_RV, rows, o) if processor.is_due(rows, o, True) else scores_RV
+            return function(ops, scores_RV, rows, o) if processor.is_due(rows, o) else scores_RV
 
         processor.is_always_due = lambda o: at is None and bool(on(o))
-        processor.is_due = lambda rows, o, among_R: bool(on(o)) and (at is None or (at(rows, o) & among_R).any())
+        processor.is_due = lambda rows, o: bool(on(o)) and (at is None or at(rows.that_may_go_on, o).any())
         return processor
 
     return note
 
 
-def any_due(rows: Rows, among_R: np.ndarray, options: Options) -> bool:
-    """Whether a processor of the dialect has anything to do in these rows at this step."""
-    return any(globals()[name].is_due(rows, options, among_R) for name in options.rules.processors)
+def any_due(rows: Rows, options: Options) -> bool:
+    """Whether a processor of the dialect has anything to do at this step, in rows that may go on."""
+    return any(globals()[name].is_due(rows, options) for name in options.rules.processors)
 
 
 def always_due(options: Options) -> list[str]:
@@ -304,8 +319,7 @@ def unk_penalty(ops, scores_RV, rows, o):
 @acts(lambda o: o.do_sample and o.temperature != 1.0)
 def temperature(ops, scores_RV, rows, o):
     """Divides scores: below 1 the likely tokens gain, above 1 the unlikely ones."""
-    scores_RV /= o.temperature
-    return scores_RV
+    return ops.cool_scores(scores_RV, o.temperature)
 
 
 @acts(lambda o: o.do_sample and o.top_k)
@@ -359,5 +373,5 @@ def _call(option: str, signature: str, function, *arguments):
 def renormalize_logits(ops, scores_RV, rows, o):
     """Log-probabilities again, of what the processors left; a row in which they left nothing stays so."""
     possible_R = (scores_RV > -np.inf).any(axis=1)
-    scores_RV[possible_R] = ops.log_softmax(scores_RV[possible_R])
+    scores_RV[possible_R], _ = ops.log_softmax(scores_RV[possible_R])
     return scores_RV

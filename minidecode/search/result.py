@@ -40,9 +40,11 @@ class Request:
     def prompt_B(self) -> np.ndarray:
         return np.array([len(p) for p in self.prompts])
 
-    def rows(self, tokens_RM: np.ndarray, length_R: np.ndarray, sentence_R: np.ndarray) -> Rows:
+    def rows(
+        self, tokens_RM: np.ndarray, length_R: np.ndarray, sentence_R: np.ndarray, step: int | None = None
+    ) -> Rows:
         prompt_R, limit_R = self.prompt_B[sentence_R], self.limit_B[sentence_R]
-        return Rows(tokens_RM, length_R, prompt_R, limit_R, sentence_R, self.sources, self.prefix_BP)
+        return Rows(tokens_RM, length_R, prompt_R, limit_R, sentence_R, self.sources, self.prefix_BP, step)
 
 
 @dataclass
@@ -57,11 +59,11 @@ class Found:
     steps: int
 
 
-def check_choice(best_score_R: np.ndarray, done_R: np.ndarray, sentence_R: np.ndarray, step: int) -> None:
-    """Raises OptionError if the rules of the call leave a sentence that goes on no token at all."""
-    stuck_R = np.isneginf(best_score_R) & ~done_R
-    if stuck_R.any():
-        raise no_token_is_left(int(sentence_R[np.flatnonzero(stuck_R)[0]]), step)
+def beside(logits_RV: np.ndarray, shape, dtype, fill) -> np.ndarray:
+    """An array of a search's state, of the kind of the logits (on a GPU, where they lie), filled."""
+    array = np.empty_like(logits_RV, dtype, order="C", shape=shape)
+    array[...] = fill
+    return array
 
 
 def refuse(trouble_R: np.ndarray, sentence_R: np.ndarray, step: int) -> None:
@@ -79,13 +81,11 @@ def no_token_is_left(sentence: int, step: int) -> OptionError:
     )
 
 
-def check_scores(scores_RV: np.ndarray, sentence_R: np.ndarray, step: int) -> None:
-    """Raises NumericalError if a row's logits give no probabilities: a choice among NaNs would be token 0, in silence.
-
-    They do not if one is NaN or plus infinity, or all are minus infinity. Their log-probabilities, which may be given
-    as well, are NaN then.
+def check_logits(logits_RV: np.ndarray, sentence_R: np.ndarray, step: int) -> None:
+    """Raises NumericalError if a row's logits give no probabilities: one is NaN or plus infinity, or all are minus
+    infinity. For a search that is about to hand them to a user's function; else an op finds it (`log_softmax`).
     """
-    bad_R = ~np.isfinite(scores_RV.max(axis=1))  # the largest of numbers among which is a NaN is NaN
+    bad_R = ~np.isfinite(logits_RV.max(axis=1))  # the largest of numbers among which is a NaN is NaN
     if bad_R.any():
         raise scores_are_nan(int(sentence_R[np.flatnonzero(bad_R)[0]]), step)
 

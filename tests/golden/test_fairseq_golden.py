@@ -37,7 +37,8 @@ class ArrayModel:
         self.sentence_R = np.repeat(self.sentence_R, beams)
 
     def step(self, tokens_RM, length_R, parent_R):
-        assert np.array_equal(self.sentence_R, self.sentence_R[parent_R]), "a beam's parent is of another sentence"
+        same = parent_R is None or np.array_equal(self.sentence_R, self.sentence_R[parent_R])
+        assert same, "a beam's parent is of another sentence"
         return self._logits(tokens_RM, length_R)
 
     def _logits(self, tokens_RM, length_R):

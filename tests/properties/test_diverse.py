@@ -52,7 +52,7 @@ class SlowGroup:
             return
         candidates = []
         for beam, (tokens, score) in enumerate(self.running):
-            logprob_V = Ops().log_softmax(engine.scores([*prompt, *tokens])[None])[0]
+            logprob_V = Ops().log_softmax(engine.scores([*prompt, *tokens])[None])[0][0]
             for v, logprob in enumerate(logprob_V):
                 own = logprob - np.float32(o.diversity_penalty) * np.float32(taken[v])
                 candidates.append((-float(score + own), beam, v))

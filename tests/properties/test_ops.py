@@ -315,7 +315,7 @@ def test_bias_activation(name, seed, scale):
 def test_log_softmax(seed, R, V):
     rng = np.random.default_rng(seed)
     logits = normal(rng, R, V)
-    assert (np.abs(OPS["log_softmax"](logits) - oracles.log_softmax(logits)) <= softmax_bound(logits)).all()
+    assert (np.abs(OPS["log_softmax"](logits)[0] - oracles.log_softmax(logits)) <= softmax_bound(logits)).all()
 
 
 @pytest.mark.parametrize("score", [OPS["score_tokens"], dims.checked(score_tokens_naive, "score_R")])
@@ -531,6 +531,15 @@ OUT_CASES = {
     "pad_left": lambda r: (normal(r, 3, 2, 2), np.array([0, 1, 3])),
     "concat_step": lambda r: (normal(r, 2, 1, 3, 2), normal(r, 2, 1, 2)),
     "log_softmax": lambda r: (normal(r, 2, 5),),
+    "tell_step": lambda r: (np.array([True, False]), np.array([0, 2]), np.array([[0, 1], [1, 1]])),
+    "extend_texts": lambda r: (
+        np.zeros((2, 5), int), np.array([3, 0]), normal(r, 2), np.array([False, True]), np.array([0, 0]), normal(r, 2),
+        np.array([2, 3]), np.array([False, False]), np.array([1, 2]), np.array([3, 3]), np.array([0]),
+    ),  # fmt: skip
+    "cool_scores": lambda r: (normal(r, 2, 5), 0.7),
+    "add_running": lambda r: (normal(r, 2, 5), normal(r, 2)),
+    "weigh_tokens": lambda r: (np.array([4, 0, 4]), normal(r, 3, 5), normal(r, 3, 5)),
+    "split_columns": lambda r: (r.integers(0, 20, (2, 3)), 5),
     "score_tokens": lambda r: (normal(r, 3, 5), np.array([4, 0, 4])),
     "choose_tokens": lambda r: (normal(r, 3, 5), normal(r, 3, 5)),
     "ban_ngrams": lambda r: (normal(r, 2, 5), np.array([[1, 1, 1], [2, 3, 2]]), np.array([3, 3]), 2),
@@ -644,7 +653,7 @@ def bound_cases():
     norm = Norm(normal(rng, 300), normal(rng, 300), 1e-5)
     for f in LAYER_NORMS:
         yield f.__name__, f(x, norm), layer_norm_oracle(x, norm), norm_row.layer_norm_bound(x, norm)
-    yield "log_softmax", OPS["log_softmax"](x), oracles.log_softmax(x), softmax_bound(x)
+    yield "log_softmax", OPS["log_softmax"](x)[0], oracles.log_softmax(x), softmax_bound(x)
     tokens, bound = np.argmax(x, axis=1), softmax_bound(x)[:, 0]
     for name, score in [("score_tokens", OPS["score_tokens"]), ("score_tokens_naive", score_tokens_naive)]:
         yield name, score(x, tokens), oracles.score_tokens(x, tokens), bound

@@ -1,0 +1,71 @@
+"""Log-probabilities of all tokens: inputs that find mistakes, and what is right, with a bound."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from ...ops import FINE, NOT_A_NUMBER
+from .hars import scores_of
+
+FETCHED = ("logits_RV",)  # the NumPy code goes from row to row
+
+INF, NAN = np.inf, np.nan
+
+
+def arguments_of(rows: list) -> tuple:
+    """(logits_RV,)"""
+    return (np.array(rows, np.float32),)
+
+
+@st.composite
+def inputs(draw):
+    """Few different logits, some so large that exp overflows; now and then a row without probabilities."""
+    R, V = draw(st.integers(1, 3)), draw(st.integers(1, 40))
+    logit = st.sampled_from([0.0, 1.0, -2.0, 3.5, -4.25, 120.0, -500.0, -INF])
+    if draw(st.integers(0, 5)) == 0:
+        logit |= st.sampled_from([NAN, INF])
+    return arguments_of(draw(st.lists(st.lists(logit, min_size=V, max_size=V), min_size=R, max_size=R)))
+
+
+def planted() -> list[tuple]:
+    rng = np.random.default_rng(0)
+    rows = [[1.0, 3.0, 2.0], [0.5, -1.0, 0.0]]
+    cases = [
+        arguments_of(rows),
+        arguments_of([[200.0, 199.0, 0.0], [-500.0, -501.0, -500.5]]),  # exp over- and underflows
+        arguments_of([[2.0, -INF, 1.0], [-INF, -INF, 4.0], rows[1]]),  # some that are impossible; one that is certain
+        arguments_of([[NAN, 1.0, 2.0], [0.0, 1.0, NAN], rows[0]]),  # a number that is none, first or last
+        arguments_of([[-INF] * 3, [1.0, INF, 2.0], rows[1]]),  # no probabilities
+        arguments_of([[7.0, 7.0, 7.0, 7.0]]),  # all equal
+    ]
+    for V in (31, 129, 1025, 2049):  # past warps, blocks and lanes
+        logits_RV = 3 * rng.standard_normal((4, V))
+        logits_RV[0, -1] = logits_RV[1].max() + 1  # the last one is the likeliest
+        logits_RV[3] = np.round(logits_RV[3])
+        cases.append(arguments_of(logits_RV))
+    rising_RV = np.linspace(-30, 0, 600)[None] + np.array([[0.0], [5.0]])  # the running maximum never stays
+    return [*cases, arguments_of(rising_RV)]
+
+
+def oracle(logits_RV):
+    """In float64, row by row."""
+    scores_RV, _ = _scores(logits_RV)
+    is_nan_R = np.isnan(scores_RV).any(axis=1)
+    scores_RV[is_nan_R] = NAN
+    return scores_RV, np.where(is_nan_R, NOT_A_NUMBER, FINE)
+
+
+def bound(logits_RV):
+    """That of HARS, which rounds in the same places; what is wrong is exact."""
+    return _scores(logits_RV)[1], np.zeros(len(logits_RV))
+
+
+def _scores(logits_RV):
+    """(log-probabilities in float64, how far float32's may lie from them), (R, V)"""
+    return scores_of(logits_RV, np.zeros((len(logits_RV), 1)))
+
+
+def paper_inputs() -> tuple[tuple, str]:
+    """A step of GPT-2 for 8 sentences of 4 beams."""
+    return (3 * np.random.default_rng(0).standard_normal((32, 50257)).astype(np.float32),), "32 rows, V = 50,257"

@@ -1,0 +1,67 @@
+"""A step's end in greedy search and sampling: each text gets its token, and the host is told one number.
+
+1. One block, whose threads share the rows. Rows depend on no other row; the barriers at which the threads meet say
+   whether all are done, and whether anything is wrong. A row is a dozen numbers, so that even for 1,024 of them it is
+   the launch that takes the time.
+"""
+
+from __future__ import annotations
+
+from numba import boolean, cuda, float32, float64, int32, int64
+
+from ..launch import launch
+from ..ops import ALL_DONE, FINE, NOT_A_NUMBER, TROUBLE
+from ..reference.tell import room_for_flag
+from .advance import is_among
+
+THREADS = 128
+
+
+def extend_texts(
+    tokens_RM, token_R, gained_R, certain_R, trouble_R, total_R, length_R, done_R, prompt_R, limit_R, eos_X,
+    model_trouble_R=None, out=None,
+):  # fmt: skip
+    flag = room_for_flag(trouble_R, out)
+    noted, has_noted = (trouble_R, 0) if model_trouble_R is None else (model_trouble_R, 1)
+    launch(
+        extend_rows, 1, THREADS, tokens_RM, token_R, gained_R, certain_R, trouble_R, total_R, length_R, done_R,
+        prompt_R, limit_R, eos_X, noted, has_noted, flag,
+    )  # fmt: skip
+    return flag
+
+
+@cuda.jit
+def extend_rows(
+    tokens_RM, token_R, gained_R, certain_R, trouble_R, total_R, length_R, done_R, prompt_R, limit_R, eos_X,
+    model_trouble_R, has_noted, flag,
+):  # fmt: skip
+    is_done, is_wrong = True, False
+    for r in range(cuda.threadIdx.x, len(token_R), THREADS):
+        trouble, token, length = trouble_R[r], token_R[r], length_R[r]
+        if trouble == NOT_A_NUMBER or (trouble != FINE and not done_R[r]):
+            is_wrong = True
+        if has_noted and model_trouble_R[r] != FINE:
+            is_wrong = True
+        if not done_R[r] and trouble == FINE:
+            tokens_RM[r, length], length_R[r] = token, length + 1
+            if not certain_R[r]:
+                total_R[r] += gained_R[r]
+            done_R[r] = is_among(token, eos_X) or length + 1 - prompt_R[r] >= limit_R[r]
+        if not done_R[r]:
+            is_done = False
+    all_done = cuda.syncthreads_and(int32(is_done))
+    any_wrong = cuda.syncthreads_or(int32(is_wrong))
+    if cuda.threadIdx.x == 0:
+        told = ALL_DONE if all_done else 0
+        flag[0] = told + TROUBLE if any_wrong else told
+
+
+# What each kernel is compiled and type-checked for, without a GPU.
+_NUMBERS, _FLAGS = int64[::1], boolean[::1]
+SIGNATURES = {
+    extend_rows: [
+        (int64[:, ::1], _NUMBERS, float32[::1], _FLAGS, _NUMBERS, float64[::1], _NUMBERS, _FLAGS, _NUMBERS, _NUMBERS,
+         _NUMBERS, _NUMBERS, int64, _NUMBERS)
+    ]
+}  # fmt: skip
+REGISTERS = {extend_rows: 80}  # one block, whose threads hold the addresses of 13 arrays

@@ -1,0 +1,67 @@
+"""Scores divided by a temperature.
+
+1. A thread per score. Each divides to find its row.
+2. The rows are the grid's second axis, and a thread takes four columns, a block's width apart, so that neighbouring
+   threads still read neighbouring scores: no thread divides but its scores.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import cuda, float32
+
+from ..errors import OptionError
+from ..launch import launch
+
+THREADS = 128
+EACH = 4  # columns of a thread of version 2
+
+
+def cool_scores_v1(scores_RV, temperature, out=None):
+    scores_RV, divisor = to_change(scores_RV, out), np.float32(temperature)
+    launch(divide_each, -(-scores_RV.size // THREADS), THREADS, scores_RV, divisor)
+    return scores_RV
+
+
+@cuda.jit
+def divide_each(scores_RV, divisor):
+    i = cuda.grid(1)
+    if i < scores_RV.size:
+        r = i // scores_RV.shape[1]
+        scores_RV[r, i - r * scores_RV.shape[1]] /= divisor
+
+
+def cool_scores(scores_RV, temperature, out=None):
+    """Version 2."""
+    scores_RV, divisor = to_change(scores_RV, out), np.float32(temperature)
+    launch(divide_row, per_row(scores_RV), THREADS, scores_RV, divisor)
+    return scores_RV
+
+
+@cuda.jit
+def divide_row(scores_RV, divisor):
+    r, first = cuda.blockIdx.y, cuda.blockIdx.x * THREADS * EACH + cuda.threadIdx.x
+    for k in range(EACH):
+        v = first + k * THREADS
+        if v < scores_RV.shape[1]:
+            scores_RV[r, v] /= divisor
+
+
+def per_row(scores_RV):
+    """A grid that takes EACH columns to a thread."""
+    R, V = scores_RV.shape
+    return -(-V // (THREADS * EACH)), R
+
+
+def to_change(scores_RV, out):
+    """The array to change: the scores themselves, or a copy of them in `out`."""
+    if scores_RV.dtype != np.float32:
+        raise OptionError(f"these kernels compute in float32, not {scores_RV.dtype}: plan=auto computes in both")
+    if out is None:
+        return scores_RV
+    out[...] = scores_RV
+    return out
+
+
+# What each kernel is compiled and type-checked for, without a GPU.
+SIGNATURES = {kernel: [(float32[:, ::1], float32)] for kernel in (divide_each, divide_row)}

@@ -1,0 +1,16 @@
+"""does not look at rows that are done, though their scores are NaN."""
+
+import numpy as np
+
+from minidecode.ops import FINE
+from minidecode.reference import extend as reference
+
+
+def extend_texts(
+    tokens_RM, token_R, gained_R, certain_R, trouble_R, total_R, length_R, done_R, prompt_R, limit_R, eos_X,
+    model_trouble_R=None, out=None,
+):  # fmt: skip
+    return reference.extend_texts(
+        tokens_RM, token_R, gained_R, certain_R, np.where(done_R, FINE, trouble_R), total_R, length_R,
+        done_R, prompt_R, limit_R, eos_X, model_trouble_R,
+    )  # fmt: skip

@@ -1,0 +1,7 @@
+"""takes the temperature as a whole number, 1 at the least."""
+
+from minidecode.reference import temperature as reference
+
+
+def cool_scores(scores_RV, temperature, out=None):
+    return reference.cool_scores(scores_RV, max(1, int(temperature)))
