@@ -53,7 +53,7 @@ PLAN_HELP = (
     " memory=replicated, none (no cache), preallocated, split, indirect, rolling (for a model with an attention_window)"
     " or el; and for the rows of the catalog, such as ngram=..., linear=..., hars=...: reference, naive, cpu, cuda,"
     " emulator or FILE.py:FUNCTION (hars and epilogue are off by default); memory_dtype=float16 stores what steps read"
-    " of it in half the bytes; arena=none, separate or planned."
+    " of it in half the bytes; arena=none, separate or planned; leaving=off keeps the rows of sentences that are done."
 )
 DTYPE_HELP = "float32 or float64; float16 or int8: how products store their weights, with float32 arithmetic."
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]

@@ -358,7 +358,7 @@ class Model:
             memory=engine.make_memory.name(self.is_encoder_decoder),
             memory_peak_bytes=engine.memory_peak_bytes, arena_bytes=places.bytes,
             prompt_tokens=sum(map(len, sources or prompts_ids)),
-            new_tokens=sum(map(len, token_ids)), steps=found.steps,
+            new_tokens=sum(map(len, token_ids)), steps=found.steps, rows=engine.rows,
             seconds=stages, compile_seconds=sum(compiling), launches=dict(launches),
         )  # fmt: skip
         return Output(token_ids, found.scores_BX.reshape(-1), receipt, self.tokenizer, steps)
@@ -523,7 +523,8 @@ class Model:
 
     def _engine(self, plan: Plan, places: Fresh | Places | None = None, costs: bool | CostOf = False) -> Engine:
         functions, make_memory = plan.resolve(self.is_encoder_decoder)
-        return Engine(self.network, self.weights, CountedOps(functions, places, costs), make_memory)
+        ops, leaving = CountedOps(functions, places, costs), plan.leaving == "on"
+        return Engine(self.network, self.weights, ops, make_memory, leaving)
 
     def _fitted(self, prompts, input_ids, attention_mask, options: Options, truncate: bool):
         """(sources, prompts, most new tokens of each): checked, and cut to what the model holds.

@@ -45,12 +45,14 @@ BESIDE_SOURCE = MEMORIES | {"el": SplitBesideEl}  # of a decoder that also sees 
 
 BACKENDS = ("reference", "naive", "cpu", "cuda", "emulator")
 ARENAS = ("none", "separate", "planned")
+LEAVING = ("off", "on")
 BASES = {  # what a plan starts from, beside memory_dtype=computed; rows of the catalog follow Plan._of_base
-    "auto": {"memory": "replicated", "arena": "none"},
-    "numpy": {"memory": "replicated", "arena": "none"},
-    "naive": {"memory": "none", "arena": "none"},
-    "fast": {"memory": "split", "arena": "none", "hars": "auto"},  # an arena for one call costs more than it saves
-    "emulator": {"memory": "split", "arena": "none"},
+    "auto": {"memory": "replicated", "arena": "none", "leaving": "on"},
+    "numpy": {"memory": "replicated", "arena": "none", "leaving": "on"},
+    "naive": {"memory": "none", "arena": "none", "leaving": "off"},
+    # An arena for one call costs more than it saves.
+    "fast": {"memory": "split", "arena": "none", "leaving": "on", "hars": "auto"},
+    "emulator": {"memory": "split", "arena": "none", "leaving": "off"},
 }
 STORED_AS = {"computed": None, "float16": np.dtype(np.float16)}
 
@@ -78,6 +80,8 @@ class Plan:
     tokens are not promised.
     arena: "none" lets every op of a step find room for itself; "planned" gives all that a step makes its place in one
     buffer, those that no call needs together sharing it (LightSeq, section 2.3); "separate" gives each a buffer.
+    leaving: "on" takes a sentence out of the batch when its search is done, so that later steps compute fewer rows;
+    "off" computes its rows until all are done (the naive batch, and what has to be as large at every step).
     The others are rows of the catalog: "reference", "naive" (both NumPy), "cpu" (Numba), "cuda" (needs a GPU),
     "emulator" (the same kernel thread by thread, which is slow), or a function of yours as FILE.py:FUNCTION.
     hars is "off" by default. Otherwise beam search takes candidates straight from the logits at the steps at which the
@@ -92,6 +96,7 @@ class Plan:
     memory: str | None = None
     memory_dtype: str = "computed"
     arena: str | None = None
+    leaving: str | None = None
     ngram: str | None = None
     linear: str | None = None
     epilogue: str | None = None
@@ -130,10 +135,10 @@ class Plan:
     def __post_init__(self):
         if self.base not in BASES:
             raise OptionError(f"plan: base={self.base!r} is not one of {', '.join(BASES)}")
-        said = [name for name in ("memory", "arena", *CATALOG) if getattr(self, name) is not None]
+        said = [name for name in ("memory", "arena", "leaving", *CATALOG) if getattr(self, name) is not None]
         if self.base == "auto" and (said or self.memory_dtype != "computed"):
             object.__setattr__(self, "base", "numpy")
-        for name in ("memory", "arena", *CATALOG):
+        for name in ("memory", "arena", "leaving", *CATALOG):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, self._of_base(name))
         if self.memory not in MEMORIES:
@@ -144,8 +149,9 @@ class Plan:
             raise OptionError(f"plan: memory_dtype={self.memory_dtype!r} is not one of {', '.join(STORED_AS)}")
         if self.memory_dtype != "computed" and not MEMORIES[self.memory].keeps:
             raise OptionError(f"plan: memory_dtype={self.memory_dtype} has no effect with memory={self.memory}")
-        if self.arena not in ARENAS:
-            raise OptionError(f"plan: arena={self.arena!r} is not one of {', '.join(ARENAS)}")
+        for name, choices in (("arena", ARENAS), ("leaving", LEAVING)):
+            if getattr(self, name) not in choices:
+                raise OptionError(f"plan: {name}={getattr(self, name)!r} is not one of {', '.join(choices)}")
         for row in CATALOG.values():
             choice, choices = getattr(self, row.name), ("off", "auto", *BACKENDS) if row.may_be_off else BACKENDS
             if not isinstance(choice, str) or not (choice in choices or ":" in choice):

@@ -73,6 +73,10 @@ class ElMemory(SplitMemory):
         self.prompt_h_BND = ops.pad_left(self.h_RD[:, None], self.offsets_X)[:, 0]
         del self.h_RD
 
+    def leave_prompts(self, ops, stays_B):
+        """Hidden states, where others have keys and values."""
+        self.prompt_h_BND = ops.take(self.prompt_h_BND, stays_B)
+
     def attend_step(self, ops, q_RHK):
         """The prompt by its hidden states, the rest by keys and values."""
         prompt_begin_B, begin_R = self.first_seen()
@@ -126,6 +130,11 @@ class ElCrossMemory:
         """From here on rows come one per beam; nothing is copied for them."""
         self.one_row_each = True
         self.source.padded(ops)  # before the steps, which all call the same ops
+
+    def leave(self, ops, stays_B, stays_R):
+        """The sources of these sentences alone; the first layer that asks takes them for all."""
+        self.source.leave(ops, stays_B)
+        self.begin_B = self.begin_B[stays_B]
 
     def arrays(self):
         """What is held between steps: the source, which all layers share."""

@@ -32,6 +32,7 @@ TYPES: dict[str, dict[str, list[str]]] = {
     "choose": {"choose._log_probabilities": ["f2 i1 f1"]},
     "draw": {"draw._draw_tokens": ["f2 u2 u1 u u i1"]},
     "embedding": {"embedding._embed_norm": ["i1 i1 f2r f2r f f1r f1r f f2 f2"]},
+    "extend": {"extend._extend": ["i2 i1 f1 b1 i1 d1 i1 b1 i1 i1 i1 i1 b i1"]},
     "finish": {"finish._finish": ["i3 i3 i2 i2 i2 i1"]},
     "hars": {"hars._search_candidates": ["f2 f2 f2 i2"]},
     "ngram": {"ngram._ban": ["f2 i2 i1 i"]},
@@ -39,7 +40,9 @@ TYPES: dict[str, dict[str, list[str]]] = {
     "refresh": {"refresh._refresh": ["i3 i2 i2 i1"]},
     "reorder": {"reorder._follow": ["w4 i1 i"]},
     "shared": ATTENTION,
+    "softmax": {"softmax._log_softmax": ["f2 f2 i1"]},
     "split": ATTENTION,
+    "tell": {"tell._tell": ["b1 i1 i2 i1 i1"]},
     "top_k": {"candidates._top_candidates": [BEST], "top_k._rule_out_below": ["f2 f2"]},
     "top_p": {"top_p._keep_top_p": ["f2 d i"]},
 }
@@ -87,17 +90,17 @@ def _work(model: Model, extent: Extent, options: Options) -> float:
 
 def rows_called(options: Options, has_encoder: bool) -> list[str]:
     """The rows of the catalog whose compiled code a generation under `fast` may call."""
-    called = ["embedding", "norm", "linear", "activation", "split", "reorder"]
+    called = ["embedding", "norm", "linear", "activation", "split"]
     if has_encoder:
         called.append("shared")
     if options.no_repeat_ngram_size:
         called.append("ngram")
     if options.num_beams > 1:
-        called += ["candidates", "advance", "finish", "refresh"]
+        called += ["candidates", "advance", "finish", "refresh", "tell", "reorder", "softmax"]
         if not never_straight(options):
             called.append("hars")
-    elif not options.do_sample:
-        called.append("choose")
+    else:
+        called += ["extend", "softmax", *([] if options.do_sample else ["choose"])]
     if options.do_sample:
         called += ["draw", "top_k", "top_p"]
     return called

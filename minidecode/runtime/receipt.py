@@ -142,6 +142,7 @@ class Receipt:
     prompt_tokens: int = 0
     new_tokens: int = 0  # in the hypotheses returned
     steps: int = 0
+    rows: int = 0  # that the steps computed, the prefill's not counted
     # prompts (tokens of them), code (loaded by auto), encoder, prefill, steps: the forward passes; search: all else
     seconds: dict[str, float] = field(default_factory=dict)
     compile_seconds: float = 0.0  # of these, compiling for the first time on this machine
@@ -155,7 +156,8 @@ class Receipt:
         lines = [
             f"plan {self.plan}; dtype {self.dtype}; memory {self.memory}, at most {self.memory_peak_bytes:,} bytes"
             + (f"; arena of {self.arena_bytes:,} bytes" if self.arena_bytes else ""),
-            f"{self.prompt_tokens} prompt tokens, {self.new_tokens} new tokens, {self.steps} steps; {stages}",
+            f"{self.prompt_tokens} prompt tokens, {self.new_tokens} new tokens, {self.steps} steps ({self.rows} rows); "
+            + stages,
             f"{'op':<17} {'calls':>7} {'seconds':>9} {'MB':>10}  implementation",
         ]
         for name, c in self.ops.items():
