@@ -4,7 +4,7 @@ A decoder that sees a source keeps the encoder's output, once for all of its lay
 `SharedCrossMemory` keeps (section 3.1.1; the published code keeps it twice, transposed for the scores). A decoder-only
 model keeps, in each layer, the hidden states that make the prompt's keys and values: half. What beams generate is kept
 as keys and values in both (section 3.2). Since nothing of the input is kept per beam, there is nothing of it to
-reorder, and nothing to compact when a sentence is done (section 3.3).
+reorder (section 3.3), and a sentence that leaves the batch takes one array with it: of a source, for all layers.
 
 The halves are those of multi-head attention. A model with few key/value heads has keys and values narrower than the
 hidden states, G*(K+U) numbers a position against D, and keeps more this way. So does one whose weights are stored
