@@ -234,6 +234,11 @@ def _columns_cost(index_BC, V) -> Cost:
     return Cost(3 * index_BC.nbytes, 2 * index_BC.size)
 
 
+def _random_cost(key_RX, step_R, V, seed) -> Cost:
+    """Each number is written once: a quarter of Philox, and two logarithms."""
+    return Cost(8 * len(key_RX) * V + key_RX.nbytes + step_R.nbytes, 28 * len(key_RX) * V)
+
+
 def _weigh_cost(token_R, scores_RV, logprobs_RV=None) -> Cost:
     """One number of each row and table is read, one written beside what is wrong; two comparisons."""
     tables = 1 if logprobs_RV is None else 2
@@ -440,6 +445,7 @@ CATALOG = {
         Row("choose", "choose_tokens", "LightSeq, section 2.2", "tolerance", _choose_cost),
         Row("draw", "draw_tokens", "LightSeq's ker_topk_sample and ker_topp_sample", "exact", _draw_cost),
         Row("weigh", "weigh_tokens", "LightSeq's ker_topk_sample and ker_topp_sample", "exact", _weigh_cost),
+        Row("random", "gumbel", "LightSeq, section 2.2: sampling, by counter", "tolerance", _random_cost),
     ]
 }
 

@@ -131,6 +131,7 @@ class Plan:
     top_p: str | None = None
     draw: str | None = None
     weigh: str | None = None
+    random: str | None = None
 
     def __post_init__(self):
         if self.base not in BASES:

@@ -17,20 +17,17 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import cuda, float32, float64, int64, uint64
+from numba import cuda, float32, float64, int64
 
 from ..errors import OptionError
 from ..launch import launch
 from .candidates import INFINITY, NOWHERE, THREADS, WARPS, first_of_block
+from .random import COUNTERS, LOW, counters_of, noise_of, words_of, write_noise
 from .reduction import block_max
 
 SLICE = 512  # groups of four tokens that a block looks at
 MOST_NOISE = 22.9  # noise is at most 33 log 2
-MULTIPLIER_0, MULTIPLIER_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
-WEYL_0, WEYL_1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
-LOW, HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 MIDDLE = np.uint64(2**31)
-SPACING = 2.0**-32  # of random words as numbers between 0 and 1
 ROUGH_SPACING, ROUGH_HALF = float32(2.0**-32), float32(0.5)
 ERROR = float32(2.0**-20)  # of a sum in float32, for each unit of it and of 32: twice what can be, and more
 
@@ -38,37 +35,9 @@ ERROR = float32(2.0**-20)  # of a sum in float32, for each unit of it and of 32:
 def draw_tokens_v1(scores_RV, key_RX, step_R, seed, out=None):
     (R, V), token_R = scores_RV.shape, _result(scores_RV, out)
     noise_RV = np.empty_like(scores_RV, dtype=np.float64)
-    launch(write_noise, (-(-V // (4 * THREADS)), R), THREADS, *_counters(key_RX, step_R, seed), noise_RV)
+    launch(write_noise, (-(-V // (4 * THREADS)), R), THREADS, *counters_of(key_RX, step_R, seed), noise_RV)
     launch(largest_sum, R, THREADS, scores_RV, noise_RV, token_R)
     return token_R
-
-
-@cuda.jit
-def write_noise(key_RX, step_R, seed_X, noise_RV):
-    r, group = cuda.blockIdx.y, cuda.grid(1)
-    if 4 * group < noise_RV.shape[1]:
-        words = words_of(group, key_RX, step_R, seed_X, r)
-        for i in range(4):
-            if 4 * group + i < noise_RV.shape[1]:
-                noise_RV[r, 4 * group + i] = noise_of(words[i])
-
-
-@cuda.jit(device=True)
-def words_of(group, key_RX, step_R, seed_X, r):
-    """The random words of four neighbouring tokens: Philox4x32-10, as in reference/random.py."""
-    c0, c1, c2, c3 = uint64(group), step_R[r], key_RX[r, 0], key_RX[r, 1]
-    k0, k1 = seed_X[0], seed_X[1]
-    for _ in range(10):
-        product_0, product_1 = MULTIPLIER_0 * c0, MULTIPLIER_1 * c2
-        c0, c1 = (product_1 >> HALF) ^ c1 ^ k0, product_1 & LOW
-        c2, c3 = (product_0 >> HALF) ^ c3 ^ k1, product_0 & LOW
-        k0, k1 = (k0 + WEYL_0) & LOW, (k1 + WEYL_1) & LOW
-    return c0, c1, c2, c3
-
-
-@cuda.jit(device=True)
-def noise_of(word):
-    return -math.log(-math.log((float64(word) + 0.5) * SPACING))
 
 
 @cuda.jit
@@ -100,7 +69,7 @@ def _by_slices(kernel, scores_RV, key_RX, step_R, seed, out):
     slices = -(-V // (4 * SLICE))
     best_RX = np.empty_like(scores_RV, shape=(R, slices), dtype=np.float64)
     column_RX = np.empty_like(scores_RV, shape=(R, slices), dtype=np.int64)
-    launch(kernel, (slices, R), THREADS, scores_RV, *_counters(key_RX, step_R, seed), best_RX, column_RX)
+    launch(kernel, (slices, R), THREADS, scores_RV, *counters_of(key_RX, step_R, seed), best_RX, column_RX)
     launch(best_of_slices, R, THREADS, best_RX, column_RX, token_R)
     return token_R
 
@@ -195,22 +164,12 @@ def _result(scores_RV, out):
     return np.empty_like(scores_RV, shape=len(scores_RV), dtype=np.int64) if out is None else out
 
 
-def _counters(key_RX, step_R, seed):
-    """Keys, steps and the two halves of the seed, as numbers of 64 bits: a product of two words needs as many."""
-    key_RX, step_R = key_RX.astype(np.uint64), step_R.astype(np.uint64)
-    seed_X = np.empty_like(step_R, shape=2)
-    seed_X[0], seed_X[1] = seed & 0xFFFFFFFF, seed >> 32
-    return key_RX, step_R, seed_X
-
-
 # What each kernel is compiled and type-checked for, without a GPU.
 _SCORES, _SUMS, _TOKENS = float32[:, ::1], float64[:, ::1], int64[::1]
-_COUNTERS = (uint64[:, ::1], uint64[::1], uint64[::1])
 SIGNATURES = {
-    write_noise: [(*_COUNTERS, _SUMS)],
     largest_sum: [(_SCORES, _SUMS, _TOKENS)],
-    draw_from_slice: [(_SCORES, *_COUNTERS, _SUMS, int64[:, ::1])],
-    draw_from_slice_roughly: [(_SCORES, *_COUNTERS, _SUMS, int64[:, ::1])],
+    draw_from_slice: [(_SCORES, *COUNTERS, _SUMS, int64[:, ::1])],
+    draw_from_slice_roughly: [(_SCORES, *COUNTERS, _SUMS, int64[:, ::1])],
     best_of_slices: [(_SUMS, int64[:, ::1], _TOKENS)],
 }
 # 64-bit products, and exponentials or logarithms in float64: a T4's SM holds 1,024 threads, of 64 registers.

@@ -25,13 +25,21 @@ def philox(counter_4X: np.ndarray, key: tuple[int, int]) -> np.ndarray:
     return np.stack([c0, c1, c2, c3]).astype(np.uint32)
 
 
+def gumbel_naive(key_RX, step_R, V, seed, out=None):
+    """A call of philox for each token, which takes one of the four words."""
+    noise_RV, token_V = np.empty((len(key_RX), V)) if out is None else out, np.arange(V)
+    for r, (key, step) in enumerate(zip(key_RX, step_R, strict=True)):
+        noise_RV[r] = noise_of(words_of_blocks(token_V // 4, key, step, seed)[token_V % 4, token_V])
+    return noise_RV
+
+
 def gumbel(key_RX, step_R, V, seed, out=None):
     """One call of philox gives the numbers of four neighbouring tokens."""
     blocks = np.arange(-(-V // 4))
     noise_RV = np.empty((len(key_RX), V)) if out is None else out
     for r, (key, step) in enumerate(zip(key_RX, step_R, strict=True)):
         words_V = words_of_blocks(blocks, key, step, seed).T.reshape(-1)[:V]
-        noise_RV[r] = gumbel_of(words_V)
+        noise_RV[r] = noise_of(words_V)
     return noise_RV
 
 
@@ -42,6 +50,6 @@ def words_of_blocks(block_X, key, step, seed):
     return philox(counter_4X, (seed & 0xFFFFFFFF, seed >> 32))
 
 
-def gumbel_of(words):
+def noise_of(words):
     """-log(-log(u)) for u in the middle of the 2**-32 that a word stands for, so that it is never 0 or 1."""
     return -np.log(-np.log((words + 0.5) * 2.0**-32))

@@ -205,6 +205,8 @@ class Places:
         if not self._ways:
             raise RuntimeError(f"a step calls {name} in its {self._section} where {planned[0]} is planned")
         call = self._ways[0][number]
+        if len(self._ways) > 1 and (call.results or call.workspace is not None):
+            raise RuntimeError(f"{name} begins several ways of {self._section}, and its place is not the same in all")
         self.now = call.time
         if call.results:
             rows = len(args[call.rows_of])

@@ -54,7 +54,7 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
             scores_BXV = logprobs_RV.reshape(B, G * W, V)
         if G > 1:
             chosen_BV[...] = 0
-        steps = []
+        decided = []
         for g, beams in enumerate(groups):
             notes = {} if trace else None
             if is_straight:
@@ -85,11 +85,11 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
                 trace.note_candidates(step, g, before, candidates, chosen, sentence_B, options, notes)
             if G > 1:  # a sentence that was done "chooses" the padding token: transformers 4.49 counts it
                 count_tokens(chosen_BV, np.where(was_done_B[:, None], options.padding, chosen.token_BW))
-            steps.append(chosen)
-        together = _side_by_side(groups, steps)
+            decided.append(chosen)
+        together = _side_by_side(groups, decided)
         flag = int(ops.tell_step(*together, model_trouble_R)[0])
         if flag & TROUBLE:
-            _refuse(model_trouble_R, steps, sentence_B, step, options)
+            _refuse(model_trouble_R, decided, sentence_B, step, options)
         step += 1
         if flag & ALL_DONE:
             break
@@ -204,23 +204,23 @@ class Beams:
                 total_BWV[b] = total_BWV[b, 0]
 
 
-def _side_by_side(groups: list[Beams], steps: list[Chosen]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _side_by_side(groups: list[Beams], decided: list[Chosen]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(done_X, trouble_X, parent_BX): what all groups have decided; a beam is counted among those of all groups."""
     if len(groups) == 1:
-        return groups[0].done_B, steps[0].trouble_B, steps[0].parent_BW
-    W = steps[0].parent_BW.shape[1]
-    parents = [chosen.parent_BW + g * W for g, chosen in enumerate(steps)]
+        return groups[0].done_B, decided[0].trouble_B, decided[0].parent_BW
+    W = decided[0].parent_BW.shape[1]
+    parents = [chosen.parent_BW + g * W for g, chosen in enumerate(decided)]
     done_X = np.concatenate([beams.done_B for beams in groups])
-    return done_X, np.concatenate([chosen.trouble_B for chosen in steps]), np.concatenate(parents, axis=1)
+    return done_X, np.concatenate([chosen.trouble_B for chosen in decided]), np.concatenate(parents, axis=1)
 
 
 def _refuse(
-    model_trouble_R: np.ndarray | None, steps: list[Chosen], sentence_B: np.ndarray, step: int, options: Options
+    model_trouble_R: np.ndarray | None, decided: list[Chosen], sentence_B: np.ndarray, step: int, options: Options
 ) -> None:
     """Raises OptionError or NumericalError: what the ops of this step have found, the model's scores first."""
     if model_trouble_R is not None:
         refuse(model_trouble_R, np.repeat(sentence_B, len(model_trouble_R) // len(sentence_B)), step)
-    trouble_B = next(chosen.trouble_B for chosen in steps if chosen.trouble_B.any())
+    trouble_B = next(chosen.trouble_B for chosen in decided if chosen.trouble_B.any())
     if trouble_B[np.flatnonzero(trouble_B)[0]] != PENALTY_TOO_STRONG:
         refuse(trouble_B, sentence_B, step)
     raise OptionError(

@@ -88,7 +88,7 @@ def test_in_other_dialects(dialect, options, poisoned):
 
 @pytest.mark.parametrize("options", [
     {}, {"min_new_tokens": 4}, {"forced_eos_token_id": 1}, {"dialect": "fairseq"}, {"max_new_tokens": 2},
-    {"eos_token_id": None, "max_new_tokens": 3},
+    {"dialect": "fairseq", "temperature": 0.7}, {"eos_token_id": None, "max_new_tokens": 3},
 ], ids=str)  # fmt: skip
 @pytest.mark.parametrize("kind", ["gpt2", "bart"])
 @pytest.mark.parametrize("hars", ["reference", "cpu"])
@@ -104,7 +104,8 @@ def test_a_search_that_goes_straight_at_some_steps(kind, hars, options, poisoned
     both = {"search_candidates", "log_softmax"} <= set(out.receipt.ops)
     assert both == any(name in options for name in ("min_new_tokens", "forced_eos_token_id", "dialect"))
     step = model.plan_step(plan=plan, input_length=8, batch_size=4, **settings)
-    assert [way[0].op for way in step.calls["search"]] == ["log_softmax", "search_candidates"]
+    begin = 1 if "temperature" in options else 0  # which both ways have in common
+    assert [way[begin].op for way in step.calls["search"]] == ["log_softmax", "search_candidates"]
     assert collision(step.layout) is None
 
 
@@ -376,9 +377,9 @@ def test_no_array_is_allocated_in_a_step(kind, memory, options, monkeypatch):
     plan = f"memory={memory},arena=planned"
     shapes = {"batch_size": sentences, "input_length": 60, "max_new_tokens": 14, "eos_token_id": None}
     step = model.plan_step(plan=plan, **shapes, **options)
-    small = [a.name for a in step.layout.lifetimes if 0 < a.bytes < 1.25 * SLACK]
+    small = [a.name for a in step.layout.lifetimes if 0 < a.bytes < 1.25 * SLACK and not a.name.endswith("trouble_R")]
     # numbers for each row or candidate; the texts, where there are few and short ones
-    of_rows = {"top_candidates", "split_columns", "advance_beams", "choose_tokens", "log_softmax"}
+    of_rows = {"top_candidates", "split_columns", "advance_beams", "choose_tokens"}
     assert {name.split()[0] for name in small} <= {*of_rows, "refresh_texts"}, small
     monkeypatch.setattr(arena_file, "Places", Watched)
     monkeypatch.setattr(Watched, "growth", {})

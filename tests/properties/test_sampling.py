@@ -6,6 +6,7 @@ each would fail by chance for one seed in a thousand.
 
 import itertools
 import math
+import warnings
 from collections import Counter
 
 import numpy as np
@@ -397,6 +398,30 @@ def test_scores_that_are_nan_are_refused_before_anything_is_drawn(how):
     engine.scores = lambda text: np.full(9, np.nan, np.float32)
     with pytest.raises(md.MinidecodeError, match="NaN at step 1"):
         run(engine, [[1]], 2)
+
+
+@pytest.mark.parametrize("how", ["reference", "naive", "cpu", "emulator"])
+@pytest.mark.parametrize("options", [
+    {"top_k": 3, "top_p": 0.9, "temperature": 1.3}, {"top_p": 0.5, "min_p": 0.02},
+    {"top_k": 3, "renormalize_logits": True}, {"forced_bos_token_id": 3},
+    {"dialect": "fairseq", "top_k": 3}, {"num_beams": 2, "top_k": 5, "top_p": 0.9},
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("bad", [[np.nan], [0.0, np.inf], [np.nan] * 9, [-np.inf] * 9], ids=str)
+def test_whatever_ops_make_of_no_scores_it_is_told_at_the_end_of_the_step(how, options, bad):
+    """A filter or a draw that meets them ends, and stays within its arrays; a forced token does not hide them."""
+    engine = ToyEngine(0, 9)
+    engine.ops, right = Ops(f"{SAMPLED.format(how)},softmax={how}"), engine.scores
+
+    def spoilt(text):
+        scores_V = right(text)
+        scores_V[: len(bad)] = bad
+        return scores_V
+
+    engine.scores = spoilt
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(md.NumericalError, match="NaN at step 1, sentence 1"):
+            run(engine, [[1], [2]], 2, **options)
 
 
 # ---- how often each token comes --------------------------------------------------------------------------------------

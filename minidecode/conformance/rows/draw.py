@@ -73,7 +73,12 @@ def oracle(scores_RV, key_RX, step_R, seed):
 
 
 def _noise(v: int, step, key, seed: int) -> float:
-    """Gumbel noise from word v % 4 of the block v // 4, by Philox4x32-10 (Salmon et al. 2011) in whole numbers."""
+    """Gumbel noise."""
+    return -math.log(-math.log((word_of(v, step, key, seed) + 0.5) / 2**32))
+
+
+def word_of(v: int, step, key, seed: int) -> int:
+    """Word v % 4 of the block v // 4, by Philox4x32-10 (Salmon et al. 2011) in whole numbers."""
     c0, c1, c2, c3 = v // 4, int(step), int(key[0]), int(key[1])
     k0, k1 = seed % 2**32, seed >> 32
     for _ in range(10):
@@ -81,7 +86,7 @@ def _noise(v: int, step, key, seed: int) -> float:
         high1, low1 = divmod(0xCD9E8D57 * c2, 2**32)
         c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
         k0, k1 = (k0 + 0x9E3779B9) % 2**32, (k1 + 0xBB67AE85) % 2**32
-    return -math.log(-math.log(((c0, c1, c2, c3)[v % 4] + 0.5) / 2**32))
+    return (c0, c1, c2, c3)[v % 4]
 
 
 def paper_inputs() -> tuple[tuple, str]:

@@ -112,6 +112,8 @@ def judge(best_BC, index_BC, logits_RV, base_BW, C) -> str | None:
         if np.isnan(score_BX[b]).any():
             if not np.isnan(best_BC[b]).all():
                 return f"scores_BC[{b}] is {best_BC[b]}; right is NaN: a row of sentence {b} has no probabilities."
+            if not ((index_BC[b] >= 0) & (index_BC[b] < score_BX.shape[1])).all():
+                return f"index_BC[{b}] is {index_BC[b]}; right is anything from 0 to {score_BX.shape[1] - 1}."
         elif what := _wrong(best_BC[b], index_BC[b], score_BX[b], off_BX[b], logits_BWV[b]):
             return f"Sentence {b}: {what}"
     return None

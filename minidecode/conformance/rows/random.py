@@ -1,0 +1,68 @@
+"""Gumbel noise by counter: inputs that find mistakes, and what is right, with a bound on the logarithms."""
+
+from __future__ import annotations
+
+from decimal import Decimal, localcontext
+
+import numpy as np
+from hypothesis import strategies as st
+
+from .draw import word_of
+
+FETCHED = ("key_RX", "step_R")  # the NumPy code goes by Python numbers from row to row
+
+EPS = 2.0**-53  # of one rounding in float64
+
+
+def arguments_of(keys: list, steps: list, V: int, seed: int) -> tuple:
+    """(key_RX, step_R, V, seed)"""
+    return np.array(keys, np.uint32), np.array(steps), V, seed
+
+
+@st.composite
+def inputs(draw):
+    """Any keys and seeds; each number hangs on all of them."""
+    R, word = draw(st.integers(1, 3)), st.integers(0, 2**32 - 1)
+    keys = [[draw(word), draw(word)] for _ in range(R)]
+    steps = [draw(st.integers(0, 70_000)) for _ in range(R)]
+    return arguments_of(keys, steps, draw(st.integers(1, 12)), draw(st.integers(0, 2**64 - 1)))
+
+
+def planted() -> list[tuple]:
+    seed = 2**63 + 5
+    cases = [
+        arguments_of([[7, 8]] * 3, [3, 4, 5], 9, seed),  # the step alone
+        arguments_of([[7, 8]] * 3, [44, 300, 65_580], 9, seed),  # of which some are equal in eight or sixteen bits
+        arguments_of([[7, 8], [8, 7], [7, 9]], [3] * 3, 6, seed),  # either half of the key
+        arguments_of([[2**32 - 1, 2**32 - 2]], [0], 5, 2**64 - 1),  # the largest halves
+        arguments_of([[7, 8]], [3], 7, 5),
+        arguments_of([[7, 8]], [3], 7, 5 + 2**32),  # either half of the seed
+    ]
+    rng = np.random.default_rng(0)
+    for R, V in [(2, 31), (2, 129), (1, 600)]:  # past warps, blocks and groups of four
+        cases.append(arguments_of(rng.integers(2**32, size=(R, 2)), rng.integers(9, size=R), V, 9))
+    return cases
+
+
+def oracle(key_RX, step_R, V, seed):
+    """-log(-log(u)) to 30 digits, of the middle u of what a word stands for."""
+    rows = zip(key_RX.tolist(), step_R.tolist(), strict=True)
+    return np.array([[_noise(word_of(v, step, key, seed)) for v in range(V)] for key, step in rows])
+
+
+def _noise(word: int) -> float:
+    with localcontext(prec=30):
+        return float(-(-(Decimal(2 * word + 1) / 2**33).ln()).ln())
+
+
+def bound(key_RX, step_R, V, seed):
+    """u is exact. Each logarithm may be off by its last bit, and the outer one sees the error of the inner, relative
+    to it, as its own.
+    """
+    return 2 * EPS * (1 + np.abs(oracle(key_RX, step_R, V, seed)))
+
+
+def paper_inputs() -> tuple[tuple, str]:
+    """A step of GPT-2 for 8 sentences of 4 beams."""
+    keys = np.random.default_rng(0).integers(2**32, size=(8, 2))
+    return arguments_of(keys, [7] * 8, 4 * 50257, 5), "8 sentences of 4 beams, V = 50,257"

@@ -1,0 +1,90 @@
+"""Ops that only move data: a thread per word, whatever it stands for, and neighbouring threads neighbouring words.
+
+1. The rows are the grid's first axis, so that no thread divides to find its row. What is read in a piece is written in
+   a piece. `concat_step` alone looks at numbers: the new position is cut off at the memory's range, as in append.py.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import cuda, float32, int64, types, uint8, uint16, uint32
+
+from ..errors import OptionError
+from ..launch import launch
+from ..precision import largest_of
+from ..reference import in_rows
+from .append import cut_off
+
+THREADS = 128
+
+
+def take(x_RX, pick_R, out=None):
+    if out is None:
+        out = np.empty_like(x_RX, order="C", shape=(len(pick_R), *x_RX.shape[1:]))
+    words_RX, picked_RX = words_of_rows(x_RX), words_of_rows(out)
+    launch(copy_rows, (len(pick_R), -(-words_RX.shape[1] // THREADS)), THREADS, words_RX, pick_R, picked_RX)
+    return out
+
+
+@cuda.jit
+def copy_rows(words_RX, pick_R, picked_RX):
+    r, x = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
+    if x < picked_RX.shape[1]:
+        picked_RX[r, x] = words_RX[pick_R[r], x]
+
+
+def words_of_rows(x_RX):
+    """A view of each row as words of 32 bits, or as narrower ones where it ends within one. Writing goes through it."""
+    rows_RX = in_rows(x_RX)
+    size = rows_RX.shape[1] * rows_RX.itemsize
+    return rows_RX.view(np.uint32 if size % 4 == 0 else np.uint16 if size % 2 == 0 else np.uint8)
+
+
+def pad_left(k_RGX, offsets_X, out=None):
+    lengths_B = offsets_X[1:] - offsets_X[:-1]
+    _, G, X = k_RGX.shape
+    if out is None:
+        out = np.empty_like(k_RGX, order="C", shape=(len(lengths_B), G, int(lengths_B.max()), X))
+    B, _, N, _ = out.shape
+    launch(copy_or_pad, (B * N, -(-G * X // THREADS)), THREADS, k_RGX, offsets_X, out)
+    return out
+
+
+@cuda.jit
+def copy_or_pad(k_RGX, offsets_X, out_BGNX):
+    _, G, N, X = out_BGNX.shape
+    b, n, i = cuda.blockIdx.x // N, cuda.blockIdx.x % N, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
+    if i < G * X:
+        r = offsets_X[b + 1] - N + n  # sentences end side by side
+        out_BGNX[b, i // X, n, i % X] = k_RGX[r, i // X, i % X] if r >= offsets_X[b] else float32(0)
+
+
+def concat_step(k_RGMX, k_RGX, out=None):
+    R, G, M, X = k_RGMX.shape
+    for array, may_be in ((k_RGMX, (np.float32, np.float16)), (k_RGX, (np.float32,))):
+        if array.dtype not in may_be:
+            raise OptionError(f"the kernels of cuda/move.py take no position of {array.dtype}: the reference does")
+    if out is None:
+        out = np.empty_like(k_RGMX, order="C", shape=(R, G, M + 1, X))
+    launch(copy_and_append, (R, G * (M + 1)), THREADS, k_RGMX, k_RGX, largest_of(k_RGMX.dtype), out)
+    return out
+
+
+@cuda.jit
+def copy_and_append(k_RGMX, k_RGX, largest, out_RGMX):
+    M, X = k_RGMX.shape[2], k_RGMX.shape[3]
+    r, g, m = cuda.blockIdx.x, cuda.blockIdx.y // (M + 1), cuda.blockIdx.y % (M + 1)
+    for x in range(cuda.threadIdx.x, X, THREADS):
+        if m < M:
+            out_RGMX[r, g, m, x] = k_RGMX[r, g, m, x]
+        else:
+            out_RGMX[r, g, m, x] = cut_off(k_RGX[r, g, x], largest)
+
+
+# What each kernel is compiled and type-checked for, without a GPU.
+_MEMORIES = (float32[:, :, :, ::1], types.float16[:, :, :, ::1])
+SIGNATURES = {
+    copy_rows: [(word[:, ::1], int64[::1], word[:, ::1]) for word in (uint32, uint16, uint8)],
+    copy_or_pad: [(float32[:, :, ::1], int64[::1], _MEMORIES[0])],
+    copy_and_append: [(memory, float32[:, :, ::1], float32, memory) for memory in _MEMORIES],
+}

@@ -1,0 +1,72 @@
+"""Kernels of ops that are no row of the catalog: the same numbers as in NumPy, whatever shapes and types."""
+
+import numpy as np
+import pytest
+
+from minidecode import MinidecodeError, reference
+from minidecode.cuda import activation, move, softmax
+from minidecode.launch import InEmulator, traced_launches
+from minidecode.plan import backend
+
+REFERENCE = backend(reference)
+RNG = np.random.default_rng(0)
+
+
+def normal(*shape, dtype=np.float32):
+    return RNG.standard_normal(shape).astype(dtype)
+
+
+CASES = [
+    ("take", move, (normal(5, 33), np.array([4, 0, 0, 2]))),
+    ("take", move, (normal(3, 2, 4, 5), np.array([2, 1, 1]))),  # as memories have it
+    ("take", move, (normal(3, 1, 3, 5, dtype=np.float16), np.array([1, 1, 0, 2]))),  # an odd number of halves
+    ("take", move, (normal(4, 3, dtype=np.float64), np.array([3]))),
+    ("take", move, (RNG.integers(0, 2, (4, 7)).astype(bool), np.array([3, 0]))),
+    ("take", move, (normal(2, 300), np.array([1, 0]))),  # past a block
+    ("pad_left", move, (normal(6, 2, 3), np.array([0, 1, 4, 6]))),
+    ("pad_left", move, (normal(4, 3, 50), np.array([0, 4]))),
+    ("concat_step", move, (normal(3, 2, 4, 5), normal(3, 2, 5))),
+    ("concat_step", move, (normal(2, 1, 1, 140), normal(2, 1, 140))),
+    ("concat_step", move, (normal(2, 2, 3, 5, dtype=np.float16), 40_000 * normal(2, 2, 5))),  # beyond its range
+    ("add_bias", activation, (normal(5, 130), normal(130))),
+    ("add_bias", activation, (normal(1, 3), normal(3))),
+]
+
+
+@pytest.mark.parametrize(("name", "file", "given"), CASES, ids=lambda x: x if isinstance(x, str) else "")
+def test_a_kernel_moves_what_numpy_moves(name, file, given):
+    expected, kernel = REFERENCE[name](*given), InEmulator(vars(file)[name])
+    with traced_launches():
+        found = kernel(*given)
+        assert found.dtype == expected.dtype and np.array_equal(found, expected)
+        out = np.full_like(expected, 77)
+        assert kernel(*given, out=out) is out and np.array_equal(out, expected)
+
+
+@pytest.mark.parametrize("V", [1, 5, 129, 600])
+def test_one_log_probability_a_row(V):
+    logits_RV, token_R = 3 * normal(4, V), RNG.integers(0, V, 4)
+    logits_RV[1] -= 500
+    with traced_launches():
+        found = InEmulator(softmax.score_tokens)(logits_RV, token_R)
+    expected = REFERENCE["score_tokens"](logits_RV.astype(np.float64), token_R)
+    assert found.dtype == np.float32
+    # As in conformance/rows/hars.py; what is rounded on the way is no larger than the logits' spread and the sum's log.
+    spread_R = logits_RV.max(axis=1).astype(np.float64) - logits_RV[np.arange(4), token_R]
+    assert (np.abs(found - expected) <= 2.0**-24 * (4 * spread_R + 4 * np.log(V) + np.sqrt(V) / 4 + 2)).all()
+
+
+def test_a_row_without_probabilities_scores_nan():
+    logits_RV = np.array([[np.nan, 1.0], [-np.inf, -np.inf], [1.0, np.inf]], np.float32)
+    assert np.isnan(InEmulator(softmax.score_tokens)(logits_RV, np.array([1, 0, 0]))).all()
+
+
+@pytest.mark.parametrize(("name", "file", "given"), [
+    ("concat_step", move, (normal(2, 1, 3, 4, dtype=np.float64), normal(2, 1, 4))),
+    ("add_bias", activation, (normal(2, 3, dtype=np.float64), normal(3, dtype=np.float64))),
+    ("score_tokens", softmax, (normal(2, 3, dtype=np.float64), np.array([0, 1]))),
+    ("log_softmax", softmax, (normal(2, 3, dtype=np.float64),)),
+], ids=lambda x: x if isinstance(x, str) else "")  # fmt: skip
+def test_double_precision_is_refused(name, file, given):
+    with pytest.raises(MinidecodeError):
+        vars(file)[name](*given)
