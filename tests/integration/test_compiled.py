@@ -123,6 +123,8 @@ SEARCHES = [
     {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5, "dialect": "hf4"},
     {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5, "dialect": "fairseq"},
     {"num_beams": 3, "repetition_penalty": 1.2, "length_penalty": 0.5}, {"min_p": 0.1, "do_sample": True},
+    {"num_beams": 3, "early_stopping": True, "eos_token_id": list(range(0, 4000, 3))},  # sentences leave
+    {"eos_token_id": list(range(0, 4000, 2)), "do_sample": True},
 ]
 linear.SMALL = 0  # these models' weights are
 for name, dtype, plan in [
