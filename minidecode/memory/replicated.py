@@ -39,7 +39,7 @@ class ReplicatedMemory(PromptMemory):
 
     def leave(self, ops, stays_B, stays_R):
         """These rows alone go on."""
-        self.reorder(ops, stays_R)
+        self.k_RGMK, self.v_RGMU = ops.take(self.k_RGMK, stays_R), ops.take(self.v_RGMU, stays_R)
         self.begin_R = self.begin_R[stays_R]
 
     def step_arrays(self):
