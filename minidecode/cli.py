@@ -52,12 +52,13 @@ def _global_options(
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 PLAN_HELP = (
-    "auto, naive (no cache, what each paper starts from) or fast (compiled code, split memory), and"
-    " choices separated by commas: memory=replicated, none (no cache), preallocated, split, indirect, rolling"
-    " (for a model with an attention_window) or el; and for the rows of the catalog, such as ngram=..., linear=...,"
-    " hars=...: reference, naive, cpu, cuda, emulator or FILE.py:FUNCTION (hars and epilogue are off by default);"
-    " memory_dtype=float16 stores what steps read of it in half the bytes; arena=none, separate, planned or"
-    " FILE.py:FUNCTION."
+    "auto (fast where that pays and its compiled code is on disk, else numpy), numpy (a cache, NumPy's code), naive (no"
+    " cache, what each paper starts from) or fast (compiled code, split memory), and choices separated by commas:"
+    " memory=replicated, none (no cache), preallocated, split, indirect, rolling (for a model with an attention_window)"
+    " or el; and for the rows of the catalog, such as ngram=..., linear=..., hars=...: reference, naive, cpu, cuda,"
+    " emulator or FILE.py:FUNCTION (hars and epilogue are off by default); memory_dtype=float16 stores what steps read"
+    " of it in half the bytes; arena=none, separate, planned or FILE.py:FUNCTION;"
+    " leaving=off keeps the rows of sentences that are done."
 )
 DTYPE_HELP = "float32 or float64; float16 or int8: how products store their weights, with float32 arithmetic."
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
@@ -751,6 +752,26 @@ def tutorial(
 
 
 @app.command()
+def warm(
+    as_json: AsJson = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
+    debug: Debug = False,
+):
+    """Compile what plan=fast runs, for all models, once on this machine: no run waits for it, and auto may take it."""
+    from .runtime.compiled import all_functions
+    from .runtime.compiled import warm as run
+
+    started, total = time.perf_counter(), len(all_functions())
+    with _bar("compiling", quiet) as report:
+        made = run(_unless_interrupted(report))
+    seconds = time.perf_counter() - started
+    if as_json:
+        print(json.dumps({"compiled": made, "functions": total, "seconds": seconds}))
+    else:
+        print(f"{made} of {total} functions compiled in {seconds:.1f} s, {total - made} were on disk")
+
+
+@app.command()
 def doctor(
     for_class: Annotated[bool, typer.Option("--class", help="Run once what a class will run, and say what is not"
                                             " ready; exit code 1 then.")] = False,
@@ -792,6 +813,14 @@ def doctor(
     except ImportError:
         blas = []
 
+    try:
+        from .runtime.compiled import how_many_on_disk
+
+        on_disk, functions = how_many_on_disk()
+        compiled = {"functions": functions, "on_disk": on_disk}
+    except (ImportError, RuntimeError):  # no Numba, or no folder that it may write into
+        compiled = None
+
     report: dict[str, Any] = {
         "minidecode": __version__,
         "python": platform.python_version(),
@@ -803,6 +832,7 @@ def doctor(
             for i in blas
         ],
         "device": device,
+        "compiled": compiled,
         "packages": packages,
         "missing": missing,
         "bundled_models": list(bundled_models()),
@@ -817,6 +847,9 @@ def doctor(
         print(f"{'BLAS':<16} {blas['library']} {blas['version']}, {blas['threads']} threads{kernels}{blas['advice']}")
     remedy = " (no CUDA GPU found; everything runs on the CPU. With an NVIDIA GPU: pip install 'minidecode[cu12]')"
     print(f"{'device':<16} {report['device']}{remedy if report['device'] == 'none' else ''}")
+    if compiled is not None:
+        rest = "" if on_disk == functions else " (minidecode warm compiles the others, once)"
+        print(f"{'compiled code':<16} {on_disk} of {functions} functions on disk{rest}")
     print(f"{'bundled models':<16} {', '.join(report['bundled_models'])}")
     for name, version in packages.items():
         print(f"{name:<16} {version or f'missing: {missing[name]}'}")

@@ -24,11 +24,11 @@ from .memory.recompute import RecomputeMemory
 from .models import bart, bart_tensors, gpt2, gpt2_tensors
 from .models.config import BartConfig, GPT2Config
 from .plan import Plan
-from .precision import COMPUTED_IN, NARROW, stored_as
+from .precision import COMPUTED_IN, NARROW, read_only, stored_as
 from .prompts import fit_prompts, fit_sources, token_rows
 from .published import published_config, random_tensors
 from .runtime.arena import Arena, Extent, Fresh, Places, StepPlan
-from .runtime.compile_time import compile_time
+from .runtime.compiled import compile_time, why_not
 from .runtime.dry_run import dry_run, search_of
 from .runtime.engine import Engine
 from .runtime.footprint import Footprint, check_fits, footprint, read_budget
@@ -248,6 +248,7 @@ class Model:
             self.weights, self.tensors = stored_as(dtype, self.weights), {}  # the wide ones are dropped
         elif dtype == "float32" and plan.linear == "cpu":
             self.weights = stored_as("float32", self.weights)
+        self.weights = read_only(self.weights)
 
     def __repr__(self) -> str:
         return (
@@ -329,12 +330,15 @@ class Model:
         request = Request.make(prompts_ids, limit_B, resolved, sources, prefixes, sample_ids)
         tokenized = time.perf_counter()
 
-        plan = self._settled(plan, resolved)
+        plan = self.plan if plan is None else Plan.parse(plan)
         if arena is not None and not isinstance(arena, Arena):
             raise OptionError(f"arena must be an Arena, made of plans of plan_step, not {arena!r}")
         if arena is not None and plan.arena == "none":
             plan = dataclasses.replace(plan, arena="planned")
         extent, stages = _extent(sources, prompts_ids, limit_B), {"prompts": tokenized - started}
+        plan, chosen = self._settled(plan, resolved, extent)
+        if chosen and plan.base == "fast":
+            stages["code"] = time.perf_counter() - tokenized
         if (budget := read_budget(memory_budget)) is not None:
             needed = footprint(self, plan, extent, resolved, arena_given=arena is not None)
             check_fits(needed, budget, extent)
@@ -360,11 +364,11 @@ class Model:
         stages["search"] = time.perf_counter() - started - sum(stages.values())
         token_ids = [hypothesis for sentence in found.tokens for hypothesis in sentence]
         receipt = Receipt(
-            plan=str(plan), dtype=self.dtype, ops=engine.ops.counts(),
+            plan=str(plan), chosen=chosen, dtype=self.dtype, ops=engine.ops.counts(),
             memory=engine.make_memory.name(self.is_encoder_decoder),
             memory_peak_bytes=engine.memory_peak_bytes, arena_bytes=places.bytes, arena_placed_by=places.placed_by,
             prompt_tokens=sum(map(len, sources or prompts_ids)),
-            new_tokens=sum(map(len, token_ids)), steps=found.steps,
+            new_tokens=sum(map(len, token_ids)), steps=found.steps, rows=engine.rows,
             search=resolved.changed(), seconds=stages, compile_seconds=sum(compiling), launches=dict(launches),
         )  # fmt: skip
         return Output(token_ids, found.scores_BX.reshape(-1), receipt, self.tokenizer, steps)
@@ -385,8 +389,8 @@ class Model:
         """
         resolved = self.options(**options)
         plan = self.plan if plan is None else Plan.parse(plan)
-        fitted = self._fitted(prompts, input_ids, attention_mask, resolved, truncate)
-        return footprint(self, plan, _extent(*fitted), resolved)
+        extent = _extent(*self._fitted(prompts, input_ids, attention_mask, resolved, truncate))
+        return footprint(self, self._settled(plan, resolved, extent)[0], extent, resolved)
 
     def plan_step(
         self, *, batch_size: int = 1, input_length: int = 1, plan: str | Plan | None = None, **options: Any
@@ -403,17 +407,21 @@ class Model:
             if number < 1:
                 raise OptionError(f"{name} must be a whole number from 1 up, not {number}")
         resolved = self.options(**options)
-        plan = self._settled(plan, resolved)
+        plan = self.plan if plan is None else Plan.parse(plan)
         if plan.arena == "none":
             plan = dataclasses.replace(plan, arena="planned")
         ids = np.zeros((batch_size, input_length), np.int64)
-        fitted = self._fitted(None, ids, None, resolved, truncate=False)
-        return self._plan_step(plan, _extent(*fitted), search_of(resolved))
+        extent = _extent(*self._fitted(None, ids, None, resolved, truncate=False))
+        return self._plan_step(self._settled(plan, resolved, extent)[0], extent, search_of(resolved))
 
-    def _settled(self, plan: str | Plan | None, options: Options) -> Plan:
-        """The plan of a call, and what its `auto` comes to under these options."""
-        plan = self.plan if plan is None else Plan.parse(plan)
-        return plan.settled(["hars"] if options.num_beams == 1 or never_straight(options) else [])
+    def _settled(self, plan: Plan, options: Options, extent: Extent) -> tuple[Plan, str]:
+        """What a plan comes to in a call, and for the plan `auto` why; hars=auto hangs on the options alone."""
+        chosen = ""
+        if plan.base == "auto":
+            reason = why_not(self, extent, options)
+            plan = Plan("fast" if reason is None else "numpy")
+            chosen = "auto: compiled code, which was on disk" if reason is None else f"auto: NumPy ({reason})"
+        return plan.settled(["hars"] if options.num_beams == 1 or never_straight(options) else []), chosen
 
     def _plan_step(self, plan: Plan, extent: Extent, search: Options) -> StepPlan:
         functions, make_memory = plan.resolve(self.is_encoder_decoder)
@@ -523,7 +531,8 @@ class Model:
 
     def _engine(self, plan: Plan, places: Fresh | Places | None = None, costs: bool | CostOf = False) -> Engine:
         functions, make_memory = plan.resolve(self.is_encoder_decoder)
-        return Engine(self.network, self.weights, CountedOps(functions, places, costs), make_memory)
+        ops, leaving = CountedOps(functions, places, costs), plan.leaving == "on"
+        return Engine(self.network, self.weights, ops, make_memory, leaving)
 
     def _fitted(self, prompts, input_ids, attention_mask, options: Options, truncate: bool):
         """(sources, prompts, most new tokens of each): checked, and cut to what the model holds.

@@ -44,11 +44,14 @@ BESIDE_SOURCE = MEMORIES | {"el": SplitBesideEl}  # of a decoder that also sees 
 
 
 BACKENDS = ("reference", "naive", "cpu", "cuda", "emulator")
+LEAVING = ("off", "on")
 BASES = {  # what a plan starts from, beside memory_dtype=computed; rows of the catalog follow Plan._of_base
-    "auto": {"memory": "replicated", "arena": "none"},
-    "naive": {"memory": "none", "arena": "none"},
-    "fast": {"memory": "split", "arena": "none", "hars": "auto"},  # an arena for one call costs more than it saves
-    "emulator": {"memory": "split", "arena": "none"},
+    "auto": {"memory": "replicated", "arena": "none", "leaving": "on"},
+    "numpy": {"memory": "replicated", "arena": "none", "leaving": "on"},
+    "naive": {"memory": "none", "arena": "none", "leaving": "off"},
+    # An arena for one call costs more than it saves.
+    "fast": {"memory": "split", "arena": "none", "leaving": "on", "hars": "auto"},
+    "emulator": {"memory": "split", "arena": "none", "leaving": "off"},
 }
 STORED_AS = {"computed": None, "float16": np.dtype(np.float16)}
 
@@ -57,10 +60,13 @@ STORED_AS = {"computed": None, "float16": np.dtype(np.float16)}
 class Plan:
     """Which implementation of each optimization runs.
 
-    base: what everything else is chosen by that is not said. "auto": a cache, and NumPy's code; "naive": no cache, and
-    of each optimization what its paper starts from; "fast": the compiled code of all that has some, and the split
-    memory; "emulator": every kernel that there is, thread by thread, for toys. What a base chooses and a model
-    has no use for is left out; what a user says must have an effect.
+    base: what everything else is chosen by that is not said. "auto" is "fast" for a call that is long enough to gain by
+    it and whose compiled code lies on disk, and else "numpy"; it never waits for a compiler, never changes within a
+    call, and the receipt says which it was and why. It stands alone: beside it, any choice makes it "numpy", so that
+    plans that are compared differ in what they name. "numpy": a cache, and NumPy's code; "naive": no cache, and of each
+    optimization what its paper starts from; "fast": the compiled code of all that has some, and the split memory;
+    "emulator": every kernel that there is, thread by thread, for toys. What a base chooses and a model has no use for
+    is left out; what a user says must have an effect.
     memory: "none" computes every token again at every step; "replicated" keeps keys and values, a copy per beam, in
     arrays that grow; "preallocated" the same in arrays with room; "split" keeps a sentence's prompt (and source) once;
     "indirect" does too, and moves a table instead of keys and values when beams change places; "rolling" keeps the
@@ -74,6 +80,8 @@ class Plan:
     arena: "none" lets every op of a step find room for itself; "planned" gives all that a step makes its place in one
     buffer, those that no call needs together sharing it (LightSeq, section 2.3); "separate" gives each a buffer; and
     FILE.py:FUNCTION, a planner of yours (`place_lifetimes`), finds the places, which are looked at before a step runs.
+    leaving: "on" takes a sentence out of the batch when its search is done, so that later steps compute fewer rows;
+    "off" computes its rows until all are done (the naive batch, and what has to be as large at every step).
     The others are rows of the catalog: "reference", "naive" (both NumPy), "cpu" (Numba), "cuda" (needs a GPU),
     "emulator" (the same kernel thread by thread, which is slow), or a function of yours as FILE.py:FUNCTION.
     hars is "off" by default. Otherwise beam search takes candidates straight from the logits at the steps at which the
@@ -88,6 +96,7 @@ class Plan:
     memory: str | None = None
     memory_dtype: str = "computed"
     arena: str | None = None
+    leaving: str | None = None
     ngram: str | None = None
     linear: str | None = None
     epilogue: str | None = None
@@ -128,7 +137,10 @@ class Plan:
     def __post_init__(self):
         if self.base not in BASES:
             raise OptionError(f"plan: base={self.base!r} is not one of {', '.join(BASES)}")
-        for name in ("memory", *CATALOG):
+        said = [name for name in ("memory", "leaving", *CATALOG) if getattr(self, name) is not None]
+        if self.base == "auto" and (said or self.memory_dtype != "computed"):
+            object.__setattr__(self, "base", "numpy")
+        for name in ("memory", "leaving", *CATALOG):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, self._of_base(name))
         if self.memory not in MEMORIES:
@@ -139,6 +151,8 @@ class Plan:
             raise OptionError(f"plan: memory_dtype={self.memory_dtype!r} is not one of {', '.join(STORED_AS)}")
         if self.memory_dtype != "computed" and not MEMORIES[self.memory].keeps:
             raise OptionError(f"plan: memory_dtype={self.memory_dtype} has no effect with memory={self.memory}")
+        if self.leaving not in LEAVING:
+            raise OptionError(f"plan: leaving={self.leaving!r} is not one of {', '.join(LEAVING)}")
         for row in CATALOG.values():
             choice, choices = getattr(self, row.name), ("off", "auto", *BACKENDS) if row.may_be_off else BACKENDS
             choices = tuple(row.spelled) or choices
@@ -188,7 +202,7 @@ class Plan:
 
     @classmethod
     def parse(cls, text: str | Plan) -> Plan:
-        """From a base, "auto", "naive" or "fast", and choices such as "memory=none,ngram=cpu", separated by commas.
+        """From a base, such as "auto" or "fast", and choices such as "memory=none,ngram=cpu", separated by commas.
 
         Raises OptionError.
         """
@@ -236,9 +250,11 @@ class Plan:
 
     def __str__(self) -> str:
         """The base and the memory, and what else is not the base's choice; `parse` reads it back."""
+        if self.base == "auto":
+            return "auto"
         fields = [f.name for f in dataclasses.fields(self) if f.name != "base"]
         own = [name for name in fields if name == "memory" or getattr(self, name) != self._of_base(name)]
-        bases = [] if self.base == "auto" else [self.base]
+        bases = [] if self.base == "numpy" else [self.base]
         return ",".join([*bases, *(f"{name}={getattr(self, name)}" for name in own)])
 
 

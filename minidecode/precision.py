@@ -18,6 +18,7 @@ known when a model is loaded.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,36 @@ def stored_as(dtype: str, weights: Any, place: str = "") -> Any:
     return dataclasses.replace(
         weights, **{name: stored_as(dtype, part, f"{place}.{name}".strip(".")) for name, part in parts.items()}
     )
+
+
+def read_only(weights: Any) -> Any:
+    """The same tree over views that nobody can write into: nobody should, and code is compiled for one kind alone.
+
+    (A mapped file's tensors are read-only anyway, copies are not: two types to Numba.)
+    """
+    if isinstance(weights, np.ndarray):
+        view = weights.view()
+        view.flags.writeable = False
+        return view
+    if isinstance(weights, tuple):
+        return tuple(read_only(part) for part in weights)
+    if not dataclasses.is_dataclass(weights):
+        return weights
+    return dataclasses.replace(
+        weights, **{f.name: read_only(getattr(weights, f.name)) for f in dataclasses.fields(weights)}
+    )
+
+
+def arrays_of(weights: Any) -> Iterator[np.ndarray]:
+    """The arrays of a tree of dataclasses and tuples."""
+    if isinstance(weights, np.ndarray):
+        yield weights
+    elif isinstance(weights, tuple):
+        for part in weights:
+            yield from arrays_of(part)
+    elif dataclasses.is_dataclass(weights):
+        for f in dataclasses.fields(weights):
+            yield from arrays_of(getattr(weights, f.name))
 
 
 def narrowed(dtype: str, weight: Weight, place: str = "the matrix") -> Weight:

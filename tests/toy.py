@@ -15,8 +15,11 @@ class Ops:
 class ToyEngine:
     """Stands in for runtime.engine.Engine. `spread` sets how decided the model is; EOS is token 0.
 
-    It also keeps the texts that each row is fed, so that a search that hands over wrong parents is caught.
+    It also keeps the texts that each row is fed, so that a search that hands over wrong parents is caught. Sentences
+    that are done leave, unless `leaving` says otherwise.
     """
+
+    leaving = True
 
     def __init__(self, seed: int, vocab: int, spread: float = 2.0):
         self.seed, self.vocab, self.spread, self.ops = seed, vocab, spread, Ops()
@@ -31,6 +34,9 @@ class ToyEngine:
 
     def expand(self, beams, steps):
         self.texts = [list(t) for t in self.texts for _ in range(beams)]
+
+    def leave(self, stays_B, beams):
+        self.texts = [self.texts[b * beams + w] for b in stays_B for w in range(beams)]
 
     def step(self, tokens_RM, length_R, parent_R):
         new = [tokens_RM[r, :n].tolist() for r, n in enumerate(length_R)]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout's own package, whatever is installed
 
-from minidecode.course.chapters import Chapter, chapters  # noqa: E402
+from minidecode.course.chapters import Chapter, chapters
 
 STYLE = """
 html { scroll-snap-type: y mandatory; } body { margin: 0; font: 3.2vmin/1.45 system-ui, sans-serif; }
@@ -29,7 +29,9 @@ section:nth-child(even) { background: #eef3f8; } h2 { font-size: 1em; color: #57
 def poll(chapter: Chapter) -> tuple[str, str]:
     """(question with its options, answer), as Markdown without comments."""
     body = re.sub(r"<!--.*?-->", "", chapter.text, flags=re.DOTALL)
-    asked = re.search(r"^## Before you read\n(.*?)<details>.*?</summary>(.*?)</details>", body, re.DOTALL | re.MULTILINE)
+    asked = re.search(
+        r"^## Before you read\n(.*?)<details>.*?</summary>(.*?)</details>", body, re.DOTALL | re.MULTILINE
+    )
     if asked is None:
         raise ValueError(f"{chapter.path.name} does not open with a poll")
     return asked[1].strip(), asked[2].strip()
@@ -48,7 +50,8 @@ def slides(found: list[Chapter]) -> str:
     body = "\n".join(sections)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Polls of the course</title>'
-        f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head><body>\n{body}\n</body></html>\n'
+        f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head><body>\n'
+        f"{body}\n</body></html>\n"
     )
 
 

@@ -64,6 +64,11 @@ class CrossMemory:
         self.decoding = True
         del self.k_RGK, self.v_RGU
 
+    def leave(self, ops, stays_B, stays_R):
+        """These rows alone go on."""
+        self.k_RGMK, self.v_RGMU = ops.take(self.k_RGMK, stays_R), ops.take(self.v_RGMU, stays_R)
+        self.begin_R, self.end_R = self.begin_R[stays_R], self.end_R[stays_R]
+
     def arrays(self):
         """What is held between steps."""
         return (self.k_RGMK, self.v_RGMU) if self.decoding else (self.k_RGK, self.v_RGU)
@@ -85,6 +90,11 @@ class SharedCrossMemory(CrossMemory):
         self.decoding = True
         del self.k_RGK, self.v_RGU
 
+    def leave(self, ops, stays_B, stays_R):
+        """The sources of these sentences alone."""
+        self.k_BGNK, self.v_BGNU = ops.take(self.k_BGNK, stays_B), ops.take(self.v_BGNU, stays_B)
+        self.begin_B = self.begin_B[stays_B]
+
     def arrays(self):
         """What is held between steps."""
         return (self.k_BGNK, self.v_BGNU) if self.decoding else (self.k_RGK, self.v_RGU)
@@ -105,6 +115,11 @@ class DecoderMemory:
     def reorder(self, ops, parent_R):
         """The own memory follows the beams; the source is the same for all beams of a sentence."""
         self.own.reorder(ops, parent_R)
+
+    def leave(self, ops, stays_B, stays_R):
+        """These sentences, and these rows of theirs, alone go on."""
+        self.own.leave(ops, stays_B, stays_R)
+        self.cross.leave(ops, stays_B, stays_R)
 
     def arrays(self):
         """What is held between steps."""

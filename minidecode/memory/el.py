@@ -4,7 +4,7 @@ A decoder that sees a source keeps the encoder's output, once for all of its lay
 `SharedCrossMemory` keeps (section 3.1.1; the published code keeps it twice, transposed for the scores). A decoder-only
 model keeps, in each layer, the hidden states that make the prompt's keys and values: half. What beams generate is kept
 as keys and values in both (section 3.2). Since nothing of the input is kept per beam, there is nothing of it to
-reorder, and nothing to compact when a sentence is done (section 3.3).
+reorder (section 3.3), and a sentence that leaves the batch takes one array with it: of a source, for all layers.
 
 The halves are those of multi-head attention. A model with few key/value heads has keys and values narrower than the
 hidden states, G*(K+U) numbers a position against D, and keeps more this way. So does one whose weights are stored
@@ -73,6 +73,10 @@ class ElMemory(SplitMemory):
         self.prompt_h_BND = ops.pad_left(self.h_RD[:, None], self.offsets_X)[:, 0]
         del self.h_RD
 
+    def leave_prompts(self, ops, stays_B):
+        """Hidden states, where others have keys and values."""
+        self.prompt_h_BND = ops.take(self.prompt_h_BND, stays_B)
+
     def attend_step(self, ops, q_RHK):
         """The prompt by its hidden states, the rest by keys and values."""
         prompt_begin_B, begin_R = self.first_seen()
@@ -126,6 +130,11 @@ class ElCrossMemory:
         """From here on rows come one per beam; nothing is copied for them."""
         self.one_row_each = True
         self.source.padded(ops)  # before the steps, which all call the same ops
+
+    def leave(self, ops, stays_B, stays_R):
+        """The sources of these sentences alone; the first layer that asks takes them for all."""
+        self.source.leave(ops, stays_B)
+        self.begin_B = self.begin_B[stays_B]
 
     def arrays(self):
         """What is held between steps: the source, which all layers share."""

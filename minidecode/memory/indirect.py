@@ -32,5 +32,12 @@ class IndirectMemory(SplitMemory):
         """Row r goes on from what row parent[r] has generated, wherever that lies."""
         ops.redirect(self.source_RT, parent_R, self.end_R)
 
+    def leave(self, ops, stays_B, stays_R):
+        """All rows of a sentence stay, or none, so what the table points to stays too, and has another number now."""
+        super().leave(ops, stays_B, stays_R)
+        number_R = np.empty(len(self.source_RT), np.int64)
+        number_R[stays_R] = np.arange(len(stays_R))
+        self.source_RT = number_R[self.source_RT[stays_R]]
+
     def step_arrays(self):
         return *super().step_arrays(), self.source_RT

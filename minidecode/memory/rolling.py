@@ -52,6 +52,11 @@ class RollingMemory(PromptMemory):
         ops.follow(self.k_RGMK, parent_R, written_R)
         ops.follow(self.v_RGMU, parent_R, written_R)
 
+    def leave(self, ops, stays_B, stays_R):
+        """These rows alone go on."""
+        self.k_RGMK, self.v_RGMU = ops.take(self.k_RGMK, stays_R), ops.take(self.v_RGMU, stays_R)
+        self.begin_R, self.end_R = self.begin_R[stays_R], self.end_R[stays_R]
+
     def step_arrays(self):
         return self.k_RGMK, self.v_RGMU
 

@@ -24,12 +24,17 @@ class Source:
             self.h_RD = None
         return self.h_BND
 
-    def repeated(self, ops, times: int) -> Source:
-        """Every source so many times in a row: one for each beam."""
+    def picked(self, ops, pick_X) -> Source:
+        """These sources, in this order, each as often as it is named: one for each beam, or those that go on."""
         places = np.split(np.arange(len(self.h_RD)), self.offsets_X[1:-1])
-        repeated = [rows for rows in places for _ in range(times)]
-        offsets_X = np.concatenate([[0], np.cumsum([len(rows) for rows in repeated])])
-        return Source(ops.take(self.h_RD, np.concatenate(repeated)), offsets_X)
+        picked = [places[x] for x in pick_X]
+        offsets_X = np.concatenate([[0], np.cumsum([len(rows) for rows in picked])])
+        return Source(ops.take(self.h_RD, np.concatenate(picked)), offsets_X)
+
+    def leave(self, ops, stays_B) -> None:
+        """The padded sources of these sentences alone. Sentences that leave make it shorter, so it is done once."""
+        if len(self.h_BND) > len(stays_B):
+            self.h_BND = ops.take(self.h_BND, stays_B)
 
     def arrays(self):
         """What is held."""

@@ -61,5 +61,17 @@ class SplitMemory(PromptMemory):
         ops.follow(self.k_RGTK, parent_R, self.end_R)
         ops.follow(self.v_RGTU, parent_R, self.end_R)
 
+    def leave(self, ops, stays_B, stays_R):
+        """The prompts of these sentences and what these rows have generated are kept alone."""
+        self.leave_prompts(ops, stays_B)
+        self.prompt_begin_B = self.prompt_begin_B[stays_B]
+        self.k_RGTK, self.v_RGTU = ops.take(self.k_RGTK, stays_R), ops.take(self.v_RGTU, stays_R)
+        self.end_R = self.end_R[stays_R]
+
+    def leave_prompts(self, ops, stays_B):
+        """As wide as before, for `first_seen` counts from where all prompts end."""
+        self.prompt_k_BGNK = ops.take(self.prompt_k_BGNK, stays_B)
+        self.prompt_v_BGNU = ops.take(self.prompt_v_BGNU, stays_B)
+
     def step_arrays(self):
         return self.prompt_k_BGNK, self.prompt_v_BGNU, self.k_RGTK, self.v_RGTU

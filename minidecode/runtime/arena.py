@@ -201,8 +201,9 @@ class Places:
         self._views: dict[tuple[Result, int], np.ndarray] = {}
 
     def begin(self, section: str, reads: np.ndarray | None = None) -> None:
-        """As in `Fresh`."""
-        self._section, self._ways, self._made = section, self.plan.calls[section], 0
+        """As in `Fresh`. What no step does regularly, such as leaving, is not planned."""
+        self._section = section if section in self.plan.calls else None
+        self._ways, self._made = self.plan.calls.get(section, ()), 0
 
     def run(self, name: str, function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
         """The op's result, in the arena."""
@@ -227,7 +228,7 @@ class Places:
         return function(*args, **kwargs)
 
     def _view(self, result: Result, rows: int) -> np.ndarray:
-        """The first rows of a result's place; rows are as many at each step of a generation."""
+        """The first rows of a result's place; there are fewer when sentences have left."""
         if (result, rows) not in self._views:
             shape = (rows, *result.axes)
             self._views[result, rows] = self._array(*self._place(result.lifetime), shape, result.dtype)

@@ -40,8 +40,10 @@ class Engine:
     are the plan's.
     """
 
-    def __init__(self, network, weights, ops, make_memory):
+    def __init__(self, network, weights, ops, make_memory, leaving: bool = False):
         self.network, self.weights, self.ops, self.make_memory = network, weights, ops, make_memory
+        self.leaving = leaving  # whether a search takes sentences out of the batch when they are done
+        self.rows = 0  # that all steps have computed
         self.source: Source | None = None
         self.memory_peak_bytes = 0
         self.seconds: Counter[str] = Counter()  # by stage
@@ -94,7 +96,22 @@ class Engine:
             self.source = None  # the cross memories hold what is needed of it
             self._note_memory()
         elif self.source is not None:  # whole sequences again at each step, each beam with a source of its own
-            self.source = self.source.repeated(self.ops, beams)
+            self.source = self.source.picked(self.ops, np.repeat(np.arange(len(self.source.offsets_X) - 1), beams))
+
+    @timed("steps")
+    def leave(self, stays_B: np.ndarray, beams: int) -> None:
+        """From here on there are these sentences alone, in this order, each with all of its `beams` rows.
+
+        Every layer copies what it keeps of them. That is about what a step reads, and a step computes with it besides;
+        each sentence leaves once, and every step after that is spared its rows. So it pays from a few steps on, which
+        are seldom the last ones: beams that wait are there because others have far to go.
+        """
+        stays_R = (stays_B[:, None] * beams + np.arange(beams)).reshape(-1)
+        self.ops.places.begin("leave")
+        for memory in self.memories:
+            memory.leave(self.ops, stays_B, stays_R)
+        if self.source is not None:  # whole sequences again at each step
+            self.source = self.source.picked(self.ops, stays_R)
 
     @timed("steps")
     def step(self, tokens_RM: np.ndarray, length_R: np.ndarray, parent_R: np.ndarray | None) -> np.ndarray:
@@ -105,6 +122,7 @@ class Engine:
         """
         begin = self.ops.places.begin
         begin("follow")
+        self.rows += len(length_R)
         every_R = np.arange(len(length_R))
         if self.make_memory.keeps and parent_R is not None:
             for memory in self.memories:

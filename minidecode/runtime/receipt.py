@@ -133,6 +133,7 @@ class Receipt:
     """What one call of `generate` did."""
 
     plan: str
+    chosen: str = ""  # of the plan auto: what it came to, and why
     dtype: str = ""  # as given to `load`
     ops: dict[str, OpCount] = field(default_factory=dict)
     memory: str = ""
@@ -142,7 +143,8 @@ class Receipt:
     prompt_tokens: int = 0
     new_tokens: int = 0  # in the hypotheses returned
     steps: int = 0
-    # prompts (tokens of them), encoder, prefill, steps: the forward passes; search: everything else
+    rows: int = 0  # that the steps computed, the prefill's not counted
+    # prompts (tokens of them), code (loaded by auto), encoder, prefill, steps: the forward passes; search: all else
     seconds: dict[str, float] = field(default_factory=dict)
     search: dict[str, Any] = field(default_factory=dict)  # the options that are not at their defaults
     compile_seconds: float = 0.0  # of these, compiling for the first time on this machine
@@ -157,11 +159,14 @@ class Receipt:
             f"plan {self.plan}; dtype {self.dtype}; memory {self.memory}, at most {self.memory_peak_bytes:,} bytes"
             + (f"; arena of {self.arena_bytes:,} bytes, by {self.arena_placed_by}" if self.arena_bytes else ""),
             f"search: {', '.join(f'{name} {value}' for name, value in self.search.items())}",
-            f"{self.prompt_tokens} prompt tokens, {self.new_tokens} new tokens, {self.steps} steps; {stages}",
+            f"{self.prompt_tokens} prompt tokens, {self.new_tokens} new tokens, {self.steps} steps ({self.rows} rows); "
+            + stages,
             f"{'op':<17} {'calls':>7} {'seconds':>9} {'MB':>10}  implementation",
         ]
         for name, c in self.ops.items():
             lines.append(f"{name:<17} {c.calls:>7} {c.seconds:>9.3f} {c.bytes / 1e6:>10.1f}  {c.implementation}")
+        if self.chosen:
+            lines.append(self.chosen)
         if self.compile_seconds:
             lines.append(f"{self.compile_seconds:.3f} s of it compiled code, which is kept for later runs")
         lines += [f"{kernel}: {count:,} launches" for kernel, count in self.launches.items()]

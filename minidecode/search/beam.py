@@ -12,7 +12,7 @@ from ..ops import ALL_DONE, MOVED, PENALTY_TOO_STRONG, TROUBLE, BeamRules
 from .candidates import Candidates, count_tokens, find_candidates, may_go_straight, straight_from_logits
 from .options import Options
 from .processors import Rows, any_due, process
-from .result import Found, Request, beside, refuse
+from .result import Found, Request, beside, hand_over, refuse
 
 if TYPE_CHECKING:
     from ..runtime.engine import Engine
@@ -24,18 +24,20 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
 
     Usually there is one group of W beams. Hugging Face's diverse beam search runs G groups of W/G beams side by side:
     they choose in turn, and a token costs diversity_penalty for each time that a group before has chosen it.
-    Of a step the host looks at one number, `flag`; a trace, and processors that are no ops, look at what they need.
+    A sentence that is done keeps its rows until all are, in the naive batch, or leaves (engine.leaving).
+    Of a step the host looks at one number, `flag`; leaving, a trace, and processors that are no ops, look at what they
+    need.
     """
     ops, rules, B = engine.ops, options.rules, len(request.prompts)
     G = options.num_beam_groups if rules.groups == "apart" else 1
     W = options.num_beams // G
-    sentence_R = np.repeat(np.arange(B), W)
+    sentence_B = np.arange(B)  # those that are in the batch
     may_be_straight = may_go_straight(ops, options)
 
     # One row per sentence goes through the prompt; its scores then stand for all of its beams.
     logits_RV = ops.take(engine.prefill(request.prompts), np.repeat(np.arange(B), G * W))
     engine.expand(G * W, int(request.limit_B.max()))
-    groups = [Beams.start(request, W, logits_RV, options) for _ in range(G)]
+    groups = all_groups = [Beams.start(request, W, logits_RV, options) for _ in range(G)]
     V, C, dtype = logits_RV.shape[1], options.candidates // G, logits_RV.dtype
     if G > 1:  # a group's scores at its turn, and how often the groups before it have chosen each token
         group_BWV, chosen_BV = beside(logits_RV, (B, W, V), dtype, 0), beside(logits_RV, (B, V), dtype, 0)
@@ -43,12 +45,12 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
     while True:
         if rules.temperature_in_softmax and options.temperature != 1.0:
             logits_RV = ops.cool_scores(logits_RV, options.temperature)
-        is_straight = may_be_straight and not any_due(groups[0].rows(request, sentence_R, step), options)
+        is_straight = may_be_straight and not any_due(groups[0].rows(request, sentence_B, step), options)
         model_trouble_R = None  # then candidates that are NaN tell it
         if not is_straight:  # noted before processors, which may hide it
             logprobs_RV, model_trouble_R = ops.log_softmax(logits_RV)
             if options.logits_processor:  # the user's function is not to blame
-                refuse(model_trouble_R, np.repeat(np.arange(B), G * W), step)
+                refuse(model_trouble_R, np.repeat(sentence_B, G * W), step)
             scores_BXV = logprobs_RV.reshape(B, G * W, V)
         if G > 1:
             chosen_BV[...] = 0
@@ -63,12 +65,14 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
                 if G > 1:
                     scores_BWV = np.multiply(chosen_BV[:, None], -dtype.type(options.diversity_penalty), out=group_BWV)
                     scores_BWV += scores_BXV[:, g * W : (g + 1) * W]
-                rows = beams.rows(request, sentence_R, step)
+                rows = beams.rows(request, sentence_B, step)
                 scores_RV = process(ops, scores_BWV.reshape(B * W, V), rows, options, notes)
                 total_BWV = ops.add_running(scores_RV, beams.running_score_BW.reshape(-1)).reshape(B, W, V)
                 if rules.finished == "first" and request.prefix_BP is not None:
-                    beams.copy_where_the_prefix_ends(total_BWV, request.prefix_BP, step, options.eos_token_id)
-                candidates = find_candidates(ops, total_BWV, C, step, request.keys_R2, options)
+                    prefix_BP = request.prefix_BP[sentence_B]
+                    beams.copy_where_the_prefix_ends(total_BWV, prefix_BP, step, options.eos_token_id)
+                keys_B2 = None if request.keys_R2 is None else request.keys_R2[sentence_B]
+                candidates = find_candidates(ops, total_BWV, C, step, keys_B2, options)
 
             # 2. Of the best C of each sentence, see which end and which run on.
             if G > 1 or trace:
@@ -78,17 +82,27 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
                 before = replace(beams, running_BWM=running_BWM, length_B=length_B, done_B=was_done_B)
             chosen = beams.advance(ops, candidates)
             if trace:
-                trace.note_candidates(step, g, before, candidates, chosen, request, options, notes)
+                trace.note_candidates(step, g, before, candidates, chosen, sentence_B, options, notes)
             if G > 1:  # a sentence that was done "chooses" the padding token: transformers 4.49 counts it
                 count_tokens(chosen_BV, np.where(was_done_B[:, None], options.padding, chosen.token_BW))
             decided.append(chosen)
         together = _side_by_side(groups, decided)
         flag = int(ops.tell_step(*together, model_trouble_R)[0])
         if flag & TROUBLE:
-            _refuse(model_trouble_R, decided, step, options)
+            _refuse(model_trouble_R, decided, sentence_B, step, options)
         step += 1
         if flag & ALL_DONE:
             break
+        *_, parent_BX = together
+        if engine.leaving and (done_B := np.asarray(together[0]).reshape(G, B).all(axis=0)).any():
+            for beams, every in zip(groups, all_groups, strict=True):
+                hand_over(beams.finds(), every.finds(), done_B, sentence_B)
+            stays_B = np.flatnonzero(~done_B)
+            groups = [beams.of(stays_B) for beams in groups]
+            sentence_B, parent_BX, B = sentence_B[stays_B], parent_BX[stays_B], len(stays_B)
+            if G > 1:
+                group_BWV, chosen_BV = group_BWV[:B], chosen_BV[:B]
+            engine.leave(stays_B, G * W)
 
         # 3. One more token of each running text through the model, its memory taken over from its parent.
         tokens_BXM = np.concatenate([b.running_BWM for b in groups], axis=1) if G > 1 else groups[0].running_BWM
@@ -96,10 +110,11 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
         length_R = np.repeat(np.stack([beams.length_B for beams in groups], axis=1).reshape(-1), W)
         parent_R = None
         if flag & MOVED:
-            *_, parent_BX = together
             parent_R = (parent_BX + G * W * np.arange(B)[:, None]).reshape(-1)
         logits_RV = engine.step(tokens_RM, length_R, parent_R)
-    return _best_of_all(groups, request, options, step)
+    for beams, every in zip(groups, all_groups, strict=True):
+        hand_over(beams.finds(), every.finds(), np.arange(B), sentence_B)
+    return _best_of_all(all_groups, request, options, step)
 
 
 class Chosen(NamedTuple):
@@ -152,10 +167,21 @@ class Beams:
             np.array(norms, dtype), np.array(options.eos_token_id, np.int64), options.beam_rules,
         )  # fmt: skip
 
-    def rows(self, request: Request, sentence_R: np.ndarray, step: int) -> Rows:
-        """The running texts."""
-        tokens_RM = self.running_BWM.reshape(len(sentence_R), -1)
-        return request.rows(tokens_RM, self.length_B[sentence_R], sentence_R, step)
+    def rows(self, request: Request, sentence_B: np.ndarray, step: int) -> Rows:
+        """The running texts, of these sentences of the request."""
+        B, W, M = self.running_BWM.shape
+        return request.rows(
+            self.running_BWM.reshape(B * W, M), np.repeat(self.length_B, W), np.repeat(sentence_B, W), step
+        )
+
+    def finds(self) -> tuple[np.ndarray, ...]:
+        """What has finished."""
+        return self.finished_BWM, self.finished_score_BW, self.finished_length_BW
+
+    def of(self, stays_B: np.ndarray) -> Beams:
+        """These sentences alone."""
+        arrays = {name: array[stays_B] for name, array in vars(self).items() if name.endswith(("_B", "_BW", "_BWM"))}
+        return replace(self, **arrays)
 
     def advance(self, ops, candidates: Candidates) -> Chosen:
         """Takes up a step's candidates."""
@@ -188,14 +214,15 @@ def _side_by_side(groups: list[Beams], decided: list[Chosen]) -> tuple[np.ndarra
     return done_X, np.concatenate([chosen.trouble_B for chosen in decided]), np.concatenate(parents, axis=1)
 
 
-def _refuse(model_trouble_R: np.ndarray | None, decided: list[Chosen], step: int, options: Options) -> None:
+def _refuse(
+    model_trouble_R: np.ndarray | None, decided: list[Chosen], sentence_B: np.ndarray, step: int, options: Options
+) -> None:
     """Raises OptionError or NumericalError: what the ops of this step have found, the model's scores first."""
     if model_trouble_R is not None:
-        B = len(decided[0].trouble_B)
-        refuse(model_trouble_R, np.repeat(np.arange(B), len(model_trouble_R) // B), step)
+        refuse(model_trouble_R, np.repeat(sentence_B, len(model_trouble_R) // len(sentence_B)), step)
     trouble_B = next(chosen.trouble_B for chosen in decided if chosen.trouble_B.any())
     if trouble_B[np.flatnonzero(trouble_B)[0]] != PENALTY_TOO_STRONG:
-        refuse(trouble_B, np.arange(len(trouble_B)), step)
+        refuse(trouble_B, sentence_B, step)
     raise OptionError(
         f"length_penalty {options.length_penalty} takes scores at {step + 1} tokens below "
         f"{options.rules.out_of_play:g}, the mark of what is out of play: use one nearer to 0"

@@ -10,7 +10,7 @@ import numpy as np
 from ..ops import ALL_DONE, FINE, NONE_LEFT, TROUBLE
 from .options import Options
 from .processors import any_due, process
-from .result import Found, Request, beside, check_logits, refuse
+from .result import Found, Request, beside, check_logits, hand_over, refuse
 
 if TYPE_CHECKING:
     from ..runtime.engine import Engine
@@ -23,16 +23,17 @@ def greedy(
 ) -> Found:  # fmt: skip
     """Every text until its EOS or its limit of new tokens. When sampling, num_return_sequences texts a sentence.
 
-    A text that is done keeps its row until all are: the naive batch. on_token(row, id) is called for each token.
+    A text that is done keeps its row until all are (the naive batch), or until those of its sentence are, which leaves
+    then (engine.leaving). on_token(row, id) is called for each token, by the row in which its text began.
     A text scores the sum of the model's own log-probabilities of its tokens, before processors and filters, and a token
     that is forced counts 0; in fairseq, the sum of what its processors made of them.
-    Of a step the host looks at one number, `flag`, and with on_token at the ids of the tokens; a trace, and processors
-    that are no ops, look at what they need.
+    Of a step the host looks at one number, `flag`, and with on_token at the ids of the tokens; leaving, a trace, and
+    processors that are no ops, look at what they need.
     """
     ops, S = engine.ops, options.num_return_sequences
     is_by_logits = options.rules.greedy_scores == "logits"
     sentence_R = np.repeat(np.arange(len(request.prompts)), S)
-    every_R = np.arange(len(sentence_R))
+    every_R = row_R = np.arange(len(sentence_R))
     prompt_R, limit_R = request.prompt_B[sentence_R], request.limit_B[sentence_R]
     eos_X, nobody_R = np.array(options.eos_token_id, np.int64), np.zeros(len(every_R), bool)
 
@@ -44,6 +45,7 @@ def greedy(
     length_R, total_R = (beside(logits_RV, len(every_R), *kind) for kind in ((np.int64, prompt_R), (np.float64, 0)))
     done_R = beside(logits_RV, len(every_R), bool, False)
     streams_R = np.ones_like(nobody_R)  # whose tokens on_token is still to get
+    all_texts, keys_R2 = (tokens_RM, length_R, total_R), request.keys_R2
     step = 0
     while True:
         if options.rules.temperature_in_softmax and options.temperature != 1.0:
@@ -64,7 +66,7 @@ def greedy(
         else:
             scores_RV = logits_RV
         if options.do_sample:
-            chosen_R = ops.draw_tokens(scores_RV, request.keys_R2, np.full(len(every_R), step), options.seed)
+            chosen_R = ops.draw_tokens(scores_RV, keys_R2, np.full(len(every_R), step), options.seed)
             gained_R, trouble_R = ops.weigh_tokens(chosen_R, scores_RV, logprobs_RV if is_by_logits else None)
         else:
             chosen_R, gained_R, trouble_R = ops.choose_tokens(scores_RV, logits_RV if is_by_logits else None)
@@ -83,13 +85,23 @@ def greedy(
         if on_token:
             ids_R = np.asarray(chosen_R)
             for r in np.flatnonzero(streams_R):
-                on_token(int(r), int(ids_R[r]))
+                on_token(int(row_R[r]), int(ids_R[r]))
             streams_R &= ~np.isin(ids_R, eos_X) & (step < limit_R)
         if flag & ALL_DONE:
             break
+        if engine.leaving and (done_B := np.asarray(done_R).reshape(-1, S).all(axis=1)).any():
+            hand_over((tokens_RM, length_R, total_R), all_texts, np.repeat(done_B, S), row_R)
+            stays_R = np.flatnonzero(np.repeat(~done_B, S))
+            tokens_RM, length_R, total_R, done_R = (a[stays_R] for a in (tokens_RM, length_R, total_R, done_R))
+            row_R, sentence_R, prompt_R, limit_R = (a[stays_R] for a in (row_R, sentence_R, prompt_R, limit_R))
+            every_R, nobody_R, streams_R = every_R[: len(stays_R)], nobody_R[: len(stays_R)], streams_R[stays_R]
+            keys_R2 = None if keys_R2 is None else keys_R2[stays_R]
+            engine.leave(np.flatnonzero(~done_B), S)
         # A text that is done feeds its last token but one again: the last may lie beyond the context.
         logits_RV = engine.step(tokens_RM, length_R - done_R, None)
 
+    hand_over((tokens_RM, length_R, total_R), all_texts, every_R, row_R)
+    (tokens_RM, length_R, total_R), prompt_R = all_texts, np.repeat(request.prompt_B, S)
     scores_R = total_R / options.length_norm(length_R - prompt_R)
-    texts = [tokens_RM[r, prompt_R[r] : length_R[r]].copy() for r in every_R]
+    texts = [tokens_RM[r, prompt_R[r] : length_R[r]].copy() for r in range(len(prompt_R))]
     return Found([texts[i : i + S] for i in range(0, len(texts), S)], scores_R.reshape(-1, S), step)

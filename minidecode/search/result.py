@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,6 +65,16 @@ def beside(logits_RV: np.ndarray, shape, dtype, fill) -> np.ndarray:
     array = np.empty_like(logits_RV, dtype, order="C", shape=shape)
     array[...] = fill
     return array
+
+
+def hand_over(finds: Iterable[np.ndarray], to: Iterable[np.ndarray], which_X: np.ndarray, number_X: np.ndarray) -> None:
+    """What those in `which` have found, by sentence or by text, into the arrays of all, to the places `number` says.
+
+    Until somebody has left, both are the same arrays.
+    """
+    for found_XN, all_XN in zip(finds, to, strict=True):
+        if found_XN is not all_XN:
+            all_XN[number_X[which_X]] = found_XN[which_X]
 
 
 def refuse(trouble_R: np.ndarray, sentence_R: np.ndarray, step: int) -> None:

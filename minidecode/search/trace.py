@@ -64,14 +64,14 @@ class Trace:
             changed = {name: pairs for name, pairs in changed.items() if pairs}
             self.steps.append(TraceStep(step, sentence, text, running, [candidate], changed))
 
-    def note_candidates(self, step, group, before, candidates, chosen, request, options, notes) -> None:
-        """A step of beam search, after it; `before` are the beams that the candidates continue."""
+    def note_candidates(self, step, group, before, candidates, chosen, sentence_B, options, notes) -> None:
+        """A step of beam search, after it; `before` are the beams that the candidates continue, of these sentences."""
         W = before.running_BWM.shape[1]
         for b in np.flatnonzero(~before.done_B):
             score_C, parent_C, token_C = (part[b] for part in candidates)
             noted = []
             for c, (score, parent, token) in enumerate(zip(score_C, parent_C, token_C, strict=True)):
-                at_limit = step + 1 >= request.limit_B[b] and options.rules.at_limit == "candidates"
+                at_limit = step + 1 >= before.limit_B[b] and options.rules.at_limit == "candidates"
                 may_end = at_limit or token in options.eos_token_id
                 candidate = Candidate(int(token), int(parent), float(score), "refused" if may_end else "dropped")
                 beams = np.flatnonzero(chosen.kept_BW[b] == c)
@@ -83,12 +83,12 @@ class Trace:
                 if len(beams) and may_end and not at_limit:  # too few others: it fills a beam that is out of play
                     out_of_play = float(score) + options.rules.out_of_play
                     noted.append(Candidate(int(token), int(parent), out_of_play, "runs", int(beams[0])))
-            prompt, length = len(request.prompts[b]), before.length_B[b]
+            prompt, length = before.prompt_B[b], before.length_B[b]
             running = [before.running_BWM[b, w, prompt:length].tolist() for w in range(W)]
             mine = range(b * W, (b + 1) * W)
             changed = {name: [(int(r - b * W), int(v)) for r, v in pairs if r in mine] for name, pairs in notes.items()}
             changed = {name: pairs for name, pairs in changed.items() if pairs}
-            self.steps.append(TraceStep(step, int(b), group, running, noted, changed))
+            self.steps.append(TraceStep(step, int(sentence_B[b]), group, running, noted, changed))
 
 
 def first_difference(

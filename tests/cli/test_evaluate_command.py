@@ -49,7 +49,7 @@ def test_a_row_for_each_model_precision_and_plan(cli, toy, toy_bart, pairs):
         (str(model), dtype, plan)
         for model in (toy, toy_bart)
         for dtype in ("float32", "float64")
-        for plan in ("memory=none", "memory=replicated")
+        for plan in ("memory=none", "auto")
     ]
     assert [r["different"] for r in rows[:4]] == [0] * 4 and rows[4]["different"] == len(PROMPTS)
     assert rows[0]["intervals"] is None
@@ -61,7 +61,7 @@ def test_the_table(cli, toy, pairs):
     lines = ran.out.splitlines()
     head = ["model", "plan", "dtype", "ROUGE-1", "ROUGE-2", "ROUGE-L", "BLEU", "tokens", "seconds", "differ"]
     assert lines[0].split() == head
-    for line, plan in zip(lines[1:3], ("memory=replicated", "memory=none"), strict=True):
+    for line, plan in zip(lines[1:3], ("auto", "memory=none"), strict=True):
         cells = line.split()
         assert cells[:3] == [str(toy), plan, "float32"] and len(cells) == len(head) and cells[-1] == "0"
     assert lines[3].startswith("row 2 less row 1, 95 %: ROUGE-1 +0.00 to +0.00, ROUGE-2 ")

@@ -110,7 +110,7 @@ def test_several_texts_by_generation_config_have_one_line_each(cli, tmp_path):
 def test_the_text_goes_to_stdout_and_the_rate_to_stderr(cli, toy, expected):
     ran = cli("generate", PROMPTS[0], "-m", toy, *FEW)
     assert ran.out.rstrip("\n") == expected.splitlines()[0]
-    assert ran.err.count("\n") == 1 and "3 tokens in" in ran.err and "memory=replicated" in ran.err
+    assert ran.err.count("\n") == 1 and "3 tokens in" in ran.err and "toy-gpt2, auto]" in ran.err
 
 
 def test_quiet(cli, toy):

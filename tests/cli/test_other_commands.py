@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from functools import partial
 from importlib import metadata
@@ -216,3 +217,17 @@ def test_the_prompts_are_not_overwritten(fails, tmp_path):
     path.write_text("Fellow citizens\n", encoding="utf-8")
     assert "is what the prompts are read from" in fails("generate", "--input", path, "--output", path)
     assert path.read_text(encoding="utf-8") == "Fellow citizens\n"
+
+
+def test_warm_says_what_it_compiled(cli, monkeypatch):
+    """The compiling itself is timed work: of the whole list only one function here, which other tests need as well."""
+    from minidecode.runtime import compiled
+
+    monkeypatch.setattr(compiled, "TYPES", {"ngram": compiled.TYPES["ngram"]})
+    monkeypatch.setattr(compiled, "PRODUCTS", {})
+    ran = cli("warm", "--quiet")
+    assert (ran.code, ran.err) == (0, "") and re.match(r"[01] of 1 functions compiled in \d+\.\d s, [01] were", ran.out)
+    report = json.loads(cli("warm", "--json").out)
+    assert (report["compiled"], report["functions"]) == (0, 1) and report["seconds"] >= 0
+    assert "compiled code    1 of 1 functions on disk\n" in cli("doctor").out
+    assert json.loads(cli("doctor", "--json").out)["compiled"] == {"functions": 1, "on_disk": 1}

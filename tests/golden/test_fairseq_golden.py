@@ -25,6 +25,8 @@ PAD, EOS, UNK = 1, 2, 3
 class ArrayModel:
     """Stands in for runtime.engine.Engine. `sentences` are the rows of S that its sentences use."""
 
+    leaving = True
+
     def __init__(self, seed: int, sentences: list[int]):
         with np.load(FOLDER / "arrays.npz") as arrays:
             self.A, self.Bm, self.P, self.S = (arrays[f"{name}_{seed:02}"] for name in ("A", "Bm", "P", "S"))
@@ -35,6 +37,9 @@ class ArrayModel:
 
     def expand(self, beams, steps):
         self.sentence_R = np.repeat(self.sentence_R, beams)
+
+    def leave(self, stays_B, beams):
+        self.sentence_R = self.sentence_R.reshape(-1, beams)[stays_B].reshape(-1)
 
     def step(self, tokens_RM, length_R, parent_R):
         same = parent_R is None or np.array_equal(self.sentence_R, self.sentence_R[parent_R])

@@ -107,7 +107,8 @@ def test_the_dimension_checker_finds_a_swapped_argument():
 
 def test_memories_and_plans_are_known_by_name():
     assert set(plan.MEMORIES) == {"none", "replicated", "preallocated", "split", "indirect", "rolling", "el"}
-    assert str(plan.Plan.parse("auto")) == "memory=replicated"
+    assert str(plan.Plan.parse("auto")) == "auto"
+    assert str(plan.Plan.parse("numpy")) == "memory=replicated"
     assert str(plan.Plan.parse("ngram=cpu")) == "memory=replicated,ngram=cpu"
     assert str(plan.Plan.parse("arena=planned,memory=split")) == "memory=split,arena=planned"
     assert str(plan.Plan.parse("memory_dtype=float16")) == "memory=replicated,memory_dtype=float16"
@@ -139,7 +140,7 @@ def test_a_plan_refuses_a_choice_that_its_memory_never_asks_for(bad, say):
 
 def test_every_row_of_the_catalog_can_be_chosen_in_a_plan():
     fields = {f.name for f in dataclasses.fields(plan.Plan)}
-    assert fields == {"base", "memory", "memory_dtype", "arena", *CATALOG}
+    assert fields == {"base", "memory", "memory_dtype", "arena", "leaving", *CATALOG}
 
 
 def test_the_architecture_page_names_every_file_of_the_package():

@@ -63,7 +63,7 @@ def test_the_receipt_counts_the_steps_that_went_either_way():
 def test_a_sentence_that_is_done_keeps_no_other_from_going_straight():
     """The first has one token to go, which is forced; the other four more, of which the last is."""
     engine, options = ToyEngine(0, 20), Options(num_beams=2, forced_eos_token_id=0, eos_token_id=0, length_penalty=9.0)
-    engine.ops, calls = Ops("hars=reference"), []
+    engine.ops, engine.leaving, calls = Ops("hars=reference"), False, []
     search = engine.ops.search_candidates
     engine.ops.search_candidates = lambda *a: (calls.append(1), search(*a))[1]
     request = Request.make([np.array([3, 4]), np.array([5])], [1, 5], options)

@@ -178,4 +178,4 @@ sys.meta_path.insert(0, Absent())
 import minidecode
 print(minidecode.Plan.parse("auto"))
 """
-    assert python(code) == "memory=replicated"
+    assert python(code) == "auto"

@@ -13,7 +13,7 @@ from test_attention_settings import make
 
 from minidecode.catalog import CATALOG
 from minidecode.errors import OptionError
-from minidecode.plan import MEMORIES, Plan, is_there
+from minidecode.plan import LEAVING, MEMORIES, Plan, is_there
 
 PROMPTS = [[5, 9, 2, 7, 7], [3], [8, 8, 3, 11, 4, 6, 2]]
 SEARCHES = [  # between them they call every op of a search
@@ -30,6 +30,8 @@ def choices_of(name: str, is_windowed: bool) -> list[str]:
     """What a field of the plan may say, and where no GPU and no emulator is needed."""
     if name == "memory":
         return [m for m in MEMORIES if m != "rolling" or is_windowed]
+    if name == "leaving":
+        return list(LEAVING)
     row = CATALOG[name]
     if row.spelled:
         return list(row.spelled)
@@ -50,7 +52,7 @@ def plan_of(choices: dict[str, str], has_encoder: bool) -> Plan | None:
 
 def pairs(plan: Plan, has_encoder: bool) -> set[frozenset]:
     """The pairs of choices that meet in it."""
-    used = [n for n in ("memory", *CATALOG)
+    used = [n for n in ("memory", "leaving", *CATALOG)
             if n not in CATALOG or CATALOG[n].called_by(plan.memory, has_encoder)]  # fmt: skip
     return {frozenset(two) for two in itertools.combinations([(n, getattr(plan, n)) for n in used], 2)}
 
@@ -58,7 +60,7 @@ def pairs(plan: Plan, has_encoder: bool) -> set[frozenset]:
 def covering(has_encoder: bool, is_windowed: bool) -> list[Plan]:
     """Plans, few of them, in which all pairs meet: of 30 drawn ones, that with the most new pairs, again and again."""
     draw = random.Random(0)
-    fields = {name: choices_of(name, is_windowed) for name in ("memory", *CATALOG)}
+    fields = {name: choices_of(name, is_windowed) for name in ("memory", "leaving", *CATALOG)}
 
     def drawn() -> Plan:
         while (plan := plan_of({n: draw.choice(c) for n, c in fields.items()}, has_encoder)) is None:

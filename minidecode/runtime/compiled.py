@@ -1,0 +1,201 @@
+"""Compiled code for the CPU: what of it a generation needs, whether it lies on disk, and how long making it took.
+
+Numba compiles a function for the types of its arguments, and keeps what it makes on disk. Types here hang on no shape:
+`TYPES` lists all that a generation under `fast` hands over, in float32 (tests/integration/test_compiled.py holds it to
+that). So it is known before a generation begins whether it would have to wait for the compiler.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ..precision import arrays_of
+from ..search.candidates import never_straight
+from ..search.options import Options
+
+if TYPE_CHECKING:
+    from ..model import Model
+    from .arena import Extent
+
+# A letter for what is in it: f, d floats of 32 and 64 bits, i int64, u uint64, w uint32, h the bits of a float16, q
+# int8, b bool. A number behind it: an array of so many axes; with "r", one that may only be read, as all weights are,
+# with "a" such a one whose numbers need not touch.
+ATTENTION = {"attention._scores_of_part": ["f3 f4 i1 i1 f i f3"], "attention._sums_of_part": ["f3 f4 i1 i1 i f3"]}
+BEST, BEST_OF_SUMS = "f2 f2 i2", "d2 d2 i2"  # a beam search that samples adds its noise in float64
+TYPES: dict[str, dict[str, list[str]]] = {
+    "activation": {"activation._bias_activation": ["f2 f1r i f2"]},
+    "advance": {"advance._advance": ["f2 i2 i2 f2 f2 i2 b1 i1 i1 i1 f1 i1 f b b i b b b b i2 i2 i2 b2 i2 i1 i1"]},
+    "candidates": {"candidates._top_candidates": [BEST, BEST_OF_SUMS]},
+    "choose": {"choose._log_probabilities": ["f2 i1 f1"]},
+    "draw": {"draw._draw_tokens": ["f2 u2 u1 u u i1"]},
+    "embedding": {"embedding._embed_norm": ["i1 i1 f2r f2r f f1r f1r f f2 f2"]},
+    "extend": {"extend._extend": ["i2 i1 f1 b1 i1 d1 i1 b1 i1 i1 i1 i1 b i1"]},
+    "finish": {"finish._finish": ["i3 i3 i2 i2 i2 i1"]},
+    "hars": {"hars._search_candidates": ["f2 f2 f2 i2"]},
+    "ngram": {"ngram._ban": ["f2 i2 i1 i"]},
+    "norm": {"norm._residual_norm": ["f2 f2 f1r f1r f1r f f2 f2"]},
+    "refresh": {"refresh._refresh": ["i3 i2 i2 i1"]},
+    "reorder": {"reorder._follow": ["w4 i1 i"]},
+    "shared": ATTENTION,
+    "softmax": {"softmax._log_softmax": ["f2 f2 i1"]},
+    "split": ATTENTION,
+    "tell": {"tell._tell": ["b1 i1 i2 i1 i1"]},
+    "top_k": {"candidates._top_candidates": [BEST], "top_k._rule_out_below": ["f2 f2"]},
+    "top_p": {"top_p._keep_top_p": ["f2 d i"]},
+}
+PRODUCTS = {  # "linear", by what the weights are stored as
+    "float32": {name: ["f2 f2r f1a i i f2"] for name in ("linear._dots", "linear._tiles", "linear._sums")},
+    "float16": {name: ["f2 h2r f1a i i f2"] for name in ("linear._dots", "linear._tiles")}
+    | {"narrow._widen": ["h2r f2"]},
+    "int8": {name: ["f2 q2r f1r i i f2"] for name in ("linear._dots", "linear._tiles")} | {"narrow._widen": ["q2r f2"]},
+}
+LETTERS = {"f": "float32", "d": "float64", "i": "int64", "u": "uint64", "w": "uint32", "h": "uint16", "q": "int8",
+           "b": "boolean"}  # fmt: skip
+# Loading takes about half a second, Numba's import included, and what it saves is seldom more than half of NumPy's
+# time. A product of one row takes as long as one of about 16, or of float16 weights, which NumPy widens slowly, of 100;
+# with those counted, NumPy's time for so many numbers of weights times rows was two seconds on two cores.
+WORTH_LOADING = 1.5e11
+AS_LONG_AS_ROWS = {"float16": 100}
+
+
+def why_not(model: Model, extent: Extent, options: Options) -> str | None:
+    """Why a generation of the plan `auto` runs NumPy's code; None if compiled code is there and pays.
+
+    Then all that it calls is loaded. Nothing is ever compiled.
+    """
+    if model.dtype not in PRODUCTS:
+        return f"code is compiled for float32, and this is {model.dtype}"
+    if _work(model, extent, options) < WORTH_LOADING:
+        return "loading compiled code would take longer than it saves"
+    if not all(a.flags.c_contiguous and a.flags.aligned for a in arrays_of(model.weights)):
+        return "these weights lie in an order that code is not compiled for"
+    try:
+        missing = missing_rows(rows_called(options, model.is_encoder_decoder), model.dtype)
+    except (ImportError, RuntimeError) as error:  # Numba is not there, or finds no folder that it may write into
+        return f"compiled code cannot be loaded: {error}"
+    if missing:
+        return f"compiled code is not on disk for {', '.join(missing)} (minidecode warm makes all of it, once)"
+    return None
+
+
+def _work(model: Model, extent: Extent, options: Options) -> float:
+    """Numbers of the weights, times rows that they are multiplied with."""
+    rows = extent.sentences * max(options.num_beams, options.num_return_sequences)
+    prompts = extent.sentences * (extent.prompt_tokens + extent.source_tokens)
+    return model.parameters * (prompts + extent.new_tokens * max(rows, AS_LONG_AS_ROWS.get(model.dtype, 16)))
+
+
+def rows_called(options: Options, has_encoder: bool) -> list[str]:
+    """The rows of the catalog whose compiled code a generation under `fast` may call."""
+    called = ["embedding", "norm", "linear", "activation", "split"]
+    if has_encoder:
+        called.append("shared")
+    if options.no_repeat_ngram_size:
+        called.append("ngram")
+    if options.num_beams > 1:
+        called += ["candidates", "advance", "finish", "refresh", "tell", "reorder", "softmax"]
+        if not never_straight(options):
+            called.append("hars")
+    else:
+        called += ["extend", "softmax", *([] if options.do_sample else ["choose"])]
+    if options.do_sample:
+        called += ["draw", "top_k", "top_p"]
+    return called
+
+
+def missing_rows(rows: Iterable[str], dtype: str) -> list[str]:
+    """The rows whose code would have to be compiled; that of all others is loaded."""
+    return [
+        row
+        for row in rows
+        if not all(_is_loaded(_function(name), types_of(t)) for name, types in _of_row(row, dtype) for t in types)
+    ]
+
+
+def warm(progress: Callable[[int, int], None] = lambda done, total: None) -> int:
+    """Compiles all that generations under `fast` call, for weights of every dtype, and says how many functions it made.
+
+    What is on disk is loaded. progress: called with (functions done, of how many).
+    """
+    made, functions = 0, all_functions()
+    for done, (name, types) in enumerate(functions):
+        progress(done, len(functions))
+        if not _is_loaded(_function(name), types_of(types)):
+            _function(name).compile(types_of(types))
+            made += 1
+    progress(len(functions), len(functions))
+    return made
+
+
+def how_many_on_disk() -> tuple[int, int]:
+    """(functions whose code need not be compiled any more, those that there are), each for one kind of arguments."""
+    functions = all_functions()
+    return sum(_is_loaded(_function(name), types_of(types)) for name, types in functions), len(functions)
+
+
+def all_functions() -> list[tuple[str, str]]:
+    """Each function that a generation under `fast` may call, with the types of its arguments."""
+    rows = [TYPES[row] for row in TYPES] + [PRODUCTS[dtype] for dtype in PRODUCTS]
+    return list(dict.fromkeys((name, types) for row in rows for name, each in row.items() for types in each))
+
+
+def _of_row(row: str, dtype: str) -> Iterable[tuple[str, list[str]]]:
+    return (PRODUCTS[dtype] if row == "linear" else TYPES[row]).items()
+
+
+def _function(name: str) -> Any:
+    module, _, function = name.partition(".")
+    return vars(importlib.import_module(f"minidecode.cpu.{module}"))[function]
+
+
+def types_of(text: str) -> tuple:
+    """Numba's types of a function's arguments, as `TYPES` writes them."""
+    from numba import types
+
+    found = []
+    for word in text.split():
+        kind = getattr(types, LETTERS[word[0]])
+        if len(word) > 1:
+            kind = types.Array(kind, int(word[1]), "A" if word.endswith("a") else "C", readonly=word[-1] in "ra")
+        found.append(kind)
+    return tuple(found)
+
+
+def _is_loaded(function: Any, types: tuple) -> bool:
+    """Whether a function's code for these types is in this process, or was on disk and is now.
+
+    What Numba does at a call, without its last resort. A broken file is one that is not there.
+    """
+    from numba.core.compiler_lock import global_compiler_lock
+
+    with global_compiler_lock:
+        if types in function.overloads:
+            return True
+        try:
+            code = function._cache.load_overload(types, function.targetctx)
+        except Exception:
+            return False
+        if code is None:
+            return False
+        function.targetctx.insert_user_function(code.entry_point, code.fndesc, [code.library])
+        function.add_overload(code)
+        return True
+
+
+@contextmanager
+def compile_time(is_compiled: bool) -> Iterator[list[float]]:
+    """Yields a list that gets the seconds of each compilation while it is open. is_compiled: whether any op may be.
+
+    Two generations at once see each other's compilations: Numba compiles one function at a time, for all threads.
+    """
+    seconds: list[float] = []
+    if not is_compiled:
+        yield seconds
+        return
+    from numba.core import event
+
+    with event.install_timer("numba:compile", seconds.append):
+        yield seconds

@@ -1,0 +1,203 @@
+"""The plan `auto`: compiled code where it is on disk and pays, else NumPy's; and never a wait for the compiler."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import minidecode as md
+from minidecode.plan import Plan, is_there
+from minidecode.runtime import compiled
+from minidecode.runtime.arena import Extent
+
+PROMPTS = ["Fellow citizens of the Senate", "Our army"]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return md.load("tiny-gpt2")
+
+
+def in_a_process(code: str, cache: Path) -> str:
+    """What the code prints, in a process whose compiled code lies in that folder."""
+    env = os.environ | {"NUMBA_CACHE_DIR": str(cache), "OPENBLAS_NUM_THREADS": "1"}
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True).stdout
+
+
+def test_auto_stands_alone():
+    assert str(Plan()) == str(Plan.parse("auto")) == "auto" and Plan().base == "auto"
+    assert str(Plan.parse("numpy")) == str(Plan.parse("auto,memory=replicated")) == "memory=replicated"
+    assert Plan.parse("memory_dtype=float16").base == Plan.parse("auto,ngram=cpu").base == "numpy"
+    for text in ("auto", "numpy", "fast", "naive", "memory=split", "numpy,hars=cpu", "fast,memory=indirect"):
+        assert Plan.parse(str(Plan.parse(text))) == Plan.parse(text), text
+
+
+def test_a_short_call_never_asks_for_compiled_code(tmp_path):
+    code = (
+        "import sys, minidecode as md\n"
+        "r = md.load('tiny-gpt2').generate(['Fellow citizens,'], num_beams=4, max_new_tokens=8).receipt\n"
+        "print('numba' in sys.modules, r.plan, r.chosen)"
+    )
+    told = in_a_process(code, tmp_path).strip()
+    assert told == "False memory=replicated auto: NumPy (loading compiled code would take longer than it saves)"
+    assert not list(tmp_path.iterdir())
+
+
+TWICE = """
+import json, minidecode as md
+from numba.core import event
+from minidecode.runtime import compiled
+compiled.WORTH_LOADING = 0
+model, events = md.load("tiny-gpt2"), []
+def auto(**options):
+    with event.install_recorder("numba:compile") as recorder:
+        out = model.generate(["Fellow citizens of"], max_new_tokens=6, **options)
+    r = out.receipt
+    names = {op: r.ops[op].implementation.split(".")[1] for op in ("linear", "residual_norm")}
+    return [out.token_ids[0].tolist(), r.plan, r.chosen, len(recorder.buffer), r.compile_seconds, names]
+told = [auto() for _ in range(2)]
+print(json.dumps(told))
+"""
+
+
+def test_auto_takes_what_is_on_disk_and_compiles_nothing(tmp_path):
+    """In processes of their own: nothing on disk; all that a greedy search needs; a file missing; one cut short."""
+    make = "\n".join(
+        [
+            "from minidecode.runtime import compiled as c",
+            "rows = set(c.rows_called(__import__('minidecode').load('tiny-gpt2').options(max_new_tokens=1), False))",
+            "for row in rows:",
+            "    for name, each in c._of_row(row, 'float32'):",
+            "        for types in each: c._function(name).compile(c.types_of(types))",
+            "print(*sorted(c.missing_rows(rows, 'float32')), 'done')",
+        ]
+    )
+    (tokens, *cold), again = json.loads(in_a_process(TWICE, tmp_path))
+    assert cold[0] == "memory=replicated" and cold[2:] == [0, 0.0, dict.fromkeys(cold[4], "reference")]
+    assert "not on disk for" in cold[1] and "linear" in cold[1] and "minidecode warm" in cold[1]
+    assert again == [tokens, *cold]  # nothing was compiled on the way, either
+
+    assert in_a_process(make, tmp_path) == "done\n"
+    for same, *warm in json.loads(in_a_process(TWICE, tmp_path)):
+        assert same == tokens and warm[0].startswith("fast,")
+        assert warm[1:] == ["auto: compiled code, which was on disk", 0, 0.0, dict.fromkeys(cold[4], "cpu")]
+
+    (data,) = tmp_path.rglob("norm._residual_norm*.nbc")
+    whole = data.read_bytes()
+    for broken in (whole[: len(whole) // 2], None):
+        data.unlink() if broken is None else data.write_bytes(broken)
+        for found in json.loads(in_a_process(TWICE, tmp_path)):
+            assert found == [tokens, "memory=replicated", found[2], 0, 0.0, cold[4]]
+            assert "not on disk for norm (" in found[2]
+    data.write_bytes(whole)
+    (index,) = tmp_path.rglob("norm._residual_norm*.nbi")
+    index.write_bytes(index.read_bytes().replace(b"0.", b"9.", 1))  # of another version of Numba
+    assert all("not on disk for norm (" in found[2] for found in json.loads(in_a_process(TWICE, tmp_path)))
+
+
+CALLS = """
+import itertools, numba, numpy as np, minidecode as md
+from numba.core.dispatcher import Dispatcher
+from minidecode.cpu import linear
+from minidecode.runtime import compiled
+known = {}
+for name, types in compiled.all_functions():
+    known.setdefault(name, set()).add(compiled.types_of(types))
+    compiled._function(name)
+wrong, seen, original = [], set(), Dispatcher._compile_for_args
+def asked(self, *args, **kwargs):  # by Python, for types that the dispatcher has not met
+    name = f"{self.py_func.__module__.rpartition('.')[2]}.{self.py_func.__name__}"
+    types = tuple(numba.typeof(a) for a in args)
+    seen.add((name, types))
+    if types not in known.get(name, ()):
+        wrong.append(f"{name} {types}")
+    return original(self, *args, **kwargs)
+Dispatcher._compile_for_args = asked
+SEARCHES = [
+    {}, {"dialect": "fairseq"}, {"do_sample": True, "top_k": 9, "top_p": 0.8, "num_return_sequences": 2},
+    {"num_beams": 4}, {"num_beams": 3, "dialect": "hf4"}, {"num_beams": 2, "dialect": "fairseq", "min_new_tokens": 2},
+    {"num_beams": 2, "do_sample": True, "top_k": 9, "top_p": 0.8}, {"num_beams": 2, "sibling_penalty": 0.5},
+    {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5, "dialect": "hf4"},
+    {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5, "dialect": "fairseq"},
+    {"num_beams": 3, "repetition_penalty": 1.2, "length_penalty": 0.5}, {"min_p": 0.1, "do_sample": True},
+    {"num_beams": 3, "early_stopping": True, "eos_token_id": list(range(0, 4000, 3))},  # sentences leave
+    {"eos_token_id": list(range(0, 4000, 2)), "do_sample": True},
+]
+linear.SMALL = 0  # these models' weights are
+for name, dtype, plan in [
+    ("tiny-gpt2", "float32", "auto"), ("tiny-gpt2", "float32", "fast"), ("tiny-gpt2", "float16", "auto"),
+    ("tiny-gpt2-mqa", "int8", "auto"), ("tiny-bart", "float32", "auto"), ("tiny-bart", "int8", "auto"),
+]:
+    model = md.load(name, dtype=dtype, plan=plan)
+    for i, (search, lengths) in enumerate(itertools.product(SEARCHES, ([1], [3, 9], [100, 4, 5]))):
+        ids = [list(range(5, 5 + n)) for n in lengths]
+        model.generate(input_ids=ids, plan="fast", max_new_tokens=3, no_repeat_ngram_size=2 * (i % 2), **search)
+print(*wrong, sep="\\n")
+print(len({name for name, _ in seen}))
+"""
+
+
+def test_what_fast_calls_is_what_the_table_says():
+    """Whatever the shapes and the search: so nothing is left to compile where all of the table is on disk."""
+    done = subprocess.run([sys.executable, "-c", CALLS], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    *wrong, names = done.stdout.split("\n")[:-1]
+    assert [w for w in wrong if w] == []
+    assert int(names) == len({name for name, _ in compiled.all_functions()})  # and nothing in it is idle
+
+
+def test_each_row_that_fast_compiles_is_in_the_table():
+    called = {
+        row
+        for options in ({}, {"do_sample": True}, {"num_beams": 2}, {"num_beams": 2, "do_sample": True})
+        for n in (0, 2)
+        for row in compiled.rows_called(md.load("tiny-gpt2").options(no_repeat_ngram_size=n, **options), True)
+    }
+    assert called == {*compiled.TYPES, "linear"}
+    from minidecode.catalog import CATALOG
+
+    fast = Plan("fast")
+    compiled_rows = {
+        row.name
+        for row in CATALOG.values()
+        if is_there(row, "cpu") and (row.called_by(fast.memory, True) or row.called_by(fast.memory, False))
+    }
+    assert compiled_rows - {"epilogue"} == called  # the epilogue is off under fast
+
+
+def test_when_it_pays(model):
+    """Rows and weights count; a float16 product of one row takes NumPy as long as one of many."""
+    few, many = Extent(1, 0, 5, 20, 25), Extent(64, 0, 900, 100, 1000)
+    options = model.options(max_new_tokens=20)
+    assert "longer than it saves" in compiled.why_not(model, few, options)
+    narrow = md.load("tiny-gpt2", dtype="float16")
+    assert compiled._work(narrow, few, options) > 4 * compiled._work(model, few, options)
+    assert compiled._work(model, many, options) > compiled.WORTH_LOADING
+    wide = md.load("tiny-gpt2", dtype="float64")
+    assert compiled.why_not(wide, many, options) == "code is compiled for float32, and this is float64"
+
+
+def test_no_folder_for_compiled_code_is_a_reason_and_no_error(model, monkeypatch):
+    def nowhere(name):
+        raise RuntimeError("cannot cache function '_norm': no locator available")
+
+    monkeypatch.setattr(compiled, "_function", nowhere)
+    monkeypatch.setattr(compiled, "WORTH_LOADING", 0)
+    receipt = model.generate(PROMPTS, max_new_tokens=2).receipt
+    assert receipt.plan == "memory=replicated" and "no locator available" in receipt.chosen
+    assert receipt.chosen in str(receipt)
+
+
+def test_what_is_laid_out_beforehand_is_numpy(model, monkeypatch):
+    """An arena is made for a plan: `auto` beside one is NumPy's code, whatever is on disk."""
+    monkeypatch.setattr(compiled, "why_not", lambda *_: None)
+    monkeypatch.setattr("minidecode.model.why_not", lambda *_: None)
+    arena = md.Arena(model.plan_step(batch_size=2, input_length=20, max_new_tokens=4))
+    with_arena = model.generate(PROMPTS, max_new_tokens=4, arena=arena)
+    assert with_arena.receipt.chosen == "" and with_arena.receipt.plan == "memory=replicated,arena=planned"
+    alone = model.generate(PROMPTS, max_new_tokens=4)
+    assert alone.receipt.plan == "fast,memory=split,hars=off"
+    assert [t.tolist() for t in alone.token_ids] == [t.tolist() for t in with_arena.token_ids]
