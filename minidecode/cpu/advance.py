@@ -48,19 +48,21 @@ def _advance(
             is_done = True
         was_done = is_done
 
+        ends_C, going_C = np.empty(C, np.bool_), np.empty(C, score_BC.dtype)
         for c in range(C):
-            ends = is_among(token_BC[b, c], eos_X)
-            finishes = (ends or (at_limit and candidates_at_limit)) and c < W and not was_done
+            ends_C[c] = is_among(token_BC[b, c], eos_X)
+            going_C[c] = score_C[c] + mark if ends_C[c] else score_C[c]
+            finishes = (ends_C[c] or (at_limit and candidates_at_limit)) and c < W and not was_done
             if first_stay:
                 finishes = finishes and score_C[c] > -np.inf and free > 0
                 free -= finishes
             finishes_BC[b, c] = finishes
             if finishes:
                 _enter(finished, score_C[c] / norm, new, W + c)
-            w = place_among_going(b, c, score_BC, token_BC, eos_X, mark, in_order)
-            if w < W:
-                kept_BW[b, w], parent_BW[b, w], token_BW[b, w] = c, parent_BC[b, c], token_BC[b, c]
-                running_score_BW[b, w] = score_C[c] + mark if ends else score_C[c]
+        for w in range(W):
+            c = next_that_goes(kept_BW[b, :w], ends_C, going_C, in_order)
+            kept_BW[b, w], parent_BW[b, w], token_BW[b, w] = c, parent_BC[b, c], token_BC[b, c]
+            running_score_BW[b, w] = going_C[c]
 
         is_full = True
         for w in range(W):
@@ -104,16 +106,12 @@ def _enter(finished, score, length, slot):
 
 
 @njit(cache=True)
-def place_among_going(b, c, score_BC, token_BC, eos_X, mark, in_order):
-    """How many candidates run on before this one. No two have the same place, though all be equal, or NaN."""
-    mine_ends = is_among(token_BC[b, c], eos_X)
-    mine = score_BC[b, c] + mark if mine_ends else score_BC[b, c]
-    before = 0
-    for other in range(score_BC.shape[1]):
-        ends = is_among(token_BC[b, other], eos_X)
-        score = score_BC[b, other] + mark if ends else score_BC[b, other]
-        is_better, is_worse = score > mine, score < mine
-        if in_order:
-            is_better, is_worse = mine_ends and not ends, ends and not mine_ends
-        before += is_better or (other < c and not is_worse)
-    return before
+def next_that_goes(kept_X, ends_C, going_C, in_order):
+    """The first of the best candidates that is not kept yet; in order, the first that does not end."""
+    best = -1
+    for c in range(len(going_C)):
+        if is_among(c, kept_X):
+            continue
+        if best < 0 or (ends_C[best] and not ends_C[c] if in_order else going_C[c] > going_C[best]):
+            best = c
+    return best

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from test_attention_settings import make
 
 import minidecode as md
+from minidecode.catalog import CATALOG
 from minidecode.memory.indirect import IndirectMemory
 from minidecode.memory.source import Source
 from minidecode.memory.split import SplitMemory
-from minidecode.plan import ARENAS, MEMORIES
+from minidecode.plan import MEMORIES
 from minidecode.reference import draw
 from minidecode.search import beam, greedy
 from minidecode.search.beam import Beams
@@ -91,7 +92,7 @@ def test_the_same_is_said_with_fewer_rows(kind, name):
             continue
         off = run(model, f"memory={memory},leaving=off", search)
         assert off.receipt.rows == rows * len(PROMPTS) * (off.receipt.steps - 1)
-        for arena in ARENAS:
+        for arena in CATALOG["arena"].spelled:
             out = run(model, f"memory={memory},leaving=on,arena={arena}", search, trace=arena == "none")
             assert said(out)[0] == said(right)[0], (memory, arena)
             np.testing.assert_allclose(out.scores, right.scores, rtol=1e-9)
