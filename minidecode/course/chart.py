@@ -32,10 +32,13 @@ class Axis:
 
 
 class Chart:
-    """A canvas with two axes; `canvas` is what a figure takes. Places outside of the axes are refused."""
+    """A canvas with two axes; `canvas` is what a figure takes. Places outside of the axes are refused.
 
-    def __init__(self, width: int, height: int, x: Axis, y: Axis):
-        self.canvas, self.x, self.y = Canvas(width, height), x, y
+    notes: lines of text below them, for what marks mean.
+    """
+
+    def __init__(self, width: int, height: int, x: Axis, y: Axis, notes: Sequence[str] = ()):
+        self.canvas, self.x, self.y = Canvas(width, height + 18 * len(notes)), x, y
         self.width, self.height = width - LEFT - RIGHT, height - TOP - BELOW
         c, bottom = self.canvas, TOP + self.height
         for value, word in _ticks(x):
@@ -50,6 +53,8 @@ class Chart:
         c.line(LEFT, bottom, LEFT + self.width, bottom)
         c.text(8, 18, y.name)
         c.text(width - RIGHT, height - 8, x.name, anchor="end")
+        for k, line in enumerate(notes):
+            c.text(8, height + 12 + 18 * k, line)
 
     def place(self, x: float, y: float) -> tuple[float, float]:
         """In pixels."""
