@@ -6,9 +6,12 @@ import pytest
 from minidecode.bench.machines import Machine
 from minidecode.course.brackets import draw_brackets
 from minidecode.course.chart import Axis, Chart
+from minidecode.course.fan import draw_fan, who_reads
 from minidecode.course.recorded import Yours, recorded
 from minidecode.course.roofline import Spot, draw_roofline, roof
+from minidecode.course.slots import draw_slots
 from minidecode.errors import InputError
+from minidecode.reference import grouped
 
 
 def test_places_on_a_chart_follow_the_values():
@@ -51,3 +54,25 @@ def test_a_roofline_has_its_corner_at_the_balance_and_spots_where_they_belong():
     svg = draw_roofline(machine, spots, name="99-r", caption="Where?", alt="A roof, " + "x" * 30).files()["99-r.svg"]
     assert "8 a byte" in svg and "at most 80 G" in svg and ">a: measured<" in svg
     assert svg.count('class="strong edge"') == svg.count('class="paper edge"') == 1
+
+
+def test_the_fan_is_found_by_asking():
+    assert who_reads(grouped.attend, 8, 2) == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert who_reads(grouped.attend, 3, 3) == [0, 1, 2] and who_reads(grouped.attend, 4, 1) == [0] * 4
+
+    def interleaved(q_RHK, k_RGMK, v_RGMU, *rest):  # h % G, a common mistake
+        order = [0, 2, 1, 3]
+        return grouped.attend(q_RHK[:, order], k_RGMK, v_RGMU, *rest).reshape(1, 4, 1)[:, order]
+
+    assert who_reads(interleaved, 4, 2) == [0, 1, 0, 1]
+    figure = draw_fan([("One.", [0, 0, 0])], name="99-f", caption="Who?", alt="Three lines into one cell, a fan.")
+    svg = figure.files()["99-f.svg"]
+    assert "3 query heads, 1 of keys and values" in svg and svg.count('class="line"') == 3
+
+
+def test_slots_tell_what_went_over_what():
+    log = [[0, None], [0, 1], [2, 1]]
+    figure = draw_slots("abc", log, name="99-s", caption="What?", alt="Three letters above two slots, one by one.")
+    assert figure.labels == (
+        "Position 0: 0 into slot 0.", "Position 1: 1 into slot 1.", "Position 2: 2 into slot 0, over 0."
+    )  # fmt: skip
