@@ -1,5 +1,9 @@
 """Figures that put numbers in places: charts, brackets, and what was recorded."""
 
+import re
+import tomllib
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -41,7 +45,7 @@ def test_both_brackets_show_the_same_scores():
 
 def test_recorded_results_are_read_and_the_readers_own_are_not_kept():
     assert recorded("memory-bytes")["el_table_4"]
-    with pytest.raises(InputError, match="is not there"):
+    with pytest.raises(InputError, match="there are no results"):
         recorded("no-such-thing")
     figure = draw_brackets(np.ones(1), np.ones((1, 1)), np.ones((1, 1)), name="99-b", caption="Which?", alt="x" * 30)
     assert Yours(figure)._repr_html_() == figure._repr_html_() and repr(Yours(figure)).startswith("Which?")
@@ -76,3 +80,12 @@ def test_slots_tell_what_went_over_what():
     assert figure.labels == (
         "Position 0: 0 into slot 0.", "Position 1: 1 into slot 1.", "Position 2: 2 into slot 0, over 0."
     )  # fmt: skip
+
+
+def test_an_installed_package_has_the_results_that_chapters_draw():
+    root = Path(__file__).parents[2]
+    chapters = "".join(p.read_text(encoding="utf-8") for p in sorted((root / "tutorials").glob("*.md")))
+    drawn = set(re.findall(r'recorded\("([^"]+)"\)', chapters))
+    wheel = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    packed = {k: v for k, v in wheel["force-include"].items() if k.startswith("benchmarks/")}
+    assert drawn and packed == {f"benchmarks/results/{n}.json": f"minidecode/results/{n}.json" for n in drawn}
