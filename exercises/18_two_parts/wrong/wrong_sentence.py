@@ -11,7 +11,7 @@ DTYPE = "float32"
 
 
 def attend(score_RN, score_RT, v_BNU, own_v, length_R):
-    (R, N), T = score_RN.shape, score_RT.shape[1]
+    R, T = score_RT.shape
     own_v_RTU = own_v if LAYOUT == "RTU" else own_v.swapaxes(0, 1)
     place_T = np.arange(T) if PADDING == "right" else np.arange(T)[::-1]
     score_RT = np.where(place_T < length_R[:, None], score_RT, -np.inf).astype(DTYPE)
