@@ -17,6 +17,8 @@ class Task(NumPyTask):
         "both-at-once": "positions count the pads, and the mask knows the prompts alone; either would be enough to make"
                         " a text depend on its neighbours, or forget what it said",
         "pads-are-seen": "without a mask, attention reads the pads as if they had been said",
+        "mask-by-token": "whether a column is a pad does not show in its token: PAD may also be said, and then it is to"
+                         " be seen",
     }  # fmt: skip
 
     def variation(self, rng):
@@ -52,6 +54,8 @@ class Task(NumPyTask):
             seen = list(enumerate(text, v.first + shift))
             if mistake in ("stale-mask", "both-at-once"):
                 seen = seen[:length]
+            if mistake == "mask-by-token":
+                seen = [(place, token) for place, token in seen if token != v.pad]
             if mistake == "pads-are-seen":
                 seen += [(v.first, v.pad)] * pads
             read = [sum(E_VD[token][d] * P_XD[place][d] for place, token in seen) for d in range(3)]
