@@ -18,6 +18,10 @@ class Task(NumPyTask):
                               " different scales",
         "no-maximum": "e^s leaves the range of the dtype for large scores, which the largest score, subtracted first,"
                       " prevents",
+        "prompts-maximum": "the prompt's largest score says nothing about the row's own scores: where these are far"
+                           " larger, e^s still leaves the range",
+        "maximum-of-all-rows": "a row far below the largest of all has nothing but zeros left, and is divided by their"
+                               " sum",
         "wrong-sentence": "the beams of a sentence lie side by side: row r belongs to sentence r // W, not r % B",
     }  # fmt: skip
 
@@ -27,12 +31,12 @@ class Task(NumPyTask):
         return {"w": rng.integers(2, 5), "layout": layout, "padding": padding, "dtype": dtype}
 
     def cases(self, v, rng):
-        too_much = 100 if v.dtype == "float32" else 800  # e^ of that is infinite
+        too_much = 200.0 if v.dtype == "float32" else 1600.0  # e^ of that is infinite, and of as much below 0 it is 0
 
-        def one(B, N, T, U, level):
-            R = B * v.w
+        def one(B, N, T, U, prompts=0.0, owns=0.0):
+            R, level = B * v.w, (np.resize(prompts, B * v.w)[:, None], np.resize(owns, B * v.w)[:, None])
             # multiples of 1/16, so that a score less the largest is exact
-            score_RN, score_RT = (rng.integers(-32, 33, (R, X)) / 16 + level for X in (N, T))
+            score_RN, score_RT = (rng.integers(-32, 33, (R, X)) / 16 + up for X, up in zip((N, T), level, strict=True))
             score_RT += rng.integers(1, 4, (R, 1)) * rng.choice([-1, 1], (R, 1))  # the maxima differ
             length_R = rng.integers(1, T + 1, R)
             length_R[0] = T - (T > 1)
@@ -43,15 +47,18 @@ class Task(NumPyTask):
             arrays = {"score_RN": score_RN, "score_RT": score_RT, "v_BNU": v_BNU, "own_v": own}
             return {k: a.astype(v.dtype) for k, a in arrays.items()} | {"length_R": length_R}
 
-        cases = [one(1, 2, 1, 2, 0), one(1, 3, 2, 2, 0), one(2, 4, 3, 2, 0), one(2, 4, 3, 2, too_much)]
+        cases = [one(1, 2, 1, 2), one(1, 3, 2, 2), one(2, 4, 3, 2), one(2, 4, 3, 2, too_much, too_much)]
+        apart = [0, 0, too_much, too_much], [0, too_much, too_much, 0]  # rows by turns: which part is far above
         N, T = int(rng.integers(7, 20)), int(rng.integers(5, 12))
-        return [*cases, told_apart(self, v, lambda: one(3, N, T, 4, too_much))]
+        return [*cases, told_apart(self, v, lambda: one(3, N, T, 4, *apart))]
 
     def expected(self, v, inputs, mistake=None, ran=None):
         score_RN, score_RT, v_BNU = (inputs[k].astype(np.float64) for k in ("score_RN", "score_RT", "v_BNU"))
         own_RTU = inputs["own_v"].astype(np.float64)
         own_RTU = own_RTU if v.layout == "RTU" else own_RTU.swapaxes(0, 1)
-        out_RU = np.zeros((len(score_RN), v_BNU.shape[2]))
+        out_RU, range_of_e = np.zeros((len(score_RN), v_BNU.shape[2])), np.log(np.finfo(v.dtype).max)
+        tops = [max(one.max(), two[_written(v, n, len(two))].max())
+                for one, two, n in zip(score_RN, score_RT, inputs["length_R"], strict=True)]  # fmt: skip
         for r, length in enumerate(inputs["length_R"]):
             b = r % len(v_BNU) if mistake == "wrong-sentence" else r // v.w
             written = _written(v, length, score_RT.shape[1])
@@ -61,7 +68,9 @@ class Task(NumPyTask):
                 parts = [np.exp(s - s.max()) / np.exp(s - s.max()).sum() for s in (one, two)]
                 out_RU[r] = (parts[0] @ one_v + parts[1] @ two_v) / (2 if mistake == "averaged" else 1)
                 continue
-            if mistake == "no-maximum" and max(first, second) > np.log(np.finfo(v.dtype).max):
+            exponent = {"no-maximum": max(first, second), "prompts-maximum": second - first,
+                        "maximum-of-all-rows": max(tops) - tops[r]}  # fmt: skip
+            if exponent.get(mistake, 0) > range_of_e:
                 out_RU[r] = np.nan
                 continue
             if mistake != "maxima-that-differ":
@@ -84,12 +93,19 @@ class Task(NumPyTask):
 
     def tell(self, v, inputs, got, want):
         r, u = np.argwhere(~(np.abs(got[0].astype(np.float64) - want[0]) <= self.bound(v, inputs)))[0].tolist()
-        mine, largest = float(got[0][r, u]), max(inputs["score_RN"][r].max(), inputs["score_RT"][r].max())
+        mine, own_T = float(got[0][r, u]), inputs["score_RT"][r]
+        one, two = inputs["score_RN"][r].max(), own_T[_written(v, inputs["length_R"][r], len(own_T))].max()
         if not np.isfinite(mine):
-            said = f"is no number; its largest score is {largest:g}, and e^{largest:g} is too large for {v.dtype}"
-            return f"{self.call(inputs)}: out_RU[{r}, {u}] {said}."
+            return (
+                f"{self.call(inputs)}: out_RU[{r}, {u}] is no number. The largest scores of row {r} are {one:g} in the"
+                f" prompt and {two:g} of its own; in {v.dtype}, {_range(v)}."
+            )
         told = f"{self.call(inputs)}: out_RU[{r}, {u}] is {mine:.6g}, right is {want[0][r, u]:.6g}"
         return f"{told}: off by {abs(mine - want[0][r, u]):.2g}, where rounding explains {self.bound(v, inputs):.1g}."
+
+
+def _range(v):
+    return "e^89 is infinite and e^-104 is 0" if v.dtype == "float32" else "e^710 is infinite and e^-746 is 0"
 
 
 def _written(v, length, T):
