@@ -19,7 +19,7 @@ class Task(NumPyTask):
     }  # fmt: skip
 
     def variation(self, rng):
-        return {"slots": rng.integers(3, 7), "first": rng.integers(0, 3)}
+        return {"slots": rng.integers(3, 7), "first": rng.integers(1, 4)}
 
     def cases(self, v, rng):
         def one(prompt, vocabulary, steps):
