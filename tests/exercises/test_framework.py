@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from minidecode.exercises import wire
-from minidecode.exercises.exercise import NumPyTask, Submission
+from minidecode.exercises.exercise import NumPyTask, Submission, told_apart
 from minidecode.exercises.verdict import Miss
 from minidecode.exercises.wire import Callback
 
@@ -62,6 +62,13 @@ def judged(body: str):
 def test_a_task(body, mistake):
     verdict = judged(body)
     assert (verdict.ok, verdict.mistake) == ((True, None) if mistake == "solved" else (False, mistake)), str(verdict)
+
+
+def test_an_input_is_drawn_until_it_tells_mistakes_apart():
+    task, numbers = Doubles(), iter([2, 2, 5, 7])  # 2 + 2 is 2 * 2
+    assert told_apart(task, task.draw(0), lambda: {"x": np.array([next(numbers)])})["x"] == 5
+    with pytest.raises(ValueError, match="no input was drawn"):
+        told_apart(task, task.draw(0), lambda: {"x": np.array([2])})
 
 
 def test_bytes_are_measured():

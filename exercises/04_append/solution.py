@@ -1,0 +1,19 @@
+"""One row for each layer and text, all texts of a layer in one call."""
+
+import numpy as np
+
+# --- variation
+LAYOUT = "LRMK"
+K = 3
+# --- end
+
+
+def append(h_LRTD, length_R, keys, values, project):
+    rows = np.arange(len(length_R))
+    for layer, h_RTD in enumerate(h_LRTD):
+        # --- your turn: project what is new, and put it where it belongs
+        k_RK, v_RK = project(layer, h_RTD[rows, length_R])
+        place = (layer, rows, length_R) if LAYOUT == "LRMK" else (layer, length_R, rows)
+        keys[place] = k_RK
+        values[place] = v_RK
+        # --- end

@@ -1,0 +1,17 @@
+"""One memory for all layers."""
+
+import numpy as np
+
+# --- variation
+LAYOUT = "LRMK"
+K = 3
+# --- end
+
+
+def append(h_LRTD, length_R, keys, values, project):
+    rows = np.arange(len(length_R))
+    for layer, h_RTD in enumerate(h_LRTD):
+        k_RK, v_RK = project(layer, h_RTD[rows, length_R])
+        place = (0, rows, length_R) if LAYOUT == "LRMK" else (0, length_R, rows)
+        keys[place] = k_RK
+        values[place] = v_RK

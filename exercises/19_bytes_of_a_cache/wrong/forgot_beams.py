@@ -1,0 +1,15 @@
+"""One text for each sentence."""
+
+# --- variation
+LAYERS = 18
+SENTENCES = 8
+BEAMS = 4
+PROMPT = 512
+GENERATED = 56
+HEADS = 12
+K = 64
+BYTES_PER_NUMBER = 2
+# --- end
+
+POSITIONS = SENTENCES * (PROMPT + GENERATED)
+CACHE_BYTES = POSITIONS * LAYERS * 2 * HEADS * K * BYTES_PER_NUMBER

@@ -1,0 +1,14 @@
+"""A guess."""
+
+# --- variation
+LAYERS = 18
+SENTENCES = 8
+BEAMS = 4
+PROMPT = 512
+GENERATED = 56
+HEADS = 12
+K = 64
+BYTES_PER_NUMBER = 2
+# --- end
+
+CACHE_BYTES = 1_000_000_000

@@ -1,0 +1,38 @@
+"""Exercise 3: the batch from which on decoding is bound by arithmetic."""
+
+from __future__ import annotations
+
+from ..exercise import PredictionTask
+
+
+class Task(PredictionTask):
+    answers = {"BATCH": "sentences"}
+    known = {
+        "inverted": "divided the other way round: this is the share of the arithmetic that a batch of 1 keeps busy",
+        "one-operation": "each weight is multiplied, and the product is added: two operations for each sentence",
+        "numbers-for-bytes": "memory gives bytes, not numbers, and a weight has several of them",
+        "bits-for-bytes": "the bandwidth is told in bytes: a bit is an eighth of one",
+    }  # fmt: skip
+
+    def variation(self, rng):
+        return {
+            "giga_operations_per_second": rng.choice([200, 500, 2000, 9000]),
+            "gigabytes_per_second": rng.choice([16, 25, 40]),
+            "million_weights": rng.choice([124, 355, 406]), "bytes_per_weight": rng.choice([2, 4]),
+        }  # fmt: skip
+
+    def expected(self, v, mistake=None):
+        operations, size = 1 if mistake == "one-operation" else 2, v.bytes_per_weight
+        size = {"numbers-for-bytes": 1, "bits-for-bytes": 8 * size}.get(mistake, size)
+        batch = v.giga_operations_per_second * size / (operations * v.gigabytes_per_second)
+        return {"BATCH": 1 / batch if mistake == "inverted" else batch}
+
+    def explain(self, v):
+        fetch = v.million_weights * v.bytes_per_weight / v.gigabytes_per_second  # in milliseconds
+        compute = 2 * v.million_weights / v.giga_operations_per_second
+        return (
+            f"To fetch the weights takes {fetch:.3g} ms, to use each of them once {compute:.3g} ms; so"
+            f" {fetch / compute:,.6g} sentences can use them while they are fetched, and a sentence alone leaves the"
+            f" arithmetic idle for {1 - compute / fetch:.1%} of the time. Keys and values do not share: each sentence"
+            " brings its own, used once, so with a cache the true limit lies further off, or nowhere."
+        )

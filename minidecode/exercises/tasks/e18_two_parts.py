@@ -1,0 +1,113 @@
+"""Exercise 18: one softmax over two memories that are not laid side by side."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..exercise import NumPyTask, rows_alike, told_apart, whole_width
+
+
+class Task(NumPyTask):
+    function = "attend"
+    returns = ("out_RU",)
+    known = {
+        "two-softmaxes": "each part has a softmax of its own, so the weights of a row sum to 2, and what a part weighs"
+                         " against the other is lost",
+        "averaged": "both parts count for one half each, however much better one of them fits",
+        "maxima-that-differ": "e^(s - m) of the two parts may be added only where m is the same; here they stand on"
+                              " different scales",
+        "no-maximum": "e^s leaves the range of the dtype for large scores, which the largest score, subtracted first,"
+                      " prevents",
+        "prompts-maximum": "the prompt's largest score says nothing about the row's own scores: where these are far"
+                           " larger, e^s still leaves the range",
+        "maximum-of-all-rows": "a row far below the largest of all has nothing but zeros left, and is divided by their"
+                               " sum",
+        "wrong-sentence": "the beams of a sentence lie side by side: row r belongs to sentence r // W, not r % B",
+    }  # fmt: skip
+
+    def variation(self, rng):
+        layouts, sides, dtypes = ["RTU", "TRU"], ["left", "right"], ["float32", "float64"]
+        layout, padding, dtype = (str(rng.choice(of)) for of in (layouts, sides, dtypes))
+        return {"w": rng.integers(2, 5), "layout": layout, "padding": padding, "dtype": dtype}
+
+    def cases(self, v, rng):
+        too_much = 200.0 if v.dtype == "float32" else 1600.0  # e^ of that is infinite, and of as much below 0 it is 0
+
+        def one(B, N, T, U, prompts=0.0, owns=0.0):
+            R, level = B * v.w, (np.resize(prompts, B * v.w)[:, None], np.resize(owns, B * v.w)[:, None])
+            # multiples of 1/16, so that a score less the largest is exact
+            score_RN, score_RT = (rng.integers(-32, 33, (R, X)) / 16 + up for X, up in zip((N, T), level, strict=True))
+            score_RT += rng.integers(1, 4, (R, 1)) * rng.choice([-1, 1], (R, 1))  # the maxima differ
+            length_R = rng.integers(1, T + 1, R)
+            length_R[0] = T - (T > 1)
+            for score_T, length in zip(score_RT, length_R, strict=True):
+                score_T[~_written(v, length, T)] += 4  # what is not written would be seen
+            v_BNU, own = rng.integers(-9, 10, (B, N, U)), rng.integers(-9, 10, (R, T, U))
+            own = own if v.layout == "RTU" else own.swapaxes(0, 1).copy()
+            arrays = {"score_RN": score_RN, "score_RT": score_RT, "v_BNU": v_BNU, "own_v": own}
+            return {k: a.astype(v.dtype) for k, a in arrays.items()} | {"length_R": length_R}
+
+        cases = [one(1, 2, 1, 2), one(1, 3, 2, 2), one(2, 4, 3, 2), one(2, 4, 3, 2, too_much, too_much)]
+        apart = [0, 0, too_much, too_much], [0, too_much, too_much, 0]  # rows by turns: which part is far above
+        N, T = int(rng.integers(7, 20)), int(rng.integers(5, 12))
+        return [*cases, told_apart(self, v, lambda: one(3, N, T, 4, *apart))]
+
+    def expected(self, v, inputs, mistake=None, ran=None):
+        score_RN, score_RT, v_BNU = (inputs[k].astype(np.float64) for k in ("score_RN", "score_RT", "v_BNU"))
+        own_RTU = inputs["own_v"].astype(np.float64)
+        own_RTU = own_RTU if v.layout == "RTU" else own_RTU.swapaxes(0, 1)
+        out_RU, range_of_e = np.zeros((len(score_RN), v_BNU.shape[2])), np.log(np.finfo(v.dtype).max)
+        tops = [max(one.max(), two[_written(v, n, len(two))].max())
+                for one, two, n in zip(score_RN, score_RT, inputs["length_R"], strict=True)]  # fmt: skip
+        for r, length in enumerate(inputs["length_R"]):
+            b = r % len(v_BNU) if mistake == "wrong-sentence" else r // v.w
+            written = _written(v, length, score_RT.shape[1])
+            one, two, one_v, two_v = score_RN[r], score_RT[r, written], v_BNU[b], own_RTU[r, written]
+            first, second = one.max(), two.max()
+            if mistake in ("two-softmaxes", "averaged"):
+                parts = [np.exp(s - s.max()) / np.exp(s - s.max()).sum() for s in (one, two)]
+                out_RU[r] = (parts[0] @ one_v + parts[1] @ two_v) / (2 if mistake == "averaged" else 1)
+                continue
+            exponent = {"no-maximum": max(first, second), "prompts-maximum": second - first,
+                        "maximum-of-all-rows": max(tops) - tops[r]}  # fmt: skip
+            if exponent.get(mistake, 0) > range_of_e:
+                out_RU[r] = np.nan
+                continue
+            if mistake != "maxima-that-differ":
+                first = second = max(first, second)
+            one, two = np.exp(one - first), np.exp(two - second)
+            out_RU[r] = (one @ one_v + two @ two_v) / (one.sum() + two.sum())
+        return out_RU
+
+    def bound(self, v, inputs):
+        """A weighted mean of values up to 9, its weights and sums rounded; twice, for parts that are put together."""
+        terms = inputs["score_RN"].shape[1] + inputs["score_RT"].shape[1]
+        return 2 * 9 * (terms + 16) * np.finfo(v.dtype).eps
+
+    def altered(self, v, inputs):
+        own = inputs["own_v"] if v.layout == "RTU" else inputs["own_v"].swapaxes(0, 1)
+        alike = rows_alike(inputs | {"own_v": own}, "score_RN", "score_RT", "v_BNU", "own_v", "length_R")
+        if v.layout == "TRU":
+            alike["own_v"] = alike["own_v"].swapaxes(0, 1).copy()
+        return {"row-0-for-all": alike, "reads-the-tail": whole_width(inputs, "length_R", inputs["score_RT"].shape[1])}
+
+    def tell(self, v, inputs, got, want):
+        r, u = np.argwhere(~(np.abs(got[0].astype(np.float64) - want[0]) <= self.bound(v, inputs)))[0].tolist()
+        mine, own_T = float(got[0][r, u]), inputs["score_RT"][r]
+        one, two = inputs["score_RN"][r].max(), own_T[_written(v, inputs["length_R"][r], len(own_T))].max()
+        if not np.isfinite(mine):
+            return (
+                f"{self.call(inputs)}: out_RU[{r}, {u}] is no number. The largest scores of row {r} are {one:g} in the"
+                f" prompt and {two:g} of its own; in {v.dtype}, {_range(v)}."
+            )
+        told = f"{self.call(inputs)}: out_RU[{r}, {u}] is {mine:.6g}, right is {want[0][r, u]:.6g}"
+        return f"{told}: off by {abs(mine - want[0][r, u]):.2g}, where rounding explains {self.bound(v, inputs):.1g}."
+
+
+def _range(v):
+    return "e^89 is infinite and e^-104 is 0" if v.dtype == "float32" else "e^710 is infinite and e^-746 is 0"
+
+
+def _written(v, length, T):
+    place = np.arange(T)
+    return place < length if v.padding == "right" else place >= T - length
