@@ -1,0 +1,57 @@
+"""Figures of plans in space and time: what they show is what was planned."""
+
+import re
+
+import pytest
+
+from minidecode.course.bricks import draw_bricks
+from minidecode.course.lanes import draw_lanes
+from minidecode.runtime.pipeline import Span
+from minidecode.runtime.planner import Layout, Lifetime
+
+TOLD = {"caption": "What lies where?", "alt": "Rectangles side by side and above each other, with letters."}
+ARRAYS = (Lifetime("a", 64, 0, 1), Lifetime("b", 128, 1, 2), Lifetime("c", 60, 2, 2))
+
+
+def boxes(canvas) -> dict[str, tuple]:
+    """Tip -> (role, x, y, width, height)."""
+    found = {}
+    for part in canvas.parts:
+        if tip := re.search(r"<title>(.*?)</title>", part):
+            role = re.search(r'class="(\w+) edge"', part)[1]
+            found[tip[1]] = (
+                role,
+                *(float(re.search(rf' {k}="([\d.]+)"', part)[1]) for k in ("x", "y", "width", "height")),
+            )
+    return found
+
+
+def test_bricks_lie_where_the_layout_says():
+    figure = draw_bricks({"p": Layout(ARRAYS, (128, 0, 128), "x")}, name="99-b", calls=["f", "g", "h"], **TOLD)
+    assert figure.labels[1] == "Call 1, g: writes b; a must stay; 192 bytes alive."
+    assert figure.labels[2] == "Call 2, h: writes c; b must stay; 192 bytes alive."
+    for frame, roles in zip(figure.canvases, (["mark", "paper", "paper"], ["mid", "mark", "paper"],
+                                              ["pale", "mid", "mark"]), strict=True):  # fmt: skip
+        a, b, c = (next(v for tip, v in boxes(frame).items() if tip.startswith(f"{x}:")) for x in "abc")
+        assert [a[0], b[0], c[0]] == roles
+        assert a[4] == c[4] == b[4] / 2, "60 bytes fill a line"
+        assert a[2] + a[4] == b[2] == c[2] + c[4], "a and c stand on b"
+        assert a[3] == b[3] == pytest.approx(2 * c[3], abs=0.01) and a[1] < b[1] < c[1]
+
+
+def test_layouts_side_by_side_have_one_scale():
+    low, high = Layout(ARRAYS, (128, 0, 128), "x"), Layout(ARRAYS, (0, 64, 192), "x")
+    (canvas,) = draw_bricks({"low": low, "high": high}, name="99-b", **TOLD).canvases
+    b = [v for tip, v in boxes(canvas).items() if tip.startswith("b:")]
+    assert len(b) == 2 and b[0][4] == b[1][4] and all(v[0] == "mid" for v in b)
+
+
+def test_lanes_are_to_one_scale_and_say_how_busy_a_thread_was():
+    slow = [Span("caller", "generate", 1, 0, 0, 0.0, 6.0), Span("caller", "post-process", 1, 0, 0, 6.0, 8.0)]
+    fast = [Span("caller", "generate", 1, 0, 0, 0.0, 3.0), Span("text 1", "post-process", 1, 0, 0, 3.0, 4.0)]
+    (canvas,) = draw_lanes({"slow": slow, "fast": fast}, name="99-l", unit="ticks", **TOLD).canvases
+    found = boxes(canvas)
+    assert found["generate 1: 0 to 6 ticks"][3] == 2 * found["generate 1: 0 to 3 ticks"][3]
+    words = " ".join(canvas.parts)
+    for said in ("slow: 8 ticks", "fast: 4 ticks", "calling thread: busy 75%", "text 1: busy 25%"):
+        assert said in words
