@@ -6,6 +6,7 @@ import pytest
 
 from minidecode.course.bricks import draw_bricks
 from minidecode.course.lanes import draw_lanes
+from minidecode.course.race import draw_race, moments
 from minidecode.runtime.pipeline import Span
 from minidecode.runtime.planner import Layout, Lifetime
 
@@ -55,3 +56,14 @@ def test_lanes_are_to_one_scale_and_say_how_busy_a_thread_was():
     words = " ".join(canvas.parts)
     for said in ("slow: 8 ticks", "fast: 4 ticks", "calling thread: busy 75%", "text 1: busy 25%"):
         assert said in words
+
+
+def test_a_race_shows_what_was_printed_by_then():
+    runs = {"slow": [(4.0, "we"), (8.0, " go"), (16.0, " on")], "fast": [(1.0, "we"), (1.5, " go"), (2.0, " on")]}
+    assert moments(runs, 3) == [1.0, 2.0, 16.0]
+    assert moments(runs, 4) == pytest.approx([1.0, 2.0, 32**0.5, 16.0])
+    figure = draw_race(runs, name="99-r", unit="ticks", most=3, **TOLD)
+    assert figure.labels[1] == "After 2 ticks: slow 0 of 3 tokens; fast 3 of 3 tokens."
+    first, last = (" ".join(f.parts) for f in (figure.canvases[0], figure.canvases[-1]))
+    assert ">we<" in first and "we go" not in first and last.count(">we go on<") == 2
+    assert len({f.height for f in figure.canvases}) == 1
