@@ -4,9 +4,13 @@ import re
 
 import pytest
 
+from minidecode.bench.ladder import Ladder
 from minidecode.course.bricks import draw_bricks
 from minidecode.course.lanes import draw_lanes
 from minidecode.course.race import draw_race, moments
+from minidecode.course.recorded import recorded
+from minidecode.course.stairs import draw_ladder
+from minidecode.errors import InputError
 from minidecode.runtime.pipeline import Span
 from minidecode.runtime.planner import Layout, Lifetime
 
@@ -67,3 +71,23 @@ def test_a_race_shows_what_was_printed_by_then():
     first, last = (" ".join(f.parts) for f in (figure.canvases[0], figure.canvases[-1]))
     assert ">we<" in first and "we go" not in first and last.count(">we go on<") == 2
     assert len({f.height for f in figure.canvases}) == 1
+
+
+def test_a_ladder_is_drawn_by_what_its_seconds_go_to():
+    ladder = Ladder.from_dict(recorded("ladder-cpu"))
+    (canvas,) = draw_ladder(ladder, name="99-s", **TOLD).canvases
+    bars = [p for p in canvas.parts if "<title>" in p]
+    assert len(bars) == 5 * len(ladder.measured)
+    wide = [sum(float(re.search(r'width="([\d.]+)"', b)[1]) for b in bars[k : k + 5]) for k in range(0, len(bars), 5)]
+    seconds = [s.seconds[0] for s in ladder.measured]
+    assert wide[0] == pytest.approx(max(wide), abs=0.1), "the first is cut"
+    for k in range(1, len(wide)):
+        assert wide[k] / wide[1] == pytest.approx(seconds[k] / seconds[1], rel=1e-3)
+    words = " ".join(canvas.parts)
+    assert words.count("not carried on") == sum(not s.carried for s in ladder.measured) > 0
+    assert words.count(", cut") == 1
+
+
+def test_a_result_that_was_not_recorded_is_said_so():
+    with pytest.raises(InputError, match="no recorded result 'nothing'"):
+        recorded("nothing")
