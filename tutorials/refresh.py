@@ -130,12 +130,14 @@ def run_cells(chapter: Chapter, text: str) -> tuple[str, dict[str, str]]:
         output = run_cell(cell.code, f"<{chapter.path.stem}, cell {number}>", namespace)
         shown = []
         for part in output:
+            if "volatile" in cell.tags:
+                continue  # what readers see is their own
             if isinstance(part, Figure):
                 if twice := set(figures) & set(part.files()):
                     raise ValueError(f"{chapter.path.name}: two figures are called {sorted(twice)[0]}")
                 figures |= part.files()
                 shown.append(in_markdown(part))
-            elif part.strip() and "volatile" not in cell.tags:
+            elif part.strip():
                 shown.append(f"```text\n{tidy(part)}\n```")
         pieces.append(text[done : cell.end])
         if shown:
