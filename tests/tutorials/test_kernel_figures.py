@@ -1,10 +1,14 @@
 """Figures of the chapters on kernels, drawn from runs of the emulator."""
 
 import numpy as np
+import pytest
 from numba import cuda, float32
 
 import minidecode as md
+from minidecode.course.lanes import draw_requests
 from minidecode.course.strips import draw_strips
+from minidecode.course.transpose import turn, turn_by_padded_tiles, turn_by_tiles
+from minidecode.errors import InputError
 
 TOLD = {"caption": "What is read?", "alt": "Cells of which some are dark, because they are read."}
 
@@ -64,3 +68,54 @@ def test_a_race_is_crossed_where_one_writes_and_another_reads():
     figure = strips_of(pairs_too_soon)
     assert figure.labels[1].endswith("a race on 4.")
     assert fills(figure.canvases[1])[4:8] == ["bad"] * 4 and fills(figure.canvases[0])[:4] == ["mark"] * 4
+
+
+def turned(kernel, rows=64, columns=64):
+    a_RC = np.arange(rows * columns, dtype=np.float32).reshape(rows, columns)
+    b_CR = np.zeros((columns, rows), np.float32)
+    run = md.emulate(kernel)[(-(-columns // 32), -(-rows // 32)), (32, 32)](a_RC, b_CR)
+    assert run.ok and np.array_equal(b_CR, a_RC.T)
+    return run
+
+
+@pytest.mark.parametrize("kernel", [turn, turn_by_tiles, turn_by_padded_tiles])
+def test_matrices_of_any_size_are_turned_round(kernel):
+    turned(kernel, 33, 5), turned(kernel, 7, 40)
+
+
+def test_tiles_save_sectors_and_padding_saves_passes():
+    counts = [(r.sectors, r.bank_conflicts) for r in map(turned, (turn, turn_by_tiles, turn_by_padded_tiles))]
+    assert counts == [(512 + 4096, 0), (1024, 128 * 31), (1024, 0)]
+
+
+def test_a_request_is_drawn_over_its_sectors():
+    figure = draw_requests(turned(turn), name="99-x", **TOLD)
+    assert figure.labels == (
+        "Loads a_RC[0, 0] to a_RC[0, 31], global memory: 128 bytes wanted, 4 sectors (128 bytes) moved.",
+        "Stores b_CR[0, 0] to b_CR[31, 0], global memory: 128 bytes wanted, 32 sectors (1,024 bytes) moved.",
+    )
+    row, column = (fills(c)[32:-3] for c in figure.canvases)  # without lanes and legend
+    assert row == ["mid"] * 32
+    assert column == (["mid"] + ["pale"] * 7) * 32
+    assert len({c.height for c in figure.canvases}) == 1
+
+
+def test_a_request_is_drawn_over_the_banks():
+    for kernel, passes in ((turn_by_tiles, 32), (turn_by_padded_tiles, 1)):
+        figure = draw_requests(turned(kernel), name="99-x", array="tile", **TOLD)
+        assert figure.labels[1].endswith(f"128 bytes wanted, {passes} pass{'es' * (passes > 1)}.")
+        assert fills(figure.canvases[1])[32:-3].count("mark") == passes - 1
+
+
+@cuda.jit
+def same(a, out):
+    out[cuda.threadIdx.x] = a[3]
+
+
+def test_what_several_lanes_want_is_told_and_only_what_was_asked_for_is_drawn():
+    run = md.emulate(same)[1, 8](np.zeros(8), np.zeros(8, np.float32))
+    figure = draw_requests(run, name="99-x", array="a", **TOLD)
+    assert len(figure.labels) == 1 and "8 bytes wanted, 1 sector (32 bytes)" in figure.labels[0]
+    assert fills(figure.canvases[0])[32:40] == ["pale"] * 6 + ["strong"] * 2, "a float64 is two words"
+    with pytest.raises(InputError, match="asked b for nothing"):
+        draw_requests(run, name="99-x", array="b", **TOLD)
