@@ -5,6 +5,7 @@ import pytest
 from numba import cuda, float32
 
 import minidecode as md
+from minidecode.course.dram import Launch, arrows, draw_launches, launch_of
 from minidecode.course.lanes import draw_requests
 from minidecode.course.strips import draw_strips
 from minidecode.course.transpose import turn, turn_by_padded_tiles, turn_by_tiles
@@ -119,3 +120,29 @@ def test_what_several_lanes_want_is_told_and_only_what_was_asked_for_is_drawn():
     assert fills(figure.canvases[0])[32:40] == ["pale"] * 6 + ["strong"] * 2, "a float64 is two words"
     with pytest.raises(InputError, match="asked b for nothing"):
         draw_requests(run, name="99-x", array="b", **TOLD)
+
+
+@cuda.jit
+def squares(a, b, gain, out):
+    k = cuda.grid(1)
+    if k < a.size:
+        b[k] = a[k] * a[k]
+        out[k] = b[k] + gain[0]
+
+
+def test_passes_are_counted_for_arrays_of_full_size_and_once_a_line():
+    a, b, gain, out = np.ones(100), np.ones(100), np.ones(2), np.ones(100, np.float32)
+    run = md.emulate(squares)[4, 32](a, b, gain, out)
+    assert launch_of(run, 100) == Launch("squares", {"a": 1, "b": 1}, {"b": 1, "out": 1})
+
+
+def test_each_pass_is_an_arrow_and_each_launch_a_box():
+    log = [Launch("add", {"x": 1, "y": 1}, {"s": 1}), Launch("root", {}, {}), Launch("twice", {"s": 2}, {})]
+    figure = draw_launches({"apart": log, "fused": [Launch("all", {"x": 1, "y": 1}, {"s": 1})]}, name="99-x", **TOLD)
+    assert arrows(log) == 5
+    assert figure.labels == (
+        "apart: 3 launches, 5 passes over whole arrays.", "fused: 1 launch, 3 passes over whole arrays.",
+    )  # fmt: skip
+    assert [fills(c) for c in figure.canvases] == [["pale", "mid", "mid", "mid"], ["pale", "mid"]]
+    assert [lines(c) for c in figure.canvases] == [5 * 3, 3 * 3], "a line in two pieces, and a head"
+    assert len({c.height for c in figure.canvases}) == 1
