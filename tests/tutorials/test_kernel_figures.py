@@ -8,6 +8,7 @@ import minidecode as md
 from minidecode.course.dram import Launch, arrows, draw_launches, launch_of
 from minidecode.course.lanes import draw_requests
 from minidecode.course.strips import draw_strips
+from minidecode.course.survivors import draw_survivors, draw_ways
 from minidecode.course.transpose import turn, turn_by_padded_tiles, turn_by_tiles
 from minidecode.errors import InputError
 
@@ -146,3 +147,31 @@ def test_each_pass_is_an_arrow_and_each_launch_a_box():
     assert [fills(c) for c in figure.canvases] == [["pale", "mid", "mid", "mid"], ["pale", "mid"]]
     assert [lines(c) for c in figure.canvases] == [5 * 3, 3 * 3], "a line in two pieces, and a head"
     assert len({c.height for c in figure.canvases}) == 1
+
+
+TEN = [4, 1, 2, 6, 1, 3, 5, 4, 4, 5]
+
+
+def test_survivors_are_shown_group_by_group():
+    figure = draw_survivors(TEN, 4, name="99-x", **TOLD)
+    assert figure.labels == (
+        "10 scores in 4 groups.", "The maxima of the groups: 4, 5, 5, 6.", "The least of them is 4, and 6 scores pass.",
+        "6 survivors; the best 4 are among them.",
+    )  # fmt: skip
+    maxima, survive = fills(figure.canvases[1])[:10], fills(figure.canvases[2])[:10]
+    assert [k for k, fill in enumerate(maxima) if fill == "strong"] == [0, 3, 6, 9]
+    assert [k for k, fill in enumerate(survive) if fill == "mark"] == [0, 3, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("way", [(4, np.greater), (2, np.greater_equal)])
+def test_one_of_the_best_that_is_lost_is_crossed(way):
+    figure = draw_ways(TEN, 4, {"right": (4, np.greater_equal), "wrong": way}, name="99-x", **TOLD)
+    assert figure.labels[0] == "right: 6 survivors; the best 4 are among them."
+    assert figure.labels[1] == "wrong: 3 survivors; 1 of the best 4 lost."
+    right, wrong = (fills(c) for c in figure.canvases)
+    assert "bad" not in right and wrong[0] == "bad" and wrong[10:14] == ["strong"] * 3 + ["bad"]
+
+
+def test_a_row_too_long_to_draw_is_refused():
+    with pytest.raises(InputError, match="11 groups of 8"):
+        draw_survivors(np.arange(100), 4, name="99-x", **TOLD)
