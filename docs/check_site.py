@@ -164,6 +164,8 @@ async def look(site: Path, pictures: Path | None) -> list[str]:
             for domain in ("Page", "Runtime", "Log"):
                 await tab.ask(f"{domain}.enable")
             for path in sorted(site.rglob("*.html")):
+                if 'http-equiv="refresh"' in path.read_text(encoding="utf-8"):  # only leads on to another
+                    continue
                 for name, width in WIDTHS.items():
                     wrong += await look_at(tab, site, path, name, width, pictures)
         finally:

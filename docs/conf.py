@@ -43,5 +43,6 @@ autodoc_preserve_defaults = True
 
 def setup(app):
     app.connect("source-read", pages.complete)
+    app.connect("env-get-outdated", lambda *_: pages.GENERATED)
     app.connect("autodoc-process-docstring", pages.plain_docstring)
     return {"parallel_read_safe": True}

@@ -44,32 +44,40 @@ def catalog() -> str:
 
 
 def section(row: Row) -> str:
-    lines = [f"## {row.name}", f"`{row.op}{inspect.signature(getattr(minidecode.ops, row.op))}`", "", row.paper, ""]
+    arguments = inspect.signature(getattr(minidecode.ops, row.op)).parameters.values()
+    called = ", ".join(a.name if a.default is a.empty else f"{a.name}={a.default!r}" for a in arguments)
     contracts = {"exact": "exact: bit-equal", "tolerance": "tolerance: within a bound computed from dtype and length"}
-    facts = [("contract", contracts[row.contract])]
-    if row.memories is not None:
-        facts.append(("called by", ", ".join(f"`memory={m}`" for m in row.memories) or "none of GPT-2's memories"))
-    facts += [("implementations", implementations(row)), ("known mistakes", mistakes(row))]
-    return "\n".join([*lines, "| | |", "|---|---|", *(f"| {name} | {says} |" for name, says in facts)])
+    lines = [f"## {row.name}", f"`{row.op}({called})`", "", row.paper, "", f"Contract: {contracts[row.contract]}."]
+    if row.memories:
+        lines += ["", "Called by: " + ", ".join(f"`memory={m}`" for m in row.memories) + "."]
+    if known := mistakes(row):
+        lines += ["", "Mistakes that `check` knows by name:", "", *known]
+    return "\n".join([*lines, "", "Implementations:", "", *implementations(row)])
 
 
-def implementations(row: Row) -> str:
+def implementations(row: Row) -> list[str]:
     found = []
     for backend in (reference, cpu, cuda):
         path = Path(backend.__path__[0]) / f"{row.name}.py"
         if path.exists():
             names = [n.name for n in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(n, ast.FunctionDef)]
             mine = [n for n in names if n == row.op or n.startswith((f"{row.op}_naive", f"{row.op}_v"))]
-            file = path.relative_to(ROOT)
-            found.append(f"[{file}](../{file}): {', '.join(f'`{n}`' for n in mine)}")
-    return "<br>".join(found)
+            file = path.relative_to(ROOT).as_posix()
+            found.append(f"- [{file}](../{file}): {', '.join(f'`{n}`' for n in mine)}")
+    return found
 
 
-def mistakes(row: Row) -> str:
+def mistakes(row: Row) -> list[str]:
     """The first line of each known wrong version."""
     paths = sorted((ROOT / "tests" / "mutants" / row.name).glob("*.py"))
     said = [(ast.get_docstring(ast.parse(p.read_text(encoding="utf-8"))) or p.stem).splitlines()[0] for p in paths]
-    return "<br>".join(s.replace("|", "\\|") for s in said) or "none"
+    return [f"- {as_markdown(s)}" for s in said]
+
+
+def as_markdown(text: str) -> str:
+    """What means something to Markdown escaped; `code` stays code."""
+    pieces = re.split(r"(`[^`]+`)", text)
+    return "".join(p if k % 2 else re.sub(r"([\\*_<|\[\]])", r"\\\1", p) for k, p in enumerate(pieces))
 
 
 # The results
@@ -78,22 +86,25 @@ def mistakes(row: Row) -> str:
 def results() -> str:
     """A section for each script that has recorded something: what it asks, its table in the README, its pictures."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    sections = []
+    sections, told = [], set()
     for script in sorted((ROOT / "benchmarks").glob("*.py")):
         name = script.stem.replace("_", "-")
-        files = sorted(p for p in RESULTS.iterdir() if re.fullmatch(rf"{name}(-cpu|-runs)?(-\w+)?\.\w+", p.name))
+        source = script.read_text(encoding="utf-8")
+        files = sorted(p for p in RESULTS.iterdir() if re.match(rf"{name}(-cpu)?[-.]", p.name))
         if not files:
             continue
-        asks = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))).split("\n\n")[0]
+        told.update(files)
+        asks = ast.get_docstring(ast.parse(source)).split("\n\n")[0]
         lines = [f"## {name}", " ".join(asks.split()), "", machine_of(files)]
         if table := re.search(rf"<!-- {name}: .*?-->\n(.*?)<!-- end of {name} -->", readme, re.DOTALL):
             lines += ["", table[1]]
-        lines += [f"\n[![The picture of {p.stem}](../{p.relative_to(ROOT)})](../{p.relative_to(ROOT)})"
-                  for p in files if p.suffix == ".svg"]  # fmt: skip
+        for picture in (f"../{p.relative_to(ROOT).as_posix()}" for p in files if p.suffix == ".svg"):
+            lines += ["", f"[![The picture of {Path(picture).stem}]({picture})]({picture})"]
         raw = [script, *(p for p in files if p.suffix != ".svg")]
-        lines += ["", "Files: " + ", ".join(f"[{p.name}](../{p.relative_to(ROOT)})" for p in raw)]
+        lines += ["", "Files: " + ", ".join(f"[{p.name}](../{p.relative_to(ROOT).as_posix()})" for p in raw)]
         sections.append("\n".join(lines))
-    return "\n\n".join(sections)
+    others = [f"- [{p.name}](../{p.relative_to(ROOT).as_posix()})" for p in sorted(set(RESULTS.iterdir()) - told)]
+    return "\n\n".join([*sections, *(["## Other records", "\n".join(others)] if others else [])])
 
 
 def machine_of(files: list[Path]) -> str:
@@ -144,3 +155,4 @@ def as_rst(line: str) -> str:
 
 
 PARTS = {"chapters": list_of_chapters, "catalog": catalog, "results": results, "api": api}
+GENERATED = ["docs/index", "docs/catalog", "docs/results", "docs/api"]  # read anew each time: no file tells of a change

@@ -17,6 +17,7 @@ import io
 import json
 import linecache
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -171,6 +172,8 @@ def in_markdown(figure: Figure) -> str:
 def refreshed(chapter: Chapter) -> tuple[str, dict[str, str]]:
     """(the chapter's text, its figures by file name), as they should be."""
     text = without_outputs(chapter.text)
+    if re.search(r"^<!-- result:[^\n]*<!-- end of result -->", text, re.MULTILINE):
+        raise ValueError(f"{chapter.path.name}: a result begins a line of a sentence, which ends its paragraph")
     for kind, write in WRITERS.items():
         text, _ = fill(text, kind, write)
     home = Path.cwd()

@@ -5,7 +5,9 @@ import pytest
 from numba import cuda, float32
 
 import minidecode as md
+from minidecode.course import canvas as canvases
 from minidecode.course.accesses import accesses, draw_epochs
+from minidecode.course.bars import draw_bars
 from minidecode.course.windows import draw_windows
 from minidecode.course.work import draw_work
 from minidecode.cuda.ngram import block_per_row, thread_per_row
@@ -94,3 +96,11 @@ def test_work_is_counted_and_what_is_done_again_is_told():
     cells = fills(figure.canvases[1])
     assert cells[:6] == ["strong", "strong", "paper", "pale", "pale", "strong"]
     assert cells[6:12] == ["strong", "strong", "paper", "paper", "paper", "strong"]
+
+
+def test_bars_are_as_long_as_their_values_and_stay_inside():
+    values = {"keys": 1e9, "values": 5e8, "nothing": 0}
+    canvas = draw_bars(values, name="99-x", point="values", say=lambda v: f"{v / 1e6:,.0f} MB", **TOLD).canvases[0]
+    widths = [float(p.split('width="')[1].split('"')[0]) for p in canvas.parts if p.startswith("<g>")]
+    assert widths[1] == pytest.approx(widths[0] / 2, rel=1e-4) and widths[2] == 0 and fills(canvas)[1] == "strong"
+    assert 10 + widths[0] + 6 + len("1,000 MB") * canvases.LETTER <= canvas.width

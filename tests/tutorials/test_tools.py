@@ -97,6 +97,12 @@ def test_a_cell_that_fails_ends_the_run(script, chapter):
         script.refresh(chapter, check=True)
 
 
+def test_a_result_that_would_break_its_paragraph_is_refused(script, chapter):
+    chapter.path.write_text(CHAPTER.replace("It is <!--", "It is\n<!--"), encoding="utf-8")
+    with pytest.raises(ValueError, match="begins a line of a sentence"):
+        script.refresh(chapter, check=True)
+
+
 def test_code_is_found_by_its_name(script):
     place = "minidecode/memory/prompt.py:PromptMemory.expand"
     code = script.source_of(place)

@@ -1,0 +1,83 @@
+"""What the site is made of, without building it (`sphinx-build` and docs/check_site.py do that)."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+import minidecode
+from minidecode.catalog import CATALOG
+from minidecode.course.chapters import chapters
+
+ROOT = Path(__file__).parents[2]
+
+
+def script(name: str):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def pages():
+    return script("pages")
+
+
+def test_the_catalog_page_has_every_row_with_what_implements_it(pages):
+    page = pages.catalog()
+    for name, row in CATALOG.items():
+        section = page.split(f"## {name}\n")[1].split("\n## ")[0]
+        assert row.paper in section and f"../minidecode/reference/{name}.py): `{row.op}" in section
+        assert section.count("\n- ") >= len(list((ROOT / "tests" / "mutants" / name).glob("*.py")))
+
+
+def test_the_results_page_has_every_recorded_file(pages):
+    page = pages.results()
+    for path in (ROOT / "benchmarks" / "results").iterdir():
+        assert f"(../benchmarks/results/{path.name})" in page
+
+
+def test_the_api_page_has_every_public_name(pages):
+    assert all(f":: minidecode.{name}\n" in pages.api() for name in minidecode.__all__)
+
+
+def test_every_chapter_is_in_the_side_bar_and_generated_pages_are_filled(pages):
+    for c in chapters():
+        assert f"<../tutorials/{c.path.stem}>" in pages.list_of_chapters()
+    for name in pages.GENERATED:
+        source = [(ROOT / f"{name}.md").read_text(encoding="utf-8")]
+        before = source[0]
+        pages.complete(None, name, source)
+        assert source[0] != before and "<!-- here" not in source[0]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("*.md")), ids=lambda p: p.name)
+def test_links_of_a_page_lead_somewhere(path):
+    text = re.sub(r"```.*?```|`[^`]*`", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for link in re.findall(r"\]\((?!https?:)([^)#\s]+)\)", text):
+        assert (path.parent / link).exists(), link
+
+
+def test_docstrings_are_shown_as_they_stand(pages):
+    lines = ["One *sentence* of a_b.", "", "    x = y  (eq. 1)", "", "`code` | more"]
+    pages.plain_docstring(None, "function", "f", None, None, lines)
+    assert lines == [r"One \*sentence\* of a\_b.", "", "::", "", "        x = y  (eq. 1)", "", r"``code`` \| more", ""]
+
+
+def test_the_link_checker_finds_what_is_broken(tmp_path):
+    check = script("check_site")
+    (tmp_path / "a.html").write_text(
+        '<h1 id="here">A</h1><a href="b.html#there">x</a><a href="#here">y</a><a href="c.html">z</a>'
+        '<a href="https://example.org">out</a><img src="b.html"><script src="https://example.org/x.js"></script>',
+        encoding="utf-8",
+    )
+    (tmp_path / "b.html").write_text('<p id="there"></p><a href="a.html#nowhere">x</a>', encoding="utf-8")
+    wrong, outside = check.check_links(tmp_path)
+    assert outside == 2 and sorted(wrong) == [
+        "a.html: an image without alternative text: b.html",
+        "a.html: leads nowhere: c.html",
+        "a.html: loads from outside: https://example.org/x.js",
+        "b.html: no such place: a.html#nowhere",
+    ]
