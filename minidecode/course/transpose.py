@@ -12,6 +12,7 @@ from __future__ import annotations
 from numba import cuda, float32
 
 TILE = 32
+PADDED = TILE + 1
 
 
 @cuda.jit
@@ -36,7 +37,7 @@ def turn_by_tiles(a_RC, b_CR):
 
 @cuda.jit
 def turn_by_padded_tiles(a_RC, b_CR):
-    tile = cuda.shared.array((TILE, TILE + 1), float32)
+    tile = cuda.shared.array((TILE, PADDED), float32)
     x, y = cuda.threadIdx.x, cuda.threadIdx.y
     c, r = cuda.grid(2)
     if r < a_RC.shape[0] and c < a_RC.shape[1]:

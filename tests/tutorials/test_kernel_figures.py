@@ -11,6 +11,7 @@ from minidecode.course.strips import draw_strips
 from minidecode.course.survivors import draw_survivors, draw_ways
 from minidecode.course.transpose import turn, turn_by_padded_tiles, turn_by_tiles
 from minidecode.errors import InputError
+from minidecode.kernel_types import check_types
 
 TOLD = {"caption": "What is read?", "alt": "Cells of which some are dark, because they are read."}
 
@@ -83,6 +84,7 @@ def turned(kernel, rows=64, columns=64):
 @pytest.mark.parametrize("kernel", [turn, turn_by_tiles, turn_by_padded_tiles])
 def test_matrices_of_any_size_are_turned_round(kernel):
     turned(kernel, 33, 5), turned(kernel, 7, 40)
+    assert check_types(kernel, (float32[:, ::1], float32[:, ::1])) == []
 
 
 def test_tiles_save_sectors_and_padding_saves_passes():
