@@ -5,8 +5,8 @@ import re
 import pytest
 
 from minidecode.bench.ladder import Ladder
-from minidecode.course.lifetimes import draw_lifetimes
 from minidecode.course.busy import draw_lanes
+from minidecode.course.lifetimes import draw_lifetimes
 from minidecode.course.race import draw_race, moments
 from minidecode.course.recorded import recorded
 from minidecode.course.stairs import draw_ladder
