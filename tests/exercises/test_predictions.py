@@ -32,3 +32,24 @@ def test_the_races_to_be_found_are_those_that_the_emulator_finds(seed, tmp_path)
     assert one != two
     message = task.explain(v)
     assert set(map(int, re.findall(r"thread (\d+)", message))) == {one, two}
+
+
+@cuda.jit
+def three_lines(out, a, b, c, offset, stride, start, share):
+    t = cuda.threadIdx.x
+    x = a[offset + t]
+    y = b[stride * t]
+    z = c[start + t // share]
+    out[t] = x + y + z
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_sectors_to_be_predicted_are_those_that_the_emulator_counts(seed):
+    task = find("13").task
+    v = task.draw(seed)
+    a, b = np.zeros(64, np.float32), np.zeros(256, np.float32)
+    c = np.zeros(128, np.float64 if v.size == 8 else np.float32)
+    out = np.zeros(32, np.float32)
+    run = md.emulate(three_lines)[1, 32](out, a, b, c, v.offset, v.stride, vars(v)["from"], v.share)
+    loads = {place.line: count.sectors for place, count in run.lines.items() if count.global_loads}
+    assert [sectors for _, sectors in sorted(loads.items())] == list(task.expected(v).values())
