@@ -22,8 +22,10 @@ class Task(KernelTask):
         "odd-tail-lost": "a level with an odd number of partial sums is halved rounding down, and its last one belongs"
                          " to nobody",
         "row-tail-lost": "only whole rounds of THREADS numbers are read: what is left of the row is missing",
-        "one-thread-adds": "one thread adds up all partial sums, one after the other, while the whole block waits: as"
-                           " many steps as threads, where a tree has as many as it has levels",
+        "one-thread-adds": "one thread adds up what all should, one number after the other, while the others wait: as"
+                           " many steps as numbers, where a tree has as many as it has levels",
+        "atomic-adds": "atomic adds to one place take turns: as many steps as there are partial sums, in an order that"
+                       " nobody chooses",
         "waits-twice": "each level waits more than once: one barrier orders all that lies before it and all behind it",
     }  # fmt: skip
 
@@ -65,23 +67,33 @@ class Task(KernelTask):
         return "no-barrier" if finding["kind"] in ("race", "uninitialised") else super().of_finding(v, trial, finding)
 
     def miss(self, v, trial):
-        blocks, levels = len(trial.inputs["a"]), self.levels(v)
-        barriers = trial.ran.counts["barriers"] // blocks
-        asked = sum(a["requests"] for a in trial.ran.accesses if a["shared"] and a["kind"] == "load") // blocks
-        most = 2 * levels * -(-v.threads // 32) + 4  # two loads a level, by each warp of the block
+        blocks, width = trial.inputs["a"].shape
+        levels, warps, ran = self.levels(v), -(-v.threads // 32), trial.ran
+        barriers, asked, loaded = ran.counts["barriers"] // blocks, 0, 0
+        for access in ran.accesses:
+            if access["kind"] == "load" and access["shared"]:
+                asked += access["requests"] // blocks
+            elif access["kind"] == "load":
+                loaded += access["requests"] // blocks
+        most = 2 * levels * warps + 4  # two loads a level, by each warp of the block
+        most_loaded = 2 * warps * -(-width // v.threads) + 4
         numbers = {"barriers": barriers, "most_barriers": levels + 2, "shared_requests": asked, "most_requests": most}
+        if ran.counts["atomics"]:
+            told = f"{self.call(trial.inputs)} is right by {ran.counts['atomics']:,} atomic adds; a tree needs none."
+            return Miss(told, "atomic-adds", numbers, shows_input=False)
         if barriers > levels + 2:
-            return Miss(f"{self.call(trial.inputs)}: each block waits at {barriers} barriers; a tree over {v.threads}"
-                        f" threads has {levels} levels, and {levels + 2} barriers are the most.",
-                        "waits-twice", numbers, shows_input=False)  # fmt: skip
-        if asked > most:
-            line = max((a for a in trial.ran.accesses if a["shared"] and a["kind"] == "load"),
-                       key=lambda a: a["requests"])["line"]  # fmt: skip
             told = (
-                f"line {line}: warps ask shared memory {asked} times in each block, one after the other; a tree of"
-                f" {levels} levels needs {most} at the most."
+                f"{self.call(trial.inputs)}: each block waits at {barriers} barriers; a tree over {v.threads} threads"
+                f" has {levels} levels, and {levels + 2} barriers are the most."
             )
-            return Miss(told, "one-thread-adds", numbers, shows_input=False)
+            return Miss(told, "waits-twice", numbers, shows_input=False)
+        for requests, limit, where in ((asked, most, "shared memory"), (loaded, most_loaded, "global memory")):
+            if requests > limit:
+                told = (
+                    f"{self.call(trial.inputs)}: warps ask {where} {requests:,} times in each block, one after the"
+                    f" other; {limit} are the most that whole warps and a tree of {levels} levels need."
+                )
+                return Miss(told, "one-thread-adds", numbers, shows_input=False)
         return None
 
     def praise(self, v, tried):

@@ -20,8 +20,8 @@ class Task(PredictionTask):
                           " short of cuda.syncthreads() makes all warps of a block wait",
         "barrier-between": "between these two lines every thread passes a barrier, so nobody does the second before all"
                            " have done the first",
-        "place-for-thread": "thread t touches the place that its index expression gives, which is mostly not s[t]:"
-                            " solve it for t",
+        "place-for-thread": "thread t touches the place that its index expression gives, which is mostly not"
+                            " s[t]",
     }  # fmt: skip
 
     def variation(self, rng):

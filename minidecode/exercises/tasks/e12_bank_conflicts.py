@@ -25,6 +25,8 @@ class Task(KernelTask):
                              " it for each lane cost stores and room, and gain nothing",
         "weights-not-staged": "the lanes that read one shared word at once are served in one pass: there was no reason"
                               " to go back to global memory for it",
+        "tile-taken-out": "each thread reads a row of its own from global memory, where neighbours lie a row apart:"
+                          " no bank conflicts, but many times the sectors",
         "no-barrier": "a thread reads what another one has put into the tile, with nothing that makes it wait",
     }  # fmt: skip
 
@@ -66,6 +68,10 @@ class Task(KernelTask):
             if numbers[name] > staged:
                 told = f"{self.call(trial.inputs)} {what.format(numbers[name])}; {staged:,} are needed."
                 return Miss(f"No conflicts. But {told}", mistake, numbers, shows_input=False)
+        fewest = 4 * (staged + len(a)) // 32
+        if ran.counts["sectors"] > 2 * fewest:
+            told = f"{self.call(trial.inputs)} moves {ran.counts['sectors']:,} sectors; {fewest:,} hold the numbers."
+            return Miss(" ".join(["No conflicts. But", told, *ran.costs]), "tile-taken-out", numbers, shows_input=False)
         return None
 
     def _cause(self, v, ran):

@@ -24,7 +24,8 @@ class Task(KernelTask):
         "shared-memory": "a warp needs none: lanes can read each other's registers by a shuffle, with no barrier and no"
                          " bank",
         "every-lane-reads-all": "each lane goes through the whole row, so each number is asked for 32 times instead of"
-                                " once; lanes can ask each other",
+                                " once",
+        "one-lane-works": "one lane goes through the row number by number, while the other lanes of its warp stand by",
     }  # fmt: skip
 
     def variation(self, rng):
@@ -84,6 +85,11 @@ class Task(KernelTask):
                 f" {size:,}: {counts['global_loads'] / size:.1f} loads for each."
             )
             return Miss(told, "every-lane-reads-all", numbers, shows_input=False)
+        rows, columns = trial.inputs["x"].shape
+        requests = sum(a["requests"] for a in trial.ran.accesses if a["kind"] == "load")
+        if requests > (most := rows * (2 * -(-columns // 32) + 4)):
+            told = f"{self.call(trial.inputs)}: warps ask for numbers {requests:,} times, where whole warps ask"
+            return Miss(f"{told} {most:,} times at the most.", "one-lane-works", numbers, shows_input=False)
         return None
 
     def praise(self, v, tried):
