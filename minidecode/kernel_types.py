@@ -52,6 +52,7 @@ def check_types(kernel: Callable[..., Any], argument_types: tuple) -> list[TypeN
 def _infer(function, argument_types):
     """(Numba's intermediate representation, variable -> type, return type, call -> signature)."""
     from numba.core.compiler import run_frontend
+    from numba.core.ssa import reconstruct_ssa
     from numba.core.target_extension import target_override
     from numba.core.typed_passes import type_inference_stage
     from numba.cuda.descriptor import cuda_target
@@ -59,7 +60,7 @@ def _infer(function, argument_types):
     typing, target = cuda_target.typing_context, cuda_target.target_context
     typing.refresh()
     target.refresh()
-    ir = run_frontend(function)
+    ir = reconstruct_ssa(run_frontend(function))  # `n = SIZE; n = n // 2` are two variables, as to the compiler
     with pretended_device(), target_override("cuda"):
         found = type_inference_stage(typing, target, ir, argument_types, None)
         return ir, found.typemap, found.return_type, found.calltypes

@@ -57,13 +57,15 @@ class Submission:
 class Trial:
     """One input that was tried, and what came of it.
 
-    got: outputs, or None where there are none. raised: the type of what the code raised. ran: of a kernel, what the
-    judge saw (blocks, threads, counts, lines, findings, costs). calls: what the code asked of callbacks, in order.
+    got: outputs, or None where there are none. left: what a kernel left in its outputs although the emulator found an
+    error. raised: the type of what the code raised. ran: of a kernel, what the judge saw (blocks, threads, counts,
+    lines, findings, costs, shared arrays, names). calls: what the code asked of callbacks, in order.
     """
 
     inputs: dict[str, Any]
     is_hidden: bool = False
     got: tuple | None = None
+    left: tuple | None = None
     raised: str | None = None
     ran: SimpleNamespace | None = None
     calls: list[tuple] = field(default_factory=list)
@@ -159,6 +161,10 @@ class Task:
         """What the student may be glad of, in numbers."""
         return ""
 
+    def overall(self, v: SimpleNamespace, tried: list[Trial]) -> str:
+        """What all trials together say where one of them failed, such as how many came out right by luck."""
+        return ""
+
     def wrong(self, v: SimpleNamespace, trial: Trial) -> Miss | None:
         """What is wrong with the output. A task whose right answers are many, such as plans, judges them here."""
         if trial.got is None:
@@ -176,7 +182,7 @@ class Task:
         if mistake is None and first.is_hidden:
             mistake = "only-public-inputs"
         verdict.ok, verdict.mistake, verdict.numbers, verdict.picture = False, mistake, miss.numbers, miss.picture
-        verdict.message = miss.message
+        verdict.message = f"{miss.message} {self.overall(v, tried)}".rstrip()
         what = self.known.get(mistake or "") or COMMON.get(mistake or "")
         if mistake == "only-public-inputs":
             verdict.message += " All inputs that `check` tries come out right; this one is the teacher's."
@@ -365,17 +371,19 @@ class KernelTask(Task):
         _refused(reply)
         blocks, threads = map(tuple, reply["launch"])
         trial.ran = SimpleNamespace(blocks=blocks, threads=threads, **{
-            k: reply[k] for k in ("counts", "lines", "accesses", "findings", "costs", "types", "picture")})  # fmt: skip
+            k: reply[k] for k in ("counts", "lines", "accesses", "findings", "costs", "types", "picture", "shared",
+                                  "names")})  # fmt: skip
         warnings = [f"line {n['line']}: {n['message']}" for n in reply["types"]]
         verdict.notes = verdict.notes or warnings[:3]
+        arrays = iter(reply["arrays"])
+        after = {name: next(arrays) for name, a in inputs.items() if isinstance(a, np.ndarray) and a.ndim}
+        trial.left = tuple(after[name] for name in self.out)
         errors = [f for f in reply["findings"] if f["severity"] == "error"]
         if errors:
             mistake = self.of_finding(v, trial, errors[0])
             trial.miss = Miss(f"{self.call(inputs)}: {errors[0]['message']}", mistake, picture=reply["picture"])
             return
-        arrays = iter(reply["arrays"])
-        after = {name: next(arrays) for name, a in inputs.items() if isinstance(a, np.ndarray) and a.ndim}
-        trial.got = tuple(after[name] for name in self.out)
+        trial.got = trial.left
         changed = [n for n, a in after.items() if n not in self.out and a.tobytes() != inputs[n].tobytes()]
         if changed:
             trial.miss = Miss(f"{self.call(inputs)} wrote into its input {changed[0]}.", "mutates-input")

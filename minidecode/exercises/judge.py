@@ -98,6 +98,8 @@ class Judge:
             "lines": {str(place.line): {k: int(v) for k, v in vars(c).items()} for place, c in run.lines.items()},
             "accesses": _accesses(run),
             "costs": run.costs,
+            "shared": {m.name: list(m.shape) for m in run._launch.journal.memories if m.space == "shared"},
+            "names": sorted({name for f in self._taken.functions.values() for name in _names(f)}),
             "types": types,
             "picture": run.to_svg() if picture else None,
         }  # fmt: skip
@@ -143,6 +145,11 @@ def _accesses(run: Any) -> list[dict]:
          **{name: int(getattr(c, name)) for name in ("accesses", "requests", "passes", "sectors", "least_sectors")}}
         for (site, _), c in sorted(run.sites.items())
     ]  # fmt: skip
+
+
+def _names(function: Any) -> tuple[str, ...]:
+    """What a function of the file names of cuda and of the file's constants."""
+    return getattr(function, "py_func", function).__code__.co_names
 
 
 def _counts(run: Any) -> dict[str, int]:

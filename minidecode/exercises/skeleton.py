@@ -75,6 +75,8 @@ def with_variation(source: str, number: int, seed: int, constants: dict[str, obj
 
 
 def _written(value: object) -> str:
+    if isinstance(value, str) and "\n" in value:
+        return f'"""\\\n{value}"""'
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 

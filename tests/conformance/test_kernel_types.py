@@ -185,3 +185,19 @@ def test_wide_integers_are_no_doubles():
         y[0] = x[0] + x[1]
 
     assert check_types(add, (int32[::1], int64[::1])) == []
+
+
+SIZE = 96
+
+
+@cuda.jit
+def halves_from_a_constant(x, y):
+    left = SIZE
+    while left > 1:
+        left = (left + 1) // 2
+    y[0] = x[left]
+
+
+def test_a_variable_may_begin_as_a_constant_and_change():
+    """Numba types each assignment for itself (SSA); without that it would refuse what its compiler takes."""
+    assert check_types(halves_from_a_constant, (F, F)) == []

@@ -1,0 +1,25 @@
+"""Nobody waits."""
+
+from numba import cuda, float32
+
+# --- variation
+THREADS = 96
+# --- end
+
+
+@cuda.jit
+def total(out, a):
+    part = cuda.shared.array(THREADS, float32)
+    r, t = cuda.blockIdx.x, cuda.threadIdx.x
+    mine = float32(0)
+    for k in range(t, a.shape[1], THREADS):
+        mine += a[r, k]
+    part[t] = mine
+    left = THREADS
+    while left > 1:
+        half = (left + 1) // 2
+        if t + half < left:
+            part[t] += part[t + half]
+        left = half
+    if t == 0:
+        out[r] = part[0]

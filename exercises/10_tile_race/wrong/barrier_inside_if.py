@@ -1,0 +1,20 @@
+"""Only some wait."""
+
+from numba import cuda, int32
+
+# --- variation
+TILE = 96
+SHIFT = 5
+# --- end
+
+
+@cuda.jit
+def rotate(out, a):
+    tile = cuda.shared.array(TILE, int32)
+    r, t = cuda.blockIdx.x, cuda.threadIdx.x
+    for first in range(0, a.shape[1], TILE):
+        tile[t] = a[r, first + t]
+        if t + SHIFT < TILE:
+            cuda.syncthreads()
+        out[r, first + t] = tile[(t + SHIFT) % TILE]
+        cuda.syncthreads()

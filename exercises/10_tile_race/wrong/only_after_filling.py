@@ -1,0 +1,18 @@
+"""The next round fills a tile that is still being read."""
+
+from numba import cuda, int32
+
+# --- variation
+TILE = 96
+SHIFT = 5
+# --- end
+
+
+@cuda.jit
+def rotate(out, a):
+    tile = cuda.shared.array(TILE, int32)
+    r, t = cuda.blockIdx.x, cuda.threadIdx.x
+    for first in range(0, a.shape[1], TILE):
+        tile[t] = a[r, first + t]
+        cuda.syncthreads()
+        out[r, first + t] = tile[(t + SHIFT) % TILE]

@@ -1,0 +1,19 @@
+"""A warp waits for itself."""
+
+from numba import cuda, int32
+
+# --- variation
+TILE = 96
+SHIFT = 5
+# --- end
+
+
+@cuda.jit
+def rotate(out, a):
+    tile = cuda.shared.array(TILE, int32)
+    r, t = cuda.blockIdx.x, cuda.threadIdx.x
+    for first in range(0, a.shape[1], TILE):
+        tile[t] = a[r, first + t]
+        cuda.syncwarp()
+        out[r, first + t] = tile[(t + SHIFT) % TILE]
+        cuda.syncwarp()

@@ -1,0 +1,19 @@
+"""Rotates by one too many."""
+
+from numba import cuda, int32
+
+# --- variation
+TILE = 96
+SHIFT = 5
+# --- end
+
+
+@cuda.jit
+def rotate(out, a):
+    tile = cuda.shared.array(TILE, int32)
+    r, t = cuda.blockIdx.x, cuda.threadIdx.x
+    for first in range(0, a.shape[1], TILE):
+        tile[t] = a[r, first + t]
+        cuda.syncthreads()
+        out[r, first + t] = tile[(t + SHIFT + 1) % TILE]
+        cuda.syncthreads()

@@ -1,0 +1,32 @@
+"""A column more that nobody uses: rows begin a bank further each."""
+
+from numba import cuda, float32
+
+# --- variation
+WIDTH = 64
+# --- end
+
+ROWS = 32  # a block has a thread for each of its rows
+# --- was
+PITCH = WIDTH + 1
+# --- end
+
+
+@cuda.jit
+def product(out, a, w):
+    # --- your turn: right, but lanes queue for one bank
+    #| tile = cuda.shared.array((ROWS, WIDTH), float32)
+    tile = cuda.shared.array((ROWS, PITCH), float32)
+    # --- end
+    weight = cuda.shared.array(WIDTH, float32)
+    t, first = cuda.threadIdx.x, cuda.blockIdx.x * ROWS
+    for r in range(ROWS):
+        for k in range(t, WIDTH, 32):
+            tile[r, k] = a[first + r, k]
+    for k in range(t, WIDTH, 32):
+        weight[k] = w[k]
+    cuda.syncthreads()
+    total = float32(0)
+    for k in range(WIDTH):
+        total += tile[t, k] * weight[k]
+    out[first + t] = total

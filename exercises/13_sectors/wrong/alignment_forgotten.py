@@ -1,0 +1,18 @@
+"""As if everything began at a sector."""
+
+# --- variation
+OFFSET = 3
+STRIDE = 5
+SIZE = 8
+SHARE = 2
+FROM = 11
+# --- end
+
+
+def sectors(size, place):
+    return len({(place(t) * size + byte) // 32 for t in range(32) for byte in range(size)})
+
+
+NEIGHBOURS = 4
+APART = sectors(4, lambda t: STRIDE * t)
+SHARED = max(1, 32 // SHARE * SIZE // 32)

@@ -1,0 +1,13 @@
+"""Bytes wanted."""
+
+# --- variation
+OFFSET = 3
+STRIDE = 5
+SIZE = 8
+SHARE = 2
+FROM = 11
+# --- end
+
+NEIGHBOURS = 32 * 4
+APART = 32 * 4
+SHARED = 32 // SHARE * SIZE

@@ -1,0 +1,18 @@
+"""Bytes, of whole sectors."""
+
+# --- variation
+OFFSET = 3
+STRIDE = 5
+SIZE = 8
+SHARE = 2
+FROM = 11
+# --- end
+
+
+def sectors(size, place):
+    return len({(place(t) * size + byte) // 32 for t in range(32) for byte in range(size)})
+
+
+NEIGHBOURS = 32 * sectors(4, lambda t: OFFSET + t)
+APART = 32 * sectors(4, lambda t: STRIDE * t)
+SHARED = 32 * sectors(SIZE, lambda t: FROM + t // SHARE)

@@ -1,0 +1,13 @@
+"""A sector for each lane."""
+
+# --- variation
+OFFSET = 3
+STRIDE = 5
+SIZE = 8
+SHARE = 2
+FROM = 11
+# --- end
+
+NEIGHBOURS = 32
+APART = 32
+SHARED = 32

@@ -1,0 +1,13 @@
+"""A guess."""
+
+# --- variation
+OFFSET = 3
+STRIDE = 5
+SIZE = 8
+SHARE = 2
+FROM = 11
+# --- end
+
+NEIGHBOURS = 7
+APART = 13
+SHARED = 1

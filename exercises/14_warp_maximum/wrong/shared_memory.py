@@ -1,0 +1,28 @@
+"""Through shared memory."""
+
+import math
+
+from numba import cuda, float32
+
+# --- variation
+WARPS = 2
+# --- end
+
+
+@cuda.jit
+def below_top(out, x):
+    warp, lane = cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+    r = cuda.blockIdx.x * WARPS + warp
+    if r >= x.shape[0]:
+        return
+    tops = cuda.shared.array(128, float32)
+    top = float32(-math.inf)
+    for k in range(lane, x.shape[1], 32):
+        top = max(top, x[r, k])
+    me = cuda.threadIdx.x
+    tops[me] = top
+    cuda.syncwarp()
+    for k in range(32):
+        top = max(top, tops[warp * 32 + k])
+    for k in range(lane, x.shape[1], 32):
+        out[r, k] = x[r, k] - top

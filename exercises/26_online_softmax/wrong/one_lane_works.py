@@ -1,0 +1,32 @@
+"""Lane 0 does it all."""
+
+import math
+
+from numba import cuda, float32
+
+# --- variation
+WARPS = 2
+SCALE = 0.5
+# --- end
+
+LOWEST = float32(-1e30)  # -inf less -inf would be no number
+
+
+@cuda.jit
+def softmax(out, x, length_R):
+    lane = cuda.threadIdx.x % 32
+    r = cuda.blockIdx.x * WARPS + cuda.threadIdx.x // 32
+    if r >= x.shape[0]:
+        return
+    length = length_R[r]
+    top, total = LOWEST, float32(0)
+    for k in range(0, length if lane == 0 else 0):
+        score = x[r, k] * float32(SCALE)
+        higher = max(top, score)
+        total = total * math.exp(top - higher) + math.exp(score - higher)
+        top = higher
+    for k in range(0, x.shape[1] if lane == 0 else 0):
+        p = float32(0)
+        if k < length:
+            p = math.exp(x[r, k] * float32(SCALE) - top) / total
+        out[r, k] = p

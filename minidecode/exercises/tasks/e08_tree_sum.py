@@ -1,0 +1,101 @@
+"""Exercise 8: a sum by a tree, with a barrier at each level."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..exercise import KernelTask, unwritten
+from ..verdict import Miss
+
+
+class Task(KernelTask):
+    kernel = "total"
+    shape = ""
+    found = {"barrier": "barrier-inside-if"}
+    known = {
+        "no-barrier": "a thread reads the partial sum of another one, and nothing makes it wait until that is written",
+        "one-barrier-for-all-levels": "the block waits once, before the first level; but each level reads what the"
+                                      " level before has written",
+        "barrier-inside-if": "a barrier is for the whole block: the threads that have nothing to add must come by too",
+        "odd-tail-lost": "a level with an odd number of partial sums is halved rounding down, and its last one belongs"
+                         " to nobody",
+        "row-tail-lost": "only whole rounds of THREADS numbers are read: what is left of the row is missing",
+        "one-thread-adds": "one thread adds up what all should, one number after the other, while the others wait: as"
+                           " many steps as numbers, where a tree has as many as it has levels",
+        "atomic-adds": "atomic adds to one place take turns: as many steps as there are partial sums, in an order that"
+                       " nobody chooses",
+        "waits-twice": "each level waits more than once: one barrier orders all that lies before it and all behind it",
+    }  # fmt: skip
+
+    def variation(self, rng):
+        return {"threads": rng.choice([48, 80, 96, 112])}
+
+    def cases(self, v, rng):
+        t = v.threads
+        widths = 5, t + int(rng.integers(1, 9)), 2 * t, 3 * t - int(rng.integers(1, 20))
+        return [{"out": unwritten((rows,)), "a": rng.integers(1, 999, (rows, width)).astype(np.float32)}
+                for rows, width in zip((1, 1, 2, 3), widths, strict=True)]  # fmt: skip
+
+    def launch(self, v, inputs):
+        return len(inputs["a"]), v.threads
+
+    def levels(self, v):
+        return math.ceil(math.log2(v.threads))
+
+    def expected(self, v, inputs, mistake=None, ran=None):
+        a = inputs["a"]
+        out = np.zeros(len(a))
+        for r in range(len(a)):
+            width = a.shape[1] // v.threads * v.threads if mistake == "row-tail-lost" else a.shape[1]
+            parts = [0.0] * v.threads
+            for k in range(width):
+                parts[k % v.threads] += float(a[r, k])  # whole numbers below 2**24: float32 is exact, in any order
+            if mistake == "odd-tail-lost":
+                while len(parts) > 1:
+                    half = len(parts) // 2
+                    parts = [parts[k] + parts[k + half] for k in range(half)]
+            elif mistake not in (None, "row-tail-lost"):
+                raise NotImplementedError  # told by the emulator, or by counts
+            out[r] = sum(parts)
+        return out
+
+    def of_finding(self, v, trial, finding):
+        if finding["kind"] == "race" and trial.ran.counts["barriers"]:
+            return "one-barrier-for-all-levels"
+        return "no-barrier" if finding["kind"] in ("race", "uninitialised") else super().of_finding(v, trial, finding)
+
+    def miss(self, v, trial):
+        blocks, width = trial.inputs["a"].shape
+        levels, warps, ran = self.levels(v), -(-v.threads // 32), trial.ran
+        barriers, asked, loaded = ran.counts["barriers"] // blocks, 0, 0
+        for access in ran.accesses:
+            if access["kind"] == "load" and access["shared"]:
+                asked += access["requests"] // blocks
+            elif access["kind"] == "load":
+                loaded += access["requests"] // blocks
+        most = 2 * levels * warps + 4  # two loads a level, by each warp of the block
+        most_loaded = 2 * warps * -(-width // v.threads) + 4
+        numbers = {"barriers": barriers, "most_barriers": levels + 2, "shared_requests": asked, "most_requests": most}
+        if ran.counts["atomics"]:
+            told = f"{self.call(trial.inputs)} is right by {ran.counts['atomics']:,} atomic adds; a tree needs none."
+            return Miss(told, "atomic-adds", numbers, shows_input=False)
+        if barriers > levels + 2:
+            told = (
+                f"{self.call(trial.inputs)}: each block waits at {barriers} barriers; a tree over {v.threads} threads"
+                f" has {levels} levels, and {levels + 2} barriers are the most."
+            )
+            return Miss(told, "waits-twice", numbers, shows_input=False)
+        for requests, limit, where in ((asked, most, "shared memory"), (loaded, most_loaded, "global memory")):
+            if requests > limit:
+                told = (
+                    f"{self.call(trial.inputs)}: warps ask {where} {requests:,} times in each block, one after the"
+                    f" other; {limit} are the most that whole warps and a tree of {levels} levels need."
+                )
+                return Miss(told, "one-thread-adds", numbers, shows_input=False)
+        return None
+
+    def praise(self, v, tried):
+        blocks = len(tried[-1].inputs["a"])
+        return f"{tried[-1].ran.counts['barriers'] // blocks} barriers a block for {self.levels(v)} levels."

@@ -1,0 +1,140 @@
+"""Exercise 9: two races in a program, to be found by reading it."""
+
+from __future__ import annotations
+
+from ..exercise import PredictionTask
+
+NO_BARRIERS = ("", "cuda.syncwarp()", "cuda.threadfence_block()")  # what may stand where a barrier is missing
+COMMENTS = ("# to the neighbour", "# a number for each thread", "# and back")
+
+
+class Task(PredictionTask):
+    answers = {"WITHIN": "", "THREADS_AT_CELL": "", "BETWEEN": ""}
+    within = 1
+    known = {
+        "write-alone": "a race has two sides: the line that writes, and the line of another thread that reads or writes"
+                       " the same place in the same period between barriers",
+        "missed-between-blocks": "cuda.syncthreads() ends at the block: what one block writes to global memory and"
+                                 " another one reads, nothing orders in one launch",
+        "order-of-lines": "that one line stands before the other orders them for one thread, not for two; and nothing"
+                          " short of cuda.syncthreads() makes all warps of a block wait",
+        "barrier-between": "between these two lines every thread passes a barrier, so nobody does the second before all"
+                           " have done the first",
+        "place-for-thread": "thread t touches the place that its index expression gives, which is mostly not"
+                            " s[t]",
+    }  # fmt: skip
+
+    def variation(self, rng):
+        threads = int(rng.choice([64, 96]))
+        near, far = (int(n) for n in rng.permutation([3, 5, 7, 9, 11])[:2])
+        forms = ["t", f"(t + {near}) % THREADS", "THREADS - 1 - t", f"(t + {far}) % THREADS"]
+        forms = [forms[k] for k in rng.permutation(4)]  # of the two reads and the two writes, by turns
+        missing = int(rng.integers(0, 3))
+        steps = [f"x = s[{forms[0]}]", f"s[{forms[1]}] = x + 1", f"y = s[{forms[2]}]", f"s[{forms[3]}] = y"]
+        body = ["s[t] = a[b * THREADS + t]", "cuda.syncthreads()"]
+        for k, step in enumerate(steps):
+            if rng.integers(0, 2):
+                body.append(str(rng.choice(COMMENTS)))
+            body.append(step)
+            body.append(str(rng.choice(NO_BARRIERS)) if k == missing else "cuda.syncthreads()")
+        ends = [["if t == THREADS - 1:", "    edge[b + 1] = s[t]"], ["if t == 0:", "    out[b] = edge[b]"]]
+        for k in rng.permutation(2):
+            body += ends[k]
+        head = ["s = cuda.shared.array(THREADS, float32)", "t, b = cuda.threadIdx.x, cuda.blockIdx.x"]
+        lines = ["@cuda.jit", "def spread(out, edge, a):", *("    " + line for line in (*head, *body) if line)]
+        cells = [c for c in range(threads) if _far_apart(forms[missing : missing + 2], c, threads)]
+        program = "".join(f"{n:2d}  {line}\n" for n, line in enumerate(lines, 1))
+        return {"program": program, "threads": threads, "cell": int(rng.choice(cells))}
+
+    def expected(self, v, mistake=None):
+        if mistake is not None:
+            raise NotImplementedError  # see _forgotten: each is told by one answer, whatever the others are
+        lines = _lines(v)
+        one, two = next(
+            (one, two)
+            for k, one in enumerate(lines)
+            for two in lines[k + 1 :]
+            if one["period"] == two["period"] and (one["writes"] or two["writes"])
+        )
+        threads = sorted(_thread(line["index"], v.cell, v.threads) for line in (one, two))
+        between = [n for n, text in _numbered(v) if "edge[" in text]
+        return {
+            "WITHIN": (one["line"], two["line"]),
+            "THREADS_AT_CELL": tuple(threads),
+            "BETWEEN": tuple(between),
+        }
+
+    def explain(self, v):
+        right = self.expected(v)
+        one, two = (line for line in _lines(v) if line["line"] in right["WITHIN"])
+        who = [
+            f"thread {_thread(x['index'], v.cell, v.threads)} {'writes' if x['writes'] else 'reads'} it (line"
+            f" {x['line']})"
+            for x in (one, two)
+        ]
+        inside = [text for n, text in _numbered(v) if one["line"] < n < two["line"] and "cuda." in text]
+        decoy = f" {inside[0].strip()} stands there, and makes no other warp wait." if inside else ""
+        return (
+            f"s[{v.cell}]: {who[0]}, {who[1]}, no barrier between.{decoy} And edge[1] is written by block 0 and read by"
+            f" block 1 (lines {right['BETWEEN'][0]} and {right['BETWEEN'][1]}): nothing orders blocks of one launch."
+        )
+
+    def _read(self, submission, verdict):
+        """Pairs in any order: what counts is who is in them."""
+        values = super()._read(submission, verdict)
+        return {name: tuple(sorted(x)) if _is_of_numbers(x) else x for name, x in values.items()}
+
+    def _forgotten(self, v, values, right):
+        within, threads, between = values["WITHIN"], values["THREADS_AT_CELL"], values["BETWEEN"]
+        if within == ():
+            return "order-of-lines"
+        if between == () or (between == within and between != right["BETWEEN"]):
+            return "missed-between-blocks"
+        writes = {line["line"] for line in _lines(v) if line["writes"]}
+        writes |= {n for n, text in _numbered(v) if text.strip().startswith("edge[")}
+        if any(_one_line(pair) in writes for pair in (within, between)):
+            return "write-alone"
+        periods = {line["line"]: line["period"] for line in _lines(v)}
+        if _is_of_numbers(within) and within != right["WITHIN"] and all(n in periods for n in within):
+            return "barrier-between" if len({periods[n] for n in within}) == 2 else None
+        if within == right["WITHIN"] and between == right["BETWEEN"] and threads == (v.cell, v.cell):
+            return "place-for-thread"
+        return None
+
+
+def _numbered(v) -> list[tuple[int, str]]:
+    return [(int(line[:2]), line[4:]) for line in v.program.splitlines()]
+
+
+def _lines(v) -> list[dict]:
+    """The accesses to shared memory, line by line: in which period between barriers, at which index, a write or not."""
+    found, period = [], 0
+    for number, text in _numbered(v):
+        period += "syncthreads" in text
+        if "s[" in text:
+            index = text[text.index("s[") + 2 :].partition("]")[0]
+            found.append({"line": number, "period": period, "index": index, "writes": text.strip().startswith("s[")})
+    return found
+
+
+def _thread(index: str, cell: int, threads: int) -> int:
+    """The thread whose index expression gives this place."""
+    offset = int(index.partition("+")[2].partition(")")[0] or 0)
+    return threads - 1 - cell if index.startswith("THREADS") else (cell - offset) % threads
+
+
+def _far_apart(forms: list[str], cell: int, threads: int) -> bool:
+    """Whether the two threads at this place are in two warps: there only a barrier of the block orders them."""
+    one, two = (_thread(index, cell, threads) for index in forms)
+    return one // 32 != two // 32
+
+
+def _is_of_numbers(value) -> bool:
+    return isinstance(value, tuple | list) and all(isinstance(n, int) and not isinstance(n, bool) for n in value)
+
+
+def _one_line(value) -> int | None:
+    """The line, where one alone is named."""
+    if isinstance(value, int):
+        return value
+    return value[0] if _is_of_numbers(value) and len(set(value)) == 1 else None

@@ -1,0 +1,95 @@
+"""Exercise 12: a pad against bank conflicts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..exercise import KernelTask, unwritten
+from ..verdict import Miss
+
+ROWS = 32
+
+
+class Task(KernelTask):
+    kernel = "product"
+    shape = ""
+    found = {"race": "no-barrier", "uninitialised": "no-barrier"}
+    known = {
+        "no-pad": "rows lie a multiple of 32 words apart, so a column of the tile lies in one bank, which serves its 32"
+                  " lanes one after the other",
+        "wrong-axis": "a row more does not change how far rows lie apart: it is the last axis that says so",
+        "even-pad": "with the pad, rows lie an even number of words apart: two times that, and so on, share banks; only"
+                    " odd distances go round all 32",
+        "conflict-moved": "the reads no longer conflict, but now the lanes that fill the tile write down a column",
+        "broadcast-avoided": "that all lanes read the same word is no conflict: one pass serves them all, so copies of"
+                             " it for each lane cost stores and room, and gain nothing",
+        "weights-not-staged": "the lanes that read one shared word at once are served in one pass: there was no reason"
+                              " to go back to global memory for it",
+        "tile-taken-out": "each thread reads a row of its own from global memory, where neighbours lie a row apart:"
+                          " no bank conflicts, but many times the sectors",
+        "no-barrier": "a thread reads what another one has put into the tile, with nothing that makes it wait",
+    }  # fmt: skip
+
+    def variation(self, rng):
+        return {"width": rng.choice([32, 64, 96])}
+
+    def cases(self, v, rng):
+        cases = []
+        for blocks in (1, 2, 3):
+            a = rng.integers(-9, 10, (ROWS * blocks, v.width)).astype(np.float32)
+            w = rng.choice([-4, -3, -2, -1, 1, 2, 3, 4], v.width).astype(np.float32)
+            cases.append({"out": unwritten((len(a),)), "a": a, "w": w})
+        return cases
+
+    def launch(self, v, inputs):
+        return len(inputs["a"]) // ROWS, ROWS
+
+    def expected(self, v, inputs, mistake=None, ran=None):
+        if mistake is not None:
+            raise NotImplementedError  # told by counts, or by the emulator
+        # Products of whole numbers, sums far below 2**24: float32 is exact, in any order.
+        return np.array(
+            [sum(float(x) * float(y) for x, y in zip(row, inputs["w"], strict=True)) for row in inputs["a"]]
+        )
+
+    def miss(self, v, trial):
+        ran, a = trial.ran, trial.inputs["a"]
+        staged = a.size + len(a) // ROWS * v.width  # each number of `a` once, the weights once a block
+        numbers = {name: ran.counts[name] for name in ("bank_conflicts", "shared_stores", "global_loads")}
+        numbers["limit"] = staged
+        if numbers["bank_conflicts"]:
+            told = f"{self.call(trial.inputs)}: {numbers['bank_conflicts']:,} passes of shared memory too many."
+            return Miss(" ".join([told, *(c for c in ran.costs if "pass" in c)]), self._cause(v, ran), numbers,
+                        ran.picture, shows_input=False)  # fmt: skip
+        for name, mistake, what in (
+            ("shared_stores", "broadcast-avoided", "writes {:,} numbers into shared memory"),
+            ("global_loads", "weights-not-staged", "loads {:,} numbers from global memory"),
+        ):
+            if numbers[name] > staged:
+                told = f"{self.call(trial.inputs)} {what.format(numbers[name])}; {staged:,} are needed."
+                return Miss(f"No conflicts. But {told}", mistake, numbers, shows_input=False)
+        fewest = 4 * (staged + len(a)) // 32
+        if ran.counts["sectors"] > 2 * fewest:
+            told = f"{self.call(trial.inputs)} moves {ran.counts['sectors']:,} sectors; {fewest:,} hold the numbers."
+            return Miss(" ".join(["No conflicts. But", told, *ran.costs]), "tile-taken-out", numbers, shows_input=False)
+        return None
+
+    def _cause(self, v, ran):
+        """By which accesses conflict, and by how the shared arrays lie."""
+        queued = {"load": 0, "store": 0}
+        for access in ran.accesses:
+            if access["shared"] and access["kind"] in queued:
+                queued[access["kind"]] += access["passes"] - access["requests"]
+        if not queued["load"]:
+            return "conflict-moved"
+        tiles = [shape for shape in ran.shared.values() if len(shape) == 2]
+        if any(down == ROWS and across == v.width for down, across in tiles):
+            return "no-pad"
+        if any(down > ROWS and across % 32 == 0 for down, across in tiles):
+            return "wrong-axis"
+        if any(down == ROWS and across > v.width and across % 2 == 0 for down, across in tiles):
+            return "even-pad"
+        return None
+
+    def praise(self, v, tried):
+        return f"No conflicts in {tried[-1].ran.counts['shared_loads']:,} shared loads."

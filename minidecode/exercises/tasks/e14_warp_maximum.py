@@ -1,0 +1,96 @@
+"""Exercise 14: the largest of a row by the lanes of a warp, without shared memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..exercise import KernelTask, rows_alike, unwritten
+from ..verdict import Miss
+
+
+class Task(KernelTask):
+    kernel = "below_top"
+    shape = ""
+    found = {"warp": "absent-lanes"}
+    known = {
+        "starts-at-0": "a row may hold numbers below zero only; the largest of nothing is -inf",
+        "lane-0-only": "with shfl_down each lane looks at those above it, so after the last step lane 0 alone has seen"
+                       " all; the others subtract what they happen to hold",
+        "lane-0-writes-alone": "lane 0 writes the numbers that it has read itself; the others' stay unwritten",
+        "half-a-warp": "the first exchange must reach across 16 lanes; without it each half has a largest of"
+                       " its own",
+        "absent-lanes": "an exchange waits for, or asks, every lane that its mask names: lanes that have left or stay"
+                        " outside of the `if` hand over nothing",
+        "shared-memory": "a warp needs none: lanes can read each other's registers by a shuffle, with no barrier and no"
+                         " bank",
+        "every-lane-reads-all": "each lane goes through the whole row, so each number is asked for 32 times instead of"
+                                " once",
+        "one-lane-works": "one lane goes through the row number by number, while the other lanes of its warp stand by",
+    }  # fmt: skip
+
+    def variation(self, rng):
+        return {"warps": rng.choice([1, 2, 4])}
+
+    def cases(self, v, rng):
+        cases = []
+        wide = 64 + int(rng.integers(5, 27))
+        for rows, columns in ((1, 5), (v.warps, int(rng.integers(17, 31))), (v.warps + 1, 32), (v.warps + 1, wide)):
+            x = -1.0 - rng.permutation(rows * columns).reshape(rows, columns)  # all different, all below zero
+            if rows > 1:
+                x[1:] += int(rng.integers(columns, 3 * columns))
+                x[1:, rng.integers(columns // 2, columns)] += 500  # not in the lower half
+            cases.append({"out": unwritten((rows, columns)), "x": x.astype(np.float32)})
+        return cases
+
+    def launch(self, v, inputs):
+        return -(-len(inputs["x"]) // v.warps), 32 * v.warps
+
+    def expected(self, v, inputs, mistake=None, ran=None):
+        x, out = inputs["x"].astype(np.float64), inputs["out"].astype(np.float64)
+        rows, columns = x.shape
+        for r in range(rows):
+            tops = [max(x[r, lane::32], default=-np.inf) for lane in range(32)]
+            if mistake == "starts-at-0":
+                tops = [max(0.0, *tops)] * 32
+            elif mistake in ("lane-0-only", "lane-0-writes-alone"):
+                for apart in (16, 8, 4, 2, 1):
+                    tops = [max(t, tops[k + apart]) if k + apart < 32 else t for k, t in enumerate(tops)]
+            elif mistake == "half-a-warp":
+                tops = [max(tops[:16])] * 16 + [max(tops[16:])] * 16
+            elif mistake is None:
+                tops = [max(tops)] * 32
+            else:
+                raise NotImplementedError  # told by the emulator, or by counts
+            for k in range(columns):
+                if mistake != "lane-0-writes-alone" or k % 32 == 0:
+                    out[r, k] = x[r, k] - tops[k % 32]
+        return out
+
+    def altered(self, v, inputs):
+        return {"row-0-for-all": rows_alike(inputs, "x")}
+
+    def size(self, v, inputs):
+        return inputs["x"].shape[1]
+
+    def miss(self, v, trial):
+        counts, size = trial.ran.counts, trial.inputs["x"].size
+        shared = counts["shared_loads"] + counts["shared_stores"]
+        numbers = {"shared": shared, "global_loads": counts["global_loads"], "limit": 2 * size + 64}
+        if shared:
+            told = f"{self.call(trial.inputs)} goes to shared memory {shared:,} times; 0 are allowed here."
+            return Miss(told, "shared-memory", numbers, shows_input=False)
+        if counts["global_loads"] > numbers["limit"]:
+            told = (
+                f"{self.call(trial.inputs)} loads {counts['global_loads']:,} numbers where the row holds"
+                f" {size:,}: {counts['global_loads'] / size:.1f} loads for each."
+            )
+            return Miss(told, "every-lane-reads-all", numbers, shows_input=False)
+        rows, columns = trial.inputs["x"].shape
+        requests = sum(a["requests"] for a in trial.ran.accesses if a["kind"] == "load")
+        if requests > (most := rows * (2 * -(-columns // 32) + 4)):
+            told = f"{self.call(trial.inputs)}: warps ask for numbers {requests:,} times, where whole warps ask"
+            return Miss(f"{told} {most:,} times at the most.", "one-lane-works", numbers, shows_input=False)
+        return None
+
+    def praise(self, v, tried):
+        return f"{tried[-1].ran.counts['global_loads']:,} loads on the last one, and no shared memory."

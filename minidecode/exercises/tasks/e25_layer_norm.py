@@ -1,0 +1,127 @@
+"""Exercise 25: layer normalisation that reads each number once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..exercise import POISON, KernelTask, rows_alike, same
+from ..verdict import Miss
+
+U = 2.0**-24  # half a unit in the last place of float32
+FAR = 8000.0  # where rows lie that are far from zero
+
+
+class Task(KernelTask):
+    kernel = "layer_norm"
+    shape = ""
+    found = {"race": "no-barrier", "uninitialised": "no-barrier"}
+    known = {
+        "squares-minus-square": "E[x^2] - mean^2 takes one large number from another: on rows far from zero what is"
+                                " left of the variance is rounding",
+        "epsilon-outside": "epsilon is added to the variance, inside of the root: outside it counts for far more or far"
+                           " less than it should on rows that hardly vary",
+        "epsilon-forgotten": "without epsilon, rows that hardly vary are blown up until they vary like all others",
+        "one-less": "the variance here is the mean of WIDTH squares: it is divided by WIDTH, not by one less",
+        "not-centred": "the mean comes off what is written, too, not only off what is squared",
+        "reads-again": "the row comes from global memory more than once, and that is what costs: a norm computes little"
+                       " for each number that it moves",
+        "no-barrier": "a thread reads what another one has staged, with nothing that makes it wait",
+    }  # fmt: skip
+
+    def variation(self, rng):
+        return {
+            "width": rng.choice([110, 120, 150]),
+            "threads": rng.choice([32, 64]),
+            "eps": float(rng.choice([1e-5, 1e-4, 1e-3])),
+        }
+
+    def cases(self, v, rng):
+        cases = []
+        for rows in (1, 2, 5):
+            x = rng.standard_normal((rows, v.width))
+            if rows > 1:
+                x[1] = np.sqrt(v.eps) * x[1] / 2  # hardly varies: epsilon decides
+            if rows > 2:
+                x[2:] += np.array([[FAR], [-FAR], [1.5 * FAR]]) * rng.uniform(1, 1.3)
+            gain, shift = rng.uniform(0.5, 2, v.width), rng.uniform(-3, 3, v.width)
+            out = np.full(x.shape, POISON, np.float32)  # no NaN: a root of what is below zero is one
+            x, gain, shift = (a.astype(np.float32) for a in (x, gain, shift))
+            cases.append({"out": out, "x": x, "gain": gain, "shift": shift})
+        return cases
+
+    def launch(self, v, inputs):
+        return len(inputs["x"]), v.threads
+
+    def expected(self, v, inputs, mistake=None, ran=None):
+        x, gain, shift = (inputs[name].astype(np.float64) for name in ("x", "gain", "shift"))
+        out = np.zeros(x.shape)
+        for r in range(len(x)):
+            mean = sum(x[r]) / v.width
+            variance = sum((n - mean) ** 2 for n in x[r]) / (v.width - (mistake == "one-less"))
+            if mistake == "epsilon-outside":
+                spread = np.sqrt(variance) + v.eps
+            elif mistake == "epsilon-forgotten":
+                spread = np.sqrt(variance)
+            elif mistake in (None, "one-less", "not-centred"):
+                spread = np.sqrt(variance + v.eps)
+            else:
+                raise NotImplementedError  # told by the emulator, by loads, or by `recognise`
+            out[r] = (x[r] - (0 if mistake == "not-centred" else mean)) / spread * gain + shift
+        return out
+
+    def bound(self, v, inputs):
+        """Of float32 sums in any order: the mean is off by width * U * |x| at the most, less the row's first number.
+
+        All else that rounds (a difference, a root, a division, two products, a sum) is a few U of what is computed;
+        that a sum of squares is off by width * U of itself moves the spread by half as much.
+        """
+        x, gain = inputs["x"].astype(np.float64), inputs["gain"].astype(np.float64)
+        want = self.expected(v, inputs)
+        most = np.abs(x).max(axis=1, keepdims=True)
+        spread = np.sqrt(x.var(axis=1, keepdims=True) + v.eps)
+        mean_is_off = (v.width + 2) * U * most
+        normed = np.abs((x - x.mean(axis=1, keepdims=True)) / spread)
+        return mean_is_off / spread * (1 + normed) * gain + (v.width + 8) * U * (normed * gain + np.abs(want) + 3)
+
+    def altered(self, v, inputs):
+        return {"row-0-for-all": rows_alike(inputs, "x")}
+
+    def recognise(self, v, tried):
+        """E[x^2] - mean^2: only the rows far from zero are wrong, for what is left of their variance is rounding."""
+        if found := super().recognise(v, tried):
+            return found
+        near, far = [], []
+        for t in tried:
+            if t.got is None or not t.miss or not t.miss.is_of_value:
+                continue
+            want, bound = self.expected(v, t.inputs), self.bound(v, t.inputs)
+            for r, row in enumerate(t.inputs["x"]):
+                fine = same((t.got[0][r],), (want[r],), bound[r])
+                (far if abs(float(row[0])) > FAR / 2 else near).append(fine)
+        return "squares-minus-square" if all(near) and far and not all(far) else None
+
+    def tell(self, v, inputs, got, want):
+        off = ~(np.abs(got[0] - want[0]) <= self.bound(v, inputs))
+        r, d = (int(i) for i in np.argwhere(off)[0])
+        mine = got[0][r, d]
+        told = "is no number" if np.isnan(mine) else "was never written" if mine == POISON else f"is {mine:.6g}"
+        row = inputs["x"][r].astype(np.float64)
+        return (
+            f"{self.call(inputs)}: out[{r}, {d}] {told}; right is {want[0][r, d]:.6g} ({int(off[r].sum())} of {v.width}"
+            f" of this row are wrong; its mean is {row.mean():.4g}, its variance {row.var():.3g}; EPS = {v.eps:g})."
+        )
+
+    def miss(self, v, trial):
+        size, loads = trial.inputs["x"].size, trial.ran.counts["global_loads"]
+        limit = int(3.1 * size) + v.threads * len(trial.inputs["x"])  # x, gain and shift, and a number by each thread
+        if loads <= limit:
+            return None
+        told = (
+            f"{self.call(trial.inputs)} loads {loads:,} numbers, {loads / size:.1f} for each that it writes; x, gain"
+            f" and shift are 3, and {limit:,} the most."
+        )
+        return Miss(told, "reads-again", {"global_loads": loads, "limit": limit}, shows_input=False)
+
+    def praise(self, v, tried):
+        last = tried[-1]
+        return f"{last.ran.counts['global_loads'] / last.inputs['x'].size:.2f} loads for each number written."

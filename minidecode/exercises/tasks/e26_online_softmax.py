@@ -1,0 +1,179 @@
+"""Exercise 26: a softmax that finds the largest score and the sum in one go."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..exercise import POISON, KernelTask, rows_alike, same
+from ..verdict import Miss
+
+U = 2.0**-24  # half a unit in the last place of float32
+ROOM = 128  # numbers of shared memory: a few for each warp, and no row
+
+
+class Task(KernelTask):
+    kernel = "softmax"
+    shape = ""
+    known = {
+        "no-rescale": "the sum holds exp(score - largest so far): once a larger score comes, what is in the sum"
+                      " already is too large",
+        "lanes-not-rescaled": "each lane's sum goes by that lane's largest, so they cannot be added as they are:"
+                              " exp(score - top) means another thing in each",
+        "lanes-apart": "each lane makes a softmax of its own numbers: what the lanes have found is never put together",
+        "starts-at-0": "a row may hold scores far below zero only: exp(score - 0) is then 0 in float32, and so is the"
+                       " sum",
+        "nothing-less-nothing": "a lane that has seen no score holds -inf, and -inf less -inf is no number; the"
+                                " exchange then hands it to all lanes",
+        "tail-not-masked": "what lies at and behind a row's length is no score: it takes part in nothing, and its"
+                           " probability is 0",
+        "tail-in-sum": "the tail gets probability 0, as it should, but its numbers were in the sum (or the largest)",
+        "no-scale": "scores are x times SCALE, in the sum and in what is written",
+        "row-in-shared": "rows can be longer than shared memory; that is what going by the largest so far is good for",
+        "one-lane-works": "one lane goes through the row score by score, while the other lanes of its warp stand by",
+        "reads-again": "the largest, the sum and the result each go through the row, and each time it is loaded again",
+    }  # fmt: skip
+
+    def variation(self, rng):
+        return {"warps": rng.choice([1, 2, 4]), "scale": float(rng.choice([0.125, 0.25, 0.5]))}
+
+    def cases(self, v, rng):
+        cases = []
+        for rows, low in ((1, 9), (2, 40), (v.warps + 1, 70), (v.warps + 2, 100)):
+            width = low + int(rng.integers(1, 20))
+            length_R = rng.integers(width // 2 + 1, width, rows)
+            x = rng.normal(0, 2 / v.scale, (rows, width))
+            if rows > 1:
+                x -= 160 / v.scale  # exp(score) is 0 in float32
+                length_R[1] = rng.integers(3, 17)  # fewer than lanes
+                place = np.arange(width)
+                x[0] += 12 * place / (width * v.scale)  # larger ones come late
+            for r in range(rows):
+                x[r, length_R[r] :] = x[r, : length_R[r]].max() + 1 / v.scale  # a tail that would count
+            out = np.full(x.shape, POISON, np.float32)  # no NaN: what is divided by 0 is one
+            cases.append({"out": out, "x": x.astype(np.float32), "length_R": length_R.astype(np.int64)})
+        return cases
+
+    def launch(self, v, inputs):
+        return -(-len(inputs["x"]) // v.warps), 32 * v.warps
+
+    def expected(self, v, inputs, mistake=None, ran=None):
+        x, out = inputs["x"].astype(np.float64), np.zeros(inputs["x"].shape)
+        for r, length in enumerate(inputs["length_R"].tolist()):
+            scores = x[r] * (1.0 if mistake == "no-scale" else v.scale)
+            seen = len(scores) if mistake in ("tail-not-masked", "tail-in-sum") else length
+            written = len(scores) if mistake == "tail-not-masked" else length
+            lanes = [scores[lane:seen:32] for lane in range(32)]
+            top = max(scores[:seen])
+            if mistake in (None, "no-scale", "tail-not-masked", "tail-in-sum"):
+                tops, totals = [top] * 32, [sum(np.exp(scores[:seen] - top))] * 32
+            elif mistake == "lanes-apart":
+                tops = [max(mine, default=top) for mine in lanes]
+                totals = [sum(np.exp(mine - t)) for mine, t in zip(lanes, tops, strict=True)]
+            elif mistake == "lanes-not-rescaled":
+                tops, totals = [top] * 32, [sum(sum(np.exp(mine - max(mine))) for mine in lanes if len(mine))] * 32
+            elif mistake == "starts-at-0":
+                with np.errstate(all="ignore"):
+                    top = max(top, 0.0)
+                    parts = np.exp((scores[:length] - top).astype(np.float32))
+                    out[r, :length] = parts / np.sum(parts)
+                continue
+            elif mistake == "no-rescale":
+                so_far = [np.maximum.accumulate(mine) for mine in lanes]
+                each = [sum(np.exp(mine - tops)) * np.exp(tops[-1] - top)
+                        for mine, tops in zip(lanes, so_far, strict=True) if len(mine)]  # fmt: skip
+                tops, totals = [top] * 32, [sum(each)] * 32
+            else:
+                raise NotImplementedError  # told by counts, or by `recognise`
+            for k in range(written):
+                out[r, k] = np.exp(scores[k] - tops[k % 32]) / totals[k % 32]
+        return out
+
+    def bound(self, v, inputs):
+        """Of a probability, which is 1 at the most.
+
+        Two scores and their difference round by U of the score each, and exp makes a relative error of that; exp itself
+        and the steps of a sum, with its shrinking, round by a few U, in whatever order the sum is taken.
+        """
+        scores = np.abs(inputs["x"].astype(np.float64) * v.scale).max()
+        return (3 * scores + 3 * inputs["x"].shape[1] + 16) * U
+
+    def altered(self, v, inputs):
+        return {"row-0-for-all": rows_alike(inputs, "x", "length_R")}
+
+    def recognise(self, v, tried):
+        if found := super().recognise(v, tried):
+            return found
+        judged = [t for t in tried if t.got is not None]
+        if self._only_short_rows_are_no_numbers(v, judged):
+            return "nothing-less-nothing"
+        return "no-rescale" if self._sums_too_large(v, judged) else None
+
+    def _only_short_rows_are_no_numbers(self, v, judged):
+        """Rows with fewer numbers than lanes, and no others."""
+        some = False
+        for t in judged:
+            want, bound = self.expected(v, t.inputs), self.bound(v, t.inputs)
+            for r, length in enumerate(t.inputs["length_R"]):
+                if same((t.got[0][r],), (want[r],), bound):
+                    continue
+                if length >= 32 or not np.isnan(t.got[0][r]).any():
+                    return False
+                some = True
+        return some
+
+    def _sums_too_large(self, v, judged):
+        """All probabilities of a row too small by the same factor: the sum lacks some shrinking, by whatever path."""
+        factors = []
+        for t in judged:
+            want = self.expected(v, t.inputs)
+            for r, length in enumerate(t.inputs["length_R"]):
+                got = t.got[0][r].astype(np.float64)
+                if np.isnan(got).any() or got[length:].any() or not (got[:length] > 0).all():
+                    return False
+                ratio = got[:length] / want[r, :length]
+                if np.ptp(ratio) > 1e-3 * ratio[0]:
+                    return False
+                factors.append(ratio[0])
+        # Where each lane has one number, nothing can go wrong in the lanes; a factor of one for all rows is no mistake.
+        return bool(factors) and max(factors) <= 1.001 and min(factors) < 0.99 and max(factors) > 0.999
+
+    def tell(self, v, inputs, got, want):
+        off = ~(np.abs(got[0] - want[0]) <= self.bound(v, inputs))
+        r, k = (int(i) for i in np.argwhere(off)[0])
+        mine, length = got[0][r, k], int(inputs["length_R"][r])
+        told = "is no number" if np.isnan(mine) else "was never written" if mine == POISON else f"is {mine:.6g}"
+        row = got[0][r, :length]
+        whole = (
+            "" if np.isnan(row).any() else f", and the row's first {length} add up to {row.sum(dtype=np.float64):.4g}"
+        )
+        return (
+            f"{self.call(inputs)}: out[{r}, {k}] {told}; right is {want[0][r, k]:.6g}{whole} (length {length}, largest"
+            f" score {float(inputs['x'][r, :length].max()) * v.scale:.4g})."
+        )
+
+    def miss(self, v, trial):
+        held = sum(int(np.prod(shape)) for shape in trial.ran.shared.values())
+        if held > ROOM:
+            told = f"The shared arrays of a block hold {held:,} numbers; {ROOM} are the most."
+            return Miss(told, "row-in-shared", {"held": held, "limit": ROOM}, shows_input=False)
+        rows, seen = len(trial.inputs["x"]), int(trial.inputs["length_R"].sum())
+        loads, limit = (
+            trial.ran.counts["global_loads"],
+            2 * seen + 2 * 32 * rows,
+        )  # and each lane its row's length, twice
+        numbers = {"global_loads": loads, "limit": limit}
+        if loads > limit:
+            told = (
+                f"{self.call(trial.inputs)} loads {loads:,} numbers for {seen:,} scores ({loads / seen:.1f} for each);"
+                f" {limit:,} are the most."
+            )
+            return Miss(told, "reads-again", numbers, shows_input=False)
+        requests = sum(a["requests"] for a in trial.ran.accesses if a["kind"] == "load")
+        if requests > (most := int(sum(2 * -(-trial.inputs["length_R"] // 32))) + 6 * rows):
+            told = f"{self.call(trial.inputs)}: warps ask for numbers {requests:,} times, where whole warps ask"
+            return Miss(f"{told} {most:,} times at the most.", "one-lane-works", numbers, shows_input=False)
+        return None
+
+    def praise(self, v, tried):
+        last = tried[-1]
+        return f"{last.ran.counts['global_loads'] / int(last.inputs['length_R'].sum()):.2f} loads for each score."
