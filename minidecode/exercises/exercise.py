@@ -6,7 +6,9 @@ A task is a class `Task` with one of three bases: `NumPyTask` (functions that ru
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -604,6 +606,18 @@ def rows_alike(inputs: dict[str, Any], *names: str) -> dict[str, Any]:
 def whole_width(inputs: dict[str, Any], length: str, width: int) -> dict[str, Any]:
     """The inputs with every length as wide as the array."""
     return inputs | {length: np.full_like(inputs[length], width)}
+
+
+def told_apart(task: Task, v: SimpleNamespace, draw: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """An input, drawn until the right outputs and those of all known mistakes are different from each other on it."""
+    for _ in range(2000):
+        inputs, outputs = draw(), []
+        for mistake in (None, *task.known):
+            with contextlib.suppress(NotImplementedError):  # a mistake that outputs do not show
+                outputs.append(several(task.expected(v, inputs, mistake)))
+        if not any(same(one, two, task.bound(v, inputs)) for one, two in itertools.combinations(outputs, 2)):
+            return inputs
+    raise ValueError(f"exercise {task.number}: no input was drawn that tells its mistakes apart")
 
 
 def seed_of(text: str) -> int:
