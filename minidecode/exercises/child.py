@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+import threading
 
 WORD_BYTES = 16
 REFUSED = (
@@ -120,6 +121,7 @@ class Student:
         self._questions, self._answers = questions, answers
         self._names: dict = {}
         self._file = ""
+        self._one_asks, self._is_called = threading.Lock(), False  # the student's code may have threads
 
     def answer(self, question: dict) -> dict:
         try:
@@ -157,7 +159,12 @@ class Student:
             import tracemalloc
 
             tracemalloc.start()
-        result = called(*given)
+        self._is_called = True
+        try:
+            result = called(*given)
+        finally:
+            with self._one_asks:
+                self._is_called = False
         if measure:
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
@@ -173,8 +180,11 @@ class Student:
         """A function of the judge's: it computes and counts on its side of the pipe."""
 
         def ask(*arguments):
-            self._wire.write(self._answers, self._word, {"ask": name, "arguments": list(arguments)})
-            reply = self._wire.read(self._questions, self._word)
+            with self._one_asks:
+                if not self._is_called:
+                    raise ValueError(f"{name} is called by a thread when the function has returned already")
+                self._wire.write(self._answers, self._word, {"ask": name, "arguments": list(arguments)})
+                reply = self._wire.read(self._questions, self._word)
             if "error" in reply:
                 raise ValueError(reply["error"])
             return reply["result"]

@@ -236,6 +236,7 @@ class NumPyTask(Task):
     changes: tuple[str, ...] = ()  # inputs that are changed in place: they are outputs, behind what is returned
     gives = True  # whether something is returned
     imports: tuple[str, ...] = ()  # modules beyond NumPy and a few of Python's that the answer may import
+    seconds: float | None = None  # for one answer, where less than usual is enough
     measure = False  # whether Trial.peak is wanted: bytes that the call had at the most, by tracemalloc
 
     def run(self, submission: Submission, v: SimpleNamespace, trials: list[Trial], verdict: Verdict) -> None:
@@ -245,7 +246,7 @@ class NumPyTask(Task):
             raise Refused("forbidden", problem)
         function = submission.names.get(self.function, self.function)
         try:
-            with sandbox.for_numpy(root) as box:
+            with sandbox.for_numpy(root, seconds=self.seconds) as box:
                 box.end_after(time_for(trials))
                 try:
                     told = box.ask("load", source=submission.source, file=file, package=submission.package)

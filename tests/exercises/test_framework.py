@@ -83,6 +83,53 @@ def test_bytes_are_measured():
     assert all(8e6 < peak < 9e6 for peak in peaks)
 
 
+THREADED = """
+import threading
+import time
+
+
+def fill(size_X, add):
+    threads = [threading.Thread(target=many, args=(k, size_X, add), daemon=True) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads[:JOINED]:
+        thread.join()
+
+
+def many(k, size_X, add):
+    for n in range(50):
+        if k == 3 and n == 25:
+            time.sleep(LATE)
+        assert add(k, n) == k + n
+"""
+
+
+class Threaded(NumPyTask):
+    """Answers with threads, which all call back."""
+
+    function = "fill"
+    gives = False
+    imports = ("threading", "time")
+    seconds = 5.0
+
+    def cases(self, v, rng):
+        return [{"size_X": np.arange(n), "add": Callback("add", lambda k, n: k + n)} for n in (1, 2)]
+
+    def wrong(self, v, trial):
+        if trial.got is not None and len({arguments for _, arguments in trial.calls}) == 200 == len(trial.calls):
+            return None
+        return Miss(f"{len(trial.calls)} calls; 200 are due")
+
+
+@pytest.mark.parametrize(("joined", "late", "ok"), [(4, 0, True), (3, 2, False)])
+def test_threads_may_call_back_while_the_function_runs(joined, late, ok):
+    """One that comes later gets no answer: it would be taken for a call of the next input's."""
+    source = THREADED.replace("JOINED", str(joined)).replace("LATE", str(late))
+    verdict = Threaded().check(Submission(Path("fill.py"), source), 0)
+    assert verdict.ok == ok, str(verdict)
+    assert ok or "calls; 200 are due" in verdict.message
+
+
 class Pair(NumPyTask):
     """Two numbers of a given sum: many answers are right."""
 

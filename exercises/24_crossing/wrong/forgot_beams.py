@@ -1,0 +1,14 @@
+"""One query for each head."""
+
+# --- variation
+POSITIONS = 512
+SENTENCES = 16
+W = 4
+H = 12
+D = 768
+ITEMSIZE = 2
+BANDWIDTH = 900
+# --- end
+
+OPERATIONS_PER_BYTE = 4 * H / ITEMSIZE
+TERA_OPERATIONS = 2 * H / ITEMSIZE * BANDWIDTH / 1000

@@ -1,0 +1,125 @@
+"""Exercise 23: attention straight on hidden states."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..exercise import NumPyTask, told_apart, whole_width
+from ..verdict import Miss
+
+
+class Task(NumPyTask):
+    function = "attend"
+    returns = ("out_RD",)
+    measure = True
+    known = {
+        "scaled-by-width": "the products of queries and keys have K terms, even where W_k has been moved over to the"
+                           " queries and D terms are added: sqrt(K) it remains",
+        "wk-not-transposed": "q takes W_k from its other side than h does; both fit, and one is right",
+        "wv-not-transposed": "this head's values come from the other side of w_v, which fits as well, and is another"
+                             " matrix",
+        "bias-of-v-lost": "the weights of a row sum to 1, so b_v comes through whole; it is b_k that falls away",
+        "wrong-sentence": "the beams of a sentence lie side by side: row r belongs to sentence r // W, not r % B",
+        "as-large-as-keys": "keys, values or another array as long as the input came into being, which is what moving"
+                            " the brackets is there to save",
+    }  # fmt: skip
+
+    def variation(self, rng):
+        layout, padding = str(rng.choice(["oi", "io"])), str(rng.choice(["left", "right"]))
+        keys = "h @ w_k_DD.T + b_k_D" if layout == "oi" else "h @ w_k_DD + b_k_D"
+        return {"layout": layout, "padding": padding, "dtype": str(rng.choice(["float32", "float64"])), "keys": keys}
+
+    def constants(self, v):
+        return {"LAYOUT": v.layout, "PADDING": v.padding}
+
+    def cases(self, v, rng):
+        def one(B, W, N, H, K):
+            D = H * K
+            arrays = {"q_RHK": rng.normal(0, 1, (B * W, H, K)), "h_BND": rng.normal(0, 1, (B, N, D))}
+            length_B = np.maximum(N - np.arange(B) * (N // 4) - int(N > 2), 1)
+            for h_ND, length in zip(arrays["h_BND"], length_B, strict=True):
+                h_ND[~_text(v, length, N)] += 3  # pads would be seen
+            w = {n: rng.normal(0, 2 / np.sqrt(D), (D, D) if n[0] == "w" else D)
+                 for n in ("w_k_DD", "b_k_D", "w_v_DD", "b_v_D")}  # fmt: skip
+            w["b_v_D"] += 1
+            arrays = {name: a.astype(v.dtype) for name, a in (arrays | w).items()}
+            return {"q_RHK": arrays.pop("q_RHK"), "h_BND": arrays.pop("h_BND"), "length_B": length_B, **arrays}
+
+        cases = [one(1, 1, 2, 2, 2), one(1, 2, 4, 2, 2), told_apart(self, v, lambda: one(2, 3, 5, 2, 3))]
+        cases.append(one(3, int(rng.integers(2, 5)), int(rng.integers(9, 30)), 4, 4))
+        return [*cases, one(2, 2, int(rng.integers(1000, 1200)), 2, 64)]  # here the bytes are counted
+
+    def expected(self, v, inputs, mistake=None, ran=None):
+        return self._attend(v, inputs, mistake)[0]
+
+    def _attend(self, v, inputs, mistake=None):
+        """(out_RD, bound_RD): by keys and values, in float64; the bound sums what rounding can do on the way."""
+        if mistake == "as-large-as-keys":
+            raise NotImplementedError  # told by bytes
+        q_RHK, h_BND, w_k, b_k, w_v, b_v = (
+            inputs[n].astype(np.float64) for n in ("q_RHK", "h_BND", "w_k_DD", "b_k_D", "w_v_DD", "b_v_D")
+        )
+        (R, H, K), (B, N, D), eps = q_RHK.shape, h_BND.shape, np.finfo(v.dtype).eps
+        w_k = w_k.T if (v.layout == "oi") != (mistake == "wk-not-transposed") else w_k
+        w_v = w_v.T if (v.layout == "oi") != (mistake == "wv-not-transposed") else w_v
+        b_v = b_v * (mistake != "bias-of-v-lost")
+        root = np.sqrt(D if mistake == "scaled-by-width" else K)
+        out_RD, bound_RD = np.zeros((R, D)), np.zeros((R, D))
+        for r in range(R):
+            b = r % B if mistake == "wrong-sentence" else r // (R // B)
+            h_ND = h_BND[b, _text(v, inputs["length_B"][b], N)]
+            for head in range(H):
+                mine = slice(head * K, head * K + K)
+                s_N = (h_ND @ w_k[:, mine] + b_k[mine]) @ q_RHK[r, head] / root
+                p_N = np.exp(s_N - s_N.max())
+                p_N /= p_N.sum()
+                out_RD[r, mine] = p_N @ (h_ND @ w_v[:, mine] + b_v[mine])
+                largest_N = (np.abs(h_ND) @ np.abs(w_k[:, mine]) + np.abs(b_k[mine])) @ np.abs(q_RHK[r, head]) / root
+                of_weights = np.expm1(4 * (D + K + 8) * eps * largest_N.max()) + 2 * (N + 16) * eps
+                through = p_N @ (np.abs(h_ND) @ np.abs(w_v[:, mine])) + np.abs(b_v[mine])
+                bound_RD[r, mine] = through * (of_weights + (N + D + 8) * eps)
+        return out_RD, bound_RD
+
+    def bound(self, v, inputs):
+        """D and K terms in a score, N in a softmax, N and D in a result: each sum rounded, the sizes added up."""
+        return self._attend(v, inputs)[1]
+
+    def altered(self, v, inputs):
+        return {"reads-the-tail": whole_width(inputs, "length_B", inputs["h_BND"].shape[1])}
+
+    def call(self, inputs):
+        return super().call({name: inputs[name] for name in ("q_RHK", "h_BND")})
+
+    def tell(self, v, inputs, got, want):
+        bound_RD = self.bound(v, inputs)
+        r, d = np.argwhere(~(np.abs(got[0].astype(np.float64) - want[0]) <= bound_RD))[0].tolist()
+        mine, head = float(got[0][r, d]), d // inputs["q_RHK"].shape[2]
+        off = f"off by {abs(mine - want[0][r, d]):.2g}, where rounding explains {bound_RD[r, d]:.1g}"
+        if not np.isfinite(mine):
+            mine, off = "not finite", "off beyond all measure"
+        else:
+            mine = f"{mine:.6g}"
+        return f"{self.call(inputs)}: out_RD[{r}, {d}] (head {head}) is {mine}, right is {want[0][r, d]:.6g}: {off}."
+
+    def miss(self, v, trial):
+        limit = _keys_of_a_head(trial.inputs)
+        if trial.inputs["h_BND"].shape[1] < 500 or trial.peak < limit:
+            return None  # beside short inputs, everything is large
+        told = f"{self.call(trial.inputs)} holds {trial.peak:,} bytes at its peak; the keys of one head of one sentence"
+        h_bytes = trial.inputs["h_BND"].nbytes
+        told = f"{told} would be {limit:,}, and all hidden states are {h_bytes:,}."
+        return Miss(told, "as-large-as-keys", {"peak": trial.peak, "limit": limit}, shows_input=False)
+
+    def praise(self, v, tried):
+        last = tried[-1]
+        both = 2 * last.inputs["h_BND"].nbytes
+        return f"The longest input took {last.peak:,} bytes at the peak; its keys and values would be {both:,}."
+
+
+def _text(v, length, N):
+    place = np.arange(N)
+    return place < length if v.padding == "right" else place >= N - length
+
+
+def _keys_of_a_head(inputs):
+    return inputs["h_BND"].shape[1] * inputs["q_RHK"].shape[2] * inputs["h_BND"].itemsize

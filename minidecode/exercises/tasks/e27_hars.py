@@ -1,0 +1,172 @@
+"""Exercise 27: hierarchical auto-regressive search, the threshold first and then the ranking."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from ..exercise import NumPyTask, same
+from ..verdict import Miss
+from ..wire import Callback
+
+
+class Task(NumPyTask):
+    function = "search"
+    returns = ("score_BC", "index_BC")
+    known = {
+        "strict-threshold": "the smallest maximum is itself one of the best where each group has one of them, and `>`"
+                            " leaves it out",
+        "w-groups": "the smallest of W maxima promises that W survive; where all the best continue one beam, 2 W must",
+        "overflow-dropped": "what came after the first ROOM survivors was dropped, and the best may be behind them",
+        "sum-of-survivors": "a probability is a share of all V tokens: of the survivors alone it is too large, in each"
+                            " beam by another factor",
+        "not-normalised": "logits of different beams lie on different scales, until each is less its log-sum",
+        "base-lost": "a beam that has been bad so far must not win by its next token alone",
+        "too-many-at-once": "survivors are few on average and sometimes many; a kernel that makes room for the average"
+                            " fails on the other day",
+        "ranks-everything": "ranking is what costs; the threshold is there so that few numbers need it",
+    }  # fmt: skip
+
+    def variation(self, rng):
+        w, grouping = int(rng.integers(2, 5)), str(rng.choice(["interleaved", "blocks"]))
+        apart = grouping == "interleaved"
+        return {
+            "w": w, "grouping": grouping, "room": 4 * w * w + 4 * int(rng.integers(2, 5)),
+            "dtype": str(rng.choice(["float32", "float64"])),
+            "groups": f"token v belongs to group v % G of G (GROUPING = \"{grouping}\")" if apart
+            else f"V / G neighbours to each of G (GROUPING = \"{grouping}\")",
+            "hint_shape": "-1, G" if apart else "G, -1", "hint_axis": 0 if apart else 1,
+        }  # fmt: skip
+
+    def constants(self, v):
+        return {"W": v.w, "GROUPING": v.grouping, "ROOM": v.room}
+
+    def cases(self, v, rng):
+        C = 2 * v.w
+        big, bigger = (C * int(rng.integers(*at)) for at in ((3 * C, 4 * C), (6 * C, 7 * C)))
+        cases = [self._drawn(v, rng, 1, 2 * C, ["plain"]), self._drawn(v, rng, 1, 4 * C, ["spread"])]
+        cases.append(self._drawn(v, rng, 1, big, ["overflow"]))
+        return [*cases, self._drawn(v, rng, 3, bigger, ["plain", "spread", "overflow"])]
+
+    def _drawn(self, v, rng, B, V, kinds):
+        """Until the best are told apart by more than rounding, and named mistakes from each other where they can be."""
+        for _ in range(500):
+            inputs = self._one(v, rng, B, V, kinds)
+            ways = [self._search(v, inputs, C=2 * v.w + 1), *(self._search(v, inputs, m) for m in self._of_value())]
+            clear = all((np.diff(-score_BC) > 4 * self.bound(v, inputs)[0]).all() for score_BC, _ in ways)
+            due = {"plain": ["not-normalised", "sum-of-survivors"], "spread": ["strict-threshold", "w-groups"],
+                   "overflow": ["overflow-dropped"]}  # fmt: skip
+            ways = [self.expected(v, inputs, m) for m in [None, *(m for kind in kinds for m in due[kind])]]
+            pairs = itertools.combinations(ways, 2)
+            if clear and not any(same(one, two, self.bound(v, inputs)) for one, two in pairs):
+                return inputs
+        raise ValueError(f"nothing was drawn for {kinds}")
+
+    def _of_value(self):
+        return [m for m in self.known if m not in ("too-many-at-once", "ranks-everything")]
+
+    def _one(self, v, rng, B, V, kinds):
+        C = 2 * v.w
+        logits_RV = rng.uniform(0, 12, (B * v.w, V))
+        logits_RV += rng.integers(-3, 4, (B * v.w, 1))
+        base_BW = -rng.integers(8, 16, (B, v.w)) / 4
+        for b in range(B):
+            kind, r = kinds[b % len(kinds)], b * v.w + int(rng.integers(v.w))
+            if kind == "spread":  # all the best continue one beam, one of them in each group
+                group_V = _group(v.grouping, V, C)
+                places = [int(rng.choice(np.flatnonzero(group_V == g))) for g in range(C)]
+                logits_RV[r, places] = logits_RV[r].max() + 1 + rng.permutation(C) / 4
+                base_BW[b, r % v.w] = 0
+            if kind == "overflow":  # one poor group, and the best at the end
+                group_V = _group(v.grouping, V, C)
+                poor = group_V == int(rng.integers(C - 1))
+                rows = slice(b * v.w, b * v.w + v.w)
+                logits_RV[rows, poor] -= 20
+                logits_RV[rows, -1] += 6 + np.arange(v.w)
+        return {"logits_RV": logits_RV.astype(v.dtype), "base_BW": base_BW.astype(v.dtype),
+                "rank": Callback("rank", lambda score_X: _rank(score_X, v.room))}  # fmt: skip
+
+    def expected(self, v, inputs, mistake=None, ran=None):
+        if mistake in ("too-many-at-once", "ranks-everything"):
+            raise NotImplementedError  # told by what is ranked
+        return self._search(v, inputs, mistake)
+
+    def _search(self, v, inputs, mistake=None, C=None):
+        logits_RV, base_BW = inputs["logits_RV"].astype(np.float64), inputs["base_BW"].astype(np.float64)
+        (B, W), V, C = base_BW.shape, logits_RV.shape[1], C or 2 * v.w
+        score_BC, index_BC = np.zeros((B, C)), np.zeros((B, C), np.int64)
+        for b in range(B):
+            pool = []  # (score, index), in the order of the index
+            for w in range(W):
+                logits_V = logits_RV[b * W + w]
+                kept_V = self._kept(v, logits_V, W if mistake == "w-groups" else 2 * W, mistake == "strict-threshold")
+                summed = logits_V[kept_V] if mistake == "sum-of-survivors" else logits_V
+                less = 0 if mistake == "not-normalised" else np.log(np.exp(summed).sum())
+                base = 0 if mistake == "base-lost" else base_BW[b, w]
+                pool += [(logits_V[t] - less + base, w * V + t) for t in np.flatnonzero(kept_V)]
+            if mistake == "overflow-dropped":
+                pool = pool[: v.room]
+            best = sorted(pool, key=lambda p: -p[0])[:C]
+            score_BC[b, : len(best)], index_BC[b, : len(best)] = zip(*best, strict=True)
+        return score_BC, index_BC
+
+    def _kept(self, v, logits_V, groups, is_strict=False):
+        group_V = _group(v.grouping, len(logits_V), groups)
+        threshold = min(logits_V[group_V == g].max() for g in range(groups))
+        return logits_V > threshold if is_strict else logits_V >= threshold
+
+    def bound(self, v, inputs):
+        """A sum of V exponentials, its logarithm, and three additions of numbers up to 64; indices are exact."""
+        return (64 * 8 + inputs["logits_RV"].shape[1]) * np.finfo(v.dtype).eps, 0
+
+    def tell(self, v, inputs, got, want):
+        W, V = inputs["base_BW"].shape[1], inputs["logits_RV"].shape[1]
+        wrong_BC = (got[1] != want[1]) | ~(np.abs(got[0] - want[0]) <= self.bound(v, inputs)[0])
+        b, c = np.argwhere(wrong_BC)[0].tolist()
+        mine, due = int(got[1][b, c]), int(want[1][b, c])
+        told = f"{self.call(inputs)}: sentence {b}, place {c} holds beam {mine // V}, token {mine % V} with the score"
+        told += f" {float(got[0][b, c]):.6g}; right is beam {due // V}, token {due % V} with {want[0][b, c]:.6g}"
+        survivors = [int(self._kept(v, row, 2 * W).sum()) for row in inputs["logits_RV"][b * W : b * W + W]]
+        survivors = " + ".join(map(str, survivors))
+        return f"{told}. Of {W} x {V:,} scores of this sentence {survivors} reach their thresholds."
+
+    def miss(self, v, trial):
+        ranked = sum(np.size(arguments[0]) for _, arguments in trial.calls)
+        reach = sum(int(self._kept(v, row, 2 * v.w).sum()) for row in trial.inputs["logits_RV"])
+        sentences, limit = len(trial.inputs["base_BW"]), 2 * reach + v.room
+        numbers = {"ranked": ranked, "survivors": reach, "limit": limit}
+        if not trial.calls:
+            told = f"{self.call(trial.inputs)} ranks without `rank`: what is ranked cannot be counted."
+            return Miss(told, None, numbers, shows_input=False)
+        if ranked <= limit:
+            return None
+        told = f"{self.call(trial.inputs)} had {ranked:,} numbers ranked for {sentences} sentence(s);"
+        total = trial.inputs["logits_RV"].size
+        told += f" {reach:,} of {total:,} reach their beam's threshold, and {limit:,} are the most."
+        return Miss(told, "ranks-everything", numbers, shows_input=False)
+
+    def _raised(self, inputs, error):
+        miss = super()._raised(inputs, error)
+        if "rank has room for" in str(error.get("message")):
+            told = str(error["message"]).rpartition(": ")[2]
+            return Miss(f"line {error.get('line')}: {told}, in {self.call(inputs)}.", "too-many-at-once")
+        return miss
+
+    def praise(self, v, tried):
+        last = tried[-1]
+        ranked = sum(np.size(arguments[0]) for _, arguments in last.calls)
+        return f"Of {last.inputs['logits_RV'].size:,} scores of the last one, {ranked:,} were ranked."
+
+
+def _group(grouping, V, groups):
+    return np.arange(V) % groups if grouping == "interleaved" else np.arange(V) // (V // groups)
+
+
+def _rank(score_X, room):
+    score_X = np.asarray(score_X, np.float64)
+    if score_X.ndim != 1:
+        raise ValueError(f"rank wants one row of scores, not an array of shape {score_X.shape}")
+    if len(score_X) > room:
+        raise ValueError(f"rank has room for {room} scores, and {len(score_X)} came")
+    return np.argsort(-score_X, kind="stable")

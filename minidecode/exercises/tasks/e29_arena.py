@@ -1,0 +1,186 @@
+"""Exercise 29: places for arrays in one block of memory. Right answers are many: the plan itself is judged."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..exercise import NumPyTask, different_kind
+from ..verdict import Miss
+
+MOST = 1.1  # times the peak of the worst of several greedy planners that all begin with what is large
+
+
+class Task(NumPyTask):
+    function = "plan"
+    returns = ("offset_X",)
+    known = {
+        "frees-early": "an array's bytes are given away while its last reader still reads: the result of that call is"
+                       " written over its own argument",
+        "frees-late": "an array keeps its bytes for one call more than anybody needs them",
+        "unaligned": "wide loads, and rows of whole sectors, want every array to begin at a multiple",
+        "no-reuse": "each array has bytes of its own, as if no memory were ever free again",
+        "first-come": "small arrays that happen to come early lie where a large one should have gone later",
+    }  # fmt: skip
+
+    def variation(self, rng):
+        is_last = bool(rng.integers(2))
+        text = "the last call that reads it" if is_last else "the first call that does not need it any more"
+        return {"aligned": rng.choice([32, 64, 128, 256]), "end_is_needed": is_last, "end_text": text}
+
+    def constants(self, v):
+        return {"ALIGNED": v.aligned, "END_IS_NEEDED": v.end_is_needed}
+
+    def cases(self, v, rng):
+        unit = v.aligned
+
+        def inputs(arrays):
+            """From (bytes, first call, last call) of each, in an order of no meaning."""
+            bytes_X, first_X, last_X = np.array(arrays)[rng.permutation(len(arrays))].T.copy()
+            return {"bytes_X": bytes_X, "first_X": first_X, "end_X": last_X + (not v.end_is_needed)}
+
+        size = int(rng.integers(2, 6)) * unit
+        cases = [
+            inputs([(size, 0, 0), (size, 1, 1)]),  # nobody meets anybody: one place
+            inputs([(size, 0, 1), (size, 1, 2), (size, 2, 3), (size, 3, 4)]),  # a chain: two places
+            inputs([(unit + 1, 0, 2), (2 * unit - 1, 0, 2), (3, 1, 2), (size, 3, 4)]),  # sizes beside multiples
+            inputs([(unit, 0, 2), (2 * unit, 0, 0), (4 * unit, 1, 1), (size, 3, 3)]),
+        ]
+        for count in (int(rng.integers(16, 24)), int(rng.integers(30, 50))):
+            cases.append(self._where_order_matters(v, rng, inputs, count))
+        return cases
+
+    def _where_order_matters(self, v, rng, inputs, count):
+        """Drawn until whoever takes arrays as they are written, or frees them late, needs more than is allowed."""
+        for _ in range(500):
+            first_X = rng.integers(0, count, count)
+            last_X = first_X + rng.geometric(0.35, count)
+            bytes_X = rng.choice([1, 1, 2, 5, 9, 16], count) * v.aligned - rng.integers(0, 7, count)
+            case = inputs(np.stack([bytes_X, first_X, last_X], axis=1))
+            limit, (size_X, first_X, last_X) = self._limit(v, case), _arrays(v, case)
+            come = [_greedy(np.argsort(first_X, kind="stable"), size_X, first_X, last_X, v.aligned, fit)
+                    for fit in ("lowest", "tightest")]  # fmt: skip
+            late = [_greedy(order, size_X, first_X, last_X + 1, v.aligned, fit) for order, fit in
+                    _large_first(size_X, first_X, last_X)]  # fmt: skip
+            if min(_peak(o_X, size_X) for o_X in (*come, *late)) > limit:
+                return case
+        raise ValueError("no input was drawn on which the order matters")
+
+    def _limit(self, v, inputs):
+        size_X, first_X, last_X = _arrays(v, inputs)
+        plans = [_greedy(order, size_X, first_X, last_X, v.aligned, fit)
+                 for order, fit in _large_first(size_X, first_X, last_X)]  # fmt: skip
+        return int(MOST * max(_peak(offset_X, size_X) for offset_X in plans))
+
+    def call(self, inputs):
+        return f"plan({len(inputs['bytes_X'])} arrays, {int(inputs['bytes_X'].sum()):,} bytes)"
+
+    def wrong(self, v, trial):
+        if trial.got is None:
+            return None
+        if problem := different_kind(self.returns, trial.got, (np.zeros(len(trial.inputs["bytes_X"]), np.int64),)):
+            return Miss(problem)
+        offset_X, (size_X, first_X, last_X) = trial.got[0].astype(np.int64), _arrays(v, trial.inputs)
+        meet_XX = _meet(first_X, last_X)
+        if (offset_X < 0).any():
+            x = int((offset_X < 0).argmax())
+            return Miss(f"{self.call(trial.inputs)}: offset_X[{x}] is {offset_X[x]}, before the block begins.")
+        pairs = np.argwhere(np.triu(meet_XX & _share(offset_X, size_X), 1))
+        if len(pairs):
+            return Miss(self._of_pair(trial, pairs, offset_X, size_X, first_X))
+        if (offset_X % v.aligned).any():
+            x = int((offset_X % v.aligned > 0).argmax())
+            told = f"offset_X[{x}] is {offset_X[x]:,}, {offset_X[x] % v.aligned} bytes behind a multiple of {v.aligned}"
+            return Miss(f"{self.call(trial.inputs)}: {told}.", "unaligned")
+        return self._too_large(v, trial, offset_X, size_X, first_X, last_X)
+
+    def _of_pair(self, trial, pairs, offset_X, size_X, first_X):
+        x, y = pairs[0].tolist()
+        begin, end = max(offset_X[x], offset_X[y]), min(offset_X[x] + size_X[x], offset_X[y] + size_X[y])
+        more = f"; {len(pairs) - 1} more pairs do so" if len(pairs) > 1 else ""
+        return (
+            f"{self.call(trial.inputs)}: arrays {x} and {y} share the bytes {begin:,} to {end - 1:,}, and call"
+            f" {max(first_X[x], first_X[y])} needs both{more}."
+        )
+
+    def _too_large(self, v, trial, offset_X, size_X, first_X, last_X):
+        peak, limit = _peak(offset_X, size_X), self._limit(v, trial.inputs)
+        if peak <= limit:
+            return None
+        alive, separate = _alive(size_X, first_X, last_X), int(_aligned(size_X, v.aligned).sum())
+        told = f"{self.call(trial.inputs)}: the block has {peak:,} bytes, and {limit:,} are the most. At one call"
+        told += f" {alive:,} are needed; a buffer for each takes {separate:,}."
+        numbers = {"peak": peak, "limit": limit, "alive": alive}
+        return Miss(told, None, numbers)
+
+    def recognise(self, v, tried):
+        """All plans together: two arrays of a small one may share bytes, or not, for many reasons."""
+        plans = [(t.got[0].astype(np.int64), *_arrays(v, t.inputs)) for t in tried if t.got is not None]
+        shares = [np.triu(_share(offset_X, size_X), 1) for offset_X, size_X, _, _ in plans]
+        together = list(zip(shares, plans, strict=True))
+        if any((share_XX & _meet(first_X, last_X)).any() for share_XX, (_, _, first_X, last_X) in together):
+            shorter = [share_XX & _meet(first_X, np.maximum(last_X - 1, first_X))
+                       for share_XX, (_, _, first_X, last_X) in together]  # fmt: skip
+            return None if any(s_XX.any() for s_XX in shorter) else "frees-early"
+        if not any(share_XX.any() for share_XX in shares):
+            return "no-reuse"
+        if any(all(np.array_equal(offset_X, _greedy(np.argsort(first_X, kind="stable"), size_X, first_X, last_X,
+                                                    v.aligned, fit)) for offset_X, size_X, first_X, last_X in plans)
+               for fit in ("lowest", "tightest")):  # fmt: skip
+            return "first-come"
+        longer = [share_XX & _meet(first_X, last_X + 1) for share_XX, (_, _, first_X, last_X) in together]
+        return None if any(s_XX.any() for s_XX in longer) else "frees-late"
+
+    def praise(self, v, tried):
+        last = tried[-1]
+        size_X, first_X, last_X = _arrays(v, last.inputs)
+        peak, alive = _peak(last.got[0].astype(np.int64), size_X), _alive(size_X, first_X, last_X)
+        return f"The last block has {peak:,} bytes for {int(size_X.sum()):,}; {alive:,} are alive at one call."
+
+
+def _arrays(v, inputs):
+    """(bytes, first call, last call), the ends included."""
+    last_X = inputs["end_X"] - (not v.end_is_needed)
+    return inputs["bytes_X"], inputs["first_X"], last_X
+
+
+def _aligned(size, unit):
+    return -(-size // unit) * unit
+
+
+def _meet(first_X, last_X):
+    return (first_X[:, None] <= last_X) & (first_X <= last_X[:, None])
+
+
+def _share(offset_X, size_X):
+    end_X = offset_X + size_X
+    return np.maximum(offset_X[:, None], offset_X) < np.minimum(end_X[:, None], end_X)
+
+
+def _peak(offset_X, size_X):
+    return int((offset_X + size_X).max())
+
+
+def _alive(size_X, first_X, last_X):
+    return int((size_X @ ((first_X[:, None] <= first_X) & (first_X <= last_X[:, None]))).max())
+
+
+def _large_first(size_X, first_X, last_X):
+    """Orders that begin with what is large, of equal ones with this or that, and both ways to take a gap."""
+    ties = (np.arange(len(size_X)), -np.arange(len(size_X)), first_X - last_X, first_X)
+    return [(np.lexsort((tie, -size_X)), fit) for tie in ties for fit in ("lowest", "tightest")]
+
+
+def _greedy(order, size_X, first_X, last_X, unit, fit):
+    """Each in turn takes the lowest or the tightest gap between those that it meets, or goes on top of them."""
+    offset_X, placed = np.zeros(len(size_X), np.int64), []
+    for x in order.tolist():
+        meets = sorted((offset_X[y], offset_X[y] + size_X[y]) for y in placed
+                       if first_X[x] <= last_X[y] and first_X[y] <= last_X[x])  # fmt: skip
+        at, gaps = 0, []
+        for begin, end in meets:
+            if begin - at >= size_X[x]:
+                gaps.append((begin - at, at))
+            at = max(at, _aligned(end, unit))
+        offset_X[x] = at if not gaps else gaps[0][1] if fit == "lowest" else min(gaps)[1]
+        placed.append(x)
+    return offset_X
