@@ -47,7 +47,7 @@ def _frame(layouts: Mapping[str, Layout], now: int | None) -> Canvas:
         canvas.line(x, TOP + TALL, x + wide, TOP + TALL, thick=2)
         if now is not None:
             canvas.line(x + now * wide / calls, TOP + TALL + 2, x + (now + 1) * wide / calls, TOP + TALL + 2, thick=5)
-        canvas.text(x, TOP + TALL + 20, f"{layout.bytes:,} bytes, {calls} calls")
+        canvas.text(x, TOP + TALL + 20, f"{layout.bytes:,} bytes")
     roles = (
         {"mid": "an array"} if now is None else {"mark": "written", "mid": "kept", "pale": "over", "paper": "to come"}
     )
