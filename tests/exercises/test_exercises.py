@@ -14,7 +14,7 @@ import pytest
 
 from minidecode.exercises import skeleton
 from minidecode.exercises.exercise import COMMON, PredictionTask, Submission
-from minidecode.exercises.find import exercises
+from minidecode.exercises.find import exercises, find
 
 SEED = 20261
 # Solutions and wrong answers must be told apart whatever is drawn. Authors try more: MINIDECODE_EXERCISE_SEEDS=10
@@ -108,3 +108,19 @@ def test_markers():
     )
     mended = "def f(a):\n    # --- was\n    #| return a +\n    #|     1\n    return a\n    # --- end\n"
     assert skeleton.strip(mended) == "def f(a):\n    return a +\n        1\n"
+
+
+def test_a_constant_of_several_lines_is_read_back_as_it_was():
+    text = " 1  a = 1\n 2  b = 2\n"
+    source = skeleton.with_variation("# --- variation\nP = 0\n# --- end\n", 9, 4, {"PROGRAM": text, "N": 3})
+    names = {}
+    exec(source, names)
+    assert names["PROGRAM"] == text and names["N"] == 3
+    assert source.splitlines()[2] == " 1  a = 1", "lines are numbered as they stand there"
+
+
+def test_what_all_trials_say_together_is_told():
+    """A kernel that races may be right all the same, which only its outputs behind the error can tell."""
+    race = find("tile_race")
+    verdict = judged(race, race.folder() / "wrong" / "syncwarp_for_a_block.py", SEED)
+    assert "Threads race on" in verdict.message and "the numbers are right" in verdict.message
