@@ -51,24 +51,23 @@ class Task(NumPyTask):
 
     def _where_order_matters(self, v, rng, inputs, count):
         """Drawn until whoever takes arrays as they are written, or frees them late, needs more than is allowed."""
-        for _ in range(500):
+        for _ in range(2000):
             first_X = rng.integers(0, count, count)
             last_X = first_X + rng.geometric(0.35, count)
             bytes_X = rng.choice([1, 1, 2, 5, 9, 16], count) * v.aligned - rng.integers(0, 7, count)
             case = inputs(np.stack([bytes_X, first_X, last_X], axis=1))
-            limit, (size_X, first_X, last_X) = self._limit(v, case), _arrays(v, case)
-            come = [_greedy(np.argsort(first_X, kind="stable"), size_X, first_X, last_X, v.aligned, fit)
-                    for fit in ("lowest", "tightest")]  # fmt: skip
-            late = [_greedy(order, size_X, first_X, last_X + 1, v.aligned, fit) for order, fit in
-                    _large_first(size_X, first_X, last_X)]  # fmt: skip
-            if min(_peak(o_X, size_X) for o_X in (*come, *late)) > limit:
+            size_X, first_X, last_X = _arrays(v, case)
+            come = _as_they_come(v, size_X, first_X, last_X)
+            late = [_greedy(order, size_X, first_X, last_X + 1, v.aligned, fit)
+                    for order, fit in _large_first(v, size_X, first_X, last_X)[:2]]  # fmt: skip
+            if min(_peak(offset_X, size_X) for offset_X in (*come, *late)) > self._limit(v, case):
                 return case
         raise ValueError("no input was drawn on which the order matters")
 
     def _limit(self, v, inputs):
         size_X, first_X, last_X = _arrays(v, inputs)
         plans = [_greedy(order, size_X, first_X, last_X, v.aligned, fit)
-                 for order, fit in _large_first(size_X, first_X, last_X)]  # fmt: skip
+                 for order, fit in _large_first(v, size_X, first_X, last_X)]  # fmt: skip
         return int(MOST * max(_peak(offset_X, size_X) for offset_X in plans))
 
     def call(self, inputs):
@@ -123,10 +122,9 @@ class Task(NumPyTask):
             return None if any(s_XX.any() for s_XX in shorter) else "frees-early"
         if not any(share_XX.any() for share_XX in shares):
             return "no-reuse"
-        if any(all(np.array_equal(offset_X, _greedy(np.argsort(first_X, kind="stable"), size_X, first_X, last_X,
-                                                    v.aligned, fit)) for offset_X, size_X, first_X, last_X in plans)
-               for fit in ("lowest", "tightest")):  # fmt: skip
-            return "first-come"
+        for fit in (0, 1):
+            if all(np.array_equal(offset_X, _as_they_come(v, *arrays)[fit]) for offset_X, *arrays in plans):
+                return "first-come"
         longer = [share_XX & _meet(first_X, last_X + 1) for share_XX, (_, _, first_X, last_X) in together]
         return None if any(s_XX.any() for s_XX in longer) else "frees-late"
 
@@ -164,10 +162,18 @@ def _alive(size_X, first_X, last_X):
     return int((size_X @ ((first_X[:, None] <= first_X) & (first_X <= last_X[:, None]))).max())
 
 
-def _large_first(size_X, first_X, last_X):
-    """Orders that begin with what is large, of equal ones with this or that, and both ways to take a gap."""
+def _large_first(v, size_X, first_X, last_X):
+    """Orders that begin with what is large, in bytes, in units or in bytes times calls; and both ways to take a gap."""
     ties = (np.arange(len(size_X)), -np.arange(len(size_X)), first_X - last_X, first_X)
-    return [(np.lexsort((tie, -size_X)), fit) for tie in ties for fit in ("lowest", "tightest")]
+    orders = [np.lexsort((tie, -large_X)) for large_X in (size_X, _aligned(size_X, v.aligned)) for tie in ties]
+    orders.append(np.argsort(-size_X * (1 + last_X - first_X), kind="stable"))
+    return [(order, fit) for order in orders for fit in ("lowest", "tightest")]
+
+
+def _as_they_come(v, size_X, first_X, last_X):
+    """Two plans of who takes arrays in the order in which they are written."""
+    order = np.argsort(first_X, kind="stable")
+    return [_greedy(order, size_X, first_X, last_X, v.aligned, fit) for fit in ("lowest", "tightest")]
 
 
 def _greedy(order, size_X, first_X, last_X, unit, fit):
