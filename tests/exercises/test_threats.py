@@ -335,7 +335,8 @@ def test_a_decorator_of_ones_own_is_no_kernel():
 def test_an_endless_kernel_is_ended(monkeypatch):
     """By the emulator, which says which loop it is; the limit of time stands behind it."""
     verdict = fails(with_line("k = 0\n    while k < 1:\n        k = 0"), None, KERNEL)
-    assert "does not come out of the loop" in verdict.message
+    by_the_clock = "no answer within"  # on a machine so busy that the emulator gets no time to lose its patience
+    assert "does not come out of the loop" in verdict.message or by_the_clock in verdict.message
     ended_within(20, with_line("k = 0\n    while k < 1:\n        k = 0"), None, monkeypatch, KERNEL)
 
 
