@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from . import room
 from .top_k import in_place
 
 ONE = 2.0**44  # units of the likeliest token's weight: of fewer than 2**19 tokens, the sum fits into an int64
@@ -25,19 +26,53 @@ def keep_top_p_naive(scores_RV, p, least=1, out=None):
     return scores_RV
 
 
-def keep_top_p(scores_RV, p, least=1, out=None):
-    """Without a sort: a bisection over the bits of the scores for the least one that stays, among ever fewer tokens."""
+def keep_top_p(scores_RV, p, least=1, out=None, *, workspace=None):
+    """Without a sort: the place of the least token that stays is halved down to one, among ever fewer tokens.
+
+    Each turn parts those that are left into lower and upper ones, in place, and weighs the lower ones. If these may go,
+    the place is above them, and what may go besides is less by as much.
+    """
     scores_RV = in_place(scores_RV, out)
-    weight_RV, key_RV = weights(scores_RV), in_order(scores_RV)
-    most_R = most_that_goes(weight_RV.sum(axis=1), p)
-    for scores_V, weight_V, key_V, most in zip(scores_RV, weight_RV, key_RV, most_R, strict=True):
-        key, weight, tokens = _least_that_stays(key_V, weight_V, most, max(len(key_V) - least, 0))
-        tied_X = np.flatnonzero(key_V == key)
-        each = weight_V[tied_X[0]]
-        tokens = tokens if each == 0 else min(tokens, weight // each)
-        scores_V[key_V < key] = -np.inf
-        scores_V[tied_X[:tokens]] = -np.inf
+    V = scores_RV.shape[1]
+    parted_V, is_V = room(workspace, V, scores_RV), room(workspace, V, scores_RV, np.bool_)
+    rooms = room(workspace, V, scores_RV, np.float64), room(workspace, V, scores_RV, np.int64)
+    for scores_V in scores_RV:
+        parted_V[...] = scores_V
+        largest = scores_V.max()
+        most = most_that_goes(_sum_of_weights(parted_V, largest, rooms), p)
+        low, high, upper = 0, max(V - least, 0), V  # so many go at the least, at the most; among so many lowest
+        while low < high:
+            middle = (low + high + 1) // 2
+            parted_V[low:upper].partition(middle - 1 - low)
+            weight = _sum_of_weights(parted_V[low:middle], largest, rooms)
+            if weight <= most:
+                low, most = middle, most - weight
+            else:
+                high, upper = middle - 1, middle
+        if low:
+            _rule_out_lowest(scores_V, low, parted_V[:low].max(), is_V)
     return scores_RV
+
+
+def _sum_of_weights(scores_X, largest, rooms):
+    """Of some of a row's scores: the sum of their `weights`, with room for those."""
+    if not np.isfinite(largest):  # nothing is possible, or it is no row of scores
+        return np.int64(0)
+    share_X, weight_X = (each[: len(scores_X)] for each in rooms)
+    np.subtract(scores_X, np.float64(largest), out=share_X)
+    np.exp(share_X, out=share_X)
+    share_X *= ONE
+    np.copyto(weight_X, share_X, casting="unsafe")
+    return weight_X.sum()
+
+
+def _rule_out_lowest(scores_V, count, highest, is_V):
+    """`count` scores become minus infinity, of which `highest` is the highest: of equal ones those in lower columns."""
+    if highest > -np.inf:
+        tied_X = np.flatnonzero(np.equal(scores_V, highest, out=is_V))
+        below = np.count_nonzero(np.less(scores_V, highest, out=is_V))
+        np.copyto(scores_V, -np.inf, where=is_V)
+        scores_V[tied_X[: count - below]] = -np.inf
 
 
 def weights(scores_RV):
@@ -51,32 +86,3 @@ def weights(scores_RV):
 def most_that_goes(total, p):
     """How much may be ruled out, in whole units."""
     return ((1 - p) * total).astype(np.int64)
-
-
-def in_order(scores_RV):
-    """The bits of the scores as whole numbers that are ordered as the scores are.
-
-    Floats are stored as a sign and a magnitude: those below zero count backwards, and zero has two signs.
-    """
-    bits_RV = (scores_RV + 0).view(f"i{scores_RV.itemsize}")  # -0 + 0 is 0
-    return np.where(bits_RV < 0, bits_RV ^ np.iinfo(bits_RV.dtype).max, bits_RV)
-
-
-def _least_that_stays(key_X, weight_X, weight, tokens):
-    """(the least key of which a token stays, weight and number of those of this key that may still go).
-
-    Everything below the middle goes if it weighs at most `weight`, and is at most `tokens`.
-    """
-    low, high = int(key_X.min()), int(key_X.max())
-    while low < high:
-        middle = (low + high + 1) // 2
-        below_X = key_X < middle
-        weight_below, tokens_below = weight_X[below_X].sum(), np.count_nonzero(below_X)
-        goes = weight_below <= weight and tokens_below <= tokens
-        if goes:
-            low, weight, tokens = middle, weight - weight_below, tokens - tokens_below
-        else:
-            high = middle - 1
-        undecided_X = ~below_X if goes else below_X
-        key_X, weight_X = key_X[undecided_X], weight_X[undecided_X]
-    return low, weight, tokens
