@@ -16,7 +16,7 @@ from minidecode.catalog import CATALOG
 from minidecode.conformance.check import mutant_files, wrong
 from minidecode.conformance.rows import asked_of
 from minidecode.launch import InEmulator, launch
-from minidecode.reference import epilogue, ngram
+from minidecode.reference import epilogue, ngram, split
 from minidecode.reference import norm as norm_file
 from minidecode.user_functions import load_file
 
@@ -151,6 +151,23 @@ def test_broken_contracts_of_two_results_are_told(function, says):
 )  # fmt: skip
 def test_what_is_added_to_an_array_is_in_it_and_returned(function, says):
     assert says in str(conformance.check("epilogue", function))
+
+
+def test_weights_that_float32_has_not_may_be_zero():
+    """exp(-128) is 2.6e-56: nobody is wrong who says 0, in any row that attends; nor who says the smallest number."""
+    q, k, v = np.full((1, 1, 2), 8.0), np.array([[[[0.0, 0.0], [8.0, 8.0]]]]), np.array([[[[1.0], [0.0]]]])
+    q, k, v = (a.astype(np.float32) for a in (q, k, v))
+    arguments = (q, k, v, np.array([0]), np.array([2]), 1.0)
+    for answer in (0.0, 2.0**-126):
+        assert wrong(CATALOG["grouped"], lambda *_, a=answer: np.full((1, 1), a, np.float32), arguments) is None
+    assert wrong(CATALOG["grouped"], lambda *_: np.full((1, 1), 1e-30, np.float32), arguments)
+    eye_GDD, none_GD = np.eye(2, dtype=np.float32)[None], np.zeros((1, 2), np.float32)
+    # of hidden states (16, 0) and (0, 16), the first has no weight left
+    h_BND = np.array([[[16.0, 0.0], [0.0, 16.0]]], np.float32)
+    q = np.array([[[0.0, 16.0]]], np.float32)
+    arguments = (q, h_BND, np.array([0]), eye_GDD, none_GD, eye_GDD, none_GD, 1.0)
+    assert wrong(CATALOG["el"], lambda *_: np.array([[0.0, 16.0]], np.float32), arguments) is None
+    assert conformance.check("split", split.attend_split_naive, examples=100, promised=False).ok
 
 
 def test_an_unknown_name_lists_the_known_ones():
