@@ -16,7 +16,7 @@ from minidecode.catalog import CATALOG
 from minidecode.conformance.check import mutant_files, wrong
 from minidecode.conformance.rows import asked_of
 from minidecode.launch import InEmulator, launch
-from minidecode.reference import epilogue, ngram, split
+from minidecode.reference import draw, epilogue, ngram, split, top_k, top_p
 from minidecode.reference import norm as norm_file
 from minidecode.user_functions import load_file
 
@@ -168,6 +168,47 @@ def test_weights_that_float32_has_not_may_be_zero():
     arguments = (q, h_BND, np.array([0]), eye_GDD, none_GD, eye_GDD, none_GD, 1.0)
     assert wrong(CATALOG["el"], lambda *_: np.array([[0.0, 16.0]], np.float32), arguments) is None
     assert conformance.check("split", split.attend_split_naive, examples=100, promised=False).ok
+
+
+def no_nan(function):
+    """The function, but it raises what NumPy raises where nothing is left to look at."""
+
+    def strict(scores_RV, *rest):
+        if np.isnan(scores_RV).any():
+            raise ValueError("attempt to get argmax of an empty sequence")
+        return function(scores_RV, *rest)
+
+    return strict
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [("draw", draw.draw_tokens), ("top_k", top_k.keep_top_k), ("top_p", top_p.keep_top_p), ("ngram", ngram.ban_ngrams)],
+)
+def test_ops_that_may_meet_nan_must_survive_it(name, function):
+    """They stand in front of the end of a step, where NaN is told."""
+    assert "It raised ValueError: attempt" in str(conformance.check(name, no_nan(function), examples=5))
+
+
+def test_of_a_row_with_nan_a_token_is_drawn_that_there_is():
+    def beyond(scores_RV, *rest):
+        return np.where(np.isnan(scores_RV).all(axis=1), scores_RV.shape[1], draw.draw_tokens(scores_RV, *rest))
+
+    def other(scores_RV, *rest):
+        return np.where((scores_RV < np.inf).all(axis=1), draw.draw_tokens(scores_RV, *rest), scores_RV.shape[1] - 1)
+
+    assert "token_R[0] is 7" in str(conformance.check("draw", beyond, examples=5))
+    assert conformance.check("draw", other, examples=5).ok
+
+
+def test_rows_beside_one_with_nan_are_right():
+    def spoilt(scores_RV, k):
+        has_nan = int(np.isnan(scores_RV).any())
+        top_k.keep_top_k(scores_RV, k)
+        scores_RV[has_nan:] += has_nan
+        return scores_RV
+
+    assert "scores_RV[1, " in str(conformance.check("top_k", spoilt, examples=5))
 
 
 def test_an_unknown_name_lists_the_known_ones():

@@ -5,11 +5,12 @@ hit. Rows are distinct, so that row 0 for all rows is seen; what lies behind a r
 the answer if it were read. `oracle` is what the answer is, said once more in the plainest way, by nobody who implements
 the op, in float64 where it matters; `bound` how far an answer may lie from it, for rows under tolerance. Where several
 answers are right, `judge` takes the results in front of the arguments and says what is wrong, or None; and `promise`,
-where it is, likewise what an answer lacks that is right but not as good as every version but the naive one.
-`paper_inputs` are (arguments, what they are) at the size that the paper times, of weights or memories that are stored
-as one of `STORED`, where the row has that; `says`, where it is, puts into words
-what an implementation's time does not show, from a result in front of the arguments; `FETCHED`, where it is, names what
-the NumPy code reads as Python numbers.
+where it is, likewise what an answer lacks that is right but not as good as every version but the naive one. `pardoned`,
+where it is, takes a result, the oracle's and the arguments, and gives the result with the oracle's numbers where an
+answer means nothing and does no harm: ops between a model and the end of a step meet NaN. `paper_inputs` are
+(arguments, what they are) at the size that the paper times, of weights or memories that are stored as one of `STORED`,
+where the row has that; `says`, where it is, puts into words what an implementation's time does not show, from a result
+in front of the arguments; `FETCHED`, where it is, names what the NumPy code reads as Python numbers.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 FETCHED = ("scores_RV", "key_RX", "step_R")  # the NumPy code goes by Python numbers from row to row
 
-INF = np.inf
+INF, NAN = np.inf, np.nan
 
 
 def arguments_of(rows: list, keys: list, steps: list, seed: int) -> tuple:
@@ -48,6 +48,8 @@ def planted() -> list[tuple]:
         random([[-INF] * 5, [-INF, -INF, 3, -INF, -INF], [-INF, 1, -INF, -INF, 1]]),
         random([[1000.0, 999.0, 998.0, 1000.0, 999.5], [-1e30, -2e30, -1e30, -1e30, -1e30]]),
         random([[0.0, -3.0, -6.0, -9.0, -12.0, -15.0] * 4] * 2),
+        random([[NAN] * 7, [1, 0, 2, 1, 0, 1, 2], [NAN, 1, 0, -INF, 2, 1, 0]]),  # mean nothing, but do no harm
+        random([[1, 0, 2, 1, 0, 1, 2], [0, 1, 0, -INF, 2, INF, 0], [-INF, NAN] + [-INF] * 5]),
     ]
     for V in (31, 129, 600):  # past warps, blocks and groups of four
         cases.append(random(2 * rng.standard_normal((2, V))))
@@ -70,6 +72,12 @@ def oracle(scores_RV, key_RX, step_R, seed):
         sums = [score + _noise(v, step_R[r], key_RX[r], seed) if score > -INF else -INF for v, score in enumerate(row)]
         token_R[r] = sums.index(max(sums))
     return token_R
+
+
+def pardoned(mine_R, right_R, scores_RV, key_RX, step_R, seed):
+    """Of a row that holds NaN or plus infinity, any token may be drawn that there is."""
+    is_free_R = ~(scores_RV < INF).all(axis=1) & (mine_R >= 0) & (mine_R < scores_RV.shape[1])
+    return np.where(is_free_R, right_R, mine_R)
 
 
 def _noise(v: int, step, key, seed: int) -> float:
