@@ -14,6 +14,7 @@ import numpy as np
 
 from .. import dims, ops
 from ..catalog import Row, arguments_of, find
+from ..device import device_kind
 from ..kernel_types import check_types
 from ..launch import seen_kernels, traced_launches
 from ..user_functions import describe, load_file, told
@@ -85,12 +86,13 @@ def check(
     row = find(name)
     label = describe(implementation)
     asked = asked_of(name)
-    strategy, planted = asked.inputs(), asked.planted()
+    strategy, planted, large = asked.inputs(), asked.planted(), getattr(asked, "large", list)()
+    total = examples + len(planted) + len(large)
     tried, last, kept = [0], [None], _KeepsResults(implementation)
 
     def judge(arguments: tuple) -> None:
         tried[0] += 1
-        progress(min(tried[0], examples + len(planted)), examples + len(planted))
+        progress(min(tried[0], total), total)
         mistake = wrong(row, kept, arguments, promised)
         if mistake:
             last[0] = (arguments, mistake)
@@ -111,6 +113,9 @@ def check(
             with seen_kernels() as kernels:
                 judge_random()
                 for arguments in planted:
+                    judge(arguments)
+                is_emulated = bool(kernels) and device_kind() != "gpu"
+                for arguments in large[:1] if is_emulated else large:
                     judge(arguments)
                 if mistake := wrong_with_out(row, implementation, planted[0]):
                     last[0] = (planted[0], mistake)

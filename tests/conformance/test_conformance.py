@@ -16,7 +16,7 @@ from minidecode.catalog import CATALOG
 from minidecode.conformance.check import mutant_files, wrong
 from minidecode.conformance.rows import asked_of
 from minidecode.launch import InEmulator, launch
-from minidecode.reference import draw, epilogue, ngram, split, top_k, top_p
+from minidecode.reference import draw, epilogue, ngram, random, split, top_k, top_p
 from minidecode.reference import norm as norm_file
 from minidecode.user_functions import load_file
 
@@ -209,6 +209,40 @@ def test_rows_beside_one_with_nan_are_right():
         return scores_RV
 
     assert "scores_RV[1, " in str(conformance.check("top_k", spoilt, examples=5))
+
+
+def noise_by(counter):
+    """`gumbel`, whose groups of four tokens are counted in another way."""
+
+    def gumbel(key_RX, step_R, V, seed):
+        noise_RV = random.gumbel(key_RX, step_R, V, seed)
+        return noise_RV[:, 4 * counter(np.arange(V) // 4) + np.arange(V) % 4]
+
+    return gumbel
+
+
+@pytest.mark.parametrize("mask", [0xFF, 0x3FF, 0x3FFF, 0xFFFF], ids=hex)
+def test_noise_that_comes_again_at_true_vocabularies_is_seen(mask):
+    """Groups counted in ten bits would repeat GPT-2's noise, those in sixteen bits that of its beams side by side."""
+    gumbel = noise_by(lambda group: group & mask)
+
+    def draw_tokens(scores_RV, key_RX, step_R, seed):
+        return (scores_RV + gumbel(key_RX, step_R, scores_RV.shape[1], seed)).argmax(axis=1)
+
+    assert "noise_RV[0, " in str(conformance.check("random", gumbel, examples=5))
+    assert "token_R[0] is" in str(conformance.check("draw", draw_tokens, examples=5))
+
+
+def test_tokens_and_steps_that_are_counted_in_too_few_bits_are_seen():
+    def narrow_tokens(key_RX, step_R, V, seed):
+        return random.gumbel(key_RX, step_R, V, seed)[:, np.arange(V) & 0xFFFF]
+
+    assert "noise_RV[0, 6" in str(conformance.check("random", narrow_tokens, examples=5))
+    for mask in (0xFFFFF, 0x7FFFFFFF):
+        narrow = lambda key, step, V, seed, m=mask: random.gumbel(key, step & m, V, seed)  # noqa: E731
+        assert "noise_RV[" in str(conformance.check("random", narrow, examples=5))
+        narrow = lambda scores, key, step, seed, m=mask: draw.draw_tokens(scores, key, step & m, seed)  # noqa: E731
+        assert "token_R[" in str(conformance.check("draw", narrow, examples=5))
 
 
 def test_an_unknown_name_lists_the_known_ones():

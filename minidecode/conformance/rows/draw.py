@@ -42,6 +42,7 @@ def planted() -> list[tuple]:
         random(even),  # rows, keys and steps differ, scores do not
         random(even, keys=[[7, 8]] * 3, steps=[3, 4, 5]),  # the step alone
         random(even, keys=[[7, 8]] * 3, steps=[44, 300, 65_580]),  # of which some are equal in eight or sixteen bits
+        random(even, keys=[[7, 8]] * 3, steps=[3, 3 + 2**20, 3 + 2**31]),  # or in twenty, or in all but the highest
         random(even, keys=[[7, 8], [8, 7], [7, 9]], steps=[3] * 3),  # either half of the key
         random(even, seed=5),
         random(even, seed=5 + 2**32),  # either half of the seed
@@ -63,6 +64,16 @@ def planted() -> list[tuple]:
     rare_V = np.full((1, 600), -INF)
     rare_V[0, rare], rare_V[0, 0] = -_noise(rare[0], 3, (7, 8), 5) + _noise(0, 3, (7, 8), 5) + 1e-3, 0.0
     return [*cases, arguments_of(rare_V, [[7, 8]], [3], 5)]
+
+
+def large() -> list[tuple]:
+    """More tokens, and more groups of four, than sixteen bits count: of which only the last ones are possible."""
+    cases = []
+    for V in (2**16 + 60, 2**18 + 60):
+        scores_RV = np.full((1, V), -INF)
+        scores_RV[0, -57:] = 0.0
+        cases.append(arguments_of(scores_RV, [[7, 8]], [3], 2**63 + 5))
+    return cases
 
 
 def oracle(scores_RV, key_RX, step_R, seed):
