@@ -245,6 +245,15 @@ def test_tokens_and_steps_that_are_counted_in_too_few_bits_are_seen():
         assert "token_R[" in str(conformance.check("draw", narrow, examples=5))
 
 
+@pytest.mark.parametrize("below", [12, 20, 24.5])
+def test_a_draw_that_passes_over_tokens_too_soon_is_seen(below):
+    def hasty(scores_RV, *rest):
+        scores_RV = np.where(scores_RV < scores_RV.max(axis=1, keepdims=True) - below, -np.inf, scores_RV)
+        return draw.draw_tokens(scores_RV.astype(np.float32), *rest)
+
+    assert "token_R[0] is" in str(conformance.check("draw", hasty, examples=5))
+
+
 def test_an_unknown_name_lists_the_known_ones():
     with pytest.raises(md.OptionError, match="the names are ngram, linear, epilogue, norm"):
         conformance.check("ngrams", np.copy)

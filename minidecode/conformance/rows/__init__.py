@@ -2,8 +2,10 @@
 
 `inputs` is a strategy that draws the positional arguments of the op, `planted` a list of cases that random ones seldom
 hit, and `large`, where it is, more of them, from the smallest on: an emulator is given the first alone, for each takes
-it several times as long. Rows are distinct, so that row 0 for all rows is seen; what lies behind a row's length is poison that would change
-the answer if it were read. `oracle` is what the answer is, said once more in the plainest way, by nobody who implements
+it several times as long. Rows are distinct, so that row 0 for all rows is seen; what lies behind a row's length is
+poison that would change the answer if it were read.
+
+`oracle` is what the answer is, said once more in the plainest way, by nobody who implements
 the op, in float64 where it matters; `bound` how far an answer may lie from it, for rows under tolerance. Where several
 answers are right, `judge` takes the results in front of the arguments and says what is wrong, or None; and `promise`,
 where it is, likewise what an answer lacks that is right but not as good as every version but the naive one. `pardoned`,
