@@ -673,8 +673,8 @@ def place_lifetimes(bytes_X: Array, first_X: Array, last_X: Array, out: Array | 
     All are int64, and there is at least one array; bytes[x] may be 0. It runs on the host, before anything else does.
 
     Contract: exact, but several answers are right. No two that meet share a byte; each offset is a multiple of ALIGNED,
-    from 0 up. Two promises are of size, and every greedy planner keeps them, whatever its order: the block,
-    max(offset + bytes), is no larger than one buffer behind the other, each up to a multiple of ALIGNED; and moving one
-    array elsewhere, all others staying where they are, never makes it smaller.
+    from 0 up. Two promises are of size, and every greedy planner keeps them, whatever its order: the block, the largest
+    offset + bytes of those that have bytes, is no larger than one buffer behind the other, each up to a multiple of
+    ALIGNED; and moving one array elsewhere, all others staying where they are, never makes it smaller.
     Moves 32*X bytes; a comparison for each pair that meets.
     """

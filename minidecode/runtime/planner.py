@@ -43,7 +43,7 @@ class Layout:
     @property
     def bytes(self) -> int:
         """What the arena must hold."""
-        return max((o + a.bytes for o, a in zip(self.offsets, self.lifetimes, strict=True)), default=0)
+        return max((o + a.bytes for o, a in zip(self.offsets, self.lifetimes, strict=True) if a.bytes), default=0)
 
     @property
     def separate_bytes(self) -> int:

@@ -254,6 +254,35 @@ def test_a_draw_that_passes_over_tokens_too_soon_is_seen(below):
     assert "token_R[0] is" in str(conformance.check("draw", hasty, examples=5))
 
 
+def pool(bytes_X, first_X, last_X):
+    """Buffers that are handed out whole: right, and larger than it need be."""
+    buffers, offset_X = [], np.zeros_like(bytes_X)
+    for x in np.argsort(first_X, kind="stable"):
+        free = [b for b in buffers if b[1] >= bytes_X[x] and b[2] < first_X[x]]
+        if not free:
+            begin = sum(-(-size // 64) * 64 for _, size, _ in buffers)
+            buffers.append(free := [begin, bytes_X[x], -1])
+            free = [free]
+        best = min(free, key=lambda b: b[1])
+        offset_X[x], best[2] = best[0], last_X[x]
+    return offset_X
+
+
+def test_a_planner_that_is_right_and_too_large_is_not_called_wrong():
+    verdict = conformance.check("arena", pool)
+    assert not verdict.ok and verdict.failure.is_right
+    assert "gives a right answer that breaks a promise. The block is larger than it need be" in str(verdict)
+    assert "is wrong" not in str(verdict)
+    assert conformance.check("arena", pool, promised=False).ok
+
+
+def test_arrays_of_no_bytes_make_no_block_larger():
+    bytes_X, first_X, last_X = (np.array(a) for a in ([1, 0], [0, 0], [0, 0]))
+    assert wrong(CATALOG["arena"], lambda *_: np.array([0, 64]), (bytes_X, first_X, last_X)) is None
+    empty = tuple(np.zeros(2, np.int64) for _ in range(3))
+    assert wrong(CATALOG["arena"], lambda *_: np.array([0, 64]), empty) is None
+
+
 def test_an_unknown_name_lists_the_known_ones():
     with pytest.raises(md.OptionError, match="the names are ngram, linear, epilogue, norm"):
         conformance.check("ngrams", np.copy)
