@@ -1,6 +1,6 @@
 """The ops: what happens between two matrix products, as signatures that every backend implements.
 
-A backend (`reference/`, later `cpu/` and `cuda/`) has these functions under these names, with these positional
+A backend (`reference/`, `cpu/` and `cuda/`) has these functions under these names, with these positional
 parameters; a test compares them. It may add keyword-only ones, such as `workspace` (see reference/). The body here is
 the docstring: the equation, the contract and the cost stand once, beside no implementation. Shapes are in the names
 (see dims.py); `returns` names the results.
@@ -22,6 +22,10 @@ ALIGNED = 64  # bytes: a cache line; every array in an arena begins on one
 
 RETURNS: dict[str, tuple[str, ...]] = {}
 TABLES: dict[str, tuple[str, ...]] = {}
+# Results by their names: these are int64 and bool; all others are floats, of the dtype of the floats handed in.
+WHOLE = ("source_RT", "text_BWM", "finished_BWM", "kept_BW", "parent_BW", "token_BW", "slot_BW", "at_B", "trouble_B",
+         "flag", "token_R", "trouble_R", "index_BC", "parent_BC", "token_BC", "offset_X")  # fmt: skip
+TRUTHS = ("finishes_BC",)
 
 
 def returns(*names: str, tables: tuple[str, ...] = ()) -> Callable:

@@ -10,7 +10,7 @@ import pytest
 from numba import cuda, float32, int64
 
 import minidecode as md
-from minidecode import conformance
+from minidecode import conformance, ops
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
 from minidecode.conformance.check import mutant_files, wrong
@@ -18,7 +18,7 @@ from minidecode.conformance.rows import asked_of
 from minidecode.launch import InEmulator, launch
 from minidecode.reference import draw, epilogue, ngram, random, split, top_k, top_p
 from minidecode.reference import norm as norm_file
-from minidecode.user_functions import load_file
+from minidecode.user_functions import dtype_due, load_file
 
 
 def implementations_and_places():
@@ -281,6 +281,14 @@ def test_arrays_of_no_bytes_make_no_block_larger():
     assert wrong(CATALOG["arena"], lambda *_: np.array([0, 64]), (bytes_X, first_X, last_X)) is None
     empty = tuple(np.zeros(2, np.int64) for _ in range(3))
     assert wrong(CATALOG["arena"], lambda *_: np.array([0, 64]), empty) is None
+
+
+@pytest.mark.parametrize("row", CATALOG.values(), ids=lambda row: row.name)
+def test_the_names_of_results_say_their_dtypes(row):
+    """What a plan asks of a function of the user's is what `check` asks."""
+    arguments = asked_of(row.name).planted()[0]
+    results = several(implementations(row)["reference naive"](*copy.deepcopy(arguments)))
+    assert [r.dtype for r in results] == [dtype_due(name, arguments) for name in ops.RETURNS[row.op]]
 
 
 def test_an_unknown_name_lists_the_known_ones():
