@@ -355,7 +355,7 @@ def check(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
     debug: Debug = False,
 ):
-    """Judge an implementation of an optimization: exit code 0 if it is right on all inputs tried, 1 if not."""
+    """Judge an implementation: exit code 0 if it is right on all inputs tried, and as good as the row promises."""
     from .catalog import find
     from .conformance.check import check as judge
     from .user_functions import find_function

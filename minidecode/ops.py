@@ -1,6 +1,6 @@
 """The ops: what happens between two matrix products, as signatures that every backend implements.
 
-A backend (`reference/`, later `cpu/` and `cuda/`) has these functions under these names, with these positional
+A backend (`reference/`, `cpu/` and `cuda/`) has these functions under these names, with these positional
 parameters; a test compares them. It may add keyword-only ones, such as `workspace` (see reference/). The body here is
 the docstring: the equation, the contract and the cost stand once, beside no implementation. Shapes are in the names
 (see dims.py); `returns` names the results.
@@ -22,6 +22,10 @@ ALIGNED = 64  # bytes: a cache line; every array in an arena begins on one
 
 RETURNS: dict[str, tuple[str, ...]] = {}
 TABLES: dict[str, tuple[str, ...]] = {}
+# Results by their names: these are int64 and bool; all others are floats, of the dtype of the floats handed in.
+WHOLE = ("source_RT", "text_BWM", "finished_BWM", "kept_BW", "parent_BW", "token_BW", "slot_BW", "at_B", "trouble_B",
+         "flag", "token_R", "trouble_R", "index_BC", "parent_BC", "token_BC", "offset_X")  # fmt: skip
+TRUTHS = ("finishes_BC",)
 
 
 def returns(*names: str, tables: tuple[str, ...] = ()) -> Callable:
@@ -580,7 +584,8 @@ def keep_top_k(scores_RV: Array, k: int, out: Array | None = None) -> Array:
     """-inf for every score that is below the k-th largest of its row; what ties with that one stays.
 
     The filter of LightSeq's `ker_topk_sample` (2.2 there is a rough one; here it is exact). k is at least 1; from V on
-    nothing goes. scores_RV is changed in place and returned; what comes of a row that holds NaN means nothing.
+    nothing goes. scores_RV is changed in place and returned; what comes of a row that holds NaN means nothing,
+    but it comes, and other rows are right.
     Contract: exact. Reads R*V*s bytes and writes at most as many; R*V comparisons.
     """
 
@@ -593,7 +598,8 @@ def keep_top_p(scores_RV: Array, p: float, least: int = 1, out: Array | None = N
     any order. A token goes if it and all that come before it weigh at most floor((1 - p) * (sum of all)), in the order
     from the unlikeliest on, of equal scores the lower column first; the last `least` stay in any case (Holtzman et al.
     2020; the filter of LightSeq's `ker_topp_sample`). p is above 0 and at most 1; V is below 2**19. scores_RV is
-    changed in place and returned; what comes of a row that holds NaN or plus infinity means nothing.
+    changed in place and returned; what comes of a row that holds NaN or plus infinity means nothing, but it comes,
+    and other rows are right.
     Contract: exact, for equal exponentials: libraries differ in the last bit of one in 100,000, and a share p that
     falls between two such sums parts the answers by a token.
     Reads R*V*s bytes and writes at most as many; R*V exponentials and about 3*R*V operations.
@@ -605,8 +611,9 @@ def draw_tokens(scores_RV: Array, key_RX: Array, step_R: Array, seed: int, out: 
     """token[r] = argmax_v(scores[r, v] + noise[r, v]), with the noise of `gumbel`: a draw from softmax(scores[r]).
 
     The Gumbel-max trick: no sum over V, and no noise is written. Of equal sums the lower token; token 0 where all
-    scores are -inf. scores_RV holds no NaN and no plus infinity. The sums are in float64, so that every backend draws
-    the same token for the same scores, key, step and seed (save where two sums agree in their first 50 bits).
+    scores are -inf; of a row that holds NaN or plus infinity any token, but one below V. The sums are in float64, so
+    that every backend draws the same token for the same scores, key, step and seed (save where two sums agree in their
+    first 50 bits).
     Contract: exact. Reads R*V*s bytes and writes 8*R; about 25 integer operations and two logarithms for each token
     whose score is less than 26 below its row's largest, for no noise makes up for more.
     """
@@ -670,8 +677,8 @@ def place_lifetimes(bytes_X: Array, first_X: Array, last_X: Array, out: Array | 
     All are int64, and there is at least one array; bytes[x] may be 0. It runs on the host, before anything else does.
 
     Contract: exact, but several answers are right. No two that meet share a byte; each offset is a multiple of ALIGNED,
-    from 0 up. Two promises are of size, and every greedy planner keeps them, whatever its order: the block,
-    max(offset + bytes), is no larger than one buffer behind the other, each up to a multiple of ALIGNED; and moving one
-    array elsewhere, all others staying where they are, never makes it smaller.
+    from 0 up. Two promises are of size, and every greedy planner keeps them, whatever its order: the block, the largest
+    offset + bytes of those that have bytes, is no larger than one buffer behind the other, each up to a multiple of
+    ALIGNED; and moving one array elsewhere, all others staying where they are, never makes it smaller.
     Moves 32*X bytes; a comparison for each pair that meets.
     """

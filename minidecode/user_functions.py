@@ -95,10 +95,18 @@ class UserOp:
             dims.unify(list(zip(names, results, strict=True)), sizes)
         except ValueError as error:
             raise OptionError(f"{self.place}, run as {self.op}, returned a wrong shape: {error}") from None
-        dtype = next((a.dtype for a in args if getattr(a, "dtype", np.dtype(int)).kind == "f"), np.dtype(int))
-        if results[0].dtype.kind == "f" and results[0].dtype != dtype:
-            raise OptionError(f"{self.place}, run as {self.op}, returned {results[0].dtype} where {dtype} is due")
+        for name, mine in zip(names, results, strict=True):
+            due = dtype_due(name, args)
+            if mine.dtype != due:
+                raise OptionError(f"{self.place}, run as {self.op}, returned {name} in {mine.dtype} where {due} is due")
         return result
+
+
+def dtype_due(name: str, args: tuple) -> np.dtype:
+    """What a result of this name is; floats are as those that are handed in, and float64 where there are none."""
+    if name in signatures.WHOLE or name in signatures.TRUTHS:
+        return np.dtype(np.int64 if name in signatures.WHOLE else np.bool_)
+    return next((a.dtype for a in args if getattr(a, "dtype", np.dtype(int)).kind == "f"), np.dtype(np.float64))
 
 
 def told(error: BaseException) -> str:

@@ -130,8 +130,8 @@ def compare(
     row, asked = find(name), asked_of(name)
     if stored is not None and stored not in stored_as(name):
         may_be = ", ".join(stored_as(name))
-        what = f"say {may_be}" if may_be else "it reads nothing that may be stored narrower"
-        raise OptionError(f"compare {name} stores nothing as {stored!r}: {what}")
+        what = f"say {may_be}" if may_be else "it is timed in one type alone, as it comes"
+        raise OptionError(f"compare {name} times nothing that is stored as {stored!r}: {what}")
     functions = implementations(row)
     for i, (label, function) in enumerate(functions.items()):
         verdict = check(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from ..precision import held_as
-from .bounds import EPS
+from .bounds import EPS, TINY
 
 NUMBERS = st.sampled_from([0.0, 1.0, -1.0, 0.25, -3.0, 8.0])
 POISON = 1e30
@@ -79,7 +79,8 @@ def attend_bound(q_HK, k_GMK, v_GMU, scale):
 
     That is a relative error of the position's weight; M such errors, independent of each other, add up as a random
     walk of steps w|v|. The sum over positions is a walk too, of sqrt(M) roundings where one thread adds them all, and
-    log2(M) in a tree, which is more where M is small; normalising costs two.
+    log2(M) in a tree, which is more where M is small; normalising costs two. A weight below the smallest normal number
+    may be 0, and so may its product with v.
     """
     H, K = q_HK.shape
     k_HMK, v_HMU = (np.repeat(a.astype(np.float64), H // len(a), axis=0) for a in (k_GMK, v_GMU))
@@ -92,7 +93,8 @@ def attend_bound(q_HK, k_GMK, v_GMU, scale):
     walk_HU = np.linalg.norm(steps_HMU * (score_error_HM + EPS)[..., None], axis=1)
     M = k_GMK.shape[1]
     roundings = 2 + max(math.log2(M), math.sqrt(M))
-    return (4 * walk_HU + roundings * EPS * np.abs(steps_HMU).sum(axis=1)).reshape(-1)
+    lost_HU = TINY * (np.abs(v_HMU) + 1).sum(axis=1)
+    return (4 * walk_HU + roundings * EPS * np.abs(steps_HMU).sum(axis=1) + lost_HU).reshape(-1)
 
 
 def attend_rows(rows) -> np.ndarray:
@@ -129,7 +131,8 @@ def attend_hidden_bound(q_HK, h_ND, weights, scale, own=None):
     one position's score changes the result by the position's weight times the distance of its value from the mean, and
     such errors are independent of each other: they add up as a random walk. Not so the errors of q W_k, which all
     positions meet, in proportion to their h, of which the values are linear functions: those go through the sum over
-    positions. Nor those of q . b_k, which shift all of the positions with hidden states against the others.
+    positions. Nor those of q . b_k, which shift all of the positions with hidden states against the others. Numbers
+    below the smallest normal one may be 0, in both orders.
     """
     k_GMK, v_GMU = keys_and_values(h_ND, weights)
     if own is not None:
@@ -142,7 +145,8 @@ def attend_hidden_bound(q_HK, h_ND, weights, scale, own=None):
         weights_M, moved_MU = _weights_and_what_they_move(k_GMK[g] @ q_K, v_GMU[g])
         scores_U = _error_of_scores(q_K, h_ND, k_GMK[g], w_k_GKD[g], b_k_GK[g], moved_MU)
         sums_U = _error_of_sums(weights_M, h_ND, v_GMU[g], w_v_GUD[g])
-        bounds.append(EPS * (2 * (scores_U + sums_U) + 4 * weights_M @ np.abs(v_GMU[g])))
+        lost_U = (np.abs(v_GMU[g]) + 1).sum(axis=0) + (np.abs(w_v_GUD[g]) + 1) @ (np.abs(h_ND) + 1).sum(axis=0)
+        bounds.append(EPS * (2 * (scores_U + sums_U) + 4 * weights_M @ np.abs(v_GMU[g])) + TINY * lost_U)
     return np.concatenate(bounds)
 
 

@@ -10,3 +10,4 @@ one bound per result, of its shape.
 from __future__ import annotations
 
 EPS = 2.0**-24
+TINY = 2.0**-126  # the smallest normal number: what is below it may be a few bits of itself, or 0

@@ -43,7 +43,7 @@ class Layout:
     @property
     def bytes(self) -> int:
         """What the arena must hold."""
-        return max((o + a.bytes for o, a in zip(self.offsets, self.lifetimes, strict=True)), default=0)
+        return max((o + a.bytes for o, a in zip(self.offsets, self.lifetimes, strict=True) if a.bytes), default=0)
 
     @property
     def separate_bytes(self) -> int:
@@ -65,10 +65,13 @@ def lay_out(lifetimes: Sequence[Lifetime], place: Callable[..., np.ndarray]) -> 
     """
     if not lifetimes:
         return Layout((), (), describe(place))
-    bytes_X, first_X, last_X = np.array([(a.bytes, a.first, a.last) for a in lifetimes], np.int64).T.copy()
-    offset_X = place(bytes_X, first_X, last_X)
-    if offset_X.shape != bytes_X.shape:
-        what = f"gives {offset_X.size} places for {len(bytes_X)} arrays"
+    columns = np.array([(a.bytes, a.first, a.last) for a in lifetimes], np.int64).T.copy()
+    given = columns.copy()
+    offset_X = place(*given)
+    if not np.array_equal(given, columns):
+        what = "changes its inputs"
+    elif offset_X.shape != columns[0].shape:
+        what = f"gives {offset_X.size} places for {len(lifetimes)} arrays"
     else:
         layout = Layout(tuple(lifetimes), tuple(offset_X.tolist()), describe(place))
         what = fault(layout)

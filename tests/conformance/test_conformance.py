@@ -10,15 +10,15 @@ import pytest
 from numba import cuda, float32, int64
 
 import minidecode as md
-from minidecode import conformance
+from minidecode import conformance, ops
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
 from minidecode.conformance.check import mutant_files, wrong
 from minidecode.conformance.rows import asked_of
 from minidecode.launch import InEmulator, launch
-from minidecode.reference import epilogue, ngram
+from minidecode.reference import draw, epilogue, ngram, random, split, top_k, top_p
 from minidecode.reference import norm as norm_file
-from minidecode.user_functions import load_file
+from minidecode.user_functions import dtype_due, load_file
 
 
 def implementations_and_places():
@@ -151,6 +151,144 @@ def test_broken_contracts_of_two_results_are_told(function, says):
 )  # fmt: skip
 def test_what_is_added_to_an_array_is_in_it_and_returned(function, says):
     assert says in str(conformance.check("epilogue", function))
+
+
+def test_weights_that_float32_has_not_may_be_zero():
+    """exp(-128) is 2.6e-56: nobody is wrong who says 0, in any row that attends; nor who says the smallest number."""
+    q, k, v = np.full((1, 1, 2), 8.0), np.array([[[[0.0, 0.0], [8.0, 8.0]]]]), np.array([[[[1.0], [0.0]]]])
+    q, k, v = (a.astype(np.float32) for a in (q, k, v))
+    arguments = (q, k, v, np.array([0]), np.array([2]), 1.0)
+    for answer in (0.0, 2.0**-126):
+        assert wrong(CATALOG["grouped"], lambda *_, a=answer: np.full((1, 1), a, np.float32), arguments) is None
+    assert wrong(CATALOG["grouped"], lambda *_: np.full((1, 1), 1e-30, np.float32), arguments)
+    eye_GDD, none_GD = np.eye(2, dtype=np.float32)[None], np.zeros((1, 2), np.float32)
+    # of hidden states (16, 0) and (0, 16), the first has no weight left
+    h_BND = np.array([[[16.0, 0.0], [0.0, 16.0]]], np.float32)
+    q = np.array([[[0.0, 16.0]]], np.float32)
+    arguments = (q, h_BND, np.array([0]), eye_GDD, none_GD, eye_GDD, none_GD, 1.0)
+    assert wrong(CATALOG["el"], lambda *_: np.array([[0.0, 16.0]], np.float32), arguments) is None
+    assert conformance.check("split", split.attend_split_naive, examples=100, promised=False).ok
+
+
+def no_nan(function):
+    """The function, but it raises what NumPy raises where nothing is left to look at."""
+
+    def strict(scores_RV, *rest):
+        if np.isnan(scores_RV).any():
+            raise ValueError("attempt to get argmax of an empty sequence")
+        return function(scores_RV, *rest)
+
+    return strict
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [("draw", draw.draw_tokens), ("top_k", top_k.keep_top_k), ("top_p", top_p.keep_top_p), ("ngram", ngram.ban_ngrams)],
+)
+def test_ops_that_may_meet_nan_must_survive_it(name, function):
+    """They stand in front of the end of a step, where NaN is told."""
+    assert "It raised ValueError: attempt" in str(conformance.check(name, no_nan(function), examples=5))
+
+
+def test_of_a_row_with_nan_a_token_is_drawn_that_there_is():
+    def beyond(scores_RV, *rest):
+        return np.where(np.isnan(scores_RV).all(axis=1), scores_RV.shape[1], draw.draw_tokens(scores_RV, *rest))
+
+    def other(scores_RV, *rest):
+        return np.where((scores_RV < np.inf).all(axis=1), draw.draw_tokens(scores_RV, *rest), scores_RV.shape[1] - 1)
+
+    assert "token_R[0] is 7" in str(conformance.check("draw", beyond, examples=5))
+    assert conformance.check("draw", other, examples=5).ok
+
+
+def test_rows_beside_one_with_nan_are_right():
+    def spoilt(scores_RV, k):
+        has_nan = int(np.isnan(scores_RV).any())
+        top_k.keep_top_k(scores_RV, k)
+        scores_RV[has_nan:] += has_nan
+        return scores_RV
+
+    assert "scores_RV[1, " in str(conformance.check("top_k", spoilt, examples=5))
+
+
+def noise_by(counter):
+    """`gumbel`, whose groups of four tokens are counted in another way."""
+
+    def gumbel(key_RX, step_R, V, seed):
+        noise_RV = random.gumbel(key_RX, step_R, V, seed)
+        return noise_RV[:, 4 * counter(np.arange(V) // 4) + np.arange(V) % 4]
+
+    return gumbel
+
+
+@pytest.mark.parametrize("mask", [0xFF, 0x3FF, 0x3FFF, 0xFFFF], ids=hex)
+def test_noise_that_comes_again_at_true_vocabularies_is_seen(mask):
+    """Groups counted in ten bits would repeat GPT-2's noise, those in sixteen bits that of its beams side by side."""
+    gumbel = noise_by(lambda group: group & mask)
+
+    def draw_tokens(scores_RV, key_RX, step_R, seed):
+        return (scores_RV + gumbel(key_RX, step_R, scores_RV.shape[1], seed)).argmax(axis=1)
+
+    assert "noise_RV[0, " in str(conformance.check("random", gumbel, examples=5))
+    assert "token_R[0] is" in str(conformance.check("draw", draw_tokens, examples=5))
+
+
+def test_tokens_and_steps_that_are_counted_in_too_few_bits_are_seen():
+    def narrow_tokens(key_RX, step_R, V, seed):
+        return random.gumbel(key_RX, step_R, V, seed)[:, np.arange(V) & 0xFFFF]
+
+    assert "noise_RV[0, 6" in str(conformance.check("random", narrow_tokens, examples=5))
+    for mask in (0xFFFFF, 0x7FFFFFFF):
+        narrow = lambda key, step, V, seed, m=mask: random.gumbel(key, step & m, V, seed)  # noqa: E731
+        assert "noise_RV[" in str(conformance.check("random", narrow, examples=5))
+        narrow = lambda scores, key, step, seed, m=mask: draw.draw_tokens(scores, key, step & m, seed)  # noqa: E731
+        assert "token_R[" in str(conformance.check("draw", narrow, examples=5))
+
+
+@pytest.mark.parametrize("below", [12, 20, 24.5])
+def test_a_draw_that_passes_over_tokens_too_soon_is_seen(below):
+    def hasty(scores_RV, *rest):
+        scores_RV = np.where(scores_RV < scores_RV.max(axis=1, keepdims=True) - below, -np.inf, scores_RV)
+        return draw.draw_tokens(scores_RV.astype(np.float32), *rest)
+
+    assert "token_R[0] is" in str(conformance.check("draw", hasty, examples=5))
+
+
+def pool(bytes_X, first_X, last_X):
+    """Buffers that are handed out whole: right, and larger than it need be."""
+    buffers, offset_X = [], np.zeros_like(bytes_X)
+    for x in np.argsort(first_X, kind="stable"):
+        free = [b for b in buffers if b[1] >= bytes_X[x] and b[2] < first_X[x]]
+        if not free:
+            begin = sum(-(-size // 64) * 64 for _, size, _ in buffers)
+            buffers.append(free := [begin, bytes_X[x], -1])
+            free = [free]
+        best = min(free, key=lambda b: b[1])
+        offset_X[x], best[2] = best[0], last_X[x]
+    return offset_X
+
+
+def test_a_planner_that_is_right_and_too_large_is_not_called_wrong():
+    verdict = conformance.check("arena", pool)
+    assert not verdict.ok and verdict.failure.is_right
+    assert "gives a right answer that breaks a promise. The block is larger than it need be" in str(verdict)
+    assert "is wrong" not in str(verdict)
+    assert conformance.check("arena", pool, promised=False).ok
+
+
+def test_arrays_of_no_bytes_make_no_block_larger():
+    bytes_X, first_X, last_X = (np.array(a) for a in ([1, 0], [0, 0], [0, 0]))
+    assert wrong(CATALOG["arena"], lambda *_: np.array([0, 64]), (bytes_X, first_X, last_X)) is None
+    empty = tuple(np.zeros(2, np.int64) for _ in range(3))
+    assert wrong(CATALOG["arena"], lambda *_: np.array([0, 64]), empty) is None
+
+
+@pytest.mark.parametrize("row", CATALOG.values(), ids=lambda row: row.name)
+def test_the_names_of_results_say_their_dtypes(row):
+    """What a plan asks of a function of the user's is what `check` asks."""
+    arguments = asked_of(row.name).planted()[0]
+    results = several(implementations(row)["reference naive"](*copy.deepcopy(arguments)))
+    assert [r.dtype for r in results] == [dtype_due(name, arguments) for name in ops.RETURNS[row.op]]
 
 
 def test_an_unknown_name_lists_the_known_ones():

@@ -340,6 +340,22 @@ def for_fewer(bytes_X, first_X, last_X):
 def in_floats(bytes_X, first_X, last_X):
     return place_lifetimes_naive(bytes_X, first_X, last_X) * 1.0
 
+def narrow(bytes_X, first_X, last_X):
+    return place_lifetimes_naive(bytes_X, first_X, last_X).astype(np.int32)
+
+def unsigned(bytes_X, first_X, last_X):
+    return place_lifetimes_naive(bytes_X, first_X, last_X).astype(np.uint64)
+
+def objects(bytes_X, first_X, last_X):
+    return place_lifetimes_naive(bytes_X, first_X, last_X).astype(object)
+
+def complex_numbers(bytes_X, first_X, last_X):
+    return place_lifetimes_naive(bytes_X, first_X, last_X) * 1j
+
+def rounds_its_inputs(bytes_X, first_X, last_X):
+    bytes_X += -bytes_X % 64 + 64
+    return place_lifetimes_naive(bytes_X, first_X, last_X) * 0
+
 def raises(bytes_X, first_X, last_X):
     raise KeyError("gap")
 """
@@ -368,7 +384,11 @@ def test_a_planner_of_the_users_own_runs_and_the_receipt_says_so(kind, planners,
     ("function", "says"),
     [("all_at_the_beginning", "puts .* and .* on top of each other, and some call needs both: minidecode check arena"),
      ("beside_the_lines", "at 8, which is no multiple of 64 from 0 up"), ("with_a_hole", "where a buffer for each"),
-     ("for_fewer", r"gives \d+ places for \d+ arrays"), ("in_floats", "returned float64 where int64 is due"),
+     ("for_fewer", r"gives \d+ places for \d+ arrays"), ("in_floats", "offset_X in float64 where int64 is due"),
+     ("narrow", "offset_X in int32 where int64 is due"), ("unsigned", "offset_X in uint64 where int64 is due"),
+     ("objects", "offset_X in object where int64 is due"),
+     ("complex_numbers", "offset_X in complex128 where int64 is due"),
+     ("rounds_its_inputs", "changes its inputs: minidecode check arena"),
      ("raises", "run as place_lifetimes, raised KeyError: 'gap'")],
 )  # fmt: skip
 def test_a_planner_that_is_wrong_is_refused_before_anything_is_computed(function, says, planners, monkeypatch):

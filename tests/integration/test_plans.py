@@ -190,6 +190,15 @@ def test_a_function_of_the_users_may_return_whole_numbers_first(tmp_path, model)
         assert [t.tolist() for t in out.token_ids] == [t.tolist() for t in expected.token_ids]
 
 
+def test_a_function_of_the_users_may_make_noise(tmp_path, model):
+    """Floats come out of it, and none goes in."""
+    path = tmp_path / "mine.py"
+    path.write_text("from minidecode.reference.random import gumbel_naive as noise\n", encoding="utf-8")
+    options = {"max_new_tokens": 4, "num_beams": 2, "do_sample": True, "seed": 3}
+    expected, out = (model.generate(PROMPTS, plan=plan, **options) for plan in ("auto", f"random={path}:noise"))
+    assert [t.tolist() for t in out.token_ids] == [t.tolist() for t in expected.token_ids]
+
+
 def test_an_implementation_that_there_is_not_is_told(model):
     with pytest.raises(md.OptionError, match="rolling has no version for cpu"):
         model.generate(PROMPTS, plan="memory=rolling,rolling=cpu", **OPTIONS)

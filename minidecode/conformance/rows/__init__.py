@@ -1,15 +1,19 @@
 """What is asked of each row of the catalog, in a file of its name.
 
 `inputs` is a strategy that draws the positional arguments of the op, `planted` a list of cases that random ones seldom
-hit. Rows are distinct, so that row 0 for all rows is seen; what lies behind a row's length is poison that would change
-the answer if it were read. `oracle` is what the answer is, said once more in the plainest way, by nobody who implements
+hit, and `large`, where it is, more of them, from the smallest on: an emulator is given the first alone, for each takes
+it several times as long. Rows are distinct, so that row 0 for all rows is seen; what lies behind a row's length is
+poison that would change the answer if it were read.
+
+`oracle` is what the answer is, said once more in the plainest way, by nobody who implements
 the op, in float64 where it matters; `bound` how far an answer may lie from it, for rows under tolerance. Where several
 answers are right, `judge` takes the results in front of the arguments and says what is wrong, or None; and `promise`,
-where it is, likewise what an answer lacks that is right but not as good as every version but the naive one.
-`paper_inputs` are (arguments, what they are) at the size that the paper times, of weights or memories that are stored
-as one of `STORED`, where the row has that; `says`, where it is, puts into words
-what an implementation's time does not show, from a result in front of the arguments; `FETCHED`, where it is, names what
-the NumPy code reads as Python numbers.
+where it is, likewise what an answer lacks that is right but not as good as every version but the naive one. `pardoned`,
+where it is, takes a result, the oracle's and the arguments, and gives the result with the oracle's numbers where an
+answer means nothing and does no harm: ops between a model and the end of a step meet NaN. `paper_inputs` are
+(arguments, what they are) at the size that the paper times, of weights or memories that are stored as one of `STORED`,
+where the row has that; `says`, where it is, puts into words what an implementation's time does not show, from a result
+in front of the arguments; `FETCHED`, where it is, names what the NumPy code reads as Python numbers.
 """
 
 from __future__ import annotations

@@ -73,25 +73,28 @@ def judge(offset_X, bytes_X, first_X, last_X) -> str | None:
 
 
 def promise(offset_X, bytes_X, first_X, last_X) -> str | None:
-    """What makes the block larger than it need be, in words."""
-    end_X = offset_X + bytes_X
+    """What makes the block larger than it need be, in words. Arrays of no bytes do not."""
+    end_X = np.where(bytes_X > 0, offset_X + bytes_X, 0)
     separate = int((-(-bytes_X // ALIGNED) * ALIGNED).sum())
     if end_X.max() > separate:
-        return f"The block has {end_X.max()} bytes, where a buffer for each takes {separate}."
+        return f"The block is larger than it need be: {end_X.max()} bytes, where a buffer for each takes {separate}."
     top, meets_XX = int(end_X.argmax()), _meet(first_X, last_X)
     for begin in range(0, int(offset_X[top]), ALIGNED):
         in_the_way_X = meets_XX[top] & (begin < end_X) & (offset_X < begin + bytes_X[top]) & (bytes_X > 0)
         in_the_way_X[top] = False
         smaller = max(np.delete(end_X, top).max(initial=0), begin + bytes_X[top])
         if smaller < end_X[top] and not in_the_way_X.any():
-            return f"The block has {end_X[top]} bytes, and {smaller} are enough: array {top} may lie at {begin}."
+            return (
+                f"The block is larger than it need be: {end_X[top]} bytes, where {smaller} are enough, for array {top} "
+                f"may lie at {begin}."
+            )
     return None
 
 
 def says(offset_X, bytes_X, first_X, last_X) -> str:
     """What planning is for."""
     least = (bytes_X @ ((first_X[:, None] <= first_X) & (first_X <= last_X[:, None]))).max()
-    return f"a block of {(offset_X + bytes_X).max():,} bytes ({least:,} are alive at one call)"
+    return f"a block of {((offset_X + bytes_X) * (bytes_X > 0)).max():,} bytes ({least:,} are alive at one call)"
 
 
 def _meet(first_X, last_X) -> np.ndarray:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 FETCHED = ("scores_RV", "key_RX", "step_R")  # the NumPy code goes by Python numbers from row to row
 
-INF = np.inf
+INF, NAN = np.inf, np.nan
 
 
 def arguments_of(rows: list, keys: list, steps: list, seed: int) -> tuple:
@@ -42,12 +42,15 @@ def planted() -> list[tuple]:
         random(even),  # rows, keys and steps differ, scores do not
         random(even, keys=[[7, 8]] * 3, steps=[3, 4, 5]),  # the step alone
         random(even, keys=[[7, 8]] * 3, steps=[44, 300, 65_580]),  # of which some are equal in eight or sixteen bits
+        random(even, keys=[[7, 8]] * 3, steps=[3, 3 + 2**20, 3 + 2**31]),  # or in twenty, or in all but the highest
         random(even, keys=[[7, 8], [8, 7], [7, 9]], steps=[3] * 3),  # either half of the key
         random(even, seed=5),
         random(even, seed=5 + 2**32),  # either half of the seed
         random([[-INF] * 5, [-INF, -INF, 3, -INF, -INF], [-INF, 1, -INF, -INF, 1]]),
         random([[1000.0, 999.0, 998.0, 1000.0, 999.5], [-1e30, -2e30, -1e30, -1e30, -1e30]]),
         random([[0.0, -3.0, -6.0, -9.0, -12.0, -15.0] * 4] * 2),
+        random([[NAN] * 7, [1, 0, 2, 1, 0, 1, 2], [NAN, 1, 0, -INF, 2, 1, 0]]),  # mean nothing, but do no harm
+        random([[1, 0, 2, 1, 0, 1, 2], [0, 1, 0, -INF, 2, INF, 0], [-INF, NAN] + [-INF] * 5]),
     ]
     for V in (31, 129, 600):  # past warps, blocks and groups of four
         cases.append(random(2 * rng.standard_normal((2, V))))
@@ -57,10 +60,30 @@ def planted() -> list[tuple]:
     _, keys, steps, seed = case = random(np.zeros((2, 200)))  # sums that differ by less than float32 can say
     close_RV = [[-_noise(v, steps[r], keys[r], seed) for v in range(200)] for r in range(2)]
     cases.append((np.array(close_RV, np.float32), *case[1:]))
-    rare = [max(range(600), key=lambda v: _noise(v, 3, (7, 8), 5))]  # the noise of a token that is next to impossible
-    rare_V = np.full((1, 600), -INF)
-    rare_V[0, rare], rare_V[0, 0] = -_noise(rare[0], 3, (7, 8), 5) + _noise(0, 3, (7, 8), 5) + 1e-3, 0.0
-    return [*cases, arguments_of(rare_V, [[7, 8]], [3], 5)]
+    return [*cases, _next_to_impossible()]
+
+
+def _next_to_impossible() -> tuple:
+    """A token that is drawn though its score is 24.7 below the best, near the most that noise makes up for.
+
+    Its random word is the largest that there is, 2**32 - 1: of this key and seed the first such step. The other token
+    has the smallest noise of 2,000.
+    """
+    rare, (key, step, seed) = 12, ((7, 8), 110_258_218, 5)
+    best = min(range(2000), key=lambda v: _noise(v, step, key, seed))
+    scores_RV = np.full((1, 2000), -INF)
+    scores_RV[0, best], scores_RV[0, rare] = 0.0, _noise(best, step, key, seed) - _noise(rare, step, key, seed) + 1e-3
+    return arguments_of(scores_RV, [key], [step], seed)
+
+
+def large() -> list[tuple]:
+    """More tokens, and more groups of four, than sixteen bits count: of which only the last ones are possible."""
+    cases = []
+    for V in (2**16 + 60, 2**18 + 60):
+        scores_RV = np.full((1, V), -INF)
+        scores_RV[0, -57:] = 0.0
+        cases.append(arguments_of(scores_RV, [[7, 8]], [3], 2**63 + 5))
+    return cases
 
 
 def oracle(scores_RV, key_RX, step_R, seed):
@@ -70,6 +93,12 @@ def oracle(scores_RV, key_RX, step_R, seed):
         sums = [score + _noise(v, step_R[r], key_RX[r], seed) if score > -INF else -INF for v, score in enumerate(row)]
         token_R[r] = sums.index(max(sums))
     return token_R
+
+
+def pardoned(mine_R, right_R, scores_RV, key_RX, step_R, seed):
+    """Of a row that holds NaN or plus infinity, any token may be drawn that there is."""
+    is_free_R = ~(scores_RV < INF).all(axis=1) & (mine_R >= 0) & (mine_R < scores_RV.shape[1])
+    return np.where(is_free_R, right_R, mine_R)
 
 
 def _noise(v: int, step, key, seed: int) -> float:

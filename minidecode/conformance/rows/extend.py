@@ -73,6 +73,7 @@ def planted() -> list[tuple]:
         arguments_of([Text(3, prompt=0, new=0, limit=1), Text(3, prompt=3, new=0, limit=5)]),
         arguments_of([Text(3, gained=-1e-6, total=-4096.0)]),  # too little for float32
         arguments_of([Text(3, gained=-np.inf)]),
+        arguments_of([Text(3, gained=-np.inf, is_certain=True)]),  # forced, though the model held it impossible
     ]
     rng = np.random.default_rng(0)
     for R in (33, 129, 300):  # past warps and blocks

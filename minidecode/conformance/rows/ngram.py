@@ -54,6 +54,9 @@ def planted() -> list[tuple]:
         arguments_of([[1, 2, 3, 4, 5]], 2, 6),  # nothing repeats
         arguments_of([[2, 1, 0, 2, 1, 3, 2, 1]], 3, 4),  # two followers of one context
     ]
+    scores_RV, *history = arguments_of([[1, 2, 1], [2, 1, 2]], 2, 3)
+    scores_RV[0], scores_RV[1, 2] = np.nan, np.nan  # stays where nothing is banned
+    cases.append((scores_RV, *history))
     rng = np.random.default_rng(0)
     cases += [
         arguments_of([[1, 2, 1], [0, 40_000, 7, 40_000], [7, 300, 44, 300 + 256]], 2, 50_257),  # wide token ids

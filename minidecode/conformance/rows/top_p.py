@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 FETCHED = ("scores_RV",)  # the NumPy code goes by Python numbers from halving to halving
 
-INF = np.inf
+INF, NAN = np.inf, np.nan
 
 
 def arguments_of(rows: list, p: float, least: int = 1) -> tuple:
@@ -45,6 +45,8 @@ def planted() -> list[tuple]:
         arguments_of([[0.0, -29.0, -40.0, -29.0]], 1.0),  # a probability of 0, as far as it is weighed
         arguments_of([[9999.0, 9998.9, 9000.0], [-9999.0, -9999.5, -9999.0]], 0.6),
         arguments_of([[0.0, -1.0, -2.0, -3.0, -4.0, -5.0]], 0.99),
+        arguments_of([[NAN] * 5, [3, 1, 2, 0, 2], [NAN, 1, -INF, 2, 3]], 0.8),  # mean nothing, but do no harm
+        arguments_of([[3, 1, 2, 0, 2], [INF, 1, 2, INF, 0]], 0.8),
     ]
     for V, p in [(31, 0.9), (129, 0.5), (300, 0.9), (300, 0.999)]:  # past warps and blocks; few stay, and nearly all
         cases.append(arguments_of(3 * rng.standard_normal((2, V)) - 6, p, 2))
@@ -59,7 +61,7 @@ def oracle(scores_RV, p, least):
     """Sorts lists, and sums in Python's whole numbers, which have no end."""
     result_RV = scores_RV.copy()
     for r, row in enumerate(scores_RV.tolist()):
-        if max(row) > -INF:
+        if -INF < max(row) < INF and not any(map(math.isnan, row)):
             weight_V = [int(math.exp(score - max(row)) * 2**44) for score in row]
             most, gone = int((1 - p) * sum(weight_V)), 0
             for v in sorted(range(len(row)), key=lambda v, row=row: (row[v], v))[: max(len(row) - least, 0)]:
@@ -68,6 +70,11 @@ def oracle(scores_RV, p, least):
                     break
                 result_RV[r, v] = -INF
     return result_RV
+
+
+def pardoned(mine_RV, right_RV, scores_RV, p, least):
+    """A row that holds NaN or plus infinity may become anything."""
+    return np.where((scores_RV < INF).all(axis=1, keepdims=True), mine_RV, right_RV)
 
 
 def paper_inputs() -> tuple[tuple, str]:

@@ -1,0 +1,13 @@
+"""multiplies what a certain token gained by 0, which is NaN where the model held it impossible."""
+
+from minidecode.reference import extend as reference
+
+
+def extend_texts(
+    tokens_RM, token_R, gained_R, certain_R, trouble_R, total_R, length_R, done_R, prompt_R, limit_R, eos_X,
+    model_trouble_R=None, out=None,
+):  # fmt: skip
+    return reference.extend_texts(
+        tokens_RM, token_R, gained_R * (1 - certain_R), certain_R & False, trouble_R, total_R, length_R, done_R,
+        prompt_R, limit_R, eos_X, model_trouble_R,
+    )  # fmt: skip
