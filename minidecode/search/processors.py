@@ -255,7 +255,7 @@ def prefix_allowed_tokens_fn(ops, scores_RV, rows, o):
     Where other rules have ruled all of that out, for every beam of a sentence, the function wins: what it allows is
     certain (score 0).
     """
-    allowed_RV = np.full_like(scores_RV, -np.inf)
+    allowed_RV = np.full_like(scores_RV, False, bool)
     for r, sentence in enumerate(rows.sentence_R):
         how = "f(sentence, ids)"
         ids = _call("prefix_allowed_tokens_fn", how, o.prefix_allowed_tokens_fn, int(sentence), rows.text(r).copy())
@@ -266,13 +266,13 @@ def prefix_allowed_tokens_fn(ops, scores_RV, rows, o):
         if ids.size == 0 or ids.min() < 0 or ids.max() >= scores_RV.shape[1]:
             what = "no token" if ids.size == 0 else "ids outside the vocabulary"
             raise OptionError(f"prefix_allowed_tokens_fn returned {what} for sentence {sentence + 1}")
-        allowed_RV[r, ids] = 0.0
-    scores_RV = scores_RV + allowed_RV
+        allowed_RV[r, ids] = True
+    scores_RV = np.where(allowed_RV, scores_RV, scores_RV.dtype.type(-np.inf))
     nothing_left_R = np.isneginf(scores_RV).all(axis=1)
     for sentence in np.unique(rows.sentence_R):
         mine_R = rows.sentence_R == sentence
         if nothing_left_R[mine_R].all():
-            scores_RV[mine_R] = allowed_RV[mine_R]
+            scores_RV[mine_R] = np.where(allowed_RV[mine_R], 0.0, -np.inf)
             rows.certain_R[mine_R] = True
     return scores_RV
 
