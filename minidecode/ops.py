@@ -616,8 +616,8 @@ def draw_tokens(scores_RV: Array, key_RX: Array, step_R: Array, seed: int, out: 
 def top_candidates(scores_BX: Array, C: int, out: Any = None) -> tuple[Array, Array]:
     """The C largest scores of each row in falling order, with their columns; of equal scores the lower column first.
 
-    X is W*V: all continuations of all beams of a sentence; C is at most X. Scores are float32, or float64, as those that
-    a beam's samples are drawn by: they are compared as they are, not rounded. -inf counts as a score, so it fills the last
+    X is W*V: all continuations of all beams of a sentence; C is at most X. Scores are float32, or float64, as the sums
+    by which a beam's samples are drawn: they are compared as they are. -inf counts as a score, so it fills the last
     places where fewer than C are above it. A row that holds NaN scores NaN, in columns 0 to C-1: no choice among NaNs
     is made in silence. LightSeq's search retrieves and reranks (section 2.2).
     Contract: exact. Reads B*X*s bytes; B*X comparisons.
