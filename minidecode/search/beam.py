@@ -12,7 +12,7 @@ from ..ops import ALL_DONE, MOVED, PENALTY_TOO_STRONG, TROUBLE, BeamRules
 from .candidates import Candidates, count_tokens, find_candidates, may_go_straight, straight_from_logits
 from .options import Options
 from .processors import Rows, any_due, process
-from .result import Found, Request, beside, hand_over, refuse
+from .result import Found, Request, beside, hand_over, refuse, settle
 
 if TYPE_CHECKING:
     from ..runtime.engine import Engine
@@ -49,6 +49,7 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
         model_trouble_R = None  # then candidates that are NaN tell it
         if not is_straight:  # noted before processors, which may hide it
             logprobs_RV, model_trouble_R = ops.log_softmax(logits_RV)
+            settle(model_trouble_R, np.repeat(np.stack([beams.done_B for beams in groups], axis=1).reshape(-1), W))
             if options.logits_processor:  # the user's function is not to blame
                 refuse(model_trouble_R, np.repeat(sentence_B, G * W), step)
             scores_BXV = logprobs_RV.reshape(B, G * W, V)

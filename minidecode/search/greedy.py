@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..ops import ALL_DONE, FINE, NONE_LEFT, TROUBLE
+from ..ops import ALL_DONE, TROUBLE
 from .options import Options
 from .processors import any_due, process
-from .result import Found, Request, beside, check_logits, hand_over, refuse
+from .result import Found, Request, beside, check_logits, hand_over, refuse, settle
 
 if TYPE_CHECKING:
     from ..runtime.engine import Engine
@@ -55,13 +55,14 @@ def greedy(
         model_trouble_R = None  # then choose_tokens looks at the logits themselves
         if options.do_sample or not is_by_logits:  # noted before processors, which may hide it
             logprobs_RV, model_trouble_R = ops.log_softmax(logits_RV)
+            settle(model_trouble_R, done_R)
             if options.logits_processor:  # the user's function is not to blame
                 refuse(model_trouble_R, sentence_R, step)
             # In place: nobody reads them any more.
             scores_RV = process(ops, logits_RV if is_by_logits else logprobs_RV, rows, options, notes)
         elif any_due(rows, options):
             if options.logits_processor:
-                check_logits(logits_RV, sentence_R, step)
+                check_logits(logits_RV, done_R, sentence_R, step)
             scores_RV = process(ops, ops.take(logits_RV, every_R), rows, options, notes)
         else:
             scores_RV = logits_RV
@@ -70,6 +71,7 @@ def greedy(
             gained_R, trouble_R = ops.weigh_tokens(chosen_R, scores_RV, logprobs_RV if is_by_logits else None)
         else:
             chosen_R, gained_R, trouble_R = ops.choose_tokens(scores_RV, logits_RV if is_by_logits else None)
+        settle(trouble_R, done_R)
         going_R = ~done_R if trace else None
         flag = int(ops.extend_texts(
             tokens_RM, chosen_R, gained_R, rows.certain_R if is_by_logits else nobody_R, trouble_R, total_R, length_R,
@@ -78,7 +80,7 @@ def greedy(
         if flag & TROUBLE:
             if model_trouble_R is not None:
                 refuse(model_trouble_R, sentence_R, step)
-            refuse(np.where(done_R & (trouble_R == NONE_LEFT), FINE, trouble_R), sentence_R, step)
+            refuse(trouble_R, sentence_R, step)
         if trace:
             trace.note_tokens(step, rows, chosen_R, total_R, going_R, done_R, notes)
         step += 1

@@ -347,13 +347,14 @@ def logits_processor(ops, scores_RV, rows, o):
     """The user's own functions, called as f(scores_RV, rows), each of which returns the new scores."""
     shape, dtype = scores_RV.shape, scores_RV.dtype
     for function in o.logits_processor:
+        bad_before_R = ~(scores_RV < np.inf).all(axis=1)  # only of texts that are done: the search has looked at others
         returned = np.asarray(_call("logits_processor", "f(scores_RV, rows)", function, scores_RV, rows))
         scores_RV = returned if returned is scores_RV else returned.copy()  # the search goes on to change them
         if scores_RV.shape != shape or scores_RV.dtype.kind != "f":
             raise OptionError(
                 f"logits_processor must return scores, floats of shape {shape}; it is called as f(scores_RV, rows)"
             )
-        bad_R = ~(scores_RV < np.inf).all(axis=1)
+        bad_R = ~(scores_RV < np.inf).all(axis=1) & ~bad_before_R
         if bad_R.any():
             r = int(np.flatnonzero(bad_R)[0])
             where = f"step {rows.new_R[r] + 1}, sentence {rows.sentence_R[r] + 1}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import NumericalError, OptionError
-from ..ops import NOT_A_NUMBER
+from ..ops import FINE, NOT_A_NUMBER
 from .draws import sentence_keys
 from .options import Options
 from .processors import Rows
@@ -77,6 +77,11 @@ def hand_over(finds: Iterable[np.ndarray], to: Iterable[np.ndarray], which_X: np
             all_XN[number_X[which_X]] = found_XN[which_X]
 
 
+def settle(trouble_R: np.ndarray, done_R: np.ndarray) -> None:
+    """A text that is done is nobody's trouble any more: what is noted of its row is taken back."""
+    trouble_R[done_R] = FINE
+
+
 def refuse(trouble_R: np.ndarray, sentence_R: np.ndarray, step: int) -> None:
     """Raises what an op has noted of a row whose search cannot go on; nothing if all is fine."""
     if trouble_R.any():
@@ -92,11 +97,11 @@ def no_token_is_left(sentence: int, step: int) -> OptionError:
     )
 
 
-def check_logits(logits_RV: np.ndarray, sentence_R: np.ndarray, step: int) -> None:
-    """Raises NumericalError if a row's logits give no probabilities: one is NaN or plus infinity, or all are minus
-    infinity. For a search that is about to hand them to a user's function; else an op finds it (`log_softmax`).
+def check_logits(logits_RV: np.ndarray, done_R: np.ndarray, sentence_R: np.ndarray, step: int) -> None:
+    """Raises NumericalError if the logits of a text that goes on give no probabilities: one is NaN or plus infinity, or
+    all are minus infinity. For a search that is about to hand them to a user's function; else an op finds it.
     """
-    bad_R = ~np.isfinite(logits_RV.max(axis=1))  # the largest of numbers among which is a NaN is NaN
+    bad_R = ~np.isfinite(logits_RV.max(axis=1)) & ~done_R  # the largest of numbers among which is a NaN is NaN
     if bad_R.any():
         raise scores_are_nan(int(sentence_R[np.flatnonzero(bad_R)[0]]), step)
 
