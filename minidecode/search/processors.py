@@ -41,7 +41,7 @@ class Rows:
     certain_R: np.ndarray = field(init=False)  # rows whose next token a processor has made certain
 
     def __post_init__(self):
-        object.__setattr__(self, "certain_R", np.zeros(len(self.length_R), bool))
+        object.__setattr__(self, "certain_R", np.zeros_like(self.length_R, bool))
 
     @functools.cached_property
     def that_may_go_on(self) -> Rows:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import NumericalError, OptionError
 from ..ops import FINE, NOT_A_NUMBER
-from .draws import sentence_keys
+from .draws import Draws, sentence_keys
 from .options import Options
 from .processors import Rows
 
@@ -40,6 +40,13 @@ class Request:
     @property
     def prompt_B(self) -> np.ndarray:
         return np.array([len(p) for p in self.prompts])
+
+    def draws(self, logits_RV: np.ndarray) -> Draws | None:
+        """Of the first tokens, beside the logits; none where nothing is sampled."""
+        if (keys_R2 := self.keys_R2) is None:
+            return None
+        step_R = beside(logits_RV, len(keys_R2), np.int64, 0)
+        return Draws(beside(logits_RV, keys_R2.shape, keys_R2.dtype, keys_R2), step_R)
 
     def rows(
         self, tokens_RM: np.ndarray, length_R: np.ndarray, sentence_R: np.ndarray, step: int | None = None
@@ -75,6 +82,13 @@ def hand_over(finds: Iterable[np.ndarray], to: Iterable[np.ndarray], which_X: np
     for found_XN, all_XN in zip(finds, to, strict=True):
         if found_XN is not all_XN:
             all_XN[number_X[which_X]] = found_XN[which_X]
+
+
+def cooled(ops, logits_RV: np.ndarray, options: Options) -> np.ndarray:
+    """The model's logits; in a dialect whose temperature is part of the model, divided by it."""
+    if options.rules.temperature_in_softmax and options.temperature != 1.0:
+        return ops.cool_scores(logits_RV, options.temperature)
+    return logits_RV
 
 
 def settle(trouble_R: np.ndarray, done_R: np.ndarray) -> None:
