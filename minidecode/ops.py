@@ -1,6 +1,6 @@
 """The ops: what happens between two matrix products, as signatures that every backend implements.
 
-A backend (`reference/`, `cpu/` and `cuda/`) has these functions under these names, with these positional
+A backend (`reference/`, `cpu/` for some, `cuda/`) has these functions under these names, with these positional
 parameters; a test compares them. It may add keyword-only ones, such as `workspace` (see reference/). The body here is
 the docstring: the equation, the contract and the cost stand once, beside no implementation. Shapes are in the names
 (see dims.py); `returns` names the results.
@@ -623,7 +623,8 @@ def draw_tokens(scores_RV: Array, key_RX: Array, step_R: Array, seed: int, out: 
 def top_candidates(scores_BX: Array, C: int, out: Any = None) -> tuple[Array, Array]:
     """The C largest scores of each row in falling order, with their columns; of equal scores the lower column first.
 
-    X is W*V: all continuations of all beams of a sentence; C is at most X. -inf counts as a score, so it fills the last
+    X is W*V: all continuations of all beams of a sentence; C is at most X. Scores are float32, or float64, as the sums
+    by which a beam's samples are drawn: they are compared as they are. -inf counts as a score, so it fills the last
     places where fewer than C are above it. A row that holds NaN scores NaN, in columns 0 to C-1: no choice among NaNs
     is made in silence. LightSeq's search retrieves and reranks (section 2.2).
     Contract: exact. Reads B*X*s bytes; B*X comparisons.

@@ -3,3 +3,12 @@
 Each file opens with its ladder: one sentence for what each version changes. Every version stays callable. Kernels
 decorate without a GPU; launch.py runs them on one, or in the emulator.
 """
+
+from ..errors import OptionError
+
+
+def in_float32(array):
+    """The array, if kernels that know no other number take it."""
+    if array.dtype != "float32":
+        raise OptionError(f"these kernels compute in float32, not {array.dtype}: plan=auto computes in both")
+    return array

@@ -12,14 +12,16 @@
 If more survive than there is room for (all scores equal, or all large ones in one group), the passes go over everything
 that they were to be picked from: nothing is dropped. Survivors are counted by an atomic, so they lie in whatever order
 they came; of two of them the score and the column say which goes first, so that the result is always the same.
+
+Scores are float32, or float64 as the sums of scores and noise by which a beam's samples are drawn: of two that float32
+cannot tell apart the better one must win. A kernel is compiled for either, and shares arrays of the scores' dtype.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import cuda, float32, int32, int64
+from numba import cuda, float32, float64, int32, int64
 
-from ..errors import OptionError
 from ..launch import launch
 
 THREADS = 128  # of a block: one constant, for the shapes of shared arrays; no more candidates in versions 2 and 3
@@ -38,7 +40,7 @@ def top_candidates_v1(scores_BX, C, out=None):
 
 @cuda.jit
 def passes_over_all(scores_BX, best_BC, index_BC):
-    part = cuda.shared.array(WARPS, float32)
+    part = cuda.shared.array(WARPS, scores_BX.dtype)
     place = cuda.shared.array(WARPS, int64)
     b, t = cuda.blockIdx.x, cuda.threadIdx.x
     has_nan = int32(0)
@@ -106,7 +108,7 @@ def top_candidates_v2(scores_BX, C, out=None):
 @cuda.jit
 def rough_threshold(scores_BX, C, threshold_B):
     """Thread t takes the maximum of every 128th score from t on, and belongs to group t mod C."""
-    largest = cuda.shared.array(THREADS, float32)
+    largest = cuda.shared.array(THREADS, scores_BX.dtype)
     b, t = cuda.blockIdx.x, cuda.threadIdx.x
     mine = -INFINITY
     for x in range(t, scores_BX.shape[1], THREADS):
@@ -150,7 +152,7 @@ def retrieve(scores_BX, threshold_B, survivor_BX, count_B, has_nan_B):
 
 @cuda.jit
 def rerank(scores_BX, survivor_BX, count_B, has_nan_B, best_BC, index_BC):
-    part = cuda.shared.array(WARPS, float32)
+    part = cuda.shared.array(WARPS, scores_BX.dtype)
     place = cuda.shared.array(WARPS, int64)
     b, t = cuda.blockIdx.x, cuda.threadIdx.x
     if has_nan_B[b]:
@@ -187,11 +189,11 @@ def top_candidates(scores_BX, C, out=None):
 @cuda.jit
 def retrieve_from_slice(scores_BX, C, survivor_BX, count_B, has_nan_B):
     """Hands on at most as many columns as a block has threads, so that there is room for those of all slices."""
-    tile = cuda.shared.array(SLICE, float32)
-    largest = cuda.shared.array(THREADS, float32)
+    tile = cuda.shared.array(SLICE, scores_BX.dtype)
+    largest = cuda.shared.array(THREADS, scores_BX.dtype)
     kept = cuda.shared.array(THREADS, int64)
     number = cuda.shared.array(1, int32)
-    part = cuda.shared.array(WARPS, float32)
+    part = cuda.shared.array(WARPS, scores_BX.dtype)
     place = cuda.shared.array(WARPS, int64)
     b, t, first = cuda.blockIdx.y, cuda.threadIdx.x, cuda.blockIdx.x * SLICE
     width = min(SLICE, scores_BX.shape[1] - first)
@@ -262,8 +264,6 @@ def keep_reaching(tile, width, threshold, C, kept, number, part, place):
 
 def results(scores, B, C, out):
     """The arrays of the results, which lie where the scores lie."""
-    if scores.dtype != np.float32:
-        raise OptionError(f"these kernels compare float32, not {scores.dtype}: candidates=cpu and hars=cpu do both")
     return out or (np.empty_like(scores, shape=(B, C)), np.empty_like(scores, shape=(B, C), dtype=np.int64))
 
 
@@ -275,13 +275,13 @@ def room_for_survivors(scores, B, room):
 
 
 # What each kernel is compiled and type-checked for, without a GPU.
-_SCORES, _COLUMNS, _COUNTS = float32[:, ::1], int64[:, ::1], int32[::1]
+_EITHER, _COLUMNS, _COUNTS = (float32, float64), int64[:, ::1], int32[::1]
 SIGNATURES = {
-    passes_over_all: [(_SCORES, _SCORES, _COLUMNS)],
-    rough_threshold: [(_SCORES, int64, float32[::1])],
-    retrieve: [(_SCORES, float32[::1], _COLUMNS, _COUNTS, _COUNTS)],
-    rerank: [(_SCORES, _COLUMNS, _COUNTS, _COUNTS, _SCORES, _COLUMNS)],
-    retrieve_from_slice: [(_SCORES, int64, _COLUMNS, _COUNTS, _COUNTS)],
+    passes_over_all: [(number[:, ::1], number[:, ::1], _COLUMNS) for number in _EITHER],
+    rough_threshold: [(number[:, ::1], int64, number[::1]) for number in _EITHER],
+    retrieve: [(number[:, ::1], number[::1], _COLUMNS, _COUNTS, _COUNTS) for number in _EITHER],
+    rerank: [(number[:, ::1], _COLUMNS, _COUNTS, _COUNTS, number[:, ::1], _COLUMNS) for number in _EITHER],
+    retrieve_from_slice: [(number[:, ::1], int64, _COLUMNS, _COUNTS, _COUNTS) for number in _EITHER],
 }
 # A block a sentence is too few for registers to be short; of slices, a T4's SM holds 1,024 threads, of 64 registers.
 REGISTERS = {passes_over_all: 64, rerank: 64, retrieve_from_slice: 64}

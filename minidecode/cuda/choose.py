@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 from numba import cuda, float32, int32, int64
 
-from ..errors import OptionError
 from ..launch import launch
 from ..ops import FINE, NONE_LEFT, NOT_A_NUMBER
 from ..reference.choose import results
+from . import in_float32
 from .candidates import INFINITY, NAN, NOWHERE, THREADS, WARPS, first_of_block, goes_first
 from .hars import log_of, rescaled, with_one_more
 from .reduction import block_max, block_sum
@@ -27,9 +26,7 @@ def choose_tokens_v1(scores_RV, logits_RV=None, out=None):
 
 def launched(kernel, scores_RV, logits_RV, out):
     """A block per row. Without logits the kernel gets the scores in their place, and takes no notice of them."""
-    if scores_RV.dtype != np.float32:
-        raise OptionError(f"these kernels compare float32, not {scores_RV.dtype}: choose=cpu does both")
-    out = results(scores_RV, out)
+    out = results(in_float32(scores_RV), out)
     logits, has_logits = (scores_RV, 0) if logits_RV is None else (logits_RV, 1)
     launch(kernel, len(scores_RV), THREADS, scores_RV, logits, has_logits, *out)
     return out

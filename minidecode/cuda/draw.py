@@ -19,8 +19,8 @@ import math
 import numpy as np
 from numba import cuda, float32, float64, int64
 
-from ..errors import OptionError
 from ..launch import launch
+from . import in_float32
 from .candidates import INFINITY, NOWHERE, THREADS, WARPS, first_of_block
 from .random import COUNTERS, LOW, counters_of, noise_of, words_of, write_noise
 from .reduction import block_max
@@ -159,9 +159,7 @@ def rough_noise_of(word):
 
 def _result(scores_RV, out):
     """Where the tokens go, beside the scores."""
-    if scores_RV.dtype != np.float32:
-        raise OptionError(f"these kernels read float32, not {scores_RV.dtype}: draw=cpu reads both")
-    return np.empty_like(scores_RV, shape=len(scores_RV), dtype=np.int64) if out is None else out
+    return np.empty_like(in_float32(scores_RV), shape=len(scores_RV), dtype=np.int64) if out is None else out
 
 
 # What each kernel is compiled and type-checked for, without a GPU.

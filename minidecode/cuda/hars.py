@@ -21,6 +21,7 @@ import numpy as np
 from numba import cuda, float32, int32, int64
 
 from ..launch import launch
+from . import in_float32
 from .candidates import (
     INFINITY,
     NAN,
@@ -41,7 +42,7 @@ from .reduction import block_max, block_sum
 
 
 def search_candidates_v1(logits_RV, base_BW, C, out=None):
-    best_BC, index_BC = results(logits_RV, len(base_BW), C, out)
+    best_BC, index_BC = results(in_float32(logits_RV), len(base_BW), C, out)
     largest_R, log_sum_R = (np.empty_like(logits_RV, shape=len(logits_RV)) for _ in range(2))
     launch(log_sums, len(logits_RV), THREADS, logits_RV, largest_R, log_sum_R)
     launch(passes_over_beams, len(base_BW), THREADS, logits_RV, base_BW, largest_R, log_sum_R, best_BC, index_BC)
@@ -100,7 +101,7 @@ def search_candidates_v2(logits_RV, base_BW, C, out=None):
     (B, W), (R, V) = base_BW.shape, logits_RV.shape
     if max(C, W) > THREADS:
         return search_candidates_v1(logits_RV, base_BW, C, out)
-    best_BC, index_BC = results(logits_RV, B, C, out)
+    best_BC, index_BC = results(in_float32(logits_RV), B, C, out)
     threshold_R = np.empty_like(logits_RV, shape=R)
     largest_RX, total_RX, survivor_BX, count_B = room_for_survivors(logits_RV, B, 1, ROOM)
     launch(rough_thresholds, R, THREADS, logits_RV, C, threshold_R, largest_RX, total_RX)
@@ -196,7 +197,7 @@ def search_candidates(logits_RV, base_BW, C, out=None):
     if max(C, W) > THREADS:
         return search_candidates_v1(logits_RV, base_BW, C, out)
     slices = -(-V // SLICE)
-    best_BC, index_BC = results(logits_RV, B, C, out)
+    best_BC, index_BC = results(in_float32(logits_RV), B, C, out)
     largest_RX, total_RX, survivor_BX, count_B = room_for_survivors(logits_RV, B, slices, W * slices * THREADS)
     launch(retrieve_from_slices, (slices, R), THREADS, logits_RV, W, C, largest_RX, total_RX, survivor_BX, count_B)
     launch(rerank_beams, B, THREADS, logits_RV, base_BW, largest_RX, total_RX, survivor_BX, count_B, best_BC, index_BC)

@@ -15,10 +15,10 @@ import math
 import numpy as np
 from numba import cuda, float32, int64
 
-from ..errors import OptionError
 from ..launch import launch
 from ..ops import FINE, NOT_A_NUMBER
 from ..reference.softmax import results
+from . import in_float32
 from .candidates import INFINITY, THREADS, WARPS
 from .hars import log_of, rescaled, with_one_more
 from .reduction import block_max, block_sum
@@ -33,13 +33,6 @@ def launched(kernel, logits_RV, out):
     out = results(in_float32(logits_RV), out)
     launch(kernel, len(logits_RV), THREADS, logits_RV, *out)
     return out
-
-
-def in_float32(logits_RV):
-    """The logits, if these kernels take them."""
-    if logits_RV.dtype != np.float32:
-        raise OptionError(f"these kernels compute in float32, not {logits_RV.dtype}: plan=auto computes in both")
-    return logits_RV
 
 
 @cuda.jit

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numba import cuda, float32
 
-from ..errors import OptionError
 from ..launch import launch
+from . import in_float32
 
 THREADS = 128
 EACH = 4  # columns of a thread of version 2
@@ -55,11 +55,9 @@ def per_row(scores_RV):
 
 def to_change(scores_RV, out):
     """The array to change: the scores themselves, or a copy of them in `out`."""
-    if scores_RV.dtype != np.float32:
-        raise OptionError(f"these kernels compute in float32, not {scores_RV.dtype}: plan=auto computes in both")
     if out is None:
-        return scores_RV
-    out[...] = scores_RV
+        return in_float32(scores_RV)
+    out[...] = in_float32(scores_RV)
     return out
 
 

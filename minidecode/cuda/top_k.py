@@ -18,8 +18,8 @@ from __future__ import annotations
 import numpy as np
 from numba import cuda, int32, int64
 
-from ..errors import OptionError
 from ..launch import launch
+from . import in_float32
 from .candidates import THREADS, kth_of_block
 from .reduction import warp_sum
 
@@ -134,8 +134,7 @@ def kth_of_held(held, many, k, low):
 
 def to_change(scores_RV, out):
     """(the scores to change, which are `out` if it is given; their bits: the same memory)"""
-    if scores_RV.dtype != np.float32:
-        raise OptionError(f"these kernels read the bits of float32, not of {scores_RV.dtype}: the cpu's read both")
+    scores_RV = in_float32(scores_RV)
     if out is not None:
         out[...] = scores_RV
         scores_RV = out

@@ -9,10 +9,10 @@ import numpy as np
 
 from ..errors import OptionError
 from ..ops import ALL_DONE, MOVED, PENALTY_TOO_STRONG, TROUBLE, BeamRules
-from .candidates import Candidates, count_tokens, find_candidates, may_go_straight, straight_from_logits
+from .candidates import Candidates, find_candidates, may_go_straight, straight_from_logits
 from .options import Options
 from .processors import Rows, any_due, process
-from .result import Found, Request, beside, hand_over, refuse
+from .result import Found, Request, beside, cooled, hand_over, refuse, settle
 
 if TYPE_CHECKING:
     from ..runtime.engine import Engine
@@ -41,14 +41,15 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
     V, C, dtype = logits_RV.shape[1], options.candidates // G, logits_RV.dtype
     if G > 1:  # a group's scores at its turn, and how often the groups before it have chosen each token
         group_BWV, chosen_BV = beside(logits_RV, (B, W, V), dtype, 0), beside(logits_RV, (B, V), dtype, 0)
+    draws = request.draws(logits_RV)
     step = 0
     while True:
-        if rules.temperature_in_softmax and options.temperature != 1.0:
-            logits_RV = ops.cool_scores(logits_RV, options.temperature)
+        logits_RV = cooled(ops, logits_RV, options)
         is_straight = may_be_straight and not any_due(groups[0].rows(request, sentence_B, step), options)
         model_trouble_R = None  # then candidates that are NaN tell it
         if not is_straight:  # noted before processors, which may hide it
             logprobs_RV, model_trouble_R = ops.log_softmax(logits_RV)
+            settle(model_trouble_R, np.repeat(np.stack([beams.done_B for beams in groups], axis=1).reshape(-1), W))
             if options.logits_processor:  # the user's function is not to blame
                 refuse(model_trouble_R, np.repeat(sentence_B, G * W), step)
             scores_BXV = logprobs_RV.reshape(B, G * W, V)
@@ -71,8 +72,7 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
                 if rules.finished == "first" and request.prefix_BP is not None:
                     prefix_BP = request.prefix_BP[sentence_B]
                     beams.copy_where_the_prefix_ends(total_BWV, prefix_BP, step, options.eos_token_id)
-                keys_B2 = None if request.keys_R2 is None else request.keys_R2[sentence_B]
-                candidates = find_candidates(ops, total_BWV, C, step, keys_B2, options)
+                candidates = find_candidates(ops, total_BWV, C, step, draws, options)
 
             # 2. Of the best C of each sentence, see which end and which run on.
             if G > 1 or trace:
@@ -84,13 +84,15 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
             if trace:
                 trace.note_candidates(step, g, before, candidates, chosen, sentence_B, options, notes)
             if G > 1:  # a sentence that was done "chooses" the padding token: transformers 4.49 counts it
-                count_tokens(chosen_BV, np.where(was_done_B[:, None], options.padding, chosen.token_BW))
+                _count_tokens(chosen_BV, np.where(was_done_B[:, None], options.padding, chosen.token_BW))
             decided.append(chosen)
         together = _side_by_side(groups, decided)
         flag = int(ops.tell_step(*together, model_trouble_R)[0])
         if flag & TROUBLE:
             _refuse(model_trouble_R, decided, sentence_B, step, options)
         step += 1
+        if draws:
+            draws.next()
         if flag & ALL_DONE:
             break
         *_, parent_BX = together
@@ -98,7 +100,7 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
             for beams, every in zip(groups, all_groups, strict=True):
                 hand_over(beams.finds(), every.finds(), done_B, sentence_B)
             stays_B = np.flatnonzero(~done_B)
-            groups = [beams.of(stays_B) for beams in groups]
+            groups, draws = [beams.of(stays_B) for beams in groups], draws and draws.of(stays_B)
             sentence_B, parent_BX, B = sentence_B[stays_B], parent_BX[stays_B], len(stays_B)
             if G > 1:
                 group_BWV, chosen_BV = group_BWV[:B], chosen_BV[:B]
@@ -153,6 +155,7 @@ class Beams:
     def start(cls, request: Request, W: int, logits_RV: np.ndarray, options: Options) -> Beams:
         """All beams hold the prompt; all but the first (of each interleaved group) are out of play."""
         B, prompt_B, limit_B, dtype = len(request.prompts), request.prompt_B, request.limit_B, logits_RV.dtype
+        eos = options.eos_token_id
         longest = int((prompt_B + limit_B).max())
         running_BWM = beside(logits_RV, (B, W, longest + 1), np.int64, 0)  # the last column is spare
         for b, prompt in enumerate(request.prompts):
@@ -163,8 +166,9 @@ class Beams:
         norms = [1.0, *(options.length_norm(new) for new in range(1, int(limit_B.max()) + 1))]
         return cls(
             running_BWM, running_score_BW, beside(logits_RV, B, np.int64, prompt_B), running_BWM.copy(), out_of_play_BW,
-            beside(logits_RV, (B, W), np.int64, 0), beside(logits_RV, B, bool, False), prompt_B, limit_B,
-            np.array(norms, dtype), np.array(options.eos_token_id, np.int64), options.beam_rules,
+            beside(logits_RV, (B, W), np.int64, 0), beside(logits_RV, B, bool, False),
+            beside(logits_RV, B, np.int64, prompt_B), beside(logits_RV, B, np.int64, limit_B),
+            beside(logits_RV, len(norms), dtype, norms), beside(logits_RV, len(eos), np.int64, eos), options.beam_rules,
         )  # fmt: skip
 
     def rows(self, request: Request, sentence_B: np.ndarray, step: int) -> Rows:
@@ -202,6 +206,11 @@ class Beams:
             for b in np.flatnonzero(np.isin(prefix_BP[:, step], eos)):
                 self.running_BWM[b] = self.running_BWM[b, 0]
                 total_BWV[b] = total_BWV[b, 0]
+
+
+def _count_tokens(chosen_BV: np.ndarray, token_BX: np.ndarray) -> None:
+    """Adds to each sentence's counts how often it has chosen each token."""
+    np.add.at(chosen_BV, (np.arange(len(token_BX))[:, None], token_BX), 1)
 
 
 def _side_by_side(groups: list[Beams], decided: list[Chosen]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -14,17 +14,18 @@ from ..errors import OptionError
 from .processors import always_due
 
 if TYPE_CHECKING:
+    from .draws import Draws
     from .options import Options
 
 Candidates = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def find_candidates(
-    ops: Any, total_BWV: np.ndarray, C: int, step: int, keys_B2: np.ndarray | None, options: Options
+    ops: Any, total_BWV: np.ndarray, C: int, step: int, draws: Draws | None, options: Options
 ) -> Candidates:
-    """As the options ask for; keys_B2: the random keys of the sentences, for sampling."""
+    """As the options ask for; draws: of the sentences, for sampling."""
     if options.do_sample:
-        return sampled(ops, total_BWV, C, step, keys_B2, options.seed, options.rules.drawn_order)
+        return sampled(ops, total_BWV, C, draws, options.seed, options.rules.drawn_order)
     if options.sibling_penalty and step > 0:  # at the first step all candidates are siblings
         return siblings_apart(ops, total_BWV, C, options.sibling_penalty)
     if options.num_beam_groups > 1 and options.rules.groups == "interleaved":
@@ -67,14 +68,14 @@ def best(ops, total_BWV, C) -> Candidates:
     return score_BC, *ops.split_columns(index_BC, V)
 
 
-def sampled(ops, total_BWV, C, step, keys_B2, seed, order) -> Candidates:
+def sampled(ops, total_BWV, C, draws, seed, order) -> Candidates:
     """C continuations drawn without replacement, each as likely as exp(score); as drawn, or ordered by score.
 
     Beam w draws the numbers of "tokens" w*V to (w+1)*V, so that no two beams share one.
     """
     B, W, V = total_BWV.shape
     total_BX = total_BWV.reshape(B, W * V)
-    noise_BX = ops.gumbel(keys_B2, np.full(B, step), W * V, seed)
+    noise_BX = ops.gumbel(draws.keys_R2, draws.step_R, W * V, seed)
     noise_BX += total_BX
     _, drawn_BC = ops.top_candidates(noise_BX, C)
     score_BC = np.take_along_axis(total_BX, drawn_BC, axis=1)
@@ -104,11 +105,10 @@ def interleaved_groups(ops, total_BWV, C, G, penalty) -> Candidates:
     A token costs `penalty` for every candidate of an earlier group that chose it; the cost stays in the score. The
     groups' candidates, best first, are dealt out in turn.
     """
-    B, W, V = total_BWV.shape
+    B, W, _ = total_BWV.shape
     chosen_BX, found = np.empty_like(total_BWV, np.int64, shape=(B, 0)), []
     for g in range(G):
-        mine_R = np.add.outer(W * np.arange(B), np.arange(g, W, G)).reshape(-1)
-        group_BWV = ops.take(total_BWV.reshape(B * W, V), mine_R).reshape(B, -1, V)
+        group_BWV = total_BWV[:, g::G].copy()
         # A token that stands among them twice costs twice, and gets its new score twice: no harm.
         times_BX = (chosen_BX[:, :, None] == chosen_BX[:, None]).sum(axis=2).astype(total_BWV.dtype)
         at_BWX = np.broadcast_to(chosen_BX[:, None], (B, W // G, chosen_BX.shape[1]))
@@ -118,8 +118,3 @@ def interleaved_groups(ops, total_BWV, C, G, penalty) -> Candidates:
         chosen_BX = np.concatenate([chosen_BX, token], axis=1)
         found.append((score, parent * G + g, token))
     return tuple(np.stack(part, axis=2).reshape(B, C) for part in zip(*found, strict=True))
-
-
-def count_tokens(chosen_BV: np.ndarray, token_BX: np.ndarray) -> None:
-    """Adds to each sentence's counts how often it has chosen each token."""
-    np.add.at(chosen_BV, (np.arange(len(token_BX))[:, None], token_BX), 1)

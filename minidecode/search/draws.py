@@ -6,10 +6,26 @@ import hashlib
 import numbers
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from ..errors import InputError
+
+
+@dataclass
+class Draws:
+    """Who draws next, and for which of its tokens: made beside the logits once, for the ops that draw."""
+
+    keys_R2: np.ndarray
+    step_R: np.ndarray
+
+    def next(self) -> None:
+        self.step_R += 1
+
+    def of(self, stays_R: np.ndarray) -> Draws:
+        """Those of these texts alone."""
+        return Draws(self.keys_R2[stays_R], self.step_R[stays_R])
 
 
 def check_sample_ids(sample_ids: Sequence[int], sentences: int) -> None:

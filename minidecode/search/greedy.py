@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..ops import ALL_DONE, FINE, NONE_LEFT, TROUBLE
+from ..ops import ALL_DONE, TROUBLE
 from .options import Options
 from .processors import any_due, process
-from .result import Found, Request, beside, check_logits, hand_over, refuse
+from .result import Found, Request, beside, check_logits, cooled, hand_over, refuse, settle
 
 if TYPE_CHECKING:
     from ..runtime.engine import Engine
@@ -33,60 +33,66 @@ def greedy(
     ops, S = engine.ops, options.num_return_sequences
     is_by_logits = options.rules.greedy_scores == "logits"
     sentence_R = np.repeat(np.arange(len(request.prompts)), S)
-    every_R = row_R = np.arange(len(sentence_R))
+    row_R = np.arange(len(sentence_R))
     prompt_R, limit_R = request.prompt_B[sentence_R], request.limit_B[sentence_R]
-    eos_X, nobody_R = np.array(options.eos_token_id, np.int64), np.zeros(len(every_R), bool)
 
     logits_RV = ops.take(engine.prefill(request.prompts), sentence_R)
     engine.expand(S, int(request.limit_B.max()))
-    tokens_RM = beside(logits_RV, (len(every_R), int((prompt_R + limit_R).max())), np.int64, 0)
+    tokens_RM = beside(logits_RV, (len(row_R), int((prompt_R + limit_R).max())), np.int64, 0)
     for r, b in enumerate(sentence_R):
         tokens_RM[r, : prompt_R[r]] = request.prompts[b]
-    length_R, total_R = (beside(logits_RV, len(every_R), *kind) for kind in ((np.int64, prompt_R), (np.float64, 0)))
-    done_R = beside(logits_RV, len(every_R), bool, False)
-    streams_R = np.ones_like(nobody_R)  # whose tokens on_token is still to get
-    all_texts, keys_R2 = (tokens_RM, length_R, total_R), request.keys_R2
+    length_R, total_R = (beside(logits_RV, len(row_R), *kind) for kind in ((np.int64, prompt_R), (np.float64, 0)))
+    done_R, nobody_R = (beside(logits_RV, len(row_R), bool, False) for _ in range(2))
+    # What ops are told at every step: none of it changes but who is still there.
+    every_R, begins_R, limits_R = (beside(logits_RV, len(row_R), np.int64, a) for a in (row_R, prompt_R, limit_R))
+    eos_X = beside(logits_RV, len(options.eos_token_id), np.int64, options.eos_token_id)
+    draws = request.draws(logits_RV)
+    streams_R = np.ones(len(row_R), bool)  # whose tokens on_token is still to get
+    all_texts = tokens_RM, length_R, total_R
     step = 0
     while True:
-        if options.rules.temperature_in_softmax and options.temperature != 1.0:
-            logits_RV = ops.cool_scores(logits_RV, options.temperature)
+        logits_RV = cooled(ops, logits_RV, options)
         rows = request.rows(tokens_RM, length_R - done_R, sentence_R, step)  # of who is done, what came before the end
         notes = {} if trace else None
         model_trouble_R = None  # then choose_tokens looks at the logits themselves
         if options.do_sample or not is_by_logits:  # noted before processors, which may hide it
             logprobs_RV, model_trouble_R = ops.log_softmax(logits_RV)
+            settle(model_trouble_R, done_R)
             if options.logits_processor:  # the user's function is not to blame
                 refuse(model_trouble_R, sentence_R, step)
             # In place: nobody reads them any more.
             scores_RV = process(ops, logits_RV if is_by_logits else logprobs_RV, rows, options, notes)
         elif any_due(rows, options):
             if options.logits_processor:
-                check_logits(logits_RV, sentence_R, step)
+                check_logits(logits_RV, done_R, sentence_R, step)
             scores_RV = process(ops, ops.take(logits_RV, every_R), rows, options, notes)
         else:
             scores_RV = logits_RV
         if options.do_sample:
-            chosen_R = ops.draw_tokens(scores_RV, keys_R2, np.full(len(every_R), step), options.seed)
+            chosen_R = ops.draw_tokens(scores_RV, draws.keys_R2, draws.step_R, options.seed)
             gained_R, trouble_R = ops.weigh_tokens(chosen_R, scores_RV, logprobs_RV if is_by_logits else None)
         else:
             chosen_R, gained_R, trouble_R = ops.choose_tokens(scores_RV, logits_RV if is_by_logits else None)
+        settle(trouble_R, done_R)
         going_R = ~done_R if trace else None
         flag = int(ops.extend_texts(
             tokens_RM, chosen_R, gained_R, rows.certain_R if is_by_logits else nobody_R, trouble_R, total_R, length_R,
-            done_R, prompt_R, limit_R, eos_X, model_trouble_R,
+            done_R, begins_R, limits_R, eos_X, model_trouble_R,
         )[0])  # fmt: skip
         if flag & TROUBLE:
             if model_trouble_R is not None:
                 refuse(model_trouble_R, sentence_R, step)
-            refuse(np.where(done_R & (trouble_R == NONE_LEFT), FINE, trouble_R), sentence_R, step)
+            refuse(trouble_R, sentence_R, step)
         if trace:
             trace.note_tokens(step, rows, chosen_R, total_R, going_R, done_R, notes)
         step += 1
+        if draws:
+            draws.next()
         if on_token:
             ids_R = np.asarray(chosen_R)
             for r in np.flatnonzero(streams_R):
                 on_token(int(row_R[r]), int(ids_R[r]))
-            streams_R &= ~np.isin(ids_R, eos_X) & (step < limit_R)
+            streams_R &= ~np.isin(ids_R, options.eos_token_id) & (step < limit_R)
         if flag & ALL_DONE:
             break
         if engine.leaving and (done_B := np.asarray(done_R).reshape(-1, S).all(axis=1)).any():
@@ -95,12 +101,12 @@ def greedy(
             tokens_RM, length_R, total_R, done_R = (a[stays_R] for a in (tokens_RM, length_R, total_R, done_R))
             row_R, sentence_R, prompt_R, limit_R = (a[stays_R] for a in (row_R, sentence_R, prompt_R, limit_R))
             every_R, nobody_R, streams_R = every_R[: len(stays_R)], nobody_R[: len(stays_R)], streams_R[stays_R]
-            keys_R2 = None if keys_R2 is None else keys_R2[stays_R]
+            begins_R, limits_R, draws = begins_R[stays_R], limits_R[stays_R], draws and draws.of(stays_R)
             engine.leave(np.flatnonzero(~done_B), S)
         # A text that is done feeds its last token but one again: the last may lie beyond the context.
         logits_RV = engine.step(tokens_RM, length_R - done_R, None)
 
-    hand_over((tokens_RM, length_R, total_R), all_texts, every_R, row_R)
+    hand_over((tokens_RM, length_R, total_R), all_texts, np.arange(len(row_R)), row_R)
     (tokens_RM, length_R, total_R), prompt_R = all_texts, np.repeat(request.prompt_B, S)
     scores_R = total_R / options.length_norm(length_R - prompt_R)
     texts = [tokens_RM[r, prompt_R[r] : length_R[r]].copy() for r in range(len(prompt_R))]

@@ -41,7 +41,7 @@ class Rows:
     certain_R: np.ndarray = field(init=False)  # rows whose next token a processor has made certain
 
     def __post_init__(self):
-        object.__setattr__(self, "certain_R", np.zeros(len(self.length_R), bool))
+        object.__setattr__(self, "certain_R", np.zeros_like(self.length_R, bool))
 
     @functools.cached_property
     def that_may_go_on(self) -> Rows:
@@ -255,7 +255,7 @@ def prefix_allowed_tokens_fn(ops, scores_RV, rows, o):
     Where other rules have ruled all of that out, for every beam of a sentence, the function wins: what it allows is
     certain (score 0).
     """
-    allowed_RV = np.full_like(scores_RV, -np.inf)
+    allowed_RV = np.full_like(scores_RV, False, bool)
     for r, sentence in enumerate(rows.sentence_R):
         how = "f(sentence, ids)"
         ids = _call("prefix_allowed_tokens_fn", how, o.prefix_allowed_tokens_fn, int(sentence), rows.text(r).copy())
@@ -266,13 +266,13 @@ def prefix_allowed_tokens_fn(ops, scores_RV, rows, o):
         if ids.size == 0 or ids.min() < 0 or ids.max() >= scores_RV.shape[1]:
             what = "no token" if ids.size == 0 else "ids outside the vocabulary"
             raise OptionError(f"prefix_allowed_tokens_fn returned {what} for sentence {sentence + 1}")
-        allowed_RV[r, ids] = 0.0
-    scores_RV = scores_RV + allowed_RV
+        allowed_RV[r, ids] = True
+    scores_RV = np.where(allowed_RV, scores_RV, scores_RV.dtype.type(-np.inf))
     nothing_left_R = np.isneginf(scores_RV).all(axis=1)
     for sentence in np.unique(rows.sentence_R):
         mine_R = rows.sentence_R == sentence
         if nothing_left_R[mine_R].all():
-            scores_RV[mine_R] = allowed_RV[mine_R]
+            scores_RV[mine_R] = np.where(allowed_RV[mine_R], 0.0, -np.inf)
             rows.certain_R[mine_R] = True
     return scores_RV
 
@@ -347,13 +347,14 @@ def logits_processor(ops, scores_RV, rows, o):
     """The user's own functions, called as f(scores_RV, rows), each of which returns the new scores."""
     shape, dtype = scores_RV.shape, scores_RV.dtype
     for function in o.logits_processor:
+        bad_before_R = ~(scores_RV < np.inf).all(axis=1)  # only of texts that are done: the search has looked at others
         returned = np.asarray(_call("logits_processor", "f(scores_RV, rows)", function, scores_RV, rows))
         scores_RV = returned if returned is scores_RV else returned.copy()  # the search goes on to change them
         if scores_RV.shape != shape or scores_RV.dtype.kind != "f":
             raise OptionError(
                 f"logits_processor must return scores, floats of shape {shape}; it is called as f(scores_RV, rows)"
             )
-        bad_R = ~(scores_RV < np.inf).all(axis=1)
+        bad_R = ~(scores_RV < np.inf).all(axis=1) & ~bad_before_R
         if bad_R.any():
             r = int(np.flatnonzero(bad_R)[0])
             where = f"step {rows.new_R[r] + 1}, sentence {rows.sentence_R[r] + 1}"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import NumericalError, OptionError
-from ..ops import NOT_A_NUMBER
-from .draws import sentence_keys
+from ..ops import FINE, NOT_A_NUMBER
+from .draws import Draws, sentence_keys
 from .options import Options
 from .processors import Rows
 
@@ -40,6 +40,13 @@ class Request:
     @property
     def prompt_B(self) -> np.ndarray:
         return np.array([len(p) for p in self.prompts])
+
+    def draws(self, logits_RV: np.ndarray) -> Draws | None:
+        """Of the first tokens, beside the logits; none where nothing is sampled."""
+        if (keys_R2 := self.keys_R2) is None:
+            return None
+        step_R = beside(logits_RV, len(keys_R2), np.int64, 0)
+        return Draws(beside(logits_RV, keys_R2.shape, keys_R2.dtype, keys_R2), step_R)
 
     def rows(
         self, tokens_RM: np.ndarray, length_R: np.ndarray, sentence_R: np.ndarray, step: int | None = None
@@ -77,6 +84,18 @@ def hand_over(finds: Iterable[np.ndarray], to: Iterable[np.ndarray], which_X: np
             all_XN[number_X[which_X]] = found_XN[which_X]
 
 
+def cooled(ops, logits_RV: np.ndarray, options: Options) -> np.ndarray:
+    """The model's logits; in a dialect whose temperature is part of the model, divided by it."""
+    if options.rules.temperature_in_softmax and options.temperature != 1.0:
+        return ops.cool_scores(logits_RV, options.temperature)
+    return logits_RV
+
+
+def settle(trouble_R: np.ndarray, done_R: np.ndarray) -> None:
+    """A text that is done is nobody's trouble any more: what is noted of its row is taken back."""
+    trouble_R[done_R] = FINE
+
+
 def refuse(trouble_R: np.ndarray, sentence_R: np.ndarray, step: int) -> None:
     """Raises what an op has noted of a row whose search cannot go on; nothing if all is fine."""
     if trouble_R.any():
@@ -92,11 +111,11 @@ def no_token_is_left(sentence: int, step: int) -> OptionError:
     )
 
 
-def check_logits(logits_RV: np.ndarray, sentence_R: np.ndarray, step: int) -> None:
-    """Raises NumericalError if a row's logits give no probabilities: one is NaN or plus infinity, or all are minus
-    infinity. For a search that is about to hand them to a user's function; else an op finds it (`log_softmax`).
+def check_logits(logits_RV: np.ndarray, done_R: np.ndarray, sentence_R: np.ndarray, step: int) -> None:
+    """Raises NumericalError if the logits of a text that goes on give no probabilities: one is NaN or plus infinity, or
+    all are minus infinity. For a search that is about to hand them to a user's function; else an op finds it.
     """
-    bad_R = ~np.isfinite(logits_RV.max(axis=1))  # the largest of numbers among which is a NaN is NaN
+    bad_R = ~np.isfinite(logits_RV.max(axis=1)) & ~done_R  # the largest of numbers among which is a NaN is NaN
     if bad_R.any():
         raise scores_are_nan(int(sentence_R[np.flatnonzero(bad_R)[0]]), step)
 

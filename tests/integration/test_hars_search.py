@@ -6,6 +6,7 @@ from test_attention_settings import IDS, SIZES, make, random_tensors
 from toy import Ops, ToyEngine
 
 import minidecode as md
+from minidecode.cuda import candidates as cuda_candidates
 from minidecode.model import FAMILIES
 from minidecode.reference import hars
 from minidecode.search.beam import beam_search
@@ -155,9 +156,31 @@ def test_candidates_given_the_scores_are_bit_equal(choice):
 
 
 def test_a_wider_number_than_the_kernels_take_is_refused():
-    for plan in ("hars=emulator", "candidates=emulator"):
-        with pytest.raises(md.OptionError, match="these kernels compare float32, not float64"):
-            make("gpt2").generate(input_ids=IDS, num_beams=2, max_new_tokens=2, plan=plan)
+    with pytest.raises(md.OptionError, match="these kernels compute in float32, not float64"):
+        make("gpt2").generate(input_ids=IDS, num_beams=2, max_new_tokens=2, plan="hars=emulator")
+
+
+@pytest.mark.parametrize("dialect", ["hf", "hf4"])
+@pytest.mark.parametrize("plan", ["auto,candidates=emulator", "candidates=emulator,random=emulator,running=emulator"])
+def test_kernels_draw_the_samples_of_beams_too(dialect, plan):
+    """By sums in float64, of scores in float32 and noise."""
+    model, settings = model_in_float32("gpt2"), {"num_beams": 2, "do_sample": True, "max_new_tokens": 4, "seed": 3}
+    expected = model.generate(input_ids=SENTENCES, dialect=dialect, **settings)
+    out = model.generate(input_ids=SENTENCES, dialect=dialect, plan=plan, **settings)
+    assert tokens(out) == tokens(expected)
+    np.testing.assert_allclose(out.scores, expected.scores, rtol=1e-6)
+    assert out.receipt.ops["top_candidates"].implementation.startswith("minidecode.cuda.candidates.top_candidates (")
+    assert out.receipt.launches["rerank (emulator)"] == out.receipt.steps
+
+
+@pytest.mark.parametrize("version", ["top_candidates_v1", "top_candidates_v2", "top_candidates"])
+@pytest.mark.parametrize("X", [5, 300, 5000])
+def test_kernels_tell_scores_apart_that_float32_cannot(version, X):
+    scores_BX = np.random.default_rng(X).standard_normal((2, X))
+    scores_BX[:, :5] = 9 + 1e-12 * np.array([1, 1, 0, 3, 2])
+    best_BC, index_BC = getattr(cuda_candidates, version)(scores_BX, 5)
+    assert index_BC.tolist() == [[3, 4, 0, 1, 2]] * 2
+    assert best_BC.dtype == np.float64 and np.array_equal(best_BC, np.take_along_axis(scores_BX, index_BC, axis=1))
 
 
 def test_a_plan_says_that_it_is_on():

@@ -212,8 +212,8 @@ MISTAKES = {  # as they might be made: in each the sentences that stay are mixed
     "keys of the first sentences": (
         "gpt2", "split", "beams that sample", beam, "find_candidates",
         lambda right: with_the_first(
-            lambda first, ops, total_BWV, C, step, keys_B2, options: right(
-                ops, total_BWV, C, step, first(keys_B2), options))),
+            lambda first, ops, total_BWV, C, step, draws, options: right(
+                ops, total_BWV, C, step, dataclasses.replace(draws, keys_R2=first(draws.keys_R2)), options))),
 }  # fmt: skip
 
 

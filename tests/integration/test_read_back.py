@@ -1,7 +1,8 @@
 """What the host reads of a decode step: one number, and the ids of tokens that are streamed.
 
 Arrays that ops make, and those of a search's state, are `OnDevice` here: whatever looks at a number of theirs, or at a
-shape that hangs on their numbers, is noted. Ops look as they like: on a device they are kernels.
+shape that hangs on their numbers, is noted. Ops look as they like: on a device they are kernels. So arrays that lie
+with the host must not be handed to them: those are noted too.
 """
 
 import functools
@@ -19,6 +20,7 @@ from minidecode.search.options import Options
 from minidecode.search.result import Request
 
 READS = []  # the bytes of each look
+BROUGHT = []  # (op, shape) of each array that an op is handed from the host
 OF_THEIR_SHAPE = {np.flatnonzero, np.nonzero, np.argwhere, np.unique, np.array_equal, np.ix_, np.allclose}
 
 
@@ -91,16 +93,25 @@ def is_mask(key):
     return isinstance(key, OnDevice) and key.dtype == bool
 
 
+def lying_here(given):
+    """The arrays that an op is handed and that lie with the host: each would be brought over, at every step."""
+    if isinstance(given, tuple | list):
+        return [array for each in given for array in lying_here(each)]
+    return [given] if isinstance(given, np.ndarray) else []
+
+
 def on_device(function):
     @functools.wraps(function)
     def op(*args, **kwargs):
+        BROUGHT.extend((function.__name__, array.shape) for array in lying_here([*args, *kwargs.values()]))
         return moved(function(*unmoved(args), **unmoved(kwargs)))
 
     return op
 
 
 def searched(options, plan="auto", place=on_device, limits=(7, 4, 7), **called):
-    """(what is found, the looks between one forward pass and the next of all steps but the last, the ops' counts)"""
+    """(what is found, of all steps but the last the looks between one forward pass and the next and what ops were
+    handed from the host there, the ops' counts)"""
     model, options = make("gpt2"), Options(eos_token_id=1, **options)
     functions, make_memory = Plan.parse(f"memory=split,{plan}").resolve(False)
     ops = CountedOps({name: place(f) for name, f in functions.items()})
@@ -111,10 +122,11 @@ def searched(options, plan="auto", place=on_device, limits=(7, 4, 7), **called):
         """What comes before the first step, and a forward pass, are not what is counted."""
         result = method(*args)
         READS.clear()
+        BROUGHT.clear()
         return result
 
     def noting(*args):
-        by_step.append(READS[:])
+        by_step.append(READS + BROUGHT)
         return unnoticed(step, *args)
 
     engine.step, engine.expand = noting, functools.partial(unnoticed, expand)
@@ -169,6 +181,13 @@ def test_where_texts_are_streamed_the_ids_too():
     found, by_step, _ = searched({}, on_token=lambda r, token: told.setdefault(r, []).append(token))
     assert len(by_step) >= 2 and by_step == [[*ONE_FLAG, 8 * len(IDS)]] * len(by_step)
     assert [[told[r]] for r in range(len(IDS))] == texts(found)
+
+
+def test_what_is_handed_from_the_host_is_noted():
+    BROUGHT.clear()
+    there = OnDevice(np.zeros((2, 3)))
+    on_device(np.add)(there, np.ones(3), out=None)
+    assert BROUGHT == [("add", (3,))]
 
 
 @pytest.mark.parametrize("options", [{"num_beams": 2, "min_new_tokens": 2}, {"min_new_tokens": 2}], ids=str)

@@ -638,3 +638,18 @@ def test_notes_say_what_each_processor_changed():
         "no_repeat_ngram_size": [[0, 1], [0, 2], [1, 3], [1, 4]], "suppress_tokens": [[0, 4]],
         "temperature": [[0, 0], [0, 3], [1, 0], [1, 1], [1, 2]],
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("W", [1, 2])
+@pytest.mark.parametrize("bad", [np.inf, np.nan])
+@pytest.mark.filterwarnings("error")
+def test_scores_that_are_none_are_told_of_without_a_warning(W, bad):
+    """Whether the token that has them is allowed or not."""
+
+    class Broken(ToyEngine):
+        def scores(self, text):
+            return np.where(np.arange(self.vocab) == 4, bad, super().scores(text)).astype(np.float32)
+
+    for allowed in ([4, 5], [5, 6]):
+        with pytest.raises(md.NumericalError, match="NaN at step 1, sentence 1"):
+            run(Broken(0, 9), [[1]], 3, num_beams=W, prefix_allowed_tokens_fn=lambda b, ids, a=allowed: a)

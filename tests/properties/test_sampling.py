@@ -22,7 +22,7 @@ from minidecode.reference.top_k import keep_top_k
 from minidecode.reference.top_p import keep_top_p
 from minidecode.search.beam import beam_search
 from minidecode.search.candidates import sampled
-from minidecode.search.draws import sentence_keys
+from minidecode.search.draws import Draws, sentence_keys
 from minidecode.search.filters import keep_min_p
 from minidecode.search.greedy import greedy
 from minidecode.search.options import Options
@@ -557,13 +557,17 @@ def draws_without_replacement(probability: dict, C: int) -> dict:
     return dict(chance)
 
 
+def at(step, keys_B2):
+    return Draws(keys_B2, np.full(len(keys_B2), step))
+
+
 @pytest.mark.parametrize("C", [1, 2, 3, 4])
 def test_beam_sampling_draws_without_replacement(C):
     """2 beams of 3 tokens, of which one is forbidden: all sets of C continuations, in 2000 sentences."""
     total_WV = np.log(np.array([[0.3, 0.1, 0.15], [0.25, 0.0, 0.2]], np.float64) + 1e-300).astype(np.float32)
     total_WV[1, 1] = -np.inf
     keys = np.stack([np.arange(2000), np.full(2000, 9)], axis=1)
-    score, parent, token = sampled(Ops(), np.repeat(total_WV[None], 2000, axis=0), C, 3, keys, 12, "score")
+    score, parent, token = sampled(Ops(), np.repeat(total_WV[None], 2000, axis=0), C, at(3, keys), 12, "score")
     assert (score == total_WV[parent, token]).all() and (np.diff(score, axis=1) <= 0).all()
     possible = {(w, v): math.exp(total_WV[w, v]) for w in range(2) for v in range(3) if (w, v) != (1, 1)}
     total = math.fsum(possible.values())
@@ -576,11 +580,11 @@ def test_the_order_of_a_draw_is_that_of_draws_one_after_the_other():
     """The first is drawn as from all, the second as from those left; ordered by score, the set is the same."""
     total_BWV = np.repeat(np.log(np.array([[[0.6, 0.3, 0.1]]], np.float32)), 3000, axis=0)
     keys = np.stack([np.arange(3000), np.full(3000, 5)], axis=1)
-    _, _, drawn = sampled(Ops(), total_BWV, 2, 0, keys, 1, "drawn")
+    _, _, drawn = sampled(Ops(), total_BWV, 2, at(0, keys), 1, "drawn")
     chances = {(a, b): p * q / (1 - p) for a, p in enumerate((0.6, 0.3, 0.1)) for b, q in enumerate((0.6, 0.3, 0.1))
                if a != b}  # fmt: skip
     assert_drawn_from(chances, list(map(tuple, drawn.tolist())))
-    _, _, ordered = sampled(Ops(), total_BWV, 2, 0, keys, 1, "score")
+    _, _, ordered = sampled(Ops(), total_BWV, 2, at(0, keys), 1, "score")
     assert (np.sort(drawn, axis=1) == ordered).all()
 
 
@@ -611,7 +615,7 @@ def test_which_of_the_candidates_that_a_beam_drew_end(dialect, filters):
 
 def test_every_step_of_a_beam_draws_anew():
     total_BWV, keys = np.zeros((1, 2, 50), np.float32), np.array([[1, 2]])
-    drawn = [sampled(Ops(), total_BWV, 4, step, keys, 0, "drawn")[2][0].tolist() for step in range(20)]
+    drawn = [sampled(Ops(), total_BWV, 4, at(step, keys), 0, "drawn")[2][0].tolist() for step in range(20)]
     assert len(set(map(tuple, drawn))) == 20
 
 
@@ -619,6 +623,6 @@ def test_beams_draw_numbers_of_their_own():
     """Two beams with the same scores would else draw the same tokens, and one token's pair would come every time."""
     total_BWV = np.zeros((2000, 2, 4), np.float32)
     keys = np.stack([np.arange(2000), np.zeros(2000, int)], axis=1)
-    _, parent, token = sampled(Ops(), total_BWV, 2, 0, keys, 0, "score")
+    _, parent, token = sampled(Ops(), total_BWV, 2, at(0, keys), 0, "score")
     drawn = [frozenset(zip(p, t, strict=True)) for p, t in zip(parent.tolist(), token.tolist(), strict=True)]
     assert_drawn_from(draws_without_replacement({(w, v): 1 / 8 for w in range(2) for v in range(4)}, 2), drawn)

@@ -149,6 +149,47 @@ def test_nan_stops_the_search_with_step_and_sentence():
             run(Broken(0, 9), [[1, 1], [2, 2]], 6, num_beams=W, min_new_tokens=6)
 
 
+def unchanged(scores_RV, rows):
+    return scores_RV
+
+
+STRAIGHT = [{"num_beams": 3}, {"num_beams": 2, "dialect": "hf4"}, {"num_beams": 2, "dialect": "fairseq"}]
+OTHERS = [
+    {"num_beams": 3, "no_repeat_ngram_size": 2}, {"num_beams": 3, "logits_processor": unchanged},
+    {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5}, {"num_beams": 2, "sibling_penalty": 0.5},
+    {"num_beams": 2, "do_sample": True}, {}, {"no_repeat_ngram_size": 2}, {"do_sample": True, "top_p": 0.9},
+    {"dialect": "fairseq"}, {"logits_processor": unchanged}, {"forced_eos_token_id": EOS},
+    {"do_sample": True, "logits_processor": unchanged},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "plan"), [
+    *itertools.product(STRAIGHT + OTHERS, ["auto", "naive", "emulator"]),
+    *itertools.product(STRAIGHT, ["hars=reference", "hars=cpu", "hars=emulator"]),
+], ids=str)  # fmt: skip
+@pytest.mark.filterwarnings("error")
+def test_a_sentence_that_is_done_is_nobodys_trouble_any_more(options, plan):
+    """It stays in the batch, and the model makes NaN of it: the other one finishes as it would."""
+
+    def texts(broken_length):
+        class Broken(ToyEngine):
+            leaving = False
+
+            def step(self, tokens_RM, length_R, parent_R):
+                logits_RV = super().step(tokens_RM, length_R, parent_R)
+                if length_R[-1] >= broken_length:
+                    logits_RV[: len(logits_RV) // 2] = np.nan
+                return logits_RV
+
+        engine = Broken(9, 9)
+        engine.ops = Ops(plan)
+        found = run(engine, [[1, 1], [2, 2]], [1, 5], min_new_tokens=0, **options)
+        assert found.steps >= 3
+        return [[text.tolist() for text in sentence] for sentence in found.tokens], found.scores_BX.tolist()
+
+    assert texts(4) == texts(99)
+
+
 def test_several_eos_ids():
     """Any of them ends a text, and the beam looks at enough candidates that W can still go on."""
     options = Options(num_beams=3, eos_token_id=(0, 5, 6), num_return_sequences=3)
