@@ -46,7 +46,8 @@ def test_a_kernel_moves_what_numpy_moves(name, file, given):
 @pytest.mark.parametrize(("file", "name", "given"), [
     (move, "concat_step", (normal(1, 4, 16384, 1), normal(1, 4, 1))),
     (move, "concat_step", (normal(70_000, 1, 1, 1), normal(70_000, 1, 1))),
-    (temperature, "cool_scores", (normal(70_000, 1), 0.5)), (running, "add_running", (normal(70_000, 1), normal(70_000))),
+    (temperature, "cool_scores", (normal(70_000, 1), 0.5)),
+    (running, "add_running", (normal(70_000, 1), normal(70_000))),
     (random, "gumbel", (np.ones((70_000, 2), np.uint32), np.zeros(70_000, np.int64), 1, 0)),
     (random, "gumbel_v1", (np.ones((70_000, 2), np.uint32), np.zeros(70_000, np.int64), 1, 0)),
     *((draw, name, (normal(70_000, 1), np.ones((70_000, 2), np.uint32), np.zeros(70_000, np.int64), 0))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from toy import told
 
 from minidecode.exercises import wire
 from minidecode.exercises.exercise import NumPyTask, Submission, told_apart
@@ -162,7 +163,7 @@ def test_what_is_sent_comes_out(value):
     assert np.array_equal(found, value) if isinstance(value, np.ndarray) else found == value
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, np.array([object()]), np.array(["a"]), lambda: 0], ids=repr)
+@pytest.mark.parametrize("value", [object(), {1, 2}, np.array([object()]), np.array(["a"]), lambda: 0], ids=told)
 def test_what_is_no_data_is_not_sent(value):
     with pytest.raises(TypeError):
         wire.pack(value)

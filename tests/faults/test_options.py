@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from toy import told
 
 import minidecode as md
 from minidecode.search.dialects import DIALECTS
@@ -98,7 +99,7 @@ BROKEN = [  # options, what the message must say: the option at fault, and the r
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("options", "words"), BROKEN, ids=str)
+@pytest.mark.parametrize(("options", "words"), BROKEN, ids=told)
 def test_a_broken_rule_is_named(options, words):
     """By the options themselves; and by a call of generate, whatever the model's defaults are."""
     with pytest.raises(md.OptionError, match=words) as raised:

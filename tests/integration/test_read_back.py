@@ -10,6 +10,7 @@ import functools
 import numpy as np
 import pytest
 from test_attention_settings import IDS, make
+from toy import told
 
 from minidecode.plan import Plan
 from minidecode.runtime.engine import Engine
@@ -198,7 +199,7 @@ def test_a_processor_that_is_no_op_looks_at_the_steps_at_which_it_is_due(options
 
 
 @pytest.mark.parametrize(
-    "look", [bool, int, float, list, np.asarray, np.flatnonzero, lambda array: array[array == 0]], ids=str
+    "look", [bool, int, float, list, np.asarray, np.flatnonzero, lambda array: array[array == 0]], ids=told
 )
 def test_whatever_looks_is_noted(look):
     """Or else the stand-in would prove nothing."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy import Ops, ToyEngine, log_probability
+from toy import Ops, ToyEngine, log_probability, told
 
 from minidecode import reference
 from minidecode.errors import NumericalError
@@ -166,7 +166,7 @@ OTHERS = [
 @pytest.mark.parametrize(("options", "plan"), [
     *itertools.product(STRAIGHT + OTHERS, ["auto", "naive", "emulator"]),
     *itertools.product(STRAIGHT, ["hars=reference", "hars=cpu", "hars=emulator"]),
-], ids=str)  # fmt: skip
+], ids=told)  # fmt: skip
 @pytest.mark.filterwarnings("error")
 def test_a_sentence_that_is_done_is_nobodys_trouble_any_more(options, plan):
     """It stays in the batch, and the model makes NaN of it: the other one finishes as it would."""
