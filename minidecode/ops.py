@@ -1,6 +1,6 @@
 """The ops: what happens between two matrix products, as signatures that every backend implements.
 
-A backend (`reference/`, `cpu/` and `cuda/`) has these functions under these names, with these positional
+A backend (`reference/`, `cpu/` for some, `cuda/`) has these functions under these names, with these positional
 parameters; a test compares them. It may add keyword-only ones, such as `workspace` (see reference/). The body here is
 the docstring: the equation, the contract and the cost stand once, beside no implementation. Shapes are in the names
 (see dims.py); `returns` names the results.
