@@ -675,7 +675,8 @@ def place_lifetimes(bytes_X: Array, first_X: Array, last_X: Array, out: Array | 
     Array x has the bytes from offset[x] to offset[x] + bytes[x], and needs them in all calls from first[x], which
     writes it, to last[x], which reads it last. A call writes while it reads, so both ends count: two meet if
     first[x] <= last[y] and first[y] <= last[x]. LightSeq, section 2.3 ("dynamic GPU memory reuse"), for one step.
-    All are int64, and there is at least one array; bytes[x] may be 0. It runs on the host, before anything else does.
+    All are int64, and there is at least one array; bytes[x] may be 0. It runs on the host, before anything else does:
+    no plan hands it `out`.
 
     Contract: exact, but several answers are right. No two that meet share a byte; each offset is a multiple of ALIGNED,
     from 0 up. Two promises are of size, and every greedy planner keeps them, whatever its order: the block, the largest

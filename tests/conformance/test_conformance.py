@@ -16,7 +16,7 @@ from minidecode.catalog import CATALOG
 from minidecode.conformance.check import mutant_files, wrong
 from minidecode.conformance.rows import asked_of
 from minidecode.launch import InEmulator, launch
-from minidecode.reference import draw, epilogue, ngram, random, split, top_k, top_p
+from minidecode.reference import arena, draw, epilogue, ngram, random, split, top_k, top_p
 from minidecode.reference import norm as norm_file
 from minidecode.user_functions import dtype_due, load_file
 
@@ -289,6 +289,13 @@ def test_the_names_of_results_say_their_dtypes(row):
     arguments = asked_of(row.name).planted()[0]
     results = several(implementations(row)["reference naive"](*copy.deepcopy(arguments)))
     assert [r.dtype for r in results] == [dtype_due(name, arguments) for name in ops.RETURNS[row.op]]
+
+
+def test_what_no_plan_hands_to_a_planner_is_not_asked_of_it():
+    def first_fit(bytes_X, first_X, last_X, out=None):
+        return arena.place_lifetimes_first_come(bytes_X, first_X, last_X)
+
+    assert conformance.check("arena", first_fit).ok
 
 
 def test_an_unknown_name_lists_the_known_ones():

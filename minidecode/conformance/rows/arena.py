@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ...ops import ALIGNED
 
 FETCHED = ("bytes_X", "first_X", "last_X")  # a planner runs on the host
+HANDED_OUT = False  # and before there is a block
 
 
 def arguments_of(arrays: list[tuple[int, int, int]]) -> tuple:
