@@ -66,14 +66,15 @@ def concat_step(k_RGMX, k_RGX, out=None):
             raise OptionError(f"the kernels of cuda/move.py take no position of {array.dtype}: the reference does")
     if out is None:
         out = np.empty_like(k_RGMX, order="C", shape=(R, G, M + 1, X))
-    launch(copy_and_append, (R, G * (M + 1)), THREADS, k_RGMX, k_RGX, largest_of(k_RGMX.dtype), out)
+    launch(copy_and_append, R * G * (M + 1), THREADS, k_RGMX, k_RGX, largest_of(k_RGMX.dtype), out)
     return out
 
 
 @cuda.jit
 def copy_and_append(k_RGMX, k_RGX, largest, out_RGMX):
-    M, X = k_RGMX.shape[2], k_RGMX.shape[3]
-    r, g, m = cuda.blockIdx.x, cuda.blockIdx.y // (M + 1), cuda.blockIdx.y % (M + 1)
+    _, G, M, X = k_RGMX.shape
+    row, m = cuda.blockIdx.x // (M + 1), cuda.blockIdx.x % (M + 1)  # a grid's other axes end at 65,535
+    r, g = row // G, row % G
     for x in range(cuda.threadIdx.x, X, THREADS):
         if m < M:
             out_RGMX[r, g, m, x] = k_RGMX[r, g, m, x]

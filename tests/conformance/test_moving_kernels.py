@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minidecode import MinidecodeError, reference
-from minidecode.cuda import activation, move, softmax
+from minidecode.cuda import activation, draw, move, random, running, softmax, temperature
 from minidecode.launch import InEmulator, traced_launches
 from minidecode.plan import backend
 
@@ -41,6 +41,27 @@ def test_a_kernel_moves_what_numpy_moves(name, file, given):
         assert found.dtype == expected.dtype and np.array_equal(found, expected)
         out = np.full_like(expected, 77)
         assert kernel(*given, out=out) is out and np.array_equal(out, expected)
+
+
+@pytest.mark.parametrize(("file", "name", "given"), [
+    (move, "concat_step", (normal(1, 4, 16384, 1), normal(1, 4, 1))),
+    (move, "concat_step", (normal(70_000, 1, 1, 1), normal(70_000, 1, 1))),
+    (temperature, "cool_scores", (normal(70_000, 1), 0.5)),
+    (running, "add_running", (normal(70_000, 1), normal(70_000))),
+    (random, "gumbel", (np.ones((70_000, 2), np.uint32), np.zeros(70_000, np.int64), 1, 0)),
+    (random, "gumbel_v1", (np.ones((70_000, 2), np.uint32), np.zeros(70_000, np.int64), 1, 0)),
+    *((draw, name, (normal(70_000, 1), np.ones((70_000, 2), np.uint32), np.zeros(70_000, np.int64), 0))
+      for name in ("draw_tokens_v1", "draw_tokens_v2", "draw_tokens")),
+], ids=lambda x: x if isinstance(x, str) else "")  # fmt: skip
+def test_a_grid_has_room_for_many_rows(monkeypatch, file, name, given):
+    """Its first axis goes to 2**31 - 1, the other two to 65,535."""
+    grids = []
+    for module in {file, random}:  # some launch by the launcher of another file
+        monkeypatch.setattr(module, "launch", lambda kernel, grid, *_: grids.append(grid))
+    getattr(file, name)(*given)
+    grids = [grid if isinstance(grid, tuple) else (grid,) for grid in grids]
+    assert grids and all(max(others, default=1) <= 65_535 for _, *others in grids)
+    assert max(first for first, *_ in grids) > 65_535
 
 
 @pytest.mark.parametrize("V", [1, 5, 129, 600])
