@@ -364,6 +364,9 @@ def bias_activation(f_RF: Array, bias_F: Array | None, activation: str, out: Arr
 def take(x_RX: Array, pick_R: Array, out: Array | None = None) -> Array:
     """Copies of the rows named by pick_R: x[pick]. X is whatever a row holds; the memories reorder with it.
 
+    pick_R: int64, each from 0 to len(x) - 1. No backend need look: with another number NumPy raises or counts from the
+    end, and a kernel reads what is not x's.
+
     Contract: exact. Moves 2 * len(pick) * (bytes of a row).
     """
 

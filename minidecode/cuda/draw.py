@@ -35,7 +35,7 @@ ERROR = float32(2.0**-20)  # of a sum in float32, for each unit of it and of 32:
 def draw_tokens_v1(scores_RV, key_RX, step_R, seed, out=None):
     (R, V), token_R = scores_RV.shape, _result(scores_RV, out)
     noise_RV = np.empty_like(scores_RV, dtype=np.float64)
-    launch(write_noise, (-(-V // (4 * THREADS)), R), THREADS, *counters_of(key_RX, step_R, seed), noise_RV)
+    launch(write_noise, (R, -(-V // (4 * THREADS))), THREADS, *counters_of(key_RX, step_R, seed), noise_RV)
     launch(largest_sum, R, THREADS, scores_RV, noise_RV, token_R)
     return token_R
 
@@ -69,7 +69,7 @@ def _by_slices(kernel, scores_RV, key_RX, step_R, seed, out):
     slices = -(-V // (4 * SLICE))
     best_RX = np.empty_like(scores_RV, shape=(R, slices), dtype=np.float64)
     column_RX = np.empty_like(scores_RV, shape=(R, slices), dtype=np.int64)
-    launch(kernel, (slices, R), THREADS, scores_RV, *counters_of(key_RX, step_R, seed), best_RX, column_RX)
+    launch(kernel, (R, slices), THREADS, scores_RV, *counters_of(key_RX, step_R, seed), best_RX, column_RX)
     launch(best_of_slices, R, THREADS, best_RX, column_RX, token_R)
     return token_R
 
@@ -78,7 +78,7 @@ def _by_slices(kernel, scores_RV, key_RX, step_R, seed, out):
 def draw_from_slice(scores_RV, key_RX, step_R, seed_X, best_RX, column_RX):
     part = cuda.shared.array(WARPS, float64)
     place = cuda.shared.array(WARPS, int64)
-    s, r, t = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x
+    r, s, t = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x
     best, column = float64(-INFINITY), NOWHERE
     for group in range(s * SLICE + t, (s + 1) * SLICE, THREADS):
         if can_win(scores_RV, r, group, best):
@@ -122,7 +122,7 @@ def draw_from_slice_roughly(scores_RV, key_RX, step_R, seed_X, best_RX, column_R
     largest_of = cuda.shared.array(WARPS, float32)
     part = cuda.shared.array(WARPS, float64)
     place = cuda.shared.array(WARPS, int64)
-    s, r, t = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x
+    r, s, t = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x
     mine = -INFINITY
     for group in range(s * SLICE + t, (s + 1) * SLICE, THREADS):
         if can_win(scores_RV, r, group, mine):

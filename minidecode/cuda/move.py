@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numba import cuda, float32, int64, types, uint8, uint16, uint32
 
@@ -21,7 +23,7 @@ THREADS = 128
 def take(x_RX, pick_R, out=None):
     if out is None:
         out = np.empty_like(x_RX, order="C", shape=(len(pick_R), *x_RX.shape[1:]))
-    words_RX, picked_RX = words_of_rows(x_RX), words_of_rows(out)
+    words_RX, picked_RX = words_of_rows(x_RX, out)
     launch(copy_rows, (len(pick_R), -(-words_RX.shape[1] // THREADS)), THREADS, words_RX, pick_R, picked_RX)
     return out
 
@@ -33,11 +35,21 @@ def copy_rows(words_RX, pick_R, picked_RX):
         picked_RX[r, x] = words_RX[pick_R[r], x]
 
 
-def words_of_rows(x_RX):
-    """A view of each row as words of 32 bits, or as narrower ones where it ends within one. Writing goes through it."""
-    rows_RX = in_rows(x_RX)
-    size = rows_RX.shape[1] * rows_RX.itemsize
-    return rows_RX.view(np.uint32 if size % 4 == 0 else np.uint16 if size % 2 == 0 else np.uint8)
+def words_of_rows(*arrays):
+    """A view of each array's rows as words of 32 bits, or as narrower ones where a row begins or ends within one.
+
+    For all arrays the same words, and writing goes through the views. A GPU reads no word that lies across two.
+    """
+    tables = [in_rows(array) for array in arrays]
+    ends = [n for t in tables for n in (address_of(t), t.strides[0], t.shape[1] * t.itemsize)]
+    common = math.gcd(*ends)
+    word = np.uint32 if common % 4 == 0 else np.uint16 if common % 2 == 0 else np.uint8
+    return [table.view(word) for table in tables]
+
+
+def address_of(array):
+    """Of its first number, in NumPy's memory or CuPy's."""
+    return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
 
 
 def pad_left(k_RGX, offsets_X, out=None):
@@ -66,14 +78,15 @@ def concat_step(k_RGMX, k_RGX, out=None):
             raise OptionError(f"the kernels of cuda/move.py take no position of {array.dtype}: the reference does")
     if out is None:
         out = np.empty_like(k_RGMX, order="C", shape=(R, G, M + 1, X))
-    launch(copy_and_append, (R, G * (M + 1)), THREADS, k_RGMX, k_RGX, largest_of(k_RGMX.dtype), out)
+    launch(copy_and_append, R * G * (M + 1), THREADS, k_RGMX, k_RGX, largest_of(k_RGMX.dtype), out)
     return out
 
 
 @cuda.jit
 def copy_and_append(k_RGMX, k_RGX, largest, out_RGMX):
-    M, X = k_RGMX.shape[2], k_RGMX.shape[3]
-    r, g, m = cuda.blockIdx.x, cuda.blockIdx.y // (M + 1), cuda.blockIdx.y % (M + 1)
+    _, G, M, X = k_RGMX.shape
+    row, m = cuda.blockIdx.x // (M + 1), cuda.blockIdx.x % (M + 1)  # a grid's other axes end at 65,535
+    r, g = row // G, row % G
     for x in range(cuda.threadIdx.x, X, THREADS):
         if m < M:
             out_RGMX[r, g, m, x] = k_RGMX[r, g, m, x]

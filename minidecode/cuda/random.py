@@ -27,15 +27,15 @@ def gumbel_v1(key_RX, step_R, V, seed, out=None):
 
 
 def launched(kernel, tokens, key_RX, step_R, V, seed, out):
-    """Blocks that take so many tokens of a row each."""
+    """Blocks that take so many tokens of a row each. Only a grid's first axis has room for more than 65,535 rows."""
     noise_RV = np.empty_like(key_RX, np.float64, shape=(len(key_RX), V)) if out is None else out
-    launch(kernel, (-(-V // tokens), len(key_RX)), THREADS, *counters_of(key_RX, step_R, seed), noise_RV)
+    launch(kernel, (len(key_RX), -(-V // tokens)), THREADS, *counters_of(key_RX, step_R, seed), noise_RV)
     return noise_RV
 
 
 @cuda.jit
 def write_noise_one_by_one(key_RX, step_R, seed_X, noise_RV):
-    r, v = cuda.blockIdx.y, cuda.grid(1)
+    r, v = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
     if v < noise_RV.shape[1]:
         words = words_of(v // 4, key_RX, step_R, seed_X, r)
         noise_RV[r, v] = noise_of(words[v % 4])
@@ -48,7 +48,7 @@ def gumbel(key_RX, step_R, V, seed, out=None):
 
 @cuda.jit
 def write_noise(key_RX, step_R, seed_X, noise_RV):
-    r, group = cuda.blockIdx.y, cuda.grid(1)
+    r, group = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
     if 4 * group < noise_RV.shape[1]:
         words = words_of(group, key_RX, step_R, seed_X, r)
         for i in range(4):

@@ -1,7 +1,7 @@
 """Log-probabilities become scores of whole texts.
 
 1. A thread per score. Each divides to find its row, and loads the row's running score.
-2. The rows are the grid's second axis: a thread loads the running score once, for the four columns that it takes.
+2. The rows are the grid's first axis: a thread loads the running score once, for the four columns that it takes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def add_running(scores_RV, running_R, out=None):
 
 @cuda.jit
 def add_to_row(scores_RV, running_R):
-    r, first = cuda.blockIdx.y, cuda.blockIdx.x * THREADS * EACH + cuda.threadIdx.x
+    r, first = cuda.blockIdx.x, cuda.blockIdx.y * THREADS * EACH + cuda.threadIdx.x
     running = running_R[r]
     for k in range(EACH):
         v = first + k * THREADS

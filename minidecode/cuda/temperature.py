@@ -1,8 +1,8 @@
 """Scores divided by a temperature.
 
 1. A thread per score. Each divides to find its row.
-2. The rows are the grid's second axis, and a thread takes four columns, a block's width apart, so that neighbouring
-   threads still read neighbouring scores: no thread divides but its scores.
+2. The rows are the grid's first axis, which alone has room for more than 65,535, and a thread takes four columns, a
+   block's width apart, so that neighbouring threads still read neighbouring scores: no thread divides but its scores.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def cool_scores(scores_RV, temperature, out=None):
 
 @cuda.jit
 def divide_row(scores_RV, divisor):
-    r, first = cuda.blockIdx.y, cuda.blockIdx.x * THREADS * EACH + cuda.threadIdx.x
+    r, first = cuda.blockIdx.x, cuda.blockIdx.y * THREADS * EACH + cuda.threadIdx.x
     for k in range(EACH):
         v = first + k * THREADS
         if v < scores_RV.shape[1]:
@@ -50,7 +50,7 @@ def divide_row(scores_RV, divisor):
 def per_row(scores_RV):
     """A grid that takes EACH columns to a thread."""
     R, V = scores_RV.shape
-    return -(-V // (THREADS * EACH)), R
+    return R, -(-V // (THREADS * EACH))
 
 
 def to_change(scores_RV, out):

@@ -43,6 +43,24 @@ def test_a_kernel_moves_what_numpy_moves(name, file, given):
         assert kernel(*given, out=out) is out and np.array_equal(out, expected)
 
 
+@pytest.mark.parametrize("view_RX", [
+    normal(5, 40, dtype=np.float16)[:, 1:17], normal(5, 41, dtype=np.float16)[:, :16], normal(5, 40)[:, 1:17],
+    RNG.integers(0, 2, (4, 40)).astype(bool)[:, 1:9], RNG.integers(0, 2, (4, 40)).astype(bool)[:, 2:10],
+    normal(4, 33)[1:],
+], ids=lambda view: f"{view.dtype}{view.shape}{view.strides}")  # fmt: skip
+def test_rows_within_others_are_read_by_words_that_are_aligned(monkeypatch, view_RX):
+    """A GPU faults at others, the emulator does not."""
+    launch, handed = move.launch, []
+    monkeypatch.setattr(move, "launch", lambda *given: handed.extend(given[3:]) or launch(*given))
+    pick_R = np.array([2, 0, 2])
+    found, out = move.take(view_RX, pick_R), np.full((4, 40), 77).astype(view_RX.dtype)
+    assert np.array_equal(found, view_RX[pick_R])
+    into_RX = out[1:, 3 : 3 + view_RX.shape[1]]
+    move.take(view_RX, pick_R, out=into_RX)
+    assert np.array_equal(into_RX, found) and (out[:, :3] == out[0, 0]).all()
+    assert handed and all(array.flags.aligned for array in handed)
+
+
 @pytest.mark.parametrize(("file", "name", "given"), [
     (move, "concat_step", (normal(1, 4, 16384, 1), normal(1, 4, 1))),
     (move, "concat_step", (normal(70_000, 1, 1, 1), normal(70_000, 1, 1))),
