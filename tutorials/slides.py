@@ -59,7 +59,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="an .html file")
     args = parser.parse_args()
-    args.out.write_text(slides(chapters()), encoding="utf-8")
+    try:
+        args.out.write_text(slides(chapters()), encoding="utf-8")
+    except OSError as error:
+        raise SystemExit(f"{args.out} cannot be written: {error.strerror}") from None
 
 
 if __name__ == "__main__":

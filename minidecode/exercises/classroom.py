@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import subprocess
 import sys
 import tempfile
@@ -10,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from urllib.parse import urlparse
+from urllib.request import url2pathname
 
 from ..errors import InputError, MinidecodeError
 
@@ -104,6 +107,9 @@ def fill_with_wheels(folder: Path) -> None:
     Of this system and this Python: a room of another kind needs a folder of its own.
     """
     checkout = Path(__file__).resolve().parents[2]
+    if not (checkout / "pyproject.toml").is_file():  # installed: from a folder that is still there, or by its name
+        came_from = json.loads(metadata.distribution("minidecode").read_text("direct_url.json") or "{}").get("url", "")
+        checkout = Path(url2pathname(urlparse(came_from).path)) if came_from.startswith("file:") else checkout
     what = str(checkout) if (checkout / "pyproject.toml").is_file() else f"minidecode=={metadata.version('minidecode')}"
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", str(folder), what]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -68,7 +68,7 @@ def start(
     found = find(exercise)
     path = Folder(folder or Path(DEFAULT)).start(found, _seed(seed, student))
     print(path)
-    print(f"then: minidecode exercise check {found.number}", file=sys.stderr)
+    print(f"then: minidecode exercise check {found.number if folder is None else path}", file=sys.stderr)
 
 
 @app.command()
@@ -91,8 +91,14 @@ def check(
     path = Path(exercise) if is_file else own.file(found)
     submission = find_target(target, found) if target else submission_of(path)
     held = skeleton.seed_in(submission.source, found.number)
+    asked = _seed(seed, student) if seed is not None or student else None
+    if held is not None and asked not in (None, held):
+        raise OptionError(
+            f"{submission.path} holds variation {held}, and {asked} was asked for: minidecode exercise reset"
+            f" {found.number} with the same --seed or --student starts that one"
+        )
     if held is None:
-        held = _seed(seed, student) if seed is not None or student else own.seed(found) or 0
+        held = asked if asked is not None else own.seed(found) or 0
     verdict = found.task.check(submission, held, seal=lambda values: own.seal(found, held, values))
     if not target:
         _renew_if_told(own, found, submission.path, held, verdict)
@@ -156,15 +162,16 @@ def solution(
 @app.command()
 def reset(
     exercise: Which, folder: Where = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="With another variation.")] = False, debug: Debug = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="With another variation.")] = False,
+    seed: Seed = None, student: Student = None, debug: Debug = False,
 ):  # fmt: skip
-    """The skeleton again; what you wrote is kept beside it, as .bak."""
+    """The skeleton again, of the same variation if no other is asked for; what you wrote is kept beside it, as .bak."""
     from .find import find
     from .folder import DEFAULT, Folder
 
     found = find(exercise)
     own = Folder(folder or Path(DEFAULT))
-    backup = own.reset(found)
+    backup = own.reset(found, _seed(seed, student) if seed is not None or student else None)
     if fresh:
         own.renew(found, own.file(found), own.seed(found) or 0)
     print(own.file(found))

@@ -414,6 +414,9 @@ class PredictionTask(Task):
         v, verdict = self.draw(seed), Verdict(self.number, seed, False, "")
         try:
             values = self._read(submission, verdict)
+            for name, due in self.expected(v).items():  # before it is sealed: a slip costs no variation
+                if isinstance(due, int | float) and not isinstance(values[name], int | float):
+                    raise Refused("cannot-run", f"{name} is {str(values[name])[:40]!r}, where a number is due.")
         except (Refused, sandbox.Failed) as failed:
             verdict.mistake = getattr(failed, "mistake", None) or failed.kind
             verdict.message = getattr(failed, "message", None) or f"Your file: {failed.what}."
@@ -473,8 +476,9 @@ class PredictionTask(Task):
             theirs = self.expected(v, mistake)
             differs = any(factor(theirs[n], right[n]) > self.within for n in self.answers)
             if differs and all(factor(values[n], theirs[n]) <= near + 1e-9 for n in self.answers):
-                fits.append(mistake)
-        return fits[0] if len(fits) == 1 else None
+                fits.append((max(factor(values[n], theirs[n]) for n in self.answers), mistake))
+        fits.sort()
+        return fits[0][1] if fits and (len(fits) == 1 or fits[0][0] < fits[1][0]) else None
 
 
 def factor(one: Any, two: Any) -> float:
@@ -575,7 +579,7 @@ def in_words(inputs: dict[str, Any]) -> str:
 
     def one(name: str, value: Any) -> str:
         if isinstance(value, np.ndarray) and value.ndim:
-            return f"{name} {' x '.join(map(str, value.shape))}"
+            return f"{name}[{', '.join(map(str, value.shape))}]"
         return name if isinstance(value, Callback) else f"{name}={value}"
 
     return ", ".join(one(name, value) for name, value in inputs.items())

@@ -69,8 +69,9 @@ class Exercise:
 
     def folder(self) -> Path | None:
         """exercises/NN_name of a checkout, with its solutions; None where the package is installed without."""
-        folder = HERE.parents[1] / "exercises" / f"{self.number:02d}_{self.name}"
-        return folder if (folder / "solution.py").is_file() else None
+        name = f"{self.number:02d}_{self.name}"
+        folders = (root / "exercises" / name for root in (HERE.parents[1], Path.cwd()))
+        return next((folder for folder in folders if (folder / "solution.py").is_file()), None)
 
     def varied(self, path: Path, seed: int) -> str:
         """A solution or a wrong answer of the checkout, with this variation's constants."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import time
 from pathlib import Path
@@ -37,14 +38,15 @@ class Folder:
         self._note(exercise, started=True)
         return file
 
-    def reset(self, exercise: Exercise) -> Path:
-        """The skeleton again, of the same variation; what was there is kept beside it, as .bak."""
+    def reset(self, exercise: Exercise, seed: int | None = None) -> Path:
+        """The skeleton again, of the same variation or of this one; what was there is kept beside it, as .bak."""
         file = self.file(exercise)
         if not file.exists():
             raise OptionError(f"there is no {file}: minidecode exercise start {exercise.number} writes it")
-        seed = skeleton.seed_in(file.read_text(encoding="utf-8-sig"), exercise.number)
-        backup = file.with_suffix(".py.bak")
-        backup.unlink(missing_ok=True)
+        if seed is None:
+            seed = skeleton.seed_in(file.read_text(encoding="utf-8-sig"), exercise.number)
+        backups = (file.with_suffix(f".py.bak{number or ''}") for number in itertools.count())
+        backup = next(path for path in backups if not path.exists())  # what an earlier reset kept stays
         file.rename(backup)
         file.write_text(exercise.start(seed or 0), encoding="utf-8")
         return backup
@@ -121,7 +123,9 @@ def submission_of(path: Path, **fields: Any) -> Submission:
     try:
         return Submission.of_file(path, **fields)
     except FileNotFoundError:
-        raise InputError(f"there is no file {path}: minidecode exercise start writes it") from None
+        raise InputError(
+            f"there is no file {path}: minidecode exercise start writes it; --folder says where you work"
+        ) from None
     except (UnicodeDecodeError, OSError) as error:
         raise InputError(f"{path} cannot be read: {error}") from None
 

@@ -229,3 +229,30 @@ def test_an_installed_package_starts_from_its_skeletons(tmp_path, monkeypatch):
     (tmp_path / "skeletons" / exercise.file_name).write_text(exercise.template(), encoding="utf-8")
     monkeypatch.setattr(module, "HERE", tmp_path)
     assert exercise.folder() is None and exercise.start(3) == due
+
+
+def test_no_reset_loses_what_an_earlier_one_kept(cli, tmp_path):
+    assert cli("exercise", "start", 15, "--folder", tmp_path).code == 0
+    file = tmp_path / "15_ngram_ban.py"
+    file.write_text(mine := file.read_text(encoding="utf-8") + "# mine\n", encoding="utf-8")
+    for _ in range(2):
+        assert cli("exercise", "reset", 15, "--folder", tmp_path).code == 0
+    assert [path.name for path in sorted(tmp_path.glob("*.bak*"))] == ["15_ngram_ban.py.bak", "15_ngram_ban.py.bak1"]
+    assert (tmp_path / "15_ngram_ban.py.bak").read_text(encoding="utf-8") == mine
+
+
+def test_another_students_variation_is_told_and_can_be_had(cli, tmp_path):
+    cli("exercise", "start", 15, "--folder", tmp_path)
+    ran = cli("exercise", "check", 15, "--folder", tmp_path, "--student", "ada")
+    assert ran.code == 1 and "holds variation 0" in ran.err and "reset 15" in ran.err
+    assert cli("exercise", "reset", 15, "--folder", tmp_path, "--student", "ada").code == 0
+    assert "Nothing is written yet" in cli("exercise", "check", 15, "--folder", tmp_path, "--student", "ada").out
+
+
+def test_a_prediction_that_is_no_number_costs_no_variation(cli, tmp_path):
+    cli("exercise", "start", 2, "--folder", tmp_path)
+    file = tmp_path / "02_bytes_per_token.py"
+    file.write_text(file.read_text(encoding="utf-8").replace("= None", '= "many"'), encoding="utf-8")
+    ran = cli("exercise", "check", 2, "--folder", tmp_path)
+    assert ran.code == 1 and "'many', where a number is due" in ran.out and "it is" not in ran.out
+    assert not (tmp_path / ".minidecode" / "predictions.json").exists()

@@ -14,7 +14,8 @@ class Task(KernelTask):
     shape = ""
     known = {
         "less-or-equal": "indices end one before the size: a guard with <= lets one row and one column more through",
-        "no-guard": "the grid is rounded up to whole blocks, so threads beyond the edge must do nothing",
+        "guard-lets-through": "the grid is rounded up to whole blocks in both directions, so a thread beyond the last"
+                              " row or beyond the last column must do nothing",
         "thread-index-alone": "threadIdx counts within one block: every block works on the first tile, and nobody on"
                               " the others",
         "axes-swapped": "x runs along a row, which is the last axis: a[y, x]",
@@ -63,4 +64,4 @@ class Task(KernelTask):
                     beyond.append(max(int(i) - n for i, n in zip(index.groups(), trial.inputs["a"].shape, strict=True)))
         if not beyond:
             return super().recognise(v, tried)
-        return "less-or-equal" if max(beyond) == 0 else "no-guard"
+        return "less-or-equal" if max(beyond) == 0 else "guard-lets-through"

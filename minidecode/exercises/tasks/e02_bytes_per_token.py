@@ -12,6 +12,7 @@ class Task(PredictionTask):
         "forgot-output-matrix": "the matrix that turns the last hidden state into scores of all tokens is read too, in"
                                 " every step",
         "bits-for-bytes": "these are bits: a byte has eight",
+        "forgot-values": "each earlier position has a key and a value: two rows of the width in every layer",
         "forgot-cache": "the keys and values of all earlier positions are read again in every step",
     }  # fmt: skip
 
@@ -25,7 +26,7 @@ class Task(PredictionTask):
     def expected(self, v, mistake=None):
         weights = v.layers * 12 * v.width**2
         output = v.vocabulary * v.width
-        cache = v.layers * 2 * v.positions * v.width
+        cache = v.layers * (1 if mistake == "forgot-values" else 2) * v.positions * v.width
         if mistake == "forgot-output-matrix":
             output = 0
         if mistake == "forgot-cache":

@@ -18,7 +18,8 @@ class Task(PredictionTask):
         return {
             "giga_operations_per_second": rng.choice([200, 500, 2000, 9000]),
             "gigabytes_per_second": rng.choice([16, 25, 40]),
-            "million_weights": rng.choice([124, 355, 406]), "bytes_per_weight": rng.choice([2, 4]),
+            "million_weights": rng.choice([124, 355, 406]),
+            "bytes_per_weight": rng.choice([4, 8]),  # with 2, forgotten bytes and operations would cancel
         }  # fmt: skip
 
     def expected(self, v, mistake=None):

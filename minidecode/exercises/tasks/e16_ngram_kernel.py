@@ -15,6 +15,7 @@ class Task(KernelTask):
         "one-block": "starts beyond blockDim.x are never looked at",
         "n-off-by-one": "a window is compared with one token more than it should be, so only what repeats N + 1 tokens"
                         " is found",
+        "last-window-lost": "the window that ends with the text is a window as well: `a a` bans a third `a` with N = 3",
         "row-stride": "rows lie `stride` apart, however long their text is: this reads row 0's tail as row 1",
     }  # fmt: skip
 
@@ -29,6 +30,8 @@ class Task(KernelTask):
             length_R = rng.integers(longest // 2, longest, rows)
             length_R[0] = longest
             tokens = rng.integers(0, 5 if longest < 30 else 12, (rows, stride), dtype=np.int32)
+            if len(cases) == 1:  # a token said n times at the end: only the last window bans it
+                tokens[0, longest - v.n : longest] = 15
             for r, length in enumerate(length_R):  # the newest tokens have been said in the middle and near the end
                 for start in (length // 3, length - 2 * v.n):
                     if start >= 0:
@@ -47,7 +50,7 @@ class Task(KernelTask):
         for r, length in enumerate(length_R.tolist()):
             first = r * (length if mistake == "row-stride" else stride)
             text = tokens[first : first + length].tolist()
-            ends = length - n + 1
+            ends = length - n + (mistake != "last-window-lost")
             for start in range(min(ends, ran.threads[0]) if mistake == "one-block" else ends):
                 if text[start : start + n - 1] == text[length - n + 1 :]:
                     banned_RV[r, text[start + n - 1]] = 1
