@@ -26,7 +26,7 @@ from .models.config import BartConfig, GPT2Config
 from .plan import Plan
 from .precision import COMPUTED_IN, NARROW, read_only, stored_as
 from .prompts import fit_prompts, fit_sources, token_rows
-from .published import published_config, random_tensors
+from .published import PUBLISHED, published_config, random_tensors
 from .runtime.arena import Arena, Extent, Fresh, Places, StepPlan
 from .runtime.compiled import compile_time, why_not
 from .runtime.dry_run import dry_run, search_of
@@ -111,7 +111,7 @@ def find_folder(name: str | Path, revision: str | None = None, weights: bool = T
     remedy = f"name {' or '.join(bundled)}, or a folder with a config.json"
     if os.path.exists(folder):
         raise CheckpointError(f"{str(name)!r} is a file, not a folder: {remedy}")
-    remedy += meant(str(name), bundled)
+    remedy += meant(str(name), bundled if weights else [*bundled, *PUBLISHED])
     nowhere = f"{str(name)!r} is neither a bundled model nor a folder"
     if isinstance(name, Path) or not hub.looks_like_id(name):
         raise CheckpointError(f"{nowhere}: {remedy}")
