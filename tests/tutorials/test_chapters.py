@@ -85,7 +85,7 @@ def test_names_that_a_chapter_mentions_import(chapter):
 @each_chapter
 def test_links_of_a_chapter_lead_somewhere(chapter):
     for link in re.findall(r"\]\(([^)#:\s]+)\)", chapter.text):
-        assert (chapter.path.parent / link).exists(), link
+        assert (ROOT / "tutorials" / link).exists(), link  # a checkout has what an installed chapter names
 
 
 @each_chapter
