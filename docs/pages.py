@@ -14,6 +14,7 @@ from minidecode.catalog import CATALOG, Row
 from minidecode.course.chapters import chapters, table_of_chapters, without_outputs
 
 ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = Path(minidecode.__file__).resolve().parent
 RESULTS = ROOT / "benchmarks" / "results"
 
 
@@ -62,7 +63,7 @@ def implementations(row: Row) -> list[str]:
         if path.exists():
             names = [n.name for n in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(n, ast.FunctionDef)]
             mine = [n for n in names if n == row.op or n.startswith((f"{row.op}_naive", f"{row.op}_v"))]
-            file = path.relative_to(ROOT).as_posix()
+            file = path.relative_to(PACKAGE.parent).as_posix()  # as in a checkout, wherever it is installed
             found.append(f"- [{file}](../{file}): {', '.join(f'`{n}`' for n in mine)}")
     return found
 

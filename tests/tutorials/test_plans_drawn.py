@@ -89,5 +89,5 @@ def test_a_ladder_is_drawn_by_what_its_seconds_go_to():
 
 
 def test_a_result_that_was_not_recorded_is_said_so():
-    with pytest.raises(InputError, match="no recorded result 'nothing'"):
+    with pytest.raises(InputError, match="no results 'nothing'"):
         recorded("nothing")
