@@ -70,7 +70,7 @@ class Exercise:
     def folder(self) -> Path | None:
         """exercises/NN_name of a checkout, with its solutions; None where the package is installed without."""
         name = f"{self.number:02d}_{self.name}"
-        folders = (root / "exercises" / name for root in (HERE.parents[1], Path.cwd()))
+        folders = (root / "exercises" / name for root in skeleton.checkouts())
         return next((folder for folder in folders if (folder / "solution.py").is_file()), None)
 
     def varied(self, path: Path, seed: int) -> str:

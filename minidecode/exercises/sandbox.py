@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from . import wire
+from .skeleton import checkouts
 
 HERE = Path(__file__).resolve().parent
 SECONDS = 10.0  # for one answer
@@ -182,7 +183,7 @@ def _called(function: Any, arguments: Any) -> dict[str, Any]:
 def for_numpy(root: Path | None, **limits: Any) -> Sandbox:
     """A process with NumPy and without minidecode, for a student's functions."""
     package = HERE.parent
-    closed = [package, package.parent / "exercises", package.parent / "tests"]
+    closed = [package, *(root / part for root in checkouts() for part in ("exercises", "tests"))]
     memory = limits.get("memory", MEMORY)
     home = Path(np.__file__).resolve().parents[1]
     return Sandbox(

@@ -11,11 +11,18 @@ Python alone is needed here, so that the build of the wheel can call it.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+CHECKOUT = Path(__file__).resolve().parents[2]  # where the package is run from one
 VARIATION = re.compile(r"^# --- variation(?: (\d+) of exercise (\d+))?.*$", re.MULTILINE)
 _OPENING = re.compile(r"^(\s*)# --- (?:your turn: (.*)|was)$")
 _END = re.compile(r"^\s*# --- end$")
 _INSTEAD = re.compile(r"^\s*#\| ?(.*)$")
+
+
+def checkouts() -> list[Path]:
+    """Where a checkout with solutions may be: around the package, or where the user stands if it is installed."""
+    return [CHECKOUT, Path.cwd()]
 
 
 class MarkerError(ValueError):

@@ -228,6 +228,7 @@ def test_an_installed_package_starts_from_its_skeletons(tmp_path, monkeypatch):
     (tmp_path / "skeletons").mkdir()
     (tmp_path / "skeletons" / exercise.file_name).write_text(exercise.template(), encoding="utf-8")
     monkeypatch.setattr(module, "HERE", tmp_path)
+    monkeypatch.setattr(skeleton, "CHECKOUT", tmp_path)
     monkeypatch.chdir(tmp_path)
     assert exercise.folder() is None and exercise.start(3) == due
 
