@@ -323,7 +323,7 @@ def ban_in_double_precision(scores_RV, tokens_RM, length_R, n):
         while same < n - 1 and tokens_RM[r, start + same] == tokens_RM[r, tail + same]:
             same += 1
         if same == n - 1:
-            scores_RV[r, tokens_RM[r, start + n - 1]] = scores_RV[r, 0] * 0.5 - np.inf
+            scores_RV[r, tokens_RM[r, start + n - 1]] = n * 0.5 - np.inf
 
 
 def launched(kernel):

@@ -579,7 +579,7 @@ def test_every_reference_op_of_a_step_takes_a_workspace_or_needs_none():
     assert takes == {"append_heads", "linear", "linear_epilogue", "project_source", "attend", "attend_shared",
                      "attend_split", "attend_indirect", "attend_rolling", "attend_el", "attend_el_split",
                      "bias_activation", "follow", "redirect", "refresh_texts", "log_softmax", "choose_tokens",
-                     "top_candidates", "search_candidates", "keep_top_k", "draw_tokens"}  # fmt: skip
+                     "top_candidates", "search_candidates", "keep_top_k", "keep_top_p", "draw_tokens"}  # fmt: skip
 
 
 @pytest.mark.parametrize("beams", [1, 2])

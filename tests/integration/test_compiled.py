@@ -127,7 +127,7 @@ SEARCHES = [
     {"eos_token_id": list(range(0, 4000, 2)), "do_sample": True, "num_beams": 1},
 ]
 linear.SMALL = 0  # these models' weights are
-lengths = itertools.cycle([[1], [3, 9], [70, 4, 5]])
+lengths = itertools.cycle([[1], [3, 9], [100, 4, 5]])
 for name, dtype, plan in [
     ("tiny-gpt2", "float32", "auto"), ("tiny-gpt2", "float32", "fast"), ("tiny-gpt2", "float16", "auto"),
     ("tiny-gpt2-mqa", "int8", "auto"), ("tiny-bart", "float32", "auto"), ("tiny-bart", "int8", "auto"),
@@ -137,7 +137,7 @@ for name, dtype, plan in [
         ids = [list(range(5, 5 + n)) for n in next(lengths)]
         model.generate(input_ids=ids, plan="fast", max_new_tokens=3, no_repeat_ngram_size=2 * (i % 2), **search)
 print(*wrong, sep="\\n")
-print(len({name for name, _ in seen}))
+print(*sorted(set(known) - {name for name, _ in seen}))  # idle
 """
 
 
@@ -145,9 +145,9 @@ def test_what_fast_calls_is_what_the_table_says():
     """Whatever the shapes and the search: so nothing is left to compile where all of the table is on disk."""
     done = subprocess.run([sys.executable, "-c", CALLS], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    *wrong, names = done.stdout.split("\n")[:-1]
+    *wrong, idle = done.stdout.split("\n")[:-1]
     assert [w for w in wrong if w] == []
-    assert int(names) == len({name for name, _ in compiled.all_functions()})  # and nothing in it is idle
+    assert idle == ""  # nothing in the table is
 
 
 def test_each_row_that_fast_compiles_is_in_the_table():
@@ -166,7 +166,7 @@ def test_each_row_that_fast_compiles_is_in_the_table():
         for row in CATALOG.values()
         if is_there(row, "cpu") and (row.called_by(fast.memory, True) or row.called_by(fast.memory, False))
     }
-    assert compiled_rows - {"epilogue"} == called  # the epilogue is off under fast
+    assert compiled_rows - {"epilogue", "cross"} == called  # the epilogue is off under fast; cross is linear's code
 
 
 def test_when_it_pays(model):

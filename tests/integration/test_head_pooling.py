@@ -17,6 +17,7 @@ from minidecode import head_pooling
 from minidecode.checkpoint import read_header
 from minidecode.checkpoint import write_safetensors as write_tensors
 from minidecode.model import FAMILIES
+from minidecode.reference import cross as cross_file
 from minidecode.reference import heads as heads_file
 
 BASE = {
@@ -73,7 +74,7 @@ def test_it_says_what_the_means_of_keys_and_values_say(kind, heads, widths, fold
     md.convert(path, out, num_key_value_heads=heads)
     old, found = md.load(path, dtype="float64"), logits(md.load(out, dtype="float64"))
     assert not any(np.allclose(a, b, atol=1e-3) for a, b in zip(logits(old), found, strict=True))
-    split_heads = heads_file.split_heads
+    split_heads, project_source = heads_file.split_heads, cross_file.project_source
 
     def averaged(rows_RGX):
         G = rows_RGX.shape[1]
@@ -84,7 +85,11 @@ def test_it_says_what_the_means_of_keys_and_values_say(kind, heads, widths, fold
         q_RHK, k_RGK, v_RGU = split_heads(qkv_RX, bias_X, cut)
         return (q_RHK, averaged(k_RGK), averaged(v_RGU)) if cut.G else (q_RHK, k_RGK, v_RGU)
 
+    def source_with_means(*given, **how):
+        return tuple(np.stack([averaged(x_RGX) for x_RGX in x_SRGX]) for x_SRGX in project_source(*given, **how))
+
     monkeypatch.setattr(heads_file, "split_heads", with_means)
+    monkeypatch.setattr(cross_file, "project_source", source_with_means)
     for a, b in zip(logits(old), found, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-11)
 

@@ -211,13 +211,14 @@ def test_el_drops_the_keys_and_values_of_a_prompt_in_its_prefill():
 
 
 def test_el_builds_no_keys_and_values_of_a_source():
-    """Nor for the first token: the products are those of the split memory without the one for all layers."""
+    """Nor for the first token: without the product for all layers, the others are those of the split memory."""
     model = make("bart", decoder_layers=3)
     split, el = (
         model.generate(input_ids=IDS, plan=f"memory={m}", num_beams=3, max_new_tokens=5, eos_token_id=None).receipt
         for m in ("split", "el")
     )
-    assert el.ops["linear"].calls == split.ops["linear"].calls - 1
+    assert el.ops["linear"].calls == split.ops["linear"].calls
+    assert split.ops["project_source"].calls == 1 and "project_source" not in el.ops
     assert el.ops["attend_el"].calls == 3 * el.steps and "attend_shared" not in el.ops
 
 
