@@ -12,6 +12,7 @@ import numpy as np
 
 from ..errors import OptionError
 from .processors import always_due
+from .result import beside
 
 if TYPE_CHECKING:
     from .draws import Draws
@@ -105,10 +106,11 @@ def interleaved_groups(ops, total_BWV, C, G, penalty) -> Candidates:
     A token costs `penalty` for every candidate of an earlier group that chose it; the cost stays in the score. The
     groups' candidates, best first, are dealt out in turn.
     """
-    B, W, _ = total_BWV.shape
+    B, W, V = total_BWV.shape
     chosen_BX, found = np.empty_like(total_BWV, np.int64, shape=(B, 0)), []
     for g in range(G):
-        group_BWV = total_BWV[:, g::G].copy()
+        mine_R = beside(total_BWV, B * W // G, np.int64, np.add.outer(W * np.arange(B), np.arange(g, W, G)).reshape(-1))
+        group_BWV = ops.take(total_BWV.reshape(B * W, V), mine_R).reshape(B, -1, V)
         # A token that stands among them twice costs twice, and gets its new score twice: no harm.
         times_BX = (chosen_BX[:, :, None] == chosen_BX[:, None]).sum(axis=2).astype(total_BWV.dtype)
         at_BWX = np.broadcast_to(chosen_BX[:, None], (B, W // G, chosen_BX.shape[1]))
