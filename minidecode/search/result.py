@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -37,8 +38,9 @@ class Request:
         keys_R2 = sentence_keys(sources, copies, texts) if options.do_sample else None
         return cls(prompts, np.asarray(limit_B), sources, prefix_BP, keys_R2)
 
-    @property
+    @functools.cached_property  # asked for at every step
     def prompt_B(self) -> np.ndarray:
+        """Tokens of each prompt."""
         return np.array([len(p) for p in self.prompts])
 
     def draws(self, logits_RV: np.ndarray) -> Draws | None:
