@@ -10,6 +10,7 @@ The first steps:
 Importing it needs NumPy alone.
 """
 
+from .device import device_kind
 from .errors import (
     CheckpointError,
     EmulationError,
@@ -47,6 +48,7 @@ __all__ = [
     "compare",
     "conformance",
     "convert",
+    "device_kind",
     "emulate",
     "generate_lines",
     "ladder",

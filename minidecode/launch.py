@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .device import device_kind
+from .device import device_kind, fetch
 from .errors import OptionError
 
 LAUNCHES: ContextVar[Counter[str] | None] = ContextVar("launches", default=None)
@@ -20,30 +21,49 @@ SEEN: ContextVar[dict[tuple[Any, tuple], None] | None] = ContextVar("seen", defa
 PRODUCT = "product of the library"
 PATIENCE_OF_A_JUDGE = 3.0  # seconds: its inputs are small
 EMULATED: ContextVar[bool] = ContextVar("emulated", default=False)
+STREAM: ContextVar[Any] = ContextVar("stream", default=0)  # Numba's, where kernels of the GPU go
 
 
 def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> None:
-    """Runs kernel[grid, block](*arrays). Without a GPU, or within `InEmulator`, NumPy arrays go to the emulator.
+    """Runs kernel[grid, block](*arrays): arrays of CuPy's on the GPU, those of the emulated device in the emulator.
 
-    The emulator stops at the first mistake; within `traced_launches` data races are mistakes too. On a GPU, NumPy
-    arrays are copied there and back, which is for tests: what is timed lives on the device. An empty grid launches
-    nothing.
+    NumPy arrays go to the emulator without a GPU, or within `InEmulator`; else they are copied to the GPU and back,
+    which is for tests: what is timed lives there. The emulator stops at the first mistake; within `traced_launches`
+    data races are mistakes too. An empty grid launches nothing.
     """
     if np.prod(grid) == 0:
         return
-    launches, on_gpu = LAUNCHES.get(), device_kind() == "gpu" and not EMULATED.get()
+    is_emulated = any(lies_emulated(a) for a in arrays)
+    launches = LAUNCHES.get()
+    on_gpu = not is_emulated and not EMULATED.get() and device_kind() == "gpu"
     if launches is not None:
         launches[f"{kernel.py_func.__name__} ({'gpu' if on_gpu else 'emulator'})"] += 1
     if on_gpu:
         note_kernel(kernel, arrays)  # the emulator does so itself, for launches that do not come by here too
-        kernel[grid, block](*arrays)
+        kernel[grid, block, STREAM.get()](*arrays)
+        return
+    run = _emulated(kernel, grid, block)
+    if is_emulated:
+        from .emulator.device_array import do, there
+
+        plain = there(arrays)
+        do(lambda: run(*plain))
         return
     if not all(isinstance(a, np.ndarray | np.generic | int | float) for a in arrays):
         raise OptionError("these arrays live on a GPU, and Numba finds none here: pass NumPy arrays to the emulator")
+    run(*arrays)
+
+
+def _emulated(kernel: Any, grid: int | tuple, block: int | tuple) -> Callable[..., None]:
     from .emulator import emulate
 
     patience = PATIENCE_OF_A_JUDGE if TRACED.get() else 10.0
-    emulate(kernel, trace=TRACED.get(), strict=True, patience=patience)[grid, block](*arrays)
+    return emulate(kernel, trace=TRACED.get(), strict=True, patience=patience)[grid, block]
+
+
+def lies_emulated(array: Any) -> bool:
+    """Whether an array lies on the emulated device."""
+    return type(array).__module__ == "minidecode.emulator.device_array"
 
 
 def products(stacks: Iterable[tuple[Any, Any, Any]]) -> None:
@@ -55,15 +75,16 @@ def products(stacks: Iterable[tuple[Any, Any, Any]]) -> None:
     """
     calls = 0
     for a, b, out in stacks:
-        if isinstance(out, np.ndarray):
+        by_numpy = isinstance(out, np.ndarray) or lies_emulated(out)
+        if by_numpy:
             np.matmul(a, b, out=out, dtype=out.dtype)
         elif out.ndim == 3:
             strided_batched(a, b, out)
         else:
             np.matmul(a, b, out=out)
-        calls = 1 if isinstance(out, np.ndarray) else calls + 1
+        calls = 1 if by_numpy else calls + 1
     if (launches := LAUNCHES.get()) is not None and calls:
-        launches[f"{PRODUCT} ({'numpy' if isinstance(out, np.ndarray) else 'cupy'})"] += calls
+        launches[f"{PRODUCT} ({'numpy' if by_numpy else 'cupy'})"] += calls
 
 
 def strided_batched(a: Any, b: Any, out: Any) -> None:
@@ -133,6 +154,51 @@ def traced_launches():
         yield
     finally:
         TRACED.reset(token)
+
+
+class OnHost:
+    """A function of the host's among ops of a device: on copies of its arrays, and what it changed goes back.
+
+    That is what FastSeq's section 4.2 begins with: n-grams banned by a loop on the CPU, between one transfer there and
+    one back.
+    """
+
+    def __init__(self, function: Callable):
+        self.stands_for = getattr(function, "stands_for", function)
+        self.__signature__ = inspect.signature(function)
+        self._function = function
+
+    def __call__(self, *args, **kwargs):
+        copies: dict[int, tuple[Any, np.ndarray]] = {}
+        result = self._function(*_here(args, copies), **_here(kwargs, copies))
+        for there, here in copies.values():
+            there[...] = np.asarray(here, like=there)
+        like = next((there for there, _ in copies.values()), None)
+        return _back(result, copies, like)
+
+
+def _here(given: Any, copies: dict[int, tuple[Any, np.ndarray]]) -> Any:
+    """Arrays of a device as copies with the host, each once; `copies` notes both."""
+    if isinstance(given, tuple | list) and not hasattr(given, "_fields"):
+        return type(given)(_here(part, copies) for part in given)
+    if isinstance(given, dict):
+        return {name: _here(part, copies) for name, part in given.items()}
+    if dataclasses.is_dataclass(given):
+        parts = {f.name: _here(getattr(given, f.name), copies) for f in dataclasses.fields(given)}
+        return dataclasses.replace(given, **parts)
+    if not hasattr(given, "get") or not hasattr(given, "nbytes"):
+        return given
+    return copies.setdefault(id(given), (given, fetch(given)))[1]
+
+
+def _back(result: Any, copies: dict[int, tuple[Any, np.ndarray]], like: Any) -> Any:
+    """What a function of the host's returned, on the device; a copy that it was handed is what it is a copy of."""
+    if isinstance(result, tuple):
+        return tuple(_back(part, copies, like) for part in result)
+    for there, here in copies.values():
+        if here is result:
+            return there
+    return np.asarray(result, like=like)
 
 
 class InEmulator:

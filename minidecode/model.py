@@ -17,6 +17,7 @@ import numpy as np
 
 from . import hub
 from .checkpoint import Stored, find_tensors, match_tensors, read_json
+from .device import chosen_device, fetch
 from .errors import CheckpointError, InputError, NumericalError, OptionError, meant
 from .launch import counted_launches
 from .memory.factory import MemoryFactory
@@ -24,7 +25,7 @@ from .memory.recompute import RecomputeMemory
 from .models import bart, bart_tensors, gpt2, gpt2_tensors
 from .models.config import BartConfig, GPT2Config
 from .plan import Plan
-from .precision import COMPUTED_IN, NARROW, read_only, stored_as
+from .precision import COMPUTED_IN, NARROW, moved_to, read_only, stored_as
 from .prompts import fit_prompts, fit_sources, token_rows
 from .published import PUBLISHED, published_config, random_tensors
 from .runtime.arena import Arena, Extent, Fresh, Places, StepPlan
@@ -122,8 +123,8 @@ def find_folder(name: str | Path, revision: str | None = None, weights: bool = T
 
 
 def load(
-    name: str | Path, *, plan: str | Plan = "auto", dtype: str = "float32", random_weights: bool = False,
-    revision: str | None = None,
+    name: str | Path, *, plan: str | Plan = "auto", dtype: str = "float32", device: str = "cpu",
+    random_weights: bool = False, revision: str | None = None,
 ) -> Model:  # fmt: skip
     """A model from a bundled name, a local folder in the Hugging Face layout, or a hub id such as "gpt2".
 
@@ -134,14 +135,18 @@ def load(
     in; "float16" or "int8" is what products store their matrices as, copies of those in the file, while their sums and
     all between products stay float32 (see precision.py). Each weight is then off by its rounding, or by half of its
     output's scale: nearly the same model, but equal tokens are not promised.
+    device: "cuda" puts the weights, and all that is computed, on a GPU (it needs CuPy); "auto" does so where there is
+    one. "emulator" runs the same code without a GPU, kernels thread by thread: for toy shapes. Both compute in float32.
     random_weights: only the shapes are those of the model; it needs no weights, so that gpt2,
     gpt2-medium, bart-base, bart-large and distilbart-12-6 can be timed without a download; pass input_ids to it.
     revision: the branch, tag or commit of a hub id; main if it is not given.
 
-    Raises CheckpointError on a folder that cannot be used, OptionError on a plan or dtype.
+    Raises CheckpointError on a folder that cannot be used, OptionError on a plan, a dtype or a device.
     """
     _check_dtype(dtype)
-    plan = Plan.parse(plan)
+    plan, device = Plan.parse(plan), chosen_device(device)
+    if device != "cpu" and dtype == "float64":
+        raise OptionError(f"device={device} computes in float32: dtype=float64 needs device=cpu")
     fields = published_config(str(name)) if random_weights else None
     if fields is not None and revision is not None:
         raise OptionError(f"revision={revision!r} is for models on the hub: {name} has random weights")
@@ -156,7 +161,8 @@ def load(
             name: stored[name].read(compute) if name in stored else np.zeros(shape, compute)
             for name, shape in shapes.items()
         }
-    return Model(family, config, tensors, Tokenizer.from_folder(folder) if folder else None, defaults, plan, dtype)
+    tokenizer = Tokenizer.from_folder(folder) if folder else None
+    return Model(family, config, tensors, tokenizer, defaults, plan, dtype, device)
 
 
 def _check_dtype(dtype: str) -> None:
@@ -236,8 +242,9 @@ class Model:
 
     def __init__(
         self, family: Family, config, tensors: dict[str, np.ndarray], tokenizer, defaults, plan: Plan,
-        dtype: str | None = None,
+        dtype: str | None = None, device: str = "cpu",
     ):  # fmt: skip
+        self.device = device
         self.config, self.tokenizer, self.defaults, self.plan = config, tokenizer, defaults, plan
         self.tensors, self.network = tensors, family.network
         self.weights = family.tensors.bind(config, tensors)
@@ -246,14 +253,14 @@ class Model:
         if dtype in NARROW:
             self._check_finite()
             self.weights, self.tensors = stored_as(dtype, self.weights), {}  # the wide ones are dropped
-        elif dtype == "float32" and plan.linear == "cpu":
+        elif dtype == "float32" and (plan.linear == "cpu" or device != "cpu"):
             self.weights = stored_as("float32", self.weights)
-        self.weights = read_only(self.weights)
+        self.weights = read_only(self.weights) if device == "cpu" else moved_to(device, self.weights)
 
     def __repr__(self) -> str:
         return (
             f"Model({self.config.layers} layers of width {self.config.width}, {self.parameters / 1e6:.1f} million "
-            f"parameters, dtype {self.dtype}, plan {self.plan})"
+            f"parameters, dtype {self.dtype}, plan {self.plan}, on {self.device})"
         )
 
     @property
@@ -417,14 +424,16 @@ class Model:
     def _settled(self, plan: Plan, options: Options, extent: Extent) -> tuple[Plan, str]:
         """What a plan comes to in a call, and for the plan `auto` why; hars=auto hangs on the options alone."""
         chosen = ""
-        if plan.base == "auto":
+        if self.device != "cpu":
+            plan = plan.on_device()
+        elif plan.base == "auto":
             reason = why_not(self, extent, options)
             plan = Plan("fast" if reason is None else "numpy")
             chosen = "auto: compiled code, which was on disk" if reason is None else f"auto: NumPy ({reason})"
         return plan.settled(["hars"] if options.num_beams == 1 or never_straight(options) else []), chosen
 
     def _plan_step(self, plan: Plan, extent: Extent, search: Options) -> StepPlan:
-        functions, make_memory = plan.resolve(self.is_encoder_decoder)
+        functions, make_memory = plan.resolve(self.is_encoder_decoder, self.device)
         with np.errstate(all="ignore"):
             return dry_run(self.network, self.weights, functions, make_memory, extent, search, (self, plan, search))
 
@@ -455,7 +464,7 @@ class Model:
         if decoder_input_ids is None and decoder_attention_mask is not None:
             raise InputError("decoder_attention_mask goes with decoder_input_ids, which this model does not take")
         ids, context = self._checked(token_rows(input_ids, attention_mask)), self.config.context
-        engine = self._engine(self.plan)
+        engine = self._engine(self.plan if self.device == "cpu" else self.plan.on_device())
         if self.is_encoder_decoder:
             sources, ids = ids, self._checked(token_rows(decoder_input_ids, decoder_attention_mask))
             if len(sources) != len(ids):
@@ -464,7 +473,7 @@ class Model:
                 )
             engine.encode(fit_sources(sources, context, truncate=False))
         ids, _ = fit_prompts(ids, context, Options(), truncate=False)
-        logits_RV = engine.prefill(ids, every_row=True)
+        logits_RV = fetch(engine.prefill(ids, every_row=True))
         return np.split(logits_RV, np.cumsum([len(i) for i in ids])[:-1])
 
     def score(
@@ -510,9 +519,11 @@ class Model:
         else:
             start = self._decoder_start(self._scoring_options(decoder_start_token_id))
             pieces = target_pieces(fit_sources(ids, context, truncate), target_rows, start, context)
-        functions, _ = self.plan.resolve()
+        plan = self.plan if self.device == "cpu" else self.plan.on_device()
+        functions, _ = plan.resolve(device=self.device)
         # Nothing comes after the scored tokens, so no keys and values are kept.
-        engine = Engine(self.network, self.weights, CountedOps(functions), MemoryFactory(RecomputeMemory))
+        memory = MemoryFactory(RecomputeMemory)
+        engine = Engine(self.network, self.weights, CountedOps(functions), memory, device=self.device)
         try:
             log_probs, likeliest = score_pieces(engine, pieces, len(ids), context, progress)
         except NumericalError as error:
@@ -530,9 +541,9 @@ class Model:
         return options
 
     def _engine(self, plan: Plan, places: Fresh | Places | None = None, costs: bool | CostOf = False) -> Engine:
-        functions, make_memory = plan.resolve(self.is_encoder_decoder)
+        functions, make_memory = plan.resolve(self.is_encoder_decoder, self.device)
         ops, leaving = CountedOps(functions, places, costs), plan.leaving == "on"
-        return Engine(self.network, self.weights, ops, make_memory, leaving)
+        return Engine(self.network, self.weights, ops, make_memory, leaving, self.device)
 
     def _fitted(self, prompts, input_ids, attention_mask, options: Options, truncate: bool):
         """(sources, prompts, most new tokens of each): checked, and cut to what the model holds.

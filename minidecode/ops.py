@@ -92,7 +92,7 @@ NOBODY, BEST_BEAM, BEST_CANDIDATE = range(3)
 FINE, NOT_A_NUMBER, NONE_LEFT, PENALTY_TOO_STRONG = range(4)
 
 # What the host is told of a step, as bits of one number: it is all that is read back.
-ALL_DONE, TROUBLE, MOVED = 1, 2, 4
+ALL_DONE, TROUBLE, MOVED, SOME_DONE = 1, 2, 4, 8
 
 
 @dataclass(frozen=True)
@@ -478,10 +478,11 @@ def tell_step(
 ) -> Array:
     """What the host must know of a step of beam search, as one number: an array of one, int64.
 
-    flag = ALL_DONE if all sentences are done + TROUBLE if anything but FINE is noted of one (trouble_X, of
-    `advance_beams`) or of a row of the model's scores (model_trouble_R, of `log_softmax`) + MOVED if a beam continues
-    another, parent[b, w] != w, so that memories must follow. X: sentences, those of one group of beams behind those of
-    another; parent_BW: of all groups side by side. Of what is wrong, and where, the host then asks the arrays.
+    flag = ALL_DONE if all sentences are done + SOME_DONE if any is (it may leave the batch) + TROUBLE if anything but
+    FINE is noted of one (trouble_X, of `advance_beams`) or of a row of the model's scores (model_trouble_R, of
+    `log_softmax`) + MOVED if a beam continues another, parent[b, w] != w, so that memories must follow. X: sentences,
+    those of one group of beams behind those of another; parent_BW: of all groups side by side. Of what is wrong, and
+    where, the host then asks the arrays.
 
     Contract: exact. Reads 9 bytes for each sentence and 8 for each beam, and writes 8.
     """
@@ -499,9 +500,9 @@ def extend_texts(
     becomes token[r]; total[r] grows by gained[r], or by nothing where the token was certain; length[r] grows by one;
     and the row is done if the token is among eos_X, or if the text now has limit[r] new tokens behind the prompt[r]
     of its prompt. All other rows stay as they are. flag, an array of one number: ALL_DONE if all rows are done now +
-    TROUBLE if a row that is not done is in trouble, or any row NOT_A_NUMBER, or if model_trouble_R (of `log_softmax`,
-    where processors may have hidden it since) is not FINE. Texts, total_R (float64), length_R and done_R are changed in
-    place. LightSeq's `ker_topk_sample` and `ker_topp_sample` end with as much.
+    SOME_DONE if any is + TROUBLE if a row that is not done is in trouble, or any row NOT_A_NUMBER, or if
+    model_trouble_R (of `log_softmax`, where processors may have hidden it since) is not FINE. Texts, total_R (float64),
+    length_R and done_R are changed in place. LightSeq's `ker_topk_sample` and `ker_topp_sample` end with as much.
 
     Contract: exact. Moves R*(s + 68) bytes and some; 2 operations and a comparison with each EOS for each row.
     """

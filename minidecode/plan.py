@@ -20,7 +20,7 @@ from . import reference
 from .catalog import CATALOG, Row
 from .device import device_kind
 from .errors import OptionError, meant
-from .launch import InEmulator
+from .launch import InEmulator, OnHost
 from .memory.el import ElMemory, SplitBesideEl
 from .memory.factory import MemoryFactory
 from .memory.indirect import IndirectMemory
@@ -52,6 +52,8 @@ BASES = {  # what a plan starts from, beside memory_dtype=computed; rows of the 
     # An arena for one call costs more than it saves.
     "fast": {"memory": "split", "arena": "none", "leaving": "on", "hars": "auto"},
     "emulator": {"memory": "split", "arena": "none", "leaving": "off"},
+    # A step that is as large as the one before can be captured.
+    "cuda": {"memory": "split", "arena": "none", "leaving": "off"},
 }
 STORED_AS = {"computed": None, "float16": np.dtype(np.float16)}
 
@@ -65,7 +67,8 @@ class Plan:
     call, and the receipt says which it was and why. It stands alone: beside it, any choice makes it "numpy", so that
     plans that are compared differ in what they name. "numpy": a cache, and NumPy's code; "naive": no cache, and of each
     optimization what its paper starts from; "fast": the compiled code of all that has some, and the split memory;
-    "emulator": every kernel that there is, thread by thread, for toys. What a base chooses and a model has no use for
+    "emulator": every kernel that there is, thread by thread, for toys; "cuda": every kernel, on a device, which is what
+    "auto" and "fast" come to there. What a base chooses and a model has no use for
     is left out; what a user says must have an effect.
     memory: "none" computes every token again at every step; "replicated" keeps keys and values, a copy per beam, in
     arrays that grow; "preallocated" the same in arrays with room; "split" keeps a sentence's prompt (and source) once;
@@ -177,8 +180,8 @@ class Plan:
             return "off"
         if self.base == "fast" and is_there(row, "cpu"):
             return "cpu"
-        if self.base == "emulator" and is_there(row, "cuda"):
-            return "emulator"
+        if self.base in ("emulator", "cuda") and is_there(row, "cuda"):
+            return self.base
         return "naive" if self.base == "naive" else "reference"
 
     def _is_asked_for(self, row: Row) -> bool:
@@ -223,12 +226,25 @@ class Plan:
             choices[name] = value
         return cls(**choices)
 
-    def resolve(self, has_encoder: bool = True) -> tuple[dict[str, Callable[..., Any]], MemoryFactory]:
+    def on_device(self) -> Plan:
+        """The plan for arrays on a device: `auto` and `fast` are its kernels there, and what else is said stays."""
+        if self.base not in ("auto", "fast"):
+            return self
+        own = {f.name for f in dataclasses.fields(self)} - {"base"}
+        return Plan("cuda", **{name: getattr(self, name) for name in own if getattr(self, name) != self._of_base(name)})
+
+    def resolve(
+        self, has_encoder: bool = True, device: str = "cpu"
+    ) -> tuple[dict[str, Callable[..., Any]], MemoryFactory]:
         """The functions that will run, by op name, and what makes a layer's memory. What is off is not there.
+
+        On a device, what is no kernel runs on copies that are brought to the host and back, each time.
 
         Raises OptionError if one of them cannot run here, or never would: a plan never falls back in silence.
         """
         functions = backend(reference)
+        if device != "cpu":  # what is no row of the catalog is a kernel, too
+            functions |= backend(importlib.import_module("minidecode.cuda"))
         for row in CATALOG.values():
             choice = row.spelled.get(getattr(self, row.name), getattr(self, row.name))
             if not row.called_by(self.memory, has_encoder):
@@ -239,7 +255,7 @@ class Plan:
             if choice in ("off", "auto"):  # auto: until `settled` says what it comes to
                 del functions[row.op]
             else:
-                functions[row.op] = _implementation(row, choice)
+                functions[row.op] = _implementation(row, choice, device)
         kind = (BESIDE_SOURCE if has_encoder else MEMORIES)[self.memory]
         return functions, MemoryFactory(kind, STORED_AS[self.memory_dtype])
 
@@ -258,17 +274,21 @@ class Plan:
         return ",".join([*bases, *(f"{name}={getattr(self, name)}" for name in own)])
 
 
-def _implementation(row: Row, choice: str) -> Callable[..., Any]:
+def _implementation(row: Row, choice: str, device: str) -> Callable[..., Any]:
     """The function of this name, looked up afresh, so that what is rebound is what runs."""
     if ":" in choice:
-        return UserOp(row.op, choice)
+        return UserOp(row.op, choice) if device == "cpu" else OnHost(UserOp(row.op, choice))
     place = {"naive": "reference", "emulator": "cuda"}.get(choice, choice)
-    if choice == "cuda" and device_kind() != "gpu":
+    if choice == "cuda" and device == "cpu" and device_kind() != "gpu":
         raise OptionError(f"plan: {row.name}=cuda needs a GPU, and Numba finds none; {row.name}=emulator needs none")
+    if choice == "emulator" and device == "cuda":
+        raise OptionError(f"plan: {row.name}=emulator has no place on device=cuda: say device=emulator, or device=cpu")
     if not is_there(row, place):
         raise OptionError(f"plan: {row.name} has no version for {place}")
     module = importlib.import_module(f"minidecode.{place}.{row.name}")
     function = vars(module)[f"{row.op}_naive" if choice == "naive" else row.op]
+    if device != "cpu":
+        return function if place == "cuda" else OnHost(function)
     return InEmulator(function) if choice == "emulator" else function
 
 

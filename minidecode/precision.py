@@ -18,11 +18,12 @@ known when a model is loaded.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
+from .device import put
 from .errors import CheckpointError
 from .ops import Weight
 
@@ -54,17 +55,37 @@ def read_only(weights: Any) -> Any:
 
     (A mapped file's tensors are read-only anyway, copies are not: two types to Numba.)
     """
-    if isinstance(weights, np.ndarray):
-        view = weights.view()
+
+    def view_of(array: np.ndarray) -> np.ndarray:
+        view = array.view()
         view.flags.writeable = False
         return view
+
+    return each_array(weights, view_of)
+
+
+def moved_to(device: str, weights: Any) -> Any:
+    """The same tree with its arrays on a device; one that stands in several places goes there once."""
+    there: dict[int, Any] = {}
+
+    def move(array: np.ndarray) -> Any:
+        if id(array) not in there:
+            there[id(array)] = put(array, device)
+        return there[id(array)]
+
+    return each_array(weights, move)
+
+
+def each_array(weights: Any, function: Callable[[np.ndarray], Any]) -> Any:
+    """A tree of dataclasses and tuples with function(array) in the place of each array."""
+    if isinstance(weights, np.ndarray):
+        return function(weights)
     if isinstance(weights, tuple):
-        return tuple(read_only(part) for part in weights)
+        return tuple(each_array(part, function) for part in weights)
     if not dataclasses.is_dataclass(weights):
         return weights
-    return dataclasses.replace(
-        weights, **{f.name: read_only(getattr(weights, f.name)) for f in dataclasses.fields(weights)}
-    )
+    parts = {f.name: each_array(getattr(weights, f.name), function) for f in dataclasses.fields(weights)}
+    return dataclasses.replace(weights, **parts)
 
 
 def arrays_of(weights: Any) -> Iterator[np.ndarray]:

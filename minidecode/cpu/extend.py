@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numba import njit
 
-from ..ops import ALL_DONE, FINE, NOT_A_NUMBER, TROUBLE
+from ..ops import ALL_DONE, FINE, NOT_A_NUMBER, SOME_DONE, TROUBLE
 from ..reference.tell import room_for_flag
 from .advance import is_among
 
@@ -28,7 +28,7 @@ def _extend(
     tokens_RM, token_R, gained_R, certain_R, trouble_R, total_R, length_R, done_R, prompt_R, limit_R, eos_X,
     model_trouble_R, has_noted, flag,
 ):  # fmt: skip
-    is_done, is_wrong = True, False
+    all_done, some_done, is_wrong = True, False, False
     for r in range(len(token_R)):
         is_wrong |= trouble_R[r] == NOT_A_NUMBER or (trouble_R[r] != FINE and not done_R[r])
         is_wrong |= has_noted and model_trouble_R[r] != FINE
@@ -38,5 +38,6 @@ def _extend(
             if not certain_R[r]:
                 total_R[r] += gained_R[r]
             done_R[r] = is_among(token_R[r], eos_X) or length_R[r] - prompt_R[r] >= limit_R[r]
-        is_done &= done_R[r]
-    flag[0] = ALL_DONE * is_done + TROUBLE * is_wrong
+        all_done &= done_R[r]
+        some_done |= done_R[r]
+    flag[0] = ALL_DONE * all_done + SOME_DONE * some_done + TROUBLE * is_wrong

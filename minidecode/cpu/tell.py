@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numba import njit
 
-from ..ops import ALL_DONE, FINE, MOVED, TROUBLE
+from ..ops import ALL_DONE, FINE, MOVED, SOME_DONE, TROUBLE
 from ..reference.tell import room_for_flag
 
 
@@ -17,13 +17,14 @@ def tell_step(done_X, trouble_X, parent_BW, model_trouble_R=None, out=None):
 
 @njit(cache=True)
 def _tell(done_X, trouble_X, parent_BW, model_trouble_R, flag):
-    is_done, is_wrong, moved = True, False, False
+    all_done, some_done, is_wrong, moved = True, False, False, False
     for x in range(len(done_X)):
-        is_done &= done_X[x]
+        all_done &= done_X[x]
+        some_done |= done_X[x]
         is_wrong |= trouble_X[x] != FINE
     for r in range(len(model_trouble_R)):
         is_wrong |= model_trouble_R[r] != FINE
     for b in range(len(parent_BW)):
         for w in range(parent_BW.shape[1]):
             moved |= parent_BW[b, w] != w
-    flag[0] = ALL_DONE * is_done + TROUBLE * is_wrong + MOVED * moved
+    flag[0] = ALL_DONE * all_done + SOME_DONE * some_done + TROUBLE * is_wrong + MOVED * moved

@@ -10,7 +10,7 @@ from __future__ import annotations
 from numba import boolean, cuda, float32, float64, int32, int64
 
 from ..launch import launch
-from ..ops import ALL_DONE, FINE, NOT_A_NUMBER, TROUBLE
+from ..ops import ALL_DONE, FINE, NOT_A_NUMBER, SOME_DONE, TROUBLE
 from ..reference.tell import room_for_flag
 from .advance import is_among
 
@@ -35,7 +35,7 @@ def extend_rows(
     tokens_RM, token_R, gained_R, certain_R, trouble_R, total_R, length_R, done_R, prompt_R, limit_R, eos_X,
     model_trouble_R, has_noted, flag,
 ):  # fmt: skip
-    is_done, is_wrong = True, False
+    all_mine, some_mine, is_wrong = True, False, False
     for r in range(cuda.threadIdx.x, len(token_R), THREADS):
         trouble, token, length = trouble_R[r], token_R[r], length_R[r]
         if trouble == NOT_A_NUMBER or (trouble != FINE and not done_R[r]):
@@ -47,12 +47,15 @@ def extend_rows(
             if not certain_R[r]:
                 total_R[r] += gained_R[r]
             done_R[r] = is_among(token, eos_X) or length + 1 - prompt_R[r] >= limit_R[r]
-        if not done_R[r]:
-            is_done = False
-    all_done = cuda.syncthreads_and(int32(is_done))
+        if done_R[r]:
+            some_mine = True
+        else:
+            all_mine = False
+    all_done = cuda.syncthreads_and(int32(all_mine))
+    some_done = cuda.syncthreads_or(int32(some_mine))
     any_wrong = cuda.syncthreads_or(int32(is_wrong))
     if cuda.threadIdx.x == 0:
-        told = ALL_DONE if all_done else 0
+        told = (ALL_DONE if all_done else 0) + (SOME_DONE if some_done else 0)
         flag[0] = told + TROUBLE if any_wrong else told
 
 

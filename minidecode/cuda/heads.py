@@ -24,7 +24,7 @@ THREADS = 128
 def split_heads_v1(qkv_RX, bias_X, heads, out=None):
     q_RHK, k_RGK, v_RGU = results(qkv_RX, heads, out)
     biased_RX = np.empty_like(q_RHK, shape=qkv_RX.shape)
-    launch(add_bias, per_row(biased_RX), THREADS, qkv_RX, bias_or_zeros(qkv_RX, bias_X), biased_RX)
+    launch(plus_bias, per_row(biased_RX), THREADS, qkv_RX, bias_or_zeros(qkv_RX, bias_X), biased_RX)
     first = 0
     for part in (q_RHK, k_RGK, v_RGU):
         part_RX = in_rows(part)
@@ -34,7 +34,7 @@ def split_heads_v1(qkv_RX, bias_X, heads, out=None):
 
 
 @cuda.jit
-def add_bias(qkv_RX, bias_X, biased_RX):
+def plus_bias(qkv_RX, bias_X, biased_RX):
     r, x = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
     if x < biased_RX.shape[1]:
         biased_RX[r, x] = qkv_RX[r, x] + bias_X[x]
@@ -93,7 +93,7 @@ def bias_or_zeros(qkv_RX, bias_X):
 # What each kernel is compiled and type-checked for, without a GPU. A product may be some columns of a wider one.
 PRODUCT_RX, ROWS_RX, ROW_X = float32[:, :], float32[:, ::1], float32[::1]
 SIGNATURES = {
-    add_bias: [(PRODUCT_RX, ROW_X, ROWS_RX)],
+    plus_bias: [(PRODUCT_RX, ROW_X, ROWS_RX)],
     copy_columns: [(ROWS_RX, int64, ROWS_RX)],
     add_and_cut: [(PRODUCT_RX, ROW_X, ROWS_RX, ROWS_RX, ROWS_RX)],
 }

@@ -11,6 +11,7 @@ import math
 import numpy as np
 from numba import cuda, float32, int64, types, uint8, uint16, uint32
 
+from ..device import address_of
 from ..errors import OptionError
 from ..launch import launch
 from ..precision import largest_of
@@ -45,11 +46,6 @@ def words_of_rows(*arrays):
     common = math.gcd(*ends)
     word = np.uint32 if common % 4 == 0 else np.uint16 if common % 2 == 0 else np.uint8
     return [table.view(word) for table in tables]
-
-
-def address_of(array):
-    """Of its first number, in NumPy's memory or CuPy's."""
-    return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
 
 
 def pad_left(k_RGX, offsets_X, out=None):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from numba import boolean, cuda, int32, int64
 
 from ..launch import launch
-from ..ops import ALL_DONE, FINE, MOVED, TROUBLE
+from ..ops import ALL_DONE, FINE, MOVED, SOME_DONE, TROUBLE
 from ..reference.tell import room_for_flag
 
 THREADS = 128
@@ -30,17 +30,19 @@ def launched(kernel, threads, done_X, trouble_X, parent_BW, model_trouble_R, out
 
 @cuda.jit
 def tell_alone(done_X, trouble_X, parent_BW, model_trouble_R, flag):
-    is_done, is_wrong, moved = seen_by(0, 1, done_X, trouble_X, parent_BW, model_trouble_R)
-    flag[0] = number_of(is_done, is_wrong, moved)
+    seen = seen_by(0, 1, done_X, trouble_X, parent_BW, model_trouble_R)
+    flag[0] = number_of(seen[0], seen[1], seen[2], seen[3])
 
 
 @cuda.jit(device=True)
 def seen_by(t, threads, done_X, trouble_X, parent_BW, model_trouble_R):
-    """(all done, anything wrong, any beam moved) of the share of thread t."""
-    is_done, is_wrong, moved, W = True, False, False, parent_BW.shape[1]
+    """(all done, some done, anything wrong, any beam moved) of the share of thread t."""
+    all_done, some_done, is_wrong, moved, W = True, False, False, False, parent_BW.shape[1]
     for x in range(t, len(done_X), threads):
-        if not done_X[x]:
-            is_done = False
+        if done_X[x]:
+            some_done = True
+        else:
+            all_done = False
         if trouble_X[x] != FINE:
             is_wrong = True
     for r in range(t, len(model_trouble_R), threads):
@@ -49,12 +51,14 @@ def seen_by(t, threads, done_X, trouble_X, parent_BW, model_trouble_R):
     for r in range(t, parent_BW.size, threads):
         if parent_BW[r // W, r % W] != r % W:
             moved = True
-    return is_done, is_wrong, moved
+    return all_done, some_done, is_wrong, moved
 
 
 @cuda.jit(device=True)
-def number_of(is_done, is_wrong, moved):
-    told = ALL_DONE if is_done else 0
+def number_of(all_done, some_done, is_wrong, moved):
+    told = ALL_DONE if all_done else 0
+    if some_done:
+        told += SOME_DONE
     if is_wrong:
         told += TROUBLE
     if moved:
@@ -70,12 +74,13 @@ def tell_step(done_X, trouble_X, parent_BW, model_trouble_R=None, out=None):
 @cuda.jit
 def tell_together(done_X, trouble_X, parent_BW, model_trouble_R, flag):
     t = cuda.threadIdx.x
-    is_done, is_wrong, moved = seen_by(t, THREADS, done_X, trouble_X, parent_BW, model_trouble_R)
-    all_done = cuda.syncthreads_and(int32(is_done))
+    all_mine, some_mine, is_wrong, moved = seen_by(t, THREADS, done_X, trouble_X, parent_BW, model_trouble_R)
+    all_done = cuda.syncthreads_and(int32(all_mine))
+    some_done = cuda.syncthreads_or(int32(some_mine))
     any_wrong = cuda.syncthreads_or(int32(is_wrong))
     any_moved = cuda.syncthreads_or(int32(moved))
     if t == 0:
-        flag[0] = number_of(all_done, any_wrong, any_moved)
+        flag[0] = number_of(all_done, some_done, any_wrong, any_moved)
 
 
 # What each kernel is compiled and type-checked for, without a GPU.

@@ -7,6 +7,7 @@ from numba import float32, int8, types
 from numba.core.types import float16
 from numba.cuda.extending import intrinsic
 
+from ..device import address_of
 from ..emulator import register_body
 
 
@@ -62,8 +63,7 @@ def _wide_store(numbers_X, index, *four):
 
 def begins_at_16_bytes(array):
     """Whether the array and each of its rows do."""
-    where = getattr(array, "__cuda_array_interface__", None) or array.__array_interface__
-    return where["data"][0] % 16 == 0 and array.strides[0] % 16 == 0 and array.strides[1] == array.itemsize
+    return address_of(array) % 16 == 0 and array.strides[0] % 16 == 0 and array.strides[1] == array.itemsize
 
 
 SIGNATURES = {}  # no kernels of its own

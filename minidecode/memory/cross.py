@@ -60,7 +60,7 @@ class CrossMemory:
         self.store()
         rows = (self.k_RGK, self.v_RGU, self.source_offsets_X)
         self.k_RGMK, self.v_RGMU, self.begin_R = replicate(ops, *rows, beams)
-        self.end_R = np.full(len(self.begin_R), self.k_RGMK.shape[2])
+        self.end_R = np.full_like(self.begin_R, self.k_RGMK.shape[2])
         self.decoding = True
         del self.k_RGK, self.v_RGU
 

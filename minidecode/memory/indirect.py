@@ -17,7 +17,7 @@ class IndirectMemory(SplitMemory):
     def begin_steps(self, ops, k_RGK, v_RGU, beams, steps):
         """As for the split memory; each row writes what it generates into its own row, so there the table begins."""
         super().begin_steps(ops, k_RGK, v_RGU, beams, steps)
-        own_row_R1 = np.arange(len(self.end_R))[:, None]
+        own_row_R1 = np.arange(len(self.end_R), like=self.end_R)[:, None]
         self.source_RT = np.tile(own_row_R1, steps)
 
     def attend_step(self, ops, q_RHK):
@@ -35,8 +35,8 @@ class IndirectMemory(SplitMemory):
     def leave(self, ops, stays_B, stays_R):
         """All rows of a sentence stay, or none, so what the table points to stays too, and has another number now."""
         super().leave(ops, stays_B, stays_R)
-        number_R = np.empty(len(self.source_RT), np.int64)
-        number_R[stays_R] = np.arange(len(stays_R))
+        number_R = np.empty_like(self.end_R, shape=len(self.source_RT))
+        number_R[stays_R] = np.arange(len(stays_R), like=self.end_R)
         self.source_RT = number_R[self.source_RT[stays_R]]
 
     def step_arrays(self):

@@ -13,7 +13,7 @@ def padding(offsets_X):
 
 def replicate(ops, k_RGK, v_RGU, offsets_X, beams: int):
     """(k_RGMK, v_RGMU, begin_R): a block per beam, padded on the left; row r's positions count from begin[r]."""
-    sentence_R = np.repeat(np.arange(len(offsets_X) - 1), beams)
+    sentence_R = np.repeat(np.arange(len(offsets_X) - 1, like=offsets_X), beams)
     k_RGMK = ops.take(ops.pad_left(k_RGK, offsets_X), sentence_R)
     v_RGMU = ops.take(ops.pad_left(v_RGU, offsets_X), sentence_R)
     return k_RGMK, v_RGMU, padding(offsets_X)[sentence_R]
@@ -22,6 +22,6 @@ def replicate(ops, k_RGK, v_RGU, offsets_X, beams: int):
 def with_room(k_RGNX, steps: int):
     """The same positions, and `steps` more behind them."""
     R, G, N, X = k_RGNX.shape
-    k_RGMX = np.zeros((R, G, N + steps, X), k_RGNX.dtype)
+    k_RGMX = np.zeros((R, G, N + steps, X), k_RGNX.dtype, like=k_RGNX)
     k_RGMX[:, :, :N] = k_RGNX
     return k_RGMX

@@ -19,12 +19,12 @@ class PreallocatedMemory(PromptMemory):
         """Prompts padded on the left, repeated for each beam, with room for `steps` positions."""
         k_RGNK, v_RGNU, self.begin_R = replicate(ops, k_RGK, v_RGU, self.offsets_X, beams)
         self.k_RGMK, self.v_RGMU = with_room(k_RGNK, steps), with_room(v_RGNU, steps)
-        self.end_R = np.full(len(self.begin_R), k_RGNK.shape[2])
+        self.end_R = np.full_like(self.begin_R, k_RGNK.shape[2])
 
     def append_step(self, ops, qkv_RX):
         """Keys and values of the new position, into their places; returns the queries."""
         q_RHK = ops.append_heads(qkv_RX, self.bias_X, self.heads, self.k_RGMK, self.v_RGMU, self.end_R)
-        self.end_R = self.end_R + 1
+        self.end_R += 1
         return q_RHK
 
     def attend_step(self, ops, q_RHK):

@@ -28,7 +28,7 @@ class ReplicatedMemory(PromptMemory):
 
     def attend_step(self, ops, q_RHK):
         """Attention of each row to what its beam holds, itself included."""
-        h, end_R = self.heads, np.full(len(q_RHK), self.k_RGMK.shape[2])
+        h, end_R = self.heads, np.full_like(self.begin_R, self.k_RGMK.shape[2])
         begin_R = np.maximum(self.begin_R, end_R - h.window) if h.window else self.begin_R
         return ops.attend(q_RHK, self.k_RGMK, self.v_RGMU, begin_R, end_R, h.scale)
 

@@ -29,17 +29,17 @@ class RollingMemory(PromptMemory):
         """Prompts padded on the left; their last M positions go into slots, which are repeated for each beam."""
         k_BGNK, v_BGNU = ops.pad_left(k_RGK, self.offsets_X), ops.pad_left(v_RGU, self.offsets_X)
         B, N = len(k_BGNK), k_BGNK.shape[2]
-        M, sentence_R = min(self.heads.window, N + steps), np.repeat(np.arange(B), beams)
+        M, sentence_R = min(self.heads.window, N + steps), np.repeat(np.arange(B, like=k_BGNK), beams)
         self.k_RGMK = ops.take(in_slots(k_BGNK, M), sentence_R)
         self.v_RGMU = ops.take(in_slots(v_BGNU, M), sentence_R)
         self.begin_R = padding(self.offsets_X)[sentence_R]
-        self.end_R = np.full(len(sentence_R), N)
+        self.end_R = np.full_like(sentence_R, N)
 
     def append_step(self, ops, qkv_RX):
         """Keys and values of the new position, over those of the oldest; returns the queries."""
         slot_R = self.end_R % self.k_RGMK.shape[2]
         q_RHK = ops.append_heads(qkv_RX, self.bias_X, self.heads, self.k_RGMK, self.v_RGMU, slot_R)
-        self.end_R = self.end_R + 1
+        self.end_R += 1
         return q_RHK
 
     def attend_step(self, ops, q_RHK):
@@ -64,7 +64,7 @@ class RollingMemory(PromptMemory):
 def in_slots(k_BGNX, M: int):
     """The last M of N positions, each in its slot; slots beyond the N-th, if there are any, are zeros."""
     B, G, N, X = k_BGNX.shape
-    position_M = np.arange(max(0, N - M), N)
-    k_BGMX = np.zeros((B, G, M, X), k_BGNX.dtype)
+    position_M = np.arange(max(0, N - M), N, like=k_BGNX)
+    k_BGMX = np.zeros((B, G, M, X), k_BGNX.dtype, like=k_BGNX)
     k_BGMX[:, :, position_M % M] = k_BGNX[:, :, position_M]
     return k_BGMX

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..device import fetch
 from ..precision import held_as
 
 
@@ -26,10 +27,11 @@ class Source:
 
     def picked(self, ops, pick_X) -> Source:
         """These sources, in this order, each as often as it is named: one for each beam, or those that go on."""
-        places = np.split(np.arange(len(self.h_RD)), self.offsets_X[1:-1])
+        places = np.split(np.arange(len(self.h_RD)), fetch(self.offsets_X)[1:-1])
         picked = [places[x] for x in pick_X]
-        offsets_X = np.concatenate([[0], np.cumsum([len(rows) for rows in picked])])
-        return Source(ops.take(self.h_RD, np.concatenate(picked)), offsets_X)
+        offsets_X, pick_R = np.cumsum([0, *(len(rows) for rows in picked)]), np.concatenate(picked)
+        like = self.offsets_X
+        return Source(ops.take(self.h_RD, np.asarray(pick_R, like=like)), np.asarray(offsets_X, like=like))
 
     def leave(self, ops, stays_B) -> None:
         """The padded sources of these sentences alone. Sentences that leave make it shorter, so it is done once."""

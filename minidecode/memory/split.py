@@ -21,11 +21,11 @@ class SplitMemory(PromptMemory):
     def begin_steps(self, ops, k_RGK, v_RGU, beams, steps):
         """Prompts once each; room for `steps` positions of each beam."""
         self.keep_prompt(ops, k_RGK, v_RGU)
-        self.prompt_begin_B = padding(self.offsets_X)
+        self.prompt_begin_B, self.prompt_length = padding(self.offsets_X), int(np.diff(self.offsets_X).max())
         R, h = len(self.prompt_begin_B) * beams, self.heads
-        self.k_RGTK = np.zeros((R, h.G, steps, h.K), k_RGK.dtype)
-        self.v_RGTU = np.zeros((R, h.G, steps, h.U), v_RGU.dtype)
-        self.end_R = np.zeros(R, np.int64)
+        self.k_RGTK = np.zeros((R, h.G, steps, h.K), k_RGK.dtype, like=k_RGK)
+        self.v_RGTU = np.zeros((R, h.G, steps, h.U), v_RGU.dtype, like=v_RGU)
+        self.end_R = np.zeros(R, np.int64, like=self.prompt_begin_B)
 
     def keep_prompt(self, ops, k_RGK, v_RGU):
         """Prompts padded on the left."""
@@ -35,7 +35,7 @@ class SplitMemory(PromptMemory):
     def append_step(self, ops, qkv_RX):
         """Keys and values of the new position, into their places; returns the queries."""
         q_RHK = ops.append_heads(qkv_RX, self.bias_X, self.heads, self.k_RGTK, self.v_RGTU, self.end_R)
-        self.end_R = self.end_R + 1
+        self.end_R += 1
         return q_RHK
 
     def attend_step(self, ops, q_RHK):
@@ -50,10 +50,9 @@ class SplitMemory(PromptMemory):
         """(prompt_begin_B, begin_R): where in the prompt, and where in its own part, a row's sight begins."""
         prompt_begin_B, begin_R, window = self.prompt_begin_B, np.zeros_like(self.end_R), self.heads.window
         if window:  # it reaches back over the generated part, and perhaps into the prompt
-            N = int(np.diff(self.offsets_X).max())
             begin_R = np.maximum(begin_R, self.end_R - window)
-            reach_B = np.full(len(prompt_begin_B), N + self.end_R[0] - window)  # all rows are as long
-            prompt_begin_B = np.clip(reach_B, prompt_begin_B, N)
+            reach_1 = self.end_R[:1] + (self.prompt_length - window)  # all rows are as long
+            prompt_begin_B = np.minimum(np.maximum(reach_1, prompt_begin_B), self.prompt_length)
         return prompt_begin_B, begin_R
 
     def reorder(self, ops, parent_R):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..ops import ALL_DONE, FINE, NOT_A_NUMBER, TROUBLE
+from ..ops import ALL_DONE, FINE, NOT_A_NUMBER, SOME_DONE, TROUBLE
 from .tell import room_for_flag
 
 
@@ -24,7 +24,7 @@ def extend_texts_naive(
         if not certain_R[r]:
             total_R[r] += gained_R[r]
         done_R[r] = token_R[r] in eos_X or length_R[r] - prompt_R[r] >= limit_R[r]
-    flag[0] = (ALL_DONE if all(done_R) else 0) + (TROUBLE if is_wrong else 0)
+    flag[0] = (ALL_DONE if all(done_R) else 0) + (SOME_DONE if any(done_R) else 0) + (TROUBLE if is_wrong else 0)
     return flag
 
 
@@ -42,5 +42,5 @@ def extend_texts(
     length_R += goes_R
     total_R += np.where(goes_R & ~certain_R, gained_R, 0)
     done_R |= goes_R & (np.isin(token_R, eos_X) | (length_R - prompt_R >= limit_R))
-    flag[0] = ALL_DONE * done_R.all() + TROUBLE * is_wrong_R.any()
+    flag[0] = ALL_DONE * done_R.all() + SOME_DONE * done_R.any() + TROUBLE * is_wrong_R.any()
     return flag

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..device import fetch, put
 from ..memory.cross import DecoderMemory
 from ..memory.recompute import RecomputeMemory
 from ..memory.source import Source
@@ -40,8 +41,9 @@ class Engine:
     are the plan's.
     """
 
-    def __init__(self, network, weights, ops, make_memory, leaving: bool = False):
+    def __init__(self, network, weights, ops, make_memory, leaving: bool = False, device: str = "cpu"):
         self.network, self.weights, self.ops, self.make_memory = network, weights, ops, make_memory
+        self.device = device  # where weights lie, and all that ops are handed
         self.leaving = leaving  # whether a search takes sentences out of the batch when they are done
         self.rows = 0  # that all steps have computed
         self.source: Source | None = None
@@ -51,7 +53,7 @@ class Engine:
     @timed("encoder")
     def encode(self, sources: list[np.ndarray]) -> None:
         """Runs the encoder over all tokens of all sources, without padding; prefill and steps then look at them."""
-        ids_R, pos_R, offsets_X = _rows_of(sources)
+        ids_R, pos_R, offsets_X = self._rows_of(sources)
         memories = [RecomputeMemory(b, offsets_X, causal=False) for b in self.weights.encoder.blocks]
         h_RD = self.network.encode(self.weights, ids_R, pos_R, memories, self.ops)
         self.source = Source(h_RD, offsets_X, self.make_memory.stored_as)
@@ -66,7 +68,7 @@ class Engine:
 
     def _logits_after(self, prompts: list[np.ndarray], every_row: bool = False) -> np.ndarray:
         h_RD, offsets_X = self._read(prompts)
-        logits_RV = self._logits(h_RD, np.arange(len(h_RD)) if every_row else offsets_X[1:] - 1)
+        logits_RV = self._logits(h_RD, np.arange(len(h_RD), like=offsets_X) if every_row else offsets_X[1:] - 1)
         self._note_memory()
         return logits_RV
 
@@ -76,15 +78,15 @@ class Engine:
         scored[b] are the tokens that come after the last len(scored[b]) tokens of texts[b]. Logits for all rows would
         be a table of tokens x vocabulary: there are only ever those of LOGITS_ROWS rows.
         """
-        h_RD, offsets_X = self._read(texts)
-        ends = zip(scored, offsets_X[1:], strict=True)
+        h_RD, _ = self._read(texts)
+        ends = zip(scored, np.cumsum([len(text) for text in texts]), strict=True)
         pick_R, token_R = np.concatenate([np.arange(end - len(s), end) for s, end in ends]), np.concatenate(scored)
         score_R, likeliest_R = np.empty(len(token_R), h_RD.dtype), np.empty_like(token_R)
         for first in range(0, len(token_R), LOGITS_ROWS):
             here = slice(first, first + LOGITS_ROWS)
-            logits_RV = self._logits(h_RD, pick_R[here])
-            score_R[here] = self.ops.score_tokens(logits_RV, token_R[here])
-            likeliest_R[here] = logits_RV.argmax(axis=1)
+            logits_RV = self._logits(h_RD, put(pick_R[here], self.device))
+            score_R[here] = fetch(self.ops.score_tokens(logits_RV, put(token_R[here], self.device)))
+            likeliest_R[here] = fetch(logits_RV.argmax(axis=1))
         return score_R, likeliest_R
 
     @timed("prefill")
@@ -108,8 +110,9 @@ class Engine:
         """
         stays_R = (stays_B[:, None] * beams + np.arange(beams)).reshape(-1)
         self.ops.places.begin("leave")
+        there = put(stays_B, self.device), put(stays_R, self.device)
         for memory in self.memories:
-            memory.leave(self.ops, stays_B, stays_R)
+            memory.leave(self.ops, *there)
         if self.source is not None:  # whole sequences again at each step
             self.source = self.source.picked(self.ops, stays_R)
 
@@ -123,7 +126,7 @@ class Engine:
         begin = self.ops.places.begin
         begin("follow")
         self.rows += len(length_R)
-        every_R = np.arange(len(length_R))
+        every_R = np.arange(len(length_R), like=length_R)
         if self.make_memory.keeps and parent_R is not None:
             for memory in self.memories:
                 memory.reorder(self.ops, parent_R)
@@ -134,13 +137,14 @@ class Engine:
             logits_RV = self._logits(h_RD, every_R)
             self._note_memory()
         else:
-            logits_RV = self._logits_after([tokens_RM[r, :length] for r, length in enumerate(length_R)])
+            texts_RM = fetch(tokens_RM)
+            logits_RV = self._logits_after([texts_RM[r, :length] for r, length in enumerate(fetch(length_R))])
         begin("search", reads=logits_RV)
         return logits_RV
 
     def _read(self, texts: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """All tokens of all texts in one forward pass: (h_RD, offsets_X), into memories that begin here."""
-        ids_R, pos_R, offsets_X = _rows_of(texts)
+        ids_R, pos_R, offsets_X = self._rows_of(texts)
         self.memories = [self.make_memory(block, offsets_X) for block in self.weights.blocks]
         if self.source is not None:
             crosses = self.make_memory.of_source(self.ops, self.weights, self.source, offsets_X)
@@ -150,6 +154,14 @@ class Engine:
             self.memories = []
         return h_RD, offsets_X
 
+    def _rows_of(self, sequences: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(ids_R, pos_R, offsets_X): all tokens one after the other, and where each sequence begins and ends."""
+        lengths_B = np.array([len(s) for s in sequences])
+        offsets_X = np.concatenate([[0], np.cumsum(lengths_B)])
+        ids_R = np.concatenate(sequences)
+        pos_R = np.arange(len(ids_R)) - np.repeat(offsets_X[:-1], lengths_B)
+        return tuple(put(array, self.device) for array in (ids_R, pos_R, offsets_X))
+
     def _logits(self, h_RD: np.ndarray, pick_R: np.ndarray) -> np.ndarray:
         """logits_RV of the rows in pick_R alone."""
         return self.network.unembed(self.weights, self.ops.take(h_RD, pick_R), self.ops)
@@ -158,11 +170,3 @@ class Engine:
         arrays = [a for memory in self.memories for a in memory.arrays()]
         held = held_bytes(arrays if self.source is None else [*arrays, *self.source.arrays()])
         self.memory_peak_bytes = max(self.memory_peak_bytes, held)
-
-
-def _rows_of(sequences: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(ids_R, pos_R, offsets_X): all tokens one after the other, and where each sequence begins and ends."""
-    lengths_B = np.array([len(s) for s in sequences])
-    offsets_X = np.concatenate([[0], np.cumsum(lengths_B)])
-    ids_R = np.concatenate(sequences)
-    return ids_R, np.arange(len(ids_R)) - np.repeat(offsets_X[:-1], lengths_B), offsets_X

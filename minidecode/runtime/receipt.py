@@ -102,7 +102,7 @@ def moved(args, kwargs, result, tables: set[int]) -> int:
 def _collect(values: Iterable[Any], arrays: dict[int, int]) -> None:
     """Notes the bytes of each array by its identity; of a weight, what the product reads, which is not the bias."""
     for value in values:
-        if isinstance(value, np.ndarray):
+        if hasattr(value, "nbytes") and getattr(value, "ndim", 0):
             arrays[id(value)] = value.nbytes
         elif isinstance(value, tuple):
             _collect(value, arrays)
@@ -123,7 +123,7 @@ def held_bytes(arrays: Iterable[np.ndarray]) -> int:
 
 def root(array: np.ndarray) -> np.ndarray:
     """The array that a view looks into; an array that is no view is its own."""
-    while isinstance(array.base, np.ndarray):
+    while isinstance(array.base, type(array)):
         array = array.base
     return array
 

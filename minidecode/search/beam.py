@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ..device import beside, fetch
 from ..errors import OptionError
-from ..ops import ALL_DONE, MOVED, PENALTY_TOO_STRONG, TROUBLE, BeamRules
+from ..ops import ALL_DONE, MOVED, PENALTY_TOO_STRONG, SOME_DONE, TROUBLE, BeamRules
 from .candidates import Candidates, find_candidates, may_go_straight, straight_from_logits
 from .options import Options
 from .processors import Rows, any_due, process
-from .result import Found, Request, beside, cooled, hand_over, refuse, settle
+from .result import Found, Request, cooled, hand_over, refuse, settle
 
 if TYPE_CHECKING:
     from ..runtime.engine import Engine
@@ -35,7 +36,8 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
     may_be_straight = may_go_straight(ops, options)
 
     # One row per sentence goes through the prompt; its scores then stand for all of its beams.
-    logits_RV = ops.take(engine.prefill(request.prompts), np.repeat(np.arange(B), G * W))
+    logits_BV = engine.prefill(request.prompts)
+    logits_RV = ops.take(logits_BV, np.repeat(np.arange(B, like=logits_BV), G * W))
     engine.expand(G * W, int(request.limit_B.max()))
     groups = all_groups = [Beams.start(request, W, logits_RV, options) for _ in range(G)]
     V, C, dtype = logits_RV.shape[1], options.candidates // G, logits_RV.dtype
@@ -76,7 +78,7 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
 
             # 2. Of the best C of each sentence, see which end and which run on.
             if G > 1 or trace:
-                was_done_B = beams.done_B | np.isneginf(candidates[0][:, 0])
+                was_done_B = beams.done_B | (candidates[0][:, 0] == -np.inf)
             if trace:
                 running_BWM, length_B = beams.running_BWM.copy(), beams.length_B.copy()
                 before = replace(beams, running_BWM=running_BWM, length_B=length_B, done_B=was_done_B)
@@ -96,7 +98,7 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
         if flag & ALL_DONE:
             break
         *_, parent_BX = together
-        if engine.leaving and (done_B := np.asarray(together[0]).reshape(G, B).all(axis=0)).any():
+        if engine.leaving and flag & SOME_DONE and (done_B := fetch(together[0]).reshape(G, B).all(axis=0)).any():
             for beams, every in zip(groups, all_groups, strict=True):
                 hand_over(beams.finds(), every.finds(), done_B, sentence_B)
             stays_B = np.flatnonzero(~done_B)
@@ -112,7 +114,8 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
         length_R = np.repeat(np.stack([beams.length_B for beams in groups], axis=1).reshape(-1), W)
         parent_R = None
         if flag & MOVED:
-            parent_R = (parent_BX + G * W * np.arange(B)[:, None]).reshape(-1)
+            first_B = G * W * np.arange(B, like=parent_BX)
+            parent_R = (parent_BX + first_B[:, None]).reshape(-1)
         logits_RV = engine.step(tokens_RM, length_R, parent_R)
     for beams, every in zip(groups, all_groups, strict=True):
         hand_over(beams.finds(), every.finds(), np.arange(B), sentence_B)
@@ -157,9 +160,8 @@ class Beams:
         B, prompt_B, limit_B, dtype = len(request.prompts), request.prompt_B, request.limit_B, logits_RV.dtype
         eos = options.eos_token_id
         longest = int((prompt_B + limit_B).max())
-        running_BWM = beside(logits_RV, (B, W, longest + 1), np.int64, 0)  # the last column is spare
-        for b, prompt in enumerate(request.prompts):
-            running_BWM[b, :, : len(prompt)] = prompt
+        text_BM = request.texts_with_room(longest + 1)  # the last column is spare
+        running_BWM = beside(logits_RV, (B, W, longest + 1), np.int64, text_BM[:, None])
         out_of_play_BW = beside(logits_RV, (B, W), dtype, options.rules.out_of_play)
         running_score_BW = out_of_play_BW.copy()
         running_score_BW[:, : options.num_beam_groups if options.rules.groups == "interleaved" else 1] = 0.0
@@ -210,7 +212,7 @@ class Beams:
 
 def _count_tokens(chosen_BV: np.ndarray, token_BX: np.ndarray) -> None:
     """Adds to each sentence's counts how often it has chosen each token."""
-    np.add.at(chosen_BV, (np.arange(len(token_BX))[:, None], token_BX), 1)
+    np.add.at(chosen_BV, (np.arange(len(token_BX), like=token_BX)[:, None], token_BX), 1)
 
 
 def _side_by_side(groups: list[Beams], decided: list[Chosen]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -229,7 +231,7 @@ def _refuse(
     """Raises OptionError or NumericalError: what the ops of this step have found, the model's scores first."""
     if model_trouble_R is not None:
         refuse(model_trouble_R, np.repeat(sentence_B, len(model_trouble_R) // len(sentence_B)), step)
-    trouble_B = next(chosen.trouble_B for chosen in decided if chosen.trouble_B.any())
+    trouble_B = next(trouble_B for trouble_B in (fetch(chosen.trouble_B) for chosen in decided) if trouble_B.any())
     if trouble_B[np.flatnonzero(trouble_B)[0]] != PENALTY_TOO_STRONG:
         refuse(trouble_B, sentence_B, step)
     raise OptionError(
@@ -240,9 +242,10 @@ def _refuse(
 
 def _best_of_all(groups: list[Beams], request: Request, options: Options, steps: int) -> Found:
     """The best finished texts of all groups. A place that no text filled, or only one out of play, stays empty."""
-    score_BX = np.concatenate([beams.finished_score_BW for beams in groups], axis=1)
-    length_BX = np.concatenate([beams.finished_length_BW for beams in groups], axis=1)
-    text_BXM = np.concatenate([beams.finished_BWM for beams in groups], axis=1)
+    text_BXM, score_BX, length_BX = (
+        np.concatenate([fetch(part) for part in parts], axis=1)
+        for parts in zip(*(beams.finds() for beams in groups), strict=True)
+    )
 
     sum_BX = score_BX * options.length_norm(np.maximum(length_BX, 1))
     filled_BX = (length_BX > 0) & (sum_BX > options.rules.out_of_play / 2)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..device import beside
 from ..errors import OptionError
 from .processors import always_due
-from .result import beside
 
 if TYPE_CHECKING:
     from .draws import Draws
@@ -94,7 +94,8 @@ def siblings_apart(ops, total_BWV, C, rate) -> Candidates:
     """
     B, W, V = total_BWV.shape
     score_RC, token_RC = ops.top_candidates(total_BWV.reshape(B * W, V), min(C, V))
-    score_RC = score_RC - (rate * np.arange(1, score_RC.shape[1] + 1)).astype(score_RC.dtype)
+    rank_C = np.arange(1, score_RC.shape[1] + 1, like=score_RC)
+    score_RC = score_RC - (rate * rank_C).astype(score_RC.dtype)
     score_BC, index_BC = ops.top_candidates(score_RC.reshape(B, -1), C)
     token_BC = np.take_along_axis(token_RC.reshape(B, -1), index_BC, axis=1)
     return score_BC, index_BC // score_RC.shape[1], token_BC

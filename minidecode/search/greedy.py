@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..ops import ALL_DONE, TROUBLE
+from ..device import beside, fetch
+from ..ops import ALL_DONE, SOME_DONE, TROUBLE
 from .options import Options
 from .processors import any_due, process
-from .result import Found, Request, beside, check_logits, cooled, hand_over, refuse, settle
+from .result import Found, Request, check_logits, cooled, hand_over, refuse, settle
 
 if TYPE_CHECKING:
     from ..runtime.engine import Engine
@@ -36,11 +37,11 @@ def greedy(
     row_R = np.arange(len(sentence_R))
     prompt_R, limit_R = request.prompt_B[sentence_R], request.limit_B[sentence_R]
 
-    logits_RV = ops.take(engine.prefill(request.prompts), sentence_R)
+    logits_BV = engine.prefill(request.prompts)
+    logits_RV = ops.take(logits_BV, np.asarray(sentence_R, like=logits_BV))
     engine.expand(S, int(request.limit_B.max()))
-    tokens_RM = beside(logits_RV, (len(row_R), int((prompt_R + limit_R).max())), np.int64, 0)
-    for r, b in enumerate(sentence_R):
-        tokens_RM[r, : prompt_R[r]] = request.prompts[b]
+    text_BM = request.texts_with_room(int((prompt_R + limit_R).max()))
+    tokens_RM = beside(logits_RV, (len(row_R), text_BM.shape[1]), np.int64, text_BM[sentence_R])
     length_R, total_R = (beside(logits_RV, len(row_R), *kind) for kind in ((np.int64, prompt_R), (np.float64, 0)))
     done_R, nobody_R = (beside(logits_RV, len(row_R), bool, False) for _ in range(2))
     # What ops are told at every step: none of it changes but who is still there.
@@ -84,18 +85,18 @@ def greedy(
                 refuse(model_trouble_R, sentence_R, step)
             refuse(trouble_R, sentence_R, step)
         if trace:
-            trace.note_tokens(step, rows, chosen_R, total_R, going_R, done_R, notes)
+            trace.note_tokens(step, rows.on_host, *map(fetch, (chosen_R, total_R, going_R, done_R)), notes)
         step += 1
         if draws:
             draws.next()
         if on_token:
-            ids_R = np.asarray(chosen_R)
+            ids_R = fetch(chosen_R)
             for r in np.flatnonzero(streams_R):
                 on_token(int(row_R[r]), int(ids_R[r]))
             streams_R &= ~np.isin(ids_R, options.eos_token_id) & (step < limit_R)
         if flag & ALL_DONE:
             break
-        if engine.leaving and (done_B := np.asarray(done_R).reshape(-1, S).all(axis=1)).any():
+        if engine.leaving and flag & SOME_DONE and (done_B := fetch(done_R).reshape(-1, S).all(axis=1)).any():
             hand_over((tokens_RM, length_R, total_R), all_texts, np.repeat(done_B, S), row_R)
             stays_R = np.flatnonzero(np.repeat(~done_B, S))
             tokens_RM, length_R, total_R, done_R = (a[stays_R] for a in (tokens_RM, length_R, total_R, done_R))
@@ -107,7 +108,7 @@ def greedy(
         logits_RV = engine.step(tokens_RM, length_R - done_R, None)
 
     hand_over((tokens_RM, length_R, total_R), all_texts, np.arange(len(row_R)), row_R)
-    (tokens_RM, length_R, total_R), prompt_R = all_texts, np.repeat(request.prompt_B, S)
+    (tokens_RM, length_R, total_R), prompt_R = map(fetch, all_texts), np.repeat(request.prompt_B, S)
     scores_R = total_R / options.length_norm(length_R - prompt_R)
     texts = [tokens_RM[r, prompt_R[r] : length_R[r]].copy() for r in range(len(prompt_R))]
     return Found([texts[i : i + S] for i in range(0, len(texts), S)], scores_R.reshape(-1, S), step)

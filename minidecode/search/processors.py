@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..device import fetch
 from ..errors import OptionError
 from .filters import keep_min_p
 
@@ -54,6 +55,13 @@ class Rows:
         return replace(self, **known)
 
     @property
+    def on_host(self) -> Rows:
+        """The same, with copies of what lies on a device."""
+        rows = replace(self, tokens_RM=fetch(self.tokens_RM), length_R=fetch(self.length_R))
+        rows.certain_R[...] = fetch(self.certain_R)
+        return rows
+
+    @property
     def new_R(self) -> np.ndarray:
         """New tokens so far."""
         return self.length_R - self.prompt_R
@@ -72,21 +80,31 @@ def process(ops: Any, scores_RV: np.ndarray, rows: Rows, options: Options, notes
     for name in options.rules.processors:
         before_RV = scores_RV.copy() if notes is not None else None
         scores_RV = globals()[name](ops, scores_RV, rows, options)
-        if notes is not None and (changed := np.argwhere(scores_RV != before_RV)).size:
+        if notes is not None and (changed := np.argwhere(fetch(scores_RV != before_RV))).size:
             notes[name] = changed
     return scores_RV
 
 
-def acts(on: Callable[[Options], Any], at: Callable[[Rows, Options], np.ndarray] | None = None) -> Callable:
+def acts(
+    on: Callable[[Options], Any], at: Callable[[Rows, Options], np.ndarray] | None = None, by_op: bool = False
+) -> Callable:
     """Says when a processor has anything to do: where its option is `on`, at every step, or at those with rows `at`.
 
-    Of rows that may go on, without a look at what lies on a device: it is asked at every step.
+    Of rows that may go on, without a look at what lies on a device: it is asked at every step. One that is no op of
+    the plan's gets scores and texts that lie on a device as the host's copies.
     """
 
     def note(function):
         @functools.wraps(function)
         def processor(ops, scores_RV, rows, o):
-            return function(ops, scores_RV, rows, o) if processor.is_due(rows, o) else scores_RV
+            if not processor.is_due(rows, o):
+                return scores_RV
+            if by_op or isinstance(scores_RV, np.ndarray):
+                return function(ops, scores_RV, rows, o)
+            here = rows.on_host
+            result_RV = function(ops, fetch(scores_RV), here, o)
+            rows.certain_R[...] = np.asarray(here.certain_R, like=scores_RV)
+            return np.asarray(result_RV, like=scores_RV)
 
         processor.is_always_due = lambda o: at is None and bool(on(o))
         processor.is_due = lambda rows, o: bool(on(o)) and (at is None or at(rows.that_may_go_on, o).any())
@@ -128,7 +146,7 @@ def _penalize(score_V, ids, penalty: float) -> None:
     score_V[ids] = np.where(score_V[ids] < 0, score_V[ids] * penalty, score_V[ids] / penalty)
 
 
-@acts(lambda o: o.no_repeat_ngram_size)
+@acts(lambda o: o.no_repeat_ngram_size, by_op=True)
 def no_repeat_ngram_size(ops, scores_RV, rows, o):
     """Rules out what would complete an n-gram of the text for the second time (FastSeq, section 4.2)."""
     return ops.ban_ngrams(scores_RV, rows.tokens_RM, rows.length_R, o.no_repeat_ngram_size)
@@ -316,19 +334,19 @@ def unk_penalty(ops, scores_RV, rows, o):
 # ---- filters before sampling -----------------------------------------------------------------------------------------
 
 
-@acts(lambda o: o.do_sample and o.temperature != 1.0)
+@acts(lambda o: o.do_sample and o.temperature != 1.0, by_op=True)
 def temperature(ops, scores_RV, rows, o):
     """Divides scores: below 1 the likely tokens gain, above 1 the unlikely ones."""
     return ops.cool_scores(scores_RV, o.temperature)
 
 
-@acts(lambda o: o.do_sample and o.top_k)
+@acts(lambda o: o.do_sample and o.top_k, by_op=True)
 def top_k(ops, scores_RV, rows, o):
     """Leaves the k likeliest tokens of each row, and what ties with the k-th (Fan et al. 2018)."""
     return ops.keep_top_k(scores_RV, max(o.top_k, o.least_kept))
 
 
-@acts(lambda o: o.do_sample and o.top_p < 1.0)
+@acts(lambda o: o.do_sample and o.top_p < 1.0, by_op=True)
 def top_p(ops, scores_RV, rows, o):
     """Leaves the fewest tokens, likeliest first, whose probabilities sum to at least p (Holtzman et al. 2020)."""
     return ops.keep_top_p(scores_RV, o.top_p, o.least_kept)

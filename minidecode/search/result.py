@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..device import beside, fetch
 from ..errors import NumericalError, OptionError
 from ..ops import FINE, NOT_A_NUMBER
 from .draws import Draws, sentence_keys
@@ -43,6 +44,13 @@ class Request:
         """Tokens of each prompt."""
         return np.array([len(p) for p in self.prompts])
 
+    def texts_with_room(self, M: int) -> np.ndarray:
+        """text_BM: the prompts, each in front of what it has room for."""
+        text_BM = np.zeros((len(self.prompts), M), np.int64)
+        for b, prompt in enumerate(self.prompts):
+            text_BM[b, : len(prompt)] = prompt
+        return text_BM
+
     def draws(self, logits_RV: np.ndarray) -> Draws | None:
         """Of the first tokens, beside the logits; none where nothing is sampled."""
         if (keys_R2 := self.keys_R2) is None:
@@ -69,13 +77,6 @@ class Found:
     steps: int
 
 
-def beside(logits_RV: np.ndarray, shape, dtype, fill) -> np.ndarray:
-    """An array of a search's state, of the kind of the logits (on a GPU, where they lie), filled."""
-    array = np.empty_like(logits_RV, dtype, order="C", shape=shape)
-    array[...] = fill
-    return array
-
-
 def hand_over(finds: Iterable[np.ndarray], to: Iterable[np.ndarray], which_X: np.ndarray, number_X: np.ndarray) -> None:
     """What those in `which` have found, by sentence or by text, into the arrays of all, to the places `number` says.
 
@@ -100,6 +101,7 @@ def settle(trouble_R: np.ndarray, done_R: np.ndarray) -> None:
 
 def refuse(trouble_R: np.ndarray, sentence_R: np.ndarray, step: int) -> None:
     """Raises what an op has noted of a row whose search cannot go on; nothing if all is fine."""
+    trouble_R = fetch(trouble_R)
     if trouble_R.any():
         first = int(np.flatnonzero(trouble_R)[0])
         sentence = int(sentence_R[first])
@@ -117,7 +119,9 @@ def check_logits(logits_RV: np.ndarray, done_R: np.ndarray, sentence_R: np.ndarr
     """Raises NumericalError if the logits of a text that goes on give no probabilities: one is NaN or plus infinity, or
     all are minus infinity. For a search that is about to hand them to a user's function; else an op finds it.
     """
-    bad_R = ~np.isfinite(logits_RV.max(axis=1)) & ~done_R  # the largest of numbers among which is a NaN is NaN
+    bad_R = ~np.isfinite(fetch(logits_RV.max(axis=1))) & ~fetch(
+        done_R
+    )  # the largest of numbers among which is a NaN is NaN
     if bad_R.any():
         raise scores_are_nan(int(sentence_R[np.flatnonzero(bad_R)[0]]), step)
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..device import fetch
+
 FATES = {"runs": "goes on", "ends": "finished", "refused": "ended, and did not count", "dropped": "not among the best"}
 
 
@@ -66,6 +68,9 @@ class Trace:
 
     def note_candidates(self, step, group, before, candidates, chosen, sentence_B, options, notes) -> None:
         """A step of beam search, after it; `before` are the beams that the candidates continue, of these sentences."""
+        names = "running_BWM", "length_B", "prompt_B", "limit_B", "done_B"
+        before = dataclasses.replace(before, **{name: fetch(getattr(before, name)) for name in names})
+        candidates, chosen = tuple(map(fetch, candidates)), type(chosen)(*map(fetch, chosen))
         W = before.running_BWM.shape[1]
         for b in np.flatnonzero(~before.done_B):
             score_C, parent_C, token_C = (part[b] for part in candidates)

@@ -1,10 +1,11 @@
 """What the host reads of a decode step: one number, and the ids of tokens that are streamed.
 
-Arrays that ops make, and those of a search's state, are `OnDevice` here: whatever looks at a number of theirs, or at a
-shape that hangs on their numbers, is noted. Ops look as they like: on a device they are kernels. So arrays that lie
-with the host must not be handed to them: those are noted too.
+Everything lies on the emulated device (emulator/device_array.py): whatever looks at numbers there, or makes a shape
+that hangs on them, is counted, and an array of the host's that is handed to an op, or mixed with one of the device's,
+is an error. Ops look as they like: on a device they are kernels. (Here they are NumPy's, which are quick.)
 """
 
+import dataclasses
 import functools
 
 import numpy as np
@@ -12,7 +13,10 @@ import pytest
 from test_attention_settings import IDS, make
 from toy import told
 
+from minidecode.device import put
+from minidecode.emulator.device_array import EmulatorArray, counted_looks, there
 from minidecode.plan import Plan
+from minidecode.precision import moved_to
 from minidecode.runtime.engine import Engine
 from minidecode.runtime.receipt import CountedOps
 from minidecode.search.beam import beam_search
@@ -20,120 +24,63 @@ from minidecode.search.greedy import greedy
 from minidecode.search.options import Options
 from minidecode.search.result import Request
 
-READS = []  # the bytes of each look
-BROUGHT = []  # (op, shape) of each array that an op is handed from the host
-OF_THEIR_SHAPE = {np.flatnonzero, np.nonzero, np.argwhere, np.unique, np.array_equal, np.ix_, np.allclose}
 
+def lifted(function):
+    """An op of NumPy's as one of the device's."""
 
-class OnDevice(np.lib.mixins.NDArrayOperatorsMixin):
-    """An array that lies elsewhere: its shape is known, its numbers must be fetched."""
-
-    base = None
-
-    def __init__(self, there):
-        self.there = there
-
-    shape, dtype, nbytes, size, ndim, itemsize, flags = (
-        property(lambda self, name=name: getattr(self.there, name))
-        for name in ("shape", "dtype", "nbytes", "size", "ndim", "itemsize", "flags")
-    )
-
-    def __len__(self):
-        return len(self.there)
-
-    def __getitem__(self, key):
-        return moved(self.there[unmoved(key)] if not is_mask(key) else fetched(self)[fetched(key)])
-
-    def __setitem__(self, key, value):
-        self.there[unmoved(key)] = unmoved(value)
-
-    def __array_ufunc__(self, ufunc, method, *inputs, **named):
-        return moved(getattr(ufunc, method)(*unmoved(inputs), **unmoved(named)))
-
-    def __array_function__(self, function, types, args, kwargs):
-        if function in OF_THEIR_SHAPE:
-            READS.append(self.nbytes)
-        return moved(function(*unmoved(args), **unmoved(kwargs)))
-
-    def __array__(self, dtype=None, copy=None):
-        return fetched(self)
-
-
-for name in ("reshape", "copy", "astype", "any", "all", "max", "min", "sum", "argmax", "transpose"):
-    setattr(OnDevice, name, lambda self, *a, name=name, **k: moved(getattr(self.there, name)(*unmoved(a), **k)))
-for name in ("__bool__", "__int__", "__index__", "__float__", "__iter__", "tolist", "item"):
-    setattr(OnDevice, name, lambda self, *a, name=name: getattr(fetched(self), name)(*a))
-
-
-def fetched(array):
-    """The numbers, which are a look at them; what lies here is no news."""
-    if not isinstance(array, OnDevice):
-        return array
-    READS.append(array.nbytes)
-    return np.asarray(array.there)
-
-
-def moved(result):
-    """Arrays and their numbers as they come from a device; several of them too."""
-    if isinstance(result, tuple):
-        return tuple(map(moved, result))
-    return OnDevice(np.asarray(result)) if isinstance(result, np.ndarray | np.generic) else result
-
-
-def unmoved(given):
-    """What an op gets to see."""
-    if isinstance(given, tuple | list):
-        return type(given)(map(unmoved, given))
-    if isinstance(given, dict):
-        return {name: unmoved(value) for name, value in given.items()}
-    return given.there if isinstance(given, OnDevice) else given
-
-
-def is_mask(key):
-    """Whether the shape of what is picked hangs on numbers that lie elsewhere."""
-    return isinstance(key, OnDevice) and key.dtype == bool
-
-
-def lying_here(given):
-    """The arrays that an op is handed and that lie with the host: each would be brought over, at every step."""
-    if isinstance(given, tuple | list):
-        return [array for each in given for array in lying_here(each)]
-    return [given] if isinstance(given, np.ndarray) else []
-
-
-def on_device(function):
     @functools.wraps(function)
     def op(*args, **kwargs):
-        BROUGHT.extend((function.__name__, array.shape) for array in lying_here([*args, *kwargs.values()]))
-        return moved(function(*unmoved(args), **unmoved(kwargs)))
+        return on_device(function(*numbers_of(args), **numbers_of(kwargs)), args)
 
     return op
 
 
-def searched(options, plan="auto", place=on_device, limits=(7, 4, 7), **called):
-    """(what is found, of all steps but the last the looks between one forward pass and the next and what ops were
-    handed from the host there, the ops' counts)"""
+def numbers_of(given):
+    """What a kernel gets; `there` refuses arrays of the host's."""
+    if isinstance(given, tuple | list) and not hasattr(given, "_fields"):
+        return type(given)(map(numbers_of, given))
+    if isinstance(given, dict):
+        return {name: numbers_of(value) for name, value in given.items()}
+    if dataclasses.is_dataclass(given):
+        parts = {f.name: numbers_of(getattr(given, f.name)) for f in dataclasses.fields(given)}
+        return dataclasses.replace(given, **parts)
+    return there(given)
+
+
+def on_device(result, args):
+    """An op's result; an argument that it changed and returned is itself."""
+    if isinstance(result, tuple):
+        return tuple(on_device(part, args) for part in result)
+    same = [a for a in args if isinstance(a, EmulatorArray) and a.there is result]
+    return same[0] if same else EmulatorArray(result) if isinstance(result, np.ndarray) else result
+
+
+def searched(options, plan="auto", device="emulator", limits=(7, 4, 7), leaving=False, **called):
+    """(what is found, of all steps but the last the looks, its forward pass included, the ops' counts)"""
     model, options = make("gpt2"), Options(eos_token_id=1, **options)
     functions, make_memory = Plan.parse(f"memory=split,{plan}").resolve(False)
+    place = lifted if device == "emulator" else lambda function: function
     ops = CountedOps({name: place(f) for name, f in functions.items()})
-    engine, by_step = Engine(model.network, model.weights, ops, make_memory), []
-    expand, step = engine.expand, engine.step
+    engine = Engine(model.network, moved_to(device, model.weights), ops, make_memory, leaving, device)
+    by_step, (expand, step) = [], (engine.expand, engine.step)
 
-    def unnoticed(method, *args):
-        """What comes before the first step, and a forward pass, are not what is counted."""
-        result = method(*args)
-        READS.clear()
-        BROUGHT.clear()
-        return result
+    with counted_looks() as looks:
 
-    def noting(*args):
-        by_step.append(READS + BROUGHT)
-        return unnoticed(step, *args)
+        def expanded(*args):
+            """What comes before the first step is not what is counted."""
+            expand(*args)
+            looks.clear()
 
-    engine.step, engine.expand = noting, functools.partial(unnoticed, expand)
-    request = Request.make([np.array(p) for p in IDS], np.array(limits)[: len(IDS)], options)
-    search = greedy if options.num_beams == 1 else beam_search
-    return search(engine, request, options, **called), by_step, ops.counts()
+        def noting(*args):
+            logits_RV = step(*args)
+            by_step.append(list(looks))
+            looks.clear()
+            return logits_RV
+
+        engine.step, engine.expand = noting, expanded
+        request = Request.make([np.array(p) for p in IDS], np.array(limits)[: len(IDS)], options)
+        search = greedy if options.num_beams == 1 else beam_search
+        return search(engine, request, options, **called), by_step, ops.counts()
 
 
 ONE_FLAG = [8]
@@ -163,12 +110,23 @@ def test_a_step_reads_back_one_flag(options):
     assert len(by_step) >= 2 and by_step == [ONE_FLAG] * len(by_step)
     assert {"tell_step", "extend_texts"} & set(counts) == {"tell_step" if "num_beams" in options else "extend_texts"}
     # Where arrays lie changes nothing.
-    here, nothing, _ = searched(options, place=lambda function: function, limits=limits)
+    here, nothing, _ = searched(options, device="cpu", limits=limits)
     assert texts(found) == texts(here) and np.array_equal(found.scores_BX, here.scores_BX) and not any(nothing)
 
 
 def texts(found):
     return [[text.tolist() for text in sentence] for sentence in found.tokens]
+
+
+@pytest.mark.parametrize("options", [{"num_beams": 2}, {}], ids=str)
+def test_who_is_done_is_looked_at_when_somebody_leaves(options):
+    """The first sentence of two has two new tokens, the other seven: after the second step it goes."""
+    found, by_step, _ = searched(options, limits=(2, 7), leaving=True)
+    done = len(IDS)  # a byte for each
+    at_the_end = by_step[1][2:]  # what it has found is handed over on the device; no step looks at it
+    assert by_step[0] == ONE_FLAG and by_step[1][:2] == [*ONE_FLAG, done] and not at_the_end
+    assert len(by_step) >= 4 and by_step[2:] == [ONE_FLAG] * (len(by_step) - 2)
+    assert texts(found) == texts(searched(options, device="cpu", limits=(2, 7))[0])
 
 
 def test_with_candidates_straight_from_the_logits_too():
@@ -184,13 +142,6 @@ def test_where_texts_are_streamed_the_ids_too():
     assert [[told[r]] for r in range(len(IDS))] == texts(found)
 
 
-def test_what_is_handed_from_the_host_is_noted():
-    BROUGHT.clear()
-    there = OnDevice(np.zeros((2, 3)))
-    on_device(np.add)(there, np.ones(3), out=None)
-    assert BROUGHT == [("add", (3,))]
-
-
 @pytest.mark.parametrize("options", [{"num_beams": 2, "min_new_tokens": 2}, {"min_new_tokens": 2}], ids=str)
 def test_a_processor_that_is_no_op_looks_at_the_steps_at_which_it_is_due(options):
     _, by_step, _ = searched(options)
@@ -199,10 +150,10 @@ def test_a_processor_that_is_no_op_looks_at_the_steps_at_which_it_is_due(options
 
 
 @pytest.mark.parametrize(
-    "look", [bool, int, float, list, np.asarray, np.flatnonzero, lambda array: array[array == 0]], ids=told
+    "look", [bool, int, float, np.flatnonzero, lambda array: array.get(), lambda array: array[array == 0]], ids=told
 )
 def test_whatever_looks_is_noted(look):
-    """Or else the stand-in would prove nothing."""
-    READS.clear()
-    look(OnDevice(np.zeros(())) if look in (bool, int, float) else OnDevice(np.zeros(1)))
-    assert READS
+    """Or else the device would prove nothing."""
+    with counted_looks() as looks:
+        look(put(np.zeros(() if look in (bool, int, float) else 1), "emulator"))
+    assert looks

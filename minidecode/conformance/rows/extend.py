@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from ...ops import ALL_DONE, FINE, NONE_LEFT, NOT_A_NUMBER, TROUBLE
+from ...ops import ALL_DONE, FINE, NONE_LEFT, NOT_A_NUMBER, SOME_DONE, TROUBLE
 
 FETCHED = ("trouble_R", "done_R")  # the NumPy code looks at them to know which rows to write to
 LONGEST = 8  # texts of the random inputs, and room for one token more
@@ -105,7 +105,8 @@ def oracle(
         tokens_RM[r, : len(text)], length_R[r] = text, len(text)
         total_R[r] += 0 if certain_R[r] else float(gained_R[r])
         done_R[r] = text[-1] in eos_X.tolist() or len(text) == prompt_R[r] + limit_R[r]
-    flag = np.array([ALL_DONE * (not (~done_R).any()) + TROUBLE * bool(troubles)])
+    done = set(done_R.tolist())
+    flag = np.array([ALL_DONE * (done == {True}) + SOME_DONE * (True in done) + TROUBLE * bool(troubles)])
     return flag, tokens_RM, total_R, length_R, done_R
 
 

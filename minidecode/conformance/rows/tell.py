@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from ...ops import ALL_DONE, FINE, MOVED, NONE_LEFT, NOT_A_NUMBER, PENALTY_TOO_STRONG, TROUBLE
+from ...ops import ALL_DONE, FINE, MOVED, NONE_LEFT, NOT_A_NUMBER, PENALTY_TOO_STRONG, SOME_DONE, TROUBLE
 
 FETCHED = ("done_X", "trouble_X", "parent_BW")  # the NumPy code makes one number of Python's out of them
 
@@ -70,6 +70,7 @@ def oracle(done_X, trouble_X, parent_BW, model_trouble_R):
     stays = all(row == list(range(W)) for row in parent_BW.tolist())
     told = {
         ALL_DONE: set(done_X.tolist()) == {True},
+        SOME_DONE: True in done_X.tolist(),
         TROUBLE: troubles != {FINE},
         MOVED: not stays,
     }

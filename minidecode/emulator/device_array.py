@@ -1,0 +1,208 @@
+"""Arrays on the device that is not there: what CuPy's arrays allow, on numbers that lie in NumPy's memory.
+
+Host code that runs on these runs on CuPy's, as far as an array can tell: shapes are known, numbers are not, an array
+of the host's beside one of the device's is refused, and every look at numbers can be counted. Kernels get the numbers
+themselves, in the emulator (launch.py). What CuPy has no function for is refused, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+LOOKS: ContextVar[list[int] | None] = ContextVar("looks", default=None)
+TAPE: ContextVar[Tape | None] = ContextVar("tape", default=None)
+
+# Of NumPy's functions those that CuPy 14 has under the same names; a test holds each against CuPy where it is there.
+ON_DEVICE = {
+    np.all, np.any, np.arange, np.argmax, np.argsort, np.array, np.asarray, np.ascontiguousarray, np.broadcast_to,
+    np.clip, np.concatenate, np.copyto, np.cumsum, np.diff, np.empty, np.empty_like, np.expand_dims, np.full,
+    np.full_like, np.matmul, np.max, np.min, np.moveaxis, np.ones, np.ones_like, np.put_along_axis, np.repeat,
+    np.reshape, np.sort, np.split, np.stack, np.sum, np.swapaxes, np.take, np.take_along_axis, np.tile, np.transpose,
+    np.where, np.zeros, np.zeros_like,
+}  # fmt: skip
+BY_NUMBERS = {np.argwhere, np.flatnonzero, np.nonzero, np.unique}  # these wait: their shapes hang on numbers
+
+
+class EmulatorArray(np.lib.mixins.NDArrayOperatorsMixin):
+    """An array of the emulated device. `get` (a copy for the host), `int`, `bool` and `item` look at numbers."""
+
+    def __init__(self, there: np.ndarray, base: EmulatorArray | None = None):
+        self.there, self.base = there, base
+
+    def __repr__(self) -> str:
+        return f"<EmulatorArray {self.dtype}{self.shape}>"
+
+    def __len__(self) -> int:
+        return len(self.there)
+
+    def __getitem__(self, key: Any) -> EmulatorArray:
+        if isinstance(key, EmulatorArray) and key.dtype == bool:
+            looked_at(key)  # how many there are
+        index = _index(key)
+        return _done(lambda array: np.asarray(array[index]), (self,), {})
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        index = _index(key)
+        _done(lambda array, new: array.__setitem__(index, new), (self, value), {})
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **named: Any) -> Any:
+        return _done(getattr(ufunc, method), inputs, named)
+
+    def __array_function__(self, function: Callable, types: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+        if function in BY_NUMBERS:
+            looked_at(self)
+        elif function not in ON_DEVICE:
+            raise TypeError(f"{function.__name__} is none of the functions that run on a device")
+        if function in (np.array, np.asarray) and not isinstance(args[0], EmulatorArray):
+            return brought(np.array(*args, **kwargs))
+        return _done(function, args, kwargs)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        raise TypeError("an array of the device is not brought over unasked: use .get()")
+
+    def get(self) -> np.ndarray:
+        """Its numbers, for the host."""
+        looked_at(self)
+        return self.there.copy()
+
+    @property
+    def data(self) -> Any:
+        """CuPy's way to say where it lies: `data.ptr`."""
+        return _Pointer(self.there.ctypes.data)
+
+
+class _Pointer:
+    def __init__(self, ptr: int):
+        self.ptr = ptr
+
+
+def _attribute(name: str) -> property:
+    return property(lambda self: getattr(self.there, name))
+
+
+def _method(name: str) -> Callable:
+    return lambda self, *args, **kwargs: _done(getattr(np.ndarray, name), (self, *args), kwargs)
+
+
+def _look(name: str) -> Callable:
+    return lambda self: getattr(looked_at(self), name)()
+
+
+for _name in ("dtype", "flags", "itemsize", "nbytes", "ndim", "shape", "size", "strides"):
+    setattr(EmulatorArray, _name, _attribute(_name))
+for _name in ("all", "any", "argmax", "astype", "clip", "copy", "cumsum", "max", "min", "ravel", "repeat", "reshape",
+              "sum", "swapaxes", "transpose", "view"):  # fmt: skip
+    setattr(EmulatorArray, _name, _method(_name))
+for _name in ("__bool__", "__int__", "__index__", "__float__", "item", "tolist"):
+    setattr(EmulatorArray, _name, _look(_name))
+EmulatorArray.T = property(lambda self: self.transpose())
+
+
+def brought(array: np.ndarray) -> EmulatorArray:
+    """A copy of an array of the host's, on the device. Raises TypeError while a step is captured."""
+    if TAPE.get() is not None:
+        raise TypeError("an array of the host's is brought over while a step is captured: only that one would be there")
+    return EmulatorArray(np.array(array))
+
+
+def looked_at(array: EmulatorArray) -> np.ndarray:
+    """Its numbers; somebody may count this. Raises TypeError while a step is captured."""
+    if TAPE.get() is not None:
+        raise TypeError("numbers are looked at while a step is captured: a device could not know them yet")
+    if (looks := LOOKS.get()) is not None:
+        looks.append(array.nbytes)
+    return array.there
+
+
+@contextmanager
+def counted_looks() -> Iterator[list[int]]:
+    """Within it, the bytes of each look at numbers of the device are noted."""
+    looks: list[int] = []
+    token = LOOKS.set(looks)
+    try:
+        yield looks
+    finally:
+        LOOKS.reset(token)
+
+
+class Tape:
+    """What was done on the device, to be done again on the same arrays: what a CUDA graph is on a GPU."""
+
+    def __init__(self) -> None:
+        self.calls: list[Callable[[], None]] = []
+
+    def launch(self) -> None:
+        """Does all of it again."""
+        for call in self.calls:
+            call()
+
+
+@contextmanager
+def taped() -> Iterator[Tape]:
+    """Within it, all that is done on the device is noted on a tape (and done). Looks at numbers are errors."""
+    tape = Tape()
+    token = TAPE.set(tape)
+    try:
+        yield tape
+    finally:
+        TAPE.reset(token)
+
+
+def do(call: Callable[[], None]) -> None:
+    """Does it, and notes it on the tape if there is one."""
+    call()
+    if (tape := TAPE.get()) is not None:
+        tape.calls.append(call)
+
+
+def there(given: Any) -> Any:
+    """What a kernel, or NumPy in the device's place, gets to see. Raises TypeError on an array that lies here."""
+    if isinstance(given, EmulatorArray):
+        return given.there
+    if isinstance(given, tuple | list):
+        return type(given)(map(there, given))
+    if isinstance(given, dict):
+        return {name: there(value) for name, value in given.items()}
+    if isinstance(given, np.ndarray) and given.ndim:
+        raise TypeError(f"an array of the host's, {given.dtype}{given.shape}, among the device's: move it there first")
+    return given
+
+
+def _index(key: Any) -> Any:
+    """Indices of the host's may be used as they are, as CuPy brings them over; not while a step is captured."""
+    if isinstance(key, tuple):
+        return tuple(map(_index, key))
+    return (brought(key) if TAPE.get() is not None else key) if isinstance(key, np.ndarray | list) else there(key)
+
+
+def _done(function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """What NumPy makes of it, as arrays of the device."""
+    plain, named = there(args), there(kwargs)
+    result = function(*plain, **named)
+    if (tape := TAPE.get()) is not None:
+        tape.calls.append(lambda: _renew(result, function(*plain, **named)))
+    return _wrapped(result, [a for a in (*args, *kwargs.values()) if isinstance(a, EmulatorArray)])
+
+
+def _renew(result: Any, again: Any) -> None:
+    """The same numbers where they were before; a view, and what was written in place, are there already."""
+    if isinstance(result, np.ndarray) and not np.may_share_memory(result, again):
+        result[...] = again
+
+
+def _wrapped(result: Any, given: list[EmulatorArray]) -> Any:
+    if isinstance(result, tuple | list):
+        return type(result)(_wrapped(part, given) for part in result)
+    if not isinstance(result, np.ndarray | np.generic):
+        return result
+    result = np.asarray(result)
+    bases = [a for a in given if np.may_share_memory(a.there, result)]
+    if bases and bases[0].there is result:
+        return bases[0]
+    base = bases[0] if bases else None
+    return EmulatorArray(result, base if base is None or base.base is None else base.base)

@@ -1,0 +1,169 @@
+"""The engine on a device: everything lies there, and kernels do the work. Here the device is emulated.
+
+Toy models of one layer: the emulator runs every thread of every kernel in Python.
+"""
+
+import numpy as np
+import pytest
+from test_attention_settings import SIZES, random_tensors
+
+import minidecode as md
+from minidecode.errors import OptionError
+from minidecode.model import FAMILIES, Model
+from minidecode.plan import Plan
+
+IDS = [[3, 9, 2, 11, 5], [5, 6]]
+TINY = {
+    "gpt2": {"vocab_size": 16, "n_positions": 12, "n_embd": 8, "n_layer": 1, "n_head": 2},
+    "bart": {
+        "vocab_size": 16, "max_position_embeddings": 12, "d_model": 8, "encoder_layers": 1, "decoder_layers": 1,
+        "encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8,
+    },
+}  # fmt: skip
+
+
+def make(kind, device, plan="fast", dtype="float32", **settings):
+    family = FAMILIES[kind]
+    config = family.config.from_json(SIZES[kind] | TINY[kind] | settings)
+    tensors = {name: t.astype(np.float32) for name, t in random_tensors(family, config, seed=3).items()}
+    defaults = {"decoder_start_token_id": 2, "eos_token_id": 1}
+    return Model(family, config, tensors, None, defaults, Plan.parse(plan), dtype, device)
+
+
+def same(here, there):
+    """The same tokens, and scores up to float32's roundings in another order: a few ulps of a sum of three."""
+    assert [ids.tolist() for ids in there.token_ids] == [ids.tolist() for ids in here.token_ids]
+    np.testing.assert_allclose(there.scores, here.scores, rtol=1e-5)
+
+
+SEARCHES = [
+    ("gpt2", "", {}),
+    ("gpt2", "", {"num_beams": 2, "no_repeat_ngram_size": 2}),
+    ("gpt2", "memory=preallocated", {"num_beams": 2}),
+    ("gpt2", "memory=replicated", {"num_beams": 2}),
+    ("gpt2", "memory=indirect", {"num_beams": 3}),
+    ("gpt2", "memory=el", {"num_beams": 2}),
+    ("gpt2", "memory=none", {"num_beams": 2}),
+    ("gpt2", "memory_dtype=float16", {}),
+    ("gpt2", "leaving=on", {"num_beams": 2, "max_new_tokens": 4}),
+    ("gpt2", "epilogue=cuda", {}),
+    ("gpt2", "hars=cuda", {"num_beams": 2, "min_new_tokens": 0}),
+    ("gpt2", "", {"do_sample": True, "temperature": 0.7, "top_k": 5, "top_p": 0.9, "num_return_sequences": 2}),
+    ("gpt2", "", {"num_beams": 2, "do_sample": True}),
+    ("gpt2", "", {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5}),
+    ("gpt2", "", {"num_beams": 2, "sibling_penalty": 0.3}),
+    ("gpt2", "", {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5, "dialect": "fairseq"}),
+    ("gpt2", "", {"min_new_tokens": 2, "repetition_penalty": 1.3, "bad_words_ids": [[4]]}),  # these are no ops
+    ("gpt2", "", {"num_beams": 2, "dialect": "hf4", "forced_eos_token_id": 1, "renormalize_logits": True}),
+    ("bart", "", {"num_beams": 2}),
+    ("bart", "memory=el", {"num_beams": 2}),
+    ("bart", "memory=replicated", {}),
+    ("bart", "memory=none", {"num_beams": 2}),
+]
+
+
+@pytest.mark.parametrize(("kind", "plan", "options"), SEARCHES, ids=str)
+def test_the_tokens_are_those_of_numpy(kind, plan, options):
+    options = {"max_new_tokens": 3} | options
+    there = make(kind, "emulator").generate(input_ids=IDS, plan=f"cuda,{plan}", **options)
+    numpys = plan.replace("cuda", "reference")
+    same(make(kind, "cpu").generate(input_ids=IDS, plan=f"numpy,memory=split,{numpys}" if "memory=" not in plan
+                                    else f"numpy,{numpys}", **options), there)  # fmt: skip
+    ops = there.receipt.ops.values()
+    assert all(op.implementation.startswith("minidecode.cuda.") for op in ops) and there.receipt.launches
+
+
+def test_the_memory_of_local_attention():
+    there = make("gpt2", "emulator", attention_window=3)
+    here = make("gpt2", "cpu", attention_window=3)
+    for memory in ("rolling", "split"):
+        how = {"input_ids": IDS, "max_new_tokens": 4, "num_beams": 2}
+        same(here.generate(**how, plan=f"numpy,memory={memory}"), there.generate(**how, plan=f"cuda,memory={memory}"))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8"])
+def test_narrow_weights(dtype):
+    here, there = (make("gpt2", device, dtype=dtype) for device in ("cpu", "emulator"))
+    same(here.generate(input_ids=IDS, max_new_tokens=3, plan="numpy"), there.generate(input_ids=IDS, max_new_tokens=3))
+
+
+@pytest.mark.parametrize("asked", ["auto", "fast", "fast,memory=indirect", "cuda"])
+def test_what_is_fastest_there_are_its_kernels(asked):
+    there = make("gpt2", "emulator", plan=asked).generate(input_ids=IDS[:1], max_new_tokens=1)
+    assert there.receipt.plan == ("cuda,memory=indirect" if "indirect" in asked else "cuda,memory=split")
+    assert not there.receipt.chosen
+
+
+@pytest.mark.parametrize("choice", ["naive", "reference", "cpu", "FILE"])
+def test_code_of_the_host_runs_on_copies(choice, tmp_path):
+    """FastSeq's starting point: one transfer there, a loop on the CPU, one transfer back."""
+    if choice == "FILE":
+        mine = tmp_path / "mine.py"
+        mine.write_text("from minidecode.reference.ngram import ban_ngrams_naive\n\n"
+                        "def ban(scores_RV, tokens_RM, length_R, n):\n"
+                        "    return ban_ngrams_naive(scores_RV, tokens_RM, length_R, n)\n")  # fmt: skip
+        choice = f"{mine}:ban"
+    how = {"input_ids": IDS, "max_new_tokens": 3, "num_beams": 2, "no_repeat_ngram_size": 2}
+    there = make("gpt2", "emulator").generate(**how, plan=f"cuda,ngram={choice}")
+    same(make("gpt2", "cpu").generate(**how, plan="numpy"), there)
+    place = "mine.ban" if "mine" in choice else f"minidecode.{'cpu' if choice == 'cpu' else 'reference'}.ngram."
+    assert place in there.receipt.ops["ban_ngrams"].implementation
+
+
+def test_scores_and_logits_come_back():
+    here, there = make("gpt2", "cpu"), make("gpt2", "emulator")
+    for mine, theirs in zip(here.logits(IDS), there.logits(IDS), strict=True):
+        np.testing.assert_allclose(theirs, mine, rtol=1e-4, atol=1e-5)
+    a, b = here.score(input_ids=IDS), there.score(input_ids=IDS)
+    for mine, theirs in zip(a.token_log_probs, b.token_log_probs, strict=True):
+        np.testing.assert_allclose(theirs, mine, rtol=1e-5)
+
+
+def test_a_trace_and_a_stream():
+    told = []
+    there = make("gpt2", "emulator").generate(
+        input_ids=IDS, max_new_tokens=3, streamer=lambda row, token: told.append((row, token)), trace=True
+    )
+    here = make("gpt2", "cpu").generate(input_ids=IDS, max_new_tokens=3, plan="numpy", trace=True)
+    assert [[t for r, t in told if r == row] for row in range(2)] == [ids.tolist() for ids in there.token_ids]
+    assert [(s.step, s.sentence, s.running) for s in there.trace.steps] == [
+        (s.step, s.sentence, s.running) for s in here.trace.steps
+    ]
+    beams = {"input_ids": IDS, "max_new_tokens": 2, "num_beams": 2, "trace": True}
+    mine, theirs = make("gpt2", "cpu").generate(**beams, plan="numpy"), make("gpt2", "emulator").generate(**beams)
+    assert [[(c.token, c.parent, c.fate) for c in s.candidates] for s in theirs.trace.steps] == [
+        [(c.token, c.parent, c.fate) for c in s.candidates] for s in mine.trace.steps
+    ]
+
+
+def test_weights_that_stand_in_two_places_lie_there_once():
+    weights = make("gpt2", "emulator").weights
+    assert weights.unembed.data is weights.wte_VD
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"device": "gpu"}, "device='gpu' is not one of cpu, cuda, emulator, auto"),
+        ({"device": "emulator", "dtype": "float64"}, "device=emulator computes in float32"),
+    ],
+    ids=str,
+)
+def test_what_is_no_device_is_refused(said, message):
+    with pytest.raises(OptionError, match=message):
+        md.load("tiny-gpt2", **said)
+
+
+@pytest.mark.skipif(md.device_kind() == "gpu", reason="there is one")
+def test_a_gpu_that_is_not_there_is_refused_and_auto_goes_without():
+    with pytest.raises(OptionError, match="device=cuda: Numba finds no GPU here; device=emulator runs the same code"):
+        md.load("tiny-gpt2", device="cuda")
+    assert md.load("tiny-gpt2", device="auto").device == "cpu"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("kind", "plan", "options"), SEARCHES, ids=str)
+def test_the_same_on_a_gpu(kind, plan, options):
+    options = {"max_new_tokens": 3} | options
+    there = make(kind, "cuda").generate(input_ids=IDS, plan=f"cuda,{plan}", **options)
+    same(make(kind, "emulator").generate(input_ids=IDS, plan=f"cuda,{plan}", **options), there)
