@@ -140,22 +140,21 @@ class Ladder:
             f"{'rung':<26} {'samples/s':>10} {'seconds: median, least to most':>31} {'speedup':>8} {'in all':>8}"
             f" {'tokens':>10} {'memory':>8} {'peak':>8}{others}",
         ]
-        for s in self.steps:
-            if s.not_run:
-                lines += [f"{s.name:<26} not run: {s.not_run}"]
-                continue
-            median, least, most = s.seconds
-            spread = f"{median:.3f}, {least:.3f} to {most:.3f}"
-            tokens = "equal" if not s.differing else f"{s.differing} {'other' if s.other_precision else 'tied'}"
-            predicted = "".join(f" {s.predicted[m]:>16,.0f}" for m in self.predicted)
-            lines.append(
-                f"{s.name:<26} {s.samples_per_second:>10.2f} {spread:>31} {s.speedup:>7.2f}x {s.speedup_total:>7.1f}x"
-                f" {tokens if s.builds_on else '':>10} {in_units(s.memory_bytes):>8} {in_units(s.peak_bytes):>8}"
-                f"{predicted}"
-            )
-            if s.why:
-                lines.append(f"  {s.outcome}: {s.why}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *map(self._row, self.steps)])
+
+    def _row(self, s: Step) -> str:
+        if s.not_run:
+            return f"{s.name:<26} not run: {s.not_run}"
+        median, least, most = s.seconds
+        spread = f"{median:.3f}, {least:.3f} to {most:.3f}"
+        tokens = "equal" if not s.differing else f"{s.differing} {'other' if s.other_precision else 'tied'}"
+        predicted = "".join(f" {s.predicted[m]:>16,.0f}" for m in self.predicted)
+        why = f"\n  {s.outcome}: {s.why}" if s.why else ""
+        return (
+            f"{s.name:<26} {s.samples_per_second:>10.2f} {spread:>31} {s.speedup:>7.2f}x {s.speedup_total:>7.1f}x"
+            f" {tokens if s.builds_on else '':>10} {in_units(s.memory_bytes):>8} {in_units(s.peak_bytes):>8}"
+            f"{predicted}{why}"
+        )
 
     def _shares(self) -> str:
         lines = ["percent of the busy seconds " + "".join(f" {name:>16}" for name in SHARES)]
@@ -195,6 +194,16 @@ class Ladder:
                 "switches that save those alone change nothing."
             )
         return "\n".join(notes)
+
+
+def read_ladder(path: Path) -> Ladder:
+    """The ladder that `ladder --json` printed into a file. Raises InputError on other files."""
+    try:
+        return Ladder.from_dict(json.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{path} holds no ladder: write one with minidecode ladder --json") from None
 
 
 # ---- the ladder ------------------------------------------------------------------------------------------------------
@@ -237,8 +246,9 @@ def ladder(
     )
     turns = by_turns(work, climbed, repeats, lambda done: progress(len(RUNGS) + 1 + done, total))
     machines = [MACHINES[m] for m in others]
+    by_name = {c.step.name: c for c in climbed}
     for mine in climbed:
-        describe(mine, turns, climbed, here, machines)
+        describe(mine, by_name.get(mine.step.builds_on), turns, here, machines)
     about = {"model": name, "no_repeat_ngram_size": no_repeat_ngram_size} | whole
     frontier = None
     if cap is not None or others:
@@ -279,34 +289,44 @@ def climb(
     progress(1)
     for done, rung in enumerate(RUNGS, 2):
         try:
-            before, after = below, switched(below.setting, rung, work)
-            if rung.only_without_ngrams and ngram:
-                without = dataclasses.replace(below.setting, no_repeat_ngram_size=0)
-                before = tried(work, Rung(f"{below.step.name}, no ban", below.step.paper), without, None, predicts)
-                before.step.builds_on = ""
-                after = dataclasses.replace(after, no_repeat_ngram_size=0)
-            mine = tried(work, rung, after, before, predicts)
+            before, mine = tried_above(below, rung, work, predicts)
         except OptionError as error:
             steps.append(Step(rung.name, rung.paper, not_run=str(error).removeprefix("plan: ")))
             progress(done)
             continue
-        if before is not below:
-            steps.append(before.step)
-            climbed.append(before)
-        steps.append(mine.step)
-        climbed.append(mine)
-        seconds, before_seconds = race(work, mine.setting, before)
-        mine.fastest = min(seconds)
-        mine.step.trial = [min(seconds), min(before_seconds)]
-        mine.step.carried = not is_slower(seconds, before_seconds, least_ratio(mine, before, here))
-        if mine.step.carried:
-            if rung.carries is None:
-                below = mine
-            else:
-                settled = dataclasses.replace(below.setting, choices=below.setting.choices | rung.carries)
-                below = dataclasses.replace(below, setting=settled) if ngram else mine
+        found = [mine] if before is below else [before, mine]
+        steps += [each.step for each in found]
+        climbed += found
+        decide(work, mine, before, here)
+        if mine.step.carried and before is below:
+            below = mine
+        elif mine.step.carried:  # it was timed without the ban, which the next rungs have again
+            carried = rung.choices if rung.carries is None else rung.carries
+            settled = dataclasses.replace(below.setting, choices=below.setting.choices | carried)
+            below = dataclasses.replace(below, setting=settled)
         progress(done)
     return steps, climbed
+
+
+def tried_above(below: Climbed, rung: Rung, work: Work, predicts: bool) -> tuple[Climbed, Climbed]:
+    """(what the rung is compared with, the rung): the first is the last one carried on, or that without its ban.
+
+    Raises OptionError where the rung has nothing to switch.
+    """
+    before, after = below, switched(below.setting, rung, work)
+    if rung.only_without_ngrams and below.setting.no_repeat_ngram_size:
+        without = dataclasses.replace(below.setting, no_repeat_ngram_size=0)
+        before = tried(work, Rung(f"{below.step.name}, no ban", below.step.paper), without, None, predicts)
+        after = dataclasses.replace(after, no_repeat_ngram_size=0)
+    return before, tried(work, rung, after, before, predicts)
+
+
+def decide(work: Work, mine: Climbed, before: Climbed, here: Machine) -> None:
+    """Whether the next rungs have this switch too, by a trial against the one before."""
+    seconds, before_seconds = race(work, mine.setting, before)
+    mine.fastest = min(seconds)
+    mine.step.trial = [min(seconds), min(before_seconds)]
+    mine.step.carried = not is_slower(seconds, before_seconds, least_ratio(mine, before, here))
 
 
 def tried(work: Work, rung: Rung, setting: Setting, before: Climbed | None, predicts: bool) -> Climbed:
@@ -318,32 +338,40 @@ def tried(work: Work, rung: Rung, setting: Setting, before: Climbed | None, pred
     again, peak = peak_of(lambda: run(work, setting))
     if parted := differing(first, again):
         raise NumericalError(f"{rung.name}: run twice, text {parted[0] + 1} is another: nothing is timed")
-    facts, shown = facts_of(again), {}
-    for what, words in rung.ran.items():
-        if words not in facts.get(what, ""):
-            raise NumericalError(f"{rung.name} was asked for and did not run: {what} shows {facts.get(what)!r}")
-        shown[what] = facts[what]
     step = Step(
         rung.name, rung.paper, plan=str(setting.plan), dtype=setting.dtype, batch_size=setting.batch_size,
-        overlap=setting.overlap, no_repeat_ngram_size=setting.no_repeat_ngram_size, ran=shown, peak_bytes=peak,
-        memory_bytes=max(r.memory_peak_bytes for r in again.receipts),
+        overlap=setting.overlap, no_repeat_ngram_size=setting.no_repeat_ngram_size, ran=shown_by(again, rung),
+        peak_bytes=peak, memory_bytes=max(r.memory_peak_bytes for r in again.receipts),
         weights_bytes=weights_bytes(work.model_of(setting.dtype)),
         cost=vars(summed(cost for r in first.receipts for cost in costs_of(r))),
     )  # fmt: skip
     if before is not None:
-        step.builds_on = before.step.name
-        parted, step.other_precision = differing(first, before.first), setting.is_narrow
-        step.differing = len(parted)
-        if not setting.is_narrow:
-            for number in parted:
-                if not is_tie(work, number, before.setting, setting):
-                    raise NumericalError(
-                        f"{rung.name} gives text {number + 1} of {len(work.ids)} other tokens than {before.step.name}, "
-                        "and no tie explains it: nothing is timed"
-                    )
+        step.builds_on, step.other_precision = before.step.name, setting.is_narrow
+        step.differing = other_texts(work, rung, setting, first, before)
     is_naive = any("_naive" in c.implementation for c in first.receipts[0].ops.values())
     written = run_ids(work, setting, costs=cost_as_written) if is_naive and predicts else first
     return Climbed(step, setting, first, written.receipts)
+
+
+def shown_by(done: Run, rung: Rung) -> dict[str, str]:
+    """What the receipts show of the rung's switch. Raises NumericalError unless it was on."""
+    facts = facts_of(done)
+    for what, words in rung.ran.items():
+        if words not in facts.get(what, ""):
+            raise NumericalError(f"{rung.name} was asked for and did not run: {what} shows {facts.get(what)!r}")
+    return {what: facts[what] for what in rung.ran}
+
+
+def other_texts(work: Work, rung: Rung, setting: Setting, first: Run, before: Climbed) -> int:
+    """How many texts have other tokens than before: ties, or another precision. Raises NumericalError on others."""
+    parted = differing(first, before.first)
+    for number in parted:
+        if not setting.is_narrow and not is_tie(work, number, before.setting, setting):
+            raise NumericalError(
+                f"{rung.name} gives text {number + 1} of {len(work.ids)} other tokens than {before.step.name}, "
+                "and no tie explains it: nothing is timed"
+            )
+    return len(parted)
 
 
 def race(work: Work, mine: Setting, before: Climbed) -> tuple[list[float], list[float]]:
@@ -374,45 +402,48 @@ def is_slower(mine: list[float], before: list[float], least: float) -> bool:
 
 def by_turns(
     work: Work, climbed: list[Climbed], repeats: int, progress: Callable[[int], None]
-) -> list[dict[int, float]]:
-    """Seconds of each, turn by turn: [turn][rung]. A slow moment of the machine hits them all.
+) -> list[dict[str, float]]:
+    """Seconds of each, turn by turn: [turn][name of the rung]. A slow moment of the machine hits them all.
 
     The order changes from turn to turn. A rung that has taken LONG already is left out of the turns that are left.
     """
-    turns: list[dict[int, float]] = []
+    turns: list[dict[str, float]] = []
     for turn in range(repeats):
-        done: dict[int, float] = {}
-        order = list(range(len(climbed)))
-        for i in order if turn % 2 == 0 else reversed(order):
-            if sum(t.get(i, 0.0) for t in turns) < LONG:
-                result = run(work, climbed[i].setting)
-                climbed[i].busy += seconds_by_stage(result)
-                done[i] = result.seconds
+        done: dict[str, float] = {}
+        for mine in climbed if turn % 2 == 0 else reversed(climbed):
+            name = mine.step.name
+            if sum(t.get(name, 0.0) for t in turns) < LONG:
+                result = run(work, mine.setting)
+                mine.busy += seconds_by_stage(result)
+                done[name] = result.seconds
         turns.append(done)
         progress(turn + 1)
     return turns
 
 
 def describe(
-    mine: Climbed, turns: list[dict[int, float]], climbed: list[Climbed], here: Machine, machines: list[Machine]
+    mine: Climbed, before: Climbed | None, turns: list[dict[str, float]], here: Machine, machines: list[Machine]
 ) -> None:
-    """Fills in what the turns say of a rung."""
-    step, i, samples = mine.step, climbed.index(mine), len(mine.first.tokens)
-    seconds = [turn[i] for turn in turns if i in turn]
+    """Fills in what the turns say of a rung. before: what it builds on, if anything."""
+    step, samples = mine.step, len(mine.first.tokens)
+    seconds = [turn[step.name] for turn in turns if step.name in turn]
     step.runs = len(seconds)
     step.seconds = [statistics.median(seconds), min(seconds), max(seconds)]
     step.samples_per_second = samples / step.seconds[0]
     step.compile_seconds = max(0.0, mine.first.seconds - max(seconds))
-    step.speedup_total = statistics.median(turn[0] / turn[i] for turn in turns if 0 in turn)
+    step.speedup_total = ratio(turns, NO_CACHE.name, step.name)
     busy = sum(mine.busy.values())
     step.shares = {stage: s / busy for stage, s in mine.busy.items() if s > 0}
     step.predicted = {m.name: samples / least_seconds(mine.written, m) for m in machines}
-    names = [c.step.name for c in climbed]
-    if step.builds_on:
-        j = names.index(step.builds_on)
-        step.speedup = statistics.median(turn[j] / turn[i] for turn in turns if j in turn)
+    if before is not None:
+        step.speedup = ratio(turns, before.step.name, step.name)
         if step.speedup < 1 or not step.carried:
-            step.why = why(mine, climbed[j], here)
+            step.why = why(mine, before, here)
+
+
+def ratio(turns: list[dict[str, float]], one: str, other: str) -> float:
+    """How many times as long as the other rung this one takes: the median of the turns that timed both."""
+    return statistics.median(turn[one] / turn[other] for turn in turns if one in turn and other in turn)
 
 
 def seconds_by_stage(done: Run) -> Counter[str]:
@@ -422,9 +453,9 @@ def seconds_by_stage(done: Run) -> Counter[str]:
     for receipt in done.receipts:
         for op, count in receipt.ops.items():
             busy[STAGES[op]] += count.seconds
-        busy[PLANNING] += receipt.seconds.get("plan", 0.0)
-        busy[REST] += sum(receipt.seconds.values()) - sum(c.seconds for c in receipt.ops.values())
-        busy[REST] -= receipt.seconds.get("plan", 0.0)
+        planning, in_ops = receipt.seconds.get("plan", 0.0), sum(c.seconds for c in receipt.ops.values())
+        busy[PLANNING] += planning
+        busy[REST] += sum(receipt.seconds.values()) - in_ops - planning
     busy[TEXTS] += sum(done.busy.values())
     return busy
 
@@ -493,13 +524,3 @@ def more_to_do(now: dict[str, list[Cost]], then: dict[str, list[Cost]], here: Ma
 
 def _span(step: Step) -> str:
     return f"{step.seconds[1]:.3f} to {step.seconds[2]:.3f} s"
-
-
-def read_ladder(path: Path) -> Ladder:
-    """The ladder that `ladder --json` printed into a file. Raises InputError on other files."""
-    try:
-        return Ladder.from_dict(json.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError):
-        raise InputError(f"{path} holds no ladder: write one with minidecode ladder --json") from None

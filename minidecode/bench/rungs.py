@@ -54,8 +54,8 @@ class Rung:
     """One switch. choices: of the plan; change: fields of the setting.
 
     ran: what a run must show, and the words in it that prove that the switch was on (see `facts_of`).
-    carries: what later rungs get of it, where that is not `choices`.
     only_without_ngrams: it is compared with the rung before it without an n-gram ban, which would leave it no step.
+    carries: what later rungs, which have that ban again, get of it, where that is not `choices`.
     """
 
     name: str

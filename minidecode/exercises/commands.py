@@ -11,6 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
+from ..commands.flags import AsJson, Debug, Quiet
+from ..commands.progress_bar import bar
 from ..errors import OptionError
 
 app = typer.Typer(
@@ -29,8 +31,6 @@ Which = Annotated[str, typer.Argument(metavar="EXERCISE", help="Its number or it
 Where = Annotated[Path | None, typer.Option("--folder", "-f", help="Where you work.  [default: my_exercises]")]
 Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Which variation: layout, sizes, n.  [default: 0]")]
 Student = Annotated[str | None, typer.Option("--student", help="Draw the variation from this name.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
 @app.command("list")
@@ -192,11 +192,9 @@ def grade(
     per_student: Annotated[bool, typer.Option("--per-student", help="Due is what `start --student NAME` drew for"
                                               " the name of the folder.")] = False,
     jobs: Annotated[int, typer.Option(min=1, help="Submissions judged at a time.")] = min(4, os.cpu_count() or 1),
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")] = False,
-    debug: Debug = False,
+    quiet: Quiet = False, debug: Debug = False,
 ):  # fmt: skip
     """Grade many submissions, each in processes of its own, with limits on time and memory."""
-    from ..cli import _bar
     from . import grade as grading
     from . import sandbox
     from .find import find
@@ -208,7 +206,7 @@ def grade(
         print("\n".join(["What this system enforces:", *sandbox.limits(), f"hidden inputs: --hidden {hidden}"]),
               file=sys.stderr)  # fmt: skip
     which = [find(e) for e in exercise] if exercise else None
-    with _bar("grading", quiet) as report:
+    with bar("grading", quiet) as report:
         graded = grading.grade(
             folders, which, hidden=hidden, seed=seed, per_student=per_student, jobs=jobs, progress=report
         )

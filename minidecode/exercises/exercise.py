@@ -27,6 +27,9 @@ POISON = -7777  # what outputs of whole numbers hold before they are written; th
 MOST_CALLS = 2000  # of callbacks, in one trial
 MOST_BYTES_OF_CALLS = 256 * 2**20
 LONGEST_CODE = 2500  # characters of an input that are shown
+MISTAKES = {  # what code raised -> the mistake
+    "NotImplementedError": "not-started", "MemoryError": "memory", "SystemExit": "exit", "PermissionError": "forbidden",
+}  # fmt: skip
 COMMON = {
     "not-started": "",
     "row-0-for-all": "what belongs to row 0 is used for every row, which is right as long as all rows are alike",
@@ -78,6 +81,7 @@ class Task:
 
     number = 0
     name = ""
+    returns: tuple[str, ...] = ("result",)  # what the outputs are called
     known: dict[str, str] = {}  # stable name of a mistake -> what it does and why it matters
 
     # What a task says
@@ -226,8 +230,6 @@ class Task:
         return bool(sized) and {fine for _, fine in sized} == {True, False} and all(
             fine == (size % 32 == 0) for size, fine in sized)  # fmt: skip
 
-    returns: tuple[str, ...] = ("result",)
-
 
 class NumPyTask(Task):
     """A function of NumPy arrays (kinds N and M): it runs in a process that has no minidecode."""
@@ -299,20 +301,15 @@ class NumPyTask(Task):
         return f"{self.function}({in_words(inputs)})"
 
     def _raised(self, inputs: dict[str, Any], error: dict[str, Any]) -> Miss:
-        kind, line = error.get("type"), error.get("line")
-        where = f"line {line}: " if line else ""
-        if kind == "NotImplementedError":
-            raise Refused("not-started", f"{where}{error.get('message')}".strip())
-        mistake = {"MemoryError": "memory", "SystemExit": "exit", "PermissionError": "forbidden"}.get(str(kind))
+        kind, where, mistake = error.get("type"), _place(error), MISTAKES.get(str(error.get("type")))
+        if mistake == "not-started":
+            raise Refused(mistake, f"{where}{error.get('message')}".strip())
         return Miss(f"{where}{self.call(inputs)} raised {kind}: {error.get('message')}".rstrip(": ") + ".", mistake)
 
     def _load_error(self, error: dict[str, Any]) -> tuple[str, str]:
         error = error if isinstance(error, dict) else {}
-        kind, line = error.get("type"), error.get("line")
-        where = f"line {line}: " if line else ""
-        mistake = {"NotImplementedError": "not-started", "MemoryError": "memory", "SystemExit": "exit",
-                   "PermissionError": "forbidden"}.get(str(kind), "cannot-run")  # fmt: skip
-        return mistake, f"{where}{kind}: {error.get('message')}"
+        mistake = MISTAKES.get(str(error.get("type")), "cannot-run")
+        return mistake, f"{_place(error)}{error.get('type')}: {error.get('message')}"
 
 
 class KernelTask(Task):
@@ -529,8 +526,13 @@ def same(got: Sequence, want: Sequence, bound: Any = 0.0) -> bool:
     """Whether outputs are equal up to the bound: one for all, or a tuple of one for each."""
     if different_kind((), got, want):
         return False
-    bounds = bound if isinstance(bound, tuple) else (bound,) * len(want)
+    bounds = _for_each(want, bound)
     return all(_near(np.asarray(g), np.asarray(w), b).all() for g, w, b in zip(got, want, bounds, strict=True))
+
+
+def _for_each(want: Sequence, bound: Any) -> tuple:
+    """A bound for each output."""
+    return bound if isinstance(bound, tuple) else (bound,) * len(want)
 
 
 def _near(got: np.ndarray, want: np.ndarray, bound: Any) -> np.ndarray:
@@ -559,14 +561,13 @@ def different_kind(names: Sequence[str], got: Sequence, want: Sequence) -> str |
 
 def first_difference(names: Sequence[str], got: Sequence, want: Sequence, bound: Any = 0.0) -> str:
     """The first place where two outputs differ, in words."""
-    bounds = bound if isinstance(bound, tuple) else (bound,) * len(want)
-    for name, g, w, b in zip(names, got, want, bounds, strict=False):
+    for name, g, w, b in zip(names, got, want, _for_each(want, bound), strict=False):
         g, w = np.asarray(g), np.asarray(w)
         wrong = ~_near(g, w, b)
         if wrong.any():
             place = tuple(int(i) for i in np.argwhere(wrong)[0])
-            unwritten = np.isnan(float(g[place])) or g[place] == POISON
-            mine = "was never written" if unwritten else f"is {g[place]}"
+            is_unwritten = np.isnan(float(g[place])) or g[place] == POISON
+            mine = "was never written" if is_unwritten else f"is {g[place]}"
             where = f"{name}{list(place)}" if place else name
             return (
                 f"{where} {mine}; right is {float(w[place]):.9g} ({int(wrong.sum())} of {wrong.size} places are wrong)."
@@ -641,6 +642,11 @@ def seed_of(text: str) -> int:
 def is_neighbour(root: Path | None, module: str) -> bool:
     """Whether the student's own folder has this module."""
     return root is not None and ((root / f"{module}.py").is_file() or (root / module).is_dir())
+
+
+def _place(error: dict[str, Any]) -> str:
+    """Where code raised, if that is known, to begin a sentence with."""
+    return f"line {error['line']}: " if error.get("line") else ""
 
 
 def _noted(callback: Callback, trial: Trial) -> Callable:

@@ -178,6 +178,21 @@ def test_a_loser_says_why_and_is_not_carried_on(toy, monkeypatch):
     assert "loses, and is not carried on: attention takes" in str(found)
 
 
+def test_a_rung_that_takes_long_is_not_run_again(toy, monkeypatch, settled):
+    real = ladder.run
+
+    def run(work, setting):
+        done = real(work, setting)
+        return dataclasses.replace(done, seconds=ladder.LONG) if setting.choices.get("memory") == "el" else done
+
+    monkeypatch.setattr(ladder, "run", run)
+    monkeypatch.setattr(ladder, "RUNGS", tuple(r for r in rungs.RUNGS if r.name in ("cache", "EL")))
+    found = ladder.ladder(toy, **SIZES)
+    cache, el = one(found, "cache"), one(found, "EL")
+    assert (cache.runs, el.runs) == (SIZES["repeats"], 1)
+    assert el.builds_on == "cache" and el.speedup < 1 and el.seconds == [ladder.LONG] * 3
+
+
 def test_a_little_slower_is_a_loss_only_where_more_is_to_be_done():
     assert not ladder.is_slower([1.03], [1.0], least=1.0) and ladder.is_slower([1.03], [1.0], least=1.2)
     assert not ladder.is_slower([1.2, 1.1, 1.2], [1.0, 1.3, 1.3], least=1.0), "its median is faster"

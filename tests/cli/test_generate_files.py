@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 import minidecode as md
-from minidecode import cli as command
+from minidecode.commands.progress_bar import bar
 from minidecode.runtime.pipeline import Worker
 
 FEW = ["--max-new-tokens", "3"]
@@ -208,7 +208,7 @@ def test_the_bar_shows_lines_rate_and_time_left(monkeypatch, total):
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("TERM", "xterm")
-    with command._bar("generating", quiet=False, unit="lines") as report:
+    with bar("generating", quiet=False, unit="lines") as report:
         for done in (1, 2, 3):
             time.sleep(0.15)
             report(done, total)

@@ -7,6 +7,7 @@ import re
 import sys
 from functools import partial
 from importlib import metadata
+from pathlib import Path
 
 import huggingface_hub
 import pytest
@@ -181,34 +182,34 @@ AVX512 = "fpu avx512f avx512bw avx512dq avx512vl"
     [("Haswell", AVX512, True), ("Haswell", "fpu avx2", False), ("SkylakeX", AVX512, False), (None, AVX512, False)],
 )
 def test_doctor_says_where_blas_could_be_wider(monkeypatch, kernels, flags, says):
-    from minidecode import cli
+    from minidecode.commands import doctor
 
-    monkeypatch.setattr(cli.Path, "read_text", lambda self, **_: f"model name : x\nflags : {flags}\nother : avx512f\n")
-    assert ("OPENBLAS_CORETYPE=SkylakeX" in cli._wider_kernels(kernels)) == says
+    monkeypatch.setattr(Path, "read_text", lambda self, **_: f"model name : x\nflags : {flags}\nother : avx512f\n")
+    assert ("OPENBLAS_CORETYPE=SkylakeX" in doctor.wider_kernels(kernels)) == says
 
 
 def test_doctor_says_nothing_of_kernels_where_there_is_no_list_of_flags(monkeypatch):
-    from minidecode import cli
+    from minidecode.commands import doctor
 
     def refuse(self, **_):
         raise FileNotFoundError(2, "no /proc here")
 
-    monkeypatch.setattr(cli.Path, "read_text", refuse)
-    assert cli._wider_kernels("Haswell") == ""
+    monkeypatch.setattr(Path, "read_text", refuse)
+    assert doctor.wider_kernels("Haswell") == ""
 
 
 def test_an_interrupt_that_python_dropped_is_raised_again():
     """Hypothesis has a hook in Python's garbage collection, and what is raised there is printed and dropped."""
-    from minidecode import cli
+    from minidecode.commands import interrupts
 
     seen = []
-    report = cli._unless_interrupted(lambda done, total: seen.append(done))
+    report = interrupts.unless_interrupted(lambda done, total: seen.append(done))
     report(1, 2)
     with pytest.raises(KeyboardInterrupt):
-        cli._interrupt()
+        interrupts._interrupt()
     with pytest.raises(KeyboardInterrupt):
         report(2, 2)
-    cli._INTERRUPTED.clear()
+    interrupts._interrupted.clear()
     assert seen == [1]
 
 

@@ -7,6 +7,7 @@ none. And a narrow window hides what lies before it.
 
 import numpy as np
 import pytest
+from tolerance import FLOAT64, logit_bound
 
 from minidecode.model import FAMILIES, Model
 from minidecode.plan import MEMORIES, Plan
@@ -43,6 +44,11 @@ def logits(model):
     return model.logits(IDS, None, TARGETS) if model.is_encoder_decoder else model.logits(IDS)
 
 
+def rounding(model):
+    """How far the logits of two ways to compute them in float64 may lie apart."""
+    return logit_bound(model.config, max(np.abs(a).max() for a in logits(model)), 2 * FLOAT64)
+
+
 def repeat_heads(columns, G, times, width):
     """Columns of G heads -> columns of G*times heads, each head `times` times in a row."""
     rows = columns.reshape(-1, G, width)
@@ -76,7 +82,7 @@ def test_grouped_queries_equal_the_multi_head_model_with_copied_heads(kind, sett
     widths = {k: v for k, v in settings.items() if k != "num_key_value_heads"}
     spread = make(kind, as_multi_head(kind, grouped), **widths)
     for a, b in zip(logits(grouped), logits(spread), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+        assert np.abs(a - b).max() <= rounding(grouped)
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "bart"])
@@ -101,7 +107,7 @@ def test_a_window_wider_than_the_text_changes_nothing(kind):
     wide, whole = make(kind, tensors, attention_window=20), make(kind, tensors)
     assert all(np.array_equal(a, b) for a, b in zip(logits(wide), logits(whole), strict=True))
     narrow = make(kind, tensors, attention_window=1)
-    assert not np.allclose(logits(narrow)[1], logits(whole)[1])
+    assert np.abs(logits(narrow)[1] - logits(whole)[1]).max() > 10 * rounding(whole)
 
 
 def test_a_window_hides_what_lies_before_it():
@@ -118,4 +124,5 @@ def test_a_window_hides_what_lies_before_it():
 def test_the_window_leaves_encoder_and_cross_attention_alone():
     model = make("bart", attention_window=1)
     changed = [[35, *IDS[0][1:]], IDS[1]]
-    assert not np.allclose(model.logits(IDS, None, TARGETS)[0][-1], model.logits(changed, None, TARGETS)[0][-1])
+    difference = model.logits(IDS, None, TARGETS)[0][-1] - model.logits(changed, None, TARGETS)[0][-1]
+    assert np.abs(difference).max() > 10 * rounding(model)

@@ -1,4 +1,4 @@
-"""Lets the oracle tests import what makes the golden files, their tolerances, and the scripts that train."""
+"""Lets the oracle tests import what makes and compares the golden files, and the scripts that train."""
 
 import sys
 from pathlib import Path

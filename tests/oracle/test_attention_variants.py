@@ -97,9 +97,10 @@ def test_another_window_says_something_else(kind, tmp_path):
 def test_plain_attention_is_that_of_transformers(kind, tmp_path):
     """Without settings of its own, transformers loads the folder too, and says the same."""
     expected, _, _ = compare(toy(kind, 4, {}), tmp_path)
+    bound = logit_bound(md.load(tmp_path).config, max(np.abs(e).max() for e in expected), 2 * FLOAT64)
     theirs = {"gpt2": transformers.GPT2LMHeadModel, "bart": transformers.BartForConditionalGeneration}[kind]
     found, _, _ = compare(theirs.from_pretrained(tmp_path, dtype=torch.float64).eval(), tmp_path / "again")
-    assert difference(expected, found) <= 1e-12
+    assert difference(expected, found) <= bound
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "bart"])
@@ -118,7 +119,10 @@ def test_all_variants_have_as_many_parameters(kind, name):
 
 
 def test_one_head_of_equal_heads_changes_nothing():
-    """Where all key and value heads of a layer are alike, their mean is each of them: the model says the same."""
+    """Where all key and value heads of a layer are alike, their mean is each of them: the model says the same.
+
+    To what float64 rounds: the weights are float32 numbers, of which a sum of four is exact there.
+    """
     gpt2 = toy("gpt2", 4, {})
     for block in gpt2.transformer.h:
         for tensor in (block.attn.c_attn.weight.data, block.attn.c_attn.bias.data):
@@ -130,6 +134,7 @@ def test_one_head_of_equal_heads_changes_nothing():
     fewer = multi_query_of(gpt2, [1]).double().eval()
     assert same.config.num_key_value_heads == 1 and gpt2.config.to_dict().get("num_key_value_heads") is None
     with torch.no_grad():
-        # Random weights are kept in float32 on the way.
-        torch.testing.assert_close(same(ids).logits, gpt2(ids).logits, rtol=1e-5, atol=1e-5)
-        assert not torch.allclose(fewer(ids).logits, gpt2(ids).logits, rtol=1e-2)
+        expected, found, other = (model(ids).logits.numpy() for model in (gpt2, same, fewer))
+    bound = logit_bound(gpt2.config, np.abs(expected).max(), 2 * FLOAT64)
+    assert np.abs(found - expected).max() <= bound
+    assert np.abs(other - expected).max() > 10 * bound

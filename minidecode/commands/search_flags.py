@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from .errors import OptionError
-from .search.options import DEFAULT_NEW_TOKENS
+from ..errors import OptionError
+from ..search.options import DEFAULT_NEW_TOKENS
 
 
 def _flags(

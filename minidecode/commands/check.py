@@ -1,0 +1,38 @@
+"""`minidecode check`: an implementation judged."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from .flags import AsJson, Debug, NoBar
+from .interrupts import unless_interrupted
+from .progress_bar import bar
+
+
+def check(
+    name: Annotated[str, typer.Argument(help="The optimization, such as ngram.")],
+    function: Annotated[str, typer.Argument(metavar="FILE.py:FUNCTION", help="Yours; a module:function works too.")],
+    examples: Annotated[int, typer.Option(min=1, help="Random inputs to try, beside the planted ones.")] = 200,
+    as_json: AsJson = False, quiet: NoBar = False, debug: Debug = False,
+):  # fmt: skip
+    """Judge an implementation: exit code 0 if it is right on all inputs tried, and as good as the row promises."""
+    from ..catalog import find
+    from ..conformance.check import check as judge
+    from ..user_functions import find_function
+
+    find(name)  # a wrong name is told before a file is run
+    with bar(f"checking {name}", quiet) as report:
+        verdict = judge(name, find_function(function), examples=examples, progress=unless_interrupted(report))
+    if as_json:
+        failure = verdict.failure
+        print(json.dumps({
+            "name": name, "implementation": verdict.implementation, "ok": verdict.ok, "inputs": verdict.inputs,
+            "what": failure and failure.what, "mistake": failure and failure.mistake, "warnings": verdict.warnings,
+        }))  # fmt: skip
+    else:
+        print(verdict)
+    if not verdict.ok:
+        raise typer.Exit(1)

@@ -1,0 +1,87 @@
+"""`minidecode compare`: the implementations of an optimization, checked and timed by turns."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..errors import InputError, OptionError
+from ..line_files import drawable
+from .flags import AsJson, Debug, NoBar
+from .interrupts import unless_interrupted
+from .progress_bar import bar
+from .whole_file import whole_file
+
+
+def compare(
+    name: Annotated[str | None, typer.Argument(help="The optimization, such as ngram.  [default: all of them, which"
+                                               " takes minutes]", show_default=False)] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Turns of each implementation.")] = 9,
+    machine: Annotated[list[str] | None, typer.Option(help="Predict for this one too: v100, t4 or h200; may be given"
+                                                      " several times.")] = None,
+    stored: Annotated[str | None, typer.Option(help="What weights or memories are stored as: float32, float16 or, of"
+                                               " weights, int8; the names without them are left out.")] = None,
+    read: Annotated[list[Path] | None, typer.Option("--read", help="Time nothing: show a file that --json wrote; given"
+                                                    " several times, side by side.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Draw the roofline, as SVG.")] = None,
+    as_json: AsJson = False, quiet: NoBar = False, debug: Debug = False,
+):  # fmt: skip
+    """Check all implementations of an optimization, then time them by turns; refuses to time a wrong one.
+
+    Beside each time stand the useful bytes and operations per second, and the share of what this machine, measured in
+    the same run, allows at the most (its roofline).
+    """
+    from ..bench.compare import side_by_side
+
+    if plot is not None:
+        import matplotlib  # noqa: F401 (what is missing is told before minutes of work)
+
+        drawable(plot)
+    if read:
+        files = _read_files(read, name)
+        if not as_json:
+            print(side_by_side(files))
+    else:
+        how = {"repeats": repeats, "machine": machine or (), "stored": stored}
+        files = {"this machine": _time_here(name, quiet=quiet, prints=not as_json, **how)}
+    if as_json:
+        every = [c.as_dict() for found in files.values() for c in found]
+        print(json.dumps(every if len(every) > 1 else every[0]))
+    if plot is not None:
+        from ..bench.pictures import roofline
+
+        with whole_file(plot) as file:
+            roofline(files).savefig(file, format="svg", metadata={"Date": None})
+
+
+def _read_files(paths: list[Path], name: str | None) -> dict[str, list]:
+    """Name of a file -> its comparisons, all or those of this optimization."""
+    from ..bench.compare import read_comparisons
+
+    files = {path.stem: [c for c in read_comparisons(path) if name in (None, c.name)] for path in paths}
+    if len(files) < len(paths):
+        raise InputError("the files to lay side by side need different names")
+    if name is not None and (lacking := [label for label, found in files.items() if not found]):
+        raise InputError(f"{lacking[0]} holds no comparison of {name}")
+    return files
+
+
+def _time_here(name: str | None, *, stored: str | None, quiet: bool, prints: bool, **how) -> list:
+    """Comparisons of this optimization, or of all that can be stored so; each is printed as soon as it is made."""
+    from ..bench.compare import compare as run
+    from ..bench.compare import stored_as
+    from ..catalog import CATALOG, find
+
+    names = [find(name).name] if name else [n for n in CATALOG if stored is None or stored in stored_as(n)]
+    if not names:
+        raise OptionError(f"nothing is stored as {stored!r}: say float32, float16 or int8")
+    found = []
+    for each in names:
+        with bar(f"checking {each}", quiet) as report:
+            found.append(run(each, stored=stored, progress=unless_interrupted(report), **how))
+        if prints:
+            print(found[-1], end="\n" if each == names[-1] else "\n\n", flush=True)
+    return found

@@ -1,0 +1,162 @@
+"""`minidecode doctor`: what this machine has for minidecode, and what is missing."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .. import __version__
+from ..errors import OptionError
+from .flags import AsJson, Debug
+
+NEEDED = ("numpy", "numba", "scipy", "tokenizers", "safetensors", "huggingface_hub", "threadpoolctl")
+EXTRAS = {  # package -> the extra that brings it
+    "numba-cuda": "cu12", "torch": "oracle", "transformers": "oracle", "pytest": "test", "hypothesis": "test",
+    "rouge-score": "evaluate", "sacrebleu": "evaluate", "matplotlib": "plots",
+}  # fmt: skip
+
+
+def doctor(
+    for_class: Annotated[bool, typer.Option("--class", help="Run once what a class will run, and say what is not"
+                                            " ready; exit code 1 then.")] = False,
+    wheels: Annotated[Path | None, typer.Option("--wheels", help="With --class: fill this folder with the wheels that a"
+                                                " room without network installs from.")] = None,
+    as_json: AsJson = False, debug: Debug = False,
+):  # fmt: skip
+    """Say what this machine has for minidecode, what is missing, and the command that adds it."""
+    if wheels is not None and not for_class:
+        raise OptionError("--wheels goes with --class")
+    if for_class:
+        _ready_for_class(wheels, as_json)
+        return
+    report = _report()
+    if as_json:
+        print(json.dumps(report, indent=1))
+    else:
+        _print_report(report)
+
+
+def _report() -> dict[str, Any]:
+    import platform
+
+    from ..model import bundled_models
+
+    packages = {name: _version(name) for name in (*NEEDED, *EXTRAS)}
+    return {
+        "minidecode": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "blas": _blas(),
+        "device": _device(),
+        "compiled": _compiled_code(),
+        "packages": packages,
+        "missing": {name: _how_to_add(name) for name, version in packages.items() if version is None},
+        "bundled_models": list(bundled_models()),
+    }
+
+
+def _version(package: str) -> str | None:
+    """None where it is not installed."""
+    from importlib import metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _how_to_add(package: str) -> str:
+    return f"pip install 'minidecode[{EXTRAS[package]}]'" if package in EXTRAS else f"pip install {package}"
+
+
+def _device() -> str:
+    try:
+        from ..device import device_kind
+
+        return device_kind()
+    except ImportError:
+        return "unknown, for numba is missing"
+
+
+def _blas() -> list[dict[str, Any]]:
+    """The libraries that do NumPy's products; none where threadpoolctl is missing, which finds them."""
+    try:
+        import numpy  # noqa: F401  (so that its BLAS is loaded and can be asked)
+        from threadpoolctl import threadpool_info
+    except ImportError:
+        return []
+    return [
+        {"library": i["internal_api"], "version": i.get("version"), "threads": i["num_threads"],
+         "kernels": i.get("architecture"), "advice": wider_kernels(i.get("architecture"))}
+        for i in threadpool_info() if i["user_api"] == "blas"
+    ]  # fmt: skip
+
+
+def _compiled_code() -> dict[str, int] | None:
+    """None without Numba, or without a folder that it may write into."""
+    try:
+        from ..runtime.compiled import how_many_on_disk
+
+        on_disk, functions = how_many_on_disk()
+    except (ImportError, RuntimeError):
+        return None
+    return {"functions": functions, "on_disk": on_disk}
+
+
+def wider_kernels(kernels: str | None) -> str:
+    """What to set where OpenBLAS does not know a processor with AVX-512, and takes it for one without (measured)."""
+    try:
+        flags = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("flags")[2].partition("\n")[0].split()
+    except OSError:
+        return ""
+    if kernels not in ("Haswell", "Zen") or not {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= set(flags):
+        return ""
+    return (
+        " (this processor has AVX-512: set OPENBLAS_CORETYPE=SkylakeX in the environment for large products up to twice"
+        " as fast; those of 2 to 12 rows are slower, which plan=fast does without BLAS)"
+    )
+
+
+def _print_report(report: dict[str, Any]) -> None:
+    for name in ("minidecode", "python", "platform", "cores"):
+        _print_row(name, report[name])
+    for blas in report["blas"]:
+        kernels = f", kernels for {blas['kernels']}" if blas["kernels"] else ""
+        _print_row("BLAS", f"{blas['library']} {blas['version']}, {blas['threads']} threads{kernels}{blas['advice']}")
+    remedy = " (no CUDA GPU found; everything runs on the CPU. With an NVIDIA GPU: pip install 'minidecode[cu12]')"
+    _print_row("device", f"{report['device']}{remedy if report['device'] == 'none' else ''}")
+    if compiled := report["compiled"]:
+        on_disk, functions = compiled["on_disk"], compiled["functions"]
+        rest = "" if on_disk == functions else " (minidecode warm compiles the others, once)"
+        _print_row("compiled code", f"{on_disk} of {functions} functions on disk{rest}")
+    _print_row("bundled models", ", ".join(report["bundled_models"]))
+    for name, version in report["packages"].items():
+        _print_row(name, version or f"missing: {report['missing'][name]}")
+
+
+def _print_row(name: str, value: Any) -> None:
+    print(f"{name:<16} {value}")
+
+
+def _ready_for_class(wheels: Path | None, as_json: bool) -> None:
+    """What a class needs, line by line."""
+    from ..exercises.classroom import fill_with_wheels, ready
+
+    found = []
+    for each in ready():
+        found.append(each)
+        if not as_json:
+            print(f"{'ready' if each.ok else 'NOT READY':<10} {each.name}: {each.told}", flush=True)
+    if wheels is not None:
+        fill_with_wheels(wheels)
+        if not as_json:
+            print(f"wheels are in {wheels}; there: pip install --no-index --find-links {wheels} minidecode")
+    if as_json:
+        print(json.dumps([vars(each) for each in found]))
+    if not all(each.ok for each in found):
+        raise typer.Exit(1)

@@ -1,0 +1,108 @@
+"""`minidecode evaluate`: generated texts held against references."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import InputError
+from ..plan import Plan
+from .flags import DTYPE_HELP, PLAN_HELP, AsJson, Debug, Quiet
+from .progress_bar import bar
+from .read_texts import read_lines, read_prompts
+from .search_flags import with_search_options
+from .whole_file import whole_file
+
+
+@with_search_options
+def evaluate(
+    pairs: Annotated[Path | None, typer.Argument(readable=False, help='.jsonl with a "prompt" and a "reference" in each'
+                                                 " object, which may be a list of several; - reads standard input.")]
+    = None,
+    sources: Annotated[Path | None, typer.Option(readable=False, help="Instead: a file with one prompt per line,")]
+    = None,
+    references: Annotated[Path | None, typer.Option(readable=False, help="and one with their references, line by line."
+                                                    )] = None,
+    model: Annotated[list[str] | None, typer.Option("--model", "-m", help="A bundled model, a model folder or a hub id;"
+                                                    " may repeat.  [default: tiny-gpt2]")] = None,
+    plan: Annotated[list[str] | None, typer.Option(help=f"{PLAN_HELP} May repeat.  [default: auto]")] = None,
+    dtype: Annotated[list[str] | None, typer.Option(help=f"{DTYPE_HELP} May repeat.  [default: float32]")] = None,
+    output_texts: Annotated[Path | None, typer.Option(readable=False, help="Write what was generated here, as JSONL.")]
+    = None,
+    batch_size: Annotated[int, typer.Option(help="Prompts generated together.")] = 8,
+    as_json: AsJson = False, quiet: Quiet = False, debug: Debug = False,
+    *, options: dict[str, Any],
+):  # fmt: skip
+    """Hold generated texts against references: ROUGE and BLEU, a row for each model, plan and precision.
+
+    What a decoder-only model says is held against the reference without its prompt. The first row is what the others
+    are compared with. Needs the packages of the extra `evaluate`.
+    """
+    import numpy as np
+
+    from .. import load, quality
+
+    quality.packages()
+    prompts, references_of = _read_pairs(pairs, sources, references)
+    plans, truncate = [Plan.parse(p) for p in plan or ["auto"]], options.pop("truncate")
+    texts_file = contextlib.nullcontext() if output_texts is None else whole_file(output_texts)
+    with texts_file as out, np.errstate(all="ignore"):
+        # Refuse what can be refused before anything is computed.
+        loaded = {
+            (name, precision): load(name, dtype=precision)
+            for name, precision in itertools.product(model or ["tiny-gpt2"], dtype or ["float32"])
+        }
+        for one in loaded.values():
+            one.check(prompts, truncate=truncate, **options)
+        answers, total = [], len(loaded) * len(plans) * len(prompts)
+        with bar("generating", quiet) as report:
+            for ((name, _), one), p in itertools.product(loaded.items(), plans):
+                done = len(answers) * len(prompts)
+                answers.append(quality.answer(
+                    one, prompts, name=name, plan=p, batch_size=batch_size, truncate=truncate,
+                    progress=lambda n, done=done: report(done + n, total), **options,
+                ))  # fmt: skip
+        result = quality.judge(answers, references_of)
+        if out:
+            _write_answers(out, prompts, references_of, answers)
+    print(json.dumps(result.as_dict(), ensure_ascii=False) if as_json else result)
+
+
+def _read_pairs(pairs: Path | None, sources: Path | None, references: Path | None) -> tuple[list[str], list[Any]]:
+    """(prompts, references), from one file or from two."""
+    if (pairs is None) == (sources is None) or (sources is None) != (references is None):
+        raise InputError("give PAIRS, a .jsonl file, or else both --sources FILE and --references FILE")
+    if pairs is None:
+        prompts, texts = (_read_text_lines(path) for path in (sources, references))
+        if len(prompts) != len(texts):
+            raise InputError(f"{sources} has {len(prompts)} lines and {references} has {len(texts)}: they go in pairs")
+        return prompts, texts
+    records = read_prompts([], pairs, jsonl=True)
+    for number, r in enumerate(records, 1):
+        texts = r.get("reference")
+        if not isinstance(texts, str) and not (
+            isinstance(texts, list) and texts and all(isinstance(t, str) for t in texts)
+        ):
+            raise InputError(f'{pairs}, line {number} should have a text under "reference", or a list of texts')
+    return [r["prompt"] for r in records], [r["reference"] for r in records]
+
+
+def _read_text_lines(path: Path) -> list[str]:
+    name, lines = read_lines(path)
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            raise InputError(f"{name}, line {number} is blank: each line goes with the same one of the other file")
+    return lines
+
+
+def _write_answers(out, prompts: list[str], references: list[Any], answers: list[Any]) -> None:
+    """One JSON object for each text."""
+    for a in answers:
+        for prompt, reference, text in zip(prompts, references, a.texts, strict=True):
+            record = {"model": a.model, "plan": a.plan, "dtype": a.dtype, "prompt": prompt, "reference": reference}
+            print(json.dumps(record | {"text": text}, ensure_ascii=False), file=out)

@@ -1,0 +1,28 @@
+"""Flags that several commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+PLAN_HELP = (
+    "auto (fast where that pays and its compiled code is on disk, else numpy), numpy (a cache, NumPy's code), naive (no"
+    " cache, what each paper starts from) or fast (compiled code, split memory), and choices separated by commas:"
+    " memory=replicated, none (no cache), preallocated, split, indirect, rolling (for a model with an attention_window)"
+    " or el; and for the rows of the catalog, such as ngram=..., linear=..., hars=...: reference, naive, cpu, cuda,"
+    " emulator or FILE.py:FUNCTION (hars and epilogue are off by default); memory_dtype=float16 stores what steps read"
+    " of it in half the bytes; arena=none, separate, planned or FILE.py:FUNCTION;"
+    " leaving=off keeps the rows of sentences that are done."
+)
+DTYPE_HELP = "float32 or float64; float16 or int8: how products store their weights, with float32 arithmetic."
+
+ModelName = Annotated[str, typer.Option("--model", "-m", help="A bundled model, a model folder or a hub id.")]
+Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit of a model on the hub.  [default: main]")]
+PlanText = Annotated[str, typer.Option(help=PLAN_HELP)]
+Dtype = Annotated[str, typer.Option(help=DTYPE_HELP)]
+Jsonl = Annotated[bool, typer.Option("--jsonl", help="Read the input as JSONL whatever its name.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")]
+NoBar = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

@@ -1,0 +1,183 @@
+"""`minidecode generate`: texts continued or answered, one or many."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import InputError, OptionError
+from ..generate_files import Prompts, check_prompts, prompts_of, run_lines
+from ..line_files import drawable, read_record, writable
+from ..runtime.pipeline import ON_ERROR, RunReceipt
+from .flags import Debug, Dtype, Jsonl, PlanText, Quiet, Revision
+from .progress_bar import bar
+from .search_flags import with_search_options
+from .whole_file import whole_file
+
+
+@with_search_options
+def generate(
+    prompts: Annotated[list[str] | None, typer.Argument(help="Texts to continue; - reads standard input.")] = None,
+    model: Annotated[str, typer.Option("--model", "-m", help="A bundled model, a model folder, or a model on the"
+                                       " Hugging Face hub (gpt2, facebook/bart-base), which is downloaded once.")]
+    = "tiny-gpt2",
+    revision: Revision = None,
+    input: Annotated[Path | None, typer.Option("--input", "-i", readable=False, help="File with one prompt per line, or"
+                                               ' .jsonl with a "prompt" in each object; - reads standard input.')]
+    = None,
+    jsonl: Jsonl = False,
+    output: Annotated[Path | None, typer.Option("--output", "-o", readable=False, help="Write here, not to stdout;"
+                                                 " the file appears whole at the end; until then, and if the run is"
+                                                 " broken off, finished lines are in OUTPUT.part.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per prompt: ids, scores, texts.")] = False,
+    plan: PlanText = "auto",
+    dtype: Dtype = "float32",
+    batch_size: Annotated[int, typer.Option(help="Prompts generated together.")] = 8,
+    sort_window: Annotated[int | None, typer.Option(help="Lines among which those of about one length are put together;"
+                                                    " the output keeps their order.  [default: 8 batches]")] = None,
+    pipeline: Annotated[bool, typer.Option("--pipeline/--no-pipeline", help="Read and tokenize ahead, and make text"
+                                           " behind, in threads; or one batch after the other. Same results.")] = True,
+    on_error: Annotated[str, typer.Option(help="A line that cannot be done ends the run (stop), is left out and counted"
+                                          ' (skip), or comes as an "error" (record; with --json).')] = "stop",
+    memory_budget: Annotated[str, typer.Option(help="What a batch may take beside the weights, such as 2GB, or none; a"
+                                               " batch that would not fit is cut.")] = "available",
+    trace: Annotated[Path | None, typer.Option(help="Write when which thread did what here, in Chrome's trace format.")]
+    = None,
+    timeline: Annotated[Path | None, typer.Option(help="Draw that into this SVG file.")] = None,
+    receipt: Annotated[bool, typer.Option("--receipt", help="Print to stderr what ran, how often, how long.")] = False,
+    quiet: Quiet = False, debug: Debug = False,
+    *, options: dict[str, Any],
+):  # fmt: skip
+    """Continue texts (GPT-2) or answer them (BART). Without options: greedily, with the bundled GPT-2.
+
+    Several texts come out one per line, line breaks written as \\n. Options have Hugging Face's names; where fairseq
+    spells one differently, that is taken too.
+    """
+    import numpy as np
+
+    from .. import load
+
+    truncate = options.pop("truncate")
+    if batch_size < 1:
+        raise OptionError(f"batch_size must be a whole number from 1 up, not {batch_size}")
+    if on_error not in ON_ERROR:
+        raise OptionError(f"on_error must be one of {', '.join(ON_ERROR)}, not {on_error!r}")
+    if on_error == "record" and not as_json:
+        raise OptionError("on_error=record puts errors into JSON objects: say --json too")
+    _check_places(input, output, trace, timeline)
+    started = time.perf_counter()
+    # NaN scores are reported in words; NumPy's warnings of what leads there would come on top.
+    with prompts_of(prompts or [], input, jsonl) as given, np.errstate(all="ignore"):
+        if quiet:  # read when the hub's client is imported, which a local model never does
+            os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+        loaded = load(model, plan=plan, dtype=dtype, revision=revision)
+        resolved = loaded.options(**options)
+        how = {"truncate": truncate, "memory_budget": None if memory_budget == "none" else memory_budget} | options
+        if on_error == "stop":
+            check_prompts(loaded, given, how)
+        aside = output, trace, timeline
+        alone = given.is_single and not as_json and resolved.num_return_sequences == 1 and on_error == "stop"
+        generation_started, first_token_at = time.perf_counter(), None
+        if alone and not any(aside):
+            receipts, new_tokens, first_token_at = _generate_alone(loaded, given, resolved.num_beams == 1, how)
+        else:
+            receipts, new_tokens = _generate_many(
+                loaded, given, output, as_json=as_json, quiet=quiet, keep_receipts=receipt, trace=trace,
+                timeline=timeline, batch_size=batch_size, sort_window=sort_window, on_error=on_error,
+                overlap="both" if pipeline else "none", **how,
+            )  # fmt: skip
+        seconds = time.perf_counter() - generation_started
+    if not quiet:
+        first = f"first token {first_token_at - started:.2f} s after the start; " if first_token_at else ""
+        plural = "" if new_tokens == 1 else "s"
+        rate = f"{new_tokens} token{plural} in {seconds:.2f} s, {new_tokens / seconds:.1f} tokens/s"
+        compiling = sum(r.compile_seconds for r in receipts if hasattr(r, "compile_seconds"))
+        rate += f" ({compiling:.1f} s of it compiling, for the first time here)" if compiling else ""
+        print(f"[{first}{rate}; {model}, {loaded.plan}]", file=sys.stderr)
+    if receipt:
+        for text in receipts:
+            print(text, file=sys.stderr)
+
+
+def _check_places(input: Path | None, output: Path | None, trace: Path | None, timeline: Path | None) -> None:
+    """Raises InputError on a file that cannot be written, before a model is fetched."""
+    for path in filter(None, (output, trace, timeline)):
+        (drawable if path is timeline else writable)(path)
+        if input is not None and path.exists() and input.exists() and path.samefile(input):
+            raise InputError(f"{path} is what the prompts are read from: write to another file")
+
+
+def _generate_alone(loaded, given: Prompts, streams: bool, how: dict[str, Any]) -> tuple[list, int, float | None]:
+    """A single text, as it grows where it can: (receipts, new tokens, when the first came)."""
+    (line,) = given.lines
+    text = read_record(line, given.is_jsonl, f"{given.source} 1")["prompt"]
+    begun = "" if loaded.is_encoder_decoder else text
+    printer = _Printer(loaded.tokenizer, begun, sys.stdout) if streams else None
+    result = loaded.generate([text], streamer=printer, **how)
+    if printer:
+        printer.finish()
+    else:
+        print(result.texts[0], flush=True)
+    return [result.receipt], result.receipt.new_tokens, printer and printer.first_token_at
+
+
+class _Printer:
+    """Shows a greedy text token by token; on a terminal, after the prompt that it continues."""
+
+    def __init__(self, tokenizer, begun: str, out):
+        from ..tokenizer import TextStream
+
+        self.stream, self.out, self.first_token_at = TextStream(tokenizer), out, None
+        if out.isatty():
+            print(begun, end="", file=out, flush=True)
+
+    def __call__(self, sentence: int, token_id: int) -> None:
+        if self.first_token_at is None:
+            self.first_token_at = time.perf_counter()
+        print(self.stream.push(token_id), end="", file=self.out, flush=True)
+
+    def finish(self) -> None:
+        print(self.stream.finish(), file=self.out, flush=True)
+
+
+def _generate_many(
+    loaded, given: Prompts, output: Path | None, *, quiet: bool, keep_receipts: bool, trace: Path | None,
+    timeline: Path | None, **how: Any,
+) -> tuple[list[str], int]:  # fmt: skip
+    """Line after line, into a file or to standard output: (receipts, new tokens)."""
+    batches: list[str] = []
+    with bar("generating", quiet or given.is_single, unit="lines") as report:
+        if sys.stderr.isatty() and given.total is None and given.again:
+            with contextlib.closing(given.again()) as lines:
+                given.total = sum(1 for _ in lines)
+        run = run_lines(
+            loaded, given, output, report=report, show=lambda run: _draw(run, trace, timeline),
+            trace=bool(trace or timeline), on_batch=(lambda r: batches.append(str(r))) if keep_receipts else None,
+            **how,
+        )  # fmt: skip
+    if run.failed:
+        fate = "left out" if how["on_error"] == "skip" else "with an error"
+        told = f"{run.failed} of {run.reached} lines {fate}; the first: {run.failures[0]}"
+        print(f"minidecode: {told}", file=sys.stderr)
+    if len(batches) > 1:
+        batches = [f"batch {number} of {len(batches)}\n{text}" for number, text in enumerate(batches, 1)]
+    return [*batches, str(run)], run.new_tokens
+
+
+def _draw(run: RunReceipt, trace: Path | None, timeline: Path | None) -> None:
+    """When which thread did what, into the files that are asked for."""
+    from ..runtime.timeline import chrome_trace, draw_timeline
+
+    if trace is not None:
+        with whole_file(trace) as file:
+            file.write(json.dumps(chrome_trace(run)))
+    if timeline is not None:
+        with whole_file(timeline) as file:
+            file.write(draw_timeline(run))

@@ -1,0 +1,74 @@
+"""`minidecode ladder`: one optimization after another, timed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..line_files import drawable
+from .flags import AsJson, Debug, NoBar
+from .progress_bar import bar
+from .whole_file import whole_file
+
+
+def ladder(
+    model: Annotated[str, typer.Option("--model", "-m", help="A bundled model, a model folder or a hub id; with"
+                                       " --random-weights also gpt2, gpt2-medium, bart-base, bart-large,"
+                                       " distilbart-12-6.")] = "tiny-gpt2",
+    random_weights: Annotated[bool, typer.Option("--random-weights", help="Only the shapes are the model's; nothing is"
+                                                 " downloaded. No tokenizer, so no pipeline.")] = False,
+    texts: Annotated[int, typer.Option(help="Texts that every rung generates.")] = 4,
+    input_length: Annotated[int, typer.Option(help="Tokens of each, about.")] = 64,
+    max_new_tokens: Annotated[int, typer.Option(help="New tokens of each, exactly.")] = 16,
+    num_beams: Annotated[int, typer.Option("--num-beams", "--beam", help="Beams of the search.")] = 4,
+    no_repeat_ngram_size: Annotated[int, typer.Option(min=0, help="The ban whose compiled code is a rung; with 0 there"
+                                                      " is none, and HARS goes on to the later rungs.")] = 3,
+    batch_size: Annotated[int, typer.Option(help="Texts generated together, up to the last rung, which takes all.")]
+    = 2,
+    repeats: Annotated[int, typer.Option(help="Turns of all rungs.")] = 3,
+    memory_budget: Annotated[str | None, typer.Option(help="Also double the batch, method by method, until it would"
+                                                      " need more than this beside the weights, such as 16GB, or what"
+                                                      " the machine has left (available).")] = None,
+    cell_seconds: Annotated[float, typer.Option(help="No batch that would take longer is timed there.")] = 4.0,
+    machine: Annotated[list[str] | None, typer.Option(help="Predict for this one too, with its own memory as a cap:"
+                                                      " v100, t4 or h200; may be given several times.")] = None,
+    read: Annotated[Path | None, typer.Option("--read", help="Time nothing: show a file that --json wrote.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Draw speedups and shares of time, as SVG.")] = None,
+    as_json: AsJson = False, quiet: NoBar = False, debug: Debug = False,
+):  # fmt: skip
+    """Time one optimization after another on this machine, from no cache to all that is fast here (FastSeq, Table 2).
+
+    Each rung adds a switch: cache, pipeline, n-gram ban, cache de-duplication, EL, fused kernels, HARS, planned memory,
+    low precision, a larger batch. Its tokens must be those of the rung before; one that loses here says why, and is not
+    carried on.
+    """
+    import numpy as np
+
+    from .. import load
+    from ..bench.ladder import ladder as run
+    from ..bench.ladder import read_ladder
+
+    if plot is not None:
+        import matplotlib  # noqa: F401 (what is missing is told before minutes of work)
+
+        drawable(plot)
+    if read is not None:
+        found = read_ladder(read)
+    else:
+        with np.errstate(all="ignore"), bar("climbing", quiet) as report:
+            loaded = load(model, random_weights=random_weights)
+            found = run(
+                loaded, texts=texts, input_length=input_length, max_new_tokens=max_new_tokens, num_beams=num_beams,
+                no_repeat_ngram_size=no_repeat_ngram_size, batch_size=batch_size, repeats=repeats,
+                memory_budget=memory_budget, cell_seconds=cell_seconds, machine=machine or (), name=model,
+                progress=report,
+            )  # fmt: skip
+    print(json.dumps(found.as_dict()) if as_json else found)
+    if plot is not None:
+        from ..bench.pictures import ladder_in_words, ladder_picture, write_svg
+
+        with whole_file(plot) as file:
+            write_svg(ladder_picture(found), file, f"The ladder of {found.work['model']}", ladder_in_words(found))

@@ -1,0 +1,48 @@
+"""`minidecode plan`: the memory of a decode step, planned."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..line_files import drawable
+from .flags import AsJson, Debug, Dtype, PlanText
+from .search_flags import with_search_options
+from .whole_file import whole_file
+
+
+@with_search_options
+def plan(
+    model: Annotated[str, typer.Argument(help="A bundled model, a model folder, a hub id, or the name of a published"
+                                         " shape (gpt2, gpt2-medium, bart-base, bart-large, distilbart-12-6). No"
+                                         " weights are needed.")] = "tiny-gpt2",
+    batch_size: Annotated[int, typer.Option(help="Prompts, or sources, generated together.")] = 1,
+    input_length: Annotated[int, typer.Option(help="The most tokens of each.")] = 1,
+    vocab_size: Annotated[int | None, typer.Option(min=1, help="Another vocabulary than the model's.")] = None,
+    plan: PlanText = "auto",
+    dtype: Dtype = "float32",
+    svg: Annotated[Path | None, typer.Option(help="Draw the plan into this file: calls against offsets.")] = None,
+    as_json: AsJson = False, debug: Debug = False,
+    *, options: dict[str, Any],
+):  # fmt: skip
+    """Plan the memory of a decode step: every intermediate, when it lives, and where it lies in one arena.
+
+    Learnt from a dry run of one step at the largest shapes that the options allow (--beam, --max-new-tokens, ...). The
+    largest intermediates are printed; --json has all of them.
+    """
+    from ..model import load_shapes
+
+    options.pop("truncate")
+    if svg is not None:
+        drawable(svg)
+    loaded = load_shapes(model, plan=plan, dtype=dtype, vocab_size=vocab_size)
+    step = loaded.plan_step(batch_size=batch_size, input_length=input_length, **options)
+    if svg is not None:
+        from ..runtime.plan_picture import draw_plan
+
+        with whole_file(svg) as file:
+            file.write(draw_plan(step, f"{model}: a step of {step.extent}"))
+    print(json.dumps(step.as_dict()) if as_json else step)

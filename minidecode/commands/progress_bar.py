@@ -1,0 +1,33 @@
+"""The progress bar of long work."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+
+@contextlib.contextmanager
+def bar(label: str, quiet: bool, unit: str = "") -> Iterator[Callable[[int, int | None], None]]:
+    """report(done, total), which draws a progress bar on stderr if that is a terminal; a total of None is unknown.
+
+    unit: of what a rate is shown; then it also shows what is left where the total is known.
+    """
+    if quiet or not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    rate = [TextColumn("{task.fields[rate]}")] if unit else []
+    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), *rate, TimeRemainingColumn())
+    began = time.perf_counter()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(label, total=None, rate="")
+
+        def report(done: int, total: int | None) -> None:
+            per_second = done / max(time.perf_counter() - began, 1e-9)
+            progress.update(task, completed=done, total=total, rate=f"{per_second:.1f} {unit}/s")
+
+        yield report

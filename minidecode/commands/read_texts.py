@@ -1,0 +1,42 @@
+"""Texts that a command reads all at once: from its arguments, a file or standard input."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+from ..line_files import path_of_prompts, read_record
+
+
+def read_prompts(arguments: list[str], path: Path | None, jsonl: bool) -> list[dict[str, Any]]:
+    """Records with a "prompt" each, from the arguments or from a file or standard input, never from both."""
+    path = path_of_prompts(arguments, path)
+    if path is None:
+        return [{"prompt": text} for text in arguments]
+    name, lines = read_lines(path)
+    is_jsonl = jsonl or path.suffix == ".jsonl"
+    return [read_record(line, is_jsonl, f"{name}, line {i}") for i, line in enumerate(lines, 1)]
+
+
+def read_lines(path: Path) -> tuple[str, list[str]]:
+    """(the name to call it by, lines without their ends) of a file or, for -, of standard input: UTF-8, not empty."""
+    name = "standard input" if str(path) == "-" else str(path)
+    try:
+        data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+        text = data.decode("utf-8-sig")
+    except OSError as error:
+        raise InputError(f"{name} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        data, at = error.object, error.start  # the decoder's own: without the byte order mark
+        line = data[:at].count(b"\n") + 1
+        raise InputError(
+            f"{name} is not UTF-8: byte 0x{data[at]:02x} on line {line}; convert it to UTF-8 first"
+        ) from None
+    lines = text.split("\n")
+    if lines and lines[-1] == "":
+        lines.pop()
+    if not lines:
+        raise InputError(f"{name} is empty: write one text per line")
+    return name, [line.removesuffix("\r") for line in lines]

@@ -1,0 +1,118 @@
+"""`minidecode trace`: a search, step by step."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import OptionError
+from ..generate_files import finite
+from ..line_files import drawable
+from ..search.trace import FATES, first_difference
+from .flags import Debug, Dtype, ModelName, PlanText
+from .search_flags import with_search_options
+from .whole_file import whole_file
+
+
+@with_search_options
+def trace(
+    prompt: Annotated[str, typer.Argument(help="The text to continue, or the source.")],
+    model: ModelName = "tiny-gpt2",
+    plan: PlanText = "auto",
+    dtype: Dtype = "float32",
+    svg: Annotated[Path | None, typer.Option(help="Draw the beam tree into this file.")] = None,
+    against: Annotated[str | None, typer.Option(metavar="OPTION=VALUE,..",
+        help="Search again with these changed (dialect=fairseq, plan=memory=none); say where the two part.")]
+    = None,
+    as_json: Annotated[bool, typer.Option("--json", help="All steps as JSON.")] = False,
+    debug: Debug = False,
+    *, options: dict[str, Any],
+):  # fmt: skip
+    """Show a search step by step: candidates, scores, what was ruled out, and which beam goes on where.
+
+    Without a limit, the first 8 new tokens.
+    """
+    import numpy as np
+
+    from .. import load
+
+    if svg is not None:
+        drawable(svg)
+    if options.get("max_new_tokens") is options.get("max_length") is options.get("max_len_b"):
+        options["max_new_tokens"] = 8
+    with np.errstate(all="ignore"):
+        loaded = load(model, dtype=dtype)
+        out = loaded.generate(prompt, plan=plan, trace=True, **options)
+        changed = _changes(against)
+        other = loaded.generate(prompt, trace=True, **({"plan": plan} | options | changed)) if changed else None
+    word = _word_of(loaded.tokenizer)
+    if svg is not None:
+        from ..beam_tree import draw_beam_tree
+
+        with whole_file(svg) as file:
+            file.write(draw_beam_tree(out.trace.of(0), [ids.tolist() for ids in out.token_ids], word))
+    verdict = other and _where_they_part(out, other, against, word)
+    if as_json:
+        found = {
+            "prompt": prompt,
+            "steps": out.trace.as_list(),
+            "texts": [{"text": t, "score": finite(s)} for t, s in zip(out.texts, out.scores, strict=True)],
+            "against": verdict,
+            "against_steps": other and other.trace.as_list(),
+        }
+        print(json.dumps(found, ensure_ascii=False))
+        return
+    for step in out.trace.of(0):
+        _print_step(step, word)
+    print("texts, best first")
+    for text, score in zip(out.texts, out.scores, strict=True):
+        print(f"  {score:8.4f}  {text!r}")
+    if verdict:
+        print(f"\nagainst {against}: {verdict}")
+
+
+def _changes(text: str | None) -> dict[str, Any]:
+    """Options from "dialect=fairseq,num_beams=2"; values are JSON where they can be, else words."""
+    changes = {}
+    for part in filter(None, re.split(r",(?=\s*[\w-]+=)", text or "")):
+        name, equals, value = part.partition("=")
+        if not equals:
+            raise OptionError(f"--against takes OPTION=VALUE, such as dialect=fairseq, not {part!r}")
+        try:
+            changes[name.strip().replace("-", "_")] = json.loads(value)
+        except json.JSONDecodeError:
+            changes[name.strip().replace("-", "_")] = value.strip()
+    return changes
+
+
+def _where_they_part(out, other, changed: str, word: Callable[[int], str]) -> str:
+    verdict = first_difference(out.trace.of(0), other.trace.of(0), ("the first", changed), word)
+    same_texts = [a.tolist() for a in out.token_ids] == [b.tolist() for b in other.token_ids]
+    outcome = "the same texts" if same_texts else "other texts"
+    if verdict is None:
+        why = "" if same_texts else "; they differ in how finished texts are scored, or in which count at the limit"
+        return f"all steps agree, and {outcome} come out{why}"
+    return f"{verdict} In the end {outcome} come out."
+
+
+def _word_of(tokenizer) -> Callable[[int], str]:
+    """What to print for a token id."""
+    return lambda i: str(i) if tokenizer is None else tokenizer.decode([i], keep_special=True).replace("\n", "\\n")
+
+
+def _print_step(step, word: Callable[[int], str]) -> None:
+    group = f", group {step.group + 1}" if step.group else ""
+    print(f"step {step.step + 1}{group}")
+    for w, running in enumerate(step.running):
+        print(f"  beam {w}: {''.join(map(word, running))!r}")
+    for c in step.candidates:
+        fate = f"becomes beam {c.beam}" if c.beam is not None else FATES[c.fate]
+        print(f"  {c.score:10.4f}  beam {c.parent} + {word(c.token)!r:<16} {fate}")
+    for name, pairs in step.changed.items():
+        shown = ", ".join(f"beam {w} {word(v)!r}" for w, v in pairs[:6])
+        print(f"  {name} changed {len(pairs)} scores: {shown}{', ...' if len(pairs) > 6 else ''}")

@@ -1,0 +1,48 @@
+"""`minidecode tutorial`: the chapters listed, or one of them as a notebook."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..errors import InputError
+from ..line_files import writable
+from .flags import AsJson, Debug
+
+
+def tutorial(
+    chapter: Annotated[str, typer.Argument(help="Its number or its name; without one, all are listed.")] = "",
+    out: Annotated[Path | None, typer.Option("--out", help="The notebook; NN_name.ipynb by default.")] = None,
+    as_json: AsJson = False, debug: Debug = False,
+):  # fmt: skip
+    """List the chapters of the course, or write one as a notebook."""
+    from ..course.chapters import find_chapter
+
+    if not chapter:
+        _list_chapters(as_json)
+        return
+    found = find_chapter(chapter)
+    path = out or Path(f"{found.path.stem}.ipynb")
+    if path.exists():
+        raise InputError(f"{path} is there already, perhaps with your work in it: give another name with --out")
+    writable(path).write_text(found.notebook(), encoding="utf-8")
+    print(json.dumps({"chapter": found.number, "file": str(path)}) if as_json else f"wrote {path}")
+
+
+def _list_chapters(as_json: bool) -> None:
+    from ..course.chapters import chapters
+
+    rows = [
+        {"chapter": c.number, "title": c.title, "minutes": c.minutes[0], "with_exercises": c.minutes[1],
+         "file": str(c.path)}
+        for c in chapters()
+    ]  # fmt: skip
+    if as_json:
+        print(json.dumps(rows, indent=1))
+        return
+    for row in rows:
+        says = f"{row['chapter']}  {row['title']}"
+        print(f"{says:<44} {row['minutes']} minutes, {row['with_exercises']} with exercises")

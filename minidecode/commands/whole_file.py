@@ -1,0 +1,49 @@
+"""Files that appear whole, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+from ..line_files import writable
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[Any]:
+    """A file beside `path` that takes its name when all is written; on an error nothing is left.
+
+    A device or a pipe, which cannot be replaced, is written straight away. Raises InputError where none can be written.
+    """
+    path = writable(path)
+    exists = path.exists()
+    try:
+        if exists and not path.is_file():
+            with open(path, "w", encoding="utf-8") as f:
+                yield f
+            return
+        mode = path.stat().st_mode & 0o777 if exists else 0o666 & ~_umask()
+        descriptor, partial = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}") from None
+    try:
+        with open(descriptor, "w", encoding="utf-8") as f:
+            yield f
+        os.chmod(partial, mode)
+        os.replace(partial, path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.unlink(partial)
+        if isinstance(error, OSError):
+            raise InputError(f"{path} cannot be written: {error.strerror}") from None
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
