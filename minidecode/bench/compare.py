@@ -22,6 +22,7 @@ from ..conformance import check
 from ..conformance.rows import asked_of
 from ..device import device_kind
 from ..errors import InputError, NumericalError, OptionError
+from ..plan import is_there
 from .machines import MACHINES, Machine, this_machine
 
 NAIVE = "reference naive"  # what ratios are to
@@ -253,10 +254,9 @@ def implementations(row: Row) -> dict[str, Callable]:
     """Label -> function: naive, other ways in NumPy, reference, cpu, and every version of the kernel."""
     found = {}
     for backend in ("reference", "cpu", "cuda"):
-        try:
-            module = importlib.import_module(f"minidecode.{backend}.{row.name}")
-        except ModuleNotFoundError:
+        if not is_there(row, backend):
             continue
+        module = importlib.import_module(f"minidecode.{backend}.{row.name}")
         versions = [f for f in vars(module) if f.startswith(row.op)]  # the naive one first, the op itself last
         for function in sorted(versions, key=lambda f: (f == row.op, not f.endswith("_naive"), f)):
             label = function.removeprefix(row.op).strip("_")
