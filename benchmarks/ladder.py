@@ -1,7 +1,10 @@
-"""The README's table of the ladder, from what `minidecode ladder --json` wrote.
+"""The README's table of the ladder (FastSeq, Table 2), from what `minidecode ladder --json` wrote.
 
-minidecode ladder --json --machine v100 --memory-budget 1GB > results/ladder-cpu.json
-cd benchmarks && python ladder.py results/ladder-cpu.json --readme ../README.md
+    minidecode ladder --json --machine v100 --memory-budget 1GB > benchmarks/results/ladder-cpu.json
+    python benchmarks/ladder.py benchmarks/results/ladder-cpu.json --readme README.md
+
+The first takes about a minute and measures; this takes a second and measures nothing. Prints the table; writes it into
+--readme between the marks ladder.
 """
 
 from __future__ import annotations
@@ -9,8 +12,9 @@ from __future__ import annotations
 import argparse
 
 from flags import to_read
-from readme import write_between_markers
+from readme import with_marks, write_between_markers
 
+import minidecode as md
 from minidecode.bench.ladder import Ladder, read_ladder
 from minidecode.runtime.footprint import in_units
 
@@ -39,9 +43,12 @@ def markdown(found: Ladder) -> str:
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("file", type=to_read, help="what minidecode ladder --json wrote")
-    p.add_argument("--readme", type=to_read, help="README whose table is replaced")
+    p.add_argument("--readme", type=with_marks("ladder"), help="README whose table is replaced")
     a = p.parse_args()
-    text = markdown(read_ladder(a.file))
+    try:
+        text = markdown(read_ladder(a.file))
+    except md.InputError as error:
+        raise SystemExit(f"{error}") from None
     print(text)
     if a.readme:
         write_between_markers(a.readme, "ladder", text)
