@@ -9,21 +9,20 @@ smallest and largest beside them. Predictions are the roofline's: it knows no la
 kernel of its own. For GPUs they are in float16 on tensor cores (--float32: without), at the paper's batches, which are
 larger than ours; for this machine they are of what is measured. All are written to --out; --machine says which
 to print.
+
+Takes about a minute. Prints the tables; writes all figures to --out.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 from dataclasses import replace
 
 import numpy as np
 from flags import check_heads, positive, to_write
 
-import minidecode as md
-from minidecode.bench.compare import time_by_turns
+from minidecode.bench.compare import time_by_turns, where_it_ran
 from minidecode.bench.el_costs import METHODS, Sizes, costs
 from minidecode.bench.machines import MACHINES, Machine, this_machine
 from minidecode.ops import Weight
@@ -164,7 +163,7 @@ def main() -> None:
     p.add_argument("--beams", type=positive, nargs="+", default=[1, 2, 4, 8], help="W, at the largest N")
     p.add_argument("--heads", type=positive, default=16)
     p.add_argument("--width", type=positive, default=1024)
-    p.add_argument("--runs", type=positive, default=9)
+    p.add_argument("--runs", type=positive, default=9, help="turns that are timed")
     p.add_argument("--machine", choices=[*MACHINES], default="v100", help="what is predicted for")
     p.add_argument("--float32", action="store_true", help="predict float32 without tensor cores")
     p.add_argument("--note", default="", help="what else ran on the machine meanwhile")
@@ -189,8 +188,7 @@ def main() -> None:
     elsewhere = f"{a.machine}{', float32' if a.float32 else ', float16 on tensor cores'}"
     print(markdown(figure3[a.machine], rows, [sentences[HERE], sentences[a.machine]], a.machine, elsewhere))
     if a.out:
-        machine = {"processor": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version(),
-                   "numpy": np.__version__, "minidecode": md.__version__, "note": a.note}  # fmt: skip
+        machine = where_it_ran() | {"note": a.note}
         rooflines = {name: vars(m) | {"balance": m.balance} for name, m in machines.items()}
         found = {"machine": machine, "machines": rooflines,
                  "figure_3": figure3, "figure_4": rows, "why": sentences}  # fmt: skip

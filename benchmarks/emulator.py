@@ -5,14 +5,14 @@
 Seconds are processor time of this process, medians of the runs with the smallest and largest beside them: other work
 on the machine does not count, though it slows down what shares its caches. A traced access costs what tracing adds:
 the whole traced launch divided by its accesses is given too.
+
+Takes some 20 seconds. Prints a line for each launch; writes them to --out.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import time
 
@@ -21,6 +21,7 @@ from flags import positive, to_write
 from numba import cuda, float32
 
 import minidecode as md
+from minidecode.bench.compare import where_it_ran
 
 
 @cuda.jit
@@ -104,7 +105,7 @@ def row(kernel, launch: tuple[int, int], runs: int) -> dict:
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--runs", type=positive, default=5)
+    p.add_argument("--runs", type=positive, default=5, help="turns that are timed")
     p.add_argument("--note", default="", help="what else ran on the machine meanwhile")
     p.add_argument("--out", type=to_write, help="JSON file to write")
     a = p.parse_args()
@@ -114,8 +115,7 @@ def main() -> None:
     for kernel, launch in launches:
         rows.append(row(kernel, launch, a.runs))
         print(json.dumps(rows[-1]), flush=True)
-    machine = {"processor": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version(),
-               "numpy": np.__version__, "minidecode": md.__version__, "note": a.note}  # fmt: skip
+    machine = where_it_ran() | {"note": a.note}
     if a.out:
         a.out.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n", encoding="utf-8")
 

@@ -19,14 +19,14 @@ from about 12 rows on for float32 in the layout "io", where sums go through the 
 "oi" a tile of 16 sums stays in registers, and BLAS overtakes at 50 to 100 rows where a processor has 32 vector
 registers, at 24 to 32 where it has 16. Small float32 weights: what BLAS copies stays in a cache, and costs little. And
 with many rows int8 is little faster than float32: reading is no longer what takes the time.
+
+Takes about two minutes. Prints the tables; writes all figures to --out.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import time
 from collections.abc import Callable
@@ -38,7 +38,7 @@ from flags import positive, positive_number, to_write
 from numba import config, njit
 from threadpoolctl import threadpool_limits
 
-import minidecode as md
+from minidecode.bench.compare import where_it_ran
 from minidecode.cpu import linear as ours
 from minidecode.cpu.activation import bias_activation
 from minidecode.cpu.epilogue import linear_epilogue
@@ -189,10 +189,11 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     p.add_argument("--rows", nargs="+", type=positive, default=ROWS)
-    p.add_argument("--repeats", type=positive, default=9)
+    p.add_argument("--repeats", type=positive, default=9, help="turns that are timed")
     p.add_argument("--threads", type=positive, default=1, help="of BLAS and of ours")
     p.add_argument("--cold", type=positive_number, default=COLD, help="bytes of float32 matrices that go by")
     p.add_argument("--ends", type=positive, metavar="WIDTH", help="time what follows products instead; GPT-2's is 768")
+    p.add_argument("--note", default="", help="what else ran on the machine meanwhile")
     p.add_argument("--out", type=to_write, help="JSON file to write")
     a = p.parse_args()
     config.NUMBA_NUM_THREADS = a.threads
@@ -214,8 +215,7 @@ def main() -> None:
                 results.append({"model": model, "product": product, "inputs": inputs, "outputs": outputs,
                                 "layout": lies, "times": times})  # fmt: skip
                 print(table(results[-1:]), flush=True)
-    machine = {"processor": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version(),
-               "numpy": np.__version__, "minidecode": md.__version__}  # fmt: skip
+    machine = where_it_ran() | {"note": a.note}
     if a.out:
         whole = {"machine": machine, "threads": a.threads, "gigabytes_per_second": memory, "products": results}
         a.out.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")

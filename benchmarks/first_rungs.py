@@ -4,22 +4,24 @@
 
 All plans get the same prompts and must give the same tokens before anything is timed. Runs are interleaved, so that
 a machine that slows down slows all; figures are medians of the runs, with the smallest and largest beside them.
+
+Takes about two minutes. Prints the table; writes it into --readme between the marks first-rungs, and all figures to
+--out.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import time
 
 import numpy as np
-from flags import positive, to_read, to_write
-from readme import write_between_markers
+from flags import positive, to_write
+from readme import with_marks, write_between_markers
 
 import minidecode as md
+from minidecode.bench.compare import where_it_ran
 
 PLANS = ("memory=none", "memory=replicated", "memory=preallocated", "memory=split")
 SETTINGS = [
@@ -74,14 +76,14 @@ def markdown(machine: dict, rows: list[dict]) -> str:
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--runs", type=positive, default=5)
+    p.add_argument("--runs", type=positive, default=5, help="turns that are timed")
+    p.add_argument("--note", default="", help="what else ran on the machine meanwhile")
     p.add_argument("--out", type=to_write, help="JSON file to write")
-    p.add_argument("--readme", type=to_read, help="README whose table is replaced")
+    p.add_argument("--readme", type=with_marks("first-rungs"), help="README whose table is replaced")
     a = p.parse_args()
     model = md.load("tiny-gpt2")
     rows = [row for setting in SETTINGS for row in time_setting(model, setting, a.runs)]
-    machine = {"processor": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version(),
-               "numpy": np.__version__, "minidecode": md.__version__}  # fmt: skip
+    machine = where_it_ran() | {"note": a.note}
     print(markdown(machine, rows))
     if a.out:
         a.out.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n", encoding="utf-8")

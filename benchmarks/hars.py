@@ -7,21 +7,20 @@ closer threshold of 1,024 groups. Weak points: how often a strict `>` loses one 
 let fewer than 2K through. Times: candidates of one sentence by a full sort, by partial selection and by HARS, given the
 scores; and straight from the logits, beside the composition. One thread; all implementations by turns; medians, and in
 the JSON file the fastest and the slowest run beside them.
+
+Takes some minutes, with --small less than one. Prints the tables; writes all figures to --out.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 
 import numpy as np
 from flags import positive, to_write
 from threadpoolctl import threadpool_limits
 
-import minidecode as md
-from minidecode.bench.compare import implementations, time_by_turns
+from minidecode.bench.compare import implementations, time_by_turns, where_it_ran
 from minidecode.catalog import CATALOG
 from minidecode.reference.candidates import LANES, group_maxima, kth_largest, top_candidates
 from minidecode.reference.softmax import log_softmax
@@ -101,8 +100,9 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--vocabulary", type=positive, default=50_257, help="of the first two tables")
     p.add_argument("--trials", type=positive, default=1000)
-    p.add_argument("--repeats", type=positive, default=9)
+    p.add_argument("--repeats", type=positive, default=9, help="turns that are timed")
     p.add_argument("--small", action="store_true", help="two vocabularies and three beam widths only")
+    p.add_argument("--note", default="", help="what else ran on the machine meanwhile")
     p.add_argument("--out", type=to_write, help="JSON file to write")
     a = p.parse_args()
     rng = np.random.default_rng(0)
@@ -113,8 +113,7 @@ def main() -> None:
             "candidates_ms": times("candidates", a.repeats, a.small),
             "hars_ms": times("hars", a.repeats, a.small),
         }  # fmt: skip
-    machine = {"processor": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version(),
-               "numpy": np.__version__, "minidecode": md.__version__}  # fmt: skip
+    machine = where_it_ran() | {"note": a.note}
     for name, rows in results.items():
         print(f"{name}\n{table(rows)}\n")
     if a.out:

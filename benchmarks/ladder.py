@@ -1,7 +1,11 @@
-"""The README's table of the ladder, from what `minidecode ladder --json` wrote.
+"""The ladder (FastSeq, Table 2) and its batch sizes (EL, Table 3), from what `minidecode ladder --json` wrote.
 
-minidecode ladder --json --machine v100 --memory-budget 1GB > results/ladder-cpu.json
-cd benchmarks && python ladder.py results/ladder-cpu.json --readme ../README.md
+    minidecode ladder --json --memory-budget 1GB --machine v100 --machine t4 --machine h200 \\
+        > benchmarks/results/ladder-cpu.json
+    python benchmarks/ladder.py benchmarks/results/ladder-cpu.json --readme README.md --batch-sizes docs/tables.md
+
+The first takes some minutes and measures; this takes a second and measures nothing. Prints the tables; writes the first
+into --readme between the marks ladder, the second into --batch-sizes between the marks batch-sizes.
 """
 
 from __future__ import annotations
@@ -9,8 +13,10 @@ from __future__ import annotations
 import argparse
 
 from flags import to_read
-from readme import write_between_markers
+from readme import with_marks, write_between_markers
 
+import minidecode as md
+from minidecode.bench.frontier import HERE, METHODS, OUT, Cell
 from minidecode.bench.ladder import Ladder, read_ladder
 from minidecode.runtime.footprint import in_units
 
@@ -26,25 +32,66 @@ def markdown(found: Ladder) -> str:
             f"| {s.name} | {s.samples_per_second:,.1f} ({least:.2f}-{most:.2f} s) | {step} | {s.speedup_total:.1f}x |"
             f" {in_units(s.memory_bytes)} | {in_units(s.peak_bytes)} |"
         )
-    work = found.work
+    return "\n".join([*lines, "", f"{found.work['texts']} texts {told(found)}"])
+
+
+def batch_sizes(found: Ladder) -> str:
+    """Texts/s by method and batch size under this machine's cap; of other machines what the largest batch would be."""
+    cells = {(c.method, c.batch): c for c in found.frontier.cells if c.machine == HERE}
+    lines = [f"| batch size | {' | '.join(METHODS)} |", "|---" * (1 + len(METHODS)) + "|"]
+    for batch in sorted({batch for _, batch in cells}):
+        row = (as_cell(cells.get((method, batch))) for method in METHODS)
+        lines.append(f"| {batch:,} | {' | '.join(row)} |")
+    cap = in_units(found.frontier.caps[HERE])
     lines.append(
-        f"\n{work['texts']} texts of about {work['input_length']} tokens, {work['max_new_tokens']} new, beam "
+        f"\nTexts/s (bytes of a batch at the most, beside the weights), under a cap of {cap}; OOM: more than that; "
+        f"fits: by its bytes alone, not run. Texts {told(found)}"
+    )
+    for machine, limit in found.frontier.caps.items():
+        if machine != HERE:
+            fit = {c.method: c.batch for c in found.frontier.cells if c.machine == machine and c.state != OUT}
+            most = ", ".join(f"{batch:,} ({method})" for method, batch in fit.items())  # the last is the largest
+            lines.append(f"Predicted for a {machine} ({in_units(limit)}), the largest batch: {most}.")
+    return "\n".join(lines)
+
+
+def as_cell(cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    speed = f"{cell.samples_per_second:,.1f}" if cell.samples_per_second else {OUT: "OOM"}.get(cell.state, cell.state)
+    return f"{speed} ({in_units(cell.needs)})"
+
+
+def told(found: Ladder) -> str:
+    """What was generated, and where."""
+    work = found.work
+    return (
+        f"of about {work['input_length']} tokens, {work['max_new_tokens']} new, beam "
         f"{work['num_beams']}, n-gram {work['no_repeat_ngram_size']}; machine: {found.where['cores']} cores "
         f"({found.where['processor']}), load {found.where['load']} (ours included), "
         f"BLAS threads: {found.where['blas_threads']}, NumPy {found.where['numpy']}."
     )
-    return "\n".join(lines)
 
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("file", type=to_read, help="what minidecode ladder --json wrote")
-    p.add_argument("--readme", type=to_read, help="README whose table is replaced")
+    p.add_argument("--readme", type=with_marks("ladder"), help="README whose table is replaced")
+    p.add_argument("--batch-sizes", type=with_marks("batch-sizes"), help="file whose table of them is replaced")
     a = p.parse_args()
-    text = markdown(read_ladder(a.file))
-    print(text)
+    try:
+        found = read_ladder(a.file)
+    except md.InputError as error:
+        raise SystemExit(f"{error}") from None
+    print(markdown(found))
     if a.readme:
-        write_between_markers(a.readme, "ladder", text)
+        write_between_markers(a.readme, "ladder", markdown(found))
+    if found.frontier and HERE in found.frontier.caps:
+        print(f"\n{batch_sizes(found)}")
+        if a.batch_sizes:
+            write_between_markers(a.batch_sizes, "batch-sizes", batch_sizes(found))
+    elif a.batch_sizes:
+        raise SystemExit(f"{a.file} holds no batch sizes of this machine: they need --memory-budget")
 
 
 if __name__ == "__main__":

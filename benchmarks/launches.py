@@ -11,7 +11,10 @@ with the scores of `within`, which its two products and its kernel hand to each 
 "Ended" is fused with epilogue=... in the plan: products end in bias, activation and residual, one kernel each, which is
 counted as a product here.
 
-A last table times the products that could add into the residual (LightSeq's GEMM with beta = 1) on this CPU.
+A last table times the products that could add into the residual (LightSeq's GEMM with beta = 1) on this CPU, in one
+thread, by that thread's own clock.
+
+Takes about half a minute. Prints the table; writes all figures to --out.
 """
 
 from __future__ import annotations
@@ -19,14 +22,14 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
+import time
 
 import numpy as np
 from flags import check_heads, positive, to_write
 from threadpoolctl import threadpool_limits
 
-import minidecode as md
 from minidecode import ops as signatures
-from minidecode.bench.compare import time_by_turns
+from minidecode.bench.compare import time_by_turns, where_it_ran
 from minidecode.bench.elementary import Counts, elementary
 from minidecode.catalog import CATALOG
 from minidecode.launch import PRODUCT, InEmulator, counted_launches
@@ -190,7 +193,8 @@ def into_the_residual(rows: int, width: int, repeats: int) -> dict:
         return norm_file.residual_norm(x_RD, np.broadcast_to(bias_D, x_RD.shape), None, norm)
 
     apart = max(float(np.abs(a - b).max()) for a, b in zip(by_itself(x_RD.copy()), added(x_RD.copy()), strict=True))
-    timings = time_by_turns({"by itself": (by_itself, (x_RD,)), "added": (added, (x_RD,))}, repeats)
+    calls = {"by itself": (by_itself, (x_RD,)), "added": (added, (x_RD,))}
+    timings = time_by_turns(calls, repeats, clock=time.thread_time)
     return {t.implementation: round(1e3 * t.median, 3) for t in timings} | {"rows": rows, "apart": apart}
 
 
@@ -199,7 +203,8 @@ def main() -> None:
     p.add_argument("--width", type=positive, default=768)
     p.add_argument("--heads", type=positive, default=12)
     p.add_argument("--length", type=positive, default=512, help="tokens of the text that bytes are counted for")
-    p.add_argument("--repeats", type=positive, default=9)
+    p.add_argument("--repeats", type=positive, default=9, help="turns that are timed")
+    p.add_argument("--note", default="", help="what else ran on the machine meanwhile")
     p.add_argument("--out", type=to_write, help="JSON file to write")
     a = p.parse_args()
     check_heads(p, a)
@@ -218,7 +223,12 @@ def main() -> None:
     for r in residual:
         print(f"{r['rows']} rows: product and norm {r['by itself']} ms; added into the residual {r['added']} ms")
     if a.out:
-        settings = {"width": a.width, "heads": a.heads, "length": a.length, "minidecode": md.__version__}
+        settings = {
+            "machine": where_it_ran() | {"note": a.note},
+            "width": a.width,
+            "heads": a.heads,
+            "length": a.length,
+        }
         a.out.write_text(json.dumps({**settings, "layers": layers, "residual_ms": residual}, indent=1) + "\n", "utf-8")
 
 

@@ -5,6 +5,8 @@
 
 The weights are mapped, not read, so the ratio should stay near 1. It is measured in a process of its own: the peak
 of its resident memory, less what it held after `import minidecode`.
+
+Takes some seconds, and room for the file in the folder for temporary files. Prints the figures; keeps nothing.
 """
 
 from __future__ import annotations
@@ -74,7 +76,7 @@ def measure(layers: int, vocabulary: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", type=positive, default=12)
     parser.add_argument("--vocabulary", type=positive, default=50257)
     parser.add_argument("--json", action="store_true")

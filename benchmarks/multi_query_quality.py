@@ -7,6 +7,8 @@
 Reads the runs and prints the paper's rows beside ours: means over the seeds, the least and the largest in brackets.
 Two rows are told apart only where all seeds of one lie below all seeds of the other; the others are inside the spread
 of the seeds, and are not ranked.
+
+Takes a second: what takes hours is the training. Prints the tables; writes them to --out.
 """  # noqa: E501 (a command in one line)
 
 from __future__ import annotations
@@ -15,14 +17,13 @@ import argparse
 import itertools
 import json
 import math
-import platform
 import statistics
 from collections import defaultdict
 from pathlib import Path
 
 from flags import to_read, to_write
 
-import minidecode as md
+from minidecode.bench.compare import where_it_ran
 
 BASELINE = "multi-head"
 ORDER = ("multi-head", "multi-query", "multi-head local", "multi-query local", "h=1", "h=2", "h=4", "h=8")
@@ -45,11 +46,13 @@ MEASURES = {
 
 def read_runs(path: Path, family: str) -> dict[str, list[dict]]:
     """Variant -> its runs, of the seeds that all variants have. Stops where budgets differ."""
-    runs = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     by_variant: dict[str, list[dict]] = defaultdict(list)
-    for run in runs:
-        if run["family"] == family:
-            by_variant[run["variant"]].append(run)
+    try:
+        for run in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
+            if run["family"] == family:
+                by_variant[run["variant"]].append(run)
+    except (ValueError, KeyError, TypeError):
+        raise SystemExit(f"{path} holds no runs: weights/train_variants.py writes them") from None
     if len({json.dumps(run["budget"]) for mine in by_variant.values() for run in mine}) > 1:
         raise SystemExit(f"the runs of {family} in {path} had different budgets: they cannot be compared")
     if by_variant and BASELINE not in by_variant:
@@ -144,7 +147,7 @@ def main() -> None:
         if runs := read_runs(a.runs, family):
             results[family] = summary(runs, family)
             print(markdown(family, results[family]) + "\n")
-    machine = {"processor": platform.machine(), "python": platform.python_version(), "minidecode": md.__version__}
+    machine = where_it_ran()
     if a.out:
         a.out.write_text(json.dumps({"machine": machine, **results}, indent=1) + "\n", encoding="utf-8")
 

@@ -16,14 +16,14 @@ memory with room all of it, as the paper's footnote 1 reads it).
 A third times that footnote: attention of the first, middle and last steps over a memory padded to its full length and
 masked ("each decoding step thus took the same amount of time"), over the written part of it, which is what our memories
 with room read, and over one that grows by copying.
+
+Takes seven minutes or more, with --paper far more. Prints the tables; writes all figures to --out.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import tempfile
 from itertools import product
@@ -35,7 +35,7 @@ from rich.console import Console
 from rich.progress import track
 
 import minidecode as md
-from minidecode.bench.compare import time_by_turns
+from minidecode.bench.compare import time_by_turns, where_it_ran
 from minidecode.bench.multi_query_costs import PAPER_RATIOS, over_n_calls
 from minidecode.plan import MEMORIES, Plan
 from minidecode.reference.append import write
@@ -203,7 +203,7 @@ def main() -> None:
         "--lengths", type=positive, nargs="+", default=[32, 128], help="of sources, and of what is generated"
     )
     p.add_argument("--beams", type=positive, nargs="+", default=[1, 4])
-    p.add_argument("--runs", type=positive, default=3)
+    p.add_argument("--runs", type=positive, default=3, help="turns that are timed")
     p.add_argument("--note", default="", help="what else ran on the machine meanwhile")
     p.add_argument("--out", type=to_write, help="JSON file to write")
     a = p.parse_args()
@@ -237,8 +237,7 @@ def main() -> None:
     print("\nms of a step of one layer, by how the memory is kept\n" + footnote_table(padded))
     print("\n" + losers(rows))
     if a.out:
-        machine = {"processor": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version(),
-                   "numpy": np.__version__, "minidecode": md.__version__, "note": a.note}  # fmt: skip
+        machine = where_it_ran() | {"note": a.note}
         parameters = {v: m.parameters for v, m in models.items()}
         report = {"machine": machine, "shape": shape, "parameters": parameters, "rows": rows,
                   "ratios": moved, "footnote_1": padded, "losers": losers(rows),

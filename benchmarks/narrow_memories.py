@@ -10,14 +10,14 @@ programs have its core.
 
 Where float16 loses: in NumPy, whose own conversion of halves takes longer than reading twice the bytes. Half of the
 bytes are then all that is gained.
+
+Takes some 20 seconds. Prints the table; writes all figures to --out.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ import numpy as np
 from flags import positive, to_write
 from threadpoolctl import threadpool_limits
 
-import minidecode as md
+from minidecode.bench.compare import where_it_ran
 from minidecode.cpu import grouped as cpu_grouped
 from minidecode.cpu import split as cpu_split
 from minidecode.precision import held_as
@@ -91,7 +91,8 @@ def milliseconds(calls: dict, repeats: int) -> dict[tuple, list[float]]:
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--positions", nargs="+", type=positive, default=[64, 256, 1024])
-    p.add_argument("--repeats", type=positive, default=15)
+    p.add_argument("--repeats", type=positive, default=15, help="turns that are timed")
+    p.add_argument("--note", default="", help="what else ran on the machine meanwhile")
     p.add_argument("--out", type=to_write, help="JSON file to write")
     a = p.parse_args()
     rows = []
@@ -106,8 +107,7 @@ def main() -> None:
                 wide, narrow = (f"{m[0]:.3f} ({m[1]:.3f}-{m[2]:.3f})" for m in ms.values())
                 times = ms["float32"][0] / ms["float16"][0]
                 print(f"| {way} | {N} | {wide} | {narrow} | {times:.2f}x |", flush=True)
-    machine = {"processor": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version(),
-               "numpy": np.__version__, "minidecode": md.__version__}  # fmt: skip
+    machine = where_it_ran() | {"note": a.note}
     if a.out:
         shape = {"layers": LAYERS, "beams": BEAMS, "heads": HEADS, "width": WIDTH, "generated": GENERATED}
         whole = {"machine": machine, "threads": 1, "shape": shape, "rows": rows}

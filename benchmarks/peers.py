@@ -11,6 +11,15 @@ CTranslate2 once with MKL and once with its own products, transformers in infere
 default cache; ours with plan=fast, and with the kernels of OpenBLAS that `minidecode doctor` recommends for the
 processor (--blas-kernels). What is timed is generation from token ids to token ids; loading, converting and a warm-up
 are not.
+
+    python benchmarks/peers.py --plain-cache --out benchmarks/results/peers-plain-cache-cpu.json --readme README.md
+
+times, in the same way, ours against what FastSeq starts from: NumPy's ops, a cache that is copied for every beam, the
+naive n-gram ban; on the works with beams. No peer need be installed for that. Before anything is timed, texts of the
+two are compared, which must be equal but for ties that rounding explains, by the rule of `minidecode ladder`.
+
+Takes some five minutes, --plain-cache about two. Prints the tables; writes them into --readme between the
+marks peers, or plain-cache, and all figures to --out.
 """
 
 from __future__ import annotations
@@ -19,7 +28,6 @@ import argparse
 import json
 import multiprocessing as mp
 import os
-import platform
 import statistics
 import tempfile
 import time
@@ -28,8 +36,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
-from flags import positive, to_read, to_write
-from readme import write_between_markers
+from flags import positive, to_write
+from readme import with_marks, write_between_markers
+
+from minidecode.bench.compare import processor
 
 SETTINGS = {
     "gpt2, greedy, 1 x 32, 64 new": {"model": "gpt2", "batch": 1, "length": 32, "new": 64, "beams": 1, "ngram": 0},
@@ -48,17 +58,16 @@ SYSTEMS = {  # name -> (function that loads it, what it is given, environment)
     "CTranslate2 int8, own": ("ctranslate2", {"compute_type": "int8"}, {"CT2_USE_MKL": "0"}),
     "transformers": ("transformers", {}, {}),
 }
+PLAIN, OURS = "plain cache", "minidecode fp32"
+PLAIN_CACHE = {  # as SYSTEMS
+    PLAIN: ("ours", {"dtype": "float32", "plan": "numpy,memory=replicated,ngram=naive"}, {}),
+    OURS: SYSTEMS[OURS],
+}
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
-def make_checkpoint(name: str, folder: Path, shrink: bool) -> None:
-    """A folder in the Hugging Face layout, and CTranslate2's form of it, with the random weights of `load`.
-
-    CTranslate2 wants a tokenizer with as many tokens as the model has: one is made whose tokens are numbers.
-    """
-    import tokenizers
-    import transformers
-    from ctranslate2.converters import TransformersConverter
+def make_checkpoint(name: str, folder: Path, shrink: bool, for_peers: bool) -> None:
+    """A folder in the Hugging Face layout with the random weights of `load`, without a tokenizer."""
     from safetensors.numpy import save_file
 
     from minidecode.model import read_settings
@@ -72,21 +81,36 @@ def make_checkpoint(name: str, folder: Path, shrink: bool) -> None:
         }  # fmt: skip
         fields = fields | small
     family, config, _ = read_settings(None, fields)
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(fields), encoding="utf-8")
     tensors = random_tensors(family.tensors.tensor_shapes(config), np.float32)
-    kind = {"gpt2": transformers.GPT2Config, "bart": transformers.BartConfig}[fields["model_type"]]
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    if for_peers:
+        complete_for_peers(fields, config.vocab_size, folder)
+
+
+def complete_for_peers(fields: dict, vocabulary: int, folder: Path) -> None:
+    """All that transformers has in a config.json, a tokenizer, and CTranslate2's form of the model.
+
+    CTranslate2 wants a tokenizer with as many tokens as the model has: one is made whose tokens are numbers.
+    """
+    import tokenizers
+    import transformers
+    from ctranslate2.converters import TransformersConverter
+
+    is_gpt2 = fields["model_type"] == "gpt2"
+    kind = transformers.GPT2Config if is_gpt2 else transformers.BartConfig
     written = kind(**{k: v for k, v in fields.items() if k != "model_type"}).to_dict()
-    written |= {"architectures": [kind.__name__.replace("Config", "LMHeadModel" if name == "gpt2" else
+    written |= {"architectures": [kind.__name__.replace("Config", "LMHeadModel" if is_gpt2 else
                                                         "ForConditionalGeneration")]}  # fmt: skip
-    if name != "gpt2":  # as CTranslate2's converter asks for them
+    if not is_gpt2:  # as CTranslate2's converter asks for them
         written |= {"normalize_before": False, "normalize_embedding": True, "add_final_layer_norm": False,
                     "static_position_embeddings": False, "extra_pos_embeddings": 2,
                     "add_bias_logits": False}  # fmt: skip
-    folder.mkdir()
     (folder / "config.json").write_text(json.dumps(written), encoding="utf-8")
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({f"t{i}": i for i in range(config.vocab_size)}, "t0"))
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({f"t{i}": i for i in range(vocabulary)}, "t0"))
     special = dict.fromkeys(("bos_token", "eos_token", "unk_token", "pad_token"), "t0")
-    if name != "gpt2":
+    if not is_gpt2:
         special = {"bos_token": "t0", "pad_token": "t1", "eos_token": "t2", "unk_token": "t3"}
     transformers.PreTrainedTokenizerFast(tokenizer_object=words, **special).save_pretrained(folder)
     TransformersConverter(str(folder)).convert(str(folder / "ct2"), quantization="float32")
@@ -98,19 +122,21 @@ def prompts_of(setting: dict) -> list[list[int]]:
     return rng.integers(100, 50_000, (setting["batch"], setting["length"])).tolist()
 
 
-def ours(folder: Path, threads: int, dtype: str) -> Callable[[dict], Callable[[], list]]:
+def options_of(setting: dict) -> dict:
+    """Of ours, beside the n-grams that are banned."""
+    return {"num_beams": setting["beams"], "max_new_tokens": setting["new"], "min_new_tokens": setting["new"]}
+
+
+def ours(folder: Path, threads: int, dtype: str, plan: str = "fast") -> Callable[[dict], Callable[[], list]]:
     import minidecode as md
 
-    model = md.load(folder, plan="fast", dtype=dtype)
+    model = md.load(folder, plan=plan, dtype=dtype)
 
     def prepare(setting: dict) -> Callable[[], list]:
         ids = prompts_of(setting)
 
         def run() -> list:
-            out = model.generate(
-                input_ids=ids, num_beams=setting["beams"], max_new_tokens=setting["new"],
-                min_new_tokens=setting["new"], no_repeat_ngram_size=setting["ngram"],
-            )  # fmt: skip
+            out = model.generate(input_ids=ids, no_repeat_ngram_size=setting["ngram"], **options_of(setting))
             return [t.tolist() for t in out.token_ids]
 
         return run
@@ -168,10 +194,53 @@ def ctranslate2(folder: Path, threads: int, compute_type: str) -> Callable[[dict
     return prepare
 
 
-def work(pipe, load: str, folder: Path, threads: int, given: dict, environment: dict) -> None:
-    """A system's process: loads once, then answers each setting with its tokens and seconds."""
-    os.environ.update(environment | dict.fromkeys(THREADS, str(threads)) | {"OMP_WAIT_POLICY": "PASSIVE"})
+def agree(pipe, folder: Path, settings: list[dict]) -> None:
+    """A process that sends, for each setting, how many texts of `fast` are not those of the plain cache, and the bytes.
+
+    Only ties may part them: sends a sentence instead where no tie explains it.
+    """
+    import minidecode as md
+    from minidecode.bench.rungs import Setting, Work, differing, is_tie, run_ids
+
+    model = md.load(folder)
+    for s in settings:
+        texts = Work(model, [np.array(prompt) for prompt in prompts_of(s)], None, options_of(s))
+        sides = {}
+        for label, (_, given, _) in PLAIN_CACHE.items():
+            base, *choices = given.get("plan", "fast").split(",")
+            plan = {"base": base} | dict(choice.split("=") for choice in choices)
+            sides[label] = Setting(plan, "float32", s["batch"], s["ngram"])
+        runs = {label: run_ids(texts, side) for label, side in sides.items()}
+        parted = differing(runs[PLAIN], runs[OURS])
+        if wrong := [n for n in parted if not is_tie(texts, n, sides[PLAIN], sides[OURS])]:
+            pipe.send(f"text {wrong[0] + 1} of {s['batch']} is another under plan=fast, and no tie explains it")
+            return
+        held = {label: max(r.memory_peak_bytes for r in run.receipts) for label, run in runs.items()}
+        pipe.send({"tied_texts": len(parted), "memory_bytes": held})
+
+
+def started(context, target: Callable, arguments: tuple, environment: dict):
+    """A process that has these variables from its very beginning: NumPy's BLAS reads them as it is loaded.
+
+    Whatever stands in the process's function comes too late, for a spawned process imports this file first.
+    """
+    process = context.Process(target=target, args=arguments, daemon=True)
+    before = dict(os.environ)
+    os.environ.update(environment)
+    try:
+        process.start()
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+    return process
+
+
+def work(pipe, load: str, folder: Path, threads: int, given: dict) -> None:
+    """A system's process: loads once, says what NumPy multiplies by, then answers each setting: tokens and seconds."""
     prepare, runs = globals()[load](folder, threads, **given), {}
+    from threadpoolctl import threadpool_info
+
+    pipe.send(next((i["architecture"] for i in threadpool_info() if i["internal_api"] == "openblas"), "no OpenBLAS"))
     while (setting := pipe.recv()) is not None:
         key = json.dumps(setting)
         runs.setdefault(key, None)
@@ -181,6 +250,27 @@ def work(pipe, load: str, folder: Path, threads: int, given: dict, environment: 
         pipe.send((tokens, time.perf_counter() - started))
 
 
+def answer(pipe, who: str):
+    """What a process sends. Ends the script in one line if it has ended instead."""
+    try:
+        return pipe.recv()
+    except EOFError:
+        raise SystemExit(f"{who}: its process ended without an answer: see above") from None
+
+
+def verdicts(context, folder: Path, settings: list[dict], environment: dict) -> list[dict]:
+    """What `agree` says of each setting. Ends the script if texts part without a tie: nothing is timed then."""
+    pipe, theirs = context.Pipe()
+    process, found = started(context, agree, (theirs, folder, settings), environment), []
+    theirs.close()
+    for _ in settings:
+        found.append(answer(pipe, "comparing texts"))
+        if isinstance(found[-1], str):
+            raise SystemExit(f"{found[-1]}: nothing is timed")
+    process.join()
+    return found
+
+
 def time_setting(setting: dict, pipes: dict, runs: int) -> dict[str, dict]:
     """System -> tokens/s and seconds, by turns, after one run that does not count."""
     seconds, tokens = {name: [] for name in pipes}, {}
@@ -188,18 +278,22 @@ def time_setting(setting: dict, pipes: dict, runs: int) -> dict[str, dict]:
     for turn in range(runs + 1):
         for name in rng.permutation(list(pipes)).tolist():
             pipes[name].send(setting)
-            tokens[name], took = pipes[name].recv()
+            tokens[name], took = answer(pipes[name], name)
             if any(len(t) < setting["new"] - 1 for t in tokens[name]):
                 raise SystemExit(f"{name} made {min(map(len, tokens[name]))} tokens, and not {setting['new']}")
             if turn > 0:
                 seconds[name].append(took)
     new = setting["batch"] * setting["new"]
-    return {
+    found = {
         name: {"tokens_per_second": round(new / statistics.median(s), 1), "seconds": [round(x, 4) for x in sorted(s)],
                "same_tokens_as_transformers": None if "transformers" not in tokens else
                sum(a == b for a, b in zip(tokens[name], tokens["transformers"], strict=True))}
         for name, s in seconds.items()
     }  # fmt: skip
+    if PLAIN in seconds:
+        ratios = [plain / mine for plain, mine in zip(seconds[PLAIN], seconds[OURS], strict=True)]
+        found[OURS]["over_plain_cache"] = [round(x, 3) for x in (statistics.median(ratios), min(ratios), max(ratios))]
+    return found
 
 
 def versions() -> dict[str, str | None]:
@@ -227,16 +321,41 @@ def table(found: dict) -> str:
         pairs = [(ours_fp32, theirs), (ours_int8, theirs_int8), (ours_fp32, torch)]
         first, second, third = (f"{a / b:.2f}x" if a and b else "" for a, b in pairs)
         lines.append(f"| {name} | {' | '.join(shown)} | {first}, {second} | {third} |")
+    return "\n".join([*lines, "", *where(found)])
+
+
+def plain_table(found: dict) -> str:
+    """Tokens per second of the plain cache and of ours, the median of the turns' ratios, bytes of the caches."""
+    lines = ["| work | plain cache | plan=fast | over the plain cache | keys and values | texts parted by ties |",
+             "|---|---|---|---|---|---|"]  # fmt: skip
+    for name, rows in found["work"].items():
+        speeds = []
+        for label in PLAIN_CACHE:
+            seconds = rows[label]["seconds"]
+            speeds.append(f"{rows[label]['tokens_per_second']:,.1f} ({seconds[0]:.2f}-{seconds[-1]:.2f} s)")
+        median, least, most = rows[OURS]["over_plain_cache"]
+        agreed = found["agreed"][name]
+        held = " to ".join(f"{agreed['memory_bytes'][label] / 1e6:,.1f} MB" for label in PLAIN_CACHE)
+        lines.append(
+            f"| {name} | {' | '.join(speeds)} | {median:.2f}x ({least:.2f}-{most:.2f}) | {held} |"
+            f" {agreed['tied_texts']} |"
+        )
+    return "\n".join([*lines, "", *where(found)])
+
+
+def where(found: dict) -> list[str]:
+    """The lines below a table."""
     m, v = found["machine"], found["versions"]
-    packages = ", ".join(f"{k} {v[k]}" for k in ("numpy", "numba", "transformers", "torch", "ctranslate2") if v[k])
+    packages = ", ".join(f"{k} {v[k]}" for k in ("numpy", "numba", "transformers", "torch", "ctranslate2") if v.get(k))
     machine = f"{m['threads']} threads on {m['cores']} cores ({m['processor']}); kernels of our OpenBLAS:"
-    lines.append(f"\nTokens per second, {machine} {m['blas_kernels']}; {packages}.")
-    return "\n".join(lines + ([found["note"]] if found["note"] else []))
+    told = f"Tokens per second, {machine} {m['blas_kernels']}; {packages}."
+    return [told, found["note"]] if found["note"] else [told]
 
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--runs", type=positive, default=5)
+    p.add_argument("--plain-cache", action="store_true", help="ours against a plain cache, in place of the peers")
+    p.add_argument("--runs", type=positive, default=5, help="turns that are timed")
     p.add_argument("--threads", type=positive, default=os.cpu_count(), help="of every system")
     p.add_argument("--only", nargs="+", default=list(SETTINGS), metavar="WORK", help="works whose name begins so")
     p.add_argument("--systems", nargs="+", default=list(SYSTEMS), metavar="NAME", help="systems whose name begins so")
@@ -246,45 +365,60 @@ def main() -> None:
     p.add_argument("--shrink", action="store_true", help="toy shapes: to see that it runs")
     p.add_argument("--note", default="", help="what a reader should know of the machine")
     p.add_argument("--out", type=to_write, help="JSON file to write")
-    p.add_argument("--readme", type=to_read, help="file whose table between the marks peers is replaced")
+    p.add_argument(
+        "--readme",
+        type=with_marks("peers", "plain-cache"),
+        help="file whose table between the marks peers (plain-cache) is replaced",
+    )
     a = p.parse_args()
     works = {n: s for n, s in SETTINGS.items() if any(n.startswith(o) for o in a.only)}
     systems = {n: s for n, s in SYSTEMS.items() if any(n.startswith(o) for o in a.systems)}
+    if a.plain_cache:
+        works, systems = {n: s for n, s in works.items() if s["beams"] > 1}, PLAIN_CACHE
     if not works or not systems:
         raise SystemExit(f"nothing to do: works are {'; '.join(SETTINGS)}; systems are {'; '.join(SYSTEMS)}")
-    if a.blas_kernels:
-        systems = {n: (load, given, environment | ({"OPENBLAS_CORETYPE": a.blas_kernels} if load == "ours" else {}))
-                   for n, (load, given, environment) in systems.items()}  # fmt: skip
-    context, found = mp.get_context("spawn"), {}
+    context, found, agreed, kernels = mp.get_context("spawn"), {}, {}, ""
+    common = dict.fromkeys(THREADS, str(a.threads)) | {"OMP_WAIT_POLICY": "PASSIVE"}
+    of_ours = common | ({"OPENBLAS_CORETYPE": a.blas_kernels} if a.blas_kernels else {})
     with tempfile.TemporaryDirectory() as scratch:
         for name in dict.fromkeys(s["model"] for s in works.values()):
-            folder = Path(scratch) / name
-            maker = context.Process(target=make_checkpoint, args=(name, folder, a.shrink))
-            maker.start()
+            folder, mine = Path(scratch) / name, {n: s for n, s in works.items() if s["model"] == name}
+            maker = started(context, make_checkpoint, (name, folder, a.shrink, not a.plain_cache), common)
             maker.join()
             if maker.exitcode:
                 raise SystemExit(f"no checkpoint could be made for {name}: see above")
+            if a.plain_cache:
+                agreed |= dict(zip(mine, verdicts(context, folder, list(mine.values()), of_ours), strict=True))
             pipes, workers = {}, []
-            for system, (load, given, environment) in systems.items():
+            for system, (load, given, more) in systems.items():
                 pipes[system], theirs = context.Pipe()
-                workers.append(context.Process(target=work, args=(theirs, load, folder, a.threads, given, environment),
-                                               daemon=True))  # fmt: skip
-                workers[-1].start()
-            for label, setting in works.items():
-                if setting["model"] == name:
-                    found[label] = time_setting(setting, pipes, a.runs)
-                    print(label, {n: r["tokens_per_second"] for n, r in found[label].items()}, flush=True)
+                environment = (of_ours if load == "ours" else common) | more
+                workers.append(started(context, work, (theirs, load, folder, a.threads, given), environment))
+                theirs.close()
+            multiplies = {system: answer(pipe, system) for system, pipe in pipes.items()}
+            kernels = next((k for s, k in multiplies.items() if systems[s][0] == "ours"), "none was asked")
+            for label, setting in mine.items():
+                found[label] = time_setting(setting, pipes, a.runs)
+                print(label, {n: r["tokens_per_second"] for n, r in found[label].items()}, flush=True)
             for pipe, worker in zip(pipes.values(), workers, strict=True):
                 pipe.send(None)
                 worker.join()
-    machine = {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count(), "threads": a.threads,
-               "blas_kernels": a.blas_kernels or "as OpenBLAS chooses"}  # fmt: skip
-    result = {"machine": machine, "versions": versions(), "note": a.note, "work": found}
-    print(table(result))
+    machine = {"processor": processor(), "cores": os.cpu_count(), "threads": a.threads, "blas_kernels": kernels}
+    result = {
+        "machine": machine,
+        "versions": versions(),
+        "note": f"{'Toy shapes. ' * a.shrink}{a.note}".strip(),
+        "work": found,
+    }
+    if a.plain_cache:
+        result |= {"plan": PLAIN_CACHE[PLAIN][1]["plan"], "agreed": agreed}
+        del result["versions"]["transformers"], result["versions"]["torch"], result["versions"]["ctranslate2"]
+    mark, text = ("plain-cache", plain_table(result)) if a.plain_cache else ("peers", table(result))
+    print(text)
     if a.out:
         a.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     if a.readme:
-        write_between_markers(a.readme, "peers", table(result))
+        write_between_markers(a.readme, mark, text)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """FastSeq's asynchronous pipeline (section 4.3, Table 2's third row): each overlap alone, both, and none.
 
-    cd benchmarks && python pipeline.py --out results/pipeline-cpu.json --timeline results/pipeline-cpu.svg
+    python benchmarks/pipeline.py --out benchmarks/results/pipeline-cpu.json
 
 All ways must give the same bytes before anything is timed. Runs are interleaved, so that a machine that slows down
 slows all; figures are medians, the gains medians of the ratios to the naive run of the same round. `at_most` is what
@@ -11,6 +11,9 @@ gain is near 1.0x, and where handing over costs more than it hides, below. Here 
 tokenizer is compiled, and takes a hundredth of the model's time. What the paper gains (1.5x) it gains with a GPU, which
 leaves the processor free, and beside a post-processing of 38 % of the time. The `stand-in` shows that side: tokens come
 from a table, after a wait as long as it takes to make that share. It is simulated, and no measurement of a GPU.
+
+Takes about two minutes. Prints the table; writes all figures to --out, and a picture of
+one run with both overlaps (benchmarks/results/pipeline-cpu.svg) to --timeline.
 """
 
 from __future__ import annotations
@@ -18,7 +21,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import statistics
 import time
 from collections.abc import Iterator
@@ -31,6 +33,7 @@ from flags import positive, to_write
 from threadpoolctl import threadpool_limits
 
 import minidecode as md
+from minidecode.bench.compare import where_it_ran
 from minidecode.generate_files import record_of
 from minidecode.runtime.pipeline import OVERLAPS
 from minidecode.runtime.timeline import draw_timeline
@@ -114,7 +117,7 @@ def load_of_the_machine() -> float | None:
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--runs", type=positive, default=5)
+    p.add_argument("--runs", type=positive, default=5, help="turns that are timed")
     p.add_argument("--lines", type=positive, default=240)
     p.add_argument("--out", type=to_write, help="JSON file to write")
     p.add_argument("--timeline", type=to_write, help="SVG file: a run with both overlaps")
@@ -130,11 +133,7 @@ def main() -> None:
     wait = busy * (1 / POST_PROCESSING - 1) / (a.lines / 8)
     with stand_in(model, wait):
         rows += time_work(f"stand-in (simulated), {1000 * wait:.1f} ms a batch", model, long, LONG, a.runs)
-    machine = {
-        "processor": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version(),
-        "numpy": np.__version__, "minidecode": md.__version__, "load_before": load_before,
-        "load_after": load_of_the_machine(),
-    }  # fmt: skip
+    machine = where_it_ran() | {"load_before": load_before, "load_after": load_of_the_machine()}
     note = (
         "The machine was doing other work too (see its load, which is of processes that want one of its cores). Gains "
         "are ratios within a round. The stand-in simulates a device that leaves the processor free; it is not one."

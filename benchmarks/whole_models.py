@@ -1,6 +1,6 @@
 """FastSeq's Table 1 and EL's Table 2: whole models, what the papers start from and what their tricks make of them.
 
-    python benchmarks/whole_models.py --out benchmarks/results/whole-models-cpu.json
+    python benchmarks/whole_models.py --out benchmarks/results/whole-models-cpu.json --readme docs/tables.md
 
 Each model generates under four plans, by turns: the papers' baseline (a cache copied for every beam, the naive n-gram
 ban, elementary operations one by one), FastSeq's two tricks on top of it (split caches, the compiled ban), EL's, and
@@ -9,23 +9,26 @@ sentences that differ are counted, and none may differ in the trained models. A 
 
 What cannot be repeated here stands in docs/tables.md, which says where the papers' other tables are. Shapes are those
 of published GPT-2 and BART models with random weights, and texts random tokens, or the bundled models and texts. On a
-CPU the share of products is larger than on the papers' V100, so FastSeq's ratios are smaller, and EL, which computes
-more to move less, loses.
+CPU the share of products is larger than on the papers' V100, so FastSeq's ratios are smaller; EL, which computes more
+to move less, gains about as much as the shared caches or less.
+
+Takes about a minute. Prints the table; writes it into --readme between the marks whole-models, and all figures to
+--out.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import time
 
 import numpy as np
 from flags import positive, to_write
+from readme import with_marks, write_between_markers
 
 import minidecode as md
+from minidecode.bench.compare import where_it_ran
 
 PLANS = {
     "baseline": "naive,memory=replicated",
@@ -86,32 +89,44 @@ def measure(name: str, sizes: tuple[int, int, int], runs: int) -> dict:
 
 def table(found: dict) -> str:
     lines = [f"| model (batch, input, new) | {' | '.join(PLANS)} |", "|---" * (1 + len(PLANS)) + "|"]
-    for row in found["whole_models"]:
-        cells = [f"{p['samples_per_second']:.2f} ({p['speedup']:.2f}x, {p['memory_bytes'] / 1e6:.1f} MB)"
-                 for p in row["plans"].values()]  # fmt: skip
-        size = f"{row['batch']}, {row['input_tokens']}, {row['new_tokens']}"
-        lines.append(f"| {row['model']} ({size}) | {' | '.join(cells)} |")
-    return "\n".join([*lines, "", f"Samples per second; beam 4, n-gram 3. {found['note']}"])
+    lines += map(line, found["whole_models"])
+    m = found["machine"]
+    machine = f"{m['cores']} cores ({m['processor']}), NumPy {m['numpy']}. {found['note']}".strip()
+    return "\n".join(
+        [*lines, "", f"Samples per second (over the baseline, bytes of memory); beam 4, n-gram 3; {machine}"]
+    )
+
+
+def line(row: dict) -> str:
+    """A model's line of the table."""
+    cells = [f"{p['samples_per_second']:.2f} ({p['speedup']:.2f}x, {p['memory_bytes'] / 1e6:.1f} MB)"
+             for p in row["plans"].values()]  # fmt: skip
+    size = f"{row['batch']}, {row['input_tokens']}, {row['new_tokens']}"
+    return f"| {row['model']} ({size}) | {' | '.join(cells)} |"
 
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS), metavar="NAME")
-    p.add_argument("--runs", type=positive, default=3)
+    p.add_argument("--runs", type=positive, default=3, help="turns that are timed")
     p.add_argument("--shrink", type=positive, default=1, help="divide batch and lengths by it")
     p.add_argument("--note", default="", help="what a reader should know of the machine")
     p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument(
+        "--readme", type=with_marks("whole-models"), help="file whose table between the marks whole-models is replaced"
+    )
     a = p.parse_args()
     rows = []
     for name in a.models:
         rows.append(measure(name, tuple(max(2, size // a.shrink) for size in MODELS[name]), a.runs))
-        print(table({"whole_models": rows[-1:], "note": ""}).splitlines()[2], flush=True)
-    machine = {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count(),
-               "numpy": np.__version__, "minidecode": md.__version__}  # fmt: skip
+        print(line(rows[-1]), flush=True)
+    machine = where_it_ran()
     found = {"machine": machine, "note": a.note, "whole_models": rows}
     print(table(found))
     if a.out:
         a.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    if a.readme:
+        write_between_markers(a.readme, "whole-models", table(found))
 
 
 if __name__ == "__main__":

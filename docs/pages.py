@@ -85,38 +85,48 @@ def as_markdown(text: str) -> str:
 
 
 def results() -> str:
-    """A section for each script that has recorded something: what it asks, its table in the README, its pictures."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    """A section for each script that has recorded something: what it asks, on which machine, its tables, its pictures.
+
+    Tables are those that the script wrote into the README or into the page of the papers' tables.
+    """
+    pages = "".join((ROOT / p).read_text(encoding="utf-8") for p in ("README.md", "docs/tables.md"))
     sections, told = [], set()
     for script in sorted((ROOT / "benchmarks").glob("*.py")):
         name = script.stem.replace("_", "-")
-        source = script.read_text(encoding="utf-8")
-        files = sorted(p for p in RESULTS.iterdir() if re.match(rf"{name}(-cpu)?[-.]", p.name))
+        files = sorted(p for p in RESULTS.iterdir() if re.match(rf"{name}(-cpu|-gpu)?[-.]", p.name))
         if not files:
             continue
         told.update(files)
-        asks = ast.get_docstring(ast.parse(source)).split("\n\n")[0]
-        lines = [f"## {name}", " ".join(asks.split()), "", machine_of(files)]
-        if table := re.search(rf"<!-- {name}: .*?-->\n(.*?)<!-- end of {name} -->", readme, re.DOTALL):
-            lines += ["", table[1]]
+        asks = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))).split("\n\n")[0]
+        lines = [f"## {name}", " ".join(asks.split()), ""]
+        lines += [f"- {link_to(p)}: {machine_of(p)}" for p in files if p.suffix == ".json"]
+        for _, table in re.findall(
+            rf"<!-- ([\w-]+): written by benchmarks/{script.name} -->\n(.*?)<!-- end of \1 -->", pages, re.DOTALL
+        ):
+            lines += ["", table]
         for picture in (f"../{p.relative_to(ROOT).as_posix()}" for p in files if p.suffix == ".svg"):
             lines += ["", f"[![The picture of {Path(picture).stem}]({picture})]({picture})"]
-        raw = [script, *(p for p in files if p.suffix != ".svg")]
-        lines += ["", "Files: " + ", ".join(f"[{p.name}](../{p.relative_to(ROOT).as_posix()})" for p in raw)]
-        sections.append("\n".join(lines))
-    others = [f"- [{p.name}](../{p.relative_to(ROOT).as_posix()})" for p in sorted(set(RESULTS.iterdir()) - told)]
-    return "\n\n".join([*sections, *(["## Other records", "\n".join(others)] if others else [])])
+        sections.append("\n".join([*lines, "", f"Script: {link_to(script)}"]))
+    others = [f"- {link_to(p)}" for p in sorted(set(RESULTS.iterdir()) - told)]
+    why = "Scores of texts, which hang on no machine's speed. [The papers' tables](tables.md) say what they are of."
+    return "\n\n".join([*sections, *(["## Other records", why, "\n".join(others)] if others else [])])
 
 
-def machine_of(files: list[Path]) -> str:
-    """The machine of a result, as far as its file says."""
-    for path in (p for p in files if p.suffix == ".json"):
-        data = json.loads(path.read_text(encoding="utf-8"))
-        machine = data.get("machine") if isinstance(data, dict) else None
-        if isinstance(machine, dict):
-            said = {k: v for k, v in machine.items() if isinstance(v, str | int | float) and k != "minidecode"}
-            return "Machine: " + ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in said.items()) + "."
-    return ""
+def link_to(path: Path) -> str:
+    return f"[{path.name}](../{path.relative_to(ROOT).as_posix()})"
+
+
+def machine_of(path: Path) -> str:
+    """The machine of a result, as its file says it: what it was, with which versions, and what else ran there."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    machine = found["machine"]
+    if isinstance(machine, str):
+        return f"{machine}."
+    said = machine | found.get("where", {}) | found.get("versions", {})
+    note = said.pop("note", "") or found.get("note", "")
+    said = {k: v for k, v in said.items() if v is not None and k not in ("name", "bandwidth", "operations")}
+    told = "machine: " + ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in said.items())
+    return f"{told}. {note}".strip()
 
 
 # The API

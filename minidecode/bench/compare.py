@@ -22,6 +22,7 @@ from ..conformance import check
 from ..conformance.rows import asked_of
 from ..device import device_kind
 from ..errors import InputError, NumericalError, OptionError
+from ..plan import is_there
 from .machines import MACHINES, Machine, this_machine
 
 NAIVE = "reference naive"  # what ratios are to
@@ -173,13 +174,22 @@ def stored_as(name: str) -> tuple[str, ...]:
 
 def where_it_ran() -> dict[str, str]:
     """What a reader of figures must know of the machine: processor or GPU, cores, versions."""
-    found = {"processor": platform.processor() or platform.machine(), "cores": str(os.cpu_count()),
-             "system": platform.system(), "device": device_kind()}  # fmt: skip
+    found = {"processor": processor(), "cores": str(os.cpu_count()), "system": platform.system(),
+             "device": device_kind(), "python": platform.python_version()}  # fmt: skip
     if device_kind() == "gpu":
         from numba import cuda
 
         found["gpu"] = str(cuda.get_current_device().name)
     return found | {package: version(package) for package in ("minidecode", "numpy", "numba")}
+
+
+def processor() -> str:
+    """Its name, where the system tells it, and its architecture."""
+    told, architecture = Path("/proc/cpuinfo"), platform.machine()
+    lines = told.read_text(encoding="utf-8").splitlines() if told.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    name = names[0] if names else platform.processor()
+    return f"{name} {architecture}" if name not in ("", architecture) else architecture
 
 
 def side_by_side(files: dict[str, list[Comparison]]) -> str:
@@ -253,10 +263,9 @@ def implementations(row: Row) -> dict[str, Callable]:
     """Label -> function: naive, other ways in NumPy, reference, cpu, and every version of the kernel."""
     found = {}
     for backend in ("reference", "cpu", "cuda"):
-        try:
-            module = importlib.import_module(f"minidecode.{backend}.{row.name}")
-        except ModuleNotFoundError:
+        if not is_there(row, backend):
             continue
+        module = importlib.import_module(f"minidecode.{backend}.{row.name}")
         versions = [f for f in vars(module) if f.startswith(row.op)]  # the naive one first, the op itself last
         for function in sorted(versions, key=lambda f: (f == row.op, not f.endswith("_naive"), f)):
             label = function.removeprefix(row.op).strip("_")
@@ -265,13 +274,15 @@ def implementations(row: Row) -> dict[str, Callable]:
 
 
 def time_by_turns(
-    calls: dict[str, tuple[Callable, tuple]], repeats: int, synchronize: Callable[[], None] = lambda: None
-) -> list[Timing]:
+    calls: dict[str, tuple[Callable, tuple]], repeats: int, synchronize: Callable[[], None] = lambda: None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[Timing]:  # fmt: skip
     """Each call once to warm up, then all of them by turns, so that a slow moment of the machine hits them all.
 
     The order changes from turn to turn, so that none always follows the same one.
 
     Copies of the arguments are made outside of the timed part; `synchronize` waits for the device inside of it.
+    clock: `time.thread_time`, of what runs in one thread, stands still while other programs have its core.
     """
     seconds: dict[str, list[float]] = {label: [] for label in calls}
     rng = np.random.default_rng(0)
@@ -280,11 +291,11 @@ def time_by_turns(
             function, arguments = calls[label]
             given = copy.deepcopy(arguments)
             synchronize()
-            started = time.perf_counter()
+            started = clock()
             function(*given)
             synchronize()
             if turn > 0:
-                seconds[label].append(time.perf_counter() - started)
+                seconds[label].append(clock() - started)
     return [Timing(label, statistics.median(s), min(s), max(s)) for label, s in seconds.items()]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import minidecode as md
+from minidecode.bench import compare
 from minidecode.bench.compare import (
     calls_on_device,
     implementations,
@@ -98,6 +99,16 @@ def test_each_call_gets_arrays_of_its_own_and_the_first_turn_does_not_count():
     timings = time_by_turns({"a": (lambda a: (seen.append(a[0]), a.fill(7)), (x,))}, 4, lambda: waits.append(1))
     assert seen == [0.0] * 5 and (x == 0).all() and len(waits) == 10
     assert 0 < timings[0].fastest <= timings[0].median <= timings[0].slowest
+
+
+def test_a_machine_is_named_with_its_architecture_once(monkeypatch, tmp_path):
+    monkeypatch.setattr(compare.platform, "machine", lambda: "x86_64")
+    for told, name in (("", "x86_64"), ("x86_64", "x86_64"), ("Some Processor", "Some Processor x86_64")):
+        monkeypatch.setattr(compare.platform, "processor", lambda told=told: told)
+        monkeypatch.setattr(compare, "Path", lambda _: tmp_path / "cpuinfo")
+        assert compare.processor() == name
+    (tmp_path / "cpuinfo").write_text("flags\t: a\nmodel name\t: Two Cores @ 2 GHz\n", encoding="utf-8")
+    assert compare.processor() == "Two Cores @ 2 GHz x86_64"
 
 
 @pytest.mark.gpu

@@ -12,7 +12,8 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 SCRIPTS = sorted(p for p in BENCHMARKS.glob("*.py") if p.name not in ("flags.py", "readme.py"))
 FLAG = re.compile(r'add_argument\(\s*"(-?-?[a-z0-9-]+)".*?type=(\w+)')
 WRONG = {"positive": ["0", "-1", "1.5", "many"], "positive_number": ["0", "-1", "inf", "nan"],
-         "to_write": ["no/such/folder/x.json", "."], "to_read": ["no_such_file"]}  # fmt: skip
+         "to_write": ["no/such/folder/x.json", "."], "to_read": ["no_such_file"],
+         "with_marks": ["no_such_file", "empty.md"]}  # fmt: skip
 OTHERS = {"fuzz_torch_file.py": {"--seed", "--only"}}  # of which 0 is one
 
 
@@ -28,6 +29,7 @@ CASES = [pytest.param(path, flag, text, id=f"{path.stem} {flag} {text}") for pat
 def run(monkeypatch, tmp_path):
     """Calls a script's `main` as if it were run in an empty folder with these arguments."""
     monkeypatch.chdir(tmp_path)
+    Path("empty.md").write_text("no marks", encoding="utf-8")
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     monkeypatch.setattr(sys, "path", list(sys.path))  # some scripts add to it
 
@@ -53,6 +55,23 @@ def test_what_cannot_be_is_told_before_any_work(path, flag, text, run, capsys):
 def test_no_script_takes_numbers_or_files_unseen(path):
     others = {flag for flag, kind in flags_of(path) if kind not in WRONG}
     assert others == OTHERS.get(path.name, set())
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda p: p.stem)
+def test_help_says_what_it_measures_how_long_it_takes_and_what_it_writes(path, run, capsys):
+    with pytest.raises(SystemExit) as ended:
+        run(path, "--help")
+    said = " ".join(capsys.readouterr().out.split())
+    assert ended.value.code == 0 and f"python benchmarks/{path.name}" in said
+    assert re.search(r"[Tt]akes (about|some|a|six|seven|half)\b", said) and re.search(r"Prints .*(writes|keeps)", said)
+
+
+@pytest.mark.parametrize("name", ["ladder.py", "multi_query_quality.py", "plots.py"])
+@pytest.mark.parametrize("text", ["{}", "[]", "5", '{"machine": "any"}', "no JSON"])
+def test_a_file_of_another_kind_ends_it_in_one_line(name, text, run):
+    Path("other.json").write_text(text, encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"^other\.json .*(holds no|cannot be read)[^\n]*$"):
+        run(BENCHMARKS / name, "other.json")
 
 
 @pytest.mark.parametrize("name", ["el_attention.py", "launches.py"])

@@ -1,10 +1,13 @@
 """The table of peers is what was measured; and ours is asked as the others are."""
 
 import json
+import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from minidecode.cpu import ngram as cpu_ngram
 from minidecode.user_functions import load_file
 
 HERE = Path(__file__).parents[2]
@@ -40,6 +43,74 @@ def test_ours_makes_as_many_tokens_as_were_asked_for(script, tiny_folder):
     script.prompts_of = lambda setting: [[1, 2, 3], [3, 2, 1]]
     run = script.ours(tiny_folder(), 1, "float32")(setting)
     assert [len(t) for t in run()] == [4, 4]
+
+
+def test_ours_over_the_plain_cache_is_the_median_of_the_turns_ratios(script):
+    """Two systems that take as long as they say, on a clock that hangs on no machine."""
+    told = {script.PLAIN: iter([9.0, 4.0, 6.0, 9.0]), script.OURS: iter([9.0, 2.0, 2.0, 2.0])}
+
+    class Pipe:
+        def __init__(self, name):
+            self.name = name
+
+        def send(self, setting):
+            self.setting = setting
+
+        def recv(self):
+            return [[1] * self.setting["new"]] * self.setting["batch"], next(told[self.name])
+
+    setting = {"batch": 2, "new": 3}
+    rows = script.time_setting(setting, {name: Pipe(name) for name in script.PLAIN_CACHE}, 3)
+    assert rows[script.OURS]["over_plain_cache"] == [3.0, 2.0, 4.5] and rows[script.PLAIN]["seconds"] == [4.0, 6.0, 9.0]
+    found = {
+        "machine": {"processor": "p", "cores": 2, "threads": 2, "blas_kernels": "SkylakeX"}, "note": "",
+        "work": {"w": rows}, "versions": {"numpy": "1", "numba": "2"},
+        "agreed": {"w": {"tied_texts": 1, "memory_bytes": {script.PLAIN: 4_000_000, script.OURS: 1_000_000}}},
+    }  # fmt: skip
+    assert script.plain_table(found).splitlines()[2:] == [
+        "| w | 1.0 (4.00-9.00 s) | 3.0 (2.00-2.00 s) | 3.00x (2.00-4.50) | 4.0 MB to 1.0 MB | 1 |", "",
+        "Tokens per second, 2 threads on 2 cores (p); kernels of our OpenBLAS: SkylakeX; numpy 1, numba 2.",
+    ]  # fmt: skip
+
+
+class Sent(list):
+    send = list.append
+
+
+def test_texts_are_compared_before_they_are_timed(script, tiny_folder, monkeypatch):
+    setting = {"batch": 2, "length": 3, "new": 6, "beams": 2, "ngram": 2}
+    script.prompts_of = lambda setting: [[1, 2, 3], [3, 2, 1]]
+    script.agree(good := Sent(), tiny_folder(), [setting])
+    assert good[0]["tied_texts"] == 0
+    assert good[0]["memory_bytes"][script.PLAIN] > good[0]["memory_bytes"][script.OURS] > 0
+    monkeypatch.setattr(cpu_ngram, "ban_ngrams", lambda scores_RV, *_: scores_RV)  # bans nothing
+    script.agree(bad := Sent(), tiny_folder(), [setting])
+    assert "is another under plan=fast, and no tie explains it" in bad[0]
+
+
+def test_a_process_has_its_variables_before_numpy_is_loaded(script, monkeypatch):
+    """Its BLAS reads them then; afterwards they are as they were here."""
+    seen = []
+
+    class Process:
+        def __init__(self, **given):
+            pass
+
+        def start(self):
+            seen.append(os.environ.get("OPENBLAS_CORETYPE"))
+
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "mine")
+    script.started(SimpleNamespace(Process=Process), print, (), {"OPENBLAS_CORETYPE": "Haswell"})
+    assert seen == ["Haswell"] and os.environ["OPENBLAS_CORETYPE"] == "mine"
+
+
+def test_a_process_that_ends_is_named(script):
+    class Ended:
+        def recv(self):
+            raise EOFError
+
+    with pytest.raises(SystemExit, match="transformers: its process ended without an answer"):
+        script.answer(Ended(), "transformers")
 
 
 def test_nothing_to_do_is_said(script, monkeypatch):

@@ -100,9 +100,13 @@ def test_multi_query_quality(tmp_path, monkeypatch):
     assert "<svg" in drawn(tmp_path, monkeypatch, found, "")[0]
 
 
-def test_other_files_are_left_out(tmp_path, monkeypatch, capsys):
-    assert drawn(tmp_path, monkeypatch, {"rows": []}) == []
-    assert "holds none of the results that are drawn here: left out" in capsys.readouterr().out
+def test_other_files_are_left_out_among_several_and_refused_alone(tmp_path, monkeypatch, capsys):
+    (other := tmp_path / "other.json").write_text('{"rows": []}', encoding="utf-8")
+    monkeypatch.setattr("sys.argv", ["plots.py", str(other), str(other)])
+    plots.main()
+    assert capsys.readouterr().out.count("other.json holds none of the results that are drawn here: left out") == 2
+    with pytest.raises(SystemExit, match=r"result\.json holds none of the results that are drawn here$"):
+        drawn(tmp_path, monkeypatch, {"rows": []})
 
 
 def test_what_is_no_json_is_refused(tmp_path, monkeypatch):

@@ -25,6 +25,13 @@ def test_it_runs_in_small_and_writes_json(tmp_path, monkeypatch, capsys):
         assert row["plans"]["baseline"]["speedup"] == 1
 
 
+def test_the_page_says_what_was_recorded(monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))  # as if it were run
+    recorded = json.loads((SCRIPT.parent / "results" / "whole-models-cpu.json").read_text(encoding="utf-8"))
+    page = (SCRIPT.parents[1] / "docs" / "tables.md").read_text(encoding="utf-8")
+    assert load_file(SCRIPT).table(recorded) in page
+
+
 def test_plans_that_disagree_are_not_timed(monkeypatch, tmp_path):
     """A function of the user's own that bans nothing: texts repeat themselves, as the baseline's may not."""
     path = tmp_path / "mine.py"

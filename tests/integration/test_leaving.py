@@ -20,6 +20,9 @@ from minidecode.memory.source import Source
 from minidecode.memory.split import SplitMemory
 from minidecode.plan import MEMORIES
 from minidecode.reference import draw
+from minidecode.runtime import engine
+from minidecode.runtime.engine import Engine
+from minidecode.runtime.receipt import held_bytes
 from minidecode.search import beam, greedy
 from minidecode.search.beam import Beams
 
@@ -103,6 +106,30 @@ def test_the_same_is_said_with_fewer_rows(kind, name):
                 noted, told = ([dataclasses.replace(s, candidates=[]) for s in o.trace.steps] for o in (right, out))
                 assert noted == told
     assert said(right)[0] == [text for texts, _ in alone for text in texts]
+
+
+@pytest.mark.parametrize("stored", ["computed", "float16"])
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_most_that_is_held_is_counted_to_the_byte(kind, memory, stored, monkeypatch):
+    """As if all layers were walked through at every step, which they are only where something has changed."""
+    if (memory == "rolling" and kind != "window") or (memory == "none" and stored != "computed"):
+        pytest.skip("no such plan")
+    walked, most, note = [], [], Engine._note_memory
+
+    def note_and_walk(self):
+        note(self)
+        arrays = [a for m in self.memories for a in m.arrays()]
+        most.append(held_bytes([*arrays, *(self.source.arrays() if self.source is not None else ())]))
+        assert self.memory_peak_bytes == max(most)
+
+    monkeypatch.setattr(Engine, "_note_memory", note_and_walk)
+    monkeypatch.setattr(engine, "held_bytes", lambda arrays: walked.append(1) or held_bytes(arrays))
+    out = run(toy(kind), f"memory={memory},leaving=on,memory_dtype={stored}", ending_apart(kind, "beams"))
+    assert out.receipt.memory_peak_bytes == max(most)
+    leaves = len(PROMPTS)  # at the most
+    if memory not in ("none", "replicated"):  # whose arrays are others at every step
+        assert len(walked) <= 3 + leaves, "in the prefill, when it ends, perhaps in the first step, after each leave"
 
 
 @pytest.mark.parametrize("plan", ["fast", "memory=split,memory_dtype=float16", "memory=el,memory_dtype=float16"])

@@ -39,6 +39,23 @@ def test_the_results_page_has_every_recorded_file(pages):
         assert f"(../benchmarks/results/{path.name})" in page
 
 
+def test_the_results_page_names_the_machine_of_every_record(pages):
+    page = pages.results()
+    for path in (ROOT / "benchmarks" / "results").glob("*.json"):
+        if path.stem != "quality":  # scores of texts
+            assert re.search(rf"^- \[{path.name}\]\(.*\): (machine: processor \w+|any machine)", page, re.MULTILINE), (
+                path
+            )
+
+
+def test_the_results_page_has_every_table_that_a_script_wrote(pages):
+    text = "".join((ROOT / p).read_text(encoding="utf-8") for p in ("README.md", "docs/tables.md"))
+    page, marks = pages.results(), re.findall(r"<!-- ([\w-]+): written by (benchmarks/\w+\.py) -->\n(.*)\n", text)
+    assert {"peers", "ladder", "ngram", "whole-models"} <= {name for name, *_ in marks}
+    for _, script, first_line in marks:
+        assert (ROOT / script).exists() and first_line in page
+
+
 def test_the_api_page_has_every_public_name(pages):
     assert all(f":: minidecode.{name}\n" in pages.api() for name in minidecode.__all__)
 

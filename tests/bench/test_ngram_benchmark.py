@@ -1,0 +1,71 @@
+"""FastSeq's Table 3: each step's ban is checked before it is timed; on a device tokens are fetched as in the paper."""
+
+import copy
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_compare import OnDevice, StandIn
+
+from minidecode.cpu import ngram
+from minidecode.user_functions import load_file
+
+ROOT = Path(__file__).parents[2]
+SIZES = ["--sentences", "2", "--beams", "2", "--longest", "12", "--runs", "1"]
+
+
+@pytest.fixture
+def script(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))  # as if it were run
+    return load_file(ROOT / "benchmarks" / "ngram.py")
+
+
+def test_it_runs_in_small_and_writes_json_and_the_table(script, tmp_path, monkeypatch, capsys):
+    out, page = tmp_path / "ngram.json", tmp_path / "page.md"
+    page.write_text("<!-- ngram: here -->\n<!-- end of ngram -->\n", encoding="utf-8")
+    given = [*SIZES, "--note", "a test", "--out", str(out), "--readme", str(page)]
+    monkeypatch.setattr("sys.argv", ["ngram.py", *given])
+    script.main()
+    found = json.loads(out.read_text(encoding="utf-8"))
+    assert {"reference naive", "reference", "cpu"} <= {r["way"] for r in found["ngram_ms"]} <= set(script.WAYS)
+    assert script.table(found) in capsys.readouterr().out and script.table(found) in page.read_text(encoding="utf-8")
+    assert found["shape"]["steps"] == 12 and found["machine"]["numpy"] == np.__version__
+
+
+def test_the_page_says_what_was_recorded(script):
+    recorded = json.loads((ROOT / "benchmarks" / "results" / "ngram-cpu.json").read_text(encoding="utf-8"))
+    assert script.table(recorded) in (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
+
+
+def test_an_implementation_that_bans_too_little_is_not_timed(script, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["ngram.py", *SIZES])
+    monkeypatch.setattr(ngram, "ban_ngrams", lambda scores_RV, *_: scores_RV)
+    monkeypatch.setattr(script, "texts", lambda rows, longest: np.resize([1, 2, 3], (rows, longest)))
+    monkeypatch.setattr(script, "time_by_turns", pytest.fail)
+    with pytest.raises(SystemExit, match="cpu bans other tokens at length 5: nothing is timed"):
+        script.main()
+
+
+def test_a_vocabulary_without_room_for_the_texts_is_refused(script, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["ngram.py", "--vocabulary", "100"])
+    with pytest.raises(SystemExit):
+        script.main()
+    assert "100 are too few" in capsys.readouterr().err
+
+
+def test_on_a_device_the_loop_fetches_row_by_row_or_all_at_once(script, monkeypatch):
+    """The kernels take no stand-in; all others ban what they ban without a device."""
+    tokens_RM, lengths = np.resize([1, 2, 3], (3, 9)), [np.full(3, length) for length in (4, 9)]
+    given = np.zeros((3, 5), np.float32), tokens_RM, lengths
+    read, tolist = [], OnDevice.tolist
+    monkeypatch.setattr(OnDevice, "tolist", lambda a: read.append(a.shape) or tolist(a), raising=False)
+    cupy, (loop, here) = StandIn(), script.calls_on_host(*given)[script.LOOP]
+    right_RV = loop(*copy.deepcopy(here))
+    expected = {script.ROW_BY_ROW: (6, 0), script.LOOP: (0, 4), "reference": (0, 4), "cpu": (0, 0)}
+    for label, (rows, whole) in expected.items():
+        run, arguments = script.calls_on_gpu(cupy, *given)[label]
+        read.clear(), cupy.fetched.clear()
+        scores_RV = np.asarray(run(*copy.deepcopy(arguments))).view(np.ndarray)
+        assert np.array_equal(scores_RV, right_RV) and np.isinf(right_RV).any()
+        assert (len(read), len(cupy.fetched)) == (rows, whole), label
