@@ -29,6 +29,7 @@ MOST_BYTES_OF_CALLS = 256 * 2**20
 LONGEST_CODE = 2500  # characters of an input that are shown
 COMMON = {
     "not-started": "",
+    "types": "",
     "row-0-for-all": "what belongs to row 0 is used for every row, which is right as long as all rows are alike",
     "reads-the-tail": "what lies behind a row's length is taken for data",
     "only-multiples-of-32": "sizes that 32 divides come out right, all others do not: the last, partial group is lost",
@@ -173,7 +174,7 @@ class Task:
         if same(trial.got, want, self.bound(v, trial.inputs)):
             return None
         if problem := different_kind(self.returns, trial.got, want):
-            return Miss(problem)
+            return problem
         return Miss(self.tell(v, trial.inputs, trial.got, want), is_of_value=True)
 
     def _answer(self, verdict: Verdict, v: SimpleNamespace, tried: list[Trial], first: Trial) -> None:
@@ -541,19 +542,20 @@ def _near(got: np.ndarray, want: np.ndarray, bound: Any) -> np.ndarray:
         return (got == want) | (np.abs(got - want) <= bound) | (np.isnan(got) & np.isnan(want))
 
 
-def different_kind(names: Sequence[str], got: Sequence, want: Sequence) -> str | None:
-    """What is wrong with the number, types or shapes of the outputs, in words."""
+def different_kind(names: Sequence[str], got: Sequence, want: Sequence) -> Miss | None:
+    """What is wrong with the number, types or shapes of the outputs."""
     if len(got) != len(want):
-        return f"{len(want)} results are due, and {len(got)} came back."
+        return Miss(f"{len(want)} results are due, and {len(got)} came back.")
     for k, (g, w) in enumerate(zip(got, want, strict=True)):
         name = names[k] if k < len(names) else "the result"
         if not isinstance(g, np.ndarray | np.generic | int | float | bool):
-            return f"{name} is {str(g)[:40]!r} where an array of shape {np.shape(w)} is due."
+            return Miss(f"{name} is {str(g)[:40]!r} where an array of shape {np.shape(w)} is due.")
         if np.shape(g) != np.shape(w):
-            return f"{name} has the shape {np.shape(g)} where {np.shape(w)} is due."
+            return Miss(f"{name} has the shape {np.shape(g)} where {np.shape(w)} is due.")
         kinds = np.asarray(g).dtype.kind, np.asarray(w).dtype.kind
-        if (kinds[0] == "f") != (kinds[1] == "f") or kinds[0] not in "biuf":
-            return f"{name} holds {np.asarray(g).dtype} where {np.asarray(w).dtype} is due."
+        if kinds[0] not in "biuf" or any((kinds[0] == kind) != (kinds[1] == kind) for kind in "fb"):
+            why = ": as an index, whole numbers are places, and booleans a mask" if set(kinds) <= set("biu") else ""
+            return Miss(f"{name} holds {np.asarray(g).dtype} where {np.asarray(w).dtype} is due{why}.", "types")
     return None
 
 

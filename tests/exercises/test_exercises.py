@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -124,3 +125,18 @@ def test_what_all_trials_say_together_is_told():
     race = find("tile_race")
     verdict = judged(race, race.folder() / "wrong" / "syncwarp_for_a_block.py", SEED)
     assert "Threads race on" in verdict.message and "the numbers are right" in verdict.message
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_pads_are_told_by_lengths_and_not_by_their_value(seed):
+    """A text of exercise 15 may hold the pad's id, within it and where it lies at the pads."""
+    ban = find("ngram_ban")
+    solution = ban.varied(ban.folder() / "solution.py", seed)
+    end, kept = ("0", "1:") if ban.task.draw(seed).padding == "left" else ("-1", ":-1")
+    lines = ["text = tokens_RM[r]", f"while len(text) and text[{end}] == PAD:", f"    text = text[{kept}]",
+             "used = len(text)"]  # fmt: skip
+    by_value = "".join(f"        {line}\n" for line in lines)
+    stripped = re.sub(r"        width = .*\n        text = .*\n", by_value, solution)
+    assert stripped != solution
+    verdict = ban.task.check(Submission(Path("ban.py"), stripped), seed, hidden=seed + 1)
+    assert not verdict.ok and "should" in verdict.message
