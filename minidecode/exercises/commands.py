@@ -97,9 +97,14 @@ def check(
             f"{submission.path} holds variation {held}, and {asked} was asked for: minidecode exercise reset"
             f" {found.number} with the same --seed or --student starts that one"
         )
-    if held is None:
+    is_said = held is not None
+    if not is_said:
         held = asked if asked is not None else own.seed(found) or 0
     verdict = found.task.check(submission, held, seal=lambda values: own.seal(found, held, values))
+    if not is_said and not target:
+        verdict.notes.append(
+            f"{path} does not say its variation (the line # --- variation is gone or changed): judged was {held}."
+        )
     if not target:
         _renew_if_told(own, found, submission.path, held, verdict)
     picture = own.keep(found, verdict)

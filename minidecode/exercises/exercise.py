@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from . import sandbox
+from . import sandbox, skeleton
 from .kernel_source import MOST_CHARACTERS, Refused, forbidden_import
 from .verdict import Miss, Verdict
 from .wire import Callback
@@ -124,6 +124,10 @@ class Task:
     def constants(self, v: SimpleNamespace) -> dict[str, Any]:
         return {name.upper(): value for name, value in vars(v).items()}
 
+    def _changed(self, submission: Submission, v: SimpleNamespace) -> list[str]:
+        """Which drawn constants the student's file says otherwise; in a layout of one's own they may mean anything."""
+        return [] if submission.names else skeleton.changed_constants(submission.source, self.constants(v))
+
     def rng(self, seed: int, hidden: int | None = None) -> np.random.Generator:
         return np.random.default_rng([self.number, seed, 1] if hidden is None else [self.number, seed, 2, hidden])
 
@@ -136,7 +140,7 @@ class Task:
         trials = [Trial(case) for case in self.cases(v, self.rng(seed))]
         if hidden is not None:
             trials += [Trial(case, is_hidden=True) for case in self.cases(v, self.rng(seed, hidden))]
-        verdict = Verdict(self.number, seed, True, "")
+        verdict = Verdict(self.number, seed, True, "", notes=self._changed(submission, v))
         try:
             self.run(submission, v, trials, verdict)
         except Refused as refused:
@@ -376,7 +380,7 @@ class KernelTask(Task):
             k: reply[k] for k in ("counts", "lines", "accesses", "findings", "costs", "types", "picture", "shared",
                                   "names")})  # fmt: skip
         warnings = [f"line {n['line']}: {n['message']}" for n in reply["types"]]
-        verdict.notes = verdict.notes or warnings[:3]
+        verdict.notes += [w for w in warnings[:3] if w not in verdict.notes]
         arrays = iter(reply["arrays"])
         after = {name: next(arrays) for name, a in inputs.items() if isinstance(a, np.ndarray) and a.ndim}
         trial.left = tuple(after[name] for name in self.out)
@@ -412,7 +416,8 @@ class PredictionTask(Task):
         return ""
 
     def check(self, submission, seed, *, hidden=None, seal=None) -> Verdict:
-        v, verdict = self.draw(seed), Verdict(self.number, seed, False, "")
+        v = self.draw(seed)
+        verdict = Verdict(self.number, seed, False, "", notes=self._changed(submission, v))
         try:
             values = self._read(submission, verdict)
             for name, due in self.expected(v).items():  # before it is sealed: a slip costs no variation

@@ -258,3 +258,30 @@ def test_a_prediction_that_is_no_number_costs_no_variation(cli, tmp_path):
     ran = cli("exercise", "check", 2, "--folder", tmp_path)
     assert ran.code == 1 and "'many', where a number is due" in ran.out and "it is" not in ran.out
     assert not (tmp_path / ".minidecode" / "predictions.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "line", "other", "says"),
+    [(15, "PADDING = \"left\"", "PADDING = 'right'", "Line 21 says PADDING = 'right', but your variation has"),
+     (16, "THREADS = 32", "THREADS = 16 + 16", "says THREADS = 16 + 16, but your variation has THREADS = 32"),
+     (2, "POSITIONS = ", "POSITIONS = 1", "says POSITIONS = 1")],
+)  # fmt: skip
+def test_a_changed_constant_of_the_variation_is_told(cli, tmp_path, number, line, other, says):
+    exercise = find(str(number))
+    seed = next(seed for seed in range(50) if line in exercise.start(seed))
+    assert cli("exercise", "start", number, "--folder", tmp_path, "--seed", seed).code == 0
+    assert "your variation has" not in cli("exercise", "check", number, "--folder", tmp_path).out
+    file = tmp_path / exercise.file_name
+    file.write_text(file.read_text(encoding="utf-8").replace(line, other), encoding="utf-8")
+    ran = cli("exercise", "check", number, "--folder", tmp_path)
+    (told,) = [line for line in ran.out.splitlines() if "your variation has" in line]
+    assert ran.code == 1 and says in told and told.endswith("that is what is judged: put it back.")
+
+
+def test_a_file_that_does_not_say_its_variation_is_told(cli, tmp_path):
+    file = solve(find("15"), tmp_path, 0)
+    file.write_text(re.sub(r"# --- variation.*", "# mine", file.read_text(encoding="utf-8")), encoding="utf-8")
+    ran = cli("exercise", "check", file)
+    assert ran.code == 0 and "does not say its variation" in ran.out and "judged was 0." in ran.out
+    graded = cli("exercise", "grade", tmp_path, "--seed", 5, "--format", "csv")
+    assert "The file does not say its variation, and 5 is due." in graded.out
