@@ -146,7 +146,7 @@ class Task:
         except Refused as refused:
             verdict.ok, verdict.mistake, verdict.message = False, refused.mistake, refused.message
             if refused.mistake == "not-started":
-                verdict.message = f"Nothing is written yet ({refused.message})."
+                verdict.message = f"Not started yet ({refused.message})."
             return verdict
         tried = [t for t in trials if t.got is not None or t.raised or t.ran or t.miss]
         for trial in tried:
@@ -597,20 +597,27 @@ def as_code(inputs: dict[str, Any]) -> str:
     lines = ["import numpy as np"]
     for name, value in inputs.items():
         if isinstance(value, np.ndarray):
-            if value.size > 1 and np.array_equal(
-                value, np.full_like(value, value.flat[0]), equal_nan=value.dtype.kind == "f"
-            ):
-                one = "np.nan" if np.isnan(float(value.flat[0])) else value.flat[0].item()
-                lines.append(f"{name} = np.full({value.shape}, {one}, np.{value.dtype})")
-                continue
-            text = np.array2string(value, separator=", ", threshold=10**6, max_line_width=110)
-            lines.append(
-                f"{name} = np.array({text.replace('inf', 'np.inf').replace('nan', 'np.nan')}, np.{value.dtype})"
-            )
+            lines.append(f"{name} = {_array_as_code(value)}")
         elif not isinstance(value, Callback):
             lines.append(f"{name} = {value!r}" if not isinstance(value, np.generic) else f"{name} = {value.item()!r}")
     code = "\n".join(lines)
     return code if len(code) <= LONGEST_CODE else f"one of this size: {in_words(inputs)}"
+
+
+def _array_as_code(array: np.ndarray) -> str:
+    """One number once, few runs of equal numbers by their lengths, all else number by number."""
+    if array.size > 1 and np.array_equal(
+        array, np.full_like(array, array.flat[0]), equal_nan=array.dtype.kind == "f"
+    ):  # fmt: skip
+        one = "np.nan" if np.isnan(float(array.flat[0])) else array.flat[0].item()
+        return f"np.full({array.shape}, {one}, np.{array.dtype})"
+    if array.ndim == 1 and array.dtype.kind in "iu":
+        starts = np.flatnonzero(np.append(True, array[1:] != array[:-1]))
+        if 10 * len(starts) < array.size:
+            times = np.diff(np.append(starts, array.size)).tolist()
+            return f"np.repeat(np.array({array[starts].tolist()}, np.{array.dtype}), {times})"
+    text = np.array2string(array, separator=", ", threshold=10**6, max_line_width=110)
+    return f"np.array({text.replace('inf', 'np.inf').replace('nan', 'np.nan')}, np.{array.dtype})"
 
 
 def unwritten(shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:

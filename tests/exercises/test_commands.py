@@ -42,7 +42,7 @@ def test_a_student_starts_fails_and_solves(cli, here):
     file = here / "my_exercises" / "15_ngram_ban.py"
     assert ran.code == 0 and Path(ran.out.strip()) == file.relative_to(here)
     ran = cli("exercise", "check", "15")
-    assert ran.code == 1 and ran.out.startswith("Nothing is written yet (line ")
+    assert ran.code == 1 and ran.out.startswith("Not started yet (line ")
     solve(find("15"), file.parent, 5, "last_window_lost")
     ran = cli("exercise", "check", "ngram-ban", "--json")
     verdict = json.loads(ran.out)
@@ -248,7 +248,7 @@ def test_another_students_variation_is_told_and_can_be_had(cli, tmp_path):
     ran = cli("exercise", "check", 15, "--folder", tmp_path, "--student", "ada")
     assert ran.code == 1 and "holds variation 0" in ran.err and "reset 15" in ran.err
     assert cli("exercise", "reset", 15, "--folder", tmp_path, "--student", "ada").code == 0
-    assert "Nothing is written yet" in cli("exercise", "check", 15, "--folder", tmp_path, "--student", "ada").out
+    assert "Not started yet" in cli("exercise", "check", 15, "--folder", tmp_path, "--student", "ada").out
 
 
 def test_a_prediction_that_is_no_number_costs_no_variation(cli, tmp_path):

@@ -140,3 +140,21 @@ def test_pads_are_told_by_lengths_and_not_by_their_value(seed):
     assert stripped != solution
     verdict = ban.task.check(Submission(Path("ban.py"), stripped), seed, hidden=seed + 1)
     assert not verdict.ok and "should" in verdict.message
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_smallest_input_of_the_ngram_kernel_is_read_at_a_glance(seed):
+    """Each mistake that has a name shows on a line or two, although only long rows have starts beyond a block."""
+    ban = find("ngram_kernel")
+    for path in (ban.folder() / "wrong").glob("*.py"):
+        verdict = judged(ban, path, seed)
+        assert path.stem == "unknown" or len(verdict.input) < 280, verdict.input
+        assert "Nothing is banned" not in verdict.message
+
+
+def test_a_kernel_that_writes_nothing_is_told_so():
+    ban = find("ngram_kernel")
+    solution = ban.varied(ban.folder() / "solution.py", 1)
+    source = re.sub(r"(?s)(?<=length_R\):\n).*?# --- end", "    pass", solution, count=1)
+    verdict = ban.task.check(Submission(Path("ban.py"), source), 1)
+    assert not verdict.ok and "Nothing is banned on any of the 6 inputs." in verdict.message
