@@ -525,7 +525,7 @@ def score(
 
     from . import load
 
-    records = _read_prompts(texts or [], input, jsonl)
+    records = _read_prompts(texts or [], input, jsonl, "text")
     targets = _texts_under("target", records)
     with np.errstate(all="ignore"), _bar("scoring", quiet) as report:
         loaded = load(model, dtype=dtype, revision=revision)
@@ -959,9 +959,20 @@ def main() -> None:
         command = error.ctx.command_path if getattr(error, "ctx", None) else "minidecode"
         message = error.format_message().rstrip(".")
         if "No such option" in message:
-            message += "; a prompt that begins with - goes behind all options and --"
+            message += _of_a_dash(message, error.ctx)
         code = _fail(f"{message} (see {command} --help)", 2, debug)
     sys.exit(code or 0)
+
+
+def _of_a_dash(message: str, context: Any) -> str:
+    """What may have been meant by a word with a dash that is no option of this command: a text, or an exercise."""
+    arguments = {p.name for p in context.command.params if p.param_type_name == "argument"} if context else set()
+    for name, what in (("prompts", "prompt"), ("prompt", "prompt"), ("texts", "text")):
+        if name in arguments:
+            return f"; a {what} that begins with - goes behind all options and --"
+    if "exercise" in arguments and re.search(r" -\d", message):
+        return "; an exercise is one of the numbers or names of minidecode exercise list"
+    return ""
 
 
 def _give_up_stdout() -> None:
@@ -979,14 +990,16 @@ def _fail(message: str, code: int, debug: bool) -> int:
     return code
 
 
-def _read_prompts(arguments: list[str], path: Path | None, jsonl: bool) -> list[dict[str, Any]]:
+def _read_prompts(
+    arguments: list[str], path: Path | None, jsonl: bool, what: str = "prompt"
+) -> list[dict[str, Any]]:  # fmt: skip
     """Records with a "prompt" each, from the arguments or from a file or standard input, never from both."""
-    path = path_of_prompts(arguments, path)
+    path = path_of_prompts(arguments, path, what)
     if path is None:
         return [{"prompt": text} for text in arguments]
     name, lines = _read_lines(path)
     is_jsonl = jsonl or path.suffix == ".jsonl"
-    return [read_record(line, is_jsonl, f"{name}, line {i}") for i, line in enumerate(lines, 1)]
+    return [read_record(line, is_jsonl, f"{name}, line {i}", what) for i, line in enumerate(lines, 1)]
 
 
 def _read_lines(path: Path) -> tuple[str, list[str]]:

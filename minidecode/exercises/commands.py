@@ -37,14 +37,18 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an e
 def list_exercises(folder: Where = None, as_json: AsJson = False, debug: Debug = False):
     """All exercises: kind, minutes, in which core course each is, and how far you are."""
     from .find import exercises
-    from .folder import DEFAULT, Folder
+    from .folder import Folder, work_folder
 
-    own = Folder(folder or Path(DEFAULT))
+    own = work_folder(folder)
     rows = [
         {"number": e.number, "name": e.name, "kind": e.text.kind, "title": e.text.title, "chapter": e.text.chapter,
          "minutes": e.text.minutes, "core_hours": e.text.hours, "state": own.state(e)}
         for e in exercises().values()
     ]  # fmt: skip
+    if not own.has_any():
+        here = Folder(Path()).has_any()
+        told = "this folder has some: --folder ." if here else "minidecode exercise start 1 writes the first"
+        print(f"No exercise is started in {own.path}: {told}", file=sys.stderr)
     if as_json:
         print(json.dumps(rows))
         return
@@ -63,10 +67,10 @@ def start(
 ):  # fmt: skip
     """Write the skeleton of an exercise into your folder."""
     from .find import find
-    from .folder import DEFAULT, Folder
+    from .folder import work_folder
 
     found = find(exercise)
-    path = Folder(folder or Path(DEFAULT)).start(found, _seed(seed, student))
+    path = work_folder(folder, makes=True).start(found, _seed(seed, student))
     print(path)
     print(f"then: minidecode exercise check {found.number if folder is None else path}", file=sys.stderr)
 
@@ -82,13 +86,13 @@ def check(
     """Judge what you wrote: exit code 0 if it is solved, 1 if not."""
     from . import skeleton
     from .find import find
-    from .folder import DEFAULT, Folder, submission_of
+    from .folder import submission_of, work_folder
     from .folder import target as find_target
 
     found = find(exercise)
     is_file = exercise.endswith(".py")
-    own = Folder(folder or (Path(exercise).parent if is_file else Path(DEFAULT)))
-    path = Path(exercise) if is_file else own.file(found)
+    own = work_folder(folder or (Path(exercise).parent if is_file else None))
+    path = Path(exercise) if is_file else own.file(found) if target else own.existing(found)
     submission = find_target(target, found) if target else submission_of(path)
     held = skeleton.seed_in(submission.source, found.number)
     asked = _seed(seed, student) if seed is not None or student else None
@@ -133,10 +137,10 @@ def hint(
 ):  # fmt: skip
     """The next of three hints, each a step further."""
     from .find import find
-    from .folder import DEFAULT, Folder
+    from .folder import work_folder
 
     found = find(exercise)
-    own = Folder(folder or Path(DEFAULT))
+    own = work_folder(folder)
     last = len(found.text.hints) if every else own.next_hint(found)
     for number in range(1 if every else last, last + 1):
         print(f"Hint {number} of {len(found.text.hints)}")
@@ -151,7 +155,7 @@ def solution(
 ):  # fmt: skip
     """Print a solution, where the solutions are: in a checkout of the repository."""
     from .find import find
-    from .folder import DEFAULT, Folder
+    from .folder import work_folder
 
     found = find(exercise)
     place = found.folder()
@@ -160,7 +164,7 @@ def solution(
             "solutions are not installed with the package: they stand in the project's repository, under exercises/"
             f"{Path(found.file_name).stem}/"
         )
-    seed = Folder(folder or Path(DEFAULT)).seed(found) or 0
+    seed = work_folder(folder).seed(found) or 0
     print(found.varied(place / ("another.py" if another else "solution.py"), seed), end="")
 
 
@@ -172,10 +176,10 @@ def reset(
 ):  # fmt: skip
     """The skeleton again, of the same variation if no other is asked for; what you wrote is kept beside it, as .bak."""
     from .find import find
-    from .folder import DEFAULT, Folder
+    from .folder import work_folder
 
     found = find(exercise)
-    own = Folder(folder or Path(DEFAULT))
+    own = work_folder(folder)
     backup = own.reset(found, _seed(seed, student) if seed is not None or student else None)
     if fresh:
         own.renew(found, own.file(found), own.seed(found) or 0)

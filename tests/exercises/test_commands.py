@@ -97,6 +97,45 @@ def test_mistakes_of_use_are_one_line(cli, here, arguments, says):
     assert ran.code == 1 and says in ran.err and ran.err.splitlines()[-1].startswith("minidecode: ")
 
 
+@pytest.mark.parametrize("command", ["list", "hint", "check", "solution", "reset", "start"])
+def test_a_folder_that_is_none_is_told_in_one_line(cli, here, command):
+    (here / "notes.txt").write_text("mine", encoding="utf-8")
+    number = () if command == "list" else ("15",)
+    ran = cli("exercise", command, *number, "--folder", "notes.txt")
+    assert ran.code == 1 and ran.out == "" and ran.err.count("\n") == 1
+    assert "notes.txt is a file: --folder takes the folder that you work in" in ran.err
+    if command != "start":
+        ran = cli("exercise", command, *number, "--folder", "nowhere")
+        assert ran.code == 1 and ran.out == "" and ran.err.count("\n") == 1
+        assert "there is no folder nowhere: minidecode exercise start NUMBER --folder nowhere makes it" in ran.err
+        assert not (here / "nowhere").exists()
+
+
+def test_where_the_exercises_lie_is_told(cli, here, monkeypatch):
+    assert "No exercise is started in my_exercises: minidecode exercise start 1" in cli("exercise", "list").err
+    (here / "other").mkdir()
+    ran = cli("exercise", "check", "15", "--folder", "other")
+    assert ran.code == 1 and "minidecode exercise start 15 --folder other writes it" in ran.err
+    assert cli("exercise", "start", "15").code == 0 and "is started" not in cli("exercise", "list").err
+    monkeypatch.chdir(here / "my_exercises")
+    for command in ("check", "reset"):
+        ran = cli("exercise", command, "15")
+        assert ran.code == 1 and "but 15_ngram_ban.py lies here: add --folder ." in ran.err
+    assert "this folder has some: --folder ." in cli("exercise", "list").err
+
+
+@pytest.mark.parametrize("word", ["0", "31", "1.5", "1e1", "15x", "999999999999", "", ".", "-- -1", "\u0663"])
+def test_what_is_no_exercise_is_told(cli, here, word):
+    ran = cli("exercise", "check", *(word.split() or [""]))
+    assert ran.code == 1 and ran.err.count("\n") == 1 and "they have the numbers 1 to 30, and names" in ran.err
+
+
+def test_a_number_below_zero_is_no_option_of_an_exercise(cli, here):
+    for command in ("start", "check", "hint"):
+        ran = cli("exercise", command, "-1")
+        assert ran.code == 2 and "an exercise is one of the numbers or names" in ran.err and "prompt" not in ran.err
+
+
 def test_starting_twice_writes_over_nothing(cli, here):
     cli("exercise", "start", "15")
     assert "is there already" in cli("exercise", "start", "15").err
