@@ -212,14 +212,18 @@ def grade(
 
     if format not in ("table", "csv", "json", "gradescope"):
         raise OptionError(f"--format is table, csv, json or gradescope, not {format!r}")
+    if seed is not None and per_student:
+        raise OptionError("the variation that is due comes from --seed or from --per-student, not from both")
+    which = list(dict.fromkeys(find(e) for e in exercise)) if exercise else None
+    students, again = grading.submissions(folders)
     hidden = secrets.randbits(32) if hidden is None else hidden
     if not quiet:
-        print("\n".join(["What this system enforces:", *sandbox.limits(), f"hidden inputs: --hidden {hidden}"]),
-              file=sys.stderr)  # fmt: skip
-    which = [find(e) for e in exercise] if exercise else None
+        repeated = [f"{folder} was given twice: it counts once" for folder in again]
+        told = ["What this system enforces:", *sandbox.limits(), f"hidden inputs: --hidden {hidden}"]
+        print("\n".join([*repeated, *told]), file=sys.stderr)
     with _bar("grading", quiet) as report:
         graded = grading.grade(
-            folders, which, hidden=hidden, seed=seed, per_student=per_student, jobs=jobs, progress=report
+            students, which, hidden=hidden, seed=seed, per_student=per_student, jobs=jobs, progress=report
         )
     if format == "json":
         print(grading.as_json(graded, hidden=hidden, limits=sandbox.limits()))

@@ -236,6 +236,32 @@ def test_tables_for_machines(cli, classroom):
     assert found["limits"] and isinstance(found["hidden"], int)
 
 
+def test_what_is_given_twice_counts_once_and_is_told(cli, classroom, monkeypatch):
+    ran = cli("exercise", "grade", classroom, classroom / "ben", classroom / "." / "ada", "-e", "15", "-e", "ngram_ban",
+              "--hidden", 9)  # fmt: skip
+    assert ran.code == 0 and "15 the n-gram ban: 1 of 3 solved" in ran.out
+    told = ran.err.splitlines()
+    assert [line.split(" was given twice")[0][-3:] for line in told if "it counts once" in line] == ["ben", "ada"]
+    monkeypatch.chdir(classroom / "ada")
+    (row,) = csv.DictReader(
+        io.StringIO(cli("exercise", "grade", ".", "-e", "15", "--per-student", "--format", "csv").out)
+    )
+    assert (row["student"], row["result"]) == ("ada", "solved"), "a folder has its name where it is given as ."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [(("nowhere",), "nowhere is no folder"), ((".", "nowhere"), "holds no file of an exercise"),
+     (("CLASS", "-e", "77"), "there is no exercise '77'"), (("CLASS", "--format", "pdf"), "--format is table, csv"),
+     (("CLASS", "--seed", "1", "--per-student"), "not from both")],
+)  # fmt: skip
+def test_limits_are_told_of_nothing_that_is_not_graded(cli, classroom, monkeypatch, tmp_path, arguments, says):
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    ran = cli("exercise", "grade", *(classroom if a == "CLASS" else a for a in arguments))
+    assert ran.code == 1 and ran.out == "" and says in ran.err and ran.err.count("\n") == 1
+
+
 def test_what_a_spreadsheet_would_compute_stays_a_text():
     from minidecode.exercises.grade import _no_formula
 
