@@ -459,7 +459,7 @@ def ladder(
     read: Annotated[Path | None, typer.Option("--read", help="Time nothing: show a file that --json wrote.")] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw speedups and shares of time, as SVG.")] = None,
     as_json: AsJson = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")] = False,
     debug: Debug = False,
 ):  # fmt: skip
     """Time one optimization after another on this machine, from no cache to all that is fast here (FastSeq, Table 2).
@@ -487,7 +487,7 @@ def ladder(
                 loaded, texts=texts, input_length=input_length, max_new_tokens=max_new_tokens, num_beams=num_beams,
                 no_repeat_ngram_size=no_repeat_ngram_size, batch_size=batch_size, repeats=repeats,
                 memory_budget=memory_budget, cell_seconds=cell_seconds, machine=machine or (), name=model,
-                progress=report,
+                progress=report, announce=_line_off_a_terminal("ladder", quiet),
             )  # fmt: skip
     print(json.dumps(found.as_dict()) if as_json else found)
     if plot is not None:
@@ -1083,6 +1083,13 @@ def _bar(label: str, quiet: bool, unit: str = "") -> Iterator[Callable[[int, int
             progress.update(task, completed=done, total=total, rate=f"{per_second:.1f} {unit}/s")
 
         yield report
+
+
+def _line_off_a_terminal(label: str, quiet: bool) -> Callable[[str], None]:
+    """Tells in a line on stderr what is about to run, where no progress bar shows that something does."""
+    if quiet or sys.stderr.isatty():
+        return lambda what: None
+    return lambda what: print(f"{label}: {what}", file=sys.stderr, flush=True)
 
 
 class _Printer:
