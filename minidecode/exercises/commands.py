@@ -58,7 +58,8 @@ def list_exercises(folder: Where = None, as_json: AsJson = False, debug: Debug =
         line = f"{r['number']:>2}  {r['kind']}  {r['title']:<{width}}  {r['minutes']:>3} min  {core:<9}  {r['state']}"
         print(line.rstrip())
     kinds = "N write NumPy, K write a kernel, M mend the bug, C make it cheaper, P predict."
-    print(f"{kinds} Core 3 h: part of the course of three hours, and of the longer ones.", file=sys.stderr)
+    core = "Core 3 h: part of the course of three hours, and of the longer ones. Times are estimates."
+    print(f"{kinds} {core}", file=sys.stderr)
 
 
 @app.command()
