@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import math
 import re
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from minidecode.course.chapters import chapters, table_of_chapters, without_outp
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = Path(minidecode.__file__).resolve().parent
 RESULTS = ROOT / "benchmarks" / "results"
+ON_A_PHONE, SMALLEST = 344, 9  # pixels: the width of a text on a screen of 360, and the least height of a letter
 
 
 def complete(app, docname: str, source: list[str]) -> None:
@@ -99,13 +101,36 @@ def results() -> str:
         lines = [f"## {name}", " ".join(asks.split()), "", machine_of(files)]
         if table := re.search(rf"<!-- {name}: .*?-->\n(.*?)<!-- end of {name} -->", readme, re.DOTALL):
             lines += ["", table[1]]
-        for picture in (f"../{p.relative_to(ROOT).as_posix()}" for p in files if p.suffix == ".svg"):
-            lines += ["", f"[![The picture of {Path(picture).stem}]({picture})]({picture})"]
+        for picture in (p for p in files if p.suffix == ".svg"):
+            lines += ["", *shown(picture)]
         raw = [script, *(p for p in files if p.suffix != ".svg")]
         lines += ["", "Files: " + ", ".join(f"[{p.name}](../{p.relative_to(ROOT).as_posix()})" for p in raw)]
         sections.append("\n".join(lines))
     others = [f"- [{p.name}](../{p.relative_to(ROOT).as_posix()})" for p in sorted(set(RESULTS.iterdir()) - told)]
     return "\n\n".join([*sections, *(["## Other records", "\n".join(others)] if others else [])])
+
+
+def shown(picture: Path) -> list[str]:
+    """A recorded picture, as wide as its smallest letters need, in a box that scrolls; and a link to it alone."""
+    place, wide = f"../{picture.relative_to(ROOT).as_posix()}", legible_width(picture)
+    width = [f":width: {wide}px"] if wide > ON_A_PHONE else []
+    box = [
+        "````{container} recorded",
+        f"```{{image}} {place}",
+        f":alt: The picture of {picture.stem}",
+        *width,
+        "```",
+        "````",
+    ]
+    return [*box, "", f"[The full picture: {picture.name}]({place})"]
+
+
+def legible_width(picture: Path) -> int:
+    """The pixels that an SVG must be wide for its smallest letters to be SMALLEST high."""
+    text = picture.read_text(encoding="utf-8")
+    sizes = [float(size) for size in re.findall(r"font(?:-size=\"|(?:-size)?:[^;\"]*?)(\d+(?:\.\d+)?)(?=px|\")", text)]
+    width = float(re.search(r'viewBox="\S+ \S+ (\S+) ', text)[1])
+    return math.ceil(width * SMALLEST / min(sizes))
 
 
 def machine_of(files: list[Path]) -> str:
