@@ -141,6 +141,12 @@ SCRUB = """(() => {
   return '';
 })()"""
 
+# Recorded pictures are given the width at which their smallest letters can be read; a narrower page scrolls them.
+SHRUNK = """[...document.querySelectorAll('.recorded img')]
+  .filter(i => i.getBoundingClientRect().width < parseFloat(i.style.width) - 1)
+  .map(i => `${i.alt} is ${Math.round(i.getBoundingClientRect().width)} pixels wide, legible at ${i.style.width}`)
+  .join('; ')"""
+
 
 async def look(site: Path, pictures: Path | None) -> list[str]:
     """What is wrong with any page, in a browser."""
@@ -196,8 +202,9 @@ async def look_at(tab: Browser, site: Path, path: Path, name: str, width: int, p
         wrong += [f"{how}: {said}" for said in tab.complaints()]
         if wide := await tab.value(WIDE):
             wrong.append(f"{how}: {wide}")
-        if broken := await tab.value(SCRUB):
-            wrong.append(f"{how}: {broken}")
+        for what in (SCRUB, SHRUNK):
+            if broken := await tab.value(what):
+                wrong.append(f"{how}: {broken}")
     if pictures:
         shot = await tab.ask("Page.captureScreenshot", captureBeyondViewport=True, clip=await whole_page(tab))
         pictures.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import math
 import re
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from minidecode.course.chapters import chapters, table_of_chapters, without_outp
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = Path(minidecode.__file__).resolve().parent
 RESULTS = ROOT / "benchmarks" / "results"
+ON_A_PHONE, SMALLEST = 344, 9  # pixels: the width of a text on a screen of 360, and the least height of a letter
 
 
 def complete(app, docname: str, source: list[str]) -> None:
@@ -104,12 +106,35 @@ def results() -> str:
             rf"<!-- ([\w-]+): written by benchmarks/{script.name} -->\n(.*?)<!-- end of \1 -->", pages, re.DOTALL
         ):
             lines += ["", table]
-        for picture in (f"../{p.relative_to(ROOT).as_posix()}" for p in files if p.suffix == ".svg"):
-            lines += ["", f"[![The picture of {Path(picture).stem}]({picture})]({picture})"]
+        for picture in (p for p in files if p.suffix == ".svg"):
+            lines += ["", *shown(picture)]
         sections.append("\n".join([*lines, "", f"Script: {link_to(script)}"]))
     others = [f"- {link_to(p)}" for p in sorted(set(RESULTS.iterdir()) - told)]
     why = "Scores of texts, which hang on no machine's speed. [The papers' tables](tables.md) say what they are of."
     return "\n\n".join([*sections, *(["## Other records", why, "\n".join(others)] if others else [])])
+
+
+def shown(picture: Path) -> list[str]:
+    """A recorded picture, as wide as its smallest letters need, in a box that scrolls; and a link to it alone."""
+    place, wide = f"../{picture.relative_to(ROOT).as_posix()}", legible_width(picture)
+    width = [f":width: {wide}px"] if wide > ON_A_PHONE else []
+    box = [
+        "````{container} recorded",
+        f"```{{image}} {place}",
+        f":alt: The picture of {picture.stem}",
+        *width,
+        "```",
+        "````",
+    ]
+    return [*box, "", f"[The full picture: {picture.name}]({place})"]
+
+
+def legible_width(picture: Path) -> int:
+    """The pixels that an SVG must be wide for its smallest letters to be SMALLEST high."""
+    text = picture.read_text(encoding="utf-8")
+    sizes = [float(size) for size in re.findall(r"font(?:-size=\"|(?:-size)?:[^;\"]*?)(\d+(?:\.\d+)?)(?=px|\")", text)]
+    width = float(re.search(r'viewBox="\S+ \S+ (\S+) ', text)[1])
+    return math.ceil(width * SMALLEST / min(sizes))
 
 
 def link_to(path: Path) -> str:

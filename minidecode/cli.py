@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import sys
 import tempfile
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -111,8 +112,19 @@ def _run(debug: bool) -> int:
         command = error.ctx.command_path if getattr(error, "ctx", None) else "minidecode"
         message = error.format_message().rstrip(".")
         if "No such option" in message:
-            message += "; a prompt that begins with - goes behind all options and --"
+            message += _of_a_dash(message, error.ctx)
         return _fail(f"{message} (see {command} --help)", 2, debug)
+
+
+def _of_a_dash(message: str, context: Any) -> str:
+    """What may have been meant by a word with a dash that is no option of this command: a text, or an exercise."""
+    arguments = {p.name for p in context.command.params if p.param_type_name == "argument"} if context else set()
+    for name, what in (("prompts", "prompt"), ("prompt", "prompt"), ("texts", "text")):
+        if name in arguments:
+            return f"; a {what} that begins with - goes behind all options and --"
+    if "exercise" in arguments and re.search(r" -\d", message):
+        return "; an exercise is one of the numbers or names of minidecode exercise list"
+    return ""
 
 
 def _fail(message: str, code: int, debug: bool) -> int:

@@ -19,20 +19,20 @@ BOM = b"\xef\xbb\xbf"
 PATIENCE = 0.1  # seconds of waiting for a pipe, before somebody may call it off
 
 
-def path_of_prompts(arguments: list[str], path: Path | None) -> Path | None:
+def path_of_prompts(arguments: list[str], path: Path | None, what: str = "prompt") -> Path | None:
     """The file that prompts are read from, - for standard input, or None if the arguments are prompts themselves.
 
-    Raises InputError unless it is one of the two.
+    what: how the command calls them. Raises InputError unless it is one of the two.
     """
     if "-" in arguments:
         if len(arguments) > 1 or path is not None:
-            raise InputError("- reads all prompts from standard input: give it alone")
+            raise InputError(f"- reads all {what}s from standard input: give it alone")
         arguments, path = [], Path("-")
     if bool(arguments) == bool(path):
-        raise InputError("give a prompt, or --input FILE, or - for standard input" if path is None else
-                         "give prompts as arguments or by --input, not both")  # fmt: skip
+        raise InputError(f"give a {what}, or --input FILE, or - for standard input" if path is None else
+                         f"give {what}s as arguments or by --input, not both")  # fmt: skip
     if len(arguments) == 1 and arguments[0].endswith((".txt", ".jsonl")) and os.path.isfile(arguments[0]):
-        raise InputError(f"{arguments[0]} is a file: say --input {arguments[0]} for the prompts in it")
+        raise InputError(f"{arguments[0]} is a file: say --input {arguments[0]} for the {what}s in it")
     return path
 
 
@@ -112,8 +112,8 @@ def _is_regular(file: Any) -> bool:
     return _has_descriptor(file) and stat.S_ISREG(os.fstat(file.fileno()).st_mode)
 
 
-def read_record(given: str | bytes | dict[str, Any], jsonl: bool, where: str) -> dict[str, Any]:
-    """A line as an object with a "prompt". Raises InputError, which begins with `where`."""
+def read_record(given: str | bytes | dict[str, Any], jsonl: bool, where: str, what: str = "prompt") -> dict[str, Any]:
+    """A line as an object with a "prompt"; what: another word for it. Raises InputError that begins with `where`."""
     if isinstance(given, dict):
         return checked_record(given, where)
     if isinstance(given, bytes):
@@ -125,7 +125,7 @@ def read_record(given: str | bytes | dict[str, Any], jsonl: bool, where: str) ->
     if not isinstance(given, str):
         raise InputError(f"{where} is no text, but {given!r:.80}")
     if not given.strip():
-        raise InputError(f"{where} is blank: each line is a prompt; delete it")
+        raise InputError(f"{where} is blank: each line is a {what}; delete it")
     if not jsonl:
         return {"prompt": given}
     try:

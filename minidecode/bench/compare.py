@@ -43,7 +43,8 @@ class Comparison:
     """What `compare` found; str() of it is the table. Ratios are to the first, the naive one.
 
     cost is what any implementation must move and compute at the least, so `reached` counts useful bytes and operations:
-    what an implementation moves beyond them makes it look slower, as it should.
+    what an implementation moves beyond them makes it look slower, as it should. amounts: bytes by implementation, where
+    they are what an optimization buys, and not time; then ratios are of them.
     """
 
     name: str
@@ -54,6 +55,14 @@ class Comparison:
     predicted: list[Machine]  # others
     notes: list[str] = field(default_factory=list)
     where: dict[str, str] = field(default_factory=dict)  # processor, cores, versions
+    amounts: dict[str, int] = field(default_factory=dict)
+
+    def ratio(self, timing: Timing) -> float:
+        """How many times less than the naive implementation: seconds, or bytes where these are what is bought."""
+        naive = self.timings[0]
+        if self.amounts:
+            return self.amounts[naive.implementation] / self.amounts[timing.implementation]
+        return naive.median / timing.median
 
     def reached(self, timing: Timing) -> tuple[float, float, float]:
         """(bytes/s, operations/s, share of what the machine allows) of the median run."""
@@ -72,7 +81,7 @@ class Comparison:
             timings.append(vars(t) | {"bytes_per_second": bytes_, "operations_per_second": operations, "share": share})
         return {
             "name": self.name, "shape": self.shape, "cost": vars(self.cost), "timings": timings, "machine": machine,
-            "predicted": others, "notes": self.notes, "where": self.where,
+            "predicted": others, "notes": self.notes, "where": self.where, "amounts": self.amounts,
         }  # fmt: skip
 
     @classmethod
@@ -84,21 +93,36 @@ class Comparison:
         ]
         timings = [Timing(*(t[f.name] for f in dataclasses.fields(Timing))) for t in found["timings"]]
         return cls(found["name"], found["shape"], Cost(**found["cost"]), timings, machine, others, found["notes"],
-                   found["where"])  # fmt: skip
+                   found["where"], found.get("amounts", {}))  # fmt: skip
 
     def __str__(self) -> str:
+        return self._of_amounts() if self.amounts else self._of_times()
+
+    def _of_amounts(self) -> str:
+        lines = [
+            f"{self.name}: {self.shape}",
+            f"{'here':<28} {'bytes':>14} {'smaller':>8} {'median time':>14} {'fastest to slowest':>25}",
+        ]
+        for t in self.timings:
+            spread = f"{_milliseconds(t.fastest)} to {_milliseconds(t.slowest)}"
+            lines.append(
+                f"{t.implementation:<28} {self.amounts[t.implementation]:>14,} {self.ratio(t):>7.1f}x"
+                f" {_milliseconds(t.median):>14} {spread:>25}"
+            )
+        return "\n".join([*lines, *self.notes])
+
+    def _of_times(self) -> str:
         lines = [
             f"{self.name}: {self.shape}",
             f"{'measured here':<28} {'median':>11} {'fastest to slowest':>25} {'speed':>8} {'GB/s':>7} {'GFLOP/s':>8}"
             f" {'of roof':>8}",
         ]
         for t in self.timings:
-            ratio = self.timings[0].median / t.median
             spread = f"{_milliseconds(t.fastest)} to {_milliseconds(t.slowest)}"
             bytes_, operations, share = self.reached(t)
             lines.append(
-                f"{t.implementation:<28} {_milliseconds(t.median):>11} {spread:>25} {ratio:>7.1f}x {bytes_ / 1e9:>7.2f}"
-                f" {operations / 1e9:>8.2f} {share:>8.1%}"
+                f"{t.implementation:<28} {_milliseconds(t.median):>11} {spread:>25} {self.ratio(t):>7.1f}x"
+                f" {bytes_ / 1e9:>7.2f} {operations / 1e9:>8.2f} {share:>8.1%}"
             )
         cost = f"{self.cost.bytes / 1e6:,.3f} MB, {self.cost.operations / 1e6:,.3f} million operations"
         lines.append(f"at the least: {cost}; in that time at best:")
@@ -156,15 +180,20 @@ def compare(
         calls = {label: (f, arguments) for label, f in functions.items() if label not in kernels}
         timings, here = time_by_turns(calls, repeats), this_machine()
         notes = [f"no GPU: {', '.join(kernels)} are right in the emulator, and not timed"] if kernels else []
-    if says := getattr(asked, "says", None):
-        notes += [f"{label}: {says(f(*copy.deepcopy(arguments)), *arguments)}" for label, f in functions.items()]
     cost = row.cost(*arguments)
-    if any(t.median < cost.bytes / here.bandwidth for t in timings):
+    amounts = {}
+    if amount := getattr(
+        asked, "amount", None
+    ):  # bytes are what it buys: how fast it is for its own is beside the point
+        amounts = {label: amount(f(*copy.deepcopy(arguments)), *arguments) for label, f in functions.items()}
+        notes += asked.says(*arguments)
+    elif any(t.median < cost.bytes / here.bandwidth for t in timings):
         notes.append(f"faster than memory: these {cost.bytes / 1e6:.1f} MB stay in a cache")
     if any(t.median < cost.operations / here.operations for t in timings):
         notes.append("faster than the products that this machine was measured by: measure again, it was busy then")
     progress(len(functions) + 1, len(functions) + 1)
-    return Comparison(name, shape, cost, timings, here, [MACHINES[m] for m in others], notes, where_it_ran())
+    predicted = [MACHINES[m] for m in others]
+    return Comparison(name, shape, cost, timings, here, predicted, notes, where_it_ran(), amounts)
 
 
 def stored_as(name: str) -> tuple[str, ...]:
@@ -207,6 +236,8 @@ def side_by_side(files: dict[str, list[Comparison]]) -> str:
         for implementation in dict.fromkeys(t.implementation for c in here.values() if c for t in c.timings):
             cells = [_cell(c, implementation) if c else "" for c in here.values()]
             lines.append(f"  {implementation:<26}" + "".join(f" {cell:>{width}}" for cell in cells))
+        if any(c and c.amounts for c in here.values()):
+            continue
         least = [_milliseconds(c.machine.seconds(c.cost)) if c else "" for c in here.values()]
         lines.append(f"  {'at the least, of its own':<26}" + "".join(f" {cell:>{width}}" for cell in least))
     return "\n".join(lines)
@@ -216,7 +247,9 @@ def _cell(comparison: Comparison, implementation: str) -> str:
     timing = next((t for t in comparison.timings if t.implementation == implementation), None)
     if timing is None:
         return ""
-    return f"{_milliseconds(timing.median)} ({comparison.timings[0].median / timing.median:,.1f}x)"
+    return (
+        f"{_milliseconds(timing.median)} ({comparison.ratio(timing):,.1f}x{' smaller' if comparison.amounts else ''})"
+    )
 
 
 def read_comparisons(path: Path) -> list[Comparison]:

@@ -214,6 +214,7 @@ def ladder(
     no_repeat_ngram_size: int = 3, batch_size: int = 2, repeats: int = 3, memory_budget: int | str | None = None,
     cell_seconds: float = 4.0, machine: str | Iterable[str] = (), name: str = "model",
     progress: Callable[[int, int], None] = lambda done, total: None,
+    announce: Callable[[str], None] = lambda what: None,
 ) -> Ladder:  # fmt: skip
     """What each optimization buys on this machine: FastSeq's Table 2, continued with those of EL and LightSeq.
 
@@ -224,7 +225,8 @@ def ladder(
 
     memory_budget: also double the batch, method by method, until it would need more (bench/frontier.py); no cell that
     takes longer than about cell_seconds is timed. machine: predict for v100, t4 or h200 too. name: of the model, in the
-    tables. Works for a model with random weights, which has no tokenizer: then there is no pipeline.
+    tables. announce: told, in words, what is about to run. Works for a model with random weights, which has no
+    tokenizer: then there is no pipeline.
 
     Raises NumericalError if a rung's tokens differ: nothing is timed then. OptionError and InputError as `generate`.
     """
@@ -242,8 +244,9 @@ def ladder(
     work = Work.make(model, texts, input_length, num_beams, max_new_tokens)
     here, total = this_machine(), len(RUNGS) + 1 + repeats
     steps, climbed = climb(
-        work, batch_size, no_repeat_ngram_size, here, bool(others), lambda done: progress(done, total)
+        work, batch_size, no_repeat_ngram_size, here, bool(others), lambda done: progress(done, total), announce
     )
+    announce(f"all of them by turns, {repeats} time{'' if repeats == 1 else 's'}")
     turns = by_turns(work, climbed, repeats, lambda done: progress(len(RUNGS) + 1 + done, total))
     machines = [MACHINES[m] for m in others]
     by_name = {c.step.name: c for c in climbed}
@@ -252,6 +255,7 @@ def ladder(
     about = {"model": name, "no_repeat_ngram_size": no_repeat_ngram_size} | whole
     frontier = None
     if cap is not None or others:
+        announce("batch sizes, method by method")
         frontier = explore(work, no_repeat_ngram_size, cap, machines, repeats, cell_seconds)
     found = {"name": here.name, "bandwidth": here.bandwidth, "operations": here.operations}
     return Ladder(about, steps, found, [m.name for m in machines], where_it_ran() | how_busy(), frontier)
@@ -279,15 +283,18 @@ class Climbed:
 
 
 def climb(
-    work: Work, batch_size: int, ngram: int, here: Machine, predicts: bool, progress: Callable[[int], None]
-) -> tuple[list[Step], list[Climbed]]:
+    work: Work, batch_size: int, ngram: int, here: Machine, predicts: bool, progress: Callable[[int], None],
+    announce: Callable[[str], None],
+) -> tuple[list[Step], list[Climbed]]:  # fmt: skip
     """Each rung once: (all rungs, those that ran). What a loser switched is switched back."""
     start = Setting(dict(NO_CACHE.choices), work.model.dtype, batch_size, ngram)
+    announce(f"rung 1 of {len(RUNGS) + 1}: {NO_CACHE.name}")
     below = tried(work, NO_CACHE, start, None, predicts)
     below.fastest = below.first.seconds  # nothing was compiled in it
     steps, climbed = [below.step], [below]
     progress(1)
     for done, rung in enumerate(RUNGS, 2):
+        announce(f"rung {done} of {len(RUNGS) + 1}: {rung.name}, checked and raced with the rung before")
         try:
             before, mine = tried_above(below, rung, work, predicts)
         except OptionError as error:

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from ..line_files import drawable
-from .flags import AsJson, Debug, NoBar
-from .progress_bar import bar
+from .flags import AsJson, Debug, Quiet
+from .progress_bar import bar, line_off_a_terminal
 from .whole_file import whole_file
 
 
@@ -37,7 +37,7 @@ def ladder(
                                                       " v100, t4 or h200; may be given several times.")] = None,
     read: Annotated[Path | None, typer.Option("--read", help="Time nothing: show a file that --json wrote.")] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw speedups and shares of time, as SVG.")] = None,
-    as_json: AsJson = False, quiet: NoBar = False, debug: Debug = False,
+    as_json: AsJson = False, quiet: Quiet = False, debug: Debug = False,
 ):  # fmt: skip
     """Time one optimization after another on this machine, from no cache to all that is fast here (FastSeq, Table 2).
 
@@ -64,7 +64,7 @@ def ladder(
                 loaded, texts=texts, input_length=input_length, max_new_tokens=max_new_tokens, num_beams=num_beams,
                 no_repeat_ngram_size=no_repeat_ngram_size, batch_size=batch_size, repeats=repeats,
                 memory_budget=memory_budget, cell_seconds=cell_seconds, machine=machine or (), name=model,
-                progress=report,
+                progress=report, announce=line_off_a_terminal("ladder", quiet),
             )  # fmt: skip
     print(json.dumps(found.as_dict()) if as_json else found)
     if plot is not None:

@@ -31,3 +31,10 @@ def bar(label: str, quiet: bool, unit: str = "") -> Iterator[Callable[[int, int 
             progress.update(task, completed=done, total=total, rate=f"{per_second:.1f} {unit}/s")
 
         yield report
+
+
+def line_off_a_terminal(label: str, quiet: bool) -> Callable[[str], None]:
+    """Tells in a line on stderr what is about to run, where no progress bar shows that something does."""
+    if quiet or sys.stderr.isatty():
+        return lambda what: None
+    return lambda what: print(f"{label}: {what}", file=sys.stderr, flush=True)

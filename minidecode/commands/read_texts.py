@@ -10,14 +10,19 @@ from ..errors import InputError
 from ..line_files import path_of_prompts, read_record
 
 
-def read_prompts(arguments: list[str], path: Path | None, jsonl: bool) -> list[dict[str, Any]]:
-    """Records with a "prompt" each, from the arguments or from a file or standard input, never from both."""
-    path = path_of_prompts(arguments, path)
+def read_prompts(
+    arguments: list[str], path: Path | None, jsonl: bool, what: str = "prompt"
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Records with a "prompt" each, from the arguments or from a file or standard input, never from both.
+
+    what: the word for it in errors.
+    """
+    path = path_of_prompts(arguments, path, what)
     if path is None:
         return [{"prompt": text} for text in arguments]
     name, lines = read_lines(path)
     is_jsonl = jsonl or path.suffix == ".jsonl"
-    return [read_record(line, is_jsonl, f"{name}, line {i}") for i, line in enumerate(lines, 1)]
+    return [read_record(line, is_jsonl, f"{name}, line {i}", what) for i, line in enumerate(lines, 1)]
 
 
 def read_lines(path: Path) -> tuple[str, list[str]]:

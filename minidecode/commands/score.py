@@ -40,7 +40,7 @@ def score(
 
     from .. import load
 
-    records = read_prompts(texts or [], input, jsonl)
+    records = read_prompts(texts or [], input, jsonl, "text")
     targets = _texts_under("target", records)
     with np.errstate(all="ignore"), bar("scoring", quiet) as report:
         loaded = load(model, dtype=dtype, revision=revision)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -106,13 +107,30 @@ def fill_with_wheels(folder: Path) -> None:
 
     Of this system and this Python: a room of another kind needs a folder of its own.
     """
-    checkout = Path(__file__).resolve().parents[2]
-    if not (checkout / "pyproject.toml").is_file():  # installed: from a folder that is still there, or by its name
-        came_from = json.loads(metadata.distribution("minidecode").read_text("direct_url.json") or "{}").get("url", "")
-        checkout = Path(url2pathname(urlparse(came_from).path)) if came_from.startswith("file:") else checkout
-    what = str(checkout) if (checkout / "pyproject.toml").is_file() else f"minidecode=={metadata.version('minidecode')}"
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", str(folder), what]
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", str(folder), where_from()]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
         raise InputError(f"the folder of wheels could not be filled: {last}")
+
+
+def where_from() -> str:
+    """What pip installs this minidecode from again: no package index has it. Raises InputError where nobody knows.
+
+    MINIDECODE_FROM of the environment goes before the checkout that runs, and that before what pip noted.
+    """
+    if said := os.environ.get("MINIDECODE_FROM"):
+        return f"minidecode @ {said}" if "://" in said else said
+    checkout = Path(__file__).resolve().parents[2]
+    if (checkout / "pyproject.toml").is_file():
+        return str(checkout)
+    noted = json.loads(metadata.distribution("minidecode").read_text("direct_url.json") or "{}")
+    url = noted.get("url", "")
+    if "vcs_info" in noted:
+        return f"minidecode @ {noted['vcs_info']['vcs']}+{url}@{noted['vcs_info']['commit_id']}"
+    if url and (not url.startswith("file:") or Path(url2pathname(urlparse(url).path)).exists()):
+        return f"minidecode @ {url}"
+    raise InputError(
+        "minidecode is in no package index, and where it was installed from is not there: say so by MINIDECODE_FROM=,"
+        " a git address (git+https://...), a wheel or a checkout's folder"
+    )

@@ -37,14 +37,18 @@ Student = Annotated[str | None, typer.Option("--student", help="Draw the variati
 def list_exercises(folder: Where = None, as_json: AsJson = False, debug: Debug = False):
     """All exercises: kind, minutes, in which core course each is, and how far you are."""
     from .find import exercises
-    from .folder import DEFAULT, Folder
+    from .folder import Folder, work_folder
 
-    own = Folder(folder or Path(DEFAULT))
+    own = work_folder(folder)
     rows = [
         {"number": e.number, "name": e.name, "kind": e.text.kind, "title": e.text.title, "chapter": e.text.chapter,
          "minutes": e.text.minutes, "core_hours": e.text.hours, "state": own.state(e)}
         for e in exercises().values()
     ]  # fmt: skip
+    if not own.has_any():
+        here = Folder(Path()).has_any()
+        told = "this folder has some: --folder ." if here else "minidecode exercise start 1 writes the first"
+        print(f"No exercise is started in {own.path}: {told}", file=sys.stderr)
     if as_json:
         print(json.dumps(rows))
         return
@@ -54,7 +58,8 @@ def list_exercises(folder: Where = None, as_json: AsJson = False, debug: Debug =
         line = f"{r['number']:>2}  {r['kind']}  {r['title']:<{width}}  {r['minutes']:>3} min  {core:<9}  {r['state']}"
         print(line.rstrip())
     kinds = "N write NumPy, K write a kernel, M mend the bug, C make it cheaper, P predict."
-    print(f"{kinds} Core 3 h: part of the course of three hours, and of the longer ones.", file=sys.stderr)
+    core = "Core 3 h: part of the course of three hours, and of the longer ones. Times are estimates."
+    print(f"{kinds} {core}", file=sys.stderr)
 
 
 @app.command()
@@ -63,10 +68,10 @@ def start(
 ):  # fmt: skip
     """Write the skeleton of an exercise into your folder."""
     from .find import find
-    from .folder import DEFAULT, Folder
+    from .folder import work_folder
 
     found = find(exercise)
-    path = Folder(folder or Path(DEFAULT)).start(found, _seed(seed, student))
+    path = work_folder(folder, makes=True).start(found, _seed(seed, student))
     print(path)
     print(f"then: minidecode exercise check {found.number if folder is None else path}", file=sys.stderr)
 
@@ -82,13 +87,13 @@ def check(
     """Judge what you wrote: exit code 0 if it is solved, 1 if not."""
     from . import skeleton
     from .find import find
-    from .folder import DEFAULT, Folder, submission_of
+    from .folder import submission_of, work_folder
     from .folder import target as find_target
 
     found = find(exercise)
     is_file = exercise.endswith(".py")
-    own = Folder(folder or (Path(exercise).parent if is_file else Path(DEFAULT)))
-    path = Path(exercise) if is_file else own.file(found)
+    own = work_folder(folder or (Path(exercise).parent if is_file else None))
+    path = Path(exercise) if is_file else own.file(found) if target else own.existing(found)
     submission = find_target(target, found) if target else submission_of(path)
     held = skeleton.seed_in(submission.source, found.number)
     asked = _seed(seed, student) if seed is not None or student else None
@@ -97,9 +102,14 @@ def check(
             f"{submission.path} holds variation {held}, and {asked} was asked for: minidecode exercise reset"
             f" {found.number} with the same --seed or --student starts that one"
         )
-    if held is None:
+    is_said = held is not None
+    if not is_said:
         held = asked if asked is not None else own.seed(found) or 0
     verdict = found.task.check(submission, held, seal=lambda values: own.seal(found, held, values))
+    if not is_said and not target:
+        verdict.notes.append(
+            f"{path} does not say its variation (the line # --- variation is gone or changed): judged was {held}."
+        )
     if not target:
         _renew_if_told(own, found, submission.path, held, verdict)
     picture = own.keep(found, verdict)
@@ -128,10 +138,10 @@ def hint(
 ):  # fmt: skip
     """The next of three hints, each a step further."""
     from .find import find
-    from .folder import DEFAULT, Folder
+    from .folder import work_folder
 
     found = find(exercise)
-    own = Folder(folder or Path(DEFAULT))
+    own = work_folder(folder)
     last = len(found.text.hints) if every else own.next_hint(found)
     for number in range(1 if every else last, last + 1):
         print(f"Hint {number} of {len(found.text.hints)}")
@@ -146,7 +156,7 @@ def solution(
 ):  # fmt: skip
     """Print a solution, where the solutions are: in a checkout of the repository."""
     from .find import find
-    from .folder import DEFAULT, Folder
+    from .folder import work_folder
 
     found = find(exercise)
     place = found.folder()
@@ -155,7 +165,7 @@ def solution(
             "solutions are not installed with the package: they stand in the project's repository, under exercises/"
             f"{Path(found.file_name).stem}/"
         )
-    seed = Folder(folder or Path(DEFAULT)).seed(found) or 0
+    seed = work_folder(folder).seed(found) or 0
     print(found.varied(place / ("another.py" if another else "solution.py"), seed), end="")
 
 
@@ -167,10 +177,10 @@ def reset(
 ):  # fmt: skip
     """The skeleton again, of the same variation if no other is asked for; what you wrote is kept beside it, as .bak."""
     from .find import find
-    from .folder import DEFAULT, Folder
+    from .folder import work_folder
 
     found = find(exercise)
-    own = Folder(folder or Path(DEFAULT))
+    own = work_folder(folder)
     backup = own.reset(found, _seed(seed, student) if seed is not None or student else None)
     if fresh:
         own.renew(found, own.file(found), own.seed(found) or 0)
@@ -201,14 +211,18 @@ def grade(
 
     if format not in ("table", "csv", "json", "gradescope"):
         raise OptionError(f"--format is table, csv, json or gradescope, not {format!r}")
+    if seed is not None and per_student:
+        raise OptionError("the variation that is due comes from --seed or from --per-student, not from both")
+    which = list(dict.fromkeys(find(e) for e in exercise)) if exercise else None
+    students, again = grading.submissions(folders)
     hidden = secrets.randbits(32) if hidden is None else hidden
     if not quiet:
-        print("\n".join(["What this system enforces:", *sandbox.limits(), f"hidden inputs: --hidden {hidden}"]),
-              file=sys.stderr)  # fmt: skip
-    which = [find(e) for e in exercise] if exercise else None
+        repeated = [f"{folder} was given twice: it counts once" for folder in again]
+        told = ["What this system enforces:", *sandbox.limits(), f"hidden inputs: --hidden {hidden}"]
+        print("\n".join([*repeated, *told]), file=sys.stderr)
     with bar("grading", quiet) as report:
         graded = grading.grade(
-            folders, which, hidden=hidden, seed=seed, per_student=per_student, jobs=jobs, progress=report
+            students, which, hidden=hidden, seed=seed, per_student=per_student, jobs=jobs, progress=report
         )
     if format == "json":
         print(grading.as_json(graded, hidden=hidden, limits=sandbox.limits()))

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from . import sandbox
+from . import sandbox, skeleton
 from .kernel_source import MOST_CHARACTERS, Refused, forbidden_import
 from .verdict import Miss, Verdict
 from .wire import Callback
@@ -32,6 +32,7 @@ MISTAKES = {  # what code raised -> the mistake
 }  # fmt: skip
 COMMON = {
     "not-started": "",
+    "types": "",
     "row-0-for-all": "what belongs to row 0 is used for every row, which is right as long as all rows are alike",
     "reads-the-tail": "what lies behind a row's length is taken for data",
     "only-multiples-of-32": "sizes that 32 divides come out right, all others do not: the last, partial group is lost",
@@ -127,6 +128,10 @@ class Task:
     def constants(self, v: SimpleNamespace) -> dict[str, Any]:
         return {name.upper(): value for name, value in vars(v).items()}
 
+    def _changed(self, submission: Submission, v: SimpleNamespace) -> list[str]:
+        """Which drawn constants the student's file says otherwise; in a layout of one's own they may mean anything."""
+        return [] if submission.names else skeleton.changed_constants(submission.source, self.constants(v))
+
     def rng(self, seed: int, hidden: int | None = None) -> np.random.Generator:
         return np.random.default_rng([self.number, seed, 1] if hidden is None else [self.number, seed, 2, hidden])
 
@@ -139,13 +144,13 @@ class Task:
         trials = [Trial(case) for case in self.cases(v, self.rng(seed))]
         if hidden is not None:
             trials += [Trial(case, is_hidden=True) for case in self.cases(v, self.rng(seed, hidden))]
-        verdict = Verdict(self.number, seed, True, "")
+        verdict = Verdict(self.number, seed, True, "", notes=self._changed(submission, v))
         try:
             self.run(submission, v, trials, verdict)
         except Refused as refused:
             verdict.ok, verdict.mistake, verdict.message = False, refused.mistake, refused.message
             if refused.mistake == "not-started":
-                verdict.message = f"Nothing is written yet ({refused.message})."
+                verdict.message = f"Not started yet ({refused.message})."
             return verdict
         tried = [t for t in trials if t.got is not None or t.raised or t.ran or t.miss]
         for trial in tried:
@@ -177,7 +182,7 @@ class Task:
         if same(trial.got, want, self.bound(v, trial.inputs)):
             return None
         if problem := different_kind(self.returns, trial.got, want):
-            return Miss(problem)
+            return problem
         return Miss(self.tell(v, trial.inputs, trial.got, want), is_of_value=True)
 
     def _answer(self, verdict: Verdict, v: SimpleNamespace, tried: list[Trial], first: Trial) -> None:
@@ -372,7 +377,7 @@ class KernelTask(Task):
             k: reply[k] for k in ("counts", "lines", "accesses", "findings", "costs", "types", "picture", "shared",
                                   "names")})  # fmt: skip
         warnings = [f"line {n['line']}: {n['message']}" for n in reply["types"]]
-        verdict.notes = verdict.notes or warnings[:3]
+        verdict.notes += [w for w in warnings[:3] if w not in verdict.notes]
         arrays = iter(reply["arrays"])
         after = {name: next(arrays) for name, a in inputs.items() if isinstance(a, np.ndarray) and a.ndim}
         trial.left = tuple(after[name] for name in self.out)
@@ -408,7 +413,8 @@ class PredictionTask(Task):
         return ""
 
     def check(self, submission, seed, *, hidden=None, seal=None) -> Verdict:
-        v, verdict = self.draw(seed), Verdict(self.number, seed, False, "")
+        v = self.draw(seed)
+        verdict = Verdict(self.number, seed, False, "", notes=self._changed(submission, v))
         try:
             values = self._read(submission, verdict)
             for name, due in self.expected(v).items():  # before it is sealed: a slip costs no variation
@@ -543,19 +549,20 @@ def _near(got: np.ndarray, want: np.ndarray, bound: Any) -> np.ndarray:
         return (got == want) | (np.abs(got - want) <= bound) | (np.isnan(got) & np.isnan(want))
 
 
-def different_kind(names: Sequence[str], got: Sequence, want: Sequence) -> str | None:
-    """What is wrong with the number, types or shapes of the outputs, in words."""
+def different_kind(names: Sequence[str], got: Sequence, want: Sequence) -> Miss | None:
+    """What is wrong with the number, types or shapes of the outputs."""
     if len(got) != len(want):
-        return f"{len(want)} results are due, and {len(got)} came back."
+        return Miss(f"{len(want)} results are due, and {len(got)} came back.")
     for k, (g, w) in enumerate(zip(got, want, strict=True)):
         name = names[k] if k < len(names) else "the result"
         if not isinstance(g, np.ndarray | np.generic | int | float | bool):
-            return f"{name} is {str(g)[:40]!r} where an array of shape {np.shape(w)} is due."
+            return Miss(f"{name} is {str(g)[:40]!r} where an array of shape {np.shape(w)} is due.")
         if np.shape(g) != np.shape(w):
-            return f"{name} has the shape {np.shape(g)} where {np.shape(w)} is due."
+            return Miss(f"{name} has the shape {np.shape(g)} where {np.shape(w)} is due.")
         kinds = np.asarray(g).dtype.kind, np.asarray(w).dtype.kind
-        if (kinds[0] == "f") != (kinds[1] == "f") or kinds[0] not in "biuf":
-            return f"{name} holds {np.asarray(g).dtype} where {np.asarray(w).dtype} is due."
+        if kinds[0] not in "biuf" or any((kinds[0] == kind) != (kinds[1] == kind) for kind in "fb"):
+            why = ": as an index, whole numbers are places, and booleans a mask" if set(kinds) <= set("biu") else ""
+            return Miss(f"{name} holds {np.asarray(g).dtype} where {np.asarray(w).dtype} is due{why}.", "types")
     return None
 
 
@@ -591,20 +598,27 @@ def as_code(inputs: dict[str, Any]) -> str:
     lines = ["import numpy as np"]
     for name, value in inputs.items():
         if isinstance(value, np.ndarray):
-            if value.size > 1 and np.array_equal(
-                value, np.full_like(value, value.flat[0]), equal_nan=value.dtype.kind == "f"
-            ):
-                one = "np.nan" if np.isnan(float(value.flat[0])) else value.flat[0].item()
-                lines.append(f"{name} = np.full({value.shape}, {one}, np.{value.dtype})")
-                continue
-            text = np.array2string(value, separator=", ", threshold=10**6, max_line_width=110)
-            lines.append(
-                f"{name} = np.array({text.replace('inf', 'np.inf').replace('nan', 'np.nan')}, np.{value.dtype})"
-            )
+            lines.append(f"{name} = {_array_as_code(value)}")
         elif not isinstance(value, Callback):
             lines.append(f"{name} = {value!r}" if not isinstance(value, np.generic) else f"{name} = {value.item()!r}")
     code = "\n".join(lines)
     return code if len(code) <= LONGEST_CODE else f"one of this size: {in_words(inputs)}"
+
+
+def _array_as_code(array: np.ndarray) -> str:
+    """One number once, few runs of equal numbers by their lengths, all else number by number."""
+    if array.size > 1 and np.array_equal(
+        array, np.full_like(array, array.flat[0]), equal_nan=array.dtype.kind == "f"
+    ):  # fmt: skip
+        one = "np.nan" if np.isnan(float(array.flat[0])) else array.flat[0].item()
+        return f"np.full({array.shape}, {one}, np.{array.dtype})"
+    if array.ndim == 1 and array.dtype.kind in "iu":
+        starts = np.flatnonzero(np.append(True, array[1:] != array[:-1]))
+        if 10 * len(starts) < array.size:
+            times = np.diff(np.append(starts, array.size)).tolist()
+            return f"np.repeat(np.array({array[starts].tolist()}, np.{array.dtype}), {times})"
+    text = np.array2string(array, separator=", ", threshold=10**6, max_line_width=110)
+    return f"np.array({text.replace('inf', 'np.inf').replace('nan', 'np.nan')}, np.{array.dtype})"
 
 
 def unwritten(shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:

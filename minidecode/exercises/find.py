@@ -93,16 +93,18 @@ def exercises() -> dict[int, Exercise]:
 
 def find(word: str) -> Exercise:
     """The exercise of this number or name. Raises OptionError if there is none."""
-    word = Path(word).stem
+    stem = Path(word).stem if word.endswith(".py") else word
     known = exercises()
-    match = re.match(r"(\d+)", word)
+    match = re.fullmatch(r"([0-9]{1,9})(_\w*)?", stem)
     if match and int(match[1]) in known:
         return known[int(match[1])]
     by_name = {e.name: e for e in known.values()}
-    if word.replace("-", "_") in by_name:
-        return by_name[word.replace("-", "_")]
-    numbers = ", ".join(map(str, known))
-    raise OptionError(f"there is no exercise {word!r}: there are {numbers}{meant(word, by_name)}")
+    if stem.replace("-", "_") in by_name:
+        return by_name[stem.replace("-", "_")]
+    raise OptionError(
+        f"there is no exercise {word!r}: they have the numbers {min(known)} to {max(known)}, and names"
+        f" (minidecode exercise list){meant(stem, by_name)}"
+    )
 
 
 def _read(path: Path) -> Text:

@@ -12,11 +12,24 @@ from typing import Any
 from ..errors import InputError, OptionError
 from . import skeleton
 from .exercise import Submission, seed_of
-from .find import Exercise
+from .find import Exercise, exercises
 from .verdict import Verdict
 
 DEFAULT = "my_exercises"  # not `exercises`, which in a checkout holds the solutions
 NOTES = ".minidecode"
+
+
+def work_folder(path: Path | None, makes: bool = False) -> Folder:
+    """The student's folder; None for the one that `start` makes. Raises InputError where it cannot be worked in.
+
+    makes: whether a folder that is not there will be made.
+    """
+    place = Path(DEFAULT) if path is None else path
+    if place.exists() and not place.is_dir():
+        raise InputError(f"{place} is a file: --folder takes the folder that you work in, such as {place.parent}")
+    if path is not None and not path.exists() and not makes:
+        raise InputError(f"there is no folder {path}: minidecode exercise start NUMBER --folder {path} makes it")
+    return Folder(place)
 
 
 class Folder:
@@ -27,6 +40,22 @@ class Folder:
 
     def file(self, exercise: Exercise) -> Path:
         return self.path / exercise.file_name
+
+    def has_any(self) -> bool:
+        return any(self.file(e).is_file() for e in exercises().values())
+
+    def existing(self, exercise: Exercise) -> Path:
+        """The file of an exercise. Raises InputError where it has not been started here."""
+        file = self.file(exercise)
+        if file.is_file():
+            return file
+        if Path(exercise.file_name).is_file() and self.path.resolve() != Path().resolve():
+            raise InputError(f"there is no file {file}, but {file.name} lies here: add --folder .")
+        folder = "" if self.path == Path(DEFAULT) else f" --folder {self.path}"
+        raise InputError(
+            f"there is no file {file}: minidecode exercise start {exercise.number}{folder} writes it; if you work"
+            " elsewhere, say --folder FOLDER"
+        )
 
     def start(self, exercise: Exercise, seed: int) -> Path:
         """Writes the skeleton. Raises OptionError where the file is there already."""
@@ -40,9 +69,7 @@ class Folder:
 
     def reset(self, exercise: Exercise, seed: int | None = None) -> Path:
         """The skeleton again, of the same variation or of this one; what was there is kept beside it, as .bak."""
-        file = self.file(exercise)
-        if not file.exists():
-            raise OptionError(f"there is no {file}: minidecode exercise start {exercise.number} writes it")
+        file = self.existing(exercise)
         if seed is None:
             seed = skeleton.seed_in(file.read_text(encoding="utf-8-sig"), exercise.number)
         backups = (file.with_suffix(f".py.bak{number or ''}") for number in itertools.count())
@@ -123,9 +150,7 @@ def submission_of(path: Path, **fields: Any) -> Submission:
     try:
         return Submission.of_file(path, **fields)
     except FileNotFoundError:
-        raise InputError(
-            f"there is no file {path}: minidecode exercise start writes it; --folder says where you work"
-        ) from None
+        raise InputError(f"there is no file {path}: minidecode exercise start NUMBER writes one") from None
     except (UnicodeDecodeError, OSError) as error:
         raise InputError(f"{path} cannot be read: {error}") from None
 

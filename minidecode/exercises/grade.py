@@ -37,9 +37,10 @@ class Graded:
         return "solved" if self.verdict.ok else self.verdict.mistake or "wrong"
 
 
-def submissions(folders: Iterable[Path]) -> dict[str, Path]:
-    """Student -> folder. Raises InputError where a folder holds no submission."""
+def submissions(folders: Iterable[Path]) -> tuple[dict[str, Path], list[Path]]:
+    """(student -> folder, each folder once; folders that were given again). Raises InputError where one holds none."""
     found: dict[str, Path] = {}
+    again, seen = [], set()
     for folder in folders:
         if not folder.is_dir():
             raise InputError(f"{folder} is no folder")
@@ -49,8 +50,18 @@ def submissions(folders: Iterable[Path]) -> dict[str, Path]:
                 f"{folder} holds no file of an exercise, such as {next(iter(exercises().values())).file_name}"
             )
         for each in inner:
-            found[each.name if each.name not in found else str(each)] = each
-    return found
+            if each.resolve() in seen:
+                again.append(each)
+                continue
+            seen.add(each.resolve())
+            name = _student(each)
+            found[name if name not in found else str(each)] = each
+    return found, again
+
+
+def _student(folder: Path) -> str:
+    """The name of a folder, also where it is given as "."."""
+    return folder.name or folder.resolve().name
 
 
 def _files(folder: Path) -> list[Path]:
@@ -58,22 +69,21 @@ def _files(folder: Path) -> list[Path]:
 
 
 def grade(
-    folders: Iterable[Path], which: list[Exercise] | None = None, *, hidden: int, seed: int | None = None,
+    students: dict[str, Path], which: list[Exercise] | None = None, *, hidden: int, seed: int | None = None,
     per_student: bool = False, jobs: int = 2, progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Graded]:  # fmt: skip
-    """Grades every submission. which: by default all exercises that anybody handed in.
+    """Grades every one of `submissions`. which: by default all exercises that anybody handed in.
 
     seed: the variation that is due; per_student: each one's own, from the folder's name, as `start --student` draws it.
     Without either, the one that a file says it holds.
     """
-    students = submissions(folders)
     if which is None:
         which = [e for e in exercises().values() if any((f / e.file_name).is_file() for f in students.values())]
     work = [(student, folder, exercise) for exercise in which for student, folder in students.items()]
 
     def one(item: tuple[str, Path, Exercise]) -> Graded:
         student, folder, exercise = item
-        due = seed_of(student) if per_student else seed
+        due = seed_of(_student(folder)) if per_student else seed
         return Graded(student, exercise, _verdict(folder, exercise, due, hidden))
 
     found = []
@@ -94,7 +104,8 @@ def _verdict(folder: Path, exercise: Exercise, due: int | None, hidden: int) -> 
         return Verdict(exercise.number, due or 0, False, f"{path.name} cannot be read: {error}", "cannot-run")
     held = skeleton.seed_in(submission.source, exercise.number)
     if due is not None and held != due:
-        message = f"The file is of variation {held}, and {due} is due."
+        said = "does not say its variation" if held is None else f"is of variation {held}"
+        message = f"The file {said}, and {due} is due."
         return Verdict(exercise.number, due, False, message, "other-variation")
     try:
         return exercise.task.check(submission, held or 0, hidden=hidden)

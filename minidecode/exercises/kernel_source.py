@@ -184,7 +184,7 @@ class _Judge(ast.NodeVisitor):
     def visit_Raise(self, node: ast.Raise) -> None:
         raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
         if isinstance(raised, ast.Name) and raised.id == "NotImplementedError":
-            raise Refused("not-started", f"line {node.lineno}: nothing is written here yet")
+            raise Refused("not-started", f"line {node.lineno} still raises NotImplementedError")
         self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:

@@ -10,6 +10,7 @@ Python alone is needed here, so that the build of the wheel can call it.
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -91,6 +92,34 @@ def seed_in(source: str, number: int) -> int | None:
     """The seed of the variation that a student's file holds; None where it says none, or another exercise's."""
     head = VARIATION.search(source)
     return int(head[1]) if head and head[1] and int(head[2]) == number else None
+
+
+def changed_constants(source: str, constants: dict[str, object]) -> list[str]:
+    """Where a file says other constants than were drawn for it, a sentence each. What no literal says is changed, too.
+
+    Constants that are gone, and a source that is no Python, are told by whoever runs it.
+    """
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    said = {t.id: s for s in body if isinstance(s, ast.Assign) for t in s.targets if isinstance(t, ast.Name)}
+    return [
+        f"Line {said[name].lineno} says {_short(ast.unparse(said[name]))}, but your variation has"
+        f" {_short(f'{name} = {value!r}')}, and that is what is judged: put it back."
+        for name, value in constants.items() if name in said and not _says(said[name].value, value)
+    ]  # fmt: skip
+
+
+def _says(node: ast.expr, value: object) -> bool:
+    try:
+        return repr(ast.literal_eval(node)) == repr(value)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return False
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def with_statement(template: str, statement: str) -> str:

@@ -3,7 +3,6 @@
 import copy
 import dataclasses
 import json
-import re
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ import pytest
 import minidecode as md
 from minidecode.bench import compare
 from minidecode.bench.compare import (
+    Comparison,
     calls_on_device,
     implementations,
     read_comparisons,
@@ -209,10 +209,18 @@ def test_compare_in_float16():
 def test_what_planning_is_for_stands_beside_its_time():
     """The naive planner is the fastest; what it wastes is told."""
     found = md.compare("arena", repeats=1)
-    sizes = {label: int(re.search(rf"{label}: a block of ([\d,]+) bytes", "\n".join(found.notes))[1].replace(",", ""))
-             for label in ("reference naive", "reference")}  # fmt: skip
-    assert sizes["reference naive"] > 5 * sizes["reference"]
+    bytes_of = found.amounts
+    assert bytes_of["reference naive"] > 5 * bytes_of["reference"]
     assert not any("in the emulator" in note for note in found.notes), "it has no kernels"
+    rows = {line.split("  ")[0]: line for line in str(found).splitlines()}
+    smaller = bytes_of["reference naive"] / bytes_of["reference"]
+    assert f"{bytes_of['reference']:,}" in rows["reference"] and f" {smaller:.1f}x " in rows["reference"]
+    assert "0.0x" not in str(found) and "of roof" not in str(found)
+    assert any("timed is the planner itself" in note for note in found.notes)
+    least = next(int(note.split()[0].replace(",", "")) for note in found.notes if "alive at one call" in note)
+    assert least <= bytes_of["reference"]
+    again = Comparison.from_dict(json.loads(json.dumps(found.as_dict())))
+    assert str(again) == str(found) and "x smaller)" in side_by_side({"one": [again]})
 
 
 def test_progress_goes_up_to_the_whole():

@@ -8,6 +8,7 @@ from toy_folder import write_folder
 
 from minidecode.bench import ladder
 from minidecode.bench.machines import Machine
+from minidecode.bench.rungs import RUNGS
 
 SIZES = ["--texts", 2, "--input-length", 5, "--max-new-tokens", 3, "--beam", 2, "--batch-size", 1, "--repeats", 1]
 
@@ -21,7 +22,7 @@ def test_tables_json_and_a_picture_again_from_the_file(cli, tmp_path):
     pytest.importorskip("matplotlib")
     folder, file, plot = write_folder(tmp_path / "toy", n_positions=64), tmp_path / "ladder.json", tmp_path / "l.svg"
     more = ["--memory-budget", "1.3MB", "--cell-seconds", 0, "--machine", "v100"]
-    ran = cli("ladder", "-m", folder, *SIZES, *more, "--json")
+    ran = cli("ladder", "-m", folder, *SIZES, *more, "--json", "--quiet")
     assert (ran.code, ran.err) == (0, "")
     file.write_text(ran.out, encoding="utf-8")
     shown = cli("ladder", "--read", file, "--plot", plot)
@@ -35,6 +36,16 @@ def test_tables_json_and_a_picture_again_from_the_file(cli, tmp_path):
     assert "Predicted, not measured" in shown.out and "v100, samples/s" in lines[1]
     assert "<title" in plot.read_text(encoding="utf-8")
     assert json.loads(cli("ladder", "--read", file, "--json").out)["steps"] == steps
+
+
+def test_off_a_terminal_each_rung_is_a_line_on_stderr(cli, tmp_path):
+    """Minutes of silence look like a program that hangs."""
+    ran = cli("ladder", "-m", write_folder(tmp_path / "toy", n_positions=64), *SIZES)
+    told = ran.err.splitlines()
+    assert ran.code == 0 and told[0] == f"ladder: rung 1 of {len(RUNGS) + 1}: no cache"
+    for number, (rung, line) in enumerate(zip(RUNGS, told[1:], strict=False), 2):
+        assert line.startswith(f"ladder: rung {number} of {len(RUNGS) + 1}: {rung.name}")
+    assert told[len(RUNGS) + 1 :] == ["ladder: all of them by turns, 1 time"]
 
 
 @pytest.mark.parametrize(("arguments", "says"), [

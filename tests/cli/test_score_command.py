@@ -133,12 +133,20 @@ def test_help(cli):
 
 
 @pytest.mark.parametrize(("arguments", "named"), [
-    ([], "give a prompt"), (["a b", "-i", "p.txt"], "not both"), (["a b", "x"], "text 2 of 2 has one token"),
+    ([], "give a text"), (["a b", "-i", "p.txt"], "not both"), (["a b", "x"], "text 2 of 2 has one token"),
     (["a b", "--stride", 17], "from 1 to the context, 16"), (["a b", "--dtype", "half"], "dtype must be one of"),
     (["a b", ""], "text 2 of 2 is empty"),
 ])  # fmt: skip
 def test_what_cannot_be_scored(fails, toy, arguments, named):
     assert named in fails("score", "-m", toy, *arguments)
+
+
+def test_a_blank_line_and_a_dash_are_told_of_texts(cli, fails, toy, tmp_path):
+    (tmp_path / "t.txt").write_text("a b\n \n", encoding="utf-8")
+    assert "line 2 is blank: each line is a text; delete it" in fails("score", "-i", tmp_path / "t.txt", "-m", toy)
+    assert "; a text that begins with - goes behind all options" in fails("score", "-5", code=2)
+    assert "; a prompt that begins with - goes behind all options" in fails("generate", "-5", code=2)
+    assert "goes behind" not in fails("doctor", "-5", code=2)
 
 
 def test_an_encoder_decoder_needs_targets(fails, toy_bart):

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from minidecode.errors import InputError
 from minidecode.exercises import classroom
 from minidecode.exercises.find import find
 
@@ -78,6 +79,81 @@ def test_the_workflow_checks_every_file(tmp_path, command, answer, code):
                          capture_output=True, text=True)  # fmt: skip
     assert ran.returncode == code, ran.stdout + ran.stderr
     assert re.findall(r"^::group::(\S+)", ran.stdout, re.MULTILINE) == ["01_guard.py", "15_ngram_ban.py"]
+
+
+FROM = "git+https://example.org/you/minidecode@v1"
+
+
+@pytest.fixture
+def commands(tmp_path):
+    """pip, apt-get and python3 on a path of their own: each notes its arguments, a line each."""
+    folder = tmp_path / "commands"
+    folder.mkdir()
+    note = f'#!/bin/sh\necho "$(basename "$0") $*" >> "{tmp_path}/asked"\n'
+    venv = 'mkdir -p "$3/bin" && cp "$(dirname "$0")/pip" "$3/bin/pip"\n'
+    for name, more in (("pip", ""), ("apt-get", ""), ("python3", venv)):
+        (folder / name).write_text(note + more)
+        (folder / name).chmod(0o755)
+
+    def run(script: str, **environment: str) -> tuple[int, str, list[str]]:
+        (tmp_path / "asked").write_text("")
+        path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+        ran = subprocess.run(["bash", "-e", "-c", script], env=os.environ | {"PATH": path} | environment, text=True,
+                             capture_output=True, timeout=60)  # fmt: skip
+        return ran.returncode, ran.stdout + ran.stderr, (tmp_path / "asked").read_text().splitlines()
+
+    return run
+
+
+@posix_only
+def test_the_workflow_installs_from_where_it_is_told(commands):
+    workflow = yaml.safe_load((ROOT / "classroom" / "github" / "classroom.yml").read_text(encoding="utf-8"))
+    assert set(workflow["env"]) == {"MINIDECODE_FROM"}
+    (step,) = (s["run"] for s in workflow["jobs"]["check"]["steps"] if s.get("name") == "install")
+    assert commands(step, MINIDECODE_FROM=FROM) == (0, "", [f"pip install minidecode @ {FROM}"])
+    code, told, asked = commands(step, MINIDECODE_FROM="")
+    assert code == 1 and "fill in MINIDECODE_FROM" in told and not asked, "there is no package index that has it"
+
+
+@posix_only
+def test_the_autograder_is_set_up_from_where_it_is_told(tmp_path, commands):
+    shutil.copytree(ROOT / "classroom" / "gradescope", tmp_path / "source")
+    setup, settings = str(tmp_path / "source" / "setup.sh"), tmp_path / "source" / "settings.sh"
+    code, told, asked = commands(f"bash {setup}", AUTOGRADER=str(tmp_path))
+    assert code == 1 and "fill in MINIDECODE_FROM" in told and not asked
+    wheel = tmp_path / "source" / "wheels" / "minidecode-0.1.0-py3-none-any.whl"
+    wheel.parent.mkdir()
+    wheel.touch()
+    code, told, asked = commands(f"bash {setup}", AUTOGRADER=str(tmp_path))
+    assert code == 0 and asked[-1] == f"pip install --quiet --find-links {wheel.parent} {wheel}", told
+    filled = settings.read_text().replace('MINIDECODE_FROM=""', f'MINIDECODE_FROM="{FROM}"')
+    settings.write_text(filled)
+    code, told, asked = commands(f"bash {setup}", AUTOGRADER=str(tmp_path))
+    assert code == 0 and asked[-1] == f"pip install --quiet minidecode @ {FROM}", told
+
+
+@pytest.mark.parametrize(
+    ("noted", "due"),
+    [({"url": "https://e.org/m", "vcs_info": {"vcs": "git", "commit_id": "ab1"}}, "minidecode @ git+https://e.org/m@ab1"),
+     ({"url": "https://e.org/m.whl", "archive_info": {}}, "minidecode @ https://e.org/m.whl"),
+     ({"url": "file:///no/such/wheel.whl", "archive_info": {}}, None), (None, None)],
+    ids=["git", "wheel", "gone", "nothing"],
+)  # fmt: skip
+def test_wheels_come_from_where_minidecode_came_from(monkeypatch, tmp_path, noted, due):
+    class Installed:
+        def read_text(self, name):
+            return None if noted is None else json.dumps(noted)
+
+    monkeypatch.delenv("MINIDECODE_FROM", raising=False)
+    monkeypatch.setattr(classroom, "__file__", str(tmp_path / "a" / "b" / "c.py"))
+    monkeypatch.setattr(classroom.metadata, "distribution", lambda name: Installed())
+    if due:
+        assert classroom.where_from() == due
+    else:
+        with pytest.raises(InputError, match="in no package index"):
+            classroom.where_from()
+    monkeypatch.setenv("MINIDECODE_FROM", FROM)
+    assert classroom.where_from() == f"minidecode @ {FROM}"
 
 
 def test_a_machine_that_is_ready(cli):

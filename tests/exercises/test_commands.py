@@ -42,7 +42,7 @@ def test_a_student_starts_fails_and_solves(cli, here):
     file = here / "my_exercises" / "15_ngram_ban.py"
     assert ran.code == 0 and Path(ran.out.strip()) == file.relative_to(here)
     ran = cli("exercise", "check", "15")
-    assert ran.code == 1 and ran.out.startswith("Nothing is written yet (line ")
+    assert ran.code == 1 and ran.out.startswith("Not started yet (line ")
     solve(find("15"), file.parent, 5, "last_window_lost")
     ran = cli("exercise", "check", "ngram-ban", "--json")
     verdict = json.loads(ran.out)
@@ -95,6 +95,45 @@ def test_a_solution_is_printed_in_the_students_variation(cli, here):
 def test_mistakes_of_use_are_one_line(cli, here, arguments, says):
     ran = cli("exercise", *arguments)
     assert ran.code == 1 and says in ran.err and ran.err.splitlines()[-1].startswith("minidecode: ")
+
+
+@pytest.mark.parametrize("command", ["list", "hint", "check", "solution", "reset", "start"])
+def test_a_folder_that_is_none_is_told_in_one_line(cli, here, command):
+    (here / "notes.txt").write_text("mine", encoding="utf-8")
+    number = () if command == "list" else ("15",)
+    ran = cli("exercise", command, *number, "--folder", "notes.txt")
+    assert ran.code == 1 and ran.out == "" and ran.err.count("\n") == 1
+    assert "notes.txt is a file: --folder takes the folder that you work in" in ran.err
+    if command != "start":
+        ran = cli("exercise", command, *number, "--folder", "nowhere")
+        assert ran.code == 1 and ran.out == "" and ran.err.count("\n") == 1
+        assert "there is no folder nowhere: minidecode exercise start NUMBER --folder nowhere makes it" in ran.err
+        assert not (here / "nowhere").exists()
+
+
+def test_where_the_exercises_lie_is_told(cli, here, monkeypatch):
+    assert "No exercise is started in my_exercises: minidecode exercise start 1" in cli("exercise", "list").err
+    (here / "other").mkdir()
+    ran = cli("exercise", "check", "15", "--folder", "other")
+    assert ran.code == 1 and "minidecode exercise start 15 --folder other writes it" in ran.err
+    assert cli("exercise", "start", "15").code == 0 and "is started" not in cli("exercise", "list").err
+    monkeypatch.chdir(here / "my_exercises")
+    for command in ("check", "reset"):
+        ran = cli("exercise", command, "15")
+        assert ran.code == 1 and "but 15_ngram_ban.py lies here: add --folder ." in ran.err
+    assert "this folder has some: --folder ." in cli("exercise", "list").err
+
+
+@pytest.mark.parametrize("word", ["0", "31", "1.5", "1e1", "15x", "999999999999", "", ".", "-- -1", "\u0663"])
+def test_what_is_no_exercise_is_told(cli, here, word):
+    ran = cli("exercise", "check", *(word.split() or [""]))
+    assert ran.code == 1 and ran.err.count("\n") == 1 and "they have the numbers 1 to 30, and names" in ran.err
+
+
+def test_a_number_below_zero_is_no_option_of_an_exercise(cli, here):
+    for command in ("start", "check", "hint"):
+        ran = cli("exercise", command, "-1")
+        assert ran.code == 2 and "an exercise is one of the numbers or names" in ran.err and "prompt" not in ran.err
 
 
 def test_starting_twice_writes_over_nothing(cli, here):
@@ -197,6 +236,32 @@ def test_tables_for_machines(cli, classroom):
     assert found["limits"] and isinstance(found["hidden"], int)
 
 
+def test_what_is_given_twice_counts_once_and_is_told(cli, classroom, monkeypatch):
+    ran = cli("exercise", "grade", classroom, classroom / "ben", classroom / "." / "ada", "-e", "15", "-e", "ngram_ban",
+              "--hidden", 9)  # fmt: skip
+    assert ran.code == 0 and "15 the n-gram ban: 1 of 3 solved" in ran.out
+    told = ran.err.splitlines()
+    assert [line.split(" was given twice")[0][-3:] for line in told if "it counts once" in line] == ["ben", "ada"]
+    monkeypatch.chdir(classroom / "ada")
+    (row,) = csv.DictReader(
+        io.StringIO(cli("exercise", "grade", ".", "-e", "15", "--per-student", "--format", "csv").out)
+    )
+    assert (row["student"], row["result"]) == ("ada", "solved"), "a folder has its name where it is given as ."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [(("nowhere",), "nowhere is no folder"), ((".", "nowhere"), "holds no file of an exercise"),
+     (("CLASS", "-e", "77"), "there is no exercise '77'"), (("CLASS", "--format", "pdf"), "--format is table, csv"),
+     (("CLASS", "--seed", "1", "--per-student"), "not from both")],
+)  # fmt: skip
+def test_limits_are_told_of_nothing_that_is_not_graded(cli, classroom, monkeypatch, tmp_path, arguments, says):
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    ran = cli("exercise", "grade", *(classroom if a == "CLASS" else a for a in arguments))
+    assert ran.code == 1 and ran.out == "" and says in ran.err and ran.err.count("\n") == 1
+
+
 def test_what_a_spreadsheet_would_compute_stays_a_text():
     from minidecode.exercises.grade import _no_formula
 
@@ -248,7 +313,7 @@ def test_another_students_variation_is_told_and_can_be_had(cli, tmp_path):
     ran = cli("exercise", "check", 15, "--folder", tmp_path, "--student", "ada")
     assert ran.code == 1 and "holds variation 0" in ran.err and "reset 15" in ran.err
     assert cli("exercise", "reset", 15, "--folder", tmp_path, "--student", "ada").code == 0
-    assert "Nothing is written yet" in cli("exercise", "check", 15, "--folder", tmp_path, "--student", "ada").out
+    assert "Not started yet" in cli("exercise", "check", 15, "--folder", tmp_path, "--student", "ada").out
 
 
 def test_a_prediction_that_is_no_number_costs_no_variation(cli, tmp_path):
@@ -258,3 +323,30 @@ def test_a_prediction_that_is_no_number_costs_no_variation(cli, tmp_path):
     ran = cli("exercise", "check", 2, "--folder", tmp_path)
     assert ran.code == 1 and "'many', where a number is due" in ran.out and "it is" not in ran.out
     assert not (tmp_path / ".minidecode" / "predictions.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "line", "other", "says"),
+    [(15, "PADDING = \"left\"", "PADDING = 'right'", "Line 21 says PADDING = 'right', but your variation has"),
+     (16, "THREADS = 32", "THREADS = 16 + 16", "says THREADS = 16 + 16, but your variation has THREADS = 32"),
+     (2, "POSITIONS = ", "POSITIONS = 1", "says POSITIONS = 1")],
+)  # fmt: skip
+def test_a_changed_constant_of_the_variation_is_told(cli, tmp_path, number, line, other, says):
+    exercise = find(str(number))
+    seed = next(seed for seed in range(50) if line in exercise.start(seed))
+    assert cli("exercise", "start", number, "--folder", tmp_path, "--seed", seed).code == 0
+    assert "your variation has" not in cli("exercise", "check", number, "--folder", tmp_path).out
+    file = tmp_path / exercise.file_name
+    file.write_text(file.read_text(encoding="utf-8").replace(line, other), encoding="utf-8")
+    ran = cli("exercise", "check", number, "--folder", tmp_path)
+    (told,) = [line for line in ran.out.splitlines() if "your variation has" in line]
+    assert ran.code == 1 and says in told and told.endswith("that is what is judged: put it back.")
+
+
+def test_a_file_that_does_not_say_its_variation_is_told(cli, tmp_path):
+    file = solve(find("15"), tmp_path, 0)
+    file.write_text(re.sub(r"# --- variation.*", "# mine", file.read_text(encoding="utf-8")), encoding="utf-8")
+    ran = cli("exercise", "check", file)
+    assert ran.code == 0 and "does not say its variation" in ran.out and "judged was 0." in ran.out
+    graded = cli("exercise", "grade", tmp_path, "--seed", 5, "--format", "csv")
+    assert "The file does not say its variation, and 5 is due." in graded.out

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -124,3 +125,36 @@ def test_what_all_trials_say_together_is_told():
     race = find("tile_race")
     verdict = judged(race, race.folder() / "wrong" / "syncwarp_for_a_block.py", SEED)
     assert "Threads race on" in verdict.message and "the numbers are right" in verdict.message
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_pads_are_told_by_lengths_and_not_by_their_value(seed):
+    """A text of exercise 15 may hold the pad's id, within it and where it lies at the pads."""
+    ban = find("ngram_ban")
+    solution = ban.varied(ban.folder() / "solution.py", seed)
+    end, kept = ("0", "1:") if ban.task.draw(seed).padding == "left" else ("-1", ":-1")
+    lines = ["text = tokens_RM[r]", f"while len(text) and text[{end}] == PAD:", f"    text = text[{kept}]",
+             "used = len(text)"]  # fmt: skip
+    by_value = "".join(f"        {line}\n" for line in lines)
+    stripped = re.sub(r"        width = .*\n        text = .*\n", by_value, solution)
+    assert stripped != solution
+    verdict = ban.task.check(Submission(Path("ban.py"), stripped), seed, hidden=seed + 1)
+    assert not verdict.ok and "should" in verdict.message
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_smallest_input_of_the_ngram_kernel_is_read_at_a_glance(seed):
+    """Each mistake that has a name shows on a line or two, although only long rows have starts beyond a block."""
+    ban = find("ngram_kernel")
+    for path in (ban.folder() / "wrong").glob("*.py"):
+        verdict = judged(ban, path, seed)
+        assert path.stem == "unknown" or len(verdict.input) < 280, verdict.input
+        assert "Nothing is banned" not in verdict.message
+
+
+def test_a_kernel_that_writes_nothing_is_told_so():
+    ban = find("ngram_kernel")
+    solution = ban.varied(ban.folder() / "solution.py", 1)
+    source = re.sub(r"(?s)(?<=length_R\):\n).*?# --- end", "    pass", solution, count=1)
+    verdict = ban.task.check(Submission(Path("ban.py"), source), 1)
+    assert not verdict.ok and "Nothing is banned on any of the 6 inputs." in verdict.message

@@ -10,7 +10,7 @@ import pytest
 from toy import told
 
 from minidecode.exercises import wire
-from minidecode.exercises.exercise import NumPyTask, Submission, told_apart
+from minidecode.exercises.exercise import NumPyTask, Submission, as_code, told_apart
 from minidecode.exercises.verdict import Miss
 from minidecode.exercises.wire import Callback
 
@@ -70,6 +70,20 @@ def test_an_input_is_drawn_until_it_tells_mistakes_apart():
     assert told_apart(task, task.draw(0), lambda: {"x": np.array([next(numbers)])})["x"] == 5
     with pytest.raises(ValueError, match="no input was drawn"):
         told_apart(task, task.draw(0), lambda: {"x": np.array([2])})
+
+
+@pytest.mark.parametrize(
+    ("array", "begins"),
+    [(np.repeat(np.int32([1, 2]), [64, 3]), "np.repeat("), (np.full((2, 3), -1.5, np.float32), "np.full("),
+     (np.full(3, np.nan), "np.full("), (np.array([], np.int32), "np.array("), (np.arange(30), "np.array("),
+     (np.array([np.inf, np.nan, 1.0]), "np.array("), (np.arange(6).reshape(2, 3), "np.array(")],
+    ids=["runs", "one-number", "nan", "empty", "all-differ", "no-numbers", "rows"],
+)  # fmt: skip
+def test_code_that_is_shown_makes_the_input(array, begins):
+    names: dict = {}
+    exec(code := as_code({"x": array, "n": 3}), names)
+    assert f"x = {begins}" in code and names["n"] == 3 and names["x"].dtype == array.dtype
+    np.testing.assert_array_equal(names["x"], array)
 
 
 def test_bytes_are_measured():

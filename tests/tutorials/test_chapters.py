@@ -88,6 +88,27 @@ def test_links_of_a_chapter_lead_somewhere(chapter):
         assert (ROOT / "tutorials" / link).exists(), link  # a checkout has what an installed chapter names
 
 
+def sources(chapter) -> set[str]:
+    """The names under "Where it lives today"."""
+    section = re.search(r"^## Where it lives today\n(.*?)^## ", chapter.text, re.DOTALL | re.MULTILINE)[1]
+    listed = re.search(r"^Sources, by their names in \[Papers\]\(\.\./docs/papers\.md\): (.*?)\.$", section,
+                       re.DOTALL | re.MULTILINE)  # fmt: skip
+    assert listed, f"{chapter.path.name} says where its idea lives today, and names no source"
+    return set(listed[1].replace("\n", " ").split(", "))
+
+
+def test_what_lives_today_has_its_sources():
+    """Each chapter's names stand in docs/papers.md, which has no row that no chapter names, nor a wrong one."""
+    table = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8").split("| name | source | chapters |")[1]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.strip().splitlines()[1:]]
+    told = {(name, int(chapter)) for name, _, cited in rows for chapter in cited.split(",")}
+    assert told == {(name, int(chapter.number)) for chapter in CHAPTERS for name in sources(chapter)}
+    for name, source, _ in rows:
+        assert re.search(r"\b(?:19|20)\d\d\b|github\.com|documentation", source), f"{name}: a year or a place"
+    numbers = re.findall(r"\[arXiv:(\d{4}\.\d{5})\]\(https://arxiv\.org/abs/(\d{4}\.\d{5})\)", table)
+    assert numbers and all(shown == linked for shown, linked in numbers)
+
+
 @each_chapter
 def test_code_is_included_not_pasted(chapter):
     """Fences of Python stand between the markers of an include; what runs is a cell."""

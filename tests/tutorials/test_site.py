@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from minidecode.catalog import CATALOG
 from minidecode.course.chapters import chapters
 
 ROOT = Path(__file__).parents[2]
+SIZES = re.compile(r"font(?:-size)?: ?(?:[a-z0-9]+ )*(\d+(?:\.\d+)?)px")  # of a style
 
 
 def script(name: str):
@@ -54,6 +56,19 @@ def test_the_results_page_has_every_table_that_a_script_wrote(pages):
     assert {"peers", "ladder", "ngram", "whole-models"} <= {name for name, *_ in marks}
     for _, script, first_line in marks:
         assert (ROOT / script).exists() and first_line in page
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks" / "results").glob("*.svg")), ids=lambda p: p.name)
+def test_a_recorded_picture_can_be_read_on_a_phone(pages, path):
+    """Its letters are 9 pixels high at the width that it is shown with; and it is offered alone."""
+    root = ElementTree.fromstring(path.read_text(encoding="utf-8"))
+    sizes = [
+        float(size) for e in root.iter() for size in SIZES.findall(f"{e.get('style')};font-size:{e.get('font-size')}px")
+    ]
+    shown = "\n".join(pages.shown(path))
+    told = re.search(r":width: (\d+)px", shown)
+    assert sizes and min(sizes) * (int(told[1]) if told else 344) / float(root.get("viewBox").split()[2]) >= 9
+    assert f"[The full picture: {path.name}](../benchmarks/results/{path.name})" in shown and shown in pages.results()
 
 
 def test_the_api_page_has_every_public_name(pages):

@@ -13,6 +13,8 @@ class Task(NumPyTask):
     known = {
         "bans-first-token": "of a window that repeats, the last token is the one that would come again, not the first",
         "pads-count": "pads are no text: a window over them bans what nobody has said",
+        "pads-by-value": "a text may hold PAD's id as well, as GPT-2's do, which are padded with their end token:"
+                         " used_R says where the text lies, not the value",
         "last-window-lost": "the newest window, which ends with the newest token, is never looked at: a run such as"
                             " 'very very very' needs it",
     }  # fmt: skip
@@ -33,7 +35,11 @@ class Task(NumPyTask):
                 if rows < 3 and r == 0:
                     text[:] = 3  # a run: all windows are one
                 elif used >= 2 * v.n:
+                    if r % 2:  # PAD's id as the token of the text that lies at the pads
+                        text[used - v.n + 1 if v.padding == "left" else used - 1] = v.pad
                     text[: v.n - 1] = text[used - v.n + 1 :]  # what the newest tokens say has been said at the start
+                if used > v.n and r % 2 == 0 and (rows, r) != (2, 0):
+                    text[v.n - 1] = v.pad  # PAD's id as a token of the text
                 tokens_RM[r, self._text(v, width, used)] = text
             cases.append({"tokens_RM": tokens_RM, "used_R": used_R, "V": 12})
         return cases
@@ -48,6 +54,8 @@ class Task(NumPyTask):
         for r, used in enumerate(used_R):
             place = slice(None) if mistake == "pads-count" else self._text(v, tokens_RM.shape[1], used)
             text = tokens_RM[r, place].tolist()
+            if mistake == "pads-by-value":
+                text = [token for token in tokens_RM[r].tolist() if token != v.pad]
             end = len(text) - v.n + 1 - (mistake == "last-window-lost")
             for start in range(max(0, end)):
                 *context, last = text[start : start + v.n]

@@ -15,7 +15,8 @@ class Task(KernelTask):
         "one-block": "starts beyond blockDim.x are never looked at",
         "n-off-by-one": "a window is compared with one token more than it should be, so only what repeats N + 1 tokens"
                         " is found",
-        "last-window-lost": "the window that ends with the text is a window as well: `a a` bans a third `a` with N = 3",
+        "last-window-lost": "the window that ends with the text is a window as well: `a a a` bans a fourth `a`"
+                            " with N = 3",
         "row-stride": "rows lie `stride` apart, however long their text is: this reads row 0's tail as row 1",
     }  # fmt: skip
 
@@ -23,22 +24,36 @@ class Task(KernelTask):
         return {"n": rng.choice([2, 3, 4]), "threads": rng.choice([32, 64, 96])}
 
     def cases(self, v, rng):
-        cases = []
+        """Three that can be read at a glance, each with a mistake that it is the first to show; then drawn ones."""
+        run = self._case(np.full((1, v.n), 3), [v.n])  # one window, which is the last one
+        rows = np.stack([np.arange(v.n + 4), np.full(v.n + 4, 9)])  # the second row repeats itself, the first does not
+        end = np.full((1, v.threads + v.n), 1)  # what the only start beyond a block's threads bans
+        end[0, v.threads :] = 2
+        cases = [run, self._case(rows, [v.n + 2, v.n + 1]), self._case(end, [v.threads + v.n])]
         beyond = v.threads + rng.integers(30, 60), 2 * v.threads + rng.integers(9, 40)
-        for rows, longest in ((1, v.n + 3), (2, 20), (2, int(beyond[0])), (3, int(beyond[1]))):
+        for rows, longest in ((2, 3 * v.n + 2), (2, int(beyond[0])), (3, int(beyond[1]))):
             stride = longest + int(rng.integers(3, 9))
             length_R = rng.integers(longest // 2, longest, rows)
             length_R[0] = longest
-            tokens = rng.integers(0, 5 if longest < 30 else 12, (rows, stride), dtype=np.int32)
-            if len(cases) == 1:  # a token said n times at the end: only the last window bans it
+            tokens = rng.integers(0, 5 if longest < v.threads else 12, (rows, stride))
+            if longest < v.threads:  # a token said n times at the end: only the last window bans it
                 tokens[0, longest - v.n : longest] = 15
             for r, length in enumerate(length_R):  # the newest tokens have been said in the middle and near the end
                 for start in (length // 3, length - 2 * v.n):
                     if start >= 0:
                         tokens[r, start : start + v.n - 1] = tokens[r, length - v.n + 1 : length]
-            banned_RV = np.zeros((rows, 16), np.int32)
-            cases.append({"banned_RV": banned_RV, "tokens": tokens.reshape(-1), "stride": stride, "length_R": length_R})
-        return cases
+            cases.append(self._case(tokens, length_R))
+        return sorted(cases, key=lambda case: case["tokens"].size)
+
+    def _case(self, tokens, length_R):
+        banned_RV = np.zeros((len(tokens), 16), np.int32)
+        tokens_flat = tokens.astype(np.int32).reshape(-1)
+        return {
+            "banned_RV": banned_RV,
+            "tokens": tokens_flat,
+            "stride": tokens.shape[1],
+            "length_R": np.array(length_R),
+        }
 
     def shape_arguments(self, v, inputs):
         return [len(inputs["length_R"]), int(inputs["length_R"].max())]
@@ -65,6 +80,10 @@ class Task(KernelTask):
         if (threads := int(np.prod(trial.ran.threads))) > v.threads:
             return Miss(f"launch_shape asks for {threads} threads a block; THREADS = {v.threads} are the most here.")
         return None
+
+    def overall(self, v, tried):
+        silent = all(not t.got[0].any() for t in tried if t.got)
+        return f"Nothing is banned on any of the {len(tried)} inputs." if silent and any(t.got for t in tried) else ""
 
     def praise(self, v, tried):
         ran = tried[-1].ran

@@ -77,7 +77,7 @@ class Task(NumPyTask):
         if trial.got is None:
             return None
         if problem := different_kind(self.returns, trial.got, (np.zeros(len(trial.inputs["bytes_X"]), np.int64),)):
-            return Miss(problem)
+            return problem
         offset_X, (size_X, first_X, last_X) = trial.got[0].astype(np.int64), _arrays(v, trial.inputs)
         meet_XX = _meet(first_X, last_X)
         if (offset_X < 0).any():
