@@ -40,6 +40,7 @@ def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> 
         launches[f"{kernel.py_func.__name__} ({'gpu' if on_gpu else 'emulator'})"] += 1
     if on_gpu:
         note_kernel(kernel, arrays)  # the emulator does so itself, for launches that do not come by here too
+        arrays = tuple(_for_numba(a) for a in arrays)
         kernel[grid, block, STREAM.get()](*arrays)
         return
     run = _emulated(kernel, grid, block)
@@ -52,6 +53,15 @@ def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> 
     if not all(isinstance(a, np.ndarray | np.generic | int | float) for a in arrays):
         raise OptionError("these arrays live on a GPU, and Numba finds none here: pass NumPy arrays to the emulator")
     run(*arrays)
+
+
+def _for_numba(array: Any) -> Any:
+    """CuPy's array as Numba's, without the wait for its stream that Numba would add; all work is on one stream."""
+    if not hasattr(array, "__cuda_array_interface__"):
+        return array
+    from numba import cuda
+
+    return cuda.as_cuda_array(array, sync=False)
 
 
 def _emulated(kernel: Any, grid: int | tuple, block: int | tuple) -> Callable[..., None]:

@@ -346,7 +346,7 @@ class Model:
         plan, chosen = self._settled(plan, resolved, extent)
         if chosen and plan.base == "fast":
             stages["code"] = time.perf_counter() - tokenized
-        if (budget := read_budget(memory_budget)) is not None:
+        if (budget := read_budget(memory_budget, self.device)) is not None:
             needed = footprint(self, plan, extent, resolved, arena_given=arena is not None)
             check_fits(needed, budget, extent)
         steps = Trace() if trace else None
@@ -376,6 +376,7 @@ class Model:
             memory_peak_bytes=engine.memory_peak_bytes, arena_bytes=places.bytes, arena_placed_by=places.placed_by,
             prompt_tokens=sum(map(len, sources or prompts_ids)),
             new_tokens=sum(map(len, token_ids)), steps=found.steps, rows=engine.rows,
+            graphs=engine.graph_launches,
             search=resolved.changed(), seconds=stages, compile_seconds=sum(compiling), launches=dict(launches),
         )  # fmt: skip
         return Output(token_ids, found.scores_BX.reshape(-1), receipt, self.tokenizer, steps)
@@ -443,6 +444,8 @@ class Model:
         if plan.arena == "none":
             yield Fresh()
             return
+        if self.device != "cpu":
+            raise OptionError(f"plan: arena={plan.arena} needs device=cpu: on a device CuPy's pool lends room")
         search = search_of(options)
         make = functools.partial(self._plan_step, plan, extent, search)
         arena = Arena(make()) if arena is None else arena
@@ -543,7 +546,7 @@ class Model:
     def _engine(self, plan: Plan, places: Fresh | Places | None = None, costs: bool | CostOf = False) -> Engine:
         functions, make_memory = plan.resolve(self.is_encoder_decoder, self.device)
         ops, leaving = CountedOps(functions, places, costs), plan.leaving == "on"
-        return Engine(self.network, self.weights, ops, make_memory, leaving, self.device)
+        return Engine(self.network, self.weights, ops, make_memory, leaving, self.device, plan.captures(self.device))
 
     def _fitted(self, prompts, input_ids, attention_mask, options: Options, truncate: bool):
         """(sources, prompts, most new tokens of each): checked, and cut to what the model holds.

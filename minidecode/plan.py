@@ -44,16 +44,16 @@ BESIDE_SOURCE = MEMORIES | {"el": SplitBesideEl}  # of a decoder that also sees 
 
 
 BACKENDS = ("reference", "naive", "cpu", "cuda", "emulator")
-LEAVING = ("off", "on")
+SWITCHES, SWITCHED = ("off", "on"), ("leaving", "graphs")
 BASES = {  # what a plan starts from, beside memory_dtype=computed; rows of the catalog follow Plan._of_base
-    "auto": {"memory": "replicated", "arena": "none", "leaving": "on"},
-    "numpy": {"memory": "replicated", "arena": "none", "leaving": "on"},
-    "naive": {"memory": "none", "arena": "none", "leaving": "off"},
+    "auto": {"memory": "replicated", "arena": "none", "leaving": "on", "graphs": "off"},
+    "numpy": {"memory": "replicated", "arena": "none", "leaving": "on", "graphs": "off"},
+    "naive": {"memory": "none", "arena": "none", "leaving": "off", "graphs": "off"},
     # An arena for one call costs more than it saves.
-    "fast": {"memory": "split", "arena": "none", "leaving": "on", "hars": "auto"},
-    "emulator": {"memory": "split", "arena": "none", "leaving": "off"},
+    "fast": {"memory": "split", "arena": "none", "leaving": "on", "graphs": "off", "hars": "auto"},
+    "emulator": {"memory": "split", "arena": "none", "leaving": "off", "graphs": "off"},
     # A step that is as large as the one before can be captured.
-    "cuda": {"memory": "split", "arena": "none", "leaving": "off"},
+    "cuda": {"memory": "split", "arena": "none", "leaving": "off", "graphs": "on"},
 }
 STORED_AS = {"computed": None, "float16": np.dtype(np.float16)}
 
@@ -85,6 +85,8 @@ class Plan:
     FILE.py:FUNCTION, a planner of yours (`place_lifetimes`), finds the places, which are looked at before a step runs.
     leaving: "on" takes a sentence out of the batch when its search is done, so that later steps compute fewer rows;
     "off" computes its rows until all are done (the naive batch, and what has to be as large at every step).
+    graphs: "on" captures on a device what is the same in every step, and launches it as one (CUDA graphs), if the
+    memory writes in place and no product of the library is among it; "off" launches kernel by kernel.
     The others are rows of the catalog: "reference", "naive" (both NumPy), "cpu" (Numba), "cuda" (needs a GPU),
     "emulator" (the same kernel thread by thread, which is slow), or a function of yours as FILE.py:FUNCTION.
     hars is "off" by default. Otherwise beam search takes candidates straight from the logits at the steps at which the
@@ -100,6 +102,7 @@ class Plan:
     memory_dtype: str = "computed"
     arena: str | None = None
     leaving: str | None = None
+    graphs: str | None = None
     ngram: str | None = None
     linear: str | None = None
     epilogue: str | None = None
@@ -140,10 +143,10 @@ class Plan:
     def __post_init__(self):
         if self.base not in BASES:
             raise OptionError(f"plan: base={self.base!r} is not one of {', '.join(BASES)}")
-        said = [name for name in ("memory", "leaving", *CATALOG) if getattr(self, name) is not None]
+        said = [name for name in ("memory", *SWITCHED, *CATALOG) if getattr(self, name) is not None]
         if self.base == "auto" and (said or self.memory_dtype != "computed"):
             object.__setattr__(self, "base", "numpy")
-        for name in ("memory", "leaving", *CATALOG):
+        for name in ("memory", *SWITCHED, *CATALOG):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, self._of_base(name))
         if self.memory not in MEMORIES:
@@ -154,8 +157,11 @@ class Plan:
             raise OptionError(f"plan: memory_dtype={self.memory_dtype!r} is not one of {', '.join(STORED_AS)}")
         if self.memory_dtype != "computed" and not MEMORIES[self.memory].keeps:
             raise OptionError(f"plan: memory_dtype={self.memory_dtype} has no effect with memory={self.memory}")
-        if self.leaving not in LEAVING:
-            raise OptionError(f"plan: leaving={self.leaving!r} is not one of {', '.join(LEAVING)}")
+        for name in SWITCHED:
+            if (switch := getattr(self, name)) not in SWITCHES:
+                raise OptionError(f"plan: {name}={switch!r} is not one of {', '.join(SWITCHES)}")
+        if self.graphs == "on" and self._of_base("graphs") == "off" and not MEMORIES[self.memory].in_place:
+            raise OptionError(f"plan: graphs=on has no effect with memory={self.memory}, which steps make anew")
         for row in CATALOG.values():
             choice, choices = getattr(self, row.name), ("off", "auto", *BACKENDS) if row.may_be_off else BACKENDS
             choices = tuple(row.spelled) or choices
@@ -258,6 +264,12 @@ class Plan:
                 functions[row.op] = _implementation(row, choice, device)
         kind = (BESIDE_SOURCE if has_encoder else MEMORIES)[self.memory]
         return functions, MemoryFactory(kind, STORED_AS[self.memory_dtype])
+
+    def captures(self, device: str) -> bool:
+        """Whether steps on this device are captured. Raises OptionError where that was asked for and cannot be."""
+        if self.graphs == "on" and device == "cpu" and self._of_base("graphs") == "off":
+            raise OptionError("plan: graphs=on needs a device: say device=cuda, or device=emulator for toy shapes")
+        return self.graphs == "on" and device != "cpu" and MEMORIES[self.memory].in_place
 
     def settled(self, without: Iterable[str]) -> Plan:
         """What `auto` comes to: off for the rows in `without`, which a call has no room for; else compiled code."""

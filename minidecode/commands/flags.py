@@ -15,12 +15,14 @@ PLAN_HELP = (
     " of it in half the bytes; arena=none, separate, planned or FILE.py:FUNCTION;"
     " leaving=off keeps the rows of sentences that are done."
 )
+DEVICE_HELP = "cpu; cuda (a GPU, with CuPy); auto (cuda where there is one); emulator (the same code for toys)."
 DTYPE_HELP = "float32 or float64; float16 or int8: how products store their weights, with float32 arithmetic."
 
 ModelName = Annotated[str, typer.Option("--model", "-m", help="A bundled model, a model folder or a hub id.")]
 Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit of a model on the hub.  [default: main]")]
 PlanText = Annotated[str, typer.Option(help=PLAN_HELP)]
 Dtype = Annotated[str, typer.Option(help=DTYPE_HELP)]
+Device = Annotated[str, typer.Option(help=DEVICE_HELP)]
 Jsonl = Annotated[bool, typer.Option("--jsonl", help="Read the input as JSONL whatever its name.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")]

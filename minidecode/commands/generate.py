@@ -16,7 +16,7 @@ from ..errors import InputError, OptionError
 from ..generate_files import Prompts, check_prompts, prompts_of, run_lines
 from ..line_files import drawable, read_record, writable
 from ..runtime.pipeline import ON_ERROR, RunReceipt
-from .flags import Debug, Dtype, Jsonl, PlanText, Quiet, Revision
+from .flags import Debug, Device, Dtype, Jsonl, PlanText, Quiet, Revision
 from .progress_bar import bar
 from .search_flags import with_search_options
 from .whole_file import whole_file
@@ -39,6 +39,7 @@ def generate(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per prompt: ids, scores, texts.")] = False,
     plan: PlanText = "auto",
     dtype: Dtype = "float32",
+    device: Device = "cpu",
     batch_size: Annotated[int, typer.Option(help="Prompts generated together.")] = 8,
     sort_window: Annotated[int | None, typer.Option(help="Lines among which those of about one length are put together;"
                                                     " the output keeps their order.  [default: 8 batches]")] = None,
@@ -77,7 +78,7 @@ def generate(
     with prompts_of(prompts or [], input, jsonl) as given, np.errstate(all="ignore"):
         if quiet:  # read when the hub's client is imported, which a local model never does
             os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-        loaded = load(model, plan=plan, dtype=dtype, revision=revision)
+        loaded = load(model, plan=plan, dtype=dtype, device=device, revision=revision)
         resolved = loaded.options(**options)
         how = {"truncate": truncate, "memory_budget": None if memory_budget == "none" else memory_budget} | options
         if on_error == "stop":

@@ -12,7 +12,7 @@ import typer
 
 from ..errors import InputError
 from ..generate_files import finite
-from .flags import AsJson, Debug, Dtype, Jsonl, ModelName, Quiet, Revision
+from .flags import AsJson, Debug, Device, Dtype, Jsonl, ModelName, Quiet, Revision
 from .progress_bar import bar
 from .read_texts import read_prompts
 
@@ -29,6 +29,7 @@ def score(
                                                "  [default: half a context]")] = None,
     truncate: Annotated[bool, typer.Option("--truncate", help="Cut sources that are too long, on the right.")] = False,
     dtype: Dtype = "float32",
+    device: Device = "cpu",
     as_json: AsJson = False, quiet: Quiet = False, debug: Debug = False,
 ):  # fmt: skip
     """Say how likely a model finds texts: log-probability, perplexity, bits per byte.
@@ -43,7 +44,7 @@ def score(
     records = read_prompts(texts or [], input, jsonl, "text")
     targets = _texts_under("target", records)
     with np.errstate(all="ignore"), bar("scoring", quiet) as report:
-        loaded = load(model, dtype=dtype, revision=revision)
+        loaded = load(model, dtype=dtype, device=device, revision=revision)
         if loaded.is_encoder_decoder and targets is None:
             raise InputError('this model scores targets given their sources: give --input FILE.jsonl with a "prompt"'
                              ' and a "target" in each object')  # fmt: skip

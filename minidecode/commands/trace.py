@@ -14,7 +14,7 @@ from ..errors import OptionError
 from ..generate_files import finite
 from ..line_files import drawable
 from ..search.trace import FATES, first_difference
-from .flags import Debug, Dtype, ModelName, PlanText
+from .flags import Debug, Device, Dtype, ModelName, PlanText
 from .search_flags import with_search_options
 from .whole_file import whole_file
 
@@ -25,6 +25,7 @@ def trace(
     model: ModelName = "tiny-gpt2",
     plan: PlanText = "auto",
     dtype: Dtype = "float32",
+    device: Device = "cpu",
     svg: Annotated[Path | None, typer.Option(help="Draw the beam tree into this file.")] = None,
     against: Annotated[str | None, typer.Option(metavar="OPTION=VALUE,..",
         help="Search again with these changed (dialect=fairseq, plan=memory=none); say where the two part.")]
@@ -46,7 +47,7 @@ def trace(
     if options.get("max_new_tokens") is options.get("max_length") is options.get("max_len_b"):
         options["max_new_tokens"] = 8
     with np.errstate(all="ignore"):
-        loaded = load(model, dtype=dtype)
+        loaded = load(model, dtype=dtype, device=device)
         out = loaded.generate(prompt, plan=plan, trace=True, **options)
         changed = _changes(against)
         other = loaded.generate(prompt, trace=True, **({"plan": plan} | options | changed)) if changed else None

@@ -14,10 +14,11 @@ class PromptMemory:
     """One layer's keys and values of the prompts. What goes on from there adds what a step does:
 
     begin_steps(ops, k_RGK, v_RGU, beams, steps), append_step(ops, qkv_RX), attend_step(ops, q_RHK),
-    reorder(ops, parent_R), leave(ops, stays_B, stays_R) and step_arrays().
+    reorder(ops, parent_R), leave(ops, stays_B, stays_R) and step_arrays(). in_place: steps work on arrays that stay
+    where they are.
     """
 
-    keeps, cross, decoding = True, CrossMemory, False
+    keeps, in_place, cross, decoding = True, True, CrossMemory, False
 
     def __init__(self, block, offsets_X, stored_as=None):
         self.bias_X, self.heads, self.offsets_X = block.qkv.bias, block.heads, offsets_X

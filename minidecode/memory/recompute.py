@@ -11,7 +11,7 @@ from .cross import CrossMemory
 class RecomputeMemory:
     """Serves one forward pass over whole sequences, then is thrown away: nothing is remembered or stored."""
 
-    keeps, cross = False, CrossMemory
+    keeps, in_place, cross = False, False, CrossMemory
 
     def __init__(self, block, offsets_X, stored_as=None, causal=True):
         self.bias_X, self.heads, self.offsets_X, self.causal = block.qkv.bias, block.heads, offsets_X, causal

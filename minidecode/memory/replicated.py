@@ -15,6 +15,8 @@ from .prompt import PromptMemory
 class ReplicatedMemory(PromptMemory):
     """One layer's keys and values, after the prefill: a padded block per beam, which grows."""
 
+    in_place = False
+
     def begin_steps(self, ops, k_RGK, v_RGU, beams, steps):
         """Prompts padded on the left to one length, and repeated for each beam."""
         self.k_RGMK, self.v_RGMU, self.begin_R = replicate(ops, k_RGK, v_RGU, self.offsets_X, beams)

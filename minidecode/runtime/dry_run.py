@@ -164,8 +164,8 @@ def _outputs(weight) -> int:
 
 
 def _twin(memory):
-    """A memory in the same state, over the same arrays."""
-    return copy.deepcopy(memory, {id(array): array for array in _arrays_of(memory)})
+    """A memory in the same state, over the same keys and values; what it counts by is its own."""
+    return copy.deepcopy(memory, {id(array): array for array in _arrays_of(memory) if array.dtype.kind == "f"})
 
 
 def _arrays_of(thing) -> Iterator[np.ndarray]:

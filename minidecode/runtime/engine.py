@@ -14,6 +14,7 @@ from ..device import fetch, put
 from ..memory.cross import DecoderMemory
 from ..memory.recompute import RecomputeMemory
 from ..memory.source import Source
+from .graphs import Captured
 from .receipt import held_bytes
 
 LOGITS_ROWS = 64  # scored at a time: 13 MB of GPT-2's logits; with more, the product is hardly faster
@@ -42,10 +43,15 @@ class Engine:
     are the plan's.
     """
 
-    def __init__(self, network, weights, ops, make_memory, leaving: bool = False, device: str = "cpu"):
+    def __init__(
+        self, network, weights, ops, make_memory, leaving: bool = False, device: str = "cpu", graphs: bool = False
+    ):
         self.network, self.weights, self.ops, self.make_memory = network, weights, ops, make_memory
         self.device = device  # where weights lie, and all that ops are handed
         self.leaving = leaving  # whether a search takes sentences out of the batch when they are done
+        self.graphs = graphs  # whether what is the same in every step is captured
+        self._captured: list[Captured] = []
+        self._part_anew()
         self.rows = 0  # that all steps have computed
         self.source: Source | None = None
         self.memory_peak_bytes = 0
@@ -112,6 +118,7 @@ class Engine:
         """
         stays_R = (stays_B[:, None] * beams + np.arange(beams)).reshape(-1)
         self.ops.places.begin("leave")
+        self._part_anew()  # of other arrays from here on
         there = put(stays_B, self.device), put(stays_R, self.device)
         for memory in self.memories:
             memory.leave(self.ops, *there)
@@ -128,21 +135,39 @@ class Engine:
         begin = self.ops.places.begin
         begin("follow")
         self.rows += len(length_R)
-        every_R = np.arange(len(length_R), like=length_R)
         if self.make_memory.keeps and parent_R is not None:
-            for memory in self.memories:
-                memory.reorder(self.ops, parent_R)
+            self._follow(parent_R)
         begin("forward")
         if self.make_memory.keeps:
-            ids_R = tokens_RM[every_R, length_R - 1]
-            h_RD = self.network.forward(self.weights, ids_R, length_R - 1, self.memories, self.ops)
-            logits_RV = self._logits(h_RD, every_R)
+            every_R = np.arange(len(length_R), like=length_R)
+            logits_RV = self._forward(tokens_RM[every_R, length_R - 1], length_R - 1, every_R)
             self._note_memory()
         else:
             texts_RM = fetch(tokens_RM)
             logits_RV = self._logits_after([texts_RM[r, :length] for r, length in enumerate(fetch(length_R))])
         begin("search", reads=logits_RV)
         return logits_RV
+
+    def _part_anew(self) -> None:
+        """The parts of a step, which are captured when all that they work on stays where it is."""
+        self._follow, self._forward = self._follow_beams, self._forward_of_last
+        if self.graphs:
+            self._follow, self._forward = (Captured(self.device, self.ops, r) for r in (self._follow, self._forward))
+            self._captured += [self._follow, self._forward]
+
+    @property
+    def graph_launches(self) -> int:
+        """Of all captured parts."""
+        return sum(part.launches for part in self._captured)
+
+    def _follow_beams(self, parent_R: np.ndarray) -> None:
+        for memory in self.memories:
+            memory.reorder(self.ops, parent_R)
+
+    def _forward_of_last(self, ids_R: np.ndarray, pos_R: np.ndarray, every_R: np.ndarray) -> np.ndarray:
+        """logits_RV of one token a row, all of them."""
+        h_RD = self.network.forward(self.weights, ids_R, pos_R, self.memories, self.ops)
+        return self._logits(h_RD, every_R)
 
     def _read(self, texts: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """All tokens of all texts in one forward pass: (h_RD, offsets_X), into memories that begin here."""

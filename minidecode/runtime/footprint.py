@@ -140,12 +140,12 @@ def check_fits(needed: Footprint, budget: int, extent: Extent) -> None:
         )
 
 
-def read_budget(budget: int | str | None) -> int | None:
+def read_budget(budget: int | str | None, device: str = "cpu") -> int | None:
     """Bytes from a number, from a text such as "2GB" or "512 MiB", or of what is left ("available"); None: no limit."""
     if budget is None or (isinstance(budget, int) and not isinstance(budget, bool) and budget > 0):
         return budget
     if budget == "available":
-        return available_bytes()
+        return free_on_gpu() if device == "cuda" else available_bytes()
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", budget.lower()) if isinstance(budget, str) else None
     unit = UNITS.get(found[2] or "b") if found else None
     if unit is None or float(found[1]) * unit < 1:
@@ -164,6 +164,13 @@ def in_units(size: int) -> str:
 
 
 MEMINFO, CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
+
+
+def free_on_gpu() -> int:
+    """What the GPU has left, with what CuPy's pool holds and nobody uses."""
+    import cupy
+
+    return cupy.cuda.runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes()
 
 
 def available_bytes() -> int | None:

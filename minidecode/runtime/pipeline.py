@@ -232,7 +232,7 @@ class Stages:
         """
         now = time.perf_counter()
         if self.budget_read is None or now - self.budget_read[0] > 1.0:
-            self.budget_read = now, read_budget(self.memory_budget)
+            self.budget_read = now, read_budget(self.memory_budget, self.model.device)
         return self.budget_read[1]
 
     def _generate(self, part: list[Line], budget: int | None) -> None:

@@ -73,6 +73,23 @@ class CountedOps:
         """The ops that were called, in the order of their first calls."""
         return self._counts
 
+    def counted(self) -> dict[str, tuple[int, int, int]]:
+        """(calls, bytes, costs noted) of each op so far."""
+        return {name: (c.calls, c.bytes, len(c.costs)) for name, c in self._counts.items()}
+
+    def counted_since(self, before: dict[str, tuple[int, int, int]]) -> list[tuple[OpCount, int, int, list[Cost]]]:
+        """(count, calls, bytes, costs) of each op since `before`, which `counted` told."""
+        nothing = (0, 0, 0)
+        found = ((c, before.get(name, nothing)) for name, c in self._counts.items())
+        return [(c, c.calls - calls, c.bytes - size, c.costs[costs:]) for c, (calls, size, costs) in found]
+
+    def count_again(self, held: list[tuple[OpCount, int, int, list[Cost]]]) -> None:
+        """The same calls once more: a graph was launched that holds them. Their seconds are in those of the steps."""
+        for count, calls, size, costs in held:
+            count.calls += calls
+            count.bytes += size
+            count.costs += costs
+
 
 def least_cost(op: str, function: Any, given: dict[str, Any]) -> Cost | None:
     """What the catalog says of a call, whatever its implementation; None of an op that is no row there."""
@@ -144,6 +161,7 @@ class Receipt:
     new_tokens: int = 0  # in the hypotheses returned
     steps: int = 0
     rows: int = 0  # that the steps computed, the prefill's not counted
+    graphs: int = 0  # launches of captured parts of steps, on a device
     # prompts (tokens of them), code (loaded by auto), encoder, prefill, steps: the forward passes; search: all else
     seconds: dict[str, float] = field(default_factory=dict)
     search: dict[str, Any] = field(default_factory=dict)  # the options that are not at their defaults
@@ -165,6 +183,8 @@ class Receipt:
         ]
         for name, c in self.ops.items():
             lines.append(f"{name:<17} {c.calls:>7} {c.seconds:>9.3f} {c.bytes / 1e6:>10.1f}  {c.implementation}")
+        if self.graphs:
+            lines.append(f"{self.graphs:,} launches of captured parts of steps: the calls in them are counted above")
         if self.chosen:
             lines.append(self.chosen)
         if self.compile_seconds:

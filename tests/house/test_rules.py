@@ -140,7 +140,7 @@ def test_a_plan_refuses_a_choice_that_its_memory_never_asks_for(bad, say):
 
 def test_every_row_of_the_catalog_can_be_chosen_in_a_plan():
     fields = {f.name for f in dataclasses.fields(plan.Plan)}
-    assert fields == {"base", "memory", "memory_dtype", "arena", "leaving", *CATALOG}
+    assert fields == {"base", "memory", "memory_dtype", "arena", "leaving", "graphs", *CATALOG}
 
 
 def test_the_architecture_page_names_every_file_of_the_package():

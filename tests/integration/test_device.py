@@ -8,7 +8,11 @@ import pytest
 from test_attention_settings import SIZES, random_tensors
 
 import minidecode as md
+from minidecode.cuda import linear
+from minidecode.device import put
+from minidecode.emulator.device_array import taped
 from minidecode.errors import OptionError
+from minidecode.memory.split import SplitMemory
 from minidecode.model import FAMILIES, Model
 from minidecode.plan import Plan
 
@@ -92,6 +96,69 @@ def test_what_is_fastest_there_are_its_kernels(asked):
     there = make("gpt2", "emulator", plan=asked).generate(input_ids=IDS[:1], max_new_tokens=1)
     assert there.receipt.plan == ("cuda,memory=indirect" if "indirect" in asked else "cuda,memory=split")
     assert not there.receipt.chosen
+
+
+@pytest.mark.parametrize(
+    ("kind", "memory", "options"),
+    [("gpt2", "split", {"num_beams": 2}), ("gpt2", "preallocated", {}), ("bart", "el", {"num_beams": 2})],
+    ids=str,
+)
+def test_steps_are_captured_once_and_launched_again(kind, memory, options):
+    """What a graph holds is counted as if Python had called it; the tokens are those of launches one by one."""
+    model, how = make(kind, "emulator"), {"input_ids": IDS, "max_new_tokens": 6, "eos_token_id": None} | options
+    apart = model.generate(**how, plan=f"cuda,memory={memory},graphs=off")
+    together = model.generate(**how, plan=f"cuda,memory={memory}")
+    same(apart, together)
+    assert together.receipt.steps == 6 and together.receipt.graphs >= 4 and apart.receipt.graphs == 0
+    assert together.receipt.launches == apart.receipt.launches
+    counted = [{n: (c.calls, c.bytes) for n, c in out.receipt.ops.items()} for out in (apart, together)]
+    assert counted[0] == counted[1]
+
+
+def test_a_memory_that_is_made_anew_would_be_found(monkeypatch):
+    """A graph goes on with the arrays of the step that was captured: so what moves elsewhere gives other tokens."""
+
+    def append_step(self, ops, qkv_RX):
+        q_RHK = ops.append_heads(qkv_RX, self.bias_X, self.heads, self.k_RGTK, self.v_RGTU, self.end_R)
+        self.end_R = self.end_R + 1
+        return q_RHK
+
+    how = {"input_ids": IDS, "max_new_tokens": 6, "eos_token_id": None}
+    model = make("gpt2", "emulator")
+    right = model.generate(**how, plan="cuda,graphs=off")
+    monkeypatch.setattr(SplitMemory, "append_step", append_step)
+    same(right, model.generate(**how, plan="cuda,graphs=off"))
+    assert abs(model.generate(**how).scores - right.scores).max() > 1e-3
+
+
+def test_a_step_with_products_of_the_library_is_not_captured(monkeypatch):
+    monkeypatch.setattr(linear, "MANY", 0)
+    out = make("gpt2", "emulator").generate(input_ids=IDS, max_new_tokens=4, eos_token_id=None)
+    assert out.receipt.graphs == 0 and any(name.startswith("product of the library") for name in out.receipt.launches)
+
+
+@pytest.mark.parametrize(
+    "look", [int, lambda array: array.get(), lambda array: np.asarray([1], like=array)], ids=["int", "get", "bring"]
+)
+def test_what_no_graph_can_hold_is_refused_while_one_is_captured(look):
+    array = put(np.zeros(1), "emulator")
+    with pytest.raises(TypeError, match="while a step is captured"), taped():
+        look(array)
+
+
+@pytest.mark.parametrize(
+    ("plan", "device", "message"),
+    [
+        ("fast,graphs=on", "cpu", "plan: graphs=on needs a device"),
+        ("numpy,memory=replicated,graphs=on", "emulator", "plan: graphs=on has no effect with memory=replicated"),
+        ("arena=planned", "emulator", "plan: arena=planned needs device=cpu"),
+        ("graphs=maybe", "cpu", "plan: graphs='maybe' is not one of off, on"),
+    ],
+    ids=str,
+)
+def test_choices_that_do_not_go_with_a_device_are_refused(plan, device, message):
+    with pytest.raises(OptionError, match=message):
+        make("gpt2", device).generate(input_ids=IDS, max_new_tokens=2, plan=plan)
 
 
 @pytest.mark.parametrize("choice", ["naive", "reference", "cpu", "FILE"])

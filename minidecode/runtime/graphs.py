@@ -1,0 +1,99 @@
+"""Parts of a decode step, captured once and launched as one: CUDA graphs, and in the emulator a tape.
+
+A step of GPT-2 launches some hundred kernels, and for each Python and the driver take longer than the kernel does. A
+graph holds the launches with their arguments, so that all of them are one call. For that a step must do the same on the
+same arrays each time: what is new in it goes into arrays that stay (`Captured` keeps them), memories write in place
+(`in_place`), and no number is looked at on the way. A product of the library ends it: CuPy refuses cuBLAS while a
+stream is captured. So a part that calls one stays as it is.
+
+The emulated device proves as much as it can without a GPU: what was noted on its tape is done again, on the same
+arrays, with no Python of the forward pass between. The GPU's half has not run yet; benchmarks/graph_spike.py asks it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from ..launch import LAUNCHES, PRODUCT, STREAM
+
+
+class Captured:
+    """run(*arrays), a part of a step: run as it is at first, captured the second time, then launched.
+
+    In a launch no op is called by Python; the proxy and the launch counter count what the graph holds all the same.
+    """
+
+    def __init__(self, device: str, ops: Any, run: Callable[..., Any]):
+        self.device, self.ops, self.run = device, ops, run
+        self.inputs: tuple[Any, ...] | None = None
+        self.graph = None
+        self.launches = 0  # of the graph
+        self._can_be = True
+
+    def __call__(self, *arrays: Any) -> Any:
+        if self.inputs is None:
+            self.inputs = tuple(array.copy() for array in arrays)
+            return self._as_it_is()
+        for mine, new in zip(self.inputs, arrays, strict=True):
+            mine[...] = new
+        if not self._can_be:
+            return self._as_it_is()
+        if self.graph is None:
+            self._capture()
+        else:
+            self.ops.count_again(self._held)
+            if (counts := LAUNCHES.get()) is not None:
+                counts.update(self._kernels)
+            self.graph.launch()
+        self.launches += 1
+        return self.result
+
+    def _as_it_is(self) -> Any:
+        before = Counter(LAUNCHES.get() or {})
+        result = self.run(*self.inputs)
+        launched = Counter(LAUNCHES.get() or {}) - before
+        self._can_be = not any(name.startswith(PRODUCT) for name in launched)
+        return result
+
+    def _capture(self) -> None:
+        before, counted = Counter(LAUNCHES.get() or {}), self.ops.counted()
+        self.graph, self.result = capture(self.device, lambda: self.run(*self.inputs))
+        self._kernels = Counter(LAUNCHES.get() or {}) - before
+        self._held = self.ops.counted_since(counted)
+
+
+def capture(device: str, run: Callable[[], Any]) -> tuple[Any, Any]:
+    """(graph, result) of what `run` does on the device. It is done once, and once more at each graph.launch().
+
+    `run` must have run before: kernels are compiled and loaded then, which no capture allows.
+    """
+    if device == "emulator":
+        from ..emulator.device_array import taped
+
+        with taped() as tape:
+            return tape, run()
+    import cupy
+    from numba import cuda
+
+    stream, pool = cupy.cuda.Stream(non_blocking=True), cupy.cuda.MemoryPool()
+    cupy.cuda.get_current_stream().synchronize()
+    token = STREAM.set(cuda.external_stream(stream.ptr))
+    try:
+        # Room that the graph uses is its own: another pool would lend it to others between two launches.
+        with cupy.cuda.using_allocator(pool.malloc), stream:
+            stream.begin_capture()
+            result = run()
+            graph = stream.end_capture()
+    finally:
+        STREAM.reset(token)
+    graph.launch()
+    return _OfGpu(graph, pool), result
+
+
+class _OfGpu:
+    """A CUDA graph, with the room that it uses."""
+
+    def __init__(self, graph: Any, pool: Any):
+        self.launch, self.pool = graph.launch, pool
