@@ -26,6 +26,7 @@ from .wire import Callback
 POISON = -7777  # what outputs of whole numbers hold before they are written; those of floats hold NaN
 MOST_CALLS = 2000  # of callbacks, in one trial
 MOST_BYTES_OF_CALLS = 256 * 2**20
+MANY = 32  # numbers of an output that do not agree with a mistake's by chance
 LONGEST_CODE = 2500  # characters of an input that are shown
 COMMON = {
     "not-started": "",
@@ -190,7 +191,7 @@ class Task:
             verdict.message += f'\nYour output is what "{mistake.replace("-", " ")}" gives: {what}.'
         elif mistake and what:
             verdict.message += f'\nThis is "{mistake.replace("-", " ")}": {what}.'
-        elif mistake is None:
+        elif mistake is None and miss.is_of_value:  # all else has said why it is wrong
             verdict.message += "\nIt is none of the mistakes that this exercise knows by name."
         if miss.shows_input and not first.is_hidden:
             verdict.input = as_code(first.inputs)
@@ -207,9 +208,17 @@ class Task:
         return "only-multiples-of-32" if not fits and self._only_multiples(v, tried) else None
 
     def _fits(self, v: SimpleNamespace, tried: list[Trial], outputs: Callable[[Trial], Any]) -> bool:
-        """Whether these are the outputs of all trials that have some; at least one of them a wrong one."""
+        """Whether these are the outputs of all trials that have some, the first that fails among them.
+
+        Where some have none, because the code raised or the emulator stopped it, there must be two wrong ones, or one
+        with MANY numbers: a single small one agrees with much.
+        """
         judged = [t for t in tried if t.got is not None]
-        if not any(t.miss and t.miss.is_of_value for t in judged):
+        first = next((t for t in tried if t.miss), None)
+        wrong = [t for t in judged if t.miss and t.miss.is_of_value]
+        if first is None or not first.miss.is_of_value:
+            return False
+        if len(judged) < len(tried) and len(wrong) < 2 and sum(np.size(output) for output in wrong[0].got) < MANY:
             return False
         for trial in judged:
             try:
@@ -340,7 +349,12 @@ class KernelTask(Task):
         return {}
 
     def of_finding(self, v: SimpleNamespace, trial: Trial, finding: dict[str, Any]) -> str | None:
-        """The known mistake behind an error that the emulator found."""
+        """The known mistake behind an error that the emulator found.
+
+        What nothing has written is a matter of who waits only in shared memory, before the block's first barrier.
+        """
+        if finding["kind"] == "uninitialised" and (finding["space"] != "shared" or finding["epoch"]):
+            return None
         return self.found.get(finding["kind"])
 
     def run(self, submission: Submission, v: SimpleNamespace, trials: list[Trial], verdict: Verdict) -> None:
@@ -353,6 +367,8 @@ class KernelTask(Task):
                 _refused(told)
                 for trial in trials:
                     self._try(box, v, trial, verdict)
+                    if trial.ran:
+                        trial.ran.source = submission.source
                     found = {f["kind"] for f in trial.ran.findings} if trial.ran else set()
                     if (trial.miss and trial.miss.mistake in ("time", "memory", "ended")) or "endless" in found:
                         break  # it would only take as long again
@@ -374,6 +390,9 @@ class KernelTask(Task):
         trial.ran = SimpleNamespace(blocks=blocks, threads=threads, **{
             k: reply[k] for k in ("counts", "lines", "accesses", "findings", "costs", "types", "picture", "shared",
                                   "names")})  # fmt: skip
+        touched = reply["arrays_touched"]
+        trial.ran.touched = dict(zip(inputs, touched["arguments"], strict=False))
+        trial.ran.touched_shared = touched["shared"]
         warnings = [f"line {n['line']}: {n['message']}" for n in reply["types"]]
         verdict.notes = verdict.notes or warnings[:3]
         arrays = iter(reply["arrays"])

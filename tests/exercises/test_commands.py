@@ -55,11 +55,20 @@ def test_a_student_starts_fails_and_solves(cli, here):
 
 
 def test_a_picture_is_written_where_one_helps(cli, here):
-    cli("exercise", "start", "1")
-    ran = cli("exercise", "check", "my_exercises/01_guard.py")
+    cli("exercise", "start", "10")
+    ran = cli("exercise", "check", "my_exercises/10_tile_race.py")
     assert ran.code == 1 and "A picture:" in ran.out
     picture = Path(ran.out.split("A picture: ")[1].strip())
-    assert picture.read_text(encoding="utf-8").startswith("<svg")
+    assert ": a race" in picture.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("exercise", ["1", "12"])
+def test_no_picture_of_an_access_that_is_not_the_failing_one(cli, here, exercise):
+    """An index outside its array, and a read of what nothing has written: a picture would show another access."""
+    solve(find(exercise), here, 0, {"1": "less_or_equal", "12": "no_barrier"}[exercise])
+    ran = cli("exercise", "check", find(exercise).file_name)
+    assert ran.code == 1 and "A picture" not in ran.out
+    assert not (here / ".minidecode" / f"{int(exercise):02d}.svg").exists()
 
 
 def test_hints_come_one_by_one(cli, here):
