@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError
+from ..errors import InputError, OptionError
 from . import sandbox
 from .kernel_source import MOST_CHARACTERS, Refused, forbidden_import
 from .verdict import Miss, Verdict
@@ -118,7 +118,10 @@ class Task:
     # How it is judged
 
     def draw(self, seed: int) -> SimpleNamespace:
-        drawn = self.variation(np.random.default_rng([self.number, seed]))
+        return self._drawn(np.random.default_rng([self.number, seed]))
+
+    def _drawn(self, rng: np.random.Generator) -> SimpleNamespace:
+        drawn = self.variation(rng)
         return SimpleNamespace(**{k: v.item() if isinstance(v, np.generic) else v for k, v in drawn.items()})
 
     def constants(self, v: SimpleNamespace) -> dict[str, Any]:
@@ -129,7 +132,7 @@ class Task:
 
     def check(
         self, submission: Submission, seed: int, *, hidden: int | None = None,
-        seal: Callable[[dict], None] | None = None,
+        seal: Callable[[dict], dict | None] | None = None,
     ) -> Verdict:  # fmt: skip
         """The verdict on a submission. hidden: the teacher's seed, for inputs that nobody has seen."""
         v = self.draw(seed)
@@ -429,20 +432,47 @@ class PredictionTask(Task):
         """How the numbers come about: told when the answer is revealed."""
         return ""
 
+    def draw(self, seed: int) -> SimpleNamespace:
+        """A variation on which no known mistake lies within the tolerance, nor near its edge."""
+        rng = np.random.default_rng([self.number, seed])
+        for _ in range(2000):
+            v = self._drawn(rng)
+            right, far = self.expected(v), 1 + 1.5 * (self.within - 1)
+            if all(max(factor(theirs[n], right[n]) for n in self.answers) > far for theirs in self._mistaken(v)):
+                return v
+        raise ValueError(f"exercise {self.number}: no variation was drawn that tells its mistakes from the answer")
+
+    def _mistaken(self, v: SimpleNamespace) -> list[dict[str, Any]]:
+        """What the known mistakes predict, those that have a prediction of their own."""
+        found = []
+        for mistake in self.known:
+            with contextlib.suppress(NotImplementedError):
+                found.append(self.expected(v, mistake))
+        return found
+
     def check(self, submission, seed, *, hidden=None, seal=None) -> Verdict:
+        """seal: writes the prediction down; gives what was sealed of this variation before, None if nothing."""
         v, verdict = self.draw(seed), Verdict(self.number, seed, False, "")
         try:
             values = self._read(submission, verdict)
             for name, due in self.expected(v).items():  # before it is sealed: a slip costs no variation
-                if isinstance(due, int | float) and not isinstance(values[name], int | float):
-                    raise Refused("cannot-run", f"{name} is {str(values[name])[:40]!r}, where a number is due.")
+                if slip := no_answer(values[name], due):
+                    raise Refused("cannot-run", f"{name} is {str(values[name])[:40]!r}, where {slip}.")
         except (Refused, sandbox.Failed) as failed:
             verdict.mistake = getattr(failed, "mistake", None) or failed.kind
             verdict.message = getattr(failed, "message", None) or f"Your file: {failed.what}."
             return verdict
-        if seal is not None:
-            seal(values)  # from here on the prediction cannot be changed
-        self._judge(verdict, v, values)
+        earlier = seal(values) if seal is not None else None  # from here on the prediction cannot be changed
+        if earlier is None:
+            self._judge(verdict, v, values)
+            return verdict
+        self._judge(verdict, v, {name: _comparable(value) for name, value in earlier.items()})
+        if not verdict.ok:
+            raise OptionError(
+                f"the answer to this variation of exercise {self.number} has been told: minidecode exercise reset"
+                f" {self.number} --fresh draws another"
+            )
+        verdict.message = f"Solved already. {verdict.message.removeprefix('Solved. ')}"
         return verdict
 
     def _read(self, submission: Submission, verdict: Verdict) -> dict[str, Any]:
@@ -473,20 +503,29 @@ class PredictionTask(Task):
         verdict.score = sum(1.0 if f <= limit else 0.5 if self.within > 1 and f <= 2 else 0.0
                             for f in factors.values()) / len(factors)  # fmt: skip
         verdict.ok = all(f <= limit for f in factors.values())
-        told = [f"{name}: you said {shown(values[name])}, it is {shown(right[name])} {unit}".rstrip()
-                + ("" if factors[name] in (1.0, float("inf")) else f" (off by a factor of {factors[name]:.3g})")
-                for name, unit in self.answers.items()]  # fmt: skip
+        told = []
+        for name, unit in self.answers.items():
+            mark = "right" if factors[name] <= limit else "wrong"
+            off = "" if factors[name] in (1.0, float("inf")) else f" (off by a factor of {factors[name]:.3g})"
+            said = "" if factors[name] == 1.0 else f"you said {shown(values[name])}, "
+            told.append(f"{name}: {mark}, {said}it is {shown(right[name])} {unit}".rstrip() + off)
         verdict.message = "; ".join(told) + "."
         if verdict.ok:
             verdict.message = f"Solved. {verdict.message}"
         else:
-            verdict.mistake = self._forgotten(v, values, right)
-            verdict.message += (
-                f'\nYour prediction is what "{verdict.mistake.replace("-", " ")}" gives: {self.known[verdict.mistake]}.'
-                if verdict.mistake else "\nIt is none of the mistakes that this exercise knows by name."
-            )  # fmt: skip
+            mistakes = self._all_forgotten(v, values, right)
+            verdict.mistake = next(iter(mistakes), None)
+            for mistake, where in mistakes.items():
+                verdict.message += f'\n{where} is what "{mistake.replace("-", " ")}" gives: {self.known[mistake]}.'
+            if not mistakes:
+                verdict.message += "\nIt is none of the mistakes that this exercise knows by name."
         if why := self.explain(v):
             verdict.message += f"\n{why}"
+
+    def _all_forgotten(self, v: SimpleNamespace, values: dict[str, Any], right: dict[str, Any]) -> dict[str, str]:
+        """Known mistakes behind wrong answers, the first the one that counts -> the answer in which it shows."""
+        mistake = self._forgotten(v, values, right)
+        return {mistake: "Your prediction"} if mistake else {}
 
     def _forgotten(self, v: SimpleNamespace, values: dict[str, Any], right: dict[str, Any]) -> str | None:
         near = 1.01 if self.within > 1 else 1.0
@@ -512,6 +551,16 @@ def factor(one: Any, two: Any) -> float:
         return float(max(one / two, two / one))
     except OverflowError:
         return float("inf")
+
+
+def no_answer(value: Any, due: Any) -> str | None:
+    """What is due in place of a value that can be no answer: a number above 0, or so many whole ones, or ()."""
+    if isinstance(due, int | float):
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return "a number is due"
+        return None if 0 < value < float("inf") else "a number above 0 is due"
+    whole = isinstance(value, tuple | list) and all(isinstance(n, int) and not isinstance(n, bool) for n in value)
+    return None if whole and len(value) in (0, len(due)) else f"{len(due)} whole numbers in brackets are due, or ()"
 
 
 def _comparable(value: Any) -> Any:

@@ -163,7 +163,7 @@ def test_half_a_score_within_a_factor_of_two():
     right = exercise.task.expected(exercise.task.draw(1))["BYTES_PER_TOKEN"]
     from minidecode.exercises.exercise import Submission
 
-    for value, score in ((right, 1.0), (right * 1.09, 1.0), (right / 1.5, 0.5), (right * 2.2, 0.0), (-right, 0.0)):
+    for value, score in ((right, 1.0), (right * 1.09, 1.0), (right / 1.5, 0.5), (right * 2.2, 0.0)):
         source = exercise.start(1).replace("= None", f"= {value!r}")
         assert exercise.task.check(Submission(Path("p.py"), source), 1).score == score
 
@@ -260,10 +260,32 @@ def test_another_students_variation_is_told_and_can_be_had(cli, tmp_path):
     assert "Nothing is written yet" in cli("exercise", "check", 15, "--folder", tmp_path, "--student", "ada").out
 
 
-def test_a_prediction_that_is_no_number_costs_no_variation(cli, tmp_path):
-    cli("exercise", "start", 2, "--folder", tmp_path)
-    file = tmp_path / "02_bytes_per_token.py"
-    file.write_text(file.read_text(encoding="utf-8").replace("= None", '= "many"'), encoding="utf-8")
-    ran = cli("exercise", "check", 2, "--folder", tmp_path)
-    assert ran.code == 1 and "'many', where a number is due" in ran.out and "it is" not in ran.out
+@pytest.mark.parametrize(
+    ("number", "value", "says"),
+    [(2, "'many'", "'many', where a number is due"), (2, "-5", "'-5', where a number above 0 is due"),
+     (2, "0", "'0', where a number above 0 is due"), (2, "True", "where a number is due"),
+     (2, "float('nan')", "a number above 0 is due"), (2, "float('inf')", "a number above 0 is due"),
+     (9, "12", "WITHIN is '12', where 2 whole numbers in brackets are due, or ()"),
+     (9, "(1, 2, 3)", "WITHIN is '(1, 2, 3)', where 2 whole"), (9, "(1,)", "where 2 whole"),
+     (9, "(1.5, 2)", "where 2 whole"), (9, "'ab'", "where 2 whole")],
+)  # fmt: skip
+def test_what_can_be_no_prediction_costs_no_variation(cli, tmp_path, number, value, says):
+    cli("exercise", "start", number, "--folder", tmp_path)
+    file = tmp_path / find(str(number)).file_name
+    file.write_text(file.read_text(encoding="utf-8").replace("= None", f"= {value}"), encoding="utf-8")
+    ran = cli("exercise", "check", number, "--folder", tmp_path)
+    assert ran.code == 1 and says in ran.out and "it is" not in ran.out
     assert not (tmp_path / ".minidecode" / "predictions.json").exists()
+
+
+@pytest.mark.parametrize("number", [2, 9])
+def test_a_solved_prediction_stays_solved(cli, tmp_path, number):
+    exercise = find(str(number))
+    file = solve(exercise, tmp_path, 3)
+    assert cli("exercise", "check", number, "--folder", tmp_path).code == 0
+    again = cli("exercise", "check", number, "--folder", tmp_path)
+    assert again.code == 0 and again.out.startswith("Solved already. ")
+    file.write_text(exercise.varied(exercise.folder() / "wrong" / "unknown.py", 3), encoding="utf-8")
+    other = cli("exercise", "check", number, "--folder", tmp_path)
+    assert other.code == 0 and other.out == again.out, "what was sealed counts, and it was right"
+    assert cli("exercise", "check", number, "--folder", tmp_path, "--json").code == 0

@@ -43,3 +43,35 @@ def test_guards(guard, mistake, seed):
     assert verdict.mistake == mistake and not verdict.ok, str(verdict)
     if "lies outside" in verdict.message and mistake is None:
         assert "none of the mistakes" not in verdict.message, "the index is said"
+
+
+# Exercise 9
+
+
+def answered(**answers: str) -> str:
+    """The verdict on the right answers but these, expressions over the right WITHIN and BETWEEN, and CELL."""
+    return judged(9, ('BETWEEN = tuple(seen["edge"])', 'BETWEEN = tuple(seen["edge"])\nright = WITHIN, BETWEEN\n'
+                      + "\n".join(f"{name} = {value}" for name, value in answers.items())), seed=4)  # fmt: skip
+
+
+def test_each_answer_is_marked_and_each_mistake_named():
+    program = find("9").task.draw(4).program.splitlines()
+    writes = next(number for number, text in enumerate(program, 1) if "edge[b + 1] =" in text)
+    verdict = answered(WITHIN="()", THREADS_AT_CELL="(CELL, CELL)", BETWEEN=f"({writes}, {writes})")
+    assert verdict.mistake == "order-of-lines"
+    for name, mistake in (("WITHIN", "order of lines"), ("THREADS_AT_CELL", "place for thread"),
+                          ("BETWEEN", "write alone")):  # fmt: skip
+        assert f'\n{name} is what "{mistake}" gives' in verdict.message
+        assert f"{name}: wrong, you said" in verdict.message
+    assert "none of the mistakes" not in verdict.message
+
+
+def test_a_right_answer_says_so_beside_a_wrong_one():
+    verdict = answered(BETWEEN="(90, 91)")
+    assert "WITHIN: right, it is (" in verdict.message and "BETWEEN: wrong, you said (90, 91), it is" in verdict.message
+    assert verdict.mistake is None and "none of the mistakes" in verdict.message
+
+
+def test_exchanged_races_are_one_mistake():
+    verdict = answered(WITHIN="right[1]", BETWEEN="right[0]")
+    assert verdict.mistake == "within-for-between" and verdict.message.count(" gives: ") == 1
