@@ -75,3 +75,40 @@ def test_a_right_answer_says_so_beside_a_wrong_one():
 def test_exchanged_races_are_one_mistake():
     verdict = answered(WITHIN="right[1]", BETWEEN="right[0]")
     assert verdict.mistake == "within-for-between" and verdict.message.count(" gives: ") == 1
+
+
+# Exercise 25
+
+
+def test_the_array_that_is_loaded_too_often_is_named():
+    again = "float32(EPS))\n    twice = float32(0)\n    for d in range(WIDTH):\n        twice += gain[d]\n"
+    verdict = judged(25, ("float32(EPS))\n", again))
+    assert verdict.mistake is None and "from gain, where " in verdict.message and "from x" not in verdict.message
+    assert "none of the mistakes" not in verdict.message
+    verdict = judged(25, base="wrong/reads_again")
+    assert verdict.mistake == "reads-again" and "from x, where " in verdict.message
+    assert "gain, where" not in verdict.message
+
+
+def test_a_place_that_nobody_fills_is_not_a_matter_of_barriers():
+    """Behind the block's first barrier, or in an array of the thread's own."""
+    filling = "        row[d] = x[r, d]\n        total += row[d]\n"
+    less = "        total += x[r, d]\n        if d < WIDTH - 1:\n            row[d] = x[r, d]\n"
+    verdict = judged(25, (filling, less), ("(row[d] - mean) * (row[d] - mean)", "(row[d] - mean) * row[WIDTH - 1]"))
+    assert "nothing has written it" in verdict.message and verdict.mistake is None, str(verdict)
+    verdict = judged(25, ("cuda.shared.array(WIDTH", "cuda.local.array(WIDTH"), ("(row[d] - mean) *", "row[0] *"))
+    assert "A local array begins" in verdict.message and verdict.mistake is None, str(verdict)
+
+
+def test_one_thread_for_all_is_solved_and_told_of():
+    """What is measured is loads."""
+    alone = [("range(t, WIDTH, THREADS)", "range(WIDTH if t == 0 else 0)")]
+    verdict = judged(25, *alone)
+    assert verdict.ok and "3% of the lanes take part" in verdict.message, str(verdict)
+    assert "lanes" not in judged(25).message
+
+
+def test_float64_is_accepted_and_said_to_be_slow():
+    verdict = judged(25, ("total = float32(0)", "total = 0.0"))
+    assert verdict.ok and "is no mistake" in verdict.notes[-1] and "float64" in verdict.notes[0]
+    assert not judged(25).notes
