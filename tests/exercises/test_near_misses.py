@@ -112,3 +112,39 @@ def test_float64_is_accepted_and_said_to_be_slow():
     verdict = judged(25, ("total = float32(0)", "total = 0.0"))
     assert verdict.ok and "is no mistake" in verdict.notes[-1] and "float64" in verdict.notes[0]
     assert not judged(25).notes
+
+
+# Exercise 12
+
+
+def test_each_number_of_a_loaded_twice_is_no_matter_of_the_weights():
+    twice = ("tile[r, k] = a[first + r, k]", "tile[r, k] = (a[first + r, k] + a[first + r, k]) * float32(0.5)")
+    verdict = judged(12, twice)
+    assert verdict.mistake is None and "from a, where " in verdict.message and "from w" not in verdict.message
+    assert "none of the mistakes" not in verdict.message
+    assert "from w, where " in judged(12, base="wrong/weights_not_staged").message
+
+
+def test_places_that_are_written_again_are_no_copies():
+    again = (
+        "        for k in range(t, WIDTH, 32):\n",
+        "        for k in range(t, WIDTH, 32):\n            tile[r, k] = 0\n",
+    )
+    verdict = judged(12, again)
+    assert verdict.mistake is None and "shared memory" in verdict.message, str(verdict)
+    assert "weight has" in judged(12, base="wrong/every_lane_stages_all").message
+    assert "places and is written" not in judged(12, base="wrong/broadcast_avoided").message
+
+
+def test_a_place_of_the_tile_that_nobody_fills_is_no_missing_barrier():
+    verdict = judged(12, ("        for k in range(t, WIDTH, 32):", "        for k in range(t, WIDTH - 1, 32):"))
+    assert "nothing has written it" in verdict.message and verdict.mistake is None, str(verdict)
+
+
+@pytest.mark.parametrize(("shape", "remedy"), [
+    ("(ROWS, WIDTH + 1)", ". WIDTH + 1 is computed: write PITCH = WIDTH + 1 above the kernel"),
+    ("(ROWS, a.shape[1])", "or handed to it"),
+])  # fmt: skip
+def test_a_shape_that_is_computed_in_the_kernel_says_where_to_compute_it(shape, remedy):
+    verdict = judged(12, ("(ROWS, PITCH)", shape))
+    assert verdict.mistake == "types" and remedy in verdict.message
