@@ -148,3 +148,19 @@ def test_a_place_of_the_tile_that_nobody_fills_is_no_missing_barrier():
 def test_a_shape_that_is_computed_in_the_kernel_says_where_to_compute_it(shape, remedy):
     verdict = judged(12, ("(ROWS, PITCH)", shape))
     assert verdict.mistake == "types" and remedy in verdict.message
+
+
+# Exercise 4
+
+
+def test_rows_that_are_no_rows_of_earlier_steps_are_not_called_so():
+    new = "k_RK, v_RK = project(layer, h_RTD[rows, length_R])"
+    verdict = judged(4, (new, f"{new}\n        project(layer, h_RTD[rows, length_R] + 1000)"))
+    assert verdict.mistake is None and "rows; " in verdict.message and "none of the mistakes" not in verdict.message
+
+
+def test_it_is_said_what_was_written_over():
+    message = judged(4, base="wrong/overwrites_newest").message
+    assert "is one of these, which had to stay as it was" in message
+    message = judged(4, base="wrong/unknown").message
+    assert "is its new one." in message
