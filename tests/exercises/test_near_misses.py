@@ -164,3 +164,12 @@ def test_it_is_said_what_was_written_over():
     assert "is one of these, which had to stay as it was" in message
     message = judged(4, base="wrong/unknown").message
     assert "is its new one." in message
+
+
+# Exercise 18
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_positions_that_are_not_written_lie_on_either_side(seed):
+    verdict = judged(18, seed=seed, base="wrong/reads_unwritten")
+    assert "positions that are not written" in verdict.message and "behind a row" not in verdict.message
