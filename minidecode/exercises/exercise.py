@@ -118,9 +118,9 @@ class Task:
     # How it is judged
 
     def draw(self, seed: int) -> SimpleNamespace:
-        return self._drawn(np.random.default_rng([self.number, seed]))
+        return self._varied(np.random.default_rng([self.number, seed]))
 
-    def _drawn(self, rng: np.random.Generator) -> SimpleNamespace:
+    def _varied(self, rng: np.random.Generator) -> SimpleNamespace:
         drawn = self.variation(rng)
         return SimpleNamespace(**{k: v.item() if isinstance(v, np.generic) else v for k, v in drawn.items()})
 
@@ -437,7 +437,7 @@ class PredictionTask(Task):
         """A variation on which no known mistake lies within the tolerance, nor near its edge."""
         rng = np.random.default_rng([self.number, seed])
         for _ in range(2000):
-            v = self._drawn(rng)
+            v = self._varied(rng)
             right, far = self.expected(v), 1 + 1.5 * (self.within - 1)
             if all(max(factor(theirs[n], right[n]) for n in self.answers) > far for theirs in self._mistaken(v)):
                 return v
