@@ -101,7 +101,7 @@ class Task(NumPyTask):
         rows, fewest = _rows(trial.calls), trial.inputs["h_LRTD"].shape[0] * trial.inputs["h_LRTD"].shape[1]
         if rows <= fewest:
             return None
-        told = f"{self.call(trial.inputs)} projects {rows:,} rows; {fewest:,} of them would do, one for each layer and text."
+        told = f"{self.call(trial.inputs)} projects {rows:,} rows; {fewest:,} would do, one for each layer and text."
         numbers = {"rows": rows, "limit": fewest}
         return Miss(told, self._cause_of_rows(trial), numbers, shows_input=False)
 
