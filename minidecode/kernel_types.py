@@ -8,9 +8,11 @@ emulator computes, stay narrow, so only this check sees it.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import linecache
 import re
+import textwrap
 import warnings
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -41,7 +43,7 @@ def check_types(kernel: Callable[..., Any], argument_types: tuple) -> list[TypeN
         try:
             ir, types, returned, calls = _infer(function, argument_types)
         except NumbaError as error:
-            return [TypeNote("error", _line_of(error, function), _first_reason(error))]
+            return [TypeNote("error", _line_of(error, function), _first_reason(error, function))]
     refused = _refused_later(ir, types, returned)
     if refused or _is_double_on_purpose(argument_types):
         return refused
@@ -182,20 +184,37 @@ def _line_of(error, function) -> int | None:
     return location.line if location is not None else inspect.getsourcelines(function)[1]
 
 
-def _first_reason(error) -> str:
+def _first_reason(error, function) -> str:
     """What is wrong, in one sentence: of a few common mistakes in our words, else Numba's first line, bare."""
     text = re.sub(r"\x1b\[\d*m", "", str(error))
     for pattern, words in COMMON.items():
         if re.search(pattern, text):
-            return words
+            return words + (_above_the_kernel(function) if words is SHAPE else "")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     useful = [x for x in lines if not x.startswith(("Failed in", "During", "File ", "There are", ">>>", "- ", "This "))]
     return useful[0] if useful else text
 
 
+def _above_the_kernel(function) -> str:
+    """The first shape that is computed from constants of the file, and where to compute it."""
+    tree = ast.parse(textwrap.dedent("".join(inspect.getsourcelines(function)[0])))
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func).endswith(ARRAYS)]
+    for shape in [given for call in calls for given in [*call.args[:1], *(k.value for k in call.keywords)]]:
+        for size in shape.elts if isinstance(shape, ast.Tuple) else [shape]:
+            names = {n.id for n in ast.walk(size) if isinstance(n, ast.Name)}
+            if isinstance(size, ast.BinOp) and names <= set(function.__globals__):
+                text, name = ast.unparse(size), "PITCH" if isinstance(shape, ast.Tuple) else "SIZE"
+                return f". {text} is computed: write {name} = {text} above the kernel, and {name} in the shape"
+    return ""
+
+
+ARRAYS = ("shared.array", "local.array")
+SHAPE = (
+    "the shape of a shared or local array must be a number known when the kernel is compiled: a number as it is, or a"
+    " constant of the file, neither computed in the kernel nor handed to it"
+)
 COMMON = {
-    r"function (shared|local)\.array": "the shape of a shared or local array must be a number known when the kernel is "
-    "compiled: one global constant, no sum of two",
+    r"function (shared|local)\.array": SHAPE,
     r"of type list|LiteralList|ListType": "a list cannot live on a GPU: use an array of fixed size",
     r"DictType|type dict": "a dict cannot live on a GPU: use an array of fixed size",
     r"make_function": "a comprehension or a function inside of a kernel: write a loop, or a device function beside it",

@@ -171,11 +171,13 @@ class Array:
             why += self.house.current().block.barrier_passed_by(user_frame())
         else:
             why = "The launch was told that this array begins empty."
-        self._stop("uninitialised", f"{element} is read, and nothing has written it", why, user_frame())
+        thread = self.house.current()
+        detail = {"element": element, "space": self.memory.space, "thread": thread.index, "epoch": thread.block.epoch}
+        self._stop("uninitialised", f"{element} is read, and nothing has written it", why, user_frame(), detail)
 
-    def _stop(self, kind: str, what: str, why: str, frame) -> None:
+    def _stop(self, kind: str, what: str, why: str, frame, detail: dict | None = None) -> None:
         place = place_of(frame.f_code, frame.f_lasti)
-        raise Stop(Finding(kind, f"{what} ({self.house.current().name}, {place}). {why}", [place]))
+        raise Stop(Finding(kind, f"{what} ({self.house.current().name}, {place}). {why}", [place], detail=detail or {}))
 
 
 def _no_arithmetic(self, *_):

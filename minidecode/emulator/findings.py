@@ -15,7 +15,7 @@ class Finding:
     message: str
     places: list[Place] = field(default_factory=list)
     severity: str = "error"  # or "note"
-    detail: dict = field(default_factory=dict)  # what a picture needs
+    detail: dict = field(default_factory=dict)  # what a picture needs, or who wants to know more
 
     def __str__(self) -> str:
         return self.message

@@ -85,6 +85,15 @@ class Run:
             raise OptionError("nothing was counted: emulate() was told trace=False")
         return self._launch.analysis.traffic.sites
 
+    @property
+    def arrays(self) -> dict[str, dict[str, int]]:
+        """Accesses by array, shared ones too: name -> loads, stores, atomics."""
+        if not self.traced:
+            raise OptionError("nothing was counted: emulate() was told trace=False")
+        words = {"loads": LOAD, "stores": STORE, "atomics": ATOMIC}
+        return {name: {word: counted[kind] for word, kind in words.items()}
+                for name, counted in self._launch.analysis.traffic.arrays.items()}  # fmt: skip
+
     def total(self, name: str) -> int:
         """One of LineCount's numbers over all lines."""
         return sum(_parts(c).get(name, 0) for c in self.sites.values())

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .journal import ATOMIC, SHARED_BASE, Journal, Rows
+from .journal import ATOMIC, LOAD, SHARED_BASE, STORE, Journal, Rows
 from .threads import WARP
 
 SECTOR, BANKS, BANK_BYTES = 32, 32, 4
@@ -76,6 +76,7 @@ class Traffic:
     def __init__(self, journal: Journal, threads_per_block: int):
         self._journal, self._threads_per_block = journal, threads_per_block
         self.sites: dict[tuple[int, bool], SiteCount] = {}  # by instruction, and whether in shared memory
+        self.arrays: dict[str, dict[int, int]] = {}  # name -> LOAD, STORE or ATOMIC -> accesses
         self.kept: list[Kept] = []
         self.rows_kept = 0
 
@@ -110,6 +111,7 @@ class Traffic:
             total.worst = self._worst(rows, requests, np.flatnonzero(mine), wanted, sectors, passes)
             key = (int(sites[s]) >> 1, total.shared)
             self.sites.setdefault(key, SiteCount(total.kind, total.shared)).take(total)
+        self._count_arrays(rows, kind)
         if self.rows_kept < MOST_ROWS_KEPT:
             request = np.empty(len(rows.address), np.int64)
             request[requests.order] = requests.number
@@ -121,6 +123,15 @@ class Traffic:
         pieces = [Kept(*(column[kept.block == block] for column in kept)) for kept in self.kept]
         pieces = [piece for piece in pieces if len(piece.address)]
         return _joined(pieces) if pieces else None
+
+    def _count_arrays(self, rows: Rows, kind: np.ndarray) -> None:
+        """By the array that begins last before an address; of two that begin at one place, the one noted later."""
+        memories = sorted(self._journal.memories, key=lambda m: m.start)
+        which = np.searchsorted([m.start for m in memories], rows.address, side="right") - 1
+        pairs, counts = np.unique(3 * which + kind, return_counts=True)
+        for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
+            of_array = self.arrays.setdefault(memories[pair // 3].name, {LOAD: 0, STORE: 0, ATOMIC: 0})
+            of_array[pair % 3] += count
 
     def _count_sectors(self, rows, requests, itemsize, which, wanted, sectors) -> None:
         """Fills in, by request: the different bytes wanted, and the sectors that hold them."""

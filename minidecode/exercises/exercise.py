@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError
+from ..errors import InputError, OptionError
 from . import sandbox, skeleton
 from .kernel_source import MOST_CHARACTERS, Refused, forbidden_import
 from .verdict import Miss, Verdict
@@ -26,6 +26,7 @@ from .wire import Callback
 POISON = -7777  # what outputs of whole numbers hold before they are written; those of floats hold NaN
 MOST_CALLS = 2000  # of callbacks, in one trial
 MOST_BYTES_OF_CALLS = 256 * 2**20
+MANY = 32  # numbers of an output that do not agree with a mistake's by chance
 LONGEST_CODE = 2500  # characters of an input that are shown
 MISTAKES = {  # what code raised -> the mistake
     "NotImplementedError": "not-started", "MemoryError": "memory", "SystemExit": "exit", "PermissionError": "forbidden",
@@ -122,7 +123,10 @@ class Task:
     # How it is judged
 
     def draw(self, seed: int) -> SimpleNamespace:
-        drawn = self.variation(np.random.default_rng([self.number, seed]))
+        return self._varied(np.random.default_rng([self.number, seed]))
+
+    def _varied(self, rng: np.random.Generator) -> SimpleNamespace:
+        drawn = self.variation(rng)
         return SimpleNamespace(**{k: v.item() if isinstance(v, np.generic) else v for k, v in drawn.items()})
 
     def constants(self, v: SimpleNamespace) -> dict[str, Any]:
@@ -137,7 +141,7 @@ class Task:
 
     def check(
         self, submission: Submission, seed: int, *, hidden: int | None = None,
-        seal: Callable[[dict], None] | None = None,
+        seal: Callable[[dict], dict | None] | None = None,
     ) -> Verdict:  # fmt: skip
         """The verdict on a submission. hidden: the teacher's seed, for inputs that nobody has seen."""
         v = self.draw(seed)
@@ -199,7 +203,7 @@ class Task:
             verdict.message += f'\nYour output is what "{mistake.replace("-", " ")}" gives: {what}.'
         elif mistake and what:
             verdict.message += f'\nThis is "{mistake.replace("-", " ")}": {what}.'
-        elif mistake is None:
+        elif mistake is None and miss.is_of_value:  # all else has said why it is wrong
             verdict.message += "\nIt is none of the mistakes that this exercise knows by name."
         if miss.shows_input and not first.is_hidden:
             verdict.input = as_code(first.inputs)
@@ -216,9 +220,17 @@ class Task:
         return "only-multiples-of-32" if not fits and self._only_multiples(v, tried) else None
 
     def _fits(self, v: SimpleNamespace, tried: list[Trial], outputs: Callable[[Trial], Any]) -> bool:
-        """Whether these are the outputs of all trials that have some; at least one of them a wrong one."""
+        """Whether these are the outputs of all trials that have some, the first that fails among them.
+
+        Where some have none, because the code raised or the emulator stopped it, there must be two wrong ones, or one
+        with MANY numbers: a single small one agrees with much.
+        """
         judged = [t for t in tried if t.got is not None]
-        if not any(t.miss and t.miss.is_of_value for t in judged):
+        first = next((t for t in tried if t.miss), None)
+        wrong = [t for t in judged if t.miss and t.miss.is_of_value]
+        if first is None or not first.miss.is_of_value:
+            return False
+        if len(judged) < len(tried) and len(wrong) < 2 and sum(np.size(output) for output in wrong[0].got) < MANY:
             return False
         for trial in judged:
             try:
@@ -342,7 +354,12 @@ class KernelTask(Task):
         return {}
 
     def of_finding(self, v: SimpleNamespace, trial: Trial, finding: dict[str, Any]) -> str | None:
-        """The known mistake behind an error that the emulator found."""
+        """The known mistake behind an error that the emulator found.
+
+        What nothing has written is a matter of who waits only in shared memory, before the block's first barrier.
+        """
+        if finding["kind"] == "uninitialised" and (finding["space"] != "shared" or finding["epoch"]):
+            return None
         return self.found.get(finding["kind"])
 
     def run(self, submission: Submission, v: SimpleNamespace, trials: list[Trial], verdict: Verdict) -> None:
@@ -355,6 +372,8 @@ class KernelTask(Task):
                 _refused(told)
                 for trial in trials:
                     self._try(box, v, trial, verdict)
+                    if trial.ran:
+                        trial.ran.source = submission.source
                     found = {f["kind"] for f in trial.ran.findings} if trial.ran else set()
                     if (trial.miss and trial.miss.mistake in ("time", "memory", "ended")) or "endless" in found:
                         break  # it would only take as long again
@@ -376,8 +395,13 @@ class KernelTask(Task):
         trial.ran = SimpleNamespace(blocks=blocks, threads=threads, **{
             k: reply[k] for k in ("counts", "lines", "accesses", "findings", "costs", "types", "picture", "shared",
                                   "names")})  # fmt: skip
+        touched = reply["arrays_touched"]
+        trial.ran.touched = dict(zip(inputs, touched["arguments"], strict=False))
+        trial.ran.touched_shared = touched["shared"]
         warnings = [f"line {n['line']}: {n['message']}" for n in reply["types"]]
-        verdict.notes += [w for w in warnings[:3] if w not in verdict.notes]
+        if warnings:
+            slow = "float64 is no mistake here, but most GPUs compute it many times slower."
+            verdict.notes += [w for w in (*warnings[:3], slow) if w not in verdict.notes]
         arrays = iter(reply["arrays"])
         after = {name: next(arrays) for name, a in inputs.items() if isinstance(a, np.ndarray) and a.ndim}
         trial.left = tuple(after[name] for name in self.out)
@@ -412,21 +436,48 @@ class PredictionTask(Task):
         """How the numbers come about: told when the answer is revealed."""
         return ""
 
+    def draw(self, seed: int) -> SimpleNamespace:
+        """A variation on which no known mistake lies within the tolerance, nor near its edge."""
+        rng = np.random.default_rng([self.number, seed])
+        for _ in range(2000):
+            v = self._varied(rng)
+            right, far = self.expected(v), 1 + 1.5 * (self.within - 1)
+            if all(max(factor(theirs[n], right[n]) for n in self.answers) > far for theirs in self._mistaken(v)):
+                return v
+        raise ValueError(f"exercise {self.number}: no variation was drawn that tells its mistakes from the answer")
+
+    def _mistaken(self, v: SimpleNamespace) -> list[dict[str, Any]]:
+        """What the known mistakes predict, those that have a prediction of their own."""
+        found = []
+        for mistake in self.known:
+            with contextlib.suppress(NotImplementedError):
+                found.append(self.expected(v, mistake))
+        return found
+
     def check(self, submission, seed, *, hidden=None, seal=None) -> Verdict:
+        """seal: writes the prediction down; gives what was sealed of this variation before, None if nothing."""
         v = self.draw(seed)
         verdict = Verdict(self.number, seed, False, "", notes=self._changed(submission, v))
         try:
             values = self._read(submission, verdict)
             for name, due in self.expected(v).items():  # before it is sealed: a slip costs no variation
-                if isinstance(due, int | float) and not isinstance(values[name], int | float):
-                    raise Refused("cannot-run", f"{name} is {str(values[name])[:40]!r}, where a number is due.")
+                if slip := no_answer(values[name], due):
+                    raise Refused("cannot-run", f"{name} is {str(values[name])[:40]!r}, where {slip}.")
         except (Refused, sandbox.Failed) as failed:
             verdict.mistake = getattr(failed, "mistake", None) or failed.kind
             verdict.message = getattr(failed, "message", None) or f"Your file: {failed.what}."
             return verdict
-        if seal is not None:
-            seal(values)  # from here on the prediction cannot be changed
-        self._judge(verdict, v, values)
+        earlier = seal(values) if seal is not None else None  # from here on the prediction cannot be changed
+        if earlier is None:
+            self._judge(verdict, v, values)
+            return verdict
+        self._judge(verdict, v, {name: _comparable(value) for name, value in earlier.items()})
+        if not verdict.ok:
+            raise OptionError(
+                f"the answer to this variation of exercise {self.number} has been told: minidecode exercise reset"
+                f" {self.number} --fresh draws another"
+            )
+        verdict.message = f"Solved already. {verdict.message.removeprefix('Solved. ')}"
         return verdict
 
     def _read(self, submission: Submission, verdict: Verdict) -> dict[str, Any]:
@@ -457,20 +508,29 @@ class PredictionTask(Task):
         verdict.score = sum(1.0 if f <= limit else 0.5 if self.within > 1 and f <= 2 else 0.0
                             for f in factors.values()) / len(factors)  # fmt: skip
         verdict.ok = all(f <= limit for f in factors.values())
-        told = [f"{name}: you said {shown(values[name])}, it is {shown(right[name])} {unit}".rstrip()
-                + ("" if factors[name] in (1.0, float("inf")) else f" (off by a factor of {factors[name]:.3g})")
-                for name, unit in self.answers.items()]  # fmt: skip
+        told = []
+        for name, unit in self.answers.items():
+            mark = "right" if factors[name] <= limit else "wrong"
+            off = "" if factors[name] in (1.0, float("inf")) else f" (off by a factor of {factors[name]:.3g})"
+            said = "" if factors[name] == 1.0 else f"you said {shown(values[name])}, "
+            told.append(f"{name}: {mark}, {said}it is {shown(right[name])} {unit}".rstrip() + off)
         verdict.message = "; ".join(told) + "."
         if verdict.ok:
             verdict.message = f"Solved. {verdict.message}"
         else:
-            verdict.mistake = self._forgotten(v, values, right)
-            verdict.message += (
-                f'\nYour prediction is what "{verdict.mistake.replace("-", " ")}" gives: {self.known[verdict.mistake]}.'
-                if verdict.mistake else "\nIt is none of the mistakes that this exercise knows by name."
-            )  # fmt: skip
+            mistakes = self._all_forgotten(v, values, right)
+            verdict.mistake = next(iter(mistakes), None)
+            for mistake, where in mistakes.items():
+                verdict.message += f'\n{where} is what "{mistake.replace("-", " ")}" gives: {self.known[mistake]}.'
+            if not mistakes:
+                verdict.message += "\nIt is none of the mistakes that this exercise knows by name."
         if why := self.explain(v):
             verdict.message += f"\n{why}"
+
+    def _all_forgotten(self, v: SimpleNamespace, values: dict[str, Any], right: dict[str, Any]) -> dict[str, str]:
+        """Known mistakes behind wrong answers, the first the one that counts -> the answer in which it shows."""
+        mistake = self._forgotten(v, values, right)
+        return {mistake: "Your prediction"} if mistake else {}
 
     def _forgotten(self, v: SimpleNamespace, values: dict[str, Any], right: dict[str, Any]) -> str | None:
         near = 1.01 if self.within > 1 else 1.0
@@ -496,6 +556,16 @@ def factor(one: Any, two: Any) -> float:
         return float(max(one / two, two / one))
     except OverflowError:
         return float("inf")
+
+
+def no_answer(value: Any, due: Any) -> str | None:
+    """What is due in place of a value that can be no answer: a number above 0, or so many whole ones, or ()."""
+    if isinstance(due, int | float):
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return "a number is due"
+        return None if 0 < value < float("inf") else "a number above 0 is due"
+    whole = isinstance(value, tuple | list) and all(isinstance(n, int) and not isinstance(n, bool) for n in value)
+    return None if whole and len(value) in (0, len(due)) else f"{len(due)} whole numbers in brackets are due, or ()"
 
 
 def _comparable(value: Any) -> Any:

@@ -108,18 +108,17 @@ class Folder:
 
     # Predictions
 
-    def seal(self, exercise: Exercise, seed: int, values: dict[str, Any]) -> None:
-        """Writes a prediction down before the answer is computed. Raises OptionError if it has been told before."""
+    def seal(self, exercise: Exercise, seed: int, values: dict[str, Any]) -> dict[str, Any] | None:
+        """Writes a prediction down before the answer is computed; where it has been told before, gives that one."""
         log = self._notes("predictions").get("sealed", [])
-        if any((entry["exercise"], entry["seed"]) == (exercise.number, seed) for entry in log):
-            raise OptionError(
-                f"the answer to this variation of exercise {exercise.number} has been told: minidecode exercise reset"
-                f" {exercise.number} --fresh draws another"
-            )
+        for entry in log:
+            if (entry["exercise"], entry["seed"]) == (exercise.number, seed):
+                return entry["values"]
         previous = log[-1]["seal"] if log else ""
         entry = {"exercise": exercise.number, "seed": seed, "values": values, "at": time.strftime("%Y-%m-%dT%H:%M:%S")}
         entry["seal"] = hashlib.sha256((previous + json.dumps(entry, sort_keys=True, default=str)).encode()).hexdigest()
         self._write("predictions", {"sealed": [*log, entry]})
+        return None
 
     def renew(self, exercise: Exercise, file: Path, seed: int) -> int:
         """Another variation in the student's file, whose own lines stay; its seed."""

@@ -92,8 +92,7 @@ class Judge:
         return {
             "launch": [list(blocks), list(threads)],
             "arrays": [a for a in arguments if hasattr(a, "shape") and getattr(a, "ndim", 0)],
-            "findings": [{"kind": f.kind, "message": f.message, "severity": f.severity,
-                          "lines": sorted({p.line for p in f.places})} for f in run.findings],
+            "findings": [_finding(f) for f in run.findings],
             "counts": _counts(run),
             "lines": {str(place.line): {k: int(v) for k, v in vars(c).items()} for place, c in run.lines.items()},
             "accesses": _accesses(run),
@@ -101,7 +100,8 @@ class Judge:
             "shared": {m.name: list(m.shape) for m in run._launch.journal.memories if m.space == "shared"},
             "names": sorted({name for f in self._taken.functions.values() for name in _names(f)}),
             "types": types,
-            "picture": run.to_svg() if picture else None,
+            "arrays_touched": _arrays_touched(run, kernel),
+            "picture": run.to_svg() if picture and _shows_it(run) else None,
         }  # fmt: skip
 
     def _types_of(self, kernel: Any, argument_types: tuple) -> list[dict]:
@@ -133,6 +133,32 @@ def _two_shapes(launch: Any, name: str) -> tuple[tuple[int, ...], tuple[int, ...
         if blocks and threads:
             return blocks, threads
     raise Refused("cannot-run", f"{name} must return (blocks, threads), whole numbers above 0, not {str(launch)[:60]}")
+
+
+def _finding(found: Any) -> dict:
+    """One finding. Of a read of what nothing has written also the element, its memory, the thread, and its epoch."""
+    more = {k: v for k, v in found.detail.items() if k in ("element", "space", "thread", "epoch")}
+    return {"kind": found.kind, "message": found.message, "severity": found.severity,
+            "lines": sorted({p.line for p in found.places}), **more}  # fmt: skip
+
+
+def _shows_it(run: Any) -> bool:
+    """Whether the picture of this run shows what went wrong: a race, or, where nothing did, what costs most."""
+    return run.ok or run.errors[0].kind == "race"
+
+
+def _arrays_touched(run: Any, kernel: Any) -> dict:
+    """Loads and stores by array: of the kernel's arguments in their order, and of shared arrays by name."""
+
+    def of(name: str) -> list[int]:
+        counted = arrays.get(name, {})
+        return [counted.get("loads", 0), counted.get("stores", 0)]
+
+    arrays = run.arrays
+    code = getattr(kernel, "py_func", kernel).__code__
+    shared = {m.name for m in run._launch.journal.memories if m.space == "shared"}
+    return {"arguments": [of(name) for name in code.co_varnames[: code.co_argcount]],
+            "shared": {name: of(name) for name in sorted(shared)}}  # fmt: skip
 
 
 def _accesses(run: Any) -> list[dict]:

@@ -181,6 +181,14 @@ def test_loads_and_stores_by_line():
     assert run.shared_loads_per_thread == 1 and run.shared_stores_per_thread == 32
 
 
+def test_loads_and_stores_by_array():
+    def of(loads, stores):
+        return {"loads": loads, "stores": stores, "atomics": 0}
+
+    run = launch(column, f32(32, 32), f32(32))
+    assert run.arrays == {"x": of(1024, 0), "s": of(32, 1024), "y": of(0, 32)}
+
+
 def test_active_lanes():
     assert count(launch(half_of_the_lanes, f32(32), f32(32)), "y[t] = x[t]").active == 0.5
 

@@ -55,11 +55,20 @@ def test_a_student_starts_fails_and_solves(cli, here):
 
 
 def test_a_picture_is_written_where_one_helps(cli, here):
-    cli("exercise", "start", "1")
-    ran = cli("exercise", "check", "my_exercises/01_guard.py")
+    cli("exercise", "start", "10")
+    ran = cli("exercise", "check", "my_exercises/10_tile_race.py")
     assert ran.code == 1 and "A picture:" in ran.out
     picture = Path(ran.out.split("A picture: ")[1].strip())
-    assert picture.read_text(encoding="utf-8").startswith("<svg")
+    assert ": a race" in picture.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("exercise", ["1", "12"])
+def test_no_picture_of_an_access_that_is_not_the_failing_one(cli, here, exercise):
+    """An index outside its array, and a read of what nothing has written: a picture would show another access."""
+    solve(find(exercise), here, 0, {"1": "less_or_equal", "12": "no_barrier"}[exercise])
+    ran = cli("exercise", "check", find(exercise).file_name)
+    assert ran.code == 1 and "A picture" not in ran.out
+    assert not (here / ".minidecode" / f"{int(exercise):02d}.svg").exists()
 
 
 def test_hints_come_one_by_one(cli, here):
@@ -193,7 +202,7 @@ def test_half_a_score_within_a_factor_of_two():
     right = exercise.task.expected(exercise.task.draw(1))["BYTES_PER_TOKEN"]
     from minidecode.exercises.exercise import Submission
 
-    for value, score in ((right, 1.0), (right * 1.09, 1.0), (right / 1.5, 0.5), (right * 2.2, 0.0), (-right, 0.0)):
+    for value, score in ((right, 1.0), (right * 1.09, 1.0), (right / 1.5, 0.5), (right * 2.2, 0.0)):
         source = exercise.start(1).replace("= None", f"= {value!r}")
         assert exercise.task.check(Submission(Path("p.py"), source), 1).score == score
 
@@ -316,12 +325,21 @@ def test_another_students_variation_is_told_and_can_be_had(cli, tmp_path):
     assert "Not started yet" in cli("exercise", "check", 15, "--folder", tmp_path, "--student", "ada").out
 
 
-def test_a_prediction_that_is_no_number_costs_no_variation(cli, tmp_path):
-    cli("exercise", "start", 2, "--folder", tmp_path)
-    file = tmp_path / "02_bytes_per_token.py"
-    file.write_text(file.read_text(encoding="utf-8").replace("= None", '= "many"'), encoding="utf-8")
-    ran = cli("exercise", "check", 2, "--folder", tmp_path)
-    assert ran.code == 1 and "'many', where a number is due" in ran.out and "it is" not in ran.out
+@pytest.mark.parametrize(
+    ("number", "value", "says"),
+    [(2, "'many'", "'many', where a number is due"), (2, "-5", "'-5', where a number above 0 is due"),
+     (2, "0", "'0', where a number above 0 is due"), (2, "True", "where a number is due"),
+     (2, "float('nan')", "a number above 0 is due"), (2, "float('inf')", "a number above 0 is due"),
+     (9, "12", "WITHIN is '12', where 2 whole numbers in brackets are due, or ()"),
+     (9, "(1, 2, 3)", "WITHIN is '(1, 2, 3)', where 2 whole"), (9, "(1,)", "where 2 whole"),
+     (9, "(1.5, 2)", "where 2 whole"), (9, "'ab'", "where 2 whole")],
+)  # fmt: skip
+def test_what_can_be_no_prediction_costs_no_variation(cli, tmp_path, number, value, says):
+    cli("exercise", "start", number, "--folder", tmp_path)
+    file = tmp_path / find(str(number)).file_name
+    file.write_text(file.read_text(encoding="utf-8").replace("= None", f"= {value}"), encoding="utf-8")
+    ran = cli("exercise", "check", number, "--folder", tmp_path)
+    assert ran.code == 1 and says in ran.out and "it is" not in ran.out
     assert not (tmp_path / ".minidecode" / "predictions.json").exists()
 
 
@@ -350,3 +368,16 @@ def test_a_file_that_does_not_say_its_variation_is_told(cli, tmp_path):
     assert ran.code == 0 and "does not say its variation" in ran.out and "judged was 0." in ran.out
     graded = cli("exercise", "grade", tmp_path, "--seed", 5, "--format", "csv")
     assert "The file does not say its variation, and 5 is due." in graded.out
+
+
+@pytest.mark.parametrize("number", [2, 9])
+def test_a_solved_prediction_stays_solved(cli, tmp_path, number):
+    exercise = find(str(number))
+    file = solve(exercise, tmp_path, 3)
+    assert cli("exercise", "check", number, "--folder", tmp_path).code == 0
+    again = cli("exercise", "check", number, "--folder", tmp_path)
+    assert again.code == 0 and again.out.startswith("Solved already. ")
+    file.write_text(exercise.varied(exercise.folder() / "wrong" / "unknown.py", 3), encoding="utf-8")
+    other = cli("exercise", "check", number, "--folder", tmp_path)
+    assert other.code == 0 and other.out == again.out, "what was sealed counts, and it was right"
+    assert cli("exercise", "check", number, "--folder", tmp_path, "--json").code == 0

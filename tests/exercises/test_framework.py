@@ -65,6 +65,28 @@ def test_a_task(body, mistake):
     assert (verdict.ok, verdict.mistake) == ((True, None) if mistake == "solved" else (False, mistake)), str(verdict)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "body", "mistake"),
+    [
+        ((3, 40, 50), "out[:] = x + 2 if len(x) == 3 else x[99:]", None),
+        ((3, 4, 50), "out[:] = x + 2 if len(x) < 5 else x[99:]", "adds-two"),
+        ((40, 50), "out[:] = x + 2 if len(x) == 40 else x[99:]", "adds-two"),
+        ((3, 40, 50), "out[:] = x[99:] if len(x) == 3 else x + 2", None),
+        ((3,), "out[:] = x + 2", "adds-two"),
+    ],
+)
+def test_a_name_needs_more_than_one_small_output_where_others_are_missing(sizes, body, mistake):
+    class Sized(Doubles):
+        def cases(self, v, rng):
+            return [{"x": np.arange(n), "out": np.zeros(n, np.int64), "plus": Callback("plus", np.add)} for n in sizes]
+
+    source = f"import numpy as np\n\n\ndef double(x, out, plus):\n    {body}\n"
+    verdict = Sized().check(Submission(Path("double.py"), source), 0)
+    assert not verdict.ok and verdict.mistake == mistake, str(verdict)
+    if "raised" in verdict.message.splitlines()[0]:
+        assert "none of the mistakes" not in verdict.message, "the exception says it all"
+
+
 def test_an_input_is_drawn_until_it_tells_mistakes_apart():
     task, numbers = Doubles(), iter([2, 2, 5, 7])  # 2 + 2 is 2 * 2
     assert told_apart(task, task.draw(0), lambda: {"x": np.array([next(numbers)])})["x"] == 5

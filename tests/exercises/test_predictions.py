@@ -9,7 +9,21 @@ import pytest
 from numba import cuda, float32
 
 import minidecode as md
-from minidecode.exercises.find import find
+from minidecode.exercises.exercise import PredictionTask, factor
+from minidecode.exercises.find import exercises, find
+
+PREDICTIONS = [e for e in exercises().values() if isinstance(e.task, PredictionTask)]
+
+
+@pytest.mark.parametrize("exercise", PREDICTIONS, ids=lambda e: e.name)
+def test_no_known_mistake_passes_within_the_tolerance(exercise):
+    task = exercise.task
+    for seed in range(60):
+        v = task.draw(seed)
+        right = task.expected(v)
+        for theirs in task._mistaken(v):
+            off = max(factor(theirs[name], right[name]) for name in task.answers)
+            assert off > 1.4 * task.within - 0.4, f"seed {seed}"
 
 
 @pytest.mark.parametrize("seed", range(20))

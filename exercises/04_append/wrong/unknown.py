@@ -1,4 +1,4 @@
-"""Keys and values change places."""
+"""With the sign turned."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ K = 3
 def append(h_LRTD, length_R, keys, values, project):
     rows = np.arange(len(length_R))
     for layer, h_RTD in enumerate(h_LRTD):
-        v_RK, k_RK = project(layer, h_RTD[rows, length_R])
+        k_RK, v_RK = project(layer, -h_RTD[rows, length_R])
         place = (layer, rows, length_R) if LAYOUT == "LRMK" else (layer, length_R, rows)
         keys[place] = k_RK
         values[place] = v_RK

@@ -20,7 +20,7 @@ class Task(PredictionTask):
         width = rng.choice([512, 768, 1024])
         return {
             "layers": rng.choice([6, 12]), "width": width, "vocabulary": rng.choice([32000, 50257]),
-            "positions": rng.choice([1500, 2000, 2500]) * (int(width) // 512), "bytes_per_number": rng.choice([1, 4]),
+            "positions": rng.choice([3000, 4000, 5000]), "bytes_per_number": rng.choice([1, 4]),
         }  # fmt: skip
 
     def expected(self, v, mistake=None):

@@ -17,7 +17,17 @@ class Task(NumPyTask):
         "gap-before-it": "a text of n tokens has its last one at n - 1, so the new one goes to n; attention would read"
                          " a position that nobody has written",
         "overwrites-newest": "the newest position of the last step is gone, and attention never sees that token again",
+        "longest-for-all": "each text is as long as it is: where the longest goes on, the others leave a gap and take"
+                           " what lies behind their end",
+        "last-of-the-array": "a row's new position is at length_R[r]; the last of the array is behind the end of every"
+                             " text but the longest",
+        "every-length-in-every-row": "position and row are not taken in pairs: each row is written at the positions of"
+                                     " all others as well, over what it held there",
+        "exchanged": "`project` gives keys first, then values",
+        "values-forgotten": "attention needs both: keys to weigh the positions, values to be summed",
+        "projection-of-layer-0": "each layer has weights of its own, and `project` must be told which",
         "layers-share": "all layers write into the memory of one, and the last of them wins",
+        "projected-twice": "one call gives keys and values both; to ask again for the other one computes all twice",
         "recomputes": "what was projected in earlier steps is in the memory already: a step costs one row, not a"
                       " triangle of them",
     }  # fmt: skip
@@ -48,16 +58,24 @@ class Task(NumPyTask):
         return cases
 
     def expected(self, v, inputs, mistake=None, ran=None):
-        if mistake == "recomputes":
+        if mistake in ("recomputes", "projected-twice"):
             raise NotImplementedError  # told by the rows
+        lengths = inputs["length_R"].tolist()
         keys, values = inputs["keys"].copy(), inputs["values"].copy()
         for layer, h_RTD in enumerate(inputs["h_LRTD"]):
-            for row, length in enumerate(inputs["length_R"].tolist()):
-                (k,), (value,) = inputs["project"].function(layer, h_RTD[row, length : length + 1])
-                at = length + {"gap-before-it": 1, "overwrites-newest": -1}.get(mistake, 0)
+            for row, length in enumerate(lengths):
+                newest = {"longest-for-all": max(lengths), "last-of-the-array": h_RTD.shape[1] - 1}.get(mistake, length)
+                with_layer = 0 if mistake == "projection-of-layer-0" else layer
+                (k,), (value,) = inputs["project"].function(with_layer, h_RTD[row, newest : newest + 1])
+                if mistake == "exchanged":
+                    k, value = value, k
+                at = {"gap-before-it": length + 1, "overwrites-newest": length - 1, "longest-for-all": max(lengths),
+                      "every-length-in-every-row": lengths}.get(mistake, length)  # fmt: skip
                 into = 0 if mistake == "layers-share" else layer
                 place = (into, row, at) if v.layout == "LRMK" else (into, at, row)
-                keys[place], values[place] = k, value
+                keys[place] = k
+                if mistake != "values-forgotten":
+                    values[place] = value
         return keys, values
 
     def altered(self, v, inputs):
@@ -69,10 +87,13 @@ class Task(NumPyTask):
             if len(places):
                 place = tuple(places[0])
                 layer, row, at = place if v.layout == "LRMK" else (place[0], place[2], place[1])
+                length = int(inputs["length_R"][row])
+                old = f"holds {length} position(s) from earlier steps"
+                what = "its new one" if at == length else "one of these" if at < length else "behind its new one"
                 return (
                     f"{self.call(inputs)}: {name} of layer {layer}, row {row}, position {at} are"
-                    f" {mine[place].tolist()}; right is {right[place].tolist()}. This row held"
-                    f" {inputs['length_R'][row]} position(s) before the step."
+                    f" {mine[place].tolist()}; right is {right[place].tolist()}. This row {old}; position {at} is"
+                    f" {what}{', which had to stay as it was' if at != length else ''}."
                 )
         return "The memory is wrong."
 
@@ -80,8 +101,19 @@ class Task(NumPyTask):
         rows, fewest = _rows(trial.calls), trial.inputs["h_LRTD"].shape[0] * trial.inputs["h_LRTD"].shape[1]
         if rows <= fewest:
             return None
-        told = f"{self.call(trial.inputs)} projects {rows:,} rows; {fewest:,} are new, one for each layer and text."
-        return Miss(told, "recomputes", {"rows": rows, "limit": fewest}, shows_input=False)
+        told = f"{self.call(trial.inputs)} projects {rows:,} rows; {fewest:,} would do, one for each layer and text."
+        numbers = {"rows": rows, "limit": fewest}
+        return Miss(told, self._cause_of_rows(trial), numbers, shows_input=False)
+
+    def _cause_of_rows(self, trial):
+        """By what was projected: the new rows alone, once more, or those of earlier steps too."""
+        h_LRTD, length_R, asked = trial.inputs["h_LRTD"], trial.inputs["length_R"], set()
+        for layer, h_XD in _asked(trial.calls):
+            asked |= {(layer, *row) for row in np.asarray(h_XD).tolist()}
+        rows = [(layer, row, at) for layer, row, at in np.ndindex(h_LRTD.shape[:3]) if at <= length_R[row]]
+        new = {(place[0], *h_LRTD[place].tolist()) for place in rows if place[2] == length_R[place[1]]}
+        old = {(place[0], *h_LRTD[place].tolist()) for place in rows} - new
+        return "projected-twice" if asked == new else "recomputes" if asked & old else None
 
     def praise(self, v, tried):
         layers, _, _, _ = tried[-1].inputs["h_LRTD"].shape
@@ -99,5 +131,10 @@ def _projection(w_LDX, k):
     return project
 
 
+def _asked(calls):
+    """(layer, rows) of each call that `project` takes."""
+    return [arguments for _, arguments in calls if len(arguments) == 2 and np.ndim(arguments[1]) == 2]
+
+
 def _rows(calls):
-    return sum(len(arguments[1]) for _, arguments in calls if len(arguments) == 2 and np.ndim(arguments[1]) == 2)
+    return sum(len(h_XD) for _, h_XD in _asked(calls))

@@ -15,6 +15,8 @@ class Task(NumPyTask):
                                 " before: a text and a memory that belong to different beams",
         "in-place-over-itself": "a row that was overwritten in this loop is copied to a later one as if it were still"
                                 " the old one",
+        "in-place-from-the-last": "from the last row to the first it is the same: a row that was overwritten in this"
+                                  " loop is copied to an earlier one as if it were still the old one",
         "reordered-twice": "the second time moves rows that are at their places already: beam w reads what belongs to"
                            " the beam that now stands at its parent's place",
         "tokens-not-reordered": "the memory has moved, the texts have not: what is returned was never said by any beam",
@@ -58,9 +60,10 @@ class Task(NumPyTask):
     def _followed(self, memories, parents, mistake):
         if mistake == "memory-not-reordered":
             return memories
-        if mistake == "in-place-over-itself":
-            for w, parent in enumerate(parents):
-                memories[w] = list(memories[parent])
+        if mistake in ("in-place-over-itself", "in-place-from-the-last"):
+            beams = range(len(parents))
+            for w in beams if mistake == "in-place-over-itself" else reversed(beams):
+                memories[w] = list(memories[parents[w]])
             return memories
         moved = [list(memories[parent]) for parent in parents]
         return [list(moved[parent]) for parent in parents] if mistake == "reordered-twice" else moved

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ..exercise import PredictionTask
+from ..exercise import PredictionTask, no_answer
 
 NO_BARRIERS = ("", "cuda.syncwarp()", "cuda.threadfence_block()")  # what may stand where a barrier is missing
-COMMENTS = ("# to the neighbour", "# a number for each thread", "# and back")
 
 
 class Task(PredictionTask):
@@ -14,6 +13,8 @@ class Task(PredictionTask):
     known = {
         "write-alone": "a race has two sides: the line that writes, and the line of another thread that reads or writes"
                        " the same place in the same period between barriers",
+        "within-for-between": "shared memory belongs to one block, so its races are within one; what several blocks"
+                              " touch is global memory",
         "missed-between-blocks": "cuda.syncthreads() ends at the block: what one block writes to global memory and"
                                  " another one reads, nothing orders in one launch",
         "order-of-lines": "that one line stands before the other orders them for one thread, not for two; and nothing"
@@ -34,7 +35,7 @@ class Task(PredictionTask):
         body = ["s[t] = a[b * THREADS + t]", "cuda.syncthreads()"]
         for k, step in enumerate(steps):
             if rng.integers(0, 2):
-                body.append(str(rng.choice(COMMENTS)))
+                body.append(_comment(step))
             body.append(step)
             body.append(str(rng.choice(NO_BARRIERS)) if k == missing else "cuda.syncthreads()")
         ends = [["if t == THREADS - 1:", "    edge[b + 1] = s[t]"], ["if t == 0:", "    out[b] = edge[b]"]]
@@ -48,7 +49,7 @@ class Task(PredictionTask):
 
     def expected(self, v, mistake=None):
         if mistake is not None:
-            raise NotImplementedError  # see _forgotten: each is told by one answer, whatever the others are
+            raise NotImplementedError  # see _all_forgotten: each is told by one answer, whatever the others are
         lines = _lines(v)
         one, two = next(
             (one, two)
@@ -82,24 +83,29 @@ class Task(PredictionTask):
     def _read(self, submission, verdict):
         """Pairs in any order: what counts is who is in them."""
         values = super()._read(submission, verdict)
-        return {name: tuple(sorted(x)) if _is_of_numbers(x) else x for name, x in values.items()}
+        return {name: tuple(sorted(x)) if no_answer(x, (0, 0)) is None else x for name, x in values.items()}
 
-    def _forgotten(self, v, values, right):
+    def _all_forgotten(self, v, values, right):
         within, threads, between = values["WITHIN"], values["THREADS_AT_CELL"], values["BETWEEN"]
-        if within == ():
-            return "order-of-lines"
-        if between == () or (between == within and between != right["BETWEEN"]):
-            return "missed-between-blocks"
+        if (within, between) == (right["BETWEEN"], right["WITHIN"]):
+            return {"within-for-between": "WITHIN, with BETWEEN in its place,"}
+        found = {}
         writes = {line["line"] for line in _lines(v) if line["writes"]}
         writes |= {n for n, text in _numbered(v) if text.strip().startswith("edge[")}
-        if any(_one_line(pair) in writes for pair in (within, between)):
-            return "write-alone"
         periods = {line["line"]: line["period"] for line in _lines(v)}
-        if _is_of_numbers(within) and within != right["WITHIN"] and all(n in periods for n in within):
-            return "barrier-between" if len({periods[n] for n in within}) == 2 else None
-        if within == right["WITHIN"] and between == right["BETWEEN"] and threads == (v.cell, v.cell):
-            return "place-for-thread"
-        return None
+        if within == ():
+            found["order-of-lines"] = "WITHIN"
+        elif _one_line(within) in writes:
+            found["write-alone"] = "WITHIN"
+        elif len({periods.get(n) for n in within} - {None}) == 2:
+            found["barrier-between"] = "WITHIN"
+        if between == () or (between == within and between != right["BETWEEN"]):
+            found["missed-between-blocks"] = "BETWEEN"
+        elif _one_line(between) in writes:
+            found.setdefault("write-alone", "BETWEEN")
+        if threads == (v.cell, v.cell):
+            found["place-for-thread"] = "THREADS_AT_CELL"
+        return found
 
 
 def _numbered(v) -> list[tuple[int, str]]:
@@ -129,12 +135,15 @@ def _far_apart(forms: list[str], cell: int, threads: int) -> bool:
     return one // 32 != two // 32
 
 
-def _is_of_numbers(value) -> bool:
-    return isinstance(value, tuple | list) and all(isinstance(n, int) and not isinstance(n, bool) for n in value)
-
-
-def _one_line(value) -> int | None:
+def _one_line(pair: tuple) -> int | None:
     """The line, where one alone is named."""
-    if isinstance(value, int):
-        return value
-    return value[0] if _is_of_numbers(value) and len(set(value)) == 1 else None
+    return pair[0] if len(set(pair)) == 1 else None
+
+
+def _comment(step: str) -> str:
+    """What the line below does, as its author would say it."""
+    read, index = step.startswith(("x", "y")), step[step.index("s[") + 2 :].partition("]")[0]
+    if index == "t":
+        return "# from a place of its own" if read else "# to a place of its own"
+    where = "the other end" if index.startswith("THREADS") else "a place further on"
+    return f"# from {where}" if read else f"# to {where}"

@@ -21,6 +21,10 @@ class Task(KernelTask):
         "even-pad": "with the pad, rows lie an even number of words apart: two times that, and so on, share banks; only"
                     " odd distances go round all 32",
         "conflict-moved": "the reads no longer conflict, but now the lanes that fill the tile write down a column",
+        "loads-down-columns": "the tile is there, but neighbouring lanes fill it from numbers of `a` that lie a row"
+                              " apart: each of them moves a sector of its own",
+        "every-lane-stages-all": "the lanes of a block share what one of them stages: each weight is to be brought by"
+                                 " one lane, not by all 32",
         "broadcast-avoided": "that all lanes read the same word is no conflict: one pass serves them all, so copies of"
                              " it for each lane cost stores and room, and gain nothing",
         "weights-not-staged": "the lanes that read one shared word at once are served in one pass: there was no reason"
@@ -61,18 +65,42 @@ class Task(KernelTask):
             told = f"{self.call(trial.inputs)}: {numbers['bank_conflicts']:,} passes of shared memory too many."
             return Miss(" ".join([told, *(c for c in ran.costs if "pass" in c)]), self._cause(v, ran), numbers,
                         ran.picture, shows_input=False)  # fmt: skip
-        for name, mistake, what in (
-            ("shared_stores", "broadcast-avoided", "writes {:,} numbers into shared memory"),
-            ("global_loads", "weights-not-staged", "loads {:,} numbers from global memory"),
-        ):
-            if numbers[name] > staged:
-                told = f"{self.call(trial.inputs)} {what.format(numbers[name])}; {staged:,} are needed."
-                return Miss(f"No conflicts. But {told}", mistake, numbers, shows_input=False)
+        if numbers["shared_stores"] > staged:
+            told = f"writes {numbers['shared_stores']:,} numbers into shared memory; {staged:,} are needed."
+            told, mistake = f"{told}{self._stored_again(trial)}", self._cause_of_stores(v, trial)
+            return Miss(f"No conflicts. But {self.call(trial.inputs)} {told}", mistake, numbers, shows_input=False)
+        if numbers["global_loads"] > staged:
+            told = f"loads {numbers['global_loads']:,} numbers from global memory; {staged:,} are needed."
+            due, loaded = {"a": a.size, "w": staged - a.size}, {name: ran.touched[name][0] for name in ("a", "w")}
+            often = [name for name in due if loaded[name] > due[name]]
+            told = " ".join([told, *(f"It loads {loaded[n]:,} from {n}, where {due[n]:,} would do." for n in often)])
+            mistake = "weights-not-staged" if often == ["w"] and numbers["shared_stores"] <= a.size else None
+            return Miss(f"No conflicts. But {self.call(trial.inputs)} {told}", mistake, numbers, shows_input=False)
         fewest = 4 * (staged + len(a)) // 32
         if ran.counts["sectors"] > 2 * fewest:
             told = f"{self.call(trial.inputs)} moves {ran.counts['sectors']:,} sectors; {fewest:,} hold the numbers."
-            return Miss(" ".join(["No conflicts. But", told, *ran.costs]), "tile-taken-out", numbers, shows_input=False)
+            mistake = "tile-taken-out" if numbers["shared_stores"] < a.size else "loads-down-columns"
+            return Miss(" ".join(["No conflicts. But", told, *ran.costs]), mistake, numbers, shows_input=False)
         return None
+
+    def _stored_again(self, trial):
+        """In words: shared arrays whose places are written more than once each."""
+        blocks, ran = trial.ran.blocks[0], trial.ran
+        places = {name: blocks * int(np.prod(shape)) for name, shape in ran.shared.items()}
+        again = [name for name in places if ran.touched_shared[name][1] > places[name]]
+        return "".join(f" {name} has {places[name]:,} places and is written {ran.touched_shared[name][1]:,} times."
+                       for name in again)  # fmt: skip
+
+    def _cause_of_stores(self, v, trial):
+        """By the array of the weights: written by all lanes, or holding a copy for each."""
+        blocks, ran = trial.ran.blocks[0], trial.ran
+        for name, shape in ran.shared.items():
+            size, stores = int(np.prod(shape)), ran.touched_shared[name][1]
+            if size < 2 * v.width and stores == ran.touched["w"][0] == blocks * ROWS * v.width:
+                return "every-lane-stages-all"
+        large = [name for name, shape in ran.shared.items() if np.prod(shape) >= ROWS * v.width]
+        copied = [name for name in large if ran.touched_shared[name][1] == blocks * ROWS * v.width]
+        return "broadcast-avoided" if len(large) == len(copied) == 2 else None
 
     def _cause(self, v, ran):
         """By which accesses conflict, and by how the shared arrays lie."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import NumPyTask, rows_alike, told_apart, whole_width
+from ..exercise import NumPyTask, rows_alike, told_apart
 
 
 class Task(NumPyTask):
@@ -23,6 +23,9 @@ class Task(NumPyTask):
         "maximum-of-all-rows": "a row far below the largest of all has nothing but zeros left, and is divided by their"
                                " sum",
         "wrong-sentence": "the beams of a sentence lie side by side: row r belongs to sentence r // W, not r % B",
+        "reads-unwritten": "the scores and values of positions that are not written are taken for data",
+        "masks-the-wrong-side": "PADDING says on which side the positions lie that are not written; here those of the"
+                                " other side are left out",
     }  # fmt: skip
 
     def variation(self, rng):
@@ -62,6 +65,10 @@ class Task(NumPyTask):
         for r, length in enumerate(inputs["length_R"]):
             b = r % len(v_BNU) if mistake == "wrong-sentence" else r // v.w
             written = _written(v, length, score_RT.shape[1])
+            if mistake == "reads-unwritten":
+                written[:] = True
+            if mistake == "masks-the-wrong-side":
+                written = written[::-1]
             one, two, one_v, two_v = score_RN[r], score_RT[r, written], v_BNU[b], own_RTU[r, written]
             first, second = one.max(), two.max()
             if mistake in ("two-softmaxes", "averaged"):
@@ -89,7 +96,7 @@ class Task(NumPyTask):
         alike = rows_alike(inputs | {"own_v": own}, "score_RN", "score_RT", "v_BNU", "own_v", "length_R")
         if v.layout == "TRU":
             alike["own_v"] = alike["own_v"].swapaxes(0, 1).copy()
-        return {"row-0-for-all": alike, "reads-the-tail": whole_width(inputs, "length_R", inputs["score_RT"].shape[1])}
+        return {"row-0-for-all": alike}
 
     def tell(self, v, inputs, got, want):
         r, u = np.argwhere(~(np.abs(got[0].astype(np.float64) - want[0]) <= self.bound(v, inputs)))[0].tolist()

@@ -25,6 +25,8 @@ class Task(KernelTask):
         "not-centred": "the mean comes off what is written, too, not only off what is squared",
         "reads-again": "the row comes from global memory more than once, and that is what costs: a norm computes little"
                        " for each number that it moves",
+        "tail-not-left-out": "WIDTH is no multiple of THREADS: in the last round the last threads have no number of the"
+                             " row, and what lies in their place is whatever was there",
         "no-barrier": "a thread reads what another one has staged, with nothing that makes it wait",
     }  # fmt: skip
 
@@ -111,17 +113,32 @@ class Task(KernelTask):
             f" of this row are wrong; its mean is {row.mean():.4g}, its variance {row.var():.3g}; EPS = {v.eps:g})."
         )
 
+    def of_finding(self, v, trial, finding):
+        """A thread's own array of one number per round: in the last round, a thread that has none."""
+        if finding["kind"] == "uninitialised" and finding["space"] == "local":
+            is_last_round = finding["element"].endswith(f"[{v.width // v.threads}]")
+            return "tail-not-left-out" if is_last_round and finding["thread"] >= v.width % v.threads else None
+        return super().of_finding(v, trial, finding)
+
     def miss(self, v, trial):
         size, loads = trial.inputs["x"].size, trial.ran.counts["global_loads"]
-        limit = int(3.1 * size) + v.threads * len(trial.inputs["x"])  # x, gain and shift, and a number by each thread
+        most = {"x": size + size // 10 + v.threads * len(trial.inputs["x"]), "gain": size, "shift": size}
+        limit = sum(most.values())  # of x, a number more by each thread
         if loads <= limit:
             return None
+        loaded = {name: trial.ran.touched[name][0] for name in most}
+        often = [name for name in most if loaded[name] > most[name]]
         told = (
             f"{self.call(trial.inputs)} loads {loads:,} numbers, {loads / size:.1f} for each that it writes; x, gain"
             f" and shift are 3, and {limit:,} the most."
         )
-        return Miss(told, "reads-again", {"global_loads": loads, "limit": limit}, shows_input=False)
+        told = " ".join([told, *(f"It loads {loaded[name]:,} from {name}, where {size:,} would do." for name in often)])
+        return Miss(told, "reads-again" if "x" in often else None, {"global_loads": loads, "limit": limit},
+                    shows_input=False)  # fmt: skip
 
     def praise(self, v, tried):
         last = tried[-1]
-        return f"{last.ran.counts['global_loads'] / last.inputs['x'].size:.2f} loads for each number written."
+        told = f"{last.ran.counts['global_loads'] / last.inputs['x'].size:.2f} loads for each number written."
+        loads = [a for a in last.ran.accesses if a["kind"] == "load" and not a["shared"]]
+        part = sum(a["accesses"] for a in loads) / (32 * sum(a["requests"] for a in loads))
+        return told if part > 1 / 2 else f"{told} But {part:.0%} of the lanes take part in them, and the others wait."

@@ -1,0 +1,28 @@
+"""Row by row, from the last to the first."""
+
+import numpy as np
+
+# --- variation
+BEAMS = 4
+MIX = 3
+# --- end
+
+
+def search(E_VD, O_DV, steps):
+    V, D = E_VD.shape
+    tokens_WT = np.zeros((BEAMS, steps + 1), int)
+    memory_WTD = np.zeros((BEAMS, steps + 1, D), int)
+    score_W = np.full(BEAMS, -(10**9))
+    score_W[0] = 0  # at the start all beams are one
+    for t in range(steps):
+        memory_WTD[:, t] = E_VD[tokens_WT[:, t]]
+        read_WD = np.einsum("t,wtd->wd", 1 + np.arange(t + 1) % MIX, memory_WTD[:, : t + 1])
+        total_WV = score_W[:, None] - read_WD @ O_DV % 97
+        best_W = np.argsort(-total_WV, axis=None, kind="stable")[:BEAMS]
+        parent_W, token_W = best_W // V, best_W % V
+        score_W = total_WV.reshape(-1)[best_W]
+        tokens_WT = tokens_WT[parent_W]
+        for w in reversed(range(BEAMS)):
+            memory_WTD[w] = memory_WTD[parent_W[w]]
+        tokens_WT[:, t + 1] = token_W
+    return tokens_WT, score_W

@@ -1,0 +1,175 @@
+"""What students write on their way: no mistake's name without evidence, and the line of numbers says what was seen.
+
+Each is a solution with an edit or two.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from minidecode.exercises.exercise import Submission
+from minidecode.exercises.find import find
+
+
+def judged(number: int, *edits: tuple[str, str], seed: int = 0, base: str = "solution"):
+    exercise = find(str(number))
+    source = exercise.varied(exercise.folder() / f"{base}.py", seed)
+    for old, new in edits:
+        assert old in source
+        source = source.replace(old, new)
+    return exercise.task.check(Submission(Path(exercise.file_name), source), seed)
+
+
+# Exercise 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    ("guard", "mistake"),
+    [
+        ("y < a.shape[0] and x < a.shape[0]", "one-size-for-both"),
+        ("y < a.shape[1] and x < a.shape[1]", "one-size-for-both"),
+        ("y < a.shape[0] and x <= a.shape[1]", "less-or-equal"),
+        ("not (y > a.shape[0] or x > a.shape[1])", "less-or-equal"),
+        ("x < a.shape[1]", "guard-lets-through"),
+        ("y < a.shape[0] - 1 and x < a.shape[1]", None),
+        ("y < a.shape[0] + 2 and x < a.shape[1] + 1", "guard-lets-through"),
+    ],
+)
+def test_guards(guard, mistake, seed):
+    verdict = judged(1, ("y < a.shape[0] and x < a.shape[1]", guard), seed=seed)
+    assert verdict.mistake == mistake and not verdict.ok, str(verdict)
+    if "lies outside" in verdict.message and mistake is None:
+        assert "none of the mistakes" not in verdict.message, "the index is said"
+
+
+# Exercise 9
+
+
+def answered(**answers: str) -> str:
+    """The verdict on the right answers but these, expressions over the right WITHIN and BETWEEN, and CELL."""
+    return judged(9, ('BETWEEN = tuple(seen["edge"])', 'BETWEEN = tuple(seen["edge"])\nright = WITHIN, BETWEEN\n'
+                      + "\n".join(f"{name} = {value}" for name, value in answers.items())), seed=4)  # fmt: skip
+
+
+def test_each_answer_is_marked_and_each_mistake_named():
+    program = find("9").task.draw(4).program.splitlines()
+    writes = next(number for number, text in enumerate(program, 1) if "edge[b + 1] =" in text)
+    verdict = answered(WITHIN="()", THREADS_AT_CELL="(CELL, CELL)", BETWEEN=f"({writes}, {writes})")
+    assert verdict.mistake == "order-of-lines"
+    for name, mistake in (("WITHIN", "order of lines"), ("THREADS_AT_CELL", "place for thread"),
+                          ("BETWEEN", "write alone")):  # fmt: skip
+        assert f'\n{name} is what "{mistake}" gives' in verdict.message
+        assert f"{name}: wrong, you said" in verdict.message
+    assert "none of the mistakes" not in verdict.message
+
+
+def test_a_right_answer_says_so_beside_a_wrong_one():
+    verdict = answered(BETWEEN="(90, 91)")
+    assert "WITHIN: right, it is (" in verdict.message and "BETWEEN: wrong, you said (90, 91), it is" in verdict.message
+    assert verdict.mistake is None and "none of the mistakes" in verdict.message
+
+
+def test_exchanged_races_are_one_mistake():
+    verdict = answered(WITHIN="right[1]", BETWEEN="right[0]")
+    assert verdict.mistake == "within-for-between" and verdict.message.count(" gives: ") == 1
+
+
+# Exercise 25
+
+
+def test_the_array_that_is_loaded_too_often_is_named():
+    again = "float32(EPS))\n    twice = float32(0)\n    for d in range(WIDTH):\n        twice += gain[d]\n"
+    verdict = judged(25, ("float32(EPS))\n", again))
+    assert verdict.mistake is None and "from gain, where " in verdict.message and "from x" not in verdict.message
+    assert "none of the mistakes" not in verdict.message
+    verdict = judged(25, base="wrong/reads_again")
+    assert verdict.mistake == "reads-again" and "from x, where " in verdict.message
+    assert "gain, where" not in verdict.message
+
+
+def test_a_place_that_nobody_fills_is_not_a_matter_of_barriers():
+    """Behind the block's first barrier, or in an array of the thread's own."""
+    filling = "        row[d] = x[r, d]\n        total += row[d]\n"
+    less = "        total += x[r, d]\n        if d < WIDTH - 1:\n            row[d] = x[r, d]\n"
+    verdict = judged(25, (filling, less), ("(row[d] - mean) * (row[d] - mean)", "(row[d] - mean) * row[WIDTH - 1]"))
+    assert "nothing has written it" in verdict.message and verdict.mistake is None, str(verdict)
+    verdict = judged(25, ("cuda.shared.array(WIDTH", "cuda.local.array(WIDTH"), ("(row[d] - mean) *", "row[0] *"))
+    assert "A local array begins" in verdict.message and verdict.mistake is None, str(verdict)
+
+
+def test_one_thread_for_all_is_solved_and_told_of():
+    """What is measured is loads."""
+    alone = [("range(t, WIDTH, THREADS)", "range(WIDTH if t == 0 else 0)")]
+    verdict = judged(25, *alone)
+    assert verdict.ok and "3% of the lanes take part" in verdict.message, str(verdict)
+    assert "lanes" not in judged(25).message
+
+
+def test_float64_is_accepted_and_said_to_be_slow():
+    verdict = judged(25, ("total = float32(0)", "total = 0.0"))
+    assert verdict.ok and "is no mistake" in verdict.notes[-1] and "float64" in verdict.notes[0]
+    assert not judged(25).notes
+
+
+# Exercise 12
+
+
+def test_each_number_of_a_loaded_twice_is_no_matter_of_the_weights():
+    twice = ("tile[r, k] = a[first + r, k]", "tile[r, k] = (a[first + r, k] + a[first + r, k]) * float32(0.5)")
+    verdict = judged(12, twice)
+    assert verdict.mistake is None and "from a, where " in verdict.message and "from w" not in verdict.message
+    assert "none of the mistakes" not in verdict.message
+    assert "from w, where " in judged(12, base="wrong/weights_not_staged").message
+
+
+def test_places_that_are_written_again_are_no_copies():
+    again = (
+        "        for k in range(t, WIDTH, 32):\n",
+        "        for k in range(t, WIDTH, 32):\n            tile[r, k] = 0\n",
+    )
+    verdict = judged(12, again)
+    assert verdict.mistake is None and "shared memory" in verdict.message, str(verdict)
+    assert "weight has" in judged(12, base="wrong/every_lane_stages_all").message
+    assert "places and is written" not in judged(12, base="wrong/broadcast_avoided").message
+
+
+def test_a_place_of_the_tile_that_nobody_fills_is_no_missing_barrier():
+    verdict = judged(12, ("        for k in range(t, WIDTH, 32):", "        for k in range(t, WIDTH - 1, 32):"))
+    assert "nothing has written it" in verdict.message and verdict.mistake is None, str(verdict)
+
+
+@pytest.mark.parametrize(("shape", "remedy"), [
+    ("(ROWS, WIDTH + 1)", ". WIDTH + 1 is computed: write PITCH = WIDTH + 1 above the kernel"),
+    ("(ROWS, a.shape[1])", "or handed to it"),
+])  # fmt: skip
+def test_a_shape_that_is_computed_in_the_kernel_says_where_to_compute_it(shape, remedy):
+    verdict = judged(12, ("(ROWS, PITCH)", shape))
+    assert verdict.mistake == "types" and remedy in verdict.message
+
+
+# Exercise 4
+
+
+def test_rows_that_are_no_rows_of_earlier_steps_are_not_called_so():
+    new = "k_RK, v_RK = project(layer, h_RTD[rows, length_R])"
+    verdict = judged(4, (new, f"{new}\n        project(layer, h_RTD[rows, length_R] + 1000)"))
+    assert verdict.mistake is None and "rows; " in verdict.message and "none of the mistakes" not in verdict.message
+
+
+def test_it_is_said_what_was_written_over():
+    message = judged(4, base="wrong/overwrites_newest").message
+    assert "is one of these, which had to stay as it was" in message
+    message = judged(4, base="wrong/unknown").message
+    assert "is its new one." in message
+
+
+# Exercise 18
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_positions_that_are_not_written_lie_on_either_side(seed):
+    verdict = judged(18, seed=seed, base="wrong/reads_unwritten")
+    assert "positions that are not written" in verdict.message and "behind a row" not in verdict.message
