@@ -59,7 +59,9 @@ class Trial:
 
     got: outputs, or None where there are none. left: what a kernel left in its outputs although the emulator found an
     error. raised: the type of what the code raised. ran: of a kernel, what the judge saw (blocks, threads, counts,
-    lines, findings, costs, shared arrays, names). calls: what the code asked of callbacks, in order.
+    lines, findings, costs, shared arrays, names). calls: what the code asked of callbacks, in order. callers: by which
+    thread each, 0 being the one that was called. late: callbacks that threads called when the function had returned;
+    left_running: threads that were still there a moment after.
     """
 
     inputs: dict[str, Any]
@@ -69,6 +71,9 @@ class Trial:
     raised: str | None = None
     ran: SimpleNamespace | None = None
     calls: list[tuple] = field(default_factory=list)
+    callers: list[int] = field(default_factory=list)
+    late: list[str] = field(default_factory=list)
+    left_running: int = 0
     peak: int | None = None
     miss: Miss | None = None
 
@@ -290,6 +295,8 @@ class NumPyTask(Task):
         unwanted = [name for k, name in enumerate(inputs) if k in reply["changed"] and name not in self.changes]
         result = tuple(map(_as_array, several(reply["result"]))) if self.gives else ()
         trial.peak = reply.get("peak")
+        trial.callers = [int(caller) for caller in reply.get("callers", ())]
+        trial.late, trial.left_running = [str(name) for name in reply.get("late", ())], int(reply.get("left", 0))
         trial.got = (*result, *(reply["after"][str(k)] for k in changes))
         if unwanted:
             message = f"{self.call(inputs)} changed its input {unwanted[0]}."
