@@ -171,11 +171,15 @@ class Array:
             why += self.house.current().block.barrier_passed_by(user_frame())
         else:
             why = "The launch was told that this array begins empty."
-        self._stop("uninitialised", f"{element} is read, and nothing has written it", why, user_frame())
+        stored = np.flatnonzero(self.written)
+        flat = int(np.ravel_multi_index(index, self.shape)) if isinstance(index, tuple) else int(index)
+        place = {"index": flat, "last_stored": int(stored[-1]) if len(stored) else -1}
+        self._stop("uninitialised", f"{element} is read, and nothing has written it", why, user_frame(), place)
 
-    def _stop(self, kind: str, what: str, why: str, frame) -> None:
+    def _stop(self, kind: str, what: str, why: str, frame, detail: dict | None = None) -> None:
         place = place_of(frame.f_code, frame.f_lasti)
-        raise Stop(Finding(kind, f"{what} ({self.house.current().name}, {place}). {why}", [place]))
+        message = f"{what} ({self.house.current().name}, {place}). {why}"
+        raise Stop(Finding(kind, message, [place], detail={"array": self.memory.name} | (detail or {})))
 
 
 def _no_arithmetic(self, *_):

@@ -6,6 +6,7 @@ A task is a class `Task` with one of three bases: `NumPyTask` (functions that ru
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import itertools
@@ -156,6 +157,9 @@ class Task:
             verdict.message = f"Solved: right on all {len(tried)} inputs. {self.praise(v, tried)}".strip()
             return verdict
         self._answer(verdict, v, tried, first)
+        if edited := edited_constants(submission.source, self.constants(v)):
+            verdict.mistake = None  # that of another variation
+            verdict.message = f"{first.miss.message}\n{edited}"
         return verdict
 
     def run(self, submission: Submission, v: SimpleNamespace, trials: list[Trial], verdict: Verdict) -> None:
@@ -195,10 +199,10 @@ class Task:
             verdict.message += f'\nYour output is what "{mistake.replace("-", " ")}" gives: {what}.'
         elif mistake and what:
             verdict.message += f'\nThis is "{mistake.replace("-", " ")}": {what}.'
-        elif mistake is None:
+        elif mistake is None and not miss.is_explained:
             verdict.message += "\nIt is none of the mistakes that this exercise knows by name."
         if miss.shows_input and not first.is_hidden:
-            verdict.input = as_code(first.inputs)
+            verdict.input = as_code(first.inputs) if miss.values_matter else of_this_size(first.inputs)
 
     def recognise(self, v: SimpleNamespace, tried: list[Trial]) -> str | None:
         """The one known mistake that gives these outputs on every input; None if there is none, or more than one."""
@@ -311,7 +315,8 @@ class NumPyTask(Task):
         if kind == "NotImplementedError":
             raise Refused("not-started", f"{where}{error.get('message')}".strip())
         mistake = {"MemoryError": "memory", "SystemExit": "exit", "PermissionError": "forbidden"}.get(str(kind))
-        return Miss(f"{where}{self.call(inputs)} raised {kind}: {error.get('message')}".rstrip(": ") + ".", mistake)
+        return Miss(f"{where}{self.call(inputs)} raised {kind}: {error.get('message')}".rstrip(": ") + ".", mistake,
+                    is_explained=True)  # fmt: skip
 
     def _load_error(self, error: dict[str, Any]) -> tuple[str, str]:
         error = error if isinstance(error, dict) else {}
@@ -350,6 +355,10 @@ class KernelTask(Task):
         """The known mistake behind an error that the emulator found."""
         return self.found.get(finding["kind"])
 
+    def about_finding(self, v: SimpleNamespace, trial: Trial, finding: dict[str, Any]) -> str:
+        """What else is to be seen in it, as a sentence."""
+        return ""
+
     def run(self, submission: Submission, v: SimpleNamespace, trials: list[Trial], verdict: Verdict) -> None:
         kernel = submission.names.get(self.kernel, self.kernel)
         try:
@@ -380,7 +389,7 @@ class KernelTask(Task):
         blocks, threads = map(tuple, reply["launch"])
         trial.ran = SimpleNamespace(blocks=blocks, threads=threads, **{
             k: reply[k] for k in ("counts", "lines", "accesses", "findings", "costs", "types", "picture", "shared",
-                                  "names")})  # fmt: skip
+                                  "names", "waits", "written", "loaded", "exchanged")})  # fmt: skip
         warnings = [f"line {n['line']}: {n['message']}" for n in reply["types"]]
         verdict.notes = verdict.notes or warnings[:3]
         arrays = iter(reply["arrays"])
@@ -389,7 +398,9 @@ class KernelTask(Task):
         errors = [f for f in reply["findings"] if f["severity"] == "error"]
         if errors:
             mistake = self.of_finding(v, trial, errors[0])
-            trial.miss = Miss(f"{self.call(inputs)}: {errors[0]['message']}", mistake, picture=reply["picture"])
+            told = f"{self.call(inputs)}: {errors[0]['message']} {self.about_finding(v, trial, errors[0])}".rstrip()
+            trial.miss = Miss(told, mistake, picture=reply["picture"], is_explained=True,
+                              values_matter=errors[0]["kind"] in ("outside", "python", "endless"))  # fmt: skip
             return
         trial.got = trial.left
         changed = [n for n, a in after.items() if n not in self.out and a.tobytes() != inputs[n].tobytes()]
@@ -523,6 +534,34 @@ def _as_array(result: Any) -> Any:
     return array if array.dtype.kind in "biuf" else result
 
 
+def edited_constants(source: str, due: dict[str, Any]) -> str:
+    """What a file makes of its variation's constants, where they are no longer those that were drawn."""
+    told = []
+    with contextlib.suppress(SyntaxError):
+        for statement in ast.parse(source).body:
+            if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+                name = statement.targets[0].id
+                with contextlib.suppress(ValueError):  # no plain value
+                    if name in due and ast.literal_eval(statement.value) != due[name]:
+                        told.append(f"{name} = {shown(due[name])}")
+    if not told:
+        return ""
+    return f"This variation has {', '.join(told)}, and your file says otherwise: put it back first."
+
+
+def waited_for(ran: SimpleNamespace, finding: dict[str, Any]) -> tuple[set[str], set[str]] | None:
+    """What stands between writing an array and reading it where the finding saw it read, and what elsewhere.
+
+    The names of barriers ("syncthreads", "syncwarp", ...) by their lines; None where no line that writes comes before.
+    """
+    written = [line for line in ran.written.get(finding["array"] or "", ()) for read in finding["reads"] if line < read]
+    if not written:
+        return None
+    waits = {int(line): name for line, name in ran.waits.items()}
+    between = {line for line in waits if max(written) < line <= min(r for r in finding["reads"] if r > max(written))}
+    return {waits[line] for line in between}, {name for line, name in waits.items() if line not in between}
+
+
 def time_for(trials: list[Trial]) -> float:
     """Seconds for all of them: hidden inputs come on top."""
     return sandbox.TOTAL * (2 if any(t.is_hidden for t in trials) else 1)
@@ -610,7 +649,11 @@ def as_code(inputs: dict[str, Any]) -> str:
         elif not isinstance(value, Callback):
             lines.append(f"{name} = {value!r}" if not isinstance(value, np.generic) else f"{name} = {value.item()!r}")
     code = "\n".join(lines)
-    return code if len(code) <= LONGEST_CODE else f"one of this size: {in_words(inputs)}"
+    return code if len(code) <= LONGEST_CODE else of_this_size(inputs)
+
+
+def of_this_size(inputs: dict[str, Any]) -> str:
+    return f"one of this size: {in_words(inputs)}"
 
 
 def unwritten(shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:

@@ -24,7 +24,7 @@ def changed(number: int, seed: int, *edits: tuple[str, str], of: str = "solution
 
 
 def _without_markers(source: str) -> str:
-    inside = ("#|", "# --- was", "# --- your turn")
+    inside = ("#|", "# --- was", "# --- your turn", "# --- end")
     return "\n".join(line for line in source.splitlines() if not line.strip().startswith(inside)) + "\n"
 
 
@@ -65,3 +65,67 @@ def test_a_pipeline_is_one(edits, mistake, said):
 def test_what_a_thread_dies_of_is_told_in_a_line():
     verdict = changed(30, 3, ("write(*result)", "write(*result) + 1"))
     assert "in a thread: TypeError" in verdict.printed and "Traceback" not in str(verdict), str(verdict)
+
+
+UNNAMED = "none of the mistakes"
+WAIT = "cuda.syncthreads()"
+BARRIER = "        cuda.syncthreads()\n"
+BOTH = "        cuda.syncthreads()\n        out[r, first + t] = tile[(t + SHIFT) % TILE]\n        cuda.syncthreads()\n"
+
+
+@pytest.mark.parametrize(
+    ("edits", "mistake", "said"),
+    [
+        ([(BOTH, BOTH[: -len(BARRIER)] + "        out[r, first + (t + 1) % TILE] += 0\n" + BARRIER)], None, "out["),
+        ([(BOTH, BOTH.replace("syncthreads", "threadfence_block"))], "fence-for-a-barrier", "tile["),
+        ([(BOTH, BOTH.replace("syncthreads", "syncwarp", 1))], "syncwarp-for-a-block", "tile["),
+        ([(BOTH, "        out[r, first + (t - SHIFT) % TILE] = tile[t]\n")], "tile-for-oneself", "take 0 out of"),
+    ],
+)
+def test_a_race_is_named_by_the_array_and_the_barriers_about_it(edits, mistake, said):
+    verdict = changed(10, 3, *edits)
+    assert verdict.mistake == mistake and said in verdict.message and UNNAMED not in verdict.message, str(verdict)
+    if mistake != "tile-for-oneself":
+        assert verdict.input.startswith("one of this size: out[") and len(verdict.input) < 100
+
+
+FILL = "    if t < N - 1:\n        last[t] = tokens_RM[r, starts + t]\n"
+LOOP_END = "                banned_RV[r, tile[start + N - 1]] = 1\n        cuda.syncthreads()\n"
+READ = "            tile[k] = tokens_RM[r, first + k]\n        cuda.syncthreads()\n"
+INTO_REGISTERS = [
+    ("last = cuda.shared.array(N, int32)", "last = cuda.local.array(N, int32)"),
+    (FILL, "    for k in range(N - 1):\n        last[k] = tokens_RM[r, starts + k]\n"),
+]
+
+
+@pytest.mark.parametrize(
+    ("edits", "mistake", "said"),
+    [
+        # One tile, never filled again: nothing waits before it is read.
+        ([(READ, READ.replace(WAIT, "pass"))], "no-barrier", "tile["),
+        # Where two warps share the tile, the remedy for one of them is not offered as if it were enough.
+        ([(READ, READ.replace(WAIT, "pass"))], "no-barrier", "cuda.syncthreads()"),
+        # The other array, filled after the barrier.
+        ([(FILL, ""), (READ, READ + FILL.replace("    ", "        ", 1).replace("\n        l", "\n            l"))],
+         "no-barrier", "last["),
+        # Threads that leave before they have filled.
+        ([(FILL, "    if t >= 2:\n        return\n" + FILL)], None, "tile[2] is read"),
+        # Shared arrays that are too large, but no whole row.
+        ([("HELD = ROOM - N", "HELD = 2 * ROOM - N")], None, "ROOM ="),
+        # The whole row into an array of ROOM numbers.
+        ([("HELD = ROOM - N", "HELD = ROOM - N"), ("TILE = ROOM - 2 * N", "TILE = 4096")], None, "has room for"),
+        (INTO_REGISTERS, None, "loads"),
+        ([("THREADS = 64", "THREADS = 32")], None, "This variation has THREADS = 64"),
+        ([("]] = 1\n", "]] = 4\n")], None, "4 stands there, and 1 is right"),
+    ],
+)  # fmt: skip
+def test_loads_and_barriers_are_named_by_what_they_concern(edits, mistake, said):
+    seed = seeds_where(17, 1, threads=64, n=3)[0]
+    verdict = changed(17, seed, *edits)
+    assert not verdict.ok and verdict.mistake == mistake and said in verdict.message, str(verdict)
+    assert (UNNAMED in verdict.message) == ("4 stands there" in said)
+
+
+def test_a_barrier_in_a_loop_is_not_told_to_leave_an_if():
+    verdict = changed(17, 3, (READ, "            tile[k] = tokens_RM[r, first + k]\n            cuda.syncthreads()\n"))
+    assert "`if` or the loop" in verdict.message, str(verdict)
