@@ -84,6 +84,8 @@ class Task(KernelTask):
         if "held" in first.miss.numbers:
             longest = max(t.inputs["length"] for t in tried)
             return "whole-row-in-shared" if first.miss.numbers["largest"] >= longest else None
+        if "global_loads" in first.miss.numbers:
+            return self._loaded_again(v, max(tried, key=lambda t: t.inputs["tokens_RM"].size))
         judged = [(t.got[0], t.inputs, list(self._repeats(v, t.inputs))) for t in tried if t.got]
         if not all(t.got for t in tried) or not any(t.miss and t.miss.is_of_value for t in tried):
             return super().recognise(v, tried)
@@ -154,10 +156,9 @@ class Task(KernelTask):
                    key=lambda a: a["accesses"])  # fmt: skip
         told += f" Line {line['line']} loads {line['accesses']:,} of them."
         numbers = {"global_loads": loads, "shared_stores": stores, "limit": limit}
-        mistake = self._loaded_again(v, trial, stores > limit)
-        return Miss(told, mistake, numbers, shows_input=False, is_explained=True)
+        return Miss(told, None, numbers, shows_input=False, is_explained=True)
 
-    def _loaded_again(self, v, trial, are_stored_again):
+    def _loaded_again(self, v, trial):
         """By how often the newest tokens were loaded, and the others in the middle."""
         length, ran = trial.inputs["length"], trial.ran
         loaded_RM = ran.loaded["tokens_RM"].reshape(trial.inputs["tokens_RM"].shape)
@@ -167,7 +168,7 @@ class Task(KernelTask):
             if others.sum() <= once * others.size and ran.counts["shared_stores"] >= others.size:
                 return "context-not-staged"
             return "nothing-staged" if not ran.shared else None
-        return "stages-again" if are_stored_again else None
+        return "stages-again" if ran.counts["shared_stores"] > MOST * length * len(loaded_RM) else None
 
     def praise(self, v, tried):
         last = tried[-1]
