@@ -599,7 +599,8 @@ def different_kind(names: Sequence[str], got: Sequence, want: Sequence) -> str |
             return f"{name} has the shape {np.shape(g)} where {np.shape(w)} is due."
         kinds = np.asarray(g).dtype.kind, np.asarray(w).dtype.kind
         if (kinds[0] == "f") != (kinds[1] == "f") or kinds[0] not in "biuf":
-            return f"{name} holds {np.asarray(g).dtype} where {np.asarray(w).dtype} is due."
+            due = "floating-point" if kinds[1] == "f" else "whole"
+            return f"{name} holds {np.asarray(g).dtype} where {due} numbers are due."
     return None
 
 

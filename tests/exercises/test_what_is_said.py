@@ -129,3 +129,14 @@ def test_loads_and_barriers_are_named_by_what_they_concern(edits, mistake, said)
 def test_a_barrier_in_a_loop_is_not_told_to_leave_an_if():
     verdict = changed(17, 3, (READ, "            tile[k] = tokens_RM[r, first + k]\n            cuda.syncthreads()\n"))
     assert "`if` or the loop" in verdict.message, str(verdict)
+
+
+def test_a_search_says_what_was_ranked_and_names_what_it_saw():
+    many = [("reshape(-1, C).T", "reshape(-1, 2 * C).T"), ("reshape(C, -1)", "reshape(2 * C, -1)")]
+    for seed in (1, 2):
+        verdict = changed(27, seed, *many, hidden=9)
+        assert verdict.ok or verdict.mistake in (None, "only-public-inputs"), str(verdict)
+        verdict = changed(27, seed, ("rank(score_X[lot])", "np.argsort(-score_X[lot])"))
+        assert "ranks without `rank`" in verdict.message and UNNAMED not in verdict.message
+        verdict = changed(27, seed, ("return score_BC, index_BC", "return index_BC, score_BC"))
+        assert "score_BC holds int64 where floating-point numbers are due" in verdict.message
