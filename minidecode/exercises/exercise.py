@@ -473,19 +473,23 @@ class PredictionTask(Task):
                             for f in factors.values()) / len(factors)  # fmt: skip
         verdict.ok = all(f <= limit for f in factors.values())
         told = [f"{name}: you said {shown(values[name])}, it is {shown(right[name])} {unit}".rstrip()
-                + ("" if factors[name] in (1.0, float("inf")) else f" (off by a factor of {factors[name]:.3g})")
+                + ("" if self.within == 1 or factors[name] in (1.0, float("inf"))
+                   else f" (off by a factor of {factors[name]:.3g})")
                 for name, unit in self.answers.items()]  # fmt: skip
         verdict.message = "; ".join(told) + "."
         if verdict.ok:
             verdict.message = f"Solved. {verdict.message}"
         else:
             verdict.mistake = self._forgotten(v, values, right)
-            verdict.message += (
-                f'\nYour prediction is what "{verdict.mistake.replace("-", " ")}" gives: {self.known[verdict.mistake]}.'
-                if verdict.mistake else "\nIt is none of the mistakes that this exercise knows by name."
-            )  # fmt: skip
+            verdict.message += f"\n{self._said_of(verdict.mistake, v, values, right)}"
         if why := self.explain(v):
             verdict.message += f"\n{why}"
+
+    def _said_of(self, mistake: str | None, v: SimpleNamespace, values: dict[str, Any], right: dict[str, Any]) -> str:
+        """What is said of a prediction that is wrong."""
+        if mistake is None:
+            return "It is none of the mistakes that this exercise knows by name."
+        return f'Your prediction is what "{mistake.replace("-", " ")}" gives: {self.known[mistake]}.'
 
     def _forgotten(self, v: SimpleNamespace, values: dict[str, Any], right: dict[str, Any]) -> str | None:
         near = 1.01 if self.within > 1 else 1.0

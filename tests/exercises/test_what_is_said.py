@@ -140,3 +140,29 @@ def test_a_search_says_what_was_ranked_and_names_what_it_saw():
         assert "ranks without `rank`" in verdict.message and UNNAMED not in verdict.message
         verdict = changed(27, seed, ("return score_BC, index_BC", "return index_BC, score_BC"))
         assert "score_BC holds int64 where floating-point numbers are due" in verdict.message
+
+
+def predicted(number, seed, **values):
+    exercise = find(str(number))
+    source = exercise.start(seed)
+    for name, value in values.items():
+        source = source.replace(f"{name} = None", f"{name} = {value}")
+    return exercise.task.check(Submission(Path(exercise.file_name), source), seed)
+
+
+def test_lines_that_have_nothing_to_do_with_each_other_are_judged_each_for_itself():
+    seed = seeds_where(13, 1, width=4, stride=5, size=8, share=4)[0]
+    right = find("13").task.expected(find("13").task.draw(seed))
+    verdict = predicted(13, seed, NEIGHBOURS=4, APART=32, SHARED=2)
+    assert verdict.mistake == "alignment-forgotten" and UNNAMED not in verdict.message, str(verdict)
+    assert 'NEIGHBOURS is what "alignment forgotten"' in verdict.message and "factor" not in verdict.message
+    assert 'APART is what "one per lane"' in verdict.message and "SHARED is what" in verdict.message
+    verdict = predicted(13, seed, NEIGHBOURS=4, APART=right["APART"], SHARED=77)
+    assert verdict.mistake is None and "SHARED is none of the mistakes" in verdict.message
+    assert 'NEIGHBOURS is what "alignment forgotten"' in verdict.message
+
+
+def test_other_variations_have_other_sectors():
+    task = find("13").task
+    found = [task.expected(task.draw(seed)) for seed in range(10)]
+    assert all(len({one[name] for one in found}) > 2 for name in ("NEIGHBOURS", "APART", "SHARED"))
