@@ -166,3 +166,29 @@ def test_other_variations_have_other_sectors():
     task = find("13").task
     found = [task.expected(task.draw(seed)) for seed in range(10)]
     assert all(len({one[name] for one in found}) > 2 for name in ("NEIGHBOURS", "APART", "SHARED"))
+
+
+TWICE = "[:, : 2 * W]"
+RETURN = "return parent_BW, token_BW, score_BW, finished_BC"
+PADDED = "np.pad(best_BC, ((0, 0), (0, W)), mode='edge')"
+
+
+@pytest.mark.parametrize(
+    ("edits", "mistake", "said"),
+    [
+        ([(RETURN, "return parent_BW, token_BW, score_BW")], None, "4 results are due, and 3 came back"),
+        ([(RETURN, "return parent_BW, token_BW, score_BW, finished_BC[:, :W]")], None, "finished_BC has the shape"),
+        # W candidates, and the shapes of what is returned made right in one way or the other.
+        ([(TWICE, "[:, :W]"), ("np.arange(2 * W) < W", "True")], "w-candidates", "finished_BC has the shape"),
+        ([(TWICE, "[:, :W]"), ("np.arange(2 * W) < W", "True"),
+          (RETURN, "ended_BW = token_BW == EOS; score_BW[ended_BW] = -np.inf; parent_BW[ended_BW] = 0; "
+           "token_BW[ended_BW] = 0; finished_BC = np.pad(finished_BC, ((0, 0), (0, W)), constant_values=-np.inf)\n"
+           "    " + RETURN)], "w-candidates", "right is"),
+        ([(TWICE, "[:, :W]")], None, "are to run on"),
+        ([('PARENTS == "in batch"', "False")], "parents-counted-otherwise", "parent_BW[1, 0]"),
+    ],
+)  # fmt: skip
+def test_a_beam_step_is_named_by_what_it_gives(edits, mistake, said):
+    for seed in seeds_where(6, 2, parents="in batch"):
+        verdict = changed(6, seed, *edits)
+        assert not verdict.ok and verdict.mistake == mistake and said in verdict.message, str(verdict)

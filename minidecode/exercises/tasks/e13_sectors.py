@@ -64,7 +64,7 @@ class Task(PredictionTask):
             apart = "less than a sector, so all from the first to the last are touched"
         return (
             f"Bytes {v.width * v.offset} to {v.width * (v.offset + 32) - 1} of `a` and {shared[0]} to {shared[1]} of"
-            f" `c`, without gaps: divide both ends by 32. Bytes 0 to {4 * 31 * v.stride + 3} of `b`, {4 * v.stride} from"
+            f" `c`, without gaps: divide both ends by 32. Bytes 0 to {124 * v.stride + 3} of `b`, {4 * v.stride} from"
             f" lane to lane: {apart}. Of what moves, {shares[0]}, {shares[1]} and {shares[2]} was wanted."
         )
 
