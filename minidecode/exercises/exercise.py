@@ -181,7 +181,7 @@ class Task:
         want = several(self.expected(v, trial.inputs, None, trial.ran))
         if same(trial.got, want, self.bound(v, trial.inputs)):
             return None
-        if problem := different_kind(self.returns, trial.got, want):
+        if problem := different_kind(self.returns, trial.got, want, len(self.changes)):
             return Miss(problem)
         return Miss(self.tell(v, trial.inputs, trial.got, want), is_of_value=True)
 
@@ -236,13 +236,13 @@ class Task:
             fine == (size % 32 == 0) for size, fine in sized)  # fmt: skip
 
     returns: tuple[str, ...] = ("result",)
+    changes: tuple[str, ...] = ()  # inputs that are changed in place: they are outputs, behind what is returned
 
 
 class NumPyTask(Task):
     """A function of NumPy arrays (kinds N and M): it runs in a process that has no minidecode."""
 
     function = ""
-    changes: tuple[str, ...] = ()  # inputs that are changed in place: they are outputs, behind what is returned
     gives = True  # whether something is returned
     imports: tuple[str, ...] = ()  # modules beyond NumPy and a few of Python's that the answer may import
     seconds: float | None = None  # for one answer, where less than usual is enough
@@ -591,10 +591,11 @@ def _near(got: np.ndarray, want: np.ndarray, bound: Any) -> np.ndarray:
         return (got == want) | (np.abs(got - want) <= bound) | (np.isnan(got) & np.isnan(want))
 
 
-def different_kind(names: Sequence[str], got: Sequence, want: Sequence) -> str | None:
-    """What is wrong with the number, types or shapes of the outputs, in words."""
+def different_kind(names: Sequence[str], got: Sequence, want: Sequence, in_place: int = 0) -> str | None:
+    """What is wrong with the number, types or shapes of the outputs, in words. in_place: how many are not returned."""
     if len(got) != len(want):
-        return f"{len(want)} results are due, and {len(got)} came back."
+        due = len(want) - in_place
+        return f"{due} result{'s are' if due != 1 else ' is'} due, and {len(got) - in_place} came back."
     for k, (g, w) in enumerate(zip(got, want, strict=True)):
         name = names[k] if k < len(names) else "the result"
         if not isinstance(g, np.ndarray | np.generic | int | float | bool):

@@ -197,6 +197,34 @@ def test_tables_for_machines(cli, classroom):
     assert found["limits"] and isinstance(found["hidden"], int)
 
 
+def test_nobody_is_left_out_of_a_class(cli, classroom):
+    """Who misnamed a file, or handed in nothing, has a row; the seed of hidden inputs is told, whoever reads it."""
+    (classroom / "dan").mkdir()
+    (classroom / "dan" / "my15.py").write_text("x = 1\n")
+    (classroom / "eve").mkdir()
+    ran = cli("exercise", "grade", classroom, "-e", "15", "--format", "csv", "--quiet")
+    rows = {r["student"]: r for r in csv.DictReader(io.StringIO(ran.out))}
+    assert set(rows) == {"ada", "ben", "cyn", "dan", "eve"} and ran.err == ""
+    assert rows["dan"]["result"] == "absent" and "my15.py is no file of an exercise" in rows["dan"]["message"]
+    assert len({r["hidden"] for r in rows.values()}) == 1 and rows["ada"]["hidden"].isdigit()
+    ran = cli("exercise", "grade", classroom, "-e", "15", "--quiet", "--hidden", 77)
+    assert "dan: my15.py is no file of an exercise; 15_ngram_ban.py would be." in ran.out
+    assert ran.out.splitlines()[-1] == "hidden inputs: 77"
+    ran = cli("exercise", "grade", *sorted(classroom.iterdir()), "-e", "15", "--format", "json", "-q")
+    found = {g["student"]: g for g in json.loads(ran.out)["graded"]}
+    assert [found[s]["score"] for s in ("ada", "ben", "eve")] == [1.0, 0.0, 0.0]
+    assert found["ada"]["verdict"]["score"] == 1.0, "the same score, whatever the format"
+
+
+def test_a_folder_that_is_a_class_and_a_student_is_refused(cli, classroom):
+    """One stray file made one student of the whole class."""
+    (classroom / "15_ngram_ban.py").write_text("x = 1\n")
+    ran = cli("exercise", "grade", classroom)
+    assert (
+        ran.code != 0 and "holds 15_ngram_ban.py and also folders" in ran.err and "move one of the two away" in ran.err
+    )
+
+
 def test_what_a_spreadsheet_would_compute_stays_a_text():
     from minidecode.exercises.grade import _no_formula
 

@@ -192,3 +192,8 @@ def test_a_beam_step_is_named_by_what_it_gives(edits, mistake, said):
     for seed in seeds_where(6, 2, parents="in batch"):
         verdict = changed(6, seed, *edits)
         assert not verdict.ok and verdict.mistake == mistake and said in verdict.message, str(verdict)
+
+
+def test_results_are_counted_without_what_is_changed_in_place():
+    verdict = changed(20, 1, ("return tokens_WT, score_W", "return tokens_WT"))
+    assert "2 results are due, and 1 came back" in verdict.message, str(verdict)
