@@ -201,7 +201,7 @@ class Student:
 
     def _callback(self, callback):
         """A function of the judge's: it computes and counts on its side of the pipe."""
-        name = callback.name
+        name, stalled = callback.name, []
 
         def ask(*arguments):
             with self._one_asks:
@@ -211,13 +211,22 @@ class Student:
                 self._callers.append(threading.current_thread())
                 self._wire.write(self._answers, self._word, {"ask": name, "arguments": list(arguments)})
                 reply = self._wire.read(self._questions, self._word)
-            time.sleep(callback.pause)
+            if callback.stall and not stalled:
+                stalled.append(True)
+                self._wait_for_silence(callback.stall)
             if "error" in reply:
                 raise ValueError(reply["error"])
             return reply["result"]
 
         ask.__name__ = name
         return ask
+
+    def _wait_for_silence(self, seconds: float) -> None:
+        """Until no thread has called for so long: they have come as far as they can."""
+        calls = -1
+        while calls != len(self._callers):
+            calls = len(self._callers)
+            time.sleep(seconds)
 
     def _thread_raised(self, args) -> None:
         """What a thread died of, in a line; a late call is told in the verdict."""

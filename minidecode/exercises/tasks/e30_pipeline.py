@@ -12,7 +12,7 @@ from ..wire import Callback
 
 BREAK = 0  # the line at which reading fails
 SECONDS = 5
-SLOW = 0.003  # seconds that a slow disk takes for a line, while nobody else has to wait
+SILENCE = 0.4  # seconds without a call, after which all have come as far as they can while the first line is written
 
 
 class Task(NumPyTask):
@@ -53,21 +53,21 @@ class Task(NumPyTask):
     def cases(self, v, rng):
         """Lines: above 0 fine, below 0 no model can do them, BREAK ends the reading."""
 
-        def one(count, bad=(), broken=None, pause=0.0):
+        def one(count, bad=(), broken=None, stall=0.0):
             line_X = rng.integers(1, 90, count)
             line_X[list(bad)] *= -1
             if broken is not None:
                 line_X[broken] = BREAK
-            write = Callback("write", lambda k, result: None, pause)  # the trial notes its calls
+            write = Callback("write", lambda k, result: None, stall)  # the trial notes its calls
             return {"line_X": line_X, "read": Callback("read", _read), "write": write}
 
         n = v.batch
         later = int(rng.integers(1, n))
-        many = n * int(rng.integers(4 * v.room + 8, 4 * v.room + 11)) + later  # far more than may be on their way
+        many = n * int(rng.integers(2 * v.room + 5, 2 * v.room + 8)) + later  # more than may be on their way
         bad = sorted({1, *rng.choice(many // n - 1, 3, replace=False) * n + n + int(rng.integers(1, n - 1))})
         return [
             one(n), one(n + 1), one(2 * n, bad=[n + 1]), one(2 * n, broken=n), one(3 * n, broken=n + later),
-            one(many, bad=bad, pause=SLOW), one(many + n, bad=bad, broken=many - n - 1),
+            one(many, bad=bad, stall=SILENCE), one(many + n, bad=bad, broken=many - n - 1),
         ]  # fmt: skip
 
     def run(self, submission, v, trials, verdict):
