@@ -92,7 +92,9 @@ class Task(PredictionTask):
             return super()._said_of(mistake, v, values, right)
         said = []
         for name, names in by_line.items():
-            known = " or ".join(f'"{m.replace("-", " ")}" ({self.known[m]})' for m in names)
-            unknown = "none of the mistakes that this exercise knows by name"
-            said.append(f"{name} is what {known} gives." if names else f"{name} is {unknown}.")
+            if not names:
+                said.append(f"{name} is none of the mistakes that this exercise knows by name.")
+                continue
+            known = " or ".join(f'"{m.replace("-", " ")}"' for m in names)
+            said.append(f"{name} is what {known} gives: {'; or: '.join(self.known[m] for m in names)}.")
         return "\n".join(said)
