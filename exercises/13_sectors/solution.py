@@ -2,6 +2,7 @@
 
 # --- variation
 OFFSET = 3
+WIDTH = 4
 STRIDE = 5
 SIZE = 8
 SHARE = 2
@@ -12,8 +13,7 @@ FROM = 11
 #| NEIGHBOURS = None  # x = a[OFFSET + t]
 #| APART = None  # y = b[STRIDE * t]
 #| SHARED = None  # z = c[FROM + t // SHARE]
-FLOATS = 32 // 4  # in a sector
-NEIGHBOURS = (OFFSET + 31) // FLOATS - OFFSET // FLOATS + 1
-APART = min(32, STRIDE * 31 // FLOATS + 1)
+NEIGHBOURS = (OFFSET + 31) * WIDTH // 32 - OFFSET * WIDTH // 32 + 1
+APART = min(32, STRIDE * 31 * 4 // 32 + 1)
 SHARED = (FROM + 31 // SHARE) * SIZE // 32 - FROM * SIZE // 32 + 1
 # --- end

@@ -10,7 +10,7 @@ FIRST = 0
 
 def generate(prompt_N, E_VD, P_XD, O_DV, steps):
     N = len(prompt_N)
-    memory_MD = np.zeros((SLOTS, E_VD.shape[1]), int)
+    memory_MD = np.full((SLOTS, E_VD.shape[1]), 50)  # what was left there
     for p in range(N):
         memory_MD[p % SLOTS] = E_VD[prompt_N[p]]
     said_T = np.zeros(steps, int)

@@ -171,13 +171,20 @@ class Array:
             why += self.house.current().block.barrier_passed_by(user_frame())
         else:
             why = "The launch was told that this array begins empty."
+        stored = np.flatnonzero(self.written)
+        flat = int(np.ravel_multi_index(index, self.shape)) if isinstance(index, tuple) else int(index)
         thread = self.house.current()
-        detail = {"element": element, "space": self.memory.space, "thread": thread.index, "epoch": thread.block.epoch}
+        detail = {
+            "element": element, "thread": thread.index, "epoch": thread.block.epoch, "index": flat,
+            "last_stored": int(stored[-1]) if len(stored) else -1,
+        }  # fmt: skip
         self._stop("uninitialised", f"{element} is read, and nothing has written it", why, user_frame(), detail)
 
     def _stop(self, kind: str, what: str, why: str, frame, detail: dict | None = None) -> None:
         place = place_of(frame.f_code, frame.f_lasti)
-        raise Stop(Finding(kind, f"{what} ({self.house.current().name}, {place}). {why}", [place], detail=detail or {}))
+        message, where = f"{what} ({self.house.current().name}, {place}). {why}", self.memory
+        detail = {"array": where.name, "space": where.space} | (detail or {})
+        raise Stop(Finding(kind, message, [place], detail=detail))
 
 
 def _no_arithmetic(self, *_):

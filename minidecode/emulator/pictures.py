@@ -60,13 +60,14 @@ def draw(run: Run) -> str:
 
 
 def draw_race(run: Run, finding) -> str:
-    """The elements around the race, a strip per epoch of the block up to the race; the element itself in red."""
+    """The elements around the race, a strip per epoch of the block up to the race; all that race are in red."""
     race = finding.detail["race"]
     first, second = race.first, race.second
     memory = run._launch.journal.memory_at(first.address)
     size = memory.dtype.itemsize
     start = max(memory.start, first.address - STRIP // 2 * size)
     end = min(memory.start + memory.nbytes, start + STRIP * size)
+    raced = {c for r in run._launch.analysis.races.found.values() if not r.same_value for c in r.cells}
     sides = [first] if first.thread.block is second.thread.block else [first, second]
     parts = [label(10, 20, f"{finding.detail['element']}: a race"), *_legend(10, 38)]
     y = 62
@@ -74,8 +75,8 @@ def draw_race(run: Run, finding) -> str:
         block, last = side.thread.block, side.epoch
         kept = run._launch.analysis.traffic.recorded(block.number)
         for epoch in range(max(0, last - 2), last + 1) if kept else ():
-            raced = first.address if epoch == last else None
-            parts += _strip(run, kept, epoch, memory, (start, end), raced, y, f"epoch {epoch}{block.suffix}")
+            red = {address for number, at, address in raced if (number, at) == (block.number, epoch)}
+            parts += _strip(run, kept, epoch, memory, (start, end), red, y, f"epoch {epoch}{block.suffix}")
             y += ROW + 6
     parts.append(label(160, y + 6, memory.element(start), "#57606a"))
     parts.append(label(160 + CELL * ((end - start) // size - 2), y + 6, memory.element(end - size), "#57606a"))
@@ -95,7 +96,7 @@ def _legend(x: int, y: int) -> list[str]:
     return parts
 
 
-def _strip(run: Run, kept, epoch: int, memory, span: tuple[int, int], raced: int | None, y: int, who: str) -> list[str]:
+def _strip(run: Run, kept, epoch: int, memory, span: tuple[int, int], raced: set[int], y: int, who: str) -> list[str]:
     """One epoch's strip: a cell per element, coloured by what was done to it."""
     kind = run._launch.journal.kinds(kept.site)
     parts = [label(10, y + 13, who)]
@@ -104,7 +105,7 @@ def _strip(run: Run, kept, epoch: int, memory, span: tuple[int, int], raced: int
         threads = sorted({int(t) for t in kept.thread[mine]})
         read, written = bool((kind[mine] == LOAD).any()), bool((kind[mine] != LOAD).any())
         colour = {(0, 0): "#ffffff", (1, 0): BLUE, (0, 1): AMBER, (1, 1): GREEN}[read, written]
-        colour = RED if address == raced else colour
+        colour = RED if address in raced else colour
         did = " and ".join(w for w, yes in (("read", read), ("written", written)) if yes) or "not touched"
         by = f" by threads {', '.join(map(str, threads[:6]))}{' ...' if len(threads) > 6 else ''}" if threads else ""
         parts.append(box(160 + CELL * k, y, colour, f"{memory.element(address)}: {did}{by}"))

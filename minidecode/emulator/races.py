@@ -10,16 +10,18 @@ memory is kept, one row per element and kind, and looked at when the launch is o
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from .findings import Finding
 from .journal import ATOMIC, LOAD, SHARED_BASE, STORE, Journal, Rows
+from .threads import WARP
 
 MOST_RACES_PER_CELL = 4  # of one element in one epoch; more say nothing new
 MOST_WRITERS = 3  # of the same value, that a later access is held against
+MOST_CELLS_KEPT = 10_000  # of one race, for its picture
 MOST_CELLS_BETWEEN_BLOCKS = 20_000  # that are gone through one by one
 VERBS = {LOAD: "reads", STORE: "writes", ATOMIC: "changes (atomically)"}
 
@@ -65,6 +67,7 @@ class Race:
     same_value: bool
     both_change: bool  # each thread reads the element and writes it
     count: int
+    cells: set[tuple[int, int, int]] = field(default_factory=set)  # (block, epoch, address) on either side
 
 
 class Races:
@@ -131,6 +134,8 @@ class Races:
         if race is None:
             race = self.found[key] = Race(first, second, same, _both_change(first, second, accesses), 0)
         race.count += 1
+        if len(race.cells) < MOST_CELLS_KEPT:
+            race.cells |= {(a.thread.block.number, a.epoch, a.address) for a in (first, second)}
         if not between_blocks and _share_a_warp(race.first, race.second) and not _share_a_warp(first, second):
             race.first, race.second = first, second  # the pair that only the block's barrier can order says more
         return not same
@@ -213,7 +218,8 @@ class Races:
         more = f"; {race.count - 1:,} more like it" if race.count > 1 else ""
         atomic = " Both change it: to add up, use cuda.atomic.add." if race.both_change else ""
         message = f"{element}: {who}, {_missing(first, second)}. A right answer is luck{more}.{atomic}"
-        return Finding("race", message, places, "error", {"race": race, "element": element})
+        return Finding("race", message, places, "error", {"race": race, "element": element,
+                                                         "array": element.partition("[")[0]})  # fmt: skip
 
 
 class _Summary(NamedTuple):
@@ -279,6 +285,10 @@ def _missing(first: Access, second: Access) -> str:
     if one.warp == two.warp:
         shuffled = second.segment.converged != first.segment.converged and second.segment.row == first.segment.row
         shuffle = " (a shuffle or a vote orders no memory)" if shuffled else ""
+        if len(one.block.threads) > WARP:  # here one warp shares the element, elsewhere others may
+            return (
+                f"no barrier between: cuda.syncthreads() is missing, or, for one warp alone, cuda.syncwarp(){shuffle}"
+            )
         return f"no barrier between: cuda.syncwarp() or cuda.syncthreads() is missing{shuffle}"
     return "no barrier between: cuda.syncthreads() is missing"
 

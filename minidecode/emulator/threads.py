@@ -151,7 +151,7 @@ class Block:
         raise Stop(Finding(
             "barrier",
             f"The threads{self.suffix} wait at different barriers: {who}. A barrier is for the whole block: move it out"
-            " of the `if`.", places,
+            " of the `if` or the loop.", places,
         ))  # fmt: skip
 
     def _judge_exits(self, kernel, place: Place) -> None:

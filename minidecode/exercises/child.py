@@ -10,8 +10,10 @@ import io
 import os
 import sys
 import threading
+import time
 
 WORD_BYTES = 16
+GRACE = 0.2  # seconds for threads that are about to end when the function returns
 REFUSED = (
     "os.exec", "os.fork", "os.forkpty", "os.kill", "os.killpg", "os.posix_spawn", "os.spawn", "os.startfile",
     "os.system", "os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.chmod", "os.chown",
@@ -122,6 +124,9 @@ class Student:
         self._names: dict = {}
         self._file = ""
         self._one_asks, self._is_called = threading.Lock(), False  # the student's code may have threads
+        self._callers: list = []  # the thread of each call of a callback
+        self._late: list = []  # callbacks that a thread called when the function had returned
+        threading.excepthook = self._thread_raised
 
     def answer(self, question: dict) -> dict:
         try:
@@ -152,45 +157,83 @@ class Student:
         called = self._names.get(function)
         if not callable(called):
             return {"missing": True}
-        given = [self._callback(a.name) if isinstance(a, self._wire.Callback) else a for a in arguments]
+        given = [self._callback(a) if isinstance(a, self._wire.Callback) else a for a in arguments]
         before = [a.copy() if isinstance(a, self._numpy.ndarray) else None for a in given]
         peak = None
         if measure:
             import tracemalloc
 
             tracemalloc.start()
+        self._callers, self._late, others = [threading.current_thread()], [], set(threading.enumerate())
         self._is_called = True
         try:
             result = called(*given)
         finally:
             with self._one_asks:
                 self._is_called = False
+        left = self._left_running(set(threading.enumerate()) - others)
         if measure:
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
         changed = [k for k, b in enumerate(before) if b is not None and not self._same(b, given[k])]
         after = {str(k): given[k] for k in changes}
         self._wire.pack(result)  # told as a mistake of the student's, if it cannot be sent
-        return {"result": result, "changed": changed, "after": after, "peak": peak}
+        distinct = list(dict.fromkeys(self._callers))
+        return {
+            "result": result,
+            "changed": changed,
+            "after": after,
+            "peak": peak,
+            "late": list(self._late),
+            "left": left,
+            "callers": [distinct.index(thread) for thread in self._callers[1:]],
+        }
+
+    def _left_running(self, threads) -> int:
+        """How many of them are still there after a moment; one that calls back now is noted as late."""
+        end = time.monotonic() + GRACE
+        for thread in threads:
+            thread.join(max(0.0, end - time.monotonic()))
+        return sum(thread.is_alive() for thread in threads)
 
     def _same(self, before, after) -> bool:
         return before.shape == after.shape and before.tobytes() == after.tobytes()
 
-    def _callback(self, name: str):
+    def _callback(self, callback):
         """A function of the judge's: it computes and counts on its side of the pipe."""
+        name, stalled = callback.name, []
 
         def ask(*arguments):
             with self._one_asks:
                 if not self._is_called:
+                    self._late.append(name)
                     raise ValueError(f"{name} is called by a thread when the function has returned already")
+                self._callers.append(threading.current_thread())
                 self._wire.write(self._answers, self._word, {"ask": name, "arguments": list(arguments)})
                 reply = self._wire.read(self._questions, self._word)
+            if callback.stall and not stalled:
+                stalled.append(True)
+                self._wait_for_silence(callback.stall)
             if "error" in reply:
                 raise ValueError(reply["error"])
             return reply["result"]
 
         ask.__name__ = name
         return ask
+
+    def _wait_for_silence(self, seconds: float) -> None:
+        """Until no thread has called for so long: they have come as far as they can."""
+        calls = -1
+        while calls != len(self._callers):
+            calls = len(self._callers)
+            time.sleep(seconds)
+
+    def _thread_raised(self, args) -> None:
+        """What a thread died of, in a line; a late call is told in the verdict."""
+        if self._is_called and args.exc_value is not None:
+            told = self._told(args.exc_value)
+            where = f"line {told['line']}, " if told["line"] else ""
+            print(f"{where}in a thread: {told['type']}: {told['message']}", file=sys.stderr, flush=True)
 
     def _told(self, error: BaseException) -> dict:
         line, trace = None, error.__traceback__

@@ -229,9 +229,9 @@ def grade(
     elif format == "gradescope":
         print(grading.as_gradescope(graded))
     elif format == "csv":
-        print(grading.as_csv(graded), end="")
+        print(grading.as_csv(graded, hidden), end="")
     else:
-        print(grading.as_table(graded))
+        print(grading.as_table(graded, hidden))
 
 
 def _seed(seed: int | None, student: str | None) -> int:

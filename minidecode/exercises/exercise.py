@@ -6,6 +6,7 @@ A task is a class `Task` with one of three bases: `NumPyTask` (functions that ru
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import itertools
@@ -64,7 +65,9 @@ class Trial:
 
     got: outputs, or None where there are none. left: what a kernel left in its outputs although the emulator found an
     error. raised: the type of what the code raised. ran: of a kernel, what the judge saw (blocks, threads, counts,
-    lines, findings, costs, shared arrays, names). calls: what the code asked of callbacks, in order.
+    lines, findings, costs, shared arrays, names). calls: what the code asked of callbacks, in order. callers: by which
+    thread each, 0 being the one that was called. late: callbacks that threads called when the function had returned;
+    left_running: threads that were still there a moment after.
     """
 
     inputs: dict[str, Any]
@@ -74,6 +77,9 @@ class Trial:
     raised: str | None = None
     ran: SimpleNamespace | None = None
     calls: list[tuple] = field(default_factory=list)
+    callers: list[int] = field(default_factory=list)
+    late: list[str] = field(default_factory=list)
+    left_running: int = 0
     peak: int | None = None
     miss: Miss | None = None
 
@@ -84,6 +90,7 @@ class Task:
     number = 0
     name = ""
     returns: tuple[str, ...] = ("result",)  # what the outputs are called
+    changes: tuple[str, ...] = ()  # inputs that are changed in place: they are outputs, behind what is returned
     known: dict[str, str] = {}  # stable name of a mistake -> what it does and why it matters
 
     # What a task says
@@ -164,6 +171,9 @@ class Task:
             verdict.message = f"Solved: right on all {len(tried)} inputs. {self.praise(v, tried)}".strip()
             return verdict
         self._answer(verdict, v, tried, first)
+        if edited := edited_constants(submission.source, self.constants(v)):
+            verdict.mistake = None  # that of another variation
+            verdict.message = f"{first.miss.message}\n{edited}"
         return verdict
 
     def run(self, submission: Submission, v: SimpleNamespace, trials: list[Trial], verdict: Verdict) -> None:
@@ -185,7 +195,7 @@ class Task:
         want = several(self.expected(v, trial.inputs, None, trial.ran))
         if same(trial.got, want, self.bound(v, trial.inputs)):
             return None
-        if problem := different_kind(self.returns, trial.got, want):
+        if problem := different_kind(self.returns, trial.got, want, len(self.changes)):
             return problem
         return Miss(self.tell(v, trial.inputs, trial.got, want), is_of_value=True)
 
@@ -203,10 +213,10 @@ class Task:
             verdict.message += f'\nYour output is what "{mistake.replace("-", " ")}" gives: {what}.'
         elif mistake and what:
             verdict.message += f'\nThis is "{mistake.replace("-", " ")}": {what}.'
-        elif mistake is None and miss.is_of_value:  # all else has said why it is wrong
+        elif mistake is None and miss.is_of_value and not miss.is_explained:  # all else has said why it is wrong
             verdict.message += "\nIt is none of the mistakes that this exercise knows by name."
         if miss.shows_input and not first.is_hidden:
-            verdict.input = as_code(first.inputs)
+            verdict.input = as_code(first.inputs) if miss.values_matter else of_this_size(first.inputs)
 
     def recognise(self, v: SimpleNamespace, tried: list[Trial]) -> str | None:
         """The one known mistake that gives these outputs on every input; None if there is none, or more than one."""
@@ -252,7 +262,6 @@ class NumPyTask(Task):
     """A function of NumPy arrays (kinds N and M): it runs in a process that has no minidecode."""
 
     function = ""
-    changes: tuple[str, ...] = ()  # inputs that are changed in place: they are outputs, behind what is returned
     gives = True  # whether something is returned
     imports: tuple[str, ...] = ()  # modules beyond NumPy and a few of Python's that the answer may import
     seconds: float | None = None  # for one answer, where less than usual is enough
@@ -309,6 +318,8 @@ class NumPyTask(Task):
         unwanted = [name for k, name in enumerate(inputs) if k in reply["changed"] and name not in self.changes]
         result = tuple(map(_as_array, several(reply["result"]))) if self.gives else ()
         trial.peak = reply.get("peak")
+        trial.callers = [int(caller) for caller in reply.get("callers", ())]
+        trial.late, trial.left_running = [str(name) for name in reply.get("late", ())], int(reply.get("left", 0))
         trial.got = (*result, *(reply["after"][str(k)] for k in changes))
         if unwanted:
             message = f"{self.call(inputs)} changed its input {unwanted[0]}."
@@ -321,7 +332,8 @@ class NumPyTask(Task):
         kind, where, mistake = error.get("type"), _place(error), MISTAKES.get(str(error.get("type")))
         if mistake == "not-started":
             raise Refused(mistake, f"{where}{error.get('message')}".strip())
-        return Miss(f"{where}{self.call(inputs)} raised {kind}: {error.get('message')}".rstrip(": ") + ".", mistake)
+        return Miss(f"{where}{self.call(inputs)} raised {kind}: {error.get('message')}".rstrip(": ") + ".", mistake,
+                    is_explained=True)  # fmt: skip
 
     def _load_error(self, error: dict[str, Any]) -> tuple[str, str]:
         error = error if isinstance(error, dict) else {}
@@ -362,6 +374,10 @@ class KernelTask(Task):
             return None
         return self.found.get(finding["kind"])
 
+    def about_finding(self, v: SimpleNamespace, trial: Trial, finding: dict[str, Any]) -> str:
+        """What else is to be seen in it, as a sentence."""
+        return ""
+
     def run(self, submission: Submission, v: SimpleNamespace, trials: list[Trial], verdict: Verdict) -> None:
         kernel = submission.names.get(self.kernel, self.kernel)
         try:
@@ -394,7 +410,7 @@ class KernelTask(Task):
         blocks, threads = map(tuple, reply["launch"])
         trial.ran = SimpleNamespace(blocks=blocks, threads=threads, **{
             k: reply[k] for k in ("counts", "lines", "accesses", "findings", "costs", "types", "picture", "shared",
-                                  "names")})  # fmt: skip
+                                  "names", "waits", "written", "loaded", "exchanged")})  # fmt: skip
         touched = reply["arrays_touched"]
         trial.ran.touched = dict(zip(inputs, touched["arguments"], strict=False))
         trial.ran.touched_shared = touched["shared"]
@@ -408,7 +424,9 @@ class KernelTask(Task):
         errors = [f for f in reply["findings"] if f["severity"] == "error"]
         if errors:
             mistake = self.of_finding(v, trial, errors[0])
-            trial.miss = Miss(f"{self.call(inputs)}: {errors[0]['message']}", mistake, picture=reply["picture"])
+            told = f"{self.call(inputs)}: {errors[0]['message']} {self.about_finding(v, trial, errors[0])}".rstrip()
+            trial.miss = Miss(told, mistake, picture=reply["picture"], is_explained=True,
+                              values_matter=errors[0]["kind"] in ("outside", "python", "endless"))  # fmt: skip
             return
         trial.got = trial.left
         changed = [n for n, a in after.items() if n not in self.out and a.tobytes() != inputs[n].tobytes()]
@@ -511,7 +529,8 @@ class PredictionTask(Task):
         told = []
         for name, unit in self.answers.items():
             mark = "right" if factors[name] <= limit else "wrong"
-            off = "" if factors[name] in (1.0, float("inf")) else f" (off by a factor of {factors[name]:.3g})"
+            exact = self.within == 1 or factors[name] in (1.0, float("inf"))
+            off = "" if exact else f" (off by a factor of {factors[name]:.3g})"
             said = "" if factors[name] == 1.0 else f"you said {shown(values[name])}, "
             told.append(f"{name}: {mark}, {said}it is {shown(right[name])} {unit}".rstrip() + off)
         verdict.message = "; ".join(told) + "."
@@ -520,10 +539,7 @@ class PredictionTask(Task):
         else:
             mistakes = self._all_forgotten(v, values, right)
             verdict.mistake = next(iter(mistakes), None)
-            for mistake, where in mistakes.items():
-                verdict.message += f'\n{where} is what "{mistake.replace("-", " ")}" gives: {self.known[mistake]}.'
-            if not mistakes:
-                verdict.message += "\nIt is none of the mistakes that this exercise knows by name."
+            verdict.message += f"\n{self._said_of(mistakes, v, values, right)}"
         if why := self.explain(v):
             verdict.message += f"\n{why}"
 
@@ -531,6 +547,11 @@ class PredictionTask(Task):
         """Known mistakes behind wrong answers, the first the one that counts -> the answer in which it shows."""
         mistake = self._forgotten(v, values, right)
         return {mistake: "Your prediction"} if mistake else {}
+
+    def _said_of(self, mistakes: dict[str, str], v: SimpleNamespace, values: dict[str, Any], right) -> str:
+        """What is said of a prediction that is wrong."""
+        said = [f'{where} is what "{m.replace("-", " ")}" gives: {self.known[m]}.' for m, where in mistakes.items()]
+        return "\n".join(said) or "It is none of the mistakes that this exercise knows by name."
 
     def _forgotten(self, v: SimpleNamespace, values: dict[str, Any], right: dict[str, Any]) -> str | None:
         near = 1.01 if self.within > 1 else 1.0
@@ -589,6 +610,34 @@ def _as_array(result: Any) -> Any:
     return array if array.dtype.kind in "biuf" else result
 
 
+def edited_constants(source: str, due: dict[str, Any]) -> str:
+    """What a file makes of its variation's constants, where they are no longer those that were drawn."""
+    told = []
+    with contextlib.suppress(SyntaxError):
+        for statement in ast.parse(source).body:
+            if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+                name = statement.targets[0].id
+                with contextlib.suppress(ValueError):  # no plain value
+                    if name in due and ast.literal_eval(statement.value) != due[name]:
+                        told.append(f"{name} = {shown(due[name])}")
+    if not told:
+        return ""
+    return f"This variation has {', '.join(told)}, and your file says otherwise: put it back first."
+
+
+def waited_for(ran: SimpleNamespace, finding: dict[str, Any]) -> tuple[set[str], set[str]] | None:
+    """What stands between writing an array and reading it where the finding saw it read, and what elsewhere.
+
+    The names of barriers ("syncthreads", "syncwarp", ...) by their lines; None where no line that writes comes before.
+    """
+    written = [line for line in ran.written.get(finding["array"] or "", ()) for read in finding["reads"] if line < read]
+    if not written:
+        return None
+    waits = {int(line): name for line, name in ran.waits.items()}
+    between = {line for line in waits if max(written) < line <= min(r for r in finding["reads"] if r > max(written))}
+    return {waits[line] for line in between}, {name for line, name in waits.items() if line not in between}
+
+
 def time_for(trials: list[Trial]) -> float:
     """Seconds for all of them: hidden inputs come on top."""
     return sandbox.TOTAL * (2 if any(t.is_hidden for t in trials) else 1)
@@ -619,10 +668,11 @@ def _near(got: np.ndarray, want: np.ndarray, bound: Any) -> np.ndarray:
         return (got == want) | (np.abs(got - want) <= bound) | (np.isnan(got) & np.isnan(want))
 
 
-def different_kind(names: Sequence[str], got: Sequence, want: Sequence) -> Miss | None:
-    """What is wrong with the number, types or shapes of the outputs."""
+def different_kind(names: Sequence[str], got: Sequence, want: Sequence, in_place: int = 0) -> Miss | None:
+    """What is wrong with the number, types or shapes of the outputs. in_place: how many are not returned."""
     if len(got) != len(want):
-        return Miss(f"{len(want)} results are due, and {len(got)} came back.")
+        due = len(want) - in_place
+        return Miss(f"{due} result{'s are' if due != 1 else ' is'} due, and {len(got) - in_place} came back.")
     for k, (g, w) in enumerate(zip(got, want, strict=True)):
         name = names[k] if k < len(names) else "the result"
         if not isinstance(g, np.ndarray | np.generic | int | float | bool):
@@ -632,7 +682,8 @@ def different_kind(names: Sequence[str], got: Sequence, want: Sequence) -> Miss 
         kinds = np.asarray(g).dtype.kind, np.asarray(w).dtype.kind
         if kinds[0] not in "biuf" or any((kinds[0] == kind) != (kinds[1] == kind) for kind in "fb"):
             why = ": as an index, whole numbers are places, and booleans a mask" if set(kinds) <= set("biu") else ""
-            return Miss(f"{name} holds {np.asarray(g).dtype} where {np.asarray(w).dtype} is due{why}.", "types")
+            due = {"f": "floating-point numbers are", "b": "booleans are"}.get(kinds[1], "whole numbers are")
+            return Miss(f"{name} holds {np.asarray(g).dtype} where {due} due{why}.", "types")
     return None
 
 
@@ -672,7 +723,11 @@ def as_code(inputs: dict[str, Any]) -> str:
         elif not isinstance(value, Callback):
             lines.append(f"{name} = {value!r}" if not isinstance(value, np.generic) else f"{name} = {value.item()!r}")
     code = "\n".join(lines)
-    return code if len(code) <= LONGEST_CODE else f"one of this size: {in_words(inputs)}"
+    return code if len(code) <= LONGEST_CODE else of_this_size(inputs)
+
+
+def of_this_size(inputs: dict[str, Any]) -> str:
+    return f"one of this size: {in_words(inputs)}"
 
 
 def _array_as_code(array: np.ndarray) -> str:

@@ -24,11 +24,12 @@ from .verdict import Verdict
 
 @dataclass
 class Graded:
-    """One exercise of one student. verdict: None where nothing was handed in."""
+    """One exercise of one student. verdict: None where nothing was handed in; strays: files that are no exercise's."""
 
     student: str
     exercise: Exercise
     verdict: Verdict | None
+    strays: tuple[str, ...] = ()
 
     @property
     def result(self) -> str:
@@ -36,20 +37,52 @@ class Graded:
             return "absent"
         return "solved" if self.verdict.ok else self.verdict.mistake or "wrong"
 
+    @property
+    def score(self) -> float:
+        """From 0 to 1: of a prediction by how near it is, else solved or not."""
+        if self.verdict is None:
+            return 0.0
+        return float(self.verdict.ok) if self.verdict.score is None else self.verdict.score
+
+    @property
+    def message(self) -> str:
+        """What is said of it, in one line or several."""
+        if self.verdict is not None:
+            return self.verdict.message
+        return f"Nothing was handed in. {self.other_files}".rstrip()
+
+    @property
+    def other_files(self) -> str:
+        """What lies there instead, as a sentence."""
+        if not self.strays:
+            return ""
+        are = "are no files" if len(self.strays) > 1 else "is no file"
+        return f"{', '.join(self.strays)} {are} of an exercise; {self.exercise.file_name} would be."
+
 
 def submissions(folders: Iterable[Path]) -> tuple[dict[str, Path], list[Path]]:
-    """(student -> folder, each folder once; folders that were given again). Raises InputError where one holds none."""
+    """(student -> folder, each folder once; folders that were given again).
+
+    A folder beside others that hold submissions is a student's, whatever is in it. Raises InputError where nothing was
+    handed in, and where a folder is a student's and a class at once.
+    """
     found: dict[str, Path] = {}
-    again, seen = [], set()
+    again, seen, folders = [], set(), list(folders)
+    empty = [folder for folder in folders if folder.is_dir() and not _files(folder) and not _within(folder)]
     for folder in folders:
         if not folder.is_dir():
             raise InputError(f"{folder} is no folder")
-        inner = [folder] if _files(folder) else [f for f in sorted(folder.iterdir()) if f.is_dir() and _files(f)]
-        if not inner:
+        inner = _within(folder)
+        if inner and (own := _files(folder)):
+            raise InputError(
+                f"{folder} holds {own[0].name} and also folders with such files ({next(filter(_files, inner)).name}):"
+                " a student's folder has files, a class has folders; move one of the two away"
+            )
+        if not inner and len(empty) == len(folders):
             raise InputError(
                 f"{folder} holds no file of an exercise, such as {next(iter(exercises().values())).file_name}"
             )
-        for each in inner:
+        for each in inner or [folder]:
             if each.resolve() in seen:
                 again.append(each)
                 continue
@@ -62,6 +95,17 @@ def submissions(folders: Iterable[Path]) -> tuple[dict[str, Path], list[Path]]:
 def _student(folder: Path) -> str:
     """The name of a folder, also where it is given as "."."""
     return folder.name or folder.resolve().name
+
+
+def _within(folder: Path) -> list[Path]:
+    """The folders in it, those of students, if any of them holds a file of an exercise."""
+    folders = [f for f in sorted(folder.iterdir()) if f.is_dir() and not f.name.startswith((".", "__"))]
+    return folders if any(map(_files, folders)) else []
+
+
+def _strays(folder: Path) -> tuple[str, ...]:
+    known = {e.file_name for e in exercises().values()}
+    return tuple(sorted(f.name for f in folder.glob("*.py") if f.name not in known))
 
 
 def _files(folder: Path) -> list[Path]:
@@ -84,7 +128,7 @@ def grade(
     def one(item: tuple[str, Path, Exercise]) -> Graded:
         student, folder, exercise = item
         due = seed_of(_student(folder)) if per_student else seed
-        return Graded(student, exercise, _verdict(folder, exercise, due, hidden))
+        return Graded(student, exercise, _verdict(folder, exercise, due, hidden), _strays(folder))
 
     found = []
     with ThreadPoolExecutor(max(1, jobs)) as pool:
@@ -114,8 +158,8 @@ def _verdict(folder: Path, exercise: Exercise, due: int | None, hidden: int) -> 
         return Verdict(exercise.number, held or 0, False, message, "grader-failed")
 
 
-def as_table(graded: list[Graded]) -> str:
-    """A row for each student, a column for each exercise; then the class, by mistake; then what was said."""
+def as_table(graded: list[Graded], hidden: int) -> str:
+    """A row for each student, a column for each exercise; then the class, by mistake; then files of no exercise."""
     numbers = list(dict.fromkeys(g.exercise.number for g in graded))
     students = list(dict.fromkeys(g.student for g in graded))
     cells = {(g.student, g.exercise.number): g.result for g in graded}
@@ -123,7 +167,8 @@ def as_table(graded: list[Graded]) -> str:
     first = max(len("student"), *map(len, students))
     rows = [f"{'student':<{first}}  " + "  ".join(f"{n:<{widths[n]}}" for n in numbers)]
     rows += [f"{s:<{first}}  " + "  ".join(f"{cells[s, n]:<{widths[n]}}" for n in numbers) for s in students]
-    return "\n".join([*(row.rstrip() for row in rows), "", *class_report(graded)])
+    missing = [f"{g.student}: {g.other_files}" for g in graded if g.verdict is None and g.strays]
+    return "\n".join([*(row.rstrip() for row in rows), "", *class_report(graded), *missing, f"hidden inputs: {hidden}"])
 
 
 def class_report(graded: list[Graded]) -> list[str]:
@@ -139,14 +184,13 @@ def class_report(graded: list[Graded]) -> list[str]:
     return lines
 
 
-def as_csv(graded: list[Graded]) -> str:
+def as_csv(graded: list[Graded], hidden: int) -> str:
     out = io.StringIO()
     rows = csv.writer(out, lineterminator="\n")
-    rows.writerow(["student", "exercise", "name", "solved", "result", "score", "message"])
+    rows.writerow(["student", "exercise", "name", "solved", "result", "score", "message", "hidden"])
     for g in graded:
-        score = 0.0 if g.verdict is None else g.verdict.score if g.verdict.score is not None else float(g.verdict.ok)
-        message = "" if g.verdict is None else g.verdict.message.replace("\n", " ")
-        row = [g.student, g.exercise.number, g.exercise.name, int(g.result == "solved"), g.result, score, message]
+        message, solved = g.message.replace("\n", " "), int(g.result == "solved")
+        row = [g.student, g.exercise.number, g.exercise.name, solved, g.result, g.score, message, hidden]
         rows.writerow([_no_formula(cell) for cell in row])
     return out.getvalue()
 
@@ -159,7 +203,8 @@ def _no_formula(cell: object) -> object:
 def as_json(graded: list[Graded], **more: object) -> str:
     records = [
         {"student": g.student, "exercise": g.exercise.number, "name": g.exercise.name, "result": g.result,
-         "verdict": None if g.verdict is None else g.verdict.as_dict()} for g in graded
+         "score": g.score, "verdict": None if g.verdict is None else g.verdict.as_dict() | {"score": g.score}}
+        for g in graded
     ]  # fmt: skip
     return json.dumps({**more, "class": class_report(graded), "graded": records}, default=_number)
 
@@ -168,10 +213,9 @@ def as_gradescope(graded: list[Graded]) -> str:
     """results.json of one submission, as Gradescope's autograders write it: a point for each exercise."""
     tests = []
     for g in graded:
-        score = 0.0 if g.verdict is None else g.verdict.score if g.verdict.score is not None else float(g.verdict.ok)
-        output = "Nothing was handed in." if g.verdict is None else str(g.verdict)
+        output = g.message if g.verdict is None else str(g.verdict)
         name = f"{g.exercise.number} {g.exercise.text.title}"
-        tests.append({"name": name, "score": score, "max_score": 1, "output": output, "visibility": "visible"})
+        tests.append({"name": name, "score": g.score, "max_score": 1, "output": output, "visibility": "visible"})
     return json.dumps({"tests": tests, "stdout_visibility": "hidden"}, default=_number)
 
 

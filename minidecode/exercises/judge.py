@@ -92,13 +92,17 @@ class Judge:
         return {
             "launch": [list(blocks), list(threads)],
             "arrays": [a for a in arguments if hasattr(a, "shape") and getattr(a, "ndim", 0)],
-            "findings": [_finding(f) for f in run.findings],
+            "findings": [_finding(f, run) for f in run.findings],
             "counts": _counts(run),
             "lines": {str(place.line): {k: int(v) for k, v in vars(c).items()} for place, c in run.lines.items()},
             "accesses": _accesses(run),
             "costs": run.costs,
             "shared": {m.name: list(m.shape) for m in run._launch.journal.memories if m.space == "shared"},
             "names": sorted({name for f in self._taken.functions.values() for name in _names(f)}),
+            "waits": {str(line): name for line, name in self._taken.waits.items()},
+            "written": self._taken.written,
+            "loaded": _loaded(run),
+            "exchanged": _exchanged(run),
             "types": types,
             "arrays_touched": _arrays_touched(run, kernel),
             "picture": run.to_svg() if picture and _shows_it(run) else None,
@@ -135,13 +139,6 @@ def _two_shapes(launch: Any, name: str) -> tuple[tuple[int, ...], tuple[int, ...
     raise Refused("cannot-run", f"{name} must return (blocks, threads), whole numbers above 0, not {str(launch)[:60]}")
 
 
-def _finding(found: Any) -> dict:
-    """One finding. Of a read of what nothing has written also the element, its memory, the thread, and its epoch."""
-    more = {k: v for k, v in found.detail.items() if k in ("element", "space", "thread", "epoch")}
-    return {"kind": found.kind, "message": found.message, "severity": found.severity,
-            "lines": sorted({p.line for p in found.places}), **more}  # fmt: skip
-
-
 def _shows_it(run: Any) -> bool:
     """Whether the picture of this run shows what went wrong: a race, or, where nothing did, what costs most."""
     return run.ok or run.errors[0].kind == "race"
@@ -171,6 +168,63 @@ def _accesses(run: Any) -> list[dict]:
          **{name: int(getattr(c, name)) for name in ("accesses", "requests", "passes", "sectors", "least_sectors")}}
         for (site, _), c in sorted(run.sites.items())
     ]  # fmt: skip
+
+
+_OF_UNWRITTEN = ("index", "last_stored", "element", "thread", "epoch")
+
+
+def _finding(f: Any, run: Any) -> dict:
+    """A finding in plain words and numbers.
+
+    array and space: what it is about; reads: the lines that read there. Of a read of what nothing has written also
+    index and element, last_stored (the last place that was written), and the thread with the barriers passed (epoch).
+    """
+    from minidecode.emulator.journal import LOAD
+
+    array, race = f.detail.get("array"), f.detail.get("race")
+    spaces = {m.name: m.space for m in run._launch.journal.memories}
+    space = f.detail.get("space", spaces.get(array))  # a thread's own arrays are in no journal
+    reads = [p.line for p in f.places] if f.kind == "uninitialised" else []
+    if race is not None:
+        reads = [run.place_of(a.site).line for a in (race.first, race.second) if a.kind == LOAD]
+    return {"kind": f.kind, "message": f.message, "severity": f.severity, "lines": sorted({p.line for p in f.places}),
+            "array": array, "space": space, "reads": reads,
+            **{name: f.detail[name] for name in _OF_UNWRITTEN if name in f.detail}}  # fmt: skip
+
+
+def _loaded(run: Any) -> dict[str, Any]:
+    """How often each element of each global array was loaded, as far as the accesses were kept."""
+    import numpy as np
+
+    from minidecode.emulator.journal import LOAD
+
+    counts = {m.name: np.zeros(m.nbytes // m.dtype.itemsize, np.int64) for m in run._launch.journal.memories
+              if m.space == "global"}  # fmt: skip
+    for kept in run._launch.analysis.traffic.kept:
+        loads = run._launch.journal.kinds(kept.site) == LOAD
+        for m in run._launch.journal.memories:
+            at = (kept.address[loads] - m.start) // m.dtype.itemsize
+            if m.space == "global":
+                np.add.at(counts[m.name], at[(at >= 0) & (at < len(counts[m.name]))], 1)
+    return counts
+
+
+def _exchanged(run: Any) -> int:
+    """How many loads from shared memory took what another thread had put there."""
+    from minidecode.emulator.journal import LOAD, SHARED_BASE
+
+    last: dict[tuple[int, int], int] = {}
+    found = 0
+    for kept in run._launch.analysis.traffic.kept:
+        kinds = run._launch.journal.kinds(kept.site)
+        shared = kept.address >= SHARED_BASE
+        columns = (kept.block, kept.address, kept.thread, kinds)
+        for block, address, thread, kind in zip(*(column[shared].tolist() for column in columns), strict=True):
+            if kind == LOAD:
+                found += last.get((block, address), thread) != thread
+            else:
+                last[block, address] = thread
+    return found
 
 
 def _names(function: Any) -> tuple[str, ...]:

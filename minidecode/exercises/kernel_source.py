@@ -57,9 +57,14 @@ class Refused(Exception):  # noqa: N818 (it is an outcome)
 
 @dataclass
 class Taken:
-    """What was taken out: name -> kernel or plain function, with nothing around them but what the list allows."""
+    """What was taken out: name -> kernel or plain function, with nothing around them but what the list allows.
+
+    waits: line -> "syncthreads", "syncwarp" and their like; written: array -> the lines that write into it.
+    """
 
     functions: dict[str, Any]
+    waits: dict[int, str]
+    written: dict[str, list[int]]
 
 
 def parse(source: str, file: str) -> ast.Module:
@@ -94,7 +99,20 @@ def take(source: str, file: str, kernel: str, plain: list[str]) -> Taken:
             raise Refused("cannot-run", f"there is no function {name} in {file}")
     for function in defined.values():
         _Judge(names, constants | set(defined)).function(function)
-    return Taken(_run(kept, source, file, names))
+    waits, written = _order(kept)
+    return Taken(_run(kept, source, file, names), waits, written)
+
+
+def _order(kept: list[ast.stmt]) -> tuple[dict[int, str], dict[str, list[int]]]:
+    """Where threads wait for each other, and where arrays are written."""
+    waits: dict[int, str] = {}
+    written: dict[str, list[int]] = {}
+    for node in (inner for statement in kept for inner in ast.walk(statement)):
+        if isinstance(node, ast.Attribute) and node.attr.startswith("sync"):
+            waits[node.lineno] = node.attr
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name):
+            written.setdefault(node.value.id, []).append(node.lineno)
+    return waits, written
 
 
 def _imported(tree: ast.Module) -> dict[str, Any]:

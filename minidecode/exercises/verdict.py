@@ -49,3 +49,5 @@ class Miss:
     picture: str | None = None
     is_of_value: bool = False  # the output is wrong: known mistakes are looked for by their outputs
     shows_input: bool = True
+    values_matter: bool = True  # of the input; else its sizes are enough
+    is_explained: bool = False  # the message says all there is to say, with a name or without

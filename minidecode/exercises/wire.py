@@ -23,10 +23,13 @@ class WireError(ValueError):
 
 
 class Callback:
-    """Stands for a function that stays on the judge's side: the student's process asks for each call."""
+    """Stands for a function that stays on the judge's side: the student's process asks for each call.
 
-    def __init__(self, name: str, function: Any = None):
-        self.name, self.function = name, function
+    stall: the first call lasts until nobody has called anything for so many seconds, as if a disk were slow.
+    """
+
+    def __init__(self, name: str, function: Any = None, stall: float = 0.0):
+        self.name, self.function, self.stall = name, function, stall
 
 
 def pack(value: Any) -> bytes:
@@ -54,7 +57,7 @@ def _plain(value: Any, blobs: list[bytes]) -> Any:
     if isinstance(value, dict):
         return {"$": "dict", "items": {str(k): _plain(v, blobs) for k, v in value.items()}}
     if isinstance(value, Callback):
-        return {"$": "callback", "name": value.name}
+        return {"$": "callback", "name": value.name, "stall": value.stall}
     raise TypeError(f"a {type(value).__name__} is no result: arrays, numbers, texts and tuples of them are")
 
 
@@ -101,7 +104,7 @@ def _value(plain: Any, blobs: _Blobs) -> Any:
     if kind == "dict":
         return {str(k): _value(v, blobs) for k, v in plain["items"].items()}
     if kind == "callback":
-        return Callback(str(plain["name"]))
+        return Callback(str(plain["name"]), stall=float(plain["stall"]))
     raise WireError(f"no {kind} is known")
 
 

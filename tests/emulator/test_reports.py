@@ -63,6 +63,20 @@ def test_the_cell_of_a_race_is_red():
     assert run_of("reads_what_a_neighbour_block_writes").to_svg().count("epoch 0 of block") >= 1
 
 
+@cuda.jit
+def takes_the_next(out, tile):
+    t = cuda.threadIdx.x
+    tile[t] = t
+    out[t] = tile[(t + 1) % 64]
+
+
+def test_all_cells_that_race_are_red():
+    run = md.emulate(takes_the_next, seed=3)[1, 64](np.zeros(64, np.float32), np.zeros(64, np.float32))
+    assert run.errors[0].kind == "race"
+    cells = [part for part in run.to_svg().split("<title>") if "read and written" in part]
+    assert len(cells) > 3 and run.to_svg().count('#cf222e" stroke') == len(cells) + 1, "each of them, and the legend's"
+
+
 def test_control_characters_are_escaped():
     source = 'def kernel(x):\n    x[0] = x[1] + 0 * len("<&\x07\x1b")\n'
     run = md.emulate(function_from(source, "control.py"))[1, 1](np.zeros(2))

@@ -260,7 +260,8 @@ def test_what_is_given_twice_counts_once_and_is_told(cli, classroom, monkeypatch
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
-    [(("nowhere",), "nowhere is no folder"), ((".", "nowhere"), "holds no file of an exercise"),
+    [(("nowhere",), "nowhere is no folder"), ((".", "nowhere"), "nowhere is no folder"),
+     ((".",), "holds no file of an exercise"),
      (("CLASS", "-e", "77"), "there is no exercise '77'"), (("CLASS", "--format", "pdf"), "--format is table, csv"),
      (("CLASS", "--seed", "1", "--per-student"), "not from both")],
 )  # fmt: skip
@@ -269,6 +270,34 @@ def test_limits_are_told_of_nothing_that_is_not_graded(cli, classroom, monkeypat
     monkeypatch.chdir(tmp_path / "empty")
     ran = cli("exercise", "grade", *(classroom if a == "CLASS" else a for a in arguments))
     assert ran.code == 1 and ran.out == "" and says in ran.err and ran.err.count("\n") == 1
+
+
+def test_nobody_is_left_out_of_a_class(cli, classroom):
+    """Who misnamed a file, or handed in nothing, has a row; the seed of hidden inputs is told, whoever reads it."""
+    (classroom / "dan").mkdir()
+    (classroom / "dan" / "my15.py").write_text("x = 1\n")
+    (classroom / "eve").mkdir()
+    ran = cli("exercise", "grade", classroom, "-e", "15", "--format", "csv", "--quiet")
+    rows = {r["student"]: r for r in csv.DictReader(io.StringIO(ran.out))}
+    assert set(rows) == {"ada", "ben", "cyn", "dan", "eve"} and ran.err == ""
+    assert rows["dan"]["result"] == "absent" and "my15.py is no file of an exercise" in rows["dan"]["message"]
+    assert len({r["hidden"] for r in rows.values()}) == 1 and rows["ada"]["hidden"].isdigit()
+    ran = cli("exercise", "grade", classroom, "-e", "15", "--quiet", "--hidden", 77)
+    assert "dan: my15.py is no file of an exercise; 15_ngram_ban.py would be." in ran.out
+    assert ran.out.splitlines()[-1] == "hidden inputs: 77"
+    ran = cli("exercise", "grade", *sorted(classroom.iterdir()), "-e", "15", "--format", "json", "-q")
+    found = {g["student"]: g for g in json.loads(ran.out)["graded"]}
+    assert [found[s]["score"] for s in ("ada", "ben", "eve")] == [1.0, 0.0, 0.0]
+    assert found["ada"]["verdict"]["score"] == 1.0, "the same score, whatever the format"
+
+
+def test_a_folder_that_is_a_class_and_a_student_is_refused(cli, classroom):
+    """One stray file made one student of the whole class."""
+    (classroom / "15_ngram_ban.py").write_text("x = 1\n")
+    ran = cli("exercise", "grade", classroom)
+    assert (
+        ran.code != 0 and "holds 15_ngram_ban.py and also folders" in ran.err and "move one of the two away" in ran.err
+    )
 
 
 def test_what_a_spreadsheet_would_compute_stays_a_text():

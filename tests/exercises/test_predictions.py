@@ -61,7 +61,7 @@ def three_lines(out, a, b, c, offset, stride, start, share):
 def test_the_sectors_to_be_predicted_are_those_that_the_emulator_counts(seed):
     task = find("13").task
     v = task.draw(seed)
-    a, b = np.zeros(64, np.float32), np.zeros(256, np.float32)
+    a, b = np.zeros(128, f"f{v.width}"), np.zeros(512, np.float32)
     c = np.zeros(128, np.float64 if v.size == 8 else np.float32)
     out = np.zeros(32, np.float32)
     run = md.emulate(three_lines)[1, 32](out, a, b, c, v.offset, v.stride, vars(v)["from"], v.share)

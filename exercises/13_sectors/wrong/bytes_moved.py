@@ -2,6 +2,7 @@
 
 # --- variation
 OFFSET = 3
+WIDTH = 4
 STRIDE = 5
 SIZE = 8
 SHARE = 2
@@ -13,6 +14,6 @@ def sectors(size, place):
     return len({(place(t) * size + byte) // 32 for t in range(32) for byte in range(size)})
 
 
-NEIGHBOURS = 32 * sectors(4, lambda t: OFFSET + t)
+NEIGHBOURS = 32 * sectors(WIDTH, lambda t: OFFSET + t)
 APART = 32 * sectors(4, lambda t: STRIDE * t)
 SHARED = 32 * sectors(SIZE, lambda t: FROM + t // SHARE)

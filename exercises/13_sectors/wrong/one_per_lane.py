@@ -2,6 +2,7 @@
 
 # --- variation
 OFFSET = 3
+WIDTH = 4
 STRIDE = 5
 SIZE = 8
 SHARE = 2

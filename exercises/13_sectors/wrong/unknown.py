@@ -2,6 +2,7 @@
 
 # --- variation
 OFFSET = 3
+WIDTH = 4
 STRIDE = 5
 SIZE = 8
 SHARE = 2
@@ -10,4 +11,4 @@ FROM = 11
 
 NEIGHBOURS = 7
 APART = 13
-SHARED = 1
+SHARED = 11

@@ -10,7 +10,7 @@ FIRST = 0
 
 def generate(prompt_N, E_VD, P_XD, O_DV, steps):
     text = prompt_N.tolist()
-    memory_MD = np.zeros((SLOTS, E_VD.shape[1]), int)
+    memory_MD = np.full((SLOTS, E_VD.shape[1]), 50)  # what was left there
     slot_M = np.arange(SLOTS)
     for t in range(len(prompt_N) + steps - 1):
         memory_MD[t % SLOTS] = E_VD[text[t]]

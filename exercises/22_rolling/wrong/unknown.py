@@ -1,4 +1,4 @@
-"""Around the ring in the other direction."""
+"""Sees every other one."""
 
 import numpy as np
 
@@ -10,14 +10,14 @@ FIRST = 0
 
 def generate(prompt_N, E_VD, P_XD, O_DV, steps):
     text = prompt_N.tolist()
-    memory_MD = np.zeros((SLOTS, E_VD.shape[1]), int)
+    memory_MD = np.full((SLOTS, E_VD.shape[1]), 50)  # what was left there
     slot_M = np.arange(SLOTS)
     for t in range(len(prompt_N) + steps - 1):
         memory_MD[t % SLOTS] = E_VD[text[t]]
         if t + 1 < len(text):
             continue  # still within the prompt
-        position_M = t - (slot_M - t) % SLOTS
-        seen_M = position_M >= 0
+        position_M = t - (t - slot_M) % SLOTS
+        seen_M = (position_M >= 0) & (position_M % 2 == t % 2)
         read_D = (memory_MD[seen_M] * P_XD[FIRST + position_M[seen_M]]).sum(axis=0)
         text.append(int(np.argmax(read_D @ O_DV % 97)))
     return np.array(text[len(prompt_N) :])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import NumPyTask, rows_alike, told_apart
+from ..exercise import NumPyTask, rows_alike, same, told_apart
 
 
 class Task(NumPyTask):
@@ -15,6 +15,8 @@ class Task(NumPyTask):
                         " are always enough, for each beam has one end",
         "ended-runs-on": "a text that has said EOS is finished: nothing comes behind it",
         "divided-by-w": "the candidates of a sentence lie in rows of V, so W says nothing about whose they are",
+        "parents-counted-otherwise": "in sentence a parent is a row of its sentence, in batch one of all B * W rows:"
+                                     " the memory of another beam is looked up with the wrong one of the two",
         "penalty-too-early": "scores that run on stay sums: divided in each step, they are divided again and again",
         "eos-of-any-rank": "only what is among the W best finishes; a text from behind them takes the place of a better"
                            " one that still runs",
@@ -60,7 +62,8 @@ class Task(NumPyTask):
             running = best if mistake == "ended-runs-on" else sorted(best, key=lambda c: c[1] % V == v.eos)
             for w, (score, place) in enumerate(running[:W]):
                 parent_BW[b, w] = place // (W if mistake == "divided-by-w" else V)
-                parent_BW[b, w] += b * W if v.parents == "in batch" else 0
+                is_in_batch = (v.parents == "in batch") != (mistake == "parents-counted-otherwise")
+                parent_BW[b, w] += b * W if is_in_batch else 0
                 token_BW[b, w] = place % V
                 next_BW[b, w] = score / norm if mistake == "penalty-too-early" else score
         return parent_BW, token_BW, next_BW, finished_BC
@@ -73,11 +76,47 @@ class Task(NumPyTask):
     def altered(self, v, inputs):
         return {"row-0-for-all": rows_alike(inputs, "score_BW", "log_p_BWV")}
 
-    def wrong(self, v, trial):
-        miss = super().wrong(v, trial)
-        if miss and not miss.is_of_value and np.shape(trial.got[-1]) == trial.inputs["score_BW"].shape:
-            miss.mistake = "w-candidates"
-        return miss
+    def recognise(self, v, tried):
+        """W candidates leave fewer than W to run on; what is put into the places that are left is up to the code."""
+        found = [self._wrong_behind(v, t) for t in tried if t.got is not None]
+        if any(found) and None not in found and all(map(all, found)):
+            return "w-candidates"
+        return super().recognise(v, tried)
+
+    def _wrong_behind(self, v, trial):
+        """For each place that only a candidate behind the first W can fill: whether it is wrong. None: another is."""
+        W, want = trial.inputs["score_BW"].shape[1], self.expected(v, trial.inputs)
+        if len(trial.got) != 4 or any(np.shape(g) != np.shape(w) for g, w in zip(trial.got[:3], want[:3], strict=True)):
+            return None
+        finished = np.asarray(trial.got[3])
+        if finished.shape not in ((len(finished), W), want[3].shape):
+            return None
+        bound, found = self.bound(v, trial.inputs), []
+        if not same((finished[:, :W],), (want[3][:, :W],), bound) or not np.isneginf(finished[:, W:]).all():
+            return None
+        for b, ended in enumerate(self._ends_among_the_first(v, trial.inputs)):
+            for w in range(W):
+                fits = same([g[b, w] for g in trial.got[:3]], [a[b, w] for a in want[:3]], bound)
+                if w >= W - ended:
+                    found.append(not fits)
+                elif not fits:
+                    return None
+        return found
+
+    def _ends_among_the_first(self, v, inputs):
+        """How many of each sentence's W best end."""
+        total_BWV = inputs["score_BW"][:, :, None] + inputs["log_p_BWV"]
+        B, W, V = total_BWV.shape
+        best_BW = np.argsort(-total_BWV.reshape(B, W * V), axis=1, kind="stable")[:, :W]
+        return (best_BW % V == v.eos).sum(axis=1).tolist()
+
+    def overall(self, v, tried):
+        """Where there is no output to compare: what the input asks of the code."""
+        first = next(t for t in tried if t.miss)
+        if first.miss.is_of_value or first.miss.mistake:
+            return ""
+        ended, W = self._ends_among_the_first(v, first.inputs)[0], first.inputs["score_BW"].shape[1]
+        return f"Of the {W} best of sentence 0, {ended} end{'s' * (ended == 1)}; {W} are to run on."
 
     def tell(self, v, inputs, got, want):
         wrong = {}

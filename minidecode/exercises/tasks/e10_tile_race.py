@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import KernelTask, same, several, unwritten
+from ..exercise import KernelTask, same, several, unwritten, waited_for
 from ..verdict import Miss
 
 
@@ -19,6 +19,10 @@ class Task(KernelTask):
         "syncwarp-for-a-block": "cuda.syncwarp() orders the 32 threads of a warp, and the tile belongs to all warps of"
                                 " the block: it hides the race from small blocks, and leaves it",
         "barrier-inside-if": "a barrier is for the whole block: all threads must come by it, as often as each other",
+        "fence-for-a-barrier": "a fence makes sure in which order others see what one thread has written, and waits for"
+                               " nobody: the others need not have come that far",
+        "tile-for-oneself": "each thread takes out of the tile what it has put in itself: nothing goes through the tile"
+                            " from one to the other, and with nothing to wait for there is nothing to mend",
         "tile-taken-out": "the numbers no longer go through shared memory; the tile is what is to be mended, for other"
                           " kernels cannot do without one",
     }  # fmt: skip
@@ -52,18 +56,33 @@ class Task(KernelTask):
     def recognise(self, v, tried):
         """By all orders of the threads together: what goes wrong first differs from one to the other."""
         found = [f for t in tried if t.ran for f in t.ran.findings if f["severity"] == "error"]
-        kinds = {f["kind"] for f in found}
-        if not kinds & {"race", "uninitialised", "barrier"}:
+        if not found:
             return super().recognise(v, tried)
-        if "barrier" in kinds or any("this one passed by" in f["message"] for f in found):
+        if any(f["kind"] == "barrier" or "this one passed by" in f["message"] for f in found):
             return "barrier-inside-if"
-        names = next(t.ran.names for t in tried if t.ran)
-        if "syncwarp" in names:
+        if not all(f["kind"] in ("race", "uninitialised") and f["space"] == "shared" for f in found):
+            return None  # another array than the tile
+        return self._not_waited_for(next(t.ran for t in tried if t.ran), found)
+
+    def _not_waited_for(self, ran, found):
+        """By what stands between filling and reading, and what between reading and filling again."""
+        waits = [waited_for(ran, f) for f in found]
+        if None in waits:
+            return None  # the array is filled below the line that reads it: which round that was is not seen
+        filled = all(any(name.startswith("syncthreads") for name in between) for between, _ in waits)
+        refilled = all(any(name.startswith("syncthreads") for name in elsewhere) for _, elsewhere in waits)
+        if filled and refilled:
+            return None
+        missing = set().union(*(elsewhere if filled else between for between, elsewhere in waits))
+        if not filled and not refilled:
+            missing = set(ran.waits.values())
+        if "syncwarp" in missing:
             return "syncwarp-for-a-block"
-        if not any(name.startswith("syncthreads") for name in names):
-            return "no-barrier"
-        # Read before it was ever written, or written for the next round before it was read.
-        return "only-before-refilling" if "uninitialised" in kinds else "only-after-filling"
+        if any(name.startswith("threadfence") for name in ran.names):
+            return "fence-for-a-barrier"
+        if filled:
+            return "only-after-filling"
+        return "only-before-refilling" if refilled else "no-barrier"
 
     def overall(self, v, tried):
         raced = [t for t in tried if t.ran and any(f["kind"] == "race" for f in t.ran.findings)]
@@ -73,9 +92,15 @@ class Task(KernelTask):
         return f"Threads race on {len(raced)} of {len(tried)} inputs; on {len(lucky)} of those the numbers are right."
 
     def miss(self, v, trial):
-        counts = trial.ran.counts
-        if counts["shared_loads"] >= trial.inputs["a"].size:
+        counts, size = trial.ran.counts, trial.inputs["a"].size
+        if trial.ran.exchanged >= size:
             return None
+        if counts["shared_loads"] >= size:
+            told = (
+                f"{self.call(trial.inputs)} is right; of {size:,} numbers threads take {trial.ran.exchanged:,} out of"
+            )
+            told += " the tile that another thread has put there."
+            return Miss(told, "tile-for-oneself", {"exchanged": trial.ran.exchanged}, shows_input=False)
         told = f"{self.call(trial.inputs)} is right, and reads {counts['shared_loads']:,} numbers from shared memory."
         return Miss(told, "tile-taken-out", {"shared_loads": counts["shared_loads"]}, shows_input=False)
 

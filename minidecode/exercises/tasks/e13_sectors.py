@@ -24,10 +24,11 @@ class Task(PredictionTask):
 
     def variation(self, rng):
         size, share = int(rng.choice([4, 8])), int(rng.choice([2, 4]))
-        per_sector = SECTOR // size
+        per_sector, width = SECTOR // size, int(rng.choice([2, 4, 8]))
         return {
-            "offset": rng.integers(1, 8),
-            "stride": rng.choice([3, 5, 6, 7]),
+            "offset": rng.integers(1, SECTOR // width) + SECTOR // width * rng.integers(0, 3),
+            "width": width,
+            "stride": rng.choice([3, 5, 6, 7, 9, 10, 12, 14]),  # from 8 on sectors are left out between the lanes
             "size": size,
             "share": share,
             "from": per_sector * rng.integers(1, 4) + rng.integers(1, per_sector),  # never at a sector's beginning
@@ -35,9 +36,9 @@ class Task(PredictionTask):
 
     def expected(self, v, mistake=None):
         start = vars(v)["from"]
-        wanted = [[4 * (v.offset + t) for t in range(32)], [4 * v.stride * t for t in range(32)],
+        wanted = [[v.width * (v.offset + t) for t in range(32)], [4 * v.stride * t for t in range(32)],
                   [v.size * (start + t // v.share) for t in range(32)]]  # fmt: skip
-        sizes = (4, 4, v.size)
+        sizes = (v.width, 4, v.size)
         if mistake == "alignment-forgotten":
             wanted = [[first - places[0] for first in places] for places in wanted]
         if mistake == "gaps-are-free":
@@ -56,22 +57,44 @@ class Task(PredictionTask):
     def explain(self, v):
         right, start = self.expected(v), vars(v)["from"]
         shared = (start * v.size, (start + 31 // v.share) * v.size + v.size - 1)
-        bytes_wanted = (128, 128, 32 // v.share * v.size)
+        bytes_wanted = (32 * v.width, 128, 32 // v.share * v.size)
         shares = [f"{100 * b // (SECTOR * n)} %" for b, n in zip(bytes_wanted, right.values(), strict=True)]
+        apart = "more than a sector, so each lane has one of its own, and those between stay where they are"
+        if 4 * v.stride < SECTOR:
+            apart = "less than a sector, so all from the first to the last are touched"
         return (
-            f"Bytes {4 * v.offset} to {4 * (v.offset + 31) + 3} of `a`; bytes 0 to {4 * 31 * v.stride + 3} of `b`,"
-            f" {4 * v.stride} from lane to lane; bytes {shared[0]} to {shared[1]} of `c`. Divide both ends by 32. Of"
-            f" what moves, {shares[0]}, {shares[1]} and {shares[2]} was wanted."
+            f"Bytes {v.width * v.offset} to {v.width * (v.offset + 32) - 1} of `a` and {shared[0]} to {shared[1]} of"
+            f" `c`, without gaps: divide both ends by 32. Bytes 0 to {124 * v.stride + 3} of `b`, {4 * v.stride} from"
+            f" lane to lane: {apart}. Of what moves, {shares[0]}, {shares[1]} and {shares[2]} was wanted."
         )
 
     def _forgotten(self, v, values, right):
-        """A mistake may be made at one line and not at the others."""
+        """The one mistake that was made at all lines, or at those that are wrong; else that of the first wrong line."""
         whole = super()._forgotten(v, values, right)
         if whole:
             return whole
-        partly = []
-        for mistake in self.known:
-            theirs = self.expected(v, mistake)
-            if all(values[name] in (right[name], theirs[name]) for name in right):
-                partly.append(mistake)
-        return partly[0] if len(partly) == 1 else None
+        by_line = self._by_line(v, values, right)
+        common = set.intersection(*map(set, by_line.values()))
+        if len(common) == 1:
+            return common.pop()
+        first = next(iter(by_line.values()))
+        return first[0] if len(first) == 1 and all(by_line.values()) else None
+
+    def _by_line(self, v, values, right):
+        """Each wrong answer -> the mistakes that give this number there, whatever was said of other lines."""
+        theirs = {mistake: self.expected(v, mistake) for mistake in self.known}
+        wrong = [name for name in self.answers if values[name] != right[name]]
+        return {name: [m for m in self.known if theirs[m][name] == values[name]] for name in wrong}
+
+    def _said_of(self, mistakes, v, values, right):
+        by_line = self._by_line(v, values, right)
+        if mistakes and all(set(mistakes) <= set(names) for names in by_line.values()):
+            return super()._said_of(mistakes, v, values, right)
+        said = []
+        for name, names in by_line.items():
+            if not names:
+                said.append(f"{name} is none of the mistakes that this exercise knows by name.")
+                continue
+            known = " or ".join(f'"{m.replace("-", " ")}"' for m in names)
+            said.append(f"{name} is what {known} gives: {'; or: '.join(self.known[m] for m in names)}.")
+        return "\n".join(said)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import KernelTask, rows_alike
+from ..exercise import KernelTask, rows_alike, waited_for
 from ..verdict import Miss
 
 MOST = 1.5  # loads for each token
@@ -23,7 +23,7 @@ class Task(KernelTask):
                         " that a window needs beyond its start",
         "no-halo": "windows that begin in one tile and end in the next one are never looked at",
         "halo-not-filled": "the last windows of a tile need N - 1 tokens beyond it, and nobody has put them there",
-        "no-barrier": "a window is read from the tile before other threads have put its tokens there",
+        "no-barrier": "tokens are read from shared memory before other threads have put them there",
         "no-barrier-before-refilling": "a thread that is ahead fills the tile with the next tokens while others still"
                                        " look at these",
         "whole-row-in-shared": "shared memory does not grow with the text: a block gets 48 KB, and the more it takes,"
@@ -80,6 +80,12 @@ class Task(KernelTask):
 
     def recognise(self, v, tried):
         """Without a halo windows are lost at the ends of tiles, of whatever size the tiles are."""
+        first = next(t for t in tried if t.miss)
+        if "held" in first.miss.numbers:
+            longest = max(t.inputs["length"] for t in tried)
+            return "whole-row-in-shared" if first.miss.numbers["largest"] >= longest else None
+        if "global_loads" in first.miss.numbers:
+            return self._loaded_again(v, max(tried, key=lambda t: t.inputs["tokens_RM"].size))
         judged = [(t.got[0], t.inputs, list(self._repeats(v, t.inputs))) for t in tried if t.got]
         if not all(t.got for t in tried) or not any(t.miss and t.miss.is_of_value for t in tried):
             return super().recognise(v, tried)
@@ -97,24 +103,47 @@ class Task(KernelTask):
         return banned_RV
 
     def of_finding(self, v, trial, finding):
-        waits = any(name.startswith("syncthreads") for name in trial.ran.names)
+        ran = trial.ran
+        if finding["kind"] not in ("race", "uninitialised") or finding["space"] != "shared":
+            return None
+        waits = waited_for(ran, finding)
+        if waits is None:
+            return None
+        is_full = any(name.startswith("syncthreads") for name in waits[0])  # when it is read
+        if not is_full:
+            return "no-barrier"
         if finding["kind"] == "race":
-            return "no-barrier-before-refilling" if waits else "no-barrier"
-        if finding["kind"] == "uninitialised":
-            return "halo-not-filled" if trial.ran.counts["barriers"] else "no-barrier"
-        return None
+            is_tile = finding["array"] == self._tile(ran)
+            return "no-barrier-before-refilling" if is_tile and "syncthreads" not in waits[1] else None
+        has_early_exit = any(f["kind"] == "early exit" for f in ran.findings)
+        is_behind = finding["array"] == self._tile(ran) and finding["index"] > finding["last_stored"] >= 0
+        return "halo-not-filled" if is_behind and not has_early_exit else None
+
+    def about_finding(self, v, trial, finding):
+        shape = trial.ran.shared.get(finding["array"] or "")
+        if finding["kind"] != "outside" or shape is None or trial.inputs["length"] <= int(np.prod(shape)):
+            return ""
+        return f"{finding['array']} has room for {int(np.prod(shape))} of the row's {trial.inputs['length']} tokens."
+
+    def _tile(self, ran):
+        """The name of the largest shared array."""
+        return max(ran.shared, key=lambda name: int(np.prod(ran.shared[name])))
 
     def tell(self, v, inputs, got, want):
         row, token = np.argwhere(got[0] != want[0])[0]
-        due = "should be banned and is not" if want[0][row, token] else "is banned and should not be"
-        return f"{self.call(inputs)} with N = {v.n}: row {row}, token {token} {due}."
+        mine, right = int(got[0][row, token]), int(want[0][row, token])
+        due = "should be banned and is not" if right else "is banned and should not be"
+        told = f"{self.call(inputs)} with N = {v.n}: row {row}, token {token} {due}"
+        return f"{told}." if mine in (0, 1) else f"{told}: {mine} stands there, and {right} is right."
 
     def miss(self, v, trial):
         counts, rows, length = trial.ran.counts, len(trial.inputs["tokens_RM"]), trial.inputs["length"]
         held = sum(int(np.prod(shape)) for shape in trial.ran.shared.values())
         if held > v.room:
             told = f"The shared arrays of a block hold {held:,} numbers; ROOM = {v.room} is the most."
-            return Miss(told, "whole-row-in-shared", {"held": held, "limit": v.room}, shows_input=False)
+            largest = max(int(np.prod(shape)) for shape in trial.ran.shared.values())
+            numbers = {"held": held, "largest": largest, "limit": v.room}
+            return Miss(told, None, numbers, shows_input=False, is_explained=True)
         tokens = rows * length
         loads, stores, limit = counts["global_loads"], counts["shared_stores"], int(MOST * tokens) + 2 * rows * v.n
         if loads <= limit:
@@ -126,9 +155,20 @@ class Task(KernelTask):
         line = max((a for a in trial.ran.accesses if not a["shared"] and a["kind"] == "load"),
                    key=lambda a: a["accesses"])  # fmt: skip
         told += f" Line {line['line']} loads {line['accesses']:,} of them."
-        mistake = "context-not-staged" if stores >= tokens // 2 else "nothing-staged"
-        mistake = "stages-again" if stores > limit else mistake
-        return Miss(told, mistake, {"global_loads": loads, "shared_stores": stores, "limit": limit}, shows_input=False)
+        numbers = {"global_loads": loads, "shared_stores": stores, "limit": limit}
+        return Miss(told, None, numbers, shows_input=False, is_explained=True)
+
+    def _loaded_again(self, v, trial):
+        """By how often the newest tokens were loaded, and the others in the middle."""
+        length, ran = trial.inputs["length"], trial.ran
+        loaded_RM = ran.loaded["tokens_RM"].reshape(trial.inputs["tokens_RM"].shape)
+        newest, others = loaded_RM[:, length - v.n + 1 : length], loaded_RM[:, v.n : length - v.n]
+        starts, once = length - v.n + 1, 1.25  # tiles share a few
+        if (newest >= starts).any(axis=1).all():  # the first of them, for every window
+            if others.sum() <= once * others.size and ran.counts["shared_stores"] >= others.size:
+                return "context-not-staged"
+            return "nothing-staged" if not ran.shared else None
+        return "stages-again" if ran.counts["shared_stores"] > MOST * length * len(loaded_RM) else None
 
     def praise(self, v, tried):
         last = tried[-1]

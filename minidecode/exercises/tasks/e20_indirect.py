@@ -22,6 +22,9 @@ class Task(NumPyTask):
         "not-followed": "beam w goes on from its parent's text and reads the positions of whoever stood at w before",
         "over-itself": "a line that was overwritten in this loop is copied to a later one as if it were still the old"
                        " one",
+        "only-newest": "only where the newest position lies is taken over from the parent; where the others lie is"
+                       " still told as of another text",
+        "only-older": "the newest position is the parent's, too: it lies in the parent's row, and not in one's own",
         "memory-moved": "the table is there so that the memory stays where it is: it is thousands of numbers for each"
                         " one of the table's",
     }  # fmt: skip
@@ -71,6 +74,10 @@ class Task(NumPyTask):
         for w, parent in enumerate(parents):
             if mistake == "table-inverted":
                 table[parent][:written] = old[w][:written]
+            elif mistake == "only-newest":
+                table[w][written - 1] = old[parent][written - 1]
+            elif mistake == "only-older":
+                table[w][: written - 1] = old[parent][: written - 1]
             elif mistake == "one-generation":
                 table[w][:written] = [parent] * written
             elif mistake == "new-position-moved":

@@ -10,6 +10,9 @@ from ..exercise import NumPyTask, same
 from ..verdict import Miss
 from ..wire import Callback
 
+OTHER = {"interleaved": "blocks", "blocks": "interleaved"}
+TOLD_BY_RANKING = ("other-grouping", "too-many-at-once", "ranks-everything")
+
 
 class Task(NumPyTask):
     function = "search"
@@ -23,6 +26,10 @@ class Task(NumPyTask):
                             " beam by another factor",
         "not-normalised": "logits of different beams lie on different scales, until each is less its log-sum",
         "base-lost": "a beam that has been bad so far must not win by its next token alone",
+        "exp-overflows": "exp of a logit is beyond what a float can hold as soon as a model says so; less the largest"
+                         " one it is at most 1",
+        "other-grouping": "a beam's threshold is as low as its poorest group, and which group is poor depends on how"
+                          " they are cut: on the other cut nearly all tokens pass",
         "too-many-at-once": "survivors are few on average and sometimes many; a kernel that makes room for the average"
                             " fails on the other day",
         "ranks-everything": "ranking is what costs; the threshold is there so that few numbers need it",
@@ -46,7 +53,8 @@ class Task(NumPyTask):
         C = 2 * v.w
         big, bigger = (C * int(rng.integers(*at)) for at in ((3 * C, 4 * C), (6 * C, 7 * C)))
         cases = [self._drawn(v, rng, 1, 2 * C, ["plain"]), self._drawn(v, rng, 1, 4 * C, ["spread"])]
-        cases.append(self._drawn(v, rng, 1, big, ["overflow"]))
+        cases += [self._drawn(v, rng, 1, 4 * C, ["large"]), self._drawn(v, rng, 1, big, ["overflow"])]
+        cases.append(self._drawn(v, rng, 1, bigger, ["poor neighbours"]))
         return [*cases, self._drawn(v, rng, 3, bigger, ["plain", "spread", "overflow"])]
 
     def _drawn(self, v, rng, B, V, kinds):
@@ -56,15 +64,17 @@ class Task(NumPyTask):
             ways = [self._search(v, inputs, C=2 * v.w + 1), *(self._search(v, inputs, m) for m in self._of_value())]
             clear = all((np.diff(-score_BC) > 4 * self.bound(v, inputs)[0]).all() for score_BC, _ in ways)
             due = {"plain": ["not-normalised", "sum-of-survivors"], "spread": ["strict-threshold", "w-groups"],
-                   "overflow": ["overflow-dropped"]}  # fmt: skip
+                   "overflow": ["overflow-dropped"], "large": ["exp-overflows"], "poor neighbours": []}  # fmt: skip
             ways = [self.expected(v, inputs, m) for m in [None, *(m for kind in kinds for m in due[kind])]]
             pairs = itertools.combinations(ways, 2)
+            if "poor neighbours" in kinds and self._reach(v, inputs, of_other=True) <= self._limit(v, inputs) + 2:
+                continue
             if clear and not any(same(one, two, self.bound(v, inputs)) for one, two in pairs):
                 return inputs
         raise ValueError(f"nothing was drawn for {kinds}")
 
     def _of_value(self):
-        return [m for m in self.known if m not in ("too-many-at-once", "ranks-everything")]
+        return [m for m in self.known if m not in TOLD_BY_RANKING]
 
     def _one(self, v, rng, B, V, kinds):
         C = 2 * v.w
@@ -78,6 +88,12 @@ class Task(NumPyTask):
                 places = [int(rng.choice(np.flatnonzero(group_V == g))) for g in range(C)]
                 logits_RV[r, places] = logits_RV[r].max() + 1 + rng.permutation(C) / 4
                 base_BW[b, r % v.w] = 0
+            if kind == "large":
+                logits_RV[r] += 800  # exp(800) is beyond float64, too
+                base_BW[b, r % v.w] = 0
+            if kind == "poor neighbours":  # one group of the other grouping is poor, and none of this one
+                poor = _group(OTHER[v.grouping], V, C) == int(rng.integers(C))
+                logits_RV[b * v.w : b * v.w + v.w, poor] -= 20
             if kind == "overflow":  # one poor group, and the best at the end
                 group_V = _group(v.grouping, V, C)
                 poor = group_V == int(rng.integers(C - 1))
@@ -88,7 +104,7 @@ class Task(NumPyTask):
                 "rank": Callback("rank", lambda score_X: _rank(score_X, v.room))}  # fmt: skip
 
     def expected(self, v, inputs, mistake=None, ran=None):
-        if mistake in ("too-many-at-once", "ranks-everything"):
+        if mistake in TOLD_BY_RANKING:
             raise NotImplementedError  # told by what is ranked
         return self._search(v, inputs, mistake)
 
@@ -102,7 +118,10 @@ class Task(NumPyTask):
                 logits_V = logits_RV[b * W + w]
                 kept_V = self._kept(v, logits_V, W if mistake == "w-groups" else 2 * W, mistake == "strict-threshold")
                 summed = logits_V[kept_V] if mistake == "sum-of-survivors" else logits_V
-                less = 0 if mistake == "not-normalised" else np.log(np.exp(summed).sum())
+                largest = summed.max()
+                less = 0 if mistake == "not-normalised" else largest + np.log(np.exp(summed - largest).sum())
+                if mistake == "exp-overflows" and largest > np.log(np.finfo(v.dtype).max):
+                    less = np.inf
                 base = 0 if mistake == "base-lost" else base_BW[b, w]
                 pool += [(logits_V[t] - less + base, w * V + t) for t in np.flatnonzero(kept_V)]
             if mistake == "overflow-dropped":
@@ -111,14 +130,23 @@ class Task(NumPyTask):
             score_BC[b, : len(best)], index_BC[b, : len(best)] = zip(*best, strict=True)
         return score_BC, index_BC
 
-    def _kept(self, v, logits_V, groups, is_strict=False):
-        group_V = _group(v.grouping, len(logits_V), groups)
+    def _kept(self, v, logits_V, groups, is_strict=False, grouping=None):
+        group_V = _group(grouping or v.grouping, len(logits_V), groups)
         threshold = min(logits_V[group_V == g].max() for g in range(groups))
         return logits_V > threshold if is_strict else logits_V >= threshold
 
     def bound(self, v, inputs):
-        """A sum of V exponentials, its logarithm, and three additions of numbers up to 64; indices are exact."""
-        return (64 * 8 + inputs["logits_RV"].shape[1]) * np.finfo(v.dtype).eps, 0
+        """A sum of V exponentials, its logarithm, three additions of numbers up to the largest; indices are exact."""
+        largest = max(64.0, float(np.abs(inputs["logits_RV"]).max()))
+        return (8 * largest + inputs["logits_RV"].shape[1]) * np.finfo(v.dtype).eps, 0
+
+    def _reach(self, v, inputs, of_other=False):
+        """How many numbers of the call reach their beam's threshold, in this grouping or in the other one."""
+        grouping = OTHER[v.grouping] if of_other else v.grouping
+        return sum(int(self._kept(v, row, 2 * v.w, grouping=grouping).sum()) for row in inputs["logits_RV"])
+
+    def _limit(self, v, inputs):
+        return 2 * self._reach(v, inputs) + v.room
 
     def tell(self, v, inputs, got, want):
         W, V = inputs["base_BW"].shape[1], inputs["logits_RV"].shape[1]
@@ -133,18 +161,27 @@ class Task(NumPyTask):
 
     def miss(self, v, trial):
         ranked = sum(np.size(arguments[0]) for _, arguments in trial.calls)
-        reach = sum(int(self._kept(v, row, 2 * v.w).sum()) for row in trial.inputs["logits_RV"])
-        sentences, limit = len(trial.inputs["base_BW"]), 2 * reach + v.room
+        reach, limit = self._reach(v, trial.inputs), self._limit(v, trial.inputs)
+        sentences = len(trial.inputs["base_BW"])
         numbers = {"ranked": ranked, "survivors": reach, "limit": limit}
         if not trial.calls:
             told = f"{self.call(trial.inputs)} ranks without `rank`: what is ranked cannot be counted."
-            return Miss(told, None, numbers, shows_input=False)
+            return Miss(told, None, numbers, shows_input=False, is_explained=True)
         if ranked <= limit:
             return None
         told = f"{self.call(trial.inputs)} had {ranked:,} numbers ranked for {sentences} sentence(s);"
         total = trial.inputs["logits_RV"].size
-        told += f" {reach:,} of {total:,} reach their beam's threshold, and {limit:,} are the most."
-        return Miss(told, "ranks-everything", numbers, shows_input=False)
+        different = len(np.unique(np.concatenate([np.ravel(arguments[0]) for _, arguments in trial.calls])))
+        told += (
+            f" {reach:,} of {total:,} reach their beam's threshold, and {limit:,} are the most. {different:,} different"
+        )
+        told += " ones were among them."
+        mistake = None
+        if abs(different - self._reach(v, trial.inputs, of_other=True)) <= 2:  # two may be alike
+            mistake = "other-grouping"
+        elif different >= total - 2:
+            mistake = "ranks-everything"
+        return Miss(told, mistake, numbers, shows_input=False, is_explained=True)
 
     def _raised(self, inputs, error):
         miss = super()._raised(inputs, error)

@@ -12,6 +12,7 @@ from ..wire import Callback
 
 BREAK = 0  # the line at which reading fails
 SECONDS = 5
+SILENCE = 0.4  # seconds without a call, after which all have come as far as they can while the first line is written
 
 
 class Task(NumPyTask):
@@ -27,12 +28,24 @@ class Task(NumPyTask):
         "deadlock": "one thread waits for what another would have to send, and that one has gone, or waits as well: no"
                     " error, no output, no end",
         "batch-lost": "one line that cannot be done takes the others of its batch along",
+        "not-joined": "`run` returns when its threads have ended, not when they have been told to end: whoever called"
+                      " it finds the last lines missing",
+        "one-after-the-other": "where one stage does another's work, the model waits for the disk, and the disk for the"
+                               " model",
+        "unbounded": "a queue without a bound holds whatever the fastest stage can make: a long input fills the memory",
         "out-of-order": "whoever reads the output takes its k-th line for the answer to the k-th of the input",
     }  # fmt: skip
 
     def variation(self, rng):
         batch, room = int(rng.integers(3, 6)), int(rng.integers(1, 4))
-        return {"batch": batch, "room": room, "results": batch * room, "a": rng.integers(2, 50), "seconds": SECONDS}
+        return {
+            "batch": batch,
+            "room": room,
+            "results": batch * room,
+            "limit": batch * (2 * room + 3),
+            "a": rng.integers(2, 50),
+            "seconds": SECONDS,
+        }
 
     def constants(self, v):
         return {"BATCH": v.batch, "ROOM": v.room, "A": v.a}
@@ -40,21 +53,21 @@ class Task(NumPyTask):
     def cases(self, v, rng):
         """Lines: above 0 fine, below 0 no model can do them, BREAK ends the reading."""
 
-        def one(count, bad=(), broken=None):
+        def one(count, bad=(), broken=None, stall=0.0):
             line_X = rng.integers(1, 90, count)
             line_X[list(bad)] *= -1
             if broken is not None:
                 line_X[broken] = BREAK
-            write = Callback("write", lambda k, result: None)  # the trial notes its calls
+            write = Callback("write", lambda k, result: None, stall)  # the trial notes its calls
             return {"line_X": line_X, "read": Callback("read", _read), "write": write}
 
         n = v.batch
         later = int(rng.integers(1, n))
-        many = n * int(rng.integers(2 * v.room + 3, 2 * v.room + 6)) + later
+        many = n * int(rng.integers(2 * v.room + 5, 2 * v.room + 8)) + later  # more than may be on their way
         bad = sorted({1, *rng.choice(many // n - 1, 3, replace=False) * n + n + int(rng.integers(1, n - 1))})
         return [
             one(n), one(n + 1), one(2 * n, bad=[n + 1]), one(2 * n, broken=n), one(3 * n, broken=n + later),
-            one(many, bad=bad), one(many + n, bad=bad, broken=many - n - 1),
+            one(many, bad=bad, stall=SILENCE), one(many + n, bad=bad, broken=many - n - 1),
         ]  # fmt: skip
 
     def run(self, submission, v, trials, verdict):
@@ -69,6 +82,11 @@ class Task(NumPyTask):
     def wrong(self, v, trial):
         if trial.got is None:
             return None
+        if trial.late:
+            told = (
+                f"{self._said(v, trial.inputs)}: {trial.late[0]} is called by a thread when run has returned already."
+            )
+            return Miss(told, "not-joined")
         due = dict(enumerate(self._results(v, trial.inputs)))
         written = [arguments for name, arguments in trial.calls if name == "write"]
         if not all(len(a) == 2 and all(isinstance(n, int | np.integer) for n in a) for a in written):
@@ -82,10 +100,13 @@ class Task(NumPyTask):
             return Miss(f"{told}; {len(written)} lines were written, and {len(due)} are due.", "line-doubled", numbers)
         if missing:
             told = f"{head}: line {missing[0]} is never written; {len(written)} lines were, and {len(due)} are due."
+            first = ", ".join(f"write({k}, {result})" for k, result in written[:3])
+            told += f" It began with {first}." if written else ""
             return Miss(told, self._why_missing(v, due, missing), numbers)
         for place, (k, result) in enumerate(written):
             if k not in due:
-                return Miss(f"{head}: line {k} is written, which was not to be.", None, numbers)
+                told = f"{head}: write({k}, {result}) is called, and no line {k} was to be written."
+                return Miss(told, None, numbers)
             if result != due[k]:
                 with_bad = self._neighbours_of_bad(v, due)
                 fell = [j for j, r in written if j in due and r != due[j]]
@@ -94,6 +115,29 @@ class Task(NumPyTask):
                 return Miss(told, "batch-lost" if is_batch else None, numbers)
             if k != place:
                 return Miss(f"{head}: line {k} is written as number {place}.", "out-of-order", numbers)
+        return None
+
+    def miss(self, v, trial):
+        """All is written, and it is no pipeline: by whom it was done, and how far ahead."""
+        by = {name: {c for (called, _), c in zip(trial.calls, trial.callers, strict=False) if called == name}
+              for name in ("read", "write")}  # fmt: skip
+        head, on_their_way = self._said(v, trial.inputs), self._most_on_their_way(trial)
+        for name, callers in by.items():
+            if 0 in callers:
+                told = (
+                    f"{head}: all is written, but {name} is called by the thread that called run, which is to generate."
+                )
+                return Miss(told, "one-after-the-other")
+        if by["read"] & by["write"]:
+            told = f"{head}: all is written, but one thread called both read and write."
+            return Miss(told, "one-after-the-other")
+        if on_their_way > v.limit:
+            told = (
+                f"{head}: {on_their_way} lines were read and not written yet, where writing is slow; {v.limit} are the"
+            )
+            return Miss(f"{told} most.", "unbounded", {"on_their_way": on_their_way, "limit": v.limit})
+        if trial.left_running:
+            return Miss(f"{head}: all is written, and {trial.left_running} of its threads did not end.")
         return None
 
     def _results(self, v, inputs):
@@ -126,12 +170,17 @@ class Task(NumPyTask):
             special.append(f"reading breaks off at line {end}")
         return f"run({len(lines)} lines; {'; '.join(special)})"
 
-    def praise(self, v, tried):
+    def _most_on_their_way(self, trial):
+        """Lines that were read and not written yet, at the most."""
         ahead, most = 0, 0
-        for name, _ in tried[-1].calls:
+        for name, _ in trial.calls:
             ahead += 1 if name == "read" else -1
             most = max(most, ahead)
-        return f"At the most {most} lines were on their way at a time."
+        return most
+
+    def praise(self, v, tried):
+        most = max(map(self._most_on_their_way, tried))
+        return f"This time {most} lines at the most were read and not written yet; {v.limit} may be."
 
 
 def _read(line):

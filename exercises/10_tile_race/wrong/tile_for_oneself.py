@@ -1,0 +1,17 @@
+"""Each thread writes where its own number goes."""
+
+from numba import cuda, int32
+
+# --- variation
+TILE = 96
+SHIFT = 5
+# --- end
+
+
+@cuda.jit
+def rotate(out, a):
+    tile = cuda.shared.array(TILE, int32)
+    r, t = cuda.blockIdx.x, cuda.threadIdx.x
+    for first in range(0, a.shape[1], TILE):
+        tile[t] = a[r, first + t]
+        out[r, first + (t - SHIFT) % TILE] = tile[t]

@@ -1,0 +1,199 @@
+"""A mistake's name is given where what it speaks of was seen; else what was seen is said, and no name.
+
+Each answer here is a solution with a few lines changed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from minidecode.exercises.exercise import Submission
+from minidecode.exercises.find import find
+
+
+def changed(number: int, seed: int, *edits: tuple[str, str], of: str = "solution", **how):
+    """The verdict on a solution, or on a wrong answer, with these texts replaced."""
+    exercise = find(str(number))
+    source = _without_markers(exercise.varied(exercise.folder() / f"{of}.py", seed))
+    for old, new in edits:
+        assert source.count(old) >= 1, f"{old!r} does not stand in {of}.py"
+        source = source.replace(old, new)
+    return exercise.task.check(Submission(Path(exercise.file_name), source), seed, **how)
+
+
+def _without_markers(source: str) -> str:
+    inside = ("#|", "# --- was", "# --- your turn", "# --- end")
+    return "\n".join(line for line in source.splitlines() if not line.strip().startswith(inside)) + "\n"
+
+
+def seeds_where(number: int, count: int = 2, **due):
+    """The first seeds whose variation has these values."""
+    task, found = find(str(number)).task, []
+    for seed in range(1, 200):
+        v = vars(task.draw(seed))
+        if all(v[name] == value for name, value in due.items()):
+            found.append(seed)
+        if len(found) == count:
+            return found
+    raise AssertionError(f"exercise {number} never draws {due}")
+
+
+NOT_JOINED = ("    for thread in threads:\n        thread.join()\n", "")
+
+
+@pytest.mark.parametrize(
+    ("edits", "mistake", "said"),
+    [
+        ([NOT_JOINED], "not-joined", "is called by a thread when run has returned already"),
+        ([("queue.Queue(ROOM), queue.Queue(ROOM * BATCH)", "queue.Queue(), queue.Queue(ROOM * BATCH)")],
+         "unbounded", "lines were read and not written yet"),
+        ([("write(*result)", "write(result[1], result[0])")], None, "It began with write("),
+        ([("write(*result)", "pass"), ("done.put((k, result))", "write(k, result)")],
+         "one-after-the-other", "write is called by the thread that called run"),
+        ([("done.put(END)", "done.join()"), ("write(*result)", "write(*result); done.task_done()"), NOT_JOINED],
+         None, "1 of its threads did not end"),
+    ],
+)  # fmt: skip
+def test_a_pipeline_is_one(edits, mistake, said):
+    verdict = changed(30, 3, *edits)
+    assert not verdict.ok and verdict.mistake == mistake and said in verdict.message, str(verdict)
+    assert "Traceback" not in str(verdict) and "child.py" not in str(verdict)
+
+
+def test_what_a_thread_dies_of_is_told_in_a_line():
+    verdict = changed(30, 3, ("write(*result)", "write(*result) + 1"))
+    assert "in a thread: TypeError" in verdict.printed and "Traceback" not in str(verdict), str(verdict)
+
+
+UNNAMED = "none of the mistakes"
+WAIT = "cuda.syncthreads()"
+BARRIER = "        cuda.syncthreads()\n"
+BOTH = "        cuda.syncthreads()\n        out[r, first + t] = tile[(t + SHIFT) % TILE]\n        cuda.syncthreads()\n"
+
+
+@pytest.mark.parametrize(
+    ("edits", "mistake", "said"),
+    [
+        ([(BOTH, BOTH[: -len(BARRIER)] + "        out[r, first + (t + 1) % TILE] += 0\n" + BARRIER)], None, "out["),
+        ([(BOTH, BOTH.replace("syncthreads", "threadfence_block"))], "fence-for-a-barrier", "tile["),
+        ([(BOTH, BOTH.replace("syncthreads", "syncwarp", 1))], "syncwarp-for-a-block", "tile["),
+        ([(BOTH, "        out[r, first + (t - SHIFT) % TILE] = tile[t]\n")], "tile-for-oneself", "take 0 out of"),
+    ],
+)
+def test_a_race_is_named_by_the_array_and_the_barriers_about_it(edits, mistake, said):
+    verdict = changed(10, 3, *edits)
+    assert verdict.mistake == mistake and said in verdict.message and UNNAMED not in verdict.message, str(verdict)
+    if mistake != "tile-for-oneself":
+        assert verdict.input.startswith("one of this size: out[") and len(verdict.input) < 100
+
+
+FILL = "    if t < N - 1:\n        last[t] = tokens_RM[r, starts + t]\n"
+LOOP_END = "                banned_RV[r, tile[start + N - 1]] = 1\n        cuda.syncthreads()\n"
+READ = "            tile[k] = tokens_RM[r, first + k]\n        cuda.syncthreads()\n"
+INTO_REGISTERS = [
+    ("last = cuda.shared.array(N, int32)", "last = cuda.local.array(N, int32)"),
+    (FILL, "    for k in range(N - 1):\n        last[k] = tokens_RM[r, starts + k]\n"),
+]
+
+
+@pytest.mark.parametrize(
+    ("edits", "mistake", "said"),
+    [
+        # One tile, never filled again: nothing waits before it is read.
+        ([(READ, READ.replace(WAIT, "pass"))], "no-barrier", "tile["),
+        # Where two warps share the tile, the remedy for one of them is not offered as if it were enough.
+        ([(READ, READ.replace(WAIT, "pass"))], "no-barrier", "cuda.syncthreads()"),
+        # The other array, filled after the barrier.
+        ([(FILL, ""), (READ, READ + FILL.replace("    ", "        ", 1).replace("\n        l", "\n            l"))],
+         "no-barrier", "last["),
+        # Threads that leave before they have filled.
+        ([(FILL, "    if t >= 2:\n        return\n" + FILL)], None, "tile[2] is read"),
+        # Shared arrays that are too large, but no whole row.
+        ([("HELD = ROOM - N", "HELD = 2 * ROOM - N")], None, "ROOM ="),
+        # The whole row into an array of ROOM numbers.
+        ([("HELD = ROOM - N", "HELD = ROOM - N"), ("TILE = ROOM - 2 * N", "TILE = 4096")], None, "has room for"),
+        (INTO_REGISTERS, None, "loads"),
+        ([("THREADS = 64", "THREADS = 32")], None, "This variation has THREADS = 64"),
+        ([("]] = 1\n", "]] = 4\n")], None, "4 stands there, and 1 is right"),
+    ],
+)  # fmt: skip
+def test_loads_and_barriers_are_named_by_what_they_concern(edits, mistake, said):
+    seed = seeds_where(17, 1, threads=64, n=3)[0]
+    verdict = changed(17, seed, *edits)
+    assert not verdict.ok and verdict.mistake == mistake and said in verdict.message, str(verdict)
+    assert (UNNAMED in verdict.message) == ("4 stands there" in said)
+
+
+def test_a_barrier_in_a_loop_is_not_told_to_leave_an_if():
+    verdict = changed(17, 3, (READ, "            tile[k] = tokens_RM[r, first + k]\n            cuda.syncthreads()\n"))
+    assert "`if` or the loop" in verdict.message, str(verdict)
+
+
+def test_a_search_says_what_was_ranked_and_names_what_it_saw():
+    many = [("reshape(-1, C).T", "reshape(-1, 2 * C).T"), ("reshape(C, -1)", "reshape(2 * C, -1)")]
+    for seed in (1, 2):
+        verdict = changed(27, seed, *many, hidden=9)
+        assert verdict.ok or verdict.mistake in (None, "only-public-inputs"), str(verdict)
+        verdict = changed(27, seed, ("rank(score_X[lot])", "np.argsort(-score_X[lot])"))
+        assert "ranks without `rank`" in verdict.message and UNNAMED not in verdict.message
+        verdict = changed(27, seed, ("return score_BC, index_BC", "return index_BC, score_BC"))
+        assert "score_BC holds int64 where floating-point numbers are due" in verdict.message
+
+
+def predicted(number, seed, **values):
+    exercise = find(str(number))
+    source = exercise.start(seed)
+    for name, value in values.items():
+        source = source.replace(f"{name} = None", f"{name} = {value}")
+    return exercise.task.check(Submission(Path(exercise.file_name), source), seed)
+
+
+def test_lines_that_have_nothing_to_do_with_each_other_are_judged_each_for_itself():
+    seed = seeds_where(13, 1, width=4, stride=5, size=8, share=4)[0]
+    right = find("13").task.expected(find("13").task.draw(seed))
+    verdict = predicted(13, seed, NEIGHBOURS=4, APART=32, SHARED=2)
+    assert verdict.mistake == "alignment-forgotten" and UNNAMED not in verdict.message, str(verdict)
+    assert 'NEIGHBOURS is what "alignment forgotten"' in verdict.message and "factor" not in verdict.message
+    assert 'APART is what "one per lane"' in verdict.message and "SHARED is what" in verdict.message
+    verdict = predicted(13, seed, NEIGHBOURS=4, APART=right["APART"], SHARED=77)
+    assert verdict.mistake is None and "SHARED is none of the mistakes" in verdict.message
+    assert 'NEIGHBOURS is what "alignment forgotten"' in verdict.message
+
+
+def test_other_variations_have_other_sectors():
+    task = find("13").task
+    found = [task.expected(task.draw(seed)) for seed in range(10)]
+    assert all(len({one[name] for one in found}) > 2 for name in ("NEIGHBOURS", "APART", "SHARED"))
+
+
+TWICE = "[:, : 2 * W]"
+RETURN = "return parent_BW, token_BW, score_BW, finished_BC"
+PADDED = "np.pad(best_BC, ((0, 0), (0, W)), mode='edge')"
+
+
+@pytest.mark.parametrize(
+    ("edits", "mistake", "said"),
+    [
+        ([(RETURN, "return parent_BW, token_BW, score_BW")], None, "4 results are due, and 3 came back"),
+        ([(RETURN, "return parent_BW, token_BW, score_BW, finished_BC[:, :W]")], None, "finished_BC has the shape"),
+        # W candidates, and the shapes of what is returned made right in one way or the other.
+        ([(TWICE, "[:, :W]"), ("np.arange(2 * W) < W", "True")], "w-candidates", "finished_BC has the shape"),
+        ([(TWICE, "[:, :W]"), ("np.arange(2 * W) < W", "True"),
+          (RETURN, "ended_BW = token_BW == EOS; score_BW[ended_BW] = -np.inf; parent_BW[ended_BW] = 0; "
+           "token_BW[ended_BW] = 0; finished_BC = np.pad(finished_BC, ((0, 0), (0, W)), constant_values=-np.inf)\n"
+           "    " + RETURN)], "w-candidates", "right is"),
+        ([(TWICE, "[:, :W]")], None, "are to run on"),
+        ([('PARENTS == "in batch"', "False")], "parents-counted-otherwise", "parent_BW[1, 0]"),
+    ],
+)  # fmt: skip
+def test_a_beam_step_is_named_by_what_it_gives(edits, mistake, said):
+    for seed in seeds_where(6, 2, parents="in batch"):
+        verdict = changed(6, seed, *edits)
+        assert not verdict.ok and verdict.mistake == mistake and said in verdict.message, str(verdict)
+
+
+def test_results_are_counted_without_what_is_changed_in_place():
+    verdict = changed(20, 1, ("return tokens_WT, score_W", "return tokens_WT"))
+    assert "2 results are due, and 1 came back" in verdict.message, str(verdict)
