@@ -170,7 +170,7 @@ class OnHost:
     """A function of the host's among ops of a device: on copies of its arrays, and what it changed goes back.
 
     That is what FastSeq's section 4.2 begins with: n-grams banned by a loop on the CPU, between one transfer there and
-    one back.
+    one back. (Weights do not change: they are brought over, each time, and not taken back.)
     """
 
     def __init__(self, function: Callable):
@@ -179,36 +179,39 @@ class OnHost:
         self._function = function
 
     def __call__(self, *args, **kwargs):
-        copies: dict[int, tuple[Any, np.ndarray]] = {}
+        copies: list[tuple[Any, np.ndarray]] = []  # (array of the device, its copy)
         result = self._function(*_here(args, copies), **_here(kwargs, copies))
-        for there, here in copies.values():
+        for there, here in copies:
             there[...] = np.asarray(here, like=there)
-        like = next((there for there, _ in copies.values()), None)
-        return _back(result, copies, like)
+        return _back(result, copies)
 
 
-def _here(given: Any, copies: dict[int, tuple[Any, np.ndarray]]) -> Any:
-    """Arrays of a device as copies with the host, each once; `copies` notes both."""
-    if isinstance(given, tuple | list) and not hasattr(given, "_fields"):
+def _here(given: Any, copies: list[tuple[Any, np.ndarray]]) -> Any:
+    """Arrays of a device as copies with the host, each once; `copies` gets those that may be changed."""
+    if isinstance(given, tuple | list):
         return type(given)(_here(part, copies) for part in given)
     if isinstance(given, dict):
         return {name: _here(part, copies) for name, part in given.items()}
-    if dataclasses.is_dataclass(given):
-        parts = {f.name: _here(getattr(given, f.name), copies) for f in dataclasses.fields(given)}
+    if dataclasses.is_dataclass(given):  # weights, norms
+        parts = {f.name: _here(getattr(given, f.name), []) for f in dataclasses.fields(given)}
         return dataclasses.replace(given, **parts)
-    if not hasattr(given, "get") or not hasattr(given, "nbytes"):
+    if not hasattr(given, "nbytes") or isinstance(given, np.ndarray | np.generic):
         return given
-    return copies.setdefault(id(given), (given, fetch(given)))[1]
+    for there, here in copies:
+        if there is given:
+            return here
+    copies.append((given, fetch(given)))
+    return copies[-1][1]
 
 
-def _back(result: Any, copies: dict[int, tuple[Any, np.ndarray]], like: Any) -> Any:
+def _back(result: Any, copies: list[tuple[Any, np.ndarray]]) -> Any:
     """What a function of the host's returned, on the device; a copy that it was handed is what it is a copy of."""
     if isinstance(result, tuple):
-        return tuple(_back(part, copies, like) for part in result)
-    for there, here in copies.values():
+        return tuple(_back(part, copies) for part in result)
+    for there, here in copies:
         if here is result:
             return there
-    return np.asarray(result, like=like)
+    return np.asarray(result, like=copies[0][0])
 
 
 class InEmulator:
