@@ -50,7 +50,9 @@ class Chapter:
         try:
             import jupytext
         except ImportError:
-            raise InputError("a notebook is made by jupytext: pip install 'minidecode[docs]'") from None
+            raise InputError(
+                "a notebook is made by jupytext: pip install jupytext (chapters can be read as they stand, too)"
+            ) from None
         return jupytext.writes(jupytext.reads(without_outputs(self.text), fmt="md:myst"), fmt="ipynb")
 
 

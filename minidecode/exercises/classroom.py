@@ -93,7 +93,7 @@ def _judges() -> str:
 def _makes_notebooks() -> str:
     missing = [name for name in ("jupytext",) if importlib.util.find_spec(name) is None]
     if missing:
-        raise _NotReadyError("jupytext makes chapters into notebooks: pip install 'minidecode[docs]'")
+        raise _NotReadyError("jupytext makes chapters into notebooks: pip install jupytext")
     return "chapters become notebooks"
 
 

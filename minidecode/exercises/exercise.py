@@ -675,6 +675,8 @@ def different_kind(names: Sequence[str], got: Sequence, want: Sequence, in_place
         return Miss(f"{due} result{'s are' if due != 1 else ' is'} due, and {len(got) - in_place} came back.")
     for k, (g, w) in enumerate(zip(got, want, strict=True)):
         name = names[k] if k < len(names) else "the result"
+        if g is None:
+            return Miss(f"{name} is None where an array of shape {np.shape(w)} is due: nothing was returned.")
         if not isinstance(g, np.ndarray | np.generic | int | float | bool):
             return Miss(f"{name} is {str(g)[:40]!r} where an array of shape {np.shape(w)} is due.")
         if np.shape(g) != np.shape(w):
@@ -708,7 +710,7 @@ def in_words(inputs: dict[str, Any]) -> str:
 
     def one(name: str, value: Any) -> str:
         if isinstance(value, np.ndarray) and value.ndim:
-            return f"{name}[{', '.join(map(str, value.shape))}]"
+            return f"{name} of shape {value.shape}"
         return name if isinstance(value, Callback) else f"{name}={value}"
 
     return ", ".join(one(name, value) for name, value in inputs.items())

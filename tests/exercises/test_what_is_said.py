@@ -86,7 +86,7 @@ def test_a_race_is_named_by_the_array_and_the_barriers_about_it(edits, mistake, 
     verdict = changed(10, 3, *edits)
     assert verdict.mistake == mistake and said in verdict.message and UNNAMED not in verdict.message, str(verdict)
     if mistake != "tile-for-oneself":
-        assert verdict.input.startswith("one of this size: out[") and len(verdict.input) < 100
+        assert verdict.input.startswith("one of this size: out of shape (") and len(verdict.input) < 100
 
 
 FILL = "    if t < N - 1:\n        last[t] = tokens_RM[r, starts + t]\n"

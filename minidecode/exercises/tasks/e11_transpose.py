@@ -64,7 +64,7 @@ class Task(KernelTask):
         for access in trial.ran.accesses:
             name = "strided-writes" if access["kind"] == "store" else "strided-reads"
             wasted[name] += access["sectors"] - access["least_sectors"]
-        told = f"{self.call(trial.inputs)} moves {counts['sectors']:,} sectors; {numbers['limit']:,} are the most."
+        told = f"{self.call(trial.inputs)} moves {counts['sectors']:,} sectors; {numbers['limit']:,} are allowed."
         mistake = max(wasted, key=wasted.get)
         return Miss(" ".join([told, *trial.ran.costs]), mistake, numbers, trial.ran.picture, shows_input=False)
 

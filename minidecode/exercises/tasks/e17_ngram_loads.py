@@ -140,7 +140,7 @@ class Task(KernelTask):
         counts, rows, length = trial.ran.counts, len(trial.inputs["tokens_RM"]), trial.inputs["length"]
         held = sum(int(np.prod(shape)) for shape in trial.ran.shared.values())
         if held > v.room:
-            told = f"The shared arrays of a block hold {held:,} numbers; ROOM = {v.room} is the most."
+            told = f"The shared arrays of a block hold {held:,} numbers; ROOM = {v.room} are allowed."
             largest = max(int(np.prod(shape)) for shape in trial.ran.shared.values())
             numbers = {"held": held, "largest": largest, "limit": v.room}
             return Miss(told, None, numbers, shows_input=False, is_explained=True)
@@ -150,7 +150,7 @@ class Task(KernelTask):
             return None
         told = (
             f"{self.call(trial.inputs)} with N = {v.n} loads {loads:,} numbers for {tokens:,} tokens"
-            f" ({loads / tokens:.1f} for each); {limit:,} are the most."
+            f" ({loads / tokens:.1f} for each); {limit:,} are allowed."
         )
         line = max((a for a in trial.ran.accesses if not a["shared"] and a["kind"] == "load"),
                    key=lambda a: a["accesses"])  # fmt: skip

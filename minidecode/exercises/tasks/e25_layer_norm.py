@@ -129,8 +129,8 @@ class Task(KernelTask):
         loaded = {name: trial.ran.touched[name][0] for name in most}
         often = [name for name in most if loaded[name] > most[name]]
         told = (
-            f"{self.call(trial.inputs)} loads {loads:,} numbers, {loads / size:.1f} for each that it writes; x, gain"
-            f" and shift are 3, and {limit:,} the most."
+            f"{self.call(trial.inputs)} loads {loads:,} numbers, {loads / size:.1f} for each that it writes; once"
+            f" each of x, gain and shift would be 3, and {limit:,} loads are allowed."
         )
         told = " ".join([told, *(f"It loads {loaded[name]:,} from {name}, where {size:,} would do." for name in often)])
         return Miss(told, "reads-again" if "x" in often else None, {"global_loads": loads, "limit": limit},
