@@ -130,9 +130,10 @@ def block_per_lot_of_outputs(x_RX, w_XX, scale_X, bias_X, biased, code, adds, y_
 def linear(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=None):
     """Version 3; version 2 in the layout "io", and where rows are no whole number of 16 bytes, or begin elsewhere.
 
-    Many rows and float32 weights go to the library, which has tiles, and tensor cores.
+    Many rows go to the library, which has tiles, and tensor cores; it gets narrow weights as a wide copy, which at a
+    prefill is little beside the product.
     """
-    if len(x_RX) > MANY and weight.data.dtype == np.float32 and bias_X is activation is None:
+    if len(x_RX) > MANY and bias_X is activation is None:
         return _by_the_library(x_RX, weight, add_to, out)
     is_whole = x_RX.shape[1] % (16 // weight.data.itemsize) == 0
     if weight.layout == "io" or not is_whole or not all(begins_at_16_bytes(a) for a in (x_RX, weight.data)):
@@ -143,7 +144,8 @@ def linear(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=None)
 
 
 def _by_the_library(x_RX, weight, add_to, out):
-    w_XX = weight.data if weight.layout == "io" else weight.data.T
+    data = weight.data.astype(np.promote_types(weight.data.dtype, np.float32), copy=False)
+    w_XX = data if weight.layout == "io" else data.T
     y_RX = np.empty_like(x_RX, shape=(len(x_RX), w_XX.shape[1]), order="C") if out is None else out
     products([(x_RX, w_XX, y_RX)])
     if weight.scale is not None:

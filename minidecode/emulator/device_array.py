@@ -183,24 +183,31 @@ def _index(key: Any) -> Any:
 def _done(function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     """What NumPy makes of it, as arrays of the device."""
     plain, named = there(args), there(kwargs)
-    result = function(*plain, **named)
+    result = _as_arrays(function(*plain, **named))
     if (tape := TAPE.get()) is not None:
         tape.calls.append(lambda: _renew(result, function(*plain, **named)))
     return _wrapped(result, [a for a in (*args, *kwargs.values()) if isinstance(a, EmulatorArray)])
 
 
 def _renew(result: Any, again: Any) -> None:
-    """The same numbers where they were before; a view, and what was written in place, are there already."""
-    if isinstance(result, np.ndarray) and not np.may_share_memory(result, again):
-        result[...] = again
+    """New numbers where those of the last time are; a view, and what was written in place, are there already."""
+    for old, new in zip(result, again, strict=True) if isinstance(result, tuple | list) else [(result, again)]:
+        if isinstance(old, np.ndarray) and not np.may_share_memory(old, new):
+            old[...] = new
+
+
+def _as_arrays(result: Any) -> Any:
+    """Single numbers are arrays, too, on a device."""
+    if isinstance(result, tuple | list):
+        return type(result)(map(_as_arrays, result))
+    return np.asarray(result) if isinstance(result, np.generic) else result
 
 
 def _wrapped(result: Any, given: list[EmulatorArray]) -> Any:
     if isinstance(result, tuple | list):
         return type(result)(_wrapped(part, given) for part in result)
-    if not isinstance(result, np.ndarray | np.generic):
+    if not isinstance(result, np.ndarray):
         return result
-    result = np.asarray(result)
     bases = [a for a in given if np.may_share_memory(a.there, result)]
     if bases and bases[0].there is result:
         return bases[0]

@@ -35,9 +35,11 @@ def test_wide_loads_are_for_rows_that_begin_at_16_bytes(stored):
         assert (np.abs(y_RX - oracle(*arguments)) <= bound(*arguments)).all()
 
 
+@pytest.mark.parametrize("stored", STORED)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_many_rows_are_the_librarys(layout):
-    arguments = case(65, 32, 3, "float32", layout)
+def test_many_rows_are_the_librarys(layout, stored):
+    """Which gets narrow weights as a wide copy."""
+    arguments = case(65, 32, 3, stored, layout)
     with counted_launches() as launches:
         y_RX = InEmulator(linear.linear)(*arguments)
     assert launches == {f"{PRODUCT} (numpy)": 1}

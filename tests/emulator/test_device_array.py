@@ -1,0 +1,94 @@
+"""The arrays of the emulated device: what CuPy's allow is allowed, what they refuse is refused, and a tape repeats."""
+
+import numpy as np
+import pytest
+
+from minidecode.device import beside, fetch, put
+from minidecode.emulator.device_array import BY_NUMBERS, ON_DEVICE, EmulatorArray, counted_looks, taped
+
+
+def there(*numbers, dtype=np.float32):
+    return put(np.array(numbers, dtype), "emulator")
+
+
+def test_arithmetic_stays_there():
+    a, b = there(1, 2, 3), there(4, 5, 6)
+    c = np.where(a + 2 * b > 11, np.concatenate([a, b])[1:4], np.float32(0))
+    assert isinstance(c, EmulatorArray) and fetch(c).tolist() == [0, 3, 4] and c.dtype == np.float32
+    a += b
+    a[1:] = 0
+    assert fetch(a).tolist() == [5, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "mix",
+    [
+        lambda a, here: a + here,
+        lambda a, here: here * a,
+        lambda a, here: np.concatenate([a, here]),
+        lambda a, here: a.__setitem__(slice(None), here),
+        lambda a, here: np.copyto(a, here),
+    ],
+    ids=["plus", "times", "concatenate", "assign", "copyto"],
+)
+def test_an_array_of_the_hosts_among_them_is_refused(mix):
+    with pytest.raises(TypeError, match=r"an array of the host's, float32\(3,\), among the device's"):
+        mix(there(1, 2, 3), np.ones(3, np.float32))
+
+
+def test_what_nobody_asked_for_is_not_brought_over():
+    for bring in (np.asarray, np.array):
+        with pytest.raises(TypeError):
+            bring(there(1, 2))
+    with pytest.raises(TypeError, match="isneginf is none of the functions that run on a device"):
+        np.isneginf(there(1, 2))
+
+
+def test_views_share_numbers_and_know_their_base():
+    a = put(np.zeros((2, 6), np.float32), "emulator")
+    view = a.reshape(3, 4)[1:, ::2]
+    view[...] = 7
+    assert view.base is a and fetch(a).sum() == 7 * 4
+    assert a.copy().base is None and a.T.base is a
+
+
+def test_looks_are_counted_and_shapes_are_none():
+    a = put(np.zeros((2, 3), np.float32), "emulator")
+    with counted_looks() as looks:
+        assert a.shape == (2, 3) and len(a) == 2 and a.nbytes == 24 and not looks
+        assert not bool(a.any()) and int(a[0, 0]) == 0
+        a.get()
+        np.flatnonzero(a)
+        a[a > 1]
+    assert looks == [1, 4, 24, 24, 6]
+
+
+def test_arrays_are_made_where_others_lie():
+    a = there(1, 2)
+    assert fetch(beside(a, (2, 2), np.int64, np.array([3, 4]))).tolist() == [[3, 4], [3, 4]]
+    assert isinstance(np.zeros((2, 2), like=a), EmulatorArray) and fetch(np.arange(3, like=a)).tolist() == [0, 1, 2]
+    here = np.ones(3)
+    assert isinstance(beside(here, 2, bool, True), np.ndarray) and fetch(here) is here
+
+
+def test_a_tape_does_it_again_on_the_same_arrays():
+    a, total = there(1, 2, 3), there(0)
+    with taped() as tape:
+        doubled = a * 2
+        total += doubled.sum()
+        doubled[0] = total[0]
+        later = doubled[:2] + 1
+    assert fetch(total).tolist() == [12] and fetch(later).tolist() == [13, 5]
+    a[...] = there(10, 20, 30)
+    tape.launch()
+    assert fetch(total).tolist() == [132] and fetch(later).tolist() == [133, 41]
+    tape.launch()
+    assert fetch(total).tolist() == [252]
+
+
+def test_all_that_is_allowed_is_cupys():
+    cupy = pytest.importorskip("cupy", reason="CuPy, whose functions these are, is not installed")
+    missing = [f.__name__ for f in ON_DEVICE | BY_NUMBERS if not hasattr(cupy, f.__name__)]
+    own = {"there", "base", "data"}
+    public = {name for name in vars(EmulatorArray) if not name.startswith("_")} - own
+    assert not missing and not [name for name in public if not hasattr(cupy.ndarray, name)]
