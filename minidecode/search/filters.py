@@ -1,26 +1,27 @@
-"""The filter before sampling that is no op: it rules tokens out (-inf) and leaves the other scores as they are.
-
-Probabilities are softmax(scores), so logits and log-probabilities are filtered alike. `least` tokens stay in any case.
-"""
+"""The filter before sampling that is no op: it rules tokens out (-inf) and leaves the other scores as they are."""
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
+
+AT_ONCE = 4096  # scores that are compared together: what NumPy notes of them is as many bytes
 
 
 def keep_min_p(scores_RV: np.ndarray, p: float, least: int = 1) -> np.ndarray:
-    """Tokens at least p times as likely as the likeliest."""
-    with np.errstate(invalid="ignore", over="ignore"):  # of scores that are none, which the end of the step tells
-        probability_RV = _softmax(scores_RV)
-    goes_RV = probability_RV < p * probability_RV.max(axis=1, keepdims=True)
-    best_RX = np.argsort(-scores_RV, axis=1, kind="stable")[:, :least]
-    np.put_along_axis(goes_RV, best_RX, False, axis=1)
-    scores_RV[goes_RV] = -np.inf
+    """Tokens at least p times as likely as the likeliest; `least` of them stay in any case.
+
+    softmax(s)_v < p max softmax(s) just where s_v < max s + log p: no probability need be known. Scores may be logits
+    or log-probabilities.
+    """
+    below = math.log(p) if p > 0 else -math.inf
+    for scores_V in scores_RV:
+        stays = np.argsort(-scores_V, kind="stable")[:least] if least > 1 else slice(0)  # the likeliest stays anyway
+        kept_X = scores_V[stays].copy()
+        threshold = float(scores_V.max()) + below
+        for first in range(0, len(scores_V), AT_ONCE):
+            part_V = scores_V[first : first + AT_ONCE]
+            part_V[part_V < threshold] = -np.inf
+        scores_V[stays] = kept_X
     return scores_RV
-
-
-def _softmax(scores_RV: np.ndarray) -> np.ndarray:
-    """In float64: a sum over a large vocabulary decides which token is the last one kept. All -inf gives all 0."""
-    largest_R1 = scores_RV.max(axis=1, keepdims=True)
-    e_RV = np.exp(scores_RV.astype(np.float64) - np.where(largest_R1 > -np.inf, largest_R1, 0))
-    return e_RV / np.maximum(e_RV.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)

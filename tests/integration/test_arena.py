@@ -513,7 +513,7 @@ def blocks_of_arrays() -> Counter:
     ("preallocated", BEAM), ("split", BEAM), ("indirect", BEAM), ("el", BEAM), ("rolling", BEAM),
     ("split,hars=reference", {"num_beams": 4}), ("split", {"do_sample": True}), ("split,memory_dtype=float16", BEAM),
     ("split", BEAM | {"renormalize_logits": True}), ("split", INTERLEAVED),
-    ("split", {"do_sample": True, "top_p": 0.9}),
+    ("split", {"do_sample": True, "top_p": 0.9}), ("split", {"do_sample": True, "top_k": 50, "min_p": 0.1}),
     ("split", BEAM | {"do_sample": True}),
     ("el,memory_dtype=float16", BEAM), ("indirect,memory_dtype=float16", BEAM), ("rolling,memory_dtype=float16", BEAM),
     ("split,epilogue=reference", BEAM), ("split,epilogue=cpu,linear=cpu,norm=cpu", BEAM),
