@@ -13,6 +13,7 @@ import pytest
 
 from minidecode.course.chapters import cells, chapters, find_chapter, table_of_chapters, without_outputs
 from minidecode.errors import InputError
+from minidecode.runtime.compiled import warm
 
 ROOT = Path(__file__).parents[2]
 CHAPTERS = chapters()
@@ -31,8 +32,14 @@ def test_there_are_chapters():
     assert CHAPTERS and FIGURES
 
 
+@pytest.fixture(scope="module")
+def compiled():
+    """What a machine compiles once is on disk: no chapter's own seconds."""
+    warm()
+
+
 @each_chapter
-def test_a_chapter_runs_and_is_fresh(chapter):
+def test_a_chapter_runs_and_is_fresh(chapter, compiled):
     """Cells, included code, diffs, results, outputs and figures: python tutorials/refresh.py writes them anew.
 
     Its seconds are the processor's, which other programs do not lengthen (Windows tells none of a child: 0).
