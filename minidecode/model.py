@@ -425,9 +425,8 @@ class Model:
     def _settled(self, plan: Plan, options: Options, extent: Extent) -> tuple[Plan, str]:
         """What a plan comes to in a call, and for the plan `auto` why; hars=auto hangs on the options alone."""
         chosen = ""
-        if self.device != "cpu":
-            plan = plan.on_device()
-        elif plan.base == "auto":
+        plan = plan.on(self.device)
+        if plan.base == "auto":
             reason = why_not(self, extent, options)
             plan = Plan("fast" if reason is None else "numpy")
             chosen = "auto: compiled code, which was on disk" if reason is None else f"auto: NumPy ({reason})"
@@ -467,7 +466,7 @@ class Model:
         if decoder_input_ids is None and decoder_attention_mask is not None:
             raise InputError("decoder_attention_mask goes with decoder_input_ids, which this model does not take")
         ids, context = self._checked(token_rows(input_ids, attention_mask)), self.config.context
-        engine = self._engine(self.plan if self.device == "cpu" else self.plan.on_device())
+        engine = self._engine(self.plan.on(self.device))
         if self.is_encoder_decoder:
             sources, ids = ids, self._checked(token_rows(decoder_input_ids, decoder_attention_mask))
             if len(sources) != len(ids):
@@ -522,8 +521,7 @@ class Model:
         else:
             start = self._decoder_start(self._scoring_options(decoder_start_token_id))
             pieces = target_pieces(fit_sources(ids, context, truncate), target_rows, start, context)
-        plan = self.plan if self.device == "cpu" else self.plan.on_device()
-        functions, _ = plan.resolve(device=self.device)
+        functions, _ = self.plan.on(self.device).resolve(device=self.device)
         # Nothing comes after the scored tokens, so no keys and values are kept.
         memory = MemoryFactory(RecomputeMemory)
         engine = Engine(self.network, self.weights, CountedOps(functions), memory, device=self.device)

@@ -44,7 +44,7 @@ BESIDE_SOURCE = MEMORIES | {"el": SplitBesideEl}  # of a decoder that also sees 
 
 
 BACKENDS = ("reference", "naive", "cpu", "cuda", "emulator")
-SWITCHES, SWITCHED = ("off", "on"), ("leaving", "graphs")
+ON_OR_OFF, SWITCHES = ("off", "on"), ("leaving", "graphs")
 BASES = {  # what a plan starts from, beside memory_dtype=computed; rows of the catalog follow Plan._of_base
     "auto": {"memory": "replicated", "arena": "none", "leaving": "on", "graphs": "off"},
     "numpy": {"memory": "replicated", "arena": "none", "leaving": "on", "graphs": "off"},
@@ -143,10 +143,10 @@ class Plan:
     def __post_init__(self):
         if self.base not in BASES:
             raise OptionError(f"plan: base={self.base!r} is not one of {', '.join(BASES)}")
-        said = [name for name in ("memory", *SWITCHED, *CATALOG) if getattr(self, name) is not None]
+        said = [name for name in ("memory", *SWITCHES, *CATALOG) if getattr(self, name) is not None]
         if self.base == "auto" and (said or self.memory_dtype != "computed"):
             object.__setattr__(self, "base", "numpy")
-        for name in ("memory", *SWITCHED, *CATALOG):
+        for name in ("memory", *SWITCHES, *CATALOG):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, self._of_base(name))
         if self.memory not in MEMORIES:
@@ -157,9 +157,9 @@ class Plan:
             raise OptionError(f"plan: memory_dtype={self.memory_dtype!r} is not one of {', '.join(STORED_AS)}")
         if self.memory_dtype != "computed" and not MEMORIES[self.memory].keeps:
             raise OptionError(f"plan: memory_dtype={self.memory_dtype} has no effect with memory={self.memory}")
-        for name in SWITCHED:
-            if (switch := getattr(self, name)) not in SWITCHES:
-                raise OptionError(f"plan: {name}={switch!r} is not one of {', '.join(SWITCHES)}")
+        for name in SWITCHES:
+            if (switch := getattr(self, name)) not in ON_OR_OFF:
+                raise OptionError(f"plan: {name}={switch!r} is not one of {', '.join(ON_OR_OFF)}")
         if self.graphs == "on" and self._of_base("graphs") == "off" and not MEMORIES[self.memory].in_place:
             raise OptionError(f"plan: graphs=on has no effect with memory={self.memory}, which steps make anew")
         for row in CATALOG.values():
@@ -232,9 +232,9 @@ class Plan:
             choices[name] = value
         return cls(**choices)
 
-    def on_device(self) -> Plan:
-        """The plan for arrays on a device: `auto` and `fast` are its kernels there, and what else is said stays."""
-        if self.base not in ("auto", "fast"):
+    def on(self, device: str) -> Plan:
+        """The plan for arrays that lie there: beyond the CPU `auto` and `fast` are kernels; what else is said stays."""
+        if device == "cpu" or self.base not in ("auto", "fast"):
             return self
         own = {f.name for f in dataclasses.fields(self)} - {"base"}
         return Plan("cuda", **{name: getattr(self, name) for name in own if getattr(self, name) != self._of_base(name)})

@@ -21,8 +21,9 @@ class SplitMemory(PromptMemory):
     def begin_steps(self, ops, k_RGK, v_RGU, beams, steps):
         """Prompts once each; room for `steps` positions of each beam."""
         self.keep_prompt(ops, k_RGK, v_RGU)
-        self.prompt_begin_B, self.prompt_length = padding(self.offsets_X), int(np.diff(self.offsets_X).max())
+        self.prompt_begin_B = padding(self.offsets_X)
         R, h = len(self.prompt_begin_B) * beams, self.heads
+        self.prompt_length = int(np.diff(self.offsets_X).max()) if h.window else None  # asked for at every step
         self.k_RGTK = np.zeros((R, h.G, steps, h.K), k_RGK.dtype, like=k_RGK)
         self.v_RGTU = np.zeros((R, h.G, steps, h.U), v_RGU.dtype, like=v_RGU)
         self.end_R = np.zeros(R, np.int64, like=self.prompt_begin_B)

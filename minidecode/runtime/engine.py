@@ -139,8 +139,8 @@ class Engine:
             self._follow(parent_R)
         begin("forward")
         if self.make_memory.keeps:
-            every_R = np.arange(len(length_R), like=length_R)
-            logits_RV = self._forward(tokens_RM[every_R, length_R - 1], length_R - 1, every_R)
+            every_R, pos_R = np.arange(len(length_R), like=length_R), length_R - 1
+            logits_RV = self._forward(tokens_RM[every_R, pos_R], pos_R, every_R)
             self._note_memory()
         else:
             texts_RM = fetch(tokens_RM)

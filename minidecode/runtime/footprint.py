@@ -141,7 +141,10 @@ def check_fits(needed: Footprint, budget: int, extent: Extent) -> None:
 
 
 def read_budget(budget: int | str | None, device: str = "cpu") -> int | None:
-    """Bytes from a number, from a text such as "2GB" or "512 MiB", or of what is left ("available"); None: no limit."""
+    """Bytes from a number, from a text such as "2GB" or "512 MiB", or of what is left ("available"); None: no limit.
+
+    device: whose memory is asked what is left. Raises OptionError on what is no amount.
+    """
     if budget is None or (isinstance(budget, int) and not isinstance(budget, bool) and budget > 0):
         return budget
     if budget == "available":
