@@ -396,6 +396,14 @@ def test_an_endless_constant_or_launch_shape_is_ended(monkeypatch):
     ended_within(20, endless, "time", monkeypatch, KERNEL)
 
 
+def test_a_launch_of_a_billion_blocks_is_ended():
+    many = with_line("if cuda.blockIdx.x >= length_R.shape[0]:\n        return")
+    verdict = fails(many.replace("return rows, THREADS", "return 2**30, THREADS"), "time", KERNEL)
+    assert "1,073,741,824 blocks" in verdict.message and "Error" not in verdict.message
+    astray = fails(RIGHT_KERNEL.replace("return rows, THREADS", "return 2**30, THREADS"), None, KERNEL)
+    assert "lies outside" in astray.message, "the block that was tried says it sooner"
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere memory is watched, not limited")
 def test_a_kernel_with_a_huge_local_array_is_ended(monkeypatch):
     line = "big = cuda.local.array(100000000000, int64)"
