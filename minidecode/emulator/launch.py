@@ -140,9 +140,10 @@ class Launch:
                     self._finish(block)
                     resident.remove(block)
                     if self.blocks_run == 1 and self.settings.blocks is None:
-                        left = self._blocks - 1
+                        is_one_of_many = self._blocks > MANY
+                        left = self._blocks - 1 if is_one_of_many else len(waiting)
                         seconds = (time.process_time() - started) * left
-                        if seconds > LONG or left > len(waiting):
+                        if seconds > LONG or is_one_of_many:
                             raise TakesTooLongError(seconds)
 
     def blocks_to_run(self) -> list[int]:
