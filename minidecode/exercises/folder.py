@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import InputError, OptionError
 from . import skeleton
-from .exercise import Submission, seed_of
+from .exercise import Submission
 from .find import Exercise, exercises
 from .verdict import Verdict
 
@@ -122,7 +122,7 @@ class Folder:
 
     def renew(self, exercise: Exercise, file: Path, seed: int) -> int:
         """Another variation in the student's file, whose own lines stay; its seed."""
-        fresh = seed_of(f"{exercise.number} after {seed}")
+        fresh = exercise.next_seed(seed)
         file.write_text(exercise.renewed(file.read_text(encoding="utf-8-sig"), fresh), encoding="utf-8")
         return fresh
 

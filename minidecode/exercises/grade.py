@@ -147,7 +147,7 @@ def _verdict(folder: Path, exercise: Exercise, due: int | None, hidden: int) -> 
     except (UnicodeDecodeError, OSError, InputError) as error:
         return Verdict(exercise.number, due or 0, False, f"{path.name} cannot be read: {error}", "cannot-run")
     held = skeleton.seed_in(submission.source, exercise.number)
-    if due is not None and held != due:
+    if due is not None and not exercise.is_due(held, due):
         said = "does not say its variation" if held is None else f"is of variation {held}"
         message = f"The file {said}, and {due} is due."
         return Verdict(exercise.number, due, False, message, "other-variation")

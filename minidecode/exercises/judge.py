@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import sys
 from typing import Any
@@ -78,6 +79,7 @@ class Judge:
         from numba import typeof
 
         from minidecode.emulator import emulate
+        from minidecode.errors import EmulationError
         from minidecode.exercises.kernel_source import Refused
 
         kernel = self._taken.functions[self._kernel]
@@ -88,7 +90,11 @@ class Judge:
                 raise Refused("cannot-run", f"{self._shape} raised {type(error).__name__}: {error}") from None
         blocks, threads = _two_shapes(launch, self._shape)
         types = self._types_of(kernel, tuple(map(typeof, arguments)))
-        run = emulate(kernel, patience=PATIENCE, **options)[blocks, threads](*arguments)
+        try:
+            run = emulate(kernel, patience=PATIENCE, **options)[blocks, threads](*arguments)
+        except EmulationError:  # more blocks than the emulator gets through
+            told = f"the launch has {math.prod(blocks):,} blocks of {math.prod(threads):,} threads"
+            raise Refused("time", f"{told}, which would take minutes: the input needs far fewer.") from None
         return {
             "launch": [list(blocks), list(threads)],
             "arrays": [a for a in arguments if hasattr(a, "shape") and getattr(a, "ndim", 0)],

@@ -206,6 +206,19 @@ def test_a_long_launch_is_not_run_unasked(monkeypatch):
     assert md.emulate(plus_one, blocks="all")[2, 32](x).ok
 
 
+@pytest.mark.parametrize("grid", [2**30, (2, 60_000, 60_000)])
+def test_more_blocks_than_can_be_put_in_order_are_estimated_by_one(grid):
+    @cuda.jit
+    def first_alone(a):
+        if cuda.blockIdx.x == 0 and cuda.blockIdx.y == 0 and cuda.blockIdx.z == 0:
+            a[cuda.threadIdx.x] += 1
+
+    x = np.zeros(32, np.float32)
+    with pytest.raises(md.EmulationError, match="minutes to emulate here"):
+        md.emulate(first_alone)[grid, 32](x)
+    assert md.emulate(first_alone, blocks=3)[grid, 32](x).partial
+
+
 @pytest.mark.parametrize(
     "configuration", [(1,), (0, 32), (1, 2048), (1, (32, 33)), (1, 32.0), ("1", 32), (1, (1, 1, 1, 1))]
 )

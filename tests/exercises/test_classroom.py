@@ -34,7 +34,7 @@ def command(tmp_path) -> Path:
 
 def hand_in(folder: Path, name: str, answer: str, seed: int = 0) -> None:
     exercise = find(name)
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / exercise.file_name).write_text(exercise.varied(exercise.folder() / answer, seed), encoding="utf-8")
 
 
@@ -58,6 +58,15 @@ def test_the_autograder_of_an_empty_submission(tmp_path, command):
     (tmp_path / "submission").mkdir()
     told = autograded(tmp_path, command)
     assert told["score"] == 0 and "holds no file of an exercise" in told["output"]
+
+
+@posix_only
+def test_a_solution_that_is_handed_in_three_times_counts_no_more(tmp_path, command):
+    shutil.copytree(ROOT / "classroom" / "gradescope", tmp_path / "source")
+    for copy in "abc":
+        hand_in(tmp_path / "submission" / copy, "guard", "solution.py", seed=3)
+    told = autograded(tmp_path, command)
+    assert told["score"] == 0 and "one submission" in told["output"]
 
 
 def autograded(root: Path, command: Path) -> dict:

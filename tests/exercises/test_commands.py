@@ -227,8 +227,23 @@ def test_a_class_is_graded(cli, classroom):
     assert rows == {"ada": ["solved", "solved"], "ben": ["bans-first-token", "one-block"], "cyn": ["wrong", "absent"]}
     assert "15 the n-gram ban: 1 of 3 solved; 1 of 3: bans first token; 1 of 3: wrong in a way" in ran.out
     assert "16 the n-gram ban as a kernel: 1 of 3 solved; 1 of 3: one block; 1 of 3: nothing handed in" in ran.out
-    for word in ("time: ", "memory: ", "files: ", "processes and network: ", "--hidden 9"):
+    for word in ("time: ", "memory: ", "files: ", "processes, signals and network: ", "--hidden 9"):
         assert word in ran.err, "it says what this system enforces"
+
+
+def test_a_prediction_whose_answer_was_told_is_graded_by_the_one_that_check_drew(cli, here):
+    """A wrong prediction gets another variation: that is due then, and no mark of the other exercises' kind."""
+    file = here / "class" / "ada" / find("2").file_name
+    cli("exercise", "start", "2", "--student", "ada", "--folder", file.parent)
+    file.write_text(file.read_text(encoding="utf-8").replace("= None", "= 12345"), encoding="utf-8")
+    assert cli("exercise", "check", file).code == 1
+    fresh = skeleton.seed_in(file.read_text(encoding="utf-8"), 2)
+    solve(find("2"), file.parent, fresh)
+    assert "1 of 1 solved" in cli("exercise", "grade", "class", "--per-student", "--hidden", 3).out
+    solve(find("2"), file.parent, 5)  # of no chain that begins with ada
+    assert "other variation" in cli("exercise", "grade", "class", "--per-student", "--hidden", 3).out
+    solve(find("15"), file.parent, find("15").next_seed(seed_of("ada")))  # nothing was told of that one
+    assert "15 the n-gram ban: 0 of 1 solved" in cli("exercise", "grade", "class", "--per-student", "--hidden", 3).out
 
 
 def test_tables_for_machines(cli, classroom):
