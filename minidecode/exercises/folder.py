@@ -90,20 +90,35 @@ class Folder:
         return "started" if self.file(exercise).is_file() else ""
 
     def next_hint(self, exercise: Exercise) -> int:
-        """The number of the next hint, from 1; the last one again and again."""
+        """The number of the next hint, from 1; the last one again and again.
+
+        Raises InputError where it cannot be noted which were taken.
+        """
         number = min(self._notes("state").get(str(exercise.number), {}).get("hints", 0) + 1, len(exercise.text.hints))
-        self._note(exercise, hints=number)
+        try:
+            self._note(exercise, hints=number)
+        except OSError as error:
+            raise InputError(
+                f"{self.path / NOTES}, where taken hints are noted, cannot be written: {error.strerror}; minidecode"
+                f" exercise hint {exercise.number} --all shows all three"
+            ) from None
         return number
 
     def keep(self, exercise: Exercise, verdict: Verdict) -> Path | None:
-        """Notes what came of a check; where there is a picture, the file that it was written to."""
-        if verdict.ok:
-            self._note(exercise, solved=True)
-        if not verdict.picture:
+        """Notes what came of a check; where there is a picture, the file that it was written to.
+
+        Where nothing can be written the verdict stands, and says so.
+        """
+        path = self.path / NOTES / f"{exercise.number:02d}.svg" if verdict.picture else None
+        try:
+            if verdict.ok:
+                self._note(exercise, solved=True)
+            if path:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(verdict.picture, encoding="utf-8")
+        except OSError as error:
+            verdict.notes.append(f"{self.path / NOTES} cannot be written ({error.strerror}): nothing of this is kept.")
             return None
-        path = self.path / NOTES / f"{exercise.number:02d}.svg"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(verdict.picture, encoding="utf-8")
         return path
 
     # Predictions
