@@ -209,6 +209,11 @@ class Plan:
         """What is fastest on a CPU: compiled code where there is some."""
         return cls("fast")
 
+    @property
+    def own_functions(self) -> list[str]:
+        """The choices that are functions of the user's, such as "ngram=mine.py:ban"."""
+        return [f"{name}={getattr(self, name)}" for name in CATALOG if ":" in getattr(self, name)]
+
     @classmethod
     def parse(cls, text: str | Plan) -> Plan:
         """From a base, such as "auto" or "fast", and choices such as "memory=none,ngram=cpu", separated by commas.
@@ -227,8 +232,9 @@ class Plan:
             if name in choices:
                 raise OptionError(f"plan: {name} is chosen twice, as {choices[name]} and as {value}")
             if not equals or name not in names:
-                known, near = ", ".join(f"{name}=..." for name in names), meant(name, [*names, *BASES])
-                raise OptionError(f"plan: {part!r} is not understood; say {', '.join(BASES)}, or some of {known}{near}")
+                known = f"; say {', '.join(BASES)}, or some of {', '.join(f'{name}=...' for name in names)}"
+                near = meant(name, BASES) or meant(name, names).replace("?", "=...?")
+                raise OptionError(f"plan: {part!r} is not understood{near or known}")
             choices[name] = value
         return cls(**choices)
 
