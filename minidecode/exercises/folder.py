@@ -71,7 +71,7 @@ class Folder:
         """The skeleton again, of the same variation or of this one; what was there is kept beside it, as .bak."""
         file = self.existing(exercise)
         if seed is None:
-            seed = skeleton.seed_in(file.read_text(encoding="utf-8-sig"), exercise.number)
+            seed = self.seed(exercise)
         backups = (file.with_suffix(f".py.bak{number or ''}") for number in itertools.count())
         backup = next(path for path in backups if not path.exists())  # what an earlier reset kept stays
         file.rename(backup)
@@ -81,7 +81,9 @@ class Folder:
     def seed(self, exercise: Exercise) -> int | None:
         """The seed of the file that was started; None if there is none."""
         file = self.file(exercise)
-        return skeleton.seed_in(file.read_text(encoding="utf-8-sig"), exercise.number) if file.is_file() else None
+        if not file.is_file():
+            return None
+        return skeleton.seed_in(file.read_text(encoding="utf-8-sig", errors="replace"), exercise.number)
 
     def state(self, exercise: Exercise) -> str:
         """ "solved", "started" or "" """
@@ -165,8 +167,8 @@ def submission_of(path: Path, **fields: Any) -> Submission:
         return Submission.of_file(path, **fields)
     except FileNotFoundError:
         raise InputError(f"there is no file {path}: minidecode exercise start NUMBER writes one") from None
-    except (UnicodeDecodeError, OSError) as error:
-        raise InputError(f"{path} cannot be read: {error}") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def target(place: str, exercise: Exercise) -> Submission:

@@ -158,8 +158,10 @@ def _verdict(folder: Path, exercise: Exercise, due: int | None, hidden: int) -> 
         return None
     try:
         submission = Submission.of_file(path)
-    except (UnicodeDecodeError, OSError, InputError) as error:
-        return Verdict(exercise.number, due or 0, False, f"{path.name} cannot be read: {error}", "cannot-run")
+    except InputError as error:
+        return Verdict(exercise.number, due or 0, False, str(error), "cannot-run")
+    except OSError as error:
+        return Verdict(exercise.number, due or 0, False, f"{path.name} cannot be read: {error.strerror}", "cannot-run")
     held = skeleton.seed_in(submission.source, exercise.number)
     if due is not None and held != due:
         said = "does not say its variation" if held is None else f"is of variation {held}"
