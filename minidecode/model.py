@@ -366,7 +366,7 @@ class Model:
                 else:
                     found = beam_search(engine, request, resolved, steps)
         except NumericalError as error:
-            raise NumericalError(f"{error}{self._nan_tensors()}") from None
+            raise NumericalError(f"{error}{self._nan_tensors(plan)}") from None
         stages |= engine.seconds
         stages["search"] = time.perf_counter() - started - sum(stages.values())
         token_ids = [hypothesis for sentence in found.tokens for hypothesis in sentence]
@@ -528,7 +528,7 @@ class Model:
         try:
             log_probs, likeliest = score_pieces(engine, pieces, len(ids), context, progress)
         except NumericalError as error:
-            raise NumericalError(f"{error}{self._nan_tensors()}") from None
+            raise NumericalError(f"{error}{self._nan_tensors(self.plan)}") from None
         scored = [row[1:] for row in ids] if target_rows is None else target_rows
         sizes = None if self.tokenizer is None else [self.tokenizer.count_bytes(row) for row in scored]
         return Scores(scored, log_probs, likeliest, None if sizes is None or None in sizes else sizes)
@@ -622,9 +622,11 @@ class Model:
     def _not_finite(self) -> list[str]:
         return [name for name, tensor in self.tensors.items() if not np.isfinite(tensor).all()]
 
-    def _nan_tensors(self) -> str:
+    def _nan_tensors(self, plan: Plan) -> str:
+        """Where NaN may come from: the weights, what is computed of them, or functions of the user's."""
         bad = self._not_finite()
         if not bad:
-            return ": the weights are all finite, so a value overflowed on the way"
+            own = "".join(f", or {choice} made it" for choice in plan.own_functions)
+            return f": the weights are all finite, so a value overflowed on the way{own}"
         count = f"{len(bad)} of {len(self.tensors)} tensors"
         return f": the weights themselves hold NaN or infinity, first in {bad[0]} ({count}): use another file"

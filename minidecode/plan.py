@@ -19,7 +19,7 @@ from . import ops as signatures
 from . import reference
 from .catalog import CATALOG, Row
 from .device import device_kind
-from .errors import OptionError, meant
+from .errors import CacheFolderError, OptionError, meant
 from .launch import InEmulator, OnHost
 from .memory.el import ElMemory, SplitBesideEl
 from .memory.factory import MemoryFactory
@@ -209,6 +209,11 @@ class Plan:
         """What is fastest on a CPU: compiled code where there is some."""
         return cls("fast")
 
+    @property
+    def own_functions(self) -> list[str]:
+        """The choices that are functions of the user's, such as "ngram=mine.py:ban"."""
+        return [f"{name}={getattr(self, name)}" for name in CATALOG if ":" in getattr(self, name)]
+
     @classmethod
     def parse(cls, text: str | Plan) -> Plan:
         """From a base, such as "auto" or "fast", and choices such as "memory=none,ngram=cpu", separated by commas.
@@ -227,8 +232,9 @@ class Plan:
             if name in choices:
                 raise OptionError(f"plan: {name} is chosen twice, as {choices[name]} and as {value}")
             if not equals or name not in names:
-                known, near = ", ".join(f"{name}=..." for name in names), meant(name, [*names, *BASES])
-                raise OptionError(f"plan: {part!r} is not understood; say {', '.join(BASES)}, or some of {known}{near}")
+                known = f"; say {', '.join(BASES)}, or some of {', '.join(f'{name}=...' for name in names)}"
+                near = meant(name, BASES) or meant(name, names).replace("?", "=...?")
+                raise OptionError(f"plan: {part!r} is not understood{near or known}")
             choices[name] = value
         return cls(**choices)
 
@@ -297,11 +303,24 @@ def _implementation(row: Row, choice: str, device: str) -> Callable[..., Any]:
         raise OptionError(f"plan: {row.name}=emulator has no place on device=cuda: say device=emulator, or device=cpu")
     if not is_there(row, place):
         raise OptionError(f"plan: {row.name} has no version for {place}")
-    module = importlib.import_module(f"minidecode.{place}.{row.name}")
+    module = file_of(place, row.name)
     function = vars(module)[f"{row.op}_naive" if choice == "naive" else row.op]
     if device != "cpu":
         return function if place == "cuda" else OnHost(function)
     return InEmulator(function) if choice == "emulator" else function
+
+
+def file_of(place: str, name: str) -> ModuleType:
+    """A file of a backend. Raises CacheFolderError where it is compiled, and there is no folder to keep that in."""
+    try:
+        return importlib.import_module(f"minidecode.{place}.{name}")
+    except RuntimeError as error:
+        if "no locator available" not in str(error):
+            raise
+        raise CacheFolderError(
+            "compiled code has no folder to be kept in, for neither the package's nor your home may be written to: set"
+            " NUMBA_CACHE_DIR to one that may; plan=numpy needs none"
+        ) from error
 
 
 @functools.cache

@@ -215,8 +215,8 @@ def grade(
         raise OptionError("the variation that is due comes from --seed or from --per-student, not from both")
     which = list(dict.fromkeys(find(e) for e in exercise)) if exercise else None
     students, again = grading.submissions(folders)
-    if format == "gradescope" and len(students) > 1:  # each would bring its points
-        raise OptionError(f"gradescope takes one submission, and these are {len(students)}: {', '.join(students)}")
+    if format == "gradescope":
+        students = grading.one_submission(students)
     hidden = secrets.randbits(32) if hidden is None else hidden
     if not quiet:
         repeated = [f"{folder} was given twice: it counts once" for folder in again]

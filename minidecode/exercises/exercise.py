@@ -56,7 +56,12 @@ class Submission:
     def of_file(cls, path: Path, **fields: Any) -> Submission:
         if path.stat().st_size > 2 * MOST_CHARACTERS:
             raise InputError(f"{path} has {path.stat().st_size:,} bytes: an exercise needs no more than 100,000")
-        return cls(path, path.read_text(encoding="utf-8-sig"), path.resolve().parent, **fields)
+        try:
+            source = path.read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            line, byte = error.object.count(b"\n", 0, error.start) + 1, error.object[error.start]
+            raise InputError(f"{path.name}, line {line} is not UTF-8: byte 0x{byte:02x}; save it as UTF-8") from None
+        return cls(path, source, path.resolve().parent, **fields)
 
 
 @dataclass

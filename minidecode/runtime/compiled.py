@@ -7,11 +7,11 @@ that). So it is known before a generation begins whether it would have to wait f
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from ..plan import file_of
 from ..precision import arrays_of
 from ..search.candidates import never_straight
 from ..search.options import Options
@@ -148,7 +148,7 @@ def _of_row(row: str, dtype: str) -> Iterable[tuple[str, list[str]]]:
 
 def _function(name: str) -> Any:
     module, _, function = name.partition(".")
-    return vars(importlib.import_module(f"minidecode.cpu.{module}"))[function]
+    return vars(file_of("cpu", module))[function]
 
 
 def types_of(text: str) -> tuple:

@@ -24,6 +24,7 @@ import hashlib
 import itertools
 import queue
 import re
+import sys
 import threading
 import time
 from collections import Counter
@@ -540,6 +541,7 @@ def generate_lines(
     window = 8 * batch_size if sort_window is None else sort_window
     if isinstance(window, bool) or not isinstance(window, int) or window < 1:
         raise OptionError(f"sort_window must be a whole number of lines from 1 up, not {window!r}")
+    window = min(max(window, batch_size), sys.maxsize)  # more than itertools can count is all of them
     for name, value, known in (("overlap", overlap, OVERLAPS), ("on_error", on_error, ON_ERROR)):
         if value not in known:
             raise OptionError(f"{name} must be one of {', '.join(known)}, not {value!r}")
@@ -552,7 +554,7 @@ def generate_lines(
     plan.resolve(model.is_encoder_decoder)
     stages = Stages(
         model, lines, RunReceipt(overlap), jsonl=jsonl, source=source, batch_size=batch_size,
-        sort_window=max(window, batch_size), on_error=on_error, traced=trace, plan=plan, truncate=truncate,
+        sort_window=window, on_error=on_error, traced=trace, plan=plan, truncate=truncate,
         memory_budget=memory_budget, render=render, on_batch=on_batch, options=options,
     )  # fmt: skip
     return LineRun(stages, overlap in ("both", "prefetch"), threads if overlap in ("both", "post-process") else 0)

@@ -118,6 +118,12 @@ def test_all_lines_left_out(cli, toy, tmp_path):
     assert (tmp_path / "out.txt").read_text() == "", "the output of a run that ended is there, and empty"
 
 
+@pytest.mark.parametrize("flag", ["--batch-size", "--sort-window"])
+def test_more_at_a_time_than_a_machine_can_count_is_all_of_them(cli, toy, flag):
+    ran = cli("generate", "the sea", "a", "-m", toy, *FEW, flag, 10**20, "-q")
+    assert (ran.code, ran.out.splitlines(), ran.err) == (0, texts_of(toy, ["the sea", "a"]), "")
+
+
 def test_arguments_can_be_skipped_too(cli, toy):
     ran = cli("generate", "the sea", "", "a", "-m", toy, *FEW, "--on-error", "skip", "-q")
     assert (ran.code, ran.out.splitlines()) == (0, texts_of(toy, ["the sea", "a"]))

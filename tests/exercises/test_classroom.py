@@ -61,12 +61,16 @@ def test_the_autograder_of_an_empty_submission(tmp_path, command):
 
 
 @posix_only
-def test_a_solution_that_is_handed_in_three_times_counts_no_more(tmp_path, command):
+def test_the_autograder_of_a_submission_in_folders(tmp_path, command):
+    """A folder of notes beside the student's is nobody's; two with answers are refused, not added up."""
     shutil.copytree(ROOT / "classroom" / "gradescope", tmp_path / "source")
-    for copy in "abc":
-        hand_in(tmp_path / "submission" / copy, "guard", "solution.py", seed=3)
+    (tmp_path / "source" / "settings.sh").write_text('HIDDEN=7\nEXERCISES="1"\n')
+    (tmp_path / "submission" / "notes").mkdir(parents=True)
+    hand_in(tmp_path / "submission" / "mine", "guard", "solution.py")
+    assert [test["score"] for test in autograded(tmp_path, command)["tests"]] == [1.0]
+    hand_in(tmp_path / "submission" / "older", "guard", "solution.py")
     told = autograded(tmp_path, command)
-    assert told["score"] == 0 and "one submission" in told["output"]
+    assert told["score"] == 0 and "2 folders with files of exercises (mine, older)" in told["output"]
 
 
 def autograded(root: Path, command: Path) -> dict:

@@ -54,6 +54,33 @@ def test_a_student_starts_fails_and_solves(cli, here):
     assert states[15] == "solved" and states[16] == "" and set(states) == set(exercises())
 
 
+def test_a_folder_for_reading_alone(cli, here):
+    """What was judged is told, though it cannot be noted; the hints that were taken cannot, and all can be seen."""
+    folder = solve(find("guard"), here / "my_exercises", 0).parent
+    (folder / "10_tile_race.py").write_text(find("10").start(0), encoding="utf-8")
+    (folder / ".minidecode").write_text("a file, where a folder would be made")
+    ran = cli("exercise", "check", "1")
+    assert ran.code == 0 and ran.out.startswith("Solved") and "nothing of this is kept" in ran.out and ran.err == ""
+    ran = cli("exercise", "check", "10")
+    assert ran.code == 1 and "nothing of this is kept" in ran.out and "A picture" not in ran.out
+    ran = cli("exercise", "hint", "1")
+    assert ran.code == 1 and "cannot be written" in ran.err and "hint 1 --all" in ran.err
+    assert cli("exercise", "hint", "1", "--all").out.count("Hint ") == 3
+
+
+def test_a_file_that_is_not_utf8(cli, here):
+    """An editor's comment in another encoding: the line is told, and hint and reset go on, in the same variation."""
+    cli("exercise", "start", "4", "--seed", "5")
+    file = here / "my_exercises" / "04_append.py"
+    file.write_bytes(b"# one\n" + "# zwei: Schlüssel\n".encode("latin-1") + file.read_bytes())
+    told = "04_append.py, line 2 is not UTF-8: byte 0xfc; save it as UTF-8"
+    ran = cli("exercise", "check", "4")
+    assert (ran.code, ran.out, ran.err) == (1, "", f"minidecode: {told}\n")
+    assert told in cli("exercise", "grade", ".", "--format", "csv", "-q").out
+    assert cli("exercise", "hint", "4").out.startswith("Hint 1 of 3")
+    assert cli("exercise", "reset", "4").code == 0 and file.read_text(encoding="utf-8") == find("4").start(5)
+
+
 def test_a_picture_is_written_where_one_helps(cli, here):
     cli("exercise", "start", "10")
     ran = cli("exercise", "check", "my_exercises/10_tile_race.py")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -191,6 +192,24 @@ def test_no_folder_for_compiled_code_is_a_reason_and_no_error(model, monkeypatch
     receipt = model.generate(PROMPTS, max_new_tokens=2).receipt
     assert receipt.plan == "memory=replicated" and "no locator available" in receipt.chosen
     assert receipt.chosen in str(receipt)
+
+
+def test_no_folder_for_compiled_code_is_told_where_it_was_asked_for(tmp_path):
+    """A package and a home that nobody may write into, as in many classrooms: no traceback, and doctor says it."""
+    code = (
+        "import sys, minidecode as md\n"
+        "from numba.core.caching import CacheImpl\n"
+        "CacheImpl._locator_classes = []\n"
+        "from minidecode.cli import main\n"
+        "for words in (['generate', 'a', '--plan', 'fast'], ['warm', '-q'], ['compare', 'ngram', '-q'], ['doctor']):\n"
+        "    sys.argv, sys.stderr = ['minidecode', *words], sys.stdout\n"
+        "    try: main()\n"
+        "    except SystemExit as ended: print(words[0], ended.code)\n"
+    )
+    *told, doctor = re.split(r"(?<=\d)\n(?=minidecode)", in_a_process(code, tmp_path))
+    assert [t.splitlines()[-1] for t in told] == ["generate 1", "warm 1", "compare 1"]
+    assert all(t.startswith("minidecode: compiled code has no folder") and "NUMBA_CACHE_DIR" in t for t in told)
+    assert re.search("^compiled code +none: .*NUMBA_CACHE_DIR", doctor, re.M) and doctor.endswith("doctor 0\n")
 
 
 def test_what_is_laid_out_beforehand_is_numpy(model, monkeypatch):
