@@ -6,6 +6,7 @@ foreign code runs, and they cannot be taken back from inside: a limit of the sys
 
 from __future__ import annotations
 
+import builtins
 import io
 import os
 import sys
@@ -215,10 +216,11 @@ class Student:
                 stalled.append(True)
                 self._wait_for_silence(callback.stall)
             if "error" in reply:
-                raise ValueError(reply["error"])
+                kind = getattr(builtins, reply["error"]["type"], ValueError)  # what the function raised
+                raise kind(reply["error"]["message"])
             return reply["result"]
 
-        ask.__name__ = name
+        ask.__name__ = ask.__qualname__ = name
         return ask
 
     def _wait_for_silence(self, seconds: float) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import hashlib
+import inspect
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -792,12 +793,18 @@ def _place(error: dict[str, Any]) -> str:
 
 def _noted(callback: Callback, trial: Trial) -> Callable:
     """The callback's function, each call of it noted in the trial: counted here, where nobody can patch the count."""
+    signature = inspect.signature(callback.function)
 
     def call(*arguments: Any) -> Any:
         held = sum(getattr(a, "nbytes", 0) for _, done in trial.calls for a in done)
         if len(trial.calls) >= MOST_CALLS or held > MOST_BYTES_OF_CALLS:
             raise ValueError(f"{callback.name} has been called too often")
         trial.calls.append((callback.name, arguments))
+        try:
+            signature.bind(*arguments)
+        except TypeError:
+            told = f"{callback.name}({', '.join(signature.parameters)}) was called with {len(arguments)} argument(s)"
+            raise TypeError(told) from None
         return callback.function(*arguments)
 
     return call

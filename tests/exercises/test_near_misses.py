@@ -159,6 +159,21 @@ def test_rows_that_are_no_rows_of_earlier_steps_are_not_called_so():
     assert verdict.mistake is None and "rows; " in verdict.message and "none of the mistakes" not in verdict.message
 
 
+@pytest.mark.parametrize(
+    ("called", "says"),
+    [
+        ("project(layer, h_RTD[rows])", "ValueError: project takes rows, an array X x 3, not the shape (1, 3, 3)."),
+        ("project(layer, h_RTD[0], 3)", "raised TypeError: project(layer, h_XD) was called with 3 argument(s)."),
+        ("project(layer=0, h=h_RTD[0])", "raised TypeError: project() got an unexpected keyword argument 'layer'."),
+        ("project(7, h_RTD[0])", "raised ValueError: project takes the number of a layer, 0 to 0, not 7."),
+    ],
+    ids=["shape", "arguments", "keyword", "layer"],
+)
+def test_what_a_function_of_the_judges_refuses_is_said_once_and_under_its_name(called, says):
+    verdict = judged(4, ("project(layer, h_RTD[rows, length_R])", called))
+    assert verdict.message.startswith("line 15: append(") and verdict.message.endswith(says), str(verdict)
+
+
 def test_it_is_said_what_was_written_over():
     message = judged(4, base="wrong/overwrites_newest").message
     assert "is one of these, which had to stay as it was" in message

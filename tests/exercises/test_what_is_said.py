@@ -65,6 +65,8 @@ def test_a_pipeline_is_one(edits, mistake, said):
 def test_what_a_thread_dies_of_is_told_in_a_line():
     verdict = changed(30, 3, ("write(*result)", "write(*result) + 1"))
     assert "in a thread: TypeError" in verdict.printed and "Traceback" not in str(verdict), str(verdict)
+    verdict = changed(30, 3, ("write(*result)", "write(*result, 3)"))
+    assert "TypeError: write(k, result) was called with 3 argument(s)" in verdict.printed, str(verdict)
 
 
 UNNAMED = "none of the mistakes"
