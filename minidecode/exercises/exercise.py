@@ -280,7 +280,7 @@ class NumPyTask(Task):
                 try:
                     told = box.ask("load", source=submission.source, file=file, package=submission.package)
                     if "error" in told:
-                        raise Refused(*self._load_error(told["error"]))
+                        raise Refused(*_load_error(told["error"]))
                     for trial in trials:
                         self._try(box, function, trial)
                         if trial.miss and trial.miss.mistake in ("time", "memory", "ended", "forged"):
@@ -335,11 +335,6 @@ class NumPyTask(Task):
             raise Refused(mistake, f"{where}{error.get('message')}".strip())
         return Miss(f"{where}{self.call(inputs)} raised {kind}: {error.get('message')}".rstrip(": ") + ".", mistake,
                     is_explained=True)  # fmt: skip
-
-    def _load_error(self, error: dict[str, Any]) -> tuple[str, str]:
-        error = error if isinstance(error, dict) else {}
-        mistake = MISTAKES.get(str(error.get("type")), "cannot-run")
-        return mistake, f"{_place(error)}{error.get('type')}: {error.get('message')}"
 
 
 class KernelTask(Task):
@@ -506,8 +501,7 @@ class PredictionTask(Task):
         with sandbox.for_numpy(None) as box:
             told = box.ask("load", source=submission.source, file=submission.path.name, package="")
             if "error" in told:
-                error = told["error"] if isinstance(told["error"], dict) else {}
-                raise Refused("cannot-run", f"{error.get('type')}: {error.get('message')}")
+                raise Refused(*_load_error(told["error"]))
             read = box.ask("constants", names=list(self.answers)).get("values")
             read = read if isinstance(read, list) else []
             verdict.printed = box.printed
@@ -789,6 +783,13 @@ def is_neighbour(root: Path | None, module: str) -> bool:
 def _place(error: dict[str, Any]) -> str:
     """Where code raised, if that is known, to begin a sentence with."""
     return f"line {error['line']}: " if error.get("line") else ""
+
+
+def _load_error(error: Any) -> tuple[str, str]:
+    """What a file raised that was loaded: the mistake, and in words."""
+    error = error if isinstance(error, dict) else {}
+    mistake = MISTAKES.get(str(error.get("type")), "cannot-run")
+    return mistake, f"{_place(error)}{error.get('type')}: {error.get('message')}"
 
 
 def _noted(callback: Callback, trial: Trial) -> Callable:

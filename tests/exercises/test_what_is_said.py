@@ -199,3 +199,24 @@ def test_a_beam_step_is_named_by_what_it_gives(edits, mistake, said):
 def test_results_are_counted_without_what_is_changed_in_place():
     verdict = changed(20, 1, ("return tokens_WT, score_W", "return tokens_WT"))
     assert "2 results are due, and 1 came back" in verdict.message, str(verdict)
+
+
+def test_a_file_of_predictions_that_raises_says_its_line():
+    verdict = predicted(2, 1, BYTES_PER_TOKEN="LAYERS * WIDHT")
+    line = find("2").start(1).splitlines().index("BYTES_PER_TOKEN = None") + 1
+    assert verdict.message.startswith(f"line {line}: NameError: name 'WIDHT' is not defined"), str(verdict)
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (("def ban(", "def my_ban("), "there is no function ban in 16_ngram_kernel.py: it is the kernel"),
+        (("@cuda.jit\n", ""), ": ban is a function and no kernel yet: above a kernel stands @cuda.jit alone"),
+        (("@cuda.jit\n", "@cuda.jit(debug=True)\n"), ": ban is a function and no kernel yet"),
+        (("from numba import cuda\n", ""), "and at the file's top `from numba import cuda`"),
+    ],
+    ids=["another-name", "no-decorator", "options", "no-import"],
+)
+def test_where_no_kernel_is_found_it_is_said_what_was(edit, said):
+    verdict = changed(16, 1, edit)
+    assert verdict.mistake == "cannot-run" and said in verdict.message, str(verdict)
