@@ -88,7 +88,7 @@ class Judge:
                 raise Refused("cannot-run", f"{self._shape} raised {type(error).__name__}: {error}") from None
         blocks, threads = _two_shapes(launch, self._shape)
         types = self._types_of(kernel, tuple(map(typeof, arguments)))
-        run = emulate(kernel, patience=PATIENCE, **options)[blocks, threads](*arguments)
+        run = emulate(kernel, patience=PATIENCE, blocks="all", **options)[blocks, threads](*arguments)
         return {
             "launch": [list(blocks), list(threads)],
             "arrays": [a for a in arguments if hasattr(a, "shape") and getattr(a, "ndim", 0)],
