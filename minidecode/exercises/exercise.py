@@ -65,10 +65,11 @@ class Trial:
     """One input that was tried, and what came of it.
 
     got: outputs, or None where there are none. left: what a kernel left in its outputs although the emulator found an
-    error. raised: the type of what the code raised. ran: of a kernel, what the judge saw (blocks, threads, counts,
-    lines, findings, costs, shared arrays, names). calls: what the code asked of callbacks, in order. callers: by which
-    thread each, 0 being the one that was called. late: callbacks that threads called when the function had returned;
-    left_running: threads that were still there a moment after.
+    error. raised: the type of what the code raised; arrays: variable -> dtype's kind and shape of each array there.
+    ran: of a kernel, what the judge saw (blocks, threads, counts, lines, findings, costs, shared arrays, names). calls:
+    what the code asked of callbacks, in order. callers: by which thread each, 0 being the one that was called. late:
+    callbacks that threads called when the function had returned; left_running: threads that were still there a moment
+    after.
     """
 
     inputs: dict[str, Any]
@@ -76,6 +77,7 @@ class Trial:
     got: tuple | None = None
     left: tuple | None = None
     raised: str | None = None
+    arrays: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
     ran: SimpleNamespace | None = None
     calls: list[tuple] = field(default_factory=list)
     callers: list[int] = field(default_factory=list)
@@ -314,6 +316,8 @@ class NumPyTask(Task):
             raise Refused("cannot-run", f"there is no function {function} in the file")
         if "error" in reply:
             trial.raised = str(reply["error"].get("type"))
+            told = reply["error"].get("arrays", {}).items()
+            trial.arrays = {str(n): (str(kind), tuple(map(int, shape))) for n, (kind, *shape) in told}
             trial.miss = self._raised(inputs, reply["error"])
             return
         unwanted = [name for k, name in enumerate(inputs) if k in reply["changed"] and name not in self.changes]
@@ -333,8 +337,8 @@ class NumPyTask(Task):
         kind, where, mistake = error.get("type"), _place(error), MISTAKES.get(str(error.get("type")))
         if mistake == "not-started":
             raise Refused(mistake, f"{where}{error.get('message')}".strip())
-        return Miss(f"{where}{self.call(inputs)} raised {kind}: {error.get('message')}".rstrip(": ") + ".", mistake,
-                    is_explained=True)  # fmt: skip
+        told = f"{where}{self.call(inputs)} raised {kind}: {error.get('message')}".rstrip(": ").removesuffix(".") + "."
+        return Miss(told + _shapes_there(inputs, error), mistake, is_explained=True)
 
 
 class KernelTask(Task):
@@ -783,6 +787,15 @@ def is_neighbour(root: Path | None, module: str) -> bool:
 def _place(error: dict[str, Any]) -> str:
     """Where code raised, if that is known, to begin a sentence with."""
     return f"line {error['line']}: " if error.get("line") else ""
+
+
+def _shapes_there(inputs: dict[str, Any], error: dict[str, Any]) -> str:
+    """The student's own arrays where the code raised, if what it raised is about shapes."""
+    about = ("shape", "axis", "axes", "dimension", "broadcast", "mismatch")
+    if not any(word in str(error.get("message")) for word in about):
+        return ""
+    own = {str(name): tuple(shape) for name, (_, *shape) in error.get("arrays", {}).items() if name not in inputs}
+    return f" There {', '.join(f'{name} is {shape}' for name, shape in own.items())}." if own else ""
 
 
 def _load_error(error: Any) -> tuple[str, str]:

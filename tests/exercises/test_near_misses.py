@@ -171,7 +171,7 @@ def test_rows_that_are_no_rows_of_earlier_steps_are_not_called_so():
 )
 def test_what_a_function_of_the_judges_refuses_is_said_once_and_under_its_name(called, says):
     verdict = judged(4, ("project(layer, h_RTD[rows, length_R])", called))
-    assert verdict.message.startswith("line 15: append(") and verdict.message.endswith(says), str(verdict)
+    assert verdict.message.startswith("line 15: append(") and says in verdict.message, str(verdict)
 
 
 def test_it_is_said_what_was_written_over():

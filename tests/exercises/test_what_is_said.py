@@ -172,7 +172,7 @@ def test_other_variations_have_other_sectors():
 
 TWICE = "[:, : 2 * W]"
 RETURN = "return parent_BW, token_BW, score_BW, finished_BC"
-PADDED = "np.pad(best_BC, ((0, 0), (0, W)), mode='edge')"
+INTO_ROOM = ("np.where(finishes_BC", "np.full((B, 2 * W), -np.inf)\n    finished_BC[:] = np.where(finishes_BC")
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,10 @@ PADDED = "np.pad(best_BC, ((0, 0), (0, W)), mode='edge')"
           (RETURN, "ended_BW = token_BW == EOS; score_BW[ended_BW] = -np.inf; parent_BW[ended_BW] = 0; "
            "token_BW[ended_BW] = 0; finished_BC = np.pad(finished_BC, ((0, 0), (0, W)), constant_values=-np.inf)\n"
            "    " + RETURN)], "w-candidates", "right is"),
-        ([(TWICE, "[:, :W]")], None, "are to run on"),
+        ([(TWICE, "[:, :W]")], "w-candidates", "best_BC is (1, 2), score_BC is (1, 2)"),
+        ([(TWICE, "[:, :W]"), ("ends_BC & (np.arange(2 * W) < W)", "ends_BC"), INTO_ROOM], "w-candidates", "to run on"),
+        # 2W candidates, and a shape that is wrong for another reason.
+        ([("(np.arange(2 * W) < W)", "(np.arange(W) < W)")], None, "ends_BC is (1, 4). Of the 2 best"),
         ([('PARENTS == "in batch"', "False")], "parents-counted-otherwise", "parent_BW[1, 0]"),
     ],
 )  # fmt: skip
