@@ -160,8 +160,9 @@ class Array:
             )  # fmt: skip
         negative = any(not isinstance(p, slice) and p is not None and p is not Ellipsis and p < 0
                        for p in (index if isinstance(index, tuple) else (index,)))  # fmt: skip
-        remedy = "NumPy wraps; a GPU reads foreign memory." if negative else "A GPU touches foreign memory there."
-        self._stop("outside", f"{written_as}{name}[{shown}] lies outside {name}({shape})", remedy, frame)
+        why = "NumPy wraps; a GPU reads foreign memory." if negative else "A GPU touches foreign memory there."
+        detail = {} if isinstance(index, tuple) else {"index": int(index)}
+        self._stop("outside", f"{written_as}{name}[{shown}] lies outside {name}({shape})", why, frame, detail)
 
     def stop_at_unwritten(self, index) -> None:
         element, remedy = self.memory.element(self.address(index)), ""
@@ -174,9 +175,8 @@ class Array:
             why = "The launch was told that this array begins empty."
         stored = np.flatnonzero(self.written)
         flat = int(np.ravel_multi_index(index, self.shape)) if isinstance(index, tuple) else int(index)
-        thread = self.house.current()
         detail = {
-            "element": element, "thread": thread.index, "epoch": thread.block.epoch, "index": flat,
+            "element": element, "index": flat,
             "last_stored": int(stored[-1]) if len(stored) else -1,
         }  # fmt: skip
         self._stop("uninitialised", f"{element} is read, and nothing has written it", why, user_frame(), detail, remedy)
@@ -184,7 +184,9 @@ class Array:
     def _stop(self, kind: str, what: str, why: str, frame, detail: dict | None = None, remedy: str = "") -> None:
         place = place_of(frame.f_code, frame.f_lasti)
         message, where = f"{what} ({self.house.current().name}, {place}). {why}", self.memory
-        detail = {"array": where.name, "space": where.space} | (detail or {})
+        thread = self.house.current()
+        by = {"thread": thread.index, "block": thread.block.number, "epoch": thread.block.epoch}
+        detail = {"array": where.name, "space": where.space} | by | (detail or {})
         raise Stop(Finding(kind, message, [place], detail=detail, remedy=remedy))
 
 

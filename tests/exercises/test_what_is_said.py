@@ -115,7 +115,14 @@ INTO_REGISTERS = [
         # Shared arrays that are too large, but no whole row.
         ([("HELD = ROOM - N", "HELD = 2 * ROOM - N")], None, "ROOM ="),
         # The whole row into an array of ROOM numbers.
-        ([("HELD = ROOM - N", "HELD = ROOM - N"), ("TILE = ROOM - 2 * N", "TILE = 4096")], None, "has room for"),
+        ([("TILE = ROOM - 2 * N", "TILE = 4096")], "whole-row-in-shared", "has room for"),
+        # A tile without room for its halo, which is no whole row.
+        ([("TILE = ROOM - 2 * N", "TILE = ROOM - N - 1")], None, "has room for"),
+        # A barrier between these lines that nobody comes by.
+        ([(READ, READ.replace(WAIT, "if length < 0:\n            cuda.syncthreads()"))], "no-barrier", "tile["),
+        # One barrier, at the loop's beginning: between reading and refilling, and none before the reading.
+        ([(READ, READ.replace(WAIT, "pass")), (LOOP_END, LOOP_END.replace(WAIT, "pass")),
+          ("        here = min(", "        cuda.syncthreads()\n        here = min(")], "no-barrier", "tile["),
         (INTO_REGISTERS, None, "loads"),
         ([("THREADS = 64", "THREADS = 32")], None, "This variation has THREADS = 64"),
         ([("]] = 1\n", "]] = 4\n")], None, "4 stands there, and 1 is right"),
