@@ -161,7 +161,11 @@ class Array:
         negative = any(not isinstance(p, slice) and p is not None and p is not Ellipsis and p < 0
                        for p in (index if isinstance(index, tuple) else (index,)))  # fmt: skip
         why = "NumPy wraps; a GPU reads foreign memory." if negative else "A GPU touches foreign memory there."
-        detail = {} if isinstance(index, tuple) else {"index": int(index)}
+        at = index if isinstance(index, tuple) else (index,)
+        is_one = len(at) == self.ndim and all(hasattr(p, "__index__") for p in at)
+        detail = {"at": tuple(map(int, at)), "shape": self.shape} if is_one else {}  # where it is no slice
+        if is_one and self.ndim == 1:
+            detail["index"] = int(index)
         self._stop("outside", f"{written_as}{name}[{shown}] lies outside {name}({shape})", why, frame, detail)
 
     def stop_at_unwritten(self, index) -> None:
@@ -176,7 +180,8 @@ class Array:
         stored = np.flatnonzero(self.written)
         flat = int(np.ravel_multi_index(index, self.shape)) if isinstance(index, tuple) else int(index)
         detail = {
-            "element": element, "index": flat,
+            "element": element, "index": flat, "shape": self.shape, "written": self.written.copy(),
+            "at": tuple(map(int, index)) if isinstance(index, tuple) else (int(index),),
             "last_stored": int(stored[-1]) if len(stored) else -1,
         }  # fmt: skip
         self._stop("uninitialised", f"{element} is read, and nothing has written it", why, user_frame(), detail, remedy)

@@ -140,8 +140,8 @@ def _two_shapes(launch: Any, name: str) -> tuple[tuple[int, ...], tuple[int, ...
 
 
 def _shows_it(run: Any) -> bool:
-    """Whether the picture of this run shows what went wrong: a race, or, where nothing did, what costs most."""
-    return run.ok or run.errors[0].kind == "race"
+    """Whether the picture of this run shows what went wrong: an access, or, where nothing did, what costs most."""
+    return run.ok or run.errors[0].kind == "race" or "at" in run.errors[0].detail
 
 
 def _arrays_touched(run: Any, kernel: Any) -> dict:
