@@ -45,6 +45,40 @@ def test_guards(guard, mistake, seed):
         assert "none of the mistakes" not in verdict.message, "the index is said"
 
 
+# Exercise 3
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_machine_alone_inverted_is_inverted_too(seed):
+    machine = "GIGABYTES_PER_SECOND / GIGA_OPERATIONS_PER_SECOND * BYTES_PER_WEIGHT / 2"
+    right = "GIGA_OPERATIONS_PER_SECOND * BYTES_PER_WEIGHT / (2 * GIGABYTES_PER_SECOND)"
+    verdict = judged(3, (right, machine), seed=seed)
+    assert verdict.mistake == "inverted", str(verdict)
+
+
+# Exercise 5
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    ("edit", "mistake"),
+    [
+        (("(column_M >= begin_R[:, None])", "(tokens_RM != PAD)"), "mask-by-token"),
+        ((" & (column_M < N)", ""), "sees-ahead"),
+        (("    for step in range(steps):\n", "    for step in range(steps):\n        mask_RM[:, N + step] = True\n"),
+         "sees-ahead"),
+        (("FIRST + np.max", "np.max"), None),
+    ],
+    ids=["prompts-by-token", "all-columns", "next-column", "no-first"],
+)  # fmt: skip
+def test_what_is_masked_is_known_by_parts(edit, mistake, seed):
+    verdict = judged(5, edit, seed=seed)
+    if mistake is None and find("5").task.draw(seed).first == 0:
+        assert verdict.ok
+    else:
+        assert not verdict.ok and verdict.mistake == mistake, str(verdict)
+
+
 # Exercise 9
 
 
