@@ -19,6 +19,9 @@ def read_prompts(
     """
     path = path_of_prompts(arguments, path, what)
     if path is None:
+        for number, text in enumerate(arguments, 1):
+            if text.isspace():
+                raise InputError(f"{what} {number} of {len(arguments)} is blank: leave it out")
         return [{"prompt": text} for text in arguments]
     name, lines = read_lines(path)
     is_jsonl = jsonl or path.suffix == ".jsonl"

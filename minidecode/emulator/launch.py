@@ -225,8 +225,8 @@ class Launch:
         return Finding(
             "endless",
             f"{self._thread.name} does not come out of {lines} (stopped at {place} after {self.settings.patience:g}"
-            " seconds). If it waits for another thread, it must ask by an atomic; if it only takes long, give"
-            " emulate() more `patience`.", [place],
+            " seconds).", [place], remedy="If it waits for another thread, it must ask by an atomic; if it only takes"
+            " long, give emulate() more `patience`.",
         )  # fmt: skip
 
     def _error_of_the_kernel(self, error: Exception) -> Finding:

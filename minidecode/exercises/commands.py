@@ -144,7 +144,8 @@ def hint(
     own = work_folder(folder)
     last = len(found.text.hints) if every else own.next_hint(found)
     for number in range(1 if every else last, last + 1):
-        print(f"Hint {number} of {len(found.text.hints)}")
+        count = len(found.text.hints)
+        print(f"Hint {number} of {count}{', the last one' * (number == count)}")
         print(found.in_text(found.text.hints[number - 1], own.seed(found) or 0))
 
 

@@ -177,11 +177,11 @@ class Sandbox:
 
 def _called(function: Any, arguments: Any) -> dict[str, Any]:
     if function is None or not isinstance(arguments, list):
-        return {"error": "there is no such function"}
+        return {"error": {"type": "ValueError", "message": "there is no such function"}}
     try:
         return {"result": function(*arguments)}
     except Exception as error:  # of arguments that a student made up
-        return {"error": f"{type(error).__name__}: {str(error)[:200]}"}
+        return {"error": {"type": type(error).__name__, "message": str(error)[:200]}}
 
 
 def for_numpy(root: Path | None, **limits: Any) -> Sandbox:

@@ -89,18 +89,27 @@ def test_a_picture_is_written_where_one_helps(cli, here):
     assert ": a race" in picture.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("exercise", ["1", "12"])
-def test_no_picture_of_an_access_that_is_not_the_failing_one(cli, here, exercise):
-    """An index outside its array, and a read of what nothing has written: a picture would show another access."""
-    solve(find(exercise), here, 0, {"1": "less_or_equal", "12": "no_barrier"}[exercise])
+@pytest.mark.parametrize(("exercise", "wrong"), [("1", "less_or_equal"), ("12", "no_barrier")])
+def test_a_picture_shows_the_access_that_failed(cli, here, exercise, wrong):
+    """An index outside its array, and a read of what nothing has written."""
+    solve(find(exercise), here, 0, wrong)
     ran = cli("exercise", "check", find(exercise).file_name)
+    assert ran.code == 1 and "A picture:" in ran.out
+    picture = (here / ".minidecode" / f"{int(exercise):02d}.svg").read_text(encoding="utf-8")
+    (asked,) = re.findall(r"<title>(\w+)\[([-0-9, ]+)\]: asked for</title>", picture)
+    assert f"{asked[0]}[{asked[1]}] " in ran.out, "the element that is told is the one in red"
+
+
+def test_no_picture_where_no_access_failed(cli, here):
+    """Threads that do not come to a barrier."""
+    solve(find("8"), here, 0, "barrier_inside_if")
+    ran = cli("exercise", "check", find("8").file_name)
     assert ran.code == 1 and "A picture" not in ran.out
-    assert not (here / ".minidecode" / f"{int(exercise):02d}.svg").exists()
 
 
 def test_hints_come_one_by_one(cli, here):
     hints = [cli("exercise", "hint", "11").out for _ in range(4)]
-    assert [h.splitlines()[0] for h in hints] == ["Hint 1 of 3", "Hint 2 of 3", "Hint 3 of 3", "Hint 3 of 3"]
+    assert [h.splitlines()[0] for h in hints] == ["Hint 1 of 3", "Hint 2 of 3", *2 * ["Hint 3 of 3, the last one"]]
     assert cli("exercise", "hint", "11", "--all").out == "".join(hints[:3])
 
 

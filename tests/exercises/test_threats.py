@@ -384,6 +384,7 @@ def test_an_endless_kernel_is_ended(monkeypatch):
     verdict = fails(with_line("k = 0\n    while k < 1:\n        k = 0"), None, KERNEL)
     by_the_clock = "no answer within"  # on a machine so busy that the emulator gets no time to lose its patience
     assert "does not come out of the loop" in verdict.message or by_the_clock in verdict.message
+    assert "patience" not in verdict.message, "a student launches nothing, so has no options to give"
     ended_within(20, with_line("k = 0\n    while k < 1:\n        k = 0"), None, monkeypatch, KERNEL)
 
 
