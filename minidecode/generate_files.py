@@ -108,6 +108,11 @@ def run_lines(
                 for line in run:
                     out.write(line.rendered, line.number)
                     report(line.number, prompts.total)
+            if run.receipt.reached < (prompts.total or 0):
+                raise InputError(
+                    f"{prompts.source.removesuffix(', line')} had {prompts.total} lines when it was looked through and "
+                    f"{run.receipt.reached} when they were generated for: it was changed meanwhile; run again"
+                )
         except KeyboardInterrupt:
             raise Interrupted(f"interrupted{what_is_done(out)}") from None
         except MinidecodeError as error:

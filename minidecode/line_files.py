@@ -16,6 +16,7 @@ from typing import Any
 from .errors import InputError
 
 BOM = b"\xef\xbb\xbf"
+LONGEST = 2**26  # bytes of a line: no prompt is as long, but a file without line breaks would fill the memory
 PATIENCE = 0.1  # seconds of waiting for a pipe, before somebody may call it off
 
 
@@ -45,7 +46,7 @@ class LineReader:
 
     def __init__(self, path: Path):
         self.name = "standard input" if str(path) == "-" else str(path)
-        self._called_off = self._begun = False
+        self._called_off, self._lines = False, 0
         try:
             self._file = _stdin() if str(path) == "-" else open(path, "rb")  # noqa: SIM115 (closed by `close`)
             self.is_regular = _is_regular(self._file)
@@ -56,11 +57,15 @@ class LineReader:
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            for line in self._file:
-                if self._called_off:
-                    return
-                if not self._begun:
-                    self._begun, line = True, line.removeprefix(BOM)
+            while (line := self._file.readline(LONGEST + 1)) and not self._called_off:
+                self._lines += 1
+                if len(line) > LONGEST:
+                    raise InputError(
+                        f"{self.name}, line {self._lines} is longer than {LONGEST:,} bytes: is this text, with a line "
+                        "for each prompt?"
+                    )
+                if self._lines == 1:
+                    line = line.removeprefix(BOM)
                 if line:  # a file of a byte order mark alone has no line
                     yield line.removesuffix(b"\n").removesuffix(b"\r")
         except OSError as error:

@@ -29,6 +29,7 @@ from .precision import COMPUTED_IN, NARROW, moved_to, read_only, stored_as
 from .prompts import fit_prompts, fit_sources, token_rows
 from .published import PUBLISHED, published_config, random_tensors
 from .runtime.arena import Arena, Extent, Fresh, Places, StepPlan
+from .runtime.blas_threads import one_blas_thread, products_are_small
 from .runtime.compiled import compile_time, why_not
 from .runtime.dry_run import dry_run, search_of
 from .runtime.engine import Engine
@@ -256,6 +257,7 @@ class Model:
         elif dtype == "float32" and (plan.linear == "cpu" or device != "cpu"):
             self.weights = stored_as("float32", self.weights)
         self.weights = read_only(self.weights) if device == "cpu" else moved_to(device, self.weights)
+        self.is_small = products_are_small(self.weights)
 
     def __repr__(self) -> str:
         return (
@@ -352,6 +354,7 @@ class Model:
         steps = Trace() if trace else None
         try:
             with (
+                one_blas_thread(self.is_small),
                 compile_time(plan.is_compiled) as compiling,
                 self._places(plan, arena, extent, resolved) as places,
                 counted_launches() as launches,
@@ -466,16 +469,19 @@ class Model:
         if decoder_input_ids is None and decoder_attention_mask is not None:
             raise InputError("decoder_attention_mask goes with decoder_input_ids, which this model does not take")
         ids, context = self._checked(token_rows(input_ids, attention_mask)), self.config.context
-        engine = self._engine(self.plan.on(self.device))
+        engine, sources = self._engine(self.plan.on(self.device)), []
         if self.is_encoder_decoder:
             sources, ids = ids, self._checked(token_rows(decoder_input_ids, decoder_attention_mask))
             if len(sources) != len(ids):
                 raise InputError(
                     f"there are {len(sources)} sources and {len(ids)} decoder_input_ids: give each source one target"
                 )
-            engine.encode(fit_sources(sources, context, truncate=False))
+            sources = fit_sources(sources, context, truncate=False)
         ids, _ = fit_prompts(ids, context, Options(), truncate=False)
-        logits_RV = fetch(engine.prefill(ids, every_row=True))
+        with one_blas_thread(self.is_small):
+            if sources:
+                engine.encode(sources)
+            logits_RV = fetch(engine.prefill(ids, every_row=True))
         return np.split(logits_RV, np.cumsum([len(i) for i in ids])[:-1])
 
     def score(
@@ -526,7 +532,8 @@ class Model:
         memory = MemoryFactory(RecomputeMemory)
         engine = Engine(self.network, self.weights, CountedOps(functions), memory, device=self.device)
         try:
-            log_probs, likeliest = score_pieces(engine, pieces, len(ids), context, progress)
+            with one_blas_thread(self.is_small):
+                log_probs, likeliest = score_pieces(engine, pieces, len(ids), context, progress)
         except NumericalError as error:
             raise NumericalError(f"{error}{self._nan_tensors(self.plan)}") from None
         scored = [row[1:] for row in ids] if target_rows is None else target_rows
