@@ -39,7 +39,7 @@ class Prompts:
 @contextlib.contextmanager
 def prompts_of(arguments: list[str], path: Path | None, jsonl: bool) -> Iterator[Prompts]:
     """From the arguments or from a file or standard input (-), never from both. Raises InputError if there is none."""
-    path = path_of_prompts(arguments, path)
+    path = path_of_prompts(arguments, path, jsonl)
     if path is None:
         yield Prompts(arguments, "prompt", total=len(arguments))
         return

@@ -512,6 +512,8 @@ class Model:
             target_rows = self._given(targets, target_ids, None, "target")
             if len(target_rows) != len(ids):
                 raise InputError(f"there are {len(ids)} texts and {len(target_rows)} targets: give each text its own")
+        if truncate and not self.is_encoder_decoder:
+            raise OptionError("truncate is for sources: a decoder-only model scores all of a text, window after window")
         if not self.is_encoder_decoder:
             pieces = text_pieces(ids, target_rows, context, stride)
         elif target_rows is None:

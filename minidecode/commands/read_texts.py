@@ -17,7 +17,7 @@ def read_prompts(
 
     what: the word for it in errors.
     """
-    path = path_of_prompts(arguments, path, what)
+    path = path_of_prompts(arguments, path, jsonl, what)
     if path is None:
         return [{"prompt": text} for text in arguments]
     name, lines = read_lines(path)

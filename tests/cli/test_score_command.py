@@ -135,7 +135,8 @@ def test_help(cli):
 @pytest.mark.parametrize(("arguments", "named"), [
     ([], "give a text"), (["a b", "-i", "p.txt"], "not both"), (["a b", "x"], "text 2 of 2 has one token"),
     (["a b", "--stride", 17], "from 1 to the context, 16"), (["a b", "--dtype", "half"], "dtype must be one of"),
-    (["a b", ""], "text 2 of 2 is empty"),
+    (["a b", ""], "text 2 of 2 is empty"), (["a b", "--truncate"], "truncate is for sources"),
+    (["a b", "--jsonl"], "--jsonl is for files: the texts here are arguments"),
 ])  # fmt: skip
 def test_what_cannot_be_scored(fails, toy, arguments, named):
     assert named in fails("score", "-m", toy, *arguments)
