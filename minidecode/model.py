@@ -439,7 +439,7 @@ class Model:
 
     @contextmanager
     def _places(self, plan: Plan, arena: Arena | None, extent: Extent, options: Options) -> Iterator[Fresh | Places]:
-        """Where a generation's steps keep what they make. Raises OptionError if the arena is too small for it."""
+        """Where a generation's steps keep what they make. Raises MemoryBudgetError if the arena is too small."""
         if plan.arena == "none":
             yield Fresh()
             return

@@ -31,16 +31,17 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, LineError, MinidecodeError, OptionError, PipelineError
+from ..errors import InputError, LineError, MemoryBudgetError, MinidecodeError, OptionError, PipelineError
 from ..line_files import read_record
 from ..plan import Plan
 from .footprint import read_budget
-from .receipt import Receipt
+from .receipt import CostOf, Receipt
 
 if TYPE_CHECKING:
     import numpy as np
 
     from ..model import Model
+    from .arena import Arena
 
 OVERLAPS = ("both", "prefetch", "post-process", "none")
 ON_ERROR = ("stop", "skip", "record")
@@ -121,13 +122,14 @@ class Stages:
 
     def __init__(
         self, model: Model, lines: Iterable[Any], receipt: RunReceipt, *, jsonl: bool, source: str, batch_size: int,
-        sort_window: int, on_error: str, traced: bool, plan: Plan, truncate: bool, memory_budget: Any,
+        sort_window: int, on_error: str, traced: bool, plan: Plan, truncate: bool, arena: Arena | None,
+        costs: bool | CostOf, memory_budget: Any,
         render: Callable[[Line], Any] | None, on_batch: Callable[[Receipt], None] | None, options: dict[str, Any],
     ):  # fmt: skip
         self.model, self.lines, self.receipt, self.jsonl, self.source = model, lines, receipt, jsonl, source
         self.batch_size, self.sort_window, self.on_error, self.traced = batch_size, sort_window, on_error, traced
         self.plan, self.truncate, self.memory_budget, self.options = plan, truncate, memory_budget, options
-        self.render, self.on_batch = render, on_batch
+        self.arena, self.costs, self.render, self.on_batch = arena, costs, render, on_batch
         self.resolved = model.options(**options)
         self.copies: Counter[bytes] = Counter()  # of each prompt, when sampling
         self.lines_read = 0
@@ -196,18 +198,29 @@ class Stages:
 
     def generate(self, batch: list[Line]) -> list[Line]:
         """The model's part. If a batch fails, each of its lines is tried alone, so that the error gets its line."""
-        able = [line for line in batch if not line.error]
-        budget = self._budget() if able else None
-        for part in self._that_fit(able, budget):
-            try:
-                self._generate(part, budget)
-            except Exception as error:
-                for line in part:
-                    with self._errors_of(line):
-                        self._generate([line], budget)
-                if isinstance(error, OptionError) and self.receipt.new_tokens == 0 and all(x.error for x in part):
-                    raise  # no line has ever been done under these options: they are to blame
+        if able := [line for line in batch if not line.error]:
+            self._in_parts(able, self._budget())
         return batch
+
+    def _in_parts(self, part: list[Line], budget: int | None) -> None:
+        """The part as a whole, or if that does not fit the memory, halves of it, and halves of these, until each fits.
+
+        Nothing has been computed of what does not fit. A line alone that does not is refused.
+        """
+        try:
+            self._generate(part, budget)
+        except Exception as error:
+            if isinstance(error, MemoryBudgetError) and len(part) > 1:
+                self.receipt.splits += 1
+                middle = len(part) // 2
+                for half in (part[:middle], part[middle:]):
+                    self._in_parts(half, budget)
+                return
+            for line in part:
+                with self._errors_of(line):
+                    self._generate([line], budget)
+            if isinstance(error, OptionError) and self.receipt.new_tokens == 0 and all(x.error for x in part):
+                raise  # no line has ever been done under these options: they are to blame
 
     def finish(self, batch: list[Line]) -> list[Line]:
         """Ids become text, and what the caller wants to make of it."""
@@ -239,7 +252,7 @@ class Stages:
         with self.busy("generate", part):
             out = self.model.generate(
                 input_ids=[line.ids for line in part], sample_ids=[line.copy for line in part], plan=self.plan,
-                truncate=self.truncate, memory_budget=budget, **self.options,
+                arena=self.arena, truncate=self.truncate, memory_budget=budget, costs=self.costs, **self.options,
             )  # fmt: skip
         each = self.resolved.num_return_sequences
         for b, line in enumerate(part):
@@ -249,19 +262,6 @@ class Stages:
         self.receipt.new_tokens += out.receipt.new_tokens
         if self.on_batch:
             self.on_batch(out.receipt)
-
-    def _that_fit(self, batch: list[Line], budget: int | None) -> Iterator[list[Line]]:
-        """The batch, or halves of it, and halves of these, until each fits; a line alone goes, to be refused."""
-        if len(batch) > 1 and budget is not None:
-            options = {"plan": self.plan, "truncate": self.truncate} | self.options
-            if self.model.footprint(input_ids=[line.ids for line in batch], **options).total > budget:
-                self.receipt.splits += 1
-                middle = len(batch) // 2
-                yield from self._that_fit(batch[:middle], budget)
-                yield from self._that_fit(batch[middle:], budget)
-                return
-        if batch:
-            yield batch
 
     @contextlib.contextmanager
     def _errors_of(self, line: Line) -> Iterator[None]:
@@ -512,7 +512,8 @@ def told(lines: list[Line], receipt: RunReceipt, on_error: str) -> Iterator[Line
 def generate_lines(
     model: Model, lines: Iterable[str | bytes | dict[str, Any]], *, batch_size: int = 8, sort_window: int | None = None,
     overlap: str = "both", threads: int = 2, on_error: str = "stop", jsonl: bool = False, source: str = "line",
-    plan: str | Plan | None = None, truncate: bool = False, memory_budget: int | str | None = "available",
+    plan: str | Plan | None = None, arena: Arena | None = None, truncate: bool = False,
+    memory_budget: int | str | None = "available", costs: bool | CostOf = False,
     render: Callable[[Line], Any] | None = None, on_batch: Callable[[Receipt], None] | None = None,
     trace: bool = False, **options: Any,
 ) -> LineRun:  # fmt: skip
@@ -528,9 +529,12 @@ def generate_lines(
     of the results.
     on_error: a line that cannot be done raises its LineError when its turn comes ("stop"), is left out and counted
     ("skip"), or comes with its `error` ("record"). source: what a line is called in errors, before its number.
-    memory_budget: as in `generate`; a batch that does not fit is cut, a line that does not fit alone is an error.
+    memory_budget, arena: as in `generate`; a batch that does not fit is cut, a line that does not fit alone is an
+    error. One arena serves all batches; without it, a plan with arena=planned makes one for each.
     render(line): made of each line by the threads that make text. on_batch(receipt): called after each batch.
-    trace: keep `receipt.spans`, of which runtime/timeline.py makes pictures. plan, truncate, options: as in `generate`.
+    trace: keep `receipt.spans`, of which runtime/timeline.py makes pictures. plan, truncate, costs, options: as in
+    `generate`. Of what that takes beside these, sample_ids are counted here; a streamer, prefix_tokens and a search's
+    trace are for single calls: batches follow no order of the lines.
 
     Raises OptionError at once on options; while it is read LineError, and whatever reading `lines` raises.
     """
@@ -552,8 +556,8 @@ def generate_lines(
     plan.resolve(model.is_encoder_decoder)
     stages = Stages(
         model, lines, RunReceipt(overlap), jsonl=jsonl, source=source, batch_size=batch_size,
-        sort_window=max(window, batch_size), on_error=on_error, traced=trace, plan=plan, truncate=truncate,
-        memory_budget=memory_budget, render=render, on_batch=on_batch, options=options,
+        sort_window=max(window, batch_size), on_error=on_error, traced=trace, plan=plan, truncate=truncate, arena=arena,
+        costs=costs, memory_budget=memory_budget, render=render, on_batch=on_batch, options=options,
     )  # fmt: skip
     return LineRun(stages, overlap in ("both", "prefetch"), threads if overlap in ("both", "post-process") else 0)
 
@@ -562,7 +566,8 @@ def check_lines(model: Model, lines: Iterable[Any], *, jsonl: bool, source: str,
     """How many lines there are. Raises the LineError of the first that cannot be done; nothing is generated."""
     stages = Stages(
         model, lines, RunReceipt("none"), jsonl=jsonl, source=source, batch_size=1, sort_window=64, on_error="stop",
-        traced=False, plan=model.plan, truncate=truncate, memory_budget=None, render=None, on_batch=None,
+        traced=False, plan=model.plan, truncate=truncate, arena=None, costs=False, memory_budget=None, render=None,
+        on_batch=None,
         options=options,
     )  # fmt: skip
     for batch in stages.batches():
