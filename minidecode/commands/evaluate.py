@@ -16,7 +16,7 @@ from ..plan import Plan
 from ..runtime.pipeline import check_lines
 from .flags import DTYPE_HELP, PLAN_HELP, AsJson, Debug, Quiet
 from .progress_bar import bar
-from .read_texts import read_lines, read_prompts
+from .read_texts import read_lines, read_records
 from .search_flags import with_search_options
 from .whole_file import whole_file
 
@@ -91,7 +91,7 @@ def _read_pairs(pairs: Path | None, sources: Path | None, references: Path | Non
         if len(prompts) != len(texts):
             raise InputError(f"{sources} has {len(prompts)} lines and {references} has {len(texts)}: they go in pairs")
         return prompts, texts
-    records = read_prompts([], pairs, jsonl=True)
+    records = read_records(pairs)
     for number, r in enumerate(records, 1):
         texts = r.get("reference")
         if not isinstance(texts, str) and not (
