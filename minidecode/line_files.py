@@ -20,10 +20,10 @@ LONGEST = 2**26  # bytes of a line: no prompt is as long, but a file without lin
 PATIENCE = 0.1  # seconds of waiting for a pipe, before somebody may call it off
 
 
-def path_of_prompts(arguments: list[str], path: Path | None, what: str = "prompt") -> Path | None:
+def path_of_prompts(arguments: list[str], path: Path | None, jsonl: bool, what: str = "prompt") -> Path | None:
     """The file that prompts are read from, - for standard input, or None if the arguments are prompts themselves.
 
-    what: how the command calls them. Raises InputError unless it is one of the two.
+    jsonl: whether that was said of it. what: how the command calls them. Raises InputError unless it is one of the two.
     """
     if "-" in arguments:
         if len(arguments) > 1 or path is not None:
@@ -32,6 +32,8 @@ def path_of_prompts(arguments: list[str], path: Path | None, what: str = "prompt
     if bool(arguments) == bool(path):
         raise InputError(f"give a {what}, or --input FILE, or - for standard input" if path is None else
                          f"give {what}s as arguments or by --input, not both")  # fmt: skip
+    if arguments and jsonl:
+        raise InputError(f"--jsonl is for files: the {what}s here are arguments; leave it out, or say --input FILE")
     if len(arguments) == 1 and arguments[0].endswith((".txt", ".jsonl")) and os.path.isfile(arguments[0]):
         raise InputError(f"{arguments[0]} is a file: say --input {arguments[0]} for the {what}s in it")
     return path

@@ -35,7 +35,7 @@ from .runtime.dry_run import dry_run, search_of
 from .runtime.engine import Engine
 from .runtime.footprint import Footprint, check_fits, footprint, read_budget
 from .runtime.receipt import CostOf, CountedOps, Receipt
-from .scoring import Scores, score_pieces, target_pieces, text_pieces
+from .scoring import Piece, Scores, checked_stride, score_pieces, target_pieces, text_pieces
 from .search.beam import beam_search
 from .search.candidates import never_straight
 from .search.draws import check_sample_ids
@@ -442,7 +442,7 @@ class Model:
 
     @contextmanager
     def _places(self, plan: Plan, arena: Arena | None, extent: Extent, options: Options) -> Iterator[Fresh | Places]:
-        """Where a generation's steps keep what they make. Raises OptionError if the arena is too small for it."""
+        """Where a generation's steps keep what they make. Raises MemoryBudgetError if the arena is too small."""
         if plan.arena == "none":
             yield Fresh()
             return
@@ -512,33 +512,56 @@ class Model:
         Logits exist for a few rows at a time, so long texts and large vocabularies take no more memory than a
         forward pass does. Raises InputError on texts that cannot be used, NumericalError on NaN scores.
         """
-        ids, context = self._given(texts, input_ids, attention_mask, "text"), self.config.context
+        self.check_scoring(stride, truncate)
+        ids = self._given(texts, input_ids, attention_mask, "text")
         target_rows = None
         if targets is not None or target_ids is not None:
             target_rows = self._given(targets, target_ids, None, "target")
             if len(target_rows) != len(ids):
                 raise InputError(f"there are {len(ids)} texts and {len(target_rows)} targets: give each text its own")
-        if not self.is_encoder_decoder:
-            pieces = text_pieces(ids, target_rows, context, stride)
-        elif target_rows is None:
-            raise InputError("this model scores targets given their sources: give targets (texts) or target_ids beside")
-        elif stride is not None:
-            raise OptionError("stride is for decoder-only models: a target is read whole")
-        else:
-            start = self._decoder_start(self._scoring_options(decoder_start_token_id))
-            pieces = target_pieces(fit_sources(ids, context, truncate), target_rows, start, context)
+        pieces = self._pieces(ids, target_rows, stride, truncate, decoder_start_token_id)
         functions, _ = self.plan.on(self.device).resolve(device=self.device)
         # Nothing comes after the scored tokens, so no keys and values are kept.
         memory = MemoryFactory(RecomputeMemory)
         engine = Engine(self.network, self.weights, CountedOps(functions), memory, device=self.device)
         try:
             with one_blas_thread(self.is_small):
-                log_probs, likeliest = score_pieces(engine, pieces, len(ids), context, progress)
+                log_probs, likeliest = score_pieces(engine, pieces, len(ids), self.config.context, progress)
         except NumericalError as error:
             raise NumericalError(f"{error}{self._nan_tensors(self.plan)}") from None
         scored = [row[1:] for row in ids] if target_rows is None else target_rows
         sizes = None if self.tokenizer is None else [self.tokenizer.count_bytes(row) for row in scored]
         return Scores(scored, log_probs, likeliest, None if sizes is None or None in sizes else sizes)
+
+    def check_scoring(self, stride: int | None, truncate: bool) -> None:
+        """Raises OptionError on what `score` would refuse whatever the texts."""
+        if self.is_encoder_decoder and stride is not None:
+            raise OptionError("stride is for decoder-only models: a target is read whole")
+        if truncate and not self.is_encoder_decoder:
+            raise OptionError("truncate is for sources: a decoder-only model scores all of a text, window after window")
+        checked_stride(stride, self.config.context)
+
+    def tokenize_scored(
+        self, text: str, target: str | None, *, stride: int | None = None, truncate: bool = False
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """The token ids of one text, and of its target if it has one, checked as `score` would.
+
+        Raises InputError on texts that cannot be used.
+        """
+        ids = self._given(text, None, None, "text")
+        targets = None if target is None else self._given(target, None, None, "target")
+        self._pieces(ids, targets, stride, truncate)
+        return ids[0], None if targets is None else targets[0]
+
+    def _pieces(self, ids, target_rows, stride: int | None, truncate: bool, decoder_start_token_id=None) -> list[Piece]:
+        """What forward passes do of these texts and targets."""
+        context = self.config.context
+        if not self.is_encoder_decoder:
+            return text_pieces(ids, target_rows, context, checked_stride(stride, context))
+        if target_rows is None:
+            raise InputError("this model scores targets given their sources: give targets (texts) or target_ids beside")
+        start = self._decoder_start(self._scoring_options(decoder_start_token_id))
+        return target_pieces(fit_sources(ids, context, truncate), target_rows, start, context)
 
     def _scoring_options(self, decoder_start_token_id: int | None) -> Options:
         """Options of which only decoder_start_token_id matters, in a call or else in generation_config.json."""

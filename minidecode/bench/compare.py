@@ -186,6 +186,9 @@ def compare(
     ):  # bytes are what it buys: how fast it is for its own is beside the point
         amounts = {label: amount(f(*copy.deepcopy(arguments)), *arguments) for label, f in functions.items()}
         notes += asked.says(*arguments)
+        if others:
+            notes.append(f"nothing is predicted for {', '.join(others)}: bytes are the same on every machine")
+            others = []
     elif any(t.median < cost.bytes / here.bandwidth for t in timings):
         notes.append(f"faster than memory: these {cost.bytes / 1e6:.1f} MB stay in a cache")
     if any(t.median < cost.operations / here.operations for t in timings):

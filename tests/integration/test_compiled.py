@@ -130,16 +130,19 @@ SEARCHES = [
 linear.SMALL = 0  # these models' weights are
 linear.TILED = 8  # with fewer registers, 4 to 7 rows have a loop of their own
 lengths = itertools.cycle([[1], [3, 9], [100, 4, 5]])
-for name, dtype, plan in [
-    ("tiny-gpt2", "float32", "auto"), ("tiny-gpt2", "float32", "fast"), ("tiny-gpt2", "float16", "auto"),
-    ("tiny-gpt2-mqa", "int8", "auto"), ("tiny-bart", "float32", "auto"), ("tiny-bart", "int8", "auto"),
+for name, dtype, plan, beside in [
+    ("tiny-gpt2", "float32", "auto", []), ("tiny-gpt2", "float32", "fast", []), ("tiny-gpt2", "float16", "auto", []),
+    ("tiny-gpt2-mqa", "int8", "auto", []), ("tiny-bart", "float32", "auto", list(compiled.ASKED_FOR)),
+    ("tiny-bart", "int8", "auto", []), ("tiny-gpt2", "float32", "fast", list(compiled.ASKED_FOR)),
 ]:
     model = md.load(name, dtype=dtype, plan=plan)
     for i, search in enumerate(SEARCHES):  # each model begins elsewhere: each search meets each of the lengths
         ids = [list(range(5, 5 + n)) for n in next(lengths)]
-        model.generate(input_ids=ids, plan="fast", max_new_tokens=3, no_repeat_ngram_size=2 * (i % 2), **search)
+        said = f"fast,{beside[i % len(beside)]}" if beside else "fast"
+        model.generate(input_ids=ids, plan=said, max_new_tokens=3, no_repeat_ngram_size=2 * (i % 2), **search)
 print(*wrong, sep="\\n")
-print(*sorted(set(known) - {name for name, _ in seen}))  # idle
+idle = {(name, types) for name, each in known.items() for types in each} - seen
+print(*sorted(map(str, idle)))
 """
 
 
