@@ -93,7 +93,7 @@ def grown_by(call, lent) -> int:
 
 @pytest.mark.parametrize("name", [n for n in ROWS if lender(implementations(CATALOG[n])["cuda"], None) is not dict])
 def test_room_may_hold_anything(name, monkeypatch):
-    """What is lent comes full of nonsense; the answers are those over room of a launcher's own, in a few small cases."""
+    """What is lent comes full of nonsense; the answers are those over a launcher's own, in a few small cases."""
     monkeypatch.setattr(attention, "SHORTEST", 1)  # so that few positions are cut into ranges
     function, asked = implementations(CATALOG[name])["cuda"], 0
 
