@@ -66,6 +66,11 @@ def fetch(array: Any) -> np.ndarray:
     return array if isinstance(array, np.ndarray) else array.get()
 
 
+def is_array(thing: Any) -> bool:
+    """Whether it is an array, of the host's or of a device's."""
+    return hasattr(thing, "__array_function__")
+
+
 def address_of(array: Any) -> int:
     """Where its first number lies, in the host's memory or a device's."""
     return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr

@@ -175,7 +175,11 @@ class OnHost:
 
     def __init__(self, function: Callable):
         self.stands_for = getattr(function, "stands_for", function)
-        self.__signature__ = inspect.signature(function)
+        signature = inspect.signature(function)
+        own = [
+            p for p in signature.parameters.values() if p.name != "workspace"
+        ]  # a device's room is none of the host's
+        self.__signature__ = signature.replace(parameters=own)
         self._function = function
 
     def __call__(self, *args, **kwargs):

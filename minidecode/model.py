@@ -342,8 +342,11 @@ class Model:
         plan = self.plan if plan is None else Plan.parse(plan)
         if arena is not None and not isinstance(arena, Arena):
             raise OptionError(f"arena must be an Arena, made of plans of plan_step, not {arena!r}")
+        if arena is not None and arena.device != self.device:
+            where = f"the arena is for device={arena.device}, and this model lies on device={self.device}"
+            raise OptionError(f"{where}: make one of this model's plans")
         if arena is not None and plan.arena == "none":
-            plan = dataclasses.replace(plan, arena="planned")
+            plan = dataclasses.replace(plan.on(self.device), arena="planned")
         extent, stages = _extent(sources, prompts_ids, limit_B), {"prompts": tokenized - started}
         plan, chosen = self._settled(plan, resolved, extent)
         if chosen and plan.base == "fast":
@@ -420,7 +423,7 @@ class Model:
         resolved = self.options(**options)
         plan = self.plan if plan is None else Plan.parse(plan)
         if plan.arena == "none":
-            plan = dataclasses.replace(plan, arena="planned")
+            plan = dataclasses.replace(plan.on(self.device), arena="planned")
         ids = np.zeros((batch_size, input_length), np.int64)
         extent = _extent(*self._fitted(None, ids, None, resolved, truncate=False))
         return self._plan_step(self._settled(plan, resolved, extent)[0], extent, search_of(resolved))
@@ -438,7 +441,9 @@ class Model:
     def _plan_step(self, plan: Plan, extent: Extent, search: Options) -> StepPlan:
         functions, make_memory = plan.resolve(self.is_encoder_decoder, self.device)
         with np.errstate(all="ignore"):
-            return dry_run(self.network, self.weights, functions, make_memory, extent, search, (self, plan, search))
+            return dry_run(
+                self.network, self.weights, functions, make_memory, extent, search, (self, plan, search), self.device
+            )
 
     @contextmanager
     def _places(self, plan: Plan, arena: Arena | None, extent: Extent, options: Options) -> Iterator[Fresh | Places]:
@@ -446,8 +451,6 @@ class Model:
         if plan.arena == "none":
             yield Fresh()
             return
-        if self.device != "cpu":
-            raise OptionError(f"plan: arena={plan.arena} needs device=cpu: on a device CuPy's pool lends room")
         search = search_of(options)
         make = functools.partial(self._plan_step, plan, extent, search)
         arena = Arena(make()) if arena is None else arena

@@ -266,8 +266,8 @@ class Plan:
                 raise OptionError(f"plan: {row.name}={choice} has no effect {where}")
             if choice in ("off", "auto"):  # auto: until `settled` says what it comes to
                 del functions[row.op]
-            else:
-                functions[row.op] = _implementation(row, choice, device)
+            else:  # places are found on the host, wherever they are
+                functions[row.op] = _implementation(row, choice, "cpu" if row.op == "place_lifetimes" else device)
         kind = (BESIDE_SOURCE if has_encoder else MEMORIES)[self.memory]
         return functions, MemoryFactory(kind, STORED_AS[self.memory_dtype])
 

@@ -5,10 +5,18 @@ decorate without a GPU; launch.py runs them on one, or in the emulator.
 """
 
 from ..errors import OptionError
+from ..reference import room
 
 
 def in_float32(array):
     """The array, if kernels that know no other number take it."""
     if array.dtype != "float32":
         raise OptionError(f"these kernels compute in float32, not {array.dtype}: plan=auto computes in both")
+    return array
+
+
+def filled(workspace, shape, like, number, dtype=None):
+    """Room, as `room` finds it, in which every number is this one."""
+    array = room(workspace, shape, like, dtype)
+    array[...] = number
     return array

@@ -15,6 +15,7 @@ from numba import cuda, float32, int64, types
 
 from ..errors import OptionError
 from ..launch import launch
+from ..reference import room
 from .reduction import LANES, THREADS, WARPS, warp_sum
 
 NOTHING = float32(-np.inf)  # the score of a position that is not seen; exp of it is 0
@@ -293,10 +294,9 @@ def merge_ranges(partials_XRHX, a_RX):
     a_RX[r, h * U + u] = a / total
 
 
-def in_ranges(kernel, grid, q_RHK, memory, scale, positions, ranges, a_RX):
+def in_ranges(kernel, grid, q_RHK, memory, scale, positions, partials_XRHX, a_RX):
     """Cuts `positions` into ranges, a third axis of the grid, and merges what `kernel` finds in each."""
-    R, H = q_RHK.shape[:2]
-    partials_XRHX = np.empty_like(a_RX, shape=(ranges, R, H, a_RX.shape[1] // H + 2))
+    ranges = len(partials_XRHX)
     length = -(-positions // ranges)
     launch(kernel, (*grid, ranges), THREADS, q_RHK, *memory, np.float32(scale), length, partials_XRHX)
     launch(merge_ranges, -(-a_RX.size // THREADS), THREADS, partials_XRHX, a_RX)
@@ -306,6 +306,21 @@ def in_ranges(kernel, grid, q_RHK, memory, scale, positions, ranges, a_RX):
 def ranges_for(blocks: int, positions: int) -> int:
     """How many ranges to cut the positions into where there are so few blocks otherwise; 1 where there are enough."""
     return max(1, min(ENOUGH // blocks, positions // SHORTEST))
+
+
+def room_for_ranges(q_RHK, k_XGMK, v_XGMU, positions, workspace):
+    """partials_XRHX: room for what is found in each range of the positions; None where they are not to be cut.
+
+    Fewer memories are cut into more ranges each. The room is for as many as all memories may have together, so that a
+    batch's is enough for the sentences that are left of it.
+    """
+    (R, H, _), X, blocks = q_RHK.shape, len(k_XGMK), math.prod(grid_for(q_RHK, k_XGMK))
+    ranges, most = ranges_for(blocks, positions), ranges_for(1, positions)
+    if most == 1 or is_wide(k_XGMK, v_XGMU):
+        return None
+    together = min(X * ENOUGH // blocks, X * most)
+    room_XXHX = room(workspace, (together, R // X, H, v_XGMU.shape[3] + 2), q_RHK)
+    return None if ranges == 1 else room_XXHX[: X * ranges].reshape(ranges, R, H, -1)
 
 
 def grid_for(q_RHK, k_XGMK) -> tuple[int, int]:

@@ -23,6 +23,8 @@ import numpy as np
 from numba import cuda, float32, float64, int32, int64
 
 from ..launch import launch
+from ..reference import room
+from . import filled
 
 THREADS = 128  # of a block: one constant, for the shapes of shared arrays; no more candidates in versions 2 and 3
 WARPS = THREADS // 32
@@ -173,14 +175,14 @@ def rerank(scores_BX, survivor_BX, count_B, has_nan_B, best_BC, index_BC):
             best_BC[b, c], index_BC[b, c] = best, column
 
 
-def top_candidates(scores_BX, C, out=None):
+def top_candidates(scores_BX, C, out=None, *, workspace=None):
     """Version 3. More candidates than a block has threads take version 1."""
     if C > THREADS:
         return top_candidates_v1(scores_BX, C, out)
     B, X = scores_BX.shape
     slices = -(-X // SLICE)
     best_BC, index_BC = results(scores_BX, B, C, out)
-    survivor_BX, count_B, has_nan_B = room_for_survivors(scores_BX, B, slices * THREADS)
+    survivor_BX, count_B, has_nan_B = room_for_survivors(scores_BX, B, slices * THREADS, workspace)
     launch(retrieve_from_slice, (slices, B), THREADS, scores_BX, C, survivor_BX, count_B, has_nan_B)
     launch(rerank, B, THREADS, scores_BX, survivor_BX, count_B, has_nan_B, best_BC, index_BC)
     return best_BC, index_BC
@@ -267,10 +269,10 @@ def results(scores, B, C, out):
     return out or (np.empty_like(scores, shape=(B, C)), np.empty_like(scores, shape=(B, C), dtype=np.int64))
 
 
-def room_for_survivors(scores, B, room):
+def room_for_survivors(scores, B, columns, workspace=None):
     """(their columns, how many there are, whether a sentence has NaN), where the scores lie."""
-    survivor_BX = np.empty_like(scores, shape=(B, room), dtype=np.int64)
-    count_B, has_nan_B = (np.zeros_like(scores, shape=B, dtype=np.int32) for _ in range(2))
+    survivor_BX = room(workspace, (B, columns), scores, np.int64)
+    count_B, has_nan_B = (filled(workspace, B, scores, 0, np.int32) for _ in range(2))
     return survivor_BX, count_B, has_nan_B
 
 

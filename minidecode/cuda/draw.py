@@ -20,6 +20,7 @@ import numpy as np
 from numba import cuda, float32, float64, int64
 
 from ..launch import launch
+from ..reference import room
 from . import in_float32
 from .candidates import INFINITY, NOWHERE, THREADS, WARPS, first_of_block
 from .random import COUNTERS, LOW, counters_of, noise_of, words_of, write_noise
@@ -59,16 +60,15 @@ def draw_tokens_v2(scores_RV, key_RX, step_R, seed, out=None):
     return _by_slices(draw_from_slice, scores_RV, key_RX, step_R, seed, out)
 
 
-def draw_tokens(scores_RV, key_RX, step_R, seed, out=None):
+def draw_tokens(scores_RV, key_RX, step_R, seed, out=None, *, workspace=None):
     """Version 3."""
-    return _by_slices(draw_from_slice_roughly, scores_RV, key_RX, step_R, seed, out)
+    return _by_slices(draw_from_slice_roughly, scores_RV, key_RX, step_R, seed, out, workspace)
 
 
-def _by_slices(kernel, scores_RV, key_RX, step_R, seed, out):
+def _by_slices(kernel, scores_RV, key_RX, step_R, seed, out, workspace=None):
     (R, V), token_R = scores_RV.shape, _result(scores_RV, out)
     slices = -(-V // (4 * SLICE))
-    best_RX = np.empty_like(scores_RV, shape=(R, slices), dtype=np.float64)
-    column_RX = np.empty_like(scores_RV, shape=(R, slices), dtype=np.int64)
+    best_RX, column_RX = (room(workspace, (R, slices), scores_RV, dtype) for dtype in (np.float64, np.int64))
     launch(kernel, (R, slices), THREADS, scores_RV, *counters_of(key_RX, step_R, seed), best_RX, column_RX)
     launch(best_of_slices, R, THREADS, best_RX, column_RX, token_R)
     return token_R

@@ -29,6 +29,7 @@ from numba.core.types import float16
 
 from ..errors import OptionError
 from ..launch import launch, products
+from ..reference import room
 from .reduction import warp_max, warp_sum
 
 THREADS = 256  # of a block in versions 2 and 3
@@ -46,9 +47,9 @@ def attend_el_v1(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale,
     return values(sums_RHD, total_RH, w_v_GUD, b_v_GU, out)
 
 
-def attend_el(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale, out=None):
+def attend_el(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale, out=None, *, workspace=None):
     """Version 2. Hidden states wider than it has room for take version 1."""
-    sums_RHD, _, total_RH = hidden_sums(q_RHK, h_BND, begin_B, w_k_GKD, scale)
+    sums_RHD, _, total_RH = hidden_sums(q_RHK, h_BND, begin_B, w_k_GKD, scale, workspace)
     return values(sums_RHD, total_RH, w_v_GUD, b_v_GU, out)
 
 
@@ -67,14 +68,14 @@ def attend_el_v3(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale,
         raise OptionError(f"half=True multiplies hidden states that are float16: these are {h_BND.dtype}")
     (R, H, _), (B, N, D), (G, U, _) = q_RHK.shape, h_BND.shape, w_v_GUD.shape
     X, factors = R // B * H, np.float16 if half else np.float32  # X: the heads of all beams of a sentence
-    el_q_RHD, scores_BXN, sums_RHD = empty(q_RHK, R, H, D), empty(q_RHK, B, X, N), empty(q_RHK, R, H, D)
+    el_q_RHD, scores_BXN, sums_RHD = (room(None, shape, q_RHK) for shape in ((R, H, D), (B, X, N), (R, H, D)))
     by_group(q_RHK * np.float32(scale), w_k_GKD, el_q_RHD)
     el_q_BXD, h_BND = el_q_RHD.reshape(B, X, D).astype(factors, copy=False), h_BND.astype(factors, copy=False)
     products([(el_q_BXD, h_BND.transpose(0, 2, 1), scores_BXN)])
     weights_BXN = np.empty_like(scores_BXN, dtype=np.float16) if half else scores_BXN
     launch(masked_softmax, -(-B * X // WARPS), THREADS, weights_BXN, scores_BXN, begin_B)
     products([(weights_BXN, h_BND, sums_RHD.reshape(B, X, D))])
-    a_RX = empty(q_RHK, R, H * U) if out is None else out
+    a_RX = room(None, (R, H * U), q_RHK) if out is None else out
     by_group(sums_RHD, w_v_GUD.transpose(0, 2, 1), a_RX.reshape(R, H, U))
     a_RGXU = a_RX.reshape(R, G, H // G, U)
     a_RGXU += b_v_GU[:, None]
@@ -88,35 +89,35 @@ def by_group(x_RHX, w_GXX, result_RHX):
     products([(x_GXRX, w_GXX[:, None], result_GXRX)])
 
 
-def hidden_sums_v1(q_RHK, h_BND, begin_B, w_k_GKD, scale):
+def hidden_sums_v1(q_RHK, h_BND, begin_B, w_k_GKD, scale, workspace=None):
     """sum_n exp(score_n - top) h_n of each row and head, their largest score `top`, and the sum of the exponentials."""
-    el_q_RHD = el_queries(q_RHK, h_BND, w_k_GKD, scale)
+    el_q_RHD = el_queries(q_RHK, h_BND, w_k_GKD, scale, workspace)
     R, H, D = el_q_RHD.shape
-    scores_RHN, sums_RHD = empty(q_RHK, R, H, h_BND.shape[1]), empty(q_RHK, R, H, D)
-    top_RH, total_RH = empty(q_RHK, R, H), empty(q_RHK, R, H)
+    scores_RHN = room(workspace, (R, H, h_BND.shape[1]), q_RHK)
+    sums_RHD, top_RH, total_RH = (room(workspace, shape, q_RHK) for shape in ((R, H, D), (R, H), (R, H)))
     thread_per_number(hidden_scores, scores_RHN, el_q_RHD, h_BND)
     thread_per_number(exponentials, top_RH, total_RH, scores_RHN, begin_B)
     thread_per_number(weighted_sums, sums_RHD, scores_RHN, h_BND, begin_B)
     return sums_RHD, top_RH, total_RH
 
 
-def hidden_sums(q_RHK, h_BND, begin_B, w_k_GKD, scale):
+def hidden_sums(q_RHK, h_BND, begin_B, w_k_GKD, scale, workspace=None):
     """The same in one kernel behind the product with W_k."""
     if h_BND.shape[2] > ROOM:
-        return hidden_sums_v1(q_RHK, h_BND, begin_B, w_k_GKD, scale)
-    el_q_RHD = el_queries(q_RHK, h_BND, w_k_GKD, scale)
+        return hidden_sums_v1(q_RHK, h_BND, begin_B, w_k_GKD, scale, workspace)
+    el_q_RHD = el_queries(q_RHK, h_BND, w_k_GKD, scale, workspace)
     (R, H, D), B = el_q_RHD.shape, len(h_BND)
-    sums_RHD, top_RH, total_RH = empty(q_RHK, R, H, D), empty(q_RHK, R, H), empty(q_RHK, R, H)
+    sums_RHD, top_RH, total_RH = (room(workspace, shape, q_RHK) for shape in ((R, H, D), (R, H), (R, H)))
     of_sentence = (a.reshape(B, -1, *a.shape[2:]) for a in (el_q_RHD, sums_RHD, top_RH, total_RH))
     launch(block_per_queries, B * -(-R // B * H // QUERIES), THREADS, *of_sentence, h_BND, begin_B)
     return sums_RHD, top_RH, total_RH
 
 
-def el_queries(q_RHK, h_BND, w_k_GKD, scale):
+def el_queries(q_RHK, h_BND, w_k_GKD, scale, workspace=None):
     """q' = scale * q W_k, as wide as the hidden states."""
     refuse_other_types(q_RHK, h_BND)
     R, H, _ = q_RHK.shape
-    el_q_RHD = empty(q_RHK, R, H, h_BND.shape[2])
+    el_q_RHD = room(workspace, (R, H, h_BND.shape[2]), q_RHK)
     thread_per_number(expand, el_q_RHD, q_RHK, w_k_GKD, np.float32(scale))
     return el_q_RHD
 
@@ -132,14 +133,9 @@ def refuse_other_types(q_RHK, h_BND):
 def values(sums_RHD, total_RH, w_v_GUD, b_v_GU, out):
     """(W_v x) / total + b_v, heads side by side."""
     (R, H, _), U = sums_RHD.shape, w_v_GUD.shape[1]
-    a_RX = empty(sums_RHD, R, H * U) if out is None else out
+    a_RX = room(None, (R, H * U), sums_RHD) if out is None else out
     thread_per_number(project, a_RX.reshape(R, H, U), sums_RHD, total_RH, w_v_GUD, b_v_GU)
     return a_RX
-
-
-def empty(like, *shape):
-    """Float32, on the device of `like`."""
-    return np.empty_like(like, shape=shape, order="C")
 
 
 def thread_per_number(kernel, result, *others, threads=128):

@@ -20,8 +20,9 @@ import math
 import numpy as np
 from numba import cuda, float32, int64
 
+from ..reference import room
 from .attention import MEMORIES, result
-from .el import empty, hidden_sums, hidden_sums_v1, thread_per_number
+from .el import hidden_sums, hidden_sums_v1, thread_per_number
 
 
 def attend_el_split_v1(
@@ -34,16 +35,16 @@ def attend_el_split_v1(
 
 def attend_el_split(
     q_RHK, prompt_h_BND, prompt_begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, k_RGTK, v_RGTU, begin_R, end_R, scale,
-    out=None,
+    out=None, *, workspace=None,
 ):  # fmt: skip
     """Version 2. Hidden states wider than it has room for take version 1."""
-    prompt = hidden_sums(q_RHK, prompt_h_BND, prompt_begin_B, w_k_GKD, scale)
-    return _join(prompt, q_RHK, b_k_GK, w_v_GUD, b_v_GU, k_RGTK, v_RGTU, begin_R, end_R, scale, out)
+    prompt = hidden_sums(q_RHK, prompt_h_BND, prompt_begin_B, w_k_GKD, scale, workspace)
+    return _join(prompt, q_RHK, b_k_GK, w_v_GUD, b_v_GU, k_RGTK, v_RGTU, begin_R, end_R, scale, out, workspace)
 
 
-def _join(prompt, q_RHK, b_k_GK, w_v_GUD, b_v_GU, k_RGTK, v_RGTU, begin_R, end_R, scale, out):
+def _join(prompt, q_RHK, b_k_GK, w_v_GUD, b_v_GU, k_RGTK, v_RGTU, begin_R, end_R, scale, out, workspace=None):
     (R, H, _), T, U = q_RHK.shape, k_RGTK.shape[2], v_RGTU.shape[3]
-    scores_RHT = empty(q_RHK, R, H, T)
+    scores_RHT = room(workspace, (R, H, T), q_RHK)
     a_RX = result(q_RHK, (k_RGTK, v_RGTU), out)
     thread_per_number(own_scores, scores_RHT, q_RHK, k_RGTK, begin_R, end_R, np.float32(scale))
     own = q_RHK, b_k_GK, w_v_GUD, b_v_GU, scores_RHT, v_RGTU, begin_R, end_R, np.float32(scale)

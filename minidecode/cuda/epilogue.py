@@ -22,9 +22,10 @@ def linear_epilogue_v2(x_RX, weight, activation=None, add_to=None, out=None):
     return products.linear_v2(x_RX, weight, add_to, out, bias_X=weight.bias, activation=activation)
 
 
-def linear_epilogue(x_RX, weight, activation=None, add_to=None, out=None):
+def linear_epilogue(x_RX, weight, activation=None, add_to=None, out=None, *, workspace=None):
     """Version 3, as `linear`'s."""
-    return products.linear(x_RX, weight, add_to, out, bias_X=weight.bias, activation=activation)
+    how = {"bias_X": weight.bias, "activation": activation, "workspace": workspace}
+    return products.linear(x_RX, weight, add_to, out, **how)
 
 
 SIGNATURES = {}  # its kernels are those of cuda/linear.py

@@ -35,8 +35,8 @@ from .attention import (
     look,
     look_for_all,
     my_lot,
-    ranges_for,
     result,
+    room_for_ranges,
     room_of_block,
     set_to_zero,
     stage_queries,
@@ -90,14 +90,14 @@ def block_per_memory(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale, a_RX):
     write_answers(room, lot, count, v_XGMU.shape[3], a_RX)
 
 
-def attend(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
+def attend(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None, *, workspace=None):
     """Version 4, where there are few blocks and many positions."""
-    (memories, groups), M = grid_for(q_RHK, k_RGMK), k_RGMK.shape[2]
-    ranges = ranges_for(memories * groups, M)
-    if ranges == 1 or is_wide(k_RGMK, v_RGMU):
-        return attend_v3(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out)
     a_RX, memory = result(q_RHK, (k_RGMK, v_RGMU), out), (k_RGMK, v_RGMU, begin_R, end_R)
-    return in_ranges(block_per_range, (memories, groups), q_RHK, memory, scale, M, ranges, a_RX)
+    M = k_RGMK.shape[2]
+    partials_XRHX = room_for_ranges(q_RHK, k_RGMK, v_RGMU, M, workspace)
+    if partials_XRHX is None:
+        return attend_v3(q_RHK, *memory, scale, a_RX)
+    return in_ranges(block_per_range, grid_for(q_RHK, k_RGMK), q_RHK, memory, scale, M, partials_XRHX, a_RX)
 
 
 @cuda.jit(launch_bounds=BOUNDS)

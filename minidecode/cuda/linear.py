@@ -20,7 +20,9 @@ from numba.core.types import float16
 
 from ..errors import OptionError
 from ..launch import launch, products
+from ..reference import room
 from ..reference.activation import code_of
+from . import filled
 from .activation import activated
 from .reduction import THREADS, WARPS, warp_sum
 from .wide import begins_at_16_bytes, wide_load
@@ -63,14 +65,14 @@ def end(total, r, o, scale_X, bias_X, biased, code, adds, y_RX):
     y_RX[r, o] = y
 
 
-def linear_v2(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=None):
+def linear_v2(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=None, workspace=None):
     if weight.layout == "io":
         outputs = weight.data.shape[1]
         grid, kernel = (-(-outputs // LANES), -(-len(x_RX) // ROWS)), block_per_lot_of_outputs
     else:
         outputs = len(weight.data)
         grid, kernel = (-(-outputs // WARPS), -(-len(x_RX) // ROWS)), warp_per_output
-    return _launch(kernel, grid, x_RX, weight.data, outputs, weight, add_to, out, bias_X, activation)
+    return _launch(kernel, grid, x_RX, weight.data, outputs, weight, add_to, out, bias_X, activation, workspace)
 
 
 @cuda.jit
@@ -127,26 +129,29 @@ def block_per_lot_of_outputs(x_RX, w_XX, scale_X, bias_X, biased, code, adds, y_
             end(total, first + k, o, scale_X, bias_X, biased, code, adds, y_RX)
 
 
-def linear(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=None):
+def linear(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=None, workspace=None):
     """Version 3; version 2 in the layout "io", and where rows are no whole number of 16 bytes, or begin elsewhere.
 
     Many rows go to the library, which has tiles, and tensor cores; it gets narrow weights as a wide copy, which at a
     prefill is little beside the product.
     """
     if len(x_RX) > MANY and bias_X is activation is None:
-        return _by_the_library(x_RX, weight, add_to, out)
+        return _by_the_library(x_RX, weight, add_to, out, workspace)
     is_whole = x_RX.shape[1] % (16 // weight.data.itemsize) == 0
     if weight.layout == "io" or not is_whole or not all(begins_at_16_bytes(a) for a in (x_RX, weight.data)):
-        return linear_v2(x_RX, weight, add_to, out, bias_X=bias_X, activation=activation)
+        return linear_v2(x_RX, weight, add_to, out, bias_X=bias_X, activation=activation, workspace=workspace)
     outputs = len(weight.data)
-    grid = (-(-outputs // WARPS), -(-len(x_RX) // ROWS))
-    return _launch(warp_per_output_wide, grid, x_RX, weight.data, outputs, weight, add_to, out, bias_X, activation)
+    grid, ends_in = (-(-outputs // WARPS), -(-len(x_RX) // ROWS)), (bias_X, activation)
+    return _launch(warp_per_output_wide, grid, x_RX, weight.data, outputs, weight, add_to, out, *ends_in, workspace)
 
 
-def _by_the_library(x_RX, weight, add_to, out):
-    data = weight.data.astype(np.promote_types(weight.data.dtype, np.float32), copy=False)
+def _by_the_library(x_RX, weight, add_to, out, workspace):
+    data = weight.data
+    if data.dtype != x_RX.dtype:
+        data = room(workspace, data.shape, x_RX)
+        data[...] = weight.data
     w_XX = data if weight.layout == "io" else data.T
-    y_RX = np.empty_like(x_RX, shape=(len(x_RX), w_XX.shape[1]), order="C") if out is None else out
+    y_RX = room(None if add_to is None else workspace, (len(x_RX), w_XX.shape[1]), x_RX) if out is None else out
     products([(x_RX, w_XX, y_RX)])
     if weight.scale is not None:
         y_RX *= weight.scale
@@ -174,7 +179,7 @@ def warp_per_output_wide(x_RX, w_XX, scale_X, bias_X, biased, code, adds, y_RX):
     end_sums_of_warp(sums, first, o, lane, scale_X, bias_X, biased, code, adds, y_RX)
 
 
-def _launch(kernel, grid, x_RX, w_XX, outputs, weight, add_to, out, bias_X, activation):
+def _launch(kernel, grid, x_RX, w_XX, outputs, weight, add_to, out, bias_X, activation, workspace=None):
     if x_RX.dtype != np.float32 or w_XX.dtype not in (np.float32, np.float16, np.int8):
         raise OptionError(
             f"the kernels of cuda/linear.py multiply float32 by float32, float16 or int8, not {x_RX.dtype} by"
@@ -182,7 +187,7 @@ def _launch(kernel, grid, x_RX, w_XX, outputs, weight, add_to, out, bias_X, acti
         )
     y_RX = out if add_to is None else add_to
     y_RX = np.empty_like(x_RX, order="C", shape=(len(x_RX), outputs)) if y_RX is None else y_RX
-    scale_X = np.ones_like(x_RX, order="C", shape=outputs) if weight.scale is None else weight.scale
+    scale_X = filled(workspace, outputs, x_RX, 1) if weight.scale is None else weight.scale
     biased = bias_X is not None  # without, nothing reads what stands in its place
     ends_in = scale_X, bias_X if biased else scale_X, biased, code_of(activation), add_to is not None
     launch(kernel, grid, THREADS, x_RX, w_XX, *ends_in, y_RX)

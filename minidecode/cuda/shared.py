@@ -11,9 +11,7 @@ The kernels are those of grouped.py, for here too a memory serves several rows: 
 
 from __future__ import annotations
 
-import numpy as np
-
-from . import grouped
+from . import filled, grouped
 
 
 def attend_shared_v1(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):
@@ -28,13 +26,14 @@ def attend_shared_v3(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):
     return grouped.attend_v3(q_RHK, k_BGNK, v_BGNU, begin_B, end_of(k_BGNK, begin_B), scale, out)
 
 
-def attend_shared(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):
-    return grouped.attend(q_RHK, k_BGNK, v_BGNU, begin_B, end_of(k_BGNK, begin_B), scale, out)
+def attend_shared(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None, *, workspace=None):
+    end_B = end_of(k_BGNK, begin_B, workspace)
+    return grouped.attend(q_RHK, k_BGNK, v_BGNU, begin_B, end_B, scale, out, workspace=workspace)
 
 
-def end_of(k_BGNK, begin_B):
+def end_of(k_BGNK, begin_B, workspace=None):
     """Every sentence ends where the memory does; an array, on the device where begin_B is."""
-    return np.full_like(begin_B, k_BGNK.shape[2])
+    return filled(workspace, begin_B.shape, begin_B, k_BGNK.shape[2])
 
 
 SIGNATURES = {}  # no kernels of its own

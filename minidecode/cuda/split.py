@@ -34,8 +34,8 @@ from .attention import (
     look,
     look_for_all,
     my_lot,
-    ranges_for,
     result,
+    room_for_ranges,
     room_of_block,
     row_and_head,
     set_to_zero,
@@ -117,15 +117,18 @@ def look_at_own(k_RGTK, v_RGTU, begin_R, end_R, earliest, latest, g, lot, count,
         first = last
 
 
-def attend_split(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None):
+def attend_split(
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None, *,
+    workspace=None,
+):  # fmt: skip
     """Version 4, where there are few blocks and many positions."""
     memory = (prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R)
-    (sentences, groups), M = grid_for(q_RHK, prompt_k_BGNK), prompt_k_BGNK.shape[2] + k_RGTK.shape[2]
-    ranges = ranges_for(sentences * groups, M)
-    if ranges == 1 or is_wide(k_RGTK, v_RGTU):
-        return attend_split_v3(q_RHK, *memory, scale, out)
     a_RX = result(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
-    return in_ranges(split_per_range, (sentences, groups), q_RHK, memory, scale, M, ranges, a_RX)
+    M = prompt_k_BGNK.shape[2] + k_RGTK.shape[2]
+    partials_XRHX = room_for_ranges(q_RHK, prompt_k_BGNK, prompt_v_BGNU, M, workspace)
+    if partials_XRHX is None:
+        return attend_split_v3(q_RHK, *memory, scale, a_RX)
+    return in_ranges(split_per_range, grid_for(q_RHK, prompt_k_BGNK), q_RHK, memory, scale, M, partials_XRHX, a_RX)
 
 
 @cuda.jit(launch_bounds=BOUNDS)

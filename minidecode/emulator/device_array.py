@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 LOOKS: ContextVar[list[int] | None] = ContextVar("looks", default=None)
+MADE: ContextVar[list[int] | None] = ContextVar("made", default=None)
 TAPE: ContextVar[Tape | None] = ContextVar("tape", default=None)
 
 # Of NumPy's functions those that CuPy 14 has under the same names; a test holds each against CuPy where it is there.
@@ -107,7 +108,7 @@ def brought(array: np.ndarray) -> EmulatorArray:
     """A copy of an array of the host's, on the device. Raises TypeError while a step is captured."""
     if TAPE.get() is not None:
         raise TypeError("an array of the host's is brought over while a step is captured: only that one would be there")
-    return EmulatorArray(np.array(array))
+    return _made(np.array(array))
 
 
 def looked_at(array: EmulatorArray) -> np.ndarray:
@@ -128,6 +129,24 @@ def counted_looks() -> Iterator[list[int]]:
         yield looks
     finally:
         LOOKS.reset(token)
+
+
+@contextmanager
+def counted_arrays() -> Iterator[list[int]]:
+    """Within it, the bytes of each array that is made on the device are noted; a view is none."""
+    made: list[int] = []
+    token = MADE.set(made)
+    try:
+        yield made
+    finally:
+        MADE.reset(token)
+
+
+def _made(array: np.ndarray) -> EmulatorArray:
+    """An array that is no view, noted if somebody counts."""
+    if (made := MADE.get()) is not None:
+        made.append(array.nbytes)
+    return EmulatorArray(array)
 
 
 class Tape:
@@ -186,7 +205,13 @@ def _done(function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     result = _as_arrays(function(*plain, **named))
     if (tape := TAPE.get()) is not None:
         tape.calls.append(lambda: _renew(result, function(*plain, **named)))
-    return _wrapped(result, [a for a in (*args, *kwargs.values()) if isinstance(a, EmulatorArray)])
+    return _wrapped(result, _arrays_in((*args, *kwargs.values())))
+
+
+def _arrays_in(given: Any) -> list[EmulatorArray]:
+    """Those of the device, also in tuples and lists, as `out` is one."""
+    parts = given if isinstance(given, tuple | list) else ()
+    return [given] if isinstance(given, EmulatorArray) else [a for part in parts for a in _arrays_in(part)]
 
 
 def _renew(result: Any, again: Any) -> None:
@@ -209,7 +234,9 @@ def _wrapped(result: Any, given: list[EmulatorArray]) -> Any:
     if not isinstance(result, np.ndarray):
         return result
     bases = [a for a in given if np.may_share_memory(a.there, result)]
-    if bases and bases[0].there is result:
-        return bases[0]
-    base = bases[0] if bases else None
-    return EmulatorArray(result, base if base is None or base.base is None else base.base)
+    for base in bases:
+        if base.there is result:
+            return base
+    if not bases:
+        return _made(result)
+    return EmulatorArray(result, bases[0] if bases[0].base is None else bases[0].base)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..device import address_of, put
 from ..errors import MemoryBudgetError, OptionError
 from ..ops import ALIGNED
 from ..reference.arena import aligned
@@ -85,6 +86,7 @@ class StepPlan:
     calls: dict[str, tuple[tuple[Call, ...], ...]]  # by section, and by the ways in which it may go
     extent: Extent
     made_for: tuple  # whatever else decides which ops a step calls; compared as a whole
+    device: str = "cpu"  # where it lies
 
     @property
     def bytes(self) -> int:
@@ -141,16 +143,22 @@ class StepPlan:
 
 
 class Arena:
-    """A buffer as large as the largest of these plans. Their models may use it one at a time."""
+    """A buffer as large as the largest of these plans, where they lie. Their models may use it one at a time."""
 
     def __init__(self, *plans: StepPlan):
         for plan in plans:
             if not isinstance(plan, StepPlan):
                 raise OptionError(f"an arena is made of plans of plan_step, not {plan!r}")
         self.plans = list(plans)
+        self.device, *others = dict.fromkeys(plan.device for plan in plans) or ["cpu"]
+        if others:
+            say = (
+                f"plans for device={self.device} and device={others[0]} share no buffer: make an arena for each device"
+            )
+            raise OptionError(say)
         size = max((plan.bytes for plan in plans), default=0)
-        spacious = np.empty(size + ALIGNED, np.uint8)
-        first = -spacious.ctypes.data % ALIGNED
+        spacious = np.empty(size + ALIGNED, np.uint8, like=put(np.empty(0), self.device))
+        first = -address_of(spacious) % ALIGNED
         self.buffer = spacious[first : first + size]
         self._lock = threading.Lock()
 

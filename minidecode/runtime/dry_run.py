@@ -18,8 +18,10 @@ from typing import Any
 import numpy as np
 
 from .. import ops as signatures
+from ..device import is_array, put
 from ..dims import letters
 from ..memory.cross import of_layer
+from ..reference import room
 from ..reference.arena import aligned
 from ..search.beam import beam_search
 from ..search.greedy import greedy
@@ -47,8 +49,12 @@ def search_of(options: Options) -> Options:
     )  # fmt: skip
 
 
-def dry_run(network, weights, functions, make_memory, extent: Extent, search: Options, made_for: tuple) -> StepPlan:
+def dry_run(
+    network, weights, functions, make_memory, extent: Extent, search: Options, made_for: tuple, device: str = "cpu"
+) -> StepPlan:
     """A dry run of one step, and places for all that it makes, by `place_lifetimes` of these functions.
+
+    It runs where the model lies, on arrays that lie there: so it makes what a step makes.
 
     A search may go on from the logits in two ways, where a plan has search_candidates or the search is greedy: then
     there are two dry runs, one whose last round has something to do with the scores (at the limit), and one whose last
@@ -56,20 +62,21 @@ def dry_run(network, weights, functions, make_memory, extent: Extent, search: Op
     """
     place = functions["place_lifetimes"]
     if extent.new_tokens < 2:  # the prefill gives the only token: there is no step
-        return StepPlan(lay_out((), place), {"follow": ((),), "forward": ((),), "search": ((),)}, extent, made_for)
+        nothing = {"follow": ((),), "forward": ((),), "search": ((),)}
+        return StepPlan(lay_out((), place), nothing, extent, made_for, device)
     ways = [(search, 2)]
     is_greedy = search.num_beams == 1 and not search.do_sample and search.rules.greedy_scores == "logits"
     if (search.num_beams > 1 and "search_candidates" in functions) or (is_greedy and not always_due(search)):
         forced = search.eos_token_id if search.dialect == "fairseq" else (0,)
         ways = [(replace(search, forced_eos_token_id=forced), 2), (search, 3)]
-    steps = [_record(network, weights, functions, make_memory, extent, *way) for way in ways]
+    steps = [_record(network, weights, functions, make_memory, device, extent, *way) for way in ways]
     lifetimes, calls = in_one_timeline(steps)
-    return StepPlan(lay_out(lifetimes, place), calls, extent, made_for)
+    return StepPlan(lay_out(lifetimes, place), calls, extent, made_for, device)
 
 
-def _record(network, weights, functions, make_memory, extent: Extent, search: Options, limit: int) -> Recorder:
+def _record(network, weights, functions, make_memory, device, extent: Extent, search: Options, limit: int) -> Recorder:
     """The last step of the longest texts, in a search of `limit` rounds that is stopped after its second."""
-    plain = Engine(network, weights, CountedOps(functions, Fresh()), make_memory)
+    plain = Engine(network, weights, CountedOps(functions, Fresh()), make_memory, device=device)
     recorder = Recorder(lambda: [a for memory in plain.memories for a in memory.arrays()])
     stand_in = _StandIn(plain, extent, CountedOps(functions, recorder))
     sources = [np.zeros(extent.source_tokens, np.int64)] * extent.sentences
@@ -116,11 +123,11 @@ class _StandIn:
         """All steps but the last, in one layer; then its memory in all layers."""
         engine, N, T = self.engine, self.extent.prompt_tokens, self.extent.new_tokens
         engine.expand(beams, T)
-        every_R = np.arange(self.extent.sentences * beams)
-        tokens_RM = np.zeros((len(every_R), N + T), np.int64)
+        R = self.extent.sentences * beams
+        tokens_RM = put(np.zeros((R, N + T), np.int64), engine.device)
         if engine.make_memory.keeps:
             for t in range(1, T - 1):
-                engine.step(tokens_RM, np.full(len(every_R), N + t), None)
+                engine.step(tokens_RM, put(np.full(R, N + t), engine.device), None)
         engine.network, engine.weights = self.whole
         engine.memories = [_twin(memory) for memory in engine.memories for _ in engine.weights.blocks]
 
@@ -142,17 +149,18 @@ class _Hollow:
 
     def encode(self, weights, ids_R, pos_R, memories, ops):
         qkv = weights.blocks[0].qkv
-        return np.zeros((len(ids_R), _inputs(qkv)), qkv.bias.dtype)  # that of what is computed; the matrix may be int8
+        dtype = qkv.bias.dtype  # that of what is computed; the matrix may be int8
+        return np.zeros((len(ids_R), _inputs(qkv)), dtype, like=ids_R)
 
     def forward(self, weights, ids_R, pos_R, memories, ops):
         for block, memory in zip(weights.blocks, memories, strict=True):
-            qkv_RX = np.zeros((len(ids_R), _outputs(block.qkv)), block.qkv.bias.dtype)
-            h_RD = np.zeros((len(ids_R), _inputs(block.qkv)), qkv_RX.dtype)
+            sizes = _outputs(block.qkv), _inputs(block.qkv)
+            qkv_RX, h_RD = (np.zeros((len(ids_R), n), block.qkv.bias.dtype, like=ids_R) for n in sizes)
             memory.append(ops, qkv_RX, h_RD)
         return h_RD
 
     def unembed(self, weights, h_RD, ops):
-        return np.zeros((len(h_RD), self.vocabulary), h_RD.dtype)
+        return np.zeros((len(h_RD), self.vocabulary), h_RD.dtype, like=h_RD)
 
 
 def _inputs(weight) -> int:
@@ -169,8 +177,9 @@ def _twin(memory):
 
 
 def _arrays_of(thing) -> Iterator[np.ndarray]:
-    if isinstance(thing, np.ndarray):
+    if is_array(thing):
         yield thing
+        return
     for part in thing if isinstance(thing, tuple) else ():
         yield from _arrays_of(part)
     for value in getattr(thing, "__dict__", {}).values():
@@ -205,7 +214,7 @@ class _Called:
 
 
 class Recorder:
-    """In the place of `Places` for one step: NumPy finds room as ever, and it is noted what is made and read when."""
+    """In the place of `Places` for one step: room is found as ever, and it is noted what is made and read when."""
 
     def __init__(self, held: Callable[[], list[np.ndarray]]):
         self._held = held  # the memories' own arrays, as they are now
@@ -229,12 +238,12 @@ class Recorder:
         self.now += 1
         self._times[name] = self._times.get(name, 0) + 1
         label = f"{name} {self._times[name]}"
-        arguments = [a for a in (*args, *kwargs.values()) if isinstance(a, np.ndarray)]
+        arguments = [a for a in (*args, *kwargs.values()) if is_array(a)]
         self._read(arguments)
         takes, asked, rows_of = inspect.signature(function).parameters, [], _rows_of(name)
 
         def workspace(shape, dtype):
-            asked.append(np.empty(shape, dtype))
+            asked.append(room(None, shape, arguments[0], dtype))
             return asked[-1]
 
         result = function(*args, **kwargs, **({"workspace": workspace} if "workspace" in takes else {}))
@@ -244,15 +253,15 @@ class Recorder:
         made = []
         if rows_of is not None and "out" in takes and any(is_new):
             # Copies: views of one array would all live as long as any of them.
-            several = tuple(np.array(r) if new else r for r, new in zip(several, is_new, strict=True))
+            several = tuple(r.copy() if new else r for r, new in zip(several, is_new, strict=True))
             result = several if isinstance(result, tuple) else several[0]
             titles = [f": {title}" for title in signatures.RETURNS[name]] if len(several) > 1 else [""]
             made = [
                 self._make(a, label + t, aligned(a.nbytes)) if new else None
                 for a, t, new in zip(several, titles, is_new, strict=True)
             ]
-        room = self._make(None, f"{label}: workspace", sum(aligned(a.nbytes) for a in asked)) if asked else None
-        self.calls[self._section].append(_Called(name, self.now, made, rows_of, room))
+        lent = self._make(None, f"{label}: workspace", sum(aligned(a.nbytes) for a in asked)) if asked else None
+        self.calls[self._section].append(_Called(name, self.now, made, rows_of, lent))
         return result
 
     def finish(self) -> None:

@@ -1,25 +1,31 @@
-"""Launchers that are told where to write find no room of their own above 4 KiB: else a step on a GPU would allocate.
+"""Launchers find no room of their own above 4 KiB if they are told where to write, and lent room for what lies between
+their kernels: else a step on a GPU would allocate.
 
 On a GPU by CuPy's memory hook. Without one the launchers run on NumPy's arrays with nothing launched, and tracemalloc
-looks on: the same Python code asks for the same arrays. A whole step on a GPU does not exist yet; these are its ops.
+looks on: the same Python code asks for the same arrays. These are a step's ops; tests/integration/test_device_arena.py
+looks at whole steps.
 """
 
+import copy
 import importlib
 import inspect
+import math
 import pkgutil
 import tracemalloc
 
+import numpy as np
 import pytest
 
 from minidecode import cuda, launch, ops
 from minidecode.bench.compare import calls_on_device, implementations
 from minidecode.catalog import CATALOG
 from minidecode.conformance.rows import asked_of
+from minidecode.cuda import attention
 from minidecode.plan import is_there
 
 PAGE = 4096
 ROWS = [name for name, row in CATALOG.items() if is_there(row, "cuda") and name not in ("within", "cross")]  # of a step
-FINDS_ROOM = {  # what these launchers ask for between their kernels, at the sizes that the papers time
+ASKS = {  # what these launchers keep between their kernels, at the sizes that the papers time
     "split": "softmaxes of ranges of positions, before they are merged",
     "shared": "the same",
     "grouped": "the same",
@@ -35,34 +41,101 @@ def told_where(row, function, arguments):
     """A call of the function that gives it its results' places; in place, if that is what the op does."""
     results = function(*arguments)
     if set(ops.RETURNS[row.op]) & set(row.changes):
-        return lambda: function(*arguments)
+        return lambda **lent: function(*arguments, **lent)
     assert "out" in inspect.signature(function).parameters
-    return lambda: function(*arguments, out=results)
+    return lambda **lent: function(*arguments, out=results, **lent)
+
+
+def lender(function, like):
+    """() -> what to call the function with: a workspace, if it takes one, that lends the same arrays at each call."""
+    arrays = []
+
+    def lent():
+        free = iter(arrays)
+
+        def workspace(shape, dtype):
+            if (array := next(free, None)) is None:
+                array = np.empty_like(like, dtype, order="C", shape=shape)
+                arrays.append(array)
+            return array
+
+        return {"workspace": workspace}
+
+    return lent if "workspace" in inspect.signature(function).parameters else dict
 
 
 @pytest.mark.parametrize("name", ROWS)
 def test_a_launcher_asks_for_no_large_array(name, monkeypatch):
-    """Both ways: what is said to find room does. Objects of Python count too, so twice a page is let pass."""
+    """Without a loan, what is said to ask for room finds it. Twice a page is let pass: objects of Python count too."""
     for info in pkgutil.iter_modules(cuda.__path__):
         module = importlib.import_module(f"minidecode.cuda.{info.name}")
         for launcher in (launch.launch, launch.products):
             if vars(module).get(launcher.__name__) is launcher:
                 monkeypatch.setattr(module, launcher.__name__, lambda *_: None)
-    row = CATALOG[name]
-    call = told_where(row, implementations(row)["cuda"], asked_of(name).paper_inputs()[0])
-    call()
+    row, arguments = CATALOG[name], asked_of(name).paper_inputs()[0]
+    function = implementations(row)["cuda"]
+    call, lent = told_where(row, function, arguments), lender(function, np.empty(0))
+    assert grown_by(call, lent) <= 2 * PAGE
+    assert (grown_by(call, dict) > 2 * PAGE) == (name in ASKS)
+
+
+def grown_by(call, lent) -> int:
+    """Bytes that Python asks for in the second call of two."""
+    call(**lent())
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        call()
-        grown = tracemalloc.get_traced_memory()[1] - before
+        call(**lent())
+        return tracemalloc.get_traced_memory()[1] - before
     finally:
         tracemalloc.stop()
-    assert (grown > 2 * PAGE) == (name in FINDS_ROOM), f"{grown} bytes"
+
+
+@pytest.mark.parametrize("name", [n for n in ROWS if lender(implementations(CATALOG[n])["cuda"], None) is not dict])
+def test_room_may_hold_anything(name, monkeypatch):
+    """What is lent comes full of nonsense; the answers are those over a launcher's own, in a few small cases."""
+    monkeypatch.setattr(attention, "SHORTEST", 1)  # so that few positions are cut into ranges
+    function, asked = implementations(CATALOG[name])["cuda"], 0
+
+    def workspace(shape, dtype):
+        nonlocal asked
+        array = np.empty(shape, dtype)
+        array.view(np.uint8)[...] = 0xFF  # of floats, a NaN
+        asked += 1
+        return array
+
+    by_size = sorted(asked_of(name).planted(), key=lambda case: sum(getattr(a, "size", 0) for a in case))
+    for arguments in by_size[:4]:
+        expected = function(*copy.deepcopy(arguments))
+        results = function(*copy.deepcopy(arguments), workspace=workspace)
+        for mine, right in zip(*((r if isinstance(r, tuple) else (r,)) for r in (results, expected)), strict=True):
+            np.testing.assert_array_equal(mine, right)
+    assert asked
+
+
+@pytest.mark.parametrize("positions", [100, 128, 1000, 40_000])
+@pytest.mark.parametrize(("W", "H", "G"), [(1, 12, 12), (4, 12, 12), (4, 8, 1), (40, 3, 1)])
+def test_room_for_a_batch_is_enough_for_what_is_left_of_it(positions, W, H, G):
+    """Fewer memories are cut into more ranges each: what is asked for grows with their number all the same."""
+    asked = [0]
+
+    def workspace(shape, dtype):
+        asked.append(math.prod(shape))
+        return np.broadcast_to(np.float32(0), shape)
+
+    def empty(*shape):
+        return np.broadcast_to(np.float32(0), shape)
+
+    for X in range(1, 600):
+        k_XGMK, before = empty(X, G, positions, 8), asked[-1]
+        partials_XRHX = attention.room_for_ranges(empty(X * W, H, 8), k_XGMK, k_XGMK, positions, workspace)
+        assert asked[-1] >= before
+        assert partials_XRHX is None or partials_XRHX.shape[1:] == (X * W, H, 10)
+    assert (len(asked) > 1) == (positions >= 128)
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", [name for name in ROWS if name not in FINDS_ROOM])
+@pytest.mark.parametrize("name", ROWS)
 def test_no_block_above_4_kib_by_the_memory_hook(name):
     """Every request to CuPy's pool is seen, those too that it serves from blocks which it has."""
     cupy = pytest.importorskip("cupy")
@@ -75,10 +148,10 @@ def test_no_block_above_4_kib_by_the_memory_hook(name):
 
     row = CATALOG[name]
     given = calls_on_device(row, {"cuda": implementations(row)["cuda"]}, asked_of(name).paper_inputs()[0], cupy)
-    call = told_where(row, *given["cuda"])
-    call()
+    call, lent = told_where(row, *given["cuda"]), lender(given["cuda"][0], cupy.empty(0))
+    call(**lent())
     with Largest() as seen:
-        call()
+        call(**lent())
         cupy.cuda.get_current_stream().synchronize()
     assert seen.bytes <= PAGE
     with Largest() as seen:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minidecode.device import beside, fetch, put
-from minidecode.emulator.device_array import BY_NUMBERS, ON_DEVICE, EmulatorArray, counted_looks, taped
+from minidecode.emulator.device_array import BY_NUMBERS, ON_DEVICE, EmulatorArray, counted_arrays, counted_looks, taped
 
 
 def there(*numbers, dtype=np.float32):
@@ -61,6 +61,19 @@ def test_looks_are_counted_and_shapes_are_none():
         np.flatnonzero(a)
         a[a > 1]
     assert looks == [1, 4, 24, 24, 6]
+
+
+def test_arrays_that_are_made_are_counted_and_views_are_none():
+    a = put(np.zeros((2, 3), np.float32), "emulator")
+    with counted_arrays() as made:
+        room = np.empty((2, 3), np.float32, like=a)
+        assert np.add(a, 1, out=room) is room
+        a += 1
+        a[...], room[:1] = 2, 3
+        a.reshape(-1)[1:].view(np.uint8), a.T, np.broadcast_to(a, (2, 2, 3))
+        assert made == [24]
+        a + 1, a.copy(), a[np.array([1])], a.astype(np.float64), put(np.zeros(3), "emulator")
+    assert made == [24, 24, 24, 12, 48, 24]
 
 
 def test_arrays_are_made_where_others_lie():

@@ -151,7 +151,6 @@ def test_what_no_graph_can_hold_is_refused_while_one_is_captured(look):
     [
         ("fast,graphs=on", "cpu", "plan: graphs=on needs a device"),
         ("numpy,memory=replicated,graphs=on", "emulator", "plan: graphs=on has no effect with memory=replicated"),
-        ("arena=planned", "emulator", "plan: arena=planned needs device=cpu"),
         ("graphs=maybe", "cpu", "plan: graphs='maybe' is not one of off, on"),
     ],
     ids=str,
