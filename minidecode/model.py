@@ -554,7 +554,8 @@ class Model:
         functions, make_memory = plan.resolve(self.is_encoder_decoder, self.device)
         ops, leaving, buckets = CountedOps(functions, places, costs), plan.leaving == "on", None
         if plan.captures(self.device):
-            buckets = Buckets(self.device) if costs else self.buckets  # a kept step has noted no costs
+            # A kept step has noted no costs, and writes into no arena of another call.
+            buckets = Buckets(self.device) if costs or plan.arena != "none" else self.buckets
         return Engine(self.network, self.weights, ops, make_memory, leaving, self.device, buckets)
 
     def _fitted(self, prompts, input_ids, attention_mask, options: Options, truncate: bool):
