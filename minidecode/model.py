@@ -30,6 +30,7 @@ from .prompts import fit_prompts, fit_sources, token_rows
 from .published import PUBLISHED, published_config, random_tensors
 from .runtime.arena import Arena, Extent, Fresh, Places, StepPlan
 from .runtime.blas_threads import one_blas_thread, products_are_small
+from .runtime.buckets import Buckets
 from .runtime.compiled import compile_time, why_not
 from .runtime.dry_run import dry_run, search_of
 from .runtime.engine import Engine
@@ -239,7 +240,10 @@ def _extent(sources, prompts, limit_B) -> Extent:
 
 
 class Model:
-    """Weights, tokenizer and defaults. Nothing here changes during a generation, so threads may share one."""
+    """Weights, tokenizer and defaults, which no generation changes; and captured steps, which one has at a time.
+
+    So threads may share a model.
+    """
 
     def __init__(
         self, family: Family, config, tensors: dict[str, np.ndarray], tokenizer, defaults, plan: Plan,
@@ -258,6 +262,7 @@ class Model:
             self.weights = stored_as("float32", self.weights)
         self.weights = read_only(self.weights) if device == "cpu" else moved_to(device, self.weights)
         self.is_small = products_are_small(self.weights)
+        self.buckets = Buckets(device)
 
     def __repr__(self) -> str:
         return (
@@ -353,6 +358,9 @@ class Model:
             stages["code"] = time.perf_counter() - tokenized
         if (budget := read_budget(memory_budget, self.device)) is not None:
             needed = footprint(self, plan, extent, resolved, arena_given=arena is not None)
+            if needed.total > budget and self.buckets.idle:  # what is kept for later generations goes first
+                self.buckets.clear()
+                budget = read_budget(memory_budget, self.device)
             check_fits(needed, budget, extent)
         steps = Trace() if trace else None
         try:
@@ -371,6 +379,7 @@ class Model:
                     found = greedy(engine, request, resolved, streamer, steps)
                 else:
                     found = beam_search(engine, request, resolved, steps)
+                engine.give_back()
         except NumericalError as error:
             raise NumericalError(f"{error}{self._nan_tensors(plan)}") from None
         stages |= engine.seconds
@@ -382,7 +391,7 @@ class Model:
             memory_peak_bytes=engine.memory_peak_bytes, arena_bytes=places.bytes, arena_placed_by=places.placed_by,
             prompt_tokens=sum(map(len, sources or prompts_ids)),
             new_tokens=sum(map(len, token_ids)), steps=found.steps, rows=engine.rows,
-            graphs=engine.graph_launches,
+            graphs=engine.graphs,
             search=resolved.changed(), seconds=stages, compile_seconds=sum(compiling), launches=dict(launches),
         )  # fmt: skip
         return Output(token_ids, found.scores_BX.reshape(-1), receipt, self.tokenizer, steps)
@@ -576,8 +585,11 @@ class Model:
 
     def _engine(self, plan: Plan, places: Fresh | Places | None = None, costs: bool | CostOf = False) -> Engine:
         functions, make_memory = plan.resolve(self.is_encoder_decoder, self.device)
-        ops, leaving = CountedOps(functions, places, costs), plan.leaving == "on"
-        return Engine(self.network, self.weights, ops, make_memory, leaving, self.device, plan.captures(self.device))
+        ops, leaving, buckets = CountedOps(functions, places, costs), plan.leaving == "on", None
+        if plan.captures(self.device):
+            # A kept step has noted no costs, and writes into no arena of another call.
+            buckets = Buckets(self.device) if costs or plan.arena != "none" else self.buckets
+        return Engine(self.network, self.weights, ops, make_memory, leaving, self.device, buckets)
 
     def _fitted(self, prompts, input_ids, attention_mask, options: Options, truncate: bool):
         """(sources, prompts, most new tokens of each): checked, and cut to what the model holds.

@@ -170,7 +170,8 @@ def test_errors_are_their_lines(cli, fails, fails_on_z, tmp_path):
 @pytest.mark.parametrize(("arguments", "named"), [
     ([], "give a text"), (["a b", "-i", "p.txt"], "not both"), (["a b", "x"], "text 2: the text has one token"),
     (["a b", "--stride", 17], "from 1 to the context, 16"), (["a b", "--dtype", "half"], "dtype must be one of"),
-    (["a b", ""], "text 2 is blank"), (["a b", " "], "text 2 is blank"), (["a b", "--truncate"], "truncate is for sources"),
+    (["a b", ""], "text 2 is blank"), (["a b", " "], "text 2 is blank"),
+    (["a b", "--truncate"], "truncate is for sources"),
     (["a b", "--jsonl"], "--jsonl is for files: the texts here are arguments"),
 ])  # fmt: skip
 def test_what_cannot_be_scored(fails, toy, arguments, named):
