@@ -141,6 +141,10 @@ AROUND_THE_HOOK = {  # what Python's own functions call, or what the hook is ask
                               "    frame = error.__traceback__.tb_next.tb_frame\n"
                               "    frame.f_globals['may_read'] = frame.f_locals['may_read'] = lambda *a, **k: True\n"
                               "    frame.f_locals['refused'] = frame.f_locals['closed'] = ()",
+    "functions of that frame": "try:\n    open(PLACE)\nexcept PermissionError as error:\n"
+                               "    for held in error.__traceback__.tb_next.tb_frame.f_locals.values():\n"
+                               "        if getattr(held, '__kwdefaults__', None):\n"
+                               "            held.__kwdefaults__.update(numpys=('/',), closed=('none',))",
 }  # fmt: skip
 
 
@@ -152,7 +156,7 @@ def test_there_is_no_way_around_the_hook(way, reach):
     place = repr(str(NUMPY.folder() / "solution.py"))
     at = f"Place({place})" if "lies" in way else place
     body = f"{AROUND_THE_HOOK[way].replace('PLACE', place)}\n{reach.format(place=at)}\nraise SystemExit"
-    assert "PermissionError" in fails(honest(body), "forbidden").message
+    assert "PermissionError: an exercise" in fails(honest(body), "forbidden").message, "the hook, not Linux alone"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the calls are POSIX's")
