@@ -239,6 +239,11 @@ def test_a_hundred_gigabytes_are_not_to_be_had(take, monkeypatch):
     assert "MemoryError" in verdict.message
 
 
+def test_an_answer_that_is_far_too_large_is_no_forgery():
+    verdict = fails(honest("return np.zeros((len(tokens_RM), 10**8), np.uint8)"), "memory")
+    assert "67,108,864 are the most" in verdict.message
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere memory is watched, not limited")
 def test_the_limits_cannot_be_lifted_from_inside():
     fails(honest("r = __import__('resource')\nr.setrlimit(r.RLIMIT_AS, (-1, -1))"), "forbidden")
