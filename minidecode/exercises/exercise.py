@@ -415,9 +415,10 @@ class KernelTask(Task):
         blocks, threads = map(tuple, reply["launch"])
         trial.ran = SimpleNamespace(blocks=blocks, threads=threads, **{
             k: reply[k] for k in ("counts", "lines", "accesses", "findings", "costs", "types", "picture", "shared",
-                                  "names", "waits", "written", "loaded", "exchanged")})  # fmt: skip
+                                  "names", "waits", "written", "exchanged")})  # fmt: skip
         touched = reply["arrays_touched"]
         trial.ran.touched = dict(zip(inputs, touched["arguments"], strict=False))
+        trial.ran.loaded = dict(zip(inputs, reply["loaded"], strict=False))
         trial.ran.touched_shared = touched["shared"]
         warnings = [f"line {n['line']}: {n['message']}" for n in reply["types"]]
         if warnings:

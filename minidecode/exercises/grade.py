@@ -111,6 +111,11 @@ def _student(folder: Path) -> str:
     return folder.name or folder.resolve().name
 
 
+def _on_a_line(name: str) -> str:
+    """A name that whoever hands in has chosen, for a table: it begins no line and moves no cursor."""
+    return "".join(letter if letter.isprintable() else "?" for letter in name)
+
+
 def _within(folder: Path) -> list[Path]:
     """The folders in it, those of students, if any of them holds a file of an exercise."""
     folders = [f for f in sorted(folder.iterdir()) if f.is_dir() and not f.name.startswith((".", "__"))]
@@ -119,7 +124,7 @@ def _within(folder: Path) -> list[Path]:
 
 def _strays(folder: Path) -> tuple[str, ...]:
     known = {e.file_name for e in exercises().values()}
-    return tuple(sorted(f.name for f in folder.glob("*.py") if f.name not in known))
+    return tuple(sorted(_on_a_line(f.name) for f in folder.glob("*.py") if f.name not in known))
 
 
 def _files(folder: Path) -> list[Path]:
@@ -154,7 +159,10 @@ def grade(
 
 def _verdict(folder: Path, exercise: Exercise, due: int | None, hidden: int) -> Verdict | None:
     path = folder / exercise.file_name
-    if not path.is_file() or path.is_symlink():  # a link may lead to a neighbour's
+    if path.is_symlink():  # it may lead to a neighbour's
+        message = f"{path.name} is a link: hand in the file itself."
+        return Verdict(exercise.number, due or 0, False, message, "cannot-run")
+    if not path.is_file():
         return None
     try:
         submission = Submission.of_file(path)
@@ -177,13 +185,13 @@ def _verdict(folder: Path, exercise: Exercise, due: int | None, hidden: int) -> 
 def as_table(graded: list[Graded], hidden: int) -> str:
     """A row for each student, a column for each exercise; then the class, by mistake; then files of no exercise."""
     numbers = list(dict.fromkeys(g.exercise.number for g in graded))
-    students = list(dict.fromkeys(g.student for g in graded))
-    cells = {(g.student, g.exercise.number): g.result for g in graded}
+    students = list(dict.fromkeys(_on_a_line(g.student) for g in graded))
+    cells = {(_on_a_line(g.student), g.exercise.number): g.result for g in graded}
     widths = {n: max(len(str(n)), *(len(cells[s, n]) for s in students)) for n in numbers}
     first = max(len("student"), *map(len, students))
     rows = [f"{'student':<{first}}  " + "  ".join(f"{n:<{widths[n]}}" for n in numbers)]
     rows += [f"{s:<{first}}  " + "  ".join(f"{cells[s, n]:<{widths[n]}}" for n in numbers) for s in students]
-    missing = [f"{g.student}: {g.other_files}" for g in graded if g.verdict is None and g.strays]
+    missing = [f"{_on_a_line(g.student)}: {g.other_files}" for g in graded if g.verdict is None and g.strays]
     return "\n".join([*(row.rstrip() for row in rows), "", *class_report(graded), *missing, f"hidden inputs: {hidden}"])
 
 

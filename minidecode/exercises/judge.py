@@ -107,7 +107,7 @@ class Judge:
             "names": sorted({name for f in self._taken.functions.values() for name in _names(f)}),
             "waits": {str(line): name for line, name in self._taken.waits.items()},
             "written": self._taken.written,
-            "loaded": _loaded(run),
+            "loaded": _loaded(run, kernel),
             "exchanged": _exchanged(run),
             "types": types,
             "arrays_touched": _arrays_touched(run, kernel),
@@ -158,10 +158,15 @@ def _arrays_touched(run: Any, kernel: Any) -> dict:
         return [counted.get("loads", 0), counted.get("stores", 0)]
 
     arrays = run.arrays
-    code = getattr(kernel, "py_func", kernel).__code__
     shared = {m.name for m in run._launch.journal.memories if m.space == "shared"}
-    return {"arguments": [of(name) for name in code.co_varnames[: code.co_argcount]],
+    return {"arguments": [of(name) for name in _arguments(kernel)],
             "shared": {name: of(name) for name in sorted(shared)}}  # fmt: skip
+
+
+def _arguments(kernel: Any) -> tuple[str, ...]:
+    """What the student calls them."""
+    code = getattr(kernel, "py_func", kernel).__code__
+    return code.co_varnames[: code.co_argcount]
 
 
 def _accesses(run: Any) -> list[dict]:
@@ -230,8 +235,8 @@ def _turns(run: Any, detail: dict, race: Any) -> list[str]:
     return sorted(found)
 
 
-def _loaded(run: Any) -> dict[str, Any]:
-    """How often each element of each global array was loaded, as far as the accesses were kept."""
+def _loaded(run: Any, kernel: Any) -> list[Any]:
+    """How often each element of each of the kernel's arguments was loaded, as far as the accesses were kept."""
     import numpy as np
 
     from minidecode.emulator.journal import LOAD
@@ -244,7 +249,7 @@ def _loaded(run: Any) -> dict[str, Any]:
             at = (kept.address[loads] - m.start) // m.dtype.itemsize
             if m.space == "global":
                 np.add.at(counts[m.name], at[(at >= 0) & (at < len(counts[m.name]))], 1)
-    return counts
+    return [counts.get(name) for name in _arguments(kernel)]
 
 
 def _exchanged(run: Any) -> int:

@@ -136,6 +136,8 @@ class Sandbox:
         if isinstance(reply, EOFError | OSError | ValueError):
             if self._over_memory.is_set():
                 raise self._fail("memory", "more memory than it may have")
+            if isinstance(reply, wire.TooLargeError):  # a slip in a shape, and no forgery
+                raise self._fail("memory", str(reply))
             if isinstance(reply, wire.WireError):
                 raise self._fail("forged", str(reply))
             raise self._fail("ended", "the process ended without an answer")

@@ -22,6 +22,10 @@ class WireError(ValueError):
     """What came over the pipe is no message."""
 
 
+class TooLargeError(WireError):
+    """A message of more bytes than are read."""
+
+
 class Callback:
     """Stands for a function that stays on the judge's side: the student's process asks for each call.
 
@@ -121,7 +125,7 @@ def read(pipe: BinaryIO, word: bytes) -> Any:
     if head[8:] != word:
         raise WireError("something else than an answer was written into the pipe")
     if length > MOST_BYTES:
-        raise WireError(f"an answer of {length:,} bytes; {MOST_BYTES:,} are the most")
+        raise TooLargeError(f"an answer of {length:,} bytes; {MOST_BYTES:,} are the most")
     return unpack(_exactly(pipe, length))
 
 

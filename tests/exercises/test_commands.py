@@ -282,6 +282,28 @@ def test_a_prediction_whose_answer_was_told_is_graded_by_the_one_that_check_drew
     assert "15 the n-gram ban: 0 of 1 solved" in cli("exercise", "grade", "class", "--per-student", "--hidden", 3).out
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such names")
+def test_names_write_no_rows_of_their_own(cli, here):
+    """Folders and files are named by whoever hands them in."""
+    solve(find("15"), here / "class" / "ada", 3)
+    for name in ("eve\neva  solved", "bob"):
+        (here / "class" / name).mkdir()
+    (here / "class" / "bob" / "x\n15 the n-gram ban: 3 of 3 solved\x1b[2J.py").write_text("", encoding="utf-8")
+    table = cli("exercise", "grade", "class", "--hidden", 3).out
+    assert [line.split()[0] for line in table.splitlines()[1:4]] == ["ada", "bob", "eve?eva"]
+    assert "\n15 the n-gram ban: 3 of 3" not in table and "\x1b" not in table
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a right there")
+def test_a_link_is_no_submission_and_said_to_be_one(cli, here):
+    own = solve(find("15"), here / "class" / "ada", 3)
+    (here / "class" / "eve").mkdir()
+    (here / "class" / "eve" / own.name).symlink_to(own)
+    (eve,) = (r for r in csv.DictReader(io.StringIO(cli("exercise", "grade", "class", "--format", "csv").out))
+              if r["student"] == "eve")  # fmt: skip
+    assert eve["solved"] == "0" and "is a link" in eve["message"]
+
+
 def test_tables_for_machines(cli, classroom):
     ran = cli("exercise", "grade", *sorted(classroom.iterdir()), "-e", "15", "--format", "csv", "--quiet")
     rows = list(csv.DictReader(io.StringIO(ran.out)))

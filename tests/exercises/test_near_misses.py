@@ -77,6 +77,30 @@ def test_what_is_masked_is_known_by_parts(edit, mistake, seed):
         assert verdict.ok
     else:
         assert not verdict.ok and verdict.mistake == mistake, str(verdict)
+# Exercise 14
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("name", ["x", "row"])
+def test_lanes_may_begin_with_a_number_of_their_row(seed, name):
+    verdict = judged(14, ("float32(-math.inf)", "x[r, 0]"), ("below_top(out, x)", f"below_top(out, {name})"),
+                     ("x[r", f"{name}[r"), ("x.shape", f"{name}.shape"), seed=seed)  # fmt: skip
+    assert verdict.ok, str(verdict)
+
+
+def test_lanes_that_load_more_than_they_need_have_not_read_all():
+    twice = ("top = max(top, x[r, k])", "top = max(top, x[r, k] + x[r, k] - x[r, k])")
+    verdict = judged(14, twice)
+    assert not verdict.ok and verdict.mistake is None and "loads for each" in verdict.message
+
+
+# Exercise 16
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_that_nobody_looks_at_are_not_found_by_a_wrong_stride(seed):
+    verdict = judged(16, ("return rows, THREADS", "return 1, THREADS"), seed=seed)
+    assert verdict.mistake is None and "No token of a row but the first" in verdict.message, str(verdict)
 
 
 # Exercise 9

@@ -141,6 +141,10 @@ AROUND_THE_HOOK = {  # what Python's own functions call, or what the hook is ask
                               "    frame = error.__traceback__.tb_next.tb_frame\n"
                               "    frame.f_globals['may_read'] = frame.f_locals['may_read'] = lambda *a, **k: True\n"
                               "    frame.f_locals['refused'] = frame.f_locals['closed'] = ()",
+    "functions of that frame": "try:\n    open(PLACE)\nexcept PermissionError as error:\n"
+                               "    for held in error.__traceback__.tb_next.tb_frame.f_locals.values():\n"
+                               "        if getattr(held, '__kwdefaults__', None):\n"
+                               "            held.__kwdefaults__.update(numpys=('/',), closed=('none',))",
 }  # fmt: skip
 
 
@@ -152,7 +156,7 @@ def test_there_is_no_way_around_the_hook(way, reach):
     place = repr(str(NUMPY.folder() / "solution.py"))
     at = f"Place({place})" if "lies" in way else place
     body = f"{AROUND_THE_HOOK[way].replace('PLACE', place)}\n{reach.format(place=at)}\nraise SystemExit"
-    assert "PermissionError" in fails(honest(body), "forbidden").message
+    assert "PermissionError: an exercise" in fails(honest(body), "forbidden").message, "the hook, not Linux alone"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the calls are POSIX's")
@@ -233,6 +237,11 @@ def test_an_endless_loop_while_the_file_is_read_is_ended(monkeypatch):
 def test_a_hundred_gigabytes_are_not_to_be_had(take, monkeypatch):
     verdict = ended_within(30, honest(f"keep = {take}\nreturn None"), "memory", monkeypatch, limit=20.0)
     assert "MemoryError" in verdict.message
+
+
+def test_an_answer_that_is_far_too_large_is_no_forgery():
+    verdict = fails(honest("return np.zeros((len(tokens_RM), 10**8), np.uint8)"), "memory")
+    assert "67,108,864 are the most" in verdict.message
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere memory is watched, not limited")

@@ -81,7 +81,18 @@ class Task(KernelTask):
             return Miss(f"launch_shape asks for {threads} threads a block; THREADS = {v.threads} are the most here.")
         return None
 
+    def recognise(self, v, tried):
+        """Where one row alone was looked at, nothing can be said of how the others are found."""
+        mistake = super().recognise(v, tried)
+        return None if mistake == "row-stride" and self._is_one_row_alone(tried) else mistake
+
+    def _is_one_row_alone(self, tried):
+        several = [t for t in tried if t.ran and len(t.inputs["length_R"]) > 1]
+        return bool(several) and not any(t.ran.loaded["tokens"][t.inputs["length_R"][0] :].any() for t in several)
+
     def overall(self, v, tried):
+        if self._is_one_row_alone(tried):
+            return "No token of a row but the first is looked at, on any input."
         silent = all(not t.got[0].any() for t in tried if t.got)
         return f"Nothing is banned on any of the {len(tried)} inputs." if silent and any(t.got for t in tried) else ""
 
