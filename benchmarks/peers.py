@@ -8,9 +8,9 @@ a slow moment of the machine hits them all, and who is not asked sleeps. The num
 text before it), so that nobody wins by stopping early; which tokens are chosen is another matter (tests hold ours to
 transformers'), since random weights are full of near ties. Peers run at their best settings that are known here:
 CTranslate2 once with MKL and once with its own products, transformers in inference mode with SDPA attention and its
-default cache; ours with plan=fast, and with the kernels of OpenBLAS that `minidecode doctor` recommends for the
-processor (--blas-kernels). What is timed is generation from token ids to token ids; loading, converting and a warm-up
-are not.
+default cache, each with threads that sleep while they wait and with threads that spin, as is OpenMP's default; ours
+with plan=fast, and with the kernels of OpenBLAS that `minidecode doctor` recommends for the processor (--blas-kernels).
+What is timed is generation from token ids to token ids; loading, converting and a warm-up are not.
 
     python benchmarks/peers.py --plain-cache --out benchmarks/results/peers-plain-cache-cpu.json --readme README.md
 
@@ -18,7 +18,7 @@ times, in the same way, ours against what FastSeq starts from: NumPy's ops, a ca
 naive n-gram ban; on the works with beams. No peer need be installed for that. Before anything is timed, texts of the
 two are compared, which must be equal but for ties that rounding explains, by the rule of `minidecode ladder`.
 
-Takes some five minutes, --plain-cache about two. Prints the tables; writes them into --readme between the
+Takes some ten minutes, --plain-cache about two. Prints the tables; writes them into --readme between the
 marks peers, or plain-cache, and all figures to --out.
 """
 
@@ -52,12 +52,16 @@ SETTINGS = {
 SYSTEMS = {  # name -> (function that loads it, what it is given, environment)
     "minidecode fp32": ("ours", {"dtype": "float32"}, {}),
     "minidecode int8": ("ours", {"dtype": "int8"}, {}),
-    "CTranslate2 fp32, MKL": ("ctranslate2", {"compute_type": "float32"}, {"CT2_USE_MKL": "1"}),
-    "CTranslate2 fp32, own": ("ctranslate2", {"compute_type": "float32"}, {"CT2_USE_MKL": "0"}),
-    "CTranslate2 int8, MKL": ("ctranslate2", {"compute_type": "int8"}, {"CT2_USE_MKL": "1"}),
-    "CTranslate2 int8, own": ("ctranslate2", {"compute_type": "int8"}, {"CT2_USE_MKL": "0"}),
-    "transformers": ("transformers", {}, {}),
 }
+# Threads of OpenMP, which ours has not, sleep between two products or, as is their default, spin for a while.
+for _spins, _waiting in (("", {"OMP_WAIT_POLICY": "PASSIVE"}), (", spinning", {})):
+    for _type, _compute in (("fp32", "float32"), ("int8", "int8")):
+        for _products, _mkl in (("MKL", "1"), ("own", "0")):
+            SYSTEMS[f"CTranslate2 {_type}, {_products}{_spins}"] = (
+                "ctranslate2", {"compute_type": _compute}, {"CT2_USE_MKL": _mkl} | _waiting
+            )  # fmt: skip
+    SYSTEMS[f"transformers{_spins}"] = ("transformers", {}, _waiting)
+ASLEEP = 0.3  # seconds after which threads that spin have gone to sleep, Intel's too (0.2)
 PLAIN, OURS = "plain cache", "minidecode fp32"
 PLAIN_CACHE = {  # as SYSTEMS
     PLAIN: ("ours", {"dtype": "float32", "plan": "numpy,memory=replicated,ngram=naive"}, {}),
@@ -279,6 +283,7 @@ def time_setting(setting: dict, pipes: dict, runs: int) -> dict[str, dict]:
         for name in rng.permutation(list(pipes)).tolist():
             pipes[name].send(setting)
             tokens[name], took = answer(pipes[name], name)
+            time.sleep(ASLEEP)
             if any(len(t) < setting["new"] - 1 for t in tokens[name]):
                 raise SystemExit(f"{name} made {min(map(len, tokens[name]))} tokens, and not {setting['new']}")
             if turn > 0:
@@ -312,16 +317,27 @@ def table(found: dict) -> str:
              " int8 | ours / transformers |", "|---|---|---|---|---|---|---|---|"]  # fmt: skip
     for name, rows in found["work"].items():
 
-        def best(start: str, rows: dict = rows) -> float | None:
-            return max((r["tokens_per_second"] for n, r in rows.items() if n.startswith(start)), default=None)
+        def best(start: str, rows: dict = rows) -> dict | None:
+            mine = [row for system, row in rows.items() if system.startswith(start)]
+            return max(mine, key=lambda row: row["tokens_per_second"], default=None)
 
         ours_fp32, ours_int8 = best("minidecode fp32"), best("minidecode int8")
         theirs, theirs_int8, torch = best("CTranslate2 fp32"), best("CTranslate2 int8"), best("transformers")
-        shown = [f"{x:,.1f}" if x else "" for x in (ours_fp32, ours_int8, theirs, theirs_int8, torch)]
+        systems = (ours_fp32, ours_int8, theirs, theirs_int8, torch)
+        shown = [f"{row['tokens_per_second']:,.1f}" if row else "" for row in systems]
         pairs = [(ours_fp32, theirs), (ours_int8, theirs_int8), (ours_fp32, torch)]
-        first, second, third = (f"{a / b:.2f}x" if a and b else "" for a, b in pairs)
+        first, second, third = (ratio(a, b) if a and b else "" for a, b in pairs)
         lines.append(f"| {name} | {' | '.join(shown)} | {first}, {second} | {third} |")
-    return "\n".join([*lines, "", *where(found)])
+    turns = min(len(row["seconds"]) for rows in found["work"].values() for row in rows.values())
+    told = f"Medians of {turns} turns; in brackets, ratios of the fastest and the slowest of them."
+    return "\n".join([*lines, "", told, *where(found)])
+
+
+def ratio(ours: dict, theirs: dict) -> str:
+    """How much faster ours is: by the medians, and from our slowest beside their fastest to the reverse."""
+    mine, others = ours["seconds"], theirs["seconds"]
+    least, most = min(others) / max(mine), max(others) / min(mine)
+    return f"{ours['tokens_per_second'] / theirs['tokens_per_second']:.2f}x ({least:.2f}-{most:.2f})"
 
 
 def plain_table(found: dict) -> str:
@@ -378,7 +394,7 @@ def main() -> None:
     if not works or not systems:
         raise SystemExit(f"nothing to do: works are {'; '.join(SETTINGS)}; systems are {'; '.join(SYSTEMS)}")
     context, found, agreed, kernels = mp.get_context("spawn"), {}, {}, ""
-    common = dict.fromkeys(THREADS, str(a.threads)) | {"OMP_WAIT_POLICY": "PASSIVE"}
+    common = dict.fromkeys(THREADS, str(a.threads))
     of_ours = common | ({"OPENBLAS_CORETYPE": a.blas_kernels} if a.blas_kernels else {})
     with tempfile.TemporaryDirectory() as scratch:
         for name in dict.fromkeys(s["model"] for s in works.values()):

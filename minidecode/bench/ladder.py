@@ -16,6 +16,7 @@ from .. import ops as signatures
 from ..catalog import Cost
 from ..errors import InputError, NumericalError, OptionError
 from ..model import Model
+from ..runtime.blas_threads import one_blas_thread
 from ..runtime.footprint import in_units, read_budget
 from ..runtime.receipt import Receipt
 from .compare import where_it_ran
@@ -258,14 +259,15 @@ def ladder(
         announce("batch sizes, method by method")
         frontier = explore(work, no_repeat_ngram_size, cap, machines, repeats, cell_seconds)
     found = {"name": here.name, "bandwidth": here.bandwidth, "operations": here.operations}
-    return Ladder(about, steps, found, [m.name for m in machines], where_it_ran() | how_busy(), frontier)
+    return Ladder(about, steps, found, [m.name for m in machines], where_it_ran() | how_busy(model), frontier)
 
 
-def how_busy() -> dict[str, str]:
-    """Threads of the BLAS, and how many processes wanted a core in the last minutes, where that is told."""
+def how_busy(model: Model) -> dict[str, str]:
+    """Threads of the BLAS while the model generates; how many processes wanted a core in the last minutes, if told."""
     from threadpoolctl import threadpool_info
 
-    threads = sorted({i["num_threads"] for i in threadpool_info() if i["user_api"] == "blas"})
+    with one_blas_thread(model.is_small):
+        threads = sorted({i["num_threads"] for i in threadpool_info() if i["user_api"] == "blas"})
     load = {"load": f"{os.getloadavg()[0]:.1f}"} if hasattr(os, "getloadavg") else {}
     return {"blas_threads": ", ".join(map(str, threads)) or "unknown"} | load
 

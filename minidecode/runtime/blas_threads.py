@@ -68,8 +68,12 @@ def _libraries() -> list[Any]:
 
 @contextmanager
 def one_blas_thread(wanted: bool) -> Iterator[None]:
-    """While it is open the BLAS has one thread, if that is wanted: in all threads of the process, for it knows no other
-    way. Open in several threads at once, it stays so until the last of them is through."""
+    """While it is open the BLAS has one thread, if that is wanted: for the whole process, since it knows no other way.
+
+    Open in several Python threads at once, it stays so until the last of them is through.
+
+    Products that others make meanwhile may differ in their last bits, as on any other number of threads.
+    """
     if not wanted:
         yield
         return

@@ -25,10 +25,11 @@ def test_ratios_are_to_the_best_of_each_peer(script):
     found = {
         "machine": {"processor": "p", "cores": 2, "threads": 2, "blas_kernels": "SkylakeX"}, "note": "busy",
         "versions": dict.fromkeys(("numpy", "numba", "transformers", "torch", "ctranslate2"), "1"),
-        "work": {"gpt2": {name: {"tokens_per_second": s} for name, s in speeds.items()}},
+        "work": {"gpt2": {n: {"tokens_per_second": s, "seconds": [9 / s, 10 / s, 12 / s]} for n, s in speeds.items()}},
     }  # fmt: skip
     lines = script.table(found).splitlines()
-    assert lines[2] == "| gpt2 | 60.0 | 120.0 | 50.0 | 100.0 |  | 1.20x, 1.20x |  |"
+    assert lines[2] == "| gpt2 | 60.0 | 120.0 | 50.0 | 100.0 |  | 1.20x (0.90-1.60), 1.20x (0.90-1.60) |  |"
+    assert "Medians of 3 turns" in lines[-3]
     assert lines[-1] == "busy" and "SkylakeX" in lines[-2]
 
 
@@ -36,6 +37,15 @@ def test_the_readme_says_what_was_recorded(script):
     recorded = json.loads((HERE / "benchmarks" / "results" / "peers-cpu.json").read_text(encoding="utf-8"))
     assert script.table(recorded) in (HERE / "README.md").read_text(encoding="utf-8")
     assert set(recorded["work"]) == set(script.SETTINGS)
+
+
+def test_peers_wait_both_ways(script):
+    """Which of the two is faster hangs on the machine; a peer that may only sleep is not at its best."""
+    for name, (_, given, environment) in script.SYSTEMS.items():
+        if not name.startswith("minidecode") and "spinning" not in name:
+            _, same, spins = script.SYSTEMS[f"{name}, spinning"]
+            assert given == same and environment == spins | {"OMP_WAIT_POLICY": "PASSIVE"}
+    assert len(script.SYSTEMS) == 12
 
 
 def test_ours_makes_as_many_tokens_as_were_asked_for(script, tiny_folder):

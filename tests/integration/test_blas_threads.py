@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from test_attention_settings import make
 
+from minidecode.bench.ladder import how_busy
 from minidecode.errors import OptionError
 from minidecode.runtime import blas_threads
 
@@ -63,6 +64,13 @@ def test_a_large_models_generation_keeps_all(kind, monkeypatch):
     told = []
     make(kind).generate(input_ids=IDS, max_new_tokens=3, logits_processor=[asking(told)])
     assert told and set().union(*told) == {3}
+
+
+def test_a_ladder_says_how_many_its_model_had():
+    model = make("gpt2")
+    assert "1" in how_busy(model)["blas_threads"].split(", ")
+    model.is_small = False
+    assert "1" not in how_busy(model)["blas_threads"].split(", ")
 
 
 def test_what_was_there_comes_back_after_an_error():
