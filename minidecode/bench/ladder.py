@@ -209,6 +209,9 @@ def read_ladder(path: Path) -> Ladder:
 # ---- the ladder ------------------------------------------------------------------------------------------------------
 
 
+FEWEST_NEW = 3  # with fewer, switches are on and nothing runs them
+
+
 def ladder(
     model: Model, *, texts: int = 4, input_length: int = 64, max_new_tokens: int = 16, num_beams: int = 4,
     no_repeat_ngram_size: int = 3, batch_size: int = 2, repeats: int = 3, memory_budget: int | str | None = None,
@@ -238,6 +241,11 @@ def ladder(
     for what, number in whole.items():
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise OptionError(f"{what} must be a whole number from 1 up, not {number!r}")
+    if max_new_tokens < FEWEST_NEW:
+        raise OptionError(
+            f"max_new_tokens must be at least {FEWEST_NEW}, not {max_new_tokens}: a model may force the first and the"
+            " last token, and rungs change the steps between"
+        )
     cap = read_budget(memory_budget)
     if memory_budget is not None and cap is None:
         raise OptionError("memory_budget=available: this system does not say what is left; give bytes, such as 2GB")

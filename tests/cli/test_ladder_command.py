@@ -51,6 +51,7 @@ def test_off_a_terminal_each_rung_is_a_line_on_stderr(cli, tmp_path):
 @pytest.mark.parametrize(("arguments", "says"), [
     (["--machine", "abacus"], "there is no machine 'abacus': say v100, t4, h200"),
     (["--texts", 0], "texts must be a whole number from 1 up, not 0"),
+    (["--max-new-tokens", 2], "max_new_tokens must be at least 3, not 2: a model may force"),
     (["--input-length", 15, "--max-new-tokens", 9], "beyond the context of 16"),
     (["--memory-budget", "much"], "memory_budget must be bytes"),
     (["--random-weights", "-m", "gpt3"], "neither a bundled model"),
