@@ -202,7 +202,7 @@ def read_ladder(path: Path) -> Ladder:
         return Ladder.from_dict(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise InputError(f"{path} holds no ladder: write one with minidecode ladder --json") from None
 
 

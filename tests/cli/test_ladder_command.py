@@ -62,6 +62,6 @@ def test_what_is_refused(fails, toy, arguments, says):
 
 
 def test_a_file_that_holds_something_else(fails, tmp_path):
-    for text in ("{", "[1]", '{"steps": []}'):
+    for text in ("{", "[1]", '{"steps": []}', "[" * 99_999):
         (tmp_path / "other.json").write_text(text, encoding="utf-8")
         assert "other.json holds no ladder" in fails("ladder", "--read", tmp_path / "other.json")
