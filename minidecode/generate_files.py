@@ -150,7 +150,8 @@ def what_is_done(out: StandardOutput | RecordFile) -> str:
 def record_of(as_json: bool) -> Callable[[Line], str]:
     """What a line becomes in the output: one JSON object, or a line for each of its texts, line breaks written as \\n.
 
-    Of a line with an error the object has "line" (its number) and "error".
+    Of a line with an error the object has "line" (its number) and "error", and no other has "error": one that was
+    recorded in another run, and is tried again, comes without what was said of it then.
     """
 
     def as_object(line: Line) -> str:
@@ -159,6 +160,8 @@ def record_of(as_json: bool) -> Callable[[Line], str]:
             record |= {"line": line.number, "error": str(line.error)}
         else:
             texts = zip(line.texts, line.token_ids, line.scores, strict=True)
+            if "error" in record:
+                record = {name: value for name, value in record.items() if name not in ("line", "error")}
             record["hypotheses"] = [{"text": t, "token_ids": ids.tolist(), "score": finite(s)} for t, ids, s in texts]
         return json.dumps(record, ensure_ascii=False) + "\n"
 

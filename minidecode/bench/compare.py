@@ -261,7 +261,7 @@ def read_comparisons(path: Path) -> list[Comparison]:
         return [Comparison.from_dict(c) for c in (found if isinstance(found, list) else [found])]
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise InputError(f"{path} holds no comparisons: write one with minidecode compare NAME --json") from None
 
 

@@ -203,11 +203,14 @@ def read_ladder(path: Path) -> Ladder:
         return Ladder.from_dict(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise InputError(f"{path} holds no ladder: write one with minidecode ladder --json") from None
 
 
 # ---- the ladder ------------------------------------------------------------------------------------------------------
+
+
+FEWEST_NEW = 3  # with fewer, switches are on and nothing runs them
 
 
 def ladder(
@@ -239,6 +242,11 @@ def ladder(
     for what, number in whole.items():
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise OptionError(f"{what} must be a whole number from 1 up, not {number!r}")
+    if max_new_tokens < FEWEST_NEW:
+        raise OptionError(
+            f"max_new_tokens must be at least {FEWEST_NEW}, not {max_new_tokens}: a model may force the first and the"
+            " last token, and rungs change the steps between"
+        )
     cap = read_budget(memory_budget)
     if memory_budget is not None and cap is None:
         raise OptionError("memory_budget=available: this system does not say what is left; give bytes, such as 2GB")

@@ -28,7 +28,7 @@ def ladder(
                                                  " downloaded. No tokenizer, so no pipeline.")] = False,
     texts: Annotated[int, typer.Option(help="Texts that every rung generates.")] = 4,
     input_length: Annotated[int, typer.Option(help="Tokens of each, about.")] = 64,
-    max_new_tokens: Annotated[int, typer.Option(help="New tokens of each, exactly.")] = 16,
+    max_new_tokens: Annotated[int, typer.Option(help="New tokens of each, exactly; at least 3.")] = 16,
     num_beams: Annotated[int, typer.Option("--num-beams", "--beam", help="Beams of the search.")] = 4,
     no_repeat_ngram_size: Annotated[int, typer.Option(min=0, help="The ban whose compiled code is a rung; with 0 there"
                                                       " is none, and HARS goes on to the later rungs.")] = 3,

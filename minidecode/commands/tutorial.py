@@ -45,6 +45,7 @@ def _list_chapters(as_json: bool) -> None:
     if as_json:
         print(json.dumps(rows, indent=1))
         return
+    width = max(len(row["title"]) for row in rows)
     for row in rows:
-        says = f"{row['chapter']}  {row['title']}"
-        print(f"{says:<44} {row['minutes']} minutes, {row['with_exercises']} with exercises")
+        times = f"{row['minutes']} minutes, {row['with_exercises']} with exercises"
+        print(f"{row['chapter']}  {row['title']:<{width}}  {times}")

@@ -49,6 +49,13 @@ def _generates() -> str:
     return f"tiny-gpt2 says {out.texts[0]!r}"
 
 
+def _keeps_compiled_code() -> str:
+    from ..plan import file_of
+
+    file_of("cpu", "norm")
+    return "compiled code, which most chapters run, has a folder to be kept in"
+
+
 def _finds_a_race() -> str:
     import numpy as np
 
@@ -98,7 +105,8 @@ def _makes_notebooks() -> str:
 
 
 CHECKS: dict[str, Callable[[], str]] = {
-    "generation": _generates, "emulator": _finds_a_race, "exercises": _judges, "notebooks": _makes_notebooks,
+    "generation": _generates, "compiled code": _keeps_compiled_code, "emulator": _finds_a_race, "exercises": _judges,
+    "notebooks": _makes_notebooks,
 }  # fmt: skip
 
 
@@ -107,6 +115,8 @@ def fill_with_wheels(folder: Path) -> None:
 
     Of this system and this Python: a room of another kind needs a folder of its own.
     """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file: --wheels names a folder to be filled")
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", str(folder), where_from()]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:

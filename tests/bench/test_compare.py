@@ -156,7 +156,11 @@ def test_all_of_it_is_read_back_and_laid_side_by_side(of_norm, tmp_path):
     assert next(line for line in table.splitlines() if line.strip().startswith("cpu")).count("ms") == 1
 
 
-@pytest.mark.parametrize("text", ["", "[1]", "{}", '{"name": "norm"}', "[[]]", '{"machine": 3, "predicted": []}'])
+@pytest.mark.parametrize(
+    "text",
+    ["", "[1]", "{}", '{"name": "norm"}', "[[]]", "[" * 99_999, '{"machine": 3, "predicted": []}'],
+    ids=lambda text: text[:9],
+)
 def test_other_files_are_told_apart(tmp_path, text):
     path = tmp_path / "other.json"
     path.write_text(text, encoding="utf-8")

@@ -100,6 +100,16 @@ def test_record_puts_the_error_in_the_lines_place(cli, toy, mixed, flag):
     assert "3 of 9 lines with an error; the first: " in ran.err
 
 
+def test_a_record_with_an_error_is_tried_again(cli, toy, tmp_path):
+    """What was too long goes through once it may be cut, and what was said of it then is no more said."""
+    (tmp_path / "p.jsonl").write_text(json.dumps({"prompt": LONG, "id": 3}) + "\n", encoding="utf-8")
+    run = ["generate", "-m", toy, *FEW, "--on-error", "record", "--json", "-q"]
+    (tmp_path / "out.jsonl").write_text(cli(*run, "-i", tmp_path / "p.jsonl").out, encoding="utf-8")
+    assert "error" in json.loads((tmp_path / "out.jsonl").read_text(encoding="utf-8"))
+    again = json.loads(cli(*run, "-i", tmp_path / "out.jsonl", "--truncate").out)
+    assert set(again) == {"prompt", "id", "hypotheses"} and again["id"] == 3
+
+
 def test_one_line_that_fails_in_the_model(cli, fails_on_z, tmp_path):
     (tmp_path / "p.txt").write_text("the\nsea\nzoo\nof\n")
     arguments = ["-i", tmp_path / "p.txt", "-m", fails_on_z, *FEW]

@@ -51,6 +51,7 @@ def test_off_a_terminal_each_rung_is_a_line_on_stderr(cli, tmp_path):
 @pytest.mark.parametrize(("arguments", "says"), [
     (["--machine", "abacus"], "there is no machine 'abacus': say v100, t4, h200"),
     (["--texts", 0], "texts must be a whole number from 1 up, not 0"),
+    (["--max-new-tokens", 2], "max_new_tokens must be at least 3, not 2: a model may force"),
     (["--input-length", 15, "--max-new-tokens", 9], "beyond the context of 16"),
     (["--memory-budget", "much"], "memory_budget must be bytes"),
     (["--random-weights", "-m", "gpt3"], "neither a bundled model"),
@@ -62,7 +63,7 @@ def test_what_is_refused(fails, toy, arguments, says):
 
 
 def test_a_file_that_holds_something_else(fails, tmp_path):
-    for text in ("{", "[1]", '{"steps": []}'):
+    for text in ("{", "[1]", '{"steps": []}', "[" * 99_999):
         (tmp_path / "other.json").write_text(text, encoding="utf-8")
         assert "other.json holds no ladder" in fails("ladder", "--read", tmp_path / "other.json")
 

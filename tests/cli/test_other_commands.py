@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from functools import partial
 from importlib import metadata
@@ -139,6 +140,8 @@ def test_a_missing_package_is_named_with_the_command_that_adds_it(fails, tiny_fo
 
 def test_version(cli):
     assert cli("--version").out == f"minidecode {md.__version__}\n"
+    run = [sys.executable, "-m", "minidecode", "--version"]
+    assert subprocess.run(run, capture_output=True, text=True).stdout == f"minidecode {md.__version__}\n"
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["generate", "--help"], ["models", "--help"], ["doctor", "--help"]])

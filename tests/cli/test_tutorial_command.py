@@ -9,6 +9,7 @@ import pytest
 def test_the_chapters_are_listed(cli):
     ran = cli("tutorial")
     assert ran.code == 0 and any(line.startswith("02  The key/value cache") for line in ran.out.splitlines())
+    assert len({line.index(" minutes") for line in ran.out.splitlines()}) == 1, "one column"
     rows = json.loads(cli("tutorial", "--json").out)
     assert [r["chapter"] for r in rows] == sorted(r["chapter"] for r in rows)
     assert all(r["minutes"] < r["with_exercises"] for r in rows)

@@ -172,7 +172,7 @@ def test_wheels_come_from_where_minidecode_came_from(monkeypatch, tmp_path, note
 def test_a_machine_that_is_ready(cli):
     ran = cli("doctor", "--class", "--json")
     told = {each["name"]: each for each in json.loads(ran.out)}
-    assert list(told) == ["generation", "emulator", "exercises", "notebooks"]
+    assert list(told) == ["generation", "compiled code", "emulator", "exercises", "notebooks"]
     assert all(each["ok"] for name, each in told.items() if name != "notebooks"), told
     assert "race that is there" in told["emulator"]["told"] and "killed" in told["exercises"]["told"]
     assert ran.code == (0 if told["notebooks"]["ok"] else 1)
@@ -185,6 +185,18 @@ def test_a_machine_that_is_not(cli, monkeypatch):
     monkeypatch.setattr(classroom, "CHECKS", {"emulator": broken})
     ran = cli("doctor", "--class")
     assert ran.code == 1 and "NOT READY  emulator: ImportError: no numba here" in ran.out
+
+
+def test_a_machine_that_may_keep_no_compiled_code(cli, monkeypatch):
+    """A package and a home for reading alone, as rooms have them."""
+
+    def nowhere(name):
+        raise RuntimeError(f"cannot cache function 'f': no locator available for file '{name}'")
+
+    monkeypatch.setattr("minidecode.plan.importlib.import_module", nowhere)
+    monkeypatch.setattr(classroom, "CHECKS", {"compiled code": classroom.CHECKS["compiled code"]})
+    ran = cli("doctor", "--class")
+    assert ran.code == 1 and ran.out.startswith("NOT READY  compiled code: ") and "NUMBA_CACHE_DIR" in ran.out
 
 
 def test_a_folder_of_wheels(cli, monkeypatch, tmp_path):
@@ -201,7 +213,9 @@ def test_a_folder_of_wheels(cli, monkeypatch, tmp_path):
     assert ran.code == 0 and f"--find-links {tmp_path} minidecode" in ran.out
     assert asked[0][1:4] == ["-m", "pip", "wheel"] and str(tmp_path) in asked[0]
     assert any(str(ROOT) in word for word in asked[0])  # an installed one says "minidecode @ file://..."
+    (tmp_path / "file").touch()
     for arguments, says in [(("--class", "--wheels", tmp_path), "ERROR: no network"),
+                            (("--class", "--wheels", tmp_path / "file"), "is a file: --wheels names a folder"),
                             (("--wheels", tmp_path), "--wheels goes with --class")]:  # fmt: skip
         ran = cli("doctor", *arguments)
         assert ran.code == 1 and says in ran.err and ran.err.count("\n") == 1
