@@ -98,6 +98,10 @@ class Task:
 
     # What a task says
 
+    def call(self, inputs: dict[str, Any]) -> str:
+        """How the code was called, to begin a message with."""
+        raise NotImplementedError
+
     def variation(self, rng: np.random.Generator) -> dict[str, Any]:
         """What is drawn anew for each student: constants of the skeleton in capitals, {{name}} in the text."""
         return {}
@@ -116,7 +120,7 @@ class Task:
 
     def tell(self, v: SimpleNamespace, inputs: dict[str, Any], got: tuple, want: tuple) -> str:
         """What is wrong with this output, in one sentence that names row, place and numbers."""
-        return first_difference(self.returns, got, want, self.bound(v, inputs))
+        return f"{self.call(inputs)}: {first_difference(self.returns, got, want, self.bound(v, inputs))}"
 
     def altered(self, v: SimpleNamespace, inputs: dict[str, Any]) -> dict[str, dict[str, Any]]:
         """Inputs on which the right code does what common mistakes do on these: see `rows_alike` and `whole_width`."""
@@ -300,9 +304,7 @@ class NumPyTask(Task):
             reply = box.ask("call", callbacks=callbacks, function=function, arguments=list(inputs.values()),
                             changes=changes, measure=self.measure)  # fmt: skip
         except sandbox.Failed as failed:
-            words = {"time": "an endless loop, or far too slow", "ended": "something ended the process"}
-            why = f" ({words[failed.kind]})" if failed.kind in words else ""
-            trial.miss = Miss(f"{self.call(inputs)}: {failed.what}{why}.", failed.kind)
+            trial.miss = Miss(f"{self.call(inputs)}: {failed.what}{_why_failed(failed)}.", failed.kind)
             return
         try:
             self._read(reply, function, trial, changes)
@@ -368,8 +370,11 @@ class KernelTask(Task):
     def of_finding(self, v: SimpleNamespace, trial: Trial, finding: dict[str, Any]) -> str | None:
         """The known mistake behind an error that the emulator found.
 
-        What nothing has written is a matter of who waits only in shared memory, before the block's first barrier.
+        What nothing has written is a matter of who waits only in shared memory, before the block's first barrier; and
+        where the reading thread has passed by a barrier at which others wait, of where that stands.
         """
+        if finding.get("passed_by"):
+            return "barrier-inside-if" if "barrier-inside-if" in self.known else None
         if finding["kind"] == "uninitialised" and (finding["space"] != "shared" or finding["epoch"]):
             return None
         return self.found.get(finding["kind"])
@@ -404,7 +409,7 @@ class KernelTask(Task):
                             launch=self.launch(v, inputs), options=self.options(v, inputs),
                             picture=is_first_to_fail)  # fmt: skip
         except sandbox.Failed as failed:
-            trial.miss = Miss(f"{self.call(inputs)}: {failed.what}.", failed.kind)
+            trial.miss = Miss(f"{self.call(inputs)}: {failed.what}{_why_failed(failed)}.", failed.kind)
             return
         _refused(reply)
         blocks, threads = map(tuple, reply["launch"])
@@ -432,6 +437,13 @@ class KernelTask(Task):
         changed = [n for n, a in after.items() if n not in self.out and a.tobytes() != inputs[n].tobytes()]
         if changed:
             trial.miss = Miss(f"{self.call(inputs)} wrote into its input {changed[0]}.", "mutates-input")
+
+    def wrong(self, v: SimpleNamespace, trial: Trial) -> Miss | None:
+        miss = super().wrong(v, trial)
+        if miss and trial.ran.counts["atomics"] and "was never written" in miss.message:
+            miss.message += " An atomic changes what is there, and nothing had been put there before."
+            miss.is_explained = True
+        return miss
 
     def call(self, inputs: dict[str, Any]) -> str:
         return f"{self.kernel}({in_words({k: a for k, a in inputs.items() if k not in self.out})})"
@@ -698,9 +710,8 @@ def first_difference(names: Sequence[str], got: Sequence, want: Sequence, bound:
             is_unwritten = np.isnan(float(g[place])) or g[place] == POISON
             mine = "was never written" if is_unwritten else f"is {g[place]}"
             where = f"{name}{list(place)}" if place else name
-            return (
-                f"{where} {mine}; right is {float(w[place]):.9g} ({int(wrong.sum())} of {wrong.size} places are wrong)."
-            )
+            how_many = f" ({int(wrong.sum())} of {wrong.size} places are wrong)" if wrong.size > 1 else ""
+            return f"{where} {mine}; right is {float(w[place]):.9g}{how_many}."
     return "The output is wrong."
 
 
@@ -787,6 +798,11 @@ def is_neighbour(root: Path | None, module: str) -> bool:
 def _place(error: dict[str, Any]) -> str:
     """Where code raised, if that is known, to begin a sentence with."""
     return f"line {error['line']}: " if error.get("line") else ""
+
+
+def _why_failed(failed: sandbox.Failed) -> str:
+    words = {"time": "an endless loop, or far too slow", "ended": "something ended the process"}
+    return f" ({words[failed.kind]})" if failed.kind in words else ""
 
 
 def _shapes_there(inputs: dict[str, Any], error: dict[str, Any]) -> str:

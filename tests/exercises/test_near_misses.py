@@ -79,6 +79,28 @@ def test_what_is_masked_is_known_by_parts(edit, mistake, seed):
         assert not verdict.ok and verdict.mistake == mistake, str(verdict)
 
 
+# Exercise 8
+
+
+def test_an_atomic_into_an_output_is_not_said_to_write_nothing():
+    verdict = judged(8, ("        out[r] = part[0]", "        cuda.atomic.add(out, r, part[0])"))
+    assert verdict.message.startswith("total(a of shape (1, ") and "An atomic changes what is there" in verdict.message
+    assert "1 places" not in verdict.message and verdict.mistake is None, str(verdict)
+
+
+# Exercise 11
+
+
+def test_a_barrier_that_was_passed_by_is_there():
+    verdict = judged(11, ("    cuda.syncthreads()", "        cuda.syncthreads()"))
+    assert "which this one passed by" in verdict.message and verdict.mistake is None, str(verdict)
+
+
+def test_a_place_that_is_wrong_is_told_with_the_call():
+    verdict = judged(11, ("out.shape[0]", "a.shape[0]"), ("out.shape[1]", "a.shape[1]"))
+    assert verdict.message.startswith("transpose(a of shape ("), str(verdict)
+
+
 # Exercise 9
 
 
