@@ -37,7 +37,7 @@ COMMON = {
     "not-started": "",
     "types": "",
     "row-0-for-all": "what belongs to row 0 is used for every row, which is right as long as all rows are alike",
-    "reads-the-tail": "what lies behind a row's length is taken for data",
+    "reads-the-tail": "what a row's length leaves out is taken for data",
     "only-multiples-of-32": "sizes that 32 divides come out right, all others do not: the last, partial group is lost",
     "mutates-input": "whoever called you still needs what he handed in",
 }  # fmt: skip
@@ -259,6 +259,8 @@ class Task:
         return True
 
     def _only_multiples(self, v: SimpleNamespace, tried: list[Trial]) -> bool:
+        if any(t.miss and not t.miss.is_of_value for t in tried):
+            return False  # something else was seen: nothing is lost where an index lies outside
         sized = [(self.size(v, t.inputs), t.miss is None) for t in tried]
         sized = [(size, fine) for size, fine in sized if size]
         return bool(sized) and {fine for _, fine in sized} == {True, False} and all(

@@ -101,6 +101,25 @@ def test_a_place_that_is_wrong_is_told_with_the_call():
     assert verdict.message.startswith("transpose(a of shape ("), str(verdict)
 
 
+# Exercise 14
+
+
+def test_an_index_outside_loses_no_group():
+    verdict = judged(14, ("    if r >= x.shape[0]:", "    if r < x.shape[0]:\n        out[r, lane] = x[r, lane]\n"
+                          "    if r >= x.shape[0]:"))  # fmt: skip
+    assert "lies outside x(1, 5)" in verdict.message and verdict.mistake is None, str(verdict)
+
+
+# Exercise 26
+
+
+def test_what_is_loaded_again_and_again_is_told_by_array():
+    verdict = judged(26, ("length_R[r]", "length_R[r] + 0 * length_R[r] * length_R[r] * length_R[r] * length_R[r]"))
+    assert verdict.mistake is None and " of length_R." in verdict.message, str(verdict)
+    assert "none of the mistakes" not in verdict.message
+    assert judged(26, base="wrong/reads_again").mistake == "reads-again"
+
+
 # Exercise 9
 
 
