@@ -445,6 +445,9 @@ class KernelTask(Task):
         if miss and trial.ran.counts["atomics"] and "was never written" in miss.message:
             miss.message += " An atomic changes what is there, and nothing had been put there before."
             miss.is_explained = True
+        elif miss and self.shape and "was never written" in miss.message:
+            blocks, threads = (" x ".join(map(str, size)) for size in (trial.ran.blocks, trial.ran.threads))
+            miss.message += f" {self.shape} asked for {blocks} block(s) of {threads} threads."
         return miss
 
     def call(self, inputs: dict[str, Any]) -> str:

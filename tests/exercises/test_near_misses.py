@@ -120,6 +120,19 @@ def test_what_is_loaded_again_and_again_is_told_by_array():
     assert judged(26, base="wrong/reads_again").mistake == "reads-again"
 
 
+# Exercise 28
+
+
+def test_blocks_that_are_too_few_are_told():
+    verdict = judged(28, ("(threads + THREADS - 1) // THREADS,", "1,"))
+    assert "was never written" in verdict.message and "launch_shape asked for 1 block(s) of" in verdict.message
+
+
+def test_a_module_that_is_not_imported_is_no_array():
+    verdict = judged(28, ("(threads + THREADS - 1) // THREADS,", "np.ceil(threads / THREADS),"))
+    assert verdict.mistake == "forbidden" and "np is not known there" in verdict.message, str(verdict)
+
+
 # Exercise 9
 
 
