@@ -169,18 +169,20 @@ class Array:
         self._stop("outside", f"{written_as}{name}[{shown}] lies outside {name}({shape})", why, frame, detail)
 
     def stop_at_unwritten(self, index) -> None:
-        element, remedy = self.memory.element(self.address(index)), ""
+        element, remedy, passed_by = self.memory.element(self.address(index)), "", ""
         if self.memory.space == "local":
             why = "A local array begins with whatever was there."
         elif self.memory.space == "shared":
             why, remedy = "Shared memory begins with whatever was there.", "Write first, then cuda.syncthreads()."
-            why += self.house.current().block.barrier_passed_by(user_frame())
+            passed_by = self.house.current().block.barrier_passed_by(user_frame())
+            why += passed_by
         else:
             why = "The launch was told that this array begins empty."
         stored = np.flatnonzero(self.written)
         flat = int(np.ravel_multi_index(index, self.shape)) if isinstance(index, tuple) else int(index)
         detail = {
-            "element": element, "index": flat, "shape": self.shape, "written": self.written.copy(),
+            "element": element, "index": flat, "passed_by": bool(passed_by),
+            "shape": self.shape, "written": self.written.copy(),
             "at": tuple(map(int, index)) if isinstance(index, tuple) else (int(index),),
             "last_stored": int(stored[-1]) if len(stored) else -1,
         }  # fmt: skip

@@ -179,7 +179,7 @@ class Block:
         ))  # fmt: skip
 
     def barrier_passed_by(self, frame) -> str:
-        """A hint for a thread that reads too early: the others wait at a barrier that lies behind it."""
+        """Of a thread that reads too early: where others wait, at a barrier that lies behind it; "" if nowhere."""
         waiting = [t for t in self.live if t.waits is not None and t.waits.operation.startswith("syncthreads")]
         if not waiting or waiting[0].waits.code is not frame.f_code or waiting[0].waits.offset > frame.f_lasti:
             return ""

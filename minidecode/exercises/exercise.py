@@ -37,7 +37,7 @@ COMMON = {
     "not-started": "",
     "types": "",
     "row-0-for-all": "what belongs to row 0 is used for every row, which is right as long as all rows are alike",
-    "reads-the-tail": "what lies behind a row's length is taken for data",
+    "reads-the-tail": "what a row's length leaves out is taken for data",
     "only-multiples-of-32": "sizes that 32 divides come out right, all others do not: the last, partial group is lost",
     "mutates-input": "whoever called you still needs what he handed in",
 }  # fmt: skip
@@ -103,6 +103,10 @@ class Task:
 
     # What a task says
 
+    def call(self, inputs: dict[str, Any]) -> str:
+        """How the code was called, to begin a message with."""
+        raise NotImplementedError
+
     def variation(self, rng: np.random.Generator) -> dict[str, Any]:
         """What is drawn anew for each student: constants of the skeleton in capitals, {{name}} in the text."""
         return {}
@@ -121,7 +125,7 @@ class Task:
 
     def tell(self, v: SimpleNamespace, inputs: dict[str, Any], got: tuple, want: tuple) -> str:
         """What is wrong with this output, in one sentence that names row, place and numbers."""
-        return first_difference(self.returns, got, want, self.bound(v, inputs))
+        return f"{self.call(inputs)}: {first_difference(self.returns, got, want, self.bound(v, inputs))}"
 
     def altered(self, v: SimpleNamespace, inputs: dict[str, Any]) -> dict[str, dict[str, Any]]:
         """Inputs on which the right code does what common mistakes do on these: see `rows_alike` and `whole_width`."""
@@ -260,6 +264,8 @@ class Task:
         return True
 
     def _only_multiples(self, v: SimpleNamespace, tried: list[Trial]) -> bool:
+        if any(t.miss and not t.miss.is_of_value for t in tried):
+            return False  # something else was seen: nothing is lost where an index lies outside
         sized = [(self.size(v, t.inputs), t.miss is None) for t in tried]
         sized = [(size, fine) for size, fine in sized if size]
         return bool(sized) and {fine for _, fine in sized} == {True, False} and all(
@@ -305,9 +311,7 @@ class NumPyTask(Task):
             reply = box.ask("call", callbacks=callbacks, function=function, arguments=list(inputs.values()),
                             changes=changes, measure=self.measure)  # fmt: skip
         except sandbox.Failed as failed:
-            words = {"time": "an endless loop, or far too slow", "ended": "something ended the process"}
-            why = f" ({words[failed.kind]})" if failed.kind in words else ""
-            trial.miss = Miss(f"{self.call(inputs)}: {failed.what}{why}.", failed.kind)
+            trial.miss = Miss(f"{self.call(inputs)}: {failed.what}{_why_failed(failed)}.", failed.kind)
             return
         try:
             self._read(reply, function, trial, changes)
@@ -373,8 +377,11 @@ class KernelTask(Task):
     def of_finding(self, v: SimpleNamespace, trial: Trial, finding: dict[str, Any]) -> str | None:
         """The known mistake behind an error that the emulator found.
 
-        What nothing has written is a matter of who waits only in shared memory, before the block's first barrier.
+        What nothing has written is a matter of who waits only in shared memory, before the block's first barrier; and
+        where the reading thread has passed by a barrier at which others wait, of where that stands.
         """
+        if finding.get("passed_by"):
+            return "barrier-inside-if" if "barrier-inside-if" in self.known else None
         if finding["kind"] == "uninitialised" and (finding["space"] != "shared" or finding["epoch"]):
             return None
         return self.found.get(finding["kind"])
@@ -409,7 +416,7 @@ class KernelTask(Task):
                             launch=self.launch(v, inputs), options=self.options(v, inputs),
                             picture=is_first_to_fail)  # fmt: skip
         except sandbox.Failed as failed:
-            trial.miss = Miss(f"{self.call(inputs)}: {failed.what}.", failed.kind)
+            trial.miss = Miss(f"{self.call(inputs)}: {failed.what}{_why_failed(failed)}.", failed.kind)
             return
         _refused(reply)
         blocks, threads = map(tuple, reply["launch"])
@@ -438,6 +445,16 @@ class KernelTask(Task):
         changed = [n for n, a in after.items() if n not in self.out and a.tobytes() != inputs[n].tobytes()]
         if changed:
             trial.miss = Miss(f"{self.call(inputs)} wrote into its input {changed[0]}.", "mutates-input")
+
+    def wrong(self, v: SimpleNamespace, trial: Trial) -> Miss | None:
+        miss = super().wrong(v, trial)
+        if miss and trial.ran.counts["atomics"] and "was never written" in miss.message:
+            miss.message += " An atomic changes what is there, and nothing had been put there before."
+            miss.is_explained = True
+        elif miss and self.shape and "was never written" in miss.message:
+            blocks, threads = (" x ".join(map(str, size)) for size in (trial.ran.blocks, trial.ran.threads))
+            miss.message += f" {self.shape} asked for {blocks} block(s) of {threads} threads."
+        return miss
 
     def call(self, inputs: dict[str, Any]) -> str:
         return f"{self.kernel}({in_words({k: a for k, a in inputs.items() if k not in self.out})})"
@@ -704,9 +721,8 @@ def first_difference(names: Sequence[str], got: Sequence, want: Sequence, bound:
             is_unwritten = np.isnan(float(g[place])) or g[place] == POISON
             mine = "was never written" if is_unwritten else f"is {g[place]}"
             where = f"{name}{list(place)}" if place else name
-            return (
-                f"{where} {mine}; right is {float(w[place]):.9g} ({int(wrong.sum())} of {wrong.size} places are wrong)."
-            )
+            how_many = f" ({int(wrong.sum())} of {wrong.size} places are wrong)" if wrong.size > 1 else ""
+            return f"{where} {mine}; right is {float(w[place]):.9g}{how_many}."
     return "The output is wrong."
 
 
@@ -793,6 +809,11 @@ def is_neighbour(root: Path | None, module: str) -> bool:
 def _place(error: dict[str, Any]) -> str:
     """Where code raised, if that is known, to begin a sentence with."""
     return f"line {error['line']}: " if error.get("line") else ""
+
+
+def _why_failed(failed: sandbox.Failed) -> str:
+    words = {"time": "an endless loop, or far too slow", "ended": "something ended the process"}
+    return f" ({words[failed.kind]})" if failed.kind in words else ""
 
 
 def _shapes_there(inputs: dict[str, Any], error: dict[str, Any]) -> str:

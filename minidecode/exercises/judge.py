@@ -181,7 +181,7 @@ def _accesses(run: Any) -> list[dict]:
     ]  # fmt: skip
 
 
-_OF_AN_ACCESS = ("index", "last_stored", "element", "thread", "epoch")
+_OF_AN_ACCESS = ("index", "last_stored", "element", "thread", "epoch", "passed_by")
 
 
 def _finding(f: Any, run: Any) -> dict:
@@ -189,7 +189,8 @@ def _finding(f: Any, run: Any) -> dict:
 
     array and space: what it is about; reads: the lines that read there; turns: see `_turns`. Of an access that ended
     the launch also its index (in an array of one axis), the thread with the barriers passed (epoch), and of a read of
-    what nothing has written element and last_stored, the last place that was written.
+    what nothing has written element and last_stored, the last place that was written, and whether its thread had passed
+    by a barrier at which others wait.
     """
     from minidecode.emulator.journal import LOAD
 

@@ -249,9 +249,9 @@ class _Judge(ast.NodeVisitor):
             if path not in NUMPY:
                 self._refuse(node, f"np.{path} is not for a kernel")
         else:
+            self.visit(inner)  # first: of a module that is not imported nothing is asked
             if not all(p in OF_AN_ARRAY for p in parts):
                 self._refuse(node, f".{path} is not among what a kernel may ask of an array")
-            self.visit(inner)
 
     def _refuse(self, node: ast.AST, why: str) -> None:
         raise Refused("forbidden", f"line {getattr(node, 'lineno', '?')}: {why}")

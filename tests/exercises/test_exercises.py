@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from minidecode.exercises import skeleton
-from minidecode.exercises.exercise import COMMON, PredictionTask, Submission
+from minidecode.exercises.exercise import COMMON, NumPyTask, PredictionTask, Submission
 from minidecode.exercises.find import exercises, find
 
 SEED = 20261
@@ -87,6 +87,15 @@ def test_inputs_grow_and_differ_by_seed(exercise):
     sizes = [sum(np.size(a) for a in case.values() if isinstance(a, np.ndarray)) for case in public]
     assert len(public) >= 3 and sizes[0] < sizes[-1] and sizes[0] == min(sizes)
     assert repr(public) != repr(hidden)
+
+
+@pytest.mark.parametrize("exercise", [e for e in ALL if isinstance(e.task, NumPyTask)], ids=label)
+def test_what_is_no_answer_is_told_in_words(exercise):
+    """A `return` that was forgotten is a student's mistake like another."""
+    for given in ("None", "'text'", "np.zeros(0)", "[[1], [2, 3]]"):
+        source = f"import numpy as np\n\n\ndef {exercise.task.function}(*given):\n    return {given}\n"
+        verdict = exercise.task.check(Submission(Path(exercise.file_name), source), SEED)
+        assert not verdict.ok and verdict.message and "Traceback" not in str(verdict)
 
 
 def test_there_is_one_copy_of_a_skeleton():

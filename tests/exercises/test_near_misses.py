@@ -103,6 +103,60 @@ def test_rows_that_nobody_looks_at_are_not_found_by_a_wrong_stride(seed):
     assert verdict.mistake is None and "No token of a row but the first" in verdict.message, str(verdict)
 
 
+# Exercise 8
+
+
+def test_an_atomic_into_an_output_is_not_said_to_write_nothing():
+    verdict = judged(8, ("        out[r] = part[0]", "        cuda.atomic.add(out, r, part[0])"))
+    assert verdict.message.startswith("total(a of shape (1, ") and "An atomic changes what is there" in verdict.message
+    assert "1 places" not in verdict.message and verdict.mistake is None, str(verdict)
+
+
+# Exercise 11
+
+
+def test_a_barrier_that_was_passed_by_is_there():
+    verdict = judged(11, ("    cuda.syncthreads()", "        cuda.syncthreads()"))
+    assert "which this one passed by" in verdict.message and verdict.mistake is None, str(verdict)
+
+
+def test_a_place_that_is_wrong_is_told_with_the_call():
+    verdict = judged(11, ("out.shape[0]", "a.shape[0]"), ("out.shape[1]", "a.shape[1]"))
+    assert verdict.message.startswith("transpose(a of shape ("), str(verdict)
+
+
+# Exercise 14
+
+
+def test_an_index_outside_loses_no_group():
+    verdict = judged(14, ("    if r >= x.shape[0]:", "    if r < x.shape[0]:\n        out[r, lane] = x[r, lane]\n"
+                          "    if r >= x.shape[0]:"))  # fmt: skip
+    assert "lies outside x(1, 5)" in verdict.message and verdict.mistake is None, str(verdict)
+
+
+# Exercise 26
+
+
+def test_what_is_loaded_again_and_again_is_told_by_array():
+    verdict = judged(26, ("length_R[r]", "length_R[r] + 0 * length_R[r] * length_R[r] * length_R[r] * length_R[r]"))
+    assert verdict.mistake is None and " of length_R." in verdict.message, str(verdict)
+    assert "none of the mistakes" not in verdict.message
+    assert judged(26, base="wrong/reads_again").mistake == "reads-again"
+
+
+# Exercise 28
+
+
+def test_blocks_that_are_too_few_are_told():
+    verdict = judged(28, ("(threads + THREADS - 1) // THREADS,", "1,"))
+    assert "was never written" in verdict.message and "launch_shape asked for 1 block(s) of" in verdict.message
+
+
+def test_a_module_that_is_not_imported_is_no_array():
+    verdict = judged(28, ("(threads + THREADS - 1) // THREADS,", "np.ceil(threads / THREADS),"))
+    assert verdict.mistake == "forbidden" and "np is not known there" in verdict.message, str(verdict)
+
+
 # Exercise 9
 
 

@@ -64,7 +64,8 @@ class Task(KernelTask):
     def of_finding(self, v, trial, finding):
         if finding["kind"] == "race" and trial.ran.counts["barriers"]:
             return "one-barrier-for-all-levels"
-        return "no-barrier" if finding["kind"] in ("race", "uninitialised") else super().of_finding(v, trial, finding)
+        is_of_waiting = finding["kind"] in ("race", "uninitialised") and not finding.get("passed_by")
+        return "no-barrier" if is_of_waiting else super().of_finding(v, trial, finding)
 
     def miss(self, v, trial):
         blocks, width = trial.inputs["a"].shape

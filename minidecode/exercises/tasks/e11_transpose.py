@@ -16,11 +16,10 @@ class Task(KernelTask):
     found = {"race": "no-barrier", "uninitialised": "no-barrier"}
     known = {
         "strided-writes": "neighbouring threads write to places a whole row apart, so each write moves a sector of its"
-                          " own for 4 bytes; let the tile do the turning, and write along rows of `out`",
+                          " own for 4 bytes",
         "strided-reads": "neighbouring threads read from places a whole row apart: the cost has moved from the writes"
                          " to the reads",
-        "indices-not-swapped": "each tile is at its new place, but turned nowhere inside: read tile[x, y] where you"
-                               " wrote tile[y, x]",
+        "indices-not-swapped": "each tile is at its new place, but nothing inside of it is turned",
         "no-barrier": "a thread reads what another one has put into the tile, with nothing that makes it wait",
     }  # fmt: skip
 

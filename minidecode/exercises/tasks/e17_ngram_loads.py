@@ -113,7 +113,7 @@ class Task(KernelTask):
             if "written, read" in finding["turns"]:
                 return "no-barrier"
             return "no-barrier-before-refilling" if is_tile and "read, written" in finding["turns"] else None
-        if finding["kind"] != "uninitialised":
+        if finding["kind"] != "uninitialised" or finding["passed_by"]:
             return None
         if "written" in finding["turns"] or (finding["epoch"] == 0 and finding["last_stored"] < 0):
             return "no-barrier"

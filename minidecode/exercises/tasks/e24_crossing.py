@@ -14,7 +14,8 @@ class Task(PredictionTask):
         "forgot-beams": "all beams of a sentence are multiplied with the bytes that were read once: W times the"
                         " operations for no byte more",
         "forgot-values": "a cache holds keys and values, twice the numbers of the hidden states that stand for both",
-        "multiply-add-as-one": "a multiplication and an addition are two operations, as machines are measured too",
+        "multiply-add-as-one": "half of the operations: a multiplication and an addition are two, as machines are"
+                               " measured too, and there are two products",
         "counted-numbers": "these are operations for each number; a number has several bytes",
     }  # fmt: skip
 

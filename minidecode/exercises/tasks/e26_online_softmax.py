@@ -61,10 +61,10 @@ class Task(KernelTask):
         for r, length in enumerate(inputs["length_R"].tolist()):
             scores = x[r] * (1.0 if mistake == "no-scale" else v.scale)
             seen = len(scores) if mistake in ("tail-not-masked", "tail-in-sum") else length
-            written = len(scores) if mistake == "tail-not-masked" else length
+            written = len(scores) if mistake in ("tail-not-masked", "tail-written") else length
             lanes = [scores[lane:seen:32] for lane in range(32)]
             top = max(scores[:seen])
-            if mistake in (None, "no-scale", "tail-not-masked", "tail-in-sum"):
+            if mistake in (None, "no-scale", "tail-not-masked", "tail-in-sum", "tail-written"):
                 tops, totals = [top] * 32, [sum(np.exp(scores[:seen] - top))] * 32
             elif mistake == "lanes-apart":
                 tops = [max(mine, default=top) for mine in lanes]
@@ -103,7 +103,11 @@ class Task(KernelTask):
     def recognise(self, v, tried):
         if found := super().recognise(v, tried):
             return found
+        if not next(t for t in tried if t.miss).miss.is_of_value:
+            return None
         judged = [t for t in tried if t.got is not None]
+        if self._fits(v, tried, lambda t: self.expected(v, t.inputs, "tail-written")):  # it is not in the sum
+            return "tail-not-masked"
         if self._only_short_rows_are_no_numbers(v, judged):
             return "nothing-less-nothing"
         return "no-rescale" if self._sums_too_large(v, judged) else None
@@ -167,7 +171,10 @@ class Task(KernelTask):
                 f"{self.call(trial.inputs)} loads {loads:,} numbers for {seen:,} scores ({loads / seen:.1f} for each);"
                 f" {limit:,} are the most."
             )
-            return Miss(told, "reads-again", numbers, shows_input=False)
+            by_array = {name: trial.ran.touched[name][0] for name in ("x", "length_R")}
+            told += f" They are {by_array['x']:,} of x and {by_array['length_R']:,} of length_R."
+            mistake = "reads-again" if by_array["x"] > 2 * seen else None
+            return Miss(told, mistake, numbers, shows_input=False, is_explained=True)
         requests = sum(a["requests"] for a in trial.ran.accesses if a["kind"] == "load")
         if requests > (most := int(sum(2 * -(-trial.inputs["length_R"] // 32))) + 6 * rows):
             told = f"{self.call(trial.inputs)}: warps ask for numbers {requests:,} times, where whole warps ask"

@@ -76,7 +76,7 @@ class Task(NumPyTask):
     def wrong(self, v, trial):
         if trial.got is None:
             return None
-        if problem := different_kind(self.returns, trial.got, (np.zeros(len(trial.inputs["bytes_X"]), np.int64),)):
+        if problem := self._no_plan(trial):
             return problem
         offset_X, (size_X, first_X, last_X) = trial.got[0].astype(np.int64), _arrays(v, trial.inputs)
         meet_XX = _meet(first_X, last_X)
@@ -91,6 +91,9 @@ class Task(NumPyTask):
             told = f"offset_X[{x}] is {offset_X[x]:,}, {offset_X[x] % v.aligned} bytes behind a multiple of {v.aligned}"
             return Miss(f"{self.call(trial.inputs)}: {told}.", "unaligned")
         return self._too_large(v, trial, offset_X, size_X, first_X, last_X)
+
+    def _no_plan(self, trial):
+        return different_kind(self.returns, trial.got, (np.zeros(len(trial.inputs["bytes_X"]), np.int64),))
 
     def _of_pair(self, trial, pairs, offset_X, size_X, first_X):
         x, y = pairs[0].tolist()
@@ -113,7 +116,10 @@ class Task(NumPyTask):
 
     def recognise(self, v, tried):
         """All plans together: two arrays of a small one may share bytes, or not, for many reasons."""
-        plans = [(t.got[0].astype(np.int64), *_arrays(v, t.inputs)) for t in tried if t.got is not None]
+        tried = [t for t in tried if t.got is not None]
+        if any(self._no_plan(t) for t in tried):
+            return None
+        plans = [(t.got[0].astype(np.int64), *_arrays(v, t.inputs)) for t in tried]
         shares = [np.triu(_share(offset_X, size_X), 1) for offset_X, size_X, _, _ in plans]
         together = list(zip(shares, plans, strict=True))
         if any((share_XX & _meet(first_X, last_X)).any() for share_XX, (_, _, first_X, last_X) in together):
