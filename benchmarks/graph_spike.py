@@ -5,10 +5,15 @@ arrays converted once, and in a graph of LAUNCHES of them; a product by CuPy und
 known), by nvmath's bindings of cuBLAS under capture, and both kinds in one graph. Each answer is a number in
 microseconds, or the error that came.
 
+Then about graphs that are kept for later generations (minidecode/runtime/buckets.py): whether one sees numbers that
+are copied into its arrays later, also when all that CuPy's pool could give back was given back, and in another thread;
+what capturing costs beside copying a memory; and GENERATIONS of GPT-2 with steps launched one by one, captured anew and
+kept, which must say the same tokens.
+
     python benchmarks/graph_spike.py --out benchmarks/results/graph-spike-gpu.json
 
-Needs a GPU, CuPy and Numba (extra cu13 or cu12), and nvmath-python for its rows. Takes about a minute. Prints a table,
-and writes the same to --out.
+Needs a GPU, CuPy and Numba (extra cu13 or cu12), and nvmath-python for its rows. Prints a table, and writes the same to
+--out. Not run yet.
 """
 
 from __future__ import annotations
@@ -18,13 +23,18 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from flags import to_write
 
+import minidecode as md
 from minidecode import device_kind
 from minidecode.bench.compare import where_it_ran
+from minidecode.runtime.graphs import capture
 
 LAUNCHES, TURNS, WIDTH = 100, 20, 1024
+MEMORY = 64 << 20  # bytes: GPT-2's keys and values of 900 positions
+GENERATIONS, NEW_TOKENS = 8, 64
 
 
 def main() -> None:
@@ -36,8 +46,12 @@ def main() -> None:
     answers = asked()
     for name, answer in answers.items():
         print(f"{name:<62} {answer if isinstance(answer, str) else f'{answer:9.2f} us'}")
+    kept = about_kept_graphs()
+    for name, answer in kept.items():
+        print(f"{name:<62} {answer if isinstance(answer, str) else f'{answer:9.2f}'}")
     if args.out:
-        record = {"machine": where_it_ran(), "microseconds_a_launch": answers, "launches": LAUNCHES, "turns": TURNS}
+        record = {"machine": where_it_ran(), "microseconds_a_launch": answers, "launches": LAUNCHES, "turns": TURNS,
+                  "kept_graphs": kept}  # fmt: skip
         args.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
@@ -85,6 +99,79 @@ def asked() -> dict[str, float | str]:
         answers[name] = answer(lambda run=run: in_a_graph([run]))
     both = [graphs["a kernel in a graph"], graphs["a product by nvmath in a graph"]]
     answers["kernel and nvmath's product by turns in one graph"] = answer(lambda: in_a_graph(both))
+    return answers
+
+
+def about_kept_graphs() -> dict[str, float | str]:
+    """Question -> "yes", a figure in the unit that it names, or what went wrong."""
+    import cupy
+
+    x_X = cupy.zeros(WIDTH, cupy.float32)
+    memory, other = (cupy.zeros(MEMORY // 4, cupy.float32) for _ in range(2))
+
+    def three_operations() -> object:
+        return (x_X * 2 + 1) * 3  # with arrays in between, which lie in the graph's own pool
+
+    def is_seen(number: int) -> str:
+        x_X[...] = number
+        graph.launch()
+        found, right = float(y_X[0]), (number * 2 + 1) * 3
+        return "yes" if found == right else f"no: {found} instead of {right}"
+
+    def is_seen_after_others(number: int) -> str:
+        for size in range(WIDTH, 64 * WIDTH, WIDTH):
+            cupy.full(size, 7, cupy.float32)
+        cupy.get_default_memory_pool().free_all_blocks()
+        return is_seen(number)
+
+    def copied() -> None:
+        memory[...] = other
+
+    three_operations()
+    graph, y_X = capture("cuda", three_operations)
+    with ThreadPoolExecutor(1) as thread:
+        answers = {
+            "a kept graph sees what is copied into its arrays": answer(lambda: is_seen(1)),
+            "and when CuPy's pool has given back all that is free": answer(lambda: is_seen_after_others(2)),
+            "and launched by another thread than captured it": answer(lambda: thread.submit(is_seen, 3).result()),
+            "capturing three operations, us": answer(
+                lambda: microseconds(lambda: capture("cuda", three_operations), 1)
+            ),
+            f"copying {MEMORY >> 20} MiB into a kept memory, us": answer(lambda: microseconds(copied, 1)),
+        }
+    return answers | generations()
+
+
+def generations() -> dict[str, float | str]:
+    """Milliseconds of a generation of GPT-2's shapes in each way, the median; and whether all say the same."""
+    said, answers = {}, {}
+    model = md.load("gpt2", random_weights=True, device="cuda")
+
+    def generate(way: str, n: int) -> object:
+        if way == "captured anew":
+            model.buckets.clear()
+        return model.generate(
+            input_ids=[list(range(100 + n, 130 + n))] * 4, num_beams=4, max_new_tokens=NEW_TOKENS, eos_token_id=None,
+            plan=f"cuda,graphs={'off' if way == 'one by one' else 'on'}",
+        )  # fmt: skip
+
+    def median(way: str) -> float:
+        generate(way, 0)
+        turns, said[way] = [], []
+        for n in range(GENERATIONS):
+            started = time.perf_counter()
+            out = generate(way, n)
+            turns.append((time.perf_counter() - started) * 1e3)
+            said[way].append([ids.tolist() for ids in out.token_ids])
+        graphs = out.receipt.graphs
+        expected = {"one by one": (False, False), "captured anew": (True, False), "kept": (False, True)}[way]
+        if (graphs.captured > 0, graphs.reused > 0) != expected:
+            raise RuntimeError(f"{graphs.captured} captured, {graphs.reused} reused")
+        return statistics.median(turns)
+
+    for way in ("one by one", "captured anew", "kept"):
+        answers[f"{NEW_TOKENS} tokens of GPT-2, launches {way}, ms"] = answer(lambda way=way: median(way))
+    answers["all three say the same tokens"] = "yes" if all(s == said["one by one"] for s in said.values()) else "no"
     return answers
 
 

@@ -12,6 +12,7 @@ Importing it needs NumPy alone.
 
 from .device import device_kind
 from .errors import (
+    CacheFolderError,
     CheckpointError,
     EmulationError,
     InputError,
@@ -31,6 +32,7 @@ from .scoring import Scores
 __version__ = "0.1.0"
 __all__ = [
     "Arena",
+    "CacheFolderError",
     "CheckpointError",
     "EmulationError",
     "InputError",

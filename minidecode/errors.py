@@ -36,6 +36,10 @@ class EmulationError(MinidecodeError, RuntimeError):
     """The emulator found a mistake in a kernel (with `strict=True`), or would take too long."""
 
 
+class CacheFolderError(MinidecodeError, RuntimeError):
+    """Numba finds no folder that it may keep compiled code in."""
+
+
 class MemoryBudgetError(MinidecodeError, MemoryError):
     """A generation would take more memory than it may; nothing has been computed."""
 

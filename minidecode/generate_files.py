@@ -35,13 +35,24 @@ class Prompts:
     def is_single(self) -> bool:
         return self.total == 1
 
+    def count(self) -> None:
+        """Finds the total out, where that can be done without losing a line."""
+        if self.total is None and self.again:
+            with contextlib.closing(self.again()) as lines:
+                self.total = sum(1 for _ in lines)
+
 
 @contextlib.contextmanager
-def prompts_of(arguments: list[str], path: Path | None, jsonl: bool) -> Iterator[Prompts]:
-    """From the arguments or from a file or standard input (-), never from both. Raises InputError if there is none."""
-    path = path_of_prompts(arguments, path)
+def prompts_of(
+    arguments: list[str], path: Path | None, jsonl: bool, what: str = "prompt"
+) -> Iterator[Prompts]:  # fmt: skip
+    """From the arguments or from a file or standard input (-), never from both. Raises InputError if there is none.
+
+    what: the word for one of them in errors.
+    """
+    path = path_of_prompts(arguments, path, jsonl, what)
     if path is None:
-        yield Prompts(arguments, "prompt", total=len(arguments))
+        yield Prompts(arguments, what, total=len(arguments))
         return
     with contextlib.closing(LineReader(path)) as reader:
         first_two = list(itertools.islice(reader, 2))
@@ -108,6 +119,11 @@ def run_lines(
                 for line in run:
                     out.write(line.rendered, line.number)
                     report(line.number, prompts.total)
+            if run.receipt.reached < (prompts.total or 0):
+                raise InputError(
+                    f"{prompts.source.removesuffix(', line')} had {prompts.total} lines when it was looked through and "
+                    f"{run.receipt.reached} when they were generated for: it was changed meanwhile; run again"
+                )
         except KeyboardInterrupt:
             raise Interrupted(f"interrupted{what_is_done(out)}") from None
         except MinidecodeError as error:
@@ -116,6 +132,12 @@ def run_lines(
         finally:
             show(run.receipt)
     return run.receipt
+
+
+def told_of_failures(run: RunReceipt, on_error: str) -> str:
+    """How many lines failed, what became of them, and the first."""
+    fate = "left out" if on_error == "skip" else "with an error"
+    return f"{run.failed} of {run.reached} lines {fate}; the first: {run.failures[0]}"
 
 
 def what_is_done(out: StandardOutput | RecordFile) -> str:

@@ -16,13 +16,14 @@ from typing import Any
 from .errors import InputError
 
 BOM = b"\xef\xbb\xbf"
+LONGEST = 2**26  # bytes of a line: no prompt is as long, but a file without line breaks would fill the memory
 PATIENCE = 0.1  # seconds of waiting for a pipe, before somebody may call it off
 
 
-def path_of_prompts(arguments: list[str], path: Path | None, what: str = "prompt") -> Path | None:
+def path_of_prompts(arguments: list[str], path: Path | None, jsonl: bool, what: str = "prompt") -> Path | None:
     """The file that prompts are read from, - for standard input, or None if the arguments are prompts themselves.
 
-    what: how the command calls them. Raises InputError unless it is one of the two.
+    jsonl: whether that was said of it. what: how the command calls them. Raises InputError unless it is one of the two.
     """
     if "-" in arguments:
         if len(arguments) > 1 or path is not None:
@@ -31,6 +32,8 @@ def path_of_prompts(arguments: list[str], path: Path | None, what: str = "prompt
     if bool(arguments) == bool(path):
         raise InputError(f"give a {what}, or --input FILE, or - for standard input" if path is None else
                          f"give {what}s as arguments or by --input, not both")  # fmt: skip
+    if arguments and jsonl:
+        raise InputError(f"--jsonl is for files: the {what}s here are arguments; leave it out, or say --input FILE")
     if len(arguments) == 1 and arguments[0].endswith((".txt", ".jsonl")) and os.path.isfile(arguments[0]):
         raise InputError(f"{arguments[0]} is a file: say --input {arguments[0]} for the {what}s in it")
     return path
@@ -45,7 +48,7 @@ class LineReader:
 
     def __init__(self, path: Path):
         self.name = "standard input" if str(path) == "-" else str(path)
-        self._called_off = self._begun = False
+        self._called_off, self._lines = False, 0
         try:
             self._file = _stdin() if str(path) == "-" else open(path, "rb")  # noqa: SIM115 (closed by `close`)
             self.is_regular = _is_regular(self._file)
@@ -56,11 +59,15 @@ class LineReader:
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            for line in self._file:
-                if self._called_off:
-                    return
-                if not self._begun:
-                    self._begun, line = True, line.removeprefix(BOM)
+            while (line := self._file.readline(LONGEST + 1)) and not self._called_off:
+                self._lines += 1
+                if len(line) > LONGEST:
+                    raise InputError(
+                        f"{self.name}, line {self._lines} is longer than {LONGEST:,} bytes: is this text, with a line "
+                        "for each prompt?"
+                    )
+                if self._lines == 1:
+                    line = line.removeprefix(BOM)
                 if line:  # a file of a byte order mark alone has no line
                     yield line.removesuffix(b"\n").removesuffix(b"\r")
         except OSError as error:

@@ -29,12 +29,14 @@ from .precision import COMPUTED_IN, NARROW, moved_to, read_only, stored_as
 from .prompts import fit_prompts, fit_sources, token_rows
 from .published import PUBLISHED, published_config, random_tensors
 from .runtime.arena import Arena, Extent, Fresh, Places, StepPlan
+from .runtime.blas_threads import one_blas_thread, products_are_small
+from .runtime.buckets import Buckets
 from .runtime.compiled import compile_time, why_not
 from .runtime.dry_run import dry_run, search_of
 from .runtime.engine import Engine
 from .runtime.footprint import Footprint, check_fits, footprint, read_budget
 from .runtime.receipt import CostOf, CountedOps, Receipt
-from .scoring import Scores, score_pieces, target_pieces, text_pieces
+from .scoring import Piece, Scores, checked_stride, score_pieces, target_pieces, text_pieces
 from .search.beam import beam_search
 from .search.candidates import never_straight
 from .search.draws import check_sample_ids
@@ -238,7 +240,10 @@ def _extent(sources, prompts, limit_B) -> Extent:
 
 
 class Model:
-    """Weights, tokenizer and defaults. Nothing here changes during a generation, so threads may share one."""
+    """Weights, tokenizer and defaults, which no generation changes; and captured steps, which one has at a time.
+
+    So threads may share a model.
+    """
 
     def __init__(
         self, family: Family, config, tensors: dict[str, np.ndarray], tokenizer, defaults, plan: Plan,
@@ -256,6 +261,8 @@ class Model:
         elif dtype == "float32" and (plan.linear == "cpu" or device != "cpu"):
             self.weights = stored_as("float32", self.weights)
         self.weights = read_only(self.weights) if device == "cpu" else moved_to(device, self.weights)
+        self.is_small = products_are_small(self.weights)
+        self.buckets = Buckets(device)
 
     def __repr__(self) -> str:
         return (
@@ -351,10 +358,14 @@ class Model:
             stages["code"] = time.perf_counter() - tokenized
         if (budget := read_budget(memory_budget, self.device)) is not None:
             needed = footprint(self, plan, extent, resolved, arena_given=arena is not None)
+            if needed.total > budget and self.buckets.idle:  # what is kept for later generations goes first
+                self.buckets.clear()
+                budget = read_budget(memory_budget, self.device)
             check_fits(needed, budget, extent)
         steps = Trace() if trace else None
         try:
             with (
+                one_blas_thread(self.is_small),
                 compile_time(plan.is_compiled) as compiling,
                 self._places(plan, arena, extent, resolved) as places,
                 counted_launches() as launches,
@@ -368,8 +379,9 @@ class Model:
                     found = greedy(engine, request, resolved, streamer, steps)
                 else:
                     found = beam_search(engine, request, resolved, steps)
+                engine.give_back()
         except NumericalError as error:
-            raise NumericalError(f"{error}{self._nan_tensors()}") from None
+            raise NumericalError(f"{error}{self._nan_tensors(plan)}") from None
         stages |= engine.seconds
         stages["search"] = time.perf_counter() - started - sum(stages.values())
         token_ids = [hypothesis for sentence in found.tokens for hypothesis in sentence]
@@ -379,7 +391,7 @@ class Model:
             memory_peak_bytes=engine.memory_peak_bytes, arena_bytes=places.bytes, arena_placed_by=places.placed_by,
             prompt_tokens=sum(map(len, sources or prompts_ids)),
             new_tokens=sum(map(len, token_ids)), steps=found.steps, rows=engine.rows,
-            graphs=engine.graph_launches,
+            graphs=engine.graphs,
             search=resolved.changed(), seconds=stages, compile_seconds=sum(compiling), launches=dict(launches),
         )  # fmt: skip
         return Output(token_ids, found.scores_BX.reshape(-1), receipt, self.tokenizer, steps)
@@ -444,7 +456,7 @@ class Model:
 
     @contextmanager
     def _places(self, plan: Plan, arena: Arena | None, extent: Extent, options: Options) -> Iterator[Fresh | Places]:
-        """Where a generation's steps keep what they make. Raises OptionError if the arena is too small for it."""
+        """Where a generation's steps keep what they make. Raises MemoryBudgetError if the arena is too small."""
         if plan.arena == "none":
             yield Fresh()
             return
@@ -469,16 +481,19 @@ class Model:
         if decoder_input_ids is None and decoder_attention_mask is not None:
             raise InputError("decoder_attention_mask goes with decoder_input_ids, which this model does not take")
         ids, context = self._checked(token_rows(input_ids, attention_mask)), self.config.context
-        engine = self._engine(self.plan.on(self.device))
+        engine, sources = self._engine(self.plan.on(self.device)), []
         if self.is_encoder_decoder:
             sources, ids = ids, self._checked(token_rows(decoder_input_ids, decoder_attention_mask))
             if len(sources) != len(ids):
                 raise InputError(
                     f"there are {len(sources)} sources and {len(ids)} decoder_input_ids: give each source one target"
                 )
-            engine.encode(fit_sources(sources, context, truncate=False))
+            sources = fit_sources(sources, context, truncate=False)
         ids, _ = fit_prompts(ids, context, Options(), truncate=False)
-        logits_RV = fetch(engine.prefill(ids, every_row=True))
+        with one_blas_thread(self.is_small):
+            if sources:
+                engine.encode(sources)
+            logits_RV = fetch(engine.prefill(ids, every_row=True))
         return np.split(logits_RV, np.cumsum([len(i) for i in ids])[:-1])
 
     def score(
@@ -509,32 +524,56 @@ class Model:
         Logits exist for a few rows at a time, so long texts and large vocabularies take no more memory than a
         forward pass does. Raises InputError on texts that cannot be used, NumericalError on NaN scores.
         """
-        ids, context = self._given(texts, input_ids, attention_mask, "text"), self.config.context
+        self.check_scoring(stride, truncate)
+        ids = self._given(texts, input_ids, attention_mask, "text")
         target_rows = None
         if targets is not None or target_ids is not None:
             target_rows = self._given(targets, target_ids, None, "target")
             if len(target_rows) != len(ids):
                 raise InputError(f"there are {len(ids)} texts and {len(target_rows)} targets: give each text its own")
-        if not self.is_encoder_decoder:
-            pieces = text_pieces(ids, target_rows, context, stride)
-        elif target_rows is None:
-            raise InputError("this model scores targets given their sources: give targets (texts) or target_ids beside")
-        elif stride is not None:
-            raise OptionError("stride is for decoder-only models: a target is read whole")
-        else:
-            start = self._decoder_start(self._scoring_options(decoder_start_token_id))
-            pieces = target_pieces(fit_sources(ids, context, truncate), target_rows, start, context)
+        pieces = self._pieces(ids, target_rows, stride, truncate, decoder_start_token_id)
         functions, _ = self.plan.on(self.device).resolve(device=self.device)
         # Nothing comes after the scored tokens, so no keys and values are kept.
         memory = MemoryFactory(RecomputeMemory)
         engine = Engine(self.network, self.weights, CountedOps(functions), memory, device=self.device)
         try:
-            log_probs, likeliest = score_pieces(engine, pieces, len(ids), context, progress)
+            with one_blas_thread(self.is_small):
+                log_probs, likeliest = score_pieces(engine, pieces, len(ids), self.config.context, progress)
         except NumericalError as error:
-            raise NumericalError(f"{error}{self._nan_tensors()}") from None
+            raise NumericalError(f"{error}{self._nan_tensors(self.plan)}") from None
         scored = [row[1:] for row in ids] if target_rows is None else target_rows
         sizes = None if self.tokenizer is None else [self.tokenizer.count_bytes(row) for row in scored]
         return Scores(scored, log_probs, likeliest, None if sizes is None or None in sizes else sizes)
+
+    def check_scoring(self, stride: int | None, truncate: bool) -> None:
+        """Raises OptionError on what `score` would refuse whatever the texts."""
+        if self.is_encoder_decoder and stride is not None:
+            raise OptionError("stride is for decoder-only models: a target is read whole")
+        if truncate and not self.is_encoder_decoder:
+            raise OptionError("truncate is for sources: a decoder-only model scores all of a text, window after window")
+        checked_stride(stride, self.config.context)
+
+    def tokenize_scored(
+        self, text: str, target: str | None, *, stride: int | None = None, truncate: bool = False
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """The token ids of one text, and of its target if it has one, checked as `score` would.
+
+        Raises InputError on texts that cannot be used.
+        """
+        ids = self._given(text, None, None, "text")
+        targets = None if target is None else self._given(target, None, None, "target")
+        self._pieces(ids, targets, stride, truncate)
+        return ids[0], None if targets is None else targets[0]
+
+    def _pieces(self, ids, target_rows, stride: int | None, truncate: bool, decoder_start_token_id=None) -> list[Piece]:
+        """What forward passes do of these texts and targets."""
+        context = self.config.context
+        if not self.is_encoder_decoder:
+            return text_pieces(ids, target_rows, context, checked_stride(stride, context))
+        if target_rows is None:
+            raise InputError("this model scores targets given their sources: give targets (texts) or target_ids beside")
+        start = self._decoder_start(self._scoring_options(decoder_start_token_id))
+        return target_pieces(fit_sources(ids, context, truncate), target_rows, start, context)
 
     def _scoring_options(self, decoder_start_token_id: int | None) -> Options:
         """Options of which only decoder_start_token_id matters, in a call or else in generation_config.json."""
@@ -546,8 +585,11 @@ class Model:
 
     def _engine(self, plan: Plan, places: Fresh | Places | None = None, costs: bool | CostOf = False) -> Engine:
         functions, make_memory = plan.resolve(self.is_encoder_decoder, self.device)
-        ops, leaving = CountedOps(functions, places, costs), plan.leaving == "on"
-        return Engine(self.network, self.weights, ops, make_memory, leaving, self.device, plan.captures(self.device))
+        ops, leaving, buckets = CountedOps(functions, places, costs), plan.leaving == "on", None
+        if plan.captures(self.device):
+            # A kept step has noted no costs, and writes into no arena of another call.
+            buckets = Buckets(self.device) if costs or plan.arena != "none" else self.buckets
+        return Engine(self.network, self.weights, ops, make_memory, leaving, self.device, buckets)
 
     def _fitted(self, prompts, input_ids, attention_mask, options: Options, truncate: bool):
         """(sources, prompts, most new tokens of each): checked, and cut to what the model holds.
@@ -625,9 +667,11 @@ class Model:
     def _not_finite(self) -> list[str]:
         return [name for name, tensor in self.tensors.items() if not np.isfinite(tensor).all()]
 
-    def _nan_tensors(self) -> str:
+    def _nan_tensors(self, plan: Plan) -> str:
+        """Where NaN may come from: the weights, what is computed of them, or functions of the user's."""
         bad = self._not_finite()
         if not bad:
-            return ": the weights are all finite, so a value overflowed on the way"
+            own = "".join(f", or {choice} made it" for choice in plan.own_functions)
+            return f": the weights are all finite, so a value overflowed on the way{own}"
         count = f"{len(bad)} of {len(self.tensors)} tensors"
         return f": the weights themselves hold NaN or infinity, first in {bad[0]} ({count}): use another file"

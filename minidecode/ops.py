@@ -372,10 +372,11 @@ def take(x_RX: Array, pick_R: Array, out: Array | None = None) -> Array:
 
 
 @returns("k_BGNX")
-def pad_left(k_RGX: Array, offsets_X: Array, out: Array | None = None) -> Array:
-    """Prompt rows without padding -> one block per sentence, all ending at the same position N = the longest.
+def pad_left(k_RGX: Array, offsets_X: Array, N: int | None = None, out: Array | None = None) -> Array:
+    """Prompt rows without padding -> one block per sentence, all ending at the same position N.
 
-    Sentence b owns rows offsets[b] to offsets[b+1]; the padding in front is zeros. Contract: exact.
+    Sentence b owns rows offsets[b] to offsets[b+1]; the padding in front is zeros. N: as many positions as the longest
+    has, which is what None stands for, or more. Contract: exact.
     Moves R*G*X*s bytes in, B*G*N*X*s out.
     """
 

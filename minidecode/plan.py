@@ -19,7 +19,7 @@ from . import ops as signatures
 from . import reference
 from .catalog import CATALOG, Row
 from .device import device_kind
-from .errors import OptionError, meant
+from .errors import CacheFolderError, OptionError, meant
 from .launch import InEmulator, OnHost
 from .memory.el import ElMemory, SplitBesideEl
 from .memory.factory import MemoryFactory
@@ -85,8 +85,9 @@ class Plan:
     FILE.py:FUNCTION, a planner of yours (`place_lifetimes`), finds the places, which are looked at before a step runs.
     leaving: "on" takes a sentence out of the batch when its search is done, so that later steps compute fewer rows;
     "off" computes its rows until all are done (the naive batch, and what has to be as large at every step).
-    graphs: "on" captures on a device what is the same in every step, and launches it as one (CUDA graphs), if the
-    memory writes in place and no product of the library is among it; "off" launches kernel by kernel.
+    graphs: "on" captures on a device what is the same in every step, launches it as one (CUDA graphs), and keeps it for
+    later calls with texts of about the same lengths; a step with a product of the library or a function of the host
+    stays as it is, and a memory must write in place. "off" launches kernel by kernel.
     The others are rows of the catalog: "reference", "naive" (both NumPy), "cpu" (Numba), "cuda" (needs a GPU),
     "emulator" (the same kernel thread by thread, which is slow), or a function of yours as FILE.py:FUNCTION.
     hars is "off" by default. Otherwise beam search takes candidates straight from the logits at the steps at which the
@@ -160,7 +161,7 @@ class Plan:
         for name in SWITCHES:
             if (switch := getattr(self, name)) not in ON_OR_OFF:
                 raise OptionError(f"plan: {name}={switch!r} is not one of {', '.join(ON_OR_OFF)}")
-        if self.graphs == "on" and self._of_base("graphs") == "off" and not MEMORIES[self.memory].in_place:
+        if self.graphs == "on" and not MEMORIES[self.memory].in_place:
             raise OptionError(f"plan: graphs=on has no effect with memory={self.memory}, which steps make anew")
         for row in CATALOG.values():
             choice, choices = getattr(self, row.name), ("off", "auto", *BACKENDS) if row.may_be_off else BACKENDS
@@ -179,6 +180,8 @@ class Plan:
         """What the base chooses for a field of the plan."""
         if name == "memory_dtype":
             return "computed"
+        if name == "graphs" and not getattr(MEMORIES.get(self.memory), "in_place", True):
+            return "off"  # a step that makes its memory anew cannot be captured
         if name in BASES[self.base]:
             return BASES[self.base][name]
         row = CATALOG[name]
@@ -209,6 +212,11 @@ class Plan:
         """What is fastest on a CPU: compiled code where there is some."""
         return cls("fast")
 
+    @property
+    def own_functions(self) -> list[str]:
+        """The choices that are functions of the user's, such as "ngram=mine.py:ban"."""
+        return [f"{name}={getattr(self, name)}" for name in CATALOG if ":" in getattr(self, name)]
+
     @classmethod
     def parse(cls, text: str | Plan) -> Plan:
         """From a base, such as "auto" or "fast", and choices such as "memory=none,ngram=cpu", separated by commas.
@@ -227,8 +235,9 @@ class Plan:
             if name in choices:
                 raise OptionError(f"plan: {name} is chosen twice, as {choices[name]} and as {value}")
             if not equals or name not in names:
-                known, near = ", ".join(f"{name}=..." for name in names), meant(name, [*names, *BASES])
-                raise OptionError(f"plan: {part!r} is not understood; say {', '.join(BASES)}, or some of {known}{near}")
+                known = f"; say {', '.join(BASES)}, or some of {', '.join(f'{name}=...' for name in names)}"
+                near = meant(name, BASES) or meant(name, names).replace("?", "=...?")
+                raise OptionError(f"plan: {part!r} is not understood{near or known}")
             choices[name] = value
         return cls(**choices)
 
@@ -269,7 +278,7 @@ class Plan:
         """Whether steps on this device are captured. Raises OptionError where that was asked for and cannot be."""
         if self.graphs == "on" and device == "cpu" and self._of_base("graphs") == "off":
             raise OptionError("plan: graphs=on needs a device: say device=cuda, or device=emulator for toy shapes")
-        return self.graphs == "on" and device != "cpu" and MEMORIES[self.memory].in_place
+        return self.graphs == "on" and device != "cpu"
 
     def settled(self, without: Iterable[str]) -> Plan:
         """What `auto` comes to: off for the rows in `without`, which a call has no room for; else compiled code."""
@@ -297,11 +306,24 @@ def _implementation(row: Row, choice: str, device: str) -> Callable[..., Any]:
         raise OptionError(f"plan: {row.name}=emulator has no place on device=cuda: say device=emulator, or device=cpu")
     if not is_there(row, place):
         raise OptionError(f"plan: {row.name} has no version for {place}")
-    module = importlib.import_module(f"minidecode.{place}.{row.name}")
+    module = file_of(place, row.name)
     function = vars(module)[f"{row.op}_naive" if choice == "naive" else row.op]
     if device != "cpu":
         return function if place == "cuda" else OnHost(function)
     return InEmulator(function) if choice == "emulator" else function
+
+
+def file_of(place: str, name: str) -> ModuleType:
+    """A file of a backend. Raises CacheFolderError where it is compiled, and there is no folder to keep that in."""
+    try:
+        return importlib.import_module(f"minidecode.{place}.{name}")
+    except RuntimeError as error:
+        if "no locator available" not in str(error):
+            raise
+        raise CacheFolderError(
+            "compiled code has no folder to be kept in, for neither the package's nor your home may be written to: set"
+            " NUMBA_CACHE_DIR to one that may; plan=numpy needs none"
+        ) from error
 
 
 @functools.cache

@@ -6,18 +6,17 @@ packages rouge-score and sacrebleu, which come with the extra `evaluate`.
 
 from __future__ import annotations
 
-import itertools
 import time
-from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import InputError, MinidecodeError, OptionError
+from .errors import InputError, LineError, MinidecodeError, OptionError
 from .plan import Plan
+from .runtime.pipeline import generate_lines
 
 if TYPE_CHECKING:
     from .model import Model
@@ -28,14 +27,15 @@ RESAMPLES = 1000  # of the bootstrap
 
 @dataclass(frozen=True)
 class Answers:
-    """What a model said under one plan, a text for each prompt."""
+    """What a model said under one plan, a text for each prompt; None for one that it could not answer."""
 
     model: str
     plan: str
     dtype: str
-    texts: list[str]
+    texts: list[str | None]
     tokens: float  # new ones of a text, on average
     seconds: float
+    failures: list[LineError] = field(default_factory=list)  # the first of those
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ class Evaluation:
     texts: int
     rouge: str
     bleu: str
+    left_out: int = 0  # texts that some row has no answer to
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -85,6 +86,8 @@ class Evaluation:
             f"{self.texts} texts; tokens: of a text, on average; seconds: one row after the other, on a machine that "
             "may do other work; differ: texts that are not those of row 1"
         )
+        if self.left_out:
+            lines.append(f"{self.left_out} more are left out of all rows, for not every row has an answer to them")
         return "\n".join([*lines, f"ROUGE: {self.rouge}", f"BLEU: {self.bleu}"])
 
 
@@ -111,42 +114,55 @@ def evaluate(
 
 def answer(
     model: Model, prompts: Sequence[str], *, name: str = "", plan: str | Plan | None = None, batch_size: int = 8,
-    truncate: bool = False, progress: Callable[[int], None] | None = None, **options: Any,
+    truncate: bool = False, on_error: str = "stop", source: str = "prompt",
+    progress: Callable[[int], None] | None = None, **options: Any,
 ) -> Answers:  # fmt: skip
-    """The best text for each prompt. name: what to call the model in the table; progress: called with texts done."""
+    """The best text for each prompt. name: what to call the model in the table; progress: called with prompts done.
+
+    on_error: a prompt that cannot be answered raises its LineError ("stop"), or has None for its text ("skip").
+    source: what a prompt is called in errors, before its number.
+    """
     if options.setdefault("num_return_sequences", 1) != 1:
         raise OptionError("one text of each prompt is evaluated, the best: leave num_return_sequences out")
-    if batch_size < 1:
-        raise OptionError(f"batch_size must be a whole number from 1 up, not {batch_size}")
-    plan = model.plan if plan is None else Plan.parse(plan)
-    seen = defaultdict(itertools.count)  # equal prompts get different samples, whatever their batches
-    copies = [next(seen[prompt]) for prompt in prompts]
-    texts, tokens, began = [], 0, time.perf_counter()
-    for first in range(0, len(prompts), batch_size):
-        here = slice(first, first + batch_size)
-        out = model.generate(prompts[here], plan=plan, truncate=truncate, sample_ids=copies[here], **options)
-        texts += out.texts
-        tokens += out.receipt.new_tokens
-        if progress:
-            progress(len(texts))
-    return Answers(name, str(plan), model.dtype, texts, tokens / len(texts), time.perf_counter() - began)
+    if on_error not in ("stop", "skip"):
+        raise OptionError(f"on_error must be stop or skip, not {on_error!r}")
+    plan, texts, began = model.plan if plan is None else Plan.parse(plan), [], time.perf_counter()
+    how = {"plan": plan, "batch_size": batch_size, "truncate": truncate, "source": source}
+    lines = ({"prompt": prompt} for prompt in prompts)
+    run = generate_lines(model, lines, on_error="stop" if on_error == "stop" else "record", **how, **options)
+    with run:
+        for line in run:
+            texts.append(None if line.error else line.texts[0])
+            if progress:
+                progress(line.number)
+    done, receipt = max(1, len(texts) - run.receipt.failed), run.receipt
+    seconds = time.perf_counter() - began
+    return Answers(name, str(plan), model.dtype, texts, receipt.new_tokens / done, seconds, receipt.failures)
 
 
 def judge(answers: Sequence[Answers], references: Sequence[str | Sequence[str]]) -> Evaluation:
-    """The table of what was answered; the first row is what the others are compared with."""
+    """The table of what was answered; the first row is what the others are compared with.
+
+    A text that some row has no answer to is left out of all. Raises LineError where that leaves none.
+    """
     listed = listed_references(references, len(answers[0].texts))
-    measured = [Measured.of(a.texts, listed) for a in answers]
+    kept = [n for n in range(len(listed)) if all(a.texts[n] is not None for a in answers)]
+    if not kept:
+        raise next(error for a in answers for error in a.failures)
+    left_out, listed = len(listed) - len(kept), [listed[n] for n in kept]
+    texts_of = [[a.texts[n] for n in kept] for a in answers]
+    measured = [Measured.of(texts, listed) for texts in texts_of]
     first, everything = measured[0], np.arange(len(listed))
     rows = []
-    for a, m in zip(answers, measured, strict=True):
+    for a, texts, m in zip(answers, texts_of, measured, strict=True):
         intervals = None if m is first or len(listed) < 2 else first.intervals_to(m)
-        different = sum(mine != other for mine, other in zip(a.texts, answers[0].texts, strict=True))
+        different = sum(mine != other for mine, other in zip(texts, texts_of[0], strict=True))
         scores = dict(zip(METRICS, m.scores(everything).tolist(), strict=True))
         rows.append(Row(a.model, a.plan, a.dtype, scores, a.tokens, a.seconds, different, intervals))
     bleu = packages()[1]()
-    bleu.corpus_score(answers[0].texts, _streams(listed))  # its signature names the number of references
+    bleu.corpus_score(texts_of[0], _streams(listed))  # its signature names the number of references
     rouge = f"rouge-score {metadata.version('rouge-score')}, F1, no stemmer; of several references the best"
-    return Evaluation(rows, len(listed), rouge, str(bleu.get_signature()))
+    return Evaluation(rows, len(listed), rouge, str(bleu.get_signature()), left_out)
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,14 @@ class Scores:
         size = None if self.bytes is None else [self.bytes[text]]
         return Scores([self.token_ids[text]], [self.token_log_probs[text]], [self.likeliest_ids[text]], size)
 
+    @classmethod
+    def joined(cls, each: Sequence[Scores]) -> Scores:
+        """Several as one, text after text."""
+        lists = [
+            [x for s in each for x in getattr(s, name)] for name in ("token_ids", "token_log_probs", "likeliest_ids")
+        ]
+        return cls(*lists, None if any(s.bytes is None for s in each) else [size for s in each for size in s.bytes])
+
     @property
     def tokens(self) -> np.ndarray:
         """How many were scored, by text."""
@@ -96,13 +104,18 @@ def windows(count: int, first: int, context: int, stride: int) -> Iterator[tuple
         start += stride
 
 
-def text_pieces(
-    texts: Sequence[np.ndarray], targets: Sequence[np.ndarray] | None, context: int, stride: int | None
-) -> list[Piece]:
-    """For a decoder-only model: every token after the first of each text, or those of its target, which follows it."""
+def checked_stride(stride: int | None, context: int) -> int:
+    """Tokens from window to window: half a context by default. Raises OptionError on what is none."""
     stride = max(1, context // 2) if stride is None else stride
     if isinstance(stride, bool) or not isinstance(stride, numbers.Integral) or not 1 <= stride <= context:
         raise OptionError(f"stride must be a whole number from 1 to the context, {context}, not {stride!r}")
+    return int(stride)
+
+
+def text_pieces(
+    texts: Sequence[np.ndarray], targets: Sequence[np.ndarray] | None, context: int, stride: int
+) -> list[Piece]:
+    """For a decoder-only model: every token after the first of each text, or those of its target, which follows it."""
     pieces = []
     for b, text in enumerate(texts):
         if targets is None and len(text) == 1:
@@ -111,7 +124,7 @@ def text_pieces(
                 "begin it with <|endoftext|>"
             )
         ids, first = (text, 1) if targets is None else (np.concatenate([text, targets[b]]), len(text))
-        for start, scored, end in windows(len(ids), first, context, int(stride)):
+        for start, scored, end in windows(len(ids), first, context, stride):
             pieces.append(Piece(b, ids[start : end - 1], ids[scored:end]))
     return pieces
 

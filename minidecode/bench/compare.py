@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import importlib
 import json
 import os
 import platform
@@ -22,7 +21,7 @@ from ..conformance import check
 from ..conformance.rows import asked_of
 from ..device import device_kind
 from ..errors import InputError, NumericalError, OptionError
-from ..plan import is_there
+from ..plan import file_of, is_there
 from .machines import MACHINES, Machine, this_machine
 
 NAIVE = "reference naive"  # what ratios are to
@@ -187,6 +186,9 @@ def compare(
     ):  # bytes are what it buys: how fast it is for its own is beside the point
         amounts = {label: amount(f(*copy.deepcopy(arguments)), *arguments) for label, f in functions.items()}
         notes += asked.says(*arguments)
+        if others:
+            notes.append(f"nothing is predicted for {', '.join(others)}: bytes are the same on every machine")
+            others = []
     elif any(t.median < cost.bytes / here.bandwidth for t in timings):
         notes.append(f"faster than memory: these {cost.bytes / 1e6:.1f} MB stay in a cache")
     if any(t.median < cost.operations / here.operations for t in timings):
@@ -298,7 +300,7 @@ def implementations(row: Row) -> dict[str, Callable]:
     for backend in ("reference", "cpu", "cuda"):
         if not is_there(row, backend):
             continue
-        module = importlib.import_module(f"minidecode.{backend}.{row.name}")
+        module = file_of(backend, row.name)
         versions = [f for f in vars(module) if f.startswith(row.op)]  # the naive one first, the op itself last
         for function in sorted(versions, key=lambda f: (f == row.op, not f.endswith("_naive"), f)):
             label = function.removeprefix(row.op).strip("_")

@@ -9,6 +9,7 @@ from xml.sax.saxutils import escape
 
 from .compare import Comparison
 from .ladder import SHARES, Ladder
+from .machines import Machine
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,8 +23,8 @@ def roofline(files: dict[str, list[Comparison]]) -> Figure:
     """How near to its machine each implementation comes: useful bytes per second over operations per byte.
 
     The roof is min(bandwidth, operations / intensity) of each file's machine, as it was measured then; on the left of
-    the bend memory is the limit, on the right arithmetic. (The usual roofline times the intensity; so drawn, ops that
-    only move data have a place too, at the left edge.)
+    the bend memory is the limit, on the right arithmetic; roofs of machines that were predicted for are dashed. (The
+    usual roofline times the intensity; so drawn, ops that only move data have a place too, at the left edge.)
     """
     from matplotlib.figure import Figure
 
@@ -31,16 +32,15 @@ def roofline(files: dict[str, list[Comparison]]) -> Figure:
     panel = figure.subplots()
     found = [c for comparisons in files.values() for c in comparisons]
     spots = [max(c.cost.operations / c.cost.bytes, MOVES_ALONE) for c in found]
-    low, high = min(spots) / 3, max(*spots, *(c.machine.balance for c in found)) * 3
+    predicted = {m.name: m for c in found for m in c.predicted}.values()
+    bends = [m.balance for m in (*(c.machine for c in found), *predicted)]
+    low, high = min(spots) / 3, max(*spots, *bends) * 3
     for colour, (label, comparisons) in zip(COLOURS, files.items(), strict=False):
-        machine = comparisons[0].machine
-        x = [low, machine.balance, high]
-        roof = [min(machine.bandwidth, machine.operations / i) / 1e9 for i in x]
-        panel.plot(
-            x, roof, color=colour, label=f"{label}: {roof[0]:,.0f} GB/s, {machine.operations / 1e9:,.0f} GFLOP/s"
-        )
+        _draw_roof(panel, comparisons[0].machine, label, (low, high), color=colour)
         for comparison in comparisons:
             _draw_points(panel, comparison, colour, len(found) == 1)
+    for machine, dashes in zip(predicted, (":", "--", "-."), strict=False):
+        _draw_roof(panel, machine, machine.name, (low, high), color="#57606a", linestyle=dashes)
     for marker, name in ((m, n) for n, m in MARKERS.items()):
         panel.plot([], [], marker, color="#24292f", label=name)
     what = f"{found[0].name}: {found[0].shape}" if len(found) == 1 else "implementations, each on its own inputs"
@@ -54,6 +54,13 @@ def roofline(files: dict[str, list[Comparison]]) -> Figure:
     panel.grid(alpha=0.3)
     figure.legend(fontsize=7, loc="outside lower center", ncols=4)
     return figure
+
+
+def _draw_roof(panel: Any, machine: Machine, label: str, edges: tuple[float, float], **style: Any) -> None:
+    """What a machine allows at the most, between these operations per byte."""
+    x = [edges[0], machine.balance, edges[1]]
+    roof = [min(machine.bandwidth, machine.operations / i) / 1e9 for i in x]
+    panel.plot(x, roof, label=f"{label}: {roof[0]:,.0f} GB/s, {machine.operations / 1e9:,.0f} GFLOP/s", **style)
 
 
 def _draw_points(panel: Any, comparison: Comparison, colour: str, is_alone: bool) -> None:

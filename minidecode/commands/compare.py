@@ -10,13 +10,14 @@ import typer
 
 from ..errors import InputError, OptionError
 from ..line_files import drawable
-from .flags import AsJson, Debug, NoBar
+from .flags import AsJson, Debug, NoBar, refuse_said
 from .interrupts import unless_interrupted
 from .progress_bar import bar
 from .whole_file import whole_file
 
 
 def compare(
+    context: typer.Context,
     name: Annotated[str | None, typer.Argument(help="The optimization, such as ngram.  [default: all of them, which"
                                                " takes minutes]", show_default=False)] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Turns of each implementation.")] = 9,
@@ -41,6 +42,7 @@ def compare(
 
         drawable(plot)
     if read:
+        refuse_said(context, ("repeats", "machine", "stored"), "with --read, which times nothing")
         files = _read_files(read, name)
         if not as_json:
             print(side_by_side(files))

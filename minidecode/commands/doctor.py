@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
-from ..errors import OptionError
+from ..errors import CacheFolderError, OptionError
 from .flags import AsJson, Debug
 
 NEEDED = ("numpy", "numba", "scipy", "tokenizers", "safetensors", "huggingface_hub", "threadpoolctl")
@@ -97,14 +97,16 @@ def _blas() -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _compiled_code() -> dict[str, int] | None:
-    """None without Numba, or without a folder that it may write into."""
+def _compiled_code() -> dict[str, Any] | None:
+    """None without Numba; without a folder that it may write into, the "error"."""
     try:
         from ..runtime.compiled import how_many_on_disk
 
         on_disk, functions = how_many_on_disk()
-    except (ImportError, RuntimeError):
+    except ImportError:
         return None
+    except CacheFolderError as error:
+        return {"error": str(error)}
     return {"functions": functions, "on_disk": on_disk}
 
 
@@ -130,7 +132,10 @@ def _print_report(report: dict[str, Any]) -> None:
         _print_row("BLAS", f"{blas['library']} {blas['version']}, {blas['threads']} threads{kernels}{blas['advice']}")
     remedy = " (no CUDA GPU found; everything runs on the CPU. With an NVIDIA GPU: pip install 'minidecode[cu12]')"
     _print_row("device", f"{report['device']}{remedy if report['device'] == 'none' else ''}")
-    if compiled := report["compiled"]:
+    compiled = report["compiled"]
+    if compiled and "error" in compiled:
+        _print_row("compiled code", f"none: {compiled['error']}")
+    elif compiled:
         on_disk, functions = compiled["on_disk"], compiled["functions"]
         rest = "" if on_disk == functions else " (minidecode warm compiles the others, once)"
         _print_row("compiled code", f"{on_disk} of {functions} functions on disk{rest}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,9 +13,10 @@ import typer
 
 from ..errors import InputError
 from ..plan import Plan
+from ..runtime.pipeline import check_lines
 from .flags import DTYPE_HELP, PLAN_HELP, AsJson, Debug, Quiet
 from .progress_bar import bar
-from .read_texts import read_lines, read_prompts
+from .read_texts import read_lines, read_records
 from .search_flags import with_search_options
 from .whole_file import whole_file
 
@@ -35,6 +37,8 @@ def evaluate(
     output_texts: Annotated[Path | None, typer.Option(readable=False, help="Write what was generated here, as JSONL.")]
     = None,
     batch_size: Annotated[int, typer.Option(help="Prompts generated together.")] = 8,
+    on_error: Annotated[str, typer.Option(help="A prompt that cannot be answered ends it (stop), or is left out of all"
+                                           " rows, and counted (skip).")] = "stop",
     as_json: AsJson = False, quiet: Quiet = False, debug: Debug = False,
     *, options: dict[str, Any],
 ):  # fmt: skip
@@ -57,19 +61,24 @@ def evaluate(
             (name, precision): load(name, dtype=precision)
             for name, precision in itertools.product(model or ["tiny-gpt2"], dtype or ["float32"])
         }
-        for one in loaded.values():
-            one.check(prompts, truncate=truncate, **options)
+        source = f"{pairs or sources}, line"
+        for one in loaded.values() if on_error == "stop" else ():
+            records = ({"prompt": prompt} for prompt in prompts)
+            check_lines(one, records, jsonl=False, source=source, truncate=truncate, **options)
         answers, total = [], len(loaded) * len(plans) * len(prompts)
-        with bar("generating", quiet) as report:
+        with bar("generating", quiet, unit="texts") as report:
             for ((name, _), one), p in itertools.product(loaded.items(), plans):
                 done = len(answers) * len(prompts)
                 answers.append(quality.answer(
-                    one, prompts, name=name, plan=p, batch_size=batch_size, truncate=truncate,
-                    progress=lambda n, done=done: report(done + n, total), **options,
+                    one, prompts, name=name, plan=p, batch_size=batch_size, truncate=truncate, on_error=on_error,
+                    source=source, progress=lambda n, done=done: report(done + n, total), **options,
                 ))  # fmt: skip
         result = quality.judge(answers, references_of)
         if out:
             _write_answers(out, prompts, references_of, answers)
+    if not quiet:
+        for a in (a for a in answers if a.failures):
+            print(f"minidecode: {a.model}, {a.plan}, {a.dtype}: the first error: {a.failures[0]}", file=sys.stderr)
     print(json.dumps(result.as_dict(), ensure_ascii=False) if as_json else result)
 
 
@@ -82,7 +91,7 @@ def _read_pairs(pairs: Path | None, sources: Path | None, references: Path | Non
         if len(prompts) != len(texts):
             raise InputError(f"{sources} has {len(prompts)} lines and {references} has {len(texts)}: they go in pairs")
         return prompts, texts
-    records = read_prompts([], pairs, jsonl=True)
+    records = read_records(pairs)
     for number, r in enumerate(records, 1):
         texts = r.get("reference")
         if not isinstance(texts, str) and not (

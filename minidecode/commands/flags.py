@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from ..errors import OptionError
+
 PLAN_HELP = (
     "auto (fast where that pays and its compiled code is on disk, else numpy), numpy (a cache, NumPy's code), naive (no"
     " cache, what each paper starts from), fast (compiled code, split memory) or cuda (every kernel, on a device), and"
@@ -29,3 +31,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines."
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")]
 NoBar = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+def refuse_said(context: typer.Context, names: tuple[str, ...], beside: str) -> None:
+    """Raises OptionError if one of these parameters stands on the command line, where it would have no effect."""
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name)
+        if parameter.name in names and source is not None and source.name == "COMMANDLINE":
+            raise OptionError(f"{max(parameter.opts, key=len)} has no effect {beside}: leave it out")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
@@ -13,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import InputError, OptionError
-from ..generate_files import Prompts, check_prompts, prompts_of, run_lines
+from ..generate_files import Prompts, check_prompts, prompts_of, run_lines, told_of_failures
 from ..line_files import drawable, read_record, writable
 from ..runtime.pipeline import ON_ERROR, RunReceipt
 from .flags import Debug, Device, Dtype, Jsonl, PlanText, Quiet, Revision
@@ -155,18 +154,15 @@ def _generate_many(
     """Line after line, into a file or to standard output: (receipts, new tokens)."""
     batches: list[str] = []
     with bar("generating", quiet or given.is_single, unit="lines") as report:
-        if sys.stderr.isatty() and given.total is None and given.again:
-            with contextlib.closing(given.again()) as lines:
-                given.total = sum(1 for _ in lines)
+        if sys.stderr.isatty():
+            given.count()
         run = run_lines(
             loaded, given, output, report=report, show=lambda run: _draw(run, trace, timeline),
             trace=bool(trace or timeline), on_batch=(lambda r: batches.append(str(r))) if keep_receipts else None,
             **how,
         )  # fmt: skip
     if run.failed:
-        fate = "left out" if how["on_error"] == "skip" else "with an error"
-        told = f"{run.failed} of {run.reached} lines {fate}; the first: {run.failures[0]}"
-        print(f"minidecode: {told}", file=sys.stderr)
+        print(f"minidecode: {told_of_failures(run, how['on_error'])}", file=sys.stderr)
     if len(batches) > 1:
         batches = [f"batch {number} of {len(batches)}\n{text}" for number, text in enumerate(batches, 1)]
     return [*batches, str(run)], run.new_tokens

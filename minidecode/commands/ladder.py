@@ -9,12 +9,18 @@ from typing import Annotated
 import typer
 
 from ..line_files import drawable
-from .flags import AsJson, Debug, Quiet
+from .flags import AsJson, Debug, Quiet, refuse_said
 from .progress_bar import bar, line_off_a_terminal
 from .whole_file import whole_file
 
+WORK = (
+    "model", "random_weights", "texts", "input_length", "max_new_tokens", "num_beams", "no_repeat_ngram_size",
+    "batch_size", "repeats", "memory_budget", "cell_seconds", "machine",
+)  # fmt: skip
+
 
 def ladder(
+    context: typer.Context,
     model: Annotated[str, typer.Option("--model", "-m", help="A bundled model, a model folder or a hub id; with"
                                        " --random-weights also gpt2, gpt2-medium, bart-base, bart-large,"
                                        " distilbart-12-6.")] = "tiny-gpt2",
@@ -56,8 +62,11 @@ def ladder(
 
         drawable(plot)
     if read is not None:
+        refuse_said(context, WORK, "with --read, which times nothing")
         found = read_ladder(read)
     else:
+        if memory_budget is None:
+            refuse_said(context, ("cell_seconds",), "without --memory-budget, under which batches are doubled")
         with np.errstate(all="ignore"), bar("climbing", quiet) as report:
             loaded = load(model, random_weights=random_weights)
             found = run(

@@ -9,13 +9,14 @@ from typing import Annotated, Any
 import typer
 
 from ..line_files import drawable
-from .flags import AsJson, Debug, Dtype, PlanText
+from .flags import AsJson, Debug, Dtype, PlanText, refuse_said
 from .search_flags import with_search_options
 from .whole_file import whole_file
 
 
 @with_search_options
 def plan(
+    context: typer.Context,
     model: Annotated[str, typer.Argument(help="A bundled model, a model folder, a hub id, or the name of a published"
                                          " shape (gpt2, gpt2-medium, bart-base, bart-large, distilbart-12-6). No"
                                          " weights are needed.")] = "tiny-gpt2",
@@ -36,6 +37,7 @@ def plan(
     from ..model import load_shapes
 
     options.pop("truncate")
+    refuse_said(context, ("truncate",), "on a plan, which is made for --input-length tokens")
     if svg is not None:
         drawable(svg)
     loaded = load_shapes(model, plan=plan, dtype=dtype, vocab_size=vocab_size)

@@ -1,4 +1,4 @@
-"""Texts that a command reads all at once: from its arguments, a file or standard input."""
+"""Texts that a command reads all at once, from a file or standard input."""
 
 from __future__ import annotations
 
@@ -7,22 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from ..line_files import path_of_prompts, read_record
+from ..line_files import read_record
 
 
-def read_prompts(
-    arguments: list[str], path: Path | None, jsonl: bool, what: str = "prompt"
-) -> list[dict[str, Any]]:  # fmt: skip
-    """Records with a "prompt" each, from the arguments or from a file or standard input, never from both.
-
-    what: the word for it in errors.
-    """
-    path = path_of_prompts(arguments, path, what)
-    if path is None:
-        return [{"prompt": text} for text in arguments]
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """Records with a "prompt" each, from a file of JSON lines or, for -, from standard input."""
     name, lines = read_lines(path)
-    is_jsonl = jsonl or path.suffix == ".jsonl"
-    return [read_record(line, is_jsonl, f"{name}, line {i}", what) for i, line in enumerate(lines, 1)]
+    return [read_record(line, True, f"{name}, line {i}") for i, line in enumerate(lines, 1)]
 
 
 def read_lines(path: Path) -> tuple[str, list[str]]:

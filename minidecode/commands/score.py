@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -10,11 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import InputError
-from ..generate_files import finite
+from ..errors import OptionError
+from ..generate_files import finite, prompts_of, told_of_failures
 from .flags import AsJson, Debug, Device, Dtype, Jsonl, ModelName, Quiet, Revision
 from .progress_bar import bar
-from .read_texts import read_prompts
 
 
 def score(
@@ -28,6 +28,8 @@ def score(
     stride: Annotated[int | None, typer.Option(help="Tokens from window to window of a text longer than the context."
                                                "  [default: half a context]")] = None,
     truncate: Annotated[bool, typer.Option("--truncate", help="Cut sources that are too long, on the right.")] = False,
+    on_error: Annotated[str, typer.Option(help="A text that cannot be scored ends the run (stop), is left out and"
+                                           ' counted (skip), or comes as an "error" (record; with --json).')] = "stop",
     dtype: Dtype = "float32",
     device: Device = "cpu",
     as_json: AsJson = False, quiet: Quiet = False, debug: Debug = False,
@@ -40,24 +42,40 @@ def score(
     import numpy as np
 
     from .. import load
+    from ..score_lines import check_texts, score_lines
+    from ..scoring import Scores
 
-    records = read_prompts(texts or [], input, jsonl, "text")
-    targets = _texts_under("target", records)
-    with np.errstate(all="ignore"), bar("scoring", quiet) as report:
+    if on_error == "record" and not as_json:
+        raise OptionError("on_error=record puts errors into JSON objects: say --json too")
+    with (
+        prompts_of(texts or [], input, jsonl, "text") as given,
+        np.errstate(all="ignore"),
+        bar("scoring", quiet, unit="texts") as report,
+    ):
         loaded = load(model, dtype=dtype, device=device, revision=revision)
-        if loaded.is_encoder_decoder and targets is None:
-            raise InputError('this model scores targets given their sources: give --input FILE.jsonl with a "prompt"'
-                             ' and a "target" in each object')  # fmt: skip
+        how = {"jsonl": given.is_jsonl, "source": given.source, "stride": stride, "truncate": truncate}
+        if on_error == "stop" and isinstance(given.lines, list):
+            check_texts(loaded, given.lines, **how)
+        elif on_error == "stop" and given.again:
+            with contextlib.closing(given.again()) as lines:
+                given.total = check_texts(loaded, lines, **how)
+        given.count()
         started = time.perf_counter()
-        scores = loaded.score(
-            [r["prompt"] for r in records], targets=targets, stride=stride, truncate=truncate, progress=report
-        )
+        progress = lambda done: report(done, given.total)  # noqa: E731
+        with score_lines(loaded, given.lines, on_error=on_error, progress=progress, **how) as run:
+            lines = list(run)
         seconds = time.perf_counter() - started
+        done = [line for line in lines if not line.error]
+        if not done:
+            raise run.receipt.failures[0]
+        scores = Scores.joined([line.scores for line in done])
     if as_json:
-        each = [r | _scores_as_dict(s, tokens=True) for r, s in zip(records, scores, strict=True)]
-        print(json.dumps({"texts": each, "all": _scores_as_dict(scores)}, ensure_ascii=False))
+        print(json.dumps({"texts": [_line_as_dict(line) for line in lines], "all": _scores_as_dict(scores)},
+                         ensure_ascii=False))  # fmt: skip
     else:
-        _print_scores(targets or [r["prompt"] for r in records], scores)
+        _print_scores([line.record.get("target", line.record["prompt"]) for line in done], scores)
+    if run.receipt.failed:
+        print(f"minidecode: {told_of_failures(run.receipt, on_error)}", file=sys.stderr)
     if not quiet:
         tokens = int(scores.tokens.sum())
         plural = "" if tokens == 1 else "s"
@@ -65,14 +83,11 @@ def score(
         print(f"[{tokens} token{plural} scored in {seconds:.2f} s, {rate}; {model}, {dtype}]", file=sys.stderr)
 
 
-def _texts_under(field: str, records: list[dict[str, Any]]) -> list[str] | None:
-    """That field of all records, or None if none has it."""
-    if not any(field in r for r in records):
-        return None
-    for number, r in enumerate(records, 1):
-        if not isinstance(r.get(field), str):
-            raise InputError(f'record {number} of {len(records)} has no text under "{field}": give all one, or none')
-    return [r[field] for r in records]
+def _line_as_dict(line) -> dict[str, Any]:
+    """The record of a line, with its scores; or with its number and "error"."""
+    if line.error:
+        return (line.record or {}) | {"line": line.number, "error": str(line.error)}
+    return line.record | _scores_as_dict(line.scores, tokens=True)
 
 
 def _scores_as_dict(scores, tokens: bool = False) -> dict[str, Any]:

@@ -10,10 +10,11 @@ import typer
 
 from ..errors import InputError
 from ..line_files import writable
-from .flags import AsJson, Debug
+from .flags import AsJson, Debug, refuse_said
 
 
 def tutorial(
+    context: typer.Context,
     chapter: Annotated[str, typer.Argument(help="Its number or its name; without one, all are listed.")] = "",
     out: Annotated[Path | None, typer.Option("--out", help="The notebook; NN_name.ipynb by default.")] = None,
     as_json: AsJson = False, debug: Debug = False,
@@ -22,6 +23,7 @@ def tutorial(
     from ..course.chapters import find_chapter
 
     if not chapter:
+        refuse_said(context, ("out",), "without a chapter")
         _list_chapters(as_json)
         return
     found = find_chapter(chapter)

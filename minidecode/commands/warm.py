@@ -11,7 +11,8 @@ from .progress_bar import bar
 
 
 def warm(as_json: AsJson = False, quiet: NoBar = False, debug: Debug = False):
-    """Compile what plan=fast runs, for all models, once on this machine: no run waits for it, and auto may take it."""
+    """Compile what plan=fast runs, and what may be said beside it, for all models, once on this machine: no run waits
+    for it, and auto may take it."""
     from ..runtime.compiled import all_functions
     from ..runtime.compiled import warm as run
 

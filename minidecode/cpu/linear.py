@@ -36,7 +36,8 @@ if MANY_REGISTERS:
 FEW_OF_IO = 8
 TILED = 4 if MANY_REGISTERS else 8  # rows from which tiles are faster than outputs one by one
 SMALL = 2**21  # bytes
-WORTH_A_THREAD = 2**20  # bytes of weights: 50 us of reading, against 10 to 20 us to wake a thread
+WORTH_A_THREAD = 3 * 2**20  # bytes to read: 90 us, against 40 us until another thread has begun and is waited for
+AS_LONG_AS = 0.5  # bytes to read: one multiplication and addition of a row
 NEAR = 4096  # results that stay in the first cache while all weights go by
 
 
@@ -64,13 +65,14 @@ def linear_few_rows(x_RX, weight, add_to=None, out=None):
     Outputs are dealt out to threads in ranges, where there are enough weights; this thread takes the last range.
     """
     data = in_bits(weight.data)
-    kernel, outputs = _tiles if len(x_RX) >= TILED else _dots, data.shape[0]
+    kernel, outputs = _tiles if len(x_RX) >= TILED else _dots if len(x_RX) >= 4 else _pairs, data.shape[0]
     if weight.layout == "io":
         kernel, outputs = _sums, data.shape[1]
     scale_X = np.broadcast_to(np.float32(1), outputs) if weight.scale is None else weight.scale
     y_RX = np.empty((len(x_RX), outputs), np.float32) if out is None else out
     x_RX = np.ascontiguousarray(x_RX)  # as compiled for
-    ranges = max(1, min(config.NUMBA_NUM_THREADS, data.nbytes // WORTH_A_THREAD))
+    work = data.nbytes + AS_LONG_AS * data.size * len(x_RX)
+    ranges = max(1, min(config.NUMBA_NUM_THREADS, int(work / WORTH_A_THREAD)))
     ends = [outputs * k // ranges for k in range(ranges + 1)]
     elsewhere = [_threads().submit(kernel, x_RX, data, scale_X, *ends[k : k + 2], y_RX) for k in range(ranges - 1)]
     kernel(x_RX, data, scale_X, *ends[-2:], y_RX)
@@ -87,6 +89,25 @@ def _threads():
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_threads.cache_clear)  # the parent's threads are not there
+
+
+@njit(cache=True, nogil=True, fastmath=REORDER)
+def _pairs(x_RX, w_XX, scale_X, first, last, y_RX):
+    """Layout "oi", for one to three rows, which take as long as reading the weights does.
+
+    Two outputs at once, half of the range apart, are two streams of memory that the processor fetches ahead side by
+    side; it reads them a fifth faster than one.
+    """
+    half = (last - first) // 2
+    for o in range(first, first + half):
+        w_X, v_X = w_XX[o], w_XX[o + half]
+        for r in range(len(x_RX)):
+            a = b = np.float32(0)
+            for i in range(len(w_X)):
+                a += x_RX[r, i] * wide(w_X[i])
+                b += x_RX[r, i] * wide(v_X[i])
+            y_RX[r, o], y_RX[r, o + half] = scale_X[o] * a, scale_X[o + half] * b
+    _dots(x_RX, w_XX, scale_X, first + 2 * half, last, y_RX)  # one more, if their number is odd
 
 
 @njit(cache=True, nogil=True, fastmath=REORDER)

@@ -48,11 +48,11 @@ def words_of_rows(*arrays):
     return [table.view(word) for table in tables]
 
 
-def pad_left(k_RGX, offsets_X, out=None):
-    lengths_B = offsets_X[1:] - offsets_X[:-1]
+def pad_left(k_RGX, offsets_X, N=None, out=None):
     _, G, X = k_RGX.shape
     if out is None:
-        out = np.empty_like(k_RGX, order="C", shape=(len(lengths_B), G, int(lengths_B.max()), X))
+        N = int((offsets_X[1:] - offsets_X[:-1]).max()) if N is None else N
+        out = np.empty_like(k_RGX, order="C", shape=(len(offsets_X) - 1, G, N, X))
     B, _, N, _ = out.shape
     launch(copy_or_pad, (B * N, -(-G * X // THREADS)), THREADS, k_RGX, offsets_X, out)
     return out

@@ -153,38 +153,46 @@ class Array:
         written_as = f"{text} with {numbers}: " if numbers else ""
         shape = ", ".join(map(str, self.shape))
         if self.memory.space == "shared" and self.memory.nbytes == 0:
-            remedy_of_size = (
-                "It has the launch's dynamic shared memory, which is 0 bytes: [grid, block, stream, bytes]."
-            )
-            self._stop("outside", f"{written_as}{name}[{shown}] lies outside {name}({shape})", remedy_of_size, frame)
+            self._stop(
+                "outside", f"{written_as}{name}[{shown}] lies outside {name}({shape})",
+                "It has the launch's dynamic shared memory, which is 0 bytes.", frame,
+                remedy="Say [grid, block, stream, bytes].",
+            )  # fmt: skip
         negative = any(not isinstance(p, slice) and p is not None and p is not Ellipsis and p < 0
                        for p in (index if isinstance(index, tuple) else (index,)))  # fmt: skip
-        remedy = "NumPy wraps; a GPU reads foreign memory." if negative else "A GPU touches foreign memory there."
-        self._stop("outside", f"{written_as}{name}[{shown}] lies outside {name}({shape})", remedy, frame)
+        why = "NumPy wraps; a GPU reads foreign memory." if negative else "A GPU touches foreign memory there."
+        at = index if isinstance(index, tuple) else (index,)
+        is_one = len(at) == self.ndim and all(hasattr(p, "__index__") for p in at)
+        detail = {"at": tuple(map(int, at)), "shape": self.shape} if is_one else {}  # where it is no slice
+        if is_one and self.ndim == 1:
+            detail["index"] = int(index)
+        self._stop("outside", f"{written_as}{name}[{shown}] lies outside {name}({shape})", why, frame, detail)
 
     def stop_at_unwritten(self, index) -> None:
-        element = self.memory.element(self.address(index))
+        element, remedy = self.memory.element(self.address(index)), ""
         if self.memory.space == "local":
             why = "A local array begins with whatever was there."
         elif self.memory.space == "shared":
-            why = "Shared memory begins with whatever was there; write first, then cuda.syncthreads()."
+            why, remedy = "Shared memory begins with whatever was there.", "Write first, then cuda.syncthreads()."
             why += self.house.current().block.barrier_passed_by(user_frame())
         else:
             why = "The launch was told that this array begins empty."
         stored = np.flatnonzero(self.written)
         flat = int(np.ravel_multi_index(index, self.shape)) if isinstance(index, tuple) else int(index)
-        thread = self.house.current()
         detail = {
-            "element": element, "thread": thread.index, "epoch": thread.block.epoch, "index": flat,
+            "element": element, "index": flat, "shape": self.shape, "written": self.written.copy(),
+            "at": tuple(map(int, index)) if isinstance(index, tuple) else (int(index),),
             "last_stored": int(stored[-1]) if len(stored) else -1,
         }  # fmt: skip
-        self._stop("uninitialised", f"{element} is read, and nothing has written it", why, user_frame(), detail)
+        self._stop("uninitialised", f"{element} is read, and nothing has written it", why, user_frame(), detail, remedy)
 
-    def _stop(self, kind: str, what: str, why: str, frame, detail: dict | None = None) -> None:
+    def _stop(self, kind: str, what: str, why: str, frame, detail: dict | None = None, remedy: str = "") -> None:
         place = place_of(frame.f_code, frame.f_lasti)
         message, where = f"{what} ({self.house.current().name}, {place}). {why}", self.memory
-        detail = {"array": where.name, "space": where.space} | (detail or {})
-        raise Stop(Finding(kind, message, [place], detail=detail))
+        thread = self.house.current()
+        by = {"thread": thread.index, "block": thread.block.number, "epoch": thread.block.epoch}
+        detail = {"array": where.name, "space": where.space} | by | (detail or {})
+        raise Stop(Finding(kind, message, [place], detail=detail, remedy=remedy))
 
 
 def _no_arithmetic(self, *_):

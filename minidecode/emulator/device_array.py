@@ -152,6 +152,8 @@ def _made(array: np.ndarray) -> EmulatorArray:
 class Tape:
     """What was done on the device, to be done again on the same arrays: what a CUDA graph is on a GPU."""
 
+    bytes = 0  # what it uses is not counted
+
     def __init__(self) -> None:
         self.calls: list[Callable[[], None]] = []
 

@@ -119,7 +119,7 @@ class _Configured:
         run = Run(launch)
         is_judged = note_kernel(self._kernel, arguments)  # within conformance.check, whoever launches
         if (self._settings.strict or is_judged) and not run.ok:
-            raise EmulationError(run.errors[0].message)
+            raise EmulationError(str(run.errors[0]))
         return run
 
 

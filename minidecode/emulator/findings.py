@@ -9,16 +9,17 @@ from .source import Place
 
 @dataclass
 class Finding:
-    """One thing found: an error, or a note (worth knowing, no mistake by itself)."""
+    """One thing found: an error, or a note (worth knowing, no mistake by itself). str() of it is message and remedy."""
 
     kind: str  # "race", "outside", "uninitialised", "barrier", "warp", "deadlock", "endless", "python", ...
-    message: str
+    message: str  # what was seen, and why it matters
     places: list[Place] = field(default_factory=list)
     severity: str = "error"  # or "note"
     detail: dict = field(default_factory=dict)  # what a picture needs, or who wants to know more
+    remedy: str = ""  # in sentences; whoever is to find it out, in an exercise, is told the message alone
 
     def __str__(self) -> str:
-        return self.message
+        return f"{self.message} {self.remedy}".rstrip()
 
 
 class Stop(Exception):  # noqa: N818 (it stops a launch; the error is the finding)

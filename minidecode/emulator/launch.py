@@ -29,6 +29,7 @@ from .watchdog import Interrupted, Watchdog
 
 START_ANOTHER = 20  # rounds in which nothing changes, until another block is started beside those that wait
 LONG = 60.0  # seconds; a launch that would take longer is not run unasked
+MANY = 2**20  # blocks; more of them take that long, however little they do, and their order alone fills the memory
 GIVE_UP = 200  # such rounds until it is a deadlock, if the threads that wait do nothing but ask
 GIVE_UP_COUNTING = 50_000  # and if they count while they ask, or go through a long loop of atomics
 STATIC_SHARED = 48 * 1024  # bytes of shared memory that a block may have without asking
@@ -139,26 +140,35 @@ class Launch:
                     self._finish(block)
                     resident.remove(block)
                     if self.blocks_run == 1 and self.settings.blocks is None:
-                        seconds = (time.process_time() - started) * len(waiting)
-                        if seconds > LONG:
+                        is_one_of_many = self._blocks > MANY
+                        left = self._blocks - 1 if is_one_of_many else len(waiting)
+                        seconds = (time.process_time() - started) * left
+                        if seconds > LONG or is_one_of_many:
                             raise TakesTooLongError(seconds)
 
     def blocks_to_run(self) -> list[int]:
         """Numbers of the blocks, in the order (from the end) in which they start."""
-        count = self.grid.x * self.grid.y * self.grid.z
-        order = self._rng.permutation(count).tolist()
-        wanted = self.settings.blocks
+        count, wanted = self._blocks, self.settings.blocks
+        if count > MANY and wanted is None:  # one, by which the others are estimated
+            return [int(self._rng.integers(count))]
+        if count > MANY and isinstance(wanted, int):
+            order = self._rng.choice(count, min(wanted + 2, count), replace=False).tolist()
+        else:
+            order = self._rng.permutation(count).tolist()
         if isinstance(wanted, int) and wanted < count:
             ends = [0, count - 1][:wanted]  # the first and the last block are those that differ
             order = [b for b in order if b not in ends][: wanted - len(ends)] + ends
         return order
 
+    @property
+    def _blocks(self) -> int:
+        return self.grid.x * self.grid.y * self.grid.z
+
     def _start(self, number: int, call) -> Block:
         y, x = divmod(number, self.grid.x)
         z, y = divmod(y, self.grid.y)
         self.blocks_begun += 1
-        count = self.grid.x * self.grid.y * self.grid.z
-        is_sample = isinstance(self.settings.blocks, int) and self.settings.blocks < count
+        is_sample = isinstance(self.settings.blocks, int) and self.settings.blocks < self._blocks
         block = Block(number, Dim3(x, y, z), self.block, self.grid, call, is_sample)
         for thread in block.threads:
             thread.glet.gr_context = self._context
@@ -215,8 +225,8 @@ class Launch:
         return Finding(
             "endless",
             f"{self._thread.name} does not come out of {lines} (stopped at {place} after {self.settings.patience:g}"
-            " seconds). If it waits for another thread, it must ask by an atomic; if it only takes long, give"
-            " emulate() more `patience`.", [place],
+            " seconds).", [place], remedy="If it waits for another thread, it must ask by an atomic; if it only takes"
+            " long, give emulate() more `patience`.",
         )  # fmt: skip
 
     def _error_of_the_kernel(self, error: Exception) -> Finding:

@@ -1,7 +1,8 @@
-"""Pictures of a run as SVG: memory strips for a race, lanes over sectors and banks for traffic."""
+"""Pictures of a run as SVG: memory strips for a race or a bad access, lanes over sectors and banks for traffic."""
 
 from __future__ import annotations
 
+import textwrap
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -49,9 +50,11 @@ def box(x: float, y: float, fill: str, title: str, width: int = CELL, stroke: st
 
 
 def draw(run: Run) -> str:
-    """The picture of the run: its first race, else the request that wastes most."""
+    """The picture of the run: the access that ended it, else its first race, else the request that wastes most."""
     if not run.traced:
         return svg(420, 40, "nothing was traced", [label(10, 25, "nothing was traced (trace=False)")])
+    if run.errors and "at" in run.errors[0].detail:
+        return draw_access(run.errors[0])
     races = [f for f in run.findings if f.kind == "race"]
     return draw_race(run, races[0]) if races else draw_worst(run)
 
@@ -110,6 +113,49 @@ def _strip(run: Run, kept, epoch: int, memory, span: tuple[int, int], raced: set
         by = f" by threads {', '.join(map(str, threads[:6]))}{' ...' if len(threads) > 6 else ''}" if threads else ""
         parts.append(box(160 + CELL * k, y, colour, f"{memory.element(address)}: {did}{by}"))
     return parts
+
+
+# An index outside, a read of what nothing wrote
+
+
+def draw_access(finding) -> str:
+    """The elements beside the one that was asked for, along its last axis or the one that it leaves; it is in red."""
+    at, shape, written = finding.detail["at"], finding.detail["shape"], finding.detail.get("written")
+    outside = [k for k, (place, size) in enumerate(zip(at, shape, strict=True)) if not 0 <= place < size]
+    axis = outside[0] if outside else len(shape) - 1
+    states = {"in the array": BLUE, "outside": GREY} if outside else {"written": AMBER, "not written": "#ffffff"}
+    name, cells = finding.detail["array"], _beside(at[axis], shape[axis])
+    parts, x = [label(10, 20, f"{name}({', '.join(map(str, shape))})")], 10
+    for text, colour in {**states, "asked for": RED}.items():
+        parts += [box(x, 32, colour, text), label(x + CELL + 4, 45, text)]
+        x += 140
+    for k, place in enumerate(cells):
+        if place is None:
+            parts.append(label(12 + CELL * k, 83, ".."))
+            continue
+        here = (*at[:axis], place, *at[axis + 1 :])
+        is_good = 0 <= place < shape[axis] if outside else bool(written[here])
+        state = "asked for" if place == at[axis] else list(states)[not is_good]
+        colour = RED if state == "asked for" else states[state]
+        parts.append(box(10 + CELL * k, 70, colour, f"{name}{list(here)}: {state}"))
+        if k == 0 or k == len(cells) - 1 > 5:
+            parts.append(label(10 + CELL * k, 106, f"{name}{list(here)}", "#57606a"))
+    lines = textwrap.wrap(finding.message, 88)
+    parts += [label(10, 134 + 18 * k, line, RED) for k, line in enumerate(lines)]
+    return svg(220 + CELL * STRIP, 138 + 18 * len(lines), finding.message, parts)
+
+
+def _beside(place: int, size: int) -> list[int | None]:
+    """Places along an axis around one of them, and around the axis's end that lies towards it; None for a gap."""
+    half = STRIP // 2
+    if 0 <= place < size:
+        start = max(0, min(place - half, size - STRIP))
+        return list(range(start, min(size, start + STRIP)))
+    if place < 0:
+        first = max(place, -half)
+        return [*([place, None] if place < first else []), *range(first, min(size, half))]
+    last = min(place, size + half - 3)
+    return [*range(max(0, size - half), last + 1), *([None, place] if place > last else [])]
 
 
 # Traffic

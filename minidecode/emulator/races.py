@@ -17,6 +17,7 @@ import numpy as np
 
 from .findings import Finding
 from .journal import ATOMIC, LOAD, SHARED_BASE, STORE, Journal, Rows
+from .source import is_for_some_threads
 from .threads import WARP
 
 MOST_RACES_PER_CELL = 4  # of one element in one epoch; more say nothing new
@@ -200,8 +201,8 @@ class Races:
         found = [self._finding(race) for race in races]
         if self.left_out:
             found.append(Finding(
-                "limit", f"{self.left_out:,} elements that several blocks touch were not looked at for races: too many."
-                " Launch fewer blocks, or emulate() a sample (blocks=8).", [], "note",
+                "limit", f"{self.left_out:,} elements that several blocks touch were not looked at for races: too"
+                " many.", [], "note", remedy="Launch fewer blocks, or emulate() a sample (blocks=8).",
             ))  # fmt: skip
         return found
 
@@ -216,10 +217,35 @@ class Races:
             message = f"{element}: {who}, both the same value. No mistake: whoever comes last changes nothing.{more}"
             return Finding("same value", message, places, "note", {"race": race})
         more = f"; {race.count - 1:,} more like it" if race.count > 1 else ""
-        atomic = " Both change it: to add up, use cuda.atomic.add." if race.both_change else ""
-        message = f"{element}: {who}, {_missing(first, second)}. A right answer is luck{more}.{atomic}"
-        return Finding("race", message, places, "error", {"race": race, "element": element,
-                                                         "array": element.partition("[")[0]})  # fmt: skip
+        both = " Both change it." if race.both_change else ""
+        message = f"{element}: {who}, {_nothing_orders(first, second)}. A right answer is luck{more}.{both}"
+        remedy = self._remedy(first, second) + " To add up, use cuda.atomic.add." * race.both_change
+        detail = {"race": race, "element": element, "array": element.partition("[")[0]}
+        return Finding("race", message, places, "error", detail, remedy)
+
+    def _remedy(self, first: Access, second: Access) -> str:
+        """What would have ordered these two."""
+        one, two = first.thread, second.thread
+        if one.block is not two.block:
+            return "Two launches order them, or cuda.threadfence() and an atomic that the other block reads."
+        if ATOMIC in (first.kind, second.kind):
+            return "cuda.syncthreads() is missing, or an atomic on the other side."
+        if one.warp != two.warp or self._memory(first) in self._shared_by_warps():
+            return "cuda.syncthreads() is missing."
+        if len(one.block.threads) <= WARP:
+            return "cuda.syncwarp() or cuda.syncthreads() is missing."
+        (code, offset), (other, other_offset) = (self._journal.bases.code_at(a.site) for a in (first, second))
+        if code is other and is_for_some_threads(code, offset, other_offset):
+            return "cuda.syncwarp() is missing: some threads of the block never come there."
+        return "cuda.syncthreads() is missing, or, for one warp alone, cuda.syncwarp()."  # other warps may share it
+
+    def _memory(self, access: Access) -> str:
+        return self._journal.memory_at(access.address).name
+
+    def _shared_by_warps(self) -> set[str]:
+        """Arrays for which threads of different warps of a block race: only its barrier orders those."""
+        pairs = [(r.first, r.second) for r in self.found.values() if not r.same_value]
+        return {self._memory(a) for a, b in pairs if a.thread.block is b.thread.block and not _share_a_warp(a, b)}
 
 
 class _Summary(NamedTuple):
@@ -274,23 +300,12 @@ def _thinned(accesses: list[Access]) -> list[Access]:
     return kept
 
 
-def _missing(first: Access, second: Access) -> str:
-    """What would have ordered these two."""
-    one, two = first.thread, second.thread
-    if one.block is not two.block:
-        return ("and nothing orders blocks of one launch (two launches do, or cuda.threadfence() and an atomic that"
-                " the other block reads)")  # fmt: skip
-    if ATOMIC in (first.kind, second.kind):
-        return "no barrier between: cuda.syncthreads() is missing, or an atomic on the other side"
-    if one.warp == two.warp:
-        shuffled = second.segment.converged != first.segment.converged and second.segment.row == first.segment.row
-        shuffle = " (a shuffle or a vote orders no memory)" if shuffled else ""
-        if len(one.block.threads) > WARP:  # here one warp shares the element, elsewhere others may
-            return (
-                f"no barrier between: cuda.syncthreads() is missing, or, for one warp alone, cuda.syncwarp(){shuffle}"
-            )
-        return f"no barrier between: cuda.syncwarp() or cuda.syncthreads() is missing{shuffle}"
-    return "no barrier between: cuda.syncthreads() is missing"
+def _nothing_orders(first: Access, second: Access) -> str:
+    if first.thread.block is not second.thread.block:
+        return "and nothing orders blocks of one launch"
+    shuffled = second.segment.converged != first.segment.converged and second.segment.row == first.segment.row
+    is_in_a_warp = _share_a_warp(first, second) and ATOMIC not in (first.kind, second.kind)
+    return "no barrier between" + " (a shuffle or a vote orders no memory)" * (shuffled and is_in_a_warp)
 
 
 def _equal(one, two, dtype: np.dtype) -> bool:

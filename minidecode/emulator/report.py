@@ -30,8 +30,8 @@ def verdict(run: Run) -> str:
         )
     if run.stopped:
         scope.append("The launch stopped there: arrays and counts hold what ran until then.")
-    found = [f"error: {f.message}" for f in run.errors] or ["clean" + (" as far as the sample goes" * run.partial)]
-    return "\n".join([*found, *scope, *(f"note: {f.message}" for f in notes)])
+    found = [f"error: {f}" for f in run.errors] or ["clean" + (" as far as the sample goes" * run.partial)]
+    return "\n".join([*found, *scope, *(f"note: {f}" for f in notes)])
 
 
 def costs(run: Run) -> list[str]:

@@ -132,7 +132,7 @@ class Run:
         return report.comparison(self, other)
 
     def to_svg(self) -> str:
-        """The first race as memory strips, one per epoch; without a race, the warp request that wastes most."""
+        """The access that ended the run, or its first race as memory strips; else the warp request that wastes most."""
         return pictures.draw(self)
 
     def __str__(self) -> str:

@@ -118,6 +118,44 @@ def loop_around(code: CodeType, line: int) -> tuple[int, int] | None:
     return inner[0][1:] if inner else None
 
 
+def is_for_some_threads(code: CodeType, *offsets: int) -> bool:
+    """Whether an `if` that asks for the thread's index, and that no loop repeats, holds all these instructions."""
+    instructions = _instructions(code)
+    jumps = [i for i in instructions.values() if i.opcode in dis.hasjrel]
+    back = [(i.argval, i.offset) for i in jumps if i.argval < i.offset]
+    for jump in jumps:
+        follows = min(o for o in instructions if o > jump.offset)
+        is_repeated = any(first <= jump.offset < last or first == follows for first, last in back)  # or a `while`
+        holds_them = "_IF_" in jump.opname and all(jump.offset < o < jump.argval for o in offsets)
+        asked = _reads_of_line(code, line_of(code, jump.offset)) if holds_them and not is_repeated else set()
+        if asked & _names_of_threads(code):
+            return True
+    return False
+
+
+@lru_cache(maxsize=1024)
+def _names_of_threads(code: CodeType) -> frozenset[str]:
+    """`threadIdx` and its like, and the variables that are computed from them."""
+    found, known = {"threadIdx", "laneid", "grid"}, 0
+    lines = {line for _, _, line in code.co_lines() if line}
+    while len(found) > known:
+        known = len(found)
+        for line in lines:
+            if _reads_of_line(code, line) & found:
+                found |= _names_of_line(code, line, "STORE_FAST")
+    return frozenset(found)
+
+
+def _reads_of_line(code: CodeType, line: int) -> set[str]:
+    return _names_of_line(code, line, "LOAD_")
+
+
+def _names_of_line(code: CodeType, line: int, operation: str) -> set[str]:
+    found = [i for o, i in _instructions(code).items() if i.opname.startswith(operation) and line_of(code, o) == line]
+    several = [i.argval if isinstance(i.argval, tuple) else (i.argval,) for i in found]  # Python 3.13 joins two
+    return {name for names in several for name in names if isinstance(name, str)}
+
+
 def with_marked_exits(code: CodeType) -> CodeType:
     """The same code, but each `return` gives back the offset of its own instruction instead of None.
 

@@ -150,8 +150,8 @@ class Block:
         who = "; ".join(f"{threads_in_words(by_place[p])} at {p}" for p in places)
         raise Stop(Finding(
             "barrier",
-            f"The threads{self.suffix} wait at different barriers: {who}. A barrier is for the whole block: move it out"
-            " of the `if` or the loop.", places,
+            f"The threads{self.suffix} wait at different barriers: {who}. A barrier is for the whole block.", places,
+            remedy="Move it out of the `if` or the loop.",
         ))  # fmt: skip
 
     def _judge_exits(self, kernel, place: Place) -> None:
@@ -167,8 +167,8 @@ class Block:
             raise Stop(Finding(
                 "barrier",
                 f"cuda.syncthreads() at {place}: {waiting}{self.suffix} {verb(self.live, 'wait')} there, and {gone}"
-                f" never {verb(skipped, 'come')} ({ended} {out}). A barrier is for the whole block: move it out of the"
-                " `if` or the loop that some threads skip.", [place, out],
+                f" never {verb(skipped, 'come')} ({ended} {out}). A barrier is for the whole block.", [place, out],
+                remedy="Move it out of the `if` or the loop that some threads skip.",
             ))  # fmt: skip
         out = Place(place.file, line_of(kernel, early[0].exit), kernel.co_name)
         gone = threads_in_words([t.short for t in early])
@@ -294,9 +294,8 @@ class Block:
         if others and others[0].waits is not None:
             who = threads_in_words([t.short for t in others])
             message += f", while {who} {verb(others, 'wait')} at {others[0].waits.place}"
-        if self.is_sample:
-            message += '. Only a sample of the blocks ran: if it waits for the others, give emulate() blocks="all"'
-        raise Stop(Finding("deadlock", message + ".", [place]))
+        sample = 'Only a sample of the blocks ran: if it waits for the others, give emulate() blocks="all".'
+        raise Stop(Finding("deadlock", message + ".", [place], remedy=sample if self.is_sample else ""))
 
 
 def _way_to(frame, kernel) -> tuple:

@@ -1,18 +1,23 @@
 """The process in which a student's NumPy code runs. It gets inputs and gives outputs; it has no minidecode.
 
 Run as a script, by `sandbox.py`, with Python's -I and -S. What the limits do here they do before the first line of
-foreign code runs, and they cannot be taken back from inside: a limit of the system, and an audit hook of Python.
+foreign code runs: limits of the system (`lock.py`, where it is Linux), which cannot be taken back from inside, and an
+audit hook of Python, which says in words what is refused and is all there is elsewhere.
 """
 
 from __future__ import annotations
 
+import builtins
+import importlib.util
 import io
 import os
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 WORD_BYTES = 16
+MOST_ARRAYS = 20  # that are told of, where code raised
 GRACE = 0.2  # seconds for threads that are about to end when the function returns
 REFUSED = (
     "os.exec", "os.fork", "os.forkpty", "os.kill", "os.killpg", "os.posix_spawn", "os.spawn", "os.startfile",
@@ -20,7 +25,8 @@ REFUSED = (
     "os.truncate", "os.putenv", "os.unsetenv", "os.chdir", "os.add_dll_directory", "subprocess.", "socket.", "ctypes.",
     "shutil.", "tempfile.", "winreg.", "msvcrt.", "pty.", "fcntl.", "resource.", "syslog.", "urllib.", "http.",
     "ftplib.", "smtplib.", "gc.get_", "sys.set", "sys.addaudithook", "code.__new__", "mmap.", "webbrowser.", "signal.",
-    "sys._current_frames", "_winapi.", "cpython.run_",
+    "sys._current_", "sys.monitoring", "_winapi.", "cpython.run_", "sqlite3.", "os.utime", "os.setxattr",
+    "os.removexattr", "os.lockf",
 )  # fmt: skip
 LOOKING = ("os.listdir", "os.scandir", "os.walk", "os.fwalk", "glob.glob", "pathlib.Path.glob")
 
@@ -30,6 +36,7 @@ def main() -> None:
     questions, answers = _own_channel()
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:0] = [here, numpy_home]
+    import lock
     import numpy
     import numpy.lib.stride_tricks
     import wire
@@ -42,8 +49,10 @@ def main() -> None:
     word = questions.read(WORD_BYTES)
     _limit(memory)
     inside = [os.path.dirname(os.__file__), os.path.dirname(numpy.__file__), root]
-    _shut(inside, [os.path.dirname(numpy.__file__) + ".libs"], forbidden.split(os.pathsep))
-    serve = Student(wire, numpy, questions, answers, word)
+    more, closed = [os.path.dirname(numpy.__file__) + ".libs"], forbidden.split(os.pathsep)
+    held = lock.lock([folder for folder in [*inside, *more] if os.path.isdir(folder)], closed)
+    _shut(inside, more, closed)
+    serve = Student(wire, numpy, questions, answers, word, held)
     while True:
         try:
             question = wire.read(questions, word)
@@ -80,46 +89,81 @@ def _limit(memory: int) -> None:
 
 
 def _shut(folders: list[str], more: list[str], forbidden: list[str]) -> None:
-    """From here on Python itself refuses files, processes and the network to whatever code runs in this process."""
-    real, separator = os.path.realpath, os.sep
+    """From here on Python itself refuses files, processes and the network to whatever code runs in this process.
+
+    That code may patch what it likes, and sees the frame of whoever refuses it. So the hook calls nothing that can be
+    patched, hands nobody a path of his own making, and has all that it needs as defaults, which no frame leads to.
+    """
+    real, separator = _own_realpath(), os.sep
     allowed = tuple(real(f) + separator for f in [*folders, *more] if f)
     numpys = tuple(real(f) + separator for f in [folders[1], *more])
     closed = tuple(real(f) + separator for f in forbidden if f)
+    dlls = os.path.join(sys.base_exec_prefix, "DLLs")  # where Windows has Python's compiled modules
+    pythons = tuple(real(f) + separator for f in [*folders[:2], *more, dlls])
     writing = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-    fspath, fsdecode = os.fspath, os.fsdecode
+    coding = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 
-    def may_read(path) -> bool:
-        place = real(fsdecode(fspath(path)))
-        if (place + separator).startswith(numpys):
-            return True
-        if (place + separator).startswith(closed) or "site-packages" in place or "dist-packages" in place:
+    def may_read(path, below, *, real=real, end=separator, numpys=numpys, closed=closed, coding=coding, type=type,
+                 text=str, raw=bytes) -> bool:  # fmt: skip
+        if type(path) is raw:
+            path = path.decode(*coding)
+        elif type(path) is not text:
             return False
-        return (place + separator).startswith(allowed)
+        place = real(path) + end
+        if place.startswith(numpys):
+            return True
+        if place.startswith(closed) or "site-packages" in place or "dist-packages" in place:
+            return False
+        return place.startswith(below)
 
-    def hook(event: str, arguments: tuple) -> None:
-        if event == "open":
-            path, mode, flags = arguments
-            if isinstance(path, int):
-                return
-            if (isinstance(flags, int) and flags & writing) or (isinstance(mode, str) and set(mode) & set("wax+")):
-                raise PermissionError("an exercise writes no files")
-            if not may_read(path):
-                raise PermissionError(f"an exercise reads no files: {path}")
-        elif event in LOOKING:
-            if arguments and arguments[0] is not None and not isinstance(arguments[0], int) and may_read(arguments[0]):
-                return
-            raise PermissionError("an exercise does not look around on the disk")
-        elif event.startswith(REFUSED):
-            raise PermissionError(f"an exercise does not need {event}")
+    def hook(event, arguments, *, may_read=may_read, allowed=allowed, pythons=pythons, looking=LOOKING,
+             refused=REFUSED, writing=writing, letters=frozenset("wax+"), type=type, text=str, number=int,
+             wrong=BaseException, error=PermissionError) -> None:  # fmt: skip
+        why = None
+        try:
+            if event == "open":
+                path, mode, flags = arguments
+                if type(path) is number:
+                    pass  # it is open already
+                elif (type(flags) is number and flags & writing) or (
+                    type(mode) is text and not letters.isdisjoint(mode)
+                ):
+                    why = "an exercise writes no files"
+                elif not may_read(path, allowed):
+                    why = f"an exercise reads no files: {path}" if type(path) is text else "an exercise reads no files"
+            elif event in looking:
+                if not (arguments and arguments[0] is not None and may_read(arguments[0], allowed)):
+                    why = "an exercise does not look around on the disk"
+            elif event == "import":
+                if arguments[1] is not None and not may_read(arguments[1], pythons):  # compiled code
+                    why = f"an exercise does not need {arguments[0]}"
+            elif event.startswith(refused):
+                why = f"an exercise does not need {event}"
+        except wrong:
+            why = "an exercise reads no files"
+        if why is not None:
+            raise error(why)
 
     sys.addaudithook(hook)
+
+
+def _own_realpath():
+    """`os.path.realpath` with all that it calls, copied: what is patched later is not what the hook asks."""
+    spec = importlib.util.find_spec(os.path.__name__)
+    own = importlib.util.module_from_spec(spec)
+    own.__dict__["__builtins__"] = dict(vars(builtins))
+    spec.loader.exec_module(own)
+    for name, value in list(vars(own).items()):
+        if isinstance(value, type(os)):
+            setattr(own, name, SimpleNamespace(**vars(value)))
+    return own.realpath
 
 
 class Student:
     """Loads the student's file and calls its functions."""
 
-    def __init__(self, wire, numpy, questions, answers, word):
-        self._wire, self._numpy, self._word = wire, numpy, word
+    def __init__(self, wire, numpy, questions, answers, word, held):
+        self._wire, self._numpy, self._word, self._held = wire, numpy, word, held
         self._questions, self._answers = questions, answers
         self._names: dict = {}
         self._file = ""
@@ -133,6 +177,9 @@ class Student:
             return getattr(self, "do_" + question["do"])(**question["with"])
         except BaseException as error:
             return {"error": self._told(error)}
+
+    def do_limits(self) -> dict:
+        return {"held": self._held}
 
     def do_load(self, source: str, file: str, package: str) -> dict:
         self._file = file
@@ -215,10 +262,11 @@ class Student:
                 stalled.append(True)
                 self._wait_for_silence(callback.stall)
             if "error" in reply:
-                raise ValueError(reply["error"])
+                kind = getattr(builtins, reply["error"]["type"], ValueError)  # what the function raised
+                raise kind(reply["error"]["message"])
             return reply["result"]
 
-        ask.__name__ = name
+        ask.__name__ = ask.__qualname__ = name
         return ask
 
     def _wait_for_silence(self, seconds: float) -> None:
@@ -236,14 +284,22 @@ class Student:
             print(f"{where}in a thread: {told['type']}: {told['message']}", file=sys.stderr, flush=True)
 
     def _told(self, error: BaseException) -> dict:
-        line, trace = None, error.__traceback__
+        line, arrays, trace = None, {}, error.__traceback__
         while trace is not None:
             if trace.tb_frame.f_code.co_filename == self._file:
                 line = trace.tb_lineno
+                arrays |= self._arrays_in(trace.tb_frame)
             trace = trace.tb_next
         if isinstance(error, SyntaxError) and error.filename == self._file:
             line = error.lineno
-        return {"type": type(error).__name__, "message": str(error)[:300], "line": line}
+        return {"type": type(error).__name__, "message": str(error)[:300], "line": line, "arrays": arrays}
+
+    def _arrays_in(self, frame) -> dict:
+        """Variable -> the dtype's kind and the shape of each array that a function of the student's has."""
+        if frame.f_code.co_name == "<module>":
+            return {}
+        found = [(n, a) for n, a in frame.f_locals.items() if type(a) is self._numpy.ndarray][:MOST_ARRAYS]
+        return {name: [array.dtype.kind, *array.shape] for name, array in found}
 
 
 if __name__ == "__main__":

@@ -144,7 +144,8 @@ def hint(
     own = work_folder(folder)
     last = len(found.text.hints) if every else own.next_hint(found)
     for number in range(1 if every else last, last + 1):
-        print(f"Hint {number} of {len(found.text.hints)}")
+        count = len(found.text.hints)
+        print(f"Hint {number} of {count}{', the last one' * (number == count)}")
         print(found.in_text(found.text.hints[number - 1], own.seed(found) or 0))
 
 
@@ -215,6 +216,8 @@ def grade(
         raise OptionError("the variation that is due comes from --seed or from --per-student, not from both")
     which = list(dict.fromkeys(find(e) for e in exercise)) if exercise else None
     students, again = grading.submissions(folders)
+    if format == "gradescope":
+        students = grading.one_submission(students)
     hidden = secrets.randbits(32) if hidden is None else hidden
     if not quiet:
         repeated = [f"{folder} was given twice: it counts once" for folder in again]

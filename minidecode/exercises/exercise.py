@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import hashlib
+import inspect
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -56,7 +57,12 @@ class Submission:
     def of_file(cls, path: Path, **fields: Any) -> Submission:
         if path.stat().st_size > 2 * MOST_CHARACTERS:
             raise InputError(f"{path} has {path.stat().st_size:,} bytes: an exercise needs no more than 100,000")
-        return cls(path, path.read_text(encoding="utf-8-sig"), path.resolve().parent, **fields)
+        try:
+            source = path.read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            line, byte = error.object.count(b"\n", 0, error.start) + 1, error.object[error.start]
+            raise InputError(f"{path.name}, line {line} is not UTF-8: byte 0x{byte:02x}; save it as UTF-8") from None
+        return cls(path, source, path.resolve().parent, **fields)
 
 
 @dataclass
@@ -64,10 +70,11 @@ class Trial:
     """One input that was tried, and what came of it.
 
     got: outputs, or None where there are none. left: what a kernel left in its outputs although the emulator found an
-    error. raised: the type of what the code raised. ran: of a kernel, what the judge saw (blocks, threads, counts,
-    lines, findings, costs, shared arrays, names). calls: what the code asked of callbacks, in order. callers: by which
-    thread each, 0 being the one that was called. late: callbacks that threads called when the function had returned;
-    left_running: threads that were still there a moment after.
+    error. raised: the type of what the code raised; arrays: variable -> dtype's kind and shape of each array there.
+    ran: of a kernel, what the judge saw (blocks, threads, counts, lines, findings, costs, shared arrays, names). calls:
+    what the code asked of callbacks, in order. callers: by which thread each, 0 being the one that was called. late:
+    callbacks that threads called when the function had returned; left_running: threads that were still there a moment
+    after.
     """
 
     inputs: dict[str, Any]
@@ -75,6 +82,7 @@ class Trial:
     got: tuple | None = None
     left: tuple | None = None
     raised: str | None = None
+    arrays: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
     ran: SimpleNamespace | None = None
     calls: list[tuple] = field(default_factory=list)
     callers: list[int] = field(default_factory=list)
@@ -279,7 +287,7 @@ class NumPyTask(Task):
                 try:
                     told = box.ask("load", source=submission.source, file=file, package=submission.package)
                     if "error" in told:
-                        raise Refused(*self._load_error(told["error"]))
+                        raise Refused(*_load_error(told["error"]))
                     for trial in trials:
                         self._try(box, function, trial)
                         if trial.miss and trial.miss.mistake in ("time", "memory", "ended", "forged"):
@@ -313,6 +321,8 @@ class NumPyTask(Task):
             raise Refused("cannot-run", f"there is no function {function} in the file")
         if "error" in reply:
             trial.raised = str(reply["error"].get("type"))
+            told = reply["error"].get("arrays", {}).items()
+            trial.arrays = {str(n): (str(kind), tuple(map(int, shape))) for n, (kind, *shape) in told}
             trial.miss = self._raised(inputs, reply["error"])
             return
         unwanted = [name for k, name in enumerate(inputs) if k in reply["changed"] and name not in self.changes]
@@ -332,13 +342,8 @@ class NumPyTask(Task):
         kind, where, mistake = error.get("type"), _place(error), MISTAKES.get(str(error.get("type")))
         if mistake == "not-started":
             raise Refused(mistake, f"{where}{error.get('message')}".strip())
-        return Miss(f"{where}{self.call(inputs)} raised {kind}: {error.get('message')}".rstrip(": ") + ".", mistake,
-                    is_explained=True)  # fmt: skip
-
-    def _load_error(self, error: dict[str, Any]) -> tuple[str, str]:
-        error = error if isinstance(error, dict) else {}
-        mistake = MISTAKES.get(str(error.get("type")), "cannot-run")
-        return mistake, f"{_place(error)}{error.get('type')}: {error.get('message')}"
+        told = f"{where}{self.call(inputs)} raised {kind}: {error.get('message')}".rstrip(": ").removesuffix(".") + "."
+        return Miss(told + _shapes_there(inputs, error), mistake, is_explained=True)
 
 
 class KernelTask(Task):
@@ -505,8 +510,7 @@ class PredictionTask(Task):
         with sandbox.for_numpy(None) as box:
             told = box.ask("load", source=submission.source, file=submission.path.name, package="")
             if "error" in told:
-                error = told["error"] if isinstance(told["error"], dict) else {}
-                raise Refused("cannot-run", f"{error.get('type')}: {error.get('message')}")
+                raise Refused(*_load_error(told["error"]))
             read = box.ask("constants", names=list(self.answers)).get("values")
             read = read if isinstance(read, list) else []
             verdict.printed = box.printed
@@ -790,14 +794,36 @@ def _place(error: dict[str, Any]) -> str:
     return f"line {error['line']}: " if error.get("line") else ""
 
 
+def _shapes_there(inputs: dict[str, Any], error: dict[str, Any]) -> str:
+    """The student's own arrays where the code raised, if what it raised is about shapes."""
+    about = ("shape", "axis", "axes", "dimension", "broadcast", "mismatch")
+    if not any(word in str(error.get("message")) for word in about):
+        return ""
+    own = {str(name): tuple(shape) for name, (_, *shape) in error.get("arrays", {}).items() if name not in inputs}
+    return f" There {', '.join(f'{name} is {shape}' for name, shape in own.items())}." if own else ""
+
+
+def _load_error(error: Any) -> tuple[str, str]:
+    """What a file raised that was loaded: the mistake, and in words."""
+    error = error if isinstance(error, dict) else {}
+    mistake = MISTAKES.get(str(error.get("type")), "cannot-run")
+    return mistake, f"{_place(error)}{error.get('type')}: {error.get('message')}"
+
+
 def _noted(callback: Callback, trial: Trial) -> Callable:
     """The callback's function, each call of it noted in the trial: counted here, where nobody can patch the count."""
+    signature = inspect.signature(callback.function)
 
     def call(*arguments: Any) -> Any:
         held = sum(getattr(a, "nbytes", 0) for _, done in trial.calls for a in done)
         if len(trial.calls) >= MOST_CALLS or held > MOST_BYTES_OF_CALLS:
             raise ValueError(f"{callback.name} has been called too often")
         trial.calls.append((callback.name, arguments))
+        try:
+            signature.bind(*arguments)
+        except TypeError:
+            told = f"{callback.name}({', '.join(signature.parameters)}) was called with {len(arguments)} argument(s)"
+            raise TypeError(told) from None
         return callback.function(*arguments)
 
     return call

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from ..errors import OptionError, meant
 from . import skeleton
-from .exercise import Task
+from .exercise import Task, seed_of
 
 HERE = Path(__file__).resolve().parent
 _HEADING = re.compile(r"^# Hint [123]\n", re.MULTILINE)
+MOST_TOLD = 100  # predictions of an exercise that a student may have had answered
 FIELDS = {"title", "kind", "chapter", "minutes", "hours"}
 
 
@@ -47,6 +48,21 @@ class Exercise:
         """A text with {{name}} replaced by the variation's values."""
         values = vars(self.task.draw(seed))
         return re.sub(r"\{\{(\w+)\}\}", lambda m: str(values[m[1]]), text)
+
+    def next_seed(self, seed: int) -> int:
+        """The variation that is drawn after this one, when its answer has been told."""
+        return seed_of(f"{self.number} after {seed}")
+
+    def is_due(self, held: int | None, due: int) -> bool:
+        """Whether a file of this variation is what is due: of a prediction also one that `check` drew after it."""
+        if self.text.kind != "P" or held is None:
+            return held == due
+        told = due
+        for _ in range(MOST_TOLD):
+            if told == held:
+                return True
+            told = self.next_seed(told)
+        return False
 
     def start(self, seed: int) -> str:
         """The file that a student gets."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import InputError, OptionError
 from . import skeleton
-from .exercise import Submission, seed_of
+from .exercise import Submission
 from .find import Exercise, exercises
 from .verdict import Verdict
 
@@ -71,7 +71,7 @@ class Folder:
         """The skeleton again, of the same variation or of this one; what was there is kept beside it, as .bak."""
         file = self.existing(exercise)
         if seed is None:
-            seed = skeleton.seed_in(file.read_text(encoding="utf-8-sig"), exercise.number)
+            seed = self.seed(exercise)
         backups = (file.with_suffix(f".py.bak{number or ''}") for number in itertools.count())
         backup = next(path for path in backups if not path.exists())  # what an earlier reset kept stays
         file.rename(backup)
@@ -81,7 +81,9 @@ class Folder:
     def seed(self, exercise: Exercise) -> int | None:
         """The seed of the file that was started; None if there is none."""
         file = self.file(exercise)
-        return skeleton.seed_in(file.read_text(encoding="utf-8-sig"), exercise.number) if file.is_file() else None
+        if not file.is_file():
+            return None
+        return skeleton.seed_in(file.read_text(encoding="utf-8-sig", errors="replace"), exercise.number)
 
     def state(self, exercise: Exercise) -> str:
         """ "solved", "started" or "" """
@@ -90,20 +92,35 @@ class Folder:
         return "started" if self.file(exercise).is_file() else ""
 
     def next_hint(self, exercise: Exercise) -> int:
-        """The number of the next hint, from 1; the last one again and again."""
+        """The number of the next hint, from 1; the last one again and again.
+
+        Raises InputError where it cannot be noted which were taken.
+        """
         number = min(self._notes("state").get(str(exercise.number), {}).get("hints", 0) + 1, len(exercise.text.hints))
-        self._note(exercise, hints=number)
+        try:
+            self._note(exercise, hints=number)
+        except OSError as error:
+            raise InputError(
+                f"{self.path / NOTES}, where taken hints are noted, cannot be written: {error.strerror}; minidecode"
+                f" exercise hint {exercise.number} --all shows all three"
+            ) from None
         return number
 
     def keep(self, exercise: Exercise, verdict: Verdict) -> Path | None:
-        """Notes what came of a check; where there is a picture, the file that it was written to."""
-        if verdict.ok:
-            self._note(exercise, solved=True)
-        if not verdict.picture:
+        """Notes what came of a check; where there is a picture, the file that it was written to.
+
+        Where nothing can be written the verdict stands, and says so.
+        """
+        path = self.path / NOTES / f"{exercise.number:02d}.svg" if verdict.picture else None
+        try:
+            if verdict.ok:
+                self._note(exercise, solved=True)
+            if path:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(verdict.picture, encoding="utf-8")
+        except OSError as error:
+            verdict.notes.append(f"{self.path / NOTES} cannot be written ({error.strerror}): nothing of this is kept.")
             return None
-        path = self.path / NOTES / f"{exercise.number:02d}.svg"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(verdict.picture, encoding="utf-8")
         return path
 
     # Predictions
@@ -122,7 +139,7 @@ class Folder:
 
     def renew(self, exercise: Exercise, file: Path, seed: int) -> int:
         """Another variation in the student's file, whose own lines stay; its seed."""
-        fresh = seed_of(f"{exercise.number} after {seed}")
+        fresh = exercise.next_seed(seed)
         file.write_text(exercise.renewed(file.read_text(encoding="utf-8-sig"), fresh), encoding="utf-8")
         return fresh
 
@@ -150,8 +167,8 @@ def submission_of(path: Path, **fields: Any) -> Submission:
         return Submission.of_file(path, **fields)
     except FileNotFoundError:
         raise InputError(f"there is no file {path}: minidecode exercise start NUMBER writes one") from None
-    except (UnicodeDecodeError, OSError) as error:
-        raise InputError(f"{path} cannot be read: {error}") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def target(place: str, exercise: Exercise) -> Submission:

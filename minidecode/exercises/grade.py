@@ -92,6 +92,20 @@ def submissions(folders: Iterable[Path]) -> tuple[dict[str, Path], list[Path]]:
     return found, again
 
 
+def one_submission(students: dict[str, Path]) -> dict[str, Path]:
+    """The one of these folders that has files of exercises, for a report in which nobody is named.
+
+    Raises InputError where several have: their points would be added up.
+    """
+    handed_in = {name: folder for name, folder in students.items() if _files(folder)}
+    if len(handed_in) > 1:
+        raise InputError(
+            f"--format gradescope is for one submission, and there are {len(handed_in)} folders with files of exercises"
+            f" ({', '.join(list(handed_in)[:3])}{', ...' if len(handed_in) > 3 else ''}): give one of them"
+        )
+    return handed_in
+
+
 def _student(folder: Path) -> str:
     """The name of a folder, also where it is given as "."."""
     return folder.name or folder.resolve().name
@@ -144,10 +158,12 @@ def _verdict(folder: Path, exercise: Exercise, due: int | None, hidden: int) -> 
         return None
     try:
         submission = Submission.of_file(path)
-    except (UnicodeDecodeError, OSError, InputError) as error:
-        return Verdict(exercise.number, due or 0, False, f"{path.name} cannot be read: {error}", "cannot-run")
+    except InputError as error:
+        return Verdict(exercise.number, due or 0, False, str(error), "cannot-run")
+    except OSError as error:
+        return Verdict(exercise.number, due or 0, False, f"{path.name} cannot be read: {error.strerror}", "cannot-run")
     held = skeleton.seed_in(submission.source, exercise.number)
-    if due is not None and held != due:
+    if due is not None and not exercise.is_due(held, due):
         said = "does not say its variation" if held is None else f"is of variation {held}"
         message = f"The file {said}, and {due} is due."
         return Verdict(exercise.number, due, False, message, "other-variation")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import sys
 from typing import Any
@@ -78,6 +79,7 @@ class Judge:
         from numba import typeof
 
         from minidecode.emulator import emulate
+        from minidecode.errors import EmulationError
         from minidecode.exercises.kernel_source import Refused
 
         kernel = self._taken.functions[self._kernel]
@@ -88,7 +90,11 @@ class Judge:
                 raise Refused("cannot-run", f"{self._shape} raised {type(error).__name__}: {error}") from None
         blocks, threads = _two_shapes(launch, self._shape)
         types = self._types_of(kernel, tuple(map(typeof, arguments)))
-        run = emulate(kernel, patience=PATIENCE, **options)[blocks, threads](*arguments)
+        try:
+            run = emulate(kernel, patience=PATIENCE, **options)[blocks, threads](*arguments)
+        except EmulationError:  # more blocks than the emulator gets through
+            told = f"the launch has {math.prod(blocks):,} blocks of {math.prod(threads):,} threads"
+            raise Refused("time", f"{told}, which would take minutes: the input needs far fewer.") from None
         return {
             "launch": [list(blocks), list(threads)],
             "arrays": [a for a in arguments if hasattr(a, "shape") and getattr(a, "ndim", 0)],
@@ -140,8 +146,8 @@ def _two_shapes(launch: Any, name: str) -> tuple[tuple[int, ...], tuple[int, ...
 
 
 def _shows_it(run: Any) -> bool:
-    """Whether the picture of this run shows what went wrong: a race, or, where nothing did, what costs most."""
-    return run.ok or run.errors[0].kind == "race"
+    """Whether the picture of this run shows what went wrong: an access, or, where nothing did, what costs most."""
+    return run.ok or run.errors[0].kind == "race" or "at" in run.errors[0].detail
 
 
 def _arrays_touched(run: Any, kernel: Any) -> dict:
@@ -170,14 +176,15 @@ def _accesses(run: Any) -> list[dict]:
     ]  # fmt: skip
 
 
-_OF_UNWRITTEN = ("index", "last_stored", "element", "thread", "epoch")
+_OF_AN_ACCESS = ("index", "last_stored", "element", "thread", "epoch")
 
 
 def _finding(f: Any, run: Any) -> dict:
     """A finding in plain words and numbers.
 
-    array and space: what it is about; reads: the lines that read there. Of a read of what nothing has written also
-    index and element, last_stored (the last place that was written), and the thread with the barriers passed (epoch).
+    array and space: what it is about; reads: the lines that read there; turns: see `_turns`. Of an access that ended
+    the launch also its index (in an array of one axis), the thread with the barriers passed (epoch), and of a read of
+    what nothing has written element and last_stored, the last place that was written.
     """
     from minidecode.emulator.journal import LOAD
 
@@ -189,7 +196,38 @@ def _finding(f: Any, run: Any) -> dict:
         reads = [run.place_of(a.site).line for a in (race.first, race.second) if a.kind == LOAD]
     return {"kind": f.kind, "message": f.message, "severity": f.severity, "lines": sorted({p.line for p in f.places}),
             "array": array, "space": space, "reads": reads,
-            **{name: f.detail[name] for name in _OF_UNWRITTEN if name in f.detail}}  # fmt: skip
+            "turns": _turns(run, f.detail, race),
+            **{name: f.detail[name] for name in _OF_AN_ACCESS if name in f.detail}}  # fmt: skip
+
+
+def _turns(run: Any, detail: dict, race: Any) -> list[str]:
+    """In what order threads wrote and read the array that a finding is about, with no barrier of the block between.
+
+    "written, read" where some thread did so in this order, "read, written" where in the other one; "written" where
+    anything was written.
+    """
+    import numpy as np
+
+    from minidecode.emulator.journal import LOAD
+
+    block, epoch = (
+        (race.first.thread.block.number, race.first.epoch) if race else (detail.get("block"), detail.get("epoch"))
+    )
+    memory = next((m for m in run._launch.journal.memories if m.name == detail.get("array")), None)
+    kept = run._launch.analysis.traffic.recorded(block) if memory is not None and block is not None else None
+    if kept is None:
+        return []
+    here = (kept.epoch == epoch) & (kept.address >= memory.start) & (kept.address < memory.start + memory.nbytes)
+    is_read, thread = run._launch.journal.kinds(kept.site[here]) == LOAD, kept.thread[here]
+    found = {"written"} if not is_read.all() else set()
+    for t in np.unique(thread):
+        reads = is_read[thread == t].tolist()
+        if True in reads and False in reads:
+            last_read = len(reads) - 1 - reads[::-1].index(True)
+            last_write = len(reads) - 1 - reads[::-1].index(False)
+            found |= {"written, read"} if reads.index(False) < last_read else set()
+            found |= {"read, written"} if reads.index(True) < last_write else set()
+    return sorted(found)
 
 
 def _loaded(run: Any) -> dict[str, Any]:

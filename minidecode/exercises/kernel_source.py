@@ -93,7 +93,7 @@ def take(source: str, file: str, kernel: str, plain: list[str]) -> Taken:
             kept.append(statement)
     defined = {s.name: s for s in kept if isinstance(s, ast.FunctionDef)}
     if kernel not in defined or not defined[kernel].decorator_list:
-        raise Refused("cannot-run", f"there is no kernel {kernel} in {file}: a function of this name under @cuda.jit")
+        raise Refused("cannot-run", _no_kernel(tree, file, kernel))
     for name in plain:
         if name not in defined:
             raise Refused("cannot-run", f"there is no function {name} in {file}")
@@ -101,6 +101,17 @@ def take(source: str, file: str, kernel: str, plain: list[str]) -> Taken:
         _Judge(names, constants | set(defined)).function(function)
     waits, written = _order(kept)
     return Taken(_run(kept, source, file, names), waits, written)
+
+
+def _no_kernel(tree: ast.Module, file: str, kernel: str) -> str:
+    """Whether there is no such function, or one that is no kernel."""
+    for statement in tree.body:
+        if isinstance(statement, ast.FunctionDef) and statement.name == kernel:
+            return (
+                f"line {statement.lineno}: {kernel} is a function and no kernel yet: above a kernel stands @cuda.jit"
+                " alone, and at the file's top `from numba import cuda`"
+            )
+    return f"there is no function {kernel} in {file}: it is the kernel that is judged"
 
 
 def _order(kept: list[ast.stmt]) -> tuple[dict[int, str], dict[str, list[int]]]:

@@ -10,6 +10,7 @@ import json
 import os
 import queue
 import secrets
+import signal
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ import time
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -106,8 +108,10 @@ class Sandbox:
 
     def close(self) -> None:
         self._closed.set()
-        if self._process.poll() is None:
-            with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):
+            if os.name == "posix":  # with whatever it may have started, which has its group
+                os.killpg(self._process.pid, signal.SIGKILL)
+            else:
                 self._process.kill()
         self._process.wait()
         for reader in self._readers:
@@ -173,11 +177,11 @@ class Sandbox:
 
 def _called(function: Any, arguments: Any) -> dict[str, Any]:
     if function is None or not isinstance(arguments, list):
-        return {"error": "there is no such function"}
+        return {"error": {"type": "ValueError", "message": "there is no such function"}}
     try:
         return {"result": function(*arguments)}
     except Exception as error:  # of arguments that a student made up
-        return {"error": f"{type(error).__name__}: {str(error)[:200]}"}
+        return {"error": {"type": type(error).__name__, "message": str(error)[:200]}}
 
 
 def for_numpy(root: Path | None, **limits: Any) -> Sandbox:
@@ -269,16 +273,30 @@ def _resident_on_windows(pid: int) -> int:
     return counters.pagefile  # committed, touched or not
 
 
+@lru_cache(maxsize=1)
+def _held() -> tuple[str, ...]:
+    """What the system itself refuses to a student's process here (lock.py): asked of one."""
+    with for_numpy(None) as box, contextlib.suppress(Failed):
+        return tuple(box.ask("limits")["held"])
+    return ()
+
+
 def limits() -> list[str]:
     """What is enforced on this system, in words."""
     if _watches():
         memory = f"memory: watched ten times a second, ended above {MEMORY // 2**30} GiB (no limit by the system here)"
     else:
         memory = f"memory: {MEMORY // 2**30} GiB of address space for NumPy code, twice that for kernels (RLIMIT_AS)"
-    files = "files: none written (RLIMIT_FSIZE and an audit hook)" if os.name == "posix" else "files: by an audit hook"
+    held = _held()
+
+    def by(what: str, system: str) -> str:
+        return f"refused by the system ({system}) and an audit hook of Python" if what in held else (
+            "refused by an audit hook of Python, not by the system")  # fmt: skip
+
+    files = "files: none written (RLIMIT_FSIZE)" if os.name == "posix" else "files: none written"
     return [
         f"time: {SECONDS:g} seconds for each answer, {TOTAL:g} for all (twice that with hidden inputs), then killed",
         memory,
-        f"{files}; read are Python, NumPy and the submission's own folder",
-        "processes and network: refused by an audit hook of Python, not by the system",
+        f"{files}; read are Python, NumPy and the submission's own folder: {by('files', 'Landlock')}",
+        f"processes, signals and network: {by('calls', 'seccomp')}",
     ]

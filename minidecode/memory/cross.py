@@ -28,14 +28,15 @@ class CrossMemory:
     def of_layers(cls, ops, weights, source, target_offsets_X, stored_as=None):
         """A memory for each layer: the keys and values of all of them at once (LightSeq's encoder output)."""
         layers = ops.project_source(source.h_RD, weights.cross_kv, weights.blocks[0].cross_heads)
-        offsets = source.offsets_X, target_offsets_X
-        return [cls(block, *kv, *offsets, stored_as) for block, *kv in zip(weights.blocks, *layers, strict=True)]
+        layout = source.offsets_X, target_offsets_X, stored_as, source.N
+        return [cls(block, *kv, *layout) for block, *kv in zip(weights.blocks, *layers, strict=True)]
 
-    def __init__(self, block, k_RGK, v_RGU, source_offsets_X, target_offsets_X, stored_as=None):
+    def __init__(self, block, k_RGK, v_RGU, source_offsets_X, target_offsets_X, stored_as, N):
         self.query_bias_X, self.heads = block.cross_q.bias, block.cross_heads
         self.source_offsets_X, self.target_offsets_X = source_offsets_X, target_offsets_X
         self.k_RGK, self.v_RGU = k_RGK, v_RGU
         self.decoding, self.stored_as = False, stored_as
+        self.N = N  # positions that sources are padded to
 
     def attend(self, ops, q_RX):
         """Attention of each row to the whole of its source, from the query product without its bias."""
@@ -59,10 +60,10 @@ class CrossMemory:
         """Pads the sources on the left to one length and repeats each for its beams."""
         self.store()
         rows = (self.k_RGK, self.v_RGU, self.source_offsets_X)
-        self.k_RGMK, self.v_RGMU, self.begin_R = replicate(ops, *rows, beams)
+        self.k_RGMK, self.v_RGMU, self.begin_R = replicate(ops, *rows, beams, self.N)
         self.end_R = np.full_like(self.begin_R, self.k_RGMK.shape[2])
         self.decoding = True
-        del self.k_RGK, self.v_RGU
+        del self.k_RGK, self.v_RGU, self.source_offsets_X, self.target_offsets_X
 
     def leave(self, ops, stays_B, stays_R):
         """These rows alone go on."""
@@ -84,11 +85,11 @@ class SharedCrossMemory(CrossMemory):
     def expand(self, ops, beams: int):
         """Pads the sources on the left to one length; beams need no copy."""
         self.store()
-        self.k_BGNK = ops.pad_left(self.k_RGK, self.source_offsets_X)
-        self.v_BGNU = ops.pad_left(self.v_RGU, self.source_offsets_X)
-        self.begin_B = padding(self.source_offsets_X)
+        self.k_BGNK = ops.pad_left(self.k_RGK, self.source_offsets_X, self.N)
+        self.v_BGNU = ops.pad_left(self.v_RGU, self.source_offsets_X, self.N)
+        self.begin_B = padding(self.source_offsets_X, self.N)
         self.decoding = True
-        del self.k_RGK, self.v_RGU
+        del self.k_RGK, self.v_RGU, self.source_offsets_X, self.target_offsets_X
 
     def leave(self, ops, stays_B, stays_R):
         """The sources of these sentences alone."""

@@ -52,8 +52,8 @@ class ElMemory(SplitMemory):
     multi-head attention has fewer operations.
     """
 
-    def __init__(self, block, offsets_X, stored_as=None):
-        super().__init__(block, offsets_X, stored_as)
+    def __init__(self, block, offsets_X, stored_as=None, N=None):
+        super().__init__(block, offsets_X, stored_as, N)
         self.weights = key_value_weights(block.qkv, block.heads)
         self.copies = copies_among(self.weights, block.qkv)
 
@@ -70,7 +70,7 @@ class ElMemory(SplitMemory):
 
     def keep_prompt(self, ops, k_RGK, v_RGU):
         """Hidden states padded on the left, in the place of keys and values."""
-        self.prompt_h_BND = ops.pad_left(self.h_RD[:, None], self.offsets_X)[:, 0]
+        self.prompt_h_BND = ops.pad_left(self.h_RD[:, None], self.offsets_X, self.N)[:, 0]
         del self.h_RD
 
     def leave_prompts(self, ops, stays_B):
@@ -109,7 +109,7 @@ class ElCrossMemory:
         self.weights = key_value_weights(key_values, block.cross_heads)
         self.copies = copies_among(self.weights, key_values)
         self.source, self.target_offsets_X = source, target_offsets_X
-        self.begin_B = padding(source.offsets_X)
+        self.begin_B = padding(source.offsets_X, source.N)
         self.one_row_each = bool((np.diff(target_offsets_X) == 1).all())  # as where a text begins
 
     def attend(self, ops, q_RX):
@@ -129,6 +129,7 @@ class ElCrossMemory:
     def expand(self, ops, beams: int):
         """From here on rows come one per beam; nothing is copied for them."""
         self.one_row_each = True
+        del self.target_offsets_X
         self.source.padded(ops)  # before the steps, which all call the same ops
 
     def leave(self, ops, stays_B, stays_R):

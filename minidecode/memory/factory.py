@@ -18,9 +18,9 @@ class MemoryFactory:
         """Whether a step computes one row per beam."""
         return self.kind.keeps
 
-    def __call__(self, block, offsets_X):
-        """A decoder layer's own memory."""
-        return self.kind(block, offsets_X, self.stored_as)
+    def __call__(self, block, offsets_X, N):
+        """A decoder layer's own memory, of prompts that the steps find padded to N positions."""
+        return self.kind(block, offsets_X, self.stored_as, N)
 
     def of_source(self, ops, weights, source, target_offsets_X) -> list:
         """What each decoder layer keeps of the source."""

@@ -5,18 +5,22 @@ from __future__ import annotations
 import numpy as np
 
 
-def padding(offsets_X):
-    """padding_B: how many positions in front of each sentence hold nothing."""
-    lengths_B = np.diff(offsets_X)
-    return lengths_B.max() - lengths_B
+def longest(offsets_X) -> int:
+    """Positions of the longest sentence."""
+    return int(np.diff(offsets_X).max())
 
 
-def replicate(ops, k_RGK, v_RGU, offsets_X, beams: int):
-    """(k_RGMK, v_RGMU, begin_R): a block per beam, padded on the left; row r's positions count from begin[r]."""
+def padding(offsets_X, N: int):
+    """padding_B: how many of N positions in front of each sentence hold nothing."""
+    return N - np.diff(offsets_X)
+
+
+def replicate(ops, k_RGK, v_RGU, offsets_X, beams: int, N: int):
+    """(k_RGMK, v_RGMU, begin_R): N positions per beam, padded on the left; row r's positions count from begin[r]."""
     sentence_R = np.repeat(np.arange(len(offsets_X) - 1, like=offsets_X), beams)
-    k_RGMK = ops.take(ops.pad_left(k_RGK, offsets_X), sentence_R)
-    v_RGMU = ops.take(ops.pad_left(v_RGU, offsets_X), sentence_R)
-    return k_RGMK, v_RGMU, padding(offsets_X)[sentence_R]
+    k_RGMK = ops.take(ops.pad_left(k_RGK, offsets_X, N), sentence_R)
+    v_RGMU = ops.take(ops.pad_left(v_RGU, offsets_X, N), sentence_R)
+    return k_RGMK, v_RGMU, padding(offsets_X, N)[sentence_R]
 
 
 def with_room(k_RGNX, steps: int):

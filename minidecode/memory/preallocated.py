@@ -17,7 +17,7 @@ class PreallocatedMemory(PromptMemory):
 
     def begin_steps(self, ops, k_RGK, v_RGU, beams, steps):
         """Prompts padded on the left, repeated for each beam, with room for `steps` positions."""
-        k_RGNK, v_RGNU, self.begin_R = replicate(ops, k_RGK, v_RGU, self.offsets_X, beams)
+        k_RGNK, v_RGNU, self.begin_R = replicate(ops, k_RGK, v_RGU, self.offsets_X, beams, self.N)
         self.k_RGMK, self.v_RGMU = with_room(k_RGNK, steps), with_room(v_RGNU, steps)
         self.end_R = np.full_like(self.begin_R, k_RGNK.shape[2])
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ..precision import held_as
 from .cross import CrossMemory
+from .padding import longest
 
 
 class PromptMemory:
@@ -20,9 +21,10 @@ class PromptMemory:
 
     keeps, in_place, cross, decoding = True, True, CrossMemory, False
 
-    def __init__(self, block, offsets_X, stored_as=None):
+    def __init__(self, block, offsets_X, stored_as=None, N=None):
         self.bias_X, self.heads, self.offsets_X = block.qkv.bias, block.heads, offsets_X
         self.stored_as = stored_as  # a narrower dtype than is computed in
+        self.N = longest(offsets_X) if N is None else N  # positions that prompts are padded to
 
     def append(self, ops, qkv_RX, h_RD):
         """Adds the bias, cuts into heads, keeps keys and values, returns the queries."""
@@ -49,7 +51,7 @@ class PromptMemory:
         self.store()  # where no prompt has attended, as in a dry run
         self.begin_steps(ops, self.k_RGK, self.v_RGU, beams, steps)
         self.decoding = True
-        del self.k_RGK, self.v_RGU
+        del self.k_RGK, self.v_RGU, self.offsets_X
 
     def arrays(self):
         """What is held between steps."""

@@ -13,7 +13,7 @@ class RecomputeMemory:
 
     keeps, in_place, cross = False, False, CrossMemory
 
-    def __init__(self, block, offsets_X, stored_as=None, causal=True):
+    def __init__(self, block, offsets_X, stored_as=None, N=None, causal=True):
         self.bias_X, self.heads, self.offsets_X, self.causal = block.qkv.bias, block.heads, offsets_X, causal
 
     def append(self, ops, qkv_RX, h_RD):

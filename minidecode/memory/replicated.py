@@ -19,7 +19,7 @@ class ReplicatedMemory(PromptMemory):
 
     def begin_steps(self, ops, k_RGK, v_RGU, beams, steps):
         """Prompts padded on the left to one length, and repeated for each beam."""
-        self.k_RGMK, self.v_RGMU, self.begin_R = replicate(ops, k_RGK, v_RGU, self.offsets_X, beams)
+        self.k_RGMK, self.v_RGMU, self.begin_R = replicate(ops, k_RGK, v_RGU, self.offsets_X, beams, self.N)
 
     def append_step(self, ops, qkv_RX):
         """One position more, in new arrays: a copy of the whole memory; returns the queries."""

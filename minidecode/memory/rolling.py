@@ -20,19 +20,19 @@ class RollingMemory(PromptMemory):
 
     cross = SharedCrossMemory
 
-    def __init__(self, block, offsets_X, stored_as=None):
+    def __init__(self, block, offsets_X, stored_as=None, N=None):
         if block.heads.window is None:
             raise OptionError("plan: memory=rolling needs a model with an attention_window in its config.json")
-        super().__init__(block, offsets_X, stored_as)
+        super().__init__(block, offsets_X, stored_as, N)
 
     def begin_steps(self, ops, k_RGK, v_RGU, beams, steps):
         """Prompts padded on the left; their last M positions go into slots, which are repeated for each beam."""
-        k_BGNK, v_BGNU = ops.pad_left(k_RGK, self.offsets_X), ops.pad_left(v_RGU, self.offsets_X)
+        k_BGNK, v_BGNU = (ops.pad_left(rows, self.offsets_X, self.N) for rows in (k_RGK, v_RGU))
         B, N = len(k_BGNK), k_BGNK.shape[2]
         M, sentence_R = min(self.heads.window, N + steps), np.repeat(np.arange(B, like=k_BGNK), beams)
         self.k_RGMK = ops.take(in_slots(k_BGNK, M), sentence_R)
         self.v_RGMU = ops.take(in_slots(v_BGNU, M), sentence_R)
-        self.begin_R = padding(self.offsets_X)[sentence_R]
+        self.begin_R = padding(self.offsets_X, self.N)[sentence_R]
         self.end_R = np.full_like(sentence_R, N)
 
     def append_step(self, ops, qkv_RX):

@@ -6,6 +6,7 @@ import numpy as np
 
 from ..device import fetch
 from ..precision import held_as
+from .padding import longest
 
 
 class Source:
@@ -14,15 +15,17 @@ class Source:
     There is only ever one of the two, whoever reads it, and however many beams and layers do.
     """
 
-    def __init__(self, h_RD, offsets_X, stored_as=None):
+    def __init__(self, h_RD, offsets_X, stored_as=None, N=None):
         self.h_RD, self.offsets_X, self.stored_as = h_RD, offsets_X, stored_as
+        self.N = longest(offsets_X) if N is None else N  # positions that sources are padded to
         self.h_BND = None
 
     def padded(self, ops):
         """h_BND, padded on the left, as it is stored; made at the first call, and the rows are given up for it."""
         if self.h_BND is None:
-            self.h_BND = ops.pad_left(held_as(self.stored_as, self.h_RD)[:, None], self.offsets_X)[:, 0]
-            self.h_RD = None
+            h_RD = held_as(self.stored_as, self.h_RD)
+            self.h_BND = ops.pad_left(h_RD[:, None], self.offsets_X, self.N)[:, 0]
+            self.h_RD = self.offsets_X = None
         return self.h_BND
 
     def picked(self, ops, pick_X) -> Source:
@@ -31,7 +34,8 @@ class Source:
         picked = [places[x] for x in pick_X]
         offsets_X, pick_R = np.cumsum([0, *(len(rows) for rows in picked)]), np.concatenate(picked)
         like = self.offsets_X
-        return Source(ops.take(self.h_RD, np.asarray(pick_R, like=like)), np.asarray(offsets_X, like=like))
+        h_RD = ops.take(self.h_RD, np.asarray(pick_R, like=like))
+        return Source(h_RD, np.asarray(offsets_X, like=like), N=self.N)
 
     def leave(self, ops, stays_B) -> None:
         """The padded sources of these sentences alone. Sentences that leave make it shorter, so it is done once."""

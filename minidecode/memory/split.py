@@ -21,17 +21,16 @@ class SplitMemory(PromptMemory):
     def begin_steps(self, ops, k_RGK, v_RGU, beams, steps):
         """Prompts once each; room for `steps` positions of each beam."""
         self.keep_prompt(ops, k_RGK, v_RGU)
-        self.prompt_begin_B = padding(self.offsets_X)
+        self.prompt_begin_B = padding(self.offsets_X, self.N)
         R, h = len(self.prompt_begin_B) * beams, self.heads
-        self.prompt_length = int(np.diff(self.offsets_X).max()) if h.window else None  # asked for at every step
         self.k_RGTK = np.zeros((R, h.G, steps, h.K), k_RGK.dtype, like=k_RGK)
         self.v_RGTU = np.zeros((R, h.G, steps, h.U), v_RGU.dtype, like=v_RGU)
         self.end_R = np.zeros(R, np.int64, like=self.prompt_begin_B)
 
     def keep_prompt(self, ops, k_RGK, v_RGU):
         """Prompts padded on the left."""
-        self.prompt_k_BGNK = ops.pad_left(k_RGK, self.offsets_X)
-        self.prompt_v_BGNU = ops.pad_left(v_RGU, self.offsets_X)
+        self.prompt_k_BGNK = ops.pad_left(k_RGK, self.offsets_X, self.N)
+        self.prompt_v_BGNU = ops.pad_left(v_RGU, self.offsets_X, self.N)
 
     def append_step(self, ops, qkv_RX):
         """Keys and values of the new position, into their places; returns the queries."""
@@ -52,8 +51,8 @@ class SplitMemory(PromptMemory):
         prompt_begin_B, begin_R, window = self.prompt_begin_B, np.zeros_like(self.end_R), self.heads.window
         if window:  # it reaches back over the generated part, and perhaps into the prompt
             begin_R = np.maximum(begin_R, self.end_R - window)
-            reach_1 = self.end_R[:1] + (self.prompt_length - window)  # all rows are as long
-            prompt_begin_B = np.minimum(np.maximum(reach_1, prompt_begin_B), self.prompt_length)
+            reach_1 = self.end_R[:1] + (self.N - window)  # all rows are as long
+            prompt_begin_B = np.minimum(np.maximum(reach_1, prompt_begin_B), self.N)
         return prompt_begin_B, begin_R
 
     def reorder(self, ops, parent_R):

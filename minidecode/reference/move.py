@@ -16,10 +16,10 @@ def take(x_RX, pick_R, out=None):
     return np.take(x_RX, pick_R, axis=0, out=out, mode="clip")  # "raise" would fill a buffer of its own first
 
 
-def pad_left(k_RGX, offsets_X, out=None):
+def pad_left(k_RGX, offsets_X, N=None, out=None):
     """One block per sentence, zeros in front."""
     lengths_B = np.diff(offsets_X)
-    B, N = len(lengths_B), int(lengths_B.max())
+    B, N = len(lengths_B), int(lengths_B.max()) if N is None else N
     G, X = k_RGX.shape[1:]
     if out is None:
         out = np.zeros((B, G, N, X), k_RGX.dtype)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..device import address_of, put
-from ..errors import OptionError
+from ..errors import MemoryBudgetError, OptionError
 from ..ops import ALIGNED
 from ..reference.arena import aligned
 from .planner import Layout
@@ -173,14 +173,14 @@ class Arena:
     def plan_for(self, extent: Extent, made_for: tuple, make: Callable[[], StepPlan]) -> StepPlan:
         """One of its plans, or else what `make` makes, if there is room for that; it is remembered.
 
-        Raises OptionError if there is not, with the bytes needed and available.
+        Raises MemoryBudgetError if there is not, with the bytes needed and available.
         """
         for plan in self.plans:
             if plan.serves(extent, made_for):
                 return plan
         plan = make()
         if plan.bytes > self.bytes:
-            raise OptionError(
+            raise MemoryBudgetError(
                 f"a step of {extent} needs {plan.bytes:,} bytes for its intermediates, and the arena has "
                 f"{self.bytes:,} available: plan an arena for such requests, or ask for fewer or shorter texts"
             )

@@ -1,17 +1,18 @@
 """Compiled code for the CPU: what of it a generation needs, whether it lies on disk, and how long making it took.
 
 Numba compiles a function for the types of its arguments, and keeps what it makes on disk. Types here hang on no shape:
-`TYPES` lists all that a generation under `fast` hands over, in float32 (tests/integration/test_compiled.py holds it to
-that). So it is known before a generation begins whether it would have to wait for the compiler.
+`TYPES` lists all that a generation under `fast` hands over, in float32, and `ASKED_FOR` what some choices beside it do
+(tests/integration/test_compiled.py holds both to that). So it is known before a generation begins whether it would have
+to wait for the compiler.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from ..plan import file_of
 from ..precision import arrays_of
 from ..search.candidates import never_straight
 from ..search.options import Options
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 # A letter for what is in it: f, d floats of 32 and 64 bits, i int64, u uint64, w uint32, h the bits of a float16, q
 # int8, b bool. A number behind it: an array of so many axes; with "r", one that may only be read, as all weights are,
-# with "a" such a one whose numbers need not touch.
+# with "a" such a one whose numbers need not touch, with "s" one to write whose numbers need not.
 ATTENTION = {"attention._scores_of_part": ["f3 f4 i1 i1 f i f3"], "attention._sums_of_part": ["f3 f4 i1 i1 i f3"]}
 BEST, BEST_OF_SUMS = "f2 f2 i2", "d2 d2 i2"  # a beam search that samples adds its noise in float64
 TYPES: dict[str, dict[str, list[str]]] = {
@@ -46,12 +47,21 @@ TYPES: dict[str, dict[str, list[str]]] = {
     "top_k": {"candidates._top_candidates": [BEST], "top_k._rule_out_below": ["f2 f2"]},
     "top_p": {"top_p._keep_top_p": ["f2 d i"]},
 }
+BY_OUTPUTS = ("linear._pairs", "linear._dots", "linear._tiles")
 PRODUCTS = {  # "linear", by what the weights are stored as
-    "float32": {name: ["f2 f2r f1a i i f2"] for name in ("linear._dots", "linear._tiles", "linear._sums")},
-    "float16": {name: ["f2 h2r f1a i i f2"] for name in ("linear._dots", "linear._tiles")}
-    | {"narrow._widen": ["h2r f2"]},
-    "int8": {name: ["f2 q2r f1r i i f2"] for name in ("linear._dots", "linear._tiles")} | {"narrow._widen": ["q2r f2"]},
+    "float32": {name: ["f2 f2r f1a i i f2"] for name in (*BY_OUTPUTS, "linear._sums")},
+    "float16": {name: ["f2 h2r f1a i i f2"] for name in BY_OUTPUTS} | {"narrow._widen": ["h2r f2"]},
+    "int8": {name: ["f2 q2r f1r i i f2"] for name in BY_OUTPUTS} | {"narrow._widen": ["q2r f2"]},
 }
+ASKED_FOR: dict[str, dict[str, list[str]]] = {
+    "memory_dtype=float16": {"attention._scores_of_part": ["f3 h4 i1 i1 f i f3"],
+                             "attention._sums_of_part": ["f3 h4 i1 i1 i f3"], "reorder._follow": ["h4 i1 i"]},
+    "memory=indirect": {"indirect._scores": ["f3 f4 i2 f f3s"], "indirect._add_sums": ["f3s f4 i2 f3"],
+                        "reorder._follow": ["u4 i1 i"]},
+    "memory=indirect,memory_dtype=float16": {"indirect._scores": ["f3 h4 i2 f f3s"],
+                                             "indirect._add_sums": ["f3s h4 i2 f3"], "narrow._widen": ["h2 f2"]},
+    "epilogue=cpu": {"epilogue._end": ["f2 f1r i b f2"], "norm._norm": ["f2 f1r f1r f f2"]},
+}  # fmt: skip
 LETTERS = {"f": "float32", "d": "float64", "i": "int64", "u": "uint64", "w": "uint32", "h": "uint16", "q": "int8",
            "b": "boolean"}  # fmt: skip
 # Loading takes about half a second, Numba's import included, and what it saves is seldom more than half of NumPy's
@@ -116,7 +126,7 @@ def missing_rows(rows: Iterable[str], dtype: str) -> list[str]:
 
 
 def warm(progress: Callable[[int, int], None] = lambda done, total: None) -> int:
-    """Compiles all that generations under `fast` call, for weights of every dtype, and says how many functions it made.
+    """Compiles all that `fast` calls, or a choice beside it, for weights of every dtype -> how many functions it made.
 
     What is on disk is loaded. progress: called with (functions done, of how many).
     """
@@ -137,8 +147,8 @@ def how_many_on_disk() -> tuple[int, int]:
 
 
 def all_functions() -> list[tuple[str, str]]:
-    """Each function that a generation under `fast` may call, with the types of its arguments."""
-    rows = [TYPES[row] for row in TYPES] + [PRODUCTS[dtype] for dtype in PRODUCTS]
+    """Each function that `fast`, or a choice beside it, may call, with the types of its arguments."""
+    rows = [*TYPES.values(), *PRODUCTS.values(), *ASKED_FOR.values()]
     return list(dict.fromkeys((name, types) for row in rows for name, each in row.items() for types in each))
 
 
@@ -148,7 +158,7 @@ def _of_row(row: str, dtype: str) -> Iterable[tuple[str, list[str]]]:
 
 def _function(name: str) -> Any:
     module, _, function = name.partition(".")
-    return vars(importlib.import_module(f"minidecode.cpu.{module}"))[function]
+    return vars(file_of("cpu", module))[function]
 
 
 def types_of(text: str) -> tuple:
@@ -159,7 +169,7 @@ def types_of(text: str) -> tuple:
     for word in text.split():
         kind = getattr(types, LETTERS[word[0]])
         if len(word) > 1:
-            kind = types.Array(kind, int(word[1]), "A" if word.endswith("a") else "C", readonly=word[-1] in "ra")
+            kind = types.Array(kind, int(word[1]), "A" if word[-1] in "as" else "C", readonly=word[-1] in "ra")
         found.append(kind)
     return tuple(found)
 

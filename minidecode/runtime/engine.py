@@ -1,4 +1,4 @@
-"""One generation in flight: prefill, then steps. Nothing is kept on the model."""
+"""One generation in flight: prefill, then steps."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -14,8 +15,8 @@ from ..device import fetch, put
 from ..memory.cross import DecoderMemory
 from ..memory.recompute import RecomputeMemory
 from ..memory.source import Source
-from .graphs import Captured
-from .receipt import held_bytes
+from .buckets import Bucket, Buckets, apart, room_for
+from .receipt import GraphCounts, held_bytes
 
 LOGITS_ROWS = 64  # scored at a time: 13 MB of GPT-2's logits; with more, the product is hardly faster
 
@@ -44,14 +45,15 @@ class Engine:
     """
 
     def __init__(
-        self, network, weights, ops, make_memory, leaving: bool = False, device: str = "cpu", graphs: bool = False
-    ):
+        self, network, weights, ops, make_memory, leaving: bool = False, device: str = "cpu",
+        buckets: Buckets | None = None,
+    ):  # fmt: skip
         self.network, self.weights, self.ops, self.make_memory = network, weights, ops, make_memory
         self.device = device  # where weights lie, and all that ops are handed
         self.leaving = leaving  # whether a search takes sentences out of the batch when they are done
-        self.graphs = graphs  # whether what is the same in every step is captured
-        self._captured: list[Captured] = []
-        self._part_anew()
+        self.buckets = buckets  # where captured steps are kept; None: steps are not captured
+        self.bucket: Bucket | None = None  # the one that the steps run in now
+        self.graphs = GraphCounts()
         self.rows = 0  # that all steps have computed
         self.source: Source | None = None
         self.memory_peak_bytes = 0
@@ -64,7 +66,7 @@ class Engine:
         ids_R, pos_R, offsets_X = self._rows_of(sources)
         memories = [RecomputeMemory(b, offsets_X, causal=False) for b in self.weights.encoder.blocks]
         h_RD = self.network.encode(self.weights, ids_R, pos_R, memories, self.ops)
-        self.source = Source(h_RD, offsets_X, self.make_memory.stored_as)
+        self.source = Source(h_RD, offsets_X, self.make_memory.stored_as, self._room(max(map(len, sources))))
 
     @timed("prefill")
     def prefill(self, prompts: list[np.ndarray], every_row: bool = False) -> np.ndarray:
@@ -102,7 +104,7 @@ class Engine:
         """One row per beam from here on, for at most so many steps."""
         if self.make_memory.keeps:
             for memory in self.memories:
-                memory.expand(self.ops, beams, steps)
+                memory.expand(self.ops, beams, self._room(steps))
             self.source = None  # the cross memories hold what is needed of it
             self._note_memory()
         elif self.source is not None:  # whole sequences again at each step, each beam with a source of its own
@@ -118,12 +120,14 @@ class Engine:
         """
         stays_R = (stays_B[:, None] * beams + np.arange(beams)).reshape(-1)
         self.ops.places.begin("leave")
-        self._part_anew()  # of other arrays from here on
+        if self.bucket is not None:
+            self.memories = apart(self.memories)
         there = put(stays_B, self.device), put(stays_R, self.device)
         for memory in self.memories:
             memory.leave(self.ops, *there)
         if self.source is not None:  # whole sequences again at each step
             self.source = self.source.picked(self.ops, stays_R)
+        self.give_back()  # not before its memories have been read: then it may be another one's
 
     @timed("steps")
     def step(self, tokens_RM: np.ndarray, length_R: np.ndarray, parent_R: np.ndarray | None) -> np.ndarray:
@@ -136,11 +140,11 @@ class Engine:
         begin("follow")
         self.rows += len(length_R)
         if self.make_memory.keeps and parent_R is not None:
-            self._follow(parent_R)
+            self._run("follow", self._follow_beams, parent_R)
         begin("forward")
         if self.make_memory.keeps:
             every_R, pos_R = np.arange(len(length_R), like=length_R), length_R - 1
-            logits_RV = self._forward(tokens_RM[every_R, pos_R], pos_R, every_R)
+            logits_RV = self._run("forward", self._forward_of_last, tokens_RM[every_R, pos_R], pos_R, every_R)
             self._note_memory()
         else:
             texts_RM = fetch(tokens_RM)
@@ -148,17 +152,25 @@ class Engine:
         begin("search", reads=logits_RV)
         return logits_RV
 
-    def _part_anew(self) -> None:
-        """The parts of a step, which are captured when all that they work on stays where it is."""
-        self._follow, self._forward = self._follow_beams, self._forward_of_last
-        if self.graphs:
-            self._follow, self._forward = (Captured(self.device, self.ops, r) for r in (self._follow, self._forward))
-            self._captured += [self._follow, self._forward]
+    def _run(self, part: str, run: Callable[..., Any], *arrays: np.ndarray) -> Any:
+        """A part of a step: where steps are captured, over a bucket's memories, which may have been captured before."""
+        if self.buckets is None:
+            return run(*arrays)
+        if self.bucket is None:
+            self.bucket = self.buckets.take(self.ops, self.memories)
+            self.memories = self.bucket.memories
+            self.graphs.reused += len(self.bucket.graphs)
+        return self.bucket.parts[part](self.ops, self.graphs, run, *arrays)
 
-    @property
-    def graph_launches(self) -> int:
-        """Of all captured parts."""
-        return sum(part.launches for part in self._captured)
+    def give_back(self) -> None:
+        """The bucket may be another generation's. Whoever failed does not call this: what it had is thrown away."""
+        if self.bucket is not None:
+            self.buckets.give(self.bucket)
+            self.bucket = None
+
+    def _room(self, positions: int) -> int:
+        """For how many positions memories have room where there are so many."""
+        return positions if self.buckets is None else room_for(positions)
 
     def _follow_beams(self, parent_R: np.ndarray) -> None:
         for memory in self.memories:
@@ -172,7 +184,8 @@ class Engine:
     def _read(self, texts: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """All tokens of all texts in one forward pass: (h_RD, offsets_X), into memories that begin here."""
         ids_R, pos_R, offsets_X = self._rows_of(texts)
-        self.memories = [self.make_memory(block, offsets_X) for block in self.weights.blocks]
+        N = self._room(max(map(len, texts)))
+        self.memories = [self.make_memory(block, offsets_X, N) for block in self.weights.blocks]
         if self.source is not None:
             crosses = self.make_memory.of_source(self.ops, self.weights, self.source, offsets_X)
             self.memories = [DecoderMemory(*both) for both in zip(self.memories, crosses, strict=True)]

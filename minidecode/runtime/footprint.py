@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from ..plan import STORED_AS, Plan
 from ..precision import NARROW
 from ..search.options import Options
 from .arena import Extent
+from .buckets import room_for
 
 UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 NAIVE_SCORES = 6  # arrays of attention's scores, if each elementary operation writes one of its own
@@ -54,10 +55,13 @@ def footprint(model: Any, plan: Plan, extent: Extent, options: Options, arena_gi
     M positions makes, in a layer, r * (6 D + 2 X + 5 F) numbers (X: queries, keys and values; F: feed-forward) and
     H * M scores a row, several times over if written naively; a step makes R * V logits, and the search copies of
     them. A memory that grows or follows its beams copies
-    one layer at a time.
+    one layer at a time. Where steps are captured, N, S and T are those that there is room for (`room_for`).
 
     Upper bounds, apart from what the process takes once: buffers of the BLAS, compiled code, imported modules.
     """
+    if plan.captures(model.device):
+        room = {name: room_for(getattr(extent, name)) for name in ("source_tokens", "prompt_tokens", "new_tokens")}
+        extent = replace(extent, **room)
     blocks, s = model.weights.blocks, model.weights.blocks[0].qkv.bias.dtype.itemsize
     B, N, S, T = extent.sentences, extent.prompt_tokens, extent.source_tokens, extent.new_tokens
     R = B * (options.num_beams if options.num_beams > 1 else options.num_return_sequences)

@@ -4,7 +4,7 @@ A step of GPT-2 launches some hundred kernels, and for each Python and the drive
 graph holds the launches with their arguments, so that all of them are one call. For that a step must do the same on the
 same arrays each time: what is new in it goes into arrays that stay (`Captured` keeps them), memories write in place
 (`in_place`), and no number is looked at on the way. A product of the library ends it: CuPy refuses cuBLAS while a
-stream is captured. So a part that calls one stays as it is.
+stream is captured. So a part that calls one stays as it is, and so does one with a function of the host in it.
 
 The emulated device proves as much as it can without a GPU: what was noted on its tape is done again, on the same
 arrays, with no Python of the forward pass between. The GPU's half has not run yet; benchmarks/graph_spike.py asks it.
@@ -16,52 +16,55 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from ..launch import LAUNCHES, PRODUCT, STREAM
+from ..launch import LAUNCHES, PRODUCT, STREAM, OnHost
+from .receipt import CountedOps, GraphCounts
 
 
 class Captured:
-    """run(*arrays), a part of a step: run as it is at first, captured the second time, then launched.
+    """A part of a step: run as it is at first, captured the second time, then launched, by whoever has it then.
 
     In a launch no op is called by Python; the proxy and the launch counter count what the graph holds all the same.
     """
 
-    def __init__(self, device: str, ops: Any, run: Callable[..., Any]):
-        self.device, self.ops, self.run = device, ops, run
+    def __init__(self, device: str):
+        self.device = device
         self.inputs: tuple[Any, ...] | None = None
         self.graph = None
-        self.launches = 0  # of the graph
         self._can_be = True
 
-    def __call__(self, *arrays: Any) -> Any:
+    def __call__(self, ops: CountedOps, counts: GraphCounts, run: Callable[..., Any], *arrays: Any) -> Any:
+        """run(*arrays), which calls these ops. Nothing of the generation is kept but what the graph works on."""
         if self.inputs is None:
             self.inputs = tuple(array.copy() for array in arrays)
-            return self._as_it_is()
+            return self._as_it_is(ops, run)
         for mine, new in zip(self.inputs, arrays, strict=True):
             mine[...] = new
         if not self._can_be:
-            return self._as_it_is()
+            return self._as_it_is(ops, run)
         if self.graph is None:
-            self._capture()
+            self._capture(ops, run)
+            counts.captured += 1
         else:
-            self.ops.count_again(self._held)
-            if (counts := LAUNCHES.get()) is not None:
-                counts.update(self._kernels)
+            ops.count_again(self._held)
+            if (launches := LAUNCHES.get()) is not None:
+                launches.update(self._kernels)
             self.graph.launch()
-        self.launches += 1
+        counts.launches += 1
         return self.result
 
-    def _as_it_is(self) -> Any:
-        before = Counter(LAUNCHES.get() or {})
-        result = self.run(*self.inputs)
+    def _as_it_is(self, ops: CountedOps, run: Callable[..., Any]) -> Any:
+        before, counted = Counter(LAUNCHES.get() or {}), ops.counted()
+        result = run(*self.inputs)
         launched = Counter(LAUNCHES.get() or {}) - before
-        self._can_be = not any(name.startswith(PRODUCT) for name in launched)
+        on_host = any(isinstance(ops.functions[name], OnHost) for name in ops.counted_since(counted))
+        self._can_be = not on_host and not any(name.startswith(PRODUCT) for name in launched)
         return result
 
-    def _capture(self) -> None:
-        before, counted = Counter(LAUNCHES.get() or {}), self.ops.counted()
-        self.graph, self.result = capture(self.device, lambda: self.run(*self.inputs))
+    def _capture(self, ops: CountedOps, run: Callable[..., Any]) -> None:
+        before, counted = Counter(LAUNCHES.get() or {}), ops.counted()
+        self.graph, self.result = capture(self.device, lambda: run(*self.inputs))
         self._kernels = Counter(LAUNCHES.get() or {}) - before
-        self._held = self.ops.counted_since(counted)
+        self._held = ops.counted_since(counted)
 
 
 def capture(device: str, run: Callable[[], Any]) -> tuple[Any, Any]:
@@ -93,7 +96,7 @@ def capture(device: str, run: Callable[[], Any]) -> tuple[Any, Any]:
 
 
 class _OfGpu:
-    """A CUDA graph, with the room that it uses."""
+    """A CUDA graph, with the room that it uses: while the one is there, so is the other."""
 
     def __init__(self, graph: Any, pool: Any):
-        self.launch, self.pool = graph.launch, pool
+        self.launch, self.pool, self.bytes = graph.launch, pool, pool.total_bytes()

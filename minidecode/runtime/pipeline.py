@@ -24,6 +24,7 @@ import hashlib
 import itertools
 import queue
 import re
+import sys
 import threading
 import time
 from collections import Counter
@@ -31,16 +32,17 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, LineError, MinidecodeError, OptionError, PipelineError
+from ..errors import InputError, LineError, MemoryBudgetError, MinidecodeError, OptionError, PipelineError
 from ..line_files import read_record
 from ..plan import Plan
 from .footprint import read_budget
-from .receipt import Receipt
+from .receipt import CostOf, Receipt
 
 if TYPE_CHECKING:
     import numpy as np
 
     from ..model import Model
+    from .arena import Arena
 
 OVERLAPS = ("both", "prefetch", "post-process", "none")
 ON_ERROR = ("stop", "skip", "record")
@@ -60,11 +62,12 @@ class Line:
     given: Any
     record: dict[str, Any] | None = None  # the line as an object: {"prompt": text} and what else was in it
     ids: np.ndarray | None = None  # the tokens of the prompt, or of the source
+    target: np.ndarray | None = None  # where scores are asked for: the tokens of what is scored given the prompt
     batch: int = 0  # from 1
     copy: int = 0  # when sampling: how many lines before had the same prompt, which tells their samples apart
     texts: list[str] = field(default_factory=list)
     token_ids: list[np.ndarray] = field(default_factory=list)
-    scores: list[float] = field(default_factory=list)
+    scores: Any = field(default_factory=list)  # a number for each of the texts; or the `Scores` of this one
     rendered: Any = None  # what `render` made of it
     error: LineError | None = None  # and then nothing else counts
 
@@ -117,21 +120,20 @@ class RunReceipt:
 
 
 class Stages:
-    """The work itself, whoever runs it: `batches` reads and tokenizes, then `generate`, then `finish`."""
+    """The stages of lines, whoever runs them: `batches` reads and tokenizes, then `compute`, then `finish`.
+
+    What is done with lines says a class of its own: `take_in` of one, `work` for several at once, and `make` at last.
+    """
+
+    WORK = ""  # what the model's stage is called
 
     def __init__(
         self, model: Model, lines: Iterable[Any], receipt: RunReceipt, *, jsonl: bool, source: str, batch_size: int,
-        sort_window: int, on_error: str, traced: bool, plan: Plan, truncate: bool, memory_budget: Any,
-        render: Callable[[Line], Any] | None, on_batch: Callable[[Receipt], None] | None, options: dict[str, Any],
+        sort_window: int, on_error: str = "stop", traced: bool = False, render: Callable[[Line], Any] | None = None,
     ):  # fmt: skip
         self.model, self.lines, self.receipt, self.jsonl, self.source = model, lines, receipt, jsonl, source
         self.batch_size, self.sort_window, self.on_error, self.traced = batch_size, sort_window, on_error, traced
-        self.plan, self.truncate, self.memory_budget, self.options = plan, truncate, memory_budget, options
-        self.render, self.on_batch = render, on_batch
-        self.resolved = model.options(**options)
-        self.copies: Counter[bytes] = Counter()  # of each prompt, when sampling
-        self.lines_read = 0
-        self.budget_read: tuple[float, int | None] | None = None  # when, and what it was
+        self.render, self.lines_read = render, 0
         self.lock, self.began = threading.Lock(), time.perf_counter()
 
     @contextlib.contextmanager
@@ -169,7 +171,8 @@ class Stages:
             self.lines_read += len(window)
             with self.busy("tokenize", window):
                 for line in window:
-                    self.prepare(line)
+                    with self._errors_of(line):
+                        self.take_in(line)
                     if line.error and self.on_error == "stop":  # nobody will ask for what comes behind it
                         window, going = window[: line.number - window[0].number + 1], False
                         break
@@ -183,46 +186,113 @@ class Stages:
             if cut_short is not None:
                 raise cut_short
 
-    def prepare(self, line: Line) -> None:
-        """Parses and tokenizes a line, and checks that the model can take it."""
-        with self._errors_of(line):
-            line.record = read_record(line.given, self.jsonl, self.where(line.number))
-            text = line.record["prompt"]
-            line.ids = self.model.tokenize(text, self.resolved, truncate=self.truncate)
-            if self.resolved.do_sample:
-                seen = hashlib.blake2b(text.encode(), digest_size=16).digest()  # less to keep than the text
-                line.copy = self.copies[seen]
-                self.copies[seen] += 1
-
-    def generate(self, batch: list[Line]) -> list[Line]:
+    def compute(self, batch: list[Line]) -> list[Line]:
         """The model's part. If a batch fails, each of its lines is tried alone, so that the error gets its line."""
-        able = [line for line in batch if not line.error]
-        budget = self._budget() if able else None
-        for part in self._that_fit(able, budget):
-            try:
-                self._generate(part, budget)
-            except Exception as error:
-                for line in part:
-                    with self._errors_of(line):
-                        self._generate([line], budget)
-                if isinstance(error, OptionError) and self.receipt.new_tokens == 0 and all(x.error for x in part):
-                    raise  # no line has ever been done under these options: they are to blame
+        if able := [line for line in batch if not line.error]:
+            self._in_parts(able)
         return batch
 
+    def _in_parts(self, part: list[Line]) -> None:
+        """The part as a whole, or if that does not fit the memory, halves of it, and halves of these, until each fits.
+
+        Nothing has been computed of what does not fit. A line alone that does not is refused.
+        """
+        try:
+            self._work(part)
+        except Exception as error:
+            if isinstance(error, MemoryBudgetError) and len(part) > 1:
+                self.receipt.splits += 1
+                middle = len(part) // 2
+                for half in (part[:middle], part[middle:]):
+                    self._in_parts(half)
+                return
+            for line in part:
+                with self._errors_of(line):
+                    self._work([line])
+            if isinstance(error, OptionError) and self.receipt.batches == 0 and all(x.error for x in part):
+                raise  # no line has ever been done under these options: they are to blame
+
+    def _work(self, part: list[Line]) -> None:
+        with self.busy(self.WORK, part):
+            self.work(part)
+        self.receipt.batches += 1
+
     def finish(self, batch: list[Line]) -> list[Line]:
-        """Ids become text, and what the caller wants to make of it."""
+        """What came of it becomes what the caller wants."""
         with self.busy("post-process", batch):
             for line in batch:
                 if not line.error:
                     with self._errors_of(line):
-                        line.texts = [self.model.tokenizer.decode(ids) for ids in line.token_ids]
+                        self.make(line)
                         line.rendered = self.render and self.render(line)
                 if line.error and self.on_error == "record":
                     line.rendered = self.render and self.render(line)
         return batch
 
+    def make(self, line: Line) -> None:
+        """What is done last with a line, beside what the caller's `render` makes of it."""
+
     def where(self, number: int) -> str:
         return f"{self.source} {number}"
+
+    @contextlib.contextmanager
+    def _errors_of(self, line: Line) -> Iterator[None]:
+        """What fails within is this line's error."""
+        try:
+            yield
+        except Exception as error:
+            text = re.sub(
+                r"\b(prompt|source|text|target) 1 of 1\b", r"the \1", str(error), count=1
+            )  # it was looked at alone
+            if not isinstance(error, MinidecodeError):
+                text = f"{type(error).__name__}: {text}"
+            where = self.where(line.number)
+            line.error = LineError(text if text.startswith(where) else f"{where}: {text}", line.number)
+            line.error.__cause__ = error
+
+
+class Generating(Stages):
+    """Prompts become ids, ids become more of them, and these become texts."""
+
+    WORK = "generate"
+
+    def __init__(
+        self, model: Model, *args: Any, how: dict[str, Any], options: dict[str, Any],
+        on_batch: Callable[[Receipt], None] | None = None, **kwargs: Any,
+    ):  # fmt: skip
+        """how: what `Model.generate` takes beside the lines and the options. The others are those of `Stages`."""
+        super().__init__(model, *args, **kwargs)
+        self.how, self.options, self.resolved = how, options, model.options(**options)
+        self.on_batch = on_batch
+        self.copies: Counter[bytes] = Counter()  # of each prompt, when sampling
+        self.budget_read: tuple[float, int | None] | None = None  # when, and what it was
+
+    def take_in(self, line: Line) -> None:
+        """Parses and tokenizes a line, and checks that the model can take it."""
+        line.record = read_record(line.given, self.jsonl, self.where(line.number))
+        text = line.record["prompt"]
+        line.ids = self.model.tokenize(text, self.resolved, truncate=self.how["truncate"])
+        if self.resolved.do_sample:
+            seen = hashlib.blake2b(text.encode(), digest_size=16).digest()  # less to keep than the text
+            line.copy = self.copies[seen]
+            self.copies[seen] += 1
+
+    def work(self, part: list[Line]) -> None:
+        """The model's generation for these lines, in one batch."""
+        ids, copies = [line.ids for line in part], [line.copy for line in part]
+        how = self.how | {"memory_budget": self._budget()} | self.options
+        out = self.model.generate(input_ids=ids, sample_ids=copies, **how)
+        each = self.resolved.num_return_sequences
+        for b, line in enumerate(part):
+            mine = slice(b * each, (b + 1) * each)
+            line.token_ids, line.scores = out.token_ids[mine], out.scores[mine].tolist()
+        self.receipt.new_tokens += out.receipt.new_tokens
+        if self.on_batch:
+            self.on_batch(out.receipt)
+
+    def make(self, line: Line) -> None:
+        """Ids become text."""
+        line.texts = [self.model.tokenizer.decode(ids) for ids in line.token_ids]
 
     def _budget(self) -> int | None:
         """What a batch may take now; the machine is asked once a second at the most.
@@ -232,49 +302,8 @@ class Stages:
         """
         now = time.perf_counter()
         if self.budget_read is None or now - self.budget_read[0] > 1.0:
-            self.budget_read = now, read_budget(self.memory_budget, self.model.device)
+            self.budget_read = now, read_budget(self.how["memory_budget"], self.model.device)
         return self.budget_read[1]
-
-    def _generate(self, part: list[Line], budget: int | None) -> None:
-        with self.busy("generate", part):
-            out = self.model.generate(
-                input_ids=[line.ids for line in part], sample_ids=[line.copy for line in part], plan=self.plan,
-                truncate=self.truncate, memory_budget=budget, **self.options,
-            )  # fmt: skip
-        each = self.resolved.num_return_sequences
-        for b, line in enumerate(part):
-            mine = slice(b * each, (b + 1) * each)
-            line.token_ids, line.scores = out.token_ids[mine], out.scores[mine].tolist()
-        self.receipt.batches += 1
-        self.receipt.new_tokens += out.receipt.new_tokens
-        if self.on_batch:
-            self.on_batch(out.receipt)
-
-    def _that_fit(self, batch: list[Line], budget: int | None) -> Iterator[list[Line]]:
-        """The batch, or halves of it, and halves of these, until each fits; a line alone goes, to be refused."""
-        if len(batch) > 1 and budget is not None:
-            options = {"plan": self.plan, "truncate": self.truncate} | self.options
-            if self.model.footprint(input_ids=[line.ids for line in batch], **options).total > budget:
-                self.receipt.splits += 1
-                middle = len(batch) // 2
-                yield from self._that_fit(batch[:middle], budget)
-                yield from self._that_fit(batch[middle:], budget)
-                return
-        if batch:
-            yield batch
-
-    @contextlib.contextmanager
-    def _errors_of(self, line: Line) -> Iterator[None]:
-        """What fails within is this line's error."""
-        try:
-            yield
-        except Exception as error:
-            text = re.sub(r"^(prompt|source) 1 of 1\b", r"the \1", str(error))  # it was looked at alone
-            if not isinstance(error, MinidecodeError):
-                text = f"{type(error).__name__}: {text}"
-            where = self.where(line.number)
-            line.error = LineError(text if text.startswith(where) else f"{where}: {text}", line.number)
-            line.error.__cause__ = error
 
 
 # ---- the two ways to run them ----------------------------------------------------------------------------------------
@@ -283,7 +312,7 @@ class Stages:
 def one_after_the_other(stages: Stages) -> Iterator[list[Line]]:
     """Naive: a batch is read, generated and finished before the next one is looked at."""
     for batch in stages.batches():
-        yield stages.finish(stages.generate(batch))
+        yield stages.finish(stages.compute(batch))
 
 
 def side_by_side(stages: Stages, prefetch: bool, threads: int) -> Iterator[list[Line]]:
@@ -293,11 +322,11 @@ def side_by_side(stages: Stages, prefetch: bool, threads: int) -> Iterator[list[
         if prefetch:
             call_off = getattr(stages.lines, "call_off", None)
             batches = ends.enter_context(contextlib.closing(ahead(batches, AHEAD, call_off)))
-        generated = (batch if batch is NOTHING_YET else stages.generate(batch) for batch in batches)
+        computed = (batch if batch is NOTHING_YET else stages.compute(batch) for batch in batches)
         if threads:
-            finished = ends.enter_context(contextlib.closing(behind(stages.finish, generated, threads)))
+            finished = ends.enter_context(contextlib.closing(behind(stages.finish, computed, threads)))
         else:
-            finished = (stages.finish(batch) for batch in generated if batch is not NOTHING_YET)
+            finished = (stages.finish(batch) for batch in computed if batch is not NOTHING_YET)
         yield from finished
 
 
@@ -512,7 +541,8 @@ def told(lines: list[Line], receipt: RunReceipt, on_error: str) -> Iterator[Line
 def generate_lines(
     model: Model, lines: Iterable[str | bytes | dict[str, Any]], *, batch_size: int = 8, sort_window: int | None = None,
     overlap: str = "both", threads: int = 2, on_error: str = "stop", jsonl: bool = False, source: str = "line",
-    plan: str | Plan | None = None, truncate: bool = False, memory_budget: int | str | None = "available",
+    plan: str | Plan | None = None, arena: Arena | None = None, truncate: bool = False,
+    memory_budget: int | str | None = "available", costs: bool | CostOf = False,
     render: Callable[[Line], Any] | None = None, on_batch: Callable[[Receipt], None] | None = None,
     trace: bool = False, **options: Any,
 ) -> LineRun:  # fmt: skip
@@ -528,9 +558,12 @@ def generate_lines(
     of the results.
     on_error: a line that cannot be done raises its LineError when its turn comes ("stop"), is left out and counted
     ("skip"), or comes with its `error` ("record"). source: what a line is called in errors, before its number.
-    memory_budget: as in `generate`; a batch that does not fit is cut, a line that does not fit alone is an error.
+    memory_budget, arena: as in `generate`; a batch that does not fit is cut, a line that does not fit alone is an
+    error. One arena serves all batches; without it, a plan with arena=planned makes one for each.
     render(line): made of each line by the threads that make text. on_batch(receipt): called after each batch.
-    trace: keep `receipt.spans`, of which runtime/timeline.py makes pictures. plan, truncate, options: as in `generate`.
+    trace: keep `receipt.spans`, of which runtime/timeline.py makes pictures. plan, truncate, costs, options: as in
+    `generate`. Of what that takes beside these, sample_ids are counted here; a streamer, prefix_tokens and a search's
+    trace are for single calls: batches follow no order of the lines.
 
     Raises OptionError at once on options; while it is read LineError, and whatever reading `lines` raises.
     """
@@ -540,6 +573,7 @@ def generate_lines(
     window = 8 * batch_size if sort_window is None else sort_window
     if isinstance(window, bool) or not isinstance(window, int) or window < 1:
         raise OptionError(f"sort_window must be a whole number of lines from 1 up, not {window!r}")
+    window = min(max(window, batch_size), sys.maxsize)  # more than itertools can count is all of them
     for name, value, known in (("overlap", overlap, OVERLAPS), ("on_error", on_error, ON_ERROR)):
         if value not in known:
             raise OptionError(f"{name} must be one of {', '.join(known)}, not {value!r}")
@@ -550,21 +584,25 @@ def generate_lines(
     read_budget(memory_budget)
     plan = model.plan if plan is None else Plan.parse(plan)
     plan.resolve(model.is_encoder_decoder)
-    stages = Stages(
+    stages = Generating(
         model, lines, RunReceipt(overlap), jsonl=jsonl, source=source, batch_size=batch_size,
-        sort_window=max(window, batch_size), on_error=on_error, traced=trace, plan=plan, truncate=truncate,
-        memory_budget=memory_budget, render=render, on_batch=on_batch, options=options,
+        sort_window=window, on_error=on_error, traced=trace, render=render, on_batch=on_batch,
+        how={"plan": plan, "arena": arena, "truncate": truncate, "memory_budget": memory_budget, "costs": costs},
+        options=options,
     )  # fmt: skip
     return LineRun(stages, overlap in ("both", "prefetch"), threads if overlap in ("both", "post-process") else 0)
 
 
 def check_lines(model: Model, lines: Iterable[Any], *, jsonl: bool, source: str, truncate: bool, **options: Any) -> int:
     """How many lines there are. Raises the LineError of the first that cannot be done; nothing is generated."""
-    stages = Stages(
-        model, lines, RunReceipt("none"), jsonl=jsonl, source=source, batch_size=1, sort_window=64, on_error="stop",
-        traced=False, plan=model.plan, truncate=truncate, memory_budget=None, render=None, on_batch=None,
-        options=options,
-    )  # fmt: skip
+    return looked_through(Generating(
+        model, lines, RunReceipt("none"), jsonl=jsonl, source=source, batch_size=1, sort_window=64,
+        how={"truncate": truncate}, options=options,
+    ))  # fmt: skip
+
+
+def looked_through(stages: Stages) -> int:
+    """How many lines there are. Raises the LineError of the first that cannot be done; nothing is computed."""
     for batch in stages.batches():
         for line in batch:
             if line.error:

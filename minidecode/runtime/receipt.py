@@ -42,14 +42,16 @@ class CountedOps:
     """
 
     def __init__(self, functions: dict[str, Any], places: Any = None, costs: bool | CostOf = False):
+        self.functions = functions
         self._counts: dict[str, OpCount] = {}
+        self._every: dict[str, OpCount] = {}  # of ops that are not called yet, too
         self._cost_of = least_cost if costs is True else costs or None
         self.places = Fresh() if places is None else places  # who runs the functions, and finds room for their results
         for name, function in functions.items():
             setattr(self, name, self._counted(name, function))
 
     def _counted(self, name, function):
-        count = OpCount(describe(function))
+        count = self._every[name] = OpCount(describe(function))
         parameters = list(inspect.signature(getattr(signatures, name)).parameters)
         tables = {parameters.index(table) for table in signatures.TABLES.get(name, ())}
 
@@ -77,15 +79,18 @@ class CountedOps:
         """(calls, bytes, costs noted) of each op so far."""
         return {name: (c.calls, c.bytes, len(c.costs)) for name, c in self._counts.items()}
 
-    def counted_since(self, before: dict[str, tuple[int, int, int]]) -> list[tuple[OpCount, int, int, list[Cost]]]:
-        """(count, calls, bytes, costs) of each op since `before`, which `counted` told."""
-        nothing = (0, 0, 0)
-        found = ((c, before.get(name, nothing)) for name, c in self._counts.items())
-        return [(c, c.calls - calls, c.bytes - size, c.costs[costs:]) for c, (calls, size, costs) in found]
+    def counted_since(self, before: dict[str, tuple[int, int, int]]) -> dict[str, tuple[int, int, list[Cost]]]:
+        """(calls, bytes, costs) of each op that was called since `before`, which `counted` told."""
+        found = ((name, c, before.get(name, (0, 0, 0))) for name, c in self._counts.items())
+        return {
+            name: (c.calls - calls, c.bytes - size, c.costs[costs:])
+            for name, c, (calls, size, costs) in found if c.calls > calls
+        }  # fmt: skip
 
-    def count_again(self, held: list[tuple[OpCount, int, int, list[Cost]]]) -> None:
+    def count_again(self, held: dict[str, tuple[int, int, list[Cost]]]) -> None:
         """The same calls once more: a graph was launched that holds them. Their seconds are in those of the steps."""
-        for count, calls, size, costs in held:
+        for name, (calls, size, costs) in held.items():
+            count = self._counts.setdefault(name, self._every[name])
             count.calls += calls
             count.bytes += size
             count.costs += costs
@@ -146,6 +151,15 @@ def root(array: np.ndarray) -> np.ndarray:
 
 
 @dataclass
+class GraphCounts:
+    """Of the parts of steps that are launched as one, on a device."""
+
+    captured: int = 0  # in this call
+    reused: int = 0  # an earlier call captured them
+    launches: int = 0  # of both
+
+
+@dataclass
 class Receipt:
     """What one call of `generate` did."""
 
@@ -161,7 +175,7 @@ class Receipt:
     new_tokens: int = 0  # in the hypotheses returned
     steps: int = 0
     rows: int = 0  # that the steps computed, the prefill's not counted
-    graphs: int = 0  # launches of captured parts of steps, on a device
+    graphs: GraphCounts = field(default_factory=GraphCounts)
     # prompts (tokens of them), code (loaded by auto), encoder, prefill, steps: the forward passes; search: all else
     seconds: dict[str, float] = field(default_factory=dict)
     search: dict[str, Any] = field(default_factory=dict)  # the options that are not at their defaults
@@ -183,8 +197,11 @@ class Receipt:
         ]
         for name, c in self.ops.items():
             lines.append(f"{name:<17} {c.calls:>7} {c.seconds:>9.3f} {c.bytes / 1e6:>10.1f}  {c.implementation}")
-        if self.graphs:
-            lines.append(f"{self.graphs:,} launches of captured parts of steps: the calls in them are counted above")
+        if (g := self.graphs).launches:
+            lines.append(
+                f"{g.launches:,} launches of parts of steps ({g.captured} captured, {g.reused} kept from earlier "
+                "calls): the calls in them are counted above"
+            )
         if self.chosen:
             lines.append(self.chosen)
         if self.compile_seconds:

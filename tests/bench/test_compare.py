@@ -176,6 +176,15 @@ def test_the_roofline_shows_each_implementation_at_its_place(of_norm):
     assert roof[0][1] == roof[1][1] == pytest.approx(of_norm.machine.bandwidth / 1e9) and roof[2][1] < roof[1][1]
 
 
+def test_the_roofline_shows_the_machines_that_were_predicted_for(of_norm):
+    (v100,) = of_norm.predicted
+    panel = roofline({"here": [of_norm], "there": [of_norm]}).axes[0]
+    (roof,) = (line for line in panel.lines if line.get_label() == "v100: 900 GB/s, 15,700 GFLOP/s")
+    (left, level), (bend, same), (right, lower) = roof.get_xydata()
+    assert bend == pytest.approx(v100.balance) and level == same == pytest.approx(900) and lower < same
+    assert left < bend < right and roof.get_linestyle() != "-"
+
+
 def test_what_only_moves_has_a_place_too(of_norm):
     moves = dataclasses.replace(of_norm, cost=Cost(1000, 0))
     assert roofline({"a": [moves], "b": [of_norm]}).axes[0].get_xlim()[0] > 0

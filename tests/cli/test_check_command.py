@@ -91,6 +91,17 @@ def test_the_command_writes_what_it_reads(cli, fails, tmp_path):
     assert "no machine 'v1000'" in fails("compare", "redirect", "--machine", "v1000")
 
 
+@pytest.mark.parametrize("flag", [["--machine", "v100"], ["--repeats", 9], ["--stored", "float16"]])
+def test_a_file_that_is_shown_again_is_not_timed_otherwise(fails, tmp_path, flag):
+    (tmp_path / "any.json").write_text("[]", encoding="utf-8")
+    assert f"{flag[0]} has no effect with --read" in fails("compare", "--read", tmp_path / "any.json", *flag)
+
+
+def test_what_cannot_be_predicted_is_told(cli):
+    ran = cli("compare", "arena", "--repeats", 1, "--machine", "v100")
+    assert ran.code == 0 and ran.out.count("nothing is predicted for v100: bytes are the same on every machine") == 1
+
+
 def test_nothing_is_left_in_the_folder_where_it_runs(tmp_path):
     """Hypothesis keeps files of its own, in .hypothesis of the working directory if nobody says otherwise."""
     command = [sys.executable, "-m", "minidecode.cli", "check", "redirect", "minidecode.cpu.redirect:redirect"]

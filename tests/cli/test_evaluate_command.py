@@ -7,6 +7,7 @@ import os
 import sys
 
 import pytest
+from toy_folder import write_folder
 
 import minidecode as md
 from minidecode import quality
@@ -104,11 +105,30 @@ def test_what_was_generated_is_written(cli, toy, pairs, tmp_path):
 def test_truncate_reaches_the_search(cli, fails, toy, tmp_path):
     path = tmp_path / "long.jsonl"
     path.write_text(json.dumps({"prompt": "x" * 30, "reference": "y"}))
-    assert "prompt 1 of 1 has 30 tokens" in fails("evaluate", path, "-m", toy, *FEW)
+    assert "long.jsonl, line 1: the prompt has 30 tokens" in fails("evaluate", path, "-m", toy, *FEW)
     assert cli("evaluate", path, "-m", toy, *FEW, "--truncate").code == 0
 
 
 # --- failures ---
+
+
+def test_a_line_that_cannot_be_answered_is_left_out_of_all_rows(cli, fails, toy, tmp_path):
+    """20 letters are more than the first model's context of 16 holds, and not than the second's."""
+    path, kept, texts = tmp_path / "p.jsonl", tmp_path / "kept.jsonl", tmp_path / "texts.jsonl"
+    kept.write_text("".join(json.dumps(r) + "\n" for r in RECORDS))
+    path.write_text(json.dumps(RECORDS[0]) + "\n" + json.dumps({"prompt": "x" * 20, "reference": "y"}) + "\n"
+                    + "".join(json.dumps(r) + "\n" for r in RECORDS[1:]))  # fmt: skip
+    models = ["-m", toy, "-m", write_folder(tmp_path / "wide", n_positions=64), "--json", *FEW]
+    assert "p.jsonl, line 2: the prompt has 20 tokens" in fails("evaluate", path, *models)
+    ran = cli("evaluate", path, *models, "--on-error", "skip", "--output-texts", texts)
+    found, expected = json.loads(ran.out), json.loads(cli("evaluate", kept, *models).out)
+    assert (found["left_out"], expected["left_out"], found["texts"]) == (1, 0, len(RECORDS))
+    assert [row["scores"] for row in found["rows"]] == [row["scores"] for row in expected["rows"]]
+    assert ran.err.count("\n") == 1 and "the first error: " in ran.err and "p.jsonl, line 2" in ran.err
+    said = [json.loads(line)["text"] for line in texts.read_text(encoding="utf-8").splitlines()]
+    assert len(said) == 2 * (len(RECORDS) + 1) and said.count(None) == 1
+    path.write_text(json.dumps({"prompt": "x" * 20, "reference": "y"}))
+    assert "p.jsonl, line 1: the prompt" in fails("evaluate", path, "-m", toy, "--on-error", "skip", "--quiet", *FEW)
 
 
 @pytest.mark.parametrize(("arguments", "named"), [
@@ -117,6 +137,7 @@ def test_truncate_reaches_the_search(cli, fails, toy, tmp_path):
     (["PAIRS", "--plan", "memory=magic"], "magic"), (["PAIRS", "--dtype", "half"], "dtype must be"),
     (["PAIRS", "--dtype", "float64", "--dtype", "half"], "dtype must be"), (["PAIRS", "-m", "nobody"], "nobody"),
     (["PAIRS", "--batch-size", 0], "batch_size"), (["PAIRS", "--num-beams", 2, "--nbest", 2], "num_return_sequences"),
+    (["PAIRS", "--on-error", "record"], "on_error must be stop or skip"),
     (["PAIRS", "--num-beams", 0], "num_beams"), (["PAIRS", "--output-texts", "no/such/folder/x"], "no folder"),
 ])  # fmt: skip
 def test_what_cannot_be_evaluated(fails, toy, pairs, arguments, named):

@@ -222,6 +222,7 @@ BAD_OPTIONS = [
     (["--plan", "memory=rolling"], 1, ["memory=rolling needs a model with an attention_window"]),
     (["--plan", "reorder=cpu"], 1, ["no effect with memory=replicated", "say memory=preallocated or memory=split"]),
     (["--dtype", "int4"], 1, ["one of float32, float64, float16, int8"]),
+    (["--jsonl"], 1, ["--jsonl is for files: the prompts here are arguments"]),
     (["--no-such-option"], 2, ["--no-such-option", "minidecode generate --help"]),
     (["--num-beam", 2], 2, ["--num-beams"]),
     (["--num-beams"], 2, ["--num-beams"]),

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 import minidecode as md
+from minidecode import generate_files, line_files
 from minidecode.commands.progress_bar import bar
 from minidecode.runtime.pipeline import Worker
 
@@ -118,6 +119,12 @@ def test_all_lines_left_out(cli, toy, tmp_path):
     assert (tmp_path / "out.txt").read_text() == "", "the output of a run that ended is there, and empty"
 
 
+@pytest.mark.parametrize("flag", ["--batch-size", "--sort-window"])
+def test_more_at_a_time_than_a_machine_can_count_is_all_of_them(cli, toy, flag):
+    ran = cli("generate", "the sea", "a", "-m", toy, *FEW, flag, 10**20, "-q")
+    assert (ran.code, ran.out.splitlines(), ran.err) == (0, texts_of(toy, ["the sea", "a"]), "")
+
+
 def test_arguments_can_be_skipped_too(cli, toy):
     ran = cli("generate", "the sea", "", "a", "-m", toy, *FEW, "--on-error", "skip", "-q")
     assert (ran.code, ran.out.splitlines()) == (0, texts_of(toy, ["the sea", "a"]))
@@ -157,6 +164,35 @@ def test_a_budget_of_memory(cli, fails, toy):
     assert "prompt 1: 1 x (prompts of 5 and 3 new tokens) may take" in message and "1 kB may be used" in message
     assert "may take" in fails("generate", "the", "-m", toy, "--memory-budget", "1kB"), "a single text too"
     assert cli("generate", "the", "-m", toy, *FEW, "--memory-budget", "none").code == 0
+
+
+def test_a_file_that_loses_lines_while_it_is_read_is_told_of(cli, toy, tmp_path, monkeypatch):
+    """It was looked through before: what is missing now was lost on the way, and the output is not called whole."""
+    path, output, check = tmp_path / "prompts.jsonl", tmp_path / "out.txt", generate_files.check_prompts
+    line = json.dumps({"prompt": "the sea", "note": "x" * 5000}) + "\n"  # so long that no buffer holds the file
+    path.write_text(line * 60)
+
+    def check_and_shorten(*given):
+        check(*given)
+        path.write_text(line * 40)
+
+    monkeypatch.setattr("minidecode.commands.generate.check_prompts", check_and_shorten)
+    ran = cli("generate", "-i", path, "-o", output, "-m", toy, *FEW)
+    assert ran.code == 1 and not output.exists()
+    assert f"{path} had 60 lines when it was looked through and 40 when" in ran.err
+    assert (tmp_path / "out.txt.part").read_text().splitlines() == texts_of(toy, ["the sea"]) * 40
+
+
+@pytest.mark.parametrize("way", ["file", "pipe"])
+def test_a_line_without_an_end_does_not_fill_the_memory(cli, toy, tmp_path, monkeypatch, way):
+    monkeypatch.setattr(line_files, "LONGEST", 16)
+    text = b"the sea\n" + b"x" * 17 + b"\na\n"
+    path = tmp_path / "prompts.txt"
+    path.write_bytes(text)
+    ran = cli("generate", *(["-i", path] if way == "file" else ["-"]), "-m", toy, *FEW, stdin=text)
+    assert ran.code == 1 and "line 2 is longer than 16 bytes" in ran.err
+    path.write_bytes(b"the sea\n" + b"x" * 15 + b"\na\n")  # as long as may be, with its end
+    assert cli("generate", "-i", path, "-m", toy, "--max-new-tokens", 1).code == 0
 
 
 # --- what is drawn ---

@@ -54,13 +54,26 @@ def test_off_a_terminal_each_rung_is_a_line_on_stderr(cli, tmp_path):
     (["--input-length", 15, "--max-new-tokens", 9], "beyond the context of 16"),
     (["--memory-budget", "much"], "memory_budget must be bytes"),
     (["--random-weights", "-m", "gpt3"], "neither a bundled model"),
+    (["--cell-seconds", 4], "--cell-seconds has no effect without --memory-budget"),
     (["--read", "nowhere.json"], "nowhere.json cannot be read: No such file"),
 ])  # fmt: skip
 def test_what_is_refused(fails, toy, arguments, says):
-    assert says in fails("ladder", *([] if "-m" in arguments else ["-m", toy]), *arguments)
+    assert says in fails("ladder", *([] if {"-m", "--read"} & {*arguments} else ["-m", toy]), *arguments)
 
 
 def test_a_file_that_holds_something_else(fails, tmp_path):
     for text in ("{", "[1]", '{"steps": []}'):
         (tmp_path / "other.json").write_text(text, encoding="utf-8")
         assert "other.json holds no ladder" in fails("ladder", "--read", tmp_path / "other.json")
+
+
+def test_no_flag_of_the_work_goes_with_a_file_that_is_shown_again(fails):
+    """All but how it is shown."""
+    from inspect import signature
+
+    from minidecode.commands.ladder import WORK
+    from minidecode.commands.ladder import ladder as command
+
+    assert {*signature(command).parameters} == {*WORK, "context", "read", "plot", "as_json", "quiet", "debug"}
+    for flag in (["-m", "tiny-gpt2"], ["--random-weights"], ["--beam", 4], ["--machine", "v100"]):
+        assert "has no effect with --read" in fails("ladder", "--read", "nowhere.json", *flag)

@@ -226,6 +226,7 @@ def test_warm_says_what_it_compiled(cli, monkeypatch):
 
     monkeypatch.setattr(compiled, "TYPES", {"ngram": compiled.TYPES["ngram"]})
     monkeypatch.setattr(compiled, "PRODUCTS", {})
+    monkeypatch.setattr(compiled, "ASKED_FOR", {})
     ran = cli("warm", "--quiet")
     assert (ran.code, ran.err) == (0, "") and re.match(r"[01] of 1 functions compiled in \d+\.\d s, [01] were", ran.out)
     report = json.loads(cli("warm", "--json").out)

@@ -92,6 +92,7 @@ def test_another_vocabulary_and_published_shapes(cli):
     (["--batch-size", 0], "batch_size must be a whole number from 1 up, not 0"),
     (["--input-length", 12, "--max-new-tokens", 9], "go beyond the context of 16"),
     (["--plan", "arena=big"], "arena='big' is not one of none, separate, planned"),
+    (["--truncate"], "--truncate has no effect on a plan"),
     (["--dtype", "int4"], "dtype must be one of float32, float64, float16, int8"),
 ])  # fmt: skip
 def test_what_cannot_be_planned(cli, shape, arguments, says):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import pytest
 from toy_folder import BART_CONFIG, toy_tensors, write_bart_folder
@@ -94,7 +95,9 @@ def test_an_option_reaches_the_model(cli, toy, arguments, options):
 
 def test_truncate_cuts_sources(cli, fails, toy_bart, tmp_path):
     (tmp_path / "long.jsonl").write_text(as_lines([{"prompt": "x" * 30, "target": "b"}]))
-    assert "source 1 of 1 has 32 tokens" in fails("score", "-i", tmp_path / "long.jsonl", "-m", toy_bart)
+    assert "long.jsonl, line 1: the source has 32 tokens" in fails(
+        "score", "-i", tmp_path / "long.jsonl", "-m", toy_bart
+    )
     assert cli("score", "-i", tmp_path / "long.jsonl", "-m", toy_bart, "--truncate").code == 0
 
 
@@ -129,13 +132,47 @@ def test_help(cli):
         assert (ran.code, ran.err) == (0, "") and ran.out.startswith(f"Usage: minidecode {command}")
 
 
+@pytest.mark.parametrize("arguments", [[], ["--stride", 3]])
+def test_texts_of_one_length_go_together_and_come_out_in_their_order(cli, toy, tmp_path, monkeypatch, arguments):
+    monkeypatch.setattr("minidecode.score_lines.TOGETHER", 2)
+    texts = ["the sea", "a b", "the other sea " * 3, "b a", "other things the"] * 9  # more than a window
+    (tmp_path / "t.txt").write_text("\n".join(texts), encoding="utf-8")
+    found = json.loads(cli("score", "-i", tmp_path / "t.txt", "-m", toy, "--json", *arguments).out)
+    scores = md.load(toy).score(texts, stride=3 if arguments else None)
+    assert [text["prompt"] for text in found["texts"]] == texts
+    assert [text["log_prob"] for text in found["texts"]] == pytest.approx(scores.log_probs.tolist())
+    assert found["all"]["tokens"] == scores.tokens.sum() and found["all"]["bytes"] == sum(scores.bytes)
+
+
 # --- failures ---
 
 
+BAD_LINES = ["a b", "x", "the sea", "a zoo"]  # one token alone, and a letter that makes this model's scores NaN
+
+
+def test_errors_are_their_lines(cli, fails, fails_on_z, tmp_path):
+    path = tmp_path / "t.txt"
+    path.write_text("\n".join(BAD_LINES), encoding="utf-8")
+    alone = json.loads(cli("score", "a b", "the sea", "-m", fails_on_z, "--json").out)
+    assert "t.txt, line 2: the text has one token" in fails("score", "-i", path, "-m", fails_on_z)
+    skipped = cli("score", "-i", path, "-m", fails_on_z, "--on-error", "skip", "--json")
+    assert skipped.code == 0 and json.loads(skipped.out) == alone
+    assert re.search(r"2 of 4 lines left out; the first: .*t.txt, line 2: the text has one token", skipped.err)
+    told = json.loads(cli("score", "-i", path, "-m", fails_on_z, "--on-error", "record", "--json").out)["texts"]
+    assert [text for text in told if "error" not in text] == alone["texts"]
+    assert [(text["prompt"], text["line"]) for text in told if "error" in text] == [("x", 2), ("a zoo", 4)]
+    assert "NaN in the text" in told[3]["error"]
+    for on_error, says in (("record", "say --json too"), ("ignore", "on_error must be one of stop, skip, record")):
+        assert says in fails("score", "a b", "-m", fails_on_z, "--on-error", on_error)
+    assert "line 1: the text has one" in fails("score", "-", "-m", fails_on_z, "--on-error", "skip", stdin=b"x\n")
+
+
 @pytest.mark.parametrize(("arguments", "named"), [
-    ([], "give a text"), (["a b", "-i", "p.txt"], "not both"), (["a b", "x"], "text 2 of 2 has one token"),
+    ([], "give a text"), (["a b", "-i", "p.txt"], "not both"), (["a b", "x"], "text 2: the text has one token"),
     (["a b", "--stride", 17], "from 1 to the context, 16"), (["a b", "--dtype", "half"], "dtype must be one of"),
-    (["a b", ""], "text 2 of 2 is empty"),
+    (["a b", ""], "text 2 is blank"), (["a b", " "], "text 2 is blank"),
+    (["a b", "--truncate"], "truncate is for sources"),
+    (["a b", "--jsonl"], "--jsonl is for files: the texts here are arguments"),
 ])  # fmt: skip
 def test_what_cannot_be_scored(fails, toy, arguments, named):
     assert named in fails("score", "-m", toy, *arguments)
@@ -156,8 +193,12 @@ def test_an_encoder_decoder_needs_targets(fails, toy_bart):
 
 def test_every_record_has_a_target_or_none(fails, toy, tmp_path):
     (tmp_path / "p.jsonl").write_text(as_lines([PAIRS[0], {"prompt": "a"}]))
-    assert 'record 2 of 2 has no text under "target"' in fails("score", "-i", tmp_path / "p.jsonl", "-m", toy)
+    assert 'p.jsonl, line 2 has no text under "target": give all lines one, or none' in fails(
+        "score", "-i", tmp_path / "p.jsonl", "-m", toy
+    )
 
 
 def test_nan_weights_are_named(fails, fails_on_z):
-    assert "NaN in text 2 of 2" in fails("score", "a b", "a zoo", "-m", fails_on_z)
+    assert "text 2: the model's scores are NaN in the text: the weights" in fails(
+        "score", "a b", "a zoo", "-m", fails_on_z
+    )

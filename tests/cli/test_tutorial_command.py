@@ -33,3 +33,8 @@ def test_without_jupytext_the_extra_is_named(cli, tmp_path, monkeypatch):
 def test_a_chapter_that_is_not_there(cli):
     ran = cli("tutorial", "77")
     assert ran.code == 1 and "there is no chapter '77'" in ran.err and "Traceback" not in ran.err
+
+
+def test_a_file_without_a_chapter(cli, tmp_path):
+    ran = cli("tutorial", "--out", str(tmp_path / "x.ipynb"))
+    assert ran.code == 1 and "--out has no effect without a chapter" in ran.err and not list(tmp_path.iterdir())

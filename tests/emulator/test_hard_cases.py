@@ -289,9 +289,55 @@ def puts(out):
     out[cuda.threadIdx.x] = s[0]
 
 
+@cuda.jit
+def last_warp_alone(a):
+    s = cuda.shared.array(64, int32)
+    t = cuda.threadIdx.x
+    s[t] = a[t]
+    cuda.syncthreads()
+    mine = t % 32
+    if t < 32:
+        half = 32
+        while half > 0:
+            if mine < half:
+                s[t] += s[t + half]
+            half //= 2
+
+
+@cuda.jit
+def each_warp_its_own(a, levels):
+    s = cuda.shared.array(64, int32)
+    t = cuda.threadIdx.x
+    s[63 - t] = 0
+    cuda.syncthreads()
+    if levels > 0:
+        s[t] = a[t]
+        a[t] = s[t ^ 1]
+    if levels > 1:
+        a[t] += s[t ^ 63]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "arguments", "says"),
+    [
+        (last_warp_alone, (), "cuda.syncwarp() is missing: some threads"),
+        (each_warp_its_own, (1,), "cuda.syncthreads() is missing, or, for one warp alone, cuda.syncwarp()."),
+        (each_warp_its_own, (2,), "cuda.syncthreads() is missing."),
+    ],
+    ids=["in-an-if", "either", "block"],
+)
+def test_of_two_barriers_the_one_is_named_that_is_right_there(kernel, arguments, says):
+    """Within an `if` that some threads skip, or where other warps touch the array as well, only one of them is."""
+    for seed in SEEDS:
+        found = run(kernel, (1, 64), np.ones(64, np.int32), *arguments, seed=seed)
+        races = [f.remedy for f in found.errors if f.kind == "race"]
+        assert races and all(remedy.startswith(says) for remedy in races), found.verdict
+        assert all("missing" not in f.message for f in found.errors), "what to do is the remedy's"
+
+
 def test_what_is_said_names_the_remedy_and_the_function():
     said = run(histogram_without_atomics, (1, 8), np.zeros(8, np.int32), np.zeros(4, np.int32)).verdict
-    assert "to add up, use cuda.atomic.add" in said
+    assert "To add up, use cuda.atomic.add" in said
     said = run(barrier_in_an_if, (1, 64), np.zeros(64, np.int32)).verdict
     assert "at the barrier of line" in said and "which this one passed by" in said
     assert "counts hold what ran until then" in said

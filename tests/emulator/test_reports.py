@@ -102,6 +102,38 @@ def test_a_kernel_without_source_still_runs():
     assert "x" in str(run) and run._repr_html_()
 
 
+@cuda.jit
+def at_a_place(a, place):
+    a[1, place] = a[0, 0]
+
+
+@pytest.mark.parametrize(
+    ("place", "cells"),
+    [(-1, [-1, 0, 1]), (5, [3, 4, 5]), (40, [4, 5, 40]), (-40, [-40, -12, 0])],
+    ids=["before", "end", "beyond", "far"],
+)
+def test_an_index_outside_is_drawn_beside_the_end_that_it_leaves(place, cells):
+    drawn = md.emulate(at_a_place)[1, 1](np.zeros((2, 5)), place).to_svg()
+    ElementTree.fromstring(drawn)
+    assert f"<title>a[1, {place}]: asked for" in drawn and drawn.count(": asked for") == 1
+    for cell in cells:
+        assert cell == place or f"a[1, {cell}]: {'in the array' if 0 <= cell < 5 else 'outside'}" in drawn
+
+
+@cuda.jit
+def reads_ahead(a):
+    s = cuda.shared.array((2, 33), float32)
+    s[1, 0] = s[1, 1] = a[0]
+    a[0] = s[1, 2]
+
+
+def test_a_read_of_what_nothing_has_written_is_drawn_among_what_was():
+    drawn = md.emulate(reads_ahead)[1, 1](np.zeros(1, np.float32)).to_svg()
+    ElementTree.fromstring(drawn)
+    for cell, state in ((0, "written"), (1, "written"), (2, "asked for"), (3, "not written")):
+        assert f"<title>s[1, {cell}]: {state}" in drawn
+
+
 def test_show_says_what_a_warp_touched():
     shown = str(run_of("tiled_transpose").show(block=1, warp=1))
     assert "loads x[1, 32] to x[1, 63] by lanes 0-31: 128 bytes, 4 sectors" in shown
@@ -204,6 +236,19 @@ def test_a_long_launch_is_not_run_unasked(monkeypatch):
         md.emulate(plus_one)[2, 32](x)
     assert (x == 0).all(), "the arrays are as they were"
     assert md.emulate(plus_one, blocks="all")[2, 32](x).ok
+
+
+@pytest.mark.parametrize("grid", [2**30, (2, 60_000, 60_000)])
+def test_more_blocks_than_can_be_put_in_order_are_estimated_by_one(grid):
+    @cuda.jit
+    def first_alone(a):
+        if cuda.blockIdx.x == 0 and cuda.blockIdx.y == 0 and cuda.blockIdx.z == 0:
+            a[cuda.threadIdx.x] += 1
+
+    x = np.zeros(32, np.float32)
+    with pytest.raises(md.EmulationError, match="minutes to emulate here"):
+        md.emulate(first_alone)[grid, 32](x)
+    assert md.emulate(first_alone, blocks=3)[grid, 32](x).partial
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def command(tmp_path) -> Path:
 
 def hand_in(folder: Path, name: str, answer: str, seed: int = 0) -> None:
     exercise = find(name)
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / exercise.file_name).write_text(exercise.varied(exercise.folder() / answer, seed), encoding="utf-8")
 
 
@@ -58,6 +58,19 @@ def test_the_autograder_of_an_empty_submission(tmp_path, command):
     (tmp_path / "submission").mkdir()
     told = autograded(tmp_path, command)
     assert told["score"] == 0 and "holds no file of an exercise" in told["output"]
+
+
+@posix_only
+def test_the_autograder_of_a_submission_in_folders(tmp_path, command):
+    """A folder of notes beside the student's is nobody's; two with answers are refused, not added up."""
+    shutil.copytree(ROOT / "classroom" / "gradescope", tmp_path / "source")
+    (tmp_path / "source" / "settings.sh").write_text('HIDDEN=7\nEXERCISES="1"\n')
+    (tmp_path / "submission" / "notes").mkdir(parents=True)
+    hand_in(tmp_path / "submission" / "mine", "guard", "solution.py")
+    assert [test["score"] for test in autograded(tmp_path, command)["tests"]] == [1.0]
+    hand_in(tmp_path / "submission" / "older", "guard", "solution.py")
+    told = autograded(tmp_path, command)
+    assert told["score"] == 0 and "2 folders with files of exercises (mine, older)" in told["output"]
 
 
 def autograded(root: Path, command: Path) -> dict:

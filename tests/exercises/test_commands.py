@@ -54,6 +54,33 @@ def test_a_student_starts_fails_and_solves(cli, here):
     assert states[15] == "solved" and states[16] == "" and set(states) == set(exercises())
 
 
+def test_a_folder_for_reading_alone(cli, here):
+    """What was judged is told, though it cannot be noted; the hints that were taken cannot, and all can be seen."""
+    folder = solve(find("guard"), here / "my_exercises", 0).parent
+    (folder / "10_tile_race.py").write_text(find("10").start(0), encoding="utf-8")
+    (folder / ".minidecode").write_text("a file, where a folder would be made")
+    ran = cli("exercise", "check", "1")
+    assert ran.code == 0 and ran.out.startswith("Solved") and "nothing of this is kept" in ran.out and ran.err == ""
+    ran = cli("exercise", "check", "10")
+    assert ran.code == 1 and "nothing of this is kept" in ran.out and "A picture" not in ran.out
+    ran = cli("exercise", "hint", "1")
+    assert ran.code == 1 and "cannot be written" in ran.err and "hint 1 --all" in ran.err
+    assert cli("exercise", "hint", "1", "--all").out.count("Hint ") == 3
+
+
+def test_a_file_that_is_not_utf8(cli, here):
+    """An editor's comment in another encoding: the line is told, and hint and reset go on, in the same variation."""
+    cli("exercise", "start", "4", "--seed", "5")
+    file = here / "my_exercises" / "04_append.py"
+    file.write_bytes(b"# one\n" + "# zwei: Schlüssel\n".encode("latin-1") + file.read_bytes())
+    told = "04_append.py, line 2 is not UTF-8: byte 0xfc; save it as UTF-8"
+    ran = cli("exercise", "check", "4")
+    assert (ran.code, ran.out, ran.err) == (1, "", f"minidecode: {told}\n")
+    assert told in cli("exercise", "grade", ".", "--format", "csv", "-q").out
+    assert cli("exercise", "hint", "4").out.startswith("Hint 1 of 3")
+    assert cli("exercise", "reset", "4").code == 0 and file.read_text(encoding="utf-8") == find("4").start(5)
+
+
 def test_a_picture_is_written_where_one_helps(cli, here):
     cli("exercise", "start", "10")
     ran = cli("exercise", "check", "my_exercises/10_tile_race.py")
@@ -62,18 +89,27 @@ def test_a_picture_is_written_where_one_helps(cli, here):
     assert ": a race" in picture.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("exercise", ["1", "12"])
-def test_no_picture_of_an_access_that_is_not_the_failing_one(cli, here, exercise):
-    """An index outside its array, and a read of what nothing has written: a picture would show another access."""
-    solve(find(exercise), here, 0, {"1": "less_or_equal", "12": "no_barrier"}[exercise])
+@pytest.mark.parametrize(("exercise", "wrong"), [("1", "less_or_equal"), ("12", "no_barrier")])
+def test_a_picture_shows_the_access_that_failed(cli, here, exercise, wrong):
+    """An index outside its array, and a read of what nothing has written."""
+    solve(find(exercise), here, 0, wrong)
     ran = cli("exercise", "check", find(exercise).file_name)
+    assert ran.code == 1 and "A picture:" in ran.out
+    picture = (here / ".minidecode" / f"{int(exercise):02d}.svg").read_text(encoding="utf-8")
+    (asked,) = re.findall(r"<title>(\w+)\[([-0-9, ]+)\]: asked for</title>", picture)
+    assert f"{asked[0]}[{asked[1]}] " in ran.out, "the element that is told is the one in red"
+
+
+def test_no_picture_where_no_access_failed(cli, here):
+    """Threads that do not come to a barrier."""
+    solve(find("8"), here, 0, "barrier_inside_if")
+    ran = cli("exercise", "check", find("8").file_name)
     assert ran.code == 1 and "A picture" not in ran.out
-    assert not (here / ".minidecode" / f"{int(exercise):02d}.svg").exists()
 
 
 def test_hints_come_one_by_one(cli, here):
     hints = [cli("exercise", "hint", "11").out for _ in range(4)]
-    assert [h.splitlines()[0] for h in hints] == ["Hint 1 of 3", "Hint 2 of 3", "Hint 3 of 3", "Hint 3 of 3"]
+    assert [h.splitlines()[0] for h in hints] == ["Hint 1 of 3", "Hint 2 of 3", *2 * ["Hint 3 of 3, the last one"]]
     assert cli("exercise", "hint", "11", "--all").out == "".join(hints[:3])
 
 
@@ -227,8 +263,23 @@ def test_a_class_is_graded(cli, classroom):
     assert rows == {"ada": ["solved", "solved"], "ben": ["bans-first-token", "one-block"], "cyn": ["wrong", "absent"]}
     assert "15 the n-gram ban: 1 of 3 solved; 1 of 3: bans first token; 1 of 3: wrong in a way" in ran.out
     assert "16 the n-gram ban as a kernel: 1 of 3 solved; 1 of 3: one block; 1 of 3: nothing handed in" in ran.out
-    for word in ("time: ", "memory: ", "files: ", "processes and network: ", "--hidden 9"):
+    for word in ("time: ", "memory: ", "files: ", "processes, signals and network: ", "--hidden 9"):
         assert word in ran.err, "it says what this system enforces"
+
+
+def test_a_prediction_whose_answer_was_told_is_graded_by_the_one_that_check_drew(cli, here):
+    """A wrong prediction gets another variation: that is due then, and no mark of the other exercises' kind."""
+    file = here / "class" / "ada" / find("2").file_name
+    cli("exercise", "start", "2", "--student", "ada", "--folder", file.parent)
+    file.write_text(file.read_text(encoding="utf-8").replace("= None", "= 12345"), encoding="utf-8")
+    assert cli("exercise", "check", file).code == 1
+    fresh = skeleton.seed_in(file.read_text(encoding="utf-8"), 2)
+    solve(find("2"), file.parent, fresh)
+    assert "1 of 1 solved" in cli("exercise", "grade", "class", "--per-student", "--hidden", 3).out
+    solve(find("2"), file.parent, 5)  # of no chain that begins with ada
+    assert "other variation" in cli("exercise", "grade", "class", "--per-student", "--hidden", 3).out
+    solve(find("15"), file.parent, find("15").next_seed(seed_of("ada")))  # nothing was told of that one
+    assert "15 the n-gram ban: 0 of 1 solved" in cli("exercise", "grade", "class", "--per-student", "--hidden", 3).out
 
 
 def test_tables_for_machines(cli, classroom):

@@ -45,6 +45,40 @@ def test_guards(guard, mistake, seed):
         assert "none of the mistakes" not in verdict.message, "the index is said"
 
 
+# Exercise 3
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_machine_alone_inverted_is_inverted_too(seed):
+    machine = "GIGABYTES_PER_SECOND / GIGA_OPERATIONS_PER_SECOND * BYTES_PER_WEIGHT / 2"
+    right = "GIGA_OPERATIONS_PER_SECOND * BYTES_PER_WEIGHT / (2 * GIGABYTES_PER_SECOND)"
+    verdict = judged(3, (right, machine), seed=seed)
+    assert verdict.mistake == "inverted", str(verdict)
+
+
+# Exercise 5
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    ("edit", "mistake"),
+    [
+        (("(column_M >= begin_R[:, None])", "(tokens_RM != PAD)"), "mask-by-token"),
+        ((" & (column_M < N)", ""), "sees-ahead"),
+        (("    for step in range(steps):\n", "    for step in range(steps):\n        mask_RM[:, N + step] = True\n"),
+         "sees-ahead"),
+        (("FIRST + np.max", "np.max"), None),
+    ],
+    ids=["prompts-by-token", "all-columns", "next-column", "no-first"],
+)  # fmt: skip
+def test_what_is_masked_is_known_by_parts(edit, mistake, seed):
+    verdict = judged(5, edit, seed=seed)
+    if mistake is None and find("5").task.draw(seed).first == 0:
+        assert verdict.ok
+    else:
+        assert not verdict.ok and verdict.mistake == mistake, str(verdict)
+
+
 # Exercise 9
 
 
@@ -157,6 +191,21 @@ def test_rows_that_are_no_rows_of_earlier_steps_are_not_called_so():
     new = "k_RK, v_RK = project(layer, h_RTD[rows, length_R])"
     verdict = judged(4, (new, f"{new}\n        project(layer, h_RTD[rows, length_R] + 1000)"))
     assert verdict.mistake is None and "rows; " in verdict.message and "none of the mistakes" not in verdict.message
+
+
+@pytest.mark.parametrize(
+    ("called", "says"),
+    [
+        ("project(layer, h_RTD[rows])", "ValueError: project takes rows, an array X x 3, not the shape (1, 3, 3)."),
+        ("project(layer, h_RTD[0], 3)", "raised TypeError: project(layer, h_XD) was called with 3 argument(s)."),
+        ("project(layer=0, h=h_RTD[0])", "raised TypeError: project() got an unexpected keyword argument 'layer'."),
+        ("project(7, h_RTD[0])", "raised ValueError: project takes the number of a layer, 0 to 0, not 7."),
+    ],
+    ids=["shape", "arguments", "keyword", "layer"],
+)
+def test_what_a_function_of_the_judges_refuses_is_said_once_and_under_its_name(called, says):
+    verdict = judged(4, ("project(layer, h_RTD[rows, length_R])", called))
+    assert verdict.message.startswith("line 15: append(") and says in verdict.message, str(verdict)
 
 
 def test_it_is_said_what_was_written_over():

@@ -125,6 +125,53 @@ def test_nothing_outside_of_the_process_is_in_reach(look):
     assert "PermissionError" in verdict.message
 
 
+AROUND_THE_HOOK = {  # what Python's own functions call, or what the hook is asked about, says that all is well
+    "its lists": "m = __import__('sys').modules['__main__']; m.REFUSED = m.LOOKING = ('none',)",
+    "builtins": "b, old = __import__('builtins'), isinstance\n"
+                "b.isinstance = lambda value, kind: kind is int or old(value, kind)",
+    "os.path": "p, numpys = __import__('os').path, np.__file__\n"
+               "p.realpath.__globals__['_joinrealpath'] = lambda *a, **k: (numpys, True)\n"
+               "p.realpath = p.abspath = lambda path: np.__file__",
+    "a text that lies": "class Place(str):\n"
+                        "    def __getattribute__(self, name):\n"
+                        "        mine = ('split', 'startswith', 'rfind')\n"
+                        "        return getattr(np.__file__ if name in mine else '', name)\n"
+                        "    def __getitem__(self, k):\n        return np.__file__[k]",
+    "the frame that refuses": "try:\n    open(PLACE)\nexcept PermissionError as error:\n"
+                              "    frame = error.__traceback__.tb_next.tb_frame\n"
+                              "    frame.f_globals['may_read'] = frame.f_locals['may_read'] = lambda *a, **k: True\n"
+                              "    frame.f_locals['refused'] = frame.f_locals['closed'] = ()",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "reach", ["open({place}).read()", "__import__('subprocess').run(['true'])"], ids=["read", "run"]
+)
+@pytest.mark.parametrize("way", AROUND_THE_HOOK)
+def test_there_is_no_way_around_the_hook(way, reach):
+    place = repr(str(NUMPY.folder() / "solution.py"))
+    at = f"Place({place})" if "lies" in way else place
+    body = f"{AROUND_THE_HOOK[way].replace('PLACE', place)}\n{reach.format(place=at)}\nraise SystemExit"
+    assert "PermissionError" in fails(honest(body), "forbidden").message
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the calls are POSIX's")
+@pytest.mark.parametrize(
+    "call",
+    ["__import__('sqlite3').connect(PLACE)", "o.utime(PLACE, (1, 1))", "o.mkfifo(PLACE + '.new')",
+     "__import__('importlib.machinery').machinery.ExtensionFileLoader('x', PLACE).create_module("
+     "__import__('importlib.util').util.spec_from_file_location('x', PLACE))"],
+    ids=["sqlite", "utime", "mkfifo", "compiled"],
+)  # fmt: skip
+def test_a_neighbours_file_is_not_touched(call, tmp_path):
+    """Calls that Python's list of audited events leaves out, or tells of late."""
+    neighbour = tmp_path / "neighbour.so"
+    neighbour.write_bytes(b"")
+    before = neighbour.stat().st_mtime_ns
+    fails(honest(f"o = __import__('os')\n{call.replace('PLACE', repr(str(neighbour)))}\nreturn None"), "forbidden")
+    assert [f.name for f in tmp_path.iterdir()] == ["neighbour.so"] and neighbour.stat().st_mtime_ns == before
+
+
 def test_the_solutions_of_a_checkout_are_not_in_reach():
     place = NUMPY.folder() / "solution.py"
     fails(honest(f"return open({str(place)!r}).read()"), "forbidden", folder=place.parents[2])
@@ -337,6 +384,7 @@ def test_an_endless_kernel_is_ended(monkeypatch):
     verdict = fails(with_line("k = 0\n    while k < 1:\n        k = 0"), None, KERNEL)
     by_the_clock = "no answer within"  # on a machine so busy that the emulator gets no time to lose its patience
     assert "does not come out of the loop" in verdict.message or by_the_clock in verdict.message
+    assert "patience" not in verdict.message, "a student launches nothing, so has no options to give"
     ended_within(20, with_line("k = 0\n    while k < 1:\n        k = 0"), None, monkeypatch, KERNEL)
 
 
@@ -347,6 +395,14 @@ def test_an_endless_constant_or_launch_shape_is_ended(monkeypatch):
         "    return rows, THREADS", "    while rows:\n        pass\n    return rows, THREADS"
     )
     ended_within(20, endless, "time", monkeypatch, KERNEL)
+
+
+def test_a_launch_of_a_billion_blocks_is_ended():
+    many = with_line("if cuda.blockIdx.x >= length_R.shape[0]:\n        return")
+    verdict = fails(many.replace("return rows, THREADS", "return 2**30, THREADS"), "time", KERNEL)
+    assert "1,073,741,824 blocks" in verdict.message and "Error" not in verdict.message
+    astray = fails(RIGHT_KERNEL.replace("return rows, THREADS", "return 2**30, THREADS"), None, KERNEL)
+    assert "lies outside" in astray.message, "the block that was tried says it sooner"
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere memory is watched, not limited")

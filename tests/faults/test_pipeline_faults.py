@@ -22,7 +22,7 @@ from toy_folder import write_folder
 import minidecode as md
 from minidecode.line_files import RecordFile
 from minidecode.runtime import pipeline
-from minidecode.runtime.pipeline import Stages, Worker, generate_lines
+from minidecode.runtime.pipeline import Generating, Stages, Worker, generate_lines
 
 LINES = ["the", "sea", "a", "x", "other", "of", "the sea", "b", "c", "dd"]
 PATIENCE = 30  # seconds, on a busy machine
@@ -163,12 +163,12 @@ def test_options_that_no_line_survives_are_no_lines_fault(model, overlap):
 
 
 @pytest.mark.parametrize(("overlap", "method"), [
-    ("both", "prepare"), ("prefetch", "prepare"), ("both", "finish"), ("post-process", "finish"),
-    ("both", "generate"), ("none", "generate"), ("none", "prepare"), ("none", "finish"),
+    ("both", "take_in"), ("prefetch", "take_in"), ("both", "finish"), ("post-process", "finish"),
+    ("both", "work"), ("none", "work"), ("none", "take_in"), ("none", "finish"),
 ])  # fmt: skip
 def test_what_kills_a_thread_ends_the_run(monkeypatch, model, overlap, method):
     """It is raised where the results are read, after whole lines in order, none of them twice."""
-    original, calls = getattr(Stages, method), []
+    original, calls = getattr(Generating, method), []
 
     def dies(self, work):
         calls.append(work)
@@ -176,7 +176,7 @@ def test_what_kills_a_thread_ends_the_run(monkeypatch, model, overlap, method):
             raise Death
         return original(self, work)
 
-    monkeypatch.setattr(Stages, method, dies)
+    monkeypatch.setattr(Generating, method, dies)
     numbers, raised = outcome(run_of(model, overlap))
     assert isinstance(raised, Death)
     assert numbers == list(range(1, len(numbers) + 1)) and len(numbers) < 10

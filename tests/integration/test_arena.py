@@ -217,7 +217,7 @@ def test_a_request_beyond_the_plan_is_refused_before_it_starts(monkeypatch):
         for stage in ("prefill", "expand", "step"):
             method = getattr(Engine, stage)
             patch.setattr(Engine, stage, lambda self, *a, _method=method: (ran.append(self), _method(self, *a))[1])
-        with pytest.raises(md.OptionError, match=says):
+        with pytest.raises(md.MemoryBudgetError, match=says):
             model.generate(input_ids=MORE, max_new_tokens=11, num_beams=2, arena=arena)
     assert all(isinstance(engine.network, dry_run_file._Hollow) or engine.memories for engine in ran)
     assert len({id(engine) for engine in ran}) == 1, "the dry run's, and no other"

@@ -104,14 +104,19 @@ def test_what_is_fastest_there_are_its_kernels(asked):
     ids=str,
 )
 def test_steps_are_captured_once_and_launched_again(kind, memory, options):
-    """What a graph holds is counted as if Python had called it; the tokens are those of launches one by one."""
+    """What a graph holds is counted as if Python had called it; the tokens are those of launches one by one.
+
+    So are the bytes, but for ops that are handed a memory: there is more room in it than they look at.
+    """
+    moving = {"pad_left", "append_heads", "attend", "attend_split", "attend_el", "follow", "take"}
     model, how = make(kind, "emulator"), {"input_ids": IDS, "max_new_tokens": 6, "eos_token_id": None} | options
     apart = model.generate(**how, plan=f"cuda,memory={memory},graphs=off")
     together = model.generate(**how, plan=f"cuda,memory={memory}")
     same(apart, together)
-    assert together.receipt.steps == 6 and together.receipt.graphs >= 4 and apart.receipt.graphs == 0
+    assert together.receipt.graphs.launches >= 4 and apart.receipt.graphs.launches == 0
+    assert together.receipt.steps == 6 and together.receipt.graphs.reused == 0
     assert together.receipt.launches == apart.receipt.launches
-    counted = [{n: (c.calls, c.bytes) for n, c in out.receipt.ops.items()} for out in (apart, together)]
+    counted = [{n: (c.calls, n in moving or c.bytes) for n, c in o.receipt.ops.items()} for o in (apart, together)]
     assert counted[0] == counted[1]
 
 
@@ -134,7 +139,8 @@ def test_a_memory_that_is_made_anew_would_be_found(monkeypatch):
 def test_a_step_with_products_of_the_library_is_not_captured(monkeypatch):
     monkeypatch.setattr(linear, "MANY", 0)
     out = make("gpt2", "emulator").generate(input_ids=IDS, max_new_tokens=4, eos_token_id=None)
-    assert out.receipt.graphs == 0 and any(name.startswith("product of the library") for name in out.receipt.launches)
+    assert out.receipt.graphs.launches == 0
+    assert any(name.startswith("product of the library") for name in out.receipt.launches)
 
 
 @pytest.mark.parametrize(
@@ -151,6 +157,8 @@ def test_what_no_graph_can_hold_is_refused_while_one_is_captured(look):
     [
         ("fast,graphs=on", "cpu", "plan: graphs=on needs a device"),
         ("numpy,memory=replicated,graphs=on", "emulator", "plan: graphs=on has no effect with memory=replicated"),
+        ("cuda,memory=replicated,graphs=on", "emulator", "plan: graphs=on has no effect with memory=replicated"),
+        ("cuda,graphs=on,memory=none", "emulator", "plan: graphs=on has no effect with memory=none"),
         ("graphs=maybe", "cpu", "plan: graphs='maybe' is not one of off, on"),
     ],
     ids=str,

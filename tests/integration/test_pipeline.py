@@ -295,6 +295,23 @@ def test_stages_differ_in_greyscale():
     assert all(abs(plain[a] - plain[b]) > 50 for a, b in itertools.combinations(plain, 2))
 
 
+@pytest.mark.parametrize("overlap", ["both", "none"])
+def test_one_arena_serves_all_batches_and_those_that_do_not_fit_are_cut(model, overlap):
+    lines, options = ["x" * n for n in (9, 2, 8, 3, 7, 4)], {"num_beams": 2, "max_new_tokens": 4}
+    expected = [line.texts for line in generate_lines(model, lines, **options)]
+    arena = md.Arena(model.plan_step(batch_size=2, input_length=9, **options))
+    receipts = []
+    how = {"arena": arena, "costs": True, "on_batch": receipts.append, "overlap": overlap}
+    run = generate_lines(model, lines, batch_size=4, **how, **options)
+    assert [line.texts for line in run] == expected
+    assert {(r.arena_bytes, r.plan) for r in receipts} == {(arena.bytes, "memory=replicated,arena=planned")}
+    assert all(r.ops["linear"].costs for r in receipts)
+    assert (run.receipt.splits, run.receipt.batches) == (1, 3)  # of four lines and two; two fit
+    too_small = md.Arena(model.plan_step(input_length=2, max_new_tokens=2))
+    for line in generate_lines(model, lines, arena=too_small, on_error="record", **options):
+        assert "and the arena has" in str(line.error)
+
+
 # --- under load ---
 
 

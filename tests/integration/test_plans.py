@@ -176,6 +176,22 @@ def test_tokens_are_chosen_by_what_the_plan_says(model, choice):
     assert sum(out.receipt.launches.values()) == (ran.calls if choice == "emulator" else 0)
 
 
+def test_a_function_of_the_users_is_named_where_nan_may_be_its_own(model, mine):
+    plan = mine("def ban(scores_RV, *rest):\n    scores_RV[:] = np.nan\n    return scores_RV\n")
+    with pytest.raises(md.NumericalError, match=r"the weights are all finite.*, or ngram=.*mine.py:ban made it$"):
+        model.generate(PROMPTS, plan=plan, **OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("plan", "says"),
+    [("fst", "'fst' is not understood; did you mean fast?"), ("fast,ngrm=naive", "; did you mean ngram=...?"),
+     ("ngram", "; did you mean ngram=...?"), ("xyz", "; say auto, .*, or some of base=")],
+)  # fmt: skip
+def test_a_typing_error_in_a_plan_is_told_by_what_was_meant(plan, says):
+    with pytest.raises(md.OptionError, match=says.replace("?", "[?]") + "$" * says.endswith("?")):
+        md.Plan.parse(plan)
+
+
 def test_a_function_of_the_users_may_return_whole_numbers_first(tmp_path, model):
     path = tmp_path / "mine.py"
     path.write_text(

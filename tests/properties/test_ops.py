@@ -345,15 +345,17 @@ def test_score_tokens_naive_fills_out():
     assert (out == score_tokens_naive(logits, tokens)).all()
 
 
-@given(seeds, st.lists(st.integers(1, 6), min_size=1, max_size=5), st.integers(1, 3), st.integers(1, 4))
-def test_pad_left_then_concat(seed, lengths, G, X):
+@given(seeds, st.lists(st.integers(1, 6), min_size=1, max_size=5), st.integers(1, 3), st.integers(1, 4),
+       st.none() | st.integers(0, 3))  # fmt: skip
+def test_pad_left_then_concat(seed, lengths, G, X, more):
     rng = np.random.default_rng(seed)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     rows = normal(rng, sum(lengths), G, X)
-    padded = OPS["pad_left"](rows, offsets)
+    N = max(lengths) + (more or 0)
+    padded = OPS["pad_left"](rows, offsets, None if more is None else N)
     new = normal(rng, len(lengths), G, X)
     grown = OPS["concat_step"](padded, new)
-    N = max(lengths)
+    assert padded.shape[2] == N
     for b, n in enumerate(lengths):
         assert (padded[b, :, : N - n] == 0).all()
         assert (padded[b, :, N - n :] == rows[offsets[b] : offsets[b + 1]].transpose(1, 0, 2)).all()

@@ -107,7 +107,7 @@ def is_near(y_RX, x_RX, weight):
 
 
 @pytest.mark.parametrize("label", ON_CPU)
-@pytest.mark.parametrize("R", [1, 2, 31, 33, 65])
+@pytest.mark.parametrize("R", [1, 2, 3, 31, 33, 65])
 def test_widths_beside_those_of_vectors(label, R):
     for inputs, outputs in ((1, 33), (31, 1), (33, 31), (1025, 7), (3, 4500)):
         for x_RX, weight in cases(R, inputs, outputs):
@@ -145,7 +145,7 @@ def test_ranges_of_outputs_on_several_threads_are_right(monkeypatch):
     monkeypatch.setattr(config, "NUMBA_NUM_THREADS", 3)
     monkeypatch.setattr(cpu_linear, "WORTH_A_THREAD", 500)
     cpu_linear._threads.cache_clear()
-    for case in cases(5, 65, 33):
+    for case in [*cases(2, 65, 33), *cases(5, 65, 33)]:
         assert is_near(cpu_linear.linear_few_rows(*case), *case)
     assert cpu_linear._threads.cache_info().misses == 1
     cpu_linear._threads.cache_clear()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from ..exercise import PredictionTask
+from ..exercise import PredictionTask, factor
 
 
 class Task(PredictionTask):
     answers = {"BATCH": "sentences"}
     known = {
-        "inverted": "divided the other way round: this is the share of the arithmetic that a batch of 1 keeps busy",
+        "inverted": "divided the other way round: operations over bytes say how often what is fetched must be used, and"
+                    " each sentence uses it once",
         "one-operation": "each weight is multiplied, and the product is added: two operations for each sentence",
         "numbers-for-bytes": "memory gives bytes, not numbers, and a weight has several of them",
         "bits-for-bytes": "the bandwidth is told in bytes: a bit is an eighth of one",
@@ -27,6 +28,13 @@ class Task(PredictionTask):
         size = {"numbers-for-bytes": 1, "bits-for-bytes": 8 * size}.get(mistake, size)
         batch = v.giga_operations_per_second * size / (operations * v.gigabytes_per_second)
         return {"BATCH": 1 / batch if mistake == "inverted" else batch}
+
+    def _forgotten(self, v, values, right):
+        """Inverted is also the machine alone: bytes in a second over operations in a second."""
+        balance = v.giga_operations_per_second / v.gigabytes_per_second
+        inverted = right["BATCH"] / balance**2
+        found = super()._forgotten(v, values, right)
+        return "inverted" if found is None and factor(values["BATCH"], inverted) <= 1.01 else found
 
     def explain(self, v):
         fetch = v.million_weights * v.bytes_per_weight / v.gigabytes_per_second  # in milliseconds

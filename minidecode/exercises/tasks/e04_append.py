@@ -125,7 +125,9 @@ def _projection(w_LDX, k):
     def project(layer, h_XD):
         if np.ndim(h_XD) != 2 or np.shape(h_XD)[1] != w_LDX.shape[1]:
             raise ValueError(f"project takes rows, an array X x {w_LDX.shape[1]}, not the shape {np.shape(h_XD)}")
-        both = h_XD.astype(np.float32) @ w_LDX[layer]
+        if layer not in range(len(w_LDX)):
+            raise ValueError(f"project takes the number of a layer, 0 to {len(w_LDX) - 1}, not {layer!r}")
+        both = np.asarray(h_XD, np.float32) @ w_LDX[layer]
         return both[:, :k].copy(), both[:, k:].copy()
 
     return project

@@ -19,7 +19,10 @@ class Task(NumPyTask):
         "pads-are-seen": "without a mask, attention reads the pads as if they had been said",
         "mask-by-token": "whether a column is a pad does not show in its token: PAD may also be said, and then it is to"
                          " be seen",
+        "sees-ahead": "a column behind the prompts holds PAD until a token is said there; to see it earlier is to read"
+                      " what nobody has said",
     }  # fmt: skip
+    likewise = {"prompts-by-token": "mask-by-token", "sees-next": "sees-ahead"}  # the same mistake, made in part
 
     def variation(self, rng):
         return {"first": rng.integers(0, 3), "pad": rng.integers(0, 3)}
@@ -30,6 +33,8 @@ class Task(NumPyTask):
             length_R[0], length_R[-1] = width, 1  # the last one has pads
             tokens_RN = rng.integers(0, vocabulary, (rows, width))
             tokens_RN[np.arange(width) < width - length_R[:, None]] = v.pad
+            if rows > 1:
+                tokens_RN[0, width // 2] = v.pad  # said, in a row without pads
             return {
                 "tokens_RN": tokens_RN, "length_R": length_R, "E_VD": rng.integers(1, 10, (vocabulary, 3)),
                 "P_XD": rng.integers(1, 10, (v.first + width + steps, 3)),
@@ -38,7 +43,21 @@ class Task(NumPyTask):
 
         cases = [one(1, 2, 5, 2), one(2, 2, 5, 2), one(2, 3, 6, 3)]
         rows, width, steps = int(rng.integers(3, 6)), int(rng.integers(4, 8)), int(rng.integers(4, 7))
-        return [*cases, told_apart(self, v, lambda: one(rows, width, 9, steps))]
+
+        def last():
+            while True:
+                inputs = one(rows, width, 9, steps)
+                if not np.array_equal(self.expected(v, inputs), self.expected(v, inputs, "prompts-by-token")):
+                    return inputs
+
+        return [*cases, told_apart(self, v, last)]
+
+    def recognise(self, v, tried):
+        found = super().recognise(v, tried)
+        for mistake in self.likewise if found is None else ():
+            if self._fits(v, tried, lambda t, m=mistake: self.expected(v, t.inputs, m)):
+                return self.likewise[mistake]
+        return found
 
     def expected(self, v, inputs, mistake=None, ran=None):
         rows = zip(inputs["tokens_RN"].tolist(), inputs["length_R"].tolist(), strict=True)
@@ -56,6 +75,10 @@ class Task(NumPyTask):
                 seen = seen[:length]
             if mistake == "mask-by-token":
                 seen = [(place, token) for place, token in seen if token != v.pad]
+            if mistake == "prompts-by-token":
+                seen = [pair for k, pair in enumerate(seen) if k >= length or pair[1] != v.pad]
+            ahead = {"sees-ahead": inputs["steps"] - len(said), "sees-next": 1}.get(mistake, 0)
+            seen += [(v.first + len(text) + k, v.pad) for k in range(ahead)]
             if mistake == "pads-are-seen":
                 seen += [(v.first, v.pad)] * pads
             read = [sum(E_VD[token][d] * P_XD[place][d] for place, token in seen) for d in range(3)]

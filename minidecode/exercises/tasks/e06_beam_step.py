@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from ..exercise import NumPyTask, rows_alike, same, told_apart
@@ -78,10 +80,20 @@ class Task(NumPyTask):
 
     def recognise(self, v, tried):
         """W candidates leave fewer than W to run on; what is put into the places that are left is up to the code."""
+        raised = [t for t in tried if t.raised]
+        if raised and all(self._has_no_more_than_w(t) for t in raised):
+            return "w-candidates"
         found = [self._wrong_behind(v, t) for t in tried if t.got is not None]
         if any(found) and None not in found and all(map(all, found)):
             return "w-candidates"
         return super().recognise(v, tried)
+
+    def _has_no_more_than_w(self, trial):
+        """Whether W met 2W where the code raised, and nothing that was ranked there has more than W places."""
+        W = trial.inputs["score_BW"].shape[1]
+        numbers = re.findall(r"[0-9]+", trial.miss.message.partition(" raised ")[2].partition(" There ")[0])
+        ranked = {shape[-1] for kind, shape in trial.arrays.values() if kind in "iu" and shape}
+        return {str(W), str(2 * W)} <= set(numbers) and W in ranked and 2 * W not in ranked
 
     def _wrong_behind(self, v, trial):
         """For each place that only a candidate behind the first W can fill: whether it is wrong. None: another is."""

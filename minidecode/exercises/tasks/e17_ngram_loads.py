@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import KernelTask, rows_alike, waited_for
+from ..exercise import KernelTask, rows_alike
 from ..verdict import Miss
 
 MOST = 1.5  # loads for each token
@@ -104,20 +104,28 @@ class Task(KernelTask):
 
     def of_finding(self, v, trial, finding):
         ran = trial.ran
-        if finding["kind"] not in ("race", "uninitialised") or finding["space"] != "shared":
+        if finding["space"] != "shared":
             return None
-        waits = waited_for(ran, finding)
-        if waits is None:
-            return None
-        is_full = any(name.startswith("syncthreads") for name in waits[0])  # when it is read
-        if not is_full:
-            return "no-barrier"
+        is_tile = finding["array"] == self._tile(ran)
+        if finding["kind"] == "outside":
+            return "whole-row-in-shared" if is_tile and self._is_of_a_whole_row(v, trial, finding) else None
         if finding["kind"] == "race":
-            is_tile = finding["array"] == self._tile(ran)
-            return "no-barrier-before-refilling" if is_tile and "syncthreads" not in waits[1] else None
+            if "written, read" in finding["turns"]:
+                return "no-barrier"
+            return "no-barrier-before-refilling" if is_tile and "read, written" in finding["turns"] else None
+        if finding["kind"] != "uninitialised":
+            return None
+        if "written" in finding["turns"] or (finding["epoch"] == 0 and finding["last_stored"] < 0):
+            return "no-barrier"
         has_early_exit = any(f["kind"] == "early exit" for f in ran.findings)
-        is_behind = finding["array"] == self._tile(ran) and finding["index"] > finding["last_stored"] >= 0
+        is_behind = is_tile and finding["index"] > finding["last_stored"] >= 0
         return "halo-not-filled" if is_behind and not has_early_exit else None
+
+    def _is_of_a_whole_row(self, v, trial, finding):
+        """Before any barrier a place is filled that lies further behind the array than a halo would."""
+        size = int(np.prod(trial.ran.shared[finding["array"]]))
+        is_written = set(finding["lines"]) <= set(trial.ran.written.get(finding["array"], ()))
+        return is_written and finding["epoch"] == 0 and size + v.n - 1 <= finding["index"] < trial.inputs["length"]
 
     def about_finding(self, v, trial, finding):
         shape = trial.ran.shared.get(finding["array"] or "")

@@ -1,0 +1,131 @@
+"""Captured steps that outlive the generation that captured them.
+
+A graph launches the same kernels on the same arrays. So what is kept with it are those arrays: a bucket is the memories
+of a generation and the parts of a step that were captured over them. A later generation fits into it if its own
+memories have arrays of the same shapes, and if the same functions run. It copies them into the bucket's, which is about
+what a step reads, goes on with the bucket's, and its first step is one launch. That lengths are alike often enough is
+the work of `room_for`: memories get room for more positions than they hold, and since lengths are arrays, too (rule 3),
+nobody looks beyond them.
+
+A generation has its bucket for itself: to take one is to take it out of `Buckets`. One that fails or is stopped gives
+nothing back.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from ..launch import OnHost
+from .graphs import Captured
+from .receipt import CountedOps, held_bytes
+
+MOST, MOST_BYTES = 8, 4 << 30  # that are kept for later generations
+
+
+def room_for(positions: int) -> int:
+    """Positions for which there is room: 8, 16, 32, 64 or a multiple of 128; where there are none, none."""
+    if positions > 64:
+        return -(-positions // 128) * 128
+    return max(8, 1 << (positions - 1).bit_length()) if positions else 0
+
+
+class Bucket:
+    """Memories, and the parts of a step that work on them and on no others."""
+
+    def __init__(self, key: tuple, memories: list[Any], device: str):
+        self.key, self.memories = key, memories
+        self.parts = {name: Captured(device) for name in ("follow", "forward")}
+
+    @property
+    def graphs(self) -> list[Any]:
+        """Those of the parts that have been captured."""
+        return [part.graph for part in self.parts.values() if part.graph is not None]
+
+    @property
+    def bytes(self) -> int:
+        """What it holds on the device."""
+        arrays = [array for memory in self.memories for array in memory.arrays()]
+        return held_bytes(arrays) + sum(graph.bytes for graph in self.graphs)
+
+
+class Buckets:
+    """A model's: those that no generation has at the moment, the one that was used last at the end."""
+
+    def __init__(self, device: str, most: int = MOST, most_bytes: int = MOST_BYTES):
+        self.device, self.most, self.most_bytes = device, most, most_bytes
+        self.idle: list[Bucket] = []
+        self._lock = threading.Lock()
+
+    def take(self, ops: CountedOps, memories: list[Any]) -> Bucket:
+        """A bucket for one generation, which goes on from what these memories hold: a kept one, or one made of them."""
+        key = key_of(ops, memories)
+        with self._lock:
+            bucket = next((kept for kept in reversed(self.idle) if kept.key == key), None)
+            if bucket is None:
+                return Bucket(key, memories, self.device)
+            self.idle.remove(bucket)
+        overwrite(bucket.memories, memories)
+        return bucket
+
+    def give(self, bucket: Bucket) -> None:
+        """It is kept if something was captured; those that were used longest ago go where it gets too much."""
+        if not bucket.graphs:
+            return
+        with self._lock:
+            self.idle.append(bucket)
+            while len(self.idle) > self.most or sum(kept.bytes for kept in self.idle) > self.most_bytes:
+                del self.idle[0]
+
+    def clear(self) -> None:
+        """Gives up what is kept."""
+        with self._lock:
+            self.idle.clear()
+
+
+def key_of(ops: CountedOps, memories: list[Any]) -> tuple:
+    """What makes two steps of a model launch the same: the functions of the device, and shapes, types and numbers.
+
+    Functions of the host are none of them, for no graph holds one.
+    """
+    functions = frozenset(item for item in ops.functions.items() if not isinstance(item[1], OnHost))
+    parts = (part for memory in memories for part in parts_of(memory))
+    return functions, tuple((name, (a.shape, a.dtype) if is_array(a) else a) for name, a in parts)
+
+
+def overwrite(kept: list[Any], memories: list[Any]) -> None:
+    """The kept memories get all that the others hold, to the last position, in the arrays that they have."""
+    done = set()
+    for one, other in zip(kept, memories, strict=True):
+        for (_, mine), (_, new) in zip(parts_of(one), parts_of(other), strict=True):
+            if is_array(mine) and mine is not new and id(mine) not in done:  # some are the model's; layers share others
+                mine[...] = new
+                done.add(id(mine))
+
+
+def apart(memories: list[Any]) -> list[Any]:
+    """Memories over the same arrays, which may leave them behind for others: the bucket's stay as they are."""
+    everything = (value for memory in memories for part in within(memory) for value in vars(part).values())
+    shared = {id(value): value for value in everything if not hasattr(value, "arrays") and not callable(value)}
+    return copy.deepcopy(memories, shared)
+
+
+def parts_of(memory: Any) -> Iterator[tuple[str, Any]]:
+    """(name, value) of each kind, array and number of a memory; of those and of the source within it, too."""
+    for part in within(memory):
+        yield "kind", type(part)
+        yield from (item for item in vars(part).items() if is_array(item[1]) or isinstance(item[1], int))
+
+
+def within(memory: Any) -> Iterator[Any]:
+    """The memory, and what it is made of."""
+    yield memory
+    for value in vars(memory).values():
+        if hasattr(value, "arrays"):
+            yield from within(value)
+
+
+def is_array(value: Any) -> bool:
+    return hasattr(value, "nbytes")

@@ -1,0 +1,352 @@
+"""Captured steps that later generations launch: the same texts as NumPy's, whoever had the bucket before.
+
+On the emulated device, whose tape does on the same arrays what a CUDA graph does.
+"""
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+from test_device import IDS, make, same
+
+from minidecode.catalog import Cost
+from minidecode.cuda import norm
+from minidecode.errors import MemoryBudgetError
+from minidecode.memory.split import SplitMemory
+from minidecode.runtime import buckets, engine
+from minidecode.runtime.buckets import Buckets, room_for
+from minidecode.runtime.graphs import Captured
+
+OTHERS = [[7, 3, 4], [8, 8, 1, 2, 6, 5]]  # other texts of other lengths, with as much room
+SHORT = {"max_new_tokens": 3, "eos_token_id": None}
+SAMPLES = {"do_sample": True, "top_k": 5, "num_return_sequences": 2, "seed": 4}
+
+
+@pytest.fixture(scope="module")
+def here():
+    """kind, options -> what NumPy says, in a plan without any of this."""
+    models = {}
+
+    def say(kind, ids, settings=(), memory="split", **options):
+        if (kind, settings) not in models:
+            models[kind, settings] = make(kind, "cpu", **dict(settings))
+        return models[kind, settings].generate(input_ids=ids, plan=f"numpy,memory={memory}", **options)
+
+    return say
+
+
+def counted(receipt):
+    g = receipt.graphs
+    return g.captured, g.reused, g.launches
+
+
+@pytest.mark.parametrize(
+    ("kind", "memory", "options", "settings"),
+    [
+        ("gpt2", "split", {}, {}),
+        ("gpt2", "split", {"num_beams": 2, "no_repeat_ngram_size": 2}, {}),
+        ("gpt2", "split", SAMPLES, {}),
+        ("gpt2", "split", {}, {"attention_window": 3}),
+        ("gpt2", "rolling", {"num_beams": 2}, {"attention_window": 3}),
+        ("gpt2", "preallocated", {"num_beams": 2}, {}),
+        ("gpt2", "indirect", {"num_beams": 2}, {}),
+        ("gpt2", "el", {"num_beams": 2}, {}),
+        ("gpt2", "split,memory_dtype=float16", {}, {}),
+        ("gpt2", "el", {}, {"dtype": "float16"}),
+        ("bart", "split", {"num_beams": 2}, {}),
+        ("bart", "el", {"num_beams": 2}, {"decoder_layers": 2}),
+        ("bart", "preallocated", {}, {}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_second_generation_launches_what_the_first_one_captured(here, kind, memory, options, settings):
+    there, how = make(kind, "emulator", **settings), SHORT | options
+    first = there.generate(input_ids=IDS, plan=f"cuda,memory={memory}", **how)
+    second = there.generate(input_ids=OTHERS, plan=f"cuda,memory={memory}", **how)
+    for ids, out in ((IDS, first), (OTHERS, second)):
+        same(here(kind, ids, tuple(settings.items()), memory, **how), out)
+        foreseen = there.footprint(input_ids=ids, plan=f"cuda,memory={memory}", **how).memory
+        assert out.receipt.memory_peak_bytes <= foreseen, "with the room that was made"
+    captured, reused, launches = counted(first.receipt)
+    assert captured > 0 == reused and launches == captured, "in the second step, which is the last"
+    captured, reused, launches = counted(second.receipt)
+    assert reused > 0 and launches >= second.receipt.steps - 1, "each step from the first on"
+    assert captured + reused <= (1 if options.get("num_beams", 1) == 1 else 2), "what moves beams may be new"
+    assert f"({captured} captured, {reused} kept from earlier calls)" in str(second.receipt)
+
+
+def test_what_a_kept_graph_holds_is_counted(here):
+    """As if Python had called it, in the receipt of whoever launches it."""
+    there, how = make("gpt2", "emulator"), SHORT | {"num_beams": 2}
+    there.generate(input_ids=IDS, **how)
+    kept, apart = (there.generate(input_ids=OTHERS, plan=f"cuda,graphs={graphs}", **how) for graphs in ("on", "off"))
+    assert kept.receipt.launches == apart.receipt.launches and kept.receipt.graphs.captured == 0
+    calls = [{name: count.calls for name, count in out.receipt.ops.items()} for out in (kept, apart)]
+    assert calls[0] == calls[1] and list(calls[0]) == list(calls[1])
+
+
+def test_a_receipt_with_costs_has_those_of_every_call():
+    there = make("gpt2", "emulator")
+    there.generate(input_ids=IDS, **SHORT)
+    out = there.generate(input_ids=OTHERS, costs=lambda *_: Cost(1, 1), **SHORT)
+    assert out.receipt.graphs.launches == 1
+    assert all(len(count.costs) == count.calls for count in out.receipt.ops.values())
+
+
+LEAVING = {  # the first sentence ends with its third token, the second three later
+    "gpt2": {"input_ids": [[4, 4, 4, 2], [3]], "max_length": 7, "eos_token_id": None},
+    "bart": {"input_ids": [[3, 9, 2], [4, 4]], "max_new_tokens": 6, "eos_token_id": 5,
+             "prefix_tokens": [[4, 6, 5], [4, 7, 6, 6, 6, 8]]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "memory"), [("gpt2", "split"), ("bart", "el")])
+def test_those_who_stay_find_the_smaller_bucket(here, kind, memory):
+    """The second generation captures nothing, neither before a sentence leaves nor after."""
+    settings, how = ({"decoder_layers": 2} if kind == "bart" else {}), dict(LEAVING[kind])
+    there = make(kind, "emulator", **settings)
+    outs = [there.generate(plan=f"cuda,memory={memory},leaving=on", **how) for _ in range(2)]
+    right = here(kind, how.pop("input_ids"), tuple(settings.items()), **how)
+    for out, expected in zip(outs, ((2, 0, 3), (0, 2, 5)), strict=True):
+        same(right, out)
+        assert counted(out.receipt) == expected and out.receipt.rows == 2 + 2 + 3
+
+
+def test_what_launches_differently_is_not_shared():
+    there = make("gpt2", "emulator")
+    there.generate(input_ids=IDS, **SHORT)
+    for how in (  # one step each, but for the first
+        {"max_new_tokens": 9, "input_ids": [[5, 6], [4]]}, {"input_ids": [[3] * 9, [5, 6]]}, {"input_ids": [[5, 6]]},
+        {"num_beams": 2}, {"plan": "memory=preallocated"}, {"plan": "memory_dtype=float16"}, {"plan": "epilogue=cuda"},
+    ):  # fmt: skip
+        how = {"input_ids": IDS} | SHORT | {"max_new_tokens": 2} | how
+        if "plan" in how:
+            how["plan"] = f"cuda,{how['plan']}"
+        assert there.generate(**how).receipt.graphs.reused == 0, how
+    assert there.generate(input_ids=OTHERS, **SHORT).receipt.graphs.reused == 1
+
+
+def test_a_rebound_op_is_what_runs(monkeypatch):
+    there = make("gpt2", "emulator")
+    there.generate(input_ids=IDS, **SHORT)
+
+    def sabotage(x_RD, *rest, **named):
+        if len(x_RD) == 2:  # as in a step
+            raise RuntimeError("sabotage")
+        return right(x_RD, *rest, **named)
+
+    right = norm.residual_norm
+    monkeypatch.setattr(norm, "residual_norm", sabotage)
+    sabotage.__module__, sabotage.__signature__ = right.__module__, None
+    with pytest.raises(RuntimeError, match="sabotage"):
+        there.generate(input_ids=IDS, **SHORT)
+
+
+def one_inside_the_other(there):
+    """A generation, within which at its second token another one runs, of other texts: (outer, inner)."""
+    inner = []
+
+    def on_token(row, token, told=[]):  # noqa: B006
+        told.append(token)
+        if len(told) == 3:
+            inner.append(there.generate(input_ids=OTHERS, **SHORT))
+
+    return there.generate(input_ids=IDS, streamer=on_token, **SHORT), inner[0]
+
+
+def test_two_at_once_have_a_bucket_each(here):
+    there = make("gpt2", "emulator")
+    there.generate(input_ids=[[1], [2, 3]], **SHORT)
+    outer, inner = one_inside_the_other(there)
+    same(here("gpt2", IDS, **SHORT), outer)
+    same(here("gpt2", OTHERS, **SHORT), inner)
+    assert counted(outer.receipt) == (0, 1, 2) and counted(inner.receipt) == (1, 0, 1)
+    assert len(there.buckets.idle) == 2
+
+
+def test_threads_say_what_each_would_say_alone(here):
+    there, said = make("gpt2", "emulator"), {}
+
+    def work(i, ids):
+        said[i] = [there.generate(input_ids=ids, **SHORT) for _ in range(2)]
+
+    threads = [threading.Thread(target=work, args=job) for job in enumerate((IDS, OTHERS))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for i, ids in enumerate((IDS, OTHERS)):
+        for out in said[i]:
+            same(here("gpt2", ids, **SHORT), out)
+
+
+@pytest.mark.parametrize("stop", [RuntimeError, KeyboardInterrupt])
+def test_one_that_was_stopped_gives_nothing_back(here, stop):
+    there = make("gpt2", "emulator")
+
+    def on_token(row, token, told=[]):  # noqa: B006
+        told.append(token)
+        if len(told) == 3:
+            raise stop
+
+    for captured, reused in ((1, 0), (0, 1)):
+        out = there.generate(input_ids=OTHERS, **SHORT)
+        same(here("gpt2", OTHERS, **SHORT), out)
+        assert counted(out.receipt)[:2] == (captured, reused)
+    with pytest.raises(stop):
+        there.generate(input_ids=IDS, streamer=on_token, **SHORT)
+    assert there.buckets.idle == []
+    same(here("gpt2", OTHERS, **SHORT), there.generate(input_ids=OTHERS, **SHORT))
+
+
+def test_one_that_fails_while_it_is_captured_leaves_nothing_behind(here, monkeypatch):
+    there, right, steps = make("gpt2", "emulator"), SplitMemory.attend_step, []
+
+    def attend_step(self, ops, q_RHK):
+        steps.append(1)
+        if len(steps) == 2:
+            raise RuntimeError("in the middle of a capture")
+        return right(self, ops, q_RHK)
+
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="in the middle"):
+        patch.setattr(SplitMemory, "attend_step", attend_step)
+        there.generate(input_ids=IDS, **SHORT)
+    out = there.generate(input_ids=IDS, **SHORT)
+    same(here("gpt2", IDS, **SHORT), out)
+    assert counted(out.receipt) == (1, 0, 1)
+
+
+def test_a_step_of_the_host_stays_as_it_is(here):
+    """No graph holds a function that looks at numbers; the other part of the step is captured all the same."""
+    there, how = make("gpt2", "emulator"), SHORT | {"num_beams": 2, "max_new_tokens": 4}
+    for ids, captured in ((IDS, 1), (OTHERS, 0)):
+        out = there.generate(input_ids=ids, plan="cuda,norm=reference", **how)
+        same(here("gpt2", ids, **how), out)
+        assert out.receipt.graphs.captured <= captured
+        assert out.receipt.ops["residual_norm"].implementation.startswith("minidecode.reference.")
+
+
+def test_room_is_for_as_many_or_more_and_seldom_another():
+    assert [room_for(n) for n in (0, 1, 8, 9, 33, 64, 65, 128, 129, 1000)] == [0, 8, 8, 16, 64, 64, 128, 128, 256, 1024]
+    assert all(room_for(n) >= n for n in range(2000))
+    assert len({room_for(n) for n in range(1, 1025)}) == 12
+
+
+def stand_in(key, size):
+    return SimpleNamespace(key=key, bytes=size, graphs=[1])
+
+
+def test_those_that_were_used_longest_ago_go():
+    some = Buckets("emulator", most=3, most_bytes=100)
+    for key in "abcd":
+        some.give(stand_in(key, 10))
+    assert [kept.key for kept in some.idle] == ["b", "c", "d"]
+    some.give(stand_in("large", 85))
+    assert [kept.key for kept in some.idle] == ["d", "large"]
+    some.give(stand_in("too large", 101))
+    assert some.idle == []
+    some.give(SimpleNamespace(key="nothing captured", bytes=1, graphs=[]))
+    assert some.idle == []
+
+
+def test_what_is_kept_goes_before_a_generation_is_refused():
+    there = make("gpt2", "emulator")
+    there.generate(input_ids=IDS, **SHORT)
+    with pytest.raises(MemoryBudgetError):
+        there.generate(input_ids=IDS, memory_budget=10, **SHORT)
+    assert there.buckets.idle == []
+
+
+def forgets(name):
+    """Copies all but the arrays of this name."""
+
+    def overwrite(right):
+        def wrong(kept, memories):
+            stale = [getattr(memory, name).copy() for memory in kept]
+            right(kept, memories)
+            for memory, array in zip(kept, stale, strict=True):
+                getattr(memory, name)[...] = array
+
+        return wrong
+
+    return overwrite
+
+
+def with_inputs_of_the_first(right):
+    def wrong(self, ops, counts, run, *arrays):
+        return right(self, ops, counts, run, *(self.inputs if self.graph is not None else arrays))
+
+    return wrong
+
+
+def stays_in_the_pool(right):
+    def wrong(self, ops, memories):
+        bucket = right(self, ops, memories)
+        if bucket not in self.idle:
+            self.idle.append(bucket)
+        return bucket
+
+    return wrong
+
+
+def whatever_the_functions(right):
+    return lambda ops, memories: right(SimpleNamespace(functions={}), memories)
+
+
+def whatever_the_shapes(right):
+    return lambda ops, memories: right(ops, memories)[0]
+
+
+def run_two(there, kind, plan, how):
+    there.generate(input_ids=IDS, plan=plan, **how)
+    return [(OTHERS, there.generate(input_ids=OTHERS, plan=plan, **how))]
+
+
+def run_nested(there, kind, plan, how):
+    there.generate(input_ids=[[1], [2, 3]], **how)
+    return list(zip((IDS, OTHERS), one_inside_the_other(there), strict=True))
+
+
+def run_two_sizes(there, kind, plan, how):
+    there.generate(input_ids=IDS, plan=plan, **how)
+    ids = [[3] * 9, [5, 6]]
+    return [(ids, there.generate(input_ids=ids, plan=plan, **how))]
+
+
+MISTAKES = {  # what a kept step would do wrong, each in its own way
+    "keys of the last prompts": ("split", {}, buckets, "overwrite", forgets("prompt_k_BGNK"), run_two),
+    "where the last prompts began": ("split", {}, buckets, "overwrite", forgets("prompt_begin_B"), run_two),
+    "lengths of the last texts": ("split", {}, buckets, "overwrite", forgets("end_R"), run_two),
+    "hidden states of the last prompts": ("el", {}, buckets, "overwrite", forgets("prompt_h_BND"), run_two),
+    "the last table": ("indirect", {"num_beams": 2}, buckets, "overwrite", forgets("source_RT"), run_two),
+    "the last tokens": ("split", {}, Captured, "__call__", with_inputs_of_the_first, run_two),
+    "one bucket for two": ("split", {}, Buckets, "take", stays_in_the_pool, run_nested),
+    "a key without shapes": ("split", {}, buckets, "key_of", whatever_the_shapes, run_two_sizes),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_are_seen(here, monkeypatch, mistake):
+    memory, options, owner, name, wrong, run = MISTAKES[mistake]
+    how = SHORT | {"max_new_tokens": 4 if memory == "indirect" else 3} | options
+    monkeypatch.setattr(owner, name, wrong(getattr(owner, name)))
+    try:
+        found = run(make("gpt2", "emulator"), "gpt2", f"cuda,memory={memory}", how)
+    except (ValueError, IndexError, RuntimeError):
+        return
+    with pytest.raises(AssertionError):
+        for ids, out in found:
+            same(here("gpt2", ids, **how), out)
+
+
+def test_memories_that_leave_without_a_copy_would_be_seen(here, monkeypatch):
+    """Then the bucket's memories are those of fewer rows, and no one like the first fits into it any more."""
+    monkeypatch.setattr(engine, "apart", lambda memories: memories)
+    with pytest.raises((AssertionError, ValueError)):
+        test_those_who_stay_find_the_smaller_bucket(here, "gpt2", "split")
+
+
+def test_a_key_without_functions_would_be_seen(monkeypatch):
+    monkeypatch.setattr(buckets, "key_of", whatever_the_functions(buckets.key_of))
+    with pytest.raises(BaseException, match="DID NOT RAISE"):
+        test_a_rebound_op_is_what_runs(monkeypatch)
