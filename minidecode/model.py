@@ -450,8 +450,9 @@ class Model:
     def _plan_step(self, plan: Plan, extent: Extent, search: Options) -> StepPlan:
         functions, make_memory = plan.resolve(self.is_encoder_decoder, self.device)
         with np.errstate(all="ignore"):
+            made_for, captured = (self, plan, search), plan.captures(self.device)
             return dry_run(
-                self.network, self.weights, functions, make_memory, extent, search, (self, plan, search), self.device
+                self.network, self.weights, functions, make_memory, extent, search, made_for, self.device, captured
             )
 
     @contextmanager

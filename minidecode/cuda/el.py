@@ -68,14 +68,14 @@ def attend_el_v3(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale,
         raise OptionError(f"half=True multiplies hidden states that are float16: these are {h_BND.dtype}")
     (R, H, _), (B, N, D), (G, U, _) = q_RHK.shape, h_BND.shape, w_v_GUD.shape
     X, factors = R // B * H, np.float16 if half else np.float32  # X: the heads of all beams of a sentence
-    el_q_RHD, scores_BXN, sums_RHD = (room(None, shape, q_RHK) for shape in ((R, H, D), (B, X, N), (R, H, D)))
+    el_q_RHD, scores_BXN, sums_RHD = empty(q_RHK, R, H, D), empty(q_RHK, B, X, N), empty(q_RHK, R, H, D)
     by_group(q_RHK * np.float32(scale), w_k_GKD, el_q_RHD)
     el_q_BXD, h_BND = el_q_RHD.reshape(B, X, D).astype(factors, copy=False), h_BND.astype(factors, copy=False)
     products([(el_q_BXD, h_BND.transpose(0, 2, 1), scores_BXN)])
     weights_BXN = np.empty_like(scores_BXN, dtype=np.float16) if half else scores_BXN
     launch(masked_softmax, -(-B * X // WARPS), THREADS, weights_BXN, scores_BXN, begin_B)
     products([(weights_BXN, h_BND, sums_RHD.reshape(B, X, D))])
-    a_RX = room(None, (R, H * U), q_RHK) if out is None else out
+    a_RX = empty(q_RHK, R, H * U) if out is None else out
     by_group(sums_RHD, w_v_GUD.transpose(0, 2, 1), a_RX.reshape(R, H, U))
     a_RGXU = a_RX.reshape(R, G, H // G, U)
     a_RGXU += b_v_GU[:, None]
@@ -133,9 +133,14 @@ def refuse_other_types(q_RHK, h_BND):
 def values(sums_RHD, total_RH, w_v_GUD, b_v_GU, out):
     """(W_v x) / total + b_v, heads side by side."""
     (R, H, _), U = sums_RHD.shape, w_v_GUD.shape[1]
-    a_RX = room(None, (R, H * U), sums_RHD) if out is None else out
+    a_RX = empty(sums_RHD, R, H * U) if out is None else out
     thread_per_number(project, a_RX.reshape(R, H, U), sums_RHD, total_RH, w_v_GUD, b_v_GU)
     return a_RX
+
+
+def empty(like, *shape):
+    """Float32, on the device of `like`."""
+    return np.empty_like(like, shape=shape, order="C")
 
 
 def thread_per_number(kernel, result, *others, threads=128):

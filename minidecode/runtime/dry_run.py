@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ from ..search.options import Options
 from ..search.processors import always_due
 from ..search.result import Request
 from .arena import Call, Extent, Fresh, Result, StepPlan
+from .buckets import room_for
 from .engine import Engine
 from .planner import Lifetime, lay_out
 from .receipt import CountedOps, root
@@ -50,11 +52,13 @@ def search_of(options: Options) -> Options:
 
 
 def dry_run(
-    network, weights, functions, make_memory, extent: Extent, search: Options, made_for: tuple, device: str = "cpu"
-) -> StepPlan:
+    network, weights, functions, make_memory, extent: Extent, search: Options, made_for: tuple, device: str = "cpu",
+    captured: bool = False,
+) -> StepPlan:  # fmt: skip
     """A dry run of one step, and places for all that it makes, by `place_lifetimes` of these functions.
 
-    It runs where the model lies, on arrays that lie there: so it makes what a step makes.
+    It runs where the model lies, on arrays that lie there: so it makes what a step makes. captured: steps are captured,
+    so that memories have more room.
 
     A search may go on from the logits in two ways, where a plan has search_candidates or the search is greedy: then
     there are two dry runs, one whose last round has something to do with the scores (at the limit), and one whose last
@@ -69,14 +73,15 @@ def dry_run(
     if (search.num_beams > 1 and "search_candidates" in functions) or (is_greedy and not always_due(search)):
         forced = search.eos_token_id if search.dialect == "fairseq" else (0,)
         ways = [(replace(search, forced_eos_token_id=forced), 2), (search, 3)]
-    steps = [_record(network, weights, functions, make_memory, device, extent, *way) for way in ways]
+    engine = functools.partial(_Roomy if captured else Engine, make_memory=make_memory, device=device)
+    steps = [_record(engine, network, weights, functions, extent, *way) for way in ways]
     lifetimes, calls = in_one_timeline(steps)
     return StepPlan(lay_out(lifetimes, place), calls, extent, made_for, device)
 
 
-def _record(network, weights, functions, make_memory, device, extent: Extent, search: Options, limit: int) -> Recorder:
+def _record(engine, network, weights, functions, extent: Extent, search: Options, limit: int) -> Recorder:
     """The last step of the longest texts, in a search of `limit` rounds that is stopped after its second."""
-    plain = Engine(network, weights, CountedOps(functions, Fresh()), make_memory, device=device)
+    plain = engine(network, weights, CountedOps(functions, Fresh()))
     recorder = Recorder(lambda: [a for memory in plain.memories for a in memory.arrays()])
     stand_in = _StandIn(plain, extent, CountedOps(functions, recorder))
     sources = [np.zeros(extent.source_tokens, np.int64)] * extent.sentences
@@ -96,6 +101,13 @@ def _record(network, weights, functions, make_memory, device, extent: Extent, se
 
 class _RecordedError(Exception):
     """Stops a search that would go on."""
+
+
+class _Roomy(Engine):
+    """Memories have room as where steps are captured; here none is."""
+
+    def _room(self, positions: int) -> int:
+        return room_for(positions)
 
 
 class _StandIn:
