@@ -13,9 +13,12 @@ from .. import __version__
 from ..errors import CacheFolderError, OptionError
 from .flags import AsJson, Debug
 
-NEEDED = ("numpy", "numba", "scipy", "tokenizers", "safetensors", "huggingface_hub", "threadpoolctl")
+NEEDED = (
+    "numpy", "numba", "greenlet", "scipy", "tokenizers", "safetensors", "huggingface_hub", "typer", "rich",
+    "hypothesis", "threadpoolctl",
+)  # fmt: skip
 EXTRAS = {  # package -> the extra that brings it
-    "numba-cuda": "cu12", "torch": "oracle", "transformers": "oracle", "pytest": "test", "hypothesis": "test",
+    "numba-cuda": "cu12", "torch": "oracle", "transformers": "oracle", "pytest": "test",
     "rouge-score": "evaluate", "sacrebleu": "evaluate", "matplotlib": "plots",
 }  # fmt: skip
 

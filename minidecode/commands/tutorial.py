@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from ..errors import InputError
-from ..line_files import writable
 from .flags import AsJson, Debug, refuse_said
+from .whole_file import whole_file
 
 
 def tutorial(
@@ -30,7 +30,9 @@ def tutorial(
     path = out or Path(f"{found.path.stem}.ipynb")
     if path.exists():
         raise InputError(f"{path} is there already, perhaps with your work in it: give another name with --out")
-    writable(path).write_text(found.notebook(), encoding="utf-8")
+    notebook = found.notebook()
+    with whole_file(path) as file:
+        file.write(notebook)
     print(json.dumps({"chapter": found.number, "file": str(path)}) if as_json else f"wrote {path}")
 
 

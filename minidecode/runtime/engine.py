@@ -144,7 +144,7 @@ class Engine:
         begin("forward")
         if self.make_memory.keeps:
             every_R, pos_R = np.arange(len(length_R), like=length_R), length_R - 1
-            logits_RV = self._run("forward", self._forward_of_last, tokens_RM[every_R, pos_R], pos_R, every_R)
+            logits_RV = self._run("forward", self._forward_of_last, tokens_RM[every_R, pos_R], pos_R)
             self._note_memory()
         else:
             texts_RM = fetch(tokens_RM)
@@ -176,10 +176,10 @@ class Engine:
         for memory in self.memories:
             memory.reorder(self.ops, parent_R)
 
-    def _forward_of_last(self, ids_R: np.ndarray, pos_R: np.ndarray, every_R: np.ndarray) -> np.ndarray:
+    def _forward_of_last(self, ids_R: np.ndarray, pos_R: np.ndarray) -> np.ndarray:
         """logits_RV of one token a row, all of them."""
         h_RD = self.network.forward(self.weights, ids_R, pos_R, self.memories, self.ops)
-        return self._logits(h_RD, every_R)
+        return self.network.unembed(self.weights, h_RD, self.ops)  # of every row: none is picked
 
     def _read(self, texts: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """All tokens of all texts in one forward pass: (h_RD, offsets_X), into memories that begin here."""

@@ -15,7 +15,9 @@ from .arena import Extent
 from .buckets import room_for
 
 UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
-NAIVE_SCORES = 6  # arrays of attention's scores, if each elementary operation writes one of its own
+# Arrays of attention's scores, and of the feed-forward part with what the layer before has left: as NumPy's code works
+# in place, and if each elementary operation writes one of its own.
+SCORES, NAIVE_SCORES, FEEDS, NAIVE_FEEDS = 4, 6, 4, 6
 SEARCH_SCORES = 5  # logits, log-probabilities, sums of a beam, a processor's copy, what a choice of candidates sorts
 OBJECTS = 2**20  # Python's: the receipt, options, counters; they do not grow with a request
 DRAWN_SCORES = 4  # more of them, in float64, where tokens are drawn: what filters sort and sum, and the noise
@@ -52,8 +54,9 @@ def footprint(model: Any, plan: Plan, extent: Extent, options: Options, arena_gi
 
     and of sources, beside that, L * cross * R * S (none: R * S * D * s; split, indirect, rolling: L * cross * B * S;
     el: B * S * D * s). What a memory stores narrow takes that many bytes, not s. A forward pass over r rows that see
-    M positions makes, in a layer, r * (6 D + 2 X + 5 F) numbers (X: queries, keys and values; F: feed-forward) and
-    H * M scores a row, several times over if written naively; a step makes R * V logits, and the search copies of
+    M positions makes, in a layer, r * (6 D + 2 X) numbers (X: queries, keys and values), and then either 4 F a row (F:
+    feed-forward) or one F and 4 H * M, the scores, whichever is more; 6 in the place of each 4 if written naively, or
+    by a function of the user's own. A step makes R * V logits, and the search copies of
     them. A memory that grows or follows its beams copies
     one layer at a time. Where steps are captured, N, S and T are those that there is room for (`room_for`).
 
@@ -96,7 +99,7 @@ def footprint(model: Any, plan: Plan, extent: Extent, options: Options, arena_gi
         held_reading, held_stepping = (held + L * wide.G * (wide.K + wide.U) * D * s
                                        for held in (held_reading, held_stepping))  # fmt: skip
 
-    naive = "naive" in vars(plan).values()
+    naive = any(choice == "naive" or ":" in choice for choice in vars(plan).values())
     copies = 2 * layer * (h.H // h.G if naive else 1)
     choice = R * V * (SEARCH_SCORES * s + (8 * DRAWN_SCORES if options.do_sample else 0))
     widened = _widest(model) * s if narrow else 0
@@ -106,7 +109,9 @@ def footprint(model: Any, plan: Plan, extent: Extent, options: Options, arena_gi
         stack = [*blocks, *(model.weights.encoder.blocks if has_source else ())]
         F, X = max(len(b.up.bias) for b in stack), max(len(b.qkv.bias) for b in stack)
         H = max(b.heads.H for b in stack)
-        return s * (rows * (6 * D + 2 * X + 5 * F) + NAIVE_SCORES * H * rows_at_once * seen)
+        scores, feeds = (NAIVE_SCORES, NAIVE_FEEDS) if naive else (SCORES, FEEDS)
+        attention = rows * F + scores * H * rows_at_once * seen  # with what the layer before has left
+        return s * (rows * (6 * D + 2 * X) + max(attention, feeds * rows * F))
 
     if plan.memory == "none":  # a step reads whole texts again, and each beam a source of its own
         text = N + T
@@ -115,7 +120,8 @@ def footprint(model: Any, plan: Plan, extent: Extent, options: Options, arena_gi
         reading, step = every + again, every + again + R * text * 2 * position
     else:
         reading = on_the_way(B * max(N, S), max(N, S), max(N, S))
-        reading += 2 * L * B * S * cross_position if has_source else 0
+        if has_source:  # its keys and values are made, of all layers at once, when the encoder is done
+            reading = max(reading, on_the_way(B * N, max(N, S), N) + 2 * L * B * S * cross_position)
         step = on_the_way(R, max(N + T, S), R) + copies
     one_layer = on_the_way(R, max(N + T, S), R)
     separate = L * 4 * one_layer + choice  # what a planner of the user's own may take, too

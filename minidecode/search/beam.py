@@ -47,7 +47,8 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
     step = 0
     while True:
         logits_RV = cooled(ops, logits_RV, options)
-        is_straight = may_be_straight and not any_due(groups[0].rows(request, sentence_B, step), options)
+        rows_of = [beams.rows(request, sentence_B, step) for beams in groups]
+        is_straight = may_be_straight and not any_due(rows_of[0], options)
         model_trouble_R = None  # then candidates that are NaN tell it
         if not is_straight:  # noted before processors, which may hide it
             logprobs_RV, model_trouble_R = ops.log_softmax(logits_RV)
@@ -68,8 +69,7 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
                 if G > 1:
                     scores_BWV = np.multiply(chosen_BV[:, None], -dtype.type(options.diversity_penalty), out=group_BWV)
                     scores_BWV += scores_BXV[:, g * W : (g + 1) * W]
-                rows = beams.rows(request, sentence_B, step)
-                scores_RV = process(ops, scores_BWV.reshape(B * W, V), rows, options, notes)
+                scores_RV = process(ops, scores_BWV.reshape(B * W, V), rows_of[g], options, notes)
                 total_BWV = ops.add_running(scores_RV, beams.running_score_BW.reshape(-1)).reshape(B, W, V)
                 if rules.finished == "first" and request.prefix_BP is not None:
                     prefix_BP = request.prefix_BP[sentence_B]

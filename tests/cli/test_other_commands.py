@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -103,10 +104,18 @@ def test_doctor_as_json(cli):
     assert report["packages"]["numpy"] == metadata.version("numpy")
 
 
+def test_doctor_lists_all_that_is_required():
+    from minidecode.commands.doctor import NEEDED
+
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert [re.match(r"[\w-]+", needed)[0] for needed in project["dependencies"]] == list(NEEDED)
+
+
 @pytest.mark.parametrize(
     ("package", "command"),
     [("scipy", "pip install scipy"), ("torch", "pip install 'minidecode[oracle]'"),
-     ("hypothesis", "pip install 'minidecode[test]'"), ("numba-cuda", "pip install 'minidecode[cu12]'")],
+     ("hypothesis", "pip install hypothesis"), ("greenlet", "pip install greenlet"),
+     ("numba-cuda", "pip install 'minidecode[cu12]'")],
 )  # fmt: skip
 def test_doctor_gives_the_command_that_adds_what_is_missing(cli, monkeypatch, package, command):
     version = metadata.version

@@ -25,6 +25,17 @@ def test_a_notebook_is_written_and_never_over_another(cli, tmp_path):
     assert ran.code == 1 and "is there already" in ran.err and path.read_text(encoding="utf-8") == written
 
 
+def test_a_notebook_that_cannot_be_written_leaves_nothing(cli, tmp_path, monkeypatch):
+    pytest.importorskip("jupytext", reason="notebooks are made by the extra `docs`")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    ran = cli("tutorial", "2", "--out", str(tmp_path / "x.ipynb"))
+    assert ran.code == 1 and "x.ipynb cannot be written: No space left" in ran.err and not list(tmp_path.iterdir())
+
+
 def test_without_jupytext_the_extra_is_named(cli, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "jupytext", None)
     ran = cli("tutorial", "02", "--out", str(tmp_path / "x.ipynb"))

@@ -498,7 +498,8 @@ def test_no_array_is_allocated_in_a_step(kind, memory, options, monkeypatch):
     assert max(grown.values()) <= SLACK, {where: n for where, n in grown.items() if n > SLACK}
     calls = [call for ways in step.calls.values() for way in ways for call in way]
     placed = {call.op for call in calls if call.results} - of_rows
-    assert all(without[op] > SLACK for op in placed), without
+    # Greedy search copies its logits where a processor is due: planned for, and here at no step.
+    assert all(without[op] > SLACK for op in placed - ({"take"} - without.keys())), without
 
 
 def blocks_of_arrays() -> Counter:

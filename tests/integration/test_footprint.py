@@ -15,10 +15,10 @@ from minidecode.plan import MEMORIES
 from minidecode.runtime import footprint as module
 from minidecode.runtime.footprint import OBJECTS, available_bytes, in_units, read_budget
 
-# Beside what is counted by its shape stand upper bounds: six arrays of attention's scores where three are there at a
-# time, all of a layer's intermediates at once, the memories of prefill and steps together. A request whose largest part
-# is one of these takes no less than this share of the estimate.
-SHARE = 1 / 6
+# Beside what is counted by its shape stand upper bounds: four arrays of attention's scores where three are there at a
+# time, nearly all of a layer's intermediates at once, the memories of prefill and steps together. A request whose
+# largest part is one of these takes no less than this share of the estimate.
+SHARE = 1 / 3
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +78,17 @@ def test_the_estimate_holds_and_is_not_far_off(models, name, memory, search):
         assert out.receipt.memory_peak_bytes == needed.memory, (B, N, T)
         assert peak <= needed.total, (B, N, T)
         assert peak >= SHARE * (needed.total - OBJECTS), (B, N, T)
+
+
+@pytest.mark.parametrize("plan", ["memory=split", "naive"])
+def test_it_holds_where_python_s_own_objects_are_little(tmp_path, plan):
+    """What is allowed for them hides nothing here: the shapes' part alone is no less than what is taken."""
+    model = md.load(write_folder(tmp_path, n_positions=200, n_embd=256, n_head=8))
+    ids = [np.random.default_rng(b).integers(5, 250, 100) for b in range(4)]
+    options = {"max_new_tokens": 4, "eos_token_id": None, "num_beams": 4, "plan": plan}
+    model.generate(input_ids=ids[:1], **options)  # what is imported once
+    _, peak = traced(lambda: model.generate(input_ids=ids, **options))
+    assert peak <= model.footprint(input_ids=ids, **options).total - OBJECTS
 
 
 @pytest.mark.parametrize("memory", MEMORIES)

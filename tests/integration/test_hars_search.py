@@ -9,7 +9,7 @@ import minidecode as md
 from minidecode.cuda import candidates as cuda_candidates
 from minidecode.model import FAMILIES
 from minidecode.reference import hars
-from minidecode.search.beam import beam_search
+from minidecode.search.beam import Beams, beam_search
 from minidecode.search.options import Options
 from minidecode.search.result import Request
 
@@ -189,3 +189,13 @@ def test_a_plan_says_that_it_is_on():
     for bad in ("ngram=off", "hars=on", "hars=best"):
         with pytest.raises(md.OptionError, match="is not one of"):
             md.Plan.parse(bad)
+
+
+@pytest.mark.parametrize("hars", ["reference", "off"])
+def test_the_rows_of_a_step_are_made_once(hars, monkeypatch):
+    """For the question whether a processor is due, and for the processors."""
+    made, rows = [], Beams.rows
+    monkeypatch.setattr(Beams, "rows", lambda *arguments: (made.append(1), rows(*arguments))[1])
+    options = {"num_beams": 3, "min_new_tokens": 4, "max_new_tokens": 9, "eos_token_id": [3]}
+    out = make("gpt2").generate(input_ids=SENTENCES, plan=f"hars={hars}", **options)
+    assert len(made) == out.receipt.steps and ("search_candidates" in out.receipt.ops) == (hars != "off")
