@@ -77,6 +77,8 @@ def test_what_is_masked_is_known_by_parts(edit, mistake, seed):
         assert verdict.ok
     else:
         assert not verdict.ok and verdict.mistake == mistake, str(verdict)
+
+
 # Exercise 14
 
 
