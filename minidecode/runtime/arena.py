@@ -227,6 +227,8 @@ class Places:
         if len(self._ways) > 1 and (call.results or call.workspace is not None):
             raise RuntimeError(f"{name} begins several ways of {self._section}, and its place is not the same in all")
         self.now = call.time
+        if not any(isinstance(a, type(self.buffer)) for a in args):  # a processor of the host's calls it, on copies
+            return function(*args, **kwargs)
         if call.results:
             rows = len(args[call.rows_of])
             out = tuple(None if result is None else self._view(result, rows) for result in call.results)
