@@ -4,8 +4,8 @@ Decoding multiplies 1 to 64 rows by large weights, and takes as long as reading 
 copies the weights into an order of its own, which pays where there are many rows to share the copy. Narrow weights
 (float16, int8) BLAS does not know at all. So few rows are multiplied here, and many by BLAS.
 
-In the layout "oi" each output's weights lie side by side, and a tile of four outputs and four rows keeps its 16 sums in
-registers: what is read of either serves four times. So a model that is loaded for this code has its weights in "oi"
+In the layout "oi" each output's weights lie side by side, and a tile of six outputs and four rows keeps its 24 sums in
+registers: what is read of either serves several times. So a model that is loaded for this code has its weights in "oi"
 (precision.py).
 
 What is few was measured by benchmarks/few_rows.py, beside OpenBLAS: up to `FEW` rows these loops are faster than the
@@ -34,7 +34,6 @@ FEW = {np.dtype(np.float32): 24, np.dtype(np.float16): 32, np.dtype(np.int8): 24
 if MANY_REGISTERS:
     FEW = {np.dtype(np.float32): 48, np.dtype(np.float16): 96, np.dtype(np.int8): 96}
 FEW_OF_IO = 8
-TILED = 4 if MANY_REGISTERS else 8  # rows from which tiles are faster than outputs one by one
 SMALL = 2**21  # bytes
 WORTH_A_THREAD = 3 * 2**20  # bytes to read: 90 us, against 40 us until another thread has begun and is waited for
 AS_LONG_AS = 0.5  # bytes to read: one multiplication and addition of a row
@@ -65,20 +64,27 @@ def linear_few_rows(x_RX, weight, add_to=None, out=None):
     Outputs are dealt out to threads in ranges, where there are enough weights; this thread takes the last range.
     """
     data = in_bits(weight.data)
-    kernel, outputs = _tiles if len(x_RX) >= TILED else _dots if len(x_RX) >= 4 else _pairs, data.shape[0]
-    if weight.layout == "io":
-        kernel, outputs = _sums, data.shape[1]
+    of_range, outputs = (_by_outputs, data.shape[0]) if weight.layout == "oi" else (_sums, data.shape[1])
     scale_X = np.broadcast_to(np.float32(1), outputs) if weight.scale is None else weight.scale
     y_RX = np.empty((len(x_RX), outputs), np.float32) if out is None else out
     x_RX = np.ascontiguousarray(x_RX)  # as compiled for
     work = data.nbytes + AS_LONG_AS * data.size * len(x_RX)
     ranges = max(1, min(config.NUMBA_NUM_THREADS, int(work / WORTH_A_THREAD)))
     ends = [outputs * k // ranges for k in range(ranges + 1)]
-    elsewhere = [_threads().submit(kernel, x_RX, data, scale_X, *ends[k : k + 2], y_RX) for k in range(ranges - 1)]
-    kernel(x_RX, data, scale_X, *ends[-2:], y_RX)
+    elsewhere = [_threads().submit(of_range, x_RX, data, scale_X, *ends[k : k + 2], y_RX) for k in range(ranges - 1)]
+    of_range(x_RX, data, scale_X, *ends[-2:], y_RX)
     for started in elsewhere:
         started.result()
     return y_RX if add_to is None else np.add(add_to, y_RX, out=add_to)
+
+
+def _by_outputs(x_RX, w_XX, scale_X, first, last, y_RX):
+    """Layout "oi": rows four by four, and up to three that are left."""
+    fours = len(x_RX) // 4 * 4
+    if fours:
+        _tiles(x_RX[:fours], w_XX, scale_X, first, last, y_RX[:fours])
+    if fours < len(x_RX):
+        _pairs(x_RX[fours:], w_XX, scale_X, first, last, y_RX[fours:])
 
 
 @functools.cache
@@ -93,69 +99,57 @@ if hasattr(os, "register_at_fork"):
 
 @njit(cache=True, nogil=True, fastmath=REORDER)
 def _pairs(x_RX, w_XX, scale_X, first, last, y_RX):
-    """Layout "oi", for one to three rows, which take as long as reading the weights does.
+    """Layout "oi", one to three rows, which take as long as reading the weights does.
 
     Two outputs at once, half of the range apart, are two streams of memory that the processor fetches ahead side by
-    side; it reads them a fifth faster than one.
+    side; it reads them a fifth faster than one. (If their number is odd, the one in the middle is made twice.)
     """
-    half = (last - first) // 2
+    half = (last - first + 1) // 2
+    apart = last - first - half
     for o in range(first, first + half):
-        w_X, v_X = w_XX[o], w_XX[o + half]
+        w_X, v_X = w_XX[o], w_XX[o + apart]
         for r in range(len(x_RX)):
             a = b = np.float32(0)
             for i in range(len(w_X)):
                 a += x_RX[r, i] * wide(w_X[i])
                 b += x_RX[r, i] * wide(v_X[i])
-            y_RX[r, o], y_RX[r, o + half] = scale_X[o] * a, scale_X[o + half] * b
-    _dots(x_RX, w_XX, scale_X, first + 2 * half, last, y_RX)  # one more, if their number is odd
-
-
-@njit(cache=True, nogil=True, fastmath=REORDER)
-def _dots(x_RX, w_XX, scale_X, first, last, y_RX):
-    """Layout "oi": an output's weights lie side by side, and are multiplied with four rows at once."""
-    fours = len(x_RX) // 4 * 4
-    for o in range(first, last):
-        w_X = w_XX[o]
-        for r in range(0, fours, 4):
-            a = b = c = d = np.float32(0)
-            for i in range(len(w_X)):
-                w = wide(w_X[i])
-                a += x_RX[r, i] * w
-                b += x_RX[r + 1, i] * w
-                c += x_RX[r + 2, i] * w
-                d += x_RX[r + 3, i] * w
-            s = scale_X[o]
-            y_RX[r, o], y_RX[r + 1, o], y_RX[r + 2, o], y_RX[r + 3, o] = s * a, s * b, s * c, s * d
-        for r in range(fours, len(x_RX)):
-            a = np.float32(0)
-            for i in range(len(w_X)):
-                a += x_RX[r, i] * wide(w_X[i])
-            y_RX[r, o] = scale_X[o] * a
+            y_RX[r, o], y_RX[r, o + apart] = scale_X[o] * a, scale_X[o + apart] * b
 
 
 @njit(cache=True, nogil=True, fastmath=REORDER)
 def _tiles(x_RX, w_XX, scale_X, first, last, y_RX):
-    """Layout "oi": four outputs and four rows at once. (On processors with 16 vector registers some sums are spilled;
-    from 8 rows on it is faster all the same.)"""
-    rows, outputs = len(x_RX) // 4 * 4, first + (last - first) // 4 * 4
-    for o in range(first, outputs, 4):
-        s_X, t_X, u_X, v_X = w_XX[o], w_XX[o + 1], w_XX[o + 2], w_XX[o + 3]
-        for r in range(0, rows, 4):
-            a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = c0 = c1 = c2 = c3 = d0 = d1 = d2 = d3 = np.float32(0)
-            for i in range(len(s_X)):
-                s, t, u, v = wide(s_X[i]), wide(t_X[i]), wide(u_X[i]), wide(v_X[i])
+    """Layout "oi", four rows by four: six outputs at once, which lie a sixth of the range apart.
+
+    So there are six streams to fetch ahead while rows are multiplied that need no more reading. (If six does not divide
+    their number, some outputs are made twice. Processors with 16 vector registers spill some of the 24 sums.)
+    """
+    sixth = (last - first + 5) // 6
+    apart = last - first - sixth  # of the first stream and the last
+    for o in range(first, first + sixth):
+        o1, o2, o3, o4, o5 = o + apart // 5, o + apart * 2 // 5, o + apart * 3 // 5, o + apart * 4 // 5, o + apart
+        w_X, w1_X, w2_X, w3_X, w4_X, w5_X = w_XX[o], w_XX[o1], w_XX[o2], w_XX[o3], w_XX[o4], w_XX[o5]
+        for r in range(0, len(x_RX), 4):
+            a0 = a1 = a2 = a3 = a4 = a5 = b0 = b1 = b2 = b3 = b4 = b5 = np.float32(0)
+            c0 = c1 = c2 = c3 = c4 = c5 = d0 = d1 = d2 = d3 = d4 = d5 = np.float32(0)
+            for i in range(len(w_X)):
+                s, t, u = wide(w_X[i]), wide(w1_X[i]), wide(w2_X[i])
+                v, w, z = wide(w3_X[i]), wide(w4_X[i]), wide(w5_X[i])
                 a, b, c, d = x_RX[r, i], x_RX[r + 1, i], x_RX[r + 2, i], x_RX[r + 3, i]
-                a0, a1, a2, a3 = a0 + a * s, a1 + a * t, a2 + a * u, a3 + a * v
-                b0, b1, b2, b3 = b0 + b * s, b1 + b * t, b2 + b * u, b3 + b * v
-                c0, c1, c2, c3 = c0 + c * s, c1 + c * t, c2 + c * u, c3 + c * v
-                d0, d1, d2, d3 = d0 + d * s, d1 + d * t, d2 + d * u, d3 + d * v
-            p, q, m, n = scale_X[o], scale_X[o + 1], scale_X[o + 2], scale_X[o + 3]
-            y_RX[r, o], y_RX[r, o + 1], y_RX[r, o + 2], y_RX[r, o + 3] = p * a0, q * a1, m * a2, n * a3
-            y_RX[r + 1, o], y_RX[r + 1, o + 1], y_RX[r + 1, o + 2], y_RX[r + 1, o + 3] = p * b0, q * b1, m * b2, n * b3
-            y_RX[r + 2, o], y_RX[r + 2, o + 1], y_RX[r + 2, o + 2], y_RX[r + 2, o + 3] = p * c0, q * c1, m * c2, n * c3
-            y_RX[r + 3, o], y_RX[r + 3, o + 1], y_RX[r + 3, o + 2], y_RX[r + 3, o + 3] = p * d0, q * d1, m * d2, n * d3
-    _dots(x_RX[rows:], w_XX, scale_X, first, outputs, y_RX[rows:])
-    _dots(x_RX, w_XX, scale_X, outputs, last, y_RX)
+                a0, a1, a2, a3, a4, a5 = a0 + a * s, a1 + a * t, a2 + a * u, a3 + a * v, a4 + a * w, a5 + a * z
+                b0, b1, b2, b3, b4, b5 = b0 + b * s, b1 + b * t, b2 + b * u, b3 + b * v, b4 + b * w, b5 + b * z
+                c0, c1, c2, c3, c4, c5 = c0 + c * s, c1 + c * t, c2 + c * u, c3 + c * v, c4 + c * w, c5 + c * z
+                d0, d1, d2, d3, d4, d5 = d0 + d * s, d1 + d * t, d2 + d * u, d3 + d * v, d4 + d * w, d5 + d * z
+            _write_four(y_RX[r : r + 4, o], scale_X[o], a0, b0, c0, d0)
+            _write_four(y_RX[r : r + 4, o1], scale_X[o1], a1, b1, c1, d1)
+            _write_four(y_RX[r : r + 4, o2], scale_X[o2], a2, b2, c2, d2)
+            _write_four(y_RX[r : r + 4, o3], scale_X[o3], a3, b3, c3, d3)
+            _write_four(y_RX[r : r + 4, o4], scale_X[o4], a4, b4, c4, d4)
+            _write_four(y_RX[r : r + 4, o5], scale_X[o5], a5, b5, c5, d5)
+
+
+@njit(inline="always")
+def _write_four(y_R, scale, a, b, c, d):
+    y_R[0], y_R[1], y_R[2], y_R[3] = scale * a, scale * b, scale * c, scale * d
 
 
 @njit(cache=True, nogil=True, fastmath=REORDER)

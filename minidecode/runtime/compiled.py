@@ -47,7 +47,7 @@ TYPES: dict[str, dict[str, list[str]]] = {
     "top_k": {"candidates._top_candidates": [BEST], "top_k._rule_out_below": ["f2 f2"]},
     "top_p": {"top_p._keep_top_p": ["f2 d i"]},
 }
-BY_OUTPUTS = ("linear._pairs", "linear._dots", "linear._tiles")
+BY_OUTPUTS = ("linear._pairs", "linear._tiles")
 PRODUCTS = {  # "linear", by what the weights are stored as
     "float32": {name: ["f2 f2r f1a i i f2"] for name in (*BY_OUTPUTS, "linear._sums")},
     "float16": {name: ["f2 h2r f1a i i f2"] for name in BY_OUTPUTS} | {"narrow._widen": ["h2r f2"]},

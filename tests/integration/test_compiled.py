@@ -128,7 +128,6 @@ SEARCHES = [
     {"eos_token_id": list(range(0, 4000, 2)), "do_sample": True, "num_beams": 1},
 ]
 linear.SMALL = 0  # these models' weights are
-linear.TILED = 8  # with fewer registers, 4 to 7 rows have a loop of their own
 lengths = itertools.cycle([[1], [3, 9], [100, 4, 5]])
 for name, dtype, plan, beside in [
     ("tiny-gpt2", "float32", "auto", []), ("tiny-gpt2", "float32", "fast", []), ("tiny-gpt2", "float16", "auto", []),
