@@ -327,8 +327,8 @@ class Model:
         memory_budget: bytes, or a text such as "2GB", that the call may take beside the weights; by default what the
         machine has left, where it says so (Linux); None: no limit. What may take more (`footprint`) is refused before
         anything is computed. costs: note in the receipt what each call of an op takes at the least, by its cost model;
-        or what your function of (op, implementation, arguments by name) says, a Cost. options: see
-        search/options.py; unset ones come from generation_config.json.
+        or what your function of (op, implementation, arguments by name) says, a Cost; no step is captured then.
+        options: see search/options.py; unset ones come from generation_config.json.
 
         Raises InputError on prompts that cannot be used, OptionError on options, MemoryBudgetError on what does not
         fit, NumericalError on NaN scores.
@@ -587,9 +587,9 @@ class Model:
     def _engine(self, plan: Plan, places: Fresh | Places | None = None, costs: bool | CostOf = False) -> Engine:
         functions, make_memory = plan.resolve(self.is_encoder_decoder, self.device)
         ops, leaving, buckets = CountedOps(functions, places, costs), plan.leaving == "on", None
-        if plan.captures(self.device):
-            # A kept step has noted no costs, and writes into no arena of another call.
-            buckets = Buckets(self.device) if costs or plan.arena != "none" else self.buckets
+        if plan.captures(self.device) and not costs:  # whose models look at lengths, at each step anew
+            # A kept step writes into no arena of another call.
+            buckets = Buckets(self.device) if plan.arena != "none" else self.buckets
         return Engine(self.network, self.weights, ops, make_memory, leaving, self.device, buckets)
 
     def _fitted(self, prompts, input_ids, attention_mask, options: Options, truncate: bool):

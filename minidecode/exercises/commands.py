@@ -180,6 +180,8 @@ def reset(
     from .find import find
     from .folder import work_folder
 
+    if fresh and (seed is not None or student):
+        raise OptionError("--fresh draws a variation, and --seed or --student names one: say one of them")
     found = find(exercise)
     own = work_folder(folder)
     backup = own.reset(found, _seed(seed, student) if seed is not None or student else None)

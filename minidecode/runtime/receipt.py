@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import ops as signatures
 from ..catalog import CATALOG, Cost
+from ..device import fetch
 from ..user_functions import describe
 from .arena import Fresh
 
@@ -75,25 +76,21 @@ class CountedOps:
         """The ops that were called, in the order of their first calls."""
         return self._counts
 
-    def counted(self) -> dict[str, tuple[int, int, int]]:
-        """(calls, bytes, costs noted) of each op so far."""
-        return {name: (c.calls, c.bytes, len(c.costs)) for name, c in self._counts.items()}
+    def counted(self) -> dict[str, tuple[int, int]]:
+        """(calls, bytes) of each op so far."""
+        return {name: (c.calls, c.bytes) for name, c in self._counts.items()}
 
-    def counted_since(self, before: dict[str, tuple[int, int, int]]) -> dict[str, tuple[int, int, list[Cost]]]:
-        """(calls, bytes, costs) of each op that was called since `before`, which `counted` told."""
-        found = ((name, c, before.get(name, (0, 0, 0))) for name, c in self._counts.items())
-        return {
-            name: (c.calls - calls, c.bytes - size, c.costs[costs:])
-            for name, c, (calls, size, costs) in found if c.calls > calls
-        }  # fmt: skip
+    def counted_since(self, before: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+        """(calls, bytes) of each op that was called since `before`, which `counted` told."""
+        found = ((name, c, before.get(name, (0, 0))) for name, c in self._counts.items())
+        return {name: (c.calls - calls, c.bytes - size) for name, c, (calls, size) in found if c.calls > calls}
 
-    def count_again(self, held: dict[str, tuple[int, int, list[Cost]]]) -> None:
+    def count_again(self, held: dict[str, tuple[int, int]]) -> None:
         """The same calls once more: a graph was launched that holds them. Their seconds are in those of the steps."""
-        for name, (calls, size, costs) in held.items():
+        for name, (calls, size) in held.items():
             count = self._counts.setdefault(name, self._every[name])
             count.calls += calls
             count.bytes += size
-            count.costs += costs
 
 
 def least_cost(op: str, function: Any, given: dict[str, Any]) -> Cost | None:
@@ -101,7 +98,12 @@ def least_cost(op: str, function: Any, given: dict[str, Any]) -> Cost | None:
     if op not in COST_OF:
         return None
     cost, wanted = COST_OF[op]
-    return cost(**{p: given[p] for p in wanted if p in given})
+    return cost(**{p: _looked_at(given[p]) for p in wanted if p in given})
+
+
+def _looked_at(given: Any) -> Any:
+    """Lengths, parents and places as the host can count them; of all else a cost model asks for shapes alone."""
+    return fetch(given) if getattr(getattr(given, "dtype", None), "kind", "f") in "iub" else given
 
 
 def moved(args, kwargs, result, tables: set[int]) -> int:

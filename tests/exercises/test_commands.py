@@ -135,7 +135,8 @@ def test_a_solution_is_printed_in_the_students_variation(cli, here):
      (("check", "15"), "there is no file"), (("check", "2", "--target", "a:b"), "takes no --target"),
      (("check", "15", "--target", "no.such:ban"), "there is no module no.such"), (("reset", "15"), "there is no"),
      (("start", "1", "--seed", "1", "--student", "x"), "not from both"), (("grade", "nowhere"), "is no folder"),
-     (("grade", "."), "holds no file of an exercise")],
+     (("grade", "."), "holds no file of an exercise"),
+     (("reset", "15", "--fresh", "--seed", "3"), "say one of them")],
 )  # fmt: skip
 def test_mistakes_of_use_are_one_line(cli, here, arguments, says):
     ran = cli("exercise", *arguments)

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import pytest
 from test_device import IDS, make, same
 
-from minidecode.catalog import Cost
 from minidecode.cuda import norm
 from minidecode.errors import MemoryBudgetError
 from minidecode.memory.split import SplitMemory
@@ -85,12 +84,16 @@ def test_what_a_kept_graph_holds_is_counted(here):
     assert calls[0] == calls[1] and list(calls[0]) == list(calls[1])
 
 
-def test_a_receipt_with_costs_has_those_of_every_call():
-    there = make("gpt2", "emulator")
-    there.generate(input_ids=IDS, **SHORT)
-    out = there.generate(input_ids=OTHERS, costs=lambda *_: Cost(1, 1), **SHORT)
-    assert out.receipt.graphs.launches == 1
-    assert all(len(count.costs) == count.calls for count in out.receipt.ops.values())
+@pytest.mark.parametrize("beside", ["", "memory=el", "memory=indirect"])
+def test_costs_are_those_of_the_same_calls_without_a_device(beside):
+    """Cost models look at lengths, at each step anew: no graph holds that."""
+    here, there = make("gpt2", "cpu", plan=f"numpy,{beside or 'memory=split'}"), make("gpt2", "emulator", plan=beside)
+    how = SHORT | {"num_beams": 2, "costs": True}
+    receipts = [model.generate(input_ids=IDS, **how).receipt for model in (here, there)]
+    assert receipts[1].graphs.launches == 0
+    for name in ("linear", "attend_split", "attend_el_split", "attend_indirect"):
+        counts = [receipt.ops.get(name) for receipt in receipts]
+        assert counts[0] is counts[1] is None or (counts[0].costs == counts[1].costs and counts[1].costs)
 
 
 LEAVING = {  # the first sentence ends with its third token, the second three later
