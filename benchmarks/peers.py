@@ -12,6 +12,9 @@ default cache, each with threads that sleep while they wait and with threads tha
 with plan=fast, and with the kernels of OpenBLAS that `minidecode doctor` recommends for the processor (--blas-kernels).
 What is timed is generation from token ids to token ids; loading, converting and a warm-up are not.
 
+A second table holds ours against what the machine allows: how fast as many threads read, and multiply large matrices,
+is measured in each turn too, and the cost models say what each call reads and computes at the least.
+
     python benchmarks/peers.py --plain-cache --out benchmarks/results/peers-plain-cache-cpu.json --readme README.md
 
 times, in the same way, ours against what FastSeq starts from: NumPy's ops, a cache that is copied for every beam, the
@@ -67,6 +70,11 @@ PLAIN_CACHE = {  # as SYSTEMS
     PLAIN: ("ours", {"dtype": "float32", "plan": "numpy,memory=replicated,ngram=naive"}, {}),
     OURS: SYSTEMS[OURS],
 }
+BESIDE = {  # what ours is held against: no system, but asked in the same way
+    "ceilings": ("ceilings", {}, {}),
+    "least": ("least", {"dtype": "float32"}, {}),
+}
+OUR_BLAS = ("ours", "ceilings", "least")  # have the kernels of --blas-kernels
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
@@ -254,6 +262,52 @@ def work(pipe, load: str, folder: Path, threads: int, given: dict) -> None:
         pipe.send((tokens, time.perf_counter() - started))
 
 
+def least(folder: Path, threads: int, dtype: str) -> Callable[[dict], Callable[[], list]]:
+    """Of ours: (bytes, operations) of each call of an op, at the least, by its cost model."""
+    import minidecode as md
+
+    model = md.load(folder, plan="fast", dtype=dtype)
+
+    def prepare(setting: dict) -> Callable[[], list]:
+        def run() -> list:
+            how = {"no_repeat_ngram_size": setting["ngram"], "costs": True} | options_of(setting)
+            counts = model.generate(input_ids=prompts_of(setting), **how).receipt.ops.values()
+            return [(cost.bytes, cost.operations) for count in counts for cost in count.costs]
+
+        return run
+
+    return prepare
+
+
+def ceilings(folder: Path, threads: int) -> Callable[[dict], Callable[[], list]]:
+    """Of the machine: [bytes per second that so many threads read, operations per second of a large product]."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from numba import njit
+
+    @njit(nogil=True, fastmath=True)
+    def total(numbers):
+        found = np.float32(0)
+        for x in numbers:
+            found += x
+        return found
+
+    numbers, matrix = np.ones(64 * 2**20, np.float32), np.ones((1024, 1024), np.float32)
+    parts, pool = np.array_split(numbers, threads), ThreadPoolExecutor(threads)
+    calls = (lambda: list(pool.map(total, parts)), lambda: matrix @ matrix)
+    amounts = (numbers.nbytes, 2 * len(matrix) ** 3)
+
+    def seconds(call: Callable) -> float:
+        started = time.perf_counter()
+        call()
+        return time.perf_counter() - started
+
+    def run() -> list:
+        return [amount / min(seconds(call) for _ in range(5)) for call, amount in zip(calls, amounts, strict=True)]
+
+    return lambda setting: run
+
+
 def answer(pipe, who: str):
     """What a process sends. Ends the script in one line if it has ended instead."""
     try:
@@ -275,19 +329,27 @@ def verdicts(context, folder: Path, settings: list[dict], environment: dict) -> 
     return found
 
 
-def time_setting(setting: dict, pipes: dict, runs: int) -> dict[str, dict]:
-    """System -> tokens/s and seconds, by turns, after one run that does not count."""
-    seconds, tokens = {name: [] for name in pipes}, {}
+def asked(pipe, who: str, setting: dict) -> tuple[list, float]:
+    """What a system's process answers, and the seconds that it took for it; then what spins may fall asleep."""
+    pipe.send(setting)
+    found = answer(pipe, who)
+    time.sleep(ASLEEP)
+    return found
+
+
+def time_setting(setting: dict, pipes: dict, runs: int, beside: dict | None = None) -> dict[str, dict]:
+    """System -> tokens/s and seconds, by turns, after one run that does not count; the machine's limits in `beside`."""
+    seconds, tokens, reached = {name: [] for name in pipes}, {}, []
     rng = np.random.default_rng(0)
     for turn in range(runs + 1):
         for name in rng.permutation(list(pipes)).tolist():
-            pipes[name].send(setting)
-            tokens[name], took = answer(pipes[name], name)
-            time.sleep(ASLEEP)
+            tokens[name], took = asked(pipes[name], name, setting)
             if any(len(t) < setting["new"] - 1 for t in tokens[name]):
                 raise SystemExit(f"{name} made {min(map(len, tokens[name]))} tokens, and not {setting['new']}")
             if turn > 0:
                 seconds[name].append(took)
+        if beside and turn > 0:
+            reached.append(asked(beside["ceilings"], "ceilings", setting)[0])
     new = setting["batch"] * setting["new"]
     found = {
         name: {"tokens_per_second": round(new / statistics.median(s), 1), "seconds": [round(x, 4) for x in sorted(s)],
@@ -295,6 +357,14 @@ def time_setting(setting: dict, pipes: dict, runs: int) -> dict[str, dict]:
                sum(a == b for a, b in zip(tokens[name], tokens["transformers"], strict=True))}
         for name, s in seconds.items()
     }  # fmt: skip
+    if beside:
+        calls = asked(beside["least"], "least", setting)[0]
+        reads, computes = (statistics.median(turn[k] for turn in reached) for k in (0, 1))
+        found[OURS]["limits"] = {
+            "bytes": sum(size for size, _ in calls), "operations": sum(number for _, number in calls),
+            "read_per_second": round(reads), "operations_per_second": round(computes),
+            "seconds": round(sum(max(size / reads, number / computes) for size, number in calls), 4),
+        }  # fmt: skip
     if PLAIN in seconds:
         ratios = [plain / mine for plain, mine in zip(seconds[PLAIN], seconds[OURS], strict=True)]
         found[OURS]["over_plain_cache"] = [round(x, 3) for x in (statistics.median(ratios), min(ratios), max(ratios))]
@@ -330,7 +400,7 @@ def table(found: dict) -> str:
         lines.append(f"| {name} | {' | '.join(shown)} | {first}, {second} | {third} |")
     turns = min(len(row["seconds"]) for rows in found["work"].values() for row in rows.values())
     told = f"Medians of {turns} turns; in brackets, ratios of the fastest and the slowest of them."
-    return "\n".join([*lines, "", told, *where(found)])
+    return "\n".join([*lines, "", told, *where(found), *(["", limits] if (limits := limits_table(found)) else [])])
 
 
 def ratio(ours: dict, theirs: dict) -> str:
@@ -338,6 +408,21 @@ def ratio(ours: dict, theirs: dict) -> str:
     mine, others = ours["seconds"], theirs["seconds"]
     least, most = min(others) / max(mine), max(others) / min(mine)
     return f"{ours['tokens_per_second'] / theirs['tokens_per_second']:.2f}x ({least:.2f}-{most:.2f})"
+
+
+def limits_table(found: dict) -> str:
+    """Ours in float32 beside what the machine allows; nothing where that was not measured."""
+    lines = ["| work | reads, at least | computes, at least | the machine reads | multiplies | time at these limits |"
+             " minidecode fp32 | of what is allowed |", "|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    for name, rows in found["work"].items():
+        if limits := rows.get(OURS, {}).get("limits"):
+            took = statistics.median(rows[OURS]["seconds"])
+            lines.append(
+                f"| {name} | {limits['bytes'] / 1e9:.1f} GB | {limits['operations'] / 1e9:.0f} G"
+                f" | {limits['read_per_second'] / 1e9:.0f} GB/s | {limits['operations_per_second'] / 1e9:.0f} G/s"
+                f" | {limits['seconds']:.2f} s | {took:.2f} s | {limits['seconds'] / took:.0%} |"
+            )
+    return "\n".join(lines) if lines[2:] else ""
 
 
 def plain_table(found: dict) -> str:
@@ -406,18 +491,21 @@ def main() -> None:
             if a.plain_cache:
                 agreed |= dict(zip(mine, verdicts(context, folder, list(mine.values()), of_ours), strict=True))
             pipes, workers = {}, []
-            for system, (load, given, more) in systems.items():
+            against = BESIDE if OURS in systems and not a.plain_cache else {}
+            for system, (load, given, more) in (systems | against).items():
                 pipes[system], theirs = context.Pipe()
-                environment = (of_ours if load == "ours" else common) | more
+                environment = (of_ours if load in OUR_BLAS else common) | more
                 workers.append(started(context, work, (theirs, load, folder, a.threads, given), environment))
                 theirs.close()
             multiplies = {system: answer(pipe, system) for system, pipe in pipes.items()}
+            beside = {name: pipes.pop(name) for name in BESIDE if name in pipes}
             kernels = next((k for s, k in multiplies.items() if systems[s][0] == "ours"), "none was asked")
             for label, setting in mine.items():
-                found[label] = time_setting(setting, pipes, a.runs)
+                found[label] = time_setting(setting, pipes, a.runs, beside)
                 print(label, {n: r["tokens_per_second"] for n, r in found[label].items()}, flush=True)
-            for pipe, worker in zip(pipes.values(), workers, strict=True):
+            for pipe in (*pipes.values(), *beside.values()):
                 pipe.send(None)
+            for worker in workers:
                 worker.join()
     machine = {"processor": processor(), "cores": os.cpu_count(), "threads": a.threads, "blas_kernels": kernels}
     result = {

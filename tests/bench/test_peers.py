@@ -83,6 +83,41 @@ def test_ours_over_the_plain_cache_is_the_median_of_the_turns_ratios(script):
     ]  # fmt: skip
 
 
+class Answers:
+    """A system's process: takes as long as it says."""
+
+    def __init__(self, *answers):
+        self.answers = iter(answers)
+
+    def send(self, setting):
+        pass
+
+    def recv(self):
+        return next(self.answers)
+
+
+def test_ours_is_held_against_what_the_machine_allows(script):
+    """Each call of an op takes what its bytes or its operations take, whichever is longer."""
+    pipes = {script.OURS: Answers(*[([[1, 2]], 30.0)] * 3)}
+    beside = {
+        "ceilings": Answers(([10.0, 12.0], 0.1), ([30.0, 8.0], 0.1)),  # of two turns: 20 bytes, 10 operations a second
+        "least": Answers(([(200, 10), (20, 50)], 1.0)),  # 10 s, which reading takes, and 5 s, which computing takes
+    }
+    rows = script.time_setting({"batch": 1, "new": 2}, pipes, 2, beside)
+    told = {"bytes": 220, "operations": 60, "read_per_second": 20, "operations_per_second": 10, "seconds": 15.0}
+    assert rows[script.OURS]["limits"] == told
+    (*_, line) = script.limits_table({"work": {"w": rows}}).splitlines()
+    assert line.endswith("| 15.00 s | 30.00 s | 50% |")
+    assert script.limits_table({"work": {"w": {script.OURS: {"seconds": [1.0]}}}}) == ""
+
+
+def test_what_ours_does_at_the_least_is_counted_call_by_call(script, tiny_folder):
+    setting = {"batch": 2, "length": 3, "new": 4, "beams": 2, "ngram": 0}
+    script.prompts_of = lambda setting: [[1, 2, 3], [3, 2, 1]]
+    few, more = (script.least(tiny_folder(), 1, "float32")(setting | {"new": new})() for new in (2, 4))
+    assert 0 < len(few) < len(more) and all(size > 0 for size, _ in few)
+
+
 class Sent(list):
     send = list.append
 
