@@ -115,7 +115,7 @@ def test_what_ours_does_at_the_least_is_counted_call_by_call(script, tiny_folder
     setting = {"batch": 2, "length": 3, "new": 4, "beams": 2, "ngram": 0}
     script.prompts_of = lambda setting: [[1, 2, 3], [3, 2, 1]]
     few, more = (script.least(tiny_folder(), 1, "float32")(setting | {"new": new})() for new in (2, 4))
-    assert 0 < len(few) < len(more) and all(size > 0 for size, _ in few)
+    assert 0 < len(few) < len(more) and sum(size for size, _ in few) > 0
 
 
 class Sent(list):
