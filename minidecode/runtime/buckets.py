@@ -18,6 +18,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from ..device import is_array
 from ..launch import OnHost
 from .graphs import Captured
 from .receipt import CountedOps, held_bytes
@@ -125,7 +126,3 @@ def within(memory: Any) -> Iterator[Any]:
     for value in vars(memory).values():
         if hasattr(value, "arrays"):
             yield from within(value)
-
-
-def is_array(value: Any) -> bool:
-    return hasattr(value, "nbytes")
