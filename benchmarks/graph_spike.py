@@ -12,8 +12,8 @@ kept, which must say the same tokens.
 
     python benchmarks/graph_spike.py --out benchmarks/results/graph-spike-gpu.json
 
-Needs a GPU, CuPy and Numba (extra cu13 or cu12), and nvmath-python for its rows. Prints a table, and writes the same to
---out. Not run yet.
+Needs a GPU, CuPy and Numba (extra cu13 or cu12), and nvmath-python for its rows. Takes some minutes, by reckoning: it
+has not run yet. Prints a table, and writes the same to --out.
 """
 
 from __future__ import annotations

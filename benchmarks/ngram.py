@@ -148,7 +148,7 @@ def main() -> None:
         "machine": where_it_ran(), "note": a.note, "paper_ms": PAPER_MS,
         "shape": {"sentences": a.sentences, "beams": a.beams, "steps": a.longest, "n": N, "vocabulary": a.vocabulary},
         "ngram_ms": [{"way": t.implementation,
-                      "milliseconds": [round(1e3 * x, 2) for x in (t.median, t.fastest, t.slowest)]} for t in timings],
+                      "milliseconds": [round(1e3 * x, 4) for x in (t.median, t.fastest, t.slowest)]} for t in timings],
     }  # fmt: skip
     print(table(found))
     if a.out:

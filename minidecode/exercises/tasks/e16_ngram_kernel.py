@@ -88,7 +88,8 @@ class Task(KernelTask):
 
     def _is_one_row_alone(self, tried):
         several = [t for t in tried if t.ran and len(t.inputs["length_R"]) > 1]
-        return bool(several) and not any(t.ran.loaded["tokens"][t.inputs["length_R"][0] :].any() for t in several)
+        looked = [(t.ran.loaded["tokens"], t.inputs["length_R"][0]) for t in several]
+        return any(at[:end].any() for at, end in looked) and not any(at[end:].any() for at, end in looked)
 
     def overall(self, v, tried):
         if self._is_one_row_alone(tried):
