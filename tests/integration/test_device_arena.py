@@ -114,19 +114,26 @@ def made_in_steps(monkeypatch, model, plan, options) -> list[int]:
 WIDE = {"gpt2": {"n_embd": 16}, "bart": {"d_model": 16}}  # so that every intermediate is more than that
 
 
-@pytest.mark.parametrize("graphs", ["off", "on"])
+SEARCHES_IN_ARENAS = [
+    ("gpt2", "memory=split", {}),
+    ("gpt2", "memory=split", {"num_beams": 2, "no_repeat_ngram_size": 2}),
+    ("gpt2", "memory=split,hars=cuda", {"num_beams": 2}),
+    ("gpt2", "memory=split,epilogue=cuda", {"do_sample": True, "temperature": 0.7, "top_k": 5, "top_p": 0.9}),
+    ("gpt2", "memory=indirect", {"num_beams": 2}),
+    ("gpt2", "memory=preallocated", {"num_beams": 2}),
+    ("gpt2", "memory=el", {"num_beams": 2, "do_sample": True}),
+    ("bart", "memory=split", {"num_beams": 2}),
+    ("bart", "memory=el,memory_dtype=float16", {"num_beams": 2}),
+]
+
+
 @pytest.mark.parametrize(
-    ("kind", "plan", "options"),
+    ("kind", "plan", "options", "graphs"),
     [
-        ("gpt2", "memory=split", {}),
-        ("gpt2", "memory=split", {"num_beams": 2, "no_repeat_ngram_size": 2}),
-        ("gpt2", "memory=split,hars=cuda", {"num_beams": 2}),
-        ("gpt2", "memory=split,epilogue=cuda", {"do_sample": True, "temperature": 0.7, "top_k": 5, "top_p": 0.9}),
-        ("gpt2", "memory=indirect", {"num_beams": 2}),
-        ("gpt2", "memory=preallocated", {"num_beams": 2}),
-        ("gpt2", "memory=el", {"num_beams": 2, "do_sample": True}),
-        ("bart", "memory=split", {"num_beams": 2}),
-        ("bart", "memory=el,memory_dtype=float16", {"num_beams": 2}),
+        *((*case, "off") for case in SEARCHES_IN_ARENAS),
+        *(
+            (*SEARCHES_IN_ARENAS[at], "on") for at in (1, 7)
+        ),  # captured once, which hides nothing: they are the same calls
     ],
     ids=str,
 )
