@@ -288,8 +288,8 @@ def ceilings(folder: Path, threads: int) -> Callable[[dict], Callable[[], list]]
     @njit(nogil=True, fastmath=True)
     def total(numbers):
         found = np.float32(0)
-        for x in numbers:
-            found += x
+        for i in range(len(numbers)):  # by index: only so LLVM makes vectors of it
+            found += numbers[i]
         return found
 
     numbers, matrix = np.ones(64 * 2**20, np.float32), np.ones((1024, 1024), np.float32)
