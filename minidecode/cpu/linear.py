@@ -149,6 +149,7 @@ def _tiles(x_RX, w_XX, scale_X, first, last, y_RX):
 
 @njit(inline="always")
 def _write_four(y_R, scale, a, b, c, d):
+    """An output's sums of four rows, in its scale."""
     y_R[0], y_R[1], y_R[2], y_R[3] = scale * a, scale * b, scale * c, scale * d
 
 
