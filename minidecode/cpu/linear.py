@@ -1,43 +1,36 @@
-"""Products for few rows, compiled for the CPU: each weight is read once, and widened in a register.
+"""Products for few rows, compiled for the CPU: by the loops of few_rows.py, on all threads (dealing.py).
 
 Decoding multiplies 1 to 64 rows by large weights, and takes as long as reading them does. From two rows on BLAS first
 copies the weights into an order of its own, which pays where there are many rows to share the copy. Narrow weights
 (float16, int8) BLAS does not know at all. So few rows are multiplied here, and many by BLAS.
 
-In the layout "oi" each output's weights lie side by side, and a tile of six outputs and four rows keeps its 24 sums in
-registers: what is read of either serves several times. So a model that is loaded for this code has its weights in "oi"
-(precision.py).
-
 What is few was measured by benchmarks/few_rows.py, beside OpenBLAS: up to `FEW` rows these loops are faster than the
 other way, and further on processors with 32 vector registers, where a tile's sums all find one. Float32 in the layout
 "io" is near BLAS's own order: there one row is BLAS's, and from `FEW_OF_IO` rows on all are. So are float32 weights
-under `SMALL`, whose copies stay in a cache.
+under `SMALL`, whose copies stay in a cache. A model that is loaded for this code has its weights in "oi"
+(precision.py).
 """
 
 from __future__ import annotations
 
 import functools
-import os
 import platform
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from llvmlite import binding
-from numba import config, njit
+from numba import config
 
 from ..reference import linear as reference
-from .narrow import in_bits, wide, widen_all
+from .dealing import deal_out
+from .narrow import in_bits, widen_all
 
-REORDER = {"reassoc", "contract"}  # sums in any order, so that they run on vectors
 MANY_REGISTERS = platform.machine() in ("arm64", "aarch64") or binding.get_host_cpu_features().get("avx512f", False)
 FEW = {np.dtype(np.float32): 24, np.dtype(np.float16): 32, np.dtype(np.int8): 24}
 if MANY_REGISTERS:
     FEW = {np.dtype(np.float32): 48, np.dtype(np.float16): 96, np.dtype(np.int8): 96}
 FEW_OF_IO = 8
 SMALL = 2**21  # bytes
-WORTH_A_THREAD = 3 * 2**20  # bytes to read: 90 us, against 40 us until another thread has begun and is waited for
-AS_LONG_AS = 0.5  # bytes to read: one multiplication and addition of a row
-NEAR = 4096  # results that stay in the first cache while all weights go by
+WORTH_A_LOT = 2**20  # bytes of weights times rows, of which four take no longer than one: some 30 us
 
 
 def linear(x_RX, weight, add_to=None, out=None, *, workspace=None):
@@ -59,127 +52,30 @@ def _is_few(rows, weight):
 
 
 def linear_few_rows(x_RX, weight, add_to=None, out=None):
-    """The loops below, however many rows there are; x is float32.
-
-    Outputs are dealt out to threads in ranges, where there are enough weights; this thread takes the last range.
-    """
-    data = in_bits(weight.data)
-    of_range, outputs = (_by_outputs, data.shape[0]) if weight.layout == "oi" else (_sums, data.shape[1])
-    scale_X = np.broadcast_to(np.float32(1), outputs) if weight.scale is None else weight.scale
-    y_RX = np.empty((len(x_RX), outputs), np.float32) if out is None else out
-    x_RX = np.ascontiguousarray(x_RX)  # as compiled for
-    work = data.nbytes + AS_LONG_AS * data.size * len(x_RX)
-    ranges = max(1, min(config.NUMBA_NUM_THREADS, int(work / WORTH_A_THREAD)))
-    ends = [outputs * k // ranges for k in range(ranges + 1)]
-    elsewhere = [_threads().submit(of_range, x_RX, data, scale_X, *ends[k : k + 2], y_RX) for k in range(ranges - 1)]
-    of_range(x_RX, data, scale_X, *ends[-2:], y_RX)
-    for started in elsewhere:
-        started.result()
+    """The loops of few_rows.py, however many rows there are; x is float32. Outputs are dealt out to threads in lots."""
+    data = np.ascontiguousarray(in_bits(weight.data))
+    outputs = data.shape[0 if weight.layout == "oi" else 1]
+    scale_X = _no_scale(outputs) if weight.scale is None else weight.scale
+    is_there = out is not None and out.flags.c_contiguous
+    y_RX = out if is_there else np.empty((len(x_RX), outputs), np.float32)
+    lot = _lot(weight.layout, data.nbytes, len(x_RX), outputs)
+    deal_out(np.ascontiguousarray(x_RX), data, scale_X, weight.layout == "oi", y_RX, lot)
+    if out is not None and not is_there:
+        out[:] = y_RX
+        y_RX = out
     return y_RX if add_to is None else np.add(add_to, y_RX, out=add_to)
 
 
-def _by_outputs(x_RX, w_XX, scale_X, first, last, y_RX):
-    """Layout "oi": rows four by four, and up to three that are left."""
-    fours = len(x_RX) // 4 * 4
-    if fours:
-        _tiles(x_RX[:fours], w_XX, scale_X, first, last, y_RX[:fours])
-    if fours < len(x_RX):
-        _pairs(x_RX[fours:], w_XX, scale_X, first, last, y_RX[fours:])
+def _lot(layout, size, rows, outputs):
+    """Outputs in a lot; 0 if the product is too small for two. In "io" they are many: an input's lie side by side."""
+    lots = size * max(rows, 4) // WORTH_A_LOT
+    if lots < 2:
+        return 0
+    return -(-outputs // lots // 6) * 6 if layout == "oi" else -(-outputs // config.NUMBA_NUM_THREADS)
 
 
-@functools.cache
-def _threads():
-    """Threads of our own: two Python threads inside of Numba's may abort the process, where it has no OpenMP or TBB."""
-    return ThreadPoolExecutor(max(1, config.NUMBA_NUM_THREADS - 1), "minidecode")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_threads.cache_clear)  # the parent's threads are not there
-
-
-@njit(cache=True, nogil=True, fastmath=REORDER)
-def _pairs(x_RX, w_XX, scale_X, first, last, y_RX):
-    """Layout "oi", one to three rows, which take as long as reading the weights does.
-
-    Two outputs at once, half of the range apart, are two streams of memory that the processor fetches ahead side by
-    side; it reads them a fifth faster than one. (If their number is odd, the one in the middle is made twice.)
-    """
-    half = (last - first + 1) // 2
-    apart = last - first - half
-    for o in range(first, first + half):
-        w_X, v_X = w_XX[o], w_XX[o + apart]
-        for r in range(len(x_RX)):
-            a = b = np.float32(0)
-            for i in range(len(w_X)):
-                a += x_RX[r, i] * wide(w_X[i])
-                b += x_RX[r, i] * wide(v_X[i])
-            y_RX[r, o], y_RX[r, o + apart] = scale_X[o] * a, scale_X[o + apart] * b
-
-
-@njit(cache=True, nogil=True, fastmath=REORDER)
-def _tiles(x_RX, w_XX, scale_X, first, last, y_RX):
-    """Layout "oi", four rows by four: six outputs at once, which lie a sixth of the range apart.
-
-    So there are six streams to fetch ahead while rows are multiplied that need no more reading. (If six does not divide
-    their number, some outputs are made twice. Processors with 16 vector registers spill some of the 24 sums.)
-    """
-    sixth = (last - first + 5) // 6
-    apart = last - first - sixth  # of the first stream and the last
-    for o in range(first, first + sixth):
-        o1, o2, o3, o4, o5 = o + apart // 5, o + apart * 2 // 5, o + apart * 3 // 5, o + apart * 4 // 5, o + apart
-        w_X, w1_X, w2_X, w3_X, w4_X, w5_X = w_XX[o], w_XX[o1], w_XX[o2], w_XX[o3], w_XX[o4], w_XX[o5]
-        for r in range(0, len(x_RX), 4):
-            a0 = a1 = a2 = a3 = a4 = a5 = b0 = b1 = b2 = b3 = b4 = b5 = np.float32(0)
-            c0 = c1 = c2 = c3 = c4 = c5 = d0 = d1 = d2 = d3 = d4 = d5 = np.float32(0)
-            for i in range(len(w_X)):
-                s, t, u = wide(w_X[i]), wide(w1_X[i]), wide(w2_X[i])
-                v, w, z = wide(w3_X[i]), wide(w4_X[i]), wide(w5_X[i])
-                a, b, c, d = x_RX[r, i], x_RX[r + 1, i], x_RX[r + 2, i], x_RX[r + 3, i]
-                a0, a1, a2, a3, a4, a5 = a0 + a * s, a1 + a * t, a2 + a * u, a3 + a * v, a4 + a * w, a5 + a * z
-                b0, b1, b2, b3, b4, b5 = b0 + b * s, b1 + b * t, b2 + b * u, b3 + b * v, b4 + b * w, b5 + b * z
-                c0, c1, c2, c3, c4, c5 = c0 + c * s, c1 + c * t, c2 + c * u, c3 + c * v, c4 + c * w, c5 + c * z
-                d0, d1, d2, d3, d4, d5 = d0 + d * s, d1 + d * t, d2 + d * u, d3 + d * v, d4 + d * w, d5 + d * z
-            _write_four(y_RX[r : r + 4, o], scale_X[o], a0, b0, c0, d0)
-            _write_four(y_RX[r : r + 4, o1], scale_X[o1], a1, b1, c1, d1)
-            _write_four(y_RX[r : r + 4, o2], scale_X[o2], a2, b2, c2, d2)
-            _write_four(y_RX[r : r + 4, o3], scale_X[o3], a3, b3, c3, d3)
-            _write_four(y_RX[r : r + 4, o4], scale_X[o4], a4, b4, c4, d4)
-            _write_four(y_RX[r : r + 4, o5], scale_X[o5], a5, b5, c5, d5)
-
-
-@njit(inline="always")
-def _write_four(y_R, scale, a, b, c, d):
-    """An output's sums of four rows, in its scale."""
-    y_R[0], y_R[1], y_R[2], y_R[3] = scale * a, scale * b, scale * c, scale * d
-
-
-@njit(cache=True, nogil=True, fastmath=REORDER)
-def _sums(x_RX, w_XX, scale_X, first, last, y_RX):
-    """Layout "io": an input's weights lie side by side; four inputs at once are added to the sums of all rows.
-
-    The sums of a block of outputs stay in the cache; results are read and written there for every four weights. Slices
-    of the block, and not places in the whole array: only so does LLVM see that no index is negative.
-    """
-    R, inputs = x_RX.shape
-    fours, block = inputs // 4 * 4, max(256, NEAR // R)
-    for begin in range(first, last, block):
-        end = min(begin + block, last)
-        for r in range(R):
-            y_RX[r, begin:end] = 0
-        for i in range(0, fours, 4):
-            w0_X, w1_X = w_XX[i, begin:end], w_XX[i + 1, begin:end]
-            w2_X, w3_X = w_XX[i + 2, begin:end], w_XX[i + 3, begin:end]
-            for r in range(R):
-                a, b, c, d, y_X = x_RX[r, i], x_RX[r, i + 1], x_RX[r, i + 2], x_RX[r, i + 3], y_RX[r, begin:end]
-                for o in range(end - begin):
-                    y_X[o] += a * wide(w0_X[o]) + b * wide(w1_X[o]) + c * wide(w2_X[o]) + d * wide(w3_X[o])
-        for i in range(fours, inputs):
-            w_X = w_XX[i, begin:end]
-            for r in range(R):
-                a, y_X = x_RX[r, i], y_RX[r, begin:end]
-                for o in range(end - begin):
-                    y_X[o] += a * wide(w_X[o])
-        for r in range(R):
-            y_X, s_X = y_RX[r, begin:end], scale_X[begin:end]
-            for o in range(end - begin):
-                y_X[o] *= s_X[o]
+@functools.lru_cache(maxsize=64)
+def _no_scale(outputs):
+    ones_X = np.ones(outputs, np.float32)
+    ones_X.flags.writeable = False  # as all weights are: code is compiled for one kind alone
+    return ones_X

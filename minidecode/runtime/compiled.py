@@ -47,11 +47,10 @@ TYPES: dict[str, dict[str, list[str]]] = {
     "top_k": {"candidates._top_candidates": [BEST], "top_k._rule_out_below": ["f2 f2"]},
     "top_p": {"top_p._keep_top_p": ["f2 d i"]},
 }
-BY_OUTPUTS = ("linear._pairs", "linear._tiles")
 PRODUCTS = {  # "linear", by what the weights are stored as
-    "float32": {name: ["f2 f2r f1a i i f2"] for name in (*BY_OUTPUTS, "linear._sums")},
-    "float16": {name: ["f2 h2r f1a i i f2"] for name in BY_OUTPUTS} | {"narrow._widen": ["h2r f2"]},
-    "int8": {name: ["f2 q2r f1r i i f2"] for name in BY_OUTPUTS} | {"narrow._widen": ["q2r f2"]},
+    "float32": {"dealing._own": ["f2 f2r f1r b f2 i i1 i"], "dealing._help": ["i1 f i i"]},
+    "float16": {"dealing._own": ["f2 h2r f1r b f2 i i1 i"], "dealing._help": ["i1 h i i"], "narrow._widen": ["h2r f2"]},
+    "int8": {"dealing._own": ["f2 q2r f1r b f2 i i1 i"], "dealing._help": ["i1 q i i"], "narrow._widen": ["q2r f2"]},
 }
 ASKED_FOR: dict[str, dict[str, list[str]]] = {
     "memory_dtype=float16": {"attention._scores_of_part": ["f3 h4 i1 i1 f i f3"],

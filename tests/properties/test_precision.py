@@ -1,14 +1,11 @@
 """Weights stored as float16 and int8: what the storing may cost, and that nothing else is lost."""
 
 import dataclasses
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from numba import config
 
 import minidecode as md
 from minidecode.bench.compare import implementations
@@ -141,16 +138,6 @@ def test_double_precision_stays_double():
         assert np.abs(function(x_RX, Weight(matrix)) - x_RX @ matrix).max() < 1e-14
 
 
-def test_ranges_of_outputs_on_several_threads_are_right(monkeypatch):
-    monkeypatch.setattr(config, "NUMBA_NUM_THREADS", 3)
-    monkeypatch.setattr(cpu_linear, "WORTH_A_THREAD", 500)
-    cpu_linear._threads.cache_clear()
-    for case in [*cases(2, 65, 33), *cases(5, 65, 33)]:
-        assert is_near(cpu_linear.linear_few_rows(*case), *case)
-    assert cpu_linear._threads.cache_info().misses == 1
-    cpu_linear._threads.cache_clear()
-
-
 def test_what_is_few_runs_the_loops(monkeypatch):
     """By rows, layout and size of the weights; and no other dtype than it is said of."""
     seen = []
@@ -166,25 +153,3 @@ def test_what_is_few_runs_the_loops(monkeypatch):
         *((R, np.float32, "io") for R in (2, 8)), *((R, np.float32, "oi") for R in tried if few[0] >= R),
         *((R, np.int8, "io") for R in tried if few[1] >= R),
     ]  # fmt: skip
-
-
-IN_A_CHILD = """
-import os, signal
-import numpy as np
-from numba import config
-from minidecode.cpu import linear
-from minidecode.ops import Weight
-config.NUMBA_NUM_THREADS, linear.WORTH_A_THREAD = 2, 1
-x, w = np.ones((3, 8), np.float32), Weight(np.ones((8, 8), np.float32))
-linear.linear_few_rows(x, w)
-child = os.fork()
-if not child:
-    signal.alarm(60)  # ends a child that waits for threads that are not there
-    os._exit(0 if (linear.linear_few_rows(x, w) == 8).all() else 1)
-raise SystemExit(os.waitpid(child, 0)[1])
-"""
-
-
-@pytest.mark.skipif(not hasattr(sys, "getdlopenflags"), reason="no fork on Windows")
-def test_a_forked_process_starts_threads_of_its_own():
-    assert subprocess.run([sys.executable, "-W", "ignore", "-c", IN_A_CHILD]).returncode == 0

@@ -1,0 +1,73 @@
+"""What threads agree by, inside of compiled code: places of an array read and written by one at a time, in one order.
+
+Numba has none of these for CPUs; LLVM has. All are sequentially consistent: every thread sees the same order of them.
+"""
+
+from __future__ import annotations
+
+import platform
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+HAS_PAUSE = platform.machine().lower() in ("x86_64", "amd64")
+
+
+def _place(context, builder, signature, arguments):
+    array = context.make_array(signature.args[0])(context, builder, arguments[0])
+    return builder.gep(array.data, [arguments[1]])
+
+
+@intrinsic
+def load(typing_context, array, place):
+    """array[place], as the last thread has left it."""
+
+    def code(context, builder, signature, arguments):
+        return builder.load_atomic(_place(context, builder, signature, arguments), "seq_cst", 8)
+
+    return types.int64(array, types.intp), code
+
+
+@intrinsic
+def store(typing_context, array, place, number):
+    """array[place] = number. What this thread has written before is seen by whoever sees the number."""
+
+    def code(context, builder, signature, arguments):
+        builder.store_atomic(arguments[2], _place(context, builder, signature, arguments), "seq_cst", 8)
+        return context.get_dummy_value()
+
+    return types.none(array, types.intp, types.int64), code
+
+
+@intrinsic
+def add(typing_context, array, place, number):
+    """array[place] += number -> what was there before; no other thread comes between."""
+
+    def code(context, builder, signature, arguments):
+        return builder.atomic_rmw("add", _place(context, builder, signature, arguments), arguments[2], "seq_cst")
+
+    return types.int64(array, types.intp, types.int64), code
+
+
+@intrinsic
+def pause(typing_context):
+    """Tells the processor that this thread only waits, so that another on the same core is served."""
+
+    def code(context, builder, signature, arguments):
+        if HAS_PAUSE:
+            nothing = ir.FunctionType(ir.VoidType(), [])
+            builder.call(builder.module.declare_intrinsic("llvm.x86.sse2.pause", (), nothing), [])
+        return context.get_dummy_value()
+
+    return types.none(), code
+
+
+@intrinsic
+def pointer(typing_context, address, like):
+    """A pointer to numbers of the type of `like`, of an address that is written as a number."""
+
+    def code(context, builder, signature, arguments):
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return types.CPointer(like)(types.int64, like), code
