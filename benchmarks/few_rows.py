@@ -4,9 +4,9 @@
 
 The weights have the shapes of tiny-gpt2's, GPT-2 small's and BART-large's. Each call gets another matrix than the one
 before, as in a decode step, in which all of a model's weights go by before the first is needed again. Ours are the
-compiled loops of cpu/few_rows.py whatever the number of rows; "blocks" widens narrow weights by blocks for BLAS, which is
-what cpu/linear.py does with many rows: `FEW` in that file is where it overtakes. GB/s are the weights' bytes, as they
-are stored, by the median time; beside them what one pass over as many bytes reads, and what NumPy copies. With one
+compiled loops of cpu/few_rows.py whatever the number of rows; "blocks" widens narrow weights by blocks for BLAS, which
+is what cpu/linear.py does with many rows: `FEW` in that file is where it overtakes. GB/s are the weights' bytes, as
+they are stored, by the median time; beside them what one pass over as many bytes reads, and what NumPy copies. With one
 thread the clock is that thread's own, which stands still while other programs have its core.
 
 With --ends it times instead what follows the products of GPT-2's feed-forward layer: bias and activation, residual and

@@ -9,6 +9,8 @@ A memory of float16 is read as it is, and each number widened in a register.
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import numpy as np
 from numba import njit
 
@@ -23,7 +25,7 @@ def attend_parts(q_RHK, parts, scale, out):
     """One softmax over all parts (k_XGMK, v_XGMU, begin_X, end_X): X memories, each of which serves R/X rows."""
     R, H, _ = q_RHK.shape
     U, dtype = parts[0][1].shape[3], q_RHK.dtype
-    first_X = np.cumsum([0, *(end_X.max() for *_, end_X in parts)])  # where each part's scores begin, and end
+    first_X = [0, *accumulate(int(end_X.max()) for *_, end_X in parts)]  # where each part's scores begin, and end
     scores_RHM, a_RHU = np.full((R, H, first_X[-1]), -np.inf, dtype), np.zeros((R, H, U), dtype)
     q_RHK = np.ascontiguousarray(q_RHK)  # as compiled for
     for first, (k_XGMK, _, begin_X, end_X) in zip(first_X, parts, strict=False):

@@ -65,8 +65,8 @@ def encode(w: Weights, ids_R, pos_R, memories, ops):
     return x_RD
 
 
-def forward(w: Weights, ids_R, pos_R, memories, ops):
-    """Target tokens and positions, one row each -> x_RD, which `unembed` makes into logits.
+def forward(w: Weights, ids_R, pos_R, memories, ops, pick_R=None):
+    """Target tokens and positions, one row each -> x_RD, which `unembed` makes into logits; of the rows in pick_R.
 
     Each memory holds a layer's own keys and values, and by `cross` those of the source.
     """
@@ -79,11 +79,11 @@ def forward(w: Weights, ids_R, pos_R, memories, ops):
         a_RX = memory.cross.attend(ops, ops.linear(x_RD, block.cross_q))
         _, x_RD = residual_norm(ops, x_RD, a_RX, block.cross_out, block.ln_cross)
         x_RD = feed_forward(x_RD, block, w.activation, ops)
-    return x_RD
+    return x_RD if pick_R is None else ops.take(x_RD, pick_R)
 
 
 def unembed(w: Weights, x_RD, ops):
-    """Rows of `forward` -> logits_RV. Only some rows are asked for: the engine knows which."""
+    """Rows of `forward` -> logits_RV."""
     return ops.add_bias(ops.linear(x_RD, w.unembed), w.unembed.bias)
 
 

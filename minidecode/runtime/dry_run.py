@@ -164,12 +164,12 @@ class _Hollow:
         dtype = qkv.bias.dtype  # that of what is computed; the matrix may be int8
         return np.zeros((len(ids_R), _inputs(qkv)), dtype, like=ids_R)
 
-    def forward(self, weights, ids_R, pos_R, memories, ops):
+    def forward(self, weights, ids_R, pos_R, memories, ops, pick_R=None):
         for block, memory in zip(weights.blocks, memories, strict=True):
             sizes = _outputs(block.qkv), _inputs(block.qkv)
             qkv_RX, h_RD = (np.zeros((len(ids_R), n), block.qkv.bias.dtype, like=ids_R) for n in sizes)
             memory.append(ops, qkv_RX, h_RD)
-        return h_RD
+        return h_RD if pick_R is None else h_RD[pick_R]
 
     def unembed(self, weights, h_RD, ops):
         return np.zeros((len(h_RD), self.vocabulary), h_RD.dtype, like=h_RD)

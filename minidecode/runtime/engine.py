@@ -77,8 +77,8 @@ class Engine:
         return self._logits_after(prompts, every_row)
 
     def _logits_after(self, prompts: list[np.ndarray], every_row: bool = False) -> np.ndarray:
-        h_RD, offsets_X = self._read(prompts)
-        logits_RV = self._logits(h_RD, np.arange(len(h_RD), like=offsets_X) if every_row else offsets_X[1:] - 1)
+        h_RD = self._read(prompts, every_row)
+        logits_RV = self.network.unembed(self.weights, h_RD, self.ops)
         self._note_memory()
         return logits_RV
 
@@ -88,13 +88,14 @@ class Engine:
         scored[b] are the tokens that come after the last len(scored[b]) tokens of texts[b]. Logits for all rows would
         be a table of tokens x vocabulary: there are only ever those of LOGITS_ROWS rows.
         """
-        h_RD, _ = self._read(texts)
+        h_RD = self._read(texts, every_row=True)
         ends = zip(scored, np.cumsum([len(text) for text in texts]), strict=True)
         pick_R, token_R = np.concatenate([np.arange(end - len(s), end) for s, end in ends]), np.concatenate(scored)
         score_R, likeliest_R = np.empty(len(token_R), h_RD.dtype), np.empty_like(token_R)
         for first in range(0, len(token_R), LOGITS_ROWS):
             here = slice(first, first + LOGITS_ROWS)
-            logits_RV = self._logits(h_RD, put(pick_R[here], self.device))
+            picked_RD = self.ops.take(h_RD, put(pick_R[here], self.device))
+            logits_RV = self.network.unembed(self.weights, picked_RD, self.ops)
             score_R[here] = fetch(self.ops.score_tokens(logits_RV, put(token_R[here], self.device)))
             likeliest_R[here] = fetch(logits_RV.argmax(axis=1))
         return score_R, likeliest_R
@@ -181,18 +182,22 @@ class Engine:
         h_RD = self.network.forward(self.weights, ids_R, pos_R, self.memories, self.ops)
         return self.network.unembed(self.weights, h_RD, self.ops)  # of every row: none is picked
 
-    def _read(self, texts: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """All tokens of all texts in one forward pass: (h_RD, offsets_X), into memories that begin here."""
+    def _read(self, texts: list[np.ndarray], every_row: bool) -> np.ndarray:
+        """All tokens of all texts in one forward pass, into memories that begin here -> h_RD of every token.
+
+        Without every_row, of each text's last one.
+        """
         ids_R, pos_R, offsets_X = self._rows_of(texts)
         N = self._room(max(map(len, texts)))
         self.memories = [self.make_memory(block, offsets_X, N) for block in self.weights.blocks]
         if self.source is not None:
             crosses = self.make_memory.of_source(self.ops, self.weights, self.source, offsets_X)
             self.memories = [DecoderMemory(*both) for both in zip(self.memories, crosses, strict=True)]
-        h_RD = self.network.forward(self.weights, ids_R, pos_R, self.memories, self.ops)
+        pick_R = None if every_row else offsets_X[1:] - 1
+        h_RD = self.network.forward(self.weights, ids_R, pos_R, self.memories, self.ops, pick_R)
         if not self.make_memory.keeps:
             self.memories = []
-        return h_RD, offsets_X
+        return h_RD
 
     def _rows_of(self, sequences: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(ids_R, pos_R, offsets_X): all tokens one after the other, and where each sequence begins and ends."""
@@ -201,10 +206,6 @@ class Engine:
         ids_R = np.concatenate(sequences)
         pos_R = np.arange(len(ids_R)) - np.repeat(offsets_X[:-1], lengths_B)
         return tuple(put(array, self.device) for array in (ids_R, pos_R, offsets_X))
-
-    def _logits(self, h_RD: np.ndarray, pick_R: np.ndarray) -> np.ndarray:
-        """logits_RV of the rows in pick_R alone."""
-        return self.network.unembed(self.weights, self.ops.take(h_RD, pick_R), self.ops)
 
     def _note_memory(self) -> None:
         """Counts what is held, unless it is what was counted last: the first layer tells, for all change together.
