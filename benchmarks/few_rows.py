@@ -16,7 +16,7 @@ norm by ops of their own, or at the end of the products (cpu/epilogue.py).
 
 Where ours lose, and why: with many rows the arithmetic counts, and what our loops compute is then no faster than BLAS:
 from about 12 rows on for float32 in the layout "io", where sums go through the cache once for every four inputs; in
-"oi" a tile of 16 sums stays in registers, and BLAS overtakes at 50 to 100 rows where a processor has 32 vector
+"oi" a tile of 24 sums stays in registers, and BLAS overtakes at 50 to 100 rows where a processor has 32 vector
 registers, at 24 to 32 where it has 16. Small float32 weights: what BLAS copies stays in a cache, and costs little. And
 with many rows int8 is little faster than float32: reading is no longer what takes the time.
 
