@@ -101,6 +101,14 @@ def make_checkpoint(name: str, folder: Path, shrink: bool, for_peers: bool) -> N
         complete_for_peers(fields, config.vocab_size, folder)
 
 
+def made(context, maker: Callable, arguments: tuple, environment: dict, name: str) -> None:
+    """Runs what makes a checkpoint in a process of its own. Ends the script if it fails."""
+    process = started(context, maker, arguments, environment)
+    process.join()
+    if process.exitcode:
+        raise SystemExit(f"no checkpoint could be made for {name}: see above")
+
+
 def complete_config(fields: dict, folder: Path) -> None:
     """All that transformers has in a config.json."""
     import transformers
@@ -491,10 +499,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for name in dict.fromkeys(s["model"] for s in works.values()):
             folder, mine = Path(scratch) / name, {n: s for n, s in works.items() if s["model"] == name}
-            maker = started(context, make_checkpoint, (name, folder, a.shrink, not a.plain_cache), common)
-            maker.join()
-            if maker.exitcode:
-                raise SystemExit(f"no checkpoint could be made for {name}: see above")
+            made(context, make_checkpoint, (name, folder, a.shrink, not a.plain_cache), common, name)
             if a.plain_cache:
                 agreed |= dict(zip(mine, verdicts(context, folder, list(mine.values()), of_ours), strict=True))
             pipes, workers = {}, []
