@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from test_compare import EmulatedCupy
 
 from minidecode.bench.compare import calls_on_device, implementations
 from minidecode.catalog import CATALOG
 from minidecode.conformance.rows import asked_of
-from minidecode.device import fetch, put
+from minidecode.device import fetch
 from minidecode.user_functions import load_file
 
 ROOT = Path(__file__).parents[2]
@@ -36,16 +37,6 @@ def test_twice_the_inputs_must_move_twice_the_bytes(script, name):
     once, twice = (CATALOG[name].cost(*script.repeated(name, times)[0]).bytes for times in (1, 2))
     assert 1.9 * once < twice <= 2 * once
     assert script.times_for(name, once) == 1 and script.times_for(name, once + 1) == 2
-
-
-class EmulatedCupy:
-    """Stands in for CuPy: arrays of the emulated device."""
-
-    def asarray(self, array):
-        return put(array, "emulator")
-
-    def asnumpy(self, array):
-        return fetch(array)
 
 
 def numbers_of(result) -> list[np.ndarray]:

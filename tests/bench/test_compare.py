@@ -21,6 +21,7 @@ from minidecode.bench.compare import (
 from minidecode.bench.pictures import roofline
 from minidecode.catalog import CATALOG, Cost
 from minidecode.conformance.rows import asked_of
+from minidecode.device import fetch, put
 from minidecode.errors import InputError, NumericalError
 from minidecode.ops import Norm
 from minidecode.reference import norm as norm_file
@@ -43,6 +44,16 @@ class StandIn:
         assert isinstance(a, OnDevice)
         self.fetched.append(a.shape)
         return np.asarray(a).view(np.ndarray)
+
+
+class EmulatedCupy:
+    """Stands in for CuPy where kernels run: arrays of the emulated device."""
+
+    def asarray(self, array):
+        return put(array, "emulator")
+
+    def asnumpy(self, array):
+        return fetch(array)
 
 
 @pytest.mark.parametrize("name", CATALOG)
