@@ -21,7 +21,7 @@ BEAMS = GREEDY | {"model": "bart", "beams": 2}
 def script(monkeypatch):
     """Under its own name, so that processes that it starts find it."""
     monkeypatch.syspath_prepend(str(HERE / "benchmarks"))
-    module = importlib.import_module("peers_gpu")
+    module = importlib.import_module("gpu_peers")
     monkeypatch.setattr(module, "prompts_of", lambda setting: [[1, 2, 3], [3, 2, 1]])
     return module
 
@@ -116,14 +116,14 @@ def plays_all(seconds):
 def test_a_whole_run_writes_a_table_and_all_figures(script, tmp_path, monkeypatch, capsys):
     """Eager takes a second a batch, whatever its size, and has room for 16; ours half of it, and for all."""
     out, page = tmp_path / "peers.json", tmp_path / "page.md"
-    page.write_text("<!-- peers-gpu: here -->\n<!-- end of peers-gpu -->\n", encoding="utf-8")
+    page.write_text("<!-- gpu-peers: here -->\n<!-- end of gpu-peers -->\n", encoding="utf-8")
     taken = {script.OURS: 0.128, script.EAGER: 0.512, script.STATIC: 0.256, f"{script.STATIC} kept": 0.192}
     monkeypatch.setattr(script, "running", plays_all(lambda name: lambda *_: taken.get(name, 1.0)))
     monkeypatch.setattr(script, "made", lambda *_: None)
     monkeypatch.setattr(script, "device_kind", lambda: "gpu")
     monkeypatch.setattr(script, "chosen_device", lambda name: name)
     given = ["--runs", "2", "--largest-batch", "16", "--note", "played", "--out", str(out), "--readme", str(page)]
-    monkeypatch.setattr("sys.argv", ["peers_gpu.py", *given])
+    monkeypatch.setattr("sys.argv", ["gpu_peers.py", *given])
     script.main()
     found = json.loads(out.read_text(encoding="utf-8"))
     lines = script.table(found).splitlines()
@@ -216,7 +216,7 @@ def test_beams_have_the_default_cache_alone_and_ours_has_its_plan(script):
 
 
 def test_without_a_gpu_it_ends_in_a_line(script, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["peers_gpu.py"])
+    monkeypatch.setattr("sys.argv", ["gpu_peers.py"])
     monkeypatch.setattr(script, "device_kind", lambda: "none")
     with pytest.raises(SystemExit, match=r"^Numba finds no GPU here: on a machine without one, run peers\.py$"):
         script.main()

@@ -1,7 +1,7 @@
 """minidecode beside transformers on a GPU: the same random weights in float16, the same inputs, as many new tokens.
 
     pip install '.[cu13]' 'transformers>=5,<6' 'torch>=2.5'
-    python benchmarks/peers_gpu.py --out benchmarks/results/peers-DEVICE.json --readme README.md
+    python benchmarks/gpu_peers.py --out benchmarks/results/gpu-peers-DEVICE.json --readme README.md
 
 The GPU's side of peers.py, with its way: each system in a process of its own, loaded once; asked by turns; loading,
 compiling, capturing and WARM_UPS generations are not timed; what is timed is generation from token ids to token ids,
@@ -21,7 +21,7 @@ that mode. The best of them stands in the table. With beams the static cache say
 compiles nothing then, and moves the whole room of the cache at each step: so there BART's peer is "eager" alone.
 
 Targets are those of the project for an H200. Has not run on a GPU yet: by reckoning it takes some ten minutes, and
---only does one of the two works. Prints the tables; writes them into --readme between the marks peers-gpu, and all
+--only does one of the two works. Prints the tables; writes them into --readme between the marks gpu-peers, and all
 figures to --out, work by work. What fails is a cell, and does not end the run.
 """
 
@@ -372,7 +372,7 @@ def main() -> None:
     p.add_argument("--note", default="", help="what a reader should know of the machine")
     p.add_argument("--out", type=to_write, help="JSON file to write")
     p.add_argument(
-        "--readme", type=with_marks("peers-gpu"), help="file whose table between the marks peers-gpu is replaced"
+        "--readme", type=with_marks("gpu-peers"), help="file whose table between the marks gpu-peers is replaced"
     )
     a = p.parse_args()
     works = {n: s for n, s in WORKS.items() if any(n.startswith(o) for o in a.only)}
@@ -403,7 +403,7 @@ def main() -> None:
             if a.out:
                 a.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     if a.readme:
-        write_between_markers(a.readme, "peers-gpu", table(found))
+        write_between_markers(a.readme, "gpu-peers", table(found))
 
 
 if __name__ == "__main__":
