@@ -101,14 +101,17 @@ def make_checkpoint(name: str, folder: Path, shrink: bool, for_peers: bool) -> N
         complete_for_peers(fields, config.vocab_size, folder)
 
 
-def complete_for_peers(fields: dict, vocabulary: int, folder: Path) -> None:
-    """All that transformers has in a config.json, a tokenizer, and CTranslate2's form of the model.
+def made(context, maker: Callable, arguments: tuple, environment: dict, name: str) -> None:
+    """Runs what makes a checkpoint in a process of its own. Ends the script if it fails."""
+    process = started(context, maker, arguments, environment)
+    process.join()
+    if process.exitcode:
+        raise SystemExit(f"no checkpoint could be made for {name}: see above")
 
-    CTranslate2 wants a tokenizer with as many tokens as the model has: one is made whose tokens are numbers.
-    """
-    import tokenizers
+
+def complete_config(fields: dict, folder: Path) -> None:
+    """All that transformers has in a config.json."""
     import transformers
-    from ctranslate2.converters import TransformersConverter
 
     is_gpt2 = fields["model_type"] == "gpt2"
     kind = transformers.GPT2Config if is_gpt2 else transformers.BartConfig
@@ -120,9 +123,21 @@ def complete_for_peers(fields: dict, vocabulary: int, folder: Path) -> None:
                     "static_position_embeddings": False, "extra_pos_embeddings": 2,
                     "add_bias_logits": False}  # fmt: skip
     (folder / "config.json").write_text(json.dumps(written), encoding="utf-8")
+
+
+def complete_for_peers(fields: dict, vocabulary: int, folder: Path) -> None:
+    """All that transformers has in a config.json, a tokenizer, and CTranslate2's form of the model.
+
+    CTranslate2 wants a tokenizer with as many tokens as the model has: one is made whose tokens are numbers.
+    """
+    import tokenizers
+    import transformers
+    from ctranslate2.converters import TransformersConverter
+
+    complete_config(fields, folder)
     words = tokenizers.Tokenizer(tokenizers.models.WordLevel({f"t{i}": i for i in range(vocabulary)}, "t0"))
     special = dict.fromkeys(("bos_token", "eos_token", "unk_token", "pad_token"), "t0")
-    if not is_gpt2:
+    if fields["model_type"] != "gpt2":
         special = {"bos_token": "t0", "pad_token": "t1", "eos_token": "t2", "unk_token": "t3"}
     transformers.PreTrainedTokenizerFast(tokenizer_object=words, **special).save_pretrained(folder)
     TransformersConverter(str(folder)).convert(str(folder / "ct2"), quantization="float32")
@@ -484,10 +499,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for name in dict.fromkeys(s["model"] for s in works.values()):
             folder, mine = Path(scratch) / name, {n: s for n, s in works.items() if s["model"] == name}
-            maker = started(context, make_checkpoint, (name, folder, a.shrink, not a.plain_cache), common)
-            maker.join()
-            if maker.exitcode:
-                raise SystemExit(f"no checkpoint could be made for {name}: see above")
+            made(context, make_checkpoint, (name, folder, a.shrink, not a.plain_cache), common, name)
             if a.plain_cache:
                 agreed |= dict(zip(mine, verdicts(context, folder, list(mine.values()), of_ours), strict=True))
             pipes, workers = {}, []

@@ -21,6 +21,7 @@ from minidecode.bench.compare import (
 from minidecode.bench.pictures import roofline
 from minidecode.catalog import CATALOG, Cost
 from minidecode.conformance.rows import asked_of
+from minidecode.device import fetch, put
 from minidecode.errors import InputError, NumericalError
 from minidecode.ops import Norm
 from minidecode.reference import norm as norm_file
@@ -43,6 +44,16 @@ class StandIn:
         assert isinstance(a, OnDevice)
         self.fetched.append(a.shape)
         return np.asarray(a).view(np.ndarray)
+
+
+class EmulatedCupy:
+    """Stands in for CuPy where kernels run: arrays of the emulated device."""
+
+    def asarray(self, array):
+        return put(array, "emulator")
+
+    def asnumpy(self, array):
+        return fetch(array)
 
 
 @pytest.mark.parametrize("name", CATALOG)
@@ -91,6 +102,13 @@ def test_arrays_inside_of_dataclasses_go_to_the_device_too():
     calls = calls_on_device(row, implementations(row), (x, x, None, norm), StandIn())
     _, given = calls["reference naive"]
     assert isinstance(given[3].gain_D, OnDevice) and given[2] is None and given[3].eps == 1e-5
+
+
+def test_an_array_that_stands_in_two_places_goes_to_the_device_once():
+    """Where nothing touches the scores, they are the logits: the cost model counts them once."""
+    row, (arguments, _) = CATALOG["choose"], asked_of("choose").paper_inputs()
+    ((_, given),) = calls_on_device(row, {"cuda": None}, arguments, StandIn()).values()
+    assert arguments[0] is arguments[1] and given[0] is given[1] and isinstance(given[0], OnDevice)
 
 
 def test_each_call_gets_arrays_of_its_own_and_the_first_turn_does_not_count():

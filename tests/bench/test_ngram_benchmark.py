@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_compare import OnDevice, StandIn
+from test_compare import EmulatedCupy, OnDevice, StandIn
 
 from minidecode.cpu import ngram
+from minidecode.device import fetch
 from minidecode.user_functions import load_file
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +24,8 @@ def script(monkeypatch):
 
 def test_it_runs_in_small_and_writes_json_and_the_table(script, tmp_path, monkeypatch, capsys):
     out, page = tmp_path / "ngram.json", tmp_path / "page.md"
-    page.write_text("<!-- ngram: here -->\n<!-- end of ngram -->\n", encoding="utf-8")
+    marks = (f"<!-- {name}: here -->\n<!-- end of {name} -->\n" for name in ("ngram", "ngram-gpu"))
+    page.write_text("".join(marks), encoding="utf-8")
     given = [*SIZES, "--note", "a test", "--out", str(out), "--readme", str(page)]
     monkeypatch.setattr("sys.argv", ["ngram.py", *given])
     script.main()
@@ -36,6 +38,17 @@ def test_it_runs_in_small_and_writes_json_and_the_table(script, tmp_path, monkey
 def test_the_page_says_what_was_recorded(script):
     recorded = json.loads((ROOT / "benchmarks" / "results" / "ngram-cpu.json").read_text(encoding="utf-8"))
     assert script.table(recorded) in (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
+
+
+def test_from_a_gpu_the_kernel_is_held_against_both_loops(script):
+    ways = {script.ROW_BY_ROW: 900.0, script.LOOP: 600.0, "cuda v1": 30.0, "cuda": 6.0}
+    found = {
+        "ngram_ms": [{"way": way, "milliseconds": [ms, ms, ms]} for way, ms in ways.items()], "note": "",
+        "shape": {"sentences": 1, "beams": 1, "steps": 1, "vocabulary": 2_000},
+        "machine": {"gpu": "a card", "cores": 2, "processor": "p", "numpy": "1", "numba": "2"},
+    }  # fmt: skip
+    says = "The fastest kernel, cuda, is 150.0x as fast as the baseline (target: 100x) and 100.0x as fast as the CPU"
+    assert f"{says} kernel (target: 75x)." in script.table(found).splitlines()
 
 
 def test_an_implementation_that_bans_too_little_is_not_timed(script, monkeypatch):
@@ -54,8 +67,22 @@ def test_a_vocabulary_without_room_for_the_texts_is_refused(script, monkeypatch,
     assert "100 are too few" in capsys.readouterr().err
 
 
+def test_kernels_ban_on_a_device_what_the_loop_bans_here(script):
+    tokens_RM, lengths = np.resize([1, 2, 3], (3, 9)), [np.full(3, length) for length in (4, 9)]
+    given = np.zeros((3, 5), np.float32), tokens_RM, lengths
+    loop, here = script.calls_on_host(*given)[script.LOOP]
+    right_RV = loop(*copy.deepcopy(here))
+    calls = script.calls_on_gpu(EmulatedCupy(), *given)
+    kernels = [label for label in calls if label.startswith("cuda")]
+    assert kernels == [label for label in script.WAYS if label.startswith("cuda")] and np.isinf(right_RV).any()
+    for label in kernels:
+        run, arguments = calls[label]
+        assert np.array_equal(fetch(run(*arguments)), right_RV), label
+        arguments[0][...] = 0  # the array is the same for all
+
+
 def test_on_a_device_the_loop_fetches_row_by_row_or_all_at_once(script, monkeypatch):
-    """The kernels take no stand-in; all others ban what they ban without a device."""
+    """The kernels take no stand-in of this kind; all others ban what they ban without a device."""
     tokens_RM, lengths = np.resize([1, 2, 3], (3, 9)), [np.full(3, length) for length in (4, 9)]
     given = np.zeros((3, 5), np.float32), tokens_RM, lengths
     read, tolist = [], OnDevice.tolist

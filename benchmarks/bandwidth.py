@@ -1,0 +1,132 @@
+"""Memory-bound kernels on arrays far beyond any cache: their share of the bandwidth that a copy of as many bytes has.
+
+    python benchmarks/bandwidth.py --out benchmarks/results/bandwidth-DEVICE.json
+
+`minidecode compare` times at the papers' sizes, a few megabytes that stay in a GPU's cache and take no longer than a
+launch. Here the same inputs are repeated, row after row, until what must be moved at the least (the cost models, as in
+compare) is --megabytes: 4,000 on a GPU, 256 without one. Each op runs by turns with a copy of as many bytes, read and
+written; its share is of that copy's bandwidth, and useful bytes alone count, so what an implementation moves beyond
+them makes it look slower. On a GPU the kernels are timed, without one the compiled code, or NumPy's where there is
+none; each is checked before.
+
+The target, on an H200: 80 % of the copy's bandwidth, better 90 %. Has not run on a GPU yet; without one it takes two
+minutes. Prints the table, and writes all figures to --out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import math
+
+import numpy as np
+from flags import positive, to_write
+
+from minidecode.bench.compare import calls_on_device, implementations, time_by_turns, where_it_ran
+from minidecode.catalog import CATALOG, arguments_of
+from minidecode.conformance import check
+from minidecode.conformance.rows import asked_of
+from minidecode.device import device_kind
+from minidecode.ops import Weight
+
+# Ops that compute little for each byte, of a layer, of its attention and of the search.
+NAMES = ("norm", "activation", "heads", "linear", "split", "shared", "softmax", "running", "temperature", "choose",
+         "candidates")  # fmt: skip
+STORED = {"linear": "float16"}  # what the engine multiplies few rows by
+COPY = "copy"
+
+
+def repeated(name: str, times: int) -> tuple[tuple, str]:
+    """The paper's inputs with so many times the rows, or for a product the weights; and their shape in words."""
+    asked = asked_of(name)
+    arguments, shape = asked.paper_inputs(STORED[name]) if name in STORED else asked.paper_inputs()
+    made: dict[int, np.ndarray] = {}  # an array that stands in two places goes on doing so
+
+    def more(argument: str, value):
+        if isinstance(value, Weight):
+            outputs = {"io": (1, times), "oi": (times, 1)}[value.layout]
+            return dataclasses.replace(value, data=np.tile(value.data, outputs))
+        if not isinstance(value, np.ndarray) or name in STORED or argument.rpartition("_")[2][0] not in "RB":
+            return value
+        if id(value) not in made:
+            made[id(value)] = np.tile(value, (times,) + (1,) * (value.ndim - 1))
+        return made[id(value)]
+
+    given = arguments_of(CATALOG[name], arguments)
+    return tuple(more(argument, value) for argument, value in given.items()), f"{shape}, {times} times"
+
+
+def times_for(name: str, size: int) -> int:
+    """How often the inputs are repeated until the op must move `size` bytes."""
+    return max(1, math.ceil(size / CATALOG[name].cost(*repeated(name, 1)[0]).bytes))
+
+
+def timed(name: str, size: int, runs: int, cupy=None) -> dict:
+    """An op beside a copy, by turns. Ends the script if the op is wrong. cupy: where the arrays lie; None: the host."""
+    row, functions = CATALOG[name], implementations(CATALOG[name])
+    label = next(label for label in (("cuda",) if cupy else ("cpu", "reference")) if label in functions)
+    verdict = check(name, functions[label], examples=25)
+    if not verdict.ok:
+        raise SystemExit(f"{name}, {label} is wrong, so nothing is timed.\n{verdict}")
+    arguments, shape = repeated(name, times_for(name, size))
+    least = row.cost(*arguments).bytes
+    here = cupy or np
+    calls = {label: (functions[label], arguments)}
+    if cupy:
+        calls = calls_on_device(row, {label: functions[label]}, arguments, cupy)
+    calls[COPY] = (here.copyto, (here.empty(least // 2, np.uint8), here.ones(least // 2, np.uint8)))
+    synchronize = cupy.cuda.get_current_stream().synchronize if cupy else lambda: None
+    op, copy = time_by_turns(calls, runs, synchronize)
+    return {
+        "name": name, "implementation": label, "shape": shape, "bytes": least,
+        "milliseconds": [round(1e3 * s, 4) for s in (op.median, op.fastest, op.slowest)],
+        "copy_milliseconds": [round(1e3 * s, 4) for s in (copy.median, copy.fastest, copy.slowest)],
+        "share": round(copy.median / op.median, 4),
+    }  # fmt: skip
+
+
+def table(found: dict) -> str:
+    """A line for each op."""
+    lines = ["| op | on | GB, at the least | ms | GB/s | of a copy's | inputs |", "|---|---|---|---|---|---|---|"]
+    for r in found["ops"]:
+        median, fastest, slowest = r["milliseconds"]
+        lines.append(
+            f"| {r['name']} | {r['implementation']} | {r['bytes'] / 1e9:.2f} | {median:,.3f} ({fastest:,.3f}-"
+            f"{slowest:,.3f}) | {r['bytes'] / median / 1e6:,.0f} | {r['share']:.0%} | {r['shape']} |"
+        )
+    m = found["machine"]
+    lines.append(
+        f"\nMedians of {found['runs']} turns. Machine: {m.get('gpu', 'no GPU')}, {m['cores']} cores ({m['processor']}),"
+        f" NumPy {m['numpy']}, Numba {m['numba']}. {found['note']}".rstrip()
+    )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--only", nargs="+", choices=NAMES, default=list(NAMES), metavar="OP", help=", ".join(NAMES))
+    p.add_argument("--megabytes", type=positive, help="that an op moves at the least  [default: 4000; no GPU: 256]")
+    p.add_argument("--runs", type=positive, default=9, help="turns that are timed")
+    p.add_argument("--note", default="", help="what else ran on the machine meanwhile")
+    p.add_argument("--out", type=to_write, help="JSON file to write")
+    a = p.parse_args()
+    cupy = None
+    if device_kind() == "gpu":
+        try:
+            import cupy
+        except ImportError:
+            raise SystemExit("timing on a GPU needs CuPy: pip install 'minidecode[cu13]', or [cu12]") from None
+    size = 10**6 * (a.megabytes or (4000 if cupy else 256))
+    found = {"machine": where_it_ran(), "note": a.note, "runs": a.runs, "ops": []}
+    for name in a.only:
+        found["ops"].append(timed(name, size, a.runs, cupy))
+        if cupy:
+            cupy.get_default_memory_pool().free_all_blocks()
+    print(table(found))
+    if a.out:
+        a.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Memory-bound kernels on large arrays: the inputs are the papers', repeated; kernels take them on a device."""
+
+import copy
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_compare import EmulatedCupy
+
+from minidecode.bench.compare import calls_on_device, implementations
+from minidecode.catalog import CATALOG
+from minidecode.conformance.rows import asked_of
+from minidecode.device import fetch
+from minidecode.user_functions import load_file
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def script(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))  # as if it were run
+    return load_file(ROOT / "benchmarks" / "bandwidth.py")
+
+
+NAMES = ("norm", "activation", "heads", "linear", "split", "shared", "softmax", "running", "temperature", "choose",
+         "candidates")  # fmt: skip
+
+
+def test_every_op_of_the_script_is_tested_here(script):
+    assert script.NAMES == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_twice_the_inputs_must_move_twice_the_bytes(script, name):
+    once, twice = (CATALOG[name].cost(*script.repeated(name, times)[0]).bytes for times in (1, 2))
+    assert 1.9 * once < twice <= 2 * once
+    assert script.times_for(name, once) == 1 and script.times_for(name, once + 1) == 2
+
+
+def numbers_of(result) -> list[np.ndarray]:
+    parts = result if isinstance(result, tuple) else (result,)
+    return [fetch(part) for part in parts]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_kernels_take_repeated_inputs_on_a_device(script, name, monkeypatch):
+    """Toy inputs in the place of the paper's; what NumPy's code says of the same is right."""
+    planted = asked_of(name).planted()[0]
+    monkeypatch.setattr(asked_of(name), "paper_inputs", lambda *_: (planted, "a toy"))
+    arguments, shape = script.repeated(name, 3)
+    functions = {label: f for label, f in implementations(CATALOG[name]).items() if label == "cuda"}
+    ((kernel, given),) = calls_on_device(CATALOG[name], functions, arguments, EmulatedCupy()).values()
+    found = numbers_of(kernel(*given))
+    right = numbers_of(implementations(CATALOG[name])["reference"](*copy.deepcopy(arguments)))
+    assert shape == "a toy, 3 times" and len(found) == len(right)
+    for mine, theirs in zip(found, right, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_what_stands_in_two_places_goes_on_doing_so(script):
+    (scores_RV, logits_RV), _ = script.repeated("choose", 2)
+    assert scores_RV is logits_RV and len(scores_RV) == 16
+
+
+def test_weights_are_repeated_and_the_rows_are_not(script):
+    (x_RX, weight), _ = script.repeated("linear", 2)
+    assert x_RX.shape == (4, 768) and weight.data.dtype == np.float16
+    assert sorted(weight.data.shape) == [768, 2 * 3072] and dataclasses.is_dataclass(weight)
+
+
+def test_it_runs_in_small_and_writes_json(script, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "bandwidth.json"
+    given = ["--only", "norm", "choose", "--megabytes", "4", "--runs", "1", "--note", "a test", "--out", str(out)]
+    monkeypatch.setattr("sys.argv", ["bandwidth.py", *given])
+    monkeypatch.setattr(script, "device_kind", lambda: "none")
+    script.main()
+    found = json.loads(out.read_text(encoding="utf-8"))
+    assert script.table(found) in capsys.readouterr().out and found["note"] == "a test"
+    for row, name in zip(found["ops"], ("norm", "choose"), strict=True):
+        assert row["name"] == name and row["bytes"] >= 4e6 and row["implementation"] == "cpu"
+        assert row["share"] == pytest.approx(row["copy_milliseconds"][0] / row["milliseconds"][0], rel=0.01, abs=1e-3)
+
+
+def test_what_is_wrong_is_not_timed(script, monkeypatch):
+    monkeypatch.setattr(script, "implementations", lambda row: {"reference": lambda x, *_: (x, x)})
+    monkeypatch.setattr(script, "time_by_turns", pytest.fail)
+    with pytest.raises(SystemExit, match="norm, reference is wrong, so nothing is timed"):
+        script.timed("norm", 1000, 1)
