@@ -301,18 +301,21 @@ def _known_mistake(row: Row, implementation: Callable[..., Any], cases: list[tup
 
 
 def _answer(row: Row, function: Callable[..., Any], arguments: tuple) -> tuple | None:
-    """What it returns and changes, as a tuple; None if it raises."""
+    """What it returns and changes, as a tuple; None if it raises, or returns something else than arrays."""
     given = copy.deepcopy(arguments)
     try:
-        return _with_changed(row, function(*given), given)
+        answer = _with_changed(row, function(*given), given)
     except (Exception, SystemExit):
         return None
+    return answer if all(isinstance(part, np.ndarray) for part in answer) else None
 
 
 def _is_same(row: Row, mine: tuple | None, theirs: tuple | None, arguments: tuple) -> bool:
     """Whether two answers are one within the contract."""
     if mine is None or theirs is None:
         return mine is theirs
+    if [part.shape for part in mine] != [part.shape for part in theirs]:
+        return False
     compared = zip(mine, theirs, _bounds(row, arguments), strict=True)
     return not any(_beyond("", *each) for each in compared)
 

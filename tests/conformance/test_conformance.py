@@ -13,7 +13,7 @@ import minidecode as md
 from minidecode import conformance, ops
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
-from minidecode.conformance.check import mutant_files, wrong
+from minidecode.conformance.check import _answer, _is_same, mutant_files, wrong
 from minidecode.conformance.rows import asked_of
 from minidecode.launch import InEmulator, launch
 from minidecode.reference import arena, draw, epilogue, ngram, random, split, top_k, top_p
@@ -151,6 +151,15 @@ def test_broken_contracts_of_two_results_are_told(function, says):
 )  # fmt: skip
 def test_what_is_added_to_an_array_is_in_it_and_returned(function, says):
     assert says in str(conformance.check("epilogue", function))
+
+
+@pytest.mark.parametrize("second", [None, 7.0, np.zeros((9, 9), np.float32)])
+def test_an_answer_that_cannot_be_compared_is_no_known_mistake(second):
+    """It may be right shapes and wrong numbers that are judged, and something else on another input."""
+    row, arguments = CATALOG["norm"], asked_of("norm").planted()[0]
+    mine, right = (_answer(row, f, arguments) for f in (lambda x, *_: (x.copy(), second), norm_file.residual_norm))
+    assert not _is_same(row, mine, right, arguments) and not _is_same(row, right, mine, arguments)
+    assert _is_same(row, right, right, arguments)
 
 
 def test_weights_that_float32_has_not_may_be_zero():
