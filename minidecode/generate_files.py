@@ -119,6 +119,8 @@ def run_lines(
                 for line in run:
                     out.write(line.rendered, line.number)
                     report(line.number, prompts.total)
+            if run.receipt.failed and not out.reached:  # an output that was there before stays as it is
+                raise InputError(told_of_failures(run.receipt, how["on_error"]))
             if run.receipt.reached < (prompts.total or 0):
                 raise InputError(
                     f"{prompts.source.removesuffix(', line')} had {prompts.total} lines when it was looked through and "

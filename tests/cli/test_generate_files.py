@@ -124,9 +124,15 @@ def test_one_line_that_fails_in_the_model(cli, fails_on_z, tmp_path):
 
 def test_all_lines_left_out(cli, toy, tmp_path):
     (tmp_path / "p.txt").write_text(" \n \n")
-    ran = cli("generate", "-i", tmp_path / "p.txt", "-m", toy, "--on-error", "skip", "-o", tmp_path / "out.txt", "-q")
-    assert ran.code == 0 and ran.err.startswith("minidecode: 2 of 2 lines left out; the first: ")
-    assert (tmp_path / "out.txt").read_text() == "", "the output of a run that ended is there, and empty"
+    (tmp_path / "out.txt").write_text("of an earlier run\n")
+    how = "generate", "-i", tmp_path / "p.txt", "-m", toy, "-o", tmp_path / "out.txt", "-q"
+    ran = cli(*how, "--on-error", "skip")
+    assert ran.code == 1 and ran.err.startswith("minidecode: 2 of 2 lines left out; the first: ")
+    assert ran.err.count("\n") == 1
+    assert (tmp_path / "out.txt").read_text() == "of an earlier run\n" and not (tmp_path / "out.txt.part").exists()
+    ran = cli(*how, "--on-error", "record", "--json")
+    assert ran.code == 1 and ran.err.startswith("minidecode: 2 of 2 lines with an error; the first: ")
+    assert [json.loads(line)["line"] for line in (tmp_path / "out.txt").read_text().splitlines()] == [1, 2]
 
 
 @pytest.mark.parametrize("flag", ["--batch-size", "--sort-window"])
