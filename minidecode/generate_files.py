@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import InputError, MinidecodeError
-from .line_files import LineReader, RecordFile, path_of_prompts
+from .line_files import LineReader, RecordFile, path_of_prompts, read_record
 from .runtime.pipeline import Line, RunReceipt, check_lines, generate_lines
 
 
@@ -78,7 +78,8 @@ def check_prompts(model: Any, prompts: Prompts, how: dict[str, Any]) -> None:
     """Raises what would end the run, before anything is computed, if the lines can be read twice; counts them."""
     options = {name: value for name, value in how.items() if name != "memory_budget"}
     if prompts.source == "prompt":
-        model.check(list(prompts.lines), **options)
+        texts = [read_record(line, False, f"prompt {n}")["prompt"] for n, line in enumerate(prompts.lines, 1)]
+        model.check(texts, **options)
     elif prompts.again:
         with contextlib.closing(prompts.again()) as lines:
             prompts.total = check_lines(model, lines, jsonl=prompts.is_jsonl, source=prompts.source, **options)

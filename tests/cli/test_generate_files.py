@@ -122,6 +122,15 @@ def test_one_line_that_fails_in_the_model(cli, fails_on_z, tmp_path):
     assert re.search(r"p.txt, line 3: .*NaN.*; the first 2 lines are done\n$", ran.err)
 
 
+@pytest.mark.parametrize("blank", ["", "  ", "\n"])
+def test_a_blank_argument_is_no_line(cli, fails, toy, blank):
+    says = "minidecode: prompt 2 is blank: give it some text, or leave it out\n"
+    assert fails("generate", "the sea", blank, "-m", toy) == says, "before the first is generated"
+    ran = cli("generate", "the sea", blank, "-m", toy, *FEW, "--on-error", "skip", "--quiet")
+    assert ran.code == 0 and ran.err.startswith("minidecode: 1 of 2 lines left out; the first: prompt 2 is blank: give")
+    assert "text 1 is blank: give it some text" in fails("score", blank, "-m", toy)
+
+
 def test_all_lines_left_out(cli, toy, tmp_path):
     (tmp_path / "p.txt").write_text(" \n \n")
     (tmp_path / "out.txt").write_text("of an earlier run\n")
