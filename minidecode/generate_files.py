@@ -78,8 +78,9 @@ def check_prompts(model: Any, prompts: Prompts, how: dict[str, Any]) -> None:
     """Raises what would end the run, before anything is computed, if the lines can be read twice; counts them."""
     options = {name: value for name, value in how.items() if name != "memory_budget"}
     if prompts.source == "prompt":
-        texts = [read_record(line, False, f"prompt {n}")["prompt"] for n, line in enumerate(prompts.lines, 1)]
-        model.check(texts, **options)
+        model.check(list(prompts.lines), **options)
+        for number, text in enumerate(prompts.lines, 1):
+            read_record(text, False, f"prompt {number}")  # one that is blank
     elif prompts.again:
         with contextlib.closing(prompts.again()) as lines:
             prompts.total = check_lines(model, lines, jsonl=prompts.is_jsonl, source=prompts.source, **options)

@@ -42,9 +42,8 @@ def fit_prompts(
 ) -> tuple[list[np.ndarray], np.ndarray]:  # fmt: skip
     """(prompts, most new tokens of each) that fit the context. Raises InputError naming both lengths.
 
-    With truncate, the beginnings of prompts go until the new tokens fit; None: whoever calls has no such choice, so that
-    it is no remedy. sources: what max_len_a counts the tokens of,
-    if not the prompts.
+    With truncate, the beginnings of prompts go until the new tokens fit; None: whoever calls has no such choice, so
+    errors do not offer it. sources: what max_len_a counts the tokens of, if not the prompts.
     """
     # The last new token is never read, so it needs no position: prompt and new tokens may be one longer.
     whole = context + 1
@@ -60,9 +59,7 @@ def fit_prompts(
         who = f"prompt {b} of {len(ids)} has {len(row)} tokens"
         room = whole - len(row)
         if len(row) > context:
-            raise InputError(
-                f"{who} and the model's context holds {context}: shorten it{_or_cut(truncate, 'it')}"
-            )
+            raise InputError(f"{who} and the model's context holds {context}: shorten it{_or_cut(truncate, 'it')}")
         if room < 1:
             raise InputError(f"{who} and max_length is {options.max_length}: raise it")
         limit = min(DEFAULT_NEW_TOKENS, room)
