@@ -227,6 +227,8 @@ class Plan:
             return text
         if not isinstance(text, str):
             raise OptionError(f"plan must be a text such as 'memory=none', or a Plan, not {text!r}")
+        if not text.strip(", "):
+            raise OptionError("plan is empty: say auto, which chooses by itself, or leave it out")
         names, choices = [f.name for f in dataclasses.fields(cls)], {}
         for part in filter(None, (p.strip() for p in text.split(","))):
             name, equals, value = part.partition("=")

@@ -225,8 +225,20 @@ BAD_OPTIONS = [
     (["--jsonl"], 1, ["--jsonl is for files: the prompts here are arguments"]),
     (["--no-such-option"], 2, ["--no-such-option", "minidecode generate --help"]),
     (["--num-beam", 2], 2, ["--num-beams"]),
+    (["--beam", 2, "--num-beams", 4], 1, ["--num-beams (--beam) is given twice: give it once"]),
+    (["--seed", 1, "--do-sample", "--seed", 1, "--seed", 2], 1, ["--seed is given 3 times"]),
+    (["--do-sample", "--no-sample"], 1, ["--do-sample (--sampling) is given twice"]),
+    (["--max-length", 9, "--max-new-tokens", 4], 1, ["max_new_tokens and max_length are two spellings of one limit"]),
+    (["--min-length", 1, "--min-len", 1], 1, ["min_new_tokens and min_length are two spellings of one limit"]),
+    (["--plan", ""], 1, ["plan is empty: say auto"]),
+    (["--plan", " , "], 1, ["plan is empty: say auto"]),
     (["--num-beams"], 2, ["--num-beams"]),
 ]
+
+
+def test_what_may_be_given_several_times(cli, toy):
+    again = ["--suppress-tokens", 3, "--suppress-tokens", 4, "--quiet", "--quiet"]
+    assert cli("generate", "the", "-m", toy, "--max-new-tokens", 2, *again).code == 0
 
 
 @pytest.mark.parametrize(("arguments", "code", "named"), BAD_OPTIONS)
