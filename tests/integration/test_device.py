@@ -8,6 +8,7 @@ import pytest
 from test_attention_settings import SIZES, random_tensors
 
 import minidecode as md
+from minidecode import plan as plan_file
 from minidecode.cuda import linear
 from minidecode.device import put
 from minidecode.emulator.device_array import taped
@@ -159,13 +160,23 @@ def test_what_no_graph_can_hold_is_refused_while_one_is_captured(look):
         ("numpy,memory=replicated,graphs=on", "emulator", "plan: graphs=on has no effect with memory=replicated"),
         ("cuda,memory=replicated,graphs=on", "emulator", "plan: graphs=on has no effect with memory=replicated"),
         ("cuda,graphs=on,memory=none", "emulator", "plan: graphs=on has no effect with memory=none"),
-        ("graphs=maybe", "cpu", "plan: graphs='maybe' is not one of off, on"),
+        ("graphs=maybe", "cpu", "plan: graphs='maybe' is not one of off, auto, on"),
     ],
     ids=str,
 )
 def test_choices_that_do_not_go_with_a_device_are_refused(plan, device, message):
     with pytest.raises(OptionError, match=message):
         make("gpt2", device).generate(input_ids=IDS, max_new_tokens=2, plan=plan)
+
+
+def test_graphs_that_are_asked_for_are_refused_beside_a_gpu_too(monkeypatch):
+    """A plan of kernels runs there with device=cpu, on copies; nothing of that can be captured."""
+    monkeypatch.setattr(plan_file, "device_kind", lambda: "gpu")
+    model = make("gpt2", "cpu")
+    with pytest.raises(OptionError, match="plan: graphs=on needs a device: say device=cuda"):
+        model.generate(input_ids=IDS, max_new_tokens=2, plan="cuda,graphs=on")
+    assert Plan.parse("cuda").captures("cpu") is False and Plan.parse("cuda,graphs=off").captures("cuda") is False
+    assert Plan.parse("cuda").captures("cuda") and not Plan.parse("cuda,memory=none").captures("cuda")
 
 
 @pytest.mark.parametrize("choice", ["naive", "reference", "cpu", "FILE"])
