@@ -112,8 +112,8 @@ def _run(debug: bool) -> int:
         code = _fail(f"{error.filename or 'the output cannot be written'}: {error.strerror or error}", 1, debug)
         _give_up_stdout()
         return code
-    except Terminated:
-        return 143
+    except Terminated as terminated:
+        return _fail(str(terminated), 143, debug) if str(terminated) else 143
     except Interrupted as interrupted:
         return _fail(str(interrupted), 130, debug)
     except (KeyboardInterrupt, typer.Abort):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .commands.interrupts import Terminated
 from .errors import InputError, MinidecodeError
 from .line_files import LineReader, RecordFile, path_of_prompts, read_record
 from .runtime.pipeline import Line, RunReceipt, check_lines, generate_lines
@@ -130,6 +131,8 @@ def run_lines(
                 )
         except KeyboardInterrupt:
             raise Interrupted(f"interrupted{what_is_done(out)}") from None
+        except Terminated:
+            raise Terminated(f"terminated{what_is_done(out)}") from None
         except MinidecodeError as error:
             error.args = (f"{error}{what_is_done(out)}",)
             raise
