@@ -12,9 +12,11 @@ import os
 import re
 import sys
 import tempfile
+from collections import Counter
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from . import __version__
 from .commands.check import check
@@ -31,7 +33,7 @@ from .commands.score import score
 from .commands.trace import trace
 from .commands.tutorial import tutorial
 from .commands.warm import warm
-from .errors import MinidecodeError
+from .errors import MinidecodeError, OptionError
 from .exercises.commands import app as exercise_app
 from .generate_files import Interrupted
 
@@ -42,8 +44,24 @@ app = typer.Typer(
 IN_ORDER_OF_HELP = (
     generate, trace, plan, check, compare, ladder, score, evaluate, convert, models, tutorial, warm, doctor,
 )  # fmt: skip
+
+
+class OnceEach(TyperCommand):
+    """A command that takes each option once: of two values, under one spelling or two, one would be lost silently."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        *_, said = self.make_parser(ctx).parse_args(args=list(args))
+        for option, times in Counter(said).items():
+            has_values = option.param_type_name == "option" and (not option.is_flag or option.secondary_opts)
+            if times > 1 and has_values and not option.multiple:
+                name, *others = option.opts
+                also = f" ({', '.join(others)})" if others else ""
+                raise OptionError(f"{name}{also} is given {'twice' if times == 2 else f'{times} times'}: give it once")
+        return super().parse_args(ctx, args)
+
+
 for command in IN_ORDER_OF_HELP:
-    app.command()(command)
+    app.command(cls=OnceEach)(command)
 app.add_typer(exercise_app, name="exercise")
 
 
@@ -94,8 +112,8 @@ def _run(debug: bool) -> int:
         code = _fail(f"{error.filename or 'the output cannot be written'}: {error.strerror or error}", 1, debug)
         _give_up_stdout()
         return code
-    except Terminated:
-        return 143
+    except Terminated as terminated:
+        return _fail(str(terminated), 143, debug) if str(terminated) else 143
     except Interrupted as interrupted:
         return _fail(str(interrupted), 130, debug)
     except (KeyboardInterrupt, typer.Abort):

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .commands.interrupts import Terminated
 from .errors import InputError, MinidecodeError
-from .line_files import LineReader, RecordFile, path_of_prompts
+from .line_files import LineReader, RecordFile, path_of_prompts, read_record
 from .runtime.pipeline import Line, RunReceipt, check_lines, generate_lines
 
 
@@ -79,6 +80,8 @@ def check_prompts(model: Any, prompts: Prompts, how: dict[str, Any]) -> None:
     options = {name: value for name, value in how.items() if name != "memory_budget"}
     if prompts.source == "prompt":
         model.check(list(prompts.lines), **options)
+        for number, text in enumerate(prompts.lines, 1):
+            read_record(text, False, f"prompt {number}")  # one that is blank
     elif prompts.again:
         with contextlib.closing(prompts.again()) as lines:
             prompts.total = check_lines(model, lines, jsonl=prompts.is_jsonl, source=prompts.source, **options)
@@ -119,6 +122,8 @@ def run_lines(
                 for line in run:
                     out.write(line.rendered, line.number)
                     report(line.number, prompts.total)
+            if run.receipt.failed and not out.reached:  # an output that was there before stays as it is
+                raise InputError(told_of_failures(run.receipt, how["on_error"]))
             if run.receipt.reached < (prompts.total or 0):
                 raise InputError(
                     f"{prompts.source.removesuffix(', line')} had {prompts.total} lines when it was looked through and "
@@ -126,6 +131,8 @@ def run_lines(
                 )
         except KeyboardInterrupt:
             raise Interrupted(f"interrupted{what_is_done(out)}") from None
+        except Terminated:
+            raise Terminated(f"terminated{what_is_done(out)}") from None
         except MinidecodeError as error:
             error.args = (f"{error}{what_is_done(out)}",)
             raise

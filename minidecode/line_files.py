@@ -123,7 +123,8 @@ def read_record(given: str | bytes | dict[str, Any], jsonl: bool, where: str, wh
     """A line as an object with a "prompt"; what: another word for it. Raises InputError that begins with `where`."""
     if isinstance(given, dict):
         return checked_record(given, where)
-    if isinstance(given, bytes):
+    is_of_a_file = isinstance(given, bytes)
+    if is_of_a_file:
         try:
             given = given.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -132,7 +133,8 @@ def read_record(given: str | bytes | dict[str, Any], jsonl: bool, where: str, wh
     if not isinstance(given, str):
         raise InputError(f"{where} is no text, but {given!r:.80}")
     if not given.strip():
-        raise InputError(f"{where} is blank: each line is a {what}; delete it")
+        remedy = f"each line is a {what}; delete it" if is_of_a_file else "give it some text, or leave it out"
+        raise InputError(f"{where} is blank: {remedy}")
     if not jsonl:
         return {"prompt": given}
     try:

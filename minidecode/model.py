@@ -285,10 +285,11 @@ class Model:
         options.check_vocabulary(self.config.vocab_size)
         return options
 
-    def tokenize(self, prompt: str, options: Options, *, truncate: bool = False) -> np.ndarray:
+    def tokenize(self, prompt: str, options: Options, *, truncate: bool | None = False) -> np.ndarray:
         """The token ids of one prompt (or source) as `generate` would start from them, checked and cut.
 
-        options: made by `options`. Raises InputError on a prompt that cannot be used.
+        options: made by `options`. truncate: None where nobody can ask for it, so that errors do not name it.
+        Raises InputError on a prompt that cannot be used.
         """
         sources, prompts, _ = self._fitted(prompt, None, None, options, truncate)
         return (sources or prompts)[0]
@@ -403,7 +404,7 @@ class Model:
         input_ids: Any = None,
         attention_mask: Any = None,
         plan: str | Plan | None = None,
-        truncate: bool = False,
+        truncate: bool | None = False,
         **options: Any,
     ) -> Footprint:
         """The bytes that `generate` may take with these arguments, beside the weights: upper bounds from shapes alone.
@@ -434,7 +435,7 @@ class Model:
         if plan.arena == "none":
             plan = dataclasses.replace(plan.on(self.device), arena="planned")
         ids = np.zeros((batch_size, input_length), np.int64)
-        extent = _extent(*self._fitted(None, ids, None, resolved, truncate=False))
+        extent = _extent(*self._fitted(None, ids, None, resolved, truncate=None))
         return self._plan_step(self._settled(plan, resolved, extent)[0], extent, search_of(resolved))
 
     def _settled(self, plan: Plan, options: Options, extent: Extent) -> tuple[Plan, str]:
@@ -489,8 +490,8 @@ class Model:
                 raise InputError(
                     f"there are {len(sources)} sources and {len(ids)} decoder_input_ids: give each source one target"
                 )
-            sources = fit_sources(sources, context, truncate=False)
-        ids, _ = fit_prompts(ids, context, Options(), truncate=False)
+            sources = fit_sources(sources, context, truncate=None)
+        ids, _ = fit_prompts(ids, context, Options(), truncate=None)
         with one_blas_thread(self.is_small):
             if sources:
                 engine.encode(sources)
@@ -592,8 +593,8 @@ class Model:
             buckets = Buckets(self.device) if plan.arena != "none" else self.buckets
         return Engine(self.network, self.weights, ops, make_memory, leaving, self.device, buckets)
 
-    def _fitted(self, prompts, input_ids, attention_mask, options: Options, truncate: bool):
-        """(sources, prompts, most new tokens of each): checked, and cut to what the model holds.
+    def _fitted(self, prompts, input_ids, attention_mask, options: Options, truncate: bool | None):
+        """(sources, prompts, most new tokens of each): checked, and cut to what the model holds; see `fit_prompts`.
 
         A decoder-only model has no sources; in an encoder-decoder model each prompt is decoder_start_token_id alone.
         """

@@ -44,7 +44,7 @@ BESIDE_SOURCE = MEMORIES | {"el": SplitBesideEl}  # of a decoder that also sees 
 
 
 BACKENDS = ("reference", "naive", "cpu", "cuda", "emulator")
-ON_OR_OFF, SWITCHES = ("off", "on"), ("leaving", "graphs")
+SWITCHES = {"leaving": ("off", "on"), "graphs": ("off", "auto", "on")}
 BASES = {  # what a plan starts from, beside memory_dtype=computed; rows of the catalog follow Plan._of_base
     "auto": {"memory": "replicated", "arena": "none", "leaving": "on", "graphs": "off"},
     "numpy": {"memory": "replicated", "arena": "none", "leaving": "on", "graphs": "off"},
@@ -53,7 +53,7 @@ BASES = {  # what a plan starts from, beside memory_dtype=computed; rows of the 
     "fast": {"memory": "split", "arena": "none", "leaving": "on", "graphs": "off", "hars": "auto"},
     "emulator": {"memory": "split", "arena": "none", "leaving": "off", "graphs": "off"},
     # A step that is as large as the one before can be captured.
-    "cuda": {"memory": "split", "arena": "none", "leaving": "off", "graphs": "on"},
+    "cuda": {"memory": "split", "arena": "none", "leaving": "off", "graphs": "auto"},
 }
 STORED_AS = {"computed": None, "float16": np.dtype(np.float16)}
 
@@ -87,7 +87,8 @@ class Plan:
     "off" computes its rows until all are done (the naive batch, and what has to be as large at every step).
     graphs: "on" captures on a device what is the same in every step, launches it as one (CUDA graphs), and keeps it for
     later calls with texts of about the same lengths; a step with a product of the library or a function of the host
-    stays as it is, and a memory must write in place. "off" launches kernel by kernel.
+    stays as it is, and a memory must write in place. "auto", which is cuda's choice, does so where there are a device
+    and such a memory. "off" launches kernel by kernel.
     The others are rows of the catalog: "reference", "naive" (both NumPy), "cpu" (Numba), "cuda" (needs a GPU),
     "emulator" (the same kernel thread by thread, which is slow), or a function of yours as FILE.py:FUNCTION.
     hars is "off" by default. Otherwise beam search takes candidates straight from the logits at the steps at which the
@@ -158,9 +159,9 @@ class Plan:
             raise OptionError(f"plan: memory_dtype={self.memory_dtype!r} is not one of {', '.join(STORED_AS)}")
         if self.memory_dtype != "computed" and not MEMORIES[self.memory].keeps:
             raise OptionError(f"plan: memory_dtype={self.memory_dtype} has no effect with memory={self.memory}")
-        for name in SWITCHES:
-            if (switch := getattr(self, name)) not in ON_OR_OFF:
-                raise OptionError(f"plan: {name}={switch!r} is not one of {', '.join(ON_OR_OFF)}")
+        for name, choices in SWITCHES.items():
+            if (switch := getattr(self, name)) not in choices:
+                raise OptionError(f"plan: {name}={switch!r} is not one of {', '.join(choices)}")
         if self.graphs == "on" and not MEMORIES[self.memory].in_place:
             raise OptionError(f"plan: graphs=on has no effect with memory={self.memory}, which steps make anew")
         for row in CATALOG.values():
@@ -180,8 +181,6 @@ class Plan:
         """What the base chooses for a field of the plan."""
         if name == "memory_dtype":
             return "computed"
-        if name == "graphs" and not getattr(MEMORIES.get(self.memory), "in_place", True):
-            return "off"  # a step that makes its memory anew cannot be captured
         if name in BASES[self.base]:
             return BASES[self.base][name]
         row = CATALOG[name]
@@ -227,6 +226,8 @@ class Plan:
             return text
         if not isinstance(text, str):
             raise OptionError(f"plan must be a text such as 'memory=none', or a Plan, not {text!r}")
+        if not text.strip(", "):
+            raise OptionError("plan is empty: say auto, which chooses by itself, or leave it out")
         names, choices = [f.name for f in dataclasses.fields(cls)], {}
         for part in filter(None, (p.strip() for p in text.split(","))):
             name, equals, value = part.partition("=")
@@ -276,9 +277,9 @@ class Plan:
 
     def captures(self, device: str) -> bool:
         """Whether steps on this device are captured. Raises OptionError where that was asked for and cannot be."""
-        if self.graphs == "on" and device == "cpu" and self._of_base("graphs") == "off":
+        if self.graphs == "on" and device == "cpu":
             raise OptionError("plan: graphs=on needs a device: say device=cuda, or device=emulator for toy shapes")
-        return self.graphs == "on" and device != "cpu"
+        return self.graphs != "off" and device != "cpu" and MEMORIES[self.memory].in_place
 
     def settled(self, without: Iterable[str]) -> Plan:
         """What `auto` comes to: off for the rows in `without`, which a call has no room for; else compiled code."""

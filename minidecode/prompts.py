@@ -37,12 +37,13 @@ def token_rows(input_ids: Any, attention_mask: Any, name: str = "input_ids") -> 
 
 
 def fit_prompts(
-    ids: list[np.ndarray], context: int, options: Options, truncate: bool, sources: list[np.ndarray] | None = None
-) -> tuple[list[np.ndarray], np.ndarray]:
+    ids: list[np.ndarray], context: int, options: Options, truncate: bool | None,
+    sources: list[np.ndarray] | None = None,
+) -> tuple[list[np.ndarray], np.ndarray]:  # fmt: skip
     """(prompts, most new tokens of each) that fit the context. Raises InputError naming both lengths.
 
-    With truncate, the beginnings of prompts go until the new tokens fit. sources: what max_len_a counts the tokens of,
-    if not the prompts.
+    With truncate, the beginnings of prompts go until the new tokens fit; None: whoever calls has no such choice, so
+    errors do not offer it. sources: what max_len_a counts the tokens of, if not the prompts.
     """
     # The last new token is never read, so it needs no position: prompt and new tokens may be one longer.
     whole = context + 1
@@ -58,9 +59,7 @@ def fit_prompts(
         who = f"prompt {b} of {len(ids)} has {len(row)} tokens"
         room = whole - len(row)
         if len(row) > context:
-            raise InputError(
-                f"{who} and the model's context holds {context}: shorten it, or cut it with --truncate (truncate=True)"
-            )
+            raise InputError(f"{who} and the model's context holds {context}: shorten it{_or_cut(truncate, 'it')}")
         if room < 1:
             raise InputError(f"{who} and max_length is {options.max_length}: raise it")
         limit = min(DEFAULT_NEW_TOKENS, room)
@@ -76,7 +75,7 @@ def fit_prompts(
                 raise InputError(
                     f"{limit} new tokens go beyond the decoder's context of {context}: ask for at most {room}"
                 )
-            cut = "" if truncate or limit > context else ", or cut the prompt with --truncate (truncate=True)"
+            cut = "" if limit > context else _or_cut(truncate, "the prompt")
             raise InputError(
                 f"{who}, and {limit} new ones go beyond the context of {context}: ask for at most {room}{cut}"
             )
@@ -92,8 +91,16 @@ def fit_prompts(
     return fitting, np.array(limits)
 
 
-def fit_sources(ids: list[np.ndarray], context: int, truncate: bool) -> list[np.ndarray]:
-    """Sources that fit the encoder. With truncate, their ends go, but for the last token, which ends the text."""
+def _or_cut(truncate: bool | None, what: str) -> str:
+    """The other remedy against too many tokens, where there is a choice that was not made."""
+    return f", or cut {what} with --truncate (truncate=True)" if truncate is False else ""
+
+
+def fit_sources(ids: list[np.ndarray], context: int, truncate: bool | None) -> list[np.ndarray]:
+    """Sources that fit the encoder. With truncate, their ends go, but for the last token, which ends the text.
+
+    None: as in `fit_prompts`.
+    """
     fitting = []
     for b, row in enumerate(ids, 1):
         if truncate and len(row) > context:
@@ -101,7 +108,7 @@ def fit_sources(ids: list[np.ndarray], context: int, truncate: bool) -> list[np.
         if len(row) > context:
             raise InputError(
                 f"source {b} of {len(ids)} has {len(row)} tokens and the encoder holds {context}: "
-                "shorten it, or cut it with --truncate (truncate=True)"
+                f"shorten it{_or_cut(truncate, 'it')}"
             )
         fitting.append(row)
     return fitting

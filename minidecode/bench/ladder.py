@@ -234,6 +234,8 @@ def ladder(
 
     Raises NumericalError if a rung's tokens differ: nothing is timed then. OptionError and InputError as `generate`.
     """
+    if not isinstance(model, Model):
+        raise TypeError(f"ladder takes a model that md.load made, not {model!r:.80}")
     others = [machine] if isinstance(machine, str) else list(machine)
     if unknown := set(others) - set(MACHINES):
         raise OptionError(f"there is no machine {unknown.pop()!r}: say {', '.join(MACHINES)}")

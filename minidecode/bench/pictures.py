@@ -7,7 +7,7 @@ from math import ceil, floor, log10
 from typing import TYPE_CHECKING, Any, TextIO
 from xml.sax.saxutils import escape
 
-from .compare import Comparison
+from .compare import Comparison, Timing
 from .ladder import SHARES, Ladder
 from .machines import Machine
 
@@ -41,8 +41,9 @@ def roofline(files: dict[str, list[Comparison]]) -> Figure:
             _draw_points(panel, comparison, colour, len(found) == 1)
     for machine, dashes in zip(predicted, (":", "--", "-."), strict=False):
         _draw_roof(panel, machine, machine.name, (low, high), color="#57606a", linestyle=dashes)
-    for marker, name in ((m, n) for n, m in MARKERS.items()):
-        panel.plot([], [], marker, color="#24292f", label=name)
+    drawn = {_kind(timing) for c in found for timing in c.timings}
+    for name in (name for name in MARKERS if name in drawn):
+        panel.plot([], [], MARKERS[name], color="#24292f", label=name)
     what = f"{found[0].name}: {found[0].shape}" if len(found) == 1 else "implementations, each on its own inputs"
     panel.set(xscale="log", yscale="log", xlabel="operations per byte that must be moved", ylabel="useful GB/s")
     panel.set_title(what, fontsize=9)
@@ -63,14 +64,18 @@ def _draw_roof(panel: Any, machine: Machine, label: str, edges: tuple[float, flo
     panel.plot(x, roof, label=f"{label}: {roof[0]:,.0f} GB/s, {machine.operations / 1e9:,.0f} GFLOP/s", **style)
 
 
+def _kind(timing: Timing) -> str:
+    """The one of MARKERS that an implementation is drawn by."""
+    kind = timing.implementation.removesuffix(" on the host")
+    return kind if kind in MARKERS else kind.split()[0]
+
+
 def _draw_points(panel: Any, comparison: Comparison, colour: str, is_alone: bool) -> None:
     """The implementations of one optimization, one above the other; the fastest is named."""
     x = max(comparison.cost.operations / comparison.cost.bytes, MOVES_ALONE)
     for timing in comparison.timings:
         y = comparison.reached(timing)[0] / 1e9
-        kind = timing.implementation.removesuffix(" on the host")
-        marker = MARKERS.get(kind) or MARKERS[kind.split()[0]]
-        panel.plot(x, y, marker, color=colour, markersize=5, alpha=0.8)
+        panel.plot(x, y, MARKERS[_kind(timing)], color=colour, markersize=5, alpha=0.8)
         if is_alone:
             panel.annotate(timing.implementation, (x, y), (6, -2), textcoords="offset points", fontsize=7)
     if not is_alone:

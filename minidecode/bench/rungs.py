@@ -135,11 +135,12 @@ class Work:
         if model.tokenizer is None:
             rng = np.random.default_rng(0)
             ids = [rng.integers(3, model.config.vocab_size, input_length) for _ in range(texts)]
+            model.footprint(input_ids=ids, truncate=None, **options)  # which refuses what the model cannot hold
             return cls(model, ids, None, options)
         encoded = np.resize(model.tokenizer.encode(TEXT), input_length + texts)
         given = [model.tokenizer.decode(encoded[i : i + input_length].tolist()) for i in range(texts)]
         resolved = model.options(**options)
-        return cls(model, [model.tokenize(text, resolved) for text in given], given, options)
+        return cls(model, [model.tokenize(text, resolved, truncate=None) for text in given], given, options)
 
     def model_of(self, dtype: str) -> Model:
         """The model, or the same one with its products' weights stored narrow."""

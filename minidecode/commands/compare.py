@@ -44,11 +44,15 @@ def compare(
     if read:
         refuse_said(context, ("repeats", "machine", "stored"), "with --read, which times nothing")
         files = _read_files(read, name)
+        drawn = _drawn(files) if plot is not None else {}
         if not as_json:
             print(side_by_side(files))
     else:
+        if plot is not None and name is not None:
+            _refuse_without_times(name)
         how = {"repeats": repeats, "machine": machine or (), "stored": stored}
         files = {"this machine": _time_here(name, quiet=quiet, prints=not as_json, **how)}
+        drawn = _drawn(files) if plot is not None else {}
     if as_json:
         every = [c.as_dict() for found in files.values() for c in found]
         print(json.dumps(every if len(every) > 1 else every[0]))
@@ -56,7 +60,24 @@ def compare(
         from ..bench.pictures import roofline
 
         with whole_file(plot) as file:
-            roofline(files).savefig(file, format="svg", metadata={"Date": None})
+            roofline(drawn).savefig(file, format="svg", metadata={"Date": None})
+
+
+def _refuse_without_times(name: str) -> None:
+    """Raises OptionError if bytes are what this optimization buys, which have no place under a roofline."""
+    from ..catalog import find
+    from ..conformance.rows import asked_of
+
+    if hasattr(asked_of(find(name).name), "amount"):
+        raise OptionError(f"compare {name} has no roofline, for what it buys is bytes: leave out --plot")
+
+
+def _drawn(files: dict[str, list]) -> dict[str, list]:
+    """The comparisons that a roofline has a place for: those of speed. Raises OptionError where a file has none."""
+    kept = {label: [c for c in found if not c.amounts] for label, found in files.items()}
+    if without := [label for label, found in kept.items() if not found]:
+        raise OptionError(f"{without[0]} compares bytes alone, which have no roofline: leave out --plot")
+    return kept
 
 
 def _read_files(paths: list[Path], name: str | None) -> dict[str, list]:

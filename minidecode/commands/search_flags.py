@@ -99,6 +99,9 @@ def with_search_options(command):
 
 def _read(given: dict[str, Any]) -> dict[str, Any]:
     """What was set, as `generate` takes it."""
+    for new, whole in (("max_new_tokens", "max_length"), ("min_new_tokens", "min_length")):
+        if given[new] is not None and given[whole] is not None:
+            raise OptionError(f"{new} and {whole} are two spellings of one limit: give one of them")
     given["early_stopping"] = _early_stopping(given["early_stopping"])
     given["bad_words_ids"] = [_token_ids(text) for text in given["bad_words_ids"] or []]
     options = {name: value for name, value in given.items() if value is not None and value != []}

@@ -97,9 +97,10 @@ def end_sums_of_warp(sums, first, o, lane, scale_X, bias_X, biased, code, adds, 
     """What all lanes have found, for each of the rows from `first` on: a lane for each row ends it, all at once."""
     mine = float32(0)
     for k in range(ROWS):
-        total = warp_sum(sums[k])
-        if lane == k:
-            mine = total
+        if first + k < y_RX.shape[0]:  # the same for all lanes; one row is five shuffles, and not forty
+            total = warp_sum(sums[k])
+            if lane == k:
+                mine = total
     if lane < ROWS and first + lane < y_RX.shape[0]:
         end(mine, first + lane, o, scale_X, bias_X, biased, code, adds, y_RX)
 

@@ -226,8 +226,7 @@ class Block:
             if operation == "activemask":  # whoever has come this far together, once nobody runs any more
                 complete = everybody_waits
             else:
-                complete = all(t.waits is not None and t.waits[:2] == (operation, mask)
-                               for t in lanes if mask >> t.lane & 1 and not t.done)  # fmt: skip
+                complete = len(group) == sum(mask >> t.lane & 1 for t in lanes if not t.done)
             if complete:
                 self._check_lanes(operation, mask, group, lanes)
                 self._let_go(operation, group)

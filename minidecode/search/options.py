@@ -340,6 +340,9 @@ def resolve(defaults: dict[str, Any], given: dict[str, Any]) -> Options:
     for name in (SAMPLING_ALONE | {"seed"}) & set(given):
         if not merged.get("do_sample") and not (name == "temperature" and merged.get("dialect") == "fairseq"):
             raise OptionError(f"{name} changes nothing without do_sample=True: add it, or leave {name} out")
+    stops_early = given.get("early_stopping") is True or given.get("early_stopping") == "never"
+    if stops_early and merged.get("num_beams", 1) == 1 and merged.get("dialect") != "fairseq":
+        raise OptionError("early_stopping changes nothing with one beam: add num_beams, or leave early_stopping out")
     if "early_stopping" in given and merged.get("dialect") == "fairseq":
         raise OptionError("early_stopping is no rule of dialect 'fairseq', which stops when num_beams texts have ended")
     try:

@@ -18,7 +18,7 @@ from minidecode.bench.compare import (
     stored_as,
     time_by_turns,
 )
-from minidecode.bench.pictures import roofline
+from minidecode.bench.pictures import MARKERS, roofline
 from minidecode.catalog import CATALOG, Cost
 from minidecode.conformance.rows import asked_of
 from minidecode.device import fetch, put
@@ -205,6 +205,17 @@ def test_the_roofline_shows_the_machines_that_were_predicted_for(of_norm):
     (left, level), (bend, same), (right, lower) = roof.get_xydata()
     assert bend == pytest.approx(v100.balance) and level == same == pytest.approx(900) and lower < same
     assert left < bend < right and roof.get_linestyle() != "-"
+
+
+def test_the_legend_of_the_roofline_names_what_is_drawn(of_norm):
+    def named(comparison):
+        (legend,) = roofline({"here": [comparison]}).legends
+        return {text.get_text() for text in legend.get_texts()} & {*MARKERS}
+
+    assert named(of_norm) == {"reference naive", "reference", "cpu"}, "no GPU here, and no point for it"
+    onto = dataclasses.replace(of_norm.timings[-1], implementation="cuda on the host")
+    assert named(dataclasses.replace(of_norm, timings=[*of_norm.timings, onto])) == {*MARKERS}
+    assert named(dataclasses.replace(of_norm, timings=of_norm.timings[1:2])) == {"reference"}
 
 
 def test_what_only_moves_has_a_place_too(of_norm):

@@ -123,6 +123,11 @@ def test_a_ban_that_does_something_else_is_refused_and_nothing_is_timed(toy, mon
         ladder.ladder(toy, **SIZES)
 
 
+def test_what_is_no_model_is_refused():
+    with pytest.raises(TypeError, match=r"^ladder takes a model that md\.load made, not 'tiny-gpt2'$"):
+        md.ladder("tiny-gpt2")
+
+
 def test_a_switch_that_is_not_on_is_refused(toy, monkeypatch, settled):
     (rung,) = [r for r in rungs.RUNGS if r.name == "n-gram"]
     off = dataclasses.replace(rung, choices={"ngram": "reference"})

@@ -102,6 +102,20 @@ def test_what_cannot_be_predicted_is_told(cli):
     assert ran.code == 0 and ran.out.count("nothing is predicted for v100: bytes are the same on every machine") == 1
 
 
+def test_what_buys_bytes_alone_has_no_roofline(cli, fails, tmp_path):
+    pytest.importorskip("matplotlib")
+    of_bytes, of_time, plot = (tmp_path / name for name in ("arena.json", "redirect.json", "roof.svg"))
+    says = "has no roofline, for what it buys is bytes: leave out --plot"
+    assert f"compare arena {says}" in fails("compare", "arena", "--plot", plot)
+    arena, redirect = (json.loads(cli("compare", name, "--repeats", 1, "--json").out) for name in ("arena", "redirect"))
+    of_bytes.write_text(json.dumps(arena), encoding="utf-8")
+    of_time.write_text(json.dumps([arena, redirect]), encoding="utf-8")
+    assert "arena compares bytes alone" in fails("compare", "--read", of_bytes, "--plot", plot)
+    assert not plot.exists()
+    shown = cli("compare", "--read", of_time, "--plot", plot)
+    assert shown.code == 0 and "arena" in shown.out and plot.exists(), "what has a place is drawn"
+
+
 def test_nothing_is_left_in_the_folder_where_it_runs(tmp_path):
     """Hypothesis keeps files of its own, in .hypothesis of the working directory if nobody says otherwise."""
     command = [sys.executable, "-m", "minidecode.cli", "check", "redirect", "minidecode.cpu.redirect:redirect"]

@@ -225,8 +225,20 @@ BAD_OPTIONS = [
     (["--jsonl"], 1, ["--jsonl is for files: the prompts here are arguments"]),
     (["--no-such-option"], 2, ["--no-such-option", "minidecode generate --help"]),
     (["--num-beam", 2], 2, ["--num-beams"]),
+    (["--beam", 2, "--num-beams", 4], 1, ["--num-beams (--beam) is given twice: give it once"]),
+    (["--seed", 1, "--do-sample", "--seed", 1, "--seed", 2], 1, ["--seed is given 3 times"]),
+    (["--do-sample", "--no-sample"], 1, ["--do-sample (--sampling) is given twice"]),
+    (["--max-length", 9, "--max-new-tokens", 4], 1, ["max_new_tokens and max_length are two spellings of one limit"]),
+    (["--min-length", 1, "--min-len", 1], 1, ["min_new_tokens and min_length are two spellings of one limit"]),
+    (["--plan", ""], 1, ["plan is empty: say auto"]),
+    (["--plan", " , "], 1, ["plan is empty: say auto"]),
     (["--num-beams"], 2, ["--num-beams"]),
 ]
+
+
+def test_what_may_be_given_several_times(cli, toy):
+    again = ["--suppress-tokens", 3, "--suppress-tokens", 4, "--quiet", "--quiet"]
+    assert cli("generate", "the", "-m", toy, "--max-new-tokens", 2, *again).code == 0
 
 
 @pytest.mark.parametrize(("arguments", "code", "named"), BAD_OPTIONS)
@@ -404,22 +416,25 @@ def long_input(tmp_path):
     return path
 
 
-def test_an_interrupt_keeps_what_is_done_and_says_how_much(toy, long_input, tmp_path):
+@pytest.mark.parametrize(
+    ("how", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")], ids=str
+)
+def test_an_interrupt_keeps_what_is_done_and_says_how_much(toy, long_input, tmp_path, how, code, word):
     arguments = ["generate", "-i", long_input, "-m", toy, "--batch-size", 1, "-o", tmp_path / "out.txt", *FEW]
     process = start(*arguments, stdout=subprocess.PIPE)
     part = tmp_path / "out.txt.part"
     deadline = time.monotonic() + 60
     while not (part.exists() and part.stat().st_size) and time.monotonic() < deadline:
         time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(how)
     out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err.count("\n")) == (130, "", 1), err
+    assert (process.returncode, out, err.count("\n")) == (code, "", 1), err
     written = part.read_text(encoding="utf-8")
     text = md.load(toy).generate("the sea", max_new_tokens=3).texts[0].replace("\n", "\\n") + "\n"
     done = written.count("\n")
     assert written == text * done and done < 5000, "whole records alone"
     lines = "the first line is" if done == 1 else f"the first {done} lines are"
-    assert err == f"minidecode: interrupted; {lines} done, in {part}\n"
+    assert err == f"minidecode: {word}; {lines} done, in {part}\n"
     assert sorted(os.listdir(tmp_path)) == ["long.txt", "out.txt.part", "toy-gpt2"]
 
 

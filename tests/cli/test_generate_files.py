@@ -122,11 +122,26 @@ def test_one_line_that_fails_in_the_model(cli, fails_on_z, tmp_path):
     assert re.search(r"p.txt, line 3: .*NaN.*; the first 2 lines are done\n$", ran.err)
 
 
+@pytest.mark.parametrize("blank", ["  ", "\n"])
+def test_a_blank_argument_is_no_line(cli, fails, toy, blank):
+    says = "minidecode: prompt 2 is blank: give it some text, or leave it out\n"
+    assert fails("generate", "the sea", blank, "-m", toy) == says, "before the first is generated"
+    ran = cli("generate", "the sea", blank, "-m", toy, *FEW, "--on-error", "skip", "--quiet")
+    assert ran.code == 0 and ran.err.startswith("minidecode: 1 of 2 lines left out; the first: prompt 2 is blank: give")
+    assert "text 1 is blank: give it some text" in fails("score", blank, "-m", toy)
+
+
 def test_all_lines_left_out(cli, toy, tmp_path):
     (tmp_path / "p.txt").write_text(" \n \n")
-    ran = cli("generate", "-i", tmp_path / "p.txt", "-m", toy, "--on-error", "skip", "-o", tmp_path / "out.txt", "-q")
-    assert ran.code == 0 and ran.err.startswith("minidecode: 2 of 2 lines left out; the first: ")
-    assert (tmp_path / "out.txt").read_text() == "", "the output of a run that ended is there, and empty"
+    (tmp_path / "out.txt").write_text("of an earlier run\n")
+    how = "generate", "-i", tmp_path / "p.txt", "-m", toy, "-o", tmp_path / "out.txt", "-q"
+    ran = cli(*how, "--on-error", "skip")
+    assert ran.code == 1 and ran.err.startswith("minidecode: 2 of 2 lines left out; the first: ")
+    assert ran.err.count("\n") == 1
+    assert (tmp_path / "out.txt").read_text() == "of an earlier run\n" and not (tmp_path / "out.txt.part").exists()
+    ran = cli(*how, "--on-error", "record", "--json")
+    assert ran.code == 1 and ran.err.startswith("minidecode: 2 of 2 lines with an error; the first: ")
+    assert [json.loads(line)["line"] for line in (tmp_path / "out.txt").read_text().splitlines()] == [1, 2]
 
 
 @pytest.mark.parametrize("flag", ["--batch-size", "--sort-window"])

@@ -62,6 +62,13 @@ def test_what_is_refused(fails, toy, arguments, says):
     assert says in fails("ladder", *([] if {"-m", "--read"} & {*arguments} else ["-m", toy]), *arguments)
 
 
+@pytest.mark.parametrize("more", [[], ["--random-weights"]], ids=["texts", "random ids"])
+def test_no_remedy_is_a_flag_that_there_is_not(fails, toy, more):
+    for length, says in ((15, "ask for at most"), (99, "shorten it")):
+        message = fails("ladder", "-m", toy, "--input-length", length, "--max-new-tokens", 9, *more, "--quiet")
+        assert says in message and "truncate" not in message
+
+
 def test_a_file_that_holds_something_else(fails, tmp_path):
     for text in ("{", "[1]", '{"steps": []}', "[" * 99_999):
         (tmp_path / "other.json").write_text(text, encoding="utf-8")

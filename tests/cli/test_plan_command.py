@@ -88,6 +88,13 @@ def test_another_vocabulary_and_published_shapes(cli):
     assert [r["bytes"] for r in logits] == [4032], "1,000 numbers of 4 bytes, up to a multiple of 64"
 
 
+@pytest.mark.parametrize("config", [CONFIG, BART_CONFIG], ids=["gpt2", "bart"])
+def test_no_remedy_is_a_flag_that_there_is_not(cli, shape, config):
+    for length in (12, 99):
+        ran = cli("plan", shape(config), "--input-length", length, "--max-new-tokens", 9)
+        assert "truncate" not in ran.err and ran.code == (0 if config is BART_CONFIG and length == 12 else 1)
+
+
 @pytest.mark.parametrize(("arguments", "says"), [
     (["--batch-size", 0], "batch_size must be a whole number from 1 up, not 0"),
     (["--input-length", 12, "--max-new-tokens", 9], "go beyond the context of 16"),

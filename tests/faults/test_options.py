@@ -234,6 +234,16 @@ def test_fairseq_has_no_early_stopping_to_set():
         assert resolve({"early_stopping": value}, {"dialect": "fairseq"}).dialect == "fairseq"
 
 
+def test_early_stopping_is_for_beams():
+    for value in (True, "never"):
+        for beams in ({}, {"num_beams": 1}, {"do_sample": True}):
+            with pytest.raises(md.OptionError, match="early_stopping changes nothing with one beam: add num_beams"):
+                resolve({}, {"early_stopping": value} | beams)
+        assert resolve({"num_beams": 2}, {"early_stopping": value}).early_stopping == value
+        assert resolve({"early_stopping": value}, {"num_beams": 1}).num_beams == 1, "a file's is for another day"
+    assert resolve({}, {"early_stopping": False}).early_stopping is False, "off is no wish"
+
+
 def test_a_rule_broken_with_a_default_says_where_it_comes_from():
     with pytest.raises(md.OptionError, match=r"defaults of generation_config\.json: num_beam_groups 2 does not"):
         resolve({"num_beam_groups": 2, "diversity_penalty": 1.0}, {"num_beams": 3})

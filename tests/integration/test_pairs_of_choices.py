@@ -13,7 +13,7 @@ from test_attention_settings import make
 
 from minidecode.catalog import CATALOG
 from minidecode.errors import OptionError
-from minidecode.plan import MEMORIES, ON_OR_OFF, Plan, is_there
+from minidecode.plan import MEMORIES, SWITCHES, Plan, is_there
 
 PROMPTS = [[5, 9, 2, 7, 7], [3], [8, 8, 3, 11, 4, 6, 2]]
 SEARCHES = [  # between them they call every op of a search
@@ -31,7 +31,7 @@ def choices_of(name: str, is_windowed: bool) -> list[str]:
     if name == "memory":
         return [m for m in MEMORIES if m != "rolling" or is_windowed]
     if name == "leaving":
-        return list(ON_OR_OFF)
+        return list(SWITCHES[name])
     row = CATALOG[name]
     if row.spelled:
         return list(row.spelled)
