@@ -9,8 +9,8 @@ written; its share is of that copy's bandwidth, and useful bytes alone count, so
 them makes it look slower. On a GPU the kernels are timed, without one the compiled code, or NumPy's where there is
 none; each is checked before.
 
-The target, on an H200: 80 % of the copy's bandwidth, better 90 %. Has not run on a GPU yet; without one it takes two
-minutes. Prints the table, and writes all figures to --out.
+The target, on an H200: 80 % of the copy's bandwidth, better 90 %. Has not run on a GPU yet. Takes about two minutes
+without one. Prints the table; writes all figures to --out.
 """
 
 from __future__ import annotations
