@@ -17,9 +17,9 @@ is never written while a helper reads it, and no helper writes results that nobo
 from __future__ import annotations
 
 import functools
-import itertools
 import os
 import threading
+import time
 
 import numpy as np
 from numba import carray, config, njit
@@ -27,30 +27,30 @@ from numba import carray, config, njit
 from .atomics import add, load, pause, pointer, store
 from .few_rows import multiply
 
-# Places of the table. What threads write while a product is open lies 64 bytes apart, in cache lines of its own.
-OPEN, NEXT, INSIDE = 0, 8, 16  # the open product's number (0: none), the next lot, how many helpers are inside
-X, W, SCALE, Y, ROWS, INPUTS, OUTPUTS, IS_OI, LOT, WIDTH, SIZE = range(24, 35)  # its arrays and their shapes
+# Places of the table. What threads write while a product is open lies 64 bytes apart, in cache lines of its own: the
+# open product's number (0: none), the next lot, how many helpers are inside, how many threads want the table.
+OPEN, NEXT, INSIDE, WANTED = 0, 8, 16, 24
+NUMBER, X, W, SCALE, Y, ROWS, INPUTS, OUTPUTS, IS_OI, LOT, WIDTH, SIZE = range(32, 44)  # the last number; the product
 NUMBERS = {4: np.float32(0), 2: np.uint16(0), 1: np.int8(0)}  # as compiled code has weights, by their width in bytes
-SPINS = 2**14  # looks for another product before a helper sleeps: about half a millisecond
-PATIENCE = 2**13  # looks for helpers that are still inside: several times as long as a lot takes
-AWAY = 128  # products without helpers after that: other work has the cores, and who spins there is only in its way
+AWAKE = 500e-6  # seconds that a helper looks for another product before it sleeps
+PATIENCE = 300e-6  # seconds that helpers may be inside when all lots are taken: ten times what a lot takes
+LOT_TAKES = 30e-6  # seconds; so many that were waited for cost a product without helpers each
+TABLE_IS_TAKEN = -1
 
 
 def deal_out(x_RX, w_XX, scale_X, is_oi, y_RX, lot):
-    """y = x w, times the scale, in lots of so many outputs; with helpers, if they are free.
+    """y = x w, times the scale, in lots of so many outputs; with helpers, if no other thread has them.
 
-    All arrays are contiguous. lot: 0 for a product that is not worth a helper.
+    All arrays are contiguous and x, scale and y float32: helpers know but their addresses. At least one row. lot: 0 for
+    a product that is not worth a helper.
     """
     helpers = _helpers_for(w_XX.itemsize) if lot else None
-    if helpers is None or not helpers.are_free():
-        _own(x_RX, w_XX, scale_X, is_oi, y_RX, lot, np.zeros(SIZE, np.int64), 1)
-        return
-    try:
-        waited = _own(x_RX, w_XX, scale_X, is_oi, y_RX, lot, helpers.table, next(helpers.numbers))
-    finally:
-        helpers.taken.release()
-    if waited > PATIENCE:
-        helpers.away = AWAY
+    if helpers is not None and helpers.come(w_XX.itemsize):
+        waited = _own(x_RX, w_XX, scale_X, is_oi, y_RX, lot, helpers.table)
+        helpers.were_waited_for(waited)
+        if waited != TABLE_IS_TAKEN:
+            return
+    _own(x_RX, w_XX, scale_X, is_oi, y_RX, lot, np.zeros(SIZE, np.int64))
 
 
 @functools.cache
@@ -59,17 +59,31 @@ def _helpers_for(width):
     if config.NUMBA_NUM_THREADS == 1:
         return None
     _help(np.zeros(SIZE, np.int64), NUMBERS[width], width, 0)
-    return _all_helpers()
+    with _starting:
+        if not _started:
+            _started.append(Helpers(config.NUMBA_NUM_THREADS - 1, _looks_a_second(width)))
+        return _started[0]
 
 
-@functools.cache
-def _all_helpers():
-    return Helpers(config.NUMBA_NUM_THREADS - 1)
+_starting, _started = threading.Lock(), []
+
+
+def _looks_a_second(width, looks=2**12):
+    """What a look at an empty table takes differs by processor from half a nanosecond to fifty."""
+
+    def seconds() -> float:
+        began = time.perf_counter()
+        _help(np.zeros(SIZE, np.int64), NUMBERS[width], width, looks)
+        return time.perf_counter() - began
+
+    return looks / min(seconds() for _ in range(3))
 
 
 def _forget_helpers():
+    global _starting
+    _starting = threading.Lock()
+    _started.clear()
     _helpers_for.cache_clear()
-    _all_helpers.cache_clear()
 
 
 if hasattr(os, "register_at_fork"):
@@ -79,56 +93,67 @@ if hasattr(os, "register_at_fork"):
 class Helpers:
     """Threads that share one table."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, looks_a_second: float) -> None:
         self.table = np.zeros(SIZE, np.int64)
-        self.numbers = itertools.count(1)
-        self.taken = threading.Lock()
-        self.away = 0
+        self.looks_a_second = looks_a_second
+        self.patience = int(PATIENCE * looks_a_second)
+        self.width = 0  # of the weights of the product that they were last called for
+        self.away = 0  # for so many products
         self.asleep = {n: threading.Event() for n in range(threads)}
         for n, call in list(self.asleep.items()):
             threading.Thread(target=self._help, args=(n, call), name=f"minidecode-{n}", daemon=True).start()
 
-    def are_free(self) -> bool:
-        """Whether this thread may have them, until it releases `taken`. Wakes those who sleep."""
+    def come(self, width: int) -> bool:
+        """Calls those who sleep. False if they were in the way, and are to stay away from this product too."""
         if self.away > 0:
             self.away -= 1
             return False
-        if not self.taken.acquire(blocking=False):
-            return False
-        while self.asleep:
-            self.asleep.popitem()[1].set()
+        self.width = width
+        if self.asleep:
+            for call in list(self.asleep.values()):
+                call.set()
         return True
 
+    def were_waited_for(self, looks: int) -> None:
+        """They stay away after a long wait: other work has the cores. For as many products as the wait had lots."""
+        if looks > self.patience:
+            self.away = int(looks / self.looks_a_second / LOT_TAKES)
+
     def _help(self, n: int, call: threading.Event) -> None:
-        width = 0
         while True:
-            if width == 0:  # no product came
-                self.asleep[n] = call
-                call.wait()
-                call.clear()
-                width = 4
-            width = _help(self.table, NUMBERS[width], width, SPINS)
+            self.asleep[n] = call
+            call.wait()
+            call.clear()
+            del self.asleep[n]
+            width = self.width
+            while width != 0:  # until none comes
+                width = _help(self.table, NUMBERS[width], width, int(AWAKE * self.looks_a_second))
 
 
 @njit(cache=True, nogil=True)
-def _own(x_RX, w_XX, scale_X, is_oi, y_RX, lot, table, number):
+def _own(x_RX, w_XX, scale_X, is_oi, y_RX, lot, table):
     """Lays a product on the table, takes lots of it until none is left, and waits for those who are still inside.
 
-    Returns how often it looked for them.
+    Returns how often it looked for them, or TABLE_IS_TAKEN. No interrupt comes between: this is compiled code.
     """
+    if add(table, WANTED, 1) > 0:
+        add(table, WANTED, -1)
+        return TABLE_IS_TAKEN
+    table[NUMBER] += 1
     table[X], table[W] = x_RX.ctypes.data, w_XX.ctypes.data
     table[SCALE], table[Y] = scale_X.ctypes.data, y_RX.ctypes.data
     table[ROWS], table[INPUTS] = x_RX.shape
     table[OUTPUTS], table[IS_OI], table[WIDTH] = y_RX.shape[1], is_oi, w_XX.itemsize
     table[LOT] = lot if lot else y_RX.shape[1]
     store(table, NEXT, 0)
-    store(table, OPEN, number)
+    store(table, OPEN, table[NUMBER])
     _take_lots(table, w_XX[0, 0])
     store(table, OPEN, 0)
     waited = 0
     while load(table, INSIDE) > 0:
         waited += 1
         pause()
+    add(table, WANTED, -1)
     return waited
 
 

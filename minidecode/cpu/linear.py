@@ -54,14 +54,15 @@ def _is_few(rows, weight):
 def linear_few_rows(x_RX, weight, add_to=None, out=None):
     """The loops of few_rows.py, however many rows there are; x is float32. Outputs are dealt out to threads in lots."""
     data = np.ascontiguousarray(in_bits(weight.data))
-    outputs = data.shape[0 if weight.layout == "oi" else 1]
-    scale_X = _no_scale(outputs) if weight.scale is None else weight.scale
-    is_there = out is not None and out.flags.c_contiguous
-    y_RX = out if is_there else np.empty((len(x_RX), outputs), np.float32)
-    lot = _lot(weight.layout, data.nbytes, len(x_RX), outputs)
-    deal_out(np.ascontiguousarray(x_RX), data, scale_X, weight.layout == "oi", y_RX, lot)
-    if out is not None and not is_there:
-        out[:] = y_RX
+    shape = len(x_RX), data.shape[0 if weight.layout == "oi" else 1]
+    scale_X = _no_scale(shape[1]) if weight.scale is None else np.ascontiguousarray(weight.scale, np.float32)
+    fits = out is not None and out.shape == shape and out.dtype == np.float32 and out.flags.c_contiguous
+    y_RX = out if fits else np.empty(shape, np.float32)
+    if y_RX.size:
+        lot = _lot(weight.layout, data.nbytes, *shape)
+        deal_out(np.ascontiguousarray(x_RX, np.float32), data, scale_X, weight.layout == "oi", y_RX, lot)
+    if out is not None and not fits:
+        out[...] = y_RX
         y_RX = out
     return y_RX if add_to is None else np.add(add_to, y_RX, out=add_to)
 

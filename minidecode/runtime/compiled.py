@@ -48,9 +48,9 @@ TYPES: dict[str, dict[str, list[str]]] = {
     "top_p": {"top_p._keep_top_p": ["f2 d i"]},
 }
 PRODUCTS = {  # "linear", by what the weights are stored as
-    "float32": {"dealing._own": ["f2 f2r f1r b f2 i i1 i"], "dealing._help": ["i1 f i i"]},
-    "float16": {"dealing._own": ["f2 h2r f1r b f2 i i1 i"], "dealing._help": ["i1 h i i"], "narrow._widen": ["h2r f2"]},
-    "int8": {"dealing._own": ["f2 q2r f1r b f2 i i1 i"], "dealing._help": ["i1 q i i"], "narrow._widen": ["q2r f2"]},
+    "float32": {"dealing._own": ["f2 f2r f1r b f2 i i1"], "dealing._help": ["i1 f i i"]},
+    "float16": {"dealing._own": ["f2 h2r f1r b f2 i i1"], "dealing._help": ["i1 h i i"], "narrow._widen": ["h2r f2"]},
+    "int8": {"dealing._own": ["f2 q2r f1r b f2 i i1"], "dealing._help": ["i1 q i i"], "narrow._widen": ["q2r f2"]},
 }
 ASKED_FOR: dict[str, dict[str, list[str]]] = {
     "memory_dtype=float16": {"attention._scores_of_part": ["f3 h4 i1 i1 f i f3"],
