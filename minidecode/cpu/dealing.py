@@ -31,7 +31,7 @@ from .few_rows import multiply
 # open product's number (0: none), the next lot, how many helpers are inside, how many threads want the table.
 OPEN, NEXT, INSIDE, WANTED = 0, 8, 16, 24
 NUMBER, X, W, SCALE, Y, ROWS, INPUTS, OUTPUTS, IS_OI, LOT, WIDTH, SIZE = range(32, 44)  # the last number; the product
-NUMBERS = {4: np.float32(0), 2: np.uint16(0), 1: np.int8(0)}  # as compiled code has weights, by their width in bytes
+LIKE = {4: np.float32(0), 2: np.uint16(0), 1: np.int8(0)}  # as compiled code has weights, by their width in bytes
 AWAKE = 500e-6  # seconds that a helper looks for another product before it sleeps
 PATIENCE = 300e-6  # seconds that helpers may be inside when all lots are taken: ten times what a lot takes
 LOT_TAKES = 30e-6  # seconds; so many that were waited for cost a product without helpers each
@@ -58,7 +58,7 @@ def _helpers_for(width):
     """The helpers, once what they call is compiled for weights of that width; None where there is but one thread."""
     if config.NUMBA_NUM_THREADS == 1:
         return None
-    _help(np.zeros(SIZE, np.int64), NUMBERS[width], width, 0)
+    _help(np.zeros(SIZE, np.int64), LIKE[width], width, 0)
     with _starting:
         if not _started:
             _started.append(Helpers(config.NUMBA_NUM_THREADS - 1, _looks_a_second(width)))
@@ -73,7 +73,7 @@ def _looks_a_second(width, looks=2**12):
 
     def seconds() -> float:
         began = time.perf_counter()
-        _help(np.zeros(SIZE, np.int64), NUMBERS[width], width, looks)
+        _help(np.zeros(SIZE, np.int64), LIKE[width], width, looks)
         return time.perf_counter() - began
 
     return looks / min(seconds() for _ in range(3))
@@ -127,7 +127,7 @@ class Helpers:
             del self.asleep[n]
             width = self.width
             while width != 0:  # until none comes
-                width = _help(self.table, NUMBERS[width], width, int(AWAKE * self.looks_a_second))
+                width = _help(self.table, LIKE[width], width, int(AWAKE * self.looks_a_second))
 
 
 @njit(cache=True, nogil=True)
