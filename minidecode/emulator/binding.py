@@ -112,7 +112,7 @@ class _ModuleView:
 def _stand_ins(cuda: FakeCuda) -> dict[int, object]:
     """By identity: the real module, and each of its names that a kernel may have imported by itself."""
     found: dict[int, object] = {id(math): _MATHEMATICS, id(max): maximum, id(min): minimum}
-    found |= {id(f): getattr(_MATHEMATICS, name) for name, f in vars(math).items() if callable(f)}
+    found |= {id(f): getattr(_MATHEMATICS, n) for n, f in vars(math).items() if callable(f) and not n.startswith("__")}
     real = sys.modules.get("numba.cuda")
     if real is None:
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -397,3 +398,10 @@ def test_it_runs_under_a_debugger_and_a_profiler():
     profiler = cProfile.Profile()
     profiler.runcall(lambda: md.emulate(plus_one)[1, 32](x))
     assert run.ok and (x == 3).all() and calls
+
+
+def test_a_python_with_its_mathematics_built_in(monkeypatch):
+    """As Debian's: the module's loader is a class there, and so may be called, but is none of its functions."""
+    monkeypatch.setattr(math, "__loader__", type(math))
+    case = CORRECT[0]
+    md.emulate(case.kernel, **case.options)[case.launch](*case.arguments())
