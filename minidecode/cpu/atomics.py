@@ -1,17 +1,20 @@
 """What threads agree by, inside of compiled code: places of an array read and written by one at a time, in one order.
 
 Numba has none of these for CPUs; LLVM has. All are sequentially consistent: every thread sees the same order of them.
+And what they tell each other by, which are numbers alone: addresses of arrays and of functions.
 """
 
 from __future__ import annotations
 
+import functools
 import platform
 
 from llvmlite import ir
-from numba import types
+from numba import carray, njit, types
 from numba.extending import intrinsic
 
 HAS_PAUSE = platform.machine().lower() in ("x86_64", "amd64")
+TOLD_AND_LOT = (types.int64, types.int64)
 
 
 def _place(context, builder, signature, arguments):
@@ -63,11 +66,38 @@ def pause(typing_context):
     return types.none(), code
 
 
+@njit(inline="always")
+def array_at(address, like, shape):
+    """The array of that shape, of numbers of the type of `like`, whose first lies there."""
+    return carray(_pointer(address, like), shape)
+
+
 @intrinsic
-def pointer(typing_context, address, like):
+def _pointer(typing_context, address, like):
     """A pointer to numbers of the type of `like`, of an address that is written as a number."""
 
     def code(context, builder, signature, arguments):
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
 
     return types.CPointer(like)(types.int64, like), code
+
+
+@intrinsic
+def call(typing_context, function, told, lot):
+    """Calls the function at that address, which `address_of` has given, with two whole numbers."""
+
+    def code(context, builder, signature, arguments):
+        number, nothing = ir.IntType(64), ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(nothing, [number, number]).as_pointer()
+        builder.call(builder.inttoptr(arguments[0], kind), arguments[1:])
+        return context.get_dummy_value()
+
+    return types.none(types.int64, types.int64, types.int64), code
+
+
+@functools.cache
+def address_of(function):
+    """Where the code lies that Numba makes of a function of two whole numbers; it is made or loaded now."""
+    function.compile(TOLD_AND_LOT)
+    made = function.overloads[TOLD_AND_LOT]
+    return made.library.get_pointer_to_function(made.fndesc.llvm_cfunc_wrapper_name)

@@ -1,17 +1,18 @@
-"""A product's outputs dealt out to threads that wait awake.
+"""Work dealt out to threads that wait awake.
 
 A decode step of GPT-2 multiplies 49 times, for 70 to 300 us each. A thread that sleeps in between takes some 50 us to
 wake, and needs the interpreter's lock to begin; then two threads are hardly faster than one. So here a helper stays in
-compiled code, without that lock, and looks for the next product for about half a millisecond after the last one. Only
-then it sleeps.
+compiled code, without that lock, and looks for more work for about half a millisecond after the last. Only then it
+sleeps.
 
-The product lies on a table, an array of whole numbers. Whoever is free takes the next lot of its outputs. The thread
-that wants the product takes lots too: if no helper comes, since they sleep or other work has the cores, it does all by
-itself. When no lot is left it closes the product, and goes on as soon as nobody is inside.
+The work lies on a table, an array of whole numbers: which function, what it is told, and for how many lots it is to be
+called. Whoever is free takes the next lot. The thread that wants the work takes lots too: if no helper comes, since
+they sleep or other work has the cores, it does all by itself. When no lot is left it closes the table, and goes on as
+soon as nobody is inside.
 
-A helper that has seen a product says that it is inside before it looks again whether that product is still open; and
-the owner closes it before looking whether somebody is inside. Both are seen in one order by all threads. So the table
-is never written while a helper reads it, and no helper writes results that nobody waits for.
+A helper that has seen some work says that it is inside before it looks again whether that work is still open; and the
+owner closes it before looking whether somebody is inside. Both are seen in one order by all threads. So the table is
+never written while a helper reads it, and no helper writes results that nobody waits for.
 """
 
 from __future__ import annotations
@@ -22,60 +23,61 @@ import threading
 import time
 
 import numpy as np
-from numba import carray, config, njit
+from numba import config, njit
 
-from .atomics import add, load, pause, pointer, store
-from .few_rows import multiply
+from .atomics import add, address_of, call, load, pause, store
 
-# Places of the table. What threads write while a product is open lies 64 bytes apart, in cache lines of its own: the
-# open product's number (0: none), the next lot, how many helpers are inside, how many threads want the table.
+# Places of the table. What threads write while work is open lies 64 bytes apart, in cache lines of its own: the number
+# of the work that is open (0: none), the next lot, how many helpers are inside, how many threads want the table.
 OPEN, NEXT, INSIDE, WANTED = 0, 8, 16, 24
-NUMBER, X, W, SCALE, Y, ROWS, INPUTS, OUTPUTS, IS_OI, LOT, WIDTH, SIZE = range(32, 44)  # the last number; the product
-LIKE = {4: np.float32(0), 2: np.uint16(0), 1: np.int8(0)}  # as compiled code has weights, by their width in bytes
-AWAKE = 500e-6  # seconds that a helper looks for another product before it sleeps
+NUMBER, FUNCTION, LOTS, TOLD, SIZE = 32, 33, 34, 35, 64  # the last number; the work, and from TOLD on what it is told
+AWAKE = 500e-6  # seconds that a helper looks for more work before it sleeps
 PATIENCE = 300e-6  # seconds that helpers may be inside when all lots are taken: ten times what a lot takes
-LOT_TAKES = 30e-6  # seconds; so many that were waited for cost a product without helpers each
+LOT_TAKES = 30e-6  # seconds; so many that were waited for cost a piece of work without helpers each
 TABLE_IS_TAKEN = -1
+NO_HELPER, AWAKE_ONES, ALL = range(3)
 
 
-def deal_out(x_RX, w_XX, scale_X, is_oi, y_RX, lot):
-    """y = x w, times the scale, in lots of so many outputs; with helpers, if no other thread has them.
+def deal_out(lay, arrays, function, worth):
+    """Runs `function(told, lot)` for all lots; with helpers, if no other thread has them.
 
-    All arrays are contiguous and x, scale and y float32: helpers know but their addresses. At least one row. lot: 0 for
-    a product that is not worth a helper.
+    Both functions are compiled. lay(*arrays, address, table) describes the work in numbers and calls `share`; so the
+    arrays are its caller's, and stay where they are until all is done. `function` never raises. worth: NO_HELPER;
+    AWAKE_ONES, for work between products that may be the BLAS's, whose own threads would be in the way (they look for
+    more work for some 25 ms); or ALL, who are called.
     """
-    helpers = _helpers_for(w_XX.itemsize) if lot else None
-    if helpers is not None and helpers.come(w_XX.itemsize):
-        waited = _own(x_RX, w_XX, scale_X, is_oi, y_RX, lot, helpers.table)
+    address, helpers = address_of(function), None if worth == NO_HELPER else _helpers()
+    if helpers is not None and helpers.come(worth):
+        waited = lay(*arrays, address, helpers.table)
         helpers.were_waited_for(waited)
         if waited != TABLE_IS_TAKEN:
             return
-    _own(x_RX, w_XX, scale_X, is_oi, y_RX, lot, np.zeros(SIZE, np.int64))
+    lay(*arrays, address, np.zeros(SIZE, np.int64))
 
 
 @functools.cache
-def _helpers_for(width):
-    """The helpers, once what they call is compiled for weights of that width; None where there is but one thread."""
+def _helpers():
+    """None where there is but one thread."""
     if config.NUMBA_NUM_THREADS == 1:
         return None
-    _help(np.zeros(SIZE, np.int64), LIKE[width], width, 0)
     with _starting:
         if not _started:
-            _started.append(Helpers(config.NUMBA_NUM_THREADS - 1, _looks_a_second(width)))
+            _started.append(Helpers(config.NUMBA_NUM_THREADS - 1, _looks_a_second()))
         return _started[0]
 
 
 _starting, _started = threading.Lock(), []
 
 
-def _looks_a_second(width, looks=2**12):
+def _looks_a_second(looks=2**12):
     """What a look at an empty table takes differs by processor from half a nanosecond to fifty."""
 
     def seconds() -> float:
         began = time.perf_counter()
-        _help(np.zeros(SIZE, np.int64), LIKE[width], width, looks)
+        _help(np.zeros(SIZE, np.int64), looks)
         return time.perf_counter() - began
 
+    seconds()  # compiles, or loads
     return looks / min(seconds() for _ in range(3))
 
 
@@ -83,7 +85,7 @@ def _forget_helpers():
     global _starting
     _starting = threading.Lock()
     _started.clear()
-    _helpers_for.cache_clear()
+    _helpers.cache_clear()
 
 
 if hasattr(os, "register_at_fork"):
@@ -97,42 +99,40 @@ class Helpers:
         self.table = np.zeros(SIZE, np.int64)
         self.looks_a_second = looks_a_second
         self.patience = int(PATIENCE * looks_a_second)
-        self.width = 0  # of the weights of the product that they were last called for
-        self.away = 0  # for so many products
+        self.threads, self.away = threads, 0  # how many there are; for how many pieces of work they stay away
         self.asleep = {n: threading.Event() for n in range(threads)}
-        for n, call in list(self.asleep.items()):
-            threading.Thread(target=self._help, args=(n, call), name=f"minidecode-{n}", daemon=True).start()
+        for n, wake in list(self.asleep.items()):
+            threading.Thread(target=self._help, args=(n, wake), name=f"minidecode-{n}", daemon=True).start()
 
-    def come(self, width: int) -> bool:
-        """Calls those who sleep. False if they were in the way, and are to stay away from this product too."""
+    def come(self, worth: int) -> bool:
+        """Calls those who sleep, if it is worth ALL. False if nobody is to come: they were in the way, or all sleep."""
+        if worth == AWAKE_ONES and len(self.asleep) == self.threads:
+            return False
         if self.away > 0:
             self.away -= 1
             return False
-        self.width = width
-        if self.asleep:
-            for call in list(self.asleep.values()):
-                call.set()
+        if worth == ALL and self.asleep:
+            for wake in list(self.asleep.values()):
+                wake.set()
         return True
 
     def were_waited_for(self, looks: int) -> None:
-        """They stay away after a long wait: other work has the cores. For as many products as the wait had lots."""
+        """They stay away after a long wait: other work has the cores. For as many pieces as the wait had lots."""
         if looks > self.patience:
             self.away = int(looks / self.looks_a_second / LOT_TAKES)
 
-    def _help(self, n: int, call: threading.Event) -> None:
+    def _help(self, n: int, wake: threading.Event) -> None:
         while True:
-            self.asleep[n] = call
-            call.wait()
-            call.clear()
+            self.asleep[n] = wake
+            wake.wait()
+            wake.clear()
             del self.asleep[n]
-            width = self.width
-            while width != 0:  # until none comes
-                width = _help(self.table, LIKE[width], width, int(AWAKE * self.looks_a_second))
+            _help(self.table, int(AWAKE * self.looks_a_second))
 
 
 @njit(cache=True, nogil=True)
-def _own(x_RX, w_XX, scale_X, is_oi, y_RX, lot, table):
-    """Lays a product on the table, takes lots of it until none is left, and waits for those who are still inside.
+def share(lots, function, told, table):
+    """Lays work on the table, takes lots of it until none is left, and waits for those who are still inside.
 
     Returns how often it looked for them, or TABLE_IS_TAKEN. No interrupt comes between: this is compiled code.
     """
@@ -140,14 +140,12 @@ def _own(x_RX, w_XX, scale_X, is_oi, y_RX, lot, table):
         add(table, WANTED, -1)
         return TABLE_IS_TAKEN
     table[NUMBER] += 1
-    table[X], table[W] = x_RX.ctypes.data, w_XX.ctypes.data
-    table[SCALE], table[Y] = scale_X.ctypes.data, y_RX.ctypes.data
-    table[ROWS], table[INPUTS] = x_RX.shape
-    table[OUTPUTS], table[IS_OI], table[WIDTH] = y_RX.shape[1], is_oi, w_XX.itemsize
-    table[LOT] = lot if lot else y_RX.shape[1]
+    table[FUNCTION], table[LOTS] = function, lots
+    for i in range(len(told)):
+        table[TOLD + i] = told[i]
     store(table, NEXT, 0)
     store(table, OPEN, table[NUMBER])
-    _take_lots(table, w_XX[0, 0])
+    _take_lots(table)
     store(table, OPEN, 0)
     waited = 0
     while load(table, INSIDE) > 0:
@@ -158,13 +156,10 @@ def _own(x_RX, w_XX, scale_X, is_oi, y_RX, lot, table):
 
 
 @njit(cache=True, nogil=True)
-def _help(table, like, width, spins):
-    """Helps with all products whose weights are as `like`; ends when none has come for so many looks -> 0.
-
-    Ends, too, when weights of another width are on the table -> that width.
-    """
-    seen = idle = other = 0
-    while idle < spins and other == 0:
+def _help(table, looks):
+    """Helps with all work on the table, until for so many looks none has come."""
+    seen = idle = 0
+    while idle < looks:
         number = load(table, OPEN)
         if number == 0 or number == seen:
             idle += 1
@@ -173,23 +168,15 @@ def _help(table, like, width, spins):
         seen, idle = number, 0
         add(table, INSIDE, 1)
         if load(table, OPEN) == number:
-            if table[WIDTH] == width:
-                _take_lots(table, like)
-            else:
-                other = table[WIDTH]
+            _take_lots(table)
         add(table, INSIDE, -1)
-    return other
 
 
 @njit(cache=True, nogil=True)
-def _take_lots(table, like):
-    """Multiplies lots of the product on the table, until none is left."""
-    rows, inputs, outputs, is_oi, lot = table[ROWS], table[INPUTS], table[OUTPUTS], table[IS_OI] != 0, table[LOT]
-    x_RX = carray(pointer(table[X], np.float32(0)), (rows, inputs))
-    w_XX = carray(pointer(table[W], like), (outputs, inputs) if is_oi else (inputs, outputs))
-    scale_X = carray(pointer(table[SCALE], np.float32(0)), (outputs,))
-    y_RX = carray(pointer(table[Y], np.float32(0)), (rows, outputs))
-    first = add(table, NEXT, 1) * lot
-    while first < outputs:
-        multiply(x_RX, w_XX, scale_X, is_oi, first, min(first + lot, outputs), y_RX)
-        first = add(table, NEXT, 1) * lot
+def _take_lots(table):
+    """Calls the work's function for one lot after the other, until none is left."""
+    function, lots, told = table[FUNCTION], table[LOTS], table[TOLD:].ctypes.data
+    lot = add(table, NEXT, 1)
+    while lot < lots:
+        call(function, told, lot)
+        lot = add(table, NEXT, 1)

@@ -1,7 +1,8 @@
-"""The loops that multiply few rows: each weight is read once, and widened in a register.
+"""Few rows multiplied: each weight is read once, and widened in a register.
 
 In the layout "oi" each output's weights lie side by side, and a tile of six outputs and four rows keeps its 24 sums in
-registers: what is read of either serves several times. In "io" an input's weights lie side by side.
+registers: what is read of either serves several times. In "io" an input's weights lie side by side. Outputs are dealt
+out to threads in lots (dealing.py).
 """
 
 from __future__ import annotations
@@ -9,14 +10,62 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from .atomics import array_at
+from .dealing import ALL, NO_HELPER, deal_out, share
 from .narrow import wide
 
 REORDER = {"reassoc", "contract"}  # sums in any order, so that they run on vectors
 NEAR = 4096  # results that stay in the first cache while all weights go by
 
 
+def multiply(x_RX, w_XX, scale_X, is_oi, y_RX, lot):
+    """y = x w, times the scale, in lots of so many outputs; 0: of all, since it is not worth a helper.
+
+    All arrays are contiguous and x, scale and y float32: helpers know but their addresses. At least one row.
+    """
+    arrays = x_RX, w_XX, scale_X, is_oi, y_RX, lot or y_RX.shape[1]
+    deal_out(_product, arrays, LOT_OF[w_XX.itemsize], ALL if lot else NO_HELPER)
+
+
+@njit(cache=True, nogil=True)
+def _product(x_RX, w_XX, scale_X, is_oi, y_RX, lot, function, table):
+    """Lays a product on the table."""
+    (rows, inputs), outputs = x_RX.shape, y_RX.shape[1]
+    x, w, scale, y = x_RX.ctypes.data, w_XX.ctypes.data, scale_X.ctypes.data, y_RX.ctypes.data
+    told = np.int64(x), np.int64(w), np.int64(scale), np.int64(y), rows, inputs, outputs, np.int64(is_oi), lot
+    return share(-(-outputs // lot), function, told, table)
+
+
 @njit(inline="always")
-def multiply(x_RX, w_XX, scale_X, is_oi, first, last, y_RX):
+def _multiply_lot(told, lot, like):
+    """Lot number `lot` of the product that is told of; its weights are numbers like `like`."""
+    x, w, scale, y, rows, inputs, outputs, is_oi, size = array_at(told, 0, (9,))
+    x_RX, y_RX = array_at(x, np.float32(0), (rows, inputs)), array_at(y, np.float32(0), (rows, outputs))
+    w_XX = array_at(w, like, (outputs, inputs) if is_oi else (inputs, outputs))
+    first = lot * size
+    _outputs(x_RX, w_XX, array_at(scale, np.float32(0), (outputs,)), is_oi, first, min(first + size, outputs), y_RX)
+
+
+@njit(cache=True, nogil=True)
+def _lot_of_float32(told, lot):
+    _multiply_lot(told, lot, np.float32(0))
+
+
+@njit(cache=True, nogil=True)
+def _lot_of_float16(told, lot):
+    _multiply_lot(told, lot, np.uint16(0))
+
+
+@njit(cache=True, nogil=True)
+def _lot_of_int8(told, lot):
+    _multiply_lot(told, lot, np.int8(0))
+
+
+LOT_OF = {4: _lot_of_float32, 2: _lot_of_float16, 1: _lot_of_int8}  # by the bytes of a weight
+
+
+@njit(inline="always")
+def _outputs(x_RX, w_XX, scale_X, is_oi, first, last, y_RX):
     """The outputs from `first` up to `last`, each sum ending in its scale."""
     if not is_oi:
         _sums(x_RX, w_XX, scale_X, first, last, y_RX)

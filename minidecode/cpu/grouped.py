@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from . import attention
+import numpy as np
+
+from . import split
 
 
 def attend(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
-    """Each position is read once for the query heads that share it; only what a row sees is scored at all."""
-    return attention.attend_parts(q_RHK, [(k_RGMK, v_RGMU, begin_R, end_R)], scale, out)
+    """The split memory's attention where each row is a sentence whose prompt is empty; what no row sees is not read."""
+    k_RGNK, v_RGNU = k_RGMK[:, :, :0], v_RGMU[:, :, :0]
+    prompt_begin_R = np.zeros_like(begin_R)
+    return split.attend_split(q_RHK, k_RGNK, v_RGNU, prompt_begin_R, k_RGMK, v_RGMU, begin_R, end_R, scale, out)

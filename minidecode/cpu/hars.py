@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
-from numba import float32, int32, njit
+from numba import njit
 
 from .candidates import PART, how_many_beat, insert
-
-LN_2, LOG2_E = np.float32(math.log(2)), np.float32(math.log2(math.e))
-SERIES = tuple(np.float32(1 / math.factorial(n)) for n in range(8))  # of exp around 0
-LEAST = np.float32(-87)  # exp of it is about the smallest normal float32: beside the row's largest term, nothing
+from .exponential import exp
 
 
 def search_candidates(logits_RV, base_BW, C, out=None):
@@ -72,38 +67,12 @@ def scores_of(part_X, largest, log_sum, base, score_X):
         score_X[k] = part_X[k] - largest - log_sum + base
 
 
-@njit(cache=True)
+@njit(cache=True, fastmath={"reassoc", "contract"})  # a sum in any order, so that it runs on vectors
 def sum_of_exponentials(logits_V, largest):
     """The sum of exp(logit - largest); NaN if a logit is NaN or plus infinity, or all are minus infinity."""
     if logits_V.itemsize == 8:
         return np.exp(logits_V - largest).sum()
-    total, factor_X, bits_X = float32(0), np.empty(PART, np.float32), np.empty(PART, np.int32)
-    for first in range(0, len(logits_V), PART):
-        part_X = logits_V[first : first + PART]
-        exponentials(part_X, largest, factor_X, bits_X)
-        total += sum_of_products(factor_X[: len(part_X)], bits_X.view(np.float32)[: len(part_X)])
-    return total
-
-
-@njit(cache=True, fastmath={"contract"})
-def exponentials(part_X, largest, factor_X, bits_X):
-    """exp(x) = exp(f) 2^k with k whole and |f| < 0.35, for exp compiled by Numba is a call for each number, and this
-    runs on vectors. exp(f) is a short series; 2^k is a float32 whose bits are an exponent and nothing else.
-    """
-    for i in range(len(part_X)):
-        x = part_X[i] - largest
-        x = LEAST if x < LEAST else x
-        k = np.floor(x * LOG2_E + float32(0.5))
-        f = x - k * LN_2
-        factor = f * SERIES[7] + SERIES[6]
-        factor = f * (f * (f * factor + SERIES[5]) + SERIES[4]) + SERIES[3]
-        factor_X[i] = f * (f * (f * factor + SERIES[2]) + SERIES[1]) + SERIES[0]
-        bits_X[i] = (int32(k) + int32(127)) << int32(23)
-
-
-@njit(cache=True, fastmath={"reassoc", "contract"})  # a sum in any order, so that it runs on vectors
-def sum_of_products(a_X, b_X):
-    total = float32(0)
-    for k in range(len(a_X)):
-        total += a_X[k] * b_X[k]
+    total = np.float32(0)
+    for v in range(len(logits_V)):
+        total += exp(logits_V[v] - largest)
     return total

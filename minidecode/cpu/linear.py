@@ -1,4 +1,4 @@
-"""Products for few rows, compiled for the CPU: by the loops of few_rows.py, on all threads (dealing.py).
+"""Products for few rows, compiled for the CPU: by the loops of few_rows.py, on all threads.
 
 Decoding multiplies 1 to 64 rows by large weights, and takes as long as reading them does. From two rows on BLAS first
 copies the weights into an order of its own, which pays where there are many rows to share the copy. Narrow weights
@@ -21,7 +21,7 @@ from llvmlite import binding
 from numba import config
 
 from ..reference import linear as reference
-from .dealing import deal_out
+from .few_rows import multiply
 from .narrow import in_bits, widen_all
 
 MANY_REGISTERS = platform.machine() in ("arm64", "aarch64") or binding.get_host_cpu_features().get("avx512f", False)
@@ -60,7 +60,7 @@ def linear_few_rows(x_RX, weight, add_to=None, out=None):
     y_RX = out if fits else np.empty(shape, np.float32)
     if y_RX.size:
         lot = _lot(weight.layout, data.nbytes, *shape)
-        deal_out(np.ascontiguousarray(x_RX, np.float32), data, scale_X, weight.layout == "oi", y_RX, lot)
+        multiply(np.ascontiguousarray(x_RX, np.float32), data, scale_X, weight.layout == "oi", y_RX, lot)
     if out is not None and not fits:
         out[...] = y_RX
         y_RX = out

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from .attention import attend_parts
+from . import split
 
 
 def attend_shared(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):
-    """Equation 4, with a sentence's keys and values read once for four beams."""
-    return attend_parts(q_RHK, [(k_BGNK, v_BGNU, begin_B, np.full_like(begin_B, k_BGNK.shape[2]))], scale, out)
+    """Equation 4: the split memory's attention where no row has generated anything."""
+    R, nothing = len(q_RHK), np.zeros(len(q_RHK), np.int64)
+    k_RGTK, v_RGTU = (np.empty((R, x.shape[1], 0, x.shape[3]), x.dtype) for x in (k_BGNK, v_BGNU))
+    return split.attend_split(q_RHK, k_BGNK, v_BGNU, begin_B, k_RGTK, v_RGTU, nothing, nothing, scale, out)

@@ -1,4 +1,4 @@
-"""Log-probabilities of all tokens, compiled for the CPU: the exponentials are HARS's, and none is written."""
+"""Softmax and log-probabilities of all tokens, compiled for the CPU: none of HARS's exponentials is written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,44 @@ from numba import njit
 
 from ..ops import FINE, NOT_A_NUMBER
 from ..reference.softmax import results
+from .exponential import exp
 from .hars import largest_of, sum_of_exponentials
+
+LANES = 16  # maxima that are taken side by side
+
+
+@njit(cache=True, nogil=True)
+def softmax_in_place(scores_M):
+    """NaN if a score is NaN or plus infinity, or all are minus infinity; beside others, that has a weight of 1e-38."""
+    _divide(scores_M, _exponentials(scores_M, _largest(scores_M)))
+
+
+@njit(cache=True, nogil=True)
+def _largest(scores_M):
+    """As `largest_of`, for rows so short that many lanes would take longer than they save."""
+    lanes_X, first = np.full(LANES, -np.inf, scores_M.dtype), len(scores_M) % LANES
+    for m in range(first):
+        lanes_X[m] = scores_M[m] if scores_M[m] > lanes_X[m] else lanes_X[m]
+    for m in range(first, len(scores_M), LANES):
+        for k in range(LANES):
+            lanes_X[k] = scores_M[m + k] if scores_M[m + k] > lanes_X[k] else lanes_X[k]
+    return lanes_X.max()
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})  # a sum in any order, so that it runs on vectors
+def _exponentials(scores_M, largest):
+    """exp(score - largest) in the place of each; and their sum."""
+    total = scores_M.dtype.type(0)
+    for m in range(len(scores_M)):
+        scores_M[m] = np.exp(scores_M[m] - largest) if scores_M.itemsize == 8 else exp(scores_M[m] - largest)
+        total += scores_M[m]
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _divide(scores_M, total):
+    for m in range(len(scores_M)):
+        scores_M[m] /= total
 
 
 def log_softmax(logits_RV, out=None):

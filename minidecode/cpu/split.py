@@ -1,14 +1,165 @@
-"""Attention over a shared prompt and over what each beam has generated (FastSeq, 4.1.1), compiled for the CPU."""
+"""Attention over a shared prompt and over what each beam has generated (FastSeq, 4.1.1), compiled for the CPU.
+
+NumPy goes three times over all scores, and for a few rows and many positions BLAS first copies keys and values into an
+order of its own, which takes longer than the product itself. Here a memory is read once for four queries, or positions,
+at once. And a key/value head of a sentence is done with, scores, softmax and sums, before the next is begun: its scores
+stay in a cache, and heads are dealt out to threads (dealing.py). A memory of float16 is read as it is, and each number
+widened in a register.
+"""
 
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 
-from .attention import attend_parts
+from ..reference.attention import heads_side_by_side
+from .atomics import array_at
+from .dealing import AWAKE_ONES, NO_HELPER, deal_out, share
+from .narrow import in_bits, wide
+from .softmax import softmax_in_place
+
+REORDER = {"reassoc", "contract"}  # sums in any order, so that they run on vectors
+WORTH_HELPERS = 2**16  # numbers of keys and values, times the queries that they meet: some 20 us of reading
 
 
 def attend_split(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None):
-    """Equation 3, with the prompt's keys and values read once for four beams."""
-    prompt_end_B = np.full_like(prompt_begin_B, prompt_k_BGNK.shape[2])
-    parts = [(prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, prompt_end_B), (k_RGTK, v_RGTU, begin_R, end_R)]
-    return attend_parts(q_RHK, parts, scale, out)
+    """Equation 3. With an empty prompt, or no room for what rows generate, also what grouped.py and shared.py do."""
+    (R, H, K), N, (T, U) = q_RHK.shape, prompt_k_BGNK.shape[2], v_RGTU.shape[2:]
+    q_RHK, a_RHU = q_RHK * q_RHK.dtype.type(scale), np.empty((R, H, U), q_RHK.dtype)
+    read = prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R
+    arrays = q_RHK, *(np.ascontiguousarray(in_bits(array)) for array in read), a_RHU  # helpers know but addresses
+    if q_RHK.dtype == np.float32:
+        is_long = R * (N + T) * H * (K + U) > WORTH_HELPERS
+        deal_out(_attention, arrays, LOT_OF[k_RGTK.itemsize], AWAKE_ONES if is_long else NO_HELPER)
+    else:
+        _attend_heads(*arrays)
+    return heads_side_by_side(a_RHU, out)
+
+
+@njit(cache=True, nogil=True)
+def _attention(q_RHK, k_BGNK, v_BGNU, begin_B, k_RGTK, v_RGTU, begin_R, end_R, a_RHU, function, table):
+    """Lays attention on the table: a lot for each key/value head of each sentence."""
+    (R, H, K), (B, G, N, U), T = q_RHK.shape, v_BGNU.shape, k_RGTK.shape[2]
+    told = (
+        np.int64(q_RHK.ctypes.data), np.int64(k_BGNK.ctypes.data), np.int64(v_BGNU.ctypes.data),
+        np.int64(begin_B.ctypes.data), np.int64(k_RGTK.ctypes.data), np.int64(v_RGTU.ctypes.data),
+        np.int64(begin_R.ctypes.data), np.int64(end_R.ctypes.data), np.int64(a_RHU.ctypes.data),
+        R, H, K, B, G, N, U, T,
+    )  # fmt: skip
+    return share(B * G, function, told, table)
+
+
+@njit(inline="always")
+def _attend_lot(told, lot, like):
+    """Key/value head `lot` of the attention that is told of; its memory holds numbers like `like`."""
+    q, k, v, begin_B, own_k, own_v, begin_R, end_R, a, R, H, K, B, G, N, U, T = array_at(told, 0, (17,))
+    _attend_head(
+        array_at(q, np.float32(0), (R, H, K)), array_at(k, like, (B, G, N, K)), array_at(v, like, (B, G, N, U)),
+        array_at(begin_B, 0, (B,)), array_at(own_k, like, (R, G, T, K)), array_at(own_v, like, (R, G, T, U)),
+        array_at(begin_R, 0, (R,)), array_at(end_R, 0, (R,)), array_at(a, np.float32(0), (R, H, U)), lot // G, lot % G,
+    )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
+def _lot_of_float32(told, lot):
+    _attend_lot(told, lot, np.float32(0))
+
+
+@njit(cache=True, nogil=True)
+def _lot_of_float16(told, lot):
+    _attend_lot(told, lot, np.uint16(0))
+
+
+LOT_OF = {4: _lot_of_float32, 2: _lot_of_float16}  # by the bytes of a number in the memory
+
+
+@njit(cache=True, nogil=True)
+def _attend_heads(q_RHK, k_BGNK, v_BGNU, begin_B, k_RGTK, v_RGTU, begin_R, end_R, a_RHU):
+    """All key/value heads of all sentences, one after the other."""
+    B, G = k_BGNK.shape[:2]
+    for lot in range(B * G):
+        _attend_head(
+            q_RHK, k_BGNK, v_BGNU, begin_B, k_RGTK, v_RGTU, begin_R, end_R, a_RHU, lot // G, lot % G
+        )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
+def _attend_head(q_RHK, k_BGNK, v_BGNU, begin_B, k_RGTK, v_RGTU, begin_R, end_R, a_RHU, b, g):
+    """Key/value head g of sentence b, for the W rows of the sentence, and of each row the P query heads of the group.
+
+    X are the W*P queries; the scores of each are of N positions of the prompt, and then of its row's own.
+    """
+    (R, H, K), (B, G), U = q_RHK.shape, k_BGNK.shape[:2], a_RHU.shape[2]
+    W, P, N = R // B, H // G, k_BGNK.shape[2] - begin_B[b]
+    k_NK, v_NU = k_BGNK[b, g, begin_B[b] :], v_BGNU[b, g, begin_B[b] :]
+    longest = 0
+    for r in range(b * W, b * W + W):
+        longest = max(longest, end_R[r] - begin_R[r])
+    q_XK, a_XU = np.empty((W * P, K), q_RHK.dtype), np.zeros((W * P, U), q_RHK.dtype)
+    scores_XM = np.empty((W * P, N + longest), q_RHK.dtype)
+    for w in range(W):
+        q_XK[w * P : w * P + P] = q_RHK[b * W + w, g * P : g * P + P]
+
+    _scores(q_XK, k_NK, scores_XM)
+    for w in range(W):
+        r, mine = b * W + w, slice(w * P, w * P + P)
+        _scores(q_XK[mine], k_RGTK[r, g, begin_R[r] : end_R[r]], scores_XM[mine, N:])
+        for p in range(P):
+            softmax_in_place(scores_XM[w * P + p, : N + end_R[r] - begin_R[r]])
+    _add_sums(scores_XM, v_NU, a_XU)
+    for w in range(W):
+        r, mine = b * W + w, slice(w * P, w * P + P)
+        _add_sums(scores_XM[mine, N:], v_RGTU[r, g, begin_R[r] : end_R[r]], a_XU[mine])
+        a_RHU[r, g * P : g * P + P] = a_XU[mine]
+
+
+@njit(cache=True, nogil=True)
+def _scores(q_XK, k_MK, scores_XM):
+    """Each query's product with each key, in the first columns of scores."""
+    fours = len(q_XK) // 4 * 4
+    for x in range(0, fours, 4):
+        _four_dots(q_XK[x : x + 4], k_MK, scores_XM[x : x + 4])
+    for x in range(fours, len(q_XK)):
+        _dots(q_XK[x], k_MK, scores_XM[x])
+
+
+@njit(cache=True, nogil=True, fastmath=REORDER)
+def _four_dots(q_XK, k_MK, scores_XM):
+    M, K = k_MK.shape
+    for m in range(M):
+        a = b = c = d = q_XK.dtype.type(0)
+        for j in range(K):
+            key = wide(k_MK[m, j])
+            a += q_XK[0, j] * key
+            b += q_XK[1, j] * key
+            c += q_XK[2, j] * key
+            d += q_XK[3, j] * key
+        scores_XM[0, m], scores_XM[1, m], scores_XM[2, m], scores_XM[3, m] = a, b, c, d
+
+
+@njit(cache=True, nogil=True, fastmath=REORDER)
+def _dots(q_K, k_MK, scores_M):
+    M, K = k_MK.shape
+    for m in range(M):
+        total = q_K.dtype.type(0)
+        for j in range(K):
+            total += q_K[j] * wide(k_MK[m, j])
+        scores_M[m] = total
+
+
+@njit(cache=True, nogil=True, fastmath=REORDER)
+def _add_sums(weights_XM, v_MU, a_XU):
+    """Adds each query's sum of the values, by its weights in the first columns; four positions at once."""
+    M, U = v_MU.shape
+    fours = M // 4 * 4
+    for m in range(0, fours, 4):
+        for x in range(len(a_XU)):
+            a, b, c, d = weights_XM[x, m], weights_XM[x, m + 1], weights_XM[x, m + 2], weights_XM[x, m + 3]
+            a_U = a_XU[x]
+            for u in range(U):
+                v0, v1, v2, v3 = wide(v_MU[m, u]), wide(v_MU[m + 1, u]), wide(v_MU[m + 2, u]), wide(v_MU[m + 3, u])
+                a_U[u] += a * v0 + b * v1 + c * v2 + d * v3
+    for m in range(fours, M):
+        for x in range(len(a_XU)):
+            for u in range(U):
+                a_XU[x, u] += weights_XM[x, m] * wide(v_MU[m, u])

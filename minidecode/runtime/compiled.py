@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 # A letter for what is in it: f, d floats of 32 and 64 bits, i int64, u uint64, w uint32, h the bits of a float16, q
 # int8, b bool. A number behind it: an array of so many axes; with "r", one that may only be read, as all weights are,
 # with "a" such a one whose numbers need not touch, with "s" one to write whose numbers need not.
-ATTENTION = {"attention._scores_of_part": ["f3 f4 i1 i1 f i f3"], "attention._sums_of_part": ["f3 f4 i1 i1 i f3"]}
+LOT, HELPERS = "i i", {"dealing._help": ["i1 i"]}
+ATTENTION = {"split._attention": ["f3 f4 f4 i1 f4 f4 i1 i1 f3 i i1"], "split._lot_of_float32": [LOT]} | HELPERS
 BEST, BEST_OF_SUMS = "f2 f2 i2", "d2 d2 i2"  # a beam search that samples adds its noise in float64
 TYPES: dict[str, dict[str, list[str]]] = {
     "activation": {"activation._bias_activation": ["f2 f1r i f2"]},
@@ -48,13 +49,15 @@ TYPES: dict[str, dict[str, list[str]]] = {
     "top_p": {"top_p._keep_top_p": ["f2 d i"]},
 }
 PRODUCTS = {  # "linear", by what the weights are stored as
-    "float32": {"dealing._own": ["f2 f2r f1r b f2 i i1"], "dealing._help": ["i1 f i i"]},
-    "float16": {"dealing._own": ["f2 h2r f1r b f2 i i1"], "dealing._help": ["i1 h i i"], "narrow._widen": ["h2r f2"]},
-    "int8": {"dealing._own": ["f2 q2r f1r b f2 i i1"], "dealing._help": ["i1 q i i"], "narrow._widen": ["q2r f2"]},
-}
+    "float32": {"few_rows._product": ["f2 f2r f1r b f2 i i i1"], "few_rows._lot_of_float32": [LOT]} | HELPERS,
+    "float16": {"few_rows._product": ["f2 h2r f1r b f2 i i i1"], "few_rows._lot_of_float16": [LOT],
+                "narrow._widen": ["h2r f2"]} | HELPERS,
+    "int8": {"few_rows._product": ["f2 q2r f1r b f2 i i i1"], "few_rows._lot_of_int8": [LOT],
+             "narrow._widen": ["q2r f2"]} | HELPERS,
+}  # fmt: skip
 ASKED_FOR: dict[str, dict[str, list[str]]] = {
-    "memory_dtype=float16": {"attention._scores_of_part": ["f3 h4 i1 i1 f i f3"],
-                             "attention._sums_of_part": ["f3 h4 i1 i1 i f3"], "reorder._follow": ["h4 i1 i"]},
+    "memory_dtype=float16": {"split._attention": ["f3 h4 h4 i1 h4 h4 i1 i1 f3 i i1"],
+                             "split._lot_of_float16": [LOT], "reorder._follow": ["h4 i1 i"]},
     "memory=indirect": {"indirect._scores": ["f3 f4 i2 f f3s"], "indirect._add_sums": ["f3s f4 i2 f3"],
                         "reorder._follow": ["u4 i1 i"]},
     "memory=indirect,memory_dtype=float16": {"indirect._scores": ["f3 h4 i2 f f3s"],

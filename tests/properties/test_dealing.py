@@ -1,4 +1,4 @@
-"""A product's outputs dealt out to threads: right whoever takes them, and done before the product's owner goes on."""
+"""Work dealt out to threads: right whoever takes it, and done before its owner goes on."""
 
 import dataclasses
 import subprocess
@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 from numba import config
 
-from minidecode.cpu import dealing
+from minidecode.cpu import dealing, few_rows, split
 from minidecode.cpu import linear as cpu_linear
+from minidecode.cpu.atomics import address_of
 from minidecode.ops import Weight
 from minidecode.precision import narrowed
+from minidecode.reference import split as reference_split
 
 STORED = ("float32", "float16", "int8")
 
@@ -44,12 +46,11 @@ def alone(x_RX, weight):
 
 
 def opened(x_RX, w_XX, y_RX, number):
-    """A table with a product by outputs on it, as its owner lays it there; and what must outlive it."""
+    """A table with a product by outputs on it, six in a lot, as its owner lays it there; and what must outlive it."""
     table, scale_X = np.zeros(dealing.SIZE, np.int64), np.ones(len(w_XX), np.float32)
-    for place, array in (("X", x_RX), ("W", w_XX), ("SCALE", scale_X), ("Y", y_RX)):
-        table[getattr(dealing, place)] = array.ctypes.data
-    table[dealing.ROWS], table[dealing.INPUTS], table[dealing.OUTPUTS] = *x_RX.shape, len(w_XX)
-    table[dealing.IS_OI], table[dealing.LOT], table[dealing.WIDTH] = True, 6, w_XX.itemsize
+    table[dealing.FUNCTION], table[dealing.LOTS] = address_of(few_rows.LOT_OF[w_XX.itemsize]), -(-len(w_XX) // 6)
+    addresses = [array.ctypes.data for array in (x_RX, w_XX, scale_X, y_RX)]
+    table[dealing.TOLD : dealing.TOLD + 9] = [*addresses, *x_RX.shape, len(w_XX), True, 6]
     table[dealing.OPEN] = number
     return table, scale_X
 
@@ -97,13 +98,14 @@ def test_results_go_where_the_caller_wants_them(three_threads):
 
 
 def test_the_owner_waits_for_who_is_inside():
-    (x_RX, weight), *_ = cases(2)[1:]
+    x_RX, weight = cases(2)[1]
     y_RX, table = np.zeros((2, 73), np.float32), np.zeros(dealing.SIZE, np.int64)
     table[dealing.INSIDE] = 1
-    arguments = (x_RX, weight.data, cpu_linear._no_scale(73), True, y_RX, 6, table)
-    dealing._own(*arguments[:-1], np.zeros_like(table))  # compiles
+    lot = address_of(few_rows.LOT_OF[4])
+    arguments = (x_RX, weight.data, cpu_linear._no_scale(73), True, y_RX, 6, lot, table)
+    few_rows._product(*arguments[:-1], np.zeros_like(table))  # compiles
     y_RX[:] = 0
-    owner = threading.Thread(target=dealing._own, args=arguments)
+    owner = threading.Thread(target=few_rows._product, args=arguments)
     owner.start()
     while not (y_RX != 0).all():
         time.sleep(0.001)
@@ -119,19 +121,73 @@ def test_a_helper_takes_all_lots_that_are_left_once_and_leaves():
     y_RX = np.full((5, 73), np.nan, np.float32)
     table, _held = opened(x_RX, weight.data, y_RX, number=7)
     table[dealing.NEXT] = 2
-    assert dealing._help(table, np.float32(0), 4, 1000) == 0
+    dealing._help(table, 1000)
     assert np.isnan(y_RX[:, :12]).all() and np.array_equal(y_RX[:, 12:], alone(x_RX, weight)[:, 12:])
-    assert (
-        table[dealing.INSIDE] == 0 and table[dealing.NEXT] == 14
-    )  # the 13th lot, which is not there, was asked for once
+    assert table[dealing.INSIDE] == 0
+    assert table[dealing.NEXT] == 14  # the 13th lot, which is not there, was asked for once
 
 
-def test_a_helper_leaves_weights_of_another_width_to_other_code():
-    x_RX, weight = cases(5)[3]
+def test_a_helper_takes_no_lot_of_what_it_has_seen():
+    """Work that is closed, and left on the table, is not done again."""
+    x_RX, weight = cases(5)[1]
     y_RX = np.full((5, 73), np.nan, np.float32)
-    table, _held = opened(x_RX, weight.data, y_RX, number=7)
-    assert dealing._help(table, np.float32(0), 4, 1000) == 1  # byte
+    table, _held = opened(x_RX, weight.data, y_RX, number=0)
+    dealing._help(table, 1000)
     assert np.isnan(y_RX).all() and table[dealing.INSIDE] == table[dealing.NEXT] == 0
+
+
+def attention(seed, beams=2, stored=np.float32):
+    """Two sentences of unlike lengths, whose beams have generated unlike numbers of tokens; two heads share a key."""
+    rng = np.random.default_rng(seed)
+    numbers = [rng.standard_normal(shape).astype(np.float32) for shape in [(2 * beams, 4, 8), (2, 2, 40, 8)]]
+    numbers += [rng.standard_normal(shape).astype(np.float32) for shape in [(2, 2, 40, 5), (2 * beams, 2, 9, 8)]]
+    q_RHK, *memory = *numbers, rng.standard_normal((2 * beams, 2, 9, 5)).astype(np.float32)
+    k_BGNK, v_BGNU, k_RGTK, v_RGTU = (array.astype(stored) for array in memory)
+    begin_R, end_R = np.arange(2 * beams) % 2, 9 - np.arange(2 * beams) % 6
+    return q_RHK, k_BGNK, v_BGNU, np.array([0, 33]), k_RGTK, v_RGTU, begin_R, end_R, 0.3
+
+
+@pytest.mark.parametrize("stored", [np.float32, np.float16])
+@pytest.mark.parametrize("beams", [1, 2, 3, 5])
+def test_attention_is_dealt_out_among_products(beams, stored, three_threads, monkeypatch):
+    """Helpers that a product has called find a head of a sentence on the table, and then a product again."""
+    inputs, product = attention(beams, beams, stored), cases(2)[1]
+    expected, alone_RX = alone(*product), split.attend_split(*inputs)  # so little is not dealt out
+    np.testing.assert_allclose(alone_RX, reference_split.attend_split(*inputs), rtol=0, atol=3e-6)
+    monkeypatch.setattr(split, "WORTH_HELPERS", 0)
+    asked, deadline = 0, time.perf_counter() + 60
+    while asked < 20:
+        assert time.perf_counter() < deadline, "helpers that are awake are not asked"
+        assert np.array_equal(cpu_linear.linear_few_rows(*product), expected)
+        (helpers,) = dealing._started
+        helpers.away, number = 0, helpers.table[dealing.NUMBER]
+        assert np.array_equal(split.attend_split(*inputs), alone_RX)
+        asked += helpers.table[dealing.NUMBER] > number
+
+
+def test_attention_wakes_nobody(three_threads, monkeypatch):
+    """Between products of the BLAS, whose own threads have the cores."""
+    inputs = attention(0)
+    monkeypatch.setattr(split, "WORTH_HELPERS", 0)
+    expected = split.attend_split(*inputs)
+    (helpers,) = dealing._started
+    deadline = time.perf_counter() + 60
+    while len(helpers.asleep) < 2 and time.perf_counter() < deadline:
+        time.sleep(0.01)
+    assert np.array_equal(split.attend_split(*inputs), expected)
+    assert helpers.table[dealing.NUMBER] == 0 and len(helpers.asleep) == 2
+
+
+@pytest.mark.parametrize("number", range(7))
+def test_attention_over_views_is_right_too(number, three_threads, monkeypatch):
+    """Whatever lies otherwise than helpers expect is copied first."""
+    inputs = list(attention(1))
+    expected = split.attend_split(*inputs)
+    inputs[number] = np.repeat(inputs[number], 2, axis=-1)[..., ::2]
+    monkeypatch.setattr(split, "WORTH_HELPERS", 0)
+    for _ in range(20):
+        cpu_linear.linear_few_rows(*cases(2)[1])
+        assert np.array_equal(split.attend_split(*inputs), expected)
 
 
 def test_who_waited_long_goes_on_without_helpers_for_as_long(three_threads):
@@ -165,19 +221,8 @@ def test_helpers_stay_awake_for_as_long_on_every_processor(three_threads):
     (helpers,) = dealing._started
     looks = int(20 * dealing.AWAKE * helpers.looks_a_second)
     began = time.perf_counter()
-    dealing._help(np.zeros(dealing.SIZE, np.int64), np.float32(0), 4, looks)
+    dealing._help(np.zeros(dealing.SIZE, np.int64), looks)
     assert time.perf_counter() - began > 10 * dealing.AWAKE  # at least: this thread may have to wait for a core
-
-
-def test_a_helper_is_called_for_the_weights_that_there_are(three_threads, monkeypatch):
-    """And never runs, or compiles, what is for others."""
-    called, original = set(), dealing._help
-    monkeypatch.setattr(dealing, "_help", lambda *given: (called.add(given[2]), original(*given))[1])
-    (x_RX, weight) = cases(5)[3]
-    for _ in range(20):
-        cpu_linear.linear_few_rows(x_RX, weight)
-        time.sleep(0.002)  # they sleep, and are called again
-    assert called == {1}
 
 
 def test_threads_that_begin_together_share_their_helpers(three_threads):
