@@ -29,6 +29,7 @@ ATTENTION = {"split._attention": ["f3 f4 f4 i1 f4 f4 i1 i1 f3 i i1"], "split._lo
 BEST, BEST_OF_SUMS = "f2 f2 i2", "d2 d2 i2"  # a beam search that samples adds its noise in float64
 TYPES: dict[str, dict[str, list[str]]] = {
     "activation": {"activation._bias_activation": ["f2 f1r i f2"]},
+    "append": {"append._append": ["f2 f1r f4 f4 i1 f3"]},
     "advance": {"advance._advance": ["f2 i2 i2 f2 f2 i2 b1 i1 i1 i1 f1 i1 f b b i b b b b i2 i2 i2 b2 i2 i1 i1"]},
     "candidates": {"candidates._top_candidates": [BEST, BEST_OF_SUMS]},
     "choose": {"choose._log_probabilities": ["f2 i1 f1"]},
@@ -45,6 +46,7 @@ TYPES: dict[str, dict[str, list[str]]] = {
     "softmax": {"softmax._log_softmax": ["f2 f2 i1"]},
     "split": ATTENTION,
     "tell": {"tell._tell": ["b1 i1 i2 i1 i1"]},
+    "within": {"within._to_weights": ["f3 f b i"]},
     "top_k": {"candidates._top_candidates": [BEST], "top_k._rule_out_below": ["f2 f2"]},
     "top_p": {"top_p._keep_top_p": ["f2 d i"]},
 }
@@ -102,7 +104,7 @@ def _work(model: Model, extent: Extent, options: Options) -> float:
 
 def rows_called(options: Options, has_encoder: bool) -> list[str]:
     """The rows of the catalog whose compiled code a generation under `fast` may call."""
-    called = ["embedding", "norm", "linear", "activation", "split"]
+    called = ["embedding", "norm", "linear", "activation", "append", "within", "split"]
     if has_encoder:
         called.append("shared")
     if options.no_repeat_ngram_size:

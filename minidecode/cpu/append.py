@@ -1,0 +1,39 @@
+"""A decode step's new position, compiled for the CPU: bias, queries, keys and values to their places, in one pass."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from ..reference import append as reference
+
+F = np.float32
+
+
+def append_heads(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None, *, workspace=None):
+    """In float32; where numbers or memory are of another dtype, or lie otherwise, the reference does it."""
+    arrays = qkv_RX, k_RGMK, v_RGMU, qkv_RX if out is None else out
+    if bias_X is None or not all(a.dtype == F and a.flags.c_contiguous for a in arrays):
+        return reference.append_heads(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out, workspace=workspace)
+    q_RHK = np.empty((len(qkv_RX), heads.H, heads.K), F) if out is None else out
+    _append(qkv_RX, bias_X, k_RGMK, v_RGMU, at_R, q_RHK)
+    return q_RHK
+
+
+@njit(cache=True, nogil=True)
+def _append(qkv_RX, bias_X, k_RGMK, v_RGMU, at_R, q_RHK):
+    (R, H, K), G, U = q_RHK.shape, v_RGMU.shape[1], v_RGMU.shape[3]
+    for r in range(R):
+        qkv_X, keys, values = qkv_RX[r], H * K, (H + G) * K
+        for h in range(H):
+            _add(qkv_X[h * K : h * K + K], bias_X[h * K : h * K + K], q_RHK[r, h])
+        for g in range(G):
+            k, v = slice(keys + g * K, keys + g * K + K), slice(values + g * U, values + g * U + U)
+            _add(qkv_X[k], bias_X[k], k_RGMK[r, g, at_R[r]])
+            _add(qkv_X[v], bias_X[v], v_RGMU[r, g, at_R[r]])
+
+
+@njit(cache=True, nogil=True)
+def _add(a_X, b_X, sum_X):
+    for i in range(len(sum_X)):
+        sum_X[i] = a_X[i] + b_X[i]
