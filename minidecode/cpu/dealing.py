@@ -30,11 +30,12 @@ from .atomics import add, address_of, call, load, pause, store
 # Places of the table. What threads write while work is open lies 64 bytes apart, in cache lines of its own: the number
 # of the work that is open (0: none), the next lot, how many helpers are inside, how many threads want the table.
 OPEN, NEXT, INSIDE, WANTED = 0, 8, 16, 24
+FAILURES = 31  # lots that raised an error
 NUMBER, FUNCTION, LOTS, TOLD, SIZE = 32, 33, 34, 35, 64  # the last number; the work, and from TOLD on what it is told
 AWAKE = 500e-6  # seconds that a helper looks for more work before it sleeps
-PATIENCE = 300e-6  # seconds that helpers may be inside when all lots are taken: ten times what a lot takes
+PATIENCE = 300e-6  # seconds that helpers may be inside when all lots are taken
 LOT_TAKES = 30e-6  # seconds; so many that were waited for cost a piece of work without helpers each
-TABLE_IS_TAKEN = -1
+DONE, TABLE_IS_TAKEN, FAILED = 1, -1, -2
 NO_HELPER, AWAKE_ONES, ALL = range(3)
 
 
@@ -42,17 +43,20 @@ def deal_out(lay, arrays, function, worth):
     """Runs `function(told, lot)` for all lots; with helpers, if no other thread has them.
 
     Both functions are compiled. lay(*arrays, address, table) describes the work in numbers and calls `share`; so the
-    arrays are its caller's, and stay where they are until all is done. `function` never raises. worth: NO_HELPER;
-    AWAKE_ONES, for work between products that may be the BLAS's, whose own threads would be in the way (they look for
-    more work for some 25 ms); or ALL, who are called.
+    arrays are its caller's, and stay where they are until all is done. `function` returns DONE, and raises nothing but
+    MemoryError, which is raised here. worth: NO_HELPER; AWAKE_ONES, for work between products that may be the BLAS's,
+    whose own threads would be in the way (they look for more work for some 25 ms); or ALL, who are called.
     """
     address, helpers = address_of(function), None if worth == NO_HELPER else _helpers()
+    waited = TABLE_IS_TAKEN
     if helpers is not None and helpers.come(worth):
+        began = time.perf_counter()
         waited = lay(*arrays, address, helpers.table)
-        helpers.were_waited_for(waited)
-        if waited != TABLE_IS_TAKEN:
-            return
-    lay(*arrays, address, np.zeros(SIZE, np.int64))
+        helpers.were_waited_for(waited, time.perf_counter() - began)
+    if waited == TABLE_IS_TAKEN:
+        waited = lay(*arrays, address, np.zeros(SIZE, np.int64))
+    if waited == FAILED:
+        raise MemoryError("no room for the scores of a head, or for another part of the work that threads share")
 
 
 @functools.cache
@@ -116,9 +120,12 @@ class Helpers:
                 wake.set()
         return True
 
-    def were_waited_for(self, looks: int) -> None:
-        """They stay away after a long wait: other work has the cores. For as many pieces as the wait had lots."""
-        if looks > self.patience:
+    def were_waited_for(self, looks: int, seconds: float) -> None:
+        """They stay away after a wait that was long, and most of the work's seconds: other work has the cores.
+
+        For as many pieces as the wait had lots.
+        """
+        if looks > max(self.patience, 0.6 * seconds * self.looks_a_second):
             self.away = int(looks / self.looks_a_second / LOT_TAKES)
 
     def _help(self, n: int, wake: threading.Event) -> None:
@@ -134,13 +141,13 @@ class Helpers:
 def share(lots, function, told, table):
     """Lays work on the table, takes lots of it until none is left, and waits for those who are still inside.
 
-    Returns how often it looked for them, or TABLE_IS_TAKEN. No interrupt comes between: this is compiled code.
+    Returns how often it looked for them, TABLE_IS_TAKEN or FAILED. No interrupt comes between: this is compiled code.
     """
     if add(table, WANTED, 1) > 0:
         add(table, WANTED, -1)
         return TABLE_IS_TAKEN
     table[NUMBER] += 1
-    table[FUNCTION], table[LOTS] = function, lots
+    table[FUNCTION], table[LOTS], table[FAILURES] = function, lots, 0
     for i in range(len(told)):
         table[TOLD + i] = told[i]
     store(table, NEXT, 0)
@@ -151,6 +158,8 @@ def share(lots, function, told, table):
     while load(table, INSIDE) > 0:
         waited += 1
         pause()
+    if load(table, FAILURES) > 0:
+        waited = FAILED
     add(table, WANTED, -1)
     return waited
 
@@ -178,5 +187,6 @@ def _take_lots(table):
     function, lots, told = table[FUNCTION], table[LOTS], table[TOLD:].ctypes.data
     lot = add(table, NEXT, 1)
     while lot < lots:
-        call(function, told, lot)
+        if call(function, told, lot) != DONE:
+            add(table, FAILURES, 1)
         lot = add(table, NEXT, 1)

@@ -11,22 +11,23 @@ from numba.extending import intrinsic
 
 LN_2, LOG2_E = np.float32(math.log(2)), np.float32(math.log2(math.e))
 SERIES = tuple(np.float32(1 / math.factorial(n)) for n in range(8))  # of exp around 0
-LEAST = np.float32(-87)  # exp of it is about the smallest normal float32: beside a largest term of 1, nothing
+LEAST = np.float32(-87)  # exp of it is about the smallest normal float32
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def exp(x):
-    """Of a float32 up to 87: exp(f) 2^k with k whole and |f| < 0.35; from -87 down, exp(-87).
+    """Of a float32 up to 87: exp(f) 2^k with k whole and |f| < 0.35; below -87 it is 0.
 
     exp(f) is a short series; 2^k is a float32 whose bits are an exponent and nothing else.
     """
-    x = LEAST if x < LEAST else x
+    is_nothing = x < LEAST
+    x = LEAST if is_nothing else x
     k = np.floor(x * LOG2_E + float32(0.5))
     f = x - k * LN_2
     factor = f * SERIES[7] + SERIES[6]
     factor = f * (f * (f * factor + SERIES[5]) + SERIES[4]) + SERIES[3]
     factor = f * (f * (f * factor + SERIES[2]) + SERIES[1]) + SERIES[0]
-    return factor * _float_of((int32(k) + int32(127)) << int32(23))
+    return float32(0) if is_nothing else factor * _float_of((int32(k) + int32(127)) << int32(23))
 
 
 @intrinsic

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from .atomics import array_at
-from .dealing import ALL, NO_HELPER, deal_out, share
+from .dealing import ALL, DONE, NO_HELPER, deal_out, share
 from .narrow import wide
 
 REORDER = {"reassoc", "contract"}  # sums in any order, so that they run on vectors
@@ -44,21 +44,22 @@ def _multiply_lot(told, lot, like):
     w_XX = array_at(w, like, (outputs, inputs) if is_oi else (inputs, outputs))
     first = lot * size
     _outputs(x_RX, w_XX, array_at(scale, np.float32(0), (outputs,)), is_oi, first, min(first + size, outputs), y_RX)
+    return DONE
 
 
 @njit(cache=True, nogil=True)
 def _lot_of_float32(told, lot):
-    _multiply_lot(told, lot, np.float32(0))
+    return _multiply_lot(told, lot, np.float32(0))
 
 
 @njit(cache=True, nogil=True)
 def _lot_of_float16(told, lot):
-    _multiply_lot(told, lot, np.uint16(0))
+    return _multiply_lot(told, lot, np.uint16(0))
 
 
 @njit(cache=True, nogil=True)
 def _lot_of_int8(told, lot):
-    _multiply_lot(told, lot, np.int8(0))
+    return _multiply_lot(told, lot, np.int8(0))
 
 
 LOT_OF = {4: _lot_of_float32, 2: _lot_of_float16, 1: _lot_of_int8}  # by the bytes of a weight

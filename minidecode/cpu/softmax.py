@@ -15,7 +15,7 @@ LANES = 16  # maxima that are taken side by side
 
 @njit(cache=True, nogil=True)
 def softmax_in_place(scores_M):
-    """NaN if a score is NaN or plus infinity, or all are minus infinity; beside others, that has a weight of 1e-38."""
+    """NaN if a score is NaN or plus infinity, or all are minus infinity."""
     _divide(scores_M, _exponentials(scores_M, _largest(scores_M)))
 
 

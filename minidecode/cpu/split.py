@@ -14,7 +14,7 @@ from numba import njit
 
 from ..reference.attention import heads_side_by_side
 from .atomics import array_at
-from .dealing import AWAKE_ONES, NO_HELPER, deal_out, share
+from .dealing import AWAKE_ONES, DONE, NO_HELPER, deal_out, share
 from .narrow import in_bits, wide
 from .softmax import softmax_in_place
 
@@ -24,13 +24,16 @@ WORTH_HELPERS = 2**16  # numbers of keys and values, times the queries that they
 
 def attend_split(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None):
     """Equation 3. With an empty prompt, or no room for what rows generate, also what grouped.py and shared.py do."""
-    (R, H, K), N, (T, U) = q_RHK.shape, prompt_k_BGNK.shape[2], v_RGTU.shape[2:]
-    q_RHK, a_RHU = q_RHK * q_RHK.dtype.type(scale), np.empty((R, H, U), q_RHK.dtype)
-    read = prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R
-    arrays = q_RHK, *(np.ascontiguousarray(in_bits(array)) for array in read), a_RHU  # helpers know but addresses
-    if q_RHK.dtype == np.float32:
-        is_long = R * (N + T) * H * (K + U) > WORTH_HELPERS
-        deal_out(_attention, arrays, LOT_OF[k_RGTK.itemsize], AWAKE_ONES if is_long else NO_HELPER)
+    (R, H, K), (B, G, N, _), (T, U) = q_RHK.shape, prompt_k_BGNK.shape, v_RGTU.shape[2:]
+    a_RHU = np.empty((R, H, U), q_RHK.dtype)
+    q_RHK = np.multiply(q_RHK, q_RHK.dtype.type(scale), order="C")
+    memory = [np.ascontiguousarray(in_bits(x)) for x in (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU)]
+    prompt_begin_B, begin_R, end_R = (np.ascontiguousarray(x, np.int64) for x in (prompt_begin_B, begin_R, end_R))
+    arrays = q_RHK, *memory[:2], prompt_begin_B, *memory[2:], begin_R, end_R, a_RHU
+    kinds = {x.dtype for x in memory}
+    if q_RHK.dtype == np.float32 and len(kinds) == 1 and kinds < LOT_OF.keys():  # helpers know nothing but addresses
+        is_long = B * G > 1 and R * (N + T) * H * (K + U) > WORTH_HELPERS
+        deal_out(_attention, arrays, LOT_OF[memory[0].dtype], AWAKE_ONES if is_long else NO_HELPER)
     else:
         _attend_heads(*arrays)
     return heads_side_by_side(a_RHU, out)
@@ -58,19 +61,20 @@ def _attend_lot(told, lot, like):
         array_at(begin_B, 0, (B,)), array_at(own_k, like, (R, G, T, K)), array_at(own_v, like, (R, G, T, U)),
         array_at(begin_R, 0, (R,)), array_at(end_R, 0, (R,)), array_at(a, np.float32(0), (R, H, U)), lot // G, lot % G,
     )  # fmt: skip
+    return DONE
 
 
 @njit(cache=True, nogil=True)
 def _lot_of_float32(told, lot):
-    _attend_lot(told, lot, np.float32(0))
+    return _attend_lot(told, lot, np.float32(0))
 
 
 @njit(cache=True, nogil=True)
 def _lot_of_float16(told, lot):
-    _attend_lot(told, lot, np.uint16(0))
+    return _attend_lot(told, lot, np.uint16(0))
 
 
-LOT_OF = {4: _lot_of_float32, 2: _lot_of_float16}  # by the bytes of a number in the memory
+LOT_OF = {np.dtype(np.float32): _lot_of_float32, np.dtype(np.uint16): _lot_of_float16}  # by what is read
 
 
 @njit(cache=True, nogil=True)

@@ -1,6 +1,7 @@
 """Work dealt out to threads: right whoever takes it, and done before its owner goes on."""
 
 import dataclasses
+import inspect
 import subprocess
 import sys
 import threading
@@ -8,11 +9,11 @@ import time
 
 import numpy as np
 import pytest
-from numba import config
+from numba import config, njit
 
 from minidecode.cpu import dealing, few_rows, split
 from minidecode.cpu import linear as cpu_linear
-from minidecode.cpu.atomics import address_of
+from minidecode.cpu.atomics import address_of, array_at, pause
 from minidecode.ops import Weight
 from minidecode.precision import narrowed
 from minidecode.reference import split as reference_split
@@ -178,16 +179,144 @@ def test_attention_wakes_nobody(three_threads, monkeypatch):
     assert helpers.table[dealing.NUMBER] == 0 and len(helpers.asleep) == 2
 
 
-@pytest.mark.parametrize("number", range(7))
-def test_attention_over_views_is_right_too(number, three_threads, monkeypatch):
+LIE_OTHERWISE = {
+    "numbers apart": lambda x: np.repeat(x, 2, axis=-1)[..., ::2],
+    "by columns": np.asfortranarray,
+    "axes changed": lambda x: np.ascontiguousarray(x.swapaxes(0, -1)).swapaxes(0, -1),
+}
+
+
+@pytest.mark.parametrize("kind", LIE_OTHERWISE)
+@pytest.mark.parametrize("number", range(8))
+def test_attention_over_views_is_right_too(number, kind, three_threads, monkeypatch):
     """Whatever lies otherwise than helpers expect is copied first."""
     inputs = list(attention(1))
     expected = split.attend_split(*inputs)
-    inputs[number] = np.repeat(inputs[number], 2, axis=-1)[..., ::2]
+    inputs[number] = LIE_OTHERWISE[kind](inputs[number])
     monkeypatch.setattr(split, "WORTH_HELPERS", 0)
-    for _ in range(20):
+    for _ in range(10):
         cpu_linear.linear_few_rows(*cases(2)[1])
         assert np.array_equal(split.attend_split(*inputs), expected)
+    assert len(split._attention.signatures) <= 2  # no code for each order
+
+
+@pytest.mark.parametrize("numbers", [(3,), (6, 7), (3, 6, 7)])
+def test_attention_takes_places_in_other_whole_numbers(numbers):
+    inputs = list(attention(1))
+    expected = split.attend_split(*inputs)
+    for number in numbers:
+        inputs[number] = inputs[number].astype(np.int32)
+    assert np.array_equal(split.attend_split(*inputs), expected)
+
+
+@pytest.mark.parametrize("stored", [(np.float16, np.float32), (np.float32, np.float16), (np.float64, np.float64)])
+def test_attention_over_memories_of_two_kinds(stored):
+    inputs = list(attention(1))
+    for number in (1, 2, 4, 5):
+        inputs[number] = inputs[number].astype(np.float16).astype(stored[number > 3])
+    right = reference_split.attend_split(*(x.astype(np.float64) if x.dtype.kind == "f" else x for x in inputs[:8]), 0.3)
+    np.testing.assert_allclose(split.attend_split(*inputs), right, rtol=0, atol=3e-6)
+
+
+def test_a_score_far_below_the_others_has_no_weight():
+    """Not even beside a value at the end of its range."""
+    q_RHK, nothing = np.ones((1, 1, 1), np.float32), np.zeros(1, np.int64)
+    k_RGTK, v_RGTU = (np.array(x, np.float32).reshape(1, 1, 3, 1) for x in ([0, -200, -np.inf], [1, 3e38, 3e38]))
+    none = k_RGTK[:, :, :0]
+    assert split.attend_split(q_RHK, none, none, nothing, k_RGTK, v_RGTU, nothing, nothing + 3, 1.0) == 1
+
+
+@njit
+def no_room(told, lot):
+    if lot == 3:
+        raise MemoryError
+    return dealing.DONE
+
+
+@njit
+def lay(function, table):
+    return dealing.share(7, function, (0,), table)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # as nobody can catch it there
+def test_a_lot_without_room_is_an_error(three_threads):
+    for worth in (dealing.ALL, dealing.NO_HELPER):
+        with pytest.raises(MemoryError, match="no room"):
+            dealing.deal_out(lay, (), no_room, worth)
+    case = cases(1)[1]
+    assert np.array_equal(cpu_linear.linear_few_rows(*case), alone(*case))  # the table is free again
+
+
+@njit
+def write_number(told, lot):
+    address, number = array_at(told, 0, (2,))
+    array_at(address, 0, (8,))[lot] = number
+    return dealing.DONE
+
+
+@njit
+def write_opposite(told, lot):
+    address, number = array_at(told, 0, (2,))
+    array_at(address, 0, (8,))[lot] = -number
+    return dealing.DONE
+
+
+@njit(nogil=True)
+def some_time():
+    """Mostly none, and now and then as long as a few lots."""
+    if np.random.randint(0, 6) == 0:
+        for _ in range(np.random.randint(0, 1000)):
+            pause()
+
+
+def with_delays(name, **others):
+    """The function of dealing.py, with some time before each of its lines."""
+    lines = inspect.getsource(getattr(dealing, name).py_func).split('"""')[2].splitlines()  # behind the docstring
+    header = inspect.getsource(getattr(dealing, name).py_func).split("\n")[1]
+    delayed = [f"{line[: len(line) - len(line.lstrip())]}some_time()\n{line}" for line in lines if line.strip()]
+    scope = vars(dealing) | {"some_time": some_time} | others
+    exec("\n".join([header, *delayed]), scope)
+    return njit(nogil=True)(scope[name])
+
+
+def works_of(share):
+    @njit(nogil=True)
+    def works(write, write_opposite, how_many, y_NX, table):
+        """Works one after the other, by turns of two kinds: (how many were not done, how many after their end)."""
+        undone = late = 0
+        for work in range(1, how_many + 1):
+            y_X, before_X = y_NX[work % len(y_NX)], y_NX[(work - 1) % len(y_NX)]
+            function, sign, lots = (write, 1, 8) if work % 2 else (write_opposite, -1, 5)
+            while share(lots, function, (np.int64(y_X.ctypes.data), work), table) < 0:
+                pass
+            undone += (y_X[:lots] != sign * work).any() or y_X[lots:].any()
+            late += before_X.any()
+            y_X[:] = 0
+        return undone, late
+
+    return works
+
+
+def test_no_lot_is_done_after_the_end_or_for_another_work():
+    """A helper that comes as work ends and the next is laid out writes nothing that is over and reads no half of it.
+
+    Whoever is late, between whichever lines.
+    """
+    y_NX, table = np.zeros((4, 8), np.int64), np.zeros(dealing.SIZE, np.int64)
+    take = with_delays("_take_lots")
+    help_, works = with_delays("_help", _take_lots=take), works_of(with_delays("share", _take_lots=take))
+    help_(np.zeros_like(table), 1)  # compiles
+    over, threads = threading.Event(), []
+    for _ in range(2):
+        threads.append(threading.Thread(target=lambda: [help_(table, 10_000) for _ in iter(over.is_set, True)]))
+        threads[-1].start()
+    try:
+        assert works(address_of(write_number), address_of(write_opposite), 10_000, y_NX, table) == (0, 0)
+        assert not y_NX.any()
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
 
 
 def test_who_waited_long_goes_on_without_helpers_for_as_long(three_threads):
@@ -197,9 +326,12 @@ def test_who_waited_long_goes_on_without_helpers_for_as_long(three_threads):
         assert np.array_equal(cpu_linear.linear_few_rows(*case), expected)
         (helpers,) = dealing._started
         if n == 0:
-            helpers.were_waited_for(int(0.9 * dealing.PATIENCE * helpers.looks_a_second))
+            helpers.were_waited_for(int(0.9 * dealing.PATIENCE * helpers.looks_a_second), seconds=0)
             assert helpers.away == 0
-            helpers.were_waited_for(int(100 * dealing.LOT_TAKES * helpers.looks_a_second))
+            long = int(100 * dealing.LOT_TAKES * helpers.looks_a_second)
+            helpers.were_waited_for(long, seconds=200 * dealing.LOT_TAKES)  # lots that take long are no stall
+            assert helpers.away == 0
+            helpers.were_waited_for(long, seconds=101 * dealing.LOT_TAKES)
             assert 98 <= helpers.away <= 100
             helpers.away = 3
         opened_so_far.append(int(helpers.table[dealing.NUMBER]))
@@ -258,7 +390,7 @@ def test_arrays_of_other_kinds_are_right_too(three_threads):
 INTERRUPTED = """
 import _thread, random, threading, time
 import numpy as np
-from numba import config
+from numba import config, njit
 from minidecode.cpu import dealing, linear
 from minidecode.ops import Weight
 config.NUMBA_NUM_THREADS, linear.WORTH_A_LOT = 2, 1000
@@ -294,7 +426,7 @@ def test_an_interrupt_leaves_the_helpers_free():
 IN_A_CHILD = """
 import os, signal
 import numpy as np
-from numba import config
+from numba import config, njit
 from minidecode.cpu import linear
 from minidecode.ops import Weight
 config.NUMBA_NUM_THREADS, linear.WORTH_A_LOT = 2, 1
