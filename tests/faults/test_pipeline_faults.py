@@ -373,9 +373,12 @@ def toy(tiny_folder):
 
 
 def start(*arguments: object, limit: int | None = None, **options) -> subprocess.Popen:
-    """`limit`: the most bytes that a file may have, which the system holds in the middle of a write."""
+    """`limit`: the most bytes that a file may have, which the system holds in the middle of a write.
+
+    Nobody may leave byte code (-B): Python stores as much of it as there is room for, and then fails to load it.
+    """
     lead = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n" if limit else ""
-    command = [sys.executable, "-c", lead + START, *map(str, arguments)]
+    command = [sys.executable, "-B", "-c", lead + START, *map(str, arguments)]
     return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, **options)
 
 
