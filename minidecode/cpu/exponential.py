@@ -9,7 +9,9 @@ from llvmlite import ir
 from numba import float32, int32, njit, types
 from numba.extending import intrinsic
 
-LN_2, LOG2_E = np.float32(math.log(2)), np.float32(math.log2(math.e))
+LOG2_E = np.float32(math.log2(math.e))
+LN_2_HIGH = np.float32(355 / 512)  # so few bits that k times it is exact, also where a sum of products is rounded twice
+LN_2_LOW = np.float32(math.log(2) - 355 / 512)
 SERIES = tuple(np.float32(1 / math.factorial(n)) for n in range(8))  # of exp around 0
 LEAST = np.float32(-87)  # exp of it is about the smallest normal float32
 
@@ -23,7 +25,7 @@ def exp(x):
     is_nothing = x < LEAST
     x = LEAST if is_nothing else x
     k = np.floor(x * LOG2_E + float32(0.5))
-    f = x - k * LN_2
+    f = x - k * LN_2_HIGH - k * LN_2_LOW
     factor = f * SERIES[7] + SERIES[6]
     factor = f * (f * (f * factor + SERIES[5]) + SERIES[4]) + SERIES[3]
     factor = f * (f * (f * factor + SERIES[2]) + SERIES[1]) + SERIES[0]

@@ -34,18 +34,8 @@ def attend_within_naive(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, ca
     return a_RHU.reshape(R, H * U)
 
 
-def to_weights(scores_HNM, scale, causal, window):
-    """Products of queries and keys -> the weights of the positions seen, in their place."""
-    scores_HNM *= scale
-    if causal:
-        scores_HNM[:, hidden(*scores_HNM.shape[1:], causal, window)] = -np.inf
-    softmax(scores_HNM)
-
-
-def attend_within(
-    q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, out=None, *, to_weights=to_weights
-):
-    """Heads by strides, not by copies; products become weights in place."""
+def attend_within(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, out=None):
+    """Heads by strides, not by copies; scores become weights in place; if causal, only a band is left unmasked."""
     R, H, K = q_RHK.shape
     G, U = v_XGU.shape[1:]
     a_RHU = np.empty((R, H, U), q_RHK.dtype) if out is None else out.reshape(R, H, U)
@@ -54,9 +44,12 @@ def attend_within(
         q_GXK = q_RHK[q_rows].transpose(1, 0, 2).reshape(G, -1, K)  # the H/G query heads of a group, stacked
         k_GKM = k_XGK[k_rows].transpose(1, 2, 0)
         v_GMU = v_XGU[k_rows].transpose(1, 0, 2)
-        scores_GXM = q_GXK @ k_GKM
-        to_weights(scores_GXM.reshape(H, N, M), scale, causal, window)
-        a_RHU[q_rows] = (scores_GXM @ v_GMU).reshape(H, N, U).transpose(1, 0, 2)
+        scores_HNM = (q_GXK @ k_GKM).reshape(H, N, M)
+        scores_HNM *= scale
+        if causal:
+            scores_HNM[:, hidden(N, M, causal, window)] = -np.inf
+        weights_GXM = softmax(scores_HNM).reshape(G, -1, M)
+        a_RHU[q_rows] = (weights_GXM @ v_GMU).reshape(H, N, U).transpose(1, 0, 2)
     return a_RHU.reshape(R, H * U)
 
 

@@ -46,7 +46,7 @@ TYPES: dict[str, dict[str, list[str]]] = {
     "softmax": {"softmax._log_softmax": ["f2 f2 i1"]},
     "split": ATTENTION,
     "tell": {"tell._tell": ["b1 i1 i2 i1 i1"]},
-    "within": {"within._to_weights": ["f3 f b i"]},
+    "within": {"within._to_weights": ["f3 f b i i"]},
     "top_k": {"candidates._top_candidates": [BEST], "top_k._rule_out_below": ["f2 f2"]},
     "top_p": {"top_p._keep_top_p": ["f2 d i"]},
 }

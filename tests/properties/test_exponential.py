@@ -23,7 +23,7 @@ def exps(x_X):
 
 
 def test_every_number_of_its_range_is_within_rounding():
-    """f = x - k ln 2 is off by a rounding of k ln 2 and of ln 2 itself, of which exp makes a relative error."""
+    """f = x - k ln 2 is off by the roundings of two differences and of ln 2, of which exp makes a relative error."""
     x_X = np.linspace(-87, 87, 1_000_001).astype(np.float32)
     right_X = np.exp(x_X.astype(np.float64))
     assert (np.abs(exps(x_X) - right_X) <= (4 + np.abs(x_X) / 32) * EPS / 2 * right_X).all()
@@ -62,3 +62,17 @@ def test_minus_infinity_has_no_weight_beside_others():
     only_M = np.full(3, -np.inf, np.float32)
     softmax_in_place(only_M)
     assert np.isnan(only_M).all()
+
+
+def test_scores_that_are_all_far_below_zero():
+    """The largest counts, wherever it lies: exp of each of them is 0."""
+    scores_M = np.array([-200, -201], np.float32)
+    softmax_in_place(scores_M)
+    np.testing.assert_allclose(scores_M, [1 / (1 + np.exp(-1)), 1 / (1 + np.e)], rtol=8 * EPS)
+
+
+def test_float64_stays_float64():
+    scores_M = np.linspace(-3, 5, 50)
+    right_M = np.exp(scores_M - 5) / np.exp(scores_M - 5).sum()
+    softmax_in_place(scores_M)
+    np.testing.assert_allclose(scores_M, right_M, rtol=1e-14)
