@@ -110,35 +110,47 @@ def run_lines(
 ) -> RunReceipt:  # fmt: skip
     """Generates for all prompts and writes as it goes. report(lines done, of how many): called after each.
 
-    show: called with the receipt when the run ends, however it ends. Errors and interrupts say how many lines are done,
-    and where they are.
+    show: called with the receipt when the run ends, however it ends; if that fails, the output is whole all the same,
+    and what ended the run is what is told. Errors and interrupts say how many lines are done, and where they are.
     """
     with StandardOutput() if output is None else RecordFile(output) as out:
         run = generate_lines(
             model, prompts.lines, jsonl=prompts.is_jsonl, source=prompts.source, render=record_of(as_json), **how
         )
         try:
-            with run:
-                for line in run:
-                    out.write(line.rendered, line.number)
-                    report(line.number, prompts.total)
-            if run.receipt.failed and not out.reached:  # an output that was there before stays as it is
-                raise InputError(told_of_failures(run.receipt, how["on_error"]))
-            if run.receipt.reached < (prompts.total or 0):
-                raise InputError(
-                    f"{prompts.source.removesuffix(', line')} had {prompts.total} lines when it was looked through and "
-                    f"{run.receipt.reached} when they were generated for: it was changed meanwhile; run again"
-                )
-        except KeyboardInterrupt:
-            raise Interrupted(f"interrupted{what_is_done(out)}") from None
-        except Terminated:
-            raise Terminated(f"terminated{what_is_done(out)}") from None
-        except MinidecodeError as error:
-            error.args = (f"{error}{what_is_done(out)}",)
+            _write_lines(run, out, prompts, report, how["on_error"])
+        except BaseException:
+            with contextlib.suppress(MinidecodeError):
+                show(run.receipt)
             raise
-        finally:
-            show(run.receipt)
+    show(run.receipt)
     return run.receipt
+
+
+def _write_lines(
+    run: Any, out: StandardOutput | RecordFile, prompts: Prompts, report: Callable[[int, int | None], None],
+    on_error: str,
+) -> None:  # fmt: skip
+    """Each line's record as soon as it is there."""
+    try:
+        with run:
+            for line in run:
+                out.write(line.rendered, line.number)
+                report(line.number, prompts.total)
+        if run.receipt.failed and not out.reached:  # an output that was there before stays as it is
+            raise InputError(told_of_failures(run.receipt, on_error))
+        if run.receipt.reached < (prompts.total or 0):
+            raise InputError(
+                f"{prompts.source.removesuffix(', line')} had {prompts.total} lines when it was looked through and "
+                f"{run.receipt.reached} when they were generated for: it was changed meanwhile; run again"
+            )
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted{what_is_done(out)}") from None
+    except Terminated:
+        raise Terminated(f"terminated{what_is_done(out)}") from None
+    except MinidecodeError as error:
+        error.args = (f"{error}{what_is_done(out)}",)
+        raise
 
 
 def told_of_failures(run: RunReceipt, on_error: str) -> str:

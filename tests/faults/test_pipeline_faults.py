@@ -409,6 +409,25 @@ def test_a_device_that_is_always_full(toy):
     assert err.decode() == "minidecode: /dev/full cannot be written: No space left on device\n"
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_timeline_that_cannot_be_written(toy, tmp_path):
+    """The output is whole, under its name; and what ended a run is told, not that it cannot be drawn either."""
+    out, prompts = tmp_path / "out.txt", tmp_path / "prompts.txt"
+    prompts.write_text("the\nsea\n")
+    arguments = "generate", "-i", prompts, "-m", toy, "--max-new-tokens", 3, "--trace", "/dev/full", "-o"
+    process = start(*arguments, out)
+    _, err = process.communicate(timeout=2 * PATIENCE)
+    assert process.returncode == 1 and len(out.read_text().splitlines()) == 2
+    assert not Path(f"{out}.part").exists()
+    assert err.decode() == "minidecode: /dev/full cannot be written: No space left on device\n"
+    out.unlink()
+    prompts.write_text("the\n\nsea\n")
+    process = start(*arguments, out)
+    _, err = process.communicate(timeout=2 * PATIENCE)
+    assert process.returncode == 1 and not out.exists()
+    assert err.decode() == f"minidecode: {prompts}, line 2 is blank: each line is a prompt; delete it\n"
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signals there")
 @pytest.mark.parametrize(("flag", "how", "code", "word"), [
     ("--pipeline", signal.SIGINT, 130, "interrupted"), ("--no-pipeline", signal.SIGINT, 130, "interrupted"),
