@@ -31,9 +31,7 @@ def attend_split(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_
     prompt_begin_B, begin_R, end_R = (np.ascontiguousarray(x, np.int64) for x in (prompt_begin_B, begin_R, end_R))
     arrays = q_RHK, *memory[:2], prompt_begin_B, *memory[2:], begin_R, end_R, a_RHU
     kinds = {x.dtype for x in memory}
-    if (
-        q_RHK.dtype == np.float32 and len(kinds) == 1 and memory[0].dtype in LOT_OF
-    ):  # helpers know nothing but addresses
+    if q_RHK.dtype == np.float32 and len(kinds) == 1 and memory[0].dtype in LOT_OF:  # helpers know only addresses
         is_long = B * G > 1 and R * (N + T) * H * (K + U) > WORTH_HELPERS
         deal_out(_attention, arrays, LOT_OF[memory[0].dtype], AWAKE_ONES if is_long else NO_HELPER)
     else:

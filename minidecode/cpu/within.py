@@ -33,8 +33,10 @@ def attend_within(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, 
 
 
 def _attend(q_NHK, k_MGK, v_MGU, scale, window, ahead, a_NHU):
-    """All heads, each with all of these keys. window: None if every query sees all; else its last `window` keys,
-    the last of which is number `ahead` for the first query."""
+    """softmax(scale q k^T) v of all heads, into a_NHU.
+
+    window: None if every query sees all keys; else query n sees as many, the last of which is key ahead + n.
+    """
     (N, H, K), (M, G, U) = q_NHK.shape, v_MGU.shape
     q_GXK = q_NHK.transpose(1, 0, 2).reshape(G, -1, K)  # the H/G query heads of a group, stacked
     scores_GXM = q_GXK @ k_MGK.transpose(1, 2, 0)
@@ -44,7 +46,7 @@ def _attend(q_NHK, k_MGK, v_MGU, scale, window, ahead, a_NHU):
 
 @njit(cache=True, nogil=True)
 def _to_weights(scores_HNM, scale, causal, window, ahead):
-    """Products of queries and keys -> the weights of the positions seen, in their place."""
+    """Products of queries and keys -> the weights of the positions seen, in their place; `_attend` has the window."""
     H, N, M = scores_HNM.shape
     for h in range(H):
         for n in range(N):

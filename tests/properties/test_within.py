@@ -9,11 +9,11 @@ from minidecode.reference.within import attend_within_naive
 SCALE = 0.3
 
 
-def inputs(lengths, heads=4, groups=2, dtype=np.float32):
+def inputs(lengths, heads=4, groups=2):
     rng, R = np.random.default_rng(len(lengths) + sum(lengths)), sum(lengths)
     shapes = [(R, heads, 8), (R, groups, 8), (R, groups, 5)]
     offsets_X = np.cumsum([0, *lengths])
-    return *(rng.standard_normal(shape).astype(dtype) for shape in shapes), offsets_X, offsets_X, SCALE
+    return *(rng.standard_normal(shape).astype(np.float32) for shape in shapes), offsets_X, offsets_X, SCALE
 
 
 @pytest.mark.parametrize("window", [None, 1, 7, QUERIES, QUERIES + 1, 3 * QUERIES, 2000])
@@ -21,8 +21,11 @@ def inputs(lengths, heads=4, groups=2, dtype=np.float32):
 @pytest.mark.parametrize("causal", [True, False])
 def test_blocks_are_the_whole(lengths, window, causal):
     """Bound: weights of float32 products of 8 normal numbers, off by some 20 roundings each, of values below 6."""
-    exact = attend_within_naive(*inputs(lengths, dtype=np.float32), causal, window)
-    np.testing.assert_allclose(attend_within(*inputs(lengths), causal, window), exact, rtol=0, atol=1e-5)
+    *numbers, q_offsets_X, k_offsets_X, scale = inputs(lengths)
+    doubled = (x.astype(np.float64) for x in numbers)
+    exact = attend_within_naive(*doubled, q_offsets_X, k_offsets_X, scale, causal, window)
+    compiled = attend_within(*numbers, q_offsets_X, k_offsets_X, scale, causal, window)
+    np.testing.assert_allclose(compiled, exact, rtol=0, atol=1e-5)
 
 
 def test_results_go_where_the_caller_wants_them():
