@@ -3,12 +3,17 @@
     python benchmarks/hars.py --out benchmarks/results/hars-cpu.json
 
 Three tables. Survivors: how many scores reach the rough threshold, beside the law, C (1 + 1/2 + ... + 1/C), and for the
-closer threshold of 1,024 groups. Weak points: how often a strict `>` loses one of the K best, and how often K groups
-let fewer than 2K through. Times: candidates of one sentence by a full sort, by partial selection and by HARS, given the
-scores; and straight from the logits, beside the composition. One thread; all implementations by turns; medians, and in
-the JSON file the fastest and the slowest run beside them.
+closer threshold of 1,024 groups. Weak points, of one flat row of scores: how often a strict `>` loses one of the K
+best, and how often K groups let fewer than 2K through. Times: candidates of one sentence by a full sort, by partial
+selection and by HARS, given the scores; and straight from the logits, beside the composition. One thread; all
+implementations by turns; medians, and in the JSON file the fastest and the slowest run beside them.
 
 Takes some minutes, with --small less than one. Prints the tables; writes all figures to --out.
+
+    python benchmarks/hars.py --losses benchmarks/results/hars-losses.json
+
+Another table alone, in ten seconds: the two weak points of four beams whose scores lie apart, for thresholds of each
+beam, as in the paper, and for one threshold of all. Its numbers come from a seed: they do not depend on the machine.
 """
 
 from __future__ import annotations
@@ -28,6 +33,7 @@ from minidecode.reference.softmax import log_softmax
 VOCABULARIES = (1_000, 4_000, 16_000, 50_257, 128_000, 256_000)
 BEAMS = (1, 2, 4, 8, 16, 32)
 GROUPS = (1, 2, 4, 8, 16, 32, 64)
+GAPS = (0, 0.1, 0.3, 1, 10)  # between the scores of a beam and the next; logits have a standard deviation of 1
 
 
 def survivors(vocabulary: int, trials: int, rng) -> list[dict]:
@@ -60,6 +66,41 @@ def weak_points(vocabulary: int, trials: int, rng) -> list[dict]:
         strict, few = (round(float(n) / trials, 4) for n in reached)
         rows.append({"beams": K, "strict_loses": strict, "too_few_groups_lose": few})
     return rows
+
+
+def beam_scores(vocabulary: int, trials: int, W: int = 4) -> list[dict]:
+    """What is lost with W beams and thresholds of W groups, by the gap between the score of a beam and the next one's.
+
+    Logits are standard normal numbers. `flat` lays the total scores of all beams in one row, which has one threshold.
+    `per_beam` is the paper's retrieve: a threshold for each beam, from its own logits. `strict`: a `>` loses one of the
+    W best total scores. `few`: `>=` loses one of the 2W best. The same logits serve all gaps.
+    """
+    rng, lost = np.random.default_rng(0), dict.fromkeys(GAPS, 0)
+    for _ in range(trials):
+        log_probability_WV = log_softmax(rng.standard_normal((W, vocabulary)).astype(np.float32))[0]
+        for gap in GAPS:
+            total_WV = log_probability_WV - np.float32(gap) * np.arange(W, dtype=np.float32)[:, None]
+            lost[gap] += np.array([is_lost(total_WV, per_beam, strict)
+                                   for strict in (True, False) for per_beam in (False, True)])  # fmt: skip
+    columns = ("strict_flat", "strict_per_beam", "few_flat", "few_per_beam")
+    return [{"beams": W, "gap": gap} | {c: round(float(n) / trials, 4) for c, n in zip(columns, lost[gap], strict=True)}
+            for gap in GAPS]  # fmt: skip
+
+
+def is_lost(total_WV: np.ndarray, per_beam: bool, strict: bool) -> bool:
+    """Whether thresholds of W groups lose one of the best total scores: of the W best with `>`, of the 2W with `>=`."""
+    W = len(total_WV)
+    rows = total_WV if per_beam else total_WV.reshape(1, -1)
+    threshold_R1 = np.array([[group_maxima(row, W).min()] for row in rows])
+    kept = rows > threshold_R1 if strict else rows >= threshold_R1
+    C = W if strict else 2 * W
+    kept_X = rows[kept]
+    return len(kept_X) < C or not np.array_equal(largest(kept_X, C), largest(total_WV.reshape(-1), C))
+
+
+def largest(scores_X: np.ndarray, C: int) -> np.ndarray:
+    """The C largest scores, in order."""
+    return np.sort(np.partition(scores_X, len(scores_X) - C)[len(scores_X) - C :])
 
 
 def times(name: str, repeats: int, small: bool) -> list[dict]:
@@ -104,7 +145,14 @@ def main() -> None:
     p.add_argument("--small", action="store_true", help="two vocabularies and three beam widths only")
     p.add_argument("--note", default="", help="what else ran on the machine meanwhile")
     p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--losses", type=to_write, help="JSON file to write the losses by beam scores to, and nothing else")
     a = p.parse_args()
+    if a.losses:
+        rows = beam_scores(a.vocabulary, a.trials)
+        print(f"beam_scores\n{table(rows)}")
+        found = {"vocabulary": a.vocabulary, "trials": a.trials, "beam_scores": rows}
+        a.losses.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        return
     rng = np.random.default_rng(0)
     with threadpool_limits(1):
         results = {

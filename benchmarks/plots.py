@@ -114,8 +114,8 @@ def hars(found: dict) -> Figure:
     for key, label in (("strict_loses", "> for >=: one of the K best is lost"),
                        ("too_few_groups_lose", "K groups: fewer than 2K survive")):  # fmt: skip
         lost.plot(beams, [100 * r[key] for r in found["weak_points"]], marker="o", label=label)
-    lost.set(xscale="log", xlabel="beams K", ylabel="% of rows", title="the two weak points", xticks=beams,
-             xticklabels=beams)  # fmt: skip
+    lost.set(xscale="log", xlabel="beams K", ylabel="% of rows", title="the two weak points, in a flat row",
+             xticks=beams, xticklabels=beams)  # fmt: skip
     rows = [r for r in found["hars_ms"] if r["vocabulary"] == max(v["vocabulary"] for v in found["hars_ms"])]
     for colour, name in zip(COLOURS, rows[0]["milliseconds"], strict=False):
         median, fastest, slowest = zip(*(r["milliseconds"][name] for r in rows), strict=True)
