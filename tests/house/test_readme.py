@@ -47,3 +47,13 @@ def test_the_ladder_is_the_one_that_was_measured():
     table = README.split("benchmarks/ladder.py -->")[1].split("<!-- end of ladder")[0]
     for s in found.measured:
         assert f"| {s.name} | {s.samples_per_second:,.1f} (" in table and f"| {s.speedup_total:.1f}x |" in table
+
+
+def test_the_readme_names_the_texts_that_the_cards_name():
+    models = README.split("## Models\n")[1].split("\n## ")[0]
+    for text in ("messages of US presidents", "*Moby-Dick*"):
+        assert all(text in " ".join(words.split()) for words in (models, card("tiny-gpt2"), card("tiny-gpt2-mqa")))
+
+
+def card(model: str) -> str:
+    return (ROOT / "weights" / model / "README.md").read_text(encoding="utf-8")
