@@ -150,7 +150,8 @@ def main() -> None:
     if a.losses:
         rows = beam_scores(a.vocabulary, a.trials)
         print(f"beam_scores\n{table(rows)}")
-        found = {"vocabulary": a.vocabulary, "trials": a.trials, "beam_scores": rows}
+        settings = {"vocabulary": a.vocabulary, "trials": a.trials}
+        found = {"machine": "any machine: the numbers come from a seed", **settings, "beam_scores": rows}
         a.losses.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
         return
     rng = np.random.default_rng(0)
