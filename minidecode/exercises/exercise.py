@@ -446,6 +446,11 @@ class KernelTask(Task):
         if changed:
             trial.miss = Miss(f"{self.call(inputs)} wrote into its input {changed[0]}.", "mutates-input")
 
+    def _answer(self, verdict: Verdict, v: SimpleNamespace, tried: list[Trial], first: Trial) -> None:
+        super()._answer(verdict, v, tried, first)
+        if first.ran and first.miss.numbers and "atomic" not in verdict.message:  # it is about what was counted
+            verdict.message += told_of_atomics(first.ran)
+
     def wrong(self, v: SimpleNamespace, trial: Trial) -> Miss | None:
         miss = super().wrong(v, trial)
         if miss and trial.ran.counts["atomics"] and "was never written" in miss.message:
@@ -804,6 +809,20 @@ def seed_of(text: str) -> int:
 def is_neighbour(root: Path | None, module: str) -> bool:
     """Whether the student's own folder has this module."""
     return root is not None and ((root / f"{module}.py").is_file() or (root / module).is_dir())
+
+
+def reads_global(access: dict[str, Any]) -> bool:
+    """Whether an instruction of `Trial.ran.accesses` reads global memory: an atomic reads it, too."""
+    return access["kind"] != "store" and not access["shared"]
+
+
+def told_of_atomics(ran: SimpleNamespace) -> str:
+    """How the atomics of a launch were counted, as a sentence; "" where there are none."""
+    lines = sorted({a["line"] for a in ran.accesses if a["kind"] == "atomic"})
+    if not lines:
+        return ""
+    where = f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))}"
+    return f"\nAn atomic ({where}) reads and writes: each counts as a load and as a store."
 
 
 def _place(error: dict[str, Any]) -> str:

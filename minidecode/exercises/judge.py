@@ -151,11 +151,15 @@ def _shows_it(run: Any) -> bool:
 
 
 def _arrays_touched(run: Any, kernel: Any) -> dict:
-    """Loads and stores by array: of the kernel's arguments in their order, and of shared arrays by name."""
+    """Loads and stores by array: of the kernel's arguments in their order, and of shared arrays by name.
+
+    An atomic counts as a load and as a store.
+    """
 
     def of(name: str) -> list[int]:
         counted = arrays.get(name, {})
-        return [counted.get("loads", 0), counted.get("stores", 0)]
+        atomics = counted.get("atomics", 0)
+        return [counted.get("loads", 0) + atomics, counted.get("stores", 0) + atomics]
 
     arrays = run.arrays
     shared = {m.name for m in run._launch.journal.memories if m.space == "shared"}
@@ -173,12 +177,46 @@ def _accesses(run: Any) -> list[dict]:
     """What each instruction did that reads or writes memory, line by line."""
     from minidecode.emulator.journal import LOAD, STORE
 
-    kinds = {LOAD: "load", STORE: "store"}
+    kinds, atomics = {LOAD: "load", STORE: "store"}, _traffic_of_atomics(run)
     return [
-        {"line": run.place_of(site).line, "kind": kinds.get(c.kind, "atomic"), "shared": bool(c.shared),
-         **{name: int(getattr(c, name)) for name in ("accesses", "requests", "passes", "sectors", "least_sectors")}}
-        for (site, _), c in sorted(run.sites.items())
+        {"line": run.place_of(key[0]).line, "kind": kinds.get(c.kind, "atomic"), "shared": bool(c.shared),
+         **{name: int(getattr(c, name)) for name in ("accesses", "requests", "passes", "sectors", "least_sectors")},
+         **atomics.get(key, {})}
+        for key, c in sorted(run.sites.items())
     ]  # fmt: skip
+
+
+def _traffic_of_atomics(run: Any) -> dict[tuple[int, bool], dict[str, int]]:
+    """What atomics move, by instruction: the emulator leaves that out, and who measures traffic must not.
+
+    In global memory the sectors of a request are read and written, so each counts twice. In shared memory a request
+    takes as many passes as one bank has different words to change.
+    """
+    import numpy as np
+
+    from minidecode.emulator.journal import ATOMIC, SHARED_BASE
+    from minidecode.emulator.traffic import BANK_BYTES, BANKS, SECTOR
+
+    found: dict[tuple[int, bool], dict[str, int]] = {}
+    if not run.atomics:
+        return found
+    for kept in run._launch.analysis.traffic.kept:
+        is_atomic, is_shared = run._launch.journal.kinds(kept.site) == ATOMIC, kept.address >= SHARED_BASE
+        for site in np.unique(kept.site[is_atomic]).tolist():
+            for shared in (False, True):
+                at = is_atomic & (kept.site == site) & (is_shared == shared)
+                if not at.any():
+                    continue
+                of_site = found.setdefault((site, shared), {"sectors": 0, "passes": 0})
+                unit = BANK_BYTES if shared else SECTOR
+                request, place = np.unique(np.stack([kept.request[at], kept.address[at] // unit]), axis=1)
+                if shared:
+                    banks, words = np.unique(np.stack([request, place % BANKS]), axis=1, return_counts=True)
+                    first = np.unique(banks[0], return_index=True)[1]
+                    of_site["passes"] += int(np.maximum.reduceat(words, first).sum())
+                else:
+                    of_site["sectors"] += 2 * len(request)
+    return found
 
 
 _OF_AN_ACCESS = ("index", "last_stored", "element", "thread", "epoch", "passed_by")
@@ -240,12 +278,12 @@ def _loaded(run: Any, kernel: Any) -> list[Any]:
     """How often each element of each of the kernel's arguments was loaded, as far as the accesses were kept."""
     import numpy as np
 
-    from minidecode.emulator.journal import LOAD
+    from minidecode.emulator.journal import STORE
 
     counts = {m.name: np.zeros(m.nbytes // m.dtype.itemsize, np.int64) for m in run._launch.journal.memories
               if m.space == "global"}  # fmt: skip
     for kept in run._launch.analysis.traffic.kept:
-        loads = run._launch.journal.kinds(kept.site) == LOAD
+        loads = run._launch.journal.kinds(kept.site) != STORE  # an atomic loads, too
         for m in run._launch.journal.memories:
             at = (kept.address[loads] - m.start) // m.dtype.itemsize
             if m.space == "global":
@@ -255,7 +293,7 @@ def _loaded(run: Any, kernel: Any) -> list[Any]:
 
 def _exchanged(run: Any) -> int:
     """How many loads from shared memory took what another thread had put there."""
-    from minidecode.emulator.journal import LOAD, SHARED_BASE
+    from minidecode.emulator.journal import LOAD, SHARED_BASE, STORE
 
     last: dict[tuple[int, int], int] = {}
     found = 0
@@ -264,9 +302,9 @@ def _exchanged(run: Any) -> int:
         shared = kept.address >= SHARED_BASE
         columns = (kept.block, kept.address, kept.thread, kinds)
         for block, address, thread, kind in zip(*(column[shared].tolist() for column in columns), strict=True):
-            if kind == LOAD:
+            if kind != STORE:
                 found += last.get((block, address), thread) != thread
-            else:
+            if kind != LOAD:
                 last[block, address] = thread
     return found
 
@@ -277,10 +315,21 @@ def _names(function: Any) -> tuple[str, ...]:
 
 
 def _counts(run: Any) -> dict[str, int]:
+    """The launch in numbers. An atomic reads and writes: it counts as a load and as a store, with what both move."""
     names = ("global_loads", "global_stores", "shared_loads", "shared_stores", "atomics", "sectors", "bank_conflicts")
-    return {name: int(run.total(name)) for name in names} | {"bytes_wanted": int(run.bytes_wanted),
-                                                             "bytes_moved": int(run.bytes_moved),
-                                                             "barriers": run.barriers}  # fmt: skip
+    counts = {name: int(run.total(name)) for name in names}
+    moved = wanted = 0
+    for (site, shared), traffic in _traffic_of_atomics(run).items():
+        count = run.sites[site, shared]
+        where = "shared" if shared else "global"
+        counts[f"{where}_loads"] += count.accesses
+        counts[f"{where}_stores"] += count.accesses
+        counts["sectors"] += traffic["sectors"]
+        counts["bank_conflicts"] += traffic["passes"] - count.requests if shared else 0
+        wanted += 0 if shared else 2 * count.bytes
+        moved += 32 * traffic["sectors"]
+    return counts | {"bytes_wanted": int(run.bytes_wanted) + wanted, "bytes_moved": int(run.bytes_moved) + moved,
+                     "barriers": run.barriers}  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -59,10 +59,10 @@ class Task(KernelTask):
         numbers = {"sectors": counts["sectors"], "limit": int(MOST * fewest)}
         if counts["sectors"] <= MOST * fewest:
             return None
-        wasted = {"strided-writes": 0, "strided-reads": 0}
+        names = {"store": "strided-writes", "load": "strided-reads", "atomic": None}
+        wasted = dict.fromkeys(names.values(), 0)
         for access in trial.ran.accesses:
-            name = "strided-writes" if access["kind"] == "store" else "strided-reads"
-            wasted[name] += access["sectors"] - access["least_sectors"]
+            wasted[names[access["kind"]]] += access["sectors"] - access["least_sectors"]
         told = f"{self.call(trial.inputs)} moves {counts['sectors']:,} sectors; {numbers['limit']:,} are allowed."
         mistake = max(wasted, key=wasted.get)
         return Miss(" ".join([told, *trial.ran.costs]), mistake, numbers, trial.ran.picture, shows_input=False)

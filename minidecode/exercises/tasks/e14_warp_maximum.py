@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import KernelTask, rows_alike, unwritten
+from ..exercise import KernelTask, reads_global, rows_alike, unwritten
 from ..verdict import Miss
 
 
@@ -89,7 +89,7 @@ class Task(KernelTask):
             each = trial.ran.loaded["x"]
             mistake = "every-lane-reads-all" if np.min(each) >= 32 else None
             return Miss(told, mistake, numbers, shows_input=False, is_explained=True)
-        requests = sum(a["requests"] for a in trial.ran.accesses if a["kind"] == "load")
+        requests = sum(a["requests"] for a in trial.ran.accesses if a["kind"] == "load" or reads_global(a))
         if requests > (most := rows * (2 * -(-columns // 32) + 4)):
             told = f"{self.call(trial.inputs)}: warps ask for numbers {requests:,} times, where whole warps ask"
             return Miss(f"{told} {most:,} times at the most.", "one-lane-works", numbers, shows_input=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import KernelTask, rows_alike
+from ..exercise import KernelTask, reads_global, rows_alike
 from ..verdict import Miss
 
 MOST = 1.5  # loads for each token
@@ -160,8 +160,7 @@ class Task(KernelTask):
             f"{self.call(trial.inputs)} with N = {v.n} loads {loads:,} numbers for {tokens:,} tokens"
             f" ({loads / tokens:.1f} for each); {limit:,} are allowed."
         )
-        line = max((a for a in trial.ran.accesses if not a["shared"] and a["kind"] == "load"),
-                   key=lambda a: a["accesses"])  # fmt: skip
+        line = max(filter(reads_global, trial.ran.accesses), key=lambda a: a["accesses"])
         told += f" Line {line['line']} loads {line['accesses']:,} of them."
         numbers = {"global_loads": loads, "shared_stores": stores, "limit": limit}
         return Miss(told, None, numbers, shows_input=False, is_explained=True)

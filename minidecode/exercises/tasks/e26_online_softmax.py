@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import POISON, KernelTask, rows_alike, same
+from ..exercise import POISON, KernelTask, reads_global, rows_alike, same
 from ..verdict import Miss
 
 U = 2.0**-24  # half a unit in the last place of float32
@@ -175,7 +175,7 @@ class Task(KernelTask):
             told += f" They are {by_array['x']:,} of x and {by_array['length_R']:,} of length_R."
             mistake = "reads-again" if by_array["x"] > 2 * seen else None
             return Miss(told, mistake, numbers, shows_input=False, is_explained=True)
-        requests = sum(a["requests"] for a in trial.ran.accesses if a["kind"] == "load")
+        requests = sum(a["requests"] for a in trial.ran.accesses if a["kind"] == "load" or reads_global(a))
         if requests > (most := int(sum(2 * -(-trial.inputs["length_R"] // 32))) + 6 * rows):
             told = f"{self.call(trial.inputs)}: warps ask for numbers {requests:,} times, where whole warps ask"
             return Miss(f"{told} {most:,} times at the most.", "one-lane-works", numbers, shows_input=False)

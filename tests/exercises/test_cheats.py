@@ -1,0 +1,102 @@
+"""Submissions that go around what is measured, and honest programs near them, which pass.
+
+Each cheat was once graded as right. docs/EXERCISES.md has the threat model.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from minidecode.exercises.exercise import Submission
+from minidecode.exercises.find import find
+
+SEED = 3
+
+
+def skeleton_of(number: int) -> str:
+    """The program that is to be made cheaper: right, but wasteful."""
+    return find(str(number)).start(SEED)
+
+
+def answer(number: int, name: str = "solution") -> str:
+    exercise = find(str(number))
+    return exercise.varied(exercise.folder() / f"{name}.py", SEED)
+
+
+def edited(source: str, *edits: tuple[str, str]) -> str:
+    """The source with patterns replaced, each of which is there."""
+    for pattern, new in edits:
+        source, count = re.subn(pattern, new, source)
+        assert count, pattern
+    return source
+
+
+def judged(number: int, source: str, **how):
+    exercise = find(str(number))
+    return exercise.task.check(Submission(Path(exercise.file_name), source), SEED, **how)
+
+
+# Loads and stores through atomics
+
+THROUGH_ATOMICS = {  # what is loaded and stored by atomics that change nothing, or that write into NaN
+    "11 writes": (11, skeleton_of(11), (r"out\[x, y\] = (a\[y, x\])", r"cuda.atomic.nanmax(out, (x, y), \1)")),
+    "11 reads": (11, answer(11, "wrong/strided_reads"), (r"a\[([^]]*)\]", r"cuda.atomic.add(a, (\1), 0)")),
+    "12 reads": (12, skeleton_of(12), (r"tile\[t, k\]", "cuda.atomic.add(tile, (t, k), 0)")),
+    "12 tile taken out": (12, answer(12, "wrong/tile_taken_out"), (r" a\[([^]]*)\]", r" cuda.atomic.add(a, (\1), 0)")),
+    "17": (17, skeleton_of(17), (r"tokens_RM\[([^]]*)\]", r"cuda.atomic.add(tokens_RM, (\1), 0)")),
+    "25": (25, skeleton_of(25), (r"x\[r, d\]", "cuda.atomic.add(x, (r, d), 0)")),
+    "25 nanmax": (25, skeleton_of(25), (r"x\[r, d\]", "cuda.atomic.nanmax(x, (r, d), float32(-1e30))")),
+    "26": (26, answer(26, "wrong/reads_again"), (r" x\[r, k\]", " cuda.atomic.add(x, (r, k), 0)")),
+    "26 one lane": (26, answer(26, "wrong/one_lane_works"), (r" x\[r, k\]", " cuda.atomic.add(x, (r, k), 0)")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cheat", THROUGH_ATOMICS)
+def test_atomics_are_counted_as_loads_and_stores(cheat):
+    number, source, *edits = THROUGH_ATOMICS[cheat]
+    verdict = judged(number, edited(source, *edits))
+    assert not verdict.ok, "it was graded as right"
+    assert "reads and writes: each counts as a load and as a store." in verdict.message, str(verdict)
+
+
+SUM_BY_ATOMICS = (
+    r"(?s)    part\[t\] = mine\n.*?    total = part\[0\]\n",
+    "    if t == 0:\n        part[0] = 0\n    cuda.syncthreads()\n    cuda.atomic.add(part, 0, mine)\n"
+    "    cuda.syncthreads()\n    total = part[0]\n",
+)
+HONEST_BESIDE_ATOMICS = {  # atomics where they are of use, and nothing that is measured goes through them
+    "11 padded": (11, ("TILE, TILE\\)", "TILE, TILE + 1)"), ("\\n\\n\\n@cuda", "\\nPITCH = TILE + 1\\n\\n\\n@cuda"),
+                  ("TILE, TILE \\+ 1", "TILE, PITCH")),
+    "11 counts its threads": (11, (r"    tx, ty", "    seen = cuda.shared.array(1, float32)\n    tx, ty"),
+                              (r"    if y < a", "    if cuda.threadIdx.x == 0 and cuda.threadIdx.y == 0:\n"
+                                                "        seen[0] = 0\n    cuda.syncthreads()\n"
+                                                "    cuda.atomic.add(seen, 0, 1)\n    if y < a")),
+    "11 another": (11,),
+    "12 pad of three": (12, (r"WIDTH \+ 1", "WIDTH + 3")),
+    "12 turned": (12, (r"\(ROWS, PITCH\)", "(WIDTH, PITCH)"), (r"PITCH = WIDTH \+ 1", "PITCH = 33"),
+                  (r"tile\[r, k\]", "tile[k, r]"), (r"tile\[t, k\]", "tile[k, t]")),
+    "12 another": (12,),
+    "17 maximum": (17, (r"banned_RV\[r, (.*)\] = 1", r"cuda.atomic.max(banned_RV, (r, \1), 1)")),
+    "17 exchange": (17, (r"banned_RV\[r, (.*)\] = 1", r"cuda.atomic.exch(banned_RV, (r, \1), 1)")),
+    "17 or": (17, (r"banned_RV\[r, (.*)\] = 1", r"cuda.atomic.or_(banned_RV, (r, \1), 1)")),
+    "25 sums": (25, SUM_BY_ATOMICS),
+    "25 sums of another": (25, SUM_BY_ATOMICS),
+    "25 another": (25,),
+    "26 largest": (26, (r"    length = length_R\[r\]\n", "    length = length_R[r]\n    tops = cuda.shared.array(WARPS,"
+                        " float32)\n    if lane == 0:\n        tops[cuda.threadIdx.x // 32] = LOWEST\n"
+                        "    cuda.syncwarp()\n"),
+                   (r"    apart = 16\n", "    cuda.atomic.max(tops, cuda.threadIdx.x // 32, top)\n    apart = 16\n")),
+    "26 from the end": (26, (r"for k in range\(lane, length, 32\)", "for k in range(length - 1 - lane, -1, -32)")),
+    "26 another": (26,),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("honest", HONEST_BESIDE_ATOMICS)
+def test_honest_atomics_pass(honest):
+    number, *edits = HONEST_BESIDE_ATOMICS[honest]
+    name = "another" if "another" in honest else "solution"
+    verdict = judged(number, edited(answer(number, name), *edits), hidden=7)
+    assert verdict.ok, str(verdict)
