@@ -28,6 +28,7 @@ REFUSED = (
     "sys._current_", "sys.monitoring", "_winapi.", "cpython.run_", "sqlite3.", "os.utime", "os.setxattr",
     "os.removexattr", "os.lockf",
 )  # fmt: skip
+MEASURING = ("tracemalloc", "_tracemalloc")  # it counts the bytes of a call, and whoever has it can set them back
 LOOKING = ("os.listdir", "os.scandir", "os.walk", "os.fwalk", "glob.glob", "pathlib.Path.glob")
 
 
@@ -36,6 +37,8 @@ def main() -> None:
     questions, answers = _own_channel()
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:0] = [here, numpy_home]
+    import _tracemalloc
+
     import lock
     import numpy
     import numpy.lib.stride_tricks
@@ -43,6 +46,8 @@ def main() -> None:
 
     for place in (here, numpy_home):
         sys.path.remove(place)
+    for name in MEASURING:
+        sys.modules.pop(name, None)  # to be imported anew, which the hook refuses
     if root:
         sys.path.insert(0, root)
     sys.dont_write_bytecode = True
@@ -52,7 +57,7 @@ def main() -> None:
     more, closed = [os.path.dirname(numpy.__file__) + ".libs"], forbidden.split(os.pathsep)
     held = lock.lock([folder for folder in [*inside, *more] if os.path.isdir(folder)], closed)
     _shut(inside, more, closed)
-    serve = Student(wire, numpy, questions, answers, word, held)
+    serve = Student(wire, numpy, _tracemalloc, questions, answers, word, held)
     while True:
         try:
             question = wire.read(questions, word)
@@ -117,8 +122,8 @@ def _shut(folders: list[str], more: list[str], forbidden: list[str]) -> None:
         return place.startswith(below)
 
     def hook(event, arguments, *, may_read=may_read, allowed=allowed, pythons=pythons, looking=LOOKING,
-             refused=REFUSED, writing=writing, letters=frozenset("wax+"), type=type, text=str, number=int,
-             wrong=BaseException, error=PermissionError) -> None:  # fmt: skip
+             refused=REFUSED, measuring=MEASURING, writing=writing, letters=frozenset("wax+"), type=type, text=str,
+             number=int, wrong=BaseException, error=PermissionError) -> None:  # fmt: skip
         why = None
         try:
             if event == "open":
@@ -135,7 +140,8 @@ def _shut(folders: list[str], more: list[str], forbidden: list[str]) -> None:
                 if not (arguments and arguments[0] is not None and may_read(arguments[0], allowed)):
                     why = "an exercise does not look around on the disk"
             elif event == "import":
-                if arguments[1] is not None and not may_read(arguments[1], pythons):  # compiled code
+                is_compiled = arguments[1] is not None
+                if arguments[0] in measuring or (is_compiled and not may_read(arguments[1], pythons)):
                     why = f"an exercise does not need {arguments[0]}"
             elif event.startswith(refused):
                 why = f"an exercise does not need {event}"
@@ -163,8 +169,8 @@ def _own_realpath():
 class Student:
     """Loads the student's file and calls its functions."""
 
-    def __init__(self, wire, numpy, questions, answers, word, held):
-        self._wire, self._numpy, self._word, self._held = wire, numpy, word, held
+    def __init__(self, wire, numpy, memory, questions, answers, word, held):
+        self._wire, self._numpy, self._memory, self._word, self._held = wire, numpy, memory, word, held
         self._questions, self._answers = questions, answers
         self._names: dict = {}
         self._file = ""
@@ -209,9 +215,7 @@ class Student:
         before = [a.copy() if isinstance(a, self._numpy.ndarray) else None for a in given]
         peak = None
         if measure:
-            import tracemalloc
-
-            tracemalloc.start()
+            self._memory.start()
         self._callers, self._late, others = [threading.current_thread()], [], set(threading.enumerate())
         self._is_called = True
         try:
@@ -221,8 +225,8 @@ class Student:
                 self._is_called = False
         left = self._left_running(set(threading.enumerate()) - others)
         if measure:
-            peak = tracemalloc.get_traced_memory()[1]
-            tracemalloc.stop()
+            peak = self._memory.get_traced_memory()[1]
+            self._memory.stop()
         changed = [k for k, b in enumerate(before) if b is not None and not self._same(b, given[k])]
         after = {str(k): given[k] for k in changes}
         self._wire.pack(result)  # told as a mistake of the student's, if it cannot be sent

@@ -100,3 +100,39 @@ def test_honest_atomics_pass(honest):
     name = "another" if "another" in honest else "solution"
     verdict = judged(number, edited(answer(number, name), *edits), hidden=7)
     assert verdict.ok, str(verdict)
+
+
+# Bytes at the peak, set back
+
+SET_BACK = {
+    "clear_traces": "__import__('tracemalloc').clear_traces()",
+    "reset_peak": "__import__('tracemalloc').reset_peak()",
+    "stop and start": "m = __import__('tracemalloc'); m.stop(); m.start()",
+    "of modules": "__import__('sys').modules['tracemalloc'].reset_peak()",
+    "the compiled one": "__import__('_tracemalloc').reset_peak()",
+    "importlib": "__import__('importlib').import_module('tracemalloc').reset_peak()",
+}
+
+
+@pytest.mark.parametrize("way", SET_BACK)
+def test_the_bytes_at_the_peak_cannot_be_set_back(way):
+    keys = answer(23, "wrong/as_large_as_keys")
+    assert judged(23, keys).mistake == "as-large-as-keys"
+    verdict = judged(23, edited(keys, (r"    return out_RD", f"    {SET_BACK[way]}\n    return out_RD")))
+    assert not verdict.ok and (verdict.mistake == "forbidden" or "KeyError" in verdict.message), str(verdict)
+    caught = f"    try:\n        {SET_BACK[way]}\n    except Exception:\n        pass\n    return out_RD"
+    assert judged(23, edited(keys, (r"    return out_RD", caught))).mistake == "as-large-as-keys"
+
+
+HONEST_BESIDE_THE_PEAK = {  # names that sound alike, memory that is given back, and warnings, which may look for it
+    "a function of that name": (r"(    return out_RD)", "    clear_traces = np.zeros(3)\n    clear_traces[:] = 1\n"
+                                                        "    tracemalloc = len(clear_traces)\n\\1"),
+    "collected": (r"(    return out_RD)", "    __import__('gc').collect()\n\\1"),
+    "warned": (r"(    return out_RD)", "    __import__('warnings').warn('mine', ResourceWarning)\n\\1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("honest", HONEST_BESIDE_THE_PEAK)
+def test_honest_programs_that_are_measured_pass(honest):
+    verdict = judged(23, edited(answer(23), HONEST_BESIDE_THE_PEAK[honest]), hidden=7)
+    assert verdict.ok, str(verdict)
