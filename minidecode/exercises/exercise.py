@@ -74,7 +74,7 @@ class Trial:
     ran: of a kernel, what the judge saw (blocks, threads, counts, lines, findings, costs, shared arrays, names). calls:
     what the code asked of callbacks, in order. callers: by which thread each, 0 being the one that was called. late:
     callbacks that threads called when the function had returned; left_running: threads that were still there a moment
-    after.
+    after. turned: of exercise 27, the outputs where `rank` says the worst first.
     """
 
     inputs: dict[str, Any]
@@ -87,6 +87,7 @@ class Trial:
     calls: list[tuple] = field(default_factory=list)
     callers: list[int] = field(default_factory=list)
     late: list[str] = field(default_factory=list)
+    turned: tuple | None = None
     left_running: int = 0
     peak: int | None = None
     miss: Miss | None = None

@@ -136,3 +136,43 @@ HONEST_BESIDE_THE_PEAK = {  # names that sound alike, memory that is given back,
 def test_honest_programs_that_are_measured_pass(honest):
     verdict = judged(23, edited(answer(23), HONEST_BESIDE_THE_PEAK[honest]), hidden=7)
     assert verdict.ok, str(verdict)
+
+
+# Ranking without `rank`
+
+ARGSORT = "np.argsort(-score_X[lot], kind='stable')"
+RANKED_WITHOUT = {
+    "once": (r"rank\(score_X\[lot\]\)", f"(rank(score_X[lot]) if b + begin == 0 else {ARGSORT})"),
+    "in the first sentence": (r"rank\(score_X\[lot\]\)", f"(rank(score_X[lot]) if b == 0 else {ARGSORT})"),
+    "of two numbers": (r"rank\(score_X\[lot\]\)", f"(rank(score_X[:2]), {ARGSORT})[1]"),
+    "and not looked at": (r"rank\(score_X\[lot\]\)", f"(rank(score_X[:{5}]), {ARGSORT})[1]"),
+    "sorted again": (r"(        score_BC\[b\], index)", "        best = np.argsort(-score_X, kind='stable')[:C]\n\\1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cheat", RANKED_WITHOUT)
+def test_ranking_without_rank_is_seen(cheat):
+    verdict = judged(27, edited(answer(27), RANKED_WITHOUT[cheat]))
+    assert not verdict.ok and "without `rank`" in verdict.message, str(verdict)
+    assert verdict.mistake is None and "none of the mistakes" not in verdict.message
+
+
+HONEST_BESIDE_RANK = {  # other lots, another order to go through them, and scores on another scale
+    "smaller lots": (r"ROOM - C", "ROOM - C - 1"),
+    "as probabilities": (r"rank\(score_X\[lot\]\)", "rank(np.exp(score_X[lot] - score_X.max()))"),
+    "less the best": (r"rank\(score_X\[lot\]\)", "rank(score_X[lot] - score_X.max())"),
+    "a list": (r"rank\(score_X\[lot\]\)", "np.asarray(list(rank(score_X[lot])), int)"),
+    "partitioned first": (r"(        best = np\.arange\(0\))",
+                          "        keep = np.sort(np.argpartition(-score_X, C - 1)[:C])\n"
+                          "        score_X, index_X = score_X[keep], index_X[keep]\n\\1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("honest", HONEST_BESIDE_RANK)
+@pytest.mark.parametrize("seed", range(3))
+def test_honest_rankings_pass(honest, seed):
+    exercise = find("27")
+    source = exercise.varied(exercise.folder() / "solution.py", seed)
+    submission = Submission(Path(exercise.file_name), edited(source, HONEST_BESIDE_RANK[honest]))
+    verdict = exercise.task.check(submission, seed, hidden=7)
+    assert verdict.ok, str(verdict)

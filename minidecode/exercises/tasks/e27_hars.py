@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import itertools
 
 import numpy as np
 
-from ..exercise import NumPyTask, same
+from ..exercise import NumPyTask, Trial, same
+from ..kernel_source import Refused
 from ..verdict import Miss
 from ..wire import Callback
 
@@ -103,6 +106,15 @@ class Task(NumPyTask):
         return {"logits_RV": logits_RV.astype(v.dtype), "base_BW": base_BW.astype(v.dtype),
                 "rank": Callback("rank", lambda score_X: _rank(score_X, v.room))}  # fmt: skip
 
+    def run(self, submission, v, trials, verdict):
+        """Each input once more, with a `rank` that says the worst first: who ranks with it then gives other outputs."""
+        super().run(submission, v, trials, verdict)
+        again = [Trial(t.inputs | {"rank": Callback("rank", lambda s: _rank(s, v.room)[::-1])}) for t in trials]
+        with contextlib.suppress(Refused):  # what is printed now nobody wants to read again
+            super().run(submission, v, again, dataclasses.replace(verdict))
+        for trial, turned in zip(trials, again, strict=True):
+            trial.turned = turned.got
+
     def expected(self, v, inputs, mistake=None, ran=None):
         if mistake in TOLD_BY_RANKING:
             raise NotImplementedError  # told by what is ranked
@@ -167,6 +179,10 @@ class Task(NumPyTask):
         if not trial.calls:
             told = f"{self.call(trial.inputs)} ranks without `rank`: what is ranked cannot be counted."
             return Miss(told, None, numbers, shows_input=False, is_explained=True)
+        if (sentence := self._ranked_otherwise(trial)) is not None:
+            told = f"{self.call(trial.inputs)} ranks sentence {sentence} without `rank`: its results stay as they are"
+            told += " where `rank` says the worst first. What is ranked otherwise cannot be counted."
+            return Miss(told, None, numbers, shows_input=False, is_explained=True)
         if ranked <= limit:
             return None
         told = f"{self.call(trial.inputs)} had {ranked:,} numbers ranked for {sentences} sentence(s);"
@@ -182,6 +198,13 @@ class Task(NumPyTask):
         elif different >= total - 2:
             mistake = "ranks-everything"
         return Miss(told, mistake, numbers, shows_input=False, is_explained=True)
+
+    def _ranked_otherwise(self, trial):
+        """The first sentence whose results do not depend on what `rank` says."""
+        if trial.turned is None or np.shape(trial.turned[1]) != trial.got[1].shape:
+            return None  # it could make nothing of the worst
+        same_B = (trial.got[1] == trial.turned[1]).all(axis=1)
+        return int(np.argmax(same_B)) if same_B.any() else None
 
     def _raised(self, inputs, error):
         miss = super()._raised(inputs, error)
