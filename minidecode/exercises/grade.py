@@ -63,7 +63,8 @@ class Graded:
 def submissions(folders: Iterable[Path]) -> tuple[dict[str, Path], list[Path]]:
     """(student -> folder, each folder once; folders that were given again).
 
-    A folder beside others that hold submissions is a student's, whatever is in it. Raises InputError where nothing was
+    A folder beside others that hold submissions is a student's, whatever is in it. A link among them has a row, stays
+    a link, and takes nobody's place: only who grades may name a folder by a link. Raises InputError where nothing was
     handed in, and where a folder is a student's and a class at once.
     """
     found: dict[str, Path] = {}
@@ -83,11 +84,16 @@ def submissions(folders: Iterable[Path]) -> tuple[dict[str, Path], list[Path]]:
                 f"{folder} holds no file of an exercise, such as {next(iter(exercises().values())).file_name}"
             )
         for each in inner or [folder]:
+            name = _student(each)
+            if each.is_symlink():
+                if inner:
+                    found[name if name not in found else str(each)] = each
+                    continue
+                each = each.resolve()
             if each.resolve() in seen:
                 again.append(each)
                 continue
             seen.add(each.resolve())
-            name = _student(each)
             found[name if name not in found else str(each)] = each
     return found, again
 
@@ -146,7 +152,7 @@ def grade(
 
     def one(item: tuple[str, Path, Exercise]) -> Graded:
         student, folder, exercise = item
-        due = seed_of(_student(folder)) if per_student else seed
+        due = seed_of(_student(Path(student))) if per_student else seed
         return Graded(student, exercise, _verdict(folder, exercise, due, hidden), _strays(folder))
 
     found = []
@@ -159,8 +165,10 @@ def grade(
 
 def _verdict(folder: Path, exercise: Exercise, due: int | None, hidden: int) -> Verdict | None:
     path = folder / exercise.file_name
-    if path.is_symlink():  # it may lead to a neighbour's
+    if folder.is_symlink() or path.is_symlink():  # it may lead to a neighbour's
         message = f"{path.name} is a link: hand in the file itself."
+        if folder.is_symlink():
+            message = f"{_on_a_line(folder.name)} is a link to a folder: hand in the folder itself."
         return Verdict(exercise.number, due or 0, False, message, "cannot-run")
     if not path.is_file():
         return None

@@ -305,6 +305,42 @@ def test_a_link_is_no_submission_and_said_to_be_one(cli, here):
     assert eve["solved"] == "0" and "is a link" in eve["message"]
 
 
+def links_of_a_class(cli, *arguments) -> dict[str, dict]:
+    """student -> row, of exercise 15."""
+    ran = cli("exercise", "grade", *arguments, "-e", "15", "--hidden", 4, "--format", "csv")
+    assert ran.code == 0, ran.err
+    return {row["student"]: row for row in csv.DictReader(io.StringIO(ran.out))}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a right there")
+@pytest.mark.parametrize("name", ["aaa", "zzz"])
+def test_a_link_to_a_neighbours_folder_takes_no_row_and_gives_none(cli, here, name):
+    """Whichever comes first by its name, and wherever it leads to."""
+    solve(find("15"), here / "class" / "cyn", 3, "bans_first_token")
+    solve(find("15"), here / "other" / "dan", 3, "bans_first_token")
+    (here / "class" / name).symlink_to("cyn", target_is_directory=True)
+    (here / "class" / "bob").symlink_to(here / "other" / "dan", target_is_directory=True)
+    rows = links_of_a_class(cli, "class")
+    assert set(rows) == {"cyn", "bob", name} and rows["cyn"]["result"] == "bans-first-token"
+    for student in ("bob", name):
+        assert rows[student]["result"] == "cannot-run"
+        assert rows[student]["message"] == f"{student} is a link to a folder: hand in the folder itself."
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a right there")
+def test_who_grades_may_name_folders_by_links(cli, here):
+    """A link to the class, a link to a student's folder under another name, and one beside the folder itself."""
+    solve(find("15"), here / "class" / "cyn", seed_of("cyn"), "bans_first_token")
+    solve(find("15"), here / "1234", seed_of("ada"), "pads_count")
+    (here / "classes").symlink_to("class", target_is_directory=True)
+    (here / "ada").symlink_to("1234", target_is_directory=True)
+    (here / "cyn").symlink_to("class/cyn", target_is_directory=True)
+    results = {s: r["result"] for s, r in links_of_a_class(cli, "classes", "ada", "--per-student").items()}
+    assert results == {"cyn": "bans-first-token", "ada": "pads-count"}
+    assert {s: r["result"] for s, r in links_of_a_class(cli, "ada").items()} == {"ada": "pads-count"}
+    assert list(links_of_a_class(cli, "class", "cyn")) == ["cyn"], "given twice, it counts once"
+
+
 def test_tables_for_machines(cli, classroom):
     ran = cli("exercise", "grade", *sorted(classroom.iterdir()), "-e", "15", "--format", "csv", "--quiet")
     rows = list(csv.DictReader(io.StringIO(ran.out)))
