@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import os
+import shlex
+import subprocess
 from collections.abc import Iterable
 
 
@@ -10,6 +13,11 @@ def meant(word: str, names: Iterable[str]) -> str:
     """ "; did you mean NAME?" where one of the names is near to the word, and nothing otherwise."""
     near = difflib.get_close_matches(word, list(names), n=1)
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def quoted(path: object) -> str:
+    """A path or another word as a shell takes it, in quotes where it needs them: for commands that are told."""
+    return shlex.quote(str(path)) if os.name == "posix" else subprocess.list2cmdline([str(path)])
 
 
 class MinidecodeError(Exception):

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .errors import InputError
+from .errors import InputError, quoted
 
 BOM = b"\xef\xbb\xbf"
 LONGEST = 2**26  # bytes of a line: no prompt is as long, but a file without line breaks would fill the memory
@@ -35,7 +35,7 @@ def path_of_prompts(arguments: list[str], path: Path | None, jsonl: bool, what: 
     if arguments and jsonl:
         raise InputError(f"--jsonl is for files: the {what}s here are arguments; leave it out, or say --input FILE")
     if len(arguments) == 1 and arguments[0].endswith((".txt", ".jsonl")) and os.path.isfile(arguments[0]):
-        raise InputError(f"{arguments[0]} is a file: say --input {arguments[0]} for the {what}s in it")
+        raise InputError(f"{arguments[0]} is a file: say --input {quoted(arguments[0])} for the {what}s in it")
     return path
 
 

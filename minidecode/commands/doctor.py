@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
-from ..errors import CacheFolderError, OptionError
+from ..errors import CacheFolderError, OptionError, quoted
 from .flags import AsJson, Debug
 
 NEEDED = (
@@ -163,7 +163,7 @@ def _ready_for_class(wheels: Path | None, as_json: bool) -> None:
     if wheels is not None:
         fill_with_wheels(wheels)
         if not as_json:
-            print(f"wheels are in {wheels}; there: pip install --no-index --find-links {wheels} minidecode")
+            print(f"wheels are in {wheels}; there: pip install --no-index --find-links {quoted(wheels)} minidecode")
     if as_json:
         print(json.dumps([vars(each) for each in found]))
     if not all(each.ok for each in found):

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ..errors import InputError
+from ..errors import InputError, quoted
 from .flags import AsJson, Debug, refuse_said
 from .whole_file import whole_file
 
@@ -33,7 +33,7 @@ def tutorial(
     notebook = found.notebook()
     with whole_file(path) as file:
         file.write(notebook)
-    print(json.dumps({"chapter": found.number, "file": str(path)}) if as_json else f"wrote {path}")
+    print(json.dumps({"chapter": found.number, "file": str(path)}) if as_json else f"wrote {quoted(path)}")
 
 
 def _list_chapters(as_json: bool) -> None:

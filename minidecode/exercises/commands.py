@@ -13,7 +13,7 @@ import typer
 
 from ..commands.flags import AsJson, Debug, Quiet
 from ..commands.progress_bar import bar
-from ..errors import OptionError
+from ..errors import OptionError, quoted
 
 app = typer.Typer(
     help="The exercises: start one, check it, take a hint. For teachers: grade many.", rich_markup_mode=None,
@@ -73,7 +73,7 @@ def start(
     found = find(exercise)
     path = work_folder(folder, makes=True).start(found, _seed(seed, student))
     print(path)
-    print(f"then: minidecode exercise check {found.number if folder is None else path}", file=sys.stderr)
+    print(f"then: minidecode exercise check {found.number if folder is None else quoted(path)}", file=sys.stderr)
 
 
 @app.command()
@@ -100,7 +100,7 @@ def check(
     if held is not None and asked not in (None, held):
         raise OptionError(
             f"{submission.path} holds variation {held}, and {asked} was asked for: minidecode exercise reset"
-            f" {found.number} with the same --seed or --student starts that one"
+            f" {found.number}{own.as_option} with the same --seed or --student starts that one"
         )
     is_said = held is not None
     if not is_said:

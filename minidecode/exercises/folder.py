@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError, OptionError
+from ..errors import InputError, OptionError, quoted
 from . import skeleton
 from .exercise import Submission
 from .find import Exercise, exercises
@@ -28,7 +28,9 @@ def work_folder(path: Path | None, makes: bool = False) -> Folder:
     if place.exists() and not place.is_dir():
         raise InputError(f"{place} is a file: --folder takes the folder that you work in, such as {place.parent}")
     if path is not None and not path.exists() and not makes:
-        raise InputError(f"there is no folder {path}: minidecode exercise start NUMBER --folder {path} makes it")
+        raise InputError(
+            f"there is no folder {path}: minidecode exercise start NUMBER --folder {quoted(path)} makes it"
+        )
     return Folder(place)
 
 
@@ -37,6 +39,11 @@ class Folder:
 
     def __init__(self, path: Path):
         self.path = path
+
+    @property
+    def as_option(self) -> str:
+        """What a command is told of the folder: nothing, where it is the one that `start` makes by itself."""
+        return "" if self.path == Path(DEFAULT) else f" --folder {quoted(self.path)}"
 
     def file(self, exercise: Exercise) -> Path:
         return self.path / exercise.file_name
@@ -51,17 +58,17 @@ class Folder:
             return file
         if Path(exercise.file_name).is_file() and self.path.resolve() != Path().resolve():
             raise InputError(f"there is no file {file}, but {file.name} lies here: add --folder .")
-        folder = "" if self.path == Path(DEFAULT) else f" --folder {self.path}"
         raise InputError(
-            f"there is no file {file}: minidecode exercise start {exercise.number}{folder} writes it; if you work"
-            " elsewhere, say --folder FOLDER"
+            f"there is no file {file}: minidecode exercise start {exercise.number}{self.as_option} writes it; if you"
+            " work elsewhere, say --folder FOLDER"
         )
 
     def start(self, exercise: Exercise, seed: int) -> Path:
         """Writes the skeleton. Raises OptionError where the file is there already."""
         file = self.file(exercise)
         if file.exists():
-            raise OptionError(f"{file} is there already: minidecode exercise reset {exercise.number} starts it anew")
+            reset = f"minidecode exercise reset {exercise.number}{self.as_option}"
+            raise OptionError(f"{file} is there already: {reset} starts it anew")
         self.path.mkdir(parents=True, exist_ok=True)
         file.write_text(exercise.start(seed), encoding="utf-8")
         self._note(exercise, started=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import OptionError
+from ..errors import OptionError, quoted
 from ..ops import ALIGNED
 from ..user_functions import UserOp, describe
 
@@ -78,7 +78,8 @@ def lay_out(lifetimes: Sequence[Lifetime], place: Callable[..., np.ndarray]) -> 
     if what is None:
         return layout
     if isinstance(place, UserOp):
-        raise OptionError(f"plan: arena={place.place} {what}: minidecode check arena {place.place} finds a small case")
+        check = f"minidecode check arena {quoted(place.place)}"
+        raise OptionError(f"plan: arena={place.place} {what}: {check} finds a small case")
     raise RuntimeError(f"{describe(place)} {what}")
 
 

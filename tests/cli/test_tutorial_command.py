@@ -25,6 +25,15 @@ def test_a_notebook_is_written_and_never_over_another(cli, tmp_path):
     assert ran.code == 1 and "is there already" in ran.err and path.read_text(encoding="utf-8") == written
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="its shells quote otherwise")
+def test_the_notebooks_name_can_be_pasted(cli, tmp_path):
+    pytest.importorskip("jupytext", reason="notebooks are made by the extra `docs`")
+    (tmp_path / "my notes").mkdir()
+    path = tmp_path / "my notes" / "mine.ipynb"
+    assert cli("tutorial", "2", "--out", str(path)).out == f"wrote '{path}'\n"
+    assert json.loads(cli("tutorial", "2", "--out", f"{path}2", "--json").out)["file"] == f"{path}2"
+
+
 def test_a_notebook_that_cannot_be_written_leaves_nothing(cli, tmp_path, monkeypatch):
     pytest.importorskip("jupytext", reason="notebooks are made by the extra `docs`")
 

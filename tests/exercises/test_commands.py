@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import shlex
 import subprocess
 import sys
 import zipfile
@@ -180,6 +181,30 @@ def test_a_number_below_zero_is_no_option_of_an_exercise(cli, here):
     for command in ("start", "check", "hint"):
         ran = cli("exercise", command, "-1")
         assert ran.code == 2 and "an exercise is one of the numbers or names" in ran.err and "prompt" not in ran.err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="its shells quote otherwise")
+@pytest.mark.parametrize("folder", ["my work", "it's", "a&b", "plain"])
+def test_commands_that_are_told_can_be_pasted(cli, here, folder):
+    """What stands behind `minidecode` there is split by a shell's rules, and run."""
+
+    def told(err: str, begins: str, ends: str = "\n") -> list[str]:
+        return shlex.split(err[err.index(begins) :].partition(ends)[0])[1:]
+
+    missing = cli("exercise", "check", "15", "--folder", folder).err
+    start = [word.replace("NUMBER", "15") for word in told(missing, "minidecode exercise start", " makes it")]
+    assert start == ["exercise", "start", "15", "--folder", folder]
+    started = cli(*start)
+    assert started.code == 0 and Path(started.out.strip()) == Path(folder, "15_ngram_ban.py")
+    check = told(started.err, "minidecode exercise check")
+    assert check == ["exercise", "check", str(Path(folder, "15_ngram_ban.py"))] and cli(*check).code == 1
+    again = cli(*start)
+    assert told(again.err, "minidecode exercise reset", " starts it anew")[2:] == ["15", "--folder", folder]
+    other = cli(*check, "--seed", "5")
+    assert told(other.err, "minidecode exercise reset", " with the same")[2:] == ["15", "--folder", folder]
+    (here / folder / "15_ngram_ban.py").unlink()
+    gone = cli("exercise", "check", "15", "--folder", folder)
+    assert told(gone.err, "minidecode exercise start", " writes it")[2:] == ["15", "--folder", folder]
 
 
 def test_starting_twice_writes_over_nothing(cli, here):
