@@ -86,6 +86,7 @@ def check(
 ):  # fmt: skip
     """Judge what you wrote: exit code 0 if it is solved, 1 if not."""
     from . import skeleton
+    from .exercise import AnswerToldError
     from .find import find
     from .folder import submission_of, work_folder
     from .folder import target as find_target
@@ -97,7 +98,7 @@ def check(
     submission = find_target(target, found) if target else submission_of(path)
     held = skeleton.seed_in(submission.source, found.number)
     asked = _seed(seed, student) if seed is not None or student else None
-    if held is not None and asked not in (None, held):
+    if held is not None and asked is not None and not found.is_due(held, asked):
         raise OptionError(
             f"{submission.path} holds variation {held}, and {asked} was asked for: minidecode exercise reset"
             f" {found.number}{own.as_option} with the same --seed or --student starts that one"
@@ -105,7 +106,16 @@ def check(
     is_said = held is not None
     if not is_said:
         held = asked if asked is not None else own.seed(found) or 0
-    verdict = found.task.check(submission, held, seal=lambda values: own.seal(found, held, values))
+    try:
+        verdict = found.task.check(submission, held, seal=lambda values: own.seal(found, held, values))
+    except AnswerToldError as told:
+        if not is_said:
+            raise
+        own.renew(found, submission.path, held)
+        raise OptionError(
+            f"the answer to variation {held} of exercise {found.number} has been told: predict the fresh one that"
+            f" {submission.path} holds now (what you wrote stays there)"
+        ) from told
     if not is_said and not target:
         verdict.notes.append(
             f"{path} does not say its variation (the line # --- variation is gone or changed): judged was {held}."
@@ -128,7 +138,9 @@ def _renew_if_told(own: Any, found: Any, path: Path, seed: int, verdict: Any) ->
     """After the answer to a prediction has been told, the next try is about other numbers."""
     if found.text.kind == "P" and not verdict.ok and verdict.score is not None:
         own.renew(found, path, seed)
-        verdict.notes.append(f"That was this variation; {path.name} holds a fresh one now.")
+        note = f"That was this variation; {path.name} holds a fresh one now."
+        is_kept = f"\n# variation {seed}: " in path.read_text(encoding="utf-8-sig")
+        verdict.notes.append(f"{note} What you said stands there as a comment." if is_kept else note)
 
 
 @app.command()

@@ -466,6 +466,10 @@ class KernelTask(Task):
         return f"{self.kernel}({in_words({k: a for k, a in inputs.items() if k not in self.out})})"
 
 
+class AnswerToldError(OptionError):
+    """A prediction comes too late: this variation's answer has been told, after one that was wrong."""
+
+
 class PredictionTask(Task):
     """Numbers that a student writes down before they are measured (kind P)."""
 
@@ -520,7 +524,7 @@ class PredictionTask(Task):
             return verdict
         self._judge(verdict, v, {name: _comparable(value) for name, value in earlier.items()})
         if not verdict.ok:
-            raise OptionError(
+            raise AnswerToldError(
                 f"the answer to this variation of exercise {self.number} has been told: minidecode exercise reset"
                 f" {self.number} --fresh draws another"
             )

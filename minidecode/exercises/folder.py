@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import InputError, OptionError, quoted
 from . import skeleton
-from .exercise import Submission
+from .exercise import PredictionTask, Submission
 from .find import Exercise, exercises
 from .verdict import Verdict
 
@@ -145,9 +145,19 @@ class Folder:
         return None
 
     def renew(self, exercise: Exercise, file: Path, seed: int) -> int:
-        """Another variation in the student's file, whose own lines stay; its seed."""
+        """Another variation in the student's file, none whose answer has been told; its seed.
+
+        The student's own lines stay. A prediction that was a plain value is None again and stays as a comment: it was
+        about the other variation.
+        """
         fresh = exercise.next_seed(seed)
-        file.write_text(exercise.renewed(file.read_text(encoding="utf-8-sig"), fresh), encoding="utf-8")
+        told = {e["seed"] for e in self._notes("predictions").get("sealed", []) if e["exercise"] == exercise.number}
+        while fresh in told:
+            fresh = exercise.next_seed(fresh)
+        source = file.read_text(encoding="utf-8-sig")
+        if isinstance(exercise.task, PredictionTask):
+            source = skeleton.predictions_taken_back(source, list(exercise.task.answers), seed)
+        file.write_text(exercise.renewed(source, fresh), encoding="utf-8")
         return fresh
 
     def _notes(self, name: str) -> dict[str, Any]:

@@ -122,6 +122,29 @@ def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+def predictions_taken_back(source: str, names: list[str], seed: int) -> str:
+    """The source with None for each of these constants that is a plain value, which stays as a comment above.
+
+    What is computed of other names stays: it holds for any variation. So does what is no Python.
+    """
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return source
+    lines = source.split("\n")
+    alone = [s for k, s in enumerate(body) if all(s.lineno > o.end_lineno or o.lineno > s.end_lineno
+                                                  for o in body[max(k - 1, 0) : k + 2] if o is not s)]  # fmt: skip
+    for s in reversed(alone):
+        if not isinstance(s, ast.Assign) or len(s.targets) != 1 or not isinstance(s.targets[0], ast.Name):
+            continue
+        is_plain = not any(isinstance(node, ast.Name) for node in ast.walk(s.value))
+        if s.targets[0].id in names and is_plain and not (isinstance(s.value, ast.Constant) and s.value.value is None):
+            behind = lines[s.end_lineno - 1].encode()[s.end_col_offset :].decode()
+            said = " ".join(ast.get_source_segment(source, s).split())
+            lines[s.lineno - 1 : s.end_lineno] = [f"# variation {seed}: {said}", f"{s.targets[0].id} = None{behind}"]
+    return "\n".join(lines)
+
+
 def with_statement(template: str, statement: str) -> str:
     """The file with the statement on top, in the place of the docstring that it has."""
     return f'"""{statement.strip()}\n"""\n\n{_without_docstring(template)}'

@@ -259,6 +259,60 @@ def test_a_prediction_is_sealed_before_it_is_answered(cli, here):
     assert again.code == 1 and "has been told" in again.err and "it is" not in again.out
 
 
+def sealed(folder: Path) -> list[dict]:
+    return json.loads((folder / ".minidecode" / "predictions.json").read_text(encoding="utf-8"))["sealed"]
+
+
+def test_after_a_miss_one_may_predict_again(cli, tmp_path):
+    """A number was about the variation that is over: it is no prediction of the next one, and is not lost."""
+    file = tmp_path / find("2").file_name
+    cli("exercise", "start", 2, "--folder", tmp_path, "--seed", 6)
+    seeds = [6]
+    for number, said in enumerate(("1_000", "12 * 7**2", "-(-3)"), 1):
+        file.write_text(file.read_text(encoding="utf-8").replace("= None", f"= {said}  # a guess"), encoding="utf-8")
+        ran = cli("exercise", "check", file)
+        assert ran.code == 1 and "What you said stands there as a comment." in ran.out
+        now = file.read_text(encoding="utf-8")
+        assert f"# variation {seeds[-1]}: BYTES_PER_TOKEN = {said}\nBYTES_PER_TOKEN = None  # a guess" in now
+        seeds.append(skeleton.seed_in(now, 2))
+        again = cli("exercise", "check", file)
+        assert again.code == 1 and "Nothing is predicted yet" in again.out, "the old number is not judged again"
+        assert [entry["seed"] for entry in sealed(tmp_path)] == seeds[:number], "and what was said is history"
+    assert now.count("# variation ") == 3 and "= 1_000" in now, "earlier ones stay as well"
+    right = find("2").task.expected(find("2").task.draw(seeds[-1]))["BYTES_PER_TOKEN"]
+    file.write_text(now.replace("= None", f"= {right}"), encoding="utf-8")
+    assert cli("exercise", "check", file).code == 0 and len(sealed(tmp_path)) == 4
+
+
+def test_an_expression_stays_after_a_miss(cli, tmp_path):
+    file = solve(find("2"), tmp_path, 6)
+    mine = file.read_text(encoding="utf-8").replace("VOCABULARY * WIDTH + ", "")
+    file.write_text(mine, encoding="utf-8")
+    ran = cli("exercise", "check", file)
+    assert ran.code == 1 and "as a comment" not in ran.out
+    assert "BYTES_PER_TOKEN = (WEIGHTS + CACHE) * BYTES_PER_NUMBER" in file.read_text(encoding="utf-8")
+
+
+def test_an_editor_that_writes_the_old_variation_back_is_no_dead_end(cli, tmp_path):
+    """It had the file open: what is told already gets the next variation, of which nothing has been told."""
+    file = tmp_path / find("2").file_name
+    cli("exercise", "start", 2, "--folder", tmp_path, "--student", "ada")
+    old = file.read_text(encoding="utf-8").replace("= None", "= 1000")
+    file.write_text(old, encoding="utf-8")
+    assert cli("exercise", "check", file, "--student", "ada").code == 1
+    once = skeleton.seed_in(file.read_text(encoding="utf-8"), 2)
+    assert "Nothing is predicted yet" in cli("exercise", "check", file, "--student", "ada").out, "ada's, after a miss"
+    file.write_text(file.read_text(encoding="utf-8").replace("= None", "= 1000"), encoding="utf-8")
+    assert cli("exercise", "check", file).code == 1
+    twice = skeleton.seed_in(file.read_text(encoding="utf-8"), 2)
+    file.write_text(old.replace("= 1000", "= 2000"), encoding="utf-8")
+    ran = cli("exercise", "check", file)
+    assert ran.code == 1 and "has been told: predict the fresh one" in ran.err and "it is" not in ran.out + ran.err
+    now = file.read_text(encoding="utf-8")
+    assert skeleton.seed_in(now, 2) == twice not in (once, seed_of("ada")) and "BYTES_PER_TOKEN = None" in now
+    assert len(sealed(tmp_path)) == 2, "nothing was sealed in the place of what was"
+
+
 def test_half_a_score_within_a_factor_of_two():
     exercise = find("2")
     right = exercise.task.expected(exercise.task.draw(1))["BYTES_PER_TOKEN"]
