@@ -107,7 +107,7 @@ def check(
     if not is_said:
         held = asked if asked is not None else own.seed(found) or 0
     try:
-        verdict = found.task.check(submission, held, seal=lambda values: own.seal(found, held, values))
+        verdict = found.check(submission, held, seal=lambda values: own.seal(found, held, values))
     except AnswerToldError as told:
         if not is_said:
             raise

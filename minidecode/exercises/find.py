@@ -7,10 +7,12 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from ..errors import OptionError, meant
 from . import skeleton
-from .exercise import Task, seed_of
+from .exercise import Submission, Task, seed_of
+from .verdict import Verdict
 
 HERE = Path(__file__).resolve().parent
 _HEADING = re.compile(r"^# Hint [123]\n", re.MULTILINE)
@@ -63,6 +65,24 @@ class Exercise:
                 return True
             told = self.next_seed(told)
         return False
+
+    def check(self, submission: Submission, seed: int, **how: Any) -> Verdict:
+        """The task's verdict; of a file in which nobody has written anything, that it is not begun."""
+        verdict = self.task.check(submission, seed, **how)
+        if not verdict.ok and self.is_untouched(submission.source):
+            begins, told = "Not begun: this is the file as it was started", verdict.message
+            if told.startswith("Not started yet "):
+                told = f"{begins} {told.removeprefix('Not started yet ')}"
+            elif verdict.mistake == "not-started":
+                told = f"{begins}. {told}"
+            else:
+                told = f"{begins}. It does this:\n{told}"
+            verdict.mistake, verdict.message = "not-begun", told
+        return verdict
+
+    def is_untouched(self, source: str) -> bool:
+        """Whether this is the file as `start` or `check` wrote it."""
+        return skeleton.is_untouched(source, self.template())
 
     def start(self, seed: int) -> str:
         """The file that a student gets."""

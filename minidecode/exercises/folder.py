@@ -93,10 +93,14 @@ class Folder:
         return skeleton.seed_in(file.read_text(encoding="utf-8-sig", errors="replace"), exercise.number)
 
     def state(self, exercise: Exercise) -> str:
-        """ "solved", "started" or "" """
+        """ "solved", "started", "not begun" of a skeleton in which nothing is written, or "" """
         if self._notes("state").get(str(exercise.number), {}).get("solved"):
             return "solved"
-        return "started" if self.file(exercise).is_file() else ""
+        file = self.file(exercise)
+        if not file.is_file():
+            return ""
+        is_untouched = exercise.is_untouched(file.read_text(encoding="utf-8-sig", errors="replace"))
+        return "not begun" if is_untouched else "started"
 
     def next_hint(self, exercise: Exercise) -> int:
         """The number of the next hint, from 1; the last one again and again.

@@ -184,7 +184,7 @@ def _verdict(folder: Path, exercise: Exercise, due: int | None, hidden: int) -> 
         message = f"The file {said}, and {due} is due."
         return Verdict(exercise.number, due, False, message, "other-variation")
     try:
-        return exercise.task.check(submission, held or 0, hidden=hidden)
+        return exercise.check(submission, held or 0, hidden=hidden)
     except Exception as error:  # one submission must not end the grading of all others
         message = f"The grader itself failed, which is its mistake: {type(error).__name__}: {error}"
         return Verdict(exercise.number, held or 0, False, message, "grader-failed")

@@ -122,6 +122,21 @@ def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+def is_untouched(source: str, template: str) -> bool:
+    """Whether a file says what its skeleton says, whatever its variation: nobody has written anything there."""
+    return _written_in(source) == _written_in(template)
+
+
+def _written_in(source: str) -> list[str]:
+    """The lines that say something: without the statement on top, the variation's constants and what editors change."""
+    source = _without_docstring(source)
+    head = VARIATION.search(source)
+    end = source.find("# --- end", head.end()) if head else -1
+    if end >= 0:
+        source = source[: head.start()] + source[end:]
+    return [line.rstrip() for line in source.splitlines() if line.strip()]
+
+
 def predictions_taken_back(source: str, names: list[str], seed: int) -> str:
     """The source with None for each of these constants that is a plain value, which stays as a comment above.
 

@@ -43,7 +43,7 @@ def test_a_student_starts_fails_and_solves(cli, here):
     file = here / "my_exercises" / "15_ngram_ban.py"
     assert ran.code == 0 and Path(ran.out.strip()) == file.relative_to(here)
     ran = cli("exercise", "check", "15")
-    assert ran.code == 1 and ran.out.startswith("Not started yet (line ")
+    assert ran.code == 1 and ran.out.startswith("Not begun: this is the file as it was started (line ")
     solve(find("15"), file.parent, 5, "last_window_lost")
     ran = cli("exercise", "check", "ngram-ban", "--json")
     verdict = json.loads(ran.out)
@@ -313,6 +313,35 @@ def test_an_editor_that_writes_the_old_variation_back_is_no_dead_end(cli, tmp_pa
     assert len(sealed(tmp_path)) == 2, "nothing was sealed in the place of what was"
 
 
+# An untouched skeleton
+
+
+@pytest.mark.parametrize(
+    ("number", "says"),
+    [(15, "(line 30: your turn: "), (16, "still raises NotImplementedError"),
+     (10, "It does this:\n"), (11, "sectors; "), (2, "BYTES_PER_TOKEN is None"), (20, "It does this:\n")],
+)  # fmt: skip
+def test_an_untouched_skeleton_is_not_begun(cli, here, number, says):
+    """In check, list and grade, of each kind; what a program to be mended does is told all the same."""
+    exercise, folder = find(str(number)), here / "class" / "ada"
+    cli("exercise", "start", number, "--folder", folder, "--seed", 3)
+    file = folder / exercise.file_name
+
+    def states() -> tuple[str, str, str]:
+        checked = json.loads(cli("exercise", "check", file, "--json").out)
+        listed = {r["number"]: r["state"] for r in json.loads(cli("exercise", "list", "-f", folder, "--json").out)}
+        graded = json.loads(cli("exercise", "grade", "class", "--hidden", 1, "--format", "json", "-q").out)
+        assert ("1 of 1: not begun" in graded["class"][0]) == (graded["graded"][0]["result"] == "not-begun")
+        return checked["mistake"], listed[number], graded["graded"][0]["result"]
+
+    assert states() == ("not-begun", "not begun", "not-begun")
+    told = cli("exercise", "check", file)
+    assert told.code == 1 and told.out.startswith("Not begun: this is the file as it was started") and says in told.out
+    file.write_text(file.read_text(encoding="utf-8") + "\nMINE = 1\n", encoding="utf-8")
+    checked, listed, graded = states()
+    assert "not-begun" not in (checked, graded) and listed == "started"
+
+
 def test_half_a_score_within_a_factor_of_two():
     exercise = find("2")
     right = exercise.task.expected(exercise.task.draw(1))["BYTES_PER_TOKEN"]
@@ -540,7 +569,7 @@ def test_another_students_variation_is_told_and_can_be_had(cli, tmp_path):
     ran = cli("exercise", "check", 15, "--folder", tmp_path, "--student", "ada")
     assert ran.code == 1 and "holds variation 0" in ran.err and "reset 15" in ran.err
     assert cli("exercise", "reset", 15, "--folder", tmp_path, "--student", "ada").code == 0
-    assert "Not started yet" in cli("exercise", "check", 15, "--folder", tmp_path, "--student", "ada").out
+    assert "Not begun" in cli("exercise", "check", 15, "--folder", tmp_path, "--student", "ada").out
 
 
 @pytest.mark.parametrize(
