@@ -1,8 +1,12 @@
-"""What the build of the wheel adds: the exercises' skeletons, made from their solutions, which stay outside."""
+"""What the build of the wheel adds: the exercises' skeletons, made from their solutions, which stay outside.
+
+Of these it notes their shapes, by which `grade` knows them again.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import sys
 import tempfile
 from pathlib import Path
 
@@ -16,22 +20,28 @@ class Skeletons(BuildHookInterface):
         if version == "editable":
             return  # a checkout makes them when they are asked for
         root = Path(self.root)
-        strip = _strip_of(root / "minidecode" / "exercises" / "skeleton.py")
+        strip = _module(root / "minidecode" / "exercises" / "skeleton.py").strip
+        published, shapes = _module(root / "minidecode" / "exercises" / "published.py"), {}
         self._made = tempfile.TemporaryDirectory()
         for solution in sorted(root.glob("exercises/[0-9][0-9]_*/solution.py")):
             name = f"{solution.parent.name}.py"
             made = Path(self._made.name) / name
             made.write_text(strip(solution.read_text(encoding="utf-8")), encoding="utf-8")
             build_data["force_include"][str(made)] = f"minidecode/exercises/skeletons/{name}"
+            shapes[made.stem] = published.published(solution.parent, made.read_text(encoding="utf-8"))
+        noted = Path(self._made.name) / published.NOTED
+        noted.write_text(published.as_noted(shapes), encoding="utf-8")
+        build_data["force_include"][str(noted)] = f"minidecode/exercises/skeletons/{published.NOTED}"
 
     def finalize(self, version: str, build_data: dict, artifact_path: str) -> None:
         if version != "editable":
             self._made.cleanup()
 
 
-def _strip_of(path: Path):
-    """The one function that makes skeletons, loaded by its place: the package itself needs NumPy."""
-    spec = importlib.util.spec_from_file_location("skeleton", path)
+def _module(path: Path):
+    """A module that needs Python alone, loaded by its place: the package itself needs NumPy."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module  # where dataclasses look for it
     spec.loader.exec_module(module)
-    return module.strip
+    return module

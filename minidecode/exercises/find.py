@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import OptionError, meant
-from . import skeleton
+from . import published, skeleton
 from .exercise import Submission, Task, seed_of
 from .verdict import Verdict
 
@@ -108,6 +108,13 @@ class Exercise:
         name = f"{self.number:02d}_{self.name}"
         folders = (root / "exercises" / name for root in skeleton.checkouts())
         return next((folder for folder in folders if (folder / "solution.py").is_file()), None)
+
+    def published(self) -> list[published.Published]:
+        """What is known of the solutions: by themselves in a checkout, else as the build of the wheel noted it."""
+        if folder := self.folder():
+            return published.published(folder, self.template())
+        noted = HERE / "skeletons" / published.NOTED
+        return published.noted(noted, Path(self.file_name).stem) if noted.is_file() else []
 
     def varied(self, path: Path, seed: int) -> str:
         """A solution or a wrong answer of the checkout, with this variation's constants."""

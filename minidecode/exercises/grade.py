@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import InputError
-from . import skeleton
+from . import published, skeleton
 from .exercise import Submission, seed_of
 from .find import Exercise, exercises
 from .verdict import Verdict
@@ -184,10 +184,30 @@ def _verdict(folder: Path, exercise: Exercise, due: int | None, hidden: int) -> 
         message = f"The file {said}, and {due} is due."
         return Verdict(exercise.number, due, False, message, "other-variation")
     try:
-        return exercise.check(submission, held or 0, hidden=hidden)
+        verdict = exercise.check(submission, held or 0, hidden=hidden)
+        return _looked_up(verdict, exercise, submission.source) if verdict.ok else verdict
     except Exception as error:  # one submission must not end the grading of all others
         message = f"The grader itself failed, which is its mistake: {type(error).__name__}: {error}"
         return Verdict(exercise.number, held or 0, False, message, "grader-failed")
+
+
+def _looked_up(verdict: Verdict, exercise: Exercise, source: str) -> Verdict:
+    """What is right is looked up among the published solutions: a long one is refused, of a short one it is told."""
+    found = published.recognise(source, exercise.published())
+    if found is None:
+        return verdict
+    verdict.published = f"{Path(exercise.file_name).stem}/{found.file}"
+    told = f"The program is {verdict.published} of the project's repository, but for names and numbers"
+    if found.is_long(exercise.text.kind):
+        verdict.ok, verdict.mistake, verdict.message = (
+            False,
+            "published-solution",
+            f"It is right. But: {told[0].lower()}{told[1:]}.",
+        )
+        verdict.score = None
+    else:
+        verdict.message += f"\n{told}; it is so short that many come to it by themselves."
+    return verdict
 
 
 def as_table(graded: list[Graded], hidden: int) -> str:
@@ -212,6 +232,8 @@ def class_report(graded: list[Graded]) -> list[str]:
         parts = [f"{results.pop('solved', 0)} of {total} solved"]
         words = {"wrong": "wrong in a way that has no name", "absent": "nothing handed in"}
         parts += [f"{n} of {total}: {words.get(r, r.replace('-', ' '))}" for r, n in results.most_common()]
+        alike = sum(g.exercise is exercise and g.result == "solved" and bool(g.verdict.published) for g in graded)
+        parts += [f"{alike} of the solved as published, but too short to tell by"] * bool(alike)
         lines.append(f"{exercise.number} {exercise.text.title}: {'; '.join(parts)}")
     return lines
 

@@ -11,7 +11,7 @@ class Verdict:
     """One submission to one exercise, judged. str() of it is what a student reads.
 
     mistake: the stable name of a known mistake, or None. input: code that makes the smallest input that fails.
-    picture: SVG. score: of a prediction, from 0 to 1.
+    picture: SVG. score: of a prediction, from 0 to 1. published: the published solution that it is, where it is graded.
     """
 
     exercise: int
@@ -25,6 +25,7 @@ class Verdict:
     score: float | None = None
     printed: str = ""
     notes: list[str] = field(default_factory=list)
+    published: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; the picture comes as the file that it was written to, if any."""

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from minidecode.exercises.exercise import Submission
+from minidecode.exercises import grade, published
+from minidecode.exercises.exercise import Submission, seed_of
 from minidecode.exercises.find import find
 
 SEED = 3
@@ -176,3 +177,90 @@ def test_honest_rankings_pass(honest, seed):
     submission = Submission(Path(exercise.file_name), edited(source, HONEST_BESIDE_RANK[honest]))
     verdict = exercise.task.check(submission, seed, hidden=7)
     assert verdict.ok, str(verdict)
+
+
+# A published solution in one's own variation
+
+
+def graded(tmp_path: Path, number: int, source: str) -> grade.Graded:
+    """Of a student named ada, whose variation it is."""
+    exercise = find(str(number))
+    (tmp_path / "ada").mkdir(exist_ok=True)
+    (tmp_path / "ada" / exercise.file_name).write_text(source, encoding="utf-8")
+    (one,) = grade.grade({"ada": tmp_path / "ada"}, [exercise], hidden=7, per_student=True)
+    return one
+
+
+def of_ada(number: int, name: str = "solution") -> str:
+    exercise = find(str(number))
+    return exercise.varied(exercise.folder() / f"{name}.py", seed_of("ada"))
+
+
+DISGUISED = {  # other names, numbers, comments, texts and types, statements that do nothing, more beside it
+    "as it is": (16,), "as it is, NumPy": (15,), "the other one": (6,), "a prediction": (9,),
+    "names": (16, (r"\bsame\b", "count"), (r"\bcontext\b", "newest"), (r"\bstart\b", "s"), (r"\blongest\b", "width")),
+    "another import": (23, (r"import numpy as np", "import numpy"), (r"\bnp\.", "numpy.")),
+    "numbers": (26, (r"-1e30", "-1e31")),
+    "comments and texts": (16, (r"        same = 0\n", '        "none"\n\n        same = 0  # mine\n        pass\n')),
+    "types": (15, (r"def ban\(tokens_RM, used_R, V\):", "def ban(tokens_RM: np.ndarray, used_R, V: int) -> object:"),
+              (r"width = ", "width: int = ")),
+    "more beside it": (16, (r"\Z", "\n\ndef unused(a):\n    return a + 1\n")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("disguise", DISGUISED)
+def test_a_published_solution_is_not_solved(tmp_path, disguise):
+    number, *edits = DISGUISED[disguise]
+    source = edited(of_ada(number, "another" if disguise == "the other one" else "solution"), *edits)
+    one = graded(tmp_path, number, source)
+    assert one.result == "published-solution" and one.score == 0, one.message
+    assert "but for names and numbers" in one.message and one.verdict.published in one.message
+    assert "1 of 1: published solution" in grade.class_report([one])[0]
+
+
+OWN = {  # near the published ones, and no student's but this one's
+    "leaves early": (16, (r"(?s)        same = 0\n.*?        if same == N - 1:\n", "        is_same = True\n"
+                          "        for k in range(N - 1):\n"
+                          "            if tokens[r * stride + start + k] != tokens[context + k]:\n"
+                          "                is_same = False\n                break\n        if is_same:\n")),
+    "while": (16, (r"    for start in range\((.*), (.*), (.*)\):\n", r"    start = \1\n    while start < \2:" "\n"),
+              (r"(banned_RV\[.*\] = 1)\n", r"\1" "\n        start += cuda.blockDim.x\n")),
+    "a function of its own": (16, (r"(?s)        same = 0\n.*?        if same == N - 1:\n",
+                                   "        if alike(tokens, r * stride + start, context):\n"),
+                              (r"@cuda.jit\ndef ban", "@cuda.jit(device=True)\ndef alike(tokens, one, two):\n"
+                               "    for k in range(N - 1):\n        if tokens[one + k] != tokens[two + k]:\n"
+                               "            return False\n    return True\n\n\n@cuda.jit\ndef ban")),
+    "windows by hand": (15, (r"(?s)            windows = .*?True\n", "            for start in range(used - N + 1):\n"
+                             "                if (text[start : start + N - 1] == text[used - N + 1 :]).all():\n"
+                             "                    banned_RV[r, text[start + N - 1]] = True\n")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("own", OWN)
+def test_an_answer_of_ones_own_is_solved(tmp_path, own):
+    number, *edits = OWN[own]
+    one = graded(tmp_path, number, edited(of_ada(number), *edits))
+    assert one.result == "solved" and one.score == 1 and not one.verdict.published, one.message
+
+
+@pytest.mark.parametrize("number", [1, 2, 4, 7, 12])
+def test_a_short_answer_is_solved_and_told_of(tmp_path, number):
+    """There is hardly another one: that it is as published proves nothing."""
+    one = graded(tmp_path, number, of_ada(number))
+    assert one.result == "solved" and one.score == 1
+    assert "/solution.py of the project's repository" in one.message and "it is so short" in one.message
+    assert "1 of the solved as published, but too short to tell by" in grade.class_report([one])[0]
+
+
+def test_a_solution_is_known_again_where_solutions_are_not(tmp_path, monkeypatch):
+    """By what the build of the wheel notes of it."""
+    exercise = find("16")
+    shapes = {Path(exercise.file_name).stem: exercise.published()}
+    (tmp_path / "skeletons").mkdir()
+    (tmp_path / "skeletons" / published.NOTED).write_text(published.as_noted(shapes), encoding="utf-8")
+    source = of_ada(16)
+    monkeypatch.setattr("minidecode.exercises.find.HERE", tmp_path)
+    monkeypatch.setattr("minidecode.exercises.skeleton.CHECKOUT", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert exercise.folder() is None and published.recognise(source, exercise.published()).file == "solution.py"
+    assert published.recognise("this is no Python", exercise.published()) is None

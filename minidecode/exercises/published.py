@@ -1,0 +1,118 @@
+"""Whether a program is a published solution under other names, with other numbers.
+
+Programs are compared by the shape of their statements: without names, numbers, comments, docstrings and annotations.
+Short answers have the same shape by themselves, so how long one is is told, too. Who rewrites a solution is not found.
+
+Python alone is needed here: the build of the wheel notes the shapes, since the solutions are not in it.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+FILES = ("solution.py", "another.py")
+NOTED = "published.json"  # beside the skeletons of the wheel
+LONG = {"N": 58, "K": 58, "M": 90, "C": 90, "P": 90}  # parts of expressions: nobody writes so many alike by chance;
+# where most of the program is given, or an answer is a formula, it takes more
+_LEFT_OUT = {"ctx", "annotation", "returns", "type_comment", "type_params", "kind", "simple"}
+_BODIES = {"body", "orelse", "finalbody", "handlers"}
+
+
+@dataclass(frozen=True)
+class Published:
+    """One solution. shapes: of its statements at the top that the skeleton has not; size: parts of its expressions."""
+
+    file: str
+    shapes: tuple[str, ...]
+    size: int
+
+    def is_long(self, kind: str) -> bool:
+        """Whether two students who do not know of each other would hardly write this, in an exercise of this kind."""
+        return self.size >= LONG[kind]
+
+
+def published(folder: Path, skeleton: str) -> list[Published]:
+    """The solutions in an exercise's folder of a checkout."""
+    found, given = [], ast.parse(skeleton)
+    for file in filter(lambda file: (folder / file).is_file(), FILES):
+        tree = ast.parse((folder / file).read_text(encoding="utf-8"))
+        own = Counter(_shapes(tree)) - Counter(_shapes(given))
+        written = _simple_statements(tree) - _simple_statements(given)
+        size = sum(shape.count("(") * times for shape, times in written.items())
+        found.append(Published(file, tuple(sorted(own.elements())), size))
+    return found
+
+
+def noted(path: Path, exercise: str) -> list[Published]:
+    """What `as_noted` wrote of one exercise."""
+    return [Published(s["file"], tuple(s["shapes"]), s["size"]) for s in json.loads(path.read_text())[exercise]]
+
+
+def as_noted(solutions: dict[str, list[Published]]) -> str:
+    """Exercise -> its solutions, as JSON for the wheel."""
+    return json.dumps({exercise: [asdict(s) for s in each] for exercise, each in solutions.items()})
+
+
+def recognise(source: str, solutions: list[Published]) -> Published | None:
+    """The solution that is in the source as a whole, whatever else is; the longest of several."""
+    try:
+        written = Counter(_shapes(ast.parse(source)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    fits = [s for s in solutions if s.shapes and not Counter(s.shapes) - written]
+    return max(fits, key=lambda s: s.size, default=None)
+
+
+def _shapes(tree: ast.Module) -> list[str]:
+    """A hash of each statement at the top, names numbered as they come; imports and plain constants are left out."""
+    shapes = []
+    for statement in tree.body:
+        is_plain = isinstance(statement, ast.Assign) and not any(
+            isinstance(node, ast.Name | ast.Call) for node in ast.walk(statement.value)
+        )
+        if not is_plain and not _is_nothing(statement):
+            shapes.append(hashlib.sha256(_shape(statement, {}).encode()).hexdigest()[:16])
+    return shapes
+
+
+def _simple_statements(tree: ast.Module) -> Counter:
+    """The shapes of all statements, each without what it has inside of it and with its names."""
+    found: Counter = Counter()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and not isinstance(node, ast.FunctionDef) and not _is_nothing(node):
+            found[_shape(node, None)] += 1
+    return found
+
+
+def _is_nothing(node: ast.AST) -> bool:
+    """Imports, docstrings and `pass`."""
+    is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return is_text or isinstance(node, ast.Import | ast.ImportFrom | ast.Pass)
+
+
+def _shape(node: object, names: dict[str, str] | None) -> str:
+    """What is left of a part of a program. names: filled in as names come; None to keep them, and leave out bodies.
+
+    Not `ast.dump`, which writes the same program otherwise in other versions of Python.
+    """
+    if isinstance(node, list):
+        return f"[{' '.join(_shape(part, names) for part in node if not _is_nothing(part))}]"
+    if isinstance(node, ast.Constant):
+        return "#" if isinstance(node.value, int | float) and not isinstance(node.value, bool) else repr(node.value)
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    parts = [type(node).__name__.replace("AnnAssign", "Assign")]
+    for field, value in ast.iter_fields(node):
+        if field in _LEFT_OUT or value is None or value == [] or (names is None and field in _BODIES):
+            continue
+        is_name = isinstance(value, str) and (field in ("id", "arg") or isinstance(node, ast.FunctionDef))
+        if is_name and not isinstance(node, ast.keyword) and names is not None:
+            parts.append(names.setdefault(value, f"n{len(names)}"))
+        else:
+            parts.append(_shape([value] if field == "target" and isinstance(node, ast.AnnAssign) else value, names))
+    return f"({' '.join(parts)})"
