@@ -45,6 +45,38 @@ def test_guards(guard, mistake, seed):
         assert "none of the mistakes" not in verdict.message, "the index is said"
 
 
+SWAPPED_GUARD = ("y < a.shape[0] and x < a.shape[1]", "x < a.shape[0] and y < a.shape[1]")
+SWAPPED = {  # in the guard, in what is read, in what is written, by hand, by names
+    "guard": [SWAPPED_GUARD],
+    "guard that leaves": [("    if y < a.shape[0] and x < a.shape[1]:\n",
+                           "    if not (y < a.shape[1] and x < a.shape[0]):\n        return\n    if True:\n")],
+    "sizes": [("    if y < a.shape[0] and x < a.shape[1]",
+               "    columns, rows = a.shape\n    if y < rows and x < columns")],
+    "grid": [("x, y = cuda.grid(2)", "y, x = cuda.grid(2)")],
+    "grid by hand": [("x, y = cuda.grid(2)", "x = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y\n    y ="
+                      " cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x")],
+    "places": [("out[y, x] = FACTOR * a[y, x]", "out[x, y] = FACTOR * a[x, y]")],
+    "reads": [("a[y, x]", "a[x, y]")],
+    "writes": [("out[y, x]", "out[x, y]")],
+    "guard and writes": [SWAPPED_GUARD, ("out[y, x]", "out[x, y]")],
+    "all": [SWAPPED_GUARD, ("out[y, x] = FACTOR * a[y, x]", "out[x, y] = FACTOR * a[x, y]")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("way", SWAPPED)
+def test_rows_and_columns_that_have_changed_places(way, seed):
+    verdict = judged(1, *SWAPPED[way], seed=seed)
+    assert verdict.mistake == "axes-swapped" and "rows and columns have changed places" in verdict.message, str(verdict)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("guard", ["x <= a.shape[0] and y <= a.shape[1]", "x < a.shape[0] + 1 and y < a.shape[1]"])
+def test_places_that_have_changed_beside_another_mistake_get_no_name(guard, seed):
+    verdict = judged(1, (SWAPPED_GUARD[0], guard), seed=seed)
+    assert verdict.mistake is None and not verdict.ok, str(verdict)
+
+
 # Exercise 3
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 
 import numpy as np
@@ -21,7 +22,8 @@ class Task(KernelTask):
                               " row or beyond the last column must do nothing",
         "thread-index-alone": "threadIdx counts within one block: every block works on the first tile, and nobody on"
                               " the others",
-        "axes-swapped": "x runs along a row, which is the last axis: a[y, x]",
+        "axes-swapped": "rows and columns have changed places: x runs along a row, which is the last axis: a[y, x],"
+                        " with y < a.shape[0] and x < a.shape[1]",
     }  # fmt: skip
 
     def variation(self, rng):
@@ -60,15 +62,40 @@ class Task(KernelTask):
         return out
 
     def recognise(self, v, tried):
-        """The one mistake whose guards explain every trial; "less or equal" only where the file compares like that."""
+        """The one mistake whose guards explain every trial; "less or equal" only where the file compares like that.
+
+        "Axes swapped" only where the file says so, too: which index is the first to lie outside tells little.
+        """
         if not all(t.ran for t in tried):
             return None
         wild = [_wild_index(t) for t in tried]
+        if _has_changed_places(tried[0].ran.source):
+            for guard, reads, writes in itertools.product((_right, _swapped), (_right, _swapped), (_right, _swapped)):
+                is_any = _swapped in (guard, reads, writes)
+                if is_any and all(self._does(v, guard, reads, writes, *seen) for seen in zip(tried, wild, strict=True)):
+                    return "axes-swapped"
+            return super().recognise(v, tried) if not any(wild) else None
         fits = {mistake for mistake, guards in GUARDS.items() for guard in guards
                 if all(self._explains(v, guard, t, index) for t, index in zip(tried, wild, strict=True))}  # fmt: skip
         if "less-or-equal" in fits:
             fits = {"less-or-equal"} if _counts_the_size_in(tried[0].ran.source) else fits - {"less-or-equal"}
         return fits.pop() if len(fits) == 1 else None if any(wild) else super().recognise(v, tried)
+
+    def _does(self, v, guard, reads, writes, trial, index):
+        """The same where the places that are guarded, read and written may each have changed their axes."""
+        a, (across, down), blocks = trial.inputs["a"], trial.ran.threads[:2], trial.ran.blocks
+        out, outside = trial.inputs["out"].copy(), set()
+        for thread in itertools.product(range(blocks[1] * down), range(blocks[0] * across)):
+            if not _within(guard(*thread), a.shape):
+                continue
+            source, place = reads(*thread), writes(*thread)
+            if _within(source, a.shape) and _within(place, a.shape):
+                out[place] = v.factor * a[source]
+            else:
+                outside.add(place if _within(source, a.shape) else source)
+        if outside or index:
+            return index in outside
+        return trial.got is not None and np.array_equal(trial.got[0], out)
 
     def _explains(self, v, guard, trial, index):
         """Whether `a[y, x]` behind this guard does what was seen: the wild index, or the output."""
@@ -99,6 +126,64 @@ GUARDS = {  # mistake -> what may stand in the place of y < rows and x < columns
         lambda y, x, rows, columns: max(x, y) < columns,
     ),
 }
+
+
+def _right(y, x):
+    return y, x
+
+
+def _swapped(y, x):
+    return x, y
+
+
+def _within(place, shape):
+    return place[0] < shape[0] and place[1] < shape[1]
+
+
+def _has_changed_places(source: str) -> bool:
+    """Whether the file holds x against the number of rows and y against that of columns, or has an index [x, y]."""
+    axis, sizes, compared, indices = {}, {}, set(), set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Assign):
+            for name, value, place in _assigned(node):
+                axis |= {name: found} if (found := _axis_of(value, place)) else {}
+                sizes |= {name: found} if (found := _size_of(value, place)) is not None else {}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            for one, two in ((node.left, node.comparators[0]), (node.comparators[0], node.left)):
+                if isinstance(one, ast.Name) and one.id in axis:
+                    found = {sizes.get(n.id) if isinstance(n, ast.Name) else _size_of(n, None) for n in ast.walk(two)}
+                    compared |= {(axis[one.id], size) for size in found - {None}}
+        elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
+            indices.add(tuple(axis.get(n.id) for n in node.slice.elts if isinstance(n, ast.Name)))
+    return compared == {("x", 0), ("y", 1)} or ("x", "y") in indices
+
+
+def _assigned(node: ast.Assign):
+    """(name, value, its place in the value, None if it is all of it) of each name that a statement assigns."""
+    for target in node.targets:
+        if isinstance(target, ast.Name):
+            yield target.id, node.value, None
+        elif isinstance(target, ast.Tuple):
+            values = node.value.elts if isinstance(node.value, ast.Tuple) else None
+            for k, name in enumerate(target.elts):
+                if isinstance(name, ast.Name) and (values is None or len(values) == len(target.elts)):
+                    yield name.id, values[k] if values else node.value, None if values else k
+
+
+def _axis_of(value: ast.expr, place: int | None) -> str | None:
+    """ "x" or "y" of what cuda.grid(2) gives at this place, or of what is computed of threadIdx.x and its like."""
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "grid":
+        return "xy"[place] if place in (0, 1) else None
+    axes = {n.attr for n in ast.walk(value) if isinstance(n, ast.Attribute) and n.attr in ("x", "y")}
+    return axes.pop() if len(axes) == 1 else None
+
+
+def _size_of(value: ast.expr, place: int | None) -> int | None:
+    """The axis of `a.shape[0]`, or of a name that `a.shape` is unpacked into."""
+    if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant):
+        value, place = value.value, value.slice.value
+    return place if isinstance(value, ast.Attribute) and value.attr == "shape" and place in (0, 1) else None
 
 
 def _wild_index(trial) -> tuple[int, int] | None:
