@@ -74,7 +74,7 @@ class Trial:
     ran: of a kernel, what the judge saw (blocks, threads, counts, lines, findings, costs, shared arrays, names). calls:
     what the code asked of callbacks, in order. callers: by which thread each, 0 being the one that was called. late:
     callbacks that threads called when the function had returned; left_running: threads that were still there a moment
-    after. turned: of exercise 27, the outputs where `rank` says the worst first.
+    after. again: what came of the same input otherwise, where a task tries that: see `NumPyTask.try_again`.
     """
 
     inputs: dict[str, Any]
@@ -87,7 +87,7 @@ class Trial:
     calls: list[tuple] = field(default_factory=list)
     callers: list[int] = field(default_factory=list)
     late: list[str] = field(default_factory=list)
-    turned: tuple | None = None
+    again: Trial | None = None
     left_running: int = 0
     peak: int | None = None
     miss: Miss | None = None
@@ -303,6 +303,19 @@ class NumPyTask(Task):
                     verdict.printed = box.printed
         except sandbox.Failed as failed:
             raise Refused(failed.kind, f"While {file} was read: {failed.what}.") from None
+
+    def try_again(
+        self, submission: Submission, v: SimpleNamespace, trials: list[Trial], inputs: Callable[[dict], dict]
+    ) -> None:
+        """Runs it once more, with other inputs or as another program, to see on what an outcome depends.
+
+        What is printed now nobody wants to read again, and where it cannot run there is nothing to compare.
+        """
+        again = [Trial(inputs(t.inputs)) for t in trials]
+        with contextlib.suppress(Refused):
+            NumPyTask.run(self, submission, v, again, Verdict(self.number, 0, False, ""))
+        for trial, other in zip(trials, again, strict=True):
+            trial.again = other
 
     def _try(self, box: sandbox.Sandbox, function: str, trial: Trial) -> None:
         inputs = trial.inputs

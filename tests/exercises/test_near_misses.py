@@ -223,6 +223,43 @@ def test_exchanged_races_are_one_mistake():
     assert verdict.mistake == "within-for-between" and verdict.message.count(" gives: ") == 1
 
 
+# Exercise 23
+
+NARROW = next(seed for seed in range(20) if find("23").task.draw(seed).dtype == "float32")
+DIVIDED = "            s_WN /= np.sqrt(K)\n"
+PRODUCTS = [("@ w_k_XX[mine] @ h_BND[b].T", "@ w_k_XX[mine]"),
+            ("p_WN @ h_BND[b] @", "np.einsum('wn,nd->wd', p_WN, h_BND[b]) @"),
+            (DIVIDED, "            s_WN = np.einsum('wd,nd->wn', s_WN / np.sqrt(K), h_BND[b])\n"),
+            ("np.empty((R, D), h_BND.dtype)", "np.empty((R, D), (h_BND[0, 0] / np.sqrt(K)).dtype)")]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "divided",
+    ["            s_WN = s_WN / np.sqrt(K)\n", "            scale = 1 / np.sqrt(K)\n            s_WN = s_WN * scale\n"],
+    ids=["divided", "scaled"],
+)
+def test_a_root_that_widens_is_no_array_as_large_as_keys(divided):
+    verdict = judged(23, (DIVIDED, divided), seed=NARROW)
+    assert not verdict.ok and verdict.mistake is None, str(verdict)
+    assert "With sqrt(K) as a plain number it would be" in verdict.message
+    assert "np.sqrt(K) is a float64 of NumPy's, so the float32 array that it divides becomes float64" in verdict.message
+    assert judged(23, (DIVIDED, divided.replace("np.sqrt(K)", "K**0.5")), seed=NARROW).ok
+
+
+def test_a_result_that_a_root_has_widened_is_told_of():
+    verdict = judged(23, *PRODUCTS, seed=NARROW)
+    assert verdict.ok, str(verdict)
+    (note,) = verdict.notes
+    assert note.startswith("out_RD is float64, although all that came in is float32: np.sqrt(K) is a float64")
+
+
+@pytest.mark.parametrize("edit", [("np.empty((R, D), h_BND.dtype)", "np.empty((R, D))"), (DIVIDED, DIVIDED)])
+def test_a_result_that_is_float64_for_another_reason_is_not_put_down_to_the_root(edit):
+    verdict = judged(23, edit, seed=NARROW)
+    assert verdict.ok and not verdict.notes, str(verdict)
+    assert judged(23, seed=NARROW, base="wrong/as_large_as_keys").mistake == "as-large-as-keys"
+
+
 # Exercise 25
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
+
 import numpy as np
 
 from ..exercise import NumPyTask, told_apart, whole_width
 from ..verdict import Miss
+
+WIDENS = "np.sqrt(K) is a float64 of NumPy's, so the float32 array that it divides becomes float64, too"
 
 
 class Task(NumPyTask):
@@ -48,6 +53,18 @@ class Task(NumPyTask):
         cases = [one(1, 1, 2, 2, 2), one(1, 2, 4, 2, 2), told_apart(self, v, lambda: one(2, 3, 5, 2, 3))]
         cases.append(one(3, int(rng.integers(2, 5)), int(rng.integers(9, 30)), 4, 4))
         return [*cases, one(2, 2, int(rng.integers(1000, 1200)), 2, 64)]  # here the bytes are counted
+
+    def run(self, submission, v, trials, verdict):
+        """Where something is too large, or float64 without need, once more with roots that are plain numbers."""
+        super().run(submission, v, trials, verdict)
+        plain = re.sub(r"\b(np|numpy)\.sqrt\(", r"(lambda n: \1.sqrt(n).tolist() if \1.ndim(n) == 0 else \1.sqrt(n))(",
+                       submission.source)  # fmt: skip
+        is_large = [t.got is not None and (self._is_large(t) or _is_wide(v, t)) for t in trials]
+        if v.dtype == "float64" or plain == submission.source or not any(is_large):
+            return
+        self.try_again(dataclasses.replace(submission, source=plain), v, trials, lambda inputs: inputs)
+        if any(_is_wide(v, t) and t.again.got and not _is_wide(v, t.again) for t in trials):
+            verdict.notes.append(f"out_RD is float64, although all that came in is float32: {WIDENS}.")
 
     def expected(self, v, inputs, mistake=None, ran=None):
         return self._attend(v, inputs, mistake)[0]
@@ -101,19 +118,31 @@ class Task(NumPyTask):
             mine = f"{mine:.6g}"
         return f"{self.call(inputs)}: out_RD[{r}, {d}] (head {head}) is {mine}, right is {want[0][r, d]:.6g}: {off}."
 
+    def _is_large(self, trial):
+        """Beside short inputs, everything is."""
+        return trial.inputs["h_BND"].shape[1] >= 500 and trial.peak >= _keys_of_a_head(trial.inputs)
+
     def miss(self, v, trial):
         limit = _keys_of_a_head(trial.inputs)
-        if trial.inputs["h_BND"].shape[1] < 500 or trial.peak < limit:
-            return None  # beside short inputs, everything is large
+        if not self._is_large(trial):
+            return None
         told = f"{self.call(trial.inputs)} holds {trial.peak:,} bytes at its peak; the keys of one head of one sentence"
         h_bytes = trial.inputs["h_BND"].nbytes
         told = f"{told} would be {limit:,}, and all hidden states are {h_bytes:,}."
-        return Miss(told, "as-large-as-keys", {"peak": trial.peak, "limit": limit}, shows_input=False)
+        numbers = {"peak": trial.peak, "limit": limit}
+        if trial.again and trial.again.peak is not None and not self._is_large(trial.again):
+            told += f" With sqrt(K) as a plain number it would be {trial.again.peak:,}: {WIDENS}, and to multiply that"
+            return Miss(f"{told} with float32 NumPy first makes a float64 copy.", None, numbers, shows_input=False)
+        return Miss(told, "as-large-as-keys", numbers, shows_input=False)
 
     def praise(self, v, tried):
         last = tried[-1]
         both = 2 * last.inputs["h_BND"].nbytes
         return f"The longest input took {last.peak:,} bytes at the peak; its keys and values would be {both:,}."
+
+
+def _is_wide(v, trial):
+    return bool(trial.got) and v.dtype == "float32" and getattr(trial.got[0], "dtype", None) == np.float64
 
 
 def _text(v, length, N):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import itertools
 
 import numpy as np
 
-from ..exercise import NumPyTask, Trial, same
-from ..kernel_source import Refused
+from ..exercise import NumPyTask, same
 from ..verdict import Miss
 from ..wire import Callback
 
@@ -109,11 +106,8 @@ class Task(NumPyTask):
     def run(self, submission, v, trials, verdict):
         """Each input once more, with a `rank` that says the worst first: who ranks with it then gives other outputs."""
         super().run(submission, v, trials, verdict)
-        again = [Trial(t.inputs | {"rank": Callback("rank", lambda s: _rank(s, v.room)[::-1])}) for t in trials]
-        with contextlib.suppress(Refused):  # what is printed now nobody wants to read again
-            super().run(submission, v, again, dataclasses.replace(verdict))
-        for trial, turned in zip(trials, again, strict=True):
-            trial.turned = turned.got
+        worst_first = Callback("rank", lambda score_X: _rank(score_X, v.room)[::-1])
+        self.try_again(submission, v, trials, lambda inputs: inputs | {"rank": worst_first})
 
     def expected(self, v, inputs, mistake=None, ran=None):
         if mistake in TOLD_BY_RANKING:
@@ -201,9 +195,10 @@ class Task(NumPyTask):
 
     def _ranked_otherwise(self, trial):
         """The first sentence whose results do not depend on what `rank` says."""
-        if trial.turned is None or np.shape(trial.turned[1]) != trial.got[1].shape:
+        turned = trial.again.got
+        if turned is None or len(turned) != 2 or np.shape(turned[1]) != trial.got[1].shape:
             return None  # it could make nothing of the worst
-        same_B = (trial.got[1] == trial.turned[1]).all(axis=1)
+        same_B = (trial.got[1] == turned[1]).all(axis=1)
         return int(np.argmax(same_B)) if same_B.any() else None
 
     def _raised(self, inputs, error):
