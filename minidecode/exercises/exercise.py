@@ -29,6 +29,7 @@ POISON = -7777  # what outputs of whole numbers hold before they are written; th
 MOST_CALLS = 2000  # of callbacks, in one trial
 MOST_BYTES_OF_CALLS = 256 * 2**20
 MANY = 32  # numbers of an output that do not agree with a mistake's by chance
+WITH_A_FRACTION = 16  # times as hardly as a whole number one that is none agrees by chance
 LONGEST_CODE = 2500  # characters of an input that are shown
 MISTAKES = {  # what code raised -> the mistake
     "NotImplementedError": "not-started", "MemoryError": "memory", "SystemExit": "exit", "PermissionError": "forbidden",
@@ -227,7 +228,14 @@ class Task:
         elif mistake and what:
             verdict.message += f'\nThis is "{mistake.replace("-", " ")}": {what}.'
         elif mistake is None and miss.is_of_value and not miss.is_explained:  # all else has said why it is wrong
-            verdict.message += "\nIt is none of the mistakes that this exercise knows by name."
+            here = self.on_this_input(v, tried, first)
+            what = self.known.get(here or "") or COMMON.get(here or "")
+            verdict.message += (
+                f'\nOn this input your output is what "{here.replace("-", " ")}" gives: {what}. Something'
+                " else is wrong elsewhere."
+                if here
+                else "\nIt is none of the mistakes that this exercise knows by name."
+            )
         if miss.shows_input and not first.is_hidden:
             verdict.input = as_code(first.inputs) if miss.values_matter else of_this_size(first.inputs)
 
@@ -242,6 +250,36 @@ class Task:
             return fits[0]
         return "only-multiples-of-32" if not fits and self._only_multiples(v, tried) else None
 
+    def on_this_input(self, v: SimpleNamespace, tried: list[Trial], first: Trial) -> str | None:
+        """Where no one mistake gives all outputs, as of two at once: the one that gives the first that is wrong.
+
+        It needs that no output is right that this mistake would make wrong, that something else is wrong elsewhere, and
+        MANY numbers, or another input on which it is so.
+        """
+        right = [t for t in tried if not t.miss and t.got is not None]
+        others = [t for t in tried if t.miss and t is not first]
+        fits = []
+        for mistake in [*self.known, *self.altered(v, first.inputs)]:
+
+            def outputs(t: Trial, m: str = mistake) -> Any:
+                if m in self.known:
+                    return self.expected(v, t.inputs, m, t.ran)
+                return self.expected(v, self.altered(v, t.inputs)[m], None, t.ran)
+
+            if self._gives(v, first, outputs) and all(self._gives(v, t, outputs) for t in right):
+                fits.append((mistake, [self._gives(v, t, outputs) for t in others]))
+        if len(fits) != 1 or all(fits[0][1]) or not (any(fits[0][1]) or _told_by(first.got) >= MANY):
+            return None
+        return fits[0][0]
+
+    def _gives(self, v: SimpleNamespace, trial: Trial, outputs: Callable[[Trial], Any]) -> bool:
+        """Whether these are the outputs of a trial that has some."""
+        try:
+            theirs = several(outputs(trial))
+        except (NotImplementedError, ValueError, IndexError, KeyError):  # this mistake has no outputs of its own
+            return False
+        return trial.got is not None and same(trial.got, theirs, self.bound(v, trial.inputs))
+
     def _fits(self, v: SimpleNamespace, tried: list[Trial], outputs: Callable[[Trial], Any]) -> bool:
         """Whether these are the outputs of all trials that have some, the first that fails among them.
 
@@ -255,14 +293,7 @@ class Task:
             return False
         if len(judged) < len(tried) and len(wrong) < 2 and sum(np.size(output) for output in wrong[0].got) < MANY:
             return False
-        for trial in judged:
-            try:
-                theirs = several(outputs(trial))
-            except (NotImplementedError, ValueError, IndexError, KeyError):  # this mistake has no outputs of its own
-                return False
-            if not same(trial.got, theirs, self.bound(v, trial.inputs)):
-                return False
-        return True
+        return all(self._gives(v, trial, outputs) for trial in judged)
 
     def _only_multiples(self, v: SimpleNamespace, tried: list[Trial]) -> bool:
         if any(t.miss and not t.miss.is_of_value for t in tried):
@@ -698,6 +729,15 @@ def same(got: Sequence, want: Sequence, bound: Any = 0.0) -> bool:
         return False
     bounds = _for_each(want, bound)
     return all(_near(np.asarray(g), np.asarray(w), b).all() for g, w, b in zip(got, want, bounds, strict=True))
+
+
+def _told_by(outputs: Sequence) -> int:
+    """How many whole numbers tell as much as these."""
+    told = 0
+    for array in map(np.asarray, outputs):
+        finite = array[np.isfinite(array)]
+        told += array.size + (WITH_A_FRACTION - 1) * int(np.count_nonzero(finite % 1))
+    return told
 
 
 def _for_each(want: Sequence, bound: Any) -> tuple:

@@ -371,3 +371,40 @@ def test_it_is_said_what_was_written_over():
 def test_positions_that_are_not_written_lie_on_either_side(seed):
     verdict = judged(18, seed=seed, base="wrong/reads_unwritten")
     assert "positions that are not written" in verdict.message and "behind a row" not in verdict.message
+
+
+# Two mistakes at once
+
+TWO = {  # a mistake that shows on the first input that fails, and one that shows beside it elsewhere
+    "penalty and parents": (
+        6, "penalty too early", ("    if PARENTS ==", "    score_BW = score_BW / length**ALPHA\n    if PARENTS !="),
+    ),
+    "ends of any rank and parents": (
+        6, "eos of any rank", ("ends_BC & (np.arange(2 * W) < W)", "ends_BC"), ("PARENTS ==", "PARENTS !="),
+    ),
+    "bias and sentences": (
+        23, "bias of v lost", (" + b_v_D[mine]", ""), ("slice(b * (R // B), (b + 1) * (R // B))", "slice(b, None, B)"),
+    ),
+    "start and wide rows": (
+        14, "starts at 0", ("float32(-math.inf)", "float32(0)"),
+        ("x[r, k] - top", "x[r, k] - top + (k > 31) * float32(7)"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("two", TWO)
+def test_of_two_mistakes_the_one_that_this_input_shows_is_told(two, seed):
+    number, name, *edits = TWO[two]
+    verdict = judged(number, *edits, seed=seed)
+    assert not verdict.ok and verdict.mistake is None, str(verdict)
+    told = f'On this input your output is what "{name}" gives: '
+    assert told in verdict.message and verdict.message.endswith("Something else is wrong elsewhere."), str(verdict)
+    assert "none of the mistakes" not in verdict.message
+
+
+def test_two_mistakes_that_both_show_get_no_name():
+    """Neither gives this output, and what gives it together has no name."""
+    both = [("/= np.sqrt(K)", "/= np.sqrt(D)"), (" + b_v_D[mine]", "")]
+    verdict = judged(23, *both)
+    assert verdict.mistake is None and "none of the mistakes" in verdict.message, str(verdict)

@@ -37,7 +37,7 @@ class Task(KernelTask):
         cases = []
         wide = 64 + int(rng.integers(5, 27))
         for rows, columns in ((1, 5), (v.warps, int(rng.integers(17, 31))), (v.warps + 1, 32), (v.warps + 1, wide)):
-            x = -1.0 - rng.permutation(rows * columns).reshape(rows, columns)  # all different, all below zero
+            x = -3.0 - rng.permutation(rows * columns).reshape(rows, columns)  # all different, all below zero
             if rows > 1:
                 x[1:] += int(rng.integers(columns, 3 * columns))
                 x[1:, rng.integers(columns // 2, columns)] += 500  # not in the lower half
