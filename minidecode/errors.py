@@ -16,7 +16,7 @@ def meant(word: str, names: Iterable[str]) -> str:
 
 
 def quoted(path: object) -> str:
-    """A path or another word as a shell takes it, in quotes where it needs them: for commands that are told."""
+    """A path or another word as a shell takes it, in quotes where it needs them: for commands in messages."""
     return shlex.quote(str(path)) if os.name == "posix" else subprocess.list2cmdline([str(path)])
 
 

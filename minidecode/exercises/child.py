@@ -28,7 +28,7 @@ REFUSED = (
     "sys._current_", "sys.monitoring", "_winapi.", "cpython.run_", "sqlite3.", "os.utime", "os.setxattr",
     "os.removexattr", "os.lockf",
 )  # fmt: skip
-MEASURING = ("tracemalloc", "_tracemalloc")  # it counts the bytes of a call, and whoever has it can set them back
+MEASURING = ("tracemalloc", "_tracemalloc")  # it counts the bytes of a call, and can reset the count
 LOOKING = ("os.listdir", "os.scandir", "os.walk", "os.fwalk", "glob.glob", "pathlib.Path.glob")
 
 

@@ -113,7 +113,7 @@ def check(
             raise
         own.renew(found, submission.path, held)
         raise OptionError(
-            f"the answer to variation {held} of exercise {found.number} has been told: predict the fresh one that"
+            f"the answer to variation {held} of exercise {found.number} has been told: predict the new one, which"
             f" {submission.path} holds now (what you wrote stays there)"
         ) from told
     if not is_said and not target:
@@ -140,7 +140,7 @@ def _renew_if_told(own: Any, found: Any, path: Path, seed: int, verdict: Any) ->
         own.renew(found, path, seed)
         note = f"That was this variation; {path.name} holds a fresh one now."
         is_kept = f"\n# variation {seed}: " in path.read_text(encoding="utf-8-sig")
-        verdict.notes.append(f"{note} What you said stands there as a comment." if is_kept else note)
+        verdict.notes.append(f"{note} Your prediction is kept there as a comment." if is_kept else note)
 
 
 @app.command()

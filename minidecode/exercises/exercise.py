@@ -340,7 +340,7 @@ class NumPyTask(Task):
     ) -> None:
         """Runs it once more, with other inputs or as another program, to see on what an outcome depends.
 
-        What is printed now nobody wants to read again, and where it cannot run there is nothing to compare.
+        What it prints now is dropped: it is the same again. Where it cannot run there is nothing to compare.
         """
         again = [Trial(inputs(t.inputs)) for t in trials]
         with contextlib.suppress(Refused):

@@ -67,7 +67,7 @@ class Exercise:
         return False
 
     def check(self, submission: Submission, seed: int, **how: Any) -> Verdict:
-        """The task's verdict; of a file in which nobody has written anything, that it is not begun."""
+        """The task's verdict; of a file without a line of the student's, that it is not begun."""
         verdict = self.task.check(submission, seed, **how)
         if not verdict.ok and self.is_untouched(submission.source):
             begins, told = "Not begun: this is the file as it was started", verdict.message

@@ -42,7 +42,7 @@ class Folder:
 
     @property
     def as_option(self) -> str:
-        """What a command is told of the folder: nothing, where it is the one that `start` makes by itself."""
+        """The option that names this folder in a command; "" for the folder that `start` makes by default."""
         return "" if self.path == Path(DEFAULT) else f" --folder {quoted(self.path)}"
 
     def file(self, exercise: Exercise) -> Path:

@@ -63,8 +63,8 @@ class Graded:
 def submissions(folders: Iterable[Path]) -> tuple[dict[str, Path], list[Path]]:
     """(student -> folder, each folder once; folders that were given again).
 
-    A folder beside others that hold submissions is a student's, whatever is in it. A link among them has a row, stays
-    a link, and takes nobody's place: only who grades may name a folder by a link. Raises InputError where nothing was
+    A folder beside others that hold submissions is a student's, whatever is in it. A link among them stays a link
+    and gets a row of its own; links in `folders` are followed. Raises InputError where nothing was
     handed in, and where a folder is a student's and a class at once.
     """
     found: dict[str, Path] = {}
@@ -192,21 +192,17 @@ def _verdict(folder: Path, exercise: Exercise, due: int | None, hidden: int) -> 
 
 
 def _looked_up(verdict: Verdict, exercise: Exercise, source: str) -> Verdict:
-    """What is right is looked up among the published solutions: a long one is refused, of a short one it is told."""
+    """Compares a right answer with the published solutions: a long match is refused, a short one is noted."""
     found = published.recognise(source, exercise.published())
     if found is None:
         return verdict
     verdict.published = f"{Path(exercise.file_name).stem}/{found.file}"
-    told = f"The program is {verdict.published} of the project's repository, but for names and numbers"
+    told = f"program is exercises/{verdict.published}, apart from names and numbers"
     if found.is_long(exercise.text.kind):
-        verdict.ok, verdict.mistake, verdict.message = (
-            False,
-            "published-solution",
-            f"It is right. But: {told[0].lower()}{told[1:]}.",
-        )
-        verdict.score = None
+        verdict.ok, verdict.mistake, verdict.score = False, "published-solution", None
+        verdict.message = f"The output is right, but the {told}."
     else:
-        verdict.message += f"\n{told}; it is so short that many come to it by themselves."
+        verdict.message += f"\nThe {told}; it is too short to prove that it was copied."
     return verdict
 
 
@@ -233,7 +229,7 @@ def class_report(graded: list[Graded]) -> list[str]:
         words = {"wrong": "wrong in a way that has no name", "absent": "nothing handed in"}
         parts += [f"{n} of {total}: {words.get(r, r.replace('-', ' '))}" for r, n in results.most_common()]
         alike = sum(g.exercise is exercise and g.result == "solved" and bool(g.verdict.published) for g in graded)
-        parts += [f"{alike} of the solved as published, but too short to tell by"] * bool(alike)
+        parts += [f"{alike} of the solved match a published solution, too short to prove anything"] * bool(alike)
         lines.append(f"{exercise.number} {exercise.text.title}: {'; '.join(parts)}")
     return lines
 

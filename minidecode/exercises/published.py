@@ -1,7 +1,7 @@
 """Whether a program is a published solution under other names, with other numbers.
 
 Programs are compared by the shape of their statements: without names, numbers, comments, docstrings and annotations.
-Short answers have the same shape by themselves, so how long one is is told, too. Who rewrites a solution is not found.
+Short answers have the same shape by themselves, so each has a length. A solution that was rewritten is not found.
 
 Python alone is needed here: the build of the wheel notes the shapes, since the solutions are not in it.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 
 FILES = ("solution.py", "another.py")
 NOTED = "published.json"  # beside the skeletons of the wheel
-LONG = {"N": 58, "K": 58, "M": 90, "C": 90, "P": 90}  # parts of expressions: nobody writes so many alike by chance;
+LONG = {"N": 58, "K": 58, "M": 90, "C": 90, "P": 90}  # parts of expressions: so many are not alike by chance;
 # where most of the program is given, or an answer is a formula, it takes more
 _LEFT_OUT = {"ctx", "annotation", "returns", "type_comment", "type_params", "kind", "simple"}
 _BODIES = {"body", "orelse", "finalbody", "handlers"}

@@ -123,7 +123,7 @@ def _short(text: str) -> str:
 
 
 def is_untouched(source: str, template: str) -> bool:
-    """Whether a file says what its skeleton says, whatever its variation: nobody has written anything there."""
+    """Whether a file says what its skeleton says, whatever its variation: the student has written nothing."""
     return _written_in(source) == _written_in(template)
 
 

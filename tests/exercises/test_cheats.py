@@ -214,7 +214,7 @@ def test_a_published_solution_is_not_solved(tmp_path, disguise):
     source = edited(of_ada(number, "another" if disguise == "the other one" else "solution"), *edits)
     one = graded(tmp_path, number, source)
     assert one.result == "published-solution" and one.score == 0, one.message
-    assert "but for names and numbers" in one.message and one.verdict.published in one.message
+    assert "apart from names and numbers" in one.message and one.verdict.published in one.message
     assert "1 of 1: published solution" in grade.class_report([one])[0]
 
 
@@ -248,8 +248,8 @@ def test_a_short_answer_is_solved_and_told_of(tmp_path, number):
     """There is hardly another one: that it is as published proves nothing."""
     one = graded(tmp_path, number, of_ada(number))
     assert one.result == "solved" and one.score == 1
-    assert "/solution.py of the project's repository" in one.message and "it is so short" in one.message
-    assert "1 of the solved as published, but too short to tell by" in grade.class_report([one])[0]
+    assert "/solution.py, apart from names" in one.message and "it is too short to prove" in one.message
+    assert "1 of the solved match a published solution, too short" in grade.class_report([one])[0]
 
 
 def test_a_solution_is_known_again_where_solutions_are_not(tmp_path, monkeypatch):

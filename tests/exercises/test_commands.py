@@ -272,7 +272,7 @@ def test_after_a_miss_one_may_predict_again(cli, tmp_path):
     for number, said in enumerate(("1_000", "12 * 7**2", "-(-3)"), 1):
         file.write_text(file.read_text(encoding="utf-8").replace("= None", f"= {said}  # a guess"), encoding="utf-8")
         ran = cli("exercise", "check", file)
-        assert ran.code == 1 and "What you said stands there as a comment." in ran.out
+        assert ran.code == 1 and "Your prediction is kept there as a comment." in ran.out
         now = file.read_text(encoding="utf-8")
         assert f"# variation {seeds[-1]}: BYTES_PER_TOKEN = {said}\nBYTES_PER_TOKEN = None  # a guess" in now
         seeds.append(skeleton.seed_in(now, 2))
@@ -308,7 +308,7 @@ def test_an_editor_that_writes_the_old_variation_back_is_no_dead_end(cli, tmp_pa
     twice = skeleton.seed_in(file.read_text(encoding="utf-8"), 2)
     file.write_text(old.replace("= 1000", "= 2000"), encoding="utf-8")
     ran = cli("exercise", "check", file)
-    assert ran.code == 1 and "has been told: predict the fresh one" in ran.err and "it is" not in ran.out + ran.err
+    assert ran.code == 1 and "has been told: predict the new one" in ran.err and "it is" not in ran.out + ran.err
     now = file.read_text(encoding="utf-8")
     assert skeleton.seed_in(now, 2) == twice not in (once, seed_of("ada")) and "BYTES_PER_TOKEN = None" in now
     assert len(sealed(tmp_path)) == 2, "nothing was sealed in the place of what was"

@@ -241,8 +241,8 @@ PRODUCTS = [("@ w_k_XX[mine] @ h_BND[b].T", "@ w_k_XX[mine]"),
 def test_a_root_that_widens_is_no_array_as_large_as_keys(divided):
     verdict = judged(23, (DIVIDED, divided), seed=NARROW)
     assert not verdict.ok and verdict.mistake is None, str(verdict)
-    assert "With sqrt(K) as a plain number it would be" in verdict.message
-    assert "np.sqrt(K) is a float64 of NumPy's, so the float32 array that it divides becomes float64" in verdict.message
+    assert "With sqrt(K) as a Python number it would be" in verdict.message
+    assert "np.sqrt(K) is a NumPy float64, so the float32 array that it divides becomes float64" in verdict.message
     assert judged(23, (DIVIDED, divided.replace("np.sqrt(K)", "K**0.5")), seed=NARROW).ok
 
 
@@ -250,7 +250,7 @@ def test_a_result_that_a_root_has_widened_is_told_of():
     verdict = judged(23, *PRODUCTS, seed=NARROW)
     assert verdict.ok, str(verdict)
     (note,) = verdict.notes
-    assert note.startswith("out_RD is float64, although all that came in is float32: np.sqrt(K) is a float64")
+    assert note.startswith("out_RD is float64, although the inputs are float32: np.sqrt(K) is a NumPy float64")
 
 
 @pytest.mark.parametrize("edit", [("np.empty((R, D), h_BND.dtype)", "np.empty((R, D))"), (DIVIDED, DIVIDED)])

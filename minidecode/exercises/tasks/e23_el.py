@@ -10,7 +10,7 @@ import numpy as np
 from ..exercise import NumPyTask, told_apart, whole_width
 from ..verdict import Miss
 
-WIDENS = "np.sqrt(K) is a float64 of NumPy's, so the float32 array that it divides becomes float64, too"
+WIDENS = "np.sqrt(K) is a NumPy float64, so the float32 array that it divides becomes float64"
 
 
 class Task(NumPyTask):
@@ -64,7 +64,7 @@ class Task(NumPyTask):
             return
         self.try_again(dataclasses.replace(submission, source=plain), v, trials, lambda inputs: inputs)
         if any(_is_wide(v, t) and t.again.got and not _is_wide(v, t.again) for t in trials):
-            verdict.notes.append(f"out_RD is float64, although all that came in is float32: {WIDENS}.")
+            verdict.notes.append(f"out_RD is float64, although the inputs are float32: {WIDENS}.")
 
     def expected(self, v, inputs, mistake=None, ran=None):
         return self._attend(v, inputs, mistake)[0]
@@ -131,8 +131,12 @@ class Task(NumPyTask):
         told = f"{told} would be {limit:,}, and all hidden states are {h_bytes:,}."
         numbers = {"peak": trial.peak, "limit": limit}
         if trial.again and trial.again.peak is not None and not self._is_large(trial.again):
-            told += f" With sqrt(K) as a plain number it would be {trial.again.peak:,}: {WIDENS}, and to multiply that"
-            return Miss(f"{told} with float32 NumPy first makes a float64 copy.", None, numbers, shows_input=False)
+            told += (
+                f" With sqrt(K) as a Python number it would be {trial.again.peak:,}: {WIDENS}. To multiply that with"
+            )
+            return Miss(
+                f"{told} a float32 array, NumPy first makes a float64 copy of it.", None, numbers, shows_input=False
+            )
         return Miss(told, "as-large-as-keys", numbers, shows_input=False)
 
     def praise(self, v, tried):

@@ -174,8 +174,8 @@ class Task(NumPyTask):
             told = f"{self.call(trial.inputs)} ranks without `rank`: what is ranked cannot be counted."
             return Miss(told, None, numbers, shows_input=False, is_explained=True)
         if (sentence := self._ranked_otherwise(trial)) is not None:
-            told = f"{self.call(trial.inputs)} ranks sentence {sentence} without `rank`: its results stay as they are"
-            told += " where `rank` says the worst first. What is ranked otherwise cannot be counted."
+            told = f"{self.call(trial.inputs)} ranks sentence {sentence} without `rank`: a `rank` that returns the"
+            told += " worst first does not change its results. Only what `rank` ranks can be counted."
             return Miss(told, None, numbers, shows_input=False, is_explained=True)
         if ranked <= limit:
             return None
