@@ -11,18 +11,30 @@ F = np.float32
 
 
 def append_heads(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None, *, workspace=None):
-    """In float32; where numbers or memory are of another dtype, or lie otherwise, the reference does it."""
+    """In float32; where numbers or memory are of another dtype, or lie otherwise, the reference does it.
+
+    So it does where shapes or positions do not fit: what it raises is raised here too.
+    """
     arrays = qkv_RX, k_RGMK, v_RGMU, qkv_RX if out is None else out
-    if bias_X is None or not all(a.dtype == F and a.flags.c_contiguous for a in arrays):
-        return reference.append_heads(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out, workspace=workspace)
-    q_RHK = np.empty((len(qkv_RX), heads.H, heads.K), F) if out is None else out
-    _append(qkv_RX, bias_X, k_RGMK, v_RGMU, at_R, q_RHK)
-    return q_RHK
+    if bias_X is not None and all(a.dtype == F and a.flags.c_contiguous for a in arrays):
+        q_RHK = np.empty((len(qkv_RX), heads.H, heads.K), F) if out is None else out
+        kv_shapes = (heads.G, heads.K), (heads.G, heads.U)
+        have_heads = (k_RGMK.shape[1::2], v_RGMU.shape[1::2]) == kv_shapes and q_RHK.shape[1:] == (heads.H, heads.K)
+        if have_heads and _append(qkv_RX, bias_X, k_RGMK, v_RGMU, at_R, q_RHK):
+            return q_RHK
+    return reference.append_heads(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out, workspace=workspace)
 
 
 @njit(cache=True, nogil=True)
 def _append(qkv_RX, bias_X, k_RGMK, v_RGMU, at_R, q_RHK):
+    """False, and nothing is written, where lengths differ or a position is outside of the memory."""
     (R, H, K), G, U = q_RHK.shape, v_RGMU.shape[1], v_RGMU.shape[3]
+    width, M = H * K + G * (K + U), min(k_RGMK.shape[2], v_RGMU.shape[2])
+    if not (len(qkv_RX) == len(at_R) == R <= min(len(k_RGMK), len(v_RGMU)) and qkv_RX.shape[1] == len(bias_X) == width):
+        return False
+    for r in range(R):
+        if not 0 <= at_R[r] < M:
+            return False
     for r in range(R):
         qkv_X, keys, values = qkv_RX[r], H * K, (H + G) * K
         for h in range(H):
@@ -31,6 +43,7 @@ def _append(qkv_RX, bias_X, k_RGMK, v_RGMU, at_R, q_RHK):
             k, v = slice(keys + g * K, keys + g * K + K), slice(values + g * U, values + g * U + U)
             _add(qkv_X[k], bias_X[k], k_RGMK[r, g, at_R[r]])
             _add(qkv_X[v], bias_X[v], v_RGMU[r, g, at_R[r]])
+    return True
 
 
 @njit(cache=True, nogil=True)
