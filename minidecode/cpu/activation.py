@@ -7,10 +7,10 @@ and tanh are arithmetic alone, so that the loops run on vectors, which a call of
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from ..reference import activation as reference
 from ..reference.activation import GELU, GELU_NEW, QUICK_GELU, RELU, SILU, TANH, code_of
+from .jit import njit
 
 F = np.float32
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import astuple
 
 import numpy as np
-from numba import njit
 
 from ..ops import BEST_CANDIDATE, FINE, NOBODY, NONE_LEFT, NOT_A_NUMBER, PENALTY_TOO_STRONG
 from ..reference.advance import results
+from .jit import njit
 
 
 def advance_beams(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from ..reference import append as reference
+from .jit import njit
 
 F = np.float32
 

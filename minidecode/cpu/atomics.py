@@ -10,8 +10,10 @@ import functools
 import platform
 
 from llvmlite import ir
-from numba import carray, njit, types
+from numba import carray, types
 from numba.extending import intrinsic
+
+from .jit import njit
 
 HAS_PAUSE = platform.machine().lower() in ("x86_64", "amd64")
 TOLD_AND_LOT = (types.int64, types.int64)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import int32, njit
+from numba import int32
+
+from .jit import njit
 
 PART = 256  # scores that are looked at together
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from ..reference.choose import note_trouble, results
 from .hars import largest_of, sum_of_exponentials
+from .jit import njit
 
 
 def choose_tokens(scores_RV, logits_RV=None, out=None):

@@ -23,9 +23,10 @@ import threading
 import time
 
 import numpy as np
-from numba import config, njit
+from numba import config
 
 from .atomics import add, address_of, call, load, pause, store
+from .jit import njit
 
 # Places of the table. What threads write while work is open lies 64 bytes apart, in cache lines of its own: the number
 # of the work that is open (0: none), the next lot, how many helpers are inside, how many threads want the table.

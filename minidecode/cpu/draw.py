@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit, uint64
+from numba import uint64
 
 from ..reference.random import HALF, LOW, MULTIPLIERS, WEYL, noise_of
+from .jit import njit
 
 MULTIPLIER_0, MULTIPLIER_1 = MULTIPLIERS
 WEYL_0, WEYL_1 = map(np.uint64, WEYL)

@@ -6,8 +6,10 @@ import math
 
 import numpy as np
 from llvmlite import ir
-from numba import float32, int32, njit, types
+from numba import float32, int32, types
 from numba.extending import intrinsic
+
+from .jit import njit
 
 LOG2_E = np.float32(math.log2(math.e))
 LN_2_HIGH = np.float32(355 / 512)  # so few bits that k times it is exact, also where a sum of products is rounded twice

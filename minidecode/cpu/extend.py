@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from ..ops import ALL_DONE, FINE, NOT_A_NUMBER, SOME_DONE, TROUBLE
 from ..reference.tell import room_for_flag
 from .advance import is_among
+from .jit import njit
 
 
 def extend_texts(

@@ -8,10 +8,10 @@ out to threads in lots (dealing.py).
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from .atomics import array_at
 from .dealing import ALL, DONE, NO_HELPER, deal_out, share
+from .jit import njit
 from .narrow import wide
 
 REORDER = {"reassoc", "contract"}  # sums in any order, so that they run on vectors

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numba import njit
+from .jit import njit
 
 
 def finish_texts(finished_BWM, running_BWM, slot_BW, parent_BC, token_BC, at_B, out=None):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from .candidates import PART, how_many_beat, insert
 from .exponential import exp
+from .jit import njit
 
 
 def search_candidates(logits_RV, base_BW, C, out=None):

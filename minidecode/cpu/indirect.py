@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from ..reference.attention import heads_side_by_side, mask, scores_of_sentences, sums_of_sentences
 from ..reference.softmax import softmax
+from .jit import njit
 from .narrow import in_bits, wide, widen_all
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from .jit import njit
 
 
 def ban_ngrams(scores_RV, tokens_RM, length_R, n, out=None):

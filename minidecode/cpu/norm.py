@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from .jit import njit
 
 VECTORS = {"cache": True, "fastmath": {"reassoc", "contract"}}  # sums in any order, so that they run on vectors
 

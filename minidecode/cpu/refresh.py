@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from ..reference import refresh as reference
+from .jit import njit
 from .reorder import _follow
 
 

@@ -8,7 +8,8 @@ in which each waits for the next: each is opened by putting one row aside.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from .jit import njit
 
 
 def follow(k_RGMX, parent_R, length_R, out=None):

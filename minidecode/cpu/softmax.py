@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from ..ops import FINE, NOT_A_NUMBER
 from ..reference.softmax import results
 from .exponential import exp
 from .hars import largest_of, sum_of_exponentials
+from .jit import njit
 
 LANES = 16  # maxima that are taken side by side
 

@@ -10,11 +10,11 @@ widened in a register.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from ..reference.attention import heads_side_by_side
 from .atomics import array_at
 from .dealing import AWAKE_ONES, DONE, NO_HELPER, deal_out, share
+from .jit import njit
 from .narrow import in_bits, wide
 from .softmax import softmax_in_place
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from ..ops import ALL_DONE, FINE, MOVED, SOME_DONE, TROUBLE
 from ..reference.tell import room_for_flag
+from .jit import njit
 
 
 def tell_step(done_X, trouble_X, parent_BW, model_trouble_R=None, out=None):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from ..reference.top_k import in_place
 from ..reference.top_p import ONE
+from .jit import njit
 
 
 def keep_top_p(scores_RV, p, least=1, out=None):

@@ -1,8 +1,10 @@
 """The plan `auto`: compiled code where it is on disk and pays, else NumPy's; and never a wait for the compiler."""
 
+import ast
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -229,3 +231,66 @@ def test_what_is_laid_out_beforehand_is_numpy(model, monkeypatch):
     alone = model.generate(PROMPTS, max_new_tokens=4)
     assert alone.receipt.plan == "fast,memory=split,hars=off"
     assert [t.tolist() for t in alone.token_ids] == [t.tolist() for t in with_arena.token_ids]
+
+
+CALLER = """
+from .jit import njit
+from .callee import answer
+from ..ops import NUMBER
+@njit(cache=True)
+def ask():
+    return answer() + NUMBER
+"""
+CALLEE = """
+from .jit import njit
+@njit(cache=True)
+def answer():
+    return {}
+"""
+
+
+def test_a_changed_callee_makes_compiled_code_stale(tmp_path):
+    """Code of a function is compiled into its callers, in other files too; so are numbers of other files."""
+    package, ours = tmp_path / "pack", Path(compiled.__file__).parents[1]
+    for folder in ("cpu", "reference"):
+        (package / folder).mkdir(parents=True)
+        (package / folder / "__init__.py").touch()
+    shutil.copy(ours / "cpu" / "jit.py", package / "cpu")
+    (package / "cpu" / "caller.py").write_text(CALLER)
+    code = (
+        "import sys; sys.path.insert(0, '.')\n"
+        "from pack.cpu.caller import ask\n"
+        "hits = lambda: sum(ask.stats.cache_hits.values())\n"
+        "print(ask(), 'from disk' if hits() else 'compiled')"
+    )
+    told = []
+    for answer, number in ((1, 10), (1, 10), (2, 10), (2, 20)):
+        (package / "cpu" / "callee.py").write_text(CALLEE.format(answer))
+        (package / "ops.py").write_text(f"NUMBER = {number}")
+        env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "code"), "PYTHONDONTWRITEBYTECODE": "1"}
+        run = [sys.executable, "-c", code]
+        told.append(subprocess.run(run, capture_output=True, text=True, env=env, check=True, cwd=tmp_path).stdout)
+    assert told == ["11 compiled\n", "11 from disk\n", "12 compiled\n", "22 compiled\n"]
+
+
+def test_all_that_code_is_compiled_from_is_in_the_hash():
+    """Each file of the package that a file in cpu/ imports from; and no file there takes Numba's own decorator."""
+    from minidecode.cpu import jit
+
+    hashed = {path for pattern in jit.SOURCES for path in jit.PACKAGE.glob(pattern)}
+    for path in (jit.PACKAGE / "cpu").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.ImportFrom):
+                continue
+            names = {alias.name for alias in node.names}
+            assert node.module != "numba" or not names & {"jit", "njit", "vectorize", "cfunc"}, path
+            if node.level:
+                base = jit.PACKAGE.joinpath(
+                    "cpu", *[".."] * (node.level - 1), *(node.module or "").split(".")
+                ).resolve()
+                found = [base.with_suffix(".py")] if base.with_suffix(".py").is_file() else [
+                    base / f"{name}.py" if (base / f"{name}.py").is_file() else base / "__init__.py" for name in names
+                ]  # fmt: skip
+                assert hashed.issuperset(found), f"{path.name} imports {node.module}, which is not in the hash"
+    cached = [p for p in jit.PACKAGE.rglob("*.py") if "cache=True" in p.read_text(encoding="utf-8")]
+    assert {p.parent.name for p in cached} == {"cpu"}
