@@ -22,6 +22,7 @@ from .errors import (
     NumericalError,
     OptionError,
     PipelineError,
+    WorkerError,
 )
 from .model import Model, Output, bundled_models, load
 from .plan import Plan
@@ -46,6 +47,7 @@ __all__ = [
     "PipelineError",
     "Plan",
     "Scores",
+    "WorkerError",
     "bundled_models",
     "compare",
     "conformance",

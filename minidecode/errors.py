@@ -60,5 +60,9 @@ class LineError(MinidecodeError):
         self.number = number  # from 1
 
 
+class WorkerError(MinidecodeError, RuntimeError):
+    """A worker thread that shared an op's work died or could not start: results of that op may be incomplete."""
+
+
 class PipelineError(MinidecodeError, RuntimeError):
     """A thread of the pipeline ended without a word, or a line was lost or came twice: nothing of it was written."""

@@ -13,6 +13,9 @@ soon as nobody is inside.
 A helper that has seen some work says that it is inside before it looks again whether that work is still open; and the
 owner closes it before looking whether somebody is inside. Both are seen in one order by all threads. So the table is
 never written while a helper reads it, and no helper writes results that nobody waits for.
+
+A helper that dies is an error of the generation that finds it: what it had begun may be missing. The table and all its
+helpers are given up then, and the next generation starts new ones.
 """
 
 from __future__ import annotations
@@ -21,10 +24,12 @@ import functools
 import os
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 from numba import config
 
+from ..errors import WorkerError
 from .atomics import add, address_of, call, load, pause, store
 from .jit import njit
 
@@ -33,11 +38,14 @@ from .jit import njit
 OPEN, NEXT, INSIDE, WANTED = 0, 8, 16, 24
 FAILURES = 31  # lots that raised an error
 NUMBER, FUNCTION, LOTS, TOLD, SIZE = 32, 33, 34, 35, 64  # the last number; the work, and from TOLD on what it is told
+MOST_LOOKS = 63  # so often the owner looks for who is inside before it asks whether they live; 0: without end
 AWAKE = 500e-6  # seconds that a helper looks for more work before it sleeps
 PATIENCE = 300e-6  # seconds that helpers may be inside when all lots are taken
 LOT_TAKES = 30e-6  # seconds; so many that were waited for cost a piece of work without helpers each
-DONE, TABLE_IS_TAKEN, FAILED = 1, -1, -2
+STALL = 1.0  # seconds that somebody may be inside before the owner asks whether they live
+DONE, TABLE_IS_TAKEN, FAILED, STALLED = 1, -1, -2, -3
 NO_HELPER, AWAKE_ONES, ALL = range(3)
+REMEDY = ": run again, or set NUMBA_NUM_THREADS=1, which needs no worker threads"
 
 
 def deal_out(lay, arrays, function, worth):
@@ -53,6 +61,8 @@ def deal_out(lay, arrays, function, worth):
     if helpers is not None and helpers.come(worth):
         began = time.perf_counter()
         waited = lay(*arrays, address, helpers.table)
+        if waited == STALLED:
+            waited = helpers.wait_for_the_last(arrays)
         helpers.were_waited_for(waited, time.perf_counter() - began)
     if waited == TABLE_IS_TAKEN:
         waited = lay(*arrays, address, np.zeros(SIZE, np.int64))
@@ -102,15 +112,33 @@ class Helpers:
 
     def __init__(self, threads: int, looks_a_second: float) -> None:
         self.table = np.zeros(SIZE, np.int64)
+        self.table[MOST_LOOKS] = int(STALL * looks_a_second)
         self.looks_a_second = looks_a_second
         self.patience = int(PATIENCE * looks_a_second)
         self.threads, self.away = threads, 0  # how many there are; for how many pieces of work they stay away
         self.asleep = {n: threading.Event() for n in range(threads)}
+        self.died = ""  # which of them, and why
+        self._kept: tuple = ()  # arrays of work that was given up, into which one of them may still write
+        self._is_over, self._threads = False, []
         for n, wake in list(self.asleep.items()):
-            threading.Thread(target=self._help, args=(n, wake), name=f"minidecode-{n}", daemon=True).start()
+            self._threads.append(
+                threading.Thread(target=self._run, args=(n, wake), name=f"minidecode-{n}", daemon=True)
+            )
+            try:
+                self._threads[-1].start()
+            except RuntimeError as error:  # a limit of the system
+                self.end()
+                raise WorkerError(f"worker thread minidecode-{n} cannot be started ({error}){REMEDY}") from error
 
     def come(self, worth: int) -> bool:
-        """Calls those who sleep, if it is worth ALL. False if nobody is to come: they were in the way, or all sleep."""
+        """Calls those who sleep, if it is worth ALL. False if nobody is to come: they were in the way, or all sleep.
+
+        Raises WorkerError if one has died.
+        """
+        if self.died:
+            _forget(self)
+            self.end()
+            raise WorkerError(self.died + REMEDY)
         if worth == AWAKE_ONES and len(self.asleep) == self.threads:
             return False
         if self.away > 0:
@@ -129,8 +157,37 @@ class Helpers:
         if looks > max(self.patience, 0.6 * seconds * self.looks_a_second):
             self.away = int(looks / self.looks_a_second / LOT_TAKES)
 
+    def wait_for_the_last(self, arrays: tuple) -> int:
+        """The work stalled with somebody inside: waits on while they live -> how often the owner looked, or FAILED.
+
+        Raises WorkerError if one has died. The table is given up in any case: its owner has left it half-way.
+        """
+        self._kept = arrays
+        _forget(self)
+        while self.table[INSIDE] > 0:
+            dead = [thread.name for thread in self._threads if not is_running(thread)]
+            if dead and self.table[INSIDE] > 0:
+                self.end()
+                raise WorkerError((self.died or f"worker thread {dead[0]} died inside of compiled code") + REMEDY)
+            time.sleep(0.001)
+        self.end()
+        self._kept = ()
+        return FAILED if self.table[FAILURES] else int(self.table[MOST_LOOKS])
+
+    def end(self) -> None:
+        """They end as soon as they are done with what they do."""
+        self._is_over = True
+        for wake in list(self.asleep.values()):
+            wake.set()
+
+    def _run(self, n: int, wake: threading.Event) -> None:
+        try:
+            self._help(n, wake)
+        except BaseException as error:
+            self.died = f"worker thread minidecode-{n} died ({type(error).__name__}: {error})"
+
     def _help(self, n: int, wake: threading.Event) -> None:
-        while True:
+        while not self._is_over:
             self.asleep[n] = wake
             wake.wait()
             wake.clear()
@@ -138,11 +195,26 @@ class Helpers:
             _help(self.table, int(AWAKE * self.looks_a_second))
 
 
+def _forget(helpers: Helpers) -> None:
+    """The next work starts others."""
+    with _starting:
+        if helpers in _started:
+            _started.clear()
+            _helpers.cache_clear()
+
+
+def is_running(thread: threading.Thread) -> bool:
+    """Whether the system still runs it: Python does not see a thread end inside of compiled code."""
+    tasks = Path("/proc/self/task")
+    return thread.is_alive() and (not tasks.is_dir() or (tasks / str(thread.native_id)).exists())
+
+
 @njit(cache=True, nogil=True)
 def share(lots, function, told, table):
     """Lays work on the table, takes lots of it until none is left, and waits for those who are still inside.
 
     Returns how often it looked for them, TABLE_IS_TAKEN or FAILED. No interrupt comes between: this is compiled code.
+    STALLED, with the table still taken, if somebody stays inside for as many looks as MOST_LOOKS says.
     """
     if add(table, WANTED, 1) > 0:
         add(table, WANTED, -1)
@@ -155,9 +227,11 @@ def share(lots, function, told, table):
     store(table, OPEN, table[NUMBER])
     _take_lots(table)
     store(table, OPEN, 0)
-    waited = 0
+    waited, most = 0, table[MOST_LOOKS]
     while load(table, INSIDE) > 0:
         waited += 1
+        if waited == most:
+            return STALLED
         pause()
     if load(table, FAILURES) > 0:
         waited = FAILED

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numba import config, njit
 
+import minidecode as md
 from minidecode.cpu import dealing, few_rows, split
 from minidecode.cpu import linear as cpu_linear
 from minidecode.cpu.atomics import address_of, array_at, pause
@@ -421,6 +422,89 @@ assert helpers.table[dealing.NUMBER] == before + 3 and helpers.table[dealing.WAN
 
 def test_an_interrupt_leaves_the_helpers_free():
     assert subprocess.run([sys.executable, "-c", INTERRUPTED], timeout=120).returncode == 0
+
+
+def test_a_worker_that_dies_is_an_error_and_the_next_call_has_others(three_threads, monkeypatch):
+    """By an exception: what it was, and no traceback beside it."""
+    case = cases(1)[1]
+    expected = alone(*case)
+    assert np.array_equal(cpu_linear.linear_few_rows(*case), expected)
+    (helpers,) = dealing._started
+
+    def die(table, looks):
+        raise SystemExit("enough")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(dealing, "_help", die)
+        deadline = time.perf_counter() + 60
+        with pytest.raises(md.WorkerError, match=r"worker thread minidecode-\d died \(SystemExit: enough\): run again"):
+            while time.perf_counter() < deadline:
+                helpers.away = 0
+                assert np.array_equal(cpu_linear.linear_few_rows(*case), expected)
+    assert np.array_equal(cpu_linear.linear_few_rows(*case), expected)
+    assert dealing._started[0] is not helpers and not dealing._started[0].died
+
+
+def test_a_worker_that_cannot_start_is_an_error(three_threads, monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(md.WorkerError, match=r"minidecode-0 cannot be started \(can't start new thread\): run again"):
+        cpu_linear.linear_few_rows(*cases(1)[1])
+
+
+def test_an_owner_waits_on_for_a_worker_that_lives(three_threads, monkeypatch):
+    """It is only slow: the result is whole, and others serve the next call."""
+    monkeypatch.setattr(dealing, "STALL", 1e-4)
+    case = cases(1)[1]
+    expected = cpu_linear.linear_few_rows(*case)
+    (helpers,) = dealing._started
+    helpers.table[dealing.INSIDE] += 1
+    threading.Timer(0.1, lambda: helpers.table.__setitem__(dealing.INSIDE, 0)).start()
+    helpers.away, began = 0, time.perf_counter()
+    assert np.array_equal(cpu_linear.linear_few_rows(*case), expected) and time.perf_counter() - began > 0.09
+    assert np.array_equal(cpu_linear.linear_few_rows(*case), expected) and dealing._started[0] is not helpers
+
+
+ENDED = """
+import ctypes, platform, threading, time
+import numpy as np
+from numba import config, njit
+import minidecode as md
+from minidecode.cpu import dealing
+from minidecode.cpu.atomics import array_at, pause
+config.NUMBA_NUM_THREADS, dealing.STALL = 2, 0.01
+number = {"x86_64": (186, 60), "aarch64": (178, 93)}[platform.machine()]
+GETTID, EXIT = number
+syscall = ctypes.CDLL(None).syscall
+syscall.argtypes, syscall.restype = [ctypes.c_long, ctypes.c_long], ctypes.c_long
+@njit
+def end_unless_owner(told, lot):
+    (owner,) = array_at(told, 0, (1,))
+    if syscall(GETTID, 0) != owner:
+        syscall(EXIT, 0)
+    for _ in range(100_000):
+        pause()
+    return dealing.DONE
+@njit
+def lay(owner, function, table):
+    return dealing.share(50, function, (owner,), table)
+owner = threading.get_native_id()
+for _ in range(100):
+    try:
+        dealing.deal_out(lay, (owner,), end_unless_owner, dealing.ALL)
+    except md.WorkerError as error:
+        print(error)
+        break
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="system calls of Linux")
+def test_a_worker_that_ends_inside_of_compiled_code_is_an_error_and_no_hang():
+    """Killed alone, as by a sandbox: Python believes that it lives, and it never says that it is done."""
+    done = subprocess.run([sys.executable, "-c", ENDED], capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("worker thread minidecode-0 died inside of compiled code: run again"), done.stderr
 
 
 IN_A_CHILD = """
