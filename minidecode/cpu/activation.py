@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..code_paths import COMPILED, NUMPY, ran
 from ..reference import activation as reference
 from ..reference.activation import GELU, GELU_NEW, QUICK_GELU, RELU, SILU, TANH, code_of
 from .jit import njit
@@ -18,8 +19,10 @@ F = np.float32
 def bias_activation(f_RF, bias_F, activation, out=None):
     """In float32. Numbers of any other dtype go to the reference: erf and tanh here have a float32's digits."""
     if f_RF.dtype != F:
+        ran(NUMPY)
         return reference.bias_activation(f_RF, bias_F, activation, out)
     out = np.empty(f_RF.shape, F) if out is None else out
+    ran(COMPILED)
     _bias_activation(f_RF, np.zeros(f_RF.shape[1], F) if bias_F is None else bias_F, code_of(activation), out)
     return out
 

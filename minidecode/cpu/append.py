@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..code_paths import COMPILED, NUMPY, ran
 from ..reference import append as reference
 from .jit import njit
 
@@ -21,7 +22,9 @@ def append_heads(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None, *, works
         kv_shapes = (heads.G, heads.K), (heads.G, heads.U)
         have_heads = (k_RGMK.shape[1::2], v_RGMU.shape[1::2]) == kv_shapes and q_RHK.shape[1:] == (heads.H, heads.K)
         if have_heads and _append(qkv_RX, bias_X, k_RGMK, v_RGMU, at_R, q_RHK):
+            ran(COMPILED)
             return q_RHK
+    ran(NUMPY)
     return reference.append_heads(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out, workspace=workspace)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..code_paths import NUMPY, ran
 from ..reference import epilogue as reference
 from ..reference import room
 from ..reference.activation import code_of
@@ -24,6 +25,7 @@ from .jit import njit
 def linear_epilogue(x_RX, weight, activation=None, add_to=None, out=None, *, workspace=None):
     """In float32. Numbers of any other dtype go to the reference, as in cpu/activation.py."""
     if x_RX.dtype != np.float32:
+        ran(NUMPY)
         return reference.linear_epilogue(x_RX, weight, activation, add_to, out, workspace=workspace)
     if add_to is not None:
         out = room(workspace, add_to.shape, add_to)

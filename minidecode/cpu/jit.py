@@ -15,7 +15,14 @@ from typing import Any
 import numba
 
 PACKAGE = Path(__file__).resolve().parents[1]
-SOURCES = ("cpu/*.py", "reference/*.py", "errors.py", "ops.py", "precision.py")  # of functions, and of numbers in them
+SOURCES = (
+    "cpu/*.py",
+    "reference/*.py",
+    "code_paths.py",
+    "errors.py",
+    "ops.py",
+    "precision.py",
+)  # of functions, and of numbers in them
 
 
 def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:

@@ -20,6 +20,7 @@ import numpy as np
 from llvmlite import binding
 from numba import config
 
+from ..code_paths import BLAS, BLAS_CAST, COMPILED, ran
 from ..reference import linear as reference
 from .few_rows import multiply
 from .narrow import in_bits, widen_all
@@ -38,7 +39,9 @@ def linear(x_RX, weight, add_to=None, out=None, *, workspace=None):
     if x_RX.dtype == np.float32 and _is_few(len(x_RX), weight):
         return linear_few_rows(x_RX, weight, add_to, out)
     if x_RX.dtype == weight.data.dtype:
+        ran(BLAS)
         return reference.linear(x_RX, weight, add_to, out)
+    ran(BLAS_CAST)
     y_RX = reference.product_by_blocks(x_RX, weight, out, widen_all, workspace)
     return y_RX if add_to is None else np.add(add_to, y_RX, out=add_to)
 
@@ -60,6 +63,7 @@ def linear_few_rows(x_RX, weight, add_to=None, out=None):
     y_RX = out if fits else np.empty(shape, np.float32)
     if y_RX.size:
         lot = _lot(weight.layout, data.nbytes, *shape)
+        ran(COMPILED)
         multiply(np.ascontiguousarray(x_RX, np.float32), data, scale_X, weight.layout == "oi", y_RX, lot)
     if out is not None and not fits:
         out[...] = y_RX

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..code_paths import COMPILED, NUMPY, ran
 from ..reference import refresh as reference
 from .jit import njit
 from .reorder import _follow
@@ -13,7 +14,9 @@ def refresh_texts(text_BWM, parent_BW, token_BW, length_B, out=None):
         out[...] = text_BWM
         text_BWM = out
     if not text_BWM.flags.c_contiguous:  # which the loops are compiled for
+        ran(NUMPY)
         return reference.refresh_texts(text_BWM, parent_BW, token_BW, length_B)
+    ran(COMPILED)
     _refresh(text_BWM, parent_BW, token_BW, length_B)
     return text_BWM
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..code_paths import COMPILED, NUMPY, ran
 from ..reference import top_k as reference
 from .candidates import top_candidates
 from .jit import njit
@@ -14,8 +15,10 @@ MOST = 256  # that a list keeps in order faster than a partial sort finds the la
 def keep_top_k(scores_RV, k, out=None):
     """One pass for the k best so far, whose worst is the threshold, and one that rules out."""
     if not k <= min(MOST, scores_RV.shape[1] - 1):
+        ran(NUMPY)
         return reference.keep_top_k(scores_RV, k, out)
     scores_RV = reference.in_place(scores_RV, out)
+    ran(COMPILED)
     best_RK, _ = top_candidates(scores_RV, k)
     _rule_out_below(scores_RV, best_RK)
     return scores_RV

@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import ops as signatures
 from ..catalog import CATALOG, Cost
+from ..code_paths import CODE_PATHS, counted_in
 from ..device import fetch
 from ..user_functions import describe
 from .arena import Fresh
@@ -25,6 +26,9 @@ class OpCount:
     calls: int = 0
     seconds: float = 0.0
     bytes: int = 0  # arrays handed in and returned, once per call each; of a table, as much as came out
+    code_paths: dict[str, int] = field(
+        default_factory=dict
+    )  # of an op that chooses: calls of its own code, of the BLAS
     costs: list[Cost] = field(
         default_factory=list
     )  # of each call, where that was asked for: what it takes at the least
@@ -61,7 +65,8 @@ class CountedOps:
             if self._cost_of:  # before anything changes
                 cost = self._cost_of(name, function, dict(zip(parameters, args, strict=False)) | kwargs)
             started = time.perf_counter()
-            result = self.places.run(name, function, args, kwargs)
+            with counted_in(count.code_paths):
+                result = self.places.run(name, function, args, kwargs)
             count.seconds += time.perf_counter() - started
             count.calls += 1
             bytes_moved = moved(args, kwargs, result, tables)
@@ -198,7 +203,9 @@ class Receipt:
             f"{'op':<17} {'calls':>7} {'seconds':>9} {'MB':>10}  implementation",
         ]
         for name, c in self.ops.items():
-            lines.append(f"{name:<17} {c.calls:>7} {c.seconds:>9.3f} {c.bytes / 1e6:>10.1f}  {c.implementation}")
+            paths = ", ".join(f"{c.code_paths[path]:,} {path}" for path in CODE_PATHS if path in c.code_paths)
+            ran = f"{c.implementation}: {paths}" if paths else c.implementation
+            lines.append(f"{name:<17} {c.calls:>7} {c.seconds:>9.3f} {c.bytes / 1e6:>10.1f}  {ran}")
         if (g := self.graphs).launches:
             lines.append(
                 f"{g.launches:,} launches of parts of steps ({g.captured} captured, {g.reused} kept from earlier "

@@ -1,13 +1,21 @@
 """What the receipt counts, to the byte."""
 
 import functools
+import importlib
+import itertools
+import json
+import re
+import threading
+from pathlib import Path
 
 import numpy as np
 
-from minidecode.ops import Norm, Weight
+from minidecode.cpu import linear as cpu_linear
+from minidecode.ops import Heads, Norm, Weight
 from minidecode.plan import Plan
+from minidecode.precision import narrowed
 from minidecode.reference import linear as linear_file
-from minidecode.runtime.receipt import CountedOps, held_bytes
+from minidecode.runtime.receipt import CountedOps, Receipt, held_bytes
 
 F = np.float32
 
@@ -63,3 +71,81 @@ def test_the_receipt_names_the_code_that_runs(monkeypatch):
     ops = CountedOps(functions)
     ops.linear(np.ones((1, 1), F), None)
     assert "test_receipt.py" in ops.counts()["linear"].implementation
+
+
+def cpu_ops():
+    return CountedOps({name: getattr(importlib.import_module(f"minidecode.cpu.{file}"), name)
+                       for file, name in (("linear", "linear"), ("cross", "project_source"), ("append", "append_heads"),
+                                          ("epilogue", "linear_epilogue"), ("activation", "bias_activation"),
+                                          ("top_k", "keep_top_k"))})  # fmt: skip
+
+
+def test_a_product_says_which_code_each_of_its_calls_ran(monkeypatch):
+    """Few rows run compiled loops, many the BLAS; counted where either is called, so that no name vouches for it."""
+    monkeypatch.setattr(cpu_linear, "SMALL", 0)
+    ops, weight = cpu_ops(), Weight(np.ones((8, 9), F), layout="oi")
+    for rows in (1, 4, 500, 500, 500):
+        ops.linear(np.ones((rows, 9), F), weight)
+    assert ops.counts()["linear"].code_paths == {"compiled": 2, "BLAS": 3}
+    ops.linear(np.ones((500, 9), F), narrowed("int8", Weight(np.ones((9, 8), F))))
+    ops.linear(np.ones((0, 9), F), weight)  # runs neither
+    assert ops.counts()["linear"].code_paths == {"compiled": 2, "BLAS": 3, "BLAS on cast weights": 1}
+    receipt = Receipt("fast", ops=ops.counts())
+    assert "(linear.py:" in str(receipt) and "): 2 compiled, 3 BLAS, 1 BLAS on cast weights" in str(receipt)
+    assert json.loads(json.dumps(receipt.as_dict()))["ops"]["linear"]["code_paths"]["BLAS"] == 3
+
+    monkeypatch.setattr(cpu_linear, "_is_few", lambda rows, weight: False)  # what decides is not asked
+    ops.linear(np.ones((1, 9), F), weight)
+    assert ops.counts()["linear"].code_paths["BLAS"] == 4
+
+
+def test_ops_around_a_product_and_others_that_choose_say_so_too(monkeypatch):
+    monkeypatch.setattr(cpu_linear, "SMALL", 0)
+    ops, heads = cpu_ops(), Heads(2, 2, 2, 2, 1.0)
+    for dtype in (F, np.float64):
+        weight = Weight(np.ones((8, 9), dtype), np.ones(8, dtype), layout="oi")
+        ops.linear_epilogue(np.ones((4, 9), dtype), weight)
+        ops.bias_activation(np.ones((4, 8), dtype), None, "relu")
+        memory = np.ones((4, 2, 3, 2), dtype)
+        ops.append_heads(np.ones((4, 12), dtype), np.ones(12, dtype), heads, memory, memory, np.zeros(4, np.int64))
+    ops.project_source(np.ones((500, 9), F), Weight(np.ones((8, 9), F), layout="oi"), heads)
+    for k in (3, 300):
+        ops.keep_top_k(np.zeros((2, 1000), F), k)
+    paths = {name: count.code_paths for name, count in ops.counts().items()}
+    both = {"compiled": 1, "NumPy": 1}
+    assert paths == {"linear_epilogue": both, "bias_activation": both, "append_heads": both, "keep_top_k": both,
+                     "project_source": {"BLAS": 1}}  # fmt: skip
+
+
+def test_generations_in_several_threads_count_their_own_calls(monkeypatch):
+    monkeypatch.setattr(cpu_linear, "SMALL", 0)
+    weight, found = Weight(np.ones((8, 9), F), layout="oi"), {}
+
+    def generate(n):
+        ops = cpu_ops()
+        for _ in range(50):
+            ops.linear(np.ones((1 if n % 2 else 500, 9), F), weight)
+        found[n] = ops.counts()["linear"].code_paths
+
+    threads = [threading.Thread(target=generate, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {0: {"BLAS": 50}, 1: {"compiled": 50}, 2: {"BLAS": 50}, 3: {"compiled": 50}}
+
+
+def test_outside_of_a_generation_nothing_is_counted():
+    ops = cpu_ops()
+    ops.linear(np.ones((500, 9), F), Weight(np.ones((8, 9), F), layout="oi"))
+    cpu_linear.linear(np.ones((500, 9), F), Weight(np.ones((8, 9), F), layout="oi"))
+    assert ops.counts()["linear"].code_paths == {"BLAS": 1}
+
+
+def test_every_compiled_op_that_may_call_the_reference_counts_it():
+    """Each call of an op of reference/ in cpu/ stands behind `ran`."""
+    for path in Path(cpu_linear.__file__).parent.glob("*.py"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for before, line in itertools.pairwise(lines):
+            if re.match(r" +(y_RX = |return )reference\.\w+\(", line):
+                assert before.strip().startswith("ran("), f"{path.name}: {line.strip()}"
