@@ -45,6 +45,8 @@ IN_ORDER_OF_HELP = (
     generate, trace, plan, check, compare, ladder, score, evaluate, convert, models, tutorial, warm, doctor,
 )  # fmt: skip
 
+SHARED_LIBRARY = re.compile(r"[\w.+-]+(?:\.so(?:\.\d+)*|\.dylib|\.dll|\.pyd)\b", re.IGNORECASE)
+
 
 class OnceEach(TyperCommand):
     """A command that takes each option once: of two values, under one spelling or two, one would be lost silently."""
@@ -108,7 +110,12 @@ def _run(debug: bool) -> int:
     except BrokenPipeError:  # whoever read our output has gone: not our error, and nothing to say
         _give_up_stdout()
         return 1
-    except OSError as error:  # without a name it comes from writing our output
+    except (OSError, ImportError) as error:
+        if (message := _cannot_load(error)) is not None:
+            return _fail(message, 1, debug)
+        if isinstance(error, ImportError):  # a bug, shown whole
+            raise
+        # With a number and no name it comes from writing our output.
         code = _fail(f"{error.filename or 'the output cannot be written'}: {error.strerror or error}", 1, debug)
         _give_up_stdout()
         return code
@@ -120,10 +127,6 @@ def _run(debug: bool) -> int:
         return _fail("interrupted", 130, debug)
     except MemoryError as error:
         return _fail(f"not enough memory: {error}; use a smaller --batch-size or --num-beams", 1, debug)
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("minidecode"):
-            raise
-        return _fail(f"the package {error.name} is missing: pip install {error.name}", 1, debug)
     except Exception as error:
         if not hasattr(error, "format_message"):  # not the command-line library's own complaint: a bug, shown whole
             raise
@@ -132,6 +135,30 @@ def _run(debug: bool) -> int:
         if "No such option" in message:
             message += _of_a_dash(message, error.ctx)
         return _fail(f"{message} (see {command} --help)", 2, debug)
+
+
+def _cannot_load(error: OSError | ImportError) -> str | None:
+    """What cannot be loaded, and what to do: a package or a shared library. None if the error is another one.
+
+    The system's loader gives an OSError no number; each package that passes the error on may name its own file instead.
+    """
+    if isinstance(error, ImportError) and (error.name or "").startswith("minidecode"):
+        return None
+    if isinstance(error, ModuleNotFoundError):
+        return f"the package {error.name} is missing: pip install {error.name}"
+    if isinstance(error, OSError) and error.errno is not None:
+        return None
+    first, library = error, ""
+    while first is not None:
+        if found := SHARED_LIBRARY.search(str(first)):
+            library, why = found[0], str(first)
+        first = first.__cause__ or first.__context__
+    if library:
+        return f"the shared library {library} cannot be loaded ({why}): reinstall the package that it belongs to"
+    if isinstance(error, ImportError) and error.name:
+        package = error.name.partition(".")[0]
+        return f"the package {package} cannot be imported ({error}): pip install --force-reinstall {package}"
+    return None if isinstance(error, ImportError) else str(error)
 
 
 def _of_a_dash(message: str, context: Any) -> str:

@@ -84,6 +84,8 @@ def _device() -> str:
         return device_kind()
     except ImportError:
         return "unknown, for numba is missing"
+    except OSError as error:  # a shared library of it
+        return f"unknown, for numba cannot be loaded: {error}"
 
 
 def _blas() -> list[dict[str, Any]]:
@@ -108,7 +110,7 @@ def _compiled_code() -> dict[str, Any] | None:
         on_disk, functions = how_many_on_disk()
     except ImportError:
         return None
-    except CacheFolderError as error:
+    except (CacheFolderError, OSError) as error:
         return {"error": str(error)}
     return {"functions": functions, "on_disk": on_disk}
 

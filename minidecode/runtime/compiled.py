@@ -88,7 +88,7 @@ def why_not(model: Model, extent: Extent, options: Options) -> str | None:
         return "these weights lie in an order that code is not compiled for"
     try:
         missing = missing_rows(rows_called(options, model.is_encoder_decoder), model.dtype)
-    except (ImportError, RuntimeError) as error:  # Numba is not there, or finds no folder that it may write into
+    except (ImportError, RuntimeError, OSError) as error:  # Numba or its library is not there, or finds no folder
         return f"compiled code cannot be loaded: {error}"
     if missing:
         return f"compiled code is not on disk for {', '.join(missing)} (minidecode warm makes all of it, once)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -245,3 +246,69 @@ def test_warm_says_what_it_compiled(cli, monkeypatch):
     assert (report["compiled"], report["functions"]) == (0, 1) and report["seconds"] >= 0
     assert "compiled code    1 of 1 functions on disk\n" in cli("doctor").out
     assert json.loads(cli("doctor", "--json").out)["compiled"] == {"functions": 1, "on_disk": 1}
+
+
+LOADS = """
+import ctypes
+try:
+    ctypes.CDLL("libnotthere.so.7")
+except OSError as error:
+    raise {raised}
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what its loader says")
+@pytest.mark.parametrize(
+    "raised",
+    [
+        "OSError(\"Could not find/load shared object file 'libllvmlite.so'.\")",  # as llvmlite does
+        "ImportError(str(error), name='numba._helperlib')",  # as Python does where a compiled module needs it
+        "error",
+    ],
+)
+def test_a_missing_shared_library_is_named(tmp_path, raised):
+    """And nothing else: standard output is fine."""
+    (tmp_path / "numba.py").write_text(LOADS.format(raised=raised))
+    env = os.environ | {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def run(*arguments):
+        command = [sys.executable, "-m", "minidecode", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, env=env)
+
+    done = run("generate", "a", "--plan", "fast", "--max-new-tokens", "1")
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr == (
+        "minidecode: the shared library libnotthere.so.7 cannot be loaded (libnotthere.so.7: cannot open shared object"
+        " file: No such file or directory): reinstall the package that it belongs to\n"
+    )
+
+
+def test_auto_and_doctor_get_by_without_a_library(monkeypatch):
+    """Where NumPy does."""
+    from minidecode.commands import doctor
+    from minidecode.runtime import compiled
+    from minidecode.runtime.arena import Extent
+
+    def missing(*_):
+        raise OSError("libnotthere.so.7: cannot open shared object file")
+
+    monkeypatch.setattr(compiled, "_function", missing)
+    monkeypatch.setattr(compiled, "WORTH_LOADING", 0)
+    model = md.load("tiny-gpt2")
+    why = compiled.why_not(model, Extent(1, 0, 5, 20, 25), model.options(max_new_tokens=20))
+    assert why.startswith("compiled code cannot be loaded: libnotthere.so.7")
+    assert "libnotthere.so.7" in doctor._compiled_code()["error"]
+
+
+def test_a_package_that_cannot_be_imported_is_named_and_a_bug_of_ours_is_not_hidden():
+    from minidecode.cli import _cannot_load
+
+    assert (
+        _cannot_load(ModuleNotFoundError("No module", name="rich")) == "the package rich is missing: pip install rich"
+    )
+    broken = ImportError("cannot import name 'x'", name="scipy.special")
+    assert _cannot_load(broken) == (
+        "the package scipy cannot be imported (cannot import name 'x'): pip install --force-reinstall scipy"
+    )
+    assert _cannot_load(ImportError("cannot import name 'x'", name="minidecode.plan")) is None
+    assert _cannot_load(OSError(28, "No space left on device")) is None
