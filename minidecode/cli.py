@@ -13,6 +13,7 @@ import re
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -45,6 +46,7 @@ IN_ORDER_OF_HELP = (
     generate, trace, plan, check, compare, ladder, score, evaluate, convert, models, tutorial, warm, doctor,
 )  # fmt: skip
 
+HYPOTHESIS_FOLDER = "HYPOTHESIS_STORAGE_DIRECTORY"
 SHARED_LIBRARY = re.compile(r"[\w.+-]+(?:\.so(?:\.\d+)*|\.dylib|\.dll|\.pyd)\b", re.IGNORECASE)
 
 
@@ -82,10 +84,33 @@ def _global_options(
 
 def main() -> None:
     """Runs a command; an error that a user can mend is one line on stderr and exit code 1, or 2 for bad usage."""
-    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", os.path.join(tempfile.gettempdir(), "minidecode-hypothesis"))
     raise_on_signals()
     _ready_streams()
-    sys.exit(_run(debug="--debug" in sys.argv[1:]))
+    with _private_folder():
+        code = _run(debug="--debug" in sys.argv[1:])
+    sys.exit(code)
+
+
+@contextlib.contextmanager
+def _private_folder() -> Iterator[None]:
+    """A temporary folder that only this user can open, gone at the end: hypothesis keeps its data there.
+
+    Without it that would go into the working directory; and in a place known beforehand, others could put data for it.
+    """
+    if HYPOTHESIS_FOLDER in os.environ:
+        yield
+        return
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="minidecode-", ignore_cleanup_errors=True)
+    except OSError:  # nowhere to write: hypothesis does without, too
+        yield
+        return
+    with folder:
+        os.environ[HYPOTHESIS_FOLDER] = folder.name
+        try:
+            yield
+        finally:
+            del os.environ[HYPOTHESIS_FOLDER]
 
 
 def _ready_streams() -> None:

@@ -14,7 +14,7 @@ import typer
 from ..errors import InputError
 from ..plan import Plan
 from ..runtime.pipeline import check_lines
-from .flags import DTYPE_HELP, PLAN_HELP, AsJson, Debug, Quiet
+from .flags import DTYPE_HELP, PLAN_HELP, AsJson, Debug, Quiet, warn_of_files
 from .progress_bar import bar
 from .read_texts import read_lines, read_records
 from .search_flags import with_search_options
@@ -54,6 +54,8 @@ def evaluate(
     quality.packages()
     prompts, references_of = _read_pairs(pairs, sources, references)
     plans, truncate = [Plan.parse(p) for p in plan or ["auto"]], options.pop("truncate")
+    if not quiet:
+        warn_of_files(",".join(plan or []))
     texts_file = contextlib.nullcontext() if output_texts is None else whole_file(output_texts)
     with texts_file as out, np.errstate(all="ignore"):
         # Refuse what can be refused before anything is computed.

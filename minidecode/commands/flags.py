@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -14,7 +15,8 @@ PLAN_HELP = (
     " choices separated by commas:"
     " memory=replicated, none (no cache), preallocated, split, indirect, rolling (for a model with an attention_window)"
     " or el; and for the rows of the catalog, such as ngram=..., linear=..., hars=...: reference, naive, cpu, cuda,"
-    " emulator or FILE.py:FUNCTION (hars and epilogue are off by default); memory_dtype=float16 stores what steps read"
+    " emulator or FILE.py:FUNCTION, which executes the file (hars and epilogue are off by default);"
+    " memory_dtype=float16 stores what steps read"
     " of it in half the bytes; arena=none, separate, planned or FILE.py:FUNCTION;"
     " leaving=off keeps the rows of sentences that are done; graphs=off launches a device's kernels one by one."
 )
@@ -31,6 +33,15 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines."
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")]
 NoBar = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+def warn_of_files(plan: str, option: str = "--plan") -> None:
+    """One line on stderr if a plan names functions of the user's: their files are executed."""
+    places = [
+        value for _, equals, value in (part.partition("=") for part in plan.split(",")) if equals and ":" in value
+    ]
+    if files := list(dict.fromkeys(place.rpartition(":")[0].strip() for place in places)):
+        print(f"minidecode: {option} executes {', '.join(files)}: name only code that you trust", file=sys.stderr)
 
 
 def refuse_said(context: typer.Context, names: tuple[str, ...], beside: str) -> None:

@@ -15,7 +15,7 @@ from ..errors import InputError, OptionError
 from ..generate_files import Prompts, check_prompts, prompts_of, run_lines, told_of_failures
 from ..line_files import drawable, read_record, writable
 from ..runtime.pipeline import ON_ERROR, RunReceipt
-from .flags import Debug, Device, Dtype, Jsonl, PlanText, Quiet, Revision
+from .flags import Debug, Device, Dtype, Jsonl, PlanText, Quiet, Revision, warn_of_files
 from .progress_bar import bar
 from .search_flags import with_search_options
 from .whole_file import whole_file
@@ -73,6 +73,8 @@ def generate(
         raise OptionError("on_error=record puts errors into JSON objects: say --json too")
     _check_places(input, output, trace, timeline)
     started = time.perf_counter()
+    if not quiet:
+        warn_of_files(plan)
     # NaN scores are reported in words; NumPy's warnings of what leads there would come on top.
     with prompts_of(prompts or [], input, jsonl) as given, np.errstate(all="ignore"):
         if quiet:  # read when the hub's client is imported, which a local model never does

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ..line_files import drawable
-from .flags import AsJson, Debug, Dtype, PlanText, refuse_said
+from .flags import AsJson, Debug, Dtype, PlanText, refuse_said, warn_of_files
 from .search_flags import with_search_options
 from .whole_file import whole_file
 
@@ -40,6 +40,7 @@ def plan(
     refuse_said(context, ("truncate",), "on a plan, which is made for --input-length tokens")
     if svg is not None:
         drawable(svg)
+    warn_of_files(plan)
     loaded = load_shapes(model, plan=plan, dtype=dtype, vocab_size=vocab_size)
     step = loaded.plan_step(batch_size=batch_size, input_length=input_length, **options)
     if svg is not None:

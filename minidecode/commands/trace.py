@@ -14,7 +14,7 @@ from ..errors import OptionError
 from ..generate_files import finite
 from ..line_files import drawable
 from ..search.trace import FATES, first_difference
-from .flags import Debug, Device, Dtype, ModelName, PlanText
+from .flags import Debug, Device, Dtype, ModelName, PlanText, warn_of_files
 from .search_flags import with_search_options
 from .whole_file import whole_file
 
@@ -46,10 +46,12 @@ def trace(
         drawable(svg)
     if options.get("max_new_tokens") is options.get("max_length") is options.get("max_len_b"):
         options["max_new_tokens"] = 8
+    warn_of_files(plan)
+    changed = _changes(against)
+    warn_of_files(str(changed.get("plan", "")), "--against")
     with np.errstate(all="ignore"):
         loaded = load(model, dtype=dtype, device=device)
         out = loaded.generate(prompt, plan=plan, trace=True, **options)
-        changed = _changes(against)
         other = loaded.generate(prompt, trace=True, **({"plan": plan} | options | changed)) if changed else None
     word = _word_of(loaded.tokenizer)
     if svg is not None:

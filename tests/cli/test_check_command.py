@@ -122,3 +122,26 @@ def test_nothing_is_left_in_the_folder_where_it_runs(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": ROOT})
     assert done.returncode == 0 and "is right" in done.stdout, done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_kept_for_a_run_lies_in_a_folder_that_only_its_user_can_open(cli, tmp_path, monkeypatch):
+    """Its name is not known beforehand, and it is gone at the end."""
+    scratch, mine = tmp_path / "scratch", tmp_path / "mine.py"
+    scratch.mkdir()
+    mine.write_text(
+        "import os, pathlib, stat\n"
+        "from minidecode.reference.ngram import ban_ngrams\n"
+        "folder = pathlib.Path(os.environ['HYPOTHESIS_STORAGE_DIRECTORY'])\n"
+        f"told = pathlib.Path({str(tmp_path / 'told')!r})\n"
+        "told.write_text(f'{folder} {stat.S_IMODE(folder.stat().st_mode):o}')\n"
+    )
+    monkeypatch.delenv("HYPOTHESIS_STORAGE_DIRECTORY", raising=False)
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    folders = []
+    for _ in range(2):
+        assert cli("check", "ngram", f"{mine}:ban_ngrams", "--examples", 1, "-q").code == 0
+        folder, mode = (tmp_path / "told").read_text().split()
+        assert mode == "700" and folder.startswith(str(scratch))
+        folders.append(folder)
+    assert folders[0] != folders[1] and not list(scratch.iterdir())
+    assert "HYPOTHESIS_STORAGE_DIRECTORY" not in os.environ

@@ -116,3 +116,26 @@ def test_generate_takes_the_plan(cli, toy):
 def test_separate_buffers_can_be_planned_too(shape):
     step = load_shapes(shape()).plan_step(max_new_tokens=4, plan="arena=separate")
     assert step.bytes == step.layout.separate_bytes and md.Arena(step).bytes == step.bytes
+
+
+EXECUTES = "minidecode: {} executes {}: name only code that you trust\n"
+
+
+def test_a_plan_that_executes_a_file_says_so(cli, toy, tmp_path):
+    """One line on stderr, before the file runs; --quiet leaves it out."""
+    mine = tmp_path / "mine.py"
+    mine.write_text("import sys\nprint('runs', file=sys.stderr)\nfrom minidecode.reference.ngram import ban_ngrams\n")
+    plan, limits = f"ngram={mine}:ban_ngrams", ("--no-repeat-ngram-size", 2, "--max-new-tokens", 2)
+    ran = cli("generate", "the", "-m", toy, "--plan", plan, *limits)
+    assert ran.code == 0 and ran.err.startswith(EXECUTES.format("--plan", mine) + "runs\n")
+    assert EXECUTES[:11] not in cli("generate", "the", "-m", toy, "--plan", plan, "-q", *limits).err
+    shapes = ("--batch-size", 1, "--input-length", 4)
+    assert cli("plan", toy, *shapes, "--plan", plan, *limits).err.startswith(EXECUTES.format("--plan", mine))
+    assert cli("trace", "the", "-m", toy, "--plan", plan, *limits).err.startswith(EXECUTES.format("--plan", mine))
+    ran = cli("trace", "the", "-m", toy, "--against", f"plan={plan}", *limits)
+    assert ran.err.startswith(EXECUTES.format("--against", mine))
+    assert "executes the file" in " ".join(cli("generate", "--help").out.split())
+
+
+def test_a_plan_of_our_own_code_executes_no_file(cli, toy):
+    assert "executes" not in cli("trace", "the", "-m", toy, "--plan", "memory=split,ngram=reference").err
