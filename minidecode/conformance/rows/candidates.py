@@ -74,9 +74,9 @@ def oracle(scores_BX, C):
     return best_BC, index_BC
 
 
-def paper_inputs() -> tuple[tuple, str]:
+def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
     """A step of GPT-2 for 8 sentences of 4 beams, each of which needs 8 candidates."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     B, W, V, C = 8, 4, 50257, 8
     scores_BX = 3 * rng.standard_normal((B, W * V)).astype(np.float32)
     return (scores_BX, C), f"{B} sentences of {W} beams, V = {V:,}, {C} candidates each"

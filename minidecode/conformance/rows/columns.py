@@ -40,7 +40,7 @@ def oracle(index_BC, V):
     return tuple(np.array([[pair[k] for pair in row] for row in pairs], np.int64) for k in (0, 1))
 
 
-def paper_inputs() -> tuple[tuple, str]:
+def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
     """A step of GPT-2 for 8 sentences of 4 beams, each of which needs 8 candidates."""
-    index_BC = np.random.default_rng(0).integers(0, 4 * 50257, (8, 8))
+    index_BC = np.random.default_rng(seed).integers(0, 4 * 50257, (8, 8))
     return (index_BC, 50257), "8 sentences of 4 beams, V = 50,257, 8 candidates each"

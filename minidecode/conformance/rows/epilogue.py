@@ -84,9 +84,9 @@ def bound(x_RX, weight, activation=None, add_to=None):
     return off_RX if add_to is None else off_RX + EPS * np.abs(oracle(x_RX, weight, activation, add_to))
 
 
-def paper_inputs(stored: str = "int8") -> tuple[tuple, str]:
+def paper_inputs(stored: str = "int8", *, seed: int = 0) -> tuple[tuple, str]:
     """A decode step of GPT-2: 4 beams, the first product of a feed-forward layer."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     rows, n_in, n_out = 4, 768, 3072
     x_RX, matrix, bias_X = rng.standard_normal((rows, n_in)), rng.standard_normal((n_in, n_out)), np.ones(n_out)
     said = f"{rows} rows times {stored} weights of {n_in} x {n_out}, bias and gelu_new"

@@ -110,7 +110,7 @@ def oracle(
     return flag, tokens_RM, total_R, length_R, done_R
 
 
-def paper_inputs() -> tuple[tuple, str]:
+def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
     """A step of 128 texts, of which a fourth is done."""
-    texts = [Text(3 + r, is_done=r % 4 == 0) for r in range(128)]
+    texts = [Text(3 + r + seed, is_done=(r + seed) % 4 == 0) for r in range(128)]
     return arguments_of(texts, model_trouble=[FINE] * 128), "128 texts"

@@ -77,9 +77,9 @@ def bound(*arguments):
     return attend_bounds(seen(*arguments))
 
 
-def paper_inputs(stored: str = "float32") -> tuple[tuple, str]:
+def paper_inputs(stored: str = "float32", *, seed: int = 0) -> tuple[tuple, str]:
     """The last decode step of what one core of the multi-query paper's batch holds (MQA, section 4.3)."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     R, H, G, M, width = 128, 8, 1, 128, 128
     memory = normal(rng, R, G, M, width), normal(rng, R, G, M, width)
     shape = f"{R} rows, {H} query heads of {width} over {G} key/value head, {M} positions"

@@ -74,9 +74,9 @@ def exact_matrix(weight) -> np.ndarray:
     return matrix if weight.scale is None else matrix * weight.scale
 
 
-def paper_inputs(stored: str = "int8") -> tuple[tuple, str]:
+def paper_inputs(stored: str = "int8", *, seed: int = 0) -> tuple[tuple, str]:
     """A decode step of GPT-2: 4 beams, the widest product of a layer."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     rows, n_in, n_out = 4, 768, 3072
     x_RX, matrix = rng.standard_normal((rows, n_in)), 0.02 * rng.standard_normal((n_in, n_out))
     return arguments_of(x_RX, matrix, stored, "io"), f"{rows} rows times {stored} weights of {n_in} x {n_out}"

@@ -85,11 +85,11 @@ def oracle(scores_RV, tokens_RM, length_R, n):
     return result_RV
 
 
-def paper_inputs() -> tuple[tuple, str]:
+def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
     """32 sentences of 4 beams, 140 tokens each (CNN/DailyMail's longest), GPT-2's vocabulary, n = 3."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     rows, length, vocabulary = 128, 140, 50257
     tokens_RM = rng.integers(0, 2000, (rows, length))
-    scores_RV = np.zeros((rows, vocabulary), np.float32)
+    scores_RV = np.full((rows, vocabulary), -seed, np.float32)
     shape = f"{rows} rows of {length} tokens, n = 3, V = {vocabulary:,}"
     return (scores_RV, tokens_RM, np.full(rows, length), 3), shape

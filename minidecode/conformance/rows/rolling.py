@@ -75,7 +75,7 @@ def bound(*arguments):
     return np.stack([attend_bound(*row) for row in rows_of(*arguments)])
 
 
-def paper_inputs(stored: str = "float32") -> tuple[tuple, str]:
+def paper_inputs(stored: str = "float32", *, seed: int = 0) -> tuple[tuple, str]:
     """The paper's local multi-query model, a core's share: 128 rows, a window of 32, 8 query heads over one of 128."""
-    arguments = arguments_of([0] * 128, [128] * 128, 32, per_group=8, K=128, U=128)
+    arguments = arguments_of([0] * 128, [128] * 128, 32, per_group=8, K=128, U=128, seed=seed)
     return timed_in(stored, arguments, "128 rows, 32 slots, 8 query heads over one key/value head of 128 numbers")

@@ -66,6 +66,6 @@ def _scores(logits_RV):
     return scores_of(logits_RV, np.zeros((len(logits_RV), 1)))
 
 
-def paper_inputs() -> tuple[tuple, str]:
+def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
     """A step of GPT-2 for 8 sentences of 4 beams."""
-    return (3 * np.random.default_rng(0).standard_normal((32, 50257)).astype(np.float32),), "32 rows, V = 50,257"
+    return (3 * np.random.default_rng(seed).standard_normal((32, 50257)).astype(np.float32),), "32 rows, V = 50,257"

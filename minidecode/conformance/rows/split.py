@@ -100,9 +100,9 @@ def bound(*arguments):
     return attend_bounds(seen(*arguments))
 
 
-def paper_inputs(stored: str = "float32") -> tuple[tuple, str]:
+def paper_inputs(stored: str = "float32", *, seed: int = 0) -> tuple[tuple, str]:
     """A decode step of GPT-2 on CNN/DailyMail (FastSeq, section 5): long articles, 4 beams, 50 tokens generated."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     B, W, H, N, T, width = 4, 4, 12, 900, 50, 64
     prompt = normal(rng, B, H, N, width), normal(rng, B, H, N, width)
     own = normal(rng, B * W, H, T, width), normal(rng, B * W, H, T, width)

@@ -42,7 +42,7 @@ def oracle(scores_RV, temperature):
     return np.array([[score / divisor for score in row] for row in scores_RV.tolist()]).astype(np.float32)
 
 
-def paper_inputs() -> tuple[tuple, str]:
+def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
     """A step of GPT-2 for 32 texts."""
-    scores_RV = 3 * np.random.default_rng(0).standard_normal((32, 50257)).astype(np.float32)
+    scores_RV = 3 * np.random.default_rng(seed).standard_normal((32, 50257)).astype(np.float32)
     return (scores_RV, 0.8), "32 rows, V = 50,257"

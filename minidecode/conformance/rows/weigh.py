@@ -60,8 +60,8 @@ def oracle(token_R, scores_RV, logprobs_RV):
     return np.array([p for _, p in pairs]), np.array(trouble)
 
 
-def paper_inputs() -> tuple[tuple, str]:
+def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
     """A step of GPT-2 for 32 texts."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     scores_RV, logprobs_RV = rng.standard_normal((2, 32, 50257)).astype(np.float32)
     return (rng.integers(0, 50257, 32), scores_RV, logprobs_RV), "32 rows, V = 50,257"
