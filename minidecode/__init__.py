@@ -22,6 +22,7 @@ from .errors import (
     NumericalError,
     OptionError,
     PipelineError,
+    RefusedError,
     WorkerError,
 )
 from .model import Model, Output, bundled_models, load
@@ -46,6 +47,7 @@ __all__ = [
     "Output",
     "PipelineError",
     "Plan",
+    "RefusedError",
     "Scores",
     "WorkerError",
     "bundled_models",

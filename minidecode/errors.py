@@ -60,6 +60,10 @@ class LineError(MinidecodeError):
         self.number = number  # from 1
 
 
+class RefusedError(MinidecodeError, ValueError):
+    """A function handed to `compare` cannot be timed fairly: the message says what it did."""
+
+
 class WorkerError(MinidecodeError, RuntimeError):
     """A worker thread that shared an op's work died or could not start: results of that op may be incomplete."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import json
 import os
 import platform
@@ -22,8 +23,11 @@ from ..conformance import check
 from ..conformance.rows import asked_of
 from ..device import device_kind
 from ..errors import InputError, NumericalError, OptionError
+from ..launch import counted_launches
 from ..plan import file_of, is_there
+from ..user_functions import describe, find_function
 from .machines import MACHINES, Machine, this_machine
+from .verified import Watched, alarm, time_verified
 
 NAIVE = "reference naive"  # what ratios are to
 
@@ -133,10 +137,13 @@ class Comparison:
 
 
 def compare(
-    name: str, *, repeats: int = 9, machine: str | Iterable[str] = (), stored: str | None = None,
-    progress: Callable[[float, int], None] = lambda done, total: None,
+    name: str, *, functions: Iterable[str | Callable] = (), repeats: int = 9, machine: str | Iterable[str] = (),
+    stored: str | None = None, progress: Callable[[float, int], None] = lambda done, total: None,
 ) -> Comparison:  # fmt: skip
     """Checks every implementation of an optimization, then times them by turns, on inputs of the paper's size.
+
+    functions: yours, to be checked and timed beside ours, as FILE.py:FUNCTION (the file is executed) or as they are.
+    Then each turn has values of its own, and each result of yours is compared; what cheats is refused (verified.py).
 
     On a GPU (with CuPy) the arrays live on the device, as in FastSeq's Table 3: kernels run there; the NumPy code runs
     there as well, through CuPy, with the transfers of what it reads in Python; the compiled CPU code is timed on host
@@ -146,7 +153,8 @@ def compare(
     machine: what else the cost model predicts for, beside this machine, whose limits are measured: v100, t4, h200.
     stored: what the weights that are multiplied by, or the memories that are read, are stored as: float32, float16 or,
     of weights, int8; by default as the row has it. progress(done, total) is called with how many implementations have
-    been checked; timing counts as one more. Raises NumericalError if an implementation is wrong: nothing is timed then.
+    been checked; timing counts as one more. Raises NumericalError if an implementation is wrong: nothing is timed then;
+    and RefusedError if a function of yours cannot be timed fairly.
     """
     others = [machine] if isinstance(machine, str) else list(machine)
     others = [m for m in others if m != "this"]
@@ -157,35 +165,64 @@ def compare(
         may_be = ", ".join(stored_as(name))
         what = f"say {may_be}" if may_be else "it is timed in one type alone, as it comes"
         raise OptionError(f"compare {name} times nothing that is stored as {stored!r}: {what}")
-    functions = implementations(row)
-    for i, (label, function) in enumerate(functions.items()):
-        verdict = check(
-            name, function, examples=25 if label.startswith("cuda") else 100, promised=label != NAIVE,
-            progress=lambda done, total, i=i: progress(i + done / total, len(functions) + 1),
-        )  # fmt: skip
+    watched = Watched(row)  # before a file of the user's is executed
+    ours, yours = implementations(row), named(functions)
+    for label in yours:
+        watched.refuse_replaced(label)
+    every = ours | yours
+    for i, (label, function) in enumerate((yours | ours).items()):  # yours first, for no time is lost where it is wrong
+        with counted_launches() as launches:
+            verdict = check(
+                name, function, examples=25 if label in ours and label.startswith("cuda") else 100,
+                promised=label != NAIVE,
+                progress=lambda done, total, i=i: progress(i + done / total, len(every) + 1),
+            )  # fmt: skip
         if not verdict.ok:
             raise NumericalError(f"{label} is wrong, so nothing is timed.\n{verdict}")
-    arguments, shape = asked.paper_inputs() if stored is None else asked.paper_inputs(stored)
-    kernels = [label for label in functions if label.startswith("cuda")]
+        if label in yours and any("(emulator)" in kernel for kernel in launches):
+            raise OptionError(
+                f"{label} launches kernels, which run in the emulator here: it is right, and can be timed on a machine"
+                " with a GPU alone"
+            )
+    how = {} if stored is None else {"stored": stored}
+    arguments, shape = asked.paper_inputs(**how)
+    kernels = [label for label in ours if label.startswith("cuda")]
     if device_kind() == "gpu":
         try:
             import cupy
         except ImportError:
             raise OptionError("timing on a GPU needs CuPy: pip install 'minidecode[cu13]', or [cu12]") from None
         synchronize = cupy.cuda.get_current_stream().synchronize
-        timings = time_by_turns(calls_on_device(row, functions, arguments, cupy), repeats, synchronize)
+
+        def calls(arguments: tuple) -> dict[str, tuple]:
+            return calls_on_device(row, ours, arguments, cupy)
+
         here = this_machine(cupy, synchronize)
         notes = ["arrays live on the GPU, and transfers are counted; 'on the host' is apart: it has no way to the GPU"]
     else:
-        calls = {label: (f, arguments) for label, f in functions.items() if label not in kernels}
-        timings, here = time_by_turns(calls, repeats), this_machine()
+        synchronize, here = _no_wait, this_machine()
+
+        def calls(arguments: tuple) -> dict[str, tuple]:
+            return {label: (f, arguments) for label, f in ours.items() if label not in kernels}
+
         notes = [f"no GPU: {', '.join(kernels)} are right in the emulator, and not timed"] if kernels else []
     cost = row.cost(*arguments)
+    if yours:
+        fresh = functools.partial(_values, asked, how)
+        seconds, submissions = time_verified(row, calls, yours, fresh, repeats, synchronize)
+        timings = [_timing(label, s) for label, s in seconds.items()]
+        for submission in submissions:
+            median = statistics.median(seconds[submission.label])
+            submission.refuse_impossible(median, cost, here)
+            watched.refuse_replaced(submission.label)
+            notes += filter(None, [alarm(submission.label, median, cost, here)])
+    else:
+        timings = time_by_turns(calls(arguments), repeats, synchronize)
     amounts = {}
     if amount := getattr(
         asked, "amount", None
     ):  # bytes are what it buys: how fast it is for its own is beside the point
-        amounts = {label: amount(f(*copy.deepcopy(arguments)), *arguments) for label, f in functions.items()}
+        amounts = {label: amount(f(*copy.deepcopy(arguments)), *arguments) for label, f in every.items()}
         notes += asked.says(*arguments)
         if others:
             notes.append(f"nothing is predicted for {', '.join(others)}: bytes are the same on every machine")
@@ -194,9 +231,28 @@ def compare(
         notes.append(f"faster than memory: these {cost.bytes / 1e6:.1f} MB stay in a cache")
     if any(t.median < cost.operations / here.operations for t in timings):
         notes.append("faster than the products that this machine was measured by: measure again, it was busy then")
-    progress(len(functions) + 1, len(functions) + 1)
+    progress(len(every) + 1, len(every) + 1)
     predicted = [MACHINES[m] for m in others]
     return Comparison(name, shape, cost, timings, here, predicted, notes, where_it_ran(), amounts)
+
+
+def named(functions: Iterable[str | Callable]) -> dict[str, Callable]:
+    """Label -> function of the user's; a place such as mine.py:ban is executed now."""
+    found: dict[str, Callable] = {}
+    for function in functions:
+        label = Path(function).name if isinstance(function, str) else describe(function).partition(" (")[0]
+        if label in found:
+            raise OptionError(f"{label} is given twice: name each function once")
+        found[label] = find_function(function) if isinstance(function, str) else function
+    return found
+
+
+def _values(asked: Any, how: dict[str, str], n: int) -> tuple:
+    return asked.paper_inputs(**how, seed=n)[0]
+
+
+def _no_wait() -> None:
+    """Nothing is behind."""
 
 
 def stored_as(name: str) -> tuple[str, ...]:
@@ -339,7 +395,11 @@ def time_by_turns(
             synchronize()
             if turn > 0:
                 seconds[label].append(clock() - started)
-    return [Timing(label, statistics.median(s), min(s), max(s)) for label, s in seconds.items()]
+    return [_timing(label, s) for label, s in seconds.items()]
+
+
+def _timing(label: str, seconds: list[float]) -> Timing:
+    return Timing(label, statistics.median(seconds), min(seconds), max(seconds))
 
 
 def _milliseconds(seconds: float) -> str:

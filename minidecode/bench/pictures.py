@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 COLOURS = ("#cf222e", "#1f6feb", "#1a7f37", "#8250df", "#bf8700", "#0a7d91")
 MARKERS = {"reference naive": "v", "reference": "s", "cpu": "o", "cuda": "D"}
+ALL_MARKERS = MARKERS | {"yours": "*"}  # functions of the user's
 MOVES_ALONE = 1e-2  # operations per byte, where what computes nothing is drawn
 
 
@@ -42,8 +43,8 @@ def roofline(files: dict[str, list[Comparison]]) -> Figure:
     for machine, dashes in zip(predicted, (":", "--", "-."), strict=False):
         _draw_roof(panel, machine, machine.name, (low, high), color="#57606a", linestyle=dashes)
     drawn = {_kind(timing) for c in found for timing in c.timings}
-    for name in (name for name in MARKERS if name in drawn):
-        panel.plot([], [], MARKERS[name], color="#24292f", label=name)
+    for name in (name for name in ALL_MARKERS if name in drawn):
+        panel.plot([], [], ALL_MARKERS[name], color="#24292f", label=name)
     what = f"{found[0].name}: {found[0].shape}" if len(found) == 1 else "implementations, each on its own inputs"
     panel.set(xscale="log", yscale="log", xlabel="operations per byte that must be moved", ylabel="useful GB/s")
     panel.set_title(what, fontsize=9)
@@ -65,9 +66,10 @@ def _draw_roof(panel: Any, machine: Machine, label: str, edges: tuple[float, flo
 
 
 def _kind(timing: Timing) -> str:
-    """The one of MARKERS that an implementation is drawn by."""
+    """The one of ALL_MARKERS that an implementation is drawn by."""
     kind = timing.implementation.removesuffix(" on the host")
-    return kind if kind in MARKERS else kind.split()[0]
+    kind = kind if kind in MARKERS else kind.split()[0]
+    return kind if kind in MARKERS else "yours"
 
 
 def _draw_points(panel: Any, comparison: Comparison, colour: str, is_alone: bool) -> None:
@@ -75,7 +77,7 @@ def _draw_points(panel: Any, comparison: Comparison, colour: str, is_alone: bool
     x = max(comparison.cost.operations / comparison.cost.bytes, MOVES_ALONE)
     for timing in comparison.timings:
         y = comparison.reached(timing)[0] / 1e9
-        panel.plot(x, y, MARKERS[_kind(timing)], color=colour, markersize=5, alpha=0.8)
+        panel.plot(x, y, ALL_MARKERS[_kind(timing)], color=colour, markersize=5, alpha=0.8)
         if is_alone:
             panel.annotate(timing.implementation, (x, y), (6, -2), textcoords="offset points", fontsize=7)
     if not is_alone:

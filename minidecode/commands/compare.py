@@ -20,6 +20,8 @@ def compare(
     context: typer.Context,
     name: Annotated[str | None, typer.Argument(help="The optimization, such as ngram.  [default: all of them, which"
                                                " takes minutes]", show_default=False)] = None,
+    functions: Annotated[list[str] | None, typer.Argument(metavar="[FILE.py:FUNCTION]...", help="Yours, timed beside"
+                                                          " ours; the file is executed.")] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Turns of each implementation.")] = 9,
     machine: Annotated[list[str] | None, typer.Option(help="Predict for this one too: v100, t4 or h200; may be given"
                                                       " several times.")] = None,
@@ -42,7 +44,7 @@ def compare(
 
         drawable(plot)
     if read:
-        refuse_said(context, ("repeats", "machine", "stored"), "with --read, which times nothing")
+        refuse_said(context, ("functions", "repeats", "machine", "stored"), "with --read, which times nothing")
         files = _read_files(read, name)
         drawn = _drawn(files) if plot is not None else {}
         if not as_json:
@@ -50,7 +52,7 @@ def compare(
     else:
         if plot is not None and name is not None:
             _refuse_without_times(name)
-        how = {"repeats": repeats, "machine": machine or (), "stored": stored}
+        how = {"functions": functions or (), "repeats": repeats, "machine": machine or (), "stored": stored}
         files = {"this machine": _time_here(name, quiet=quiet, prints=not as_json, **how)}
         drawn = _drawn(files) if plot is not None else {}
     if as_json:

@@ -1,0 +1,302 @@
+"""A user's function timed beside ours, so that it cannot look faster than it is.
+
+Published benchmarks of kernels were won by functions that did not do the work. Here each of these is refused, with what
+it did: a result kept from an earlier call, found by the address of the input or by its content; an input that was
+changed; work that was still running at the return; a timer that was replaced; a result that was never written, or is an
+old one; arithmetic in fewer bits; and a time that this machine cannot reach.
+
+So each repeat has values of its own, in arrays at the same addresses, and each result is compared with the reference's.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import os
+import statistics
+import sys
+import threading
+import time
+import types
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..catalog import Cost, Row, arguments_of
+from ..conformance.check import _named, _with_changed
+from ..conformance.rows import asked_of
+from ..errors import RefusedError
+from ..plan import file_of
+from ..user_functions import told
+from .machines import Machine
+
+TIMERS = (
+    "perf_counter",
+    "perf_counter_ns",
+    "monotonic",
+    "monotonic_ns",
+    "process_time",
+    "thread_time",
+    "time",
+    "sleep",
+)
+CLOCK, ALL_THREADS = time.perf_counter, threading.enumerate
+FLOAT32 = 2e-5  # of a row's largest number: what sums in float32 are off by at most; float16 is off by 25 times as much
+SEEN_AT_ONCE = 64  # numbers of a result that are read in the first microseconds after the return
+MANY = 500  # times that: 1 % of a row's largest number; what is further off is no matter of bits
+WAIT = 0.05  # seconds, in which late work arrives
+ROUNDS = 4  # calls on new values, each with a call on the same values behind it
+TINY = 1e-30
+# What no core passes: 128 bytes and 64 float32 operations a cycle, at 6 GHz. These do not depend on what else runs now.
+CORE_BYTES, CORE_OPERATIONS = 128 * 6e9, 64 * 6e9
+AGAIN = 0.5  # of the time on new values: a function that takes less for values that it has seen does not compute them
+
+
+class Watched:
+    """Names that a function could replace to be timed or compared otherwise; taken before its file is executed."""
+
+    def __init__(self, row: Row):
+        judges = sys.modules[__name__], sys.modules[_named.__module__], asked_of(row.name)
+        modules = [time, threading, np, *judges, file_of("reference", row.name)]
+        self._names = [(m, name, value) for m in modules for name, value in vars(m).items() if callable(value)]
+
+    def refuse_replaced(self, label: str) -> None:
+        """Raises RefusedError if one of them is another now, or if a timer is no function of Python's own."""
+        replaced = [(m, name) for m, name, value in self._names if vars(m).get(name) is not value]
+        replaced += [(time, n) for n in TIMERS if not isinstance(getattr(time, n), types.BuiltinFunctionType)]
+        if replaced:
+            module, name = replaced[0]
+            raise RefusedError(f"{label} replaced {module.__name__}.{name}, by which it is timed and compared{NOTHING}")
+
+
+NOTHING = ": nothing is timed"
+
+
+class Submission:
+    """One function of the user's, and what has been seen of it."""
+
+    def __init__(self, row: Row, label: str, function: Callable[..., Any], clock: Callable[[], float] = CLOCK):
+        self.row, self.label, self.function, self.clock = row, label, function, clock
+        self._given: tuple | None = None  # the arrays that it is handed, the same ones each time
+        self._results: deque[np.ndarray] = deque(maxlen=6)  # they stay, so that no new one has their addresses
+        self._expected: deque[tuple] = deque(maxlen=3)  # of the last calls
+
+    def timed(self, arguments: tuple, expected: tuple) -> float:
+        """Seconds of a call on these values. expected: what the reference makes of them. Raises RefusedError."""
+        self._given = given = into(self._given, arguments)
+        threads, tasks = set(ALL_THREADS()), _tasks()
+        started = self.clock()
+        try:
+            result = self.function(*given)
+        except (Exception, SystemExit) as error:
+            raise self._refused(told(error)) from error
+        seconds = self.clock() - started
+        results = result if isinstance(result, tuple) else (result,)
+        self._refuse_other_types(results)
+        first = [_some(r) for r in results]
+        at_return = [r.copy() for r in results]
+        self._refuse_threads(threads, tasks)
+        self._refuse_changed_inputs(arguments, given)
+        self._refuse_old_arrays(results, given)
+        what = self._what_is_wrong(_with_changed(self.row, result, given), arguments, expected)
+        if what:
+            time.sleep(WAIT)
+        if not all(map(_same, first, map(_some, results))) or not all(map(_same, at_return, results)):
+            raise self._refused("changed its result after it had returned: work was still running")
+        if what:
+            raise self._refused(what)
+        self._expected.append(expected)
+        return seconds
+
+    def again(self, arguments: tuple) -> float:
+        """Seconds of a call on values that it has just seen, in other arrays."""
+        given = copy.deepcopy(arguments)
+        started = self.clock()
+        self.function(*given)
+        return self.clock() - started
+
+    def refuse_kept_results(self, new: list[float], again: list[float]) -> None:
+        """Raises RefusedError if it is much faster for what it has seen before."""
+        if min(again) < AGAIN * min(new) and statistics.median(again) < AGAIN * statistics.median(new):
+            seen, fresh = _microseconds(min(again)), _microseconds(min(new))
+            raise self._refused(
+                f"takes {seen} for values that it has seen and {fresh} for new ones: it keeps results by their content"
+            )
+
+    def refuse_impossible(self, seconds: float, cost: Cost, machine: Machine) -> None:
+        """Raises RefusedError above what the cores of this machine can do at all, or twice what was measured of it."""
+        cores = os.cpu_count() or 1
+        bandwidth = max(cores * CORE_BYTES, 2 * machine.bandwidth)
+        operations = max(cores * CORE_OPERATIONS, 2 * machine.operations)
+        least = max(cost.bytes / bandwidth, cost.operations / operations)
+        if seconds < least:
+            raise self._refused(
+                f"took {_microseconds(seconds)}, where no machine with {cores} cores moves these bytes and does these"
+                f" operations in less than {_microseconds(least)}: the time cannot be right"
+            )
+
+    def _refused(self, what: str) -> RefusedError:
+        return RefusedError(f"{self.label} {what}{NOTHING}")
+
+    def _refuse_other_types(self, results: tuple) -> None:
+        for r in results:
+            if type(r) is not np.ndarray:
+                raise self._refused(f"returned a {type(r).__name__} and no NumPy array: it may compute when it is read")
+
+    def _refuse_threads(self, before: set[threading.Thread], tasks: int) -> None:
+        if not self._expected:
+            return  # the first call, which does not count, may start a pool
+        started = [t.name for t in ALL_THREADS() if t not in before]
+        if started or _tasks() > tasks:
+            which = started[0] if started else "of compiled code"
+            raise self._refused(f"left a thread running when it returned ({which}): it may still be at work")
+
+    def _refuse_changed_inputs(self, arguments: tuple, given: tuple) -> None:
+        names = list(arguments_of(self.row, arguments))
+        arrays = zip(_named(names, arguments), _named(names, given), strict=True)
+        for (name, before), (_, after) in arrays:
+            if name not in self.row.changes and not _same(before, after):
+                raise self._refused(f"changed its input {name}")
+
+    def _refuse_old_arrays(self, results: tuple, given: tuple) -> None:
+        handed = [array for _, array in _named(list(arguments_of(self.row, given)), given)]
+        for r in results:
+            if any(np.may_share_memory(r, array) for array in handed):
+                continue  # in place, or a view of what it was handed
+            if any(np.may_share_memory(r, old) for old in self._results):
+                raise self._refused("returned an array that it had returned before: each call needs arrays of its own")
+            self._results.append(r)
+
+    def _what_is_wrong(self, mine: tuple, arguments: tuple, right: tuple) -> str | None:
+        """Of what it returned and changed, against what the reference did; None if all is right."""
+        if judge := getattr(asked_of(self.row.name), "judge", None):
+            wrong = judge(*mine, *copy.deepcopy(arguments))
+            return f"was wrong in a timed call. {wrong}" if wrong else None
+        if len(mine) != len(right):
+            return f"returned {len(mine)} results in a timed call, where {len(right)} are due"
+        off = [_off(m, r, self.row.contract) for m, r in zip(mine, right, strict=True)]
+        worst = int(np.argmax(off))
+        if off[worst] <= 1:
+            return None
+        if not np.any(mine[worst]):
+            return "returned zeros in a timed call"
+        if any(_off(mine[worst], old[worst], self.row.contract) <= 1 for old in self._expected):
+            return "returned the result of an earlier call, whose input had other values"
+        if off[worst] <= MANY:
+            times = f"{off[worst]:.0f} times what float32 allows"
+            return f"was off by {times} in a timed call: it computes in fewer bits"
+        return "was wrong in a timed call, at this size and for these values"
+
+
+def alarm(label: str, seconds: float, cost: Cost, machine: Machine) -> str | None:
+    """What a reader must know of a time above the measured roofline; None below."""
+    share = machine.seconds(cost) / seconds
+    if share <= 1:
+        return None
+    return (
+        f"alarm: {label} reaches {share:.0%} of the roofline: its arrays stay in a cache, other work slowed the"
+        " measurement of this machine, or part of the work is not done"
+    )
+
+
+def time_verified(
+    row: Row, ours: Callable[[tuple], dict[str, tuple[Callable, tuple]]], yours: dict[str, Callable],
+    inputs: Callable[[int], tuple], repeats: int, synchronize: Callable[[], None] = lambda: None,
+    clock: Callable[[], float] = CLOCK,
+) -> tuple[dict[str, list[float]], list[Submission]]:  # fmt: skip
+    """Label -> seconds of each repeat, by turns and in changing order; one call before them does not count.
+
+    inputs(n): arguments of the n-th values, on the host, which all of a turn get. ours: label -> (function, arguments
+    where it wants them), of those. Raises RefusedError.
+    """
+    reference = vars(file_of("reference", row.name))[row.op]
+    submissions = {label: Submission(row, label, function, clock) for label, function in yours.items()}
+    seconds: dict[str, list[float]] = {label: [] for label in (*ours(inputs(0)), *yours)}
+    rng = np.random.default_rng(0)
+
+    def expected_of(arguments: tuple) -> tuple:
+        given = copy.deepcopy(arguments)
+        return copy.deepcopy(_with_changed(row, reference(*given), given))
+
+    for turn in range(repeats + 1):
+        arguments = inputs(turn)
+        expected, calls = expected_of(arguments), ours(arguments)
+        for label in rng.permutation(list(seconds)).tolist():
+            if label in submissions:
+                took = submissions[label].timed(arguments, expected)
+            else:
+                function, given = calls[label][0], copy.deepcopy(calls[label][1])
+                synchronize()
+                started = clock()
+                function(*given)
+                synchronize()
+                took = clock() - started
+            if turn > 0:
+                seconds[label].append(took)
+    for submission in submissions.values():
+        new, again = [], []
+        for n in range(ROUNDS):
+            arguments = inputs(repeats + 1 + n)
+            new.append(submission.timed(arguments, expected_of(arguments)))
+            again.append(submission.again(arguments))
+        submission.refuse_kept_results(new, again)
+    return seconds, list(submissions.values())
+
+
+def into(given: Any, fresh: Any) -> Any:
+    """The arrays that were given before, with fresh values, where these have the same shape; else a copy."""
+    if isinstance(fresh, np.ndarray):
+        fits = isinstance(given, np.ndarray) and (given.shape, given.dtype) == (fresh.shape, fresh.dtype)
+        if not fits or not given.flags.writeable:
+            return copy.deepcopy(fresh)
+        given[...] = fresh
+        return given
+    if isinstance(fresh, tuple):
+        shared: dict[int, Any] = {}  # one array may stand in two places
+        before = given if isinstance(given, tuple) else (None,) * len(fresh)
+        return tuple(shared.setdefault(id(f), into(g, f)) for g, f in zip(before, fresh, strict=True))
+    if dataclasses.is_dataclass(fresh):
+        parts = {f.name: into(getattr(given, f.name, None), getattr(fresh, f.name)) for f in dataclasses.fields(fresh)}
+        return dataclasses.replace(fresh, **parts)
+    return fresh
+
+
+def _some(array: np.ndarray) -> np.ndarray:
+    """A few numbers of it, from the first to the last, copied."""
+    places = np.linspace(0, max(array.size - 1, 0), min(SEEN_AT_ONCE, array.size)).astype(np.int64)
+    return array.flat[places]
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    return np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+
+
+def _off(mine: np.ndarray, right: np.ndarray, contract: str) -> float:
+    """How far it is from right, in units of what is allowed; infinite where it is something else altogether."""
+    if (mine.shape, mine.dtype) != (right.shape, right.dtype):
+        return np.inf
+    if _same(mine, right):
+        return 0.0
+    if right.dtype.kind != "f":
+        return np.inf
+    mine, right = (np.atleast_1d(a).astype(np.float64) for a in (mine, right))
+    with np.errstate(invalid="ignore"):
+        same = (mine == right) | (np.isnan(mine) & np.isnan(right))
+        distance = np.where(same, 0, np.abs(mine - right))
+    largest = np.where(np.isfinite(right), np.abs(right), 0).max(axis=-1, keepdims=True)
+    units = float(np.nan_to_num(distance / (FLOAT32 * largest + TINY), nan=np.inf).max())
+    return max(units, 2.0) if contract == "exact" else units
+
+
+def _tasks() -> int:
+    """Threads of the process, those of compiled code too, where the system says; else Python's."""
+    try:
+        return len(os.listdir("/proc/self/task"))
+    except OSError:
+        return threading.active_count()
+
+
+def _microseconds(seconds: float) -> str:
+    return f"{seconds * 1e6:,.1f} us"
