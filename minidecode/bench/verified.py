@@ -13,7 +13,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
-import statistics
 import sys
 import threading
 import time
@@ -42,12 +41,12 @@ TIMERS = (
     "time",
     "sleep",
 )
-CLOCK, ALL_THREADS = time.perf_counter, threading.enumerate
+CLOCK, CPU_CLOCK, ALL_THREADS = time.perf_counter, time.process_time, threading.enumerate
 FLOAT32 = 2e-5  # of a row's largest number: what sums in float32 are off by at most; float16 is off by 25 times as much
 SEEN_AT_ONCE = 64  # numbers of a result that are read in the first microseconds after the return
 MANY = 500  # times that: 1 % of a row's largest number; what is further off is no matter of bits
 WAIT = 0.05  # seconds, in which late work arrives
-ROUNDS, LEAST_SAVED = 3, 20e-6  # calls on new values, each with one on the same values behind it; seconds
+ROUNDS, LEAST_SAVED = 5, 20e-6  # calls on new values, each with one on the same values behind it; seconds
 TINY = 1e-30
 # What no core passes: 128 bytes and 64 float32 operations a cycle, at 6 GHz. These do not depend on what else runs now.
 CORE_BYTES, CORE_OPERATIONS = 128 * 6e9, 64 * 6e9
@@ -111,9 +110,10 @@ class Submission:
         return seconds
 
     def refuse_kept_results(self, inputs: Callable[[int], tuple], first: int) -> None:
-        """Raises RefusedError if it is much faster for values that it has seen before.
+        """Raises RefusedError if it is much faster for values that it has seen before, in round after round.
 
-        Both calls follow one on other values, and a copy of their own: nothing else makes the second one faster.
+        Both calls follow one on other values, and get a copy of their own: nothing else makes the second one faster. By
+        the clock and in CPU time, which stands still while other programs have the cores.
         """
         new, again = [], []
         for n in range(first, first + 2 * ROUNDS, 2):
@@ -121,20 +121,21 @@ class Submission:
             self._seconds(before)
             new.append(self._seconds(arguments))
             again.append(self._seconds(arguments))
-        saved = min(new) - min(again)
-        is_faster = all(of(again) < AGAIN * of(new) for of in (min, statistics.median))
-        if is_faster and saved > LEAST_SAVED:
-            seen, fresh = _microseconds(min(again)), _microseconds(min(new))
-            raise self._refused(
-                f"takes {seen} for values that it has seen and {fresh} for new ones: it keeps results by their content"
-            )
+            fastest = list(zip(map(min, zip(*new, strict=True)), map(min, zip(*again, strict=True)), strict=True))
+            if not all(seen < AGAIN * fresh and fresh - seen > LEAST_SAVED for fresh, seen in fastest):
+                return
+        (fresh, seen), _ = fastest
+        raise self._refused(
+            f"takes {_microseconds(seen)} for values that it has seen and {_microseconds(fresh)} for new ones: it keeps"
+            " results by their content"
+        )
 
-    def _seconds(self, arguments: tuple) -> float:
-        """Of a call on a copy."""
+    def _seconds(self, arguments: tuple) -> tuple[float, float]:
+        """Of a call on a copy, by the clock and of CPU time."""
         given = copy.deepcopy(arguments)
-        started = self.clock()
+        started = self.clock(), CPU_CLOCK()
         self.function(*given)
-        return self.clock() - started
+        return self.clock() - started[0], CPU_CLOCK() - started[1]
 
     def refuse_impossible(self, seconds: float, cost: Cost, machine: Machine) -> None:
         """Raises RefusedError above what the cores of this machine can do at all, or twice what was measured of it."""
