@@ -5,26 +5,14 @@ An op calls `ran` where it calls that code, and nowhere else; so the receipt cou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 
 CODE_PATHS = COMPILED, BLAS, BLAS_CAST, NUMPY = "compiled", "BLAS", "BLAS on cast weights", "NumPy"
-_PATHS: ContextVar[dict[str, int] | None] = ContextVar("code_paths", default=None)
+COUNTS: ContextVar[dict[str, int] | None] = ContextVar("code_paths", default=None)  # of the op that runs in a thread
 
 
 def ran(path: str) -> None:
     """Counts a call of that code for the op that is running in this thread."""
-    paths = _PATHS.get()
-    if paths is not None:
-        paths[path] = paths.get(path, 0) + 1
-
-
-@contextmanager
-def counted_in(paths: dict[str, int]) -> Iterator[None]:
-    """Within it, in this thread alone, calls are counted in this dictionary."""
-    token = _PATHS.set(paths)
-    try:
-        yield
-    finally:
-        _PATHS.reset(token)
+    counts = COUNTS.get()
+    if counts is not None:
+        counts[path] = counts.get(path, 0) + 1

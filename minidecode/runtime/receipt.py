@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import ops as signatures
 from ..catalog import CATALOG, Cost
-from ..code_paths import CODE_PATHS, counted_in
+from ..code_paths import CODE_PATHS, COUNTS
 from ..device import fetch
 from ..user_functions import describe
 from .arena import Fresh
@@ -65,8 +65,11 @@ class CountedOps:
             if self._cost_of:  # before anything changes
                 cost = self._cost_of(name, function, dict(zip(parameters, args, strict=False)) | kwargs)
             started = time.perf_counter()
-            with counted_in(count.code_paths):
+            token = COUNTS.set(count.code_paths)
+            try:
                 result = self.places.run(name, function, args, kwargs)
+            finally:
+                COUNTS.reset(token)
             count.seconds += time.perf_counter() - started
             count.calls += 1
             bytes_moved = moved(args, kwargs, result, tables)
