@@ -20,7 +20,7 @@ def compare(
     context: typer.Context,
     name: Annotated[str | None, typer.Argument(help="The optimization, such as ngram.  [default: all of them, which"
                                                " takes minutes]", show_default=False)] = None,
-    functions: Annotated[list[str] | None, typer.Argument(metavar="[FILE.py:FUNCTION]...", help="Yours, timed beside"
+    functions: Annotated[list[str] | None, typer.Argument(metavar="FILE.py:FUNCTION", help="Yours, timed beside"
                                                           " ours; the file is executed.")] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Turns of each implementation.")] = 9,
     machine: Annotated[list[str] | None, typer.Option(help="Predict for this one too: v100, t4 or h200; may be given"
@@ -35,7 +35,8 @@ def compare(
     """Check all implementations of an optimization, then time them by turns; refuses to time a wrong one.
 
     Beside each time stand the useful bytes and operations per second, and the share of what this machine, measured in
-    the same run, allows at the most (its roofline).
+    the same run, allows at the most (its roofline). A function of yours gets fresh values in each turn, and each of its
+    results is compared.
     """
     from ..bench.compare import side_by_side
 
