@@ -445,6 +445,17 @@ def test_a_worker_that_dies_is_an_error_and_the_next_call_has_others(three_threa
     assert dealing._started[0] is not helpers and not dealing._started[0].died
 
 
+def test_a_generation_ends_with_the_error_of_a_worker_that_died(three_threads, monkeypatch):
+    """And the next one is served by others."""
+    monkeypatch.setattr(cpu_linear, "SMALL", 0)
+    cpu_linear.linear_few_rows(*cases(1)[1])
+    dealing._started[0].died = "worker thread minidecode-1 died (MemoryError: )"
+    model = md.load("tiny-gpt2")
+    with pytest.raises(md.WorkerError, match=r"^worker thread minidecode-1 died \(MemoryError: \): run again"):
+        model.generate(["Fellow citizens"], plan="linear=cpu", max_new_tokens=2)
+    assert model.generate(["Fellow citizens"], plan="linear=cpu", max_new_tokens=2).token_ids[0].size
+
+
 def test_a_worker_that_cannot_start_is_an_error(three_threads, monkeypatch):
     def refuse(thread):
         raise RuntimeError("can't start new thread")
