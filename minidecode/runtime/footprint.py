@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -155,8 +156,10 @@ def read_budget(budget: int | str | None, device: str = "cpu") -> int | None:
 
     device: whose memory is asked what is left. Raises OptionError on what is no amount.
     """
-    if budget is None or (isinstance(budget, int) and not isinstance(budget, bool) and budget > 0):
-        return budget
+    if budget is None:
+        return None
+    if isinstance(budget, numbers.Integral) and not isinstance(budget, bool) and budget > 0:
+        return int(budget)
     if budget == "available":
         return free_on_gpu() if device == "cuda" else available_bytes()
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", budget.lower()) if isinstance(budget, str) else None

@@ -22,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
+import numbers
 import queue
 import re
 import sys
@@ -568,10 +569,10 @@ def generate_lines(
     Raises OptionError at once on options; while it is read LineError, and whatever reading `lines` raises.
     """
     for name, number in (("batch_size", batch_size), ("threads", threads)):
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        if isinstance(number, bool) or not isinstance(number, numbers.Integral) or number < 1:
             raise OptionError(f"{name} must be a whole number from 1 up, not {number!r}")
     window = 8 * batch_size if sort_window is None else sort_window
-    if isinstance(window, bool) or not isinstance(window, int) or window < 1:
+    if isinstance(window, bool) or not isinstance(window, numbers.Integral) or window < 1:
         raise OptionError(f"sort_window must be a whole number of lines from 1 up, not {window!r}")
     window = min(max(window, batch_size), sys.maxsize)  # more than itertools can count is all of them
     for name, value, known in (("overlap", overlap, OVERLAPS), ("on_error", on_error, ON_ERROR)):

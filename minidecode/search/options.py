@@ -138,6 +138,8 @@ class Options:
     logits_processor: tuple[Callable[..., np.ndarray], ...] = ()
 
     def __post_init__(self):
+        for option in dataclasses.fields(self):
+            object.__setattr__(self, option.name, as_python(getattr(self, option.name)))
         if not isinstance(self.dialect, str) or self.dialect not in DIALECTS:
             raise OptionError(f"dialect must be {', '.join(DIALECTS)}, not {self.dialect!r}")
         for name, value in self.rules.defaults.items():
@@ -327,7 +329,7 @@ def resolve(defaults: dict[str, Any], given: dict[str, Any]) -> Options:
             close = difflib.get_close_matches(name, names, 1)
             hint = f"did you mean {close[0]}?" if close else f"the options are {', '.join(sorted(names))}"
             raise OptionError(f"generate has no option {name!r}: {hint}")
-    given = {k: v for k, v in given.items() if v is not None or k == "eos_token_id"}
+    given = {k: as_python(v) for k, v in given.items() if v is not None or k == "eos_token_id"}
     merged = {k: v for k, v in defaults.items() if k in names and v is not None} | given
     if not merged.get("do_sample"):  # then a file's settings for sampling are meant for another day
         merged = {k: v for k, v in merged.items() if k in given or k not in SAMPLING_ALONE}
@@ -366,6 +368,12 @@ def refuse_unsupported(defaults: dict[str, Any], do_sample: bool) -> None:
             raise OptionError(f"generation_config.json asks for {name}={value!r}, which is not supported: {remedy}")
 
 
+def as_python(value: Any) -> Any:
+    """A number or truth value of NumPy's as Python's; anything else as it is."""
+    is_one = isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0)
+    return value.item() if is_one else value
+
+
 def _is_list(value: object) -> bool:
     return isinstance(value, Iterable) and hasattr(value, "__len__") and not isinstance(value, str | bytes | dict)
 
@@ -381,4 +389,4 @@ def _token_tuple(name: str, value) -> tuple[int, ...]:
     for i in ids:
         if isinstance(i, bool) or not _is_whole(i) or i < 0:
             raise OptionError(f"{name} must be token ids from 0 up, not {i!r}")
-    return ids
+    return tuple(map(int, ids))

@@ -1,5 +1,7 @@
 """Generation options that contradict each other, break a rule, or mean nothing: refused, and the rule is named."""
 
+import json
+
 import numpy as np
 import pytest
 from toy import told
@@ -176,7 +178,32 @@ def test_sampling_filters_that_are_not_there_are_no_options():
 ], ids=str)  # fmt: skip
 def test_what_is_allowed_and_what_it_becomes(options, name, value):
     found = getattr(Options(**options), name)
-    assert found == value and isinstance(found, type(value) | np.integer)
+    assert found == value and isinstance(found, type(value))
+
+
+def test_numbers_and_truth_values_of_numpy_are_pythons(tiny_folder):
+    """They reach the receipt, which is JSON for machines; and a truth value of NumPy's is not `True` itself."""
+    model = md.load(tiny_folder())
+    numpys = {
+        "max_new_tokens": np.int64(3), "num_beams": np.uint8(2), "early_stopping": np.True_, "length_penalty":
+        np.float32(0.5), "eos_token_id": np.array([1, 2]), "bad_words_ids": [np.array([3, 4])],
+        "num_return_sequences": np.array(2),
+    }  # fmt: skip
+    given = {"max_new_tokens": 3, "num_beams": 2, "early_stopping": True, "length_penalty": 0.5,
+             "eos_token_id": [1, 2], "bad_words_ids": [[3, 4]], "num_return_sequences": 2}  # fmt: skip
+    assert model.options(**numpys) == model.options(**given)
+    out = model.generate(input_ids=[[5, 6]], memory_budget=np.int64(10**9), **numpys)
+    expected = model.generate(input_ids=[[5, 6]], **given)
+    assert [a.tolist() for a in out.token_ids] == [a.tolist() for a in expected.token_ids]
+    assert json.loads(json.dumps(out.receipt.search)) == json.loads(json.dumps(expected.receipt.search))
+    sampled = {"do_sample": np.True_, "seed": np.uint64(7), "max_new_tokens": np.int64(2), "top_k": np.int32(3)}
+    assert type(model.options(**sampled).do_sample) is bool
+    lines = list(md.generate_lines(model, ["the"], batch_size=np.int64(2), **sampled))
+    assert len(lines) == 1
+    with pytest.raises(md.OptionError, match="num_beams must be a whole number"):
+        model.options(num_beams=np.float64(2))
+    with pytest.raises(md.OptionError, match="num_beams must be a whole number"):
+        model.options(num_beams=np.True_)
 
 
 @pytest.mark.parametrize("name", [
