@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ from .models import bart, bart_tensors, gpt2, gpt2_tensors
 from .models.config import BartConfig, GPT2Config
 from .plan import Plan
 from .precision import COMPUTED_IN, NARROW, moved_to, read_only, stored_as
-from .prompts import fit_prompts, fit_sources, token_rows
+from .prompts import fit_prompts, fit_sources, ids_and_mask, token_rows
 from .published import PUBLISHED, published_config, random_tensors
 from .runtime.arena import Arena, Extent, Fresh, Places, StepPlan
 from .runtime.blas_threads import one_blas_thread, products_are_small
@@ -45,6 +45,8 @@ from .search.options import Options, refuse_unsupported, resolve
 from .search.result import Request
 from .search.trace import Trace
 from .tokenizer import Tokenizer
+
+Texts = str | Sequence[str] | Mapping[str, Any]  # one, several, or what a tokenizer of transformers made of them
 
 
 @dataclass(frozen=True)
@@ -294,13 +296,13 @@ class Model:
         sources, prompts, _ = self._fitted(prompt, None, None, options, truncate)
         return (sources or prompts)[0]
 
-    def check(self, prompts: str | Sequence[str], *, truncate: bool = False, **options: Any) -> None:
+    def check(self, prompts: Texts, *, truncate: bool = False, **options: Any) -> None:
         """Raises what `generate` would raise on these prompts and options, without computing anything."""
         self._fitted(prompts, None, None, self.options(**options), truncate)
 
     def generate(
         self,
-        prompts: str | Sequence[str] | None = None,
+        prompts: Texts | None = None,
         *,
         input_ids: Any = None,
         attention_mask: Any = None,
@@ -318,7 +320,8 @@ class Model:
         """Continues each prompt, or for an encoder-decoder model answers each source: greedily, by sampling or a beam.
 
         prompts: one text or several. Or input_ids, a list of token id sequences or an array (B, N) whose padding
-        attention_mask (B, N) marks with 0. A sentence gives the same tokens alone and in any batch.
+        attention_mask (B, N) marks with 0. A mapping that a tokenizer of transformers returned stands for both.
+        A sentence gives the same tokens alone and in any batch.
         prefix_tokens: for each sentence the ids that its new text must begin with; -1 leaves a place free.
         plan: overrides the one given to `load`. arena: where the steps keep what they make, of `plan_step`'s plans;
         a plan with arena=planned makes one for this call. truncate: cut what is too long for the context, prompts at
@@ -399,7 +402,7 @@ class Model:
 
     def footprint(
         self,
-        prompts: str | Sequence[str] | None = None,
+        prompts: Texts | None = None,
         *,
         input_ids: Any = None,
         attention_mask: Any = None,
@@ -500,7 +503,7 @@ class Model:
 
     def score(
         self,
-        texts: str | Sequence[str] | None = None,
+        texts: Texts | None = None,
         *,
         input_ids: Any = None,
         attention_mask: Any = None,
@@ -607,6 +610,8 @@ class Model:
     def _given(self, texts, input_ids, attention_mask, what: str = "prompt") -> list[np.ndarray]:
         """Token ids without padding from texts or from ids, checked; `what` they are, for the errors."""
         name = "target_ids" if what == "target" else "input_ids"
+        if isinstance(texts, Mapping) and input_ids is None:  # of a tokenizer of transformers
+            (input_ids, attention_mask), texts = ids_and_mask(texts, attention_mask, f"{what}s"), None
         if (texts is None) == (input_ids is None):
             raise InputError(f"give either {what}s or {name} (token ids)")
         if texts is not None and attention_mask is not None:

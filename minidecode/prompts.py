@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,40 @@ import numpy as np
 from .errors import InputError, OptionError
 from .search.options import DEFAULT_NEW_TOKENS, Options
 
+# What tokenizers of transformers return beside input_ids and attention_mask: of no use to GPT-2 and BART.
+UNUSED_OF_TOKENIZERS = {
+    "token_type_ids", "special_tokens_mask", "offset_mapping", "length", "overflow_to_sample_mapping",
+    "overflowing_tokens", "num_truncated_tokens",
+}  # fmt: skip
+
+
+def ids_and_mask(encoded: Mapping[str, Any], attention_mask: Any, what: str) -> tuple[Any, Any]:
+    """(input_ids, attention_mask) of what a tokenizer returned, a dict or a BatchEncoding; of one text as one row.
+
+    what: the name of the argument, for errors. Raises InputError on a mapping that holds anything else.
+    """
+    names = ", ".join(map(repr, encoded)) or "nothing"
+    if "input_ids" not in encoded:
+        raise InputError(f"{what} is a mapping of {names}: one from a tokenizer holds 'input_ids'")
+    unknown = [name for name in encoded if name not in {"input_ids", "attention_mask"} | UNUSED_OF_TOKENIZERS]
+    if unknown:
+        raise InputError(f"{what} holds {unknown[0]!r} beside 'input_ids', which would have no effect: leave it out")
+    ids, mask = encoded["input_ids"], encoded.get("attention_mask")
+    if mask is not None and attention_mask is not None:
+        raise InputError(f"attention_mask is given twice, once inside of {what}: leave one of them out")
+    mask = attention_mask if mask is None else mask
+    if hasattr(ids, "__len__") and len(ids) and np.ndim(ids[0]) == 0:  # the ids of one text
+        return [ids], None if mask is None else [mask]
+    return ids, mask
+
 
 def token_rows(input_ids: Any, attention_mask: Any, name: str = "input_ids") -> list[np.ndarray]:
-    """Rows of token ids as int64 arrays, the positions that the mask marks with 0 left out."""
+    """Rows of token ids as int64 arrays, the positions that the mask marks with 0 left out.
+
+    input_ids: an array (B, N), a list of rows, or a mapping that a tokenizer returned.
+    """
+    if isinstance(input_ids, Mapping):
+        input_ids, attention_mask = ids_and_mask(input_ids, attention_mask, name)
     for what, rows in [(name, input_ids), ("attention_mask", attention_mask)]:
         if rows is not None and not hasattr(rows, "__len__"):
             raise InputError(f"{what} must be an array (B, N) or a list of rows, not {rows!r}")

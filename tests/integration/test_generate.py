@@ -2,9 +2,11 @@
 
 import json
 import threading
+from collections import UserDict
 
 import numpy as np
 import pytest
+from toy_folder import write_bart_folder
 
 import minidecode as md
 from minidecode.reference import grouped, linear, ngram, within
@@ -42,6 +44,36 @@ def test_padding_on_either_side_changes_nothing(model):
             padded[b, where], mask[b, where] = row, 1
         got = model.generate(input_ids=padded, attention_mask=mask, max_new_tokens=6).token_ids
         assert [t.tolist() for t in got] == expected
+
+
+def test_what_a_tokenizer_of_transformers_returns_stands_for_ids_and_mask(tiny_folder, tmp_path):
+    """A dict, or a mapping that is none, with the ids of one text or of several; its own words are no prompts."""
+    for model in (md.load(tiny_folder()), md.load(write_bart_folder(tmp_path / "toy-bart"))):
+        how = {"max_new_tokens": 3, "decoder_start_token_id": 2}
+        several = {"input_ids": [[0, 5, 6], [7, 8, 9]], "attention_mask": np.array([[0, 1, 1], [1, 1, 1]])}
+        rows = [[5, 6], [7, 8, 9]]
+        expected = [t.tolist() for t in model.generate(input_ids=rows, **how).token_ids]
+        for given in (several, UserDict(several), {"input_ids": rows, "token_type_ids": [[0, 0], [0, 0, 0]]}):
+            assert [t.tolist() for t in model.generate(given, **how).token_ids] == expected
+            assert [t.tolist() for t in model.generate(input_ids=given, **how).token_ids] == expected
+            model.check(given, **how)
+        one = {"input_ids": [7, 8, 9], "attention_mask": [1, 1, 1]}
+        assert [t.tolist() for t in model.generate(one, **how).token_ids] == expected[1:]
+        target = {"target_ids": rows} if model.is_encoder_decoder else {}
+        scores = model.score(several, **target)
+        assert scores.log_probs.tolist() == model.score(input_ids=rows, **target).log_probs.tolist()
+        target = {"decoder_input_ids": [[2, 5]] * 2} if model.is_encoder_decoder else {}
+        for a, b in zip(model.logits(several, **target), model.logits(rows, **target), strict=True):
+            np.testing.assert_array_equal(a, b)
+        for wrong, words in [
+            ({"prompt": "the"}, r"prompts is a mapping of 'prompt': one from a tokenizer holds 'input_ids'"),
+            ({}, "prompts is a mapping of nothing"),
+            (several | {"labels": [[1]]}, "prompts holds 'labels' beside 'input_ids'"),
+        ]:
+            with pytest.raises(md.InputError, match=words):
+                model.generate(wrong, **how)
+        with pytest.raises(md.InputError, match="attention_mask is given twice"):
+            model.generate(several, attention_mask=[[1, 1, 1]] * 2, **how)
 
 
 def test_logits_agree_with_greedy(model):
