@@ -48,7 +48,7 @@ class LineReader:
 
     def __init__(self, path: Path):
         self.name = "standard input" if str(path) == "-" else str(path)
-        self._called_off, self._lines = False, 0
+        self._called_off, self._ended, self._lines = False, False, 0
         try:
             self._file = _stdin() if str(path) == "-" else open(path, "rb")  # noqa: SIM115 (closed by `close`)
             self.is_regular = _is_regular(self._file)
@@ -59,8 +59,10 @@ class LineReader:
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            while (line := self._file.readline(LONGEST + 1)) and not self._called_off:
+            # A terminal that has ended once can be read again, so it would have to be ended again.
+            while not self._ended and (line := self._file.readline(LONGEST + 1)) and not self._called_off:
                 self._lines += 1
+                self._ended = not line.endswith(b"\n")
                 if len(line) > LONGEST:
                     raise InputError(
                         f"{self.name}, line {self._lines} is longer than {LONGEST:,} bytes: is this text, with a line "
@@ -70,6 +72,7 @@ class LineReader:
                     line = line.removeprefix(BOM)
                 if line:  # a file of a byte order mark alone has no line
                     yield line.removesuffix(b"\n").removesuffix(b"\r")
+            self._ended = True
         except OSError as error:
             raise InputError(f"{self.name} cannot be read any further: {error.strerror}") from None
 

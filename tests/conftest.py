@@ -61,11 +61,12 @@ def cli(monkeypatch):
     A warning is an error here: on a user's screen it would be a line that nobody can mend.
     """
 
-    def run(*arguments: object, stdin: bytes = b"") -> Ran:
+    def run(*arguments: object, stdin: bytes | io.TextIOBase = b"") -> Ran:
         from minidecode.cli import main
 
         monkeypatch.setattr(sys, "argv", ["minidecode", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        given = io.TextIOWrapper(io.BytesIO(stdin)) if isinstance(stdin, bytes) else stdin
+        monkeypatch.setattr(sys, "stdin", given)
         out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")  # the poorest terminal; main asks for UTF-8
         err = io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), warnings.catch_warnings():

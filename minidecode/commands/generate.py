@@ -72,11 +72,11 @@ def generate(
     if on_error == "record" and not as_json:
         raise OptionError("on_error=record puts errors into JSON objects: say --json too")
     _check_places(input, output, trace, timeline)
-    started = time.perf_counter()
     if not quiet:
         warn_of_files(plan)
     # NaN scores are reported in words; NumPy's warnings of what leads there would come on top.
     with prompts_of(prompts or [], input, jsonl) as given, np.errstate(all="ignore"):
+        started = time.perf_counter()  # of the work: whoever types a prompt takes their time
         if quiet:  # read when the hub's client is imported, which a local model never does
             os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
         loaded = load(model, plan=plan, dtype=dtype, device=device, revision=revision)

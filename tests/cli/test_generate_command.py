@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -378,6 +380,56 @@ def test_debug_shows_the_traceback(cli, toy):
     ran = cli("generate", "the", "-m", toy, "--num-beams", 0, "--debug")
     assert ran.code == 1
     assert ran.err.startswith("Traceback") and ran.err.splitlines()[-1].startswith("minidecode: num_beams")
+
+
+# --- from a terminal ---
+
+
+@pytest.fixture
+def types():
+    """Runs a command with a terminal as its standard input, where somebody types after half a second.
+
+    -> (what ran, whether the end had to be typed twice, seconds beside the half).
+    """
+    pty = pytest.importorskip("pty", reason="no terminals of this kind here")
+
+    def run(cli, typed: bytes, *arguments: object):
+        keyboard, terminal = pty.openpty()
+        done, again = threading.Event(), threading.Event()
+
+        def type_in() -> None:
+            time.sleep(0.5)
+            os.write(keyboard, typed)
+            if not done.wait(5):
+                again.set()
+                os.write(keyboard, b"\x04\x04")
+
+        typist = threading.Thread(target=type_in)
+        started = time.perf_counter()
+        with open(terminal, encoding="utf-8") as stdin:
+            typist.start()
+            ran = cli(*arguments, stdin=stdin)
+            seconds = time.perf_counter() - started - 0.5
+            done.set()
+            typist.join()
+        os.close(keyboard)
+        return ran, again.is_set(), seconds
+
+    return run
+
+
+@pytest.mark.parametrize("typed", [b"the sea\n\x04", b"the sea\x04\x04"], ids=["a line", "half a line"])
+@pytest.mark.parametrize("command", ["generate", "score"])
+def test_the_end_is_typed_once(cli, types, toy, command, typed):
+    """A terminal that was ended can be read again: whoever reads on asks for the end again."""
+    ran, again, _ = types(cli, typed, command, "-", "-m", toy)
+    assert ran.code == 0 and ran.out, ran
+    assert not again
+
+
+def test_the_time_to_the_first_token_does_not_count_the_typing(cli, types, toy):
+    ran, _, seconds = types(cli, b"the sea\n\x04", "generate", "-", "-m", toy)
+    assert float(re.search(r"first token ([\d.]+) s", ran.err)[1]) <= seconds + 0.01
 
 
 # --- as a process of its own ---
