@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
+import stat
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,8 @@ from .errors import CheckpointError
 
 # dtype in the file -> how its bytes are read; bfloat16 is the upper half of a float32
 STORED_DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+
+MOST_OF_TEXT = 2**28  # bytes of a file of JSON or merges; the largest tokenizers have about 2**25
 
 
 @dataclass(frozen=True)
@@ -47,8 +51,25 @@ class Stored:
         return mapped.reshape(self.shape)
 
 
+def check_regular(path: Path, most: int | None = None) -> None:
+    """Raises CheckpointError on a folder, a pipe or a device, whose end may never come, and on more than `most` bytes.
+
+    What is not there, or has an impossible name, is left to the code that opens it.
+    """
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return
+    if not stat.S_ISREG(status.st_mode):
+        kind = "folder" if stat.S_ISDIR(status.st_mode) else "pipe or a device"
+        raise CheckpointError(f"{path} is a {kind}, not a file: put the model's file there")
+    if most is not None and status.st_size > most:
+        raise CheckpointError(f"{path} has {status.st_size:,} bytes, and at most {most:,} are read: use the right file")
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file, or CheckpointError naming the file and what is wrong with it."""
+    check_regular(path, MOST_OF_TEXT)
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -67,6 +88,7 @@ def read_header(path: Path) -> dict[str, Stored]:
     """
     from safetensors import SafetensorError, safe_open
 
+    check_regular(path)
     try:
         with safe_open(path, framework="np"):
             pass
@@ -94,22 +116,31 @@ def find_tensors(folder: Path) -> dict[str, Stored]:
         if whole.exists():
             return read(whole)
         if index.exists():
-            return read_shards(index, whole.suffix, read)
+            return read_shards(index, read)
     others = [f.name for ending in ("bin", "h5", "msgpack") for f in sorted(folder.glob(f"*.{ending}"))]
     hint = f" ({', '.join(others)} cannot be read; convert with safetensors)" if others else ""
     raise CheckpointError(f"{folder} has neither model.safetensors nor pytorch_model.bin, nor an index of shards{hint}")
 
 
-def read_shards(index_path: Path, suffix: str, read: Callable[[Path], dict[str, Stored]]) -> dict[str, Stored]:
-    """The tensors of the shards that an index lists, each read by `read`: files of the index's own folder alone."""
-    weight_map = read_json(index_path).get("weight_map")
+def read_index(path: Path) -> dict[str, str]:
+    """Tensor -> the shard that it is in, from NAME.safetensors.index.json or NAME.bin.index.json.
+
+    Raises CheckpointError on a shard that is not a file of this kind in the index's own folder.
+    """
+    weight_map, suffix = read_json(path).get("weight_map"), Path(path.name.removesuffix(".index.json")).suffix
     if not isinstance(weight_map, dict) or not all(isinstance(f, str) for f in weight_map.values()):
-        raise CheckpointError(f"{index_path}: weight_map should give a file name for each tensor")
-    shards = {}
-    for file in sorted(set(weight_map.values())):
-        if Path(file).name != file or not file.endswith(suffix) or not file.isprintable():
-            raise CheckpointError(f"{index_path}: {file!r} is not the name of a *{suffix} file in the same folder")
-        shards[file] = read(index_path.parent / file)
+        raise CheckpointError(f"{path}: weight_map should give a file name for each tensor")
+    for file in weight_map.values():
+        is_a_name = Path(file).name == file and "\\" not in file and ":" not in file
+        if not is_a_name or not file.endswith(suffix) or not file.isprintable():
+            raise CheckpointError(f"{path}: {file!r:.120} is not the name of a *{suffix} file in the same folder")
+    return weight_map
+
+
+def read_shards(index_path: Path, read: Callable[[Path], dict[str, Stored]]) -> dict[str, Stored]:
+    """The tensors of the shards that an index lists, each read by `read`: files of the index's own folder alone."""
+    weight_map = read_index(index_path)
+    shards = {file: read(index_path.parent / file) for file in sorted(set(weight_map.values()))}
     tensors = {}
     for name, file in weight_map.items():
         if name not in shards[file]:

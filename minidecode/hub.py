@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .checkpoint import read_json
+from .checkpoint import read_index
 from .errors import CheckpointError
 
 _WORD = r"\w([\w.-]*\w)?"
@@ -114,11 +114,8 @@ def _absent(folder: Path) -> Path:
 
 
 def shards(index: Path) -> list[str]:
-    """The files that an index of weights lists."""
-    weight_map = read_json(index).get("weight_map")
-    if not isinstance(weight_map, dict) or not all(isinstance(f, str) for f in weight_map.values()):
-        raise CheckpointError(f"{index}: weight_map should give a file name for each tensor")
-    return sorted(set(weight_map.values()))
+    """The files that an index of weights lists. Raises CheckpointError on one outside of the index's folder."""
+    return sorted(set(read_index(index).values()))
 
 
 def _first_weights(files: Collection[str]) -> str | None:

@@ -29,7 +29,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from .checkpoint import Stored
+from .checkpoint import Stored, check_regular
 from .errors import CheckpointError
 
 LONGEST_PICKLE = 1 << 21  # bytes; 150 a tensor are usual. A hostile pickle's values take up to 80 times its length
@@ -579,6 +579,7 @@ def read_torch_file(path: Path) -> dict[str, Stored]:
     Nothing of the tensors is read. All of them together show at most MOST_VIEWS numbers per byte of the file, so that
     few bytes shown again and again cannot fill the memory when they are.
     """
+    check_regular(path)
     try:
         with open(path, "rb") as file:
             file_size = file.seek(0, 2)

@@ -35,8 +35,10 @@ class Config:
         taken: dict[str, Any] = {}
         for name, value in fields.items():
             field = cls.ALIASES.get(name, name)
-            if field in known and taken.setdefault(field, value) != value:
+            if field in taken and taken[field] != value:
                 raise CheckpointError(f"config.json gives {field} twice: {taken[field]!r} and, as {name}, {value!r}")
+            if field in known:
+                taken[field] = value
         return cls(**taken)
 
     def check(self) -> None:
@@ -101,7 +103,7 @@ class GPT2Config(Config):
         self.check_heads("n_embd", "n_head")
         epsilon = self.layer_norm_epsilon
         if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 <= epsilon < 1:
-            raise CheckpointError(f"config.json: layer_norm_epsilon must be a small number from 0 up, not {epsilon!r}")
+            raise CheckpointError(f"config.json: layer_norm_epsilon must be a number from 0 to 1, not {epsilon!r}")
         if self.add_cross_attention:
             raise CheckpointError("config.json: add_cross_attention is not supported for gpt2: use a model without it")
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -119,6 +121,39 @@ def test_a_file_of_the_folder_is_missing(tiny_folder, name):
     assert name in refusal(md.load, folder)
 
 
+FILES = ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "added_tokens.json",
+         "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"]  # fmt: skip
+
+
+def without_weights(folder: Path, name: str) -> Path:
+    """The folder, so that it is this file that is read: where it holds weights, there are no others; nor is it."""
+    if name.startswith(("model.", "pytorch_model.")):
+        (folder / "model.safetensors").unlink()
+    (folder / name).unlink(missing_ok=True)
+    return folder
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+@pytest.mark.parametrize("name", FILES)
+def test_a_pipe_is_not_waited_for(tiny_folder, name):
+    """And a device that never ends is not read."""
+    folder = without_weights(tiny_folder(), name)
+    os.mkfifo(folder / name)
+    assert f"{name} is a pipe or a device, not a file" in refusal(md.load, folder)
+    (folder / name).unlink()
+    (folder / name).symlink_to("/dev/zero")
+    assert f"{name} is a pipe or a device, not a file" in refusal(md.load, folder)
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "generation_config.json"])
+def test_a_text_file_of_many_gigabytes_is_not_read(tiny_folder, name):
+    folder = tiny_folder()
+    with open(folder / name, "wb") as file:
+        file.truncate(2**34)
+    message = refusal(md.load, folder)
+    assert name in message and "17,179,869,184 bytes, and at most 268,435,456 are read" in message
+
+
 def test_weights_of_another_format_are_pointed_at(tiny_folder):
     folder = tiny_folder()
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
@@ -153,6 +188,8 @@ BAD_FIELDS = [
     ("n_inner", 0), ("n_inner", "many"), ("vocab_size", 0), ("vocab_size", [260]),
     ("activation_function", "no_such_activation"), ("activation_function", 1),
     ("activation_function", ["gelu"]),
+    ("n_embd", float("nan")), ("n_layer", float("inf")), ("scale_attn_weights", float("nan")),
+    ("activation_function", float("nan")), ("layer_norm_epsilon", 1), ("layer_norm_epsilon", 10**400),
     ("layer_norm_epsilon", float("nan")), ("layer_norm_epsilon", float("inf")), ("layer_norm_epsilon", -1e-5),
     ("layer_norm_epsilon", "small"), ("layer_norm_epsilon", None), ("layer_norm_epsilon", True),
     ("scale_attn_weights", "yes"), ("scale_attn_by_inverse_layer_idx", 1), ("tie_word_embeddings", "false"),
@@ -164,7 +201,8 @@ BAD_FIELDS = [
 def test_a_bad_field_is_named(tiny_folder, field, value):
     folder = tiny_folder()
     write_json(folder / "config.json", CONFIG | {field: value})
-    assert field in refusal(md.load, folder)
+    message = refusal(md.load, folder)
+    assert field in message and "twice" not in message
 
 
 @pytest.mark.parametrize("field", ["n_layer", "n_embd", "n_positions", "vocab_size", "n_inner"])

@@ -400,7 +400,12 @@ INCOMPLETE = {
                    "it has tf_model.h5"),
     "no shard": (["model.safetensors"], {SAFE_INDEX: index(*SHARDS), SHARDS[0]: b"x"}, f"lists {SHARDS[1]}, which is"),
     "no index": (["model.safetensors"], {SAFE_INDEX: b'{"weight_map": [1]}'}, "weight_map should give a file name"),
-    "a shard elsewhere": (["model.safetensors"], {SAFE_INDEX: index("../../x")}, "lists ../../x, which is"),
+    "a shard elsewhere": (["model.safetensors"], {SAFE_INDEX: index("../../x")}, "'../../x' is not the name of"),
+    # names that the hub's own listing has, too
+    "a shard above": (["model.safetensors"], {SAFE_INDEX: index("../x.safetensors"), "../x.safetensors": b"x"},
+                      "'../x.safetensors' is not the name of a *.safetensors file in the same folder"),
+    "an absolute shard": (["model.safetensors"], {SAFE_INDEX: index("/x.safetensors"), "/x.safetensors": b"x"},
+                          "'/x.safetensors' is not the name of"),
 }  # fmt: skip
 
 
