@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .checkpoint import read_json
+from .checkpoint import MOST_OF_TEXT, check_regular, read_json
 from .errors import CheckpointError, InputError
+from .tokenizer_checks import check_tokenizer, has_expressions, is_panic, without_panic_messages
 
 if TYPE_CHECKING:
     import tokenizers
@@ -17,14 +20,16 @@ if TYPE_CHECKING:
 GPT2_TOKENS = dict.fromkeys(("bos", "eos", "unk", "pad"), "<|endoftext|>")
 BART_TOKENS = {"bos": "<s>", "eos": "</s>", "unk": "<unk>", "pad": "<pad>", "mask": "<mask>"}
 # Classes of transformers that read add_prefix_space beside a tokenizer.json; PreTrainedTokenizerFast does not.
+MOST_CHARACTERS = 2**28  # of a text as the normalizer may leave it
 FOLLOW_SETTINGS = {f"{family}Tokenizer{kind}" for family in ("GPT2", "Bart", "Roberta") for kind in ("", "Fast")}
 
 
 class Tokenizer:
     """`encode` and `decode` for one model folder. Any Unicode text survives the round trip."""
 
-    def __init__(self, backend: tokenizers.Tokenizer):
-        self._backend = backend
+    def __init__(self, backend: tokenizers.Tokenizer, growth: float = 1.0, may_panic: bool = False):
+        """growth: how many times longer the normalizer may make a text. may_panic: expressions of its own are in it."""
+        self._backend, self._growth, self._may_panic = backend, growth, may_panic
 
     @classmethod
     def from_folder(cls, folder: Path) -> Tokenizer | None:
@@ -32,15 +37,17 @@ class Tokenizer:
 
         Tokens that other files add (`_added_tokens`) are added. Raises CheckpointError if a file cannot be read.
         """
-        settings = _settings(folder, "tokenizer_config.json")
-        if (folder / "tokenizer.json").exists():
-            backend = _read(folder / "tokenizer.json", settings)
+        settings, growth, may_panic = _settings(folder, "tokenizer_config.json"), 1.0, False
+        if (path := folder / "tokenizer.json").exists():
+            fields = read_json(path)  # names what is wrong with the file better than the library does
+            growth, may_panic = check_tokenizer(path, fields), has_expressions(fields)
+            backend = _read(path, settings)
         elif (folder / "vocab.json").exists() or (folder / "merges.txt").exists():
             backend = _read_bpe(folder, settings)
         else:
             return None
         _add_tokens(backend, _added_tokens(folder, settings), folder)
-        return cls(backend)
+        return cls(backend, growth, may_panic)
 
     def encode(self, text: str) -> np.ndarray:
         """Token ids, int64. Raises InputError on half a surrogate pair: that is no Unicode text."""
@@ -50,11 +57,24 @@ class Tokenizer:
             code = ord(text[error.start])
             what = f"byte 0x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"the lone surrogate U+{code:04X}"
             raise InputError(f"the text is not valid UTF-8: {what} at character {error.start}") from None
-        return np.array(self._backend.encode(text).ids, dtype=np.int64)
+        if len(text) * self._growth > MOST_CHARACTERS:
+            raise InputError(f"the text has {len(text):,} characters, too many for this tokenizer: shorten it")
+        return np.array(self._ask("encode a text", self._backend.encode, text).ids, dtype=np.int64)
 
     def decode(self, ids, keep_special: bool = False) -> str:
         """The text of token ids, special tokens left out; bytes that form no character become U+FFFD."""
-        return self._backend.decode([int(i) for i in ids], skip_special_tokens=not keep_special)
+        ids = [int(i) for i in ids]
+        return self._ask("decode tokens", self._backend.decode, ids, skip_special_tokens=not keep_special)
+
+    def _ask(self, what: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """What the library returns. Raises InputError where it cannot: a text may hold what its files do not know."""
+        try:
+            with without_panic_messages() if self._may_panic else contextlib.nullcontext():
+                return function(*arguments, **options)
+        except BaseException as error:
+            if not isinstance(error, Exception) and not is_panic(error):
+                raise
+            raise InputError(f"the model's tokenizer cannot {what} ({error}): use another text, or mend it") from None
 
     def count_bytes(self, ids) -> int | None:
         """Bytes of UTF-8 that the tokens stand for, special ones for none; None if the tokens are not made of bytes.
@@ -104,13 +124,16 @@ def _settings(folder: Path, file: str) -> dict:
 
 def _added_tokens(folder: Path, settings: dict) -> list[tuple[int, dict]]:
     """(id, what the token is), by id: those of added_tokens.json (the older custom) and of tokenizer_config.json."""
-    added = {id: {"content": token} for token, id in _settings(folder, "added_tokens.json").items()}
-    newer = settings.get("added_tokens_decoder")
-    try:
-        added |= {int(id): token for id, token in newer.items()} if isinstance(newer, dict) else {}
-        return sorted((int(id), token) for id, token in added.items())
-    except (TypeError, ValueError):
-        raise CheckpointError(f"{folder}: an added token has an id that is no whole number") from None
+    older, newer = _settings(folder, "added_tokens.json"), settings.get("added_tokens_decoder")
+    pairs = [(id, {"content": token}) for token, id in older.items()]
+    added = {}
+    for id, token in pairs + (list(newer.items()) if isinstance(newer, dict) else []):
+        if isinstance(id, str) and id.isascii() and id.isdecimal() and len(id) < 10:  # as the names of JSON are
+            id = int(id)
+        if isinstance(id, bool) or not isinstance(id, int) or not 0 <= id < 2**31:
+            raise CheckpointError(f"{folder}: an added token has an id that is no whole number from 0 up: {id!r:.40}")
+        added[id] = token
+    return sorted(added.items(), key=lambda pair: pair[0])
 
 
 def _add_tokens(backend: tokenizers.Tokenizer, added: list[tuple[int, dict]], folder: Path) -> None:
@@ -129,7 +152,8 @@ def _token(described: dict, folder: Path) -> tokenizers.AddedToken:
     from tokenizers import AddedToken
 
     flags = ("special", "lstrip", "rstrip", "normalized", "single_word")
-    if not isinstance(described, dict) or not isinstance(described.get("content"), str):
+    content = described.get("content") if isinstance(described, dict) else None
+    if not isinstance(content, str) or any("\ud800" <= c <= "\udfff" for c in content):
         raise CheckpointError(f"{folder}: an added token has no text: {described!r:.80}")
     return AddedToken(described["content"], **{flag: bool(described[flag]) for flag in flags if flag in described})
 
@@ -137,15 +161,19 @@ def _token(described: dict, folder: Path) -> tokenizers.AddedToken:
 def _read(path: Path, settings: dict) -> tokenizers.Tokenizer:
     import tokenizers
 
-    read_json(path)  # names what is wrong with the file better than the library does
     try:
-        backend = tokenizers.Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises Exception itself
+        with without_panic_messages():
+            backend = tokenizers.Tokenizer.from_file(str(path))
+            with contextlib.suppress(Exception):  # not every text can be encoded; but none should make it panic
+                backend.encode("a b")
+    except BaseException as error:  # the library raises Exception itself, and panics
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
         raise CheckpointError(f"{path} cannot be read as a tokenizer: {error}") from None
     backend.no_truncation()  # a file may hold what its maker's last call asked for
     backend.no_padding()
     is_byte_level = isinstance(backend.pre_tokenizer, tokenizers.pre_tokenizers.ByteLevel)
-    if "add_prefix_space" in settings and is_byte_level and settings.get("tokenizer_class") in FOLLOW_SETTINGS:
+    if "add_prefix_space" in settings and is_byte_level and str(settings.get("tokenizer_class")) in FOLLOW_SETTINGS:
         backend.pre_tokenizer.add_prefix_space = bool(settings["add_prefix_space"])
     return backend
 
@@ -159,9 +187,13 @@ def _read_bpe(folder: Path, settings: dict) -> tokenizers.Tokenizer:
         if not (folder / name).exists():
             raise CheckpointError(f"{folder} has no {name}: a tokenizer needs tokenizer.json, or both of its halves")
     vocab = read_json(folder / "vocab.json")
+    check_regular(folder / "merges.txt", MOST_OF_TEXT)
     try:
-        bpe = models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt"))
-    except Exception as error:  # as above
+        with without_panic_messages():
+            bpe = models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt"))
+    except BaseException as error:  # as above
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
         raise CheckpointError(f"{folder}: vocab.json and merges.txt do not make a tokenizer: {error}") from None
     backend = tokenizers.Tokenizer(bpe)
     if settings.get("add_bos_token"):
@@ -174,7 +206,8 @@ def _read_bpe(folder: Path, settings: dict) -> tokenizers.Tokenizer:
     backend.add_special_tokens([AddedToken(t, special=True) for t in dict.fromkeys(special.values()) if t in vocab])
     # Of some tokens another file says how they take the space around them.
     told = [t for t in _settings(folder, "special_tokens_map.json").values() if isinstance(t, dict)]
-    backend.add_special_tokens([_token(t | {"special": True}, folder) for t in told if t.get("content") in vocab])
+    known = [t for t in told if isinstance(t.get("content"), str) and t["content"] in vocab]
+    backend.add_special_tokens([_token(t | {"special": True}, folder) for t in known])
     if is_bart:  # every text is framed: <s> text </s>
         missing = [special[role] for role in ("bos", "eos") if special[role] not in vocab]
         if missing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import tracemalloc
@@ -14,6 +15,7 @@ from toy_folder import CONFIG, END, entries, pack, toy_tensors, write_bpe, write
 import minidecode as md
 from minidecode.checkpoint import read_header
 from minidecode.tokenizer import Tokenizer
+from minidecode.tokenizer_checks import check_tokenizer
 
 HEADER = {
     "a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
@@ -385,6 +387,11 @@ def test_odd_names_of_special_tokens_are_passed_over(bpe_folder, settings):
 @pytest.mark.parametrize(("file", "content", "what"), [
     ("added_tokens.json", {"<new>": 3}, "'<new>' should have id 3"),
     ("added_tokens.json", {"<new>": "x"}, "no whole number"),
+    *(("added_tokens.json", {"<new>": id}, "no whole number")
+      for id in ([3], {}, None, True, 1.5, -1, 2**40, float("inf"), float("nan"))),
+    ("added_tokens.json", {"\ud800": 3}, "has no text"),
+    ("added_tokens.json", {"": 260}, "'' should have id 260"),
+    ("tokenizer_config.json", {"added_tokens_decoder": {"-3": {"content": "<new>"}}}, "no whole number"),
     ("tokenizer_config.json", {"added_tokens_decoder": {"a": {"content": "<new>"}}}, "no whole number"),
     ("tokenizer_config.json", {"added_tokens_decoder": {"3": "<new>"}}, "has no text"),
     ("tokenizer_config.json", {"added_tokens_decoder": {"3": {"lstrip": True}}}, "has no text"),
@@ -393,6 +400,103 @@ def test_added_tokens_that_cannot_be(tiny_folder, file, content, what):
     folder = tiny_folder()
     write_json(folder / file, content)
     assert what in refusal(md.load, folder)
+
+
+def test_special_tokens_of_wrong_kinds_are_passed_over(bpe_folder):
+    write_json(bpe_folder / "special_tokens_map.json", {"eos_token": {"content": ["a"]}, "pad_token": {}})
+    write_json(bpe_folder / "tokenizer_config.json", {"tokenizer_class": ["x"], "add_prefix_space": True})
+    assert Tokenizer.from_folder(bpe_folder).encode("the<|endoftext|>").tolist()[-1] == END
+
+
+def changed_tokenizer(folder: Path, **parts) -> Path:
+    fields = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    write_json(folder / "tokenizer.json", fields | parts)
+    return folder
+
+
+def replace(content: str, **pattern: str) -> dict:
+    return {"type": "Replace", "pattern": pattern, "content": content}
+
+
+def in_turn(part: dict, times: int) -> dict:
+    return {"type": "Sequence", "normalizers": [part] * times, "decoders": [part] * times}
+
+
+def charsmap(table: int, texts: bytes) -> dict:
+    encoded = base64.b64encode(table.to_bytes(4, "little") + texts).decode()
+    return {"type": "Precompiled", "precompiled_charsmap": encoded}
+
+
+PREFIXED = {"type": "BPE", "vocab": {"aé": 0, "a": 1, "é": 2}, "merges": [["a", "é"]]}
+BOMBS = [  # parts of a tokenizer.json with which the library fills the memory, panics, or ends the process
+    ({"normalizer": in_turn(replace("aa", String="a"), 40)}, "normalizer may make a text more than 1000 times as long"),
+    ({"normalizer": replace("a" * 2000, String="")}, "normalizer may make a text more"),
+    ({"normalizer": replace("a" * 2000, Regex="x*")}, "normalizer may make a text more"),
+    ({"normalizer": {"pattern": {"String": "a"}, "content": "a" * 2000}}, "normalizer may make a text more"),
+    ({"normalizer": {"type": "Prepend", "prepend": "a" * 2000}}, "normalizer may make a text more"),
+    ({"normalizer": in_turn(in_turn({"type": "Prepend", "prepend": "a"}, 5), 5)}, "normalizer may make a text more"),
+    ({"normalizer": charsmap(0, b"a\0" + b"b" * 2000)}, "normalizer may make a text more"),
+    ({"decoder": in_turn(replace("aa", String="a"), 40)}, "decoder may make a text more"),
+    ({"normalizer": charsmap(2**32 - 1, b"a")}, "precompiled_charsmap is cut off or damaged"),
+    ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}}, "precompiled_charsmap is cut off"),
+    ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAAAA=="}}, "cannot be read as a tokenizer"),
+    ({"post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "X", "type_id": 0}}] * 100,
+      "pair": [], "special_tokens": {"X": {"id": "X", "ids": [0] * 100, "tokens": ["a"] * 100}}}},
+     "post_processor adds more than 1000 tokens"),
+    ({"post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "X", "type_id": 0}}],
+      "pair": [], "special_tokens": {}}}, "cannot be read as a tokenizer"),
+    ({"pre_tokenizer": {"type": "FixedLength", "length": 0}}, "cannot be read as a tokenizer"),
+    ({"model": PREFIXED | {"continuing_subword_prefix": "x"}}, "does not go on with continuing_subword_prefix 'x'"),
+    ({"model": PREFIXED | {"merges": [3], "continuing_subword_prefix": "x"}}, "does not go on with"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("parts", "words"), BOMBS, ids=range(len(BOMBS)))
+def test_a_tokenizer_that_would_blow_up_or_panic(tiny_folder, capfd, parts, words):
+    """One error, and nothing of the library's own on standard error."""
+    assert words in refusal(md.load, changed_tokenizer(tiny_folder(), **parts))
+    assert capfd.readouterr().err == ""
+
+
+def test_parts_of_tokenizers_that_are_no_bombs(tiny_folder):
+    parts = [{"type": "NFKC"}, replace(" ", Regex=" {2,}"), replace("\u2581", String=" "),
+             {"type": "Prepend", "prepend": "\u2581"}, charsmap(0, b"\0\xef\xbb\xbf\0abc")]  # fmt: skip
+    fields = {"normalizer": {"type": "Sequence", "normalizers": parts}, "post_processor": None}
+    assert 1 < check_tokenizer(Path("tokenizer.json"), fields) < 100
+    folder = changed_tokenizer(tiny_folder(), normalizer={"type": "Sequence", "normalizers": parts[:4]})
+    assert len(Tokenizer.from_folder(folder).encode("a  b")) > 3
+
+
+@pytest.mark.parametrize(
+    "content", ["[]", "{}", '{"normalizers": 5}', '{"pattern": 5, "content": "a"}', '{"prepend": 1}']
+)
+def test_parts_of_wrong_kinds_are_left_to_the_library(tiny_folder, content):
+    folder = changed_tokenizer(tiny_folder(), normalizer=json.loads(content), post_processor=json.loads(content))
+    assert "cannot be read as a tokenizer" in refusal(md.load, folder)
+
+
+def test_a_text_that_a_tokenizer_cannot_encode(tiny_folder, capfd):
+    """Words that a vocabulary without [UNK] does not hold; a text at which the library gives up on an expression."""
+    word_level = {"type": "WordLevel", "vocab": {"the": 0}, "unk_token": "[UNK]"}
+    folder = changed_tokenizer(tiny_folder(), model=word_level, pre_tokenizer={"type": "Whitespace"}, added_tokens=[])
+    tokenizer = Tokenizer.from_folder(folder)
+    assert tokenizer.encode("the").tolist() == [0]
+    with pytest.raises(md.InputError, match=r"cannot encode a text \(.*\[UNK\].*\): use another text"):
+        md.load(folder).generate("the sea")
+    expression = {"type": "Split", "pattern": {"Regex": "(a+)+c"}, "behavior": "Isolated", "invert": False}
+    tokenizer = Tokenizer.from_folder(changed_tokenizer(tiny_folder(), pre_tokenizer=expression))
+    with pytest.raises(md.InputError, match="cannot encode a text"):
+        tokenizer.encode("a" * 40)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_text_that_would_become_too_long(tiny_folder, monkeypatch):
+    folder = changed_tokenizer(tiny_folder(), normalizer=replace("a" * 900, String="a"))
+    monkeypatch.setattr("minidecode.tokenizer.MOST_CHARACTERS", 10_000)
+    tokenizer = Tokenizer.from_folder(folder)
+    tokenizer.encode("a" * 11)
+    with pytest.raises(md.InputError, match="12 characters, too many for this tokenizer: shorten it"):
+        tokenizer.encode("a" * 12)
 
 
 def test_a_folder_without_a_tokenizer_takes_token_ids_alone(tiny_folder):
