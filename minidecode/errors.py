@@ -49,7 +49,7 @@ class CacheFolderError(MinidecodeError, RuntimeError):
 
 
 class MemoryBudgetError(MinidecodeError, MemoryError):
-    """A generation would take more memory than it may; nothing has been computed."""
+    """A generation would take more memory than it may, or a model does not fit; nothing has been computed."""
 
 
 class LineError(MinidecodeError):

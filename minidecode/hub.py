@@ -30,6 +30,7 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 SETTINGS = ("generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 # The first that a repository has is taken. Other formats, precisions and frameworks are never fetched.
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+ADAPTER = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin")  # PEFT's files
 
 SECONDS_TO_ANSWER = 4  # for the first request; HF_HUB_ETAG_TIMEOUT, where it is set, goes before it
 # A full disk or quota, no right to write, or a file where the cache's folder should be.
@@ -82,6 +83,14 @@ def fetch(repo_id: str, revision: str | None, check: Callable[[Path], Any], weig
                 return cached
             raise _why_no_listing(error, repo_id, revision) from error
         return _download(repo_id, revision, listing, check, weights)
+
+
+def is_an_adapter(place: str) -> str:
+    """What to say of a folder or a repository that has the files of an adapter, and no weights of a model."""
+    return (
+        f"{place} holds a PEFT adapter, not a whole model: merge it into its base model first (in Python with peft: "
+        "model.merge_and_unload()), and save that"
+    )
 
 
 def is_complete(folder: Path, weights: bool = True) -> bool:
@@ -180,6 +189,8 @@ def _within(seconds: float, ask: Callable[[], Any]) -> Any:
 def _download(repo_id: str, revision: str, listing: Listing, check: Callable[[Path], Any], weights: bool) -> Path:
     """Fetches what is missing. The weights come last: where they are complete, so is the rest."""
     files = listing.checksums
+    if not set(WEIGHTS) & set(files) and set(ADAPTER) & set(files):
+        raise CheckpointError(is_an_adapter(f"{repo_id} on the hub"))
     if "config.json" not in files:
         raise CheckpointError(f"{repo_id} on the hub has no config.json: it is no model that minidecode could read")
     folder = _fetch_file(repo_id, "config.json", listing).parent

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import functools
+import inspect
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +20,7 @@ import numpy as np
 from . import hub
 from .checkpoint import Stored, find_tensors, match_tensors, read_json
 from .device import chosen_device, fetch
-from .errors import CheckpointError, InputError, NumericalError, OptionError, meant
+from .errors import CheckpointError, InputError, MemoryBudgetError, NumericalError, OptionError, meant
 from .launch import counted_launches
 from .memory.factory import MemoryFactory
 from .memory.recompute import RecomputeMemory
@@ -157,16 +159,30 @@ def load(
     folder = find_folder(name, revision, weights=not random_weights) if fields is None else None
     family, config, defaults = read_settings(folder, fields)
     compute = np.dtype(COMPUTED_IN[dtype])
-    if random_weights:
-        tensors = random_tensors(family.tensors.tensor_shapes(config), compute)
-    else:
-        stored, shapes = stored_tensors(folder, family, config), family.tensors.tensor_shapes(config)
-        tensors = {
-            name: stored[name].read(compute) if name in stored else np.zeros(shape, compute)
-            for name, shape in shapes.items()
-        }
-    tokenizer = Tokenizer.from_folder(folder) if folder else None
-    return Model(family, config, tensors, tokenizer, defaults, plan, dtype, device)
+    with _memory_for_loading(name, dtype):
+        if random_weights:
+            tensors = random_tensors(family.tensors.tensor_shapes(config), compute)
+        else:
+            stored, shapes = stored_tensors(folder, family, config), family.tensors.tensor_shapes(config)
+            tensors = {
+                name: stored[name].read(compute) if name in stored else np.zeros(shape, compute)
+                for name, shape in shapes.items()
+            }
+        tokenizer = Tokenizer.from_folder(folder) if folder else None
+        return Model(family, config, tensors, tokenizer, defaults, plan, dtype, device)
+
+
+@contextmanager
+def _memory_for_loading(name: str | Path, dtype: str) -> Iterator[None]:
+    """Raises MemoryBudgetError where the memory ends while a model is loaded: no batch is to blame."""
+    try:
+        yield
+    except (MemoryError, OSError) as error:
+        if isinstance(error, OSError) and error.errno != errno.ENOMEM:  # a file that cannot be mapped
+            raise
+        raise MemoryBudgetError(
+            f"not enough memory to load {name} with dtype={dtype} ({error}): free some, or load a smaller model"
+        ) from error
 
 
 def _check_dtype(dtype: str) -> None:
@@ -198,6 +214,8 @@ def load_shapes(
 
 def read_settings(folder: Path | None, fields: dict[str, Any] | None) -> tuple[Family, Any, dict[str, Any]]:
     """(family, config, generation defaults) from the folder's JSON files, or from the fields of a config.json."""
+    if folder is not None:
+        check_whole(folder)
     fields = read_json(folder / "config.json") if fields is None else fields
     model_type = fields.get("model_type")
     family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
@@ -219,6 +237,13 @@ def read_settings(folder: Path | None, fields: dict[str, Any] | None) -> tuple[F
         raise CheckpointError(f"{folder}: {error}") from None
 
 
+def check_whole(folder: Path) -> None:
+    """Raises CheckpointError on a folder that holds an adapter alone."""
+    files = {file for file in (*hub.WEIGHTS, *hub.ADAPTER) if (folder / file).exists()}
+    if files & set(hub.ADAPTER) and not files & set(hub.WEIGHTS):
+        raise CheckpointError(hub.is_an_adapter(str(folder)))
+
+
 def stored_tensors(folder: Path, family: Family, config) -> dict[str, Stored]:
     """Where the weights of a folder lie, each of the shape that config.json asks for."""
     found = find_tensors(folder)
@@ -232,6 +257,18 @@ def stored_tensors(folder: Path, family: Family, config) -> dict[str, Stored]:
         folder, found, f.tensor_shapes(config), prefix=f.PREFIX, ignored=f.IGNORED, tied=f.tied(config),
         optional=f.OPTIONAL,
     )  # fmt: skip
+
+
+def _check_streamer(streamer: Any) -> None:
+    """Raises OptionError on what cannot be called with a text's number and a token id."""
+    try:
+        inspect.signature(streamer).bind(0, 0)
+    except (TypeError, ValueError) as error:  # ValueError: a function of C's does not say what it takes
+        if not callable(streamer) or isinstance(error, TypeError):
+            raise OptionError(
+                f"streamer must be a function of (text number, token id), not {streamer!r:.80}: pass one, such as "
+                "lambda text, token: print(token)"
+            ) from None
 
 
 def _extent(sources, prompts, limit_B) -> Extent:
@@ -339,7 +376,9 @@ class Model:
         """
         started = time.perf_counter()
         resolved = self.options(**options)
-        if streamer and resolved.num_beams > 1:
+        if streamer is not None:
+            _check_streamer(streamer)
+        if streamer is not None and resolved.num_beams > 1:
             raise OptionError("a streamer needs num_beams=1: a beam's text is not settled until the search ends")
         sources, prompts_ids, limit_B = self._fitted(prompts, input_ids, attention_mask, resolved, truncate)
         prefixes = self._prefixes(prefix_tokens, len(prompts_ids))

@@ -258,6 +258,10 @@ class Plan:
 
         Raises OptionError if one of them cannot run here, or never would: a plan never falls back in silence.
         """
+        if self.base == "cuda" and device == "cpu" and device_kind() != "gpu":
+            raise OptionError(
+                "plan: cuda needs a GPU, and Numba finds none: say fast, which is for CPUs, or emulator for toy shapes"
+            )
         functions = backend(reference)
         if device != "cpu":  # what is no row of the catalog is a kernel, too
             functions |= backend(importlib.import_module("minidecode.cuda"))

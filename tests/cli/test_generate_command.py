@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import re
@@ -235,6 +236,9 @@ BAD_OPTIONS = [
     (["--plan", ""], 1, ["plan is empty: say auto"]),
     (["--plan", " , "], 1, ["plan is empty: say auto"]),
     (["--num-beams"], 2, ["--num-beams"]),
+    # advice in the spelling of the command line
+    (["--temperature", 0.5], 1, ["temperature changes nothing without --do-sample: add it"]),
+    (["--dialect", "fairseq", "--eos-token-id", 0, "--num-beams", 2, "--do-sample"], 1, ["use --num-beams 1 and"]),
 ]
 
 
@@ -248,6 +252,21 @@ def test_a_bad_option(fails, toy, tmp_path, arguments, code, named):
     message = fails("generate", "the", "-m", toy, "-o", tmp_path / "out.txt", *arguments, code=code)
     assert all(part in message for part in named), message
     assert sorted(os.listdir(tmp_path)) == ["toy-gpt2"]
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError("Unable to allocate 9 GiB"), OSError(errno.ENOMEM, "Cannot allocate memory")], ids=repr
+)
+def test_no_memory_for_the_weights(fails, toy, monkeypatch, error):
+    """A smaller batch would not help."""
+
+    def read(*_):
+        raise error
+
+    monkeypatch.setattr("minidecode.checkpoint.Stored.read", read)
+    message = fails("generate", "the", "-m", toy)
+    assert f"not enough memory to load {toy} with dtype=float32" in message and "a smaller model" in message
+    assert "batch" not in message and "beams" not in message
 
 
 @pytest.mark.parametrize("model", ["no-such-model", "/no/such/folder"])

@@ -156,6 +156,19 @@ def test_a_text_file_of_many_gigabytes_is_not_read(tiny_folder, name):
     assert name in message and "17,179,869,184 bytes, and at most 268,435,456 are read" in message
 
 
+@pytest.mark.parametrize("names", [["adapter_config.json"], ["adapter_config.json", "adapter_model.safetensors"]])
+@pytest.mark.parametrize("has_config", [True, False])
+def test_a_folder_of_an_adapter_is_named_as_one(tiny_folder, names, has_config):
+    folder = tiny_folder()
+    for name in names:
+        write_json(folder / name, {})
+    assert md.load(folder), "beside whole weights an adapter is no matter"
+    (folder / "model.safetensors").unlink()
+    if not has_config:
+        (folder / "config.json").unlink()
+    assert "holds a PEFT adapter, not a whole model: merge it into its base model first" in refusal(md.load, folder)
+
+
 def test_weights_of_another_format_are_pointed_at(tiny_folder):
     folder = tiny_folder()
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")

@@ -86,6 +86,23 @@ def test_logits_agree_with_greedy(model):
     np.testing.assert_allclose(exact[0][:3], exact[1], rtol=1e-9)
 
 
+@pytest.mark.parametrize("streamer", [object(), "print", 0, lambda: None, lambda text: None, lambda text, id, more: 0])
+def test_what_is_no_streamer_is_refused_before_anything_is_computed(model, streamer, monkeypatch):
+    monkeypatch.setattr(type(model), "_engine", None)
+    with pytest.raises(md.OptionError, match=r"streamer must be a function of \(text number, token id\), not .*: pass"):
+        model.generate("I", max_new_tokens=2, streamer=streamer)
+
+
+def test_functions_of_many_kinds_are_streamers(model, capsys):
+    class Stream:
+        def __call__(self, *both):
+            print(*both)
+
+    out = model.generate("I", max_new_tokens=2, streamer=Stream())
+    assert model.generate("I", max_new_tokens=2, streamer=print).token_ids[0].tolist() == out.token_ids[0].tolist()
+    assert capsys.readouterr().out == "".join(f"0 {i}\n" for i in out.token_ids[0]) * 2
+
+
 def test_the_streamer_sees_every_token_in_order(model):
     seen = {0: [], 1: []}
     out = model.generate(PROMPTS[:2], max_new_tokens=9, streamer=lambda b, token: seen[b].append(token))

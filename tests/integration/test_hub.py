@@ -406,6 +406,8 @@ INCOMPLETE = {
                       "'../x.safetensors' is not the name of a *.safetensors file in the same folder"),
     "an absolute shard": (["model.safetensors"], {SAFE_INDEX: index("/x.safetensors"), "/x.safetensors": b"x"},
                           "'/x.safetensors' is not the name of"),
+    "an adapter": (["config.json", "model.safetensors"], {"adapter_config.json": b"{}"},
+                   "owner/incomplete on the hub holds a PEFT adapter, not a whole model: merge it into its base model"),
 }  # fmt: skip
 
 

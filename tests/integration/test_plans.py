@@ -54,6 +54,10 @@ def test_a_kernel_runs_in_the_emulator_and_its_launches_are_counted(model, expec
 def test_a_plan_never_falls_back_in_silence(model):
     with pytest.raises(md.OptionError, match=r"ngram=cuda needs a GPU.*ngram=emulator needs none"):
         model.generate(PROMPTS, plan="ngram=cuda", **OPTIONS)
+    with pytest.raises(
+        md.OptionError, match=r"^plan: cuda needs a GPU, and Numba finds none: say fast, .* or emulator"
+    ):
+        model.generate(PROMPTS, plan="cuda", **OPTIONS)
 
 
 @pytest.mark.gpu
