@@ -321,6 +321,7 @@ class Model:
         """
         options = resolve(self.defaults, given)
         refuse_unsupported(self.defaults, options.do_sample)
+        options = options.for_vocabulary(self.config.vocab_size)
         options.check_vocabulary(self.config.vocab_size)
         return options
 
@@ -476,7 +477,9 @@ class Model:
         plan = self.plan if plan is None else Plan.parse(plan)
         if plan.arena == "none":
             plan = dataclasses.replace(plan.on(self.device), arena="planned")
-        ids = np.zeros((batch_size, input_length), np.int64)
+        not_words = {*resolved.eos_token_id, resolved.pad_token_id}  # what match_source_len does not count
+        word = next((i for i in range(self.config.vocab_size) if i not in not_words), 0)
+        ids = np.full((batch_size, input_length), word)
         extent = _extent(*self._fitted(None, ids, None, resolved, truncate=None))
         return self._plan_step(self._settled(plan, resolved, extent)[0], extent, search_of(resolved))
 

@@ -99,9 +99,13 @@ def fit_prompts(
             limit = options.max_new_tokens
         elif options.max_length is not None:
             limit = room
-        elif options.max_len_b is not None:  # fairseq's, which stays inside the context by itself
-            counted = len(row if sources is None else sources[b - 1])
-            limit = min(int(options.max_len_a * counted + options.max_len_b) + 1, room)
+        elif options.match_source_len or options.max_len_b is not None:  # fairseq's, which fit the context themselves
+            limit = min(fairseq_limit(row if sources is None else sources[b - 1], options), room)
+            if limit < 1:
+                raise OptionError(
+                    f"max_len_a {options.max_len_a:g} and max_len_b {options.max_len_b} leave prompt {b} of {len(ids)} "
+                    "no new token: raise one of them"
+                )
         if limit > room:
             if sources is not None:
                 raise InputError(
@@ -112,15 +116,24 @@ def fit_prompts(
                 f"{who}, and {limit} new ones go beyond the context of {context}: ask for at most {room}{cut}"
             )
         least = options.min_length - len(row) if options.min_new_tokens is None else options.min_new_tokens
-        if least > limit:
+        ends = options.dialect == "fairseq" and bool(options.eos_token_id)  # of its limit, the last token is EOS
+        if least > limit - ends:
             name = "min_length" if options.min_new_tokens is None else "min_new_tokens"
             raise OptionError(
                 f"{name} {getattr(options, name)} is above what prompt {b} of {len(ids)} may come to: "
-                f"{len(row)} tokens and {limit} new ones; lower it, or allow more"
+                f"{len(row)} tokens and {limit} new ones{', EOS the last' * ends}; lower it, or allow more"
             )
         fitting.append(row)
         limits.append(limit)
     return fitting, np.array(limits)
+
+
+def fairseq_limit(source: np.ndarray, options: Options) -> int:
+    """The most new tokens that fairseq allows for a source of its own, with EOS; it may be below 1."""
+    if options.match_source_len:
+        pad = [] if options.pad_token_id is None else [options.pad_token_id]
+        return 1 + int((~np.isin(source, [*options.eos_token_id, *pad])).sum())
+    return 1 + int(options.max_len_a * len(source) + options.max_len_b)
 
 
 def _or_cut(truncate: bool | None, what: str) -> str:

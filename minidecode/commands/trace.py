@@ -44,7 +44,8 @@ def trace(
 
     if svg is not None:
         drawable(svg)
-    if options.get("max_new_tokens") is options.get("max_length") is options.get("max_len_b"):
+    limits = ("max_new_tokens", "max_length", "max_len_b", "match_source_len")
+    if all(options.get(name) is None for name in limits):
         options["max_new_tokens"] = 8
     warn_of_files(plan)
     changed = _changes(against)

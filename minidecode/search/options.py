@@ -37,7 +37,7 @@ TOKEN_ID = ("pad_token_id", "decoder_start_token_id", "unk_token_id")
 # (name, least value, whether None is allowed)
 WHOLE_NUMBERS = [
     ("num_beams", 1, False), ("num_return_sequences", 1, False), ("num_beam_groups", 1, False), ("seed", 0, False),
-    ("max_new_tokens", 1, True), ("max_length", 1, True), ("max_len_b", 0, True), ("min_new_tokens", 0, True),
+    ("max_new_tokens", 1, True), ("max_length", 1, True), ("max_len_b", -(2**31), True), ("min_new_tokens", 0, True),
     ("min_length", 0, False), ("no_repeat_ngram_size", 0, False), ("encoder_no_repeat_ngram_size", 0, False),
     ("top_k", 0, True), *((name, 0, True) for name in TOKEN_ID),
 ]  # fmt: skip
@@ -69,8 +69,9 @@ class Options:
     dialect: whose rules decide where systems differ: "hf" (transformers 5), "hf4" (4.49) or "fairseq" (0.10.2).
 
     **Lengths.** max_length and min_length count the prompt, each sentence its own; max_new_tokens and min_new_tokens do
-    not, and go before them. fairseq's spelling is max_len_a * (tokens of the source) + max_len_b tokens, and EOS. With
-    no maximum given, up to 64 tokens are generated, or as many as the context still holds.
+    not, and go before them. fairseq's spelling is max_len_a * (tokens of the source) + max_len_b tokens, and EOS;
+    max_len_b may be below 0. Its match_source_len goes before both: as many tokens as the source has beside EOS and
+    padding, and EOS. With no maximum given, up to 64 tokens are generated, or as many as the context still holds.
 
     **Scores.** A finished text scores (sum of its log-probabilities) / norm(its new tokens, EOS included);
     length_normalization says which norm: "power", length ** length_penalty; "gnmt", ((5 + length) / 6) **
@@ -105,6 +106,7 @@ class Options:
     max_length: int | None = None
     max_len_a: float = 0.0
     max_len_b: int | None = None
+    match_source_len: bool = False
     min_new_tokens: int | None = None
     min_length: int = 0
     length_penalty: float = 1.0
@@ -184,7 +186,7 @@ class Options:
             if isinstance(value, bool) or not isinstance(value, numbers.Real) or not rule(value):
                 raise OptionError(f"{name} must be a number {words}, not {value!r}")
             object.__setattr__(self, name, float(value))
-        for name in ("do_sample", "renormalize_logits"):
+        for name in ("do_sample", "renormalize_logits", "match_source_len"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name} must be True or False, not {getattr(self, name)!r}")
         if not isinstance(self.early_stopping, bool) and self.early_stopping != "never":
@@ -210,9 +212,14 @@ class Options:
             raise OptionError(f"min_new_tokens {self.min_new_tokens} is above max_new_tokens {self.max_new_tokens}")
         if self.max_new_tokens is None and self.max_length is not None and self.min_length > self.max_length:
             raise OptionError(f"min_length {self.min_length} is above max_length {self.max_length}")
-        if self.max_len_b is not None and (self.max_new_tokens or self.max_length):
+        mine = "match_source_len" if self.match_source_len else "max_len_b"
+        if (self.match_source_len or self.max_len_b is not None) and (self.max_new_tokens or self.max_length):
             other = "max_new_tokens" if self.max_new_tokens else "max_length"
-            raise OptionError(f"max_len_b and {other} are two spellings of one limit: give one of them")
+            raise OptionError(f"{mine} and {other} are two spellings of one limit: give one of them")
+        if self.match_source_len and self.dialect != "fairseq":
+            raise OptionError(f"match_source_len is no rule of dialect {self.dialect!r}: leave it out, or use fairseq")
+        if self.max_len_b is not None and self.max_len_b < 0 and not self.max_len_a:
+            raise OptionError(f"max_len_b must be a whole number from 0 up without max_len_a, not {self.max_len_b}")
         if self.max_len_a and self.max_len_b is None:
             raise OptionError("max_len_a needs max_len_b: the limit is max_len_a * (tokens of the source) + max_len_b")
         if W % G:
@@ -250,7 +257,8 @@ class Options:
         if self.forced_eos_token_id not in ((), self.eos_token_id):
             raise OptionError("fairseq's last token is EOS, always: leave forced_eos_token_id out")
         most = self.max_new_tokens if self.max_len_b is None else self.max_len_b + 1
-        if self.eos_token_id and most is not None and not self.max_len_a and (self.min_new_tokens or 0) >= most:
+        is_known = most is not None and not self.max_len_a and not self.match_source_len
+        if self.eos_token_id and is_known and (self.min_new_tokens or 0) >= most:
             raise OptionError(
                 f"min_new_tokens {self.min_new_tokens} leaves no room for EOS among {most} tokens: fairseq ends with it"
             )
@@ -268,10 +276,34 @@ class Options:
             for i in ids:
                 if i is not None and i >= vocab_size:
                     raise OptionError(f"{name} {i} is not in the vocabulary of {vocab_size} tokens")
-        if self.num_beams > 1 and self.candidates > vocab_size:
+        if self.dialect == "fairseq":
+            self._check_wide_beam(vocab_size)
+        elif self.num_beams > 1 and self.candidates > vocab_size:
             raise OptionError(
                 f"num_beams {self.num_beams} needs {self.candidates} candidates from the first step, "
                 f"and the vocabulary has {vocab_size} tokens: use fewer beams"
+            )
+
+    def for_vocabulary(self, vocab_size: int) -> Options:
+        """The same options; fairseq cuts num_beams to V - 1, for it never says the padding token."""
+        if self.dialect != "fairseq" or self.num_beams < max(2, vocab_size):
+            return self
+        W = max(1, vocab_size - 1)
+        return dataclasses.replace(self, num_beams=W, num_return_sequences=min(self.num_return_sequences, W))
+
+    def _check_wide_beam(self, vocab_size: int) -> None:
+        """Raises OptionError on beams for which a row of V scores has too few candidates."""
+        if self.sibling_penalty and self.candidates > vocab_size:  # fairseq fails, too
+            raise OptionError(
+                f"num_beams {self.num_beams} with sibling_penalty needs {self.candidates} candidates of each beam, "
+                f"and the vocabulary has {vocab_size} tokens: use fewer beams"
+            )
+        may_end_at_once = not (self.min_length if self.min_new_tokens is None else self.min_new_tokens)
+        others = vocab_size - len({*self.eos_token_id, self.pad_token_id} - {None})  # that a text can go on with
+        if may_end_at_once and 1 < self.num_beams > others:
+            raise OptionError(
+                f"num_beams {self.num_beams} is above the {others} tokens that go on at the first step, where fairseq "
+                "continues a text past its end: use fewer beams, or min_new_tokens of at least 1"
             )
 
     def length_norm(self, length):
@@ -335,8 +367,9 @@ def resolve(defaults: dict[str, Any], given: dict[str, Any]) -> Options:
         merged = {k: v for k, v in merged.items() if k in given or k not in SAMPLING_ALONE}
     if "pad_token_id" not in given and merged.get("dialect") != "fairseq" and merged.get("num_beam_groups", 1) == 1:
         merged.pop("pad_token_id", None)  # then which token a file names for it is no matter
-    for spellings in [("max_new_tokens", "max_length", "max_len_b"), ("min_new_tokens", "min_length")]:
-        if any(name in given for name in spellings):
+    limits = ("max_new_tokens", "max_length", "max_len_b", "match_source_len")
+    for spellings in [limits, ("min_new_tokens", "min_length")]:
+        if any(given.get(name) is not None and given[name] is not False for name in spellings):
             for name in set(spellings) - set(given):
                 merged.pop(name, None)
     for name in (SAMPLING_ALONE | {"seed"}) & set(given):

@@ -19,6 +19,7 @@ import pytest
 from toy_folder import CONFIG, newline_tensors, toy_tensors, write_folder, write_json
 
 import minidecode as md
+from minidecode.prompts import fairseq_limit
 from minidecode.search.options import Options
 
 PROMPTS = ["the sea", "a", "other things"]
@@ -167,6 +168,40 @@ def test_fairseq_spellings(cli, toy, alias, original, value, others):
 def test_the_limit_in_fairseqs_spelling_leaves_room_for_the_end(cli, toy):
     common = ["generate", *PROMPTS, "-m", toy, "--json", "--ignore-eos"]
     assert cli(*common, "--max-len-b", 5).out == cli(*common, "--max-new-tokens", 6).out
+
+
+def test_a_limit_of_fairseq_that_shrinks_with_the_source(cli, fails, toy):
+    """2 * 7 - 3 = 11 tokens and the end; of one token of source nothing is left, of two less than the least length."""
+    limit = ["-m", toy, "--max-len-a", 2, "--max-len-b", -3]
+    shrunk = md.load(toy).options(max_len_a=2.0, max_len_b=-3)
+    assert fairseq_limit(np.arange(1, 8), shrunk) == 12
+    ran = cli("generate", "xyzxy", "--json", "--ignore-eos", *limit)
+    assert len(json.loads(ran.out)["hypotheses"][0]["token_ids"]) == 8
+    assert "max_len_a 2 and max_len_b -3 leave prompt 1 of 1 no new token" in fails("generate", "x", *limit)
+    fairseqs = [*limit, "--dialect", "fairseq", "--eos-token-id", 0, "--min-len", 2]
+    assert "min_new_tokens 2 is above what prompt 1" in fails("generate", "xy", *fairseqs)
+    assert "max_len_b must be a whole number from 0 up" in fails("generate", "x", "-m", toy, "--max-len-b", -3)
+
+
+def test_match_source_len(cli, fails, toy_bart):
+    """The source's tokens beside </s>, and the end."""
+    common = ["generate", "the sea", "-m", toy_bart, "--json", "--dialect", "fairseq", "--beam", 2, "--min-len", 4]
+    size = len(md.load(toy_bart).tokenizer.encode("the sea"))
+    ran = cli(*common, "--match-source-len")
+    assert ran.code == 0 and ran.out == cli(*common, "--max-new-tokens", size).out
+    assert ran.out != cli(*common, "--max-new-tokens", size + 1).out
+    words = "match_source_len and max_new_tokens are two spellings"
+    assert words in fails(*common, "--match-source-len", "--max-new-tokens", 5)
+    assert cli("trace", "the sea", "-m", toy_bart, "--dialect", "fairseq", "--match-source-len").code == 0
+
+
+def test_a_beam_wider_than_the_vocabulary(cli, toy_bart):
+    """fairseq cuts it to one less than the vocabulary."""
+    common = ["generate", "the", "-m", toy_bart, "--json", "--dialect", "fairseq", "--max-new-tokens", 3]
+    V = md.load(toy_bart).config.vocab_size
+    ran = cli(*common, "--beam", 2 * V, "--nbest", 2 * V)
+    assert ran.code == 0 and ran.out == cli(*common, "--beam", V - 1, "--nbest", V - 1).out
+    assert len(json.loads(ran.out)["hypotheses"]) == V - 1
 
 
 OPTIONS = [
