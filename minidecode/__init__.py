@@ -10,6 +10,7 @@ The first steps:
 Importing it needs NumPy alone.
 """
 
+from . import startup  # noqa: F401 (first: it is about the imports that follow)
 from .device import device_kind
 from .errors import (
     CacheFolderError,

@@ -507,6 +507,33 @@ def test_a_real_process(toy, expected):
     assert ran.stderr.count(b"\n") == 1
 
 
+INTERRUPTS_ITSELF = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+class Finder:
+    def find_spec(name, *_):
+        if name == os.environ["AT_IMPORT_OF"]:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no signals of this kind here")
+@pytest.mark.parametrize("module", ["numpy", "typer"])
+def test_an_interrupt_of_the_imports_says_nothing(tmp_path, module):
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTS_ITSELF)
+    environment = os.environ | {"PYTHONPATH": str(tmp_path), "AT_IMPORT_OF": module}
+    ran = subprocess.run(
+        [sys.executable, "-m", "minidecode", "models"], capture_output=True, text=True, env=environment
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "")
+
+
+def test_to_import_minidecode_changes_no_handler():
+    script = "import signal; before = signal.getsignal(2); import minidecode; assert signal.getsignal(2) is before"
+    assert subprocess.run([sys.executable, "-c", script]).returncode == 0
+
+
 def test_an_argument_that_is_not_utf8(toy):
     command = [sys.executable, "-m", "minidecode.cli", "generate", b"caf\xe9", "-m", toy]
     ran = subprocess.run(command, capture_output=True, text=True)
