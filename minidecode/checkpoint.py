@@ -62,7 +62,7 @@ def check_regular(path: Path, most: int | None = None) -> None:
         return
     if not stat.S_ISREG(status.st_mode):
         kind = "folder" if stat.S_ISDIR(status.st_mode) else "pipe or a device"
-        raise CheckpointError(f"{path} is a {kind}, not a file: put the model's file there")
+        raise CheckpointError(f"{path} cannot be read: it is a {kind}, not a file; put the model's file there")
     if most is not None and status.st_size > most:
         raise CheckpointError(f"{path} has {status.st_size:,} bytes, and at most {most:,} are read: use the right file")
 

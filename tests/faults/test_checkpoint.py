@@ -141,10 +141,10 @@ def test_a_pipe_is_not_waited_for(tiny_folder, name):
     """And a device that never ends is not read."""
     folder = without_weights(tiny_folder(), name)
     os.mkfifo(folder / name)
-    assert f"{name} is a pipe or a device, not a file" in refusal(md.load, folder)
+    assert f"{name} cannot be read: it is a pipe or a device, not a file" in refusal(md.load, folder)
     (folder / name).unlink()
     (folder / name).symlink_to("/dev/zero")
-    assert f"{name} is a pipe or a device, not a file" in refusal(md.load, folder)
+    assert f"{name} cannot be read: it is a pipe or a device, not a file" in refusal(md.load, folder)
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "generation_config.json"])
