@@ -51,6 +51,29 @@ def check_types(kernel: Callable[..., Any], argument_types: tuple) -> list[TypeN
                   key=lambda note: (note.line or 0, note.message))  # fmt: skip
 
 
+def narrow_indices(kernel: Callable[..., Any], argument_types: tuple) -> list[TypeNote]:
+    """Lines of a kernel where an array that it is given is indexed by an integer of fewer than 32 bits."""
+    from numba.core import ir as nodes
+    from numba.core import types as t
+
+    function, notes = getattr(kernel, "py_func", kernel), []
+    ir, types, _, _ = _infer(function, argument_types)
+    given = {s.target.name for s in _assignments(ir) if isinstance(s.value, nodes.Arg)}
+    for statement in (s for block in ir.blocks.values() for s in block.body):
+        place = statement.value if isinstance(statement, nodes.Assign) else statement
+        is_read = isinstance(place, nodes.Expr) and place.op == "getitem"
+        if not is_read and not isinstance(place, nodes.SetItem):
+            continue
+        if (place.value if is_read else place.target).name not in given:
+            continue
+        kind = types[place.index.name]
+        for part in kind if isinstance(kind, t.BaseTuple) else [kind]:
+            if isinstance(part, t.Integer) and part.bitwidth < 32:
+                message = f"an index is {part}, which counts to {part.maxval:,}: use int32 or int64"
+                notes.append(TypeNote("error", statement.loc.line, message))
+    return notes
+
+
 def _infer(function, argument_types):
     """(Numba's intermediate representation, variable -> type, return type, call -> signature)."""
     from numba.core.compiler import run_frontend

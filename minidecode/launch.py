@@ -18,6 +18,7 @@ from .errors import OptionError
 LAUNCHES: ContextVar[Counter[str] | None] = ContextVar("launches", default=None)
 TRACED: ContextVar[bool] = ContextVar("traced", default=False)
 SEEN: ContextVar[dict[tuple[Any, tuple], None] | None] = ContextVar("seen", default=None)
+DRY: ContextVar[bool] = ContextVar("dry", default=False)
 PRODUCT = "product of the library"
 PATIENCE_OF_A_JUDGE = 3.0  # seconds: its inputs are small
 EMULATED: ContextVar[bool] = ContextVar("emulated", default=False)
@@ -164,6 +165,16 @@ def traced_launches():
         yield
     finally:
         TRACED.reset(token)
+
+
+@contextmanager
+def dry_launches():
+    """Within it, emulated launches are held to the limits of grids and blocks and noted; no kernel runs."""
+    token = DRY.set(True)
+    try:
+        yield
+    finally:
+        DRY.reset(token)
 
 
 class OnHost:

@@ -58,8 +58,10 @@ def normal(rng, *shape: int) -> np.ndarray:
 
 
 def softmax(scores):
-    exps = [math.exp(s - max(scores)) for s in scores]
-    return [e / math.fsum(exps) for e in exps]
+    most = max(scores)
+    exps = [math.exp(s - most) for s in scores]
+    total = math.fsum(exps)
+    return [e / total for e in exps]
 
 
 def attend_row(q_HK, k_GMK, v_GMU, scale):

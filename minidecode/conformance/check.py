@@ -16,8 +16,9 @@ from .. import dims, ops
 from ..catalog import Row, arguments_of, find
 from ..device import device_kind
 from ..kernel_types import check_types
-from ..launch import seen_kernels, traced_launches
+from ..launch import InEmulator, seen_kernels, traced_launches
 from ..user_functions import describe, load_file, told
+from .large import SECONDS, judge_large, wrong_by_limits
 from .rows import asked_of
 
 LONGEST_CODE = 3000  # characters of an input that are printed
@@ -43,6 +44,7 @@ class Verdict:
     inputs: int  # how many were tried
     failure: Failure | None = None
     warnings: list[str] = field(default_factory=list)  # of its kernels: double precision by accident
+    left_out: list[str] = field(default_factory=list)  # large inputs that were not tried, and why
 
     @property
     def ok(self) -> bool:
@@ -50,9 +52,8 @@ class Verdict:
 
     def __str__(self) -> str:
         if self.failure is None:
-            return "\n".join(
-                [f"{self.name}: {self.implementation} is right on all {self.inputs} inputs tried", *self.warnings]
-            )
+            right = f"{self.name}: {self.implementation} is right on all {self.inputs} inputs tried"
+            return "\n".join([right, *self.warnings, *(f"Left out: {what}" for what in self.left_out)])
         f = self.failure
         verb = "gives a right answer that breaks a promise" if f.is_right else "is wrong"
         lines = [f"{self.name}: {self.implementation} {verb}. {f.what}", *self.warnings]
@@ -70,10 +71,12 @@ class Verdict:
 def check(
     name: str, implementation: Callable[..., Any], *, examples: int = 200, seed: int = 0,
     promised: bool = True, progress: Callable[[int, int], None] = lambda done, total: None,
+    large_seconds: float = SECONDS,
 ) -> Verdict:  # fmt: skip
     """Judges a function with the positional signature of the op of that name (see ops.py).
 
-    First random inputs, since a failure among them can be made smaller, then the planted ones. Where a known mistake
+    First random inputs, since a failure among them can be made smaller, then the planted ones, then the large ones,
+    the cheapest first, for `large_seconds` at most; the verdict says which were left out. Where a known mistake
     gives the same wrong answers, it is named. Kernels that it launches (by `minidecode.launch.launch` or `md.emulate`)
     run in the emulator, races looked for, or on the GPU; and Numba types them: what the compiler would refuse is a
     failure, double precision by accident a warning. promised: whether it must also keep what the row promises beyond
@@ -88,17 +91,23 @@ def check(
     row = find(name)
     label = describe(implementation)
     asked = asked_of(name)
-    strategy, planted, large = asked.inputs(), asked.planted(), getattr(asked, "large", list)()
-    total = examples + len(planted) + len(large)
-    tried, last, kept = [0], [None], _KeepsResults(implementation)
+    strategy, planted = asked.inputs(), asked.planted()
+    total = examples + len(planted)
+    tried, last, kept, left_out = [0], [None], _KeepsResults(implementation), []
 
-    def judge(arguments: tuple) -> None:
+    def look(arguments: tuple) -> Mistake | None:
         tried[0] += 1
         progress(min(tried[0], total), total)
-        mistake = wrong(row, kept, arguments, promised)
-        if mistake:
+        return wrong(row, kept, arguments, promised)
+
+    def judge(arguments: tuple) -> None:
+        if mistake := look(arguments):
             last[0] = (arguments, mistake)
             raise _NeverEndsError if "does not come out of" in mistake.what else _WrongAnswerError
+
+    def look_at_limits(arguments: tuple) -> Mistake | None:
+        what = wrong_by_limits(row, implementation, arguments)
+        return Mistake(what) if what else None
 
     @with_seed(seed)
     @settings(
@@ -116,17 +125,19 @@ def check(
                 judge_random()
                 for arguments in planted:
                     judge(arguments)
-                is_emulated = bool(kernels) and device_kind() != "gpu"
-                for arguments in large[:1] if is_emulated else large:
-                    judge(arguments)
+                is_emulated = bool(kernels) and (isinstance(implementation, InEmulator) or device_kind() != "gpu")
                 if mistake := wrong_with_out(row, implementation, planted[0]):
                     last[0] = (planted[0], mistake)
+                    raise _WrongAnswerError
+                limits = look_at_limits if is_emulated else None
+                if found := judge_large(look, row, asked.large(), large_seconds, limits, left_out):
+                    last[0] = found
                     raise _WrongAnswerError
         except (_WrongAnswerError, _NeverEndsError, Flaky):
             arguments, mistake = last[0]
             name_of_it = None
             if mistake.is_of_value:
-                name_of_it = _known_mistake(row, implementation, [arguments, *planted[:8]])
+                name_of_it = _known_mistake(row, implementation, [*planted[:8], arguments])
             failure = Failure(arguments_of(row, arguments), mistake.what, name_of_it, mistake.is_right)
     typed = [(kernel.py_func.__name__, check_types(kernel, types)) for kernel, types in kernels]
     remarks = [(kernel, note) for kernel, notes in typed for note in notes]
@@ -134,7 +145,7 @@ def check(
     if failure is None and refused:
         failure = Failure({}, refused[0])
     warnings = [f"{kernel}: {note}" for kernel, note in remarks if note.kind == "warning"]
-    return Verdict(name, label, tried[0], failure, warnings)
+    return Verdict(name, label, tried[0], failure, warnings, left_out)
 
 
 class _WrongAnswerError(Exception):

@@ -9,7 +9,7 @@ from types import FunctionType
 import numpy as np
 
 from ..errors import EmulationError, OptionError
-from ..launch import note_kernel
+from ..launch import DRY, note_kernel
 from .binding import python_function
 from .launch import Launch, Settings, TakesTooLongError
 from .run import Run
@@ -76,7 +76,9 @@ class Emulated:
         grid, block = _dim3(configuration[0], "grid"), _dim3(configuration[1], "block")
         if block.x * block.y * block.z > MOST_THREADS:
             raise OptionError(f"a block has at most {MOST_THREADS} threads, not {block.x * block.y * block.z:,}")
-        for name, size, most in (("block's z", block.z, 64), ("grid's y", grid.y, 65535), ("grid's z", grid.z, 65535)):
+        limits = [("block's z", block.z, 64)]
+        limits += zip(("grid's x", "grid's y", "grid's z"), grid, (2**31 - 1, 65535, 65535), strict=True)
+        for name, size, most in limits:
             if size > most:
                 raise OptionError(f"the {name} is at most {most:,}, not {size:,}")
         dynamic = configuration[3] if len(configuration) == 4 else 0
@@ -109,6 +111,9 @@ class _Configured:
             if array.dtype.kind not in "biufc":
                 raise OptionError(f"arrays of {array.dtype} are not emulated: numbers and booleans only")
         launch = Launch(self._function, self._grid, self._block, self._dynamic, self._settings)
+        if DRY.get():
+            note_kernel(self._kernel, arguments)
+            return Run(launch)
         before = [(a, a.copy()) for a in _arrays_in(arguments)]
         try:
             launch.run(arguments)

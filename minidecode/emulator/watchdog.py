@@ -43,6 +43,11 @@ class Watchdog:
                 for _ in range(10_000_000):
                     pass
 
+    @property
+    def has_interrupted(self) -> bool:
+        """Whether the time was over before the work was done."""
+        return self._has_sent
+
     def _watch(self) -> None:
         seen, since = self._progress(), time.process_time()
         while not self._over.wait(self.TICK):

@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ..bounds import EPS
+from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, VOCABULARY, WIDTH
 
 
 def _of_logistic(slope: float):
@@ -63,6 +64,15 @@ def planted() -> list[tuple]:
         cases += [(f_RF, bias_F, names[k]), (f_RF, None, names[-1 - k])]
     line_RF = np.linspace(-9, 9, 2001, dtype=np.float32).reshape(3, 667)
     return [*cases, *((line_RF, None, name) for name in names)]
+
+
+def large() -> list[tuple]:
+    """Many rows, long ones, and widths at the edges of blocks."""
+    rng = np.random.default_rng(1)
+    shapes = [*((2, F) for F in BOUNDARIES), (ROWS, WIDTH), (1, VOCABULARY), (MANY_ROWS, 1)]
+    names = [("relu", "gelu", "silu")[k % 3] for k in range(len(shapes))]
+    arrays = [[rng.standard_normal(size).astype(np.float32) for size in (shape, shape[1])] for shape in shapes]
+    return [(*pair, name) for pair, name in zip(arrays, names, strict=True)]
 
 
 def oracle(f_RF, bias_F, activation):

@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ...ops import BEST_BEAM, BEST_CANDIDATE, FINE, NOBODY, NONE_LEFT, NOT_A_NUMBER, PENALTY_TOO_STRONG, BeamRules
+from ..sizes import BOUNDARIES, ROWS
 
 INF, NAN = np.inf, np.nan
 MARK = -1.0e9
@@ -125,6 +126,17 @@ def _random_sentence(rng: np.random.Generator, W: int, C: int) -> Sentence:
     new = int(rng.integers(1, LIMIT + 1))
     pairs = [(float(score), int(rng.integers(1, LIMIT))) for score in finished]
     return Sentence(scores.tolist(), rng.integers(0, 6, C).tolist(), pairs, new, int(rng.integers(new, LIMIT + 1)))
+
+
+def large() -> list[tuple]:
+    """Tokens and lengths that sixteen bits do not count, some equal to EOS in sixteen; many sentences; many beams."""
+    rng, scores = np.random.default_rng(1), [-0.5, -1.0, -1.5, -2.0]
+    tokens = [50_256, 2**16 + 3, 3, 250_111]
+    ways = [(2, HF, (3,)), (40_000, HF4, (50_256,)), (70_000, FAIRSEQ, (0, 250_111 - 2**16))]
+    cases = [arguments_of([Sentence(scores, tokens, prompt=length)], 2, rules, eos) for length, rules, eos in ways]
+    for W in BOUNDARIES[:6]:
+        cases.append(arguments_of([_random_sentence(rng, W, 2 * W)], W, RULES[W % len(RULES)], (0, 3)))
+    return [*cases, arguments_of([_random_sentence(rng, 1, 2) for _ in range(ROWS)], 1, HF, (0, 3))]
 
 
 class _Text(NamedTuple):

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ...ops import Heads
+from ..sizes import BOUNDARIES, MANY_ROWS, POSITIONS, ROWS
 from .heads import heads_of, product_of
 from .heads import oracle as heads_oracle
 
@@ -49,6 +50,17 @@ def planted() -> list[tuple]:
         halves_of([1, 0, 1], 2, Heads(4, 2, 8, 6, 1.0)),
         arguments_of([32, 0, 31], 33, Heads(2, 1, 31, 33, 1.0)),
         arguments_of([2] * 2, 3, Heads(12, 12, 64, 64, 1.0)),  # GPT-2's heads, and all rows as long, as in a step
+    ]
+
+
+def large() -> list[tuple]:
+    """Many rows, a late position, and positions at the edges of blocks."""
+    one = Heads(1, 1, 1, 1, 1.0)
+    return [
+        arguments_of(list(BOUNDARIES), BOUNDARIES[-1] + 1, one),
+        arguments_of([1] * ROWS, 2, one),
+        arguments_of([POSITIONS - 1], POSITIONS, one),
+        arguments_of([0] * MANY_ROWS, 1, one),
     ]
 
 

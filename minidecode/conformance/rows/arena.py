@@ -13,6 +13,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ...ops import ALIGNED
+from ..sizes import ROWS
 
 FETCHED = ("bytes_X", "first_X", "last_X")  # a planner runs on the host
 HANDED_OUT = False  # and before there is a block
@@ -49,6 +50,14 @@ def planted() -> list[tuple]:
         arguments_of([(64, call, call) for call in range(0, 3000, 100)]),  # calls far apart: all in one place
         arguments_of(list(zip(sizes_X.tolist(), first_X.tolist(), (first_X + calls_X).tolist(), strict=True))),
     ]
+
+
+def large() -> list[tuple]:
+    """Many arrays, and more calls than sixteen bits count."""
+    rng = np.random.default_rng(1)
+    first_X = rng.integers(0, 70_000, ROWS)
+    return [arguments_of([(int(size), int(first), int(first) + 300) for size, first in
+                          zip(rng.choice([5, 64, 100, 640, 4096], ROWS), first_X, strict=True)])]  # fmt: skip
 
 
 def oracle(bytes_X, first_X, last_X):

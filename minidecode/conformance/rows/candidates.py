@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
+from ..sizes import BOUNDARIES, ROWS, VOCABULARY, WIDE, WIDTH
+
 FETCHED = ("scores_BX",)  # the NumPy code goes by Python numbers from row to row
 
 INF, NAN = np.inf, np.nan
@@ -62,6 +64,16 @@ def planted() -> list[tuple]:
     late = rng.standard_normal((1, 2300))
     late[0, 2200] = NAN
     return [*cases, arguments_of(late, 2), arguments_of(rng.standard_normal((1, 131)), 129)]
+
+
+def large() -> list[tuple]:
+    """Widths at the edges of blocks, many sentences, more columns than sixteen bits count: the last are best."""
+    rng, cases = np.random.default_rng(1), []
+    for X in (*BOUNDARIES, VOCABULARY, WIDE):
+        scores_BX = rng.standard_normal((1, X))
+        scores_BX[0, [-1, -2, 0]] = 9.0, 8.0, 7.0
+        cases.append(arguments_of(scores_BX, 4))
+    return [*cases, arguments_of(rng.standard_normal((ROWS, WIDTH)), 2)]
 
 
 def oracle(scores_BX, C):

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ...ops import FINE, NONE_LEFT, NOT_A_NUMBER
+from ..sizes import BOUNDARIES, ROWS, VOCABULARY, WIDE, WIDTH
 from .hars import scores_of
 
 FETCHED = ("scores_RV", "logits_RV")  # the NumPy code goes by Python numbers from row to row
@@ -57,6 +58,16 @@ def planted() -> list[tuple]:
         cases.append(arguments_of(np.where(rng.random((4, V)) < 0.5, logits_RV, -INF), logits_RV))
     rising_RV = np.linspace(-30, 0, 600)[None] + np.array([[0.0], [5.0]])  # the running maximum never stays
     return [*cases, arguments_of(rising_RV, rising_RV)]
+
+
+def large() -> list[tuple]:
+    """Widths at the edges of blocks, many rows, and more tokens than sixteen bits count: the last is the best."""
+    rng, cases = np.random.default_rng(1), []
+    for R, V in [*((1, V) for V in BOUNDARIES), (ROWS, WIDTH), (1, VOCABULARY), (1, WIDE)]:
+        logits_RV = rng.standard_normal((R, V))
+        logits_RV[0, -1] = 9.0
+        cases.append(arguments_of(logits_RV, logits_RV))
+    return cases
 
 
 def oracle(scores_RV, logits_RV):

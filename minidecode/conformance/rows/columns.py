@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
+from ..sizes import MANY_ROWS, ROWS, VOCABULARY, WIDTH
+
 
 def arguments_of(columns: list, V: int) -> tuple:
     """(index_BC, V)"""
@@ -32,6 +34,13 @@ def planted() -> list[tuple]:
     for B, C in [(1, 33), (3, 129), (40, 5)]:  # past warps and blocks
         cases.append(arguments_of(rng.integers(0, 700, (B, C)), 100))
     return cases
+
+
+def large() -> list[tuple]:
+    """Many sentences."""
+    rng = np.random.default_rng(1)
+    shapes = [(ROWS, WIDTH), (MANY_ROWS, 1)]
+    return [arguments_of(rng.integers(0, 4 * VOCABULARY, shape), VOCABULARY) for shape in shapes]
 
 
 def oracle(index_BC, V):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ...ops import Heads
 from ..attention import drawn
 from ..bounds import EPS
+from ..sizes import BOUNDARIES, POSITIONS, ROWS, WIDTH
 from . import linear as product
 from .linear import LAYOUTS, STORED
 
@@ -51,6 +52,13 @@ def planted() -> list[tuple]:
         random_case(22, 2, 5, 3, Heads(2, 1, 5, 4, 1.0)),
         random_case(23, 1, 3, 2, Heads(1, 1, 64, 66, 1.0), layout="io"),  # past the blocks of kernels
     ]
+
+
+def large() -> list[tuple]:
+    """Many rows, long sums, and widths at the edges of blocks."""
+    one = Heads(1, 1, 1, 1, 1.0)
+    cases = [random_case(n, 2, n, 1, one, STORED[n % len(STORED)], LAYOUTS[n % 2]) for n in BOUNDARIES]
+    return [*cases, random_case(30, ROWS, WIDTH, 1, one), random_case(31, 1, POSITIONS, 1, one)]
 
 
 def oracle(h_RD, weight, heads):

@@ -7,6 +7,8 @@ import math
 import numpy as np
 from hypothesis import strategies as st
 
+from ..sizes import ROWS, VOCABULARY, WIDE, WIDTH
+
 FETCHED = ("scores_RV", "key_RX", "step_R")  # the NumPy code goes by Python numbers from row to row
 
 INF, NAN = np.inf, np.nan
@@ -77,13 +79,14 @@ def _next_to_impossible() -> tuple:
 
 
 def large() -> list[tuple]:
-    """More tokens, and more groups of four, than sixteen bits count: of which only the last ones are possible."""
-    cases = []
-    for V in (2**16 + 60, 2**18 + 60):
+    """More tokens, and more groups of four, than sixteen bits count: of which only the last are possible; many rows."""
+    rng, cases = np.random.default_rng(1), []
+    for V in (VOCABULARY, WIDE, 2**18 + 60):
         scores_RV = np.full((1, V), -INF)
         scores_RV[0, -57:] = 0.0
         cases.append(arguments_of(scores_RV, [[7, 8]], [3], 2**63 + 5))
-    return cases
+    keys, steps = rng.integers(2**32, size=(ROWS, 2)), rng.integers(9, size=ROWS)
+    return [*cases, arguments_of(np.zeros((ROWS, WIDTH)), keys, steps, 2**63 + 5)]
 
 
 def oracle(scores_RV, key_RX, step_R, seed):

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from ..attention import STORED as STORED
 from ..attention import attend_hidden_bound, attend_hidden_row
+from ..sizes import BOUNDARIES, POSITIONS, ROWS, WIDTH
 
 FETCHED = ("begin_B",)  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
 
@@ -78,6 +79,13 @@ def planted() -> list[tuple]:
     heavy = arguments_of(99, B=2, W=2, N=9, H=2, G=2, K=8, U=8, D=16)
     heavy[1][:, :, 3] += 30  # a column that is large everywhere, as trained models have them
     return [*cases, heavy]
+
+
+def large() -> list[tuple]:
+    """Many sentences, a long one, and lengths at the edges of blocks."""
+    one = dict(W=1, H=1, G=1, K=2, U=2, D=WIDTH)
+    cases = [arguments_of(n, B=1, N=n, **one) for n in (*BOUNDARIES, POSITIONS)]
+    return [*cases, arguments_of(1, B=ROWS, N=1, **one)]
 
 
 def rows_of(q_RHK, h_BND, begin_B):

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ..attention import attend_hidden_bound, attend_hidden_row, halves
+from ..sizes import BOUNDARIES, POSITIONS, ROWS, WIDTH
 from .el import hidden_inputs, planted_sizes, rows_of
 from .el import sizes as prompt_sizes
 
@@ -51,6 +52,14 @@ def planted() -> list[tuple]:
     cases += [arguments_of(60, 3, True, **small), arguments_of(61, 1, True, **small | dict(B=1))]
     cases += [arguments_of(70, 3, **small | dict(key_bias=20.0, value_bias=20.0))]
     return cases
+
+
+def large() -> list[tuple]:
+    """Many sentences, long ones, and lengths of either part at the edges of blocks."""
+    one = dict(W=1, H=1, G=1, K=2, U=2, D=WIDTH)
+    cases = [arguments_of(n, n, B=1, N=2, **one) for n in (*BOUNDARIES, POSITIONS)]
+    cases += [arguments_of(n, 2, B=1, N=n, **one) for n in (*BOUNDARIES, POSITIONS)]
+    return [*cases, arguments_of(1, 1, B=ROWS, N=1, **one)]
 
 
 def oracle(q_RHK, h_BND, begin_B, *rest):

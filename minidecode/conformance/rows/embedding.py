@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from ...ops import Norm
 from ..bounds import EPS
+from ..sizes import BOUNDARIES, MANY_ROWS, POSITIONS, ROWS, WIDE, WIDTH
 from .norm import bound_of_the_norm, layer_norm_oracle
 
 
@@ -51,6 +52,17 @@ def planted() -> list[tuple]:
         tables = rng.standard_normal((2, 40, 6))
         cases.append(arguments_of(rng.integers(40, size=R), rng.integers(40, size=R), *tables, 1.0, 1e-5))
     return cases
+
+
+def large() -> list[tuple]:
+    """Many rows, tables longer than sixteen bits count, and widths at the edges of blocks."""
+    rng, cases = np.random.default_rng(1), []
+    for D in BOUNDARIES:
+        cases.append(arguments_of([1, 0], [0, 1], *rng.standard_normal((2, 2, D)), 1.0, 1e-5))
+    for R, D in [(ROWS, WIDTH), (MANY_ROWS, 2)]:
+        cases.append(arguments_of(*rng.integers(40, size=(2, R)), *rng.standard_normal((2, 40, D)), 1.0, 1e-5))
+    wte_VD, wpe_ND = (rng.standard_normal((n, WIDTH)) for n in (WIDE, POSITIONS))
+    return [*cases, arguments_of([WIDE - 1, 5], [7, POSITIONS - 1], wte_VD, wpe_ND, 1.0, 1e-5)]
 
 
 def oracle(ids_R, pos_R, wte_VD, wpe_ND, scale, norm):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ..attention import drawn
 from ..bounds import EPS
+from ..sizes import BOUNDARIES, POSITIONS, ROWS, VOCABULARY, WIDTH
 from . import activation as activation_row
 from . import linear as linear_row
 from .activation import EQUATIONS
@@ -63,6 +64,17 @@ def planted() -> list[tuple]:
     rng = np.random.default_rng(0)
     x_RX, matrix, bias_X, add_to = (rng.standard_normal(shape) for shape in ((5, 40), (40, 7), 7, (5, 7)))
     return [*cases, *(arguments_of(x_RX, matrix, "int8", "io", bias_X, name, add_to) for name in names)]
+
+
+def large() -> list[tuple]:
+    """Many rows, long sums, as many outputs as a vocabulary has, and widths at the edges of blocks."""
+    rng, cases = np.random.default_rng(1), []
+    sizes = [*((2, n, 2) for n in BOUNDARIES), (ROWS, WIDTH, 2), (1, POSITIONS, 2), (1, WIDTH, VOCABULARY)]
+    for k, (R, n_in, n_out) in enumerate(sizes):
+        x_RX, matrix = rng.standard_normal((R, n_in)), rng.standard_normal((n_in, n_out)) / np.sqrt(n_in)
+        ways = STORED[k % len(STORED)], LAYOUTS[k % 2]
+        cases.append(arguments_of(x_RX, matrix, *ways, rng.standard_normal(n_out), "gelu", None))
+    return cases
 
 
 def oracle(x_RX, weight, activation=None, add_to=None):

@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ...ops import ALL_DONE, FINE, NONE_LEFT, NOT_A_NUMBER, SOME_DONE, TROUBLE
+from ..sizes import MANY_ROWS, ROWS
 
 FETCHED = ("trouble_R", "done_R")  # the NumPy code looks at them to know which rows to write to
 LONGEST = 8  # texts of the random inputs, and room for one token more
@@ -89,6 +90,17 @@ def _random_text(rng: np.random.Generator) -> Text:
     is_certain, is_done = (rng.random(2) < 0.3).tolist()
     token, new = rng.integers(0, (5, 4)).tolist()
     return Text(token, -float(rng.random()), is_certain, new=new, is_done=is_done)
+
+
+def large() -> list[tuple]:
+    """Tokens that sixteen bits do not count, some equal to EOS in sixteen; many texts."""
+    rng, wide = np.random.default_rng(1), [Text(50_256), Text(2**16), Text(2**16 + 2), Text(250_111)]
+    cases = [arguments_of(wide, eos) for eos in [(0, 2), (50_256,), (250_111 - 2**16, 2**16)]]
+    for R in (ROWS, MANY_ROWS):
+        texts = [_random_text(rng) for _ in range(64)] * (R // 64)
+        cases.append(arguments_of([*texts, Text(3)], (0, 2)))
+        cases.append(arguments_of([Text(0)] * (R - 1) + [Text(3)], model_trouble=[FINE] * R))
+    return cases
 
 
 def oracle(

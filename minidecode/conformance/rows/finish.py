@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
+from ..sizes import BOUNDARIES, POSITIONS, ROWS
+
 FETCHED = ("slot_BW", "parent_BC", "at_B")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
 
 
@@ -60,6 +62,15 @@ def planted() -> list[tuple]:
 def _random_slots(rng: np.random.Generator, W: int) -> list[int]:
     entering = rng.permutation(2 * W)[: rng.integers(1, W)].tolist()
     return _slots(W, entering, rng.integers(0, W, len(entering)).tolist())
+
+
+def large() -> list[tuple]:
+    """Many sentences, a late position, and positions at the edges of blocks."""
+    rng, cases = np.random.default_rng(1), []
+    for at, M in [(list(BOUNDARIES), BOUNDARIES[-1] + 1), ([1] * ROWS, 2), ([POSITIONS - 1], POSITIONS)]:
+        slots = [_random_slots(rng, 2) for _ in at]
+        cases.append(arguments_of(slots, rng.integers(0, 2, (len(at), 4)).tolist(), at, M))
+    return cases
 
 
 def oracle(finished_BWM, running_BWM, slot_BW, parent_BC, token_BC, at_B):

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from ..attention import STORED as STORED
 from ..attention import attend_bounds, attend_rows, drawn, halves, hidden, normal, perhaps_halves, timed_in
+from ..sizes import BOUNDARIES, POSITIONS, ROWS, WIDTH
 
 FETCHED = ("begin_R", "end_R")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
 
@@ -61,6 +62,16 @@ def planted() -> list[tuple]:
         case([0], [35], 1, 2, 35, 5, 130),
         case([2], [9], 1, 19, 9, 3, 2),  # more query heads than a block takes
     ]
+
+
+def large() -> list[tuple]:
+    """Many rows, many positions, and counts of positions at the edges of blocks."""
+    rng, cases = np.random.default_rng(1), []
+    for ends, M in [(BOUNDARIES, BOUNDARIES[-1]), ([1] * ROWS, 1), ([POSITIONS], POSITIONS)]:
+        R = len(ends)
+        arrays = normal(rng, R, 1, WIDTH), normal(rng, R, 1, M, WIDTH), normal(rng, R, 1, M, WIDTH)
+        cases.append(arguments_of(*arrays, [0] * R, ends, 0.7))
+    return cases
 
 
 def seen(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale):

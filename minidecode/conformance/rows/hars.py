@@ -12,6 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ..bounds import EPS
+from ..sizes import BOUNDARIES, ROWS, VOCABULARY, WIDTH
 
 FETCHED = ("logits_RV", "base_BW")  # the NumPy code goes by Python numbers from row to row
 
@@ -85,6 +86,16 @@ def scores_of(logits_RV, base_BW):
         off_RV = EPS * (on_the_way_RV + typical_R1 + math.sqrt(V) / 4 + 2)
     off_RV = np.where(np.isfinite(score_RV), off_RV, 0)
     return score_RV.reshape(B, -1), off_RV.reshape(B, -1)
+
+
+def large() -> list[tuple]:
+    """Widths at the edges of blocks, many sentences, more columns than sixteen bits count: the last are best."""
+    rng, cases = np.random.default_rng(1), []
+    for W, V in [*((1, V) for V in BOUNDARIES), (1, VOCABULARY), (2, VOCABULARY)]:
+        logits_RV = rng.standard_normal((W, V))
+        logits_RV[-1, [-1, -2, 0]] = 9.0, 8.0, 7.0
+        cases.append(arguments_of(logits_RV, [[-1.0] * W], 4))
+    return [*cases, arguments_of(rng.standard_normal((ROWS, WIDTH)), -rng.random((ROWS, 1)), 2)]
 
 
 def oracle(logits_RV, base_BW, C):

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ...ops import Heads
+from ..sizes import BOUNDARIES, MANY_ROWS, ROWS
 
 
 def product_of(R: int, heads: Heads, bias: bool) -> tuple:
@@ -43,6 +44,13 @@ def planted() -> list[tuple]:
     qkv_RX, bias_X = rng.standard_normal(qkv_RX.shape), rng.standard_normal(bias_X.shape)
     qkv_RX[1, 5] = 1e30  # an outlier, beside which its neighbours must stay what they are
     return [*cases, (qkv_RX.astype(np.float32), bias_X.astype(np.float32), heads)]
+
+
+def large() -> list[tuple]:
+    """Many rows, and heads at the edges of blocks."""
+    one = Heads(1, 1, 1, 1, 1.0)
+    cases = [product_of(2, Heads(1, 1, n, 1, 1.0), bias=True) for n in BOUNDARIES]
+    return [*cases, product_of(ROWS, one, bias=True), product_of(MANY_ROWS, one, bias=False)]
 
 
 def oracle(qkv_RX, bias_X, heads):

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from ..attention import STORED as STORED
 from ..attention import attend_bound, attend_row, halves, perhaps_halves, timed_in
+from ..sizes import BOUNDARIES, POSITIONS, ROWS
 
 POISON = 1e4  # lies where nobody may look
 FETCHED = ("prompt_begin_B", "source_RT", "begin_R", "end_R")  # what the NumPy code reads as Python numbers
@@ -73,6 +74,12 @@ def planted() -> list[tuple]:
         arguments[1 + 3 * far][:, :, 17] *= 30
         cases.append(arguments)
     return cases
+
+
+def large() -> list[tuple]:
+    """Many sentences, many positions, and counts of positions at the edges of blocks."""
+    cases = [arguments_of(1, 2, 2, n) for n in BOUNDARIES] + [arguments_of(1, 2, n, 2) for n in BOUNDARIES]
+    return [*cases, arguments_of(ROWS, 1, 1, 1), arguments_of(1, 1, POSITIONS, 1), arguments_of(1, 1, 1, POSITIONS)]
 
 
 def rows_of(

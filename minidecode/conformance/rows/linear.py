@@ -13,6 +13,7 @@ from ...ops import Weight
 from ...precision import NARROW, narrowed
 from ..attention import drawn
 from ..bounds import EPS
+from ..sizes import BOUNDARIES, POSITIONS, ROWS, VOCABULARY, WIDTH
 
 STORED = ("float32", *NARROW)
 LAYOUTS = ("io", "oi")
@@ -49,6 +50,16 @@ def planted() -> list[tuple]:
         cases.append(arguments_of(x_RX, matrix, stored, layout))
     rng = np.random.default_rng(0)  # one sign: sums grow all the way
     return [*cases, arguments_of(rng.random((2, 500)), rng.random((500, 3)), "float32", "oi")]
+
+
+def large() -> list[tuple]:
+    """Many rows, long sums, as many outputs as a vocabulary has, and widths at the edges of blocks."""
+    rng, cases = np.random.default_rng(1), []
+    sizes = [*((2, n, 2) for n in BOUNDARIES), (ROWS, WIDTH, 2), (1, POSITIONS, 2), (1, WIDTH, VOCABULARY)]
+    for k, (R, n_in, n_out) in enumerate(sizes):
+        x_RX, matrix = rng.standard_normal((R, n_in)), rng.standard_normal((n_in, n_out))
+        cases.append(arguments_of(x_RX, matrix, STORED[k % len(STORED)], LAYOUTS[k % 2]))
+    return cases
 
 
 def oracle(x_RX, weight):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
+from ..sizes import BOUNDARIES, POSITIONS, ROWS, VOCABULARY
+
 FETCHED = ("tokens_RM", "length_R")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
 
 
@@ -69,6 +71,24 @@ def planted() -> list[tuple]:
     for length, at in [(200, 150), (300, 0), (300, 255), (300, 256), (700, 511), (1100, 1050)]:  # past blocks and tiles
         cases.append(arguments_of([_long_history(length, at, 3), [1, 2, 1, 2]], 3, 1200))
     return cases
+
+
+def large() -> list[tuple]:
+    """As many windows as blocks have threads, and one more, of which the newest or the oldest bans; many rows, a long
+    one, and a true vocabulary.
+    """
+    cases = []
+    for n in (2, 3):
+        newest = [[*range(windows - 1), *[windows] * n] for windows in BOUNDARIES]
+        oldest = [_long_history(windows + n - 1, 0, n) for windows in BOUNDARIES]
+        cases += [arguments_of(newest, n, BOUNDARIES[-1] + 2), arguments_of(oldest, n, BOUNDARIES[-1] + 2)]
+    last = VOCABULARY - 1
+    return [
+        *cases,
+        arguments_of([[r % 3, 1, r % 3] for r in range(ROWS)], 2, 3),
+        arguments_of([[last, 5, last - 1, last, 5]], 3, VOCABULARY),
+        arguments_of([_long_history(POSITIONS, POSITIONS - 9, 3)], 3, POSITIONS + 1),
+    ]
 
 
 def oracle(scores_RV, tokens_RM, length_R, n):

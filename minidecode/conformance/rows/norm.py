@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from ...ops import Norm
 from ..bounds import EPS
+from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, WIDTH
 
 
 def arguments_of(
@@ -67,6 +68,13 @@ def layer_norm_oracle(x_RD, norm):
         scaled = (row - mean) / math.sqrt(variance + norm.eps)
         rows.append(scaled * norm.gain_D.astype(np.float64) + norm.bias_D.astype(np.float64))
     return np.array(rows)
+
+
+def large() -> list[tuple]:
+    """Many rows, and widths at the edges of blocks."""
+    rng = np.random.default_rng(1)
+    shapes = [*((2, D) for D in BOUNDARIES), (ROWS, WIDTH), (MANY_ROWS, WIDTH)]
+    return [arguments_of(*rng.standard_normal((2, *shape)), None, 1e-5) for shape in shapes]
 
 
 def oracle(x_RD, y_RD, bias_D, norm):

@@ -7,6 +7,7 @@ from decimal import Decimal, localcontext
 import numpy as np
 from hypothesis import strategies as st
 
+from ..sizes import ROWS, VOCABULARY, WIDE, WIDTH
 from .draw import word_of
 
 FETCHED = ("key_RX", "step_R")  # the NumPy code goes by Python numbers from row to row
@@ -46,8 +47,11 @@ def planted() -> list[tuple]:
 
 
 def large() -> list[tuple]:
-    """More tokens, and more groups of four, than sixteen bits count: noise must not come again."""
-    return [arguments_of([[7, 8]], [3], V, 2**63 + 5) for V in (2**16 + 9, 2**18 + 9)]
+    """More tokens, and more groups of four, than sixteen bits count: noise must not come again; many rows."""
+    rng = np.random.default_rng(1)
+    keys, steps = rng.integers(2**32, size=(ROWS, 2)), rng.integers(9, size=ROWS)
+    wide = [arguments_of([[7, 8]], [3], V, 2**63 + 5) for V in (VOCABULARY, WIDE, 2**18 + 9)]
+    return [*wide, arguments_of(keys, steps, WIDTH, 5)]
 
 
 def oracle(key_RX, step_R, V, seed):

@@ -24,6 +24,11 @@ def planted() -> list[tuple]:
     return [arguments_of(*arguments) for arguments in reorder.planted()]
 
 
+def large() -> list[tuple]:
+    """As for keys and values."""
+    return [arguments_of(*arguments) for arguments in reorder.large()]
+
+
 def oracle(source_RT, parent_R, length_R):
     """A new table, place by place; what is not written yet stays."""
     result_RT = np.empty_like(source_RT)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
+from ..sizes import BOUNDARIES, MANY_ROWS, POSITIONS, ROWS
+
 FETCHED = ("parent_BW", "length_B")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
 
 
@@ -40,6 +42,16 @@ def planted() -> list[tuple]:
     for B, W, M in [(5, 4, 70), (2, 9, 33), (1, 70, 5), (40, 2, 3)]:  # past warps, tiles, rooms, blocks
         cases.append(arguments_of(rng.integers(0, W, (B, W)).tolist(), rng.integers(M // 2, M, B).tolist(), M))
     return cases
+
+
+def large() -> list[tuple]:
+    """Many sentences, late positions, and lengths at the edges of blocks."""
+    return [
+        arguments_of([[1, 0]] * len(BOUNDARIES), list(BOUNDARIES), BOUNDARIES[-1] + 1),
+        arguments_of([[1, 0]] * ROWS, [1] * ROWS, 2),
+        arguments_of([[1, 0]], [POSITIONS - 1], POSITIONS),
+        arguments_of([[0]] * MANY_ROWS, [1] * MANY_ROWS, 2),
+    ]
 
 
 def oracle(text_BWM, parent_BW, token_BW, length_B):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
+from ..sizes import BOUNDARIES, MANY_ROWS, POSITIONS, ROWS, WIDTH
+
 FETCHED = ("parent_R", "length_R")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
 
 
@@ -43,6 +45,13 @@ def planted() -> list[tuple]:
     for R, G, M, X, length in [(8, 2, 20, 33, 17), (300, 1, 3, 2, 2), (6, 1, 70, 64, 69)]:  # past blocks, rooms, tiles
         cases.append(arguments_of(rng.integers(0, R, R).tolist(), length, M, G, X))
     return cases
+
+
+def large() -> list[tuple]:
+    """Many rows, late positions, and counts of positions at the edges of blocks."""
+    cases = [arguments_of([1, 0], length, length + 1) for length in (*BOUNDARIES, POSITIONS)]
+    cases.append(arguments_of(list(range(ROWS))[::-1], 1, 2, X=WIDTH))
+    return [*cases, arguments_of([*range(MANY_ROWS - 2), MANY_ROWS - 1, MANY_ROWS - 2], 1, 1)]
 
 
 def oracle(k_RGMX, parent_R, length_R):

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from ..attention import STORED as STORED
 from ..attention import attend_bound, attend_row, halves, perhaps_halves, timed_in
+from ..sizes import BOUNDARIES, POSITIONS, ROWS, WIDTH
 
 POISON = 1e4  # lies where nobody may look
 FETCHED = ("begin_R", "end_R")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
@@ -57,6 +58,16 @@ def planted() -> list[tuple]:
     peak = arguments_of([0, 0], [50, 61], 40, K=8, U=8)
     peak[1][:, :, 17] *= 30  # a score far above the others
     return [*cases, peak]
+
+
+def large() -> list[tuple]:
+    """Many rows, many slots, and counts of slots at the edges of blocks."""
+    R, room = len(BOUNDARIES), BOUNDARIES[-1]
+    return [
+        *(arguments_of([0, 0], [n, n + 1], n) for n in (*BOUNDARIES, POSITIONS)),
+        arguments_of([0] * R, list(BOUNDARIES), room),
+        arguments_of([0] * ROWS, [2] * ROWS, 1, K=WIDTH, U=WIDTH),
+    ]
 
 
 def rows_of(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
+from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, VOCABULARY, WIDTH
+
 INF, NAN = np.inf, np.nan
 
 
@@ -35,6 +37,13 @@ def planted() -> list[tuple]:
     for R, V in [(3, 31), (2, 129), (5, 1025), (130, 3)]:
         cases.append(arguments_of(-5 * rng.random((R, V)), -9 * rng.random(R)))
     return cases
+
+
+def large() -> list[tuple]:
+    """Many rows, a true vocabulary, and widths at the edges of blocks."""
+    rng = np.random.default_rng(1)
+    shapes = [*((2, V) for V in BOUNDARIES), (ROWS, WIDTH), (1, VOCABULARY), (MANY_ROWS, 1)]
+    return [arguments_of(-5 * rng.random(shape), -9 * rng.random(shape[0])) for shape in shapes]
 
 
 def oracle(scores_RV, running_R):

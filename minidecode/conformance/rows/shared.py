@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from ..attention import STORED as STORED
 from ..attention import attend_bounds, attend_rows, drawn, halves, hidden, normal, perhaps_halves, timed_in
+from ..sizes import BOUNDARIES, POSITIONS, ROWS, WIDTH
 
 FETCHED = ("begin_B",)  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
 
@@ -59,6 +60,16 @@ def planted() -> list[tuple]:
         case([3], 2, 1, 1, 35, 130, 66),  # wider than there is room for
         case([2], 5, 1, 4, 9, 3, 2),  # more queries than a block takes
     ]
+
+
+def large() -> list[tuple]:
+    """Many sentences, many positions, and counts of positions at the edges of blocks."""
+    rng, cases, N = np.random.default_rng(1), [], BOUNDARIES[-1]
+    for begins, length in [([N - n for n in BOUNDARIES], N), ([0] * ROWS, 1), ([0], POSITIONS)]:
+        B = len(begins)
+        arrays = normal(rng, B, 1, WIDTH), normal(rng, B, 1, length, WIDTH), normal(rng, B, 1, length, WIDTH)
+        cases.append(arguments_of(*arrays, begins, 0.7))
+    return cases
 
 
 def seen(q_RHK, k_BGNK, v_BGNU, begin_B, scale):

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ...ops import FINE, NOT_A_NUMBER
+from ..sizes import BOUNDARIES, ROWS, VOCABULARY, WIDTH
 from .hars import scores_of
 
 FETCHED = ("logits_RV",)  # the NumPy code goes from row to row
@@ -46,6 +47,16 @@ def planted() -> list[tuple]:
         cases.append(arguments_of(logits_RV))
     rising_RV = np.linspace(-30, 0, 600)[None] + np.array([[0.0], [5.0]])  # the running maximum never stays
     return [*cases, arguments_of(rising_RV)]
+
+
+def large() -> list[tuple]:
+    """Many rows, a true vocabulary, and widths at the edges of blocks: the last token is the likeliest."""
+    rng, cases = np.random.default_rng(1), []
+    for R, V in [*((1, V) for V in BOUNDARIES), (ROWS, WIDTH), (1, VOCABULARY)]:
+        logits_RV = rng.standard_normal((R, V))
+        logits_RV[0, -1] = 9.0
+        cases.append(arguments_of(logits_RV))
+    return cases
 
 
 def oracle(logits_RV):

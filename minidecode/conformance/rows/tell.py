@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ...ops import ALL_DONE, FINE, MOVED, NONE_LEFT, NOT_A_NUMBER, PENALTY_TOO_STRONG, SOME_DONE, TROUBLE
+from ..sizes import BOUNDARIES, MANY_ROWS, ROWS
 
 FETCHED = ("done_X", "trouble_X", "parent_BW")  # the NumPy code makes one number of Python's out of them
 
@@ -60,6 +61,17 @@ def planted() -> list[tuple]:
             arguments_of(~last | True, NONE_LEFT * last, np.tile(np.arange(W), (B, 1))),
             arguments_of(last, FINE * last, parents, np.repeat(NOT_A_NUMBER * last, W)),
         ]
+    return cases
+
+
+def large() -> list[tuple]:
+    """Many sentences, and counts of them at the edges of blocks: only the last one is done, moves or is in trouble."""
+    cases = []
+    for B in (*BOUNDARIES, ROWS, MANY_ROWS):
+        last, parents = np.arange(B) == B - 1, np.tile(np.arange(2), (B, 1))
+        moved = np.where(last[:, None], 0, parents)
+        cases += [arguments_of(last, [FINE] * B, parents), arguments_of(~last, NONE_LEFT * last, parents),
+                  arguments_of(last, FINE * last, moved, np.repeat(NOT_A_NUMBER * last, 2))]  # fmt: skip
     return cases
 
 

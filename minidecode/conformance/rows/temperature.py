@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
+from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, VOCABULARY, WIDTH
+
 INF, NAN = np.inf, np.nan
 
 
@@ -34,6 +36,13 @@ def planted() -> list[tuple]:
         arguments_of([[9.0, 7.0]], 0.1),  # which float32 has not
     ]
     return [*cases, *(arguments_of(5 * rng.standard_normal((3, V)), 0.9) for V in (31, 129, 1025))]
+
+
+def large() -> list[tuple]:
+    """Many rows, a true vocabulary, and widths at the edges of blocks."""
+    rng = np.random.default_rng(1)
+    shapes = [*((2, V) for V in BOUNDARIES), (ROWS, WIDTH), (1, VOCABULARY), (MANY_ROWS, 1)]
+    return [arguments_of(5 * rng.standard_normal(shape), 0.9) for shape in shapes]
 
 
 def oracle(scores_RV, temperature):

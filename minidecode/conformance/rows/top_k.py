@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
+from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, VOCABULARY, WIDTH
+
 INF, NAN = np.inf, np.nan
 
 
@@ -48,6 +50,17 @@ def planted() -> list[tuple]:
     many = np.zeros((1, 2200))  # more reach any threshold than there is room for
     many[0, rng.permutation(2200)[:60]] = -1.0
     return [*cases, arguments_of(together, 3), arguments_of(many, 3)]
+
+
+def large() -> list[tuple]:
+    """Many rows, a true vocabulary, and k and widths at the edges of blocks: the last token is the best."""
+    rng, cases = np.random.default_rng(1), []
+    edges = [(1, n, n - 1) for n in BOUNDARIES] + [(1, 600, n) for n in BOUNDARIES]
+    for R, V, k in [*edges, (ROWS, WIDTH, 2), (1, VOCABULARY, 50), (MANY_ROWS, 2, 1)]:
+        scores_RV = rng.standard_normal((R, V))
+        scores_RV[0, -1] = 9.0
+        cases.append(arguments_of(scores_RV, k))
+    return cases
 
 
 def oracle(scores_RV, k):

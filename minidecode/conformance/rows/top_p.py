@@ -7,6 +7,8 @@ import math
 import numpy as np
 from hypothesis import strategies as st
 
+from ..sizes import BOUNDARIES, ROWS, VOCABULARY, WIDTH
+
 FETCHED = ("scores_RV",)  # the NumPy code goes by Python numbers from halving to halving
 
 INF, NAN = np.inf, np.nan
@@ -57,12 +59,23 @@ def planted() -> list[tuple]:
     return [*cases, arguments_of(together, 0.7), arguments_of(flat, 0.3)]
 
 
+def large() -> list[tuple]:
+    """Many rows, a true vocabulary, and widths at the edges of blocks: the last token is the best."""
+    rng, cases = np.random.default_rng(1), []
+    for R, V in [*((1, V) for V in BOUNDARIES), (ROWS, WIDTH), (1, VOCABULARY)]:
+        scores_RV = 3 * rng.standard_normal((R, V))
+        scores_RV[0, -1] = 9.0
+        cases.append(arguments_of(scores_RV, 0.9))
+    return cases
+
+
 def oracle(scores_RV, p, least):
     """Sorts lists, and sums in Python's whole numbers, which have no end."""
     result_RV = scores_RV.copy()
     for r, row in enumerate(scores_RV.tolist()):
         if -INF < max(row) < INF and not any(map(math.isnan, row)):
-            weight_V = [int(math.exp(score - max(row)) * 2**44) for score in row]
+            best = max(row)
+            weight_V = [int(math.exp(score - best) * 2**44) for score in row]
             most, gone = int((1 - p) * sum(weight_V)), 0
             for v in sorted(range(len(row)), key=lambda v, row=row: (row[v], v))[: max(len(row) - least, 0)]:
                 gone += weight_V[v]

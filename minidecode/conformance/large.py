@@ -1,0 +1,100 @@
+"""Large inputs within a budget of time: the cheapest first, and what was left out is told."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import dims
+from ..catalog import Row, arguments_of
+from ..emulator.watchdog import Interrupted, Watchdog
+from ..kernel_types import narrow_indices
+from ..launch import dry_launches, seen_kernels
+from ..user_functions import told
+
+SECONDS = 30.0  # for the large inputs of a row
+MOST_EMULATED_ROWS = 65_535  # above, kernels are judged by the limits of a launch and by the types of their indices
+ROW_LETTERS = "RB"  # the axes along which a launch has blocks: rows and sentences
+THREADS_OF_A_ROW = 64  # what one more row costs, in numbers: an emulated kernel has a block of threads for it
+
+
+def judge_large(
+    judge: Callable[[tuple], Any], row: Row, cases: list[tuple], seconds: float, judge_limits: Callable | None,
+    left_out: list[str],
+) -> tuple[tuple, Any] | None:  # fmt: skip
+    """The first of these inputs, the cheapest first, on which `judge` finds a mistake, with it; None if there is none.
+
+    An input is left out if its estimate is more than what is left of `seconds`: its cost, at the speed of the fastest
+    one so far. `left_out` gets its sizes and why. judge_limits: judges emulated kernels for more rows than are
+    emulated; they are stopped at the end of the budget, too. Host code, for which it is None, is not interrupted.
+    """
+    begun, speed = time.monotonic(), 0.0  # seconds per unit of cost
+    for arguments in sorted(cases, key=lambda case: cost(row, case)):
+        sizes, started = in_words(row, arguments), time.monotonic()
+        left, needed = seconds - (started - begun), speed * cost(row, arguments)
+        if judge_limits and rows_of(row, arguments) > MOST_EMULATED_ROWS:
+            if mistake := judge_limits(arguments):
+                return arguments, mistake
+            left_out.append(f"{sizes}: kernels are not emulated for so many rows; launch limits and index types fit")
+            continue
+        if left <= 0 or needed > left:
+            left_out.append(f"{sizes}: needs about {needed:.1f} s, and of {seconds:g} s {max(left, 0):.1f} s are left")
+            continue
+        mistake, is_too_long = _within(left, judge, arguments) if judge_limits else (judge(arguments), False)
+        took = time.monotonic() - started
+        if is_too_long:
+            left_out.append(f"{sizes}: stopped after {took:.1f} s, the end of the {seconds:g} s for large inputs")
+        elif mistake:
+            return arguments, mistake
+        else:
+            speed = min(speed or math.inf, took / cost(row, arguments))
+    return None
+
+
+def _within(seconds: float, judge: Callable[[tuple], Any], arguments: tuple) -> tuple[Any, bool]:
+    """(what the judge says, whether that is only that it takes too long in the emulator)."""
+    mistake, watchdog = None, Watchdog(seconds, lambda: None)
+    with contextlib.suppress(Interrupted), watchdog:
+        mistake = judge(arguments)
+    is_refused = mistake is not None and "blocks would take about" in mistake.what
+    return mistake, watchdog.has_interrupted or is_refused
+
+
+def wrong_by_limits(row: Row, implementation: Callable[..., Any], arguments: tuple) -> str | None:
+    """What is wrong with its launches for so many rows, which are not run: grids, blocks, types of indices."""
+    raised = None
+    with dry_launches(), seen_kernels() as kernels:
+        try:
+            implementation(*arguments)
+        except (Exception, SystemExit) as error:  # its arrays hold nothing: after the last launch it may well raise
+            raised = error
+    if raised is not None and "is at most" in str(raised):
+        return f"It {told(raised)}"
+    for kernel, types in kernels:
+        for note in narrow_indices(kernel, types):
+            return f"{kernel.py_func.__name__}: line {note.line}: {note.message}."
+    return f"It {told(raised)}" if raised is not None and not kernels else None
+
+
+def cost(row: Row, arguments: tuple) -> int:
+    """An estimate to sort by: the numbers in the arrays, and threads for each row."""
+    return sum(np.size(a) for _, a in _named(row, arguments)) + THREADS_OF_A_ROW * rows_of(row, arguments)
+
+
+def rows_of(row: Row, arguments: tuple) -> int:
+    """How many rows or sentences there are, by the names of the arrays' axes."""
+    return max((len(a) for name, a in _named(row, arguments) if name.rpartition("_")[2][:1] in ROW_LETTERS), default=1)
+
+
+def in_words(row: Row, arguments: tuple) -> str:
+    """The shapes of the arrays."""
+    return ", ".join(f"{name}{list(a.shape)}" for name, a in _named(row, arguments) if a.ndim)
+
+
+def _named(row: Row, arguments: tuple) -> list[tuple[str, np.ndarray]]:
+    return list(dims.arrays_in(list(arguments_of(row, arguments).items())))

@@ -1,0 +1,11 @@
+"""Sizes at which implementations break that are right on small inputs."""
+
+from __future__ import annotations
+
+ROWS = 1025  # one more than a block has threads
+WIDTH = 3  # of rows, where there are many
+VOCABULARY = 50257  # GPT-2's: more than int16 counts
+WIDE = 2**16 + 60  # more columns than uint16 counts
+POSITIONS = 4096
+MANY_ROWS = 2**16 + 1  # more than a grid has blocks in y or z
+BOUNDARIES = tuple(sorted({multiple + more for multiple in (32, 64, 128, 256, 512) for more in (0, 1)}))
