@@ -1,9 +1,9 @@
 """What is asked of each row of the catalog, in a file of its name.
 
 `inputs` is a strategy that draws the positional arguments of the op, `planted` a list of cases that random ones seldom
-hit, and `large` more of them, of sizes at which versions break that are right on small ones (`sizes.py`): they are tried
-within a budget of time, the cheapest first. Rows are distinct, so that row 0 for all rows is seen; what lies behind a row's length is
-poison that would change the answer if it were read.
+hit, and `large` more of them, of sizes at which versions break that are right on small ones (`sizes.py`): they are
+tried within a budget of time, the cheapest first. Rows are distinct, so that row 0 for all rows is seen; what lies
+behind a row's length is poison that would change the answer if it were read.
 
 `oracle` is what the answer is, said once more in the plainest way, by nobody who implements
 the op, in float64 where it matters; `bound` how far an answer may lie from it, for rows under tolerance. Where several
