@@ -53,15 +53,15 @@ def refresh_texts(text_BWM, parent_BW, token_BW, length_B, out=None, *, warps=4)
         out[...] = text_BWM
         text_BWM = out
     arrays = text_BWM, parent_BW, token_BW, length_B
-    launch(refresh_in_place, (-(-M // POSITIONS), B), (POSITIONS, warps), *arrays)
+    launch(refresh_in_place, (B, -(-M // POSITIONS)), (POSITIONS, warps), *arrays)
     return text_BWM
 
 
 @cuda.jit
 def refresh_in_place(text_BWM, parent_BW, token_BW, length_B):
     held = cuda.shared.array((BEAMS, POSITIONS), int64)
-    b, lane, first = cuda.blockIdx.y, cuda.threadIdx.x, cuda.threadIdx.y
-    m, W, length = cuda.blockIdx.x * POSITIONS + lane, text_BWM.shape[1], length_B[b]
+    b, lane, first = cuda.blockIdx.x, cuda.threadIdx.x, cuda.threadIdx.y
+    m, W, length = cuda.blockIdx.y * POSITIONS + lane, text_BWM.shape[1], length_B[b]
     for w in range(first, W, cuda.blockDim.y):
         if parent_BW[b, w] != w and m < length:
             held[w, lane] = text_BWM[b, parent_BW[b, w], m]

@@ -11,6 +11,7 @@ from minidecode.conformance import sizes
 from minidecode.conformance.check import mutant_files
 from minidecode.conformance.large import cost, rows_of, wrong_by_limits
 from minidecode.conformance.rows import asked_of
+from minidecode.cuda import refresh
 from minidecode.launch import InEmulator, launch
 from minidecode.reference import running
 from minidecode.user_functions import load_file
@@ -89,3 +90,9 @@ def test_many_rows_are_judged_by_limits_and_types():
     verdict = conformance.check("running", right, examples=3, large_seconds=0.3)
     assert verdict.ok and "launch limits and index types fit" in str(verdict)
     assert not conformance.check("running", narrow, examples=3, large_seconds=0.1).ok
+
+
+def test_the_texts_of_many_sentences_are_within_a_grids_limits():
+    row = CATALOG["refresh"]
+    (many,) = [case for case in asked_of("refresh").large() if rows_of(row, case) == sizes.MANY_ROWS]
+    assert wrong_by_limits(row, InEmulator(refresh.refresh_texts), many) is None
