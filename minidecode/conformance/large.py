@@ -16,6 +16,7 @@ from ..emulator.watchdog import Interrupted, Watchdog
 from ..kernel_types import narrow_indices
 from ..launch import dry_launches, seen_kernels
 from ..user_functions import told
+from .rows import asked_of
 
 SECONDS = 30.0  # for the large inputs of a row
 MOST_EMULATED_ROWS = 65_535  # above, kernels are judged by the limits of a launch and by the types of their indices
@@ -83,7 +84,8 @@ def wrong_by_limits(row: Row, implementation: Callable[..., Any], arguments: tup
 
 def cost(row: Row, arguments: tuple) -> int:
     """An estimate to sort by: the numbers in the arrays, and threads for each row."""
-    return sum(np.size(a) for _, a in _named(row, arguments)) + THREADS_OF_A_ROW * rows_of(row, arguments)
+    made = getattr(asked_of(row.name), "numbers_made", lambda *_: 0)(*arguments)
+    return made + sum(np.size(a) for _, a in _named(row, arguments)) + THREADS_OF_A_ROW * rows_of(row, arguments)
 
 
 def rows_of(row: Row, arguments: tuple) -> int:
