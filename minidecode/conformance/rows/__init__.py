@@ -14,6 +14,7 @@ answer means nothing and does no harm: ops between a model and the end of a step
 (arguments, what they are) at the size that the paper times, of weights or memories that are stored as one of `STORED`,
 where the row has that; `says`, where it is, puts into words what an implementation's time does not show, from a result
 in front of the arguments; `FETCHED`, where it is, names what the NumPy code reads as Python numbers;
+`numbers_made`, where it is, counts what the cost of an input goes by beside its arrays;
 `HANDED_OUT` is False where no plan hands `out` to the op, so that nobody asks what a user's function makes of it.
 """
 
