@@ -356,6 +356,8 @@ def bias_activation(f_RF: Array, bias_F: Array | None, activation: str, out: Arr
 
     gelu: f/2 (1 + erf(f/sqrt 2)); gelu_new: f/2 (1 + tanh(sqrt(2/pi) (f + 0.044715 f^3))), also called
     gelu_fast and gelu_pytorch_tanh; quick_gelu: f / (1 + exp(-1.702 f)); relu; silu, also called swish; tanh.
+    gelu_python is gelu; gelu_10: gelu, at most 10; mish: f tanh(log(1 + exp f)); relu2: relu(f)^2;
+    laplace: (1 + erf((f - 0.707107) / (0.282095 sqrt 2))) / 2; linear: f.
     Contract: tolerance. Moves 2*R*F*s bytes.
     """
 

@@ -10,7 +10,22 @@ import numpy as np
 
 from ..code_paths import COMPILED, NUMPY, ran
 from ..reference import activation as reference
-from ..reference.activation import GELU, GELU_NEW, QUICK_GELU, RELU, SILU, TANH, code_of
+from ..reference.activation import (
+    GELU,
+    GELU_10,
+    GELU_NEW,
+    LAPLACE,
+    LAPLACE_DEVIATION,
+    LAPLACE_MEAN,
+    MISH,
+    QUICK_GELU,
+    RELU,
+    RELU2,
+    SILU,
+    TANH,
+    code_of,
+)
+from .exponential import exp
 from .jit import njit
 
 F = np.float32
@@ -32,6 +47,7 @@ VECTORS = {"cache": True, "error_model": "numpy", "fastmath": {"contract"}}
 # Fitted: x P(x^2) / Q(x^2), with errors of at most 2e-8 before rounding. All coefficients are positive, so that nothing
 # cancels. Beyond these ends, erf and tanh are 1 but for a rounding.
 ERF_ENDS, TANH_ENDS = F(3.92), F(9)
+MEAN, PER_DEVIATION = F(LAPLACE_MEAN), F(1 / (LAPLACE_DEVIATION * np.sqrt(2)))
 
 
 @njit(**VECTORS)
@@ -90,6 +106,27 @@ def activate(f_X, bias_X, code, out_X):
     elif code == TANH:
         for i in range(len(f_X)):
             out_X[i] = tanh(f_X[i] + bias_X[i])
+    elif code == GELU_10:
+        for i in range(len(f_X)):
+            x = f_X[i] + bias_X[i]
+            x = F(0.5) * x * (F(1) + erf(x * F(np.sqrt(0.5))))
+            out_X[i] = F(10) if x > F(10) else x
+    elif code == MISH:  # see reference/activation.py
+        for i in range(len(f_X)):
+            x = f_X[i] + bias_X[i]
+            e = exp(F(20) if x > F(20) else x)
+            t = e * (e + F(2))
+            out_X[i] = x * (t / (t + F(2)))
+    elif code == RELU2:
+        for i in range(len(f_X)):
+            x = f_X[i] + bias_X[i]
+            x = F(0) if x < F(0) else x
+            out_X[i] = x * x
+    elif code == LAPLACE:
+        for i in range(len(f_X)):
+            x = f_X[i] + bias_X[i]
+            y = F(0.5) * (F(1) + erf((x - MEAN) * PER_DEVIATION))
+            out_X[i] = F(0) if y < F(0) else y  # erf may be below -1 by a rounding
     else:  # PLAIN
         for i in range(len(f_X)):
             out_X[i] = f_X[i] + bias_X[i]

@@ -19,7 +19,21 @@ from numba import cuda, float32, int64
 
 from ..errors import OptionError
 from ..launch import launch
-from ..reference.activation import GELU, GELU_NEW, PLAIN, QUICK_GELU, RELU, TANH, code_of
+from ..reference.activation import (
+    GELU_10,
+    GELU_NEW,
+    LAPLACE,
+    LAPLACE_DEVIATION,
+    LAPLACE_MEAN,
+    MISH,
+    PLAIN,
+    QUICK_GELU,
+    RELU,
+    RELU2,
+    SILU,
+    TANH,
+    code_of,
+)
 from .wide import begins_at_16_bytes, wide_load, wide_store
 
 THREADS = 128
@@ -28,6 +42,8 @@ MOST_BLOCKS = 65_535  # of a grid's second axis
 ZERO, HALF, ONE = float32(0), float32(0.5), float32(1)
 ROOT_OF_HALF, ROOT_OF_TWO_PI = float32(math.sqrt(0.5)), float32(math.sqrt(2 / math.pi))
 CUBE, QUICK = float32(0.044715), float32(0.851)
+TWO, TEN, TWENTY = float32(2), float32(10), float32(20)
+MEAN, PER_DEVIATION = float32(LAPLACE_MEAN), float32(1 / (LAPLACE_DEVIATION * math.sqrt(2)))
 
 
 @cuda.jit(device=True)
@@ -39,15 +55,24 @@ def activated(x, code):
         return ZERO if x < ZERO else x  # max(x, 0) would make 0 of NaN
     if code == TANH:
         return math.tanh(x)
-    if code == GELU:
-        g = math.erf(x * ROOT_OF_HALF)
-    elif code == GELU_NEW:
+    if code == RELU2:
+        return ZERO if x < ZERO else x * x
+    if code == LAPLACE:
+        return HALF * (ONE + math.erf((x - MEAN) * PER_DEVIATION))
+    if code == MISH:
+        e = math.exp(TWENTY if x > TWENTY else x)
+        t = e * (e + TWO)
+        return x * (t / (t + TWO))
+    if code == GELU_NEW:
         g = math.tanh(ROOT_OF_TWO_PI * (x + CUBE * x * x * x))
     elif code == QUICK_GELU:
         g = math.tanh(QUICK * x)
-    else:
+    elif code == SILU:
         g = math.tanh(HALF * x)
-    return HALF * x * (ONE + g)
+    else:  # GELU and GELU_10
+        g = math.erf(x * ROOT_OF_HALF)
+    y = HALF * x * (ONE + g)
+    return TEN if code == GELU_10 and y > TEN else y
 
 
 def bias_activation_v1(f_RF, bias_F, activation, out=None, *, threads=THREADS):

@@ -8,6 +8,9 @@ import numpy as np
 
 from . import room
 
+# Of `laplace`: sqrt(1/2) and sqrt(1/(4 pi)), with the digits that transformers gives.
+LAPLACE_MEAN, LAPLACE_DEVIATION = 0.707107, 0.282095
+
 # Each is applied to f in place. Most are f/2 (1 + g(f)) with a g that goes from -1 to 1: the share of f that is let
 # through. g is worked out in room of its own.
 
@@ -47,6 +50,34 @@ def silu(f, workspace):
     _let_through(f, np.tanh(g, out=g))
 
 
+def gelu_10(f, workspace):
+    """GELU, but at most 10: I-BERT's. GELU is never below -0.17, so its other bound of -10 changes nothing."""
+    gelu(f, workspace)
+    np.minimum(f, 10.0, out=f)
+
+
+def mish(f, workspace):
+    """f times tanh(softplus(f)), which is t / (t + 2) with t = e (e + 2) and e = exp(f).
+
+    So nothing cancels where e is small. Above 20 the share is 1 to all digits of a float64, and e may overflow.
+    """
+    e = np.minimum(f, 20.0, out=room(workspace, f.shape, f))
+    np.exp(e, out=e)
+    t = np.add(e, 2.0, out=room(workspace, f.shape, f))
+    t *= e
+    t /= np.add(t, 2.0, out=e)
+    f *= t
+
+
+def laplace(f, workspace):
+    """The probability that a normal variable of mean LAPLACE_MEAN and deviation LAPLACE_DEVIATION is below f (Mega)."""
+    f -= LAPLACE_MEAN
+    f *= 1.0 / (LAPLACE_DEVIATION * math.sqrt(2.0))
+    _erf(f, out=f)
+    f += 1.0
+    f *= 0.5
+
+
 def _let_through(f, g):
     g += 1.0
     f *= 0.5
@@ -57,12 +88,24 @@ def relu(f, workspace):
     np.maximum(f, 0.0, out=f)
 
 
+def relu2(f, workspace):
+    """The square of relu (Primer)."""
+    relu(f, workspace)
+    np.square(f, out=f)
+
+
 def tanh(f, workspace):
     np.tanh(f, out=f)
 
 
+def linear(f, workspace):
+    """Leaves f as it is."""
+
+
 ACTIVATIONS = {
     "gelu": gelu,
+    "gelu_python": gelu,
+    "gelu_10": gelu_10,
     "gelu_new": gelu_new,
     "gelu_pytorch_tanh": gelu_new,
     "gelu_fast": gelu_new,
@@ -71,12 +114,19 @@ ACTIVATIONS = {
     "silu": silu,
     "swish": silu,
     "tanh": tanh,
+    "mish": mish,
+    "relu2": relu2,
+    "laplace": laplace,
+    "linear": linear,
 }
 
 
-# Compiled code takes no text: it knows an activation by its number. PLAIN is none.
-PLAIN, GELU, GELU_NEW, QUICK_GELU, RELU, SILU, TANH = range(7)
-_NUMBERS = {gelu: GELU, gelu_new: GELU_NEW, quick_gelu: QUICK_GELU, relu: RELU, silu: SILU, tanh: TANH}
+# Compiled code takes no text: it knows an activation by its number. PLAIN is none, or `linear`.
+PLAIN, GELU, GELU_NEW, QUICK_GELU, RELU, SILU, TANH, GELU_10, MISH, RELU2, LAPLACE = range(11)
+_NUMBERS = {
+    linear: PLAIN, gelu: GELU, gelu_new: GELU_NEW, quick_gelu: QUICK_GELU, relu: RELU, silu: SILU, tanh: TANH,
+    gelu_10: GELU_10, mish: MISH, relu2: RELU2, laplace: LAPLACE,
+}  # fmt: skip
 
 
 def code_of(activation):
@@ -92,6 +142,11 @@ NAIVE = {
     relu: lambda f: np.maximum(f, 0.0),
     silu: lambda f: f / (1.0 + np.exp(-f)),
     tanh: np.tanh,
+    gelu_10: lambda f: np.clip(0.5 * f * (1.0 + _erf(f / math.sqrt(2.0))), -10.0, 10.0),
+    mish: lambda f: f * np.tanh(np.log1p(np.exp(f))),
+    relu2: lambda f: np.square(np.maximum(f, 0.0)),
+    laplace: lambda f: 0.5 * (1.0 + _erf((f - LAPLACE_MEAN) / (LAPLACE_DEVIATION * math.sqrt(2.0)))),
+    linear: lambda f: f,
 }
 
 

@@ -17,7 +17,7 @@ from minidecode.cuda import activation, embedding
 from minidecode.launch import InEmulator, counted_launches
 from minidecode.ops import Norm
 from minidecode.reference import norm as norm_reference
-from minidecode.reference.activation import ACTIVATIONS, PLAIN, TANH, code_of
+from minidecode.reference.activation import ACTIVATIONS, LAPLACE, PLAIN, code_of
 
 ROWS = ("norm", "embedding", "activation")
 
@@ -111,7 +111,23 @@ def test_a_fused_op_is_the_composition_of_its_parts(name, function, seed):
 
 def test_every_activation_of_a_config_is_in_every_backend():
     assert set(ACTIVATIONS) == set(activation_row.EQUATIONS)
-    assert {code_of(name) for name in ACTIVATIONS} == set(range(PLAIN + 1, TANH + 1)), "each has a kernel's number"
+    assert {code_of(name) for name in ACTIVATIONS} == set(range(PLAIN, LAPLACE + 1)), "each has a kernel's number"
+
+
+ENDS = np.array([[-1e38, -1e4, -200.0, -88.0, -30.0, -4.0, 0.0, 4.0, 30.0, 88.0, 200.0, 1e4, 1e18]], np.float32)
+
+
+@pytest.mark.parametrize("name", ["mish", "laplace", "gelu_10", "linear", "relu2"])
+@pytest.mark.parametrize("function", [pytest.param(p.values[1], id=p.id) for p in versions("activation")])
+def test_activations_of_large_numbers(function, name):
+    """Where an exponential or an error function has nothing more to say: no NaN, no sum that overflowed."""
+    result = function(ENDS, None, name)[0]
+    assert np.isfinite(result).all()
+    assert (np.abs(result - activation_row.oracle(ENDS, None, name)) <= activation_row.bound(ENDS, None, name)).all()
+    if name == "laplace":
+        assert result[:5].tolist() == [0.0] * 5 and result[8:].tolist() == [1.0] * 5
+    if name == "mish":
+        assert (result[8:] == ENDS[0, 8:]).all() and (np.abs(result[:4]) <= 1e-30).all()
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -23,7 +23,7 @@ def activation(f, name):
     f = float(f)
     if name == "gelu":
         return 0.5 * f * (1 + math.erf(f / math.sqrt(2)))
-    if name == "gelu_new":
+    if name in ("gelu_new", "gelu_fast", "gelu_pytorch_tanh"):
         return 0.5 * f * (1 + math.tanh(math.sqrt(2 / math.pi) * (f + 0.044715 * f**3)))
     if name == "relu":
         return max(f, 0.0)
@@ -31,7 +31,15 @@ def activation(f, name):
         return f / (1 + math.exp(-1.702 * f)) if f > -400 else 0.0
     if name in ("silu", "swish"):
         return f / (1 + math.exp(-f)) if f > -700 else 0.0
-    return math.tanh(f)
+    if name in ("gelu_python", "gelu_10"):
+        return min(activation(f, "gelu"), 10.0 if name == "gelu_10" else math.inf)
+    if name == "mish":
+        return f * math.tanh(math.log1p(math.exp(f))) if -700 < f < 700 else max(f, 0.0)
+    if name == "relu2":
+        return max(f, 0.0) ** 2
+    if name == "laplace":
+        return 0.5 * (1 + math.erf((f - 0.707107) / (0.282095 * math.sqrt(2))))
+    return f if name == "linear" else math.tanh(f)
 
 
 def log_softmax(logits):

@@ -20,8 +20,19 @@ def _gelu_new(x: float) -> float:
     return 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
+def _gelu(x: float) -> float:
+    return 0.5 * x * math.erfc(-x / math.sqrt(2))
+
+
+def _mish(x: float) -> float:
+    """x tanh(log(1 + exp x)); log1p keeps the digits of a small exp, and above 40 the tanh is 1."""
+    return x if x > 40 else x * math.tanh(math.log1p(math.exp(max(x, -740.0))))
+
+
 EQUATIONS = {
-    "gelu": lambda x: 0.5 * x * math.erfc(-x / math.sqrt(2)),
+    "gelu": _gelu,
+    "gelu_python": _gelu,
+    "gelu_10": lambda x: min(_gelu(x), 10.0),
     "gelu_new": _gelu_new,
     "gelu_pytorch_tanh": _gelu_new,
     "gelu_fast": _gelu_new,
@@ -30,6 +41,10 @@ EQUATIONS = {
     "silu": _of_logistic(1.0),
     "swish": _of_logistic(1.0),
     "tanh": math.tanh,
+    "mish": _mish,
+    "relu2": lambda x: 0.0 if x < 0 else x * x,
+    "laplace": lambda x: 0.5 * math.erfc((0.707107 - x) / (0.282095 * math.sqrt(2))),
+    "linear": lambda x: x,
 }
 
 
@@ -84,10 +99,24 @@ def oracle(f_RF, bias_F, activation):
 def bound(f_RF, bias_F, activation):
     """A share of |x|: the sum is rounded, and what is let through of it is off by a few roundings of 1.
 
-    No activation is steeper than 1.13. Below the smallest normal number, roundings are as large as there.
+    For relu2 a share of the square; gelu_10 and laplace do not grow with x for ever. Below the smallest normal number,
+    roundings are as large as there.
     """
     biased_RF = np.abs(f_RF.astype(np.float64) + (0 if bias_F is None else bias_F))
+    if activation == "relu2":
+        biased_RF = biased_RF**2
+    elif activation == "gelu_10":
+        biased_RF = np.minimum(biased_RF, 10.1)
+    elif activation == "laplace":  # 0 or 1 far from the mean; both parts of 1 + erf round
+        biased_RF = np.minimum(biased_RF, 4) + 0.5
     return 6 * EPS * biased_RF + 2.0**-147
+
+
+def steepest(off_RF, biased_RF, activation: str):
+    """The most that the activation enlarges an error of `off_RF` in the numbers that it is given."""
+    if activation == "relu2":
+        return 2 * (np.abs(biased_RF) + off_RF)
+    return 1.42 if activation == "laplace" else 1.13
 
 
 def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:

@@ -16,8 +16,6 @@ from . import linear as linear_row
 from .activation import EQUATIONS
 from .linear import LAYOUTS, STORED
 
-STEEPEST = 1.13  # of the slopes of all activations, or 1 without one
-
 
 def arguments_of(
     x_RX: np.ndarray, matrix: np.ndarray, stored: str, layout: str, bias_X: np.ndarray | None, activation: str | None,
@@ -92,7 +90,8 @@ def bound(x_RX, weight, activation=None, add_to=None):
     if activation is None:
         off_RX = off_RX + EPS * np.abs(sums_RX + bias_X)
     else:
-        off_RX = STEEPEST * off_RX + activation_row.bound(sums_RX, bias_X, activation)
+        slope = activation_row.steepest(off_RX, sums_RX + bias_X, activation)
+        off_RX = slope * off_RX + activation_row.bound(sums_RX, bias_X, activation)
     return off_RX if add_to is None else off_RX + EPS * np.abs(oracle(x_RX, weight, activation, add_to))
 
 
