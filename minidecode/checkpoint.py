@@ -13,6 +13,7 @@ import math
 import os
 import re
 import stat
+import warnings
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import CheckpointError
+from .errors import CheckpointError, MinidecodeWarning
 
 # dtype in the file -> how its bytes are read; bfloat16 is the upper half of a float32
 STORED_DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
@@ -151,14 +152,17 @@ def read_shards(index_path: Path, read: Callable[[Path], dict[str, Stored]]) -> 
 
 def match_tensors(
     folder: Path, found: dict[str, Stored], shapes: dict[str, tuple[int, ...]], prefix: str, ignored: str,
-    tied: dict[str, str], optional: Collection[str],
+    layer: str, tied: dict[str, str], optional: Collection[str],
 ) -> dict[str, Stored]:  # fmt: skip
     """The tensors that `shapes` asks for, by its names, out of those `found` in `folder`.
 
     Names may carry `prefix` or not. Names that match `ignored` (buffers of old files) are passed over; a name in
     `tied` may be stored too, as an equal copy of the tensor it is tied to, or instead of it. Names in `optional` may
-    be missing, here and in the result. Raises CheckpointError naming each tensor that is missing, unexpected, of
-    another shape (with both shapes), or of a dtype that cannot be read.
+    be missing, here and in the result. A name that begins with `layer` is a part of one layer.
+
+    Other tensors (a value head, a classification head) are not used, and a MinidecodeWarning names them. But those of a
+    layer that `shapes` has not are an error, since config.json must be wrong then. Raises CheckpointError naming each
+    such tensor and each that is missing, of another shape (with both shapes), or of a dtype that cannot be read.
     """
     stored: dict[str, Stored] = {}
     for name, tensor in found.items():
@@ -182,15 +186,24 @@ def match_tensors(
             problems.append(f"{name} has shape {stored[name].shape}, expected {shape}")
         elif stored[name].dtype not in STORED_DTYPES:
             problems.append(f"{name} is stored as {stored[name].dtype}; {', '.join(STORED_DTYPES)} can be read")
+    extra = [name for name in stored if name not in expected]
+    layers = {found.group() for name in expected if (found := re.match(layer, name))}
     problems += [
-        f"{name} is not part of this model, found shape {tensor.shape}"
-        for name, tensor in stored.items()
-        if name not in expected
+        f"{name} is of a layer that config.json does not have, found shape {stored[name].shape}"
+        for name in extra
+        if (found := re.match(layer, name)) and found.group() not in layers
     ]
     if problems:
         more = f"; and {len(problems) - 4} more" if len(problems) > 4 else ""
         raise CheckpointError(f"{folder}: the weights do not fit config.json: {'; '.join(problems[:4])}{more}")
 
+    if extra:
+        more = f" and {len(extra) - 4} more" if len(extra) > 4 else ""
+        warnings.warn(
+            f"{folder}: tensors that this model does not use are ignored: {', '.join(extra[:4])}{more}",
+            MinidecodeWarning,
+            stacklevel=4,  # what called `load`
+        )
     for copy, original in copies.items():
         if stored[copy] != stored[original] and not _same_numbers(stored[copy], stored[original]):
             raise CheckpointError(

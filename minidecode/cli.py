@@ -12,6 +12,7 @@ import os
 import re
 import sys
 import tempfile
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -34,7 +35,7 @@ from .commands.score import score
 from .commands.trace import trace
 from .commands.tutorial import tutorial
 from .commands.warm import warm
-from .errors import MinidecodeError, OptionError
+from .errors import MinidecodeError, MinidecodeWarning, OptionError
 from .exercises.commands import app as exercise_app
 from .generate_files import Interrupted
 
@@ -86,7 +87,7 @@ def main() -> None:
     """Runs a command; an error that a user can mend is one line on stderr and exit code 1, or 2 for bad usage."""
     raise_on_signals()
     _ready_streams()
-    with _private_folder():
+    with _private_folder(), _warnings_in_one_line(quiet=not {"--quiet", "-q"}.isdisjoint(sys.argv[1:])):
         code = _run(debug="--debug" in sys.argv[1:])
     sys.exit(code)
 
@@ -111,6 +112,24 @@ def _private_folder() -> Iterator[None]:
             yield
         finally:
             del os.environ[HYPOTHESIS_FOLDER]
+
+
+@contextlib.contextmanager
+def _warnings_in_one_line(quiet: bool) -> Iterator[None]:
+    """Prints our own warnings to stderr without the line of source that raised them, each text once."""
+    shown, usual = set(), warnings.showwarning
+
+    def show(message: Any, category: type[Warning], *where: Any) -> None:
+        if not issubclass(category, MinidecodeWarning):
+            usual(message, category, *where)
+        elif str(message) not in shown:
+            shown.add(str(message))
+            print(f"minidecode: warning: {' '.join(str(message).split())}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore" if quiet else "always", MinidecodeWarning)
+        warnings.showwarning = show
+        yield
 
 
 def _ready_streams() -> None:

@@ -24,6 +24,10 @@ class MinidecodeError(Exception):
     """Something a user can mend: the message names the cause and the remedy on one line."""
 
 
+class MinidecodeWarning(UserWarning):
+    """Something goes on otherwise than a file or a call asks for. The command line prints it as one line."""
+
+
 class CheckpointError(MinidecodeError, ValueError):
     """A model folder or one of its files cannot be used."""
 

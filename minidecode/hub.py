@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from .checkpoint import read_index
-from .errors import CheckpointError
+from .errors import CheckpointError, MinidecodeWarning
 
 _WORD = r"\w([\w.-]*\w)?"
 HUB_ID = re.compile(rf"({_WORD}/)?{_WORD}", re.ASCII)
@@ -78,6 +78,7 @@ def fetch(repo_id: str, revision: str | None, check: Callable[[Path], Any], weig
                     warnings.warn(
                         f"the hub cannot be asked, and its cache has no {lacks} of {repo_id}: if the model has one, "
                         "answers differ from those with it",
+                        MinidecodeWarning,
                         stacklevel=3,
                     )
                 return cached

@@ -254,7 +254,7 @@ def stored_tensors(folder: Path, family: Family, config) -> dict[str, Stored]:
         )
     f = family.tensors
     return match_tensors(
-        folder, found, f.tensor_shapes(config), prefix=f.PREFIX, ignored=f.IGNORED, tied=f.tied(config),
+        folder, found, f.tensor_shapes(config), prefix=f.PREFIX, ignored=f.IGNORED, layer=f.LAYER, tied=f.tied(config),
         optional=f.OPTIONAL,
     )  # fmt: skip
 

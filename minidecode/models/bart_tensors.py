@@ -12,6 +12,7 @@ from .bart import DecoderBlock, EncoderBlock, Stack, Weights
 
 PREFIX = "model."
 IGNORED = r"(encoder|decoder)\.version"
+LAYER = r"(encoder|decoder)\.layers\.\d+\."  # what the names of a layer begin with
 OPTIONAL = ("final_logits_bias",)  # zeros where a file leaves it out
 
 

@@ -10,6 +10,7 @@ from .gpt2 import Block, Weights
 
 PREFIX = "transformer."
 IGNORED = r"h\.\d+\.attn\.(bias|masked_bias)"  # causal masks that old files carry
+LAYER = r"h\.\d+\."  # what the names of a layer begin with
 OPTIONAL = ()
 
 

@@ -10,7 +10,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from toy_folder import CONFIG, END, entries, pack, toy_tensors, write_bpe, write_json, write_safetensors, write_shards
+from toy_folder import (
+    BART_CONFIG,
+    CONFIG,
+    END,
+    entries,
+    pack,
+    toy_tensors,
+    write_bart_folder,
+    write_bpe,
+    write_json,
+    write_safetensors,
+    write_shards,
+)
 
 import minidecode as md
 from minidecode.checkpoint import read_header
@@ -271,6 +283,42 @@ def test_a_tensor_that_does_not_fit_is_named_with_both_shapes(tiny_folder, chang
     change(tensors)
     message = refusal(md.load, tiny_folder(tensors=tensors))
     assert all(part in message for part in named), message
+
+
+EXTRA = ["v_head.summary.weight", "score.weight", "classification_head.dense.bias", "h.0.attn.a_buffer"]
+
+
+@pytest.mark.parametrize("prefix", ["", "transformer."])
+def test_tensors_of_other_heads_are_warned_of_and_change_nothing(tiny_folder, prefix):
+    tensors = toy_tensors(CONFIG)
+    expected = md.load(tiny_folder()).logits([[5, 6]])[0]
+    others = {name: np.full(2, 9.0) for name in EXTRA}
+    folder = tiny_folder(tensors={prefix + name: array for name, array in tensors.items()} | others)
+    with pytest.warns(md.MinidecodeWarning, match=f"{folder}: .* ignored: {', '.join(EXTRA)}$") as warned:
+        model = md.load(folder)
+    assert len(warned) == 1 and warned[0].filename == __file__
+    assert (model.logits([[5, 6]])[0] == expected).all()
+
+
+def test_of_many_extra_tensors_four_are_named(tiny_folder):
+    folder = tiny_folder(tensors=toy_tensors(CONFIG) | {f"head.{i}": np.zeros(1) for i in range(9)})
+    with pytest.warns(md.MinidecodeWarning, match="head.0, head.1, head.2, head.3 and 5 more$"):
+        md.load(folder)
+
+
+@pytest.mark.parametrize("name", ["encoder.layers.1.fc1.weight", "decoder.layers.2.fc1.weight", "decoder.layers.12.x"])
+@pytest.mark.parametrize("prefix", ["", "model."])
+def test_a_layer_of_bart_beyond_those_of_the_config_is_refused(tmp_path, prefix, name):
+    tensors = {prefix + k: array for k, array in toy_tensors(BART_CONFIG).items()}
+    folder = write_bart_folder(tmp_path / "bart", tensors | {prefix + name: np.zeros(3)})
+    message = refusal(md.load, folder)
+    assert f"{name} is of a layer that config.json does not have" in message
+
+
+def test_a_classification_head_of_bart_is_warned_of(tmp_path):
+    head = {"classification_head.dense.weight": np.zeros((8, 8)), "classification_head.out_proj.bias": np.zeros(3)}
+    with pytest.warns(md.MinidecodeWarning, match="classification_head.dense.weight"):
+        md.load(write_bart_folder(tmp_path / "bart", toy_tensors(BART_CONFIG) | head))
 
 
 def test_many_problems_stay_one_short_line(tiny_folder):
