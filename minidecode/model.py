@@ -43,7 +43,7 @@ from .search.beam import beam_search
 from .search.candidates import never_straight
 from .search.draws import check_sample_ids
 from .search.greedy import greedy
-from .search.options import Options, refuse_unsupported, resolve
+from .search.options import TOKENS, Options, refuse_unsupported, resolve
 from .search.result import Request
 from .search.trace import Trace
 from .tokenizer import Tokenizer
@@ -131,6 +131,7 @@ def find_folder(name: str | Path, revision: str | None = None, weights: bool = T
 def load(
     name: str | Path, *, plan: str | Plan = "auto", dtype: str = "float32", device: str = "cpu",
     random_weights: bool = False, revision: str | None = None,
+    generation_config: dict[str, Any] | str | Path | bool | None = None,
 ) -> Model:  # fmt: skip
     """A model from a bundled name, a local folder in the Hugging Face layout, or a hub id such as "gpt2".
 
@@ -146,6 +147,9 @@ def load(
     random_weights: only the shapes are those of the model; it needs no weights, so that gpt2,
     gpt2-medium, bart-base, bart-large and distilbart-12-6 can be timed without a download; pass input_ids to it.
     revision: the branch, tag or commit of a hub id; main if it is not given.
+    generation_config: the defaults of `generate`; None takes those of the model's generation_config.json. A dict, or
+    the path of a JSON file, goes in their place, and False leaves them out; in both cases the ids of the model's
+    special tokens (the end of text, the first token of a target) stay as they are.
 
     Raises CheckpointError on a folder that cannot be used, OptionError on a plan, a dtype or a device.
     """
@@ -158,6 +162,7 @@ def load(
         raise OptionError(f"revision={revision!r} is for models on the hub: {name} has random weights")
     folder = find_folder(name, revision, weights=not random_weights) if fields is None else None
     family, config, defaults = read_settings(folder, fields)
+    defaults, source = _chosen_defaults(folder, defaults, generation_config)
     compute = np.dtype(COMPUTED_IN[dtype])
     with _memory_for_loading(name, dtype):
         if random_weights:
@@ -169,7 +174,7 @@ def load(
                 for name, shape in shapes.items()
             }
         tokenizer = Tokenizer.from_folder(folder) if folder else None
-        return Model(family, config, tensors, tokenizer, defaults, plan, dtype, device)
+        return Model(family, config, tensors, tokenizer, defaults, plan, dtype, device, source)
 
 
 @contextmanager
@@ -185,18 +190,35 @@ def _memory_for_loading(name: str | Path, dtype: str) -> Iterator[None]:
         ) from error
 
 
+def _chosen_defaults(
+    folder: Path | None, defaults: dict[str, Any], given: dict[str, Any] | str | Path | bool | None
+) -> tuple[dict[str, Any], str]:
+    """(defaults of generation, where they come from): the model's, or what `load` was given in their place."""
+    if given is None:
+        path = (folder or Path()) / "generation_config.json"
+        return defaults, str(path if folder is None or path.exists() else folder / "config.json")
+    if given is True or not isinstance(given, dict | str | Path | bool):
+        raise OptionError(f"generation_config must be a dict, a path, False or None, not {given!r}")
+    tokens = {name: value for name, value in defaults.items() if name in TOKENS}
+    if isinstance(given, str | Path):
+        return tokens | read_json(Path(given)), str(given)
+    return tokens | (given or {}), "generation_config"
+
+
 def _check_dtype(dtype: str) -> None:
     if dtype not in COMPUTED_IN:
         raise OptionError(f"dtype must be one of {', '.join(COMPUTED_IN)}, not {dtype!r}")
 
 
 def load_shapes(
-    name: str | Path, *, plan: str | Plan = "auto", dtype: str = "float32", vocab_size: int | None = None
-) -> Model:
+    name: str | Path, *, plan: str | Plan = "auto", dtype: str = "float32", vocab_size: int | None = None,
+    generation_config: dict[str, Any] | str | Path | bool | None = None,
+) -> Model:  # fmt: skip
     """A model of that shape, whose weights are zeros that nobody wrote: for `plan_step`, which asks for no more.
 
     Memory that is only read as zeros is not taken on Linux and macOS; BART's q, k and v matrices are, for they are
-    copied into one, and so are narrow ones. vocab_size: another vocabulary than the model's. Raises as `load` does.
+    copied into one, and so are narrow ones. vocab_size: another vocabulary than the model's.
+    generation_config, and what is raised: as in `load`.
     """
     _check_dtype(dtype)
     fields = published_config(str(name))
@@ -205,11 +227,12 @@ def load_shapes(
     if vocab_size is not None:
         fields = fields | {"vocab_size": vocab_size}
     family, config, defaults = read_settings(folder, fields)
+    defaults, source = _chosen_defaults(folder, defaults, generation_config)
     if vocab_size is not None:  # special tokens of the true vocabulary may lie beyond it
         defaults = {k: 0 if k.endswith("token_id") and value else value for k, value in defaults.items()}
     shapes = family.tensors.tensor_shapes(config)
     tensors = {k: np.zeros(shape, COMPUTED_IN[dtype]) for k, shape in shapes.items()}
-    return Model(family, config, tensors, None, defaults, Plan.parse(plan), dtype)
+    return Model(family, config, tensors, None, defaults, Plan.parse(plan), dtype, defaults_from=source)
 
 
 def read_settings(folder: Path | None, fields: dict[str, Any] | None) -> tuple[Family, Any, dict[str, Any]]:
@@ -286,9 +309,9 @@ class Model:
 
     def __init__(
         self, family: Family, config, tensors: dict[str, np.ndarray], tokenizer, defaults, plan: Plan,
-        dtype: str | None = None, device: str = "cpu",
+        dtype: str | None = None, device: str = "cpu", defaults_from: str = "generation_config.json",
     ):  # fmt: skip
-        self.device = device
+        self.device, self.defaults_from = device, defaults_from
         self.config, self.tokenizer, self.defaults, self.plan = config, tokenizer, defaults, plan
         self.tensors, self.network = tensors, family.network
         self.weights = family.tensors.bind(config, tensors)
@@ -319,8 +342,8 @@ class Model:
 
         Raises OptionError on an unknown name, a value that breaks a rule, or one that this model cannot serve.
         """
-        options = resolve(self.defaults, given)
-        refuse_unsupported(self.defaults, options.do_sample)
+        options = resolve(self.defaults, given, self.defaults_from)
+        refuse_unsupported(self.defaults, options.do_sample, self.defaults_from)
         options = options.for_vocabulary(self.config.vocab_size)
         options.check_vocabulary(self.config.vocab_size)
         return options

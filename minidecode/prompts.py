@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .errors import InputError, OptionError
-from .search.options import DEFAULT_NEW_TOKENS, Options
+from .search.options import DEFAULT_NEW_TOKENS, Options, warn_of_minimum
 
 # What tokenizers of transformers return beside input_ids and attention_mask: of no use to GPT-2 and BART.
 UNUSED_OF_TOKENIZERS = {
@@ -115,16 +115,19 @@ def fit_prompts(
             raise InputError(
                 f"{who}, and {limit} new ones go beyond the context of {context}: ask for at most {room}{cut}"
             )
+        fitting.append(row)
+        limits.append(limit)
         least = options.min_length - len(row) if options.min_new_tokens is None else options.min_new_tokens
         ends = options.dialect == "fairseq" and bool(options.eos_token_id)  # of its limit, the last token is EOS
         if least > limit - ends:
             name = "min_length" if options.min_new_tokens is None else "min_new_tokens"
+            if options.has_default_minimum:
+                warn_of_minimum(name, getattr(options, name), f"{limit} new tokens", stacklevel=4)
+                continue
             raise OptionError(
                 f"{name} {getattr(options, name)} is above what prompt {b} of {len(ids)} may come to: "
                 f"{len(row)} tokens and {limit} new ones{', EOS the last' * ends}; lower it, or allow more"
             )
-        fitting.append(row)
-        limits.append(limit)
     return fitting, np.array(limits)
 
 

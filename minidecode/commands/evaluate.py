@@ -40,7 +40,7 @@ def evaluate(
     on_error: Annotated[str, typer.Option(help="A prompt that cannot be answered ends it (stop), or is left out of all"
                                            " rows, and counted (skip).")] = "stop",
     as_json: AsJson = False, quiet: Quiet = False, debug: Debug = False,
-    *, options: dict[str, Any],
+    *, options: dict[str, Any], defaults: dict[str, Any],
 ):  # fmt: skip
     """Hold generated texts against references: ROUGE and BLEU, a row for each model, plan and precision.
 
@@ -60,7 +60,7 @@ def evaluate(
     with texts_file as out, np.errstate(all="ignore"):
         # Refuse what can be refused before anything is computed.
         loaded = {
-            (name, precision): load(name, dtype=precision)
+            (name, precision): load(name, dtype=precision, **defaults)
             for name, precision in itertools.product(model or ["tiny-gpt2"], dtype or ["float32"])
         }
         source = f"{pairs or sources}, line"

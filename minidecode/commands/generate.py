@@ -53,7 +53,7 @@ def generate(
     timeline: Annotated[Path | None, typer.Option(help="Draw that into this SVG file.")] = None,
     receipt: Annotated[bool, typer.Option("--receipt", help="Print to stderr what ran, how often, how long.")] = False,
     quiet: Quiet = False, debug: Debug = False,
-    *, options: dict[str, Any],
+    *, options: dict[str, Any], defaults: dict[str, Any],
 ):  # fmt: skip
     """Continue texts (GPT-2) or answer them (BART). Without options: greedily, with the bundled GPT-2.
 
@@ -79,7 +79,7 @@ def generate(
         started = time.perf_counter()  # of the work: whoever types a prompt takes their time
         if quiet:  # read when the hub's client is imported, which a local model never does
             os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-        loaded = load(model, plan=plan, dtype=dtype, device=device, revision=revision)
+        loaded = load(model, plan=plan, dtype=dtype, device=device, revision=revision, **defaults)
         resolved = loaded.options(**options)
         how = {"truncate": truncate, "memory_budget": None if memory_budget == "none" else memory_budget} | options
         if on_error == "stop":

@@ -27,7 +27,7 @@ def plan(
     dtype: Dtype = "float32",
     svg: Annotated[Path | None, typer.Option(help="Draw the plan into this file: calls against offsets.")] = None,
     as_json: AsJson = False, debug: Debug = False,
-    *, options: dict[str, Any],
+    *, options: dict[str, Any], defaults: dict[str, Any],
 ):  # fmt: skip
     """Plan the memory of a decode step: every intermediate, when it lives, and where it lies in one arena.
 
@@ -41,7 +41,7 @@ def plan(
     if svg is not None:
         drawable(svg)
     warn_of_files(plan)
-    loaded = load_shapes(model, plan=plan, dtype=dtype, vocab_size=vocab_size)
+    loaded = load_shapes(model, plan=plan, dtype=dtype, vocab_size=vocab_size, **defaults)
     step = loaded.plan_step(batch_size=batch_size, input_length=input_length, **options)
     if svg is not None:
         from ..runtime.plan_picture import draw_plan

@@ -17,6 +17,8 @@ from ..search.options import DEFAULT_NEW_TOKENS
 def _flags(
     truncate: Annotated[bool, typer.Option("--truncate", help="Cut what is too long for the context: prompts on the"
                                            " left, sources on the right.")] = False,
+    ignore_generation_config: Annotated[bool, typer.Option("--ignore-generation-config",
+        help="Ignore the model's generation_config.json, but for its special tokens.")] = False,
     dialect: Annotated[str | None, typer.Option(help="Whose rules: hf (transformers 5), hf4 (4.49) or fairseq.")]
     = None,
     max_new_tokens: Annotated[int | None, typer.Option(
@@ -84,16 +86,20 @@ def _flags(
 
 
 def with_search_options(command):
-    """Gives a command all these flags; it gets those that were set as the keyword argument `options`."""
+    """Gives a command all these flags; it gets those that were set as the keyword argument `options`.
+
+    What `load` takes of them, it gets as the keyword argument `defaults`: generation_config=False or None.
+    """
     own, flags = inspect.signature(command, eval_str=True), inspect.signature(_flags, eval_str=True)
-    parameters = [p for p in own.parameters.values() if p.name != "options"]
+    parameters = [p for p in own.parameters.values() if p.name not in ("options", "defaults")]
     at = next((i for i, p in enumerate(parameters) if p.name == "debug"), len(parameters))
 
     @functools.wraps(command)
     def run(**arguments):
         given = {name: arguments.pop(name) for name in flags.parameters}
+        defaults = {"generation_config": False if given.pop("ignore_generation_config") else None}
         try:
-            return command(**arguments, options=_read(given))
+            return command(**arguments, options=_read(given), defaults=defaults)
         except OptionError as error:
             if not str(error).startswith("plan: "):  # whose rows have names of options, too
                 error.args = (_as_flags(str(error), flags.parameters),)

@@ -32,7 +32,7 @@ def trace(
     = None,
     as_json: Annotated[bool, typer.Option("--json", help="All steps as JSON.")] = False,
     debug: Debug = False,
-    *, options: dict[str, Any],
+    *, options: dict[str, Any], defaults: dict[str, Any],
 ):  # fmt: skip
     """Show a search step by step: candidates, scores, what was ruled out, and which beam goes on where.
 
@@ -51,7 +51,7 @@ def trace(
     changed = _changes(against)
     warn_of_files(str(changed.get("plan", "")), "--against")
     with np.errstate(all="ignore"):
-        loaded = load(model, dtype=dtype, device=device)
+        loaded = load(model, dtype=dtype, device=device, **defaults)
         out = loaded.generate(prompt, plan=plan, trace=True, **options)
         other = loaded.generate(prompt, trace=True, **({"plan": plan} | options | changed)) if changed else None
     word = _word_of(loaded.tokenizer)

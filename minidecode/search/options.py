@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import numbers
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import OptionError
+from ..errors import MinidecodeWarning, OptionError
 from ..ops import BEST_BEAM, BEST_CANDIDATE, NOBODY, BeamRules
 from ..user_functions import describe
 from .dialects import DIALECTS, Dialect
@@ -33,6 +34,11 @@ HARMLESS = {
     "is_assistant", "prompt_lookup_num_tokens",
 }  # fmt: skip
 TOKEN_IDS = ("eos_token_id", "forced_bos_token_id", "forced_eos_token_id", "suppress_tokens", "begin_suppress_tokens")
+MAXIMA = ("max_new_tokens", "max_length", "max_len_b", "match_source_len")  # spellings of one limit
+MINIMA = ("min_new_tokens", "min_length")
+IGNORE_DEFAULTS = "ignore the defaults with --ignore-generation-config (generation_config=False)"
+# What tokens are in a vocabulary, which is no matter of taste: kept where the other defaults are ignored.
+TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "decoder_start_token_id")
 TOKEN_ID = ("pad_token_id", "decoder_start_token_id", "unk_token_id")
 # (name, least value, whether None is allowed)
 WHOLE_NUMBERS = [
@@ -138,6 +144,10 @@ class Options:
     decoder_start_token_id: int | None = None
     prefix_allowed_tokens_fn: Callable[[int, np.ndarray], Sequence[int]] | None = None
     logits_processor: tuple[Callable[..., np.ndarray], ...] = ()
+
+    # No option: whether the least length is a default of the model's, and the limit is the caller's. Then a limit
+    # below it is only warned of.
+    has_default_minimum = False
 
     def __post_init__(self):
         for option in dataclasses.fields(self):
@@ -348,8 +358,8 @@ class Options:
         return max(2, 1 + len(self.eos_token_id)) * self.num_beams
 
 
-def resolve(defaults: dict[str, Any], given: dict[str, Any]) -> Options:
-    """`given` over `defaults` (generation_config.json) over transformers' own defaults.
+def resolve(defaults: dict[str, Any], given: dict[str, Any], source: str = "generation_config.json") -> Options:
+    """`given` over `defaults` (generation_config.json, or else `source`) over transformers' own defaults.
 
     A length that is given goes before the same limit in its other spelling in the file (transformers lets a file's
     max_new_tokens go before a call's max_length). None in `given` means "not given", except that eos_token_id=None
@@ -367,8 +377,7 @@ def resolve(defaults: dict[str, Any], given: dict[str, Any]) -> Options:
         merged = {k: v for k, v in merged.items() if k in given or k not in SAMPLING_ALONE}
     if "pad_token_id" not in given and merged.get("dialect") != "fairseq" and merged.get("num_beam_groups", 1) == 1:
         merged.pop("pad_token_id", None)  # then which token a file names for it is no matter
-    limits = ("max_new_tokens", "max_length", "max_len_b", "match_source_len")
-    for spellings in [limits, ("min_new_tokens", "min_length")]:
+    for spellings in (MAXIMA, MINIMA):
         if any(given.get(name) is not None and given[name] is not False for name in spellings):
             for name in set(spellings) - set(given):
                 merged.pop(name, None)
@@ -380,15 +389,33 @@ def resolve(defaults: dict[str, Any], given: dict[str, Any]) -> Options:
         raise OptionError("early_stopping changes nothing with one beam: add num_beams, or leave early_stopping out")
     if "early_stopping" in given and merged.get("dialect") == "fairseq":
         raise OptionError("early_stopping is no rule of dialect 'fairseq', which stops when num_beams texts have ended")
+    has_default_minimum = any(name in given for name in MAXIMA) and not any(name in given for name in MINIMA)
+    if has_default_minimum:
+        for least, most in (("min_new_tokens", "max_new_tokens"), ("min_length", "max_length")):
+            if _is_whole(merged.get(least)) and _is_whole(merged.get(most)) and merged[least] > merged[most] > 0:
+                warn_of_minimum(least, merged[least], f"{most}={merged[most]}", stacklevel=4)
+                merged[least] = merged[most]
     try:
-        return Options(**merged)
+        options = Options(**merged)
     except OptionError as error:
         Options(**given)  # a rule that the call breaks by itself is told as it is
-        raise OptionError(f"with the defaults of generation_config.json: {error}") from None
+        raise OptionError(f"with the defaults of {source}: {error}; change that option, or {IGNORE_DEFAULTS}") from None
+    object.__setattr__(options, "has_default_minimum", has_default_minimum)
+    return options
 
 
-def refuse_unsupported(defaults: dict[str, Any], do_sample: bool) -> None:
-    """Raises OptionError if generation_config.json asks for what would change the answer and is not there yet.
+def warn_of_minimum(name: str, least: int, limit: str, stacklevel: int) -> None:
+    """Warns of a least length that a model's defaults ask for, and that a caller's limit does not let texts reach."""
+    warnings.warn(
+        f"{name}={least} of the model's defaults is out of reach with {limit}: texts go on to that limit; "
+        f"give a lower {name} to let them end before it",
+        MinidecodeWarning,
+        stacklevel=stacklevel + 1,
+    )
+
+
+def refuse_unsupported(defaults: dict[str, Any], do_sample: bool, source: str = "generation_config.json") -> None:
+    """Raises OptionError if `source` asks for what would change the answer and is not there yet.
 
     A setting that is unknown here is refused unless it is unset, off, or among those known not to matter. Names that
     begin with _ are transformers' notes to itself (_from_model_config).
@@ -398,7 +425,9 @@ def refuse_unsupported(defaults: dict[str, Any], do_sample: bool) -> None:
         neutral = NEUTRAL.get(name)
         if name not in known and not name.startswith("_") and value not in (None, False, [], {}) and value != neutral:
             remedy = f"set it to {neutral!r} there" if name in NEUTRAL else "delete it there"
-            raise OptionError(f"generation_config.json asks for {name}={value!r}, which is not supported: {remedy}")
+            raise OptionError(
+                f"{source} asks for {name}={value!r}, which is not supported: {remedy}, or {IGNORE_DEFAULTS}"
+            )
 
 
 def as_python(value: Any) -> Any:

@@ -373,6 +373,34 @@ def test_nan_weights_are_named(fails, toy, tiny_folder, tmp_path, beams):
     assert sorted(os.listdir(tmp_path)) == ["toy-gpt2"]
 
 
+# --- warnings ---
+
+
+def test_a_warning_is_one_line_and_quiet_leaves_it_out(cli, tiny_folder):
+    folder = tiny_folder(tensors=toy_tensors(CONFIG) | {"v_head.summary.weight": np.zeros(3)})
+    ran = cli("generate", "the", "-m", folder, *FEW)
+    warning, rate = ran.err.splitlines()
+    assert ran.code == 0 and "tokens" in rate
+    assert warning.startswith(f"minidecode: warning: {folder}: ") and warning.endswith("ignored: v_head.summary.weight")
+    assert cli("generate", "the", "-m", folder, *FEW, "--quiet").err == ""
+
+
+def test_a_least_length_of_the_file_out_of_reach_is_one_line(cli, toy):
+    write_json(toy / "generation_config.json", {"min_length": 12})
+    ran = cli("generate", *PROMPTS, "-m", toy, *FEW, "--batch-size", 1)
+    assert ran.code == 0 and len(ran.out.splitlines()) == 3
+    assert ran.err.count("minidecode: warning: min_length=12 of the model's defaults is out of reach") == 1
+
+
+@pytest.mark.parametrize("command", ["generate", "trace"])
+def test_ignore_generation_config(cli, fails, toy, command):
+    write_json(toy / "generation_config.json", {"max_time": 1.5})
+    message = fails(command, "the", "-m", toy)
+    assert f"{toy / 'generation_config.json'} asks for max_time=1.5" in message
+    assert "--ignore-generation-config" in message
+    assert cli(command, "the", "-m", toy, "--ignore-generation-config", "--max-new-tokens", 2).code == 0
+
+
 # --- unwritable output ---
 
 

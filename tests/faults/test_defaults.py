@@ -36,6 +36,78 @@ def test_filters_that_are_not_there_are_refused_where_they_would_matter(tiny_fol
         model.generate(input_ids=IDS, max_new_tokens=2, do_sample=True)
 
 
+def test_a_refused_setting_names_file_setting_and_remedy(tiny_folder):
+    folder = tiny_folder()
+    with pytest.raises(md.OptionError) as caught:
+        with_defaults(folder, max_time=0.5).options()
+    message = str(caught.value)
+    assert f"{folder / 'generation_config.json'} asks for max_time=0.5" in message
+    assert "delete it there" in message and "--ignore-generation-config (generation_config=False)" in message
+
+
+def test_a_switch_that_is_a_text_is_refused(tiny_folder):
+    """transformers takes "false" for true, as Python does of any text but the empty one: surely not what was meant."""
+    folder = tiny_folder()
+    model = with_defaults(folder, do_sample="false")
+    with pytest.raises(md.OptionError) as caught:
+        model.options()
+    message = str(caught.value)
+    assert f"{folder / 'generation_config.json'}: do_sample must be True or False, not 'false'" in message
+    assert "change that option, or ignore the defaults with --ignore-generation-config" in message
+    assert model.options(do_sample=False).do_sample is False
+
+
+def test_generation_config_may_be_left_out_or_replaced(tiny_folder, tmp_path):
+    """The ids of special tokens stay: without them no text would end."""
+    folder = tiny_folder()
+    (folder / "generation_config.json").write_text(json.dumps({"max_time": 1.5, "num_beams": 3, "eos_token_id": 7}))
+    without = md.load(folder, generation_config=False).options()
+    assert (without.num_beams, without.eos_token_id) == (1, (7,))
+    given = md.load(folder, generation_config={"num_beams": 2}).options()
+    assert (given.num_beams, given.eos_token_id) == (2, (7,))
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({"num_beams": 4, "eos_token_id": 8, "max_time": 2}))
+    with pytest.raises(md.OptionError, match=f"{path} asks for max_time=2"):
+        md.load(folder, generation_config=path).options()
+    path.write_text(json.dumps({"num_beams": 4, "eos_token_id": 8}))
+    assert md.load(folder, generation_config=str(path)).options().eos_token_id == (8,)
+    assert md.load(folder, generation_config=path).options(num_beams=1).num_beams == 1
+    for wrong in (True, 3, ["num_beams"]):
+        with pytest.raises(md.OptionError, match="generation_config must be a dict, a path, False or None"):
+            md.load(folder, generation_config=wrong)
+    with pytest.raises(md.CheckpointError, match=r"no missing.json"):
+        md.load(folder, generation_config=tmp_path / "missing.json")
+
+
+def test_bart_starts_its_targets_without_generation_config(tmp_path):
+    folder = write_bart_folder(tmp_path / "bart")
+    (folder / "generation_config.json").write_text(json.dumps({"decoder_start_token_id": 2, "max_time": 1}))
+    assert md.load(folder, generation_config=False).generate(input_ids=IDS, max_new_tokens=2).token_ids
+
+
+MINIMA = [({"min_length": 9}, {"max_new_tokens": 4}), ({"min_length": 9}, {"max_length": 6}),
+          ({"min_new_tokens": 5}, {"max_new_tokens": 4}), ({"min_new_tokens": 5}, {"max_length": 6}),
+          ({"min_new_tokens": 9}, {"max_len_b": 3})]  # fmt: skip
+
+
+@pytest.mark.parametrize(("least", "most"), MINIMA)
+@pytest.mark.parametrize("num_beams", [1, 2])
+def test_a_limit_of_the_call_below_the_least_length_of_the_file_is_warned_of(tiny_folder, least, most, num_beams):
+    """As in transformers: facebook/bart-large-cnn has min_length 56, and a call may want 20 tokens."""
+    model = with_defaults(tiny_folder(), **least, max_length=14)
+    with pytest.warns(md.MinidecodeWarning, match=f"{next(iter(least))}=. of the model's defaults is out of reach"):
+        out = model.generate(input_ids=IDS, num_beams=num_beams, eos_token_id=list(range(100)), **most)
+    new = {"max_length": 3, "max_new_tokens": 4, "max_len_b": 4}[next(iter(most))]
+    assert len(out.token_ids[0]) == new, "no text ends before the limit"
+    with pytest.raises(md.OptionError, match="is above"):
+        model.generate(input_ids=IDS, num_beams=num_beams, **least, **most)
+
+
+def test_a_file_that_contradicts_itself_is_refused(tiny_folder):
+    with pytest.raises(md.OptionError, match="min_length 9 is above max_length 6"):
+        with_defaults(tiny_folder(), min_length=9, max_length=6).generate(input_ids=IDS)
+
+
 def test_what_changes_nothing_is_let_be(tiny_folder):
     neutral = {"transformers_version": "5.0.0", "temperature": 0.7, "top_k": 50, "use_cache": True, "do_sample": False,
                "repetition_penalty": 1.0, "bad_words_ids": None, "pad_token_id": 10**6, "bos_token_id": 3}  # fmt: skip
