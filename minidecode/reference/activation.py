@@ -98,7 +98,7 @@ def tanh(f, workspace):
     np.tanh(f, out=f)
 
 
-def linear(f, workspace):
+def identity(f, workspace):
     """Leaves f as it is."""
 
 
@@ -117,14 +117,14 @@ ACTIVATIONS = {
     "mish": mish,
     "relu2": relu2,
     "laplace": laplace,
-    "linear": linear,
+    "linear": identity,
 }
 
 
 # Compiled code takes no text: it knows an activation by its number. PLAIN is none, or `linear`.
 PLAIN, GELU, GELU_NEW, QUICK_GELU, RELU, SILU, TANH, GELU_10, MISH, RELU2, LAPLACE = range(11)
 _NUMBERS = {
-    linear: PLAIN, gelu: GELU, gelu_new: GELU_NEW, quick_gelu: QUICK_GELU, relu: RELU, silu: SILU, tanh: TANH,
+    identity: PLAIN, gelu: GELU, gelu_new: GELU_NEW, quick_gelu: QUICK_GELU, relu: RELU, silu: SILU, tanh: TANH,
     gelu_10: GELU_10, mish: MISH, relu2: RELU2, laplace: LAPLACE,
 }  # fmt: skip
 
@@ -146,7 +146,7 @@ NAIVE = {
     mish: lambda f: f * np.tanh(np.log1p(np.exp(f))),
     relu2: lambda f: np.square(np.maximum(f, 0.0)),
     laplace: lambda f: 0.5 * (1.0 + _erf((f - LAPLACE_MEAN) / (LAPLACE_DEVIATION * math.sqrt(2.0)))),
-    linear: lambda f: f,
+    identity: lambda f: f,
 }
 
 
