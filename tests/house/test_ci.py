@@ -1,0 +1,74 @@
+"""The parts of .ci/run that can be tried alone: the browser of the site, and the lowest versions."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.skipif(not (CHECKOUT / ".ci").exists(), reason="the scripts of .ci are only in a checkout")
+
+
+def programs(folder: Path, **scripts: str) -> Path:
+    """A folder with these programs of one line, and bash."""
+    folder.mkdir()
+    (folder / "bash").symlink_to(shutil.which("bash"))
+    for name, line in scripts.items():
+        path = folder / name.replace("_", "-")
+        path.write_text(f"#!{shutil.which('bash')}\n{line}\n", encoding="utf-8")
+        path.chmod(0o755)
+    return folder
+
+
+def chromium(path: Path, **environment: str) -> subprocess.CompletedProcess:
+    environment = {"PATH": str(path)} | environment
+    script = str(CHECKOUT / ".ci/chromium")
+    return subprocess.run([shutil.which("bash"), script], env=environment, capture_output=True, text=True, timeout=30)
+
+
+def test_a_browser_that_is_there_is_not_installed_again(tmp_path):
+    assert chromium(programs(tmp_path / "bin", google_chrome="exit 0", apt_get="exit 9")).returncode == 0
+    path = programs(tmp_path / "other", mine="exit 0", apt_get="exit 9")
+    assert chromium(path, CHROMIUM=str(path / "mine")).returncode == 0
+
+
+def test_chromium_is_installed_where_no_browser_is(tmp_path):
+    path = tmp_path / "bin"
+    apt_get = f"""echo "$@" >> {tmp_path}/asked; [ "$1" = install ] && echo 'echo Chromium 1' > {path}/chromium
+    [ "$1" = update ] || {shutil.which("chmod")} +x {path}/chromium"""
+    ran = chromium(programs(path, id="echo 0", apt_get=apt_get))
+    assert (ran.returncode, ran.stdout) == (0, "Chromium 1\n"), ran
+    asked = (tmp_path / "asked").read_text(encoding="utf-8").splitlines()
+    assert asked[0].startswith("update") and asked[1].startswith("install") and asked[1].endswith("chromium")
+
+
+@pytest.mark.parametrize(
+    ("scripts", "environment", "named"),
+    [
+        ({"id": "echo 0"}, {}, "there is no apt-get"),
+        ({"id": "echo 1000", "apt_get": "exit 0"}, {}, "only root may install packages"),
+        ({"id": "echo 0", "apt_get": "exit 100"}, {}, "apt-get update failed"),
+        ({"id": "echo 0", "apt_get": '[ "$1" = update ]'}, {}, "apt-get install chromium failed"),
+        ({"chromium": "exit 0"}, {"CHROMIUM": "/no/such/browser"}, "CHROMIUM=/no/such/browser is no program"),
+    ],
+)
+def test_where_it_cannot_be_installed_the_reason_and_the_remedy_are_named(tmp_path, scripts, environment, named):
+    ran = chromium(programs(tmp_path / "bin", **scripts), **environment)
+    assert ran.returncode == 1 and ran.stdout == ""
+    assert named in ran.stderr and "let" in ran.stderr and ran.stderr.count("\n") == 1
+
+
+def test_the_lowest_versions_are_those_of_pyproject():
+    script = [sys.executable, CHECKOUT / ".ci/lowest.py", "test"]
+    printed = subprocess.run(script, cwd=CHECKOUT, capture_output=True, text=True, check=True, timeout=30).stdout
+    pins = printed.split()
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    required = {r.replace(" ", "").replace(">=", "==") for r in project["dependencies"]}
+    assert required <= set(pins) and all("==" in pin for pin in pins)
+    assert len({pin.split("==")[0] for pin in pins}) == len(pins), "each package once"
+    assert any(pin.startswith("pytest==") for pin in pins)
