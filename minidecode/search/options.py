@@ -378,7 +378,7 @@ def resolve(defaults: dict[str, Any], given: dict[str, Any], source: str = "gene
     if "pad_token_id" not in given and merged.get("dialect") != "fairseq" and merged.get("num_beam_groups", 1) == 1:
         merged.pop("pad_token_id", None)  # then which token a file names for it is no matter
     for spellings in (MAXIMA, MINIMA):
-        if any(given.get(name) is not None and given[name] is not False for name in spellings):
+        if _gives(given, spellings):
             for name in set(spellings) - set(given):
                 merged.pop(name, None)
     for name in (SAMPLING_ALONE | {"seed"}) & set(given):
@@ -389,7 +389,7 @@ def resolve(defaults: dict[str, Any], given: dict[str, Any], source: str = "gene
         raise OptionError("early_stopping changes nothing with one beam: add num_beams, or leave early_stopping out")
     if "early_stopping" in given and merged.get("dialect") == "fairseq":
         raise OptionError("early_stopping is no rule of dialect 'fairseq', which stops when num_beams texts have ended")
-    has_default_minimum = any(name in given for name in MAXIMA) and not any(name in given for name in MINIMA)
+    has_default_minimum = _gives(given, MAXIMA) and not _gives(given, MINIMA)
     if has_default_minimum:
         for least, most in (("min_new_tokens", "max_new_tokens"), ("min_length", "max_length")):
             if _is_whole(merged.get(least)) and _is_whole(merged.get(most)) and merged[least] > merged[most] > 0:
@@ -402,6 +402,11 @@ def resolve(defaults: dict[str, Any], given: dict[str, Any], source: str = "gene
         raise OptionError(f"with the defaults of {source}: {error}; change that option, or {IGNORE_DEFAULTS}") from None
     object.__setattr__(options, "has_default_minimum", has_default_minimum)
     return options
+
+
+def _gives(given: dict[str, Any], spellings: Iterable[str]) -> bool:
+    """Whether a limit is given in one of its spellings; False is match_source_len's word for none."""
+    return any(given.get(name) is not None and given[name] is not False for name in spellings)
 
 
 def warn_of_minimum(name: str, least: int, limit: str, stacklevel: int) -> None:
