@@ -31,7 +31,7 @@ from minidecode.device import device_kind
 from minidecode.ops import Weight
 
 # Ops that compute little for each byte, of a layer, of its attention and of the search.
-NAMES = ("norm", "activation", "heads", "linear", "split", "shared", "softmax", "running", "temperature", "choose",
+NAMES = ("norm", "activation", "heads", "linear", "split", "shared", "softmax", "beam_scores", "temperature", "argmax",
          "candidates")  # fmt: skip
 STORED = {"linear": "float16"}  # what the engine multiplies few rows by
 COPY = "copy"

@@ -23,7 +23,7 @@ from readme import with_marks, write_between_markers
 import minidecode as md
 from minidecode.bench.compare import where_it_ran
 
-PLANS = ("memory=none", "memory=replicated", "memory=preallocated", "memory=split")
+PLANS = ("cache=none", "cache=replicated", "cache=preallocated", "cache=split")
 SETTINGS = [
     {"prompts": 1, "prompt_tokens": 32, "num_beams": 1, "new_tokens": 64},
     {"prompts": 8, "prompt_tokens": 128, "num_beams": 1, "new_tokens": 32},
@@ -57,7 +57,7 @@ def time_setting(model: md.Model, setting: dict, runs: int) -> list[dict]:
         setting | {"plan": plan, "tokens_per_second": round(tokens / statistics.median(s), 1),
                    "seconds": [round(x, 4) for x in sorted(s)],
                    "speedup": round(statistics.median(seconds[PLANS[0]]) / statistics.median(s), 2),
-                   "memory_peak_bytes": outs[plan].receipt.memory_peak_bytes}
+                   "cache_peak_bytes": outs[plan].receipt.cache_peak_bytes}
         for plan, s in seconds.items()
     ]  # fmt: skip
 
@@ -69,7 +69,7 @@ def markdown(machine: dict, rows: list[dict]) -> str:
         search = f"beam {r['num_beams']}" if r["num_beams"] > 1 else "greedy"
         work = f"{search}, {r['prompts']} x {r['prompt_tokens']} tokens, {r['new_tokens']} new"
         spread = f"{r['tokens_per_second']:,.0f} ({r['seconds'][0]:.2f}-{r['seconds'][-1]:.2f} s)"
-        lines.append(f"| {work} | {r['plan']} | {spread} | {r['speedup']}x | {r['memory_peak_bytes'] / 1e6:.1f} MB |")
+        lines.append(f"| {work} | {r['plan']} | {spread} | {r['speedup']}x | {r['cache_peak_bytes'] / 1e6:.1f} MB |")
     lines.append(f"\nMachine: {machine['cores']} cores ({machine['processor']}), NumPy {machine['numpy']}.")
     return "\n".join(lines)
 

@@ -12,7 +12,7 @@ another matter (`pytest -m gpu` holds ours to what the emulator says).
 - BART-large, beams: each system at its best batch. A system has the card to itself, doubles its batch until it is out
   of memory, or twice has gained nothing, and its best rate counts; then the next one is loaded. So these are no turns.
 
-Ours has --plan, and weights and memories stored as float16; its arithmetic is float32, but for large products, and it
+Ours has --plan, and weights and caches stored as float16; its arithmetic is float32, but for large products, and it
 may take all memory there is (memory_budget=None), as the others do. transformers computes in float16, with SDPA
 attention, in inference mode: "eager" with its default cache; "static" with cache_implementation="static", whose steps
 it compiles by itself on a GPU, in its default mode, reduce-overhead, which has CUDA graphs; "static kept" with one
@@ -64,7 +64,7 @@ SYSTEMS = {  # name -> (function that loads it, what it is given)
     f"{STATIC} kept": ("transformers", {"static": "kept"}),
     f"{STATIC} kept, max-autotune": ("transformers", {"static": "kept", "mode": "max-autotune"}),
 }
-PLAN = "cuda,memory_dtype=float16"
+PLAN = "cuda,cache_dtype=float16"
 WARM_UPS = 2  # of which the first compiles, and the second records graphs at the addresses that stay
 NO_MEMORY = "out of memory"
 
@@ -150,11 +150,11 @@ def make_checkpoint_for_torch(name: str, folder: Path, shrink: bool) -> None:
 
 def why(error: Exception) -> str:
     """The failure in a few words for a cell; whatever a library calls it, being out of memory is told apart."""
-    told = f"{type(error).__name__}: {error}"
-    plain = told.replace("_", " ").lower()
+    summary = f"{type(error).__name__}: {error}"
+    plain = summary.replace("_", " ").lower()
     if isinstance(error, MemoryError) or "out of memory" in plain or "alloc failed" in plain:
         return NO_MEMORY
-    return (told.splitlines()[0] if told.strip() else "")[:200].replace("|", "/")
+    return (summary.splitlines()[0] if summary.strip() else "")[:200].replace("|", "/")
 
 
 def serve(pipe, load: str, folder: Path, device: str, given: dict) -> None:
@@ -304,8 +304,8 @@ def table(found: dict) -> str:
             lines += ["", f"{name}: tokens as eager's, before the first other one: {', '.join(alike)}."]
     m, v, turns = found["machine"], found["versions"], found["runs"]
     packages = ", ".join(f"{name} {v[name]}" for name in v if v[name])
-    told = f"Medians of {turns} turns; in brackets, the fastest and the slowest of them. Ours: plan={found['plan']}."
-    lines += ["", told, f"{m.get('gpu', 'no GPU')}, {m['cores']} cores ({m['processor']}); {packages}."]
+    summary = f"Medians of {turns} turns; in brackets, the fastest and the slowest of them. Ours: plan={found['plan']}."
+    lines += ["", summary, f"{m.get('gpu', 'no GPU')}, {m['cores']} cores ({m['processor']}); {packages}."]
     return "\n".join([*lines, *([found["note"]] if found["note"] else [])])
 
 

@@ -7,7 +7,7 @@ microseconds, or the error that came.
 
 Then about graphs that are kept for later generations (minidecode/runtime/buckets.py): whether one sees numbers that
 are copied into its arrays later, also when all that CuPy's pool could give back was given back, and in another thread;
-what capturing costs beside copying a memory; and GENERATIONS of GPT-2 with steps launched one by one, captured anew and
+what capturing costs beside copying a cache; and GENERATIONS of GPT-2 with steps launched one by one, captured anew and
 kept, which must say the same tokens.
 
     python benchmarks/graph_spike.py --out benchmarks/results/graph-spike-gpu.json
@@ -107,7 +107,7 @@ def about_kept_graphs() -> dict[str, float | str]:
     import cupy
 
     x_X = cupy.zeros(WIDTH, cupy.float32)
-    memory, other = (cupy.zeros(MEMORY // 4, cupy.float32) for _ in range(2))
+    cache, other = (cupy.zeros(MEMORY // 4, cupy.float32) for _ in range(2))
 
     def three_operations() -> object:
         return (x_X * 2 + 1) * 3  # with arrays in between, which lie in the graph's own pool
@@ -125,7 +125,7 @@ def about_kept_graphs() -> dict[str, float | str]:
         return is_seen(number)
 
     def copied() -> None:
-        memory[...] = other
+        cache[...] = other
 
     three_operations()
     graph, y_X = capture("cuda", three_operations)
@@ -137,14 +137,14 @@ def about_kept_graphs() -> dict[str, float | str]:
             "capturing three operations, us": answer(
                 lambda: microseconds(lambda: capture("cuda", three_operations), 1)
             ),
-            f"copying {MEMORY >> 20} MiB into a kept memory, us": answer(lambda: microseconds(copied, 1)),
+            f"copying {MEMORY >> 20} MiB into a kept cache, us": answer(lambda: microseconds(copied, 1)),
         }
     return answers | generations()
 
 
 def generations() -> dict[str, float | str]:
     """Milliseconds of a generation of GPT-2's shapes in each way, the median; and whether all say the same."""
-    said, answers = {}, {}
+    answers_by_way, answers = {}, {}
     model = md.load("gpt2", random_weights=True, device="cuda")
 
     def generate(way: str, n: int) -> object:
@@ -157,12 +157,12 @@ def generations() -> dict[str, float | str]:
 
     def median(way: str) -> float:
         generate(way, 0)
-        turns, said[way] = [], []
+        turns, answers_by_way[way] = [], []
         for n in range(GENERATIONS):
             started = time.perf_counter()
             out = generate(way, n)
             turns.append((time.perf_counter() - started) * 1e3)
-            said[way].append([ids.tolist() for ids in out.token_ids])
+            answers_by_way[way].append([ids.tolist() for ids in out.token_ids])
         graphs = out.receipt.graphs
         expected = {"one by one": (False, False), "captured anew": (True, False), "kept": (False, True)}[way]
         if (graphs.captured > 0, graphs.reused > 0) != expected:
@@ -171,7 +171,9 @@ def generations() -> dict[str, float | str]:
 
     for way in ("one by one", "captured anew", "kept"):
         answers[f"{NEW_TOKENS} tokens of GPT-2, launches {way}, ms"] = answer(lambda way=way: median(way))
-    answers["all three say the same tokens"] = "yes" if all(s == said["one by one"] for s in said.values()) else "no"
+    answers["all three say the same tokens"] = (
+        "yes" if all(s == answers_by_way["one by one"] for s in answers_by_way.values()) else "no"
+    )
     return answers
 
 

@@ -32,7 +32,7 @@ def markdown(found: Ladder) -> str:
             f"| {s.name} | {s.samples_per_second:,.1f} ({least:.2f}-{most:.2f} s) | {step} | {s.speedup_total:.1f}x |"
             f" {in_units(s.memory_bytes)} | {in_units(s.peak_bytes)} |"
         )
-    return "\n".join([*lines, "", f"{found.work['texts']} texts {told(found)}"])
+    return "\n".join([*lines, "", f"{found.work['texts']} texts {summary(found)}"])
 
 
 def batch_sizes(found: Ladder) -> str:
@@ -45,7 +45,7 @@ def batch_sizes(found: Ladder) -> str:
     cap = in_units(found.frontier.caps[HERE])
     lines.append(
         f"\nTexts/s (bytes of a batch at the most, beside the weights), under a cap of {cap}; OOM: more than that; "
-        f"fits: by its bytes alone, not run. Texts {told(found)}"
+        f"fits: by its bytes alone, not run. Texts {summary(found)}"
     )
     for machine, limit in found.frontier.caps.items():
         if machine != HERE:
@@ -62,7 +62,7 @@ def as_cell(cell: Cell | None) -> str:
     return f"{speed} ({in_units(cell.needs)})"
 
 
-def told(found: Ladder) -> str:
+def summary(found: Ladder) -> str:
     """What was generated, and where."""
     work = found.work
     return (

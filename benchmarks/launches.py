@@ -43,14 +43,14 @@ from minidecode.runtime.engine import Engine
 from minidecode.runtime.receipt import CountedOps, moved
 
 LAYERS = ("BART encoder", "BART decoder", "GPT-2")
-FUSED = "split"  # the memory of a step
+FUSED = "split"  # the cache of a step
 NAIVE = "replicated"
 
 
 # ---- what a layer does -----------------------------------------------------------------------------------------------
 
 
-def of_one_layer(layer: str, D: int, H: int, lengths: list[int], functions, memory: str, count) -> tuple:
+def of_one_layer(layer: str, D: int, H: int, lengths: list[int], functions, cache: str, count) -> tuple:
     """What `count(ops, run)` finds in a model with two such layers beyond what it finds in one with one.
 
     run: an encoder's pass over texts of these lengths, or a decode step behind them with two beams each.
@@ -59,7 +59,7 @@ def of_one_layer(layer: str, D: int, H: int, lengths: list[int], functions, memo
     for layers in (1, 2):
         family, weights = model_of(layer, layers, D, H)
         ops = CountedOps(functions)
-        engine = Engine(family.network, weights, ops, Plan(memory=memory).resolve(layer != "GPT-2")[1])
+        engine = Engine(family.network, weights, ops, Plan(cache=cache).resolve(layer != "GPT-2")[1])
         found.append(count(ops, ready(layer, engine, [np.zeros(n, np.int64) for n in lengths])))
     return tuple(two - one for one, two in zip(*found, strict=True))
 
@@ -96,7 +96,7 @@ def ready(layer: str, engine: Engine, texts: list[np.ndarray]):
 
 
 def rows_of(layer: str) -> list[str]:
-    """The rows of the catalog that such a model calls, under the memory of the fused side; products are no kernels."""
+    """The rows of the catalog that such a model calls, under the cache of the fused side; products are no kernels."""
     return [
         row.name
         for row in CATALOG.values()
@@ -111,7 +111,7 @@ def fused_launches(layer: str, ended: bool = False) -> dict:
     "without": calls of ops that have no kernel, so that nothing is left out in silence.
     """
     rows = [name for name in rows_of(layer) if not (ended and name in CATALOG["epilogue"].instead_of)]
-    plan = Plan(memory=FUSED, epilogue="emulator" if ended else "off", **dict.fromkeys(rows, "emulator"))
+    plan = Plan(cache=FUSED, epilogue="emulator" if ended else "off", **dict.fromkeys(rows, "emulator"))
     functions, _ = plan.resolve(layer != "GPT-2")
 
     def count(ops, run):
@@ -131,7 +131,7 @@ def fused_launches(layer: str, ended: bool = False) -> dict:
 def naive_launches(layer: str, D: int, H: int, length: int) -> dict:
     """{"kernels", "products", "bytes"} of a layer, over one text: each operation on an array by itself."""
     counts = Counts()
-    plan = Plan(**{name: "naive" for name in rows_of(layer) if CATALOG[name].memories is None}, memory=NAIVE)
+    plan = Plan(**{name: "naive" for name in rows_of(layer) if CATALOG[name].caches is None}, cache=NAIVE)
     functions, _ = plan.resolve(layer != "GPT-2")
     counted = {name: elementary(function, counts) for name, function in functions.items()}
 
@@ -140,13 +140,13 @@ def naive_launches(layer: str, D: int, H: int, length: int) -> dict:
         run()
         return tuple(b - a for a, b in zip(before, counts, strict=True))
 
-    found = of_one_layer(layer, D, H, [length], counted, plan.memory, count)
+    found = of_one_layer(layer, D, H, [length], counted, plan.cache, count)
     return dict(zip(("kernels", "products", "bytes"), found, strict=True))
 
 
 def fused_bytes(layer: str, D: int, H: int, length: int, ended: bool = False) -> int:
     """By the cost models of the catalog."""
-    functions, _ = Plan(memory=FUSED, epilogue="reference" if ended else "off").resolve(layer != "GPT-2")
+    functions, _ = Plan(cache=FUSED, epilogue="reference" if ended else "off").resolve(layer != "GPT-2")
     rows, total = {row.op: row for row in CATALOG.values()}, [0]
 
     def modelled(op, function):
@@ -155,7 +155,7 @@ def fused_bytes(layer: str, D: int, H: int, length: int, ended: bool = False) ->
         def call(*args, **more):
             result = function(*args, **more)
             total[0] += rows[op].cost(*args, **more).bytes if op in rows else moved(args, more, result, tables)
-            if op == "attend_within":  # the scores: written, read and written again, read; the result head by head
+            if op == "attend_prefill":  # the scores: written, read and written again, read; the result head by head
                 (R, heads, _), longest = args[0].shape, int(np.diff(args[4]).max())
                 total[0] += 4 * R * heads * longest * result.itemsize + 2 * result.nbytes
             return result

@@ -33,8 +33,13 @@ BASE = {"width": 512, "heads": 8, "ffn": 2048, "layers": 6, "vocabulary": 50_000
 SMALL = {"width": 32, "heads": 2, "ffn": 64, "layers": 1, "vocabulary": 200}
 SETTINGS = [(1, 16), (1, 64), (8, 16), (8, 64), (32, 16)]  # (batch, length), as the figures' x-axes
 SAMPLING = [{"top_k": 4, "top_p": 1.0}, {"top_k": 32, "top_p": 1.0}, {"top_k": 0, "top_p": 0.75}]
-REFRESH = ("follow", "take", "concat_step", "redirect")  # what moves keys and values when beams move or time passes
-PLANS = {"naive": "naive,memory=replicated", "default": "numpy", "compiled": "fast"}
+REFRESH = (
+    "reorder_cache",
+    "gather_rows",
+    "concat_step",
+    "update_indirection",
+)  # what moves keys and values when beams move or time passes
+PLANS = {"naive": "naive,cache=replicated", "default": "numpy", "compiled": "fast"}
 
 
 def make(kind: str, shape: dict, context: int) -> md.Model:

@@ -2,8 +2,8 @@
 
     python benchmarks/memory_bytes.py --out benchmarks/results/memory-bytes.json
 
-First the formula is held against what is really held: the distinct base arrays of all memories, by their `nbytes`
-(`receipt.memory_peak_bytes`), of a small BART under each plan, to the byte. Then the same formula is asked for the
+First the formula is held against what is really held: the distinct base arrays of all caches, by their `nbytes`
+(`receipt.cache_peak_bytes`), of a small BART under each plan, to the byte. Then the same formula is asked for the
 papers' sizes, which no laptop has room for. Their GB are GiB (2**30 bytes). EL counts what belongs to the input alone;
 FastSeq counts the keys and values of the 50 generated tokens too.
 
@@ -30,14 +30,14 @@ EL_TABLE_4 = {
     (320, 256): (15, 0.15), (320, 1024): (60, 0.63),
 }  # fmt: skip
 # (plan here, batch): GB, as printed (FastSeq, Table 2; source 1024, output 50, beam 4)
-FASTSEQ_TABLE_2 = {("memory=replicated", 32): 6.3, ("memory=split", 32): 1.8, ("memory=split", 128): 7.2}
+FASTSEQ_TABLE_2 = {("cache=replicated", 32): 6.3, ("cache=split", 32): 1.8, ("cache=split", 128): 7.2}
 
 
 def source_bytes(plan: str, B: int, W: int, N: int, layers: int, width: int, item: int) -> int:
     """What is held of the sources: keys and values per layer, per beam or once; for EL the encoder's output alone."""
-    if plan == "memory=el":
+    if plan == "cache=el":
         return B * N * width * item
-    return (W if plan == "memory=replicated" else 1) * B * N * 2 * layers * width * item
+    return (W if plan == "cache=replicated" else 1) * B * N * 2 * layers * width * item
 
 
 def own_bytes(B: int, W: int, T: int, layers: int, width: int, item: int) -> int:
@@ -57,21 +57,21 @@ def held(plan: str, B: int, W: int, N: int, T: int, item: int = 4) -> tuple[int,
         (Path(folder) / "config.json").write_text(json.dumps(fields), encoding="utf-8")
         model = md.load(folder, random_weights=True)
     ids_BN = np.random.default_rng(0).integers(3, 50, (B, N))
-    stored = plan if item == 4 else f"{plan},memory_dtype=float16"
+    stored = plan if item == 4 else f"{plan},cache_dtype=float16"
     receipt = model.generate(input_ids=ids_BN, plan=stored, num_beams=W, max_new_tokens=T).receipt
     sizes = {"layers": layers, "width": width, "item": item}
     # The start token stands before the T tokens: once per beam, or once per sentence where the prompt is split off.
     # A growing memory never holds the last token, which is never read.
     beams_own = own_bytes(B, W, T, **sizes)
-    start = 0 if plan == "memory=replicated" else own_bytes(B, 1, 1, **sizes)
-    return receipt.memory_peak_bytes, source_bytes(plan, B, W, N, **sizes) + beams_own + start
+    start = 0 if plan == "cache=replicated" else own_bytes(B, 1, 1, **sizes)
+    return receipt.cache_peak_bytes, source_bytes(plan, B, W, N, **sizes) + beams_own + start
 
 
 def tables() -> dict[str, list[dict]]:
     """Both papers' columns beside ours, in GiB, and where EL keeps more than what it replaces."""
     el, fastseq = [], []
     for (B, N), printed in EL_TABLE_4.items():
-        plans = ("memory=replicated", "memory=el")
+        plans = ("cache=replicated", "cache=el")
         gib = {plan: source_bytes(plan, B, 4, N, **BART_LARGE) / GIB for plan in plans}
         el.append({"batch": B, "length": N, "gib": gib, "paper": dict(zip(plans, printed, strict=True))})
     for (plan, B), printed in FASTSEQ_TABLE_2.items():
@@ -89,7 +89,7 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--out", type=to_write, help="JSON file to write")
     a = p.parse_args()
-    for plan in ("memory=replicated", "memory=split", "memory=el"):
+    for plan in ("cache=replicated", "cache=split", "cache=el"):
         for B, W, N, T in [(1, 1, 7, 5), (3, 4, 20, 9), (2, 5, 33, 12)]:
             for item in (4, 2):
                 measured, expected = held(plan, B, W, N, T, item)

@@ -4,17 +4,17 @@
 
 Multi-head and multi-query attention, each whole and local (a window of 32 in the decoder's self-attention), greedy and
 with a beam of 4; the feed-forward part is widened as in the paper, so that parameters are equal. Every variant runs
-with memories that have room from the start (for all positions, or for the window) and with growing ones, which keep all
+with caches that have room from the start (for all positions, or for the window) and with growing ones, which keep all
 positions and hide those outside of the window, so that they gain nothing from it.
 Weights are random: how long a token takes does not depend on what it says. Runs are interleaved; figures are medians,
 with the fastest and slowest beside them. `--paper` takes the paper's shapes (for a GPU, or for patience).
 
 A second table holds the ratio of memory access to arithmetic: the paper's order of growth, the numbers that its
 listing's einsums move, and what was handed in and out of the ops of one layer's self-attention over all steps (of a
-memory with room all of it, as the paper's footnote 1 reads it).
+cache with room all of it, as the paper's footnote 1 reads it).
 
-A third times that footnote: attention of the first, middle and last steps over a memory padded to its full length and
-masked ("each decoding step thus took the same amount of time"), over the written part of it, which is what our memories
+A third times that footnote: attention of the first, middle and last steps over a cache padded to its full length and
+masked ("each decoding step thus took the same amount of time"), over the written part of it, which is what our caches
 with room read, and over one that grows by copying.
 
 Takes seven minutes or more, with --paper far more. Prints the tables; writes all figures to --out.
@@ -37,7 +37,7 @@ from rich.progress import track
 import minidecode as md
 from minidecode.bench.compare import time_by_turns, where_it_ran
 from minidecode.bench.multi_query_costs import PAPER_RATIOS, over_n_calls
-from minidecode.plan import MEMORIES, Plan
+from minidecode.plan import CACHES, Plan
 from minidecode.reference.append import write
 from minidecode.reference.grouped import attend
 from minidecode.reference.move import concat_step
@@ -98,17 +98,17 @@ def ratios(model: md.Model, variant: str, b: int, n: int) -> dict:
     row = {"variant": variant, "batch": b, "length": n,
            "paper_order": PAPER_RATIOS[listing](b, n, c.d_model, c.decoder_attention_heads),
            "listing": counted.bytes / counted.operations}  # fmt: skip
-    for memory_name in VARIANTS[variant]:
+    for cache_name in VARIANTS[variant]:
         ops, block = CountedOps(Plan().resolve()[0]), model.weights.decoder.blocks[0]
-        memory = MEMORIES[memory_name](block, np.arange(b + 1))
+        cache = CACHES[cache_name](block, np.arange(b + 1))
         x_RD = np.random.default_rng(0).standard_normal((b, c.d_model), np.float32)
         for step in range(n):
             if step == 1:
-                memory.expand(ops, 1, n - 1)
-            q_RHK = memory.append(ops, ops.linear(x_RD, block.qkv), x_RD)
-            ops.linear(memory.attend(ops, q_RHK), block.out)
+                cache.expand(ops, 1, n - 1)
+            q_RHK = cache.append(ops, ops.linear(x_RD, block.qkv), x_RD)
+            ops.linear(cache.attend(ops, q_RHK), block.out)
         moved = sum(count.bytes for name, count in ops.counts().items()) / 4
-        row[memory_name] = moved / counted.operations
+        row[cache_name] = moved / counted.operations
     return row
 
 
@@ -121,24 +121,24 @@ def attend_padded(q_RHK, k_RGMK, v_RGMU, end_R, scale):
 
 
 def ways_of_a_step(R: int, H: int, G: int, K: int, length: int, step: int) -> dict:
-    """Way to keep a memory -> (function, ()) that appends position `step` and attends to all positions up to it."""
+    """Way to keep a cache -> (function, ()) that appends position `step` and attends to all positions up to it."""
     rng = np.random.default_rng(0)
     q_RHK, new_RGK = (rng.standard_normal((R, heads, K), np.float32) for heads in (H, G))
-    memory = [rng.standard_normal((R, G, length, K), np.float32) for _ in range(2)]
-    grown = [m_RGMK[:, :, :step].copy() for m_RGMK in memory]
+    cache = [rng.standard_normal((R, G, length, K), np.float32) for _ in range(2)]
+    grown = [m_RGMK[:, :, :step].copy() for m_RGMK in cache]
     begin_R, at_R, scale = np.zeros(R, np.int64), np.full(R, step), K**-0.5
 
     def write_step():
-        for m_RGMK in memory:
+        for m_RGMK in cache:
             write(m_RGMK, new_RGK, at_R)
 
     def padded():
         write_step()
-        return attend_padded(q_RHK, *memory, at_R + 1, scale)
+        return attend_padded(q_RHK, *cache, at_R + 1, scale)
 
     def written_part():
         write_step()
-        return attend(q_RHK, *memory, begin_R, at_R + 1, scale)
+        return attend(q_RHK, *cache, begin_R, at_R + 1, scale)
 
     def growing():
         return attend(q_RHK, *(concat_step(m_RGMK, new_RGK) for m_RGMK in grown), begin_R, at_R + 1, scale)
@@ -154,7 +154,7 @@ def footnote_1(shape: dict, batch: int, length: int, runs: int) -> list[dict]:
             calls = ways_of_a_step(batch, H, G, K, length, step)
             results = [function() for function, _ in calls.values()]
             if not all(np.allclose(result, results[0], atol=1e-4) for result in results):
-                raise SystemExit(f"the memories disagree at step {step}: nothing is timed")
+                raise SystemExit(f"the caches disagree at step {step}: nothing is timed")
             times = {t.implementation: [round(1e3 * x, 4) for x in (t.median, t.fastest, t.slowest)]
                      for t in time_by_turns(calls, runs)}  # fmt: skip
             rows.append({"variant": variant, "batch": batch, "length": length, "step": step, "milliseconds": times})
@@ -176,10 +176,10 @@ def losers(rows: list[dict]) -> str:
         base = base_of(r, rows)
         if r["decoder_us"] > base["decoder_us"]:
             where = f"batch {r['batch']}, length {r['length']}, beam {r['beams']}"
-            found.append(f"{r['variant']} ({r['memory']}), {where}")
+            found.append(f"{r['variant']} ({r['cache']}), {where}")
     say = "; ".join(found) or "none of these settings"
     return (
-        f"Slower than multi-head: {say}. Short memories take little of a step; what is saved there is not seen beside"
+        f"Slower than multi-head: {say}. Short caches take little of a step; what is saved there is not seen beside"
         " the feed-forward part, which multi-query attention makes wider; and a window hides nothing before it is full."
     )
 
@@ -189,7 +189,7 @@ def ratio_table(rows: list[dict]) -> str:
         f"{'batch':>5} {'length':>6} {'variant':<18} {'order':>8} {'listing':>8} {'fixed shape':>12} {'growing':>8}"
     ]
     for r in rows:
-        fixed, growing = (r[memory] for memory in VARIANTS[r["variant"]])
+        fixed, growing = (r[cache] for cache in VARIANTS[r["variant"]])
         lines.append(f"{r['batch']:>5} {r['length']:>6} {r['variant']:<18} {r['paper_order']:>8.4f} "
                      f"{r['listing']:>8.4f} {fixed:>12.4f} {growing:>8.4f}")  # fmt: skip
     return "\n".join(lines)
@@ -220,12 +220,12 @@ def main() -> None:
         ids_BN = rng.integers(3, shape["vocabulary"], (B, N))
         times = {case: [] for case in cases}
         for _ in range(a.runs):
-            for variant, memory in cases:
-                times[variant, memory].append(time_once(models[variant], f"memory={memory}", ids_BN, beams, N))
-        for (variant, memory), runs in times.items():
+            for variant, cache in cases:
+                times[variant, cache].append(time_once(models[variant], f"cache={cache}", ids_BN, beams, N))
+        for (variant, cache), runs in times.items():
             encoder, decoder = zip(*runs, strict=True)
             rows.append({
-                "variant": variant, "memory": memory, "batch": B, "length": N, "beams": beams,
+                "variant": variant, "cache": cache, "batch": B, "length": N, "beams": beams,
                 "encoder_us": round(statistics.median(encoder), 2), "decoder_us": round(statistics.median(decoder), 1),
                 "decoder_us_fastest": round(min(decoder), 1), "decoder_us_slowest": round(max(decoder), 1),
             })  # fmt: skip
@@ -234,7 +234,7 @@ def main() -> None:
     moved = [ratios(models[v], v, B, N) for B, N in product(a.batches, a.lengths) for v in whole]
     print("\nnumbers moved per operation, decoder self-attention\n" + ratio_table(moved))
     padded = footnote_1(shape, max(a.batches), max(a.lengths), max(9, a.runs))
-    print("\nms of a step of one layer, by how the memory is kept\n" + footnote_table(padded))
+    print("\nms of a step of one layer, by how the cache is kept\n" + footnote_table(padded))
     print("\n" + losers(rows))
     if a.out:
         machine = where_it_ran() | {"note": a.note}
@@ -246,21 +246,21 @@ def main() -> None:
 
 
 def base_of(row: dict, rows: list[dict]) -> dict:
-    """Multi-head attention in the same setting, with the same kind of memory."""
-    memory = VARIANTS["multi-head"][VARIANTS[row["variant"]].index(row["memory"])]
-    same = {key: row[key] for key in ("batch", "length", "beams")} | {"variant": "multi-head", "memory": memory}
+    """Multi-head attention in the same setting, with the same kind of cache."""
+    cache = VARIANTS["multi-head"][VARIANTS[row["variant"]].index(row["cache"])]
+    same = {key: row[key] for key in ("batch", "length", "beams")} | {"variant": "multi-head", "cache": cache}
     return next(b for b in rows if all(b[key] == value for key, value in same.items()))
 
 
 def table(rows: list[dict]) -> str:
-    """Microseconds per token; ratios are to multi-head attention with the same kind of memory."""
-    lines = [f"{'batch':>5} {'length':>6} {'beams':>5} {'variant':<18} {'memory':<13} {'encoder':>8} {'decoder':>9} "
+    """Microseconds per token; ratios are to multi-head attention with the same kind of cache."""
+    lines = [f"{'batch':>5} {'length':>6} {'beams':>5} {'variant':<18} {'cache':<13} {'encoder':>8} {'decoder':>9} "
              f"{'fastest to slowest':>20} {'speed':>6}"]  # fmt: skip
     for r in rows:
         base = base_of(r, rows)
         spread = f"{r['decoder_us_fastest']:,.1f} to {r['decoder_us_slowest']:,.1f}"
         lines.append(
-            f"{r['batch']:>5} {r['length']:>6} {r['beams']:>5} {r['variant']:<18} {r['memory']:<13} "
+            f"{r['batch']:>5} {r['length']:>6} {r['beams']:>5} {r['variant']:<18} {r['cache']:<13} "
             f"{r['encoder_us']:>8.2f} {r['decoder_us']:>9,.1f} {spread:>20} "
             f"{base['decoder_us'] / r['decoder_us']:>5.2f}x"
         )

@@ -82,8 +82,8 @@ def calls_on_gpu(cupy, scores_RV, tokens_RM, lengths) -> dict:
     for label, (ban, given) in calls_on_device(
         CATALOG["ngram"], functions, (scores_RV, tokens_RM, lengths[0], N), cupy
     ).items():
-        told = lengths if given[1] is tokens_RM else on_device
-        calls[label.removesuffix(" on the host")] = at_every_step(ban), (*given[:2], told)
+        summary = lengths if given[1] is tokens_RM else on_device
+        calls[label.removesuffix(" on the host")] = at_every_step(ban), (*given[:2], summary)
     scores, tokens = calls[LOOP][1][:2]
     return {ROW_BY_ROW: (at_every_step(functions[LOOP]), (scores, tokens, lengths))} | calls
 

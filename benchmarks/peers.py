@@ -67,7 +67,7 @@ for _spins, _waiting in (("", {"OMP_WAIT_POLICY": "PASSIVE"}), (", spinning", {}
 ASLEEP = 0.3  # seconds after which threads that spin have gone to sleep, Intel's too (0.2)
 PLAIN, OURS = "plain cache", "minidecode fp32"
 PLAIN_CACHE = {  # as SYSTEMS
-    PLAIN: ("ours", {"dtype": "float32", "plan": "numpy,memory=replicated,ngram=naive"}, {}),
+    PLAIN: ("ours", {"dtype": "float32", "plan": "numpy,cache=replicated,ngram=naive"}, {}),
     OURS: SYSTEMS[OURS],
 }
 BESIDE = {  # what ours is held against: no system, but asked in the same way
@@ -242,7 +242,7 @@ def agree(pipe, folder: Path, settings: list[dict]) -> None:
         if wrong := [n for n in parted if not is_tie(texts, n, sides[PLAIN], sides[OURS])]:
             pipe.send(f"text {wrong[0] + 1} of {s['batch']} is another under plan=fast, and no tie explains it")
             return
-        held = {label: max(r.memory_peak_bytes for r in run.receipts) for label, run in runs.items()}
+        held = {label: max(r.cache_peak_bytes for r in run.receipts) for label, run in runs.items()}
         pipe.send({"tied_texts": len(parted), "memory_bytes": held})
 
 
@@ -352,7 +352,7 @@ def asked(pipe, who: str, setting: dict) -> tuple[list, float]:
     return found
 
 
-def time_setting(setting: dict, pipes: dict, runs: int, beside: dict | None = None) -> dict[str, dict]:
+def time_setting(setting: dict, pipes: dict, runs: int, others: dict | None = None) -> dict[str, dict]:
     """System -> tokens/s and seconds, by turns, after one run that does not count; the machine's limits in `beside`."""
     seconds, tokens, reached = {name: [] for name in pipes}, {}, []
     rng = np.random.default_rng(0)
@@ -363,8 +363,8 @@ def time_setting(setting: dict, pipes: dict, runs: int, beside: dict | None = No
                 raise SystemExit(f"{name} made {min(map(len, tokens[name]))} tokens, and not {setting['new']}")
             if turn > 0:
                 seconds[name].append(took)
-        if beside and turn > 0:
-            reached.append(asked(beside["ceilings"], "ceilings", setting)[0])
+        if others and turn > 0:
+            reached.append(asked(others["ceilings"], "ceilings", setting)[0])
     new = setting["batch"] * setting["new"]
     found = {
         name: {"tokens_per_second": round(new / statistics.median(s), 1), "seconds": [round(x, 4) for x in sorted(s)],
@@ -372,8 +372,8 @@ def time_setting(setting: dict, pipes: dict, runs: int, beside: dict | None = No
                sum(a == b for a, b in zip(tokens[name], tokens["transformers"], strict=True))}
         for name, s in seconds.items()
     }  # fmt: skip
-    if beside:
-        calls = asked(beside["least"], "least", setting)[0]
+    if others:
+        calls = asked(others["least"], "least", setting)[0]
         reads, computes = (statistics.median(turn[k] for turn in reached) for k in (0, 1))
         found[OURS]["limits"] = {
             "bytes": sum(size for size, _ in calls), "operations": sum(number for _, number in calls),
@@ -414,8 +414,8 @@ def table(found: dict) -> str:
         first, second, third = (ratio(a, b) if a and b else "" for a, b in pairs)
         lines.append(f"| {name} | {' | '.join(shown)} | {first}, {second} | {third} |")
     turns = min(len(row["seconds"]) for rows in found["work"].values() for row in rows.values())
-    told = f"Medians of {turns} turns; in brackets, ratios of the fastest and the slowest of them."
-    return "\n".join([*lines, "", told, *where(found), *(["", limits] if (limits := limits_table(found)) else [])])
+    summary = f"Medians of {turns} turns; in brackets, ratios of the fastest and the slowest of them."
+    return "\n".join([*lines, "", summary, *where(found), *(["", limits] if (limits := limits_table(found)) else [])])
 
 
 def ratio(ours: dict, theirs: dict) -> str:
@@ -464,8 +464,8 @@ def where(found: dict) -> list[str]:
     m, v = found["machine"], found["versions"]
     packages = ", ".join(f"{k} {v[k]}" for k in ("numpy", "numba", "transformers", "torch", "ctranslate2") if v.get(k))
     machine = f"{m['threads']} threads on {m['cores']} cores ({m['processor']}); kernels of our OpenBLAS:"
-    told = f"Tokens per second, {machine} {m['blas_kernels']}; {packages}."
-    return [told, found["note"]] if found["note"] else [told]
+    summary = f"Tokens per second, {machine} {m['blas_kernels']}; {packages}."
+    return [summary, found["note"]] if found["note"] else [summary]
 
 
 def main() -> None:
@@ -510,12 +510,12 @@ def main() -> None:
                 workers.append(started(context, work, (theirs, load, folder, a.threads, given), environment))
                 theirs.close()
             multiplies = {system: answer(pipe, system) for system, pipe in pipes.items()}
-            beside = {name: pipes.pop(name) for name in BESIDE if name in pipes}
+            others = {name: pipes.pop(name) for name in BESIDE if name in pipes}
             kernels = next((k for s, k in multiplies.items() if systems[s][0] == "ours"), "none was asked")
             for label, setting in mine.items():
-                found[label] = time_setting(setting, pipes, a.runs, beside)
+                found[label] = time_setting(setting, pipes, a.runs, others)
                 print(label, {n: r["tokens_per_second"] for n, r in found[label].items()}, flush=True)
-            for pipe in (*pipes.values(), *beside.values()):
+            for pipe in (*pipes.values(), *others.values()):
                 pipe.send(None)
             for worker in workers:
                 worker.join()

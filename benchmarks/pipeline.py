@@ -53,8 +53,8 @@ def lines_of(count: int, words: int) -> list[str]:
 def run(model: md.Model, lines: list[str], overlap: str, options: dict, trace: bool = False) -> tuple[str, Any]:
     """(the output's text, the receipt) of one run, written as the command line writes it."""
     render = record_of(as_json=True)
-    told = md.generate_lines(model, iter(lines), overlap=overlap, render=render, trace=trace, **options)
-    return "".join(line.rendered for line in told), told.receipt
+    summary = md.generate_lines(model, iter(lines), overlap=overlap, render=render, trace=trace, **options)
+    return "".join(line.rendered for line in summary), summary.receipt
 
 
 @contextmanager

@@ -83,9 +83,9 @@ def el_figure_3(found: dict) -> Figure:
 def multi_query_speed(found: dict) -> Figure:
     """Microseconds per new token and sentence of the decoder, by setting; bars reach from fastest to slowest run."""
     figure = Figure((11, 7), layout="constrained")
-    kinds = {"memories of fixed shape": ("preallocated", "rolling"), "growing memories": ("replicated",)}
+    kinds = {"caches of fixed shape": ("preallocated", "rolling"), "growing caches": ("replicated",)}
     for panel, (title, memories) in zip(figure.subplots(2, 1, sharex=True), kinds.items(), strict=True):
-        rows = [r for r in found["rows"] if r["memory"] in memories]
+        rows = [r for r in found["rows"] if r["cache"] in memories]
         variants = list(dict.fromkeys(r["variant"] for r in rows))
         settings = [key for key, _ in groupby(rows, lambda r: (r["batch"], r["length"], r["beams"]))]
         for i, variant in enumerate(variants):

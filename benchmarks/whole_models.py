@@ -31,13 +31,13 @@ import minidecode as md
 from minidecode.bench.compare import where_it_ran
 
 PLANS = {
-    "baseline": "naive,memory=replicated",
-    "FastSeq": "naive,memory=split,split=reference,reorder=reference,ngram=cpu",
-    "EL": "naive,memory=el,el_split=reference,reorder=reference,ngram=cpu",
+    "baseline": "naive,cache=replicated",
+    "FastSeq": "naive,cache=split,split=reference,reorder=reference,ngram=cpu",
+    "EL": "naive,cache=el,el_split=reference,reorder=reference,ngram=cpu",
     "all": "fast",
 }
 BESIDE_A_SOURCE = {  # a decoder that sees a source has other ops
-    "FastSeq": ",shared=reference", "EL": "naive,memory=el,el=reference,split=reference,reorder=reference,ngram=cpu",
+    "FastSeq": ",shared=reference", "EL": "naive,cache=el,el=reference,split=reference,reorder=reference,ngram=cpu",
 }  # fmt: skip
 MODELS = {  # name -> (batch, input tokens, new tokens); beams and n-grams are the papers'
     "tiny-gpt2": (4, 128, 24), "tiny-bart": (8, 64, 24), "gpt2": (1, 128, 8), "bart-base": (1, 256, 8),
@@ -81,7 +81,7 @@ def measure(name: str, sizes: tuple[int, int, int], runs: int) -> dict:
             label: {"plan": plans[label], "samples_per_second": round(batch / statistics.median(s), 3),
                     "seconds": [round(x, 4) for x in sorted(s)], "different_sentences": different[label],
                     "speedup": round(statistics.median(a / b for a, b in zip(base, s, strict=True)), 2),
-                    "memory_bytes": outs[label].receipt.memory_peak_bytes}
+                    "memory_bytes": outs[label].receipt.cache_peak_bytes}
             for label, s in seconds.items()
         },
     }  # fmt: skip

@@ -199,7 +199,7 @@ async def look_at(tab: Browser, site: Path, path: Path, name: str, width: int, p
         await tab.ask("Emulation.setScriptExecutionDisabled", value=not scripts)
         await tab.open(path.resolve().as_uri())
         how = f"{page} ({name}{'' if scripts else ', without JavaScript'})"
-        wrong += [f"{how}: {said}" for said in tab.complaints()]
+        wrong += [f"{how}: {message}" for message in tab.complaints()]
         if wide := await tab.value(WIDE):
             wrong.append(f"{how}: {wide}")
         for what in (SCRUB, SHRUNK):

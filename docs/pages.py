@@ -48,11 +48,18 @@ def catalog() -> str:
 
 def section(row: Row) -> str:
     arguments = inspect.signature(getattr(minidecode.ops, row.op)).parameters.values()
-    called = ", ".join(a.name if a.default is a.empty else f"{a.name}={a.default!r}" for a in arguments)
+    arguments_text = ", ".join(a.name if a.default is a.empty else f"{a.name}={a.default!r}" for a in arguments)
     contracts = {"exact": "exact: bit-equal", "tolerance": "tolerance: within a bound computed from dtype and length"}
-    lines = [f"## {row.name}", f"`{row.op}({called})`", "", row.paper, "", f"Contract: {contracts[row.contract]}."]
-    if row.memories:
-        lines += ["", "Called by: " + ", ".join(f"`memory={m}`" for m in row.memories) + "."]
+    lines = [
+        f"## {row.name}",
+        f"`{row.op}({arguments_text})`",
+        "",
+        row.paper,
+        "",
+        f"Contract: {contracts[row.contract]}.",
+    ]
+    if row.caches:
+        lines += ["", "Called by: " + ", ".join(f"`cache={m}`" for m in row.caches) + "."]
     if known := mistakes(row):
         lines += ["", "Mistakes that `check` knows by name:", "", *known]
     return "\n".join([*lines, "", "Implementations:", "", *implementations(row)])
@@ -73,8 +80,8 @@ def implementations(row: Row) -> list[str]:
 def mistakes(row: Row) -> list[str]:
     """The first line of each known wrong version."""
     paths = sorted((ROOT / "tests" / "mutants" / row.name).glob("*.py"))
-    said = [(ast.get_docstring(ast.parse(p.read_text(encoding="utf-8"))) or p.stem).splitlines()[0] for p in paths]
-    return [f"- {as_markdown(s)}" for s in said]
+    fields = [(ast.get_docstring(ast.parse(p.read_text(encoding="utf-8"))) or p.stem).splitlines()[0] for p in paths]
+    return [f"- {as_markdown(s)}" for s in fields]
 
 
 def as_markdown(text: str) -> str:
@@ -92,13 +99,13 @@ def results() -> str:
     Tables are those that the script wrote into the README or into the page of the papers' tables.
     """
     pages = "".join((ROOT / p).read_text(encoding="utf-8") for p in ("README.md", "docs/tables.md"))
-    sections, told = [], set()
+    sections, listed = [], set()
     for script in sorted((ROOT / "benchmarks").glob("*.py")):
         name = script.stem.replace("_", "-")
         files = sorted(p for p in RESULTS.iterdir() if re.match(rf"{name}(-cpu|-gpu)?[-.]", p.name))
         if not files:
             continue
-        told.update(files)
+        listed.update(files)
         asks = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))).split("\n\n")[0]
         lines = [f"## {name}", " ".join(asks.split()), ""]
         lines += [f"- {link_to(p)}: {machine_of(p)}" for p in files if p.suffix == ".json"]
@@ -109,7 +116,7 @@ def results() -> str:
         for picture in (p for p in files if p.suffix == ".svg"):
             lines += ["", *shown(picture)]
         sections.append("\n".join([*lines, "", f"Script: {link_to(script)}"]))
-    others = [f"- {link_to(p)}" for p in sorted(set(RESULTS.iterdir()) - told)]
+    others = [f"- {link_to(p)}" for p in sorted(set(RESULTS.iterdir()) - listed)]
     why = "Scores of texts, which hang on no machine's speed. [The papers' tables](tables.md) say what they are of."
     return "\n\n".join([*sections, *(["## Other records", why, "\n".join(others)] if others else [])])
 
@@ -147,11 +154,11 @@ def machine_of(path: Path) -> str:
     machine = found["machine"]
     if isinstance(machine, str):
         return f"{machine}."
-    said = machine | found.get("where", {}) | found.get("versions", {})
-    note = said.pop("note", "") or found.get("note", "")
-    said = {k: v for k, v in said.items() if v is not None and k not in ("name", "bandwidth", "operations")}
-    told = "machine: " + ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in said.items())
-    return f"{told}. {note}".strip()
+    fields = machine | found.get("where", {}) | found.get("versions", {})
+    note = fields.pop("note", "") or found.get("note", "")
+    fields = {k: v for k, v in fields.items() if v is not None and k not in ("name", "bandwidth", "operations")}
+    listed = "machine: " + ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in fields.items())
+    return f"{listed}. {note}".strip()
 
 
 # The API

@@ -13,8 +13,8 @@ Importing it needs NumPy alone.
 from . import startup  # noqa: F401 (first: it is about the imports that follow)
 from .device import device_kind
 from .errors import (
-    CacheFolderError,
     CheckpointError,
+    CompiledCodeError,
     EmulationError,
     InputError,
     LineError,
@@ -36,8 +36,8 @@ from .scoring import Scores
 __version__ = "0.1.0"
 __all__ = [
     "Arena",
-    "CacheFolderError",
     "CheckpointError",
+    "CompiledCodeError",
     "EmulationError",
     "InputError",
     "LineError",

@@ -23,8 +23,8 @@ class Row:
     """One optimization.
 
     contract: "exact" (bit-equal) or "tolerance" (within a bound computed from dtype and reduction length).
-    changes: the arguments that are changed in place, if any. memories: of a plan, those that call the op (None: all of
-    them, or no memory at all); beside_source: those of a model with an encoder, where they are others.
+    changes: the arguments that are changed in place, if any. caches: of a plan, those that call the op (None: all of
+    them, or no cache at all); beside_source: those of a model with an encoder, where they are others.
     may_be_off: without it, other ops do the work, and that is the default. instead_of: the rows that never run where
     this one does. spelled: the words that plans have for it, where they are not those of the other rows.
     """
@@ -35,17 +35,17 @@ class Row:
     contract: Literal["exact", "tolerance"]
     cost: Callable[..., Cost]
     changes: tuple[str, ...] = ()
-    memories: tuple[str, ...] | None = None
+    caches: tuple[str, ...] | None = None
     beside_source: tuple[str, ...] | None = None
     may_be_off: bool = False
     instead_of: tuple[str, ...] = ()
     spelled: Mapping[str, str] = field(default_factory=dict, hash=False)
 
-    def called_by(self, memory: str, has_encoder: bool) -> bool:
-        """Whether a model under a plan with this memory calls the op."""
+    def called_by(self, cache: str, has_encoder: bool) -> bool:
+        """Whether a model under a plan with this cache calls the op."""
         others = has_encoder and self.beside_source is not None
-        memories = self.beside_source if others else self.memories
-        return memories is None or memory in memories
+        caches = self.beside_source if others else self.caches
+        return caches is None or cache in caches
 
 
 def _ngram_cost(scores_RV, tokens_RM, length_R, n) -> Cost:
@@ -85,12 +85,12 @@ def _heads_cost(qkv_RX, bias_X, heads) -> Cost:
 
 
 def _append_cost(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R) -> Cost:
-    """The same, but keys and values are as narrow as the memory."""
+    """The same, but keys and values are as narrow as the cache."""
     cost, kv = _heads_cost(qkv_RX, bias_X, heads), qkv_RX.size - len(qkv_RX) * heads.H * heads.K
     return Cost(cost.bytes + kv * (k_RGMK.itemsize - qkv_RX.itemsize) + at_R.nbytes, cost.operations)
 
 
-def _within_cost(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None) -> Cost:
+def _prefill_cost(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None) -> Cost:
     """Queries, keys and values are read, results written, and no score is: two operations for each number of a key and
     of a value, for each query head that sees it."""
     (R, H, K), U = q_RHK.shape, v_XGU.shape[2]
@@ -101,7 +101,7 @@ def _within_cost(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, w
     return Cost(moved, 2 * seen * H * (K + U))
 
 
-def _cross_cost(h_RD, weight, heads) -> Cost:
+def _cross_kv_cost(h_RD, weight, heads) -> Cost:
     """The product's, and the bias behind it. What stands between the two is written and read by nobody who can help."""
     product = _linear_cost(h_RD, weight)
     results, bias = len(h_RD) * weight.data.size // h_RD.shape[1], 0 if weight.bias is None else weight.bias.nbytes
@@ -173,19 +173,19 @@ def _reorder_cost(k_RGMX, parent_R, length_R) -> Cost:
     return Cost(2 * moved * G * X * int(length_R.max()) * k_RGMX.itemsize, 0)
 
 
-def _redirect_cost(source_RT, parent_R, length_R) -> Cost:
+def _indirection_cost(indirection_RT, parent_R, length_R) -> Cost:
     """What is written of each row whose parent is another is read there and written here; nothing is computed."""
     moved = int((parent_R != np.arange(len(parent_R))).sum())
-    return Cost(2 * moved * int(length_R.max()) * source_RT.itemsize, 0)
+    return Cost(2 * moved * int(length_R.max()) * indirection_RT.itemsize, 0)
 
 
-def _refresh_cost(text_BWM, parent_BW, token_BW, length_B) -> Cost:
+def _sequences_cost(text_BWM, parent_BW, token_BW, length_B) -> Cost:
     """What is written of each text whose parent is another is read there and written here; and so is each new token."""
     moved_B = (parent_BW != np.arange(parent_BW.shape[1])).sum(axis=1)
     return Cost(2 * (int((moved_B * length_B).sum()) + token_BW.size) * text_BWM.itemsize, 0)
 
 
-def _advance_cost(
+def _beam_update_cost(
     score_BC, parent_BC, token_BC, running_score_BW, finished_score_BW, finished_length_BW, done_B, length_B, prompt_B,
     limit_B, norm_X, eos_X, rules,
 ) -> Cost:  # fmt: skip
@@ -198,13 +198,13 @@ def _advance_cost(
     return Cost(candidates + beams + sentences + eos_X.nbytes, B * C * (C + W + len(eos_X)))
 
 
-def _finish_cost(finished_BWM, running_BWM, slot_BW, parent_BC, token_BC, at_B) -> Cost:
+def _finished_cost(finished_BWM, running_BWM, slot_BW, parent_BC, token_BC, at_B) -> Cost:
     """The slots are read; what is written of each text whose place changes is read and written; nothing is computed."""
     changed_B = (slot_BW != np.arange(slot_BW.shape[1])).sum(axis=1)
     return Cost(slot_BW.nbytes + 2 * int((changed_B * (at_B + 1)).sum()) * finished_BWM.itemsize, 0)
 
 
-def _tell_cost(done_X, trouble_X, parent_BW, model_trouble_R=None) -> Cost:
+def _flags_cost(done_X, trouble_X, parent_BW, model_trouble_R=None) -> Cost:
     """What was noted is read, and one number written; a comparison for each."""
     noted = [done_X, trouble_X, parent_BW, *(() if model_trouble_R is None else (model_trouble_R,))]
     return Cost(sum(a.nbytes for a in noted) + 8, sum(a.size for a in noted))
@@ -216,9 +216,9 @@ def _extend_cost(
 ) -> Cost:  # fmt: skip
     """What the step says of each row is read, its state read and written, and a token; each meets each EOS."""
     R, noted = len(token_R), 0 if model_trouble_R is None else model_trouble_R.nbytes
-    said = token_R.nbytes + gained_R.nbytes + certain_R.nbytes + trouble_R.nbytes + noted
+    inputs = token_R.nbytes + gained_R.nbytes + certain_R.nbytes + trouble_R.nbytes + noted
     state = 2 * (total_R.nbytes + length_R.nbytes + done_R.nbytes) + prompt_R.nbytes + limit_R.nbytes
-    return Cost(said + state + R * tokens_RM.itemsize + eos_X.nbytes + 8, R * (2 + len(eos_X)))
+    return Cost(inputs + state + R * tokens_RM.itemsize + eos_X.nbytes + 8, R * (2 + len(eos_X)))
 
 
 def _softmax_cost(logits_RV) -> Cost:
@@ -227,7 +227,7 @@ def _softmax_cost(logits_RV) -> Cost:
     return Cost(2 * logits_RV.nbytes + 8 * len(logits_RV), 5 * logits_RV.size)
 
 
-def _running_cost(scores_RV, running_R) -> Cost:
+def _beam_scores_cost(scores_RV, running_R) -> Cost:
     """Each score is read and written once, with an addition."""
     return Cost(2 * scores_RV.nbytes + running_R.nbytes, scores_RV.size)
 
@@ -237,7 +237,7 @@ def _temperature_cost(scores_RV, temperature) -> Cost:
     return Cost(2 * scores_RV.nbytes, scores_RV.size)
 
 
-def _columns_cost(index_BC, V) -> Cost:
+def _unravel_cost(index_BC, V) -> Cost:
     """Each column is read, a beam and a token are written: a division and what is left of it."""
     return Cost(3 * index_BC.nbytes, 2 * index_BC.size)
 
@@ -247,21 +247,21 @@ def _random_cost(key_RX, step_R, V, seed) -> Cost:
     return Cost(8 * len(key_RX) * V + key_RX.nbytes + step_R.nbytes, 28 * len(key_RX) * V)
 
 
-def _weigh_cost(token_R, scores_RV, logprobs_RV=None) -> Cost:
+def _gather_cost(token_R, scores_RV, logprobs_RV=None) -> Cost:
     """One number of each row and table is read, one written beside what is wrong; two comparisons."""
     tables = 1 if logprobs_RV is None else 2
     return Cost(len(token_R) * (16 + (tables + 1) * scores_RV.itemsize), 2 * len(token_R))
 
 
 def _indirect_cost(
-    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, source_RT, begin_R, end_R, scale
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R, scale
 ) -> Cost:
     """Each position is read once, however many beams of its sentence see it; and the table."""
     R, B, N = len(q_RHK), len(prompt_k_BGNK), prompt_k_BGNK.shape[2]
     prompt = B * N - int(prompt_begin_B.sum())
-    own = [(source_RT[r, t], t) for r in range(R) for t in range(begin_R[r], end_R[r])]
+    own = [(indirection_RT[r, t], t) for r in range(R) for t in range(begin_R[r], end_R[r])]
     cost = _attention_cost(q_RHK, k_RGTK, v_RGTU, prompt + len(set(own)), R // B * prompt + len(own))
-    return Cost(cost.bytes + len(own) * source_RT.itemsize, cost.operations)
+    return Cost(cost.bytes + len(own) * indirection_RT.itemsize, cost.operations)
 
 
 def _rolling_cost(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale) -> Cost:
@@ -301,7 +301,7 @@ def _top_p_cost(scores_RV, p, least=1) -> Cost:
     return Cost(2 * scores_RV.nbytes, 4 * scores_RV.size)
 
 
-def _choose_cost(scores_RV, logits_RV=None) -> Cost:
+def _argmax_cost(scores_RV, logits_RV=None) -> Cost:
     """Each score is read once and compared; of logits a comparison, a subtraction, an exponential and a sum."""
     written = len(scores_RV) * (scores_RV.itemsize + 16)
     if logits_RV is None:
@@ -310,7 +310,7 @@ def _choose_cost(scores_RV, logits_RV=None) -> Cost:
     return Cost(both * scores_RV.nbytes + written, 5 * scores_RV.size)
 
 
-def _draw_cost(scores_RV, key_RX, step_R, seed) -> Cost:
+def _sample_cost(scores_RV, key_RX, step_R, seed) -> Cost:
     """Each score is read once and compared; a token that is possible takes a quarter of Philox, and two logarithms."""
     possible = int((scores_RV > -np.inf).sum())
     return Cost(scores_RV.nbytes + key_RX.nbytes + 16 * len(step_R), scores_RV.size + 28 * possible)
@@ -341,21 +341,21 @@ CATALOG = {
         Row("heads", "split_heads", "LightSeq, section 2.1, Figure 2", "exact", _heads_cost),
         Row(
             "append",
-            "append_heads",
+            "append_kv",
             "LightSeq, section 2.1",
             "exact",
             _append_cost,
             ("k_RGMK", "v_RGMU"),
             ("preallocated", "split", "indirect", "rolling", "el"),
         ),
-        Row("within", "attend_within", "LightSeq, section 2.1, Figure 2", "tolerance", _within_cost),
+        Row("prefill", "attend_prefill", "LightSeq, section 2.1, Figure 2", "tolerance", _prefill_cost),
         Row(
-            "cross",
-            "project_source",
+            "cross_kv",
+            "project_cross_kv",
             "LightSeq, section 2.1, Figure 2",
             "tolerance",
-            _cross_cost,
-            memories=(),
+            _cross_kv_cost,
+            caches=(),
             beside_source=("none", "replicated", "preallocated", "split", "indirect", "rolling"),
         ),
         Row("embedding", "embed_norm", "LightSeq, section 2.1", "tolerance", _embedding_cost),
@@ -366,7 +366,7 @@ CATALOG = {
             "FastSeq, section 4.1.1, Equation 3",
             "tolerance",
             _split_cost,
-            memories=("split",),
+            caches=("split",),
             beside_source=("split", "el"),
         ),
         Row(
@@ -375,7 +375,7 @@ CATALOG = {
             "FastSeq, section 4.1.2, Equation 4",
             "tolerance",
             _shared_cost,
-            memories=(),
+            caches=(),
             beside_source=("split", "indirect", "rolling"),
         ),
         Row(
@@ -384,7 +384,7 @@ CATALOG = {
             "MQA, sections 2.4 and 3.1",
             "tolerance",
             _grouped_cost,
-            memories=("replicated", "preallocated"),
+            caches=("replicated", "preallocated"),
         ),
         Row(
             "el",
@@ -392,7 +392,7 @@ CATALOG = {
             "EL, sections 3.1 and 3.2, Equation 9",
             "tolerance",
             _el_cost,
-            memories=(),
+            caches=(),
             beside_source=("el",),
         ),
         Row(
@@ -401,12 +401,12 @@ CATALOG = {
             "EL, section 3.2",
             "tolerance",
             _el_split_cost,
-            memories=("el",),
+            caches=("el",),
             beside_source=(),
         ),
         Row(
             "reorder",
-            "follow",
+            "reorder_cache",
             "LightSeq, section 3.2; FastSeq, section 2.2",
             "exact",
             _reorder_cost,
@@ -419,59 +419,59 @@ CATALOG = {
             "FasterTransformer's cache indirection; FastSeq, section 4.1.1",
             "tolerance",
             _indirect_cost,
-            memories=("indirect",),
+            caches=("indirect",),
         ),
         Row(
-            "redirect",
-            "redirect",
+            "indirection",
+            "update_indirection",
             "FasterTransformer's cache indirection",
             "exact",
-            _redirect_cost,
-            ("source_RT",),
+            _indirection_cost,
+            ("indirection_RT",),
             ("indirect",),
         ),
-        Row("refresh", "refresh_texts", "LightSeq's ker_refresh_result", "exact", _refresh_cost, ("text_BWM",)),
+        Row("sequences", "update_sequences", "LightSeq's ker_refresh_result", "exact", _sequences_cost, ("text_BWM",)),
         Row(
-            "advance",
-            "advance_beams",
+            "beam_update",
+            "update_beams",
             "LightSeq's ker_refresh_result",
             "exact",
-            _advance_cost,
+            _beam_update_cost,
             ("running_score_BW", "finished_score_BW", "finished_length_BW", "done_B", "length_B"),
         ),
-        Row("finish", "finish_texts", "LightSeq's ker_refresh_result", "exact", _finish_cost, ("finished_BWM",)),
-        Row("tell", "tell_step", "LightSeq's ker_refresh_result", "exact", _tell_cost),
+        Row("finished", "store_finished", "LightSeq's ker_refresh_result", "exact", _finished_cost, ("finished_BWM",)),
+        Row("flags", "step_flags", "LightSeq's ker_refresh_result", "exact", _flags_cost),
         Row(
             "extend",
-            "extend_texts",
+            "extend_sequences",
             "LightSeq's ker_topk_sample and ker_topp_sample",
             "exact",
             _extend_cost,
             ("tokens_RM", "total_R", "length_R", "done_R"),
         ),
         Row("softmax", "log_softmax", "LightSeq, section 2.2", "tolerance", _softmax_cost),
-        Row("running", "add_running", "LightSeq, section 2.2", "exact", _running_cost, ("scores_RV",)),
+        Row("beam_scores", "add_beam_scores", "LightSeq, section 2.2", "exact", _beam_scores_cost, ("scores_RV",)),
         Row(
             "rolling",
             "attend_rolling",
             "MQA, section 4.1 and footnote 1",
             "tolerance",
             _rolling_cost,
-            memories=("rolling",),
+            caches=("rolling",),
         ),
         Row("candidates", "top_candidates", "LightSeq, section 2.2", "exact", _candidates_cost),
-        Row("hars", "search_candidates", "LightSeq, section 2.2, Figure 3", "tolerance", _hars_cost, may_be_off=True),
-        Row("columns", "split_columns", "LightSeq, section 2.2", "exact", _columns_cost),
-        Row("temperature", "cool_scores", "LightSeq, section 2.2", "exact", _temperature_cost, ("scores_RV",)),
-        Row("top_k", "keep_top_k", "LightSeq's ker_topk_sample, exact", "exact", _top_k_cost, ("scores_RV",)),
-        Row("top_p", "keep_top_p", "LightSeq's ker_topp_sample, exact", "exact", _top_p_cost, ("scores_RV",)),
-        Row("choose", "choose_tokens", "LightSeq, section 2.2", "tolerance", _choose_cost),
-        Row("draw", "draw_tokens", "LightSeq's ker_topk_sample and ker_topp_sample", "exact", _draw_cost),
-        Row("weigh", "weigh_tokens", "LightSeq's ker_topk_sample and ker_topp_sample", "exact", _weigh_cost),
+        Row("hars", "hars_candidates", "LightSeq, section 2.2, Figure 3", "tolerance", _hars_cost, may_be_off=True),
+        Row("unravel", "unravel_candidates", "LightSeq, section 2.2", "exact", _unravel_cost),
+        Row("temperature", "apply_temperature", "LightSeq, section 2.2", "exact", _temperature_cost, ("scores_RV",)),
+        Row("top_k", "top_k_filter", "LightSeq's ker_topk_sample, exact", "exact", _top_k_cost, ("scores_RV",)),
+        Row("top_p", "top_p_filter", "LightSeq's ker_topp_sample, exact", "exact", _top_p_cost, ("scores_RV",)),
+        Row("argmax", "argmax_tokens", "LightSeq, section 2.2", "tolerance", _argmax_cost),
+        Row("sample", "sample_tokens", "LightSeq's ker_topk_sample and ker_topp_sample", "exact", _sample_cost),
+        Row("gather", "gather_logprobs", "LightSeq's ker_topk_sample and ker_topp_sample", "exact", _gather_cost),
         Row("random", "gumbel", "LightSeq, section 2.2: sampling, by counter", "tolerance", _random_cost),
         Row(
             "arena",
-            "place_lifetimes",
+            "assign_offsets",
             "LightSeq, section 2.3",
             "exact",
             _arena_cost,
@@ -483,11 +483,11 @@ CATALOG = {
 
 def find(name: str) -> Row:
     """The row of that name. Raises OptionError, which lists the names there are."""
-    from .errors import OptionError, meant
+    from .errors import OptionError, did_you_mean
 
     if name not in CATALOG:
         raise OptionError(
-            f"there is no optimization {name!r}: the names are {', '.join(CATALOG)}{meant(name, CATALOG)}"
+            f"there is no optimization {name!r}: the names are {', '.join(CATALOG)}{did_you_mean(name, CATALOG)}"
         )
     return CATALOG[name]
 

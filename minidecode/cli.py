@@ -31,10 +31,10 @@ from .commands.interrupts import Terminated, raise_on_signals
 from .commands.ladder import ladder
 from .commands.models import models
 from .commands.plan import plan
+from .commands.precompile import precompile
 from .commands.score import score
 from .commands.trace import trace
 from .commands.tutorial import tutorial
-from .commands.warm import warm
 from .errors import MinidecodeError, MinidecodeWarning, OptionError
 from .exercises.commands import app as exercise_app
 from .generate_files import Interrupted
@@ -44,7 +44,7 @@ app = typer.Typer(
     rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False,
 )  # fmt: skip
 IN_ORDER_OF_HELP = (
-    generate, trace, plan, check, compare, ladder, score, evaluate, convert, models, tutorial, warm, doctor,
+    generate, trace, plan, check, compare, ladder, score, evaluate, convert, models, tutorial, precompile, doctor,
 )  # fmt: skip
 
 HYPOTHESIS_FOLDER = "HYPOTHESIS_STORAGE_DIRECTORY"
@@ -55,8 +55,8 @@ class OnceEach(TyperCommand):
     """A command that takes each option once: of two values, under one spelling or two, one would be lost silently."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        *_, said = self.make_parser(ctx).parse_args(args=list(args))
-        for option, times in Counter(said).items():
+        *_, given = self.make_parser(ctx).parse_args(args=list(args))
+        for option, times in Counter(given).items():
             has_values = option.param_type_name == "option" and (not option.is_flag or option.secondary_opts)
             if times > 1 and has_values and not option.multiple:
                 name, *others = option.opts

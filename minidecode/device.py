@@ -32,10 +32,10 @@ def chosen_device(name: str) -> str:
         raise OptionError(f"device={name!r} is not one of {', '.join(DEVICES)}")
     if name in ("cpu", "emulator"):
         return name
-    why_not = _why_no_cuda()
-    if name == "cuda" and why_not:
-        raise OptionError(f"device=cuda: {why_not}; device=emulator runs the same code without, on toy shapes")
-    return "cpu" if why_not else "cuda"
+    missing = _why_no_cuda()
+    if name == "cuda" and missing:
+        raise OptionError(f"device=cuda: {missing}; device=emulator runs the same code without, on toy shapes")
+    return "cpu" if missing else "cuda"
 
 
 def _why_no_cuda() -> str | None:
@@ -76,7 +76,7 @@ def address_of(array: Any) -> int:
     return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
 
 
-def beside(like: Any, shape: int | tuple[int, ...], dtype: Any, fill: Any) -> Any:
+def array_like(like: Any, shape: int | tuple[int, ...], dtype: Any, fill: Any) -> Any:
     """An array that lies where `like` does, filled with a number or with numbers of the host's."""
     host = np.empty(shape, dtype)
     host[...] = fill

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterable
 
 
-def meant(word: str, names: Iterable[str]) -> str:
+def did_you_mean(word: str, names: Iterable[str]) -> str:
     """ "; did you mean NAME?" where one of the names is near to the word, and nothing otherwise."""
     near = difflib.get_close_matches(word, list(names), n=1)
     return f"; did you mean {near[0]}?" if near else ""
@@ -48,7 +48,7 @@ class EmulationError(MinidecodeError, RuntimeError):
     """The emulator found a mistake in a kernel (with `strict=True`), or would take too long."""
 
 
-class CacheFolderError(MinidecodeError, RuntimeError):
+class CompiledCodeError(MinidecodeError, RuntimeError):
     """Numba finds no folder that it may keep compiled code in."""
 
 

@@ -121,7 +121,7 @@ def pool_heads(columns: np.ndarray, heads: int, G: int) -> np.ndarray:
 
 
 def bytes_per_token(c: Config) -> int:
-    """What the keys and values of one token take in float32, in all layers that decoding keeps a memory for.
+    """What the keys and values of one token take in float32, in all layers that decoding keeps a cache for.
 
     The token may be one of the text, or for BART one of the source: a decoder layer keeps as much of either.
     """

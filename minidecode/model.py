@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from . import hub
+from .cache.factory import CacheFactory
+from .cache.no_cache import NoCache
 from .checkpoint import Stored, find_tensors, match_tensors, read_json
 from .device import chosen_device, fetch
-from .errors import CheckpointError, InputError, MemoryBudgetError, NumericalError, OptionError, meant
+from .errors import CheckpointError, InputError, MemoryBudgetError, NumericalError, OptionError, did_you_mean
 from .launch import counted_launches
-from .memory.factory import MemoryFactory
-from .memory.recompute import RecomputeMemory
 from .models import bart, bart_tensors, gpt2, gpt2_tensors
 from .models.config import BartConfig, GPT2Config
 from .plan import Plan
@@ -33,7 +33,7 @@ from .published import PUBLISHED, published_config, random_tensors
 from .runtime.arena import Arena, Extent, Fresh, Places, StepPlan
 from .runtime.blas_threads import one_blas_thread, products_are_small
 from .runtime.buckets import Buckets
-from .runtime.compiled import compile_time, why_not
+from .runtime.compiled import compile_time, reason_for_numpy
 from .runtime.dry_run import dry_run, search_of
 from .runtime.engine import Engine
 from .runtime.footprint import Footprint, check_fits, footprint, read_budget
@@ -118,7 +118,7 @@ def find_folder(name: str | Path, revision: str | None = None, weights: bool = T
     remedy = f"name {' or '.join(bundled)}, or a folder with a config.json"
     if os.path.exists(folder):
         raise CheckpointError(f"{str(name)!r} is a file, not a folder: {remedy}")
-    remedy += meant(str(name), bundled if weights else [*bundled, *PUBLISHED])
+    remedy += did_you_mean(str(name), bundled if weights else [*bundled, *PUBLISHED])
     nowhere = f"{str(name)!r} is neither a bundled model nor a folder"
     if isinstance(name, Path) or not hub.looks_like_id(name):
         raise CheckpointError(f"{nowhere}: {remedy}")
@@ -135,7 +135,7 @@ def load(
 ) -> Model:  # fmt: skip
     """A model from a bundled name, a local folder in the Hugging Face layout, or a hub id such as "gpt2".
 
-    float32 weights on disk are mapped, not read: GPT-2 takes no memory of its own; BART copies its q, k and v matrices
+    float32 weights on disk are mapped, not read: GPT-2 takes no cache of its own; BART copies its q, k and v matrices
     into one. (For a plan with linear=cpu, such as "fast", GPT-2's are copied too, into the order that few rows are
     multiplied fastest in.) So leave the files as they are while the model is in use: rewriting them changes the model,
     and cutting them short ends the program (deleting them is safe). dtype: "float32" or "float64" is what is computed
@@ -179,7 +179,7 @@ def load(
 
 @contextmanager
 def _memory_for_loading(name: str | Path, dtype: str) -> Iterator[None]:
-    """Raises MemoryBudgetError where the memory ends while a model is loaded: no batch is to blame."""
+    """Raises MemoryBudgetError where the cache ends while a model is loaded: no batch is to blame."""
     try:
         yield
     except (MemoryError, OSError) as error:
@@ -270,7 +270,7 @@ def check_whole(folder: Path) -> None:
 def stored_tensors(folder: Path, family: Family, config) -> dict[str, Stored]:
     """Where the weights of a folder lie, each of the shape that config.json asks for."""
     found = find_tensors(folder)
-    if config.layers > len(found):  # seen before their shapes are listed: a lying number costs no memory
+    if config.layers > len(found):  # seen before their shapes are listed: a lying number costs no cache
         raise CheckpointError(
             f"{folder}: config.json says {config.layers} layers, and the weights are {len(found)} tensors in all: "
             "one of the two is not this model's"
@@ -454,8 +454,8 @@ class Model:
         token_ids = [hypothesis for sentence in found.tokens for hypothesis in sentence]
         receipt = Receipt(
             plan=str(plan), chosen=chosen, dtype=self.dtype, ops=engine.ops.counts(),
-            memory=engine.make_memory.name(self.is_encoder_decoder),
-            memory_peak_bytes=engine.memory_peak_bytes, arena_bytes=places.bytes, arena_placed_by=places.placed_by,
+            cache=engine.make_cache.name(self.is_encoder_decoder),
+            cache_peak_bytes=engine.cache_peak_bytes, arena_bytes=places.bytes, arena_placed_by=places.placed_by,
             prompt_tokens=sum(map(len, sources or prompts_ids)),
             new_tokens=sum(map(len, token_ids)), steps=found.steps, rows=engine.rows,
             graphs=engine.graphs,
@@ -511,17 +511,17 @@ class Model:
         chosen = ""
         plan = plan.on(self.device)
         if plan.base == "auto":
-            reason = why_not(self, extent, options)
+            reason = reason_for_numpy(self, extent, options)
             plan = Plan("fast" if reason is None else "numpy")
             chosen = "auto: compiled code, which was on disk" if reason is None else f"auto: NumPy ({reason})"
         return plan.settled(["hars"] if options.num_beams == 1 or never_straight(options) else []), chosen
 
     def _plan_step(self, plan: Plan, extent: Extent, search: Options) -> StepPlan:
-        functions, make_memory = plan.resolve(self.is_encoder_decoder, self.device)
+        functions, make_cache = plan.resolve(self.is_encoder_decoder, self.device)
         with np.errstate(all="ignore"):
             made_for, captured = (self, plan, search), plan.captures(self.device)
             return dry_run(
-                self.network, self.weights, functions, make_memory, extent, search, made_for, self.device, captured
+                self.network, self.weights, functions, make_cache, extent, search, made_for, self.device, captured
             )
 
     @contextmanager
@@ -604,8 +604,8 @@ class Model:
         pieces = self._pieces(ids, target_rows, stride, truncate, decoder_start_token_id)
         functions, _ = self.plan.on(self.device).resolve(device=self.device)
         # Nothing comes after the scored tokens, so no keys and values are kept.
-        memory = MemoryFactory(RecomputeMemory)
-        engine = Engine(self.network, self.weights, CountedOps(functions), memory, device=self.device)
+        cache = CacheFactory(NoCache)
+        engine = Engine(self.network, self.weights, CountedOps(functions), cache, device=self.device)
         try:
             with one_blas_thread(self.is_small):
                 log_probs, likeliest = score_pieces(engine, pieces, len(ids), self.config.context, progress)
@@ -654,12 +654,12 @@ class Model:
         return options
 
     def _engine(self, plan: Plan, places: Fresh | Places | None = None, costs: bool | CostOf = False) -> Engine:
-        functions, make_memory = plan.resolve(self.is_encoder_decoder, self.device)
-        ops, leaving, buckets = CountedOps(functions, places, costs), plan.leaving == "on", None
+        functions, make_cache = plan.resolve(self.is_encoder_decoder, self.device)
+        ops, drop_finished, buckets = CountedOps(functions, places, costs), plan.drop_finished == "on", None
         if plan.captures(self.device) and not costs:  # whose models look at lengths, at each step anew
             # A kept step writes into no arena of another call.
             buckets = Buckets(self.device) if plan.arena != "none" else self.buckets
-        return Engine(self.network, self.weights, ops, make_memory, leaving, self.device, buckets)
+        return Engine(self.network, self.weights, ops, make_cache, drop_finished, self.device, buckets)
 
     def _fitted(self, prompts, input_ids, attention_mask, options: Options, truncate: bool | None):
         """(sources, prompts, most new tokens of each): checked, and cut to what the model holds; see `fit_prompts`.

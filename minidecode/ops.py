@@ -5,7 +5,7 @@ parameters; a test compares them. It may add keyword-only ones, such as `workspa
 the docstring: the equation, the contract and the cost stand once, beside no implementation. Shapes are in the names
 (see dims.py); `returns` names the results.
 
-Costs are per call, with s bytes per number: "moves" counts each array once, read or written. A memory (keys, values,
+Costs are per call, with s bytes per number: "moves" counts each array once, read or written. A cache (keys, values,
 hidden states that steps read) may be float16, with an s of its own: it is read as it is, and computed with in the
 dtype of the queries.
 """
@@ -23,7 +23,7 @@ ALIGNED = 64  # bytes: a cache line; every array in an arena begins on one
 RETURNS: dict[str, tuple[str, ...]] = {}
 TABLES: dict[str, tuple[str, ...]] = {}
 # Results by their names: these are int64 and bool; all others are floats, of the dtype of the floats handed in.
-WHOLE = ("source_RT", "text_BWM", "finished_BWM", "kept_BW", "parent_BW", "token_BW", "slot_BW", "at_B", "trouble_B",
+WHOLE = ("indirection_RT", "text_BWM", "finished_BWM", "kept_BW", "parent_BW", "token_BW", "slot_BW", "at_B", "trouble_B",
          "flag", "token_R", "trouble_R", "index_BC", "parent_BC", "token_BC", "offset_X")  # fmt: skip
 TRUTHS = ("finishes_BC",)
 
@@ -171,21 +171,21 @@ def split_heads(qkv_RX: Array, bias_X: Array | None, heads: Heads, out: Any = No
 
 
 @returns("q_RHK", tables=("k_RGMK", "v_RGMU"))
-def append_heads(
+def append_kv(
     qkv_RX: Array, bias_X: Array | None, heads: Heads, k_RGMK: Array, v_RGMU: Array, at_R: Array,
     out: Array | None = None,
 ) -> Array:  # fmt: skip
-    """`split_heads` of a decode step, whose keys and values go straight into the memory: only the queries come back.
+    """`split_heads` of a decode step, whose keys and values go straight into the cache: only the queries come back.
 
     k[r, :, at[r]] and v[r, :, at[r]] become the row's keys and values, in place: the sum with the bias, rounded once to
-    the memory's dtype. What is beyond float16's range becomes 65,504 or -65,504. All else stays. LightSeq's
+    the cache's dtype. What is beyond float16's range becomes 65,504 or -65,504. All else stays. LightSeq's
     `ker_arrange_decself_qkv` (section 2.1). at_R: int64, 0 <= at < M. qkv may be some columns of a wider product.
     Contract: exact (one addition). Moves 2*R*X*s bytes, whatever the length; R*X additions.
     """
 
 
 @returns("k_SRGK", "v_SRGU")
-def project_source(h_RD: Array, weight: Weight, heads: Heads, out: Any = None) -> tuple[Array, Array]:
+def project_cross_kv(h_RD: Array, weight: Weight, heads: Heads, out: Any = None) -> tuple[Array, Array]:
     """Keys and values of a source for all decoder layers: k[s], v[s] = h W_s + bias_s, cut into heads.
 
     The weight's outputs are those of S layers side by side, in each G*K columns of keys before G*U of values; of
@@ -198,7 +198,7 @@ def project_source(h_RD: Array, weight: Weight, heads: Heads, out: Any = None) -
 
 
 @returns("a_RX")
-def attend_within(
+def attend_prefill(
     q_RHK: Array, k_XGK: Array, v_XGU: Array, q_offsets_X: Array, k_offsets_X: Array, scale: float, causal: bool,
     window: int | None = None, out: Array | None = None,
 ) -> Array:  # fmt: skip
@@ -221,13 +221,13 @@ def attend_within(
 def attend(
     q_RHK: Array, k_RGMK: Array, v_RGMU: Array, begin_R: Array, end_R: Array, scale: float, out: Array | None = None
 ) -> Array:  # fmt: skip
-    """One new row per sequence against that sequence's own keys and values (the replicated memory).
+    """One new row per sequence against that sequence's own keys and values (the replicated cache).
 
     a[r, h] = sum_m softmax_m(scale * q[r, h] . k[r, g, m]) v[r, g, m], over begin[r] <= m < end[r]; g = h // (H/G).
     Positions before begin[r] are left padding, those from end[r] on are not written yet; at least one is neither.
     Returns the heads side by side, X = H*U columns.
 
-    Contract: tolerance. Moves R*M*G*(K+U)*s bytes (the whole memory, each step); 2*R*M*H*(K+U) operations.
+    Contract: tolerance. Moves R*M*G*(K+U)*s bytes (the whole cache, each step); 2*R*M*H*(K+U) operations.
     """
 
 
@@ -302,12 +302,12 @@ def attend_el_split(
 @returns("a_RX")
 def attend_indirect(
     q_RHK: Array, prompt_k_BGNK: Array, prompt_v_BGNU: Array, prompt_begin_B: Array, k_RGTK: Array, v_RGTU: Array,
-    source_RT: Array, begin_R: Array, end_R: Array, scale: float, out: Array | None = None,
+    indirection_RT: Array, begin_R: Array, end_R: Array, scale: float, out: Array | None = None,
 ) -> Array:  # fmt: skip
     """As `attend_split`, but what a row has generated may lie in other rows: a table says where (FasterTransformer).
 
     Row r's own position t is k[source[r, t], :, t], v[source[r, t], :, t], for begin[r] <= t < end[r]; there is at
-    least one. source_RT: int64, rows of the same sentence. The rest is `attend_split`'s: one softmax over the prompt,
+    least one. indirection_RT: int64, rows of the same sentence. The rest is `attend_split`'s: one softmax over the prompt,
     prompt_begin[b] <= n < N, and the row's own positions. Returns the heads side by side, X = H*U columns.
 
     Contract: tolerance. Moves at most (B*N + R*T)*G*(K+U)*s bytes, less where beams share what they have generated,
@@ -363,8 +363,8 @@ def bias_activation(f_RF: Array, bias_F: Array | None, activation: str, out: Arr
 
 
 @returns("x_RX", tables=("x_RX",))
-def take(x_RX: Array, pick_R: Array, out: Array | None = None) -> Array:
-    """Copies of the rows named by pick_R: x[pick]. X is whatever a row holds; the memories reorder with it.
+def gather_rows(x_RX: Array, pick_R: Array, out: Array | None = None) -> Array:
+    """Copies of the rows named by pick_R: x[pick]. X is whatever a row holds; the caches reorder with it.
 
     pick_R: int64, each from 0 to len(x) - 1. No backend need look: with another number NumPy raises or counts from the
     end, and a kernel reads what is not x's.
@@ -384,15 +384,15 @@ def pad_left(k_RGX: Array, offsets_X: Array, N: int | None = None, out: Array | 
 
 
 def concat_step(k_RGMX: Array, k_RGX: Array, out: Array | None = None) -> Array:
-    """The memory with one position more, as a new array: everything is copied, each step.
+    """The cache with one position more, as a new array: everything is copied, each step.
 
-    The new position in the memory's dtype, as `append_heads` writes it.
+    The new position in the cache's dtype, as `append_kv` writes it.
     Contract: exact. Moves about 2*R*G*M*X*s bytes to add R*G*X*s.
     """
 
 
 @returns("k_RGMX")
-def follow(k_RGMX: Array, parent_R: Array, length_R: Array, out: Array | None = None) -> Array:
+def reorder_cache(k_RGMX: Array, parent_R: Array, length_R: Array, out: Array | None = None) -> Array:
     """Row r goes on from what row parent[r] held, in its first length[r] positions; in place, k_RGMX is returned.
 
     k[r, :, t] = k[parent[r], :, t] for t < length[r], all at once: rows may change places, and each gets what the
@@ -403,11 +403,11 @@ def follow(k_RGMX: Array, parent_R: Array, length_R: Array, out: Array | None = 
     """
 
 
-@returns("source_RT")
-def redirect(source_RT: Array, parent_R: Array, length_R: Array, out: Array | None = None) -> Array:
-    """`follow` for the table of `attend_indirect`: the row's positions lie where its parent's lie; nothing else moves.
+@returns("indirection_RT")
+def update_indirection(indirection_RT: Array, parent_R: Array, length_R: Array, out: Array | None = None) -> Array:
+    """`reorder_cache` for the table of `attend_indirect`: the row's positions lie where its parent's lie; nothing else moves.
 
-    source[r, t] = source[parent[r], t] for t < length[r], all at once, in place; source_RT is returned. All rows are
+    source[r, t] = source[parent[r], t] for t < length[r], all at once, in place; indirection_RT is returned. All rows are
     as long; positions from there on, not written yet, stay the row's own. `out`, if given, gets the whole result.
 
     Contract: exact. Moves 16*length bytes for each row whose parent is another; its keys and values would be
@@ -416,7 +416,7 @@ def redirect(source_RT: Array, parent_R: Array, length_R: Array, out: Array | No
 
 
 @returns("text_BWM")
-def refresh_texts(
+def update_sequences(
     text_BWM: Array, parent_BW: Array, token_BW: Array, length_B: Array, out: Array | None = None
 ) -> Array:
     """The table of running texts after a step of beam search: each follows its parent, and gets its new token.
@@ -431,7 +431,7 @@ def refresh_texts(
 
 
 @returns("kept_BW", "parent_BW", "token_BW", "finishes_BC", "slot_BW", "at_B", "trouble_B")
-def advance_beams(
+def update_beams(
     score_BC: Array, parent_BC: Array, token_BC: Array, running_score_BW: Array, finished_score_BW: Array,
     finished_length_BW: Array, done_B: Array, length_B: Array, prompt_B: Array, limit_B: Array, norm_X: Array,
     eos_X: Array, rules: BeamRules, out: Any = None,
@@ -460,7 +460,7 @@ def advance_beams(
 
 
 @returns("finished_BWM")
-def finish_texts(
+def store_finished(
     finished_BWM: Array, running_BWM: Array, slot_BW: Array, parent_BC: Array, token_BC: Array, at_B: Array,
     out: Array | None = None,
 ) -> Array:  # fmt: skip
@@ -476,14 +476,14 @@ def finish_texts(
 
 
 @returns("flag")
-def tell_step(
+def step_flags(
     done_X: Array, trouble_X: Array, parent_BW: Array, model_trouble_R: Array | None = None, out: Array | None = None
 ) -> Array:
     """What the host must know of a step of beam search, as one number: an array of one, int64.
 
     flag = ALL_DONE if all sentences are done + SOME_DONE if any is (it may leave the batch) + TROUBLE if anything but
-    FINE is noted of one (trouble_X, of `advance_beams`) or of a row of the model's scores (model_trouble_R, of
-    `log_softmax`) + MOVED if a beam continues another, parent[b, w] != w, so that memories must follow. X: sentences,
+    FINE is noted of one (trouble_X, of `update_beams`) or of a row of the model's scores (model_trouble_R, of
+    `log_softmax`) + MOVED if a beam continues another, parent[b, w] != w, so that caches must follow. X: sentences,
     those of one group of beams behind those of another; parent_BW: of all groups side by side. Of what is wrong, and
     where, the host then asks the arrays.
 
@@ -492,7 +492,7 @@ def tell_step(
 
 
 @returns("flag")
-def extend_texts(
+def extend_sequences(
     tokens_RM: Array, token_R: Array, gained_R: Array, certain_R: Array, trouble_R: Array, total_R: Array,
     length_R: Array, done_R: Array, prompt_R: Array, limit_R: Array, eos_X: Array, model_trouble_R: Array | None = None,
     out: Array | None = None,
@@ -512,7 +512,7 @@ def extend_texts(
 
 
 @returns("scores_RV")
-def cool_scores(scores_RV: Array, temperature: float, out: Array | None = None) -> Array:
+def apply_temperature(scores_RV: Array, temperature: float, out: Array | None = None) -> Array:
     """scores / temperature: below 1 the likely tokens gain, above 1 the unlikely ones.
 
     scores_RV is changed in place and returned; the temperature is rounded to its dtype first.
@@ -521,10 +521,10 @@ def cool_scores(scores_RV: Array, temperature: float, out: Array | None = None) 
 
 
 @returns("scores_RV")
-def add_running(scores_RV: Array, running_R: Array, out: Array | None = None) -> Array:
+def add_beam_scores(scores_RV: Array, running_R: Array, out: Array | None = None) -> Array:
     """scores[r, v] + running[r]: a row's log-probabilities become scores of whole texts, in place, and are returned.
 
-    Contract: exact (one addition). Moves 2*R*V*s bytes; R*V additions. `search_candidates` moves none of them.
+    Contract: exact (one addition). Moves 2*R*V*s bytes; R*V additions. `hars_candidates` moves none of them.
     """
 
 
@@ -539,7 +539,7 @@ def log_softmax(logits_RV: Array, out: Any = None) -> tuple[Array, Array]:
 
 
 @returns("score_R")
-def score_tokens(logits_RV: Array, token_R: Array, out: Array | None = None) -> Array:
+def token_logprobs(logits_RV: Array, token_R: Array, out: Array | None = None) -> Array:
     """score[r] = logits[r, token[r]] - log(sum_v exp(logits[r, v])): the log-probability of one token of each row.
 
     What log_softmax would write for the other tokens is not needed: LightSeq's output layer outside of a search
@@ -549,7 +549,7 @@ def score_tokens(logits_RV: Array, token_R: Array, out: Array | None = None) -> 
 
 
 @returns("token_R", "logprob_R", "trouble_R")
-def choose_tokens(scores_RV: Array, logits_RV: Array | None = None, out: Any = None) -> tuple[Array, Array, Array]:
+def argmax_tokens(scores_RV: Array, logits_RV: Array | None = None, out: Any = None) -> tuple[Array, Array, Array]:
     """token[r] = argmax_v scores[r, v], the lower one of equals, and logprob[r] = log_softmax(logits)[r, token[r]].
 
     A step of greedy search: scores are what the processors made of the model's logits, or those logits themselves.
@@ -563,10 +563,10 @@ def choose_tokens(scores_RV: Array, logits_RV: Array | None = None, out: Any = N
 
 
 @returns("logprob_R", "trouble_R", tables=("scores_RV", "logprobs_RV"))
-def weigh_tokens(
+def gather_logprobs(
     token_R: Array, scores_RV: Array, logprobs_RV: Array | None = None, out: Any = None
 ) -> tuple[Array, Array]:
-    """logprob[r] = logprobs[r, token[r]]: of tokens that were drawn, what `choose_tokens` says of those it chooses.
+    """logprob[r] = logprobs[r, token[r]]: of tokens that were drawn, what `argmax_tokens` says of those it chooses.
 
     Scores are what the tokens were drawn from; without logprobs they are log-probabilities themselves. trouble[r] is
     NOT_A_NUMBER where either number is NaN (as the whole row is that `log_softmax` finds no probabilities in),
@@ -587,7 +587,7 @@ def ban_ngrams(scores_RV: Array, tokens_RM: Array, length_R: Array, n: int, out:
 
 
 @returns("scores_RV")
-def keep_top_k(scores_RV: Array, k: int, out: Array | None = None) -> Array:
+def top_k_filter(scores_RV: Array, k: int, out: Array | None = None) -> Array:
     """-inf for every score that is below the k-th largest of its row; what ties with that one stays.
 
     The filter of LightSeq's `ker_topk_sample` (2.2 there is a rough one; here it is exact). k is at least 1; from V on
@@ -598,7 +598,7 @@ def keep_top_k(scores_RV: Array, k: int, out: Array | None = None) -> Array:
 
 
 @returns("scores_RV")
-def keep_top_p(scores_RV: Array, p: float, least: int = 1, out: Array | None = None) -> Array:
+def top_p_filter(scores_RV: Array, p: float, least: int = 1, out: Array | None = None) -> Array:
     """-inf for all but the fewest tokens, likeliest first, that hold a share p of the row's probability.
 
     weight[v] = floor(2**44 exp(scores[v] - max(scores))), with exp in float64: whole numbers, whose sums are exact in
@@ -614,7 +614,7 @@ def keep_top_p(scores_RV: Array, p: float, least: int = 1, out: Array | None = N
 
 
 @returns("token_R")
-def draw_tokens(scores_RV: Array, key_RX: Array, step_R: Array, seed: int, out: Array | None = None) -> Array:
+def sample_tokens(scores_RV: Array, key_RX: Array, step_R: Array, seed: int, out: Array | None = None) -> Array:
     """token[r] = argmax_v(scores[r, v] + noise[r, v]), with the noise of `gumbel`: a draw from softmax(scores[r]).
 
     The Gumbel-max trick: no sum over V, and no noise is written. Of equal sums the lower token; token 0 where all
@@ -639,7 +639,7 @@ def top_candidates(scores_BX: Array, C: int, out: Any = None) -> tuple[Array, Ar
 
 
 @returns("scores_BC", "index_BC")
-def search_candidates(logits_RV: Array, base_BW: Array, C: int, out: Any = None) -> tuple[Array, Array]:
+def hars_candidates(logits_RV: Array, base_BW: Array, C: int, out: Any = None) -> tuple[Array, Array]:
     """The C best of base[b, w] + log_softmax(logits)[b*W + w, v] in falling order, with their columns w*V + v.
 
     What log_softmax, an addition and top_candidates find, without writing a log-probability that is not returned:
@@ -654,10 +654,10 @@ def search_candidates(logits_RV: Array, base_BW: Array, C: int, out: Any = None)
 
 
 @returns("parent_BC", "token_BC")
-def split_columns(index_BC: Array, V: int, out: Any = None) -> tuple[Array, Array]:
+def unravel_candidates(index_BC: Array, V: int, out: Any = None) -> tuple[Array, Array]:
     """parent = index // V, token = index mod V: the beam that a candidate continues, and by what.
 
-    index_BC: int64, at least 0, columns of `top_candidates` or `search_candidates`.
+    index_BC: int64, at least 0, columns of `top_candidates` or `hars_candidates`.
     Contract: exact. Moves 24*B*C bytes; two operations for each candidate.
     """
 
@@ -676,7 +676,7 @@ def gumbel(key_RX: Array, step_R: Array, V: int, seed: int, out: Array | None = 
 
 
 @returns("offset_X")
-def place_lifetimes(bytes_X: Array, first_X: Array, last_X: Array, out: Array | None = None) -> Array:
+def assign_offsets(bytes_X: Array, first_X: Array, last_X: Array, out: Array | None = None) -> Array:
     """Where each of X arrays begins in one block of memory, those that no call needs together sharing it.
 
     Array x has the bytes from offset[x] to offset[x] + bytes[x], and needs them in all calls from first[x], which

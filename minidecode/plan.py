@@ -17,43 +17,43 @@ import numpy as np
 
 from . import ops as signatures
 from . import reference
+from .cache.el import ElCache, SplitBesideEl
+from .cache.factory import CacheFactory
+from .cache.indirect import IndirectCache
+from .cache.no_cache import NoCache
+from .cache.preallocated import PreallocatedCache
+from .cache.replicated import ReplicatedCache
+from .cache.rolling import RollingCache
+from .cache.split import SplitCache
 from .catalog import CATALOG, Row
 from .device import device_kind
-from .errors import CacheFolderError, OptionError, meant
+from .errors import CompiledCodeError, OptionError, did_you_mean
 from .launch import InEmulator, OnHost
-from .memory.el import ElMemory, SplitBesideEl
-from .memory.factory import MemoryFactory
-from .memory.indirect import IndirectMemory
-from .memory.preallocated import PreallocatedMemory
-from .memory.recompute import RecomputeMemory
-from .memory.replicated import ReplicatedMemory
-from .memory.rolling import RollingMemory
-from .memory.split import SplitMemory
 from .user_functions import UserOp
 
-MEMORIES = {
-    "none": RecomputeMemory,
-    "replicated": ReplicatedMemory,
-    "preallocated": PreallocatedMemory,
-    "split": SplitMemory,
-    "indirect": IndirectMemory,
-    "rolling": RollingMemory,
-    "el": ElMemory,
+CACHES = {
+    "none": NoCache,
+    "replicated": ReplicatedCache,
+    "preallocated": PreallocatedCache,
+    "split": SplitCache,
+    "indirect": IndirectCache,
+    "rolling": RollingCache,
+    "el": ElCache,
 }
-BESIDE_SOURCE = MEMORIES | {"el": SplitBesideEl}  # of a decoder that also sees what an encoder made of a source
+WITH_CROSS = CACHES | {"el": SplitBesideEl}  # of a decoder that also sees what an encoder made of a source
 
 
 BACKENDS = ("reference", "naive", "cpu", "cuda", "emulator")
-SWITCHES = {"leaving": ("off", "on"), "graphs": ("off", "auto", "on")}
-BASES = {  # what a plan starts from, beside memory_dtype=computed; rows of the catalog follow Plan._of_base
-    "auto": {"memory": "replicated", "arena": "none", "leaving": "on", "graphs": "off"},
-    "numpy": {"memory": "replicated", "arena": "none", "leaving": "on", "graphs": "off"},
-    "naive": {"memory": "none", "arena": "none", "leaving": "off", "graphs": "off"},
+SWITCHES = {"drop_finished": ("off", "on"), "graphs": ("off", "auto", "on")}
+BASES = {  # what a plan starts from, beside cache_dtype=computed; rows of the catalog follow Plan._of_base
+    "auto": {"cache": "replicated", "arena": "none", "drop_finished": "on", "graphs": "off"},
+    "numpy": {"cache": "replicated", "arena": "none", "drop_finished": "on", "graphs": "off"},
+    "naive": {"cache": "none", "arena": "none", "drop_finished": "off", "graphs": "off"},
     # An arena for one call costs more than it saves.
-    "fast": {"memory": "split", "arena": "none", "leaving": "on", "graphs": "off", "hars": "auto"},
-    "emulator": {"memory": "split", "arena": "none", "leaving": "off", "graphs": "off"},
+    "fast": {"cache": "split", "arena": "none", "drop_finished": "on", "graphs": "off", "hars": "auto"},
+    "emulator": {"cache": "split", "arena": "none", "drop_finished": "off", "graphs": "off"},
     # A step that is as large as the one before can be captured.
-    "cuda": {"memory": "split", "arena": "none", "leaving": "off", "graphs": "auto"},
+    "cuda": {"cache": "split", "arena": "none", "drop_finished": "off", "graphs": "auto"},
 }
 STORED_AS = {"computed": None, "float16": np.dtype(np.float16)}
 
@@ -66,7 +66,7 @@ class Plan:
     it and whose compiled code lies on disk, and else "numpy"; it never waits for a compiler, never changes within a
     call, and the receipt says which it was and why. It stands alone: beside it, any choice makes it "numpy", so that
     plans that are compared differ in what they name. "numpy": a cache, and NumPy's code; "naive": no cache, and of each
-    optimization what its paper starts from; "fast": the compiled code of all that has some, and the split memory;
+    optimization what its paper starts from; "fast": the compiled code of all that has some, and the split cache;
     "emulator": every kernel that there is, thread by thread, for toys; "cuda": every kernel, on a device, which is what
     "auto" and "fast" come to there. What a base chooses and a model has no use for
     is left out; what a user says must have an effect.
@@ -75,24 +75,24 @@ class Plan:
     "indirect" does too, and moves a table instead of keys and values when beams change places; "rolling" keeps the
     last positions alone, for a model with an attention_window; "el" keeps, in the place of the keys and values of a
     prompt or a source, the hidden states that they are made from.
-    memory_dtype: "computed" stores in a memory what was computed; "float16" stores keys and values (and EL's hidden
+    cache_dtype: "computed" stores in a cache what was computed; "float16" stores keys and values (and EL's hidden
     states) in half of the bytes, each rounded once when it is written. Queries, scores, softmax and sums stay as they
     are (LightSeq, section 3.2), and so does a prompt's attention to itself, which comes before anything is stored.
     What is beyond float16's range is stored as its largest number, 65,504. It is nearly the same model, but equal
     tokens are not promised.
     arena: "none" lets every op of a step find room for itself; "planned" gives all that a step makes its place in one
     buffer, those that no call needs together sharing it (LightSeq, section 2.3); "separate" gives each a buffer; and
-    FILE.py:FUNCTION, a planner of yours (`place_lifetimes`), finds the places, which are looked at before a step runs.
+    FILE.py:FUNCTION, a planner of yours (`assign_offsets`), finds the places, which are looked at before a step runs.
     leaving: "on" takes a sentence out of the batch when its search is done, so that later steps compute fewer rows;
     "off" computes its rows until all are done (the naive batch, and what has to be as large at every step).
     graphs: "on" captures on a device what is the same in every step, launches it as one (CUDA graphs), and keeps it for
     later calls with texts of about the same lengths; a step with a product of the library or a function of the host
-    stays as it is, and a memory must write in place. "auto", which is cuda's choice, does so where there are a device
-    and such a memory. "off" launches kernel by kernel.
+    stays as it is, and a cache must write in place. "auto", which is cuda's choice, does so where there are a device
+    and such a cache. "off" launches kernel by kernel.
     The others are rows of the catalog: "reference", "naive" (both NumPy), "cpu" (Numba), "cuda" (needs a GPU),
     "emulator" (the same kernel thread by thread, which is slow), or a function of yours as FILE.py:FUNCTION.
     hars is "off" by default. Otherwise beam search takes candidates straight from the logits at the steps at which the
-    options touch no score on its way: the receipt counts those as search_candidates, the others as top_candidates.
+    options touch no score on its way: the receipt counts those as hars_candidates, the others as top_candidates.
     Options that leave no such step are refused, save with hars=auto, which takes it where it may. A search with one row
     per text has no candidates.
     epilogue is "off" by default, too. Otherwise the products of a layer's output and of its feed-forward part end in
@@ -100,10 +100,10 @@ class Plan:
     """
 
     base: str = "auto"
-    memory: str | None = None
-    memory_dtype: str = "computed"
+    cache: str | None = None
+    cache_dtype: str = "computed"
     arena: str | None = None
-    leaving: str | None = None
+    drop_finished: str | None = None
     graphs: str | None = None
     ngram: str | None = None
     linear: str | None = None
@@ -111,8 +111,8 @@ class Plan:
     norm: str | None = None
     heads: str | None = None
     append: str | None = None
-    within: str | None = None
-    cross: str | None = None
+    prefill: str | None = None
+    cross_kv: str | None = None
     embedding: str | None = None
     activation: str | None = None
     split: str | None = None
@@ -120,50 +120,50 @@ class Plan:
     grouped: str | None = None
     reorder: str | None = None
     indirect: str | None = None
-    redirect: str | None = None
-    refresh: str | None = None
-    advance: str | None = None
-    finish: str | None = None
-    tell: str | None = None
+    indirection: str | None = None
+    sequences: str | None = None
+    beam_update: str | None = None
+    finished: str | None = None
+    flags: str | None = None
     extend: str | None = None
     softmax: str | None = None
-    running: str | None = None
+    beam_scores: str | None = None
     rolling: str | None = None
     el: str | None = None
     el_split: str | None = None
     candidates: str | None = None
     hars: str | None = None
-    columns: str | None = None
-    choose: str | None = None
+    unravel: str | None = None
+    argmax: str | None = None
     temperature: str | None = None
     top_k: str | None = None
     top_p: str | None = None
-    draw: str | None = None
-    weigh: str | None = None
+    sample: str | None = None
+    gather: str | None = None
     random: str | None = None
 
     def __post_init__(self):
         if self.base not in BASES:
             raise OptionError(f"plan: base={self.base!r} is not one of {', '.join(BASES)}")
-        said = [name for name in ("memory", *SWITCHES, *CATALOG) if getattr(self, name) is not None]
-        if self.base == "auto" and (said or self.memory_dtype != "computed"):
+        said = [name for name in ("cache", *SWITCHES, *CATALOG) if getattr(self, name) is not None]
+        if self.base == "auto" and (said or self.cache_dtype != "computed"):
             object.__setattr__(self, "base", "numpy")
-        for name in ("memory", *SWITCHES, *CATALOG):
+        for name in ("cache", *SWITCHES, *CATALOG):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, self._of_base(name))
-        if self.memory not in MEMORIES:
+        if self.cache not in CACHES:
             raise OptionError(
-                f"plan: memory={self.memory!r} is not one of {', '.join(MEMORIES)}{meant(str(self.memory), MEMORIES)}"
+                f"plan: cache={self.cache!r} is not one of {', '.join(CACHES)}{did_you_mean(str(self.cache), CACHES)}"
             )
-        if self.memory_dtype not in STORED_AS:
-            raise OptionError(f"plan: memory_dtype={self.memory_dtype!r} is not one of {', '.join(STORED_AS)}")
-        if self.memory_dtype != "computed" and not MEMORIES[self.memory].keeps:
-            raise OptionError(f"plan: memory_dtype={self.memory_dtype} has no effect with memory={self.memory}")
+        if self.cache_dtype not in STORED_AS:
+            raise OptionError(f"plan: cache_dtype={self.cache_dtype!r} is not one of {', '.join(STORED_AS)}")
+        if self.cache_dtype != "computed" and not CACHES[self.cache].keeps:
+            raise OptionError(f"plan: cache_dtype={self.cache_dtype} has no effect with cache={self.cache}")
         for name, choices in SWITCHES.items():
             if (switch := getattr(self, name)) not in choices:
                 raise OptionError(f"plan: {name}={switch!r} is not one of {', '.join(choices)}")
-        if self.graphs == "on" and not MEMORIES[self.memory].in_place:
-            raise OptionError(f"plan: graphs=on has no effect with memory={self.memory}, which steps make anew")
+        if self.graphs == "on" and not CACHES[self.cache].in_place:
+            raise OptionError(f"plan: graphs=on has no effect with cache={self.cache}, which steps make anew")
         for row in CATALOG.values():
             choice, choices = getattr(self, row.name), ("off", "auto", *BACKENDS) if row.may_be_off else BACKENDS
             choices = tuple(row.spelled) or choices
@@ -173,13 +173,13 @@ class Plan:
             if replaced:
                 say = f"plan: {replaced[0]}={getattr(self, replaced[0])} has no effect with {row.name}={choice}"
                 raise OptionError(f"{say}: leave one of the two out")
-            if self._is_asked_for(row) and not any(row.called_by(self.memory, kind) for kind in (False, True)):
-                say = " or ".join(f"memory={m}" for m in MEMORIES if row.called_by(m, False) or row.called_by(m, True))
-                raise OptionError(f"plan: {row.name}={choice} has no effect with memory={self.memory}: say {say}")
+            if self._is_asked_for(row) and not any(row.called_by(self.cache, kind) for kind in (False, True)):
+                say = " or ".join(f"cache={m}" for m in CACHES if row.called_by(m, False) or row.called_by(m, True))
+                raise OptionError(f"plan: {row.name}={choice} has no effect with cache={self.cache}: say {say}")
 
     def _of_base(self, name: str) -> str:
         """What the base chooses for a field of the plan."""
-        if name == "memory_dtype":
+        if name == "cache_dtype":
             return "computed"
         if name in BASES[self.base]:
             return BASES[self.base][name]
@@ -218,14 +218,14 @@ class Plan:
 
     @classmethod
     def parse(cls, text: str | Plan) -> Plan:
-        """From a base, such as "auto" or "fast", and choices such as "memory=none,ngram=cpu", separated by commas.
+        """From a base, such as "auto" or "fast", and choices such as "cache=none,ngram=cpu", separated by commas.
 
         Raises OptionError.
         """
         if isinstance(text, Plan):
             return text
         if not isinstance(text, str):
-            raise OptionError(f"plan must be a text such as 'memory=none', or a Plan, not {text!r}")
+            raise OptionError(f"plan must be a text such as 'cache=none', or a Plan, not {text!r}")
         if not text.strip(", "):
             raise OptionError("plan is empty: say auto, which chooses by itself, or leave it out")
         names, choices = [f.name for f in dataclasses.fields(cls)], {}
@@ -237,7 +237,7 @@ class Plan:
                 raise OptionError(f"plan: {name} is chosen twice, as {choices[name]} and as {value}")
             if not equals or name not in names:
                 known = f"; say {', '.join(BASES)}, or some of {', '.join(f'{name}=...' for name in names)}"
-                near = meant(name, BASES) or meant(name, names).replace("?", "=...?")
+                near = did_you_mean(name, BASES) or did_you_mean(name, names).replace("?", "=...?")
                 raise OptionError(f"plan: {part!r} is not understood{near or known}")
             choices[name] = value
         return cls(**choices)
@@ -251,8 +251,8 @@ class Plan:
 
     def resolve(
         self, has_encoder: bool = True, device: str = "cpu"
-    ) -> tuple[dict[str, Callable[..., Any]], MemoryFactory]:
-        """The functions that will run, by op name, and what makes a layer's memory. What is off is not there.
+    ) -> tuple[dict[str, Callable[..., Any]], CacheFactory]:
+        """The functions that will run, by op name, and what makes a layer's cache. What is off is not there.
 
         On a device, what is no kernel runs on copies that are brought to the host and back, each time.
 
@@ -267,23 +267,23 @@ class Plan:
             functions |= backend(importlib.import_module("minidecode.cuda"))
         for row in CATALOG.values():
             choice = row.spelled.get(getattr(self, row.name), getattr(self, row.name))
-            if not row.called_by(self.memory, has_encoder):
+            if not row.called_by(self.cache, has_encoder):
                 if not self._is_asked_for(row):
                     continue
-                where = f"with memory={self.memory} in a model {'with' if has_encoder else 'without'} an encoder"
+                where = f"with cache={self.cache} in a model {'with' if has_encoder else 'without'} an encoder"
                 raise OptionError(f"plan: {row.name}={choice} has no effect {where}")
             if choice in ("off", "auto"):  # auto: until `settled` says what it comes to
                 del functions[row.op]
             else:  # places are found on the host, wherever they are
-                functions[row.op] = _implementation(row, choice, "cpu" if row.op == "place_lifetimes" else device)
-        kind = (BESIDE_SOURCE if has_encoder else MEMORIES)[self.memory]
-        return functions, MemoryFactory(kind, STORED_AS[self.memory_dtype])
+                functions[row.op] = _implementation(row, choice, "cpu" if row.op == "assign_offsets" else device)
+        kind = (WITH_CROSS if has_encoder else CACHES)[self.cache]
+        return functions, CacheFactory(kind, STORED_AS[self.cache_dtype])
 
     def captures(self, device: str) -> bool:
         """Whether steps on this device are captured. Raises OptionError where that was asked for and cannot be."""
         if self.graphs == "on" and device == "cpu":
             raise OptionError("plan: graphs=on needs a device: say device=cuda, or device=emulator for toy shapes")
-        return self.graphs != "off" and device != "cpu" and MEMORIES[self.memory].in_place
+        return self.graphs != "off" and device != "cpu" and CACHES[self.cache].in_place
 
     def settled(self, without: Iterable[str]) -> Plan:
         """What `auto` comes to: off for the rows in `without`, which a call has no room for; else compiled code."""
@@ -291,11 +291,11 @@ class Plan:
         return dataclasses.replace(self, **chosen)
 
     def __str__(self) -> str:
-        """The base and the memory, and what else is not the base's choice; `parse` reads it back."""
+        """The base and the cache, and what else is not the base's choice; `parse` reads it back."""
         if self.base == "auto":
             return "auto"
         fields = [f.name for f in dataclasses.fields(self) if f.name != "base"]
-        own = [name for name in fields if name == "memory" or getattr(self, name) != self._of_base(name)]
+        own = [name for name in fields if name == "cache" or getattr(self, name) != self._of_base(name)]
         bases = [] if self.base == "numpy" else [self.base]
         return ",".join([*bases, *(f"{name}={getattr(self, name)}" for name in own)])
 
@@ -319,13 +319,13 @@ def _implementation(row: Row, choice: str, device: str) -> Callable[..., Any]:
 
 
 def file_of(place: str, name: str) -> ModuleType:
-    """A file of a backend. Raises CacheFolderError where it is compiled, and there is no folder to keep that in."""
+    """A file of a backend. Raises CompiledCodeError where it is compiled, and there is no folder to keep that in."""
     try:
         return importlib.import_module(f"minidecode.{place}.{name}")
     except RuntimeError as error:
         if "no locator available" not in str(error):
             raise
-        raise CacheFolderError(
+        raise CompiledCodeError(
             "compiled code has no folder to be kept in, for neither the package's nor your home may be written to: set"
             " NUMBA_CACHE_DIR to one that may; plan=numpy needs none"
         ) from error

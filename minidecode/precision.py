@@ -1,4 +1,4 @@
-"""Numbers stored in fewer bits than are computed with: weights as float16, or int8 with a scale; memories as float16.
+"""Numbers stored in fewer bits than are computed with: weights as float16, or int8 with a scale; caches as float16.
 
 A decode step reads every weight of every product once, and does little with it: it takes as long as the reading. So
 weights of half or a quarter of the bytes may take half or a quarter of the time, though every sum is float32 as before.
@@ -8,7 +8,7 @@ one of them. Gains, biases and positions are small. Of the embedding table a ste
 narrow numbers would save nothing there, and cost digits. So where the output is tied to the embedding, the table stays
 as it is (in a float32 file: where it is, in the file), and the output has a narrow copy of it.
 
-What steps read of their memories is as much again, where texts are long: keys and values (of EL: hidden states) that
+What steps read of their caches is as much again, where texts are long: keys and values (of EL: hidden states) that
 are stored as float16 are half of it (LightSeq, section 3.2). Queries, scores, softmax and sums stay float32. A number
 beyond float16's range becomes the largest there is, 65,504, in every backend: an infinity would make NaN of its row or
 hide its position, and to refuse it would mean that a GPU reports back at every step. A weight is refused, for that is
@@ -149,8 +149,8 @@ def largest_of(dtype: Any) -> np.float32:
     return np.float32(np.finfo(np.float16).max if dtype == np.float16 else np.inf)
 
 
-def held_as(dtype: Any, x_RX: np.ndarray) -> np.ndarray:
-    """x in the dtype that a memory stores (None: its own), each number rounded once; twice changes nothing.
+def cast_to(dtype: Any, x_RX: np.ndarray) -> np.ndarray:
+    """x in the dtype that a cache stores (None: its own), each number rounded once; twice changes nothing.
 
     What is beyond float16's range becomes 65,504 or -65,504; NaN stays NaN.
     """

@@ -84,7 +84,7 @@ class UserOp:
         try:
             result = self.stands_for(*args, **kwargs)
         except (Exception, SystemExit) as error:
-            raise OptionError(f"{self.place}, run as {self.op}, {told(error)}") from error
+            raise OptionError(f"{self.place}, run as {self.op}, {error_line(error)}") from error
         names = signatures.RETURNS[self.op]
         results = result if len(names) > 1 and isinstance(result, tuple) else (result,)
         wrong = [r for r in results if not hasattr(r, "shape")]
@@ -109,7 +109,7 @@ def dtype_due(name: str, args: tuple) -> np.dtype:
     return next((a.dtype for a in args if getattr(a, "dtype", np.dtype(int)).kind == "f"), np.dtype(np.float64))
 
 
-def told(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """What a function of the user's raised, on one line, with the remedy where there is a usual one."""
     first = (str(error).strip().splitlines() or [""])[0]
     if type(error).__name__ == "CudaSupportError":

@@ -26,7 +26,7 @@ class ToyEngine:
     that are done leave, unless `leaving` says otherwise.
     """
 
-    leaving = True
+    drop_finished = True
 
     def __init__(self, seed: int, vocab: int, spread: float = 2.0):
         self.seed, self.vocab, self.spread, self.ops = seed, vocab, spread, Ops()

@@ -63,9 +63,7 @@ def main() -> None:
     p.add_argument("--gpt2", default="tiny-gpt2", help="the model with the same vocabulary to compare with")
     p.add_argument("--held-out", default="12/25", help="REMAINDER/MODULUS, as in training")
     p.add_argument("--dtype", default="float32", help="of the BART: float32, float64; float16, int8 (how it is stored)")
-    p.add_argument(
-        "--plan", default="memory=split", help="of the beam search; memory_dtype=float16 is seen there alone"
-    )
+    p.add_argument("--plan", default="cache=split", help="of the beam search; cache_dtype=float16 is seen there alone")
     p.add_argument("--windows", type=int, default=64)
     p.add_argument("--length", type=int, default=256, help="tokens of a window")
     p.add_argument("--spans", type=float, nargs="+", default=[3.0, 2.0, 1.0], help="mean lengths of a hidden span")

@@ -6,9 +6,9 @@ TEXTS is the folder of *.txt files that the model was trained from; the held-out
 each text is read in windows of the whole context that overlap by half, so that every token but those of the first
 window is scored after at least half a context. The first token follows <|endoftext|>.
 
-    python weights/evaluate_gpt2.py TEXTS --plan memory=split,memory_dtype=float16
+    python weights/evaluate_gpt2.py TEXTS --plan cache=split,cache_dtype=float16
 
-says what a plan's memory does to the score instead, which a pass over whole texts never reads: windows of held-out text
+says what a plan's cache does to the score instead, which a pass over whole texts never reads: windows of held-out text
 are decoded step by step, each token of their second half forced, with a beam of one.
 """
 
@@ -29,7 +29,7 @@ PROMPTS = ["Fellow citizens,", "The Congress of the United States", "Our army an
 
 
 def by_steps(model: md.Model, texts: list[str], a: argparse.Namespace) -> None:
-    """Bits per byte of the second halves of windows: in one pass, and by steps that read the memory of a.plan."""
+    """Bits per byte of the second halves of windows: in one pass, and by steps that read the cache of a.plan."""
     rng, half = np.random.default_rng(0), model.config.context // 2
     rows = [model.tokenizer.encode(text) for text in texts]
     room = np.array([max(0, len(ids) - 2 * half) for ids in rows], float)
@@ -46,7 +46,7 @@ def by_steps(model: md.Model, texts: list[str], a: argparse.Namespace) -> None:
             prefix_allowed_tokens_fn=lambda b, ids, i=i: windows[i + b][len(ids) : len(ids) + 1],
         )  # fmt: skip
         assert all(np.array_equal(*pair) for pair in zip(out.token_ids, second[i : i + 16], strict=True))
-        found, held = found - float(out.scores.sum()), out.receipt.memory_peak_bytes
+        found, held = found - float(out.scores.sum()), out.receipt.cache_peak_bytes
     bits = sum(-row.sum() for row in whole.token_log_probs) / np.log(2)
     print(f"windows              {a.windows} of {2 * half} tokens, the second halves scored: {size:,} bytes")
     print(f"bits per byte        {bits / size:.5f} in one pass")

@@ -72,7 +72,7 @@ VARIANTS = {
     "multi-query": Variant(H, 1, K),
     "multi-head local": Variant(H, H, K, WINDOW),
     "multi-query local": Variant(H, 1, K, WINDOW),
-    # One memory of keys and values as large as multi-query's, by fewer or by smaller heads.
+    # One cache of keys and values as large as multi-query's, by fewer or by smaller heads.
     "h=1": Variant(1, 1, K),
     "h=2": Variant(2, 2, K // 2),
     "h=4": Variant(4, 4, K // 4),

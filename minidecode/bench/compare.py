@@ -151,7 +151,7 @@ def compare(
     nothing about a GPU's.
 
     machine: what else the cost model predicts for, beside this machine, whose limits are measured: v100, t4, h200.
-    stored: what the weights that are multiplied by, or the memories that are read, are stored as: float32, float16 or,
+    stored: what the weights that are multiplied by, or the caches that are read, are stored as: float32, float16 or,
     of weights, int8; by default as the row has it. progress(done, total) is called with how many implementations have
     been checked; timing counts as one more. Raises NumericalError if an implementation is wrong: nothing is timed then;
     and RefusedError if a function of yours cannot be timed fairly.
@@ -256,7 +256,7 @@ def _no_wait() -> None:
 
 
 def stored_as(name: str) -> tuple[str, ...]:
-    """What the weights or memories of a row may be stored as; nothing where it reads none."""
+    """What the weights or caches of a row may be stored as; nothing where it reads none."""
     return getattr(asked_of(name), "STORED", ())
 
 
@@ -273,8 +273,8 @@ def where_it_ran() -> dict[str, str]:
 
 def processor() -> str:
     """Its name, where the system tells it, and its architecture."""
-    told, architecture = Path("/proc/cpuinfo"), platform.machine()
-    lines = told.read_text(encoding="utf-8").splitlines() if told.exists() else []
+    cpuinfo, architecture = Path("/proc/cpuinfo"), platform.machine()
+    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     name = names[0] if names else platform.processor()
     return f"{name} {architecture}" if name not in ("", architecture) else architecture

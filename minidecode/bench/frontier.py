@@ -18,11 +18,11 @@ from .machines import Machine
 from .rungs import Setting, Work, run_ids, weights_bytes
 
 METHODS = {  # what is kept of the input; all else is the compiled code
-    "no cache": {"memory": "none"},
-    "cache per beam": {"memory": "replicated"},
-    "de-duplicated": {"memory": "split"},
-    "EL": {"memory": "el"},
-    "de-dupl., float16": {"memory": "split", "memory_dtype": "float16"},
+    "no cache": {"cache": "none"},
+    "cache per beam": {"cache": "replicated"},
+    "de-duplicated": {"cache": "split"},
+    "EL": {"cache": "el"},
+    "de-dupl., float16": {"cache": "split", "cache_dtype": "float16"},
 }
 OUT, FITS, MEASURED, PREDICTED = "out of memory", "fits", "measured", "predicted"
 HERE = "this"

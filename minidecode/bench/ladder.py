@@ -41,16 +41,16 @@ from .rungs import (
 )
 
 STAGES = {  # op -> the stage that its seconds belong to (FastSeq, Figure 1)
-    **dict.fromkeys(("linear", "linear_epilogue", "project_source"), "products"),
+    **dict.fromkeys(("linear", "linear_epilogue", "project_cross_kv"), "products"),
     **dict.fromkeys((op for op in vars(signatures) if op.startswith("attend")), "attention"),
-    **dict.fromkeys(("follow", "take", "concat_step", "redirect", "append_heads", "pad_left"), "cache moves"),
+    **dict.fromkeys(("reorder_cache", "gather_rows", "concat_step", "update_indirection", "append_kv", "pad_left"), "cache moves"),
     **dict.fromkeys(("embed_norm", "residual_norm", "split_heads", "add_bias", "bias_activation"), "between products"),
     "ban_ngrams": "n-gram ban",
     **dict.fromkeys(
-        ("refresh_texts", "advance_beams", "finish_texts", "tell_step", "extend_texts", "log_softmax", "add_running",
-         "score_tokens", "choose_tokens", "cool_scores", "keep_top_k", "keep_top_p", "draw_tokens", "weigh_tokens",
-         "top_candidates", "search_candidates", "split_columns", "gumbel"), "search"),
-    "place_lifetimes": "planning memory",
+        ("update_sequences", "update_beams", "store_finished", "step_flags", "extend_sequences", "log_softmax", "add_beam_scores",
+         "token_logprobs", "argmax_tokens", "apply_temperature", "top_k_filter", "top_p_filter", "sample_tokens", "gather_logprobs",
+         "top_candidates", "hars_candidates", "unravel_candidates", "gumbel"), "search"),
+    "assign_offsets": "planning memory",
 }  # fmt: skip
 REST, PLANNING, TEXTS = "no op (Python)", "planning memory", "reading and text"
 SHARES = ("products", "attention", "cache moves", "between products", "n-gram ban", "search", REST, PLANNING, TEXTS)
@@ -360,7 +360,7 @@ def tried(work: Work, rung: Rung, setting: Setting, before: Climbed | None, pred
     step = Step(
         rung.name, rung.paper, plan=str(setting.plan), dtype=setting.dtype, batch_size=setting.batch_size,
         overlap=setting.overlap, no_repeat_ngram_size=setting.no_repeat_ngram_size, ran=shown_by(again, rung),
-        peak_bytes=peak, memory_bytes=max(r.memory_peak_bytes for r in again.receipts),
+        peak_bytes=peak, memory_bytes=max(r.cache_peak_bytes for r in again.receipts),
         weights_bytes=weights_bytes(work.model_of(setting.dtype)),
         cost=vars(summed(cost for r in first.receipts for cost in costs_of(r))),
     )  # fmt: skip
@@ -517,14 +517,14 @@ def why(mine: Climbed, before: Climbed, here: Machine) -> str:
     a, b = mine.step, before.step
     now, then = ({stage: s / c.step.runs for stage, s in c.busy.items()} for c in (mine, before))
     grown = max(SHARES, key=lambda stage: now.get(stage, 0) - then.get(stage, 0))
-    told = [
+    notes = [
         f"the cost model has {whole_now:.1f} ms for it at the least, {whole_then:.1f} for the one before",
         f"measured, {grown} went from {1e3 * then.get(grown, 0):.0f} to {1e3 * now.get(grown, 0):.0f} ms",
         f"peak memory from {in_units(b.peak_bytes)} to {in_units(a.peak_bytes)}",
     ]
     if a.seconds[1] <= b.seconds[2] and b.seconds[1] <= a.seconds[2]:
-        told.append(f"the runs overlap ({_span(a)}, {_span(b)})")
-    return "; ".join(told)
+        notes.append(f"the runs overlap ({_span(a)}, {_span(b)})")
+    return "; ".join(notes)
 
 
 def more_to_do(now: dict[str, list[Cost]], then: dict[str, list[Cost]], here: Machine) -> str:

@@ -156,5 +156,5 @@ def write_svg(figure: Figure, file: TextIO, title: str, description: str) -> Non
         figure.savefig(drawn, format="svg", metadata={"Date": None})
     head, svg, rest = drawn.getvalue().partition("<svg ")
     attributes, end, body = rest.partition(">")
-    said = f"\n <title id='title'>{escape(title)}</title>\n <desc id='desc'>{escape(description)}</desc>"
-    file.write(f"{head}{svg}role='img' aria-labelledby='title desc' {attributes}{end}{said}{body}")
+    labels = f"\n <title id='title'>{escape(title)}</title>\n <desc id='desc'>{escape(description)}</desc>"
+    file.write(f"{head}{svg}role='img' aria-labelledby='title desc' {attributes}{end}{labels}{body}")

@@ -46,7 +46,7 @@ class Setting:
     @property
     def is_narrow(self) -> bool:
         """Whether something is stored in fewer bits than it is computed in: equal tokens are not promised then."""
-        return self.dtype in NARROW or self.choices.get("memory_dtype", "computed") != "computed"
+        return self.dtype in NARROW or self.choices.get("cache_dtype", "computed") != "computed"
 
 
 @dataclass(frozen=True)
@@ -67,21 +67,21 @@ class Rung:
     only_without_ngrams: bool = False
 
 
-NO_CACHE = Rung("no cache", "what the papers start from", {"base": "naive"}, ran={"memory": "RecomputeMemory"})
+NO_CACHE = Rung("no cache", "what the papers start from", {"base": "naive"}, ran={"cache": "NoCache"})
 RUNGS = (
-    Rung("cache", "FastSeq, section 2.2", {"memory": "replicated"}, ran={"memory": "ReplicatedMemory"}),
+    Rung("cache", "FastSeq, section 2.2", {"cache": "replicated"}, ran={"cache": "ReplicatedCache"}),
     Rung("pipeline", "FastSeq, section 4.3", change={"overlap": "both"}, ran={"overlap": "both"}),
     Rung("n-gram", "FastSeq, section 4.2", {"ngram": "cpu"}, ran={"ban_ngrams": "minidecode.cpu.ngram"}),
-    Rung("cache de-duplication", "FastSeq, section 4.1", {"memory": "split", "split": "cpu", "reorder": "cpu"},
-         ran={"memory": "SplitMemory", "attend_split": "minidecode.cpu.split"}),
-    Rung("EL", "EL, section 3.2", {"memory": "el", "reorder": "cpu"}, ran={"memory": "minidecode.memory.el"}),
+    Rung("cache de-duplication", "FastSeq, section 4.1", {"cache": "split", "split": "cpu", "reorder": "cpu"},
+         ran={"cache": "SplitCache", "attend_split": "minidecode.cpu.split"}),
+    Rung("EL", "EL, section 3.2", {"cache": "el", "reorder": "cpu"}, ran={"cache": "minidecode.cache.el"}),
     Rung("fused kernels", "LightSeq, section 2.1", {"base": "fast", "hars": "off"},
          ran={"residual_norm": "minidecode.cpu.norm", "bias_activation": "minidecode.cpu.activation"}),
-    Rung("HARS", "LightSeq, section 2.2", {"hars": "cpu"}, ran={"search_candidates": "minidecode.cpu.hars"},
+    Rung("HARS", "LightSeq, section 2.2", {"hars": "cpu"}, ran={"hars_candidates": "minidecode.cpu.hars"},
          carries={"hars": "auto"}, only_without_ngrams=True),
     Rung("planned memory", "LightSeq, section 2.3", {"arena": "planned"}, ran={"arena": "bytes in one arena"}),
-    Rung("low precision", "LightSeq, section 3.2", {"memory_dtype": "float16"}, {"dtype": "int8"},
-         ran={"dtype": "int8", "memory": "in float16"}),
+    Rung("low precision", "LightSeq, section 3.2", {"cache_dtype": "float16"}, {"dtype": "int8"},
+         ran={"dtype": "int8", "cache": "in float16"}),
     Rung("larger batch", "FastSeq, section 5.1", change={"batch_size": ALL}, ran={"batches": "in 1 batch"}),
 )  # fmt: skip
 
@@ -102,9 +102,9 @@ def switched(setting: Setting, rung: Rung, work: Work) -> Setting:
             raise OptionError(f"all {len(work.ids)} texts are in one batch already")
         change["batch_size"] = len(work.ids)
     before = dict(setting.choices)
-    if choices.get("memory") == "split" and has_encoder:
+    if choices.get("cache") == "split" and has_encoder:
         choices["shared"] = "cpu"
-    if choices.get("memory") == "el":  # what was chosen for the split memory goes, unless EL's has a use for it
+    if choices.get("cache") == "el":  # what was chosen for the split cache goes, unless EL's has a use for it
         choices["el" if has_encoder else "el_split"] = "reference"
         before = {name: c for name, c in before.items() if name != "shared" and (has_encoder or name != "split")}
     after = dataclasses.replace(setting, choices=before | choices, **change)
@@ -201,7 +201,7 @@ def run_ids(work: Work, setting: Setting, costs: bool | CostOf = False, memory_b
     return Run(time.perf_counter() - started, tokens, receipts, Counter())
 
 
-ELEMENTARY = {"embed_norm", "residual_norm", "bias_activation", "split_heads", "attend_within", "attend"}
+ELEMENTARY = {"embed_norm", "residual_norm", "bias_activation", "split_heads", "attend_prefill", "attend"}
 
 
 def cost_as_written(op: str, function: Any, given: dict[str, Any]) -> Cost | None:
@@ -259,7 +259,7 @@ def facts_of(done: Run) -> dict[str, str]:
     """What ran, by receipts: op -> implementation, and memory, dtype, arena, overlap and batches in words."""
     first, count = done.receipts[0], len(done.receipts)
     return {op: c.implementation for op, c in first.ops.items()} | {
-        "memory": first.memory, "dtype": first.dtype, "overlap": done.overlap,
+        "cache": first.cache, "dtype": first.dtype, "overlap": done.overlap,
         "arena": f"{first.arena_bytes:,} bytes in one arena" if first.arena_bytes else "no arena",
         "batches": f"in {count} batch{'' if count == 1 else 'es'}",
     }  # fmt: skip

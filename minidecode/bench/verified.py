@@ -28,7 +28,7 @@ from ..conformance.check import _named, _with_changed
 from ..conformance.rows import asked_of
 from ..errors import RefusedError
 from ..plan import file_of
-from ..user_functions import told
+from ..user_functions import error_line
 from .machines import Machine
 
 TIMERS = (
@@ -90,7 +90,7 @@ class Submission:
         try:
             result = self.function(*given)
         except (Exception, SystemExit) as error:
-            raise self._refused(told(error)) from error
+            raise self._refused(error_line(error)) from error
         seconds = self.clock() - started
         results = result if isinstance(result, tuple) else (result,)
         self._refuse_other_types(results)

@@ -10,7 +10,7 @@ import typer
 
 from ..errors import InputError, OptionError
 from ..line_files import drawable
-from .flags import AsJson, Debug, NoBar, refuse_said
+from .flags import AsJson, Debug, NoBar, refuse_given
 from .interrupts import unless_interrupted
 from .progress_bar import bar
 from .whole_file import whole_file
@@ -25,7 +25,7 @@ def compare(
     repeats: Annotated[int, typer.Option(min=1, help="Turns of each implementation.")] = 9,
     machine: Annotated[list[str] | None, typer.Option(help="Predict for this one too: v100, t4 or h200; may be given"
                                                       " several times.")] = None,
-    stored: Annotated[str | None, typer.Option(help="What weights or memories are stored as: float32, float16 or, of"
+    stored: Annotated[str | None, typer.Option(help="What weights or caches are stored as: float32, float16 or, of"
                                                " weights, int8; the names without them are left out.")] = None,
     read: Annotated[list[Path] | None, typer.Option("--read", help="Time nothing: show a file that --json wrote; given"
                                                     " several times, side by side.")] = None,
@@ -45,7 +45,7 @@ def compare(
 
         drawable(plot)
     if read:
-        refuse_said(context, ("functions", "repeats", "machine", "stored"), "with --read, which times nothing")
+        refuse_given(context, ("functions", "repeats", "machine", "stored"), "with --read, which times nothing")
         files = _read_files(read, name)
         drawn = _drawn(files) if plot is not None else {}
         if not as_json:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
-from ..errors import CacheFolderError, OptionError, quoted
+from ..errors import CompiledCodeError, OptionError, quoted
 from .flags import AsJson, Debug
 
 NEEDED = (
@@ -110,7 +110,7 @@ def _compiled_code() -> dict[str, Any] | None:
         on_disk, functions = how_many_on_disk()
     except ImportError:
         return None
-    except (CacheFolderError, OSError) as error:
+    except (CompiledCodeError, OSError) as error:
         return {"error": str(error)}
     return {"functions": functions, "on_disk": on_disk}
 
@@ -142,7 +142,7 @@ def _print_report(report: dict[str, Any]) -> None:
         _print_row("compiled code", f"none: {compiled['error']}")
     elif compiled:
         on_disk, functions = compiled["on_disk"], compiled["functions"]
-        rest = "" if on_disk == functions else " (minidecode warm compiles the others, once)"
+        rest = "" if on_disk == functions else " (minidecode precompile compiles the others, once)"
         _print_row("compiled code", f"{on_disk} of {functions} functions on disk{rest}")
     _print_row("bundled models", ", ".join(report["bundled_models"]))
     for name, version in report["packages"].items():

@@ -13,12 +13,12 @@ PLAN_HELP = (
     "auto (fast where that pays and its compiled code is on disk, else numpy), numpy (a cache, NumPy's code), naive (no"
     " cache, what each paper starts from), fast (compiled code, split memory) or cuda (every kernel, on a device), and"
     " choices separated by commas:"
-    " memory=replicated, none (no cache), preallocated, split, indirect, rolling (for a model with an attention_window)"
+    " cache=replicated, none (no cache), preallocated, split, indirect, rolling (for a model with an attention_window)"
     " or el; and for the rows of the catalog, such as ngram=..., linear=..., hars=...: reference, naive, cpu, cuda,"
     " emulator or FILE.py:FUNCTION, which executes the file (hars and epilogue are off by default);"
-    " memory_dtype=float16 stores what steps read"
+    " cache_dtype=float16 stores what steps read"
     " of it in half the bytes; arena=none, separate, planned or FILE.py:FUNCTION;"
-    " leaving=off keeps the rows of sentences that are done; graphs=off launches a device's kernels one by one."
+    " drop_finished=off keeps the rows of sentences that are done; graphs=off launches a device's kernels one by one."
 )
 DEVICE_HELP = "cpu; cuda (a GPU, with CuPy); auto (cuda where there is one); emulator (the same code for toys)."
 DTYPE_HELP = "float32 or float64; float16 or int8: how products store their weights, with float32 arithmetic."
@@ -44,9 +44,9 @@ def warn_of_files(plan: str, option: str = "--plan") -> None:
         print(f"minidecode: {option} executes {', '.join(files)}: name only code that you trust", file=sys.stderr)
 
 
-def refuse_said(context: typer.Context, names: tuple[str, ...], beside: str) -> None:
+def refuse_given(context: typer.Context, names: tuple[str, ...], reason: str) -> None:
     """Raises OptionError if one of these parameters stands on the command line, where it would have no effect."""
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name)
         if parameter.name in names and source is not None and source.name == "COMMANDLINE":
-            raise OptionError(f"{max(parameter.opts, key=len)} has no effect {beside}: leave it out")
+            raise OptionError(f"{max(parameter.opts, key=len)} has no effect {reason}: leave it out")

@@ -164,10 +164,10 @@ def _generate_many(
             **how,
         )  # fmt: skip
     if run.failed:
-        told = told_of_failures(run, how["on_error"])
+        failures = told_of_failures(run, how["on_error"])
         if run.failed == run.reached:
-            raise InputError(told)
-        print(f"minidecode: {told}", file=sys.stderr)
+            raise InputError(failures)
+        print(f"minidecode: {failures}", file=sys.stderr)
     if len(batches) > 1:
         batches = [f"batch {number} of {len(batches)}\n{text}" for number, text in enumerate(batches, 1)]
     return [*batches, str(run)], run.new_tokens

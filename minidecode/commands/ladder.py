@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ..line_files import drawable
-from .flags import AsJson, Debug, Quiet, refuse_said
+from .flags import AsJson, Debug, Quiet, refuse_given
 from .progress_bar import bar, line_off_a_terminal
 from .whole_file import whole_file
 
@@ -62,11 +62,11 @@ def ladder(
 
         drawable(plot)
     if read is not None:
-        refuse_said(context, WORK, "with --read, which times nothing")
+        refuse_given(context, WORK, "with --read, which times nothing")
         found = read_ladder(read)
     else:
         if memory_budget is None:
-            refuse_said(context, ("cell_seconds",), "without --memory-budget, under which batches are doubled")
+            refuse_given(context, ("cell_seconds",), "without --memory-budget, under which batches are doubled")
         with np.errstate(all="ignore"), bar("climbing", quiet) as report:
             loaded = load(model, random_weights=random_weights)
             found = run(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ..line_files import drawable
-from .flags import AsJson, Debug, Dtype, PlanText, refuse_said, warn_of_files
+from .flags import AsJson, Debug, Dtype, PlanText, refuse_given, warn_of_files
 from .search_flags import with_search_options
 from .whole_file import whole_file
 
@@ -37,7 +37,7 @@ def plan(
     from ..model import load_shapes
 
     options.pop("truncate")
-    refuse_said(context, ("truncate",), "on a plan, which is made for --input-length tokens")
+    refuse_given(context, ("truncate",), "on a plan, which is made for --input-length tokens")
     if svg is not None:
         drawable(svg)
     warn_of_files(plan)

@@ -28,7 +28,7 @@ def trace(
     device: Device = "cpu",
     svg: Annotated[Path | None, typer.Option(help="Draw the beam tree into this file.")] = None,
     against: Annotated[str | None, typer.Option(metavar="OPTION=VALUE,..",
-        help="Search again with these changed (dialect=fairseq, plan=memory=none); say where the two part.")]
+        help="Search again with these changed (dialect=fairseq, plan=cache=none); say where the two part.")]
     = None,
     as_json: Annotated[bool, typer.Option("--json", help="All steps as JSON.")] = False,
     debug: Debug = False,

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ..errors import InputError, quoted
-from .flags import AsJson, Debug, refuse_said
+from .flags import AsJson, Debug, refuse_given
 from .whole_file import whole_file
 
 
@@ -23,7 +23,7 @@ def tutorial(
     from ..course.chapters import find_chapter
 
     if not chapter:
-        refuse_said(context, ("out",), "without a chapter")
+        refuse_given(context, ("out",), "without a chapter")
         _list_chapters(as_json)
         return
     found = find_chapter(chapter)

@@ -1,6 +1,6 @@
-"""What attention of one row is, in float64, and how far a float32 answer may lie from it: for every kind of memory.
+"""What attention of one row is, in float64, and how far a float32 answer may lie from it: for every kind of cache.
 
-A kind of memory is a way to find the positions that a row sees; its file in rows/ collects them and asks here. What is
+A kind of cache is a way to find the positions that a row sees; its file in rows/ collects them and asks here. What is
 common to the inputs of all kinds is here too: how numbers are drawn, and what lies where nobody may look.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from ..precision import held_as
+from ..precision import cast_to
 from .bounds import EPS, TINY
 
 NUMBERS = st.sampled_from([0.0, 1.0, -1.0, 0.25, -3.0, 8.0])
@@ -31,20 +31,22 @@ def hidden(k_XGMK, v_XGMU, begin_X, end_X) -> tuple:
 
 
 def halves(arguments: tuple) -> tuple:
-    """The same inputs with memories, all arrays of four axes, in float16: what lies where nobody looks is cut off."""
-    return tuple(held_as(np.dtype(np.float16), a) if getattr(a, "ndim", 0) == 4 else a for a in arguments)
+    """The same inputs with caches, all arrays of four axes, in float16: what lies where nobody looks is cut off."""
+    return tuple(cast_to(np.dtype(np.float16), a) if getattr(a, "ndim", 0) == 4 else a for a in arguments)
 
 
-STORED = ("float32", "float16")  # how memories may be
+STORED = ("float32", "float16")  # how caches may be
 
 
-def timed_in(stored: str, arguments: tuple, said: str) -> tuple[tuple, str]:
-    """What a row times, its memories stored so."""
-    return (arguments, said) if stored == "float32" else (halves(arguments), f"{said}, memories in {stored}")
+def timed_in(stored: str, arguments: tuple, description: str) -> tuple[tuple, str]:
+    """What a row times, its caches stored so."""
+    return (
+        (arguments, description) if stored == "float32" else (halves(arguments), f"{description}, caches in {stored}")
+    )
 
 
 def perhaps_halves(draw, arguments: tuple) -> tuple:
-    """Memories in either type."""
+    """Caches in either type."""
     return halves(arguments) if draw(st.booleans()) else arguments
 
 

@@ -17,7 +17,7 @@ from ..catalog import Row, arguments_of, find
 from ..device import device_kind
 from ..kernel_types import check_types
 from ..launch import InEmulator, seen_kernels, traced_launches
-from ..user_functions import describe, load_file, told
+from ..user_functions import describe, error_line, load_file
 from .large import SECONDS, judge_large, wrong_by_limits
 from .rows import asked_of
 
@@ -187,7 +187,7 @@ def wrong(row: Row, implementation: Callable[..., Any], arguments: tuple, promis
     try:
         result = implementation(*given)
     except (Exception, SystemExit) as error:
-        return Mistake(f"It {told(error)}")
+        return Mistake(f"It {error_line(error)}")
     for (name, before), (_, after) in zip(_named(names, arguments), _named(names, given), strict=True):
         if name not in row.changes and not np.array_equal(before, after, equal_nan=True):
             return Mistake(f"It changed its input {name}.")
@@ -212,7 +212,7 @@ def wrong_with_out(row: Row, implementation: Callable[..., Any], arguments: tupl
     try:
         results = _several(implementation(*given, out=out if len(out) > 1 else out[0]))
     except (Exception, SystemExit) as error:
-        return Mistake(f"Given `out`, it {told(error)}")
+        return Mistake(f"Given `out`, it {error_line(error)}")
     if not all(isinstance(r, np.ndarray) and np.shares_memory(r, o) for r, o in zip(results, out, strict=False)):
         return Mistake("Given `out`, it must write into it and return it.")
     return _difference(row, out if len(out) > 1 else out[0], given, arguments)

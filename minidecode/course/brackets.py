@@ -41,13 +41,13 @@ def _frame(*parts) -> Canvas:
     wide = sum(m.shape[1] for m in matrices)
     canvas = Canvas(LEFT + CELL * wide + 5 * GAP, second_row + CELL * tall + 40)
     x = LEFT
-    for part, called in zip(three, ("q", "W", "h"), strict=True):
+    for part, name in zip(three, ("q", "W", "h"), strict=True):
         for piece in part:
             if isinstance(piece, str):
                 canvas.text(x + GAP / 2, TOP + CELL * tall / 2 + 8, piece, anchor="middle", size=24)
                 x += GAP * bool(piece)
             else:
-                x = _matrix(canvas, x, TOP, tall, piece, "pale", called) + 4
+                x = _matrix(canvas, x, TOP, tall, piece, "pale", name) + 4
     x = LEFT
     built = "q W" if left_fill == "mark" else "q"
     x = _matrix(canvas, x, second_row, tall, left, left_fill, built) + GAP
@@ -58,11 +58,11 @@ def _frame(*parts) -> Canvas:
     return canvas
 
 
-def _matrix(canvas: Canvas, x: float, y: float, tall: int, matrix: np.ndarray, fill: str, called: str) -> float:
+def _matrix(canvas: Canvas, x: float, y: float, tall: int, matrix: np.ndarray, fill: str, name: str) -> float:
     """Cells, centred on the row that is `tall` cells high, its name above it; returns where it ends."""
     rows, columns = matrix.shape
     top = y + CELL * (tall - rows) / 2
     for k, row in enumerate(matrix):
         canvas.row(x, top + CELL * k, [f"{v:g}" for v in row], fill, width=CELL, height=CELL)
-    canvas.text(max(x, min(x, canvas.width - LETTER * len(called))), top - 6, called)
+    canvas.text(max(x, min(x, canvas.width - LETTER * len(name))), top - 6, name)
     return x + CELL * columns

@@ -66,8 +66,8 @@ def _panel(canvas: Canvas, y: float, title: str, strips: Sequence[Strip]) -> Non
         at = y + 30 + HEIGHT * k
         canvas.text(8, at + 17, strip.name)
         fills = ["pale" if copy else "strong" for copy in copies]
-        told = zip(strip.words, copies, strict=True)
-        tips = [f"{strip.name}, position {strip.first + m}: {w}{', a copy' * c}" for m, (w, c) in enumerate(told)]
+        captions = zip(strip.words, copies, strict=True)
+        tips = [f"{strip.name}, position {strip.first + m}: {w}{', a copy' * c}" for m, (w, c) in enumerate(captions)]
         canvas.row(LEFT + WIDTH * strip.first, at, strip.words, fills, width=WIDTH, height=HEIGHT, tips=tips)
     bricks, copied = sum(len(s.words) for s in strips), count_copies(strips)
     held = sum(s.stored_MX.nbytes for s in strips)
@@ -75,11 +75,11 @@ def _panel(canvas: Canvas, y: float, title: str, strips: Sequence[Strip]) -> Non
 
 
 def draw_lookups(
-    words_RT: Sequence[Sequence[str]], source_RT: np.ndarray, *, name: str, caption: str, alt: str
+    words_RT: Sequence[Sequence[str]], indirection_RT: np.ndarray, *, name: str, caption: str, alt: str
 ) -> Figure:
     """What each row wrote, a frame for each row that reads; below, its row of the table: position t lies in row
     source[r, t]."""
-    R, T = source_RT.shape
+    R, T = indirection_RT.shape
     frames = []
     for r in range(R):
         canvas = Canvas(max(LEFT + WIDTH * T + 10, 270), 30 + HEIGHT * R + 70)
@@ -87,12 +87,12 @@ def draw_lookups(
         for row in range(R):
             y = 30 + HEIGHT * row
             canvas.text(8, y + 17, f"row {row}")
-            fills = ["strong" if source_RT[r, t] == row else "pale" for t in range(T)]
+            fills = ["strong" if indirection_RT[r, t] == row else "pale" for t in range(T)]
             canvas.row(LEFT, y, words_RT[row], fills, width=WIDTH, height=HEIGHT)
         y = 30 + HEIGHT * R
         canvas.text(8, y + 26, f"the table of row {r}: which row", bold=True)
         canvas.text(8, y + 53, "in row")
-        canvas.row(LEFT, y + 36, source_RT[r].tolist(), "mark", width=WIDTH, height=HEIGHT)
-        said = " ".join(words_RT[source_RT[r, t]][t] for t in range(T))
-        frames.append((f'Row {r} reads "{said}".', canvas))
+        canvas.row(LEFT, y + 36, indirection_RT[r].tolist(), "mark", width=WIDTH, height=HEIGHT)
+        label = " ".join(words_RT[indirection_RT[r, t]][t] for t in range(T))
+        frames.append((f'Row {r} reads "{label}".', canvas))
     return scrub(name, frames, caption=caption, alt=alt)

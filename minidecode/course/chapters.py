@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import InputError, meant
+from ..errors import InputError, did_you_mean
 
 OUTPUT = re.compile(r"\n\n<!-- output: -->\n.*?\n<!-- end of output -->", re.DOTALL)
 CELL = re.compile(r"^```\{code-cell\}[^\n]*\n(?P<options>(?::[^\n]*\n)*)(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -42,8 +42,8 @@ class Chapter:
     @property
     def minutes(self) -> tuple[int, int]:
         """(without, with exercises), as the chapter says."""
-        said = re.search(r"\*\*(\d+) minutes\*\*, (\d+) with exercises?", self.text)
-        return int(said[1]), int(said[2])
+        times = re.search(r"\*\*(\d+) minutes\*\*, (\d+) with exercises?", self.text)
+        return int(times[1]), int(times[2])
 
     def notebook(self) -> str:
         """The chapter as the text of an .ipynb file, without outputs. Needs jupytext (extra `docs`)."""
@@ -89,7 +89,7 @@ def find_chapter(name: str) -> Chapter:
         if name in (chapter.path.stem, chapter.number) or (name.isdecimal() and int(name) == int(chapter.number)):
             return chapter
     listed = ", ".join(c.number for c in known.values()) or "none"
-    raise InputError(f"there is no chapter {name!r}{meant(name, known)}; there are {listed}")
+    raise InputError(f"there is no chapter {name!r}{did_you_mean(name, known)}; there are {listed}")
 
 
 def table_of_chapters(where: str) -> str:

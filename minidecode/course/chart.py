@@ -71,10 +71,10 @@ class Chart:
         at, up = self.place(x, y)
         self.canvas.cell(at - MARK / 2, up - MARK / 2, fill, letter, width=MARK, height=MARK, tip=tip)
 
-    def word(self, x: float, y: float, words: str, *, anchor: str = "start", beside: float = 0) -> None:
+    def word(self, x: float, y: float, words: str, *, anchor: str = "start", offset: float = 0) -> None:
         """Words above a place, so many pixels beside it, moved inwards where they would leave the canvas."""
         at, up = self.place(x, y)
-        at, wide = at + beside, LETTER * len(words)
+        at, wide = at + offset, LETTER * len(words)
         if anchor == "start":
             at = min(at, self.canvas.width - wide - 2)
         elif anchor == "end":

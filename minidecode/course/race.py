@@ -56,8 +56,8 @@ def _frame(runs, now: float, prompt: str) -> Canvas:
         canvas.cell(LEFT, y, "paper", width=MOST_WIDE - 2 * LEFT, height=tall)
         canvas.cell(LEFT, y, "pale", width=MOST_WIDE - 2 * LEFT, height=22)
         canvas.text(2 * LEFT, y + 15, name, bold=True, role="on-pale")
-        said = f"{len(printed)} of {len(run)} tokens" + ", done" * done
-        canvas.text(MOST_WIDE - 2 * LEFT, y + 15, said, anchor="end", role="on-pale")
+        label = f"{len(printed)} of {len(run)} tokens" + ", done" * done
+        canvas.text(MOST_WIDE - 2 * LEFT, y + 15, label, anchor="end", role="on-pale")
         shown = textwrap.wrap(prompt + "".join(printed), wide) or [""]
         for k, line in enumerate(shown):
             canvas.text(2 * LEFT, y + 40 + LINE * k, line)

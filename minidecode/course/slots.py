@@ -24,8 +24,8 @@ def draw_slots(
         canvas = Canvas(LEFT + WIDTH * len(words) + 10, 152)
         canvas.text(8, 41, "text")
         seen = ["strong" if p in held else "pale" if p < max(held) else "paper" for p in range(len(words))]
-        said = [w if p <= max(held) else "" for p, w in enumerate(words)]
-        canvas.row(LEFT, 24, said, seen, width=WIDTH, height=HEIGHT)
+        label = [w if p <= max(held) else "" for p, w in enumerate(words)]
+        canvas.row(LEFT, 24, label, seen, width=WIDTH, height=HEIGHT)
         for p in range(len(words)):
             canvas.text(LEFT + WIDTH * (p + 0.5), 16, p, anchor="middle", role="faint")
         canvas.text(8, 93, "slots")
@@ -35,11 +35,11 @@ def draw_slots(
         for m in range(len(slots)):
             canvas.text(LEFT + WIDTH * (m + 0.5), 68, m, anchor="middle", role="faint")
         canvas.legend(LEFT, 138, {"mark": "written now", "strong": "held", "pale": "gone"})
-        told = ", ".join(_told(m, slots[m], before[m]) for m in written)
-        frames.append((f"Position {max(held)}: {told}.", canvas))
+        captions = ", ".join(_caption(m, slots[m], before[m]) for m in written)
+        frames.append((f"Position {max(held)}: {captions}.", canvas))
         before = list(slots)
     return scrub(name, frames, caption=caption, alt=alt)
 
 
-def _told(slot: int, position: int | None, old: int | None) -> str:
+def _caption(slot: int, position: int | None, old: int | None) -> str:
     return f"{position} into slot {slot}" + (f", over {old}" if old is not None else "")

@@ -24,12 +24,12 @@ def draw_beams(steps: Sequence[TraceStep], word: Callable[[int], str], *, name: 
 
 def _label(step: TraceStep, word) -> str:
     """What happens in a step, in words."""
-    told = [
+    captions = [
         f"{word(c.token)} after beam {c.parent} ({c.score:g}) "
         + (f"becomes beam {c.beam}" if c.beam is not None else FATES[c.fate])
         for c in step.candidates
     ]
-    return f"Step {step.step + 1}: {'; '.join(told)}."
+    return f"Step {step.step + 1}: {'; '.join(captions)}."
 
 
 def _frame(steps: Sequence[TraceStep], shown: int, word) -> Canvas:

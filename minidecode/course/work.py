@@ -47,9 +47,9 @@ def _frame(logs, shown: int, steps: int, positions: int, does: str) -> Canvas:
         for k, step in enumerate(log[:shown]):
             for p in range(positions):
                 fill = "paper" if p not in step else "pale" if p in seen else "strong"
-                told = f"step {k + 1}, position {p}: {'not ' * (p not in step)}{does}{' again' * (p in seen)}"
+                captions = f"step {k + 1}, position {p}: {'not ' * (p not in step)}{does}{' again' * (p in seen)}"
                 word = p if p in step else ""
-                canvas.cell(x + CELL * p, TOP + CELL * k, fill, word, width=CELL, height=CELL, tip=told)
+                canvas.cell(x + CELL * p, TOP + CELL * k, fill, word, width=CELL, height=CELL, tip=captions)
             seen |= set(step)
         total = sum(map(len, log[:shown]))
         canvas.text(x, TOP + CELL * steps + 20, f"{total} so far")

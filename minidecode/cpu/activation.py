@@ -25,8 +25,8 @@ from ..reference.activation import (
     TANH,
     code_of,
 )
-from .exponential import exp
 from .jit import njit
+from .vector_exp import exp
 
 F = np.float32
 

@@ -11,7 +11,7 @@ from .jit import njit
 F = np.float32
 
 
-def append_heads(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None, *, workspace=None):
+def append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None, *, workspace=None):
     """In float32; where numbers or memory are of another dtype, or lie otherwise, the reference does it.
 
     So it does where shapes or positions do not fit: what it raises is raised here too.
@@ -21,16 +21,16 @@ def append_heads(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None, *, works
         q_RHK = np.empty((len(qkv_RX), heads.H, heads.K), F) if out is None else out
         kv_shapes = (heads.G, heads.K), (heads.G, heads.U)
         have_heads = (k_RGMK.shape[1::2], v_RGMU.shape[1::2]) == kv_shapes and q_RHK.shape[1:] == (heads.H, heads.K)
-        if have_heads and _append(qkv_RX, bias_X, k_RGMK, v_RGMU, at_R, q_RHK):
+        if have_heads and _append_kv(qkv_RX, bias_X, k_RGMK, v_RGMU, at_R, q_RHK):
             ran(COMPILED)
             return q_RHK
     ran(NUMPY)
-    return reference.append_heads(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out, workspace=workspace)
+    return reference.append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out, workspace=workspace)
 
 
 @njit(cache=True, nogil=True)
-def _append(qkv_RX, bias_X, k_RGMK, v_RGMU, at_R, q_RHK):
-    """False, and nothing is written, where lengths differ or a position is outside of the memory."""
+def _append_kv(qkv_RX, bias_X, k_RGMK, v_RGMU, at_R, q_RHK):
+    """False, and nothing is written, where lengths differ or a position is outside of the cache."""
     (R, H, K), G, U = q_RHK.shape, v_RGMU.shape[1], v_RGMU.shape[3]
     width, M = H * K + G * (K + U), min(k_RGMK.shape[2], v_RGMU.shape[2])
     if not (len(qkv_RX) == len(at_R) == R <= min(len(k_RGMK), len(v_RGMU)) and qkv_RX.shape[1] == len(bias_X) == width):

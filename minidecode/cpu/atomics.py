@@ -85,7 +85,7 @@ def _pointer(typing_context, address, like):
 
 
 @intrinsic
-def call(typing_context, function, told, lot):
+def call(typing_context, function, args, task):
     """The whole number that the function at that address makes of two; 0 if it raises, which Python tells on stderr."""
 
     def code(context, builder, signature, arguments):

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..code_paths import NUMPY, ran
 from ..reference import epilogue as reference
-from ..reference import room
+from ..reference import scratch
 from ..reference.activation import code_of
 from . import linear as products
 from .activation import activate
@@ -28,7 +28,7 @@ def linear_epilogue(x_RX, weight, activation=None, add_to=None, out=None, *, wor
         ran(NUMPY)
         return reference.linear_epilogue(x_RX, weight, activation, add_to, out, workspace=workspace)
     if add_to is not None:
-        out = room(workspace, add_to.shape, add_to)
+        out = scratch(workspace, add_to.shape, add_to)
     sums_RX = products.linear(x_RX, weight, None, out, workspace=workspace)
     bias_X = np.zeros(sums_RX.shape[1], np.float32) if weight.bias is None else weight.bias
     y_RX = sums_RX if add_to is None else add_to

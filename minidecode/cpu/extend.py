@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from ..ops import ALL_DONE, FINE, NOT_A_NUMBER, SOME_DONE, TROUBLE
-from ..reference.tell import room_for_flag
-from .advance import is_among
+from ..reference.flags import room_for_flag
+from .beam_update import is_among
 from .jit import njit
 
 
-def extend_texts(
+def extend_sequences(
     tokens_RM, token_R, gained_R, certain_R, trouble_R, total_R, length_R, done_R, prompt_R, limit_R, eos_X,
     model_trouble_R=None, out=None,
 ):  # fmt: skip
     """One call in the place of NumPy's twenty."""
     flag = room_for_flag(trouble_R, out)
     has_noted = model_trouble_R is not None
-    _extend(
+    _extend_sequences(
         tokens_RM, token_R, gained_R, certain_R, trouble_R, total_R, length_R, done_R, prompt_R, limit_R, eos_X,
         model_trouble_R if has_noted else trouble_R, has_noted, flag,
     )  # fmt: skip
@@ -23,7 +23,7 @@ def extend_texts(
 
 
 @njit(cache=True)
-def _extend(
+def _extend_sequences(
     tokens_RM, token_R, gained_R, certain_R, trouble_R, total_R, length_R, done_R, prompt_R, limit_R, eos_X,
     model_trouble_R, has_noted, flag,
 ):  # fmt: skip

@@ -5,22 +5,22 @@ from __future__ import annotations
 import numpy as np
 
 from .candidates import PART, how_many_beat, insert
-from .exponential import exp
 from .jit import njit
+from .vector_exp import exp
 
 
-def search_candidates(logits_RV, base_BW, C, out=None):
+def hars_candidates(logits_RV, base_BW, C, out=None):
     """Row by row, so that a row stays in the cache: its maximum, its sum of exponentials, and what beats the worst of
     the best C so far.
     """
     shape = len(base_BW), C
     best_BC, index_BC = out or (np.empty(shape, logits_RV.dtype), np.empty(shape, np.int64))
-    _search_candidates(logits_RV, base_BW, best_BC, index_BC)
+    _hars_candidates(logits_RV, base_BW, best_BC, index_BC)
     return best_BC, index_BC
 
 
 @njit(cache=True)
-def _search_candidates(logits_RV, base_BW, best_BC, index_BC):
+def _hars_candidates(logits_RV, base_BW, best_BC, index_BC):
     (B, W), V, C = base_BW.shape, logits_RV.shape[1], best_BC.shape[1]
     score_X = np.empty(PART, logits_RV.dtype)
     for b in range(B):

@@ -7,33 +7,33 @@ import numpy as np
 from ..reference.attention import heads_side_by_side, mask, scores_of_sentences, sums_of_sentences
 from ..reference.softmax import softmax
 from .jit import njit
-from .narrow import in_bits, wide, widen_all
+from .low_precision import in_bits, wide, widen_all
 
 
 def attend_indirect(
-    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, source_RT, begin_R, end_R, scale, out=None
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R, scale, out=None
 ):
     """The prompt as `attend_split` has it, by products over all beams of a sentence; the rest through the table."""
     (R, H, _), (B, _, N, _), T = q_RHK.shape, prompt_k_BGNK.shape, int(end_R.max())
     q_RHK = np.ascontiguousarray(q_RHK)  # a view of what a product gave: where neighbours touch, vectors are loaded
     scores_RHM = np.empty((R, H, N + T), q_RHK.dtype)
     scores_RHM[:, :, :N] = scores_of_sentences(q_RHK, prompt_k_BGNK, scale, widen=widen_all)
-    _scores(q_RHK, in_bits(k_RGTK), source_RT, q_RHK.dtype.type(scale), scores_RHM[:, :, N:])
+    _scores(q_RHK, in_bits(k_RGTK), indirection_RT, q_RHK.dtype.type(scale), scores_RHM[:, :, N:])
     mask(scores_RHM[:, :, :N], np.repeat(prompt_begin_B, R // B), np.full(R, N))
     mask(scores_RHM[:, :, N:], begin_R, end_R)
     weights_RHM = softmax(scores_RHM)
     a_RHU = sums_of_sentences(weights_RHM[:, :, :N], prompt_v_BGNU, widen=widen_all)
-    _add_sums(weights_RHM[:, :, N:], in_bits(v_RGTU), source_RT, a_RHU)
+    _add_sums(weights_RHM[:, :, N:], in_bits(v_RGTU), indirection_RT, a_RHU)
     return heads_side_by_side(a_RHU, out)
 
 
 @njit(cache=True, fastmath={"reassoc", "contract"})  # sums in any order, so that they run on vectors
-def _scores(q_RHK, k_RGTK, source_RT, scale, scores_RHT):
+def _scores(q_RHK, k_RGTK, indirection_RT, scale, scores_RHT):
     R, H, T = scores_RHT.shape
     per_group = H // k_RGTK.shape[1]
     for r in range(R):
         for t in range(T):
-            k_GTK = k_RGTK[source_RT[r, t]]
+            k_GTK = k_RGTK[indirection_RT[r, t]]
             for h in range(H):
                 q_K, k_K = q_RHK[r, h], k_GTK[h // per_group, t]
                 total = scale * 0
@@ -43,12 +43,12 @@ def _scores(q_RHK, k_RGTK, source_RT, scale, scores_RHT):
 
 
 @njit(cache=True, fastmath={"reassoc", "contract"})
-def _add_sums(weights_RHT, v_RGTU, source_RT, a_RHU):
+def _add_sums(weights_RHT, v_RGTU, indirection_RT, a_RHU):
     R, H, T = weights_RHT.shape
     per_group = H // v_RGTU.shape[1]
     for r in range(R):
         for t in range(T):
-            v_GTU = v_RGTU[source_RT[r, t]]
+            v_GTU = v_RGTU[indirection_RT[r, t]]
             for h in range(H):
                 a_U, v_U = a_RHU[r, h], v_GTU[h // per_group, t]
                 for u in range(len(v_U)):

@@ -1,10 +1,10 @@
-"""Products for few rows, compiled for the CPU: by the loops of few_rows.py, on all threads.
+"""Products for few rows, compiled for the CPU: by the loops of skinny_gemm.py, on all threads.
 
 Decoding multiplies 1 to 64 rows by large weights, and takes as long as reading them does. From two rows on BLAS first
 copies the weights into an order of its own, which pays where there are many rows to share the copy. Narrow weights
 (float16, int8) BLAS does not know at all. So few rows are multiplied here, and many by BLAS.
 
-What is few was measured by benchmarks/few_rows.py, beside OpenBLAS: up to `FEW` rows these loops are faster than the
+What is few was measured by benchmarks/skinny_gemm.py, beside OpenBLAS: up to `FEW` rows these loops are faster than the
 other way, and further on processors with 32 vector registers, where a tile's sums all find one. Float32 in the layout
 "io" is near BLAS's own order: there one row is BLAS's, and from `FEW_OF_IO` rows on all are. So are float32 weights
 under `SMALL`, whose copies stay in a cache. A model that is loaded for this code has its weights in "oi"
@@ -22,8 +22,8 @@ from numba import config
 
 from ..code_paths import BLAS, BLAS_CAST, COMPILED, ran
 from ..reference import linear as reference
-from .few_rows import multiply
-from .narrow import in_bits, widen_all
+from .low_precision import in_bits, widen_all
+from .skinny_gemm import multiply
 
 MANY_REGISTERS = platform.machine() in ("arm64", "aarch64") or binding.get_host_cpu_features().get("avx512f", False)
 FEW = {np.dtype(np.float32): 24, np.dtype(np.float16): 32, np.dtype(np.int8): 24}
@@ -55,28 +55,28 @@ def _is_few(rows, weight):
 
 
 def linear_few_rows(x_RX, weight, add_to=None, out=None):
-    """The loops of few_rows.py, however many rows there are; x is float32. Outputs are dealt out to threads in lots."""
+    """The loops of skinny_gemm.py, however many rows there are; x is float32. Outputs are split into tasks for the worker threads."""
     data = np.ascontiguousarray(in_bits(weight.data))
     shape = len(x_RX), data.shape[0 if weight.layout == "oi" else 1]
     scale_X = _no_scale(shape[1]) if weight.scale is None else np.ascontiguousarray(weight.scale, np.float32)
     fits = out is not None and out.shape == shape and out.dtype == np.float32 and out.flags.c_contiguous
     y_RX = out if fits else np.empty(shape, np.float32)
     if y_RX.size:
-        lot = _lot(weight.layout, data.nbytes, *shape)
+        per_task = _outputs_per_task(weight.layout, data.nbytes, *shape)
         ran(COMPILED)
-        multiply(np.ascontiguousarray(x_RX, np.float32), data, scale_X, weight.layout == "oi", y_RX, lot)
+        multiply(np.ascontiguousarray(x_RX, np.float32), data, scale_X, weight.layout == "oi", y_RX, per_task)
     if out is not None and not fits:
         out[...] = y_RX
         y_RX = out
     return y_RX if add_to is None else np.add(add_to, y_RX, out=add_to)
 
 
-def _lot(layout, size, rows, outputs):
-    """Outputs in a lot; 0 if the product is too small for two. In "io" they are many: an input's lie side by side."""
-    lots = size * max(rows, 4) // WORTH_A_LOT
-    if lots < 2:
+def _outputs_per_task(layout, size, rows, outputs):
+    """Outputs in a task; 0 if the product is too small for two. In "io" they are many: an input's lie side by side."""
+    tasks = size * max(rows, 4) // WORTH_A_LOT
+    if tasks < 2:
         return 0
-    return -(-outputs // lots // 6) * 6 if layout == "oi" else -(-outputs // config.NUMBA_NUM_THREADS)
+    return -(-outputs // tasks // 6) * 6 if layout == "oi" else -(-outputs // config.NUMBA_NUM_THREADS)
 
 
 @functools.lru_cache(maxsize=64)

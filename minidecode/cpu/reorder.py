@@ -12,18 +12,18 @@ import numpy as np
 from .jit import njit
 
 
-def follow(k_RGMX, parent_R, length_R, out=None):
+def reorder_cache(k_RGMX, parent_R, length_R, out=None):
     """Row after row, in an order in which nothing is lost; NumPy's gather writes all that moves twice."""
     if out is not None:
         out[...] = k_RGMX
         k_RGMX = out
     bits_RGMX = k_RGMX.view(f"u{k_RGMX.itemsize}")  # whatever they stand for: Numba knows no halves on the CPU
-    _follow(bits_RGMX, parent_R, int(length_R.max()))
+    _reorder_cache(bits_RGMX, parent_R, int(length_R.max()))
     return k_RGMX
 
 
 @njit(cache=True)
-def _follow(k_RGMX, parent_R, length):
+def _reorder_cache(k_RGMX, parent_R, length):
     R, G, _, X = k_RGMX.shape
     waits_R = parent_R != np.arange(R)  # rows that have still to be written
     readers_R = np.zeros(R, np.int64)  # how many rows have still to read this one

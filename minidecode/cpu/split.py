@@ -1,9 +1,9 @@
 """Attention over a shared prompt and over what each beam has generated (FastSeq, 4.1.1), compiled for the CPU.
 
 NumPy goes three times over all scores, and for a few rows and many positions BLAS first copies keys and values into an
-order of its own, which takes longer than the product itself. Here a memory is read once for four queries, or positions,
+order of its own, which takes longer than the product itself. Here a cache is read once for four queries, or positions,
 at once. And a key/value head of a sentence is done with, scores, softmax and sums, before the next is begun: its scores
-stay in a cache, and heads are dealt out to threads (dealing.py). A memory of float16 is read as it is, and each number
+stay in a cache, and heads are shared by the worker threads (thread_pool.py). A cache of float16 is read as it is, and each number
 widened in a register.
 """
 
@@ -13,13 +13,13 @@ import numpy as np
 
 from ..reference.attention import heads_side_by_side
 from .atomics import array_at
-from .dealing import AWAKE_ONES, DONE, NO_HELPER, deal_out, share
 from .jit import njit
-from .narrow import in_bits, wide
+from .low_precision import in_bits, wide
 from .softmax import softmax_in_place
+from .thread_pool import CALLER_ALONE, DONE, SPINNING_WORKERS, parallel_for, schedule
 
 REORDER = {"reassoc", "contract"}  # sums in any order, so that they run on vectors
-WORTH_HELPERS = 2**16  # numbers of keys and values, times the queries that they meet: some 20 us of reading
+WORTH_WORKERS = 2**16  # numbers of keys and values, times the queries that they meet: some 20 us of reading
 
 
 def attend_split(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None):
@@ -27,13 +27,13 @@ def attend_split(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_
     (R, H, K), (B, G, N, _), (T, U) = q_RHK.shape, prompt_k_BGNK.shape, v_RGTU.shape[2:]
     a_RHU = np.empty((R, H, U), q_RHK.dtype)
     q_RHK = np.multiply(q_RHK, q_RHK.dtype.type(scale), order="C")
-    memory = [np.ascontiguousarray(in_bits(x)) for x in (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU)]
+    cache = [np.ascontiguousarray(in_bits(x)) for x in (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU)]
     prompt_begin_B, begin_R, end_R = (np.ascontiguousarray(x, np.int64) for x in (prompt_begin_B, begin_R, end_R))
-    arrays = q_RHK, *memory[:2], prompt_begin_B, *memory[2:], begin_R, end_R, a_RHU
-    kinds = {x.dtype for x in memory}
-    if q_RHK.dtype == np.float32 and len(kinds) == 1 and memory[0].dtype in LOT_OF:  # helpers know only addresses
-        is_long = B * G > 1 and R * (N + T) * H * (K + U) > WORTH_HELPERS
-        deal_out(_attention, arrays, LOT_OF[memory[0].dtype], AWAKE_ONES if is_long else NO_HELPER)
+    arrays = q_RHK, *cache[:2], prompt_begin_B, *cache[2:], begin_R, end_R, a_RHU
+    kinds = {x.dtype for x in cache}
+    if q_RHK.dtype == np.float32 and len(kinds) == 1 and cache[0].dtype in TASK_OF:  # workers know only addresses
+        is_long = B * G > 1 and R * (N + T) * H * (K + U) > WORTH_WORKERS
+        parallel_for(_attention, arrays, TASK_OF[cache[0].dtype], SPINNING_WORKERS if is_long else CALLER_ALONE)
     else:
         _attend_heads(*arrays)
     return heads_side_by_side(a_RHU, out)
@@ -41,49 +41,49 @@ def attend_split(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_
 
 @njit(cache=True, nogil=True)
 def _attention(q_RHK, k_BGNK, v_BGNU, begin_B, k_RGTK, v_RGTU, begin_R, end_R, a_RHU, function, table):
-    """Lays attention on the table: a lot for each key/value head of each sentence."""
+    """Lays attention on the table: a task for each key/value head of each sentence."""
     (R, H, K), (B, G, N, U), T = q_RHK.shape, v_BGNU.shape, k_RGTK.shape[2]
-    told = (
+    args = (
         np.int64(q_RHK.ctypes.data), np.int64(k_BGNK.ctypes.data), np.int64(v_BGNU.ctypes.data),
         np.int64(begin_B.ctypes.data), np.int64(k_RGTK.ctypes.data), np.int64(v_RGTU.ctypes.data),
         np.int64(begin_R.ctypes.data), np.int64(end_R.ctypes.data), np.int64(a_RHU.ctypes.data),
         R, H, K, B, G, N, U, T,
     )  # fmt: skip
-    return share(B * G, function, told, table)
+    return schedule(B * G, function, args, table)
 
 
 @njit(inline="always")
-def _attend_lot(told, lot, like):
-    """Key/value head `lot` of the attention that is told of; its memory holds numbers like `like`."""
-    q, k, v, begin_B, own_k, own_v, begin_R, end_R, a, R, H, K, B, G, N, U, T = array_at(told, 0, (17,))
+def _attend_task(args, task, like):
+    """Key/value head `task` of the attention that args describes; its cache holds numbers like `like`."""
+    q, k, v, begin_B, own_k, own_v, begin_R, end_R, a, R, H, K, B, G, N, U, T = array_at(args, 0, (17,))
     _attend_head(
         array_at(q, np.float32(0), (R, H, K)), array_at(k, like, (B, G, N, K)), array_at(v, like, (B, G, N, U)),
         array_at(begin_B, 0, (B,)), array_at(own_k, like, (R, G, T, K)), array_at(own_v, like, (R, G, T, U)),
-        array_at(begin_R, 0, (R,)), array_at(end_R, 0, (R,)), array_at(a, np.float32(0), (R, H, U)), lot // G, lot % G,
+        array_at(begin_R, 0, (R,)), array_at(end_R, 0, (R,)), array_at(a, np.float32(0), (R, H, U)), task // G, task % G,
     )  # fmt: skip
     return DONE
 
 
 @njit(cache=True, nogil=True)
-def _lot_of_float32(told, lot):
-    return _attend_lot(told, lot, np.float32(0))
+def _task_of_float32(args, task):
+    return _attend_task(args, task, np.float32(0))
 
 
 @njit(cache=True, nogil=True)
-def _lot_of_float16(told, lot):
-    return _attend_lot(told, lot, np.uint16(0))
+def _task_of_float16(args, task):
+    return _attend_task(args, task, np.uint16(0))
 
 
-LOT_OF = {np.dtype(np.float32): _lot_of_float32, np.dtype(np.uint16): _lot_of_float16}  # by what is read
+TASK_OF = {np.dtype(np.float32): _task_of_float32, np.dtype(np.uint16): _task_of_float16}  # by what is read
 
 
 @njit(cache=True, nogil=True)
 def _attend_heads(q_RHK, k_BGNK, v_BGNU, begin_B, k_RGTK, v_RGTU, begin_R, end_R, a_RHU):
     """All key/value heads of all sentences, one after the other."""
     B, G = k_BGNK.shape[:2]
-    for lot in range(B * G):
+    for task in range(B * G):
         _attend_head(
-            q_RHK, k_BGNK, v_BGNU, begin_B, k_RGTK, v_RGTU, begin_R, end_R, a_RHU, lot // G, lot % G
+            q_RHK, k_BGNK, v_BGNU, begin_B, k_RGTK, v_RGTU, begin_R, end_R, a_RHU, task // G, task % G
         )  # fmt: skip
 
 

@@ -12,11 +12,11 @@ from .jit import njit
 MOST = 256  # that a list keeps in order faster than a partial sort finds the last of them
 
 
-def keep_top_k(scores_RV, k, out=None):
+def top_k_filter(scores_RV, k, out=None):
     """One pass for the k best so far, whose worst is the threshold, and one that rules out."""
     if not k <= min(MOST, scores_RV.shape[1] - 1):
         ran(NUMPY)
-        return reference.keep_top_k(scores_RV, k, out)
+        return reference.top_k_filter(scores_RV, k, out)
     scores_RV = reference.in_place(scores_RV, out)
     ran(COMPILED)
     best_RK, _ = top_candidates(scores_RV, k)

@@ -11,15 +11,15 @@ from ..reference.top_p import ONE
 from .jit import njit
 
 
-def keep_top_p(scores_RV, p, least=1, out=None):
+def top_p_filter(scores_RV, p, least=1, out=None):
     """As quickselect looks for a median: tokens before and behind one of them, by turns on one side and the other."""
     scores_RV = in_place(scores_RV, out)
-    _keep_top_p(scores_RV, 1 - p, least)
+    _top_p_filter(scores_RV, 1 - p, least)
     return scores_RV
 
 
 @njit(cache=True)
-def _keep_top_p(scores_RV, share, least):
+def _top_p_filter(scores_RV, run_tasks, least):
     V = scores_RV.shape[1]
     weight_V, token_X = np.empty(V, np.int64), np.empty(V, np.int64)
     for scores_V in scores_RV:
@@ -31,7 +31,7 @@ def _keep_top_p(scores_RV, share, least):
             weight_V[v] = np.int64(math.exp(np.float64(scores_V[v]) - np.float64(largest)) * ONE)
             total += weight_V[v]
             token_X[v] = v
-        gone = _order_until_one_stays(scores_V, weight_V, token_X, np.int64(share * total), max(V - least, 0))
+        gone = _order_until_one_stays(scores_V, weight_V, token_X, np.int64(run_tasks * total), max(V - least, 0))
         for x in range(gone):
             scores_V[token_X[x]] = -np.inf
 

@@ -5,7 +5,7 @@ decorate without a GPU; launch.py runs them on one, or in the emulator.
 """
 
 from ..errors import OptionError
-from ..reference import room
+from ..reference import scratch
 
 
 def in_float32(array):
@@ -17,6 +17,6 @@ def in_float32(array):
 
 def filled(workspace, shape, like, number, dtype=None):
     """Room, as `room` finds it, in which every number is this one."""
-    array = room(workspace, shape, like, dtype)
+    array = scratch(workspace, shape, like, dtype)
     array[...] = number
     return array

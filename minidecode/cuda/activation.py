@@ -34,7 +34,7 @@ from ..reference.activation import (
     TANH,
     code_of,
 )
-from .wide import begins_at_16_bytes, wide_load, wide_store
+from .vector_load import begins_at_16_bytes, wide_load, wide_store
 
 THREADS = 128
 ROWS = 4  # that a thread of version 2 walks down

@@ -1,13 +1,13 @@
-"""A decode step's new position in one kernel: bias, cut into heads, keys and values straight into the memory (LightSeq,
+"""A decode step's new position in one kernel: bias, cut into heads, keys and values straight into the cache (LightSeq,
 section 2.1: `ker_arrange_decself_qkv`).
 
 1. The heads are cut by the kernels of heads.py's version 1, into arrays of their own; two more kernels copy keys and
    values to their positions.
 2. One kernel: each number goes from the product to where it stays, with the bias added on the way. Rows of one head
-   lie G * M * K numbers apart in the memory, so that a warp writes pieces of K neighbouring numbers.
+   lie G * M * K numbers apart in the cache, so that a warp writes pieces of K neighbouring numbers.
 
-The memory may be float16: sums are float32, and rounded where they are written. What is beyond its range becomes its
-largest number; the kernels get that as an argument, infinity for a memory of float32. NaN stays NaN.
+The cache may be float16: sums are float32, and rounded where they are written. What is beyond its range becomes its
+largest number; the kernels get that as an argument, infinity for a cache of float32. NaN stays NaN.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ..reference import in_rows
 from .heads import PRODUCT_RX, ROW_X, ROWS_RX, THREADS, bias_or_zeros, per_row, split_heads_v1
 
 
-def append_heads_v1(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
+def append_kv_v1(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
     refuse_other_types(qkv_RX, k_RGMK, v_RGMU)
     q_RHK, *new = split_heads_v1(qkv_RX, bias_X, heads)
-    for memory_RGMX, new_RGX in zip((k_RGMK, v_RGMU), new, strict=True):
-        arrays = new_RGX, at_R, memory_RGMX, largest_of(memory_RGMX.dtype)
+    for cache_RGMX, new_RGX in zip((k_RGMK, v_RGMU), new, strict=True):
+        arrays = new_RGX, at_R, cache_RGMX, largest_of(cache_RGMX.dtype)
         launch(write_position, per_row(new_RGX.reshape(len(at_R), -1)), THREADS, *arrays)
     if out is None:
         return q_RHK
@@ -45,14 +45,14 @@ def cut_off(number, largest):
 
 
 @cuda.jit
-def write_position(new_RGX, at_R, memory_RGMX, largest):
+def write_position(new_RGX, at_R, cache_RGMX, largest):
     _, G, X = new_RGX.shape
     r, i = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
     if i < G * X:
-        memory_RGMX[r, i // X, at_R[r], i % X] = cut_off(new_RGX[r, i // X, i % X], largest)
+        cache_RGMX[r, i // X, at_R[r], i % X] = cut_off(new_RGX[r, i // X, i % X], largest)
 
 
-def append_heads(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
+def append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
     """Version 2."""
     refuse_other_types(qkv_RX, k_RGMK, v_RGMU)
     shape = len(qkv_RX), heads.H, heads.K
@@ -83,14 +83,14 @@ def refuse_other_types(qkv_RX, k_RGMK, v_RGMU):
     """Raises OptionError where the kernels do not compute in these types."""
     if qkv_RX.dtype != np.float32 or any(m.dtype not in (np.float32, np.float16) for m in (k_RGMK, v_RGMU)):
         raise OptionError(
-            f"the kernels of cuda/append.py take float32 products, and memories in float32 or float16, not"
+            f"the kernels of cuda/append.py take float32 products, and caches in float32 or float16, not"
             f" {qkv_RX.dtype} and {k_RGMK.dtype}: the reference takes float64 too"
         )
 
 
 # What each kernel is compiled and type-checked for, without a GPU.
-_MEMORIES, _PLACES = (float32[:, :, :, ::1], types.float16[:, :, :, ::1]), int64[::1]
+_CACHES, _PLACES = (float32[:, :, :, ::1], types.float16[:, :, :, ::1]), int64[::1]
 SIGNATURES = {
-    write_position: [(float32[:, :, ::1], _PLACES, m, float32) for m in _MEMORIES],
-    add_and_append: [(PRODUCT_RX, ROW_X, ROWS_RX, m, m, _PLACES, float32) for m in _MEMORIES],
+    write_position: [(float32[:, :, ::1], _PLACES, m, float32) for m in _CACHES],
+    add_and_append: [(PRODUCT_RX, ROW_X, ROWS_RX, m, m, _PLACES, float32) for m in _CACHES],
 }

@@ -15,16 +15,16 @@ from numba import cuda, float32, int64, types
 
 from ..errors import OptionError
 from ..launch import launch
-from ..reference import room
+from ..reference import scratch
 from .reduction import LANES, THREADS, WARPS, warp_sum
 
-NOTHING = float32(-np.inf)  # the score of a position that is not seen; exp of it is 0
+MINUS_INF = float32(-np.inf)  # the score of a position that is not seen; exp of it is 0
 TILE = 32  # positions that are looked at together: one for each lane of a warp
 WIDEST = 128  # of the heads that there is room for
 PADDED = 129  # a staged row is one longer, so that lanes that read a column of the tile meet in no bank
-QUERIES = 16  # that one block looks for; more go to further blocks, and each reads the memory again
+QUERIES = 16  # that one block looks for; more go to further blocks, and each reads the cache again
 STATE = 130  # of a query: U sums, the top and the total
-BOUNDS = (THREADS, 5)  # blocks that shall fit on a multiprocessor by their registers; by their memory six do
+BOUNDS = (THREADS, 5)  # blocks that shall fit on a multiprocessor by their registers; by their cache six do
 ENOUGH = 512  # blocks that keep a large GPU busy: a few for each of its hundred multiprocessors
 SHORTEST = 64  # positions worth a block of their own
 
@@ -37,7 +37,7 @@ def dot(a, b, width):
     return total
 
 
-# Three kernels: scores, softmax, weighted sums. A memory is given in parts of X memories each, of R/X rows each; the
+# Three kernels: scores, softmax, weighted sums. A cache is given in parts of X caches each, of R/X rows each; the
 # scores of all parts lie side by side, those of this part from column `first` on.
 
 
@@ -51,7 +51,7 @@ def scores_of_part(q_RHK, k_XGMK, begin_X, end_X, scale, first, scores_RHM):
         return
     r, h, m = n // (H * M), n // M % H, n % M
     x = r // (R // X)
-    score = NOTHING
+    score = MINUS_INF
     if begin_X[x] <= m < end_X[x]:
         score = scale * dot(q_RHK[r, h], k_XGMK[x, h // (H // G), m], K)
     scores_RHM[r, h, first + m] = score
@@ -65,14 +65,14 @@ def softmax_of_rows(scores_RHM):
     if n >= R * H:
         return
     scores_M = scores_RHM[n // H, n % H]
-    top, total = NOTHING, float32(0)
+    running_max, running_sum = MINUS_INF, float32(0)
     for m in range(M):
-        top = max(top, scores_M[m])
+        running_max = max(running_max, scores_M[m])
     for m in range(M):
-        scores_M[m] = math.exp(scores_M[m] - top)
-        total += scores_M[m]
+        scores_M[m] = math.exp(scores_M[m] - running_max)
+        running_sum += scores_M[m]
     for m in range(M):
-        scores_M[m] /= total
+        scores_M[m] /= running_sum
 
 
 @cuda.jit
@@ -112,29 +112,29 @@ def three_kernels(q_RHK, parts, scale, out):
 
 
 @cuda.jit(device=True)
-def weigh(score, top):
+def rescale(score, running_max):
     """(top, keep, weight): the largest score so far; what to multiply earlier sums by; this lane's exp(score - top)."""
     larger = score
     for step in (16, 8, 4, 2, 1):
         larger = max(larger, cuda.shfl_xor_sync(LANES, larger, step))  # in the end the same in every lane
-    larger = max(larger, top)
-    return larger, math.exp(top - larger), math.exp(score - larger)
+    larger = max(larger, running_max)
+    return larger, math.exp(running_max - larger), math.exp(score - larger)
 
 
 # One warp for one query: a lane scores a position, then sums a column.
 
 
 @cuda.jit(device=True)
-def look(q_K, k_MK, v_MU, begin, end, scale, top, total, weights, a_U):
+def accumulate(q_K, k_MK, v_MU, begin, end, scale, running_max, running_sum, weights, a_U):
     """Adds positions begin to end to what has been found: returns (top, total); the sums are in a_U."""
     lane, K, U = cuda.threadIdx.x, k_MK.shape[1], v_MU.shape[1]
     for start in range(begin, end, TILE):
         count = min(TILE, end - start)
-        score = NOTHING
+        score = MINUS_INF
         if lane < count:
             score = scale * dot(q_K, k_MK[start + lane], K)
-        top, keep, weight = weigh(score, top)
-        total = total * keep + warp_sum(weight)
+        running_max, keep, weight = rescale(score, running_max)
+        running_sum = running_sum * keep + warp_sum(weight)
         weights[lane] = weight
         cuda.syncwarp(LANES)
         for u in range(lane, U, 32):
@@ -143,7 +143,7 @@ def look(q_K, k_MK, v_MU, begin, end, scale, top, total, weights, a_U):
                 a += weights[j] * float32(v_MU[start + j, u])
             a_U[u] = a_U[u] * keep + a
         cuda.syncwarp(LANES)  # nobody needs these weights any more
-    return top, total
+    return running_max, running_sum
 
 
 @cuda.jit(device=True)
@@ -158,13 +158,13 @@ def divide(a_U, total):
         a_U[u] /= total
 
 
-# One block for the queries that share a key/value head of one memory: the H/G heads of its group in all R/X rows of the
+# One block for the queries that share a key/value head of one cache: the H/G heads of its group in all R/X rows of the
 # memory. Query n is that of row x R/X + n // (H/G) and head g H/G + n % (H/G). A block takes a lot of up to QUERIES of
 # them, and each belongs to one warp. Its row of `found` is what has been found for it: U sums, the top, the total.
 
 
 @cuda.jit(device=True)
-def room_of_block():
+def block_buffers():
     """(queries, tile, weights, found) in shared memory."""
     queries = cuda.shared.array((QUERIES, WIDEST), float32)
     tile = cuda.shared.array((TILE, PADDED), float32)
@@ -174,8 +174,8 @@ def room_of_block():
 
 
 @cuda.jit(device=True)
-def my_lot(q_RHK, k_XGMK):
-    """(x, g, count, lot): which memory and key/value head, for how many queries, and what tells their rows and heads:
+def my_tile(q_RHK, k_XGMK):
+    """(x, g, count, lot): which cache and key/value head, for how many queries, and what tells their rows and heads:
     those of query 0, the heads of a group, and the first query.
     """
     X, G = k_XGMK.shape[0], k_XGMK.shape[1]
@@ -185,9 +185,9 @@ def my_lot(q_RHK, k_XGMK):
 
 
 @cuda.jit(device=True)
-def row_and_head(i, lot):
+def row_and_head(i, tile_head):
     """Those of the lot's i-th query. A division by hand: the routine that divides 64-bit numbers has many registers."""
-    row, head, per_group, first = lot
+    row, head, per_group, first = tile_head
     n = first + i
     while n >= per_group:
         n, row = n - per_group, row + 1
@@ -195,40 +195,40 @@ def row_and_head(i, lot):
 
 
 @cuda.jit(device=True)
-def stage_queries(q_RHK, lot, count, U, room):
+def stage_queries(q_RHK, tile_head, count, U, buffers):
     """The lot's queries into shared memory; nothing is found yet."""
-    queries, _, _, found = room
+    queries, _, _, found = buffers
     warp, lane = cuda.threadIdx.x >> 5, cuda.threadIdx.x & 31
     for i in range(warp, count, WARPS):
-        r, h = row_and_head(i, lot)
+        r, h = row_and_head(i, tile_head)
         for d in range(lane, q_RHK.shape[2], 32):
             queries[i, d] = q_RHK[r, h, d]
         for u in range(lane, U + 2, 32):
-            found[i, u] = NOTHING if u == U else float32(0)
+            found[i, u] = MINUS_INF if u == U else float32(0)
     cuda.syncthreads()
 
 
 @cuda.jit(device=True)
-def look_for_all(k_MK, v_MU, begin, end, first, last, scale, room):
+def accumulate_all(k_MK, v_MU, begin, end, first, last, scale, buffers):
     """Adds positions begin to end to what queries first to last have found: each is read once for all of them."""
-    queries, tile, weights, found = room
+    queries, tile, weights, found = buffers
     warp, lane = cuda.threadIdx.x >> 5, cuda.threadIdx.x & 31
     K, U = k_MK.shape[1], v_MU.shape[1]
     for start in range(begin, end, TILE):
         count = min(TILE, end - start)
         stage(k_MK, start, count, tile)
         for i in range(first + warp, last, WARPS):
-            score = NOTHING
+            score = MINUS_INF
             if lane < count:
                 score = scale * dot(queries[i], tile[lane], K)
-            top, keep, weight = weigh(score, found[i, U])
-            total = found[i, U + 1] * keep + warp_sum(weight)
+            running_max, keep, weight = rescale(score, found[i, U])
+            running_sum = found[i, U + 1] * keep + warp_sum(weight)
             weights[i, lane] = weight
             for u in range(lane, U, 32):
                 found[i, u] *= keep
             cuda.syncwarp(LANES)  # every lane has read what the first one changes now
             if lane == 0:
-                found[i, U], found[i, U + 1] = top, total
+                found[i, U], found[i, U + 1] = running_max, running_sum
         cuda.syncthreads()  # nobody needs the keys any more
         stage(v_MU, start, count, tile)
         for i in range(first + warp, last, WARPS):
@@ -251,27 +251,27 @@ def stage(rows_MX, start, count, tile):
 
 
 @cuda.jit(device=True)
-def write_answers(room, lot, count, U, a_RX):
-    _, _, _, found = room
+def write_answers(buffers, tile_head, count, U, a_RX):
+    _, _, _, found = buffers
     warp, lane = cuda.threadIdx.x >> 5, cuda.threadIdx.x & 31
     for i in range(warp, count, WARPS):
-        r, h = row_and_head(i, lot)
+        r, h = row_and_head(i, tile_head)
         for u in range(lane, U, 32):
             a_RX[r, h * U + u] = found[i, u] / found[i, U + 1]
 
 
 @cuda.jit(device=True)
-def write_partials(room, lot, count, U, partials_RHX):
+def write_partials(buffers, tile_head, count, U, partials_RHX):
     """What this block has found in its range: U sums, top and total of each query."""
-    _, _, _, found = room
+    _, _, _, found = buffers
     warp, lane = cuda.threadIdx.x >> 5, cuda.threadIdx.x & 31
     for i in range(warp, count, WARPS):
-        r, h = row_and_head(i, lot)
+        r, h = row_and_head(i, tile_head)
         for u in range(lane, U + 2, 32):
             partials_RHX[r, h, u] = found[i, u]
 
 
-# Ranges of a long memory, each looked at by other blocks: a second kernel puts together what they have found.
+# Ranges of a long cache, each looked at by other blocks: a second kernel puts together what they have found.
 
 
 @cuda.jit
@@ -283,22 +283,22 @@ def merge_ranges(partials_XRHX, a_RX):
     if n >= R * H * U:
         return
     r, h, u = n // (H * U), n // U % H, n % U
-    top = NOTHING
+    running_max = MINUS_INF
     for p in range(P):
-        top = max(top, partials_XRHX[p, r, h, U])
-    a, total = float32(0), float32(0)
+        running_max = max(running_max, partials_XRHX[p, r, h, U])
+    a, running_sum = float32(0), float32(0)
     for p in range(P):
-        keep = math.exp(partials_XRHX[p, r, h, U] - top)
+        keep = math.exp(partials_XRHX[p, r, h, U] - running_max)
         a += keep * partials_XRHX[p, r, h, u]
-        total += keep * partials_XRHX[p, r, h, U + 1]
-    a_RX[r, h * U + u] = a / total
+        running_sum += keep * partials_XRHX[p, r, h, U + 1]
+    a_RX[r, h * U + u] = a / running_sum
 
 
-def in_ranges(kernel, grid, q_RHK, memory, scale, positions, partials_XRHX, a_RX):
+def split_kv(kernel, grid, q_RHK, cache, scale, positions, partials_XRHX, a_RX):
     """Cuts `positions` into ranges, a third axis of the grid, and merges what `kernel` finds in each."""
     ranges = len(partials_XRHX)
     length = -(-positions // ranges)
-    launch(kernel, (*grid, ranges), THREADS, q_RHK, *memory, np.float32(scale), length, partials_XRHX)
+    launch(kernel, (*grid, ranges), THREADS, q_RHK, *cache, np.float32(scale), length, partials_XRHX)
     launch(merge_ranges, -(-a_RX.size // THREADS), THREADS, partials_XRHX, a_RX)
     return a_RX
 
@@ -308,10 +308,10 @@ def ranges_for(blocks: int, positions: int) -> int:
     return max(1, min(ENOUGH // blocks, positions // SHORTEST))
 
 
-def room_for_ranges(q_RHK, k_XGMK, v_XGMU, positions, workspace):
+def scratch_for_ranges(q_RHK, k_XGMK, v_XGMU, positions, workspace):
     """partials_XRHX: room for what is found in each range of the positions; None where they are not to be cut.
 
-    Fewer memories are cut into more ranges each. The room is for as many as all memories may have together, so that a
+    Fewer caches are cut into more ranges each. The room is for as many as all caches may have together, so that a
     batch's is enough for the sentences that are left of it.
     """
     (R, H, _), X, blocks = q_RHK.shape, len(k_XGMK), math.prod(grid_for(q_RHK, k_XGMK))
@@ -319,12 +319,12 @@ def room_for_ranges(q_RHK, k_XGMK, v_XGMU, positions, workspace):
     if most == 1 or is_wide(k_XGMK, v_XGMU):
         return None
     together = min(X * ENOUGH // blocks, X * most)
-    room_XXHX = room(workspace, (together, R // X, H, v_XGMU.shape[3] + 2), q_RHK)
-    return None if ranges == 1 else room_XXHX[: X * ranges].reshape(ranges, R, H, -1)
+    scratch_XXHX = scratch(workspace, (together, R // X, H, v_XGMU.shape[3] + 2), q_RHK)
+    return None if ranges == 1 else scratch_XXHX[: X * ranges].reshape(ranges, R, H, -1)
 
 
 def grid_for(q_RHK, k_XGMK) -> tuple[int, int]:
-    """(memories and key/value heads, blocks for the queries that share one)."""
+    """(caches and key/value heads, blocks for the queries that share one)."""
     R, H, _ = q_RHK.shape
     X, G = k_XGMK.shape[:2]
     return X * G, -(-(R // X * (H // G)) // QUERIES)
@@ -335,26 +335,26 @@ def is_wide(k_XGMK, v_XGMU) -> bool:
     return max(k_XGMK.shape[3], v_XGMU.shape[3]) > WIDEST
 
 
-def result(q_RHK, memory, out):
+def result(q_RHK, cache, out):
     """Where the answer goes. Raises OptionError where the kernels do not compute in these types."""
-    narrow = [array.dtype for array in memory if array.dtype not in (np.float32, np.float16)]
+    narrow = [array.dtype for array in cache if array.dtype not in (np.float32, np.float16)]
     if q_RHK.dtype != np.float32 or narrow:
         raise OptionError(
             f"the kernels of attention take queries in float32, keys and values in float32 or float16, not"
             f" {(narrow or [q_RHK.dtype])[0]}: the reference takes float64 too"
         )
     R, H, _ = q_RHK.shape
-    return np.empty_like(q_RHK, shape=(R, H * memory[1].shape[3])) if out is None else out
+    return np.empty_like(q_RHK, shape=(R, H * cache[1].shape[3])) if out is None else out
 
 
 # What the kernels are compiled and type-checked for, without a GPU. Queries are a view of what a product gave.
 QUERIES_RHK, RESULT_RX, NUMBERS_X = float32[:, :, :], float32[:, ::1], int64[::1]
-MEMORIES = (float32[:, :, :, ::1], types.float16[:, :, :, ::1])
+CACHES = (float32[:, :, :, ::1], types.float16[:, :, :, ::1])
 SCORES_RHM, PARTIALS_XRHX = float32[:, :, ::1], float32[:, :, :, ::1]
 SIGNATURES = {
-    scores_of_part: [(QUERIES_RHK, m, NUMBERS_X, NUMBERS_X, float32, int64, SCORES_RHM) for m in MEMORIES],
+    scores_of_part: [(QUERIES_RHK, m, NUMBERS_X, NUMBERS_X, float32, int64, SCORES_RHM) for m in CACHES],
     softmax_of_rows: [(SCORES_RHM,)],
-    sums_of_part: [(SCORES_RHM, m, NUMBERS_X, NUMBERS_X, int64, RESULT_RX) for m in MEMORIES],
+    sums_of_part: [(SCORES_RHM, m, NUMBERS_X, NUMBERS_X, int64, RESULT_RX) for m in CACHES],
     merge_ranges: [(PARTIALS_XRHX, RESULT_RX)],
 }
 REGISTERS = {merge_ranges: 64}

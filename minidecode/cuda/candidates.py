@@ -23,7 +23,7 @@ import numpy as np
 from numba import cuda, float32, float64, int32, int64
 
 from ..launch import launch
-from ..reference import room
+from ..reference import scratch
 from . import filled
 
 THREADS = 128  # of a block: one constant, for the shapes of shared arrays; no more candidates in versions 2 and 3
@@ -271,7 +271,7 @@ def results(scores, B, C, out):
 
 def room_for_survivors(scores, B, columns, workspace=None):
     """(their columns, how many there are, whether a sentence has NaN), where the scores lie."""
-    survivor_BX = room(workspace, (B, columns), scores, np.int64)
+    survivor_BX = scratch(workspace, (B, columns), scores, np.int64)
     count_B, has_nan_B = (filled(workspace, B, scores, 0, np.int32) for _ in range(2))
     return survivor_BX, count_B, has_nan_B
 

@@ -29,7 +29,7 @@ from numba.core.types import float16
 
 from ..errors import OptionError
 from ..launch import launch, products
-from ..reference import room
+from ..reference import scratch
 from .reduction import warp_max, warp_sum
 
 THREADS = 256  # of a block in versions 2 and 3
@@ -39,7 +39,7 @@ TILE = 4  # positions of which it stages the hidden states together
 PAIRS = QUERIES * TILE
 ROOM = 1024  # widest hidden states of version 2: with QUERIES and TILE, 32 KiB of shared memory
 COLUMNS = ROOM // THREADS  # numbers of each sum that a thread keeps in registers
-NOTHING = float32(-np.inf)
+MINUS_INF = float32(-np.inf)
 
 
 def attend_el_v1(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale, out=None):
@@ -93,8 +93,8 @@ def hidden_sums_v1(q_RHK, h_BND, begin_B, w_k_GKD, scale, workspace=None):
     """sum_n exp(score_n - top) h_n of each row and head, their largest score `top`, and the sum of the exponentials."""
     el_q_RHD = el_queries(q_RHK, h_BND, w_k_GKD, scale, workspace)
     R, H, D = el_q_RHD.shape
-    scores_RHN = room(workspace, (R, H, h_BND.shape[1]), q_RHK)
-    sums_RHD, top_RH, total_RH = (room(workspace, shape, q_RHK) for shape in ((R, H, D), (R, H), (R, H)))
+    scores_RHN = scratch(workspace, (R, H, h_BND.shape[1]), q_RHK)
+    sums_RHD, top_RH, total_RH = (scratch(workspace, shape, q_RHK) for shape in ((R, H, D), (R, H), (R, H)))
     thread_per_number(hidden_scores, scores_RHN, el_q_RHD, h_BND)
     thread_per_number(exponentials, top_RH, total_RH, scores_RHN, begin_B)
     thread_per_number(weighted_sums, sums_RHD, scores_RHN, h_BND, begin_B)
@@ -107,7 +107,7 @@ def hidden_sums(q_RHK, h_BND, begin_B, w_k_GKD, scale, workspace=None):
         return hidden_sums_v1(q_RHK, h_BND, begin_B, w_k_GKD, scale, workspace)
     el_q_RHD = el_queries(q_RHK, h_BND, w_k_GKD, scale, workspace)
     (R, H, D), B = el_q_RHD.shape, len(h_BND)
-    sums_RHD, top_RH, total_RH = (room(workspace, shape, q_RHK) for shape in ((R, H, D), (R, H), (R, H)))
+    sums_RHD, top_RH, total_RH = (scratch(workspace, shape, q_RHK) for shape in ((R, H, D), (R, H), (R, H)))
     of_sentence = (a.reshape(B, -1, *a.shape[2:]) for a in (el_q_RHD, sums_RHD, top_RH, total_RH))
     launch(block_per_queries, B * -(-R // B * H // QUERIES), THREADS, *of_sentence, h_BND, begin_B)
     return sums_RHD, top_RH, total_RH
@@ -117,7 +117,7 @@ def el_queries(q_RHK, h_BND, w_k_GKD, scale, workspace=None):
     """q' = scale * q W_k, as wide as the hidden states."""
     refuse_other_types(q_RHK, h_BND)
     R, H, _ = q_RHK.shape
-    el_q_RHD = room(workspace, (R, H, h_BND.shape[2]), q_RHK)
+    el_q_RHD = scratch(workspace, (R, H, h_BND.shape[2]), q_RHK)
     thread_per_number(expand, el_q_RHD, q_RHK, w_k_GKD, np.float32(scale))
     return el_q_RHD
 
@@ -184,13 +184,13 @@ def exponentials(top_RH, total_RH, scores_RHN, begin_B):
         return
     r, h = i // H, i % H
     begin = begin_B[r // (R // begin_B.size)]
-    top, total = NOTHING, float32(0)
+    running_max, running_sum = MINUS_INF, float32(0)
     for n in range(begin, N):
-        top = max(top, scores_RHN[r, h, n])
+        running_max = max(running_max, scores_RHN[r, h, n])
     for n in range(begin, N):
-        scores_RHN[r, h, n] = math.exp(scores_RHN[r, h, n] - top)
-        total += scores_RHN[r, h, n]
-    top_RH[r, h], total_RH[r, h] = top, total
+        scores_RHN[r, h, n] = math.exp(scores_RHN[r, h, n] - running_max)
+        running_sum += scores_RHN[r, h, n]
+    top_RH[r, h], total_RH[r, h] = running_max, running_sum
 
 
 @cuda.jit
@@ -227,8 +227,8 @@ def block_per_queries(el_q_BXD, sums_BXD, top_BX, total_BX, h_BND, begin_B):
     tile = cuda.shared.array((TILE, ROOM), float32)
     query = cuda.shared.array((QUERIES, ROOM), float32)
     weight = cuda.shared.array((QUERIES, TILE), float32)
-    top = cuda.shared.array(QUERIES, float32)
-    total = cuda.shared.array(QUERIES, float32)
+    running_max = cuda.shared.array(QUERIES, float32)
+    running_sum = cuda.shared.array(QUERIES, float32)
     shrink = cuda.shared.array(QUERIES, float32)
     sums = cuda.local.array((QUERIES, COLUMNS), float32)
     X, N, D, t = el_q_BXD.shape[1], h_BND.shape[1], h_BND.shape[2], cuda.threadIdx.x
@@ -240,7 +240,7 @@ def block_per_queries(el_q_BXD, sums_BXD, top_BX, total_BX, h_BND, begin_B):
         for c in range(COLUMNS):
             sums[q, c] = float32(0)
     if t < QUERIES:
-        top[t], total[t] = NOTHING, float32(0)
+        running_max[t], running_sum[t] = MINUS_INF, float32(0)
 
     for n in range(begin_B[b], N, TILE):
         for k in range(TILE):
@@ -254,18 +254,18 @@ def block_per_queries(el_q_BXD, sums_BXD, top_BX, total_BX, h_BND, begin_B):
                 score += query[q, d] * tile[k, d]
             score = warp_sum(score)
             if t % 32 == 0:
-                weight[q, k] = score if n + k < N else NOTHING
+                weight[q, k] = score if n + k < N else MINUS_INF
         cuda.syncthreads()  # all scores are there
         if t < QUERIES:
-            best = top[t]
+            best = running_max[t]
             for k in range(TILE):
                 best = max(best, weight[t, k])
-            shrink[t] = math.exp(top[t] - best)
-            total[t] *= shrink[t]
+            shrink[t] = math.exp(running_max[t] - best)
+            running_sum[t] *= shrink[t]
             for k in range(TILE):
                 weight[t, k] = math.exp(weight[t, k] - best)
-                total[t] += weight[t, k]
-            top[t] = best
+                running_sum[t] += weight[t, k]
+            running_max[t] = best
         cuda.syncthreads()  # all weights are there
         for c in range(COLUMNS):  # the tile as values: a thread sums its columns for all queries
             d = t + c * THREADS
@@ -281,7 +281,7 @@ def block_per_queries(el_q_BXD, sums_BXD, top_BX, total_BX, h_BND, begin_B):
             if first + q < X and t + c * THREADS < D:
                 sums_BXD[b, first + q, t + c * THREADS] = sums[q, c]
     if t < QUERIES and first + t < X:
-        top_BX[b, first + t], total_BX[b, first + t] = top[t], total[t]
+        top_BX[b, first + t], total_BX[b, first + t] = running_max[t], running_sum[t]
 
 
 @cuda.jit
@@ -296,18 +296,18 @@ def masked_softmax(weights_BXN, scores_BXN, begin_B):
         return
     scores_N, weights_N = scores_BXN[row // X, row % X], weights_BXN[row // X, row % X]
     begin = begin_B[row // X]
-    top, total = NOTHING, float32(0)
+    running_max, running_sum = MINUS_INF, float32(0)
     for n in range(lane, N, 32):
         if n >= begin:
-            top = max(top, scores_N[n])
-    top = warp_max(top)
+            running_max = max(running_max, scores_N[n])
+    running_max = warp_max(running_max)
     for n in range(lane, N, 32):
         if n >= begin:
-            scores_N[n] = math.exp(scores_N[n] - top)
-            total += scores_N[n]
-    total = warp_sum(total)
+            scores_N[n] = math.exp(scores_N[n] - running_max)
+            running_sum += scores_N[n]
+    running_sum = warp_sum(running_sum)
     for n in range(lane, N, 32):
-        weights_N[n] = scores_N[n] / total if n >= begin else float32(0)
+        weights_N[n] = scores_N[n] / running_sum if n >= begin else float32(0)
 
 
 # What each kernel is compiled and type-checked for, without a GPU. Queries and weights are views into wider arrays.

@@ -20,8 +20,8 @@ import math
 import numpy as np
 from numba import cuda, float32, int64
 
-from ..reference import room
-from .attention import MEMORIES, result
+from ..reference import scratch
+from .attention import CACHES, result
 from .el import hidden_sums, hidden_sums_v1, thread_per_number
 
 
@@ -44,7 +44,7 @@ def attend_el_split(
 
 def _join(prompt, q_RHK, b_k_GK, w_v_GUD, b_v_GU, k_RGTK, v_RGTU, begin_R, end_R, scale, out, workspace=None):
     (R, H, _), T, U = q_RHK.shape, k_RGTK.shape[2], v_RGTU.shape[3]
-    scores_RHT = room(workspace, (R, H, T), q_RHK)
+    scores_RHT = scratch(workspace, (R, H, T), q_RHK)
     a_RX = result(q_RHK, (k_RGTK, v_RGTU), out)
     thread_per_number(own_scores, scores_RHT, q_RHK, k_RGTK, begin_R, end_R, np.float32(scale))
     own = q_RHK, b_k_GK, w_v_GUD, b_v_GU, scores_RHT, v_RGTU, begin_R, end_R, np.float32(scale)
@@ -82,28 +82,28 @@ def join(a_RHU, sums_RHD, top_RH, total_RH, q_RHK, b_k_GK, w_v_GUD, b_v_GU, scor
     for k in range(q_RHK.shape[2]):
         shift += q_RHK[r, h, k] * b_k_GK[g, k]
     prompt_top = top_RH[r, h] + scale * shift
-    top = prompt_top
+    running_max = prompt_top
     for t in range(begin_R[r], end_R[r]):
-        top = max(top, scores_RHT[r, h, t])
+        running_max = max(running_max, scores_RHT[r, h, t])
 
     value = float32(0)
     for d in range(sums_RHD.shape[2]):
         value += sums_RHD[r, h, d] * w_v_GUD[g, u, d]
-    prompt_weight = math.exp(prompt_top - top)
+    prompt_weight = math.exp(prompt_top - running_max)
     value = prompt_weight * (value + total_RH[r, h] * b_v_GU[g, u])
-    total = prompt_weight * total_RH[r, h]
+    running_sum = prompt_weight * total_RH[r, h]
     for t in range(begin_R[r], end_R[r]):
-        weight = math.exp(scores_RHT[r, h, t] - top)
+        weight = math.exp(scores_RHT[r, h, t] - running_max)
         value += weight * float32(v_RGTU[r, g, t, u])
-        total += weight
-    a_RHU[r, h, u] = value / total
+        running_sum += weight
+    a_RHU[r, h, u] = value / running_sum
 
 
 # What each kernel is compiled and type-checked for, without a GPU. Queries and weights are views into wider arrays.
 _VIEW, _ROWS, _ROW = float32[:, :, :], float32[:, :, ::1], float32[:, ::1]
 _PLACES = int64[::1]
 SIGNATURES = {
-    own_scores: [(_ROWS, _VIEW, m, _PLACES, _PLACES, float32) for m in MEMORIES],
-    join: [(_ROWS, _ROWS, _ROW, _ROW, _VIEW, _ROW, _VIEW, _ROW, _ROWS, m, _PLACES, _PLACES, float32) for m in MEMORIES],
+    own_scores: [(_ROWS, _VIEW, m, _PLACES, _PLACES, float32) for m in CACHES],
+    join: [(_ROWS, _ROWS, _ROW, _ROW, _VIEW, _ROW, _VIEW, _ROW, _ROWS, m, _PLACES, _PLACES, float32) for m in CACHES],
 }
 REGISTERS = {join: 56}

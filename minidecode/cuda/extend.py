@@ -11,13 +11,13 @@ from numba import boolean, cuda, float32, float64, int32, int64
 
 from ..launch import launch
 from ..ops import ALL_DONE, FINE, NOT_A_NUMBER, SOME_DONE, TROUBLE
-from ..reference.tell import room_for_flag
-from .advance import is_among
+from ..reference.flags import room_for_flag
+from .beam_update import is_among
 
 THREADS = 128
 
 
-def extend_texts(
+def extend_sequences(
     tokens_RM, token_R, gained_R, certain_R, trouble_R, total_R, length_R, done_R, prompt_R, limit_R, eos_X,
     model_trouble_R=None, out=None,
 ):  # fmt: skip

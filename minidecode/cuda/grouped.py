@@ -1,12 +1,12 @@
-"""Attention of one row over a memory of its own, whose key/value heads may serve several query heads each (MQA).
+"""Attention of one row over a cache of its own, whose key/value heads may serve several query heads each (MQA).
 
-The kernels take X memories, each of which serves R/X rows. Here X = R; shared.py has a memory for each sentence.
+The kernels take X caches, each of which serves R/X rows. Here X = R; shared.py has a cache for each sentence.
 
 1. Scores, softmax and weighted sums are three kernels. All scores go to global memory and come back, twice.
 2. A warp per row and query head goes over the positions once: of the scores only a tile is there at a time, and
    nothing is written but the result. Neighbouring lanes read keys a row apart, and each query head reads them again.
 3. A block per memory and key/value head: a tile of keys, then of values, is staged in shared memory, by loads that lie
-   side by side, and serves the query heads of the group in all rows of the memory: QUERIES of them at the most, further
+   side by side, and serves the query heads of the group in all rows of the cache: QUERIES of them at the most, further
    ones read it again.
 4. Where that makes few blocks and there are many positions, each block takes a range of them and writes what it has
    found there; a second kernel merges. Otherwise version 3; heads wider than version 3 has room for take version 2.
@@ -20,25 +20,25 @@ from numba import cuda, float32, int64
 from ..launch import launch
 from .attention import (
     BOUNDS,
-    MEMORIES,
-    NOTHING,
+    CACHES,
+    MINUS_INF,
     NUMBERS_X,
     PARTIALS_XRHX,
     QUERIES_RHK,
     RESULT_RX,
     THREADS,
     TILE,
+    accumulate,
+    accumulate_all,
+    block_buffers,
     divide,
     grid_for,
-    in_ranges,
     is_wide,
-    look,
-    look_for_all,
-    my_lot,
+    my_tile,
     result,
-    room_for_ranges,
-    room_of_block,
+    scratch_for_ranges,
     set_to_zero,
+    split_kv,
     stage_queries,
     three_kernels,
     write_answers,
@@ -52,8 +52,8 @@ def attend_v1(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
 
 def attend_v2(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
     a_RX = result(q_RHK, (k_RGMK, v_RGMU), out)
-    memory, rows_and_heads = (k_RGMK, v_RGMU, begin_R, end_R), q_RHK.shape[0] * q_RHK.shape[1]
-    launch(block_per_head, rows_and_heads, 32, q_RHK, *memory, np.float32(scale), a_RX)
+    cache, rows_and_heads = (k_RGMK, v_RGMU, begin_R, end_R), q_RHK.shape[0] * q_RHK.shape[1]
+    launch(block_per_head, rows_and_heads, 32, q_RHK, *cache, np.float32(scale), a_RX)
     return a_RX
 
 
@@ -66,8 +66,8 @@ def block_per_head(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale, a_RX):
     x, g = r // (R // X), h // (H // G)
     a_U = a_RX[r, h * U : (h + 1) * U]
     set_to_zero(a_U)
-    _, total = look(
-        q_RHK[r, h], k_XGMK[x, g], v_XGMU[x, g], begin_X[x], end_X[x], scale, NOTHING, float32(0), weights, a_U
+    _, total = accumulate(
+        q_RHK[r, h], k_XGMK[x, g], v_XGMU[x, g], begin_X[x], end_X[x], scale, MINUS_INF, float32(0), weights, a_U
     )
     divide(a_U, total)
 
@@ -76,43 +76,43 @@ def attend_v3(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
     """Heads wider than there is room for take version 2."""
     if is_wide(k_RGMK, v_RGMU):
         return attend_v2(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out)
-    a_RX, memory = result(q_RHK, (k_RGMK, v_RGMU), out), (k_RGMK, v_RGMU, begin_R, end_R)
-    launch(block_per_memory, grid_for(q_RHK, k_RGMK), THREADS, q_RHK, *memory, np.float32(scale), a_RX)
+    a_RX, cache = result(q_RHK, (k_RGMK, v_RGMU), out), (k_RGMK, v_RGMU, begin_R, end_R)
+    launch(block_per_cache, grid_for(q_RHK, k_RGMK), THREADS, q_RHK, *cache, np.float32(scale), a_RX)
     return a_RX
 
 
 @cuda.jit(launch_bounds=BOUNDS)
-def block_per_memory(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale, a_RX):
-    x, g, count, lot = my_lot(q_RHK, k_XGMK)
-    room = room_of_block()
-    stage_queries(q_RHK, lot, count, v_XGMU.shape[3], room)
-    look_for_all(k_XGMK[x, g], v_XGMU[x, g], begin_X[x], end_X[x], 0, count, scale, room)
-    write_answers(room, lot, count, v_XGMU.shape[3], a_RX)
+def block_per_cache(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale, a_RX):
+    x, g, count, tile_head = my_tile(q_RHK, k_XGMK)
+    buffers = block_buffers()
+    stage_queries(q_RHK, tile_head, count, v_XGMU.shape[3], buffers)
+    accumulate_all(k_XGMK[x, g], v_XGMU[x, g], begin_X[x], end_X[x], 0, count, scale, buffers)
+    write_answers(buffers, tile_head, count, v_XGMU.shape[3], a_RX)
 
 
 def attend(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None, *, workspace=None):
     """Version 4, where there are few blocks and many positions."""
-    a_RX, memory = result(q_RHK, (k_RGMK, v_RGMU), out), (k_RGMK, v_RGMU, begin_R, end_R)
+    a_RX, cache = result(q_RHK, (k_RGMK, v_RGMU), out), (k_RGMK, v_RGMU, begin_R, end_R)
     M = k_RGMK.shape[2]
-    partials_XRHX = room_for_ranges(q_RHK, k_RGMK, v_RGMU, M, workspace)
+    partials_XRHX = scratch_for_ranges(q_RHK, k_RGMK, v_RGMU, M, workspace)
     if partials_XRHX is None:
-        return attend_v3(q_RHK, *memory, scale, a_RX)
-    return in_ranges(block_per_range, grid_for(q_RHK, k_RGMK), q_RHK, memory, scale, M, partials_XRHX, a_RX)
+        return attend_v3(q_RHK, *cache, scale, a_RX)
+    return split_kv(block_per_range, grid_for(q_RHK, k_RGMK), q_RHK, cache, scale, M, partials_XRHX, a_RX)
 
 
 @cuda.jit(launch_bounds=BOUNDS)
 def block_per_range(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale, length, partials_XRHX):
-    x, g, count, lot = my_lot(q_RHK, k_XGMK)
-    room = room_of_block()
+    x, g, count, tile_head = my_tile(q_RHK, k_XGMK)
+    buffers = block_buffers()
     begin = max(begin_X[x], cuda.blockIdx.z * length)
     end = min(end_X[x], (cuda.blockIdx.z + 1) * length)
-    stage_queries(q_RHK, lot, count, v_XGMU.shape[3], room)
-    look_for_all(k_XGMK[x, g], v_XGMU[x, g], begin, end, 0, count, scale, room)
-    write_partials(room, lot, count, v_XGMU.shape[3], partials_XRHX[cuda.blockIdx.z])
+    stage_queries(q_RHK, tile_head, count, v_XGMU.shape[3], buffers)
+    accumulate_all(k_XGMK[x, g], v_XGMU[x, g], begin, end, 0, count, scale, buffers)
+    write_partials(buffers, tile_head, count, v_XGMU.shape[3], partials_XRHX[cuda.blockIdx.z])
 
 
 # What each kernel is compiled and type-checked for, without a GPU.
-ARGUMENTS = [(QUERIES_RHK, m, m, NUMBERS_X, NUMBERS_X, float32) for m in MEMORIES]
-SIGNATURES = {kernel: [(*a, RESULT_RX) for a in ARGUMENTS] for kernel in (block_per_head, block_per_memory)}
+ARGUMENTS = [(QUERIES_RHK, m, m, NUMBERS_X, NUMBERS_X, float32) for m in CACHES]
+SIGNATURES = {kernel: [(*a, RESULT_RX) for a in ARGUMENTS] for kernel in (block_per_head, block_per_cache)}
 SIGNATURES[block_per_range] = [(*a, int64, PARTIALS_XRHX) for a in ARGUMENTS]
 REGISTERS = dict.fromkeys(SIGNATURES, 96)

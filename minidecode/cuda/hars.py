@@ -21,7 +21,7 @@ import numpy as np
 from numba import cuda, float32, int32, int64
 
 from ..launch import launch
-from ..reference import room
+from ..reference import scratch
 from . import filled, in_float32
 from .candidates import (
     INFINITY,
@@ -42,9 +42,9 @@ from .candidates import (
 from .reduction import block_max, block_sum
 
 
-def search_candidates_v1(logits_RV, base_BW, C, out=None, *, workspace=None):
+def hars_candidates_v1(logits_RV, base_BW, C, out=None, *, workspace=None):
     best_BC, index_BC = results(in_float32(logits_RV), len(base_BW), C, out)
-    largest_R, log_sum_R = (room(workspace, len(logits_RV), logits_RV) for _ in range(2))
+    largest_R, log_sum_R = (scratch(workspace, len(logits_RV), logits_RV) for _ in range(2))
     launch(log_sums, len(logits_RV), THREADS, logits_RV, largest_R, log_sum_R)
     launch(passes_over_beams, len(base_BW), THREADS, logits_RV, base_BW, largest_R, log_sum_R, best_BC, index_BC)
     return best_BC, index_BC
@@ -97,11 +97,11 @@ def passes_over_beams(logits_RV, base_BW, largest_R, log_sum_R, best_BC, index_B
             best_BC[b, c], index_BC[b, c] = best, column
 
 
-def search_candidates_v2(logits_RV, base_BW, C, out=None):
+def hars_candidates_v2(logits_RV, base_BW, C, out=None):
     """More candidates or beams than a block has threads take version 1."""
     (B, W), (R, V) = base_BW.shape, logits_RV.shape
     if max(C, W) > THREADS:
-        return search_candidates_v1(logits_RV, base_BW, C, out)
+        return hars_candidates_v1(logits_RV, base_BW, C, out)
     best_BC, index_BC = results(in_float32(logits_RV), B, C, out)
     threshold_R = np.empty_like(logits_RV, shape=R)
     largest_RX, total_RX, survivor_BX, count_B = room_for_survivors(logits_RV, B, 1, ROOM)
@@ -192,11 +192,11 @@ def rerank_beams(logits_RV, base_BW, largest_RX, total_RX, survivor_BX, count_B,
             best_BC[b, c], index_BC[b, c] = best, column
 
 
-def search_candidates(logits_RV, base_BW, C, out=None, *, workspace=None):
+def hars_candidates(logits_RV, base_BW, C, out=None, *, workspace=None):
     """Version 3. More candidates or beams than a block has threads take version 1."""
     (B, W), (R, V) = base_BW.shape, logits_RV.shape
     if max(C, W) > THREADS:
-        return search_candidates_v1(logits_RV, base_BW, C, out, workspace=workspace)
+        return hars_candidates_v1(logits_RV, base_BW, C, out, workspace=workspace)
     slices = -(-V // SLICE)
     best_BC, index_BC = results(in_float32(logits_RV), B, C, out)
     found = room_for_survivors(logits_RV, B, slices, W * slices * THREADS, workspace)
@@ -235,8 +235,8 @@ def retrieve_from_slices(logits_RV, W, C, largest_RX, total_RX, survivor_BX, cou
 
 def room_for_survivors(logits_RV, B, slices, columns, workspace=None):
     """(maximum and sum of each slice of a row, columns of survivors, how many there are), where the logits lie."""
-    largest_RX, total_RX = (room(workspace, (len(logits_RV), slices), logits_RV) for _ in range(2))
-    survivor_BX = room(workspace, (B, columns), logits_RV, np.int64)
+    largest_RX, total_RX = (scratch(workspace, (len(logits_RV), slices), logits_RV) for _ in range(2))
+    survivor_BX = scratch(workspace, (B, columns), logits_RV, np.int64)
     return largest_RX, total_RX, survivor_BX, filled(workspace, B, logits_RV, 0, np.int32)
 
 

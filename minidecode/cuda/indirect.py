@@ -13,19 +13,19 @@ import numpy as np
 from numba import cuda, float32, int64
 
 from ..launch import launch
-from .attention import MEMORIES, NUMBERS_X, QUERIES_RHK, RESULT_RX, result, three_kernels
-from .online import NOTHING, WIDEST, begin, put_together, take_in
+from .attention import CACHES, NUMBERS_X, QUERIES_RHK, RESULT_RX, result, three_kernels
+from .online_softmax import MINUS_INF, WIDEST, begin, put_together, take_in
 from .reduction import THREADS, WARPS
 
 
 def attend_indirect_v1(
-    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, source_RT, begin_R, end_R, scale, out=None
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R, scale, out=None
 ):
     gathered = [np.empty_like(k_RGTK), np.empty_like(v_RGTU)]
     for own_RGTX, gathered_RGTX in zip((k_RGTK, v_RGTU), gathered, strict=True):
         launch(
             gather_through_table, -(-own_RGTX.size // THREADS), THREADS,
-            own_RGTX, source_RT, begin_R, end_R, gathered_RGTX,
+            own_RGTX, indirection_RT, begin_R, end_R, gathered_RGTX,
         )  # fmt: skip
     prompt_end_B = np.full_like(prompt_begin_B, prompt_k_BGNK.shape[2])
     parts = [(prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, prompt_end_B), (*gathered, begin_R, end_R)]
@@ -33,30 +33,30 @@ def attend_indirect_v1(
 
 
 @cuda.jit
-def gather_through_table(own_RGTX, source_RT, begin_R, end_R, gathered_RGTX):
+def gather_through_table(own_RGTX, indirection_RT, begin_R, end_R, gathered_RGTX):
     R, G, T, X = own_RGTX.shape
     i = cuda.grid(1)
     if i < R * G * T * X:
         r, g, t, x = i // (G * T * X), i // (T * X) % G, i // X % T, i % X
         if begin_R[r] <= t < end_R[r]:
-            gathered_RGTX[r, g, t, x] = own_RGTX[source_RT[r, t], g, t, x]
+            gathered_RGTX[r, g, t, x] = own_RGTX[indirection_RT[r, t], g, t, x]
 
 
 def attend_indirect(
-    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, source_RT, begin_R, end_R, scale, out=None
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R, scale, out=None
 ):
     """Version 2."""
-    memory = prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, source_RT, begin_R, end_R
+    cache = prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R
     if max(k_RGTK.shape[3], v_RGTU.shape[3]) > WIDEST:
-        return attend_indirect_v1(q_RHK, *memory, scale, out)
+        return attend_indirect_v1(q_RHK, *cache, scale, out)
     a_RX = result(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
-    launch(look_up_and_attend, q_RHK.shape[:2], THREADS, q_RHK, *memory, np.float32(scale), a_RX)
+    launch(look_up_and_attend, q_RHK.shape[:2], THREADS, q_RHK, *cache, np.float32(scale), a_RX)
     return a_RX
 
 
 @cuda.jit
 def look_up_and_attend(
-    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, source_RT, begin_R, end_R, scale, a_RX
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R, scale, a_RX
 ):
     query = cuda.shared.array(WIDEST, float32)
     found = cuda.shared.array((WARPS, WIDEST), float32)
@@ -64,21 +64,25 @@ def look_up_and_attend(
     r, h, warp = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x // 32
     b, g = r // (R // B), h // (H // G)
     begin(q_RHK[r, h], query, found)
-    top, total = NOTHING, float32(0)
+    running_max, running_sum = MINUS_INF, float32(0)
     for n in range(prompt_begin_B[b] + warp, N, WARPS):
-        top, total = take_in(query, prompt_k_BGNK[b, g, n], prompt_v_BGNU[b, g, n], scale, top, total, found[warp])
+        running_max, running_sum = take_in(
+            query, prompt_k_BGNK[b, g, n], prompt_v_BGNU[b, g, n], scale, running_max, running_sum, found[warp]
+        )
     for t in range(begin_R[r] + warp, end_R[r], WARPS):
-        row = source_RT[r, t]
-        top, total = take_in(query, k_RGTK[row, g, t], v_RGTU[row, g, t], scale, top, total, found[warp])
-    put_together(top, total, found, a_RX[r, h * U : (h + 1) * U])
+        row = indirection_RT[r, t]
+        running_max, running_sum = take_in(
+            query, k_RGTK[row, g, t], v_RGTU[row, g, t], scale, running_max, running_sum, found[warp]
+        )
+    put_together(running_max, running_sum, found, a_RX[r, h * U : (h + 1) * U])
 
 
 # What each kernel is compiled and type-checked for, without a GPU.
 _TABLE = int64[:, ::1]
 SIGNATURES = {
-    gather_through_table: [(m, _TABLE, NUMBERS_X, NUMBERS_X, m) for m in MEMORIES],
+    gather_through_table: [(m, _TABLE, NUMBERS_X, NUMBERS_X, m) for m in CACHES],
     look_up_and_attend: [
-        (QUERIES_RHK, m, m, NUMBERS_X, m, m, _TABLE, NUMBERS_X, NUMBERS_X, float32, RESULT_RX) for m in MEMORIES
+        (QUERIES_RHK, m, m, NUMBERS_X, m, m, _TABLE, NUMBERS_X, NUMBERS_X, float32, RESULT_RX) for m in CACHES
     ],
 }
 REGISTERS = {look_up_and_attend: 72}  # seven blocks of such threads fit into the 65,536 of an SM

@@ -20,12 +20,12 @@ from numba.core.types import float16
 
 from ..errors import OptionError
 from ..launch import launch, products
-from ..reference import room
+from ..reference import scratch
 from ..reference.activation import code_of
 from . import filled
 from .activation import activated
 from .reduction import THREADS, WARPS, warp_sum
-from .wide import begins_at_16_bytes, wide_load
+from .vector_load import begins_at_16_bytes, wide_load
 
 ROWS = 8  # that one read of a weight serves; their sums stay in registers. More rows go to further blocks
 LANES = 32
@@ -149,10 +149,10 @@ def linear(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=None,
 def _by_the_library(x_RX, weight, add_to, out, workspace):
     data = weight.data
     if data.dtype != x_RX.dtype:
-        data = room(workspace, data.shape, x_RX)
+        data = scratch(workspace, data.shape, x_RX)
         data[...] = weight.data
     w_XX = data if weight.layout == "io" else data.T
-    y_RX = room(None if add_to is None else workspace, (len(x_RX), w_XX.shape[1]), x_RX) if out is None else out
+    y_RX = scratch(None if add_to is None else workspace, (len(x_RX), w_XX.shape[1]), x_RX) if out is None else out
     products([(x_RX, w_XX, y_RX)])
     if weight.scale is not None:
         y_RX *= weight.scale

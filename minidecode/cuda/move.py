@@ -1,7 +1,7 @@
 """Ops that only move data: a thread per word, whatever it stands for, and neighbouring threads neighbouring words.
 
 1. The rows are the grid's first axis, so that no thread divides to find its row. What is read in a piece is written in
-   a piece. `concat_step` alone looks at numbers: the new position is cut off at the memory's range, as in append.py.
+   a piece. `concat_step` alone looks at numbers: the new position is cut off at the cache's range, as in append.py.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .append import cut_off
 THREADS = 128
 
 
-def take(x_RX, pick_R, out=None):
+def gather_rows(x_RX, pick_R, out=None):
     if out is None:
         out = np.empty_like(x_RX, order="C", shape=(len(pick_R), *x_RX.shape[1:]))
     words_RX, picked_RX = words_of_rows(x_RX, out)
@@ -91,9 +91,9 @@ def copy_and_append(k_RGMX, k_RGX, largest, out_RGMX):
 
 
 # What each kernel is compiled and type-checked for, without a GPU.
-_MEMORIES = (float32[:, :, :, ::1], types.float16[:, :, :, ::1])
+_CACHES = (float32[:, :, :, ::1], types.float16[:, :, :, ::1])
 SIGNATURES = {
     copy_rows: [(word[:, ::1], int64[::1], word[:, ::1]) for word in (uint32, uint16, uint8)],
-    copy_or_pad: [(float32[:, :, ::1], int64[::1], _MEMORIES[0])],
-    copy_and_append: [(memory, float32[:, :, ::1], float32, memory) for memory in _MEMORIES],
+    copy_or_pad: [(float32[:, :, ::1], int64[::1], _CACHES[0])],
+    copy_and_append: [(memory, float32[:, :, ::1], float32, memory) for memory in _CACHES],
 }

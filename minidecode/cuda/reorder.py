@@ -5,7 +5,7 @@ orders the blocks of a launch. So either the result goes elsewhere, or what depe
 
 1. A thread per word, into a second buffer, and back: whatever order the threads take, nobody writes what another one
    reads. All rows are copied, twice. LightSeq saves the way back by two buffers that change places after each step
-   (that is `out`), and pays with twice the memory.
+   (that is `out`), and pays with twice the cache.
 2. In place, and only what moves: a block owns 32 words of all rows. It reads every row that is needed into shared
    memory, waits, and writes. Nobody else touches these words, so the one barrier is enough; each word that moves is
    read once and written once.
@@ -25,7 +25,7 @@ WORDS = 32  # of each row in a block of version 2: the lanes of a warp read neig
 ROWS = 256  # that version 2 has room for: 32 KiB of shared memory
 
 
-def follow_v1(k_RGMX, parent_R, length_R, out=None, *, threads=128):
+def reorder_cache_v1(k_RGMX, parent_R, length_R, out=None, *, threads=128):
     target = np.empty_like(k_RGMX) if out is None else out
     words_RGX, width = _words(k_RGMX)
     launch(
@@ -48,10 +48,10 @@ def copy_from_parents(words_RGX, parent_R, length_R, width, target_RGX):
         target_RGX[r, g, x] = words_RGX[source, g, x]
 
 
-def follow(k_RGMX, parent_R, length_R, out=None, *, warps=8):
+def reorder_cache(k_RGMX, parent_R, length_R, out=None, *, warps=8):
     """Version 2. More rows than it has room for take version 1."""
     if len(parent_R) > ROWS:
-        return follow_v1(k_RGMX, parent_R, length_R, out)
+        return reorder_cache_v1(k_RGMX, parent_R, length_R, out)
     if out is not None:
         out[...] = k_RGMX
         k_RGMX = out
@@ -76,7 +76,7 @@ def move_in_place(words_RGX, parent_R, length_R, width):
 
 
 def _words(k_RGMX):
-    """(words_RGX, width): the same memory as words, and how many of them a position takes."""
+    """(words_RGX, width): the same cache as words, and how many of them a position takes."""
     if not k_RGMX.flags.c_contiguous:
         raise OptionError(
             "the kernels of cuda/reorder.py move memory that lies in one piece: this is a part of another"

@@ -1,4 +1,4 @@
-"""Local attention over a memory of as many positions as are seen (MQA, section 4.1).
+"""Local attention over a cache of as many positions as are seen (MQA, section 4.1).
 
 1. The slots are put in order, the oldest position first, and then attended to, kernel by kernel.
 2. A block per row and query head, in one pass over the slots as they lie: a sum has no order. A slot's age says whether
@@ -11,8 +11,8 @@ import numpy as np
 from numba import cuda, float32
 
 from ..launch import launch
-from .attention import MEMORIES, NUMBERS_X, QUERIES_RHK, RESULT_RX, result, three_kernels
-from .online import NOTHING, WIDEST, begin, put_together, take_in
+from .attention import CACHES, NUMBERS_X, QUERIES_RHK, RESULT_RX, result, three_kernels
+from .online_softmax import MINUS_INF, WIDEST, begin, put_together, take_in
 from .reduction import THREADS, WARPS
 
 
@@ -52,17 +52,19 @@ def attend_slot_by_slot(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, a_RX):
     g = h // (q_RHK.shape[1] // G)
     begin(q_RHK[r, h], query, found)
     seen, newest = end_R[r] - begin_R[r], (end_R[r] - 1) % M
-    top, total = NOTHING, float32(0)
+    running_max, running_sum = MINUS_INF, float32(0)
     for slot in range(warp, M, WARPS):
         age = newest - slot if slot <= newest else newest - slot + M
         if age < seen:
-            top, total = take_in(query, k_RGMK[r, g, slot], v_RGMU[r, g, slot], scale, top, total, found[warp])
-    put_together(top, total, found, a_RX[r, h * U : (h + 1) * U])
+            running_max, running_sum = take_in(
+                query, k_RGMK[r, g, slot], v_RGMU[r, g, slot], scale, running_max, running_sum, found[warp]
+            )
+    put_together(running_max, running_sum, found, a_RX[r, h * U : (h + 1) * U])
 
 
 # What each kernel is compiled and type-checked for, without a GPU.
 SIGNATURES = {
-    put_in_order: [(m, NUMBERS_X, m) for m in MEMORIES],
-    attend_slot_by_slot: [(QUERIES_RHK, m, m, NUMBERS_X, NUMBERS_X, float32, RESULT_RX) for m in MEMORIES],
+    put_in_order: [(m, NUMBERS_X, m) for m in CACHES],
+    attend_slot_by_slot: [(QUERIES_RHK, m, m, NUMBERS_X, NUMBERS_X, float32, RESULT_RX) for m in CACHES],
 }
 REGISTERS = {attend_slot_by_slot: 72}  # seven blocks of such threads fit into the 65,536 of an SM

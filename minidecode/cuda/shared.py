@@ -1,9 +1,9 @@
-"""Attention of the beams of a sentence over the one memory that they share (FastSeq, section 4.1.2).
+"""Attention of the beams of a sentence over the one cache that they share (FastSeq, section 4.1.2).
 
-The kernels are those of grouped.py, for here too a memory serves several rows: it is the sentence's, not the row's.
+The kernels are those of grouped.py, for here too a cache serves several rows: it is the sentence's, not the row's.
 
 1. Scores, softmax and weighted sums are three kernels.
-2. A block per row and query head goes over the positions once. The memory is kept once, and yet each beam reads it.
+2. A block per row and query head goes over the positions once. The cache is kept once, and yet each beam reads it.
 3. A block per sentence and key/value head: what is staged in shared memory serves all beams of the sentence, so that
    it is read once too.
 4. Few sentences make few blocks: then each takes a range of the positions, and a second kernel merges.
@@ -32,7 +32,7 @@ def attend_shared(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None, *, workspace=
 
 
 def end_of(k_BGNK, begin_B, workspace=None):
-    """Every sentence ends where the memory does; an array, on the device where begin_B is."""
+    """Every sentence ends where the cache does; an array, on the device where begin_B is."""
     return filled(workspace, begin_B.shape, begin_B, k_BGNK.shape[2])
 
 

@@ -82,7 +82,7 @@ def largest_and_sum(r, logits_RV, part):
     return largest, block_sum(rescaled(total, mine, largest), part)
 
 
-def score_tokens(logits_RV, token_R, out=None):
+def token_logprobs(logits_RV, token_R, out=None):
     """A block per row, in one pass: nothing is written but one number a row."""
     score_R = np.empty_like(in_float32(logits_RV), shape=len(logits_RV)) if out is None else out
     launch(score_in_one_pass, len(logits_RV), THREADS, logits_RV, token_R, score_R)

@@ -19,26 +19,26 @@ from numba import cuda, float32, int64
 from ..launch import launch
 from .attention import (
     BOUNDS,
-    MEMORIES,
-    NOTHING,
+    CACHES,
+    MINUS_INF,
     NUMBERS_X,
     PARTIALS_XRHX,
     QUERIES_RHK,
     RESULT_RX,
     THREADS,
     TILE,
+    accumulate,
+    accumulate_all,
+    block_buffers,
     divide,
     grid_for,
-    in_ranges,
     is_wide,
-    look,
-    look_for_all,
-    my_lot,
+    my_tile,
     result,
-    room_for_ranges,
-    room_of_block,
     row_and_head,
+    scratch_for_ranges,
     set_to_zero,
+    split_kv,
     stage_queries,
     three_kernels,
     write_answers,
@@ -57,9 +57,9 @@ def attend_split_v1(
 def attend_split_v2(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None
 ):
-    memory = (prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R)
+    cache = (prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R)
     a_RX = result(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
-    launch(split_per_head, q_RHK.shape[0] * q_RHK.shape[1], 32, q_RHK, *memory, np.float32(scale), a_RX)
+    launch(split_per_head, q_RHK.shape[0] * q_RHK.shape[1], 32, q_RHK, *cache, np.float32(scale), a_RX)
     return a_RX
 
 
@@ -72,22 +72,24 @@ def split_per_head(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, 
     b, g = r // (R // B), h // (H // G)
     q_K, a_U = q_RHK[r, h], a_RX[r, h * U : (h + 1) * U]
     set_to_zero(a_U)
-    top, total = look(
-        q_K, prompt_k_BGNK[b, g], prompt_v_BGNU[b, g], prompt_begin_B[b], N, scale, NOTHING, float32(0), weights, a_U
+    running_max, running_sum = accumulate(
+        q_K, prompt_k_BGNK[b, g], prompt_v_BGNU[b, g], prompt_begin_B[b], N, scale, MINUS_INF, float32(0), weights, a_U
     )
-    _, total = look(q_K, k_RGTK[r, g], v_RGTU[r, g], begin_R[r], end_R[r], scale, top, total, weights, a_U)
-    divide(a_U, total)
+    _, running_sum = accumulate(
+        q_K, k_RGTK[r, g], v_RGTU[r, g], begin_R[r], end_R[r], scale, running_max, running_sum, weights, a_U
+    )
+    divide(a_U, running_sum)
 
 
 def attend_split_v3(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None
 ):
     """Heads wider than there is room for take version 2."""
-    memory = (prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R)
+    cache = (prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R)
     if is_wide(k_RGTK, v_RGTU):
-        return attend_split_v2(q_RHK, *memory, scale, out)
+        return attend_split_v2(q_RHK, *cache, scale, out)
     a_RX = result(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
-    launch(split_per_sentence, grid_for(q_RHK, prompt_k_BGNK), THREADS, q_RHK, *memory, np.float32(scale), a_RX)
+    launch(split_per_sentence, grid_for(q_RHK, prompt_k_BGNK), THREADS, q_RHK, *cache, np.float32(scale), a_RX)
     return a_RX
 
 
@@ -95,25 +97,25 @@ def attend_split_v3(
 def split_per_sentence(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, a_RX
 ):
-    b, g, count, lot = my_lot(q_RHK, prompt_k_BGNK)
-    room = room_of_block()
+    b, g, count, tile_head = my_tile(q_RHK, prompt_k_BGNK)
+    buffers = block_buffers()
     N, U = prompt_v_BGNU.shape[2], prompt_v_BGNU.shape[3]
-    stage_queries(q_RHK, lot, count, U, room)
-    look_for_all(prompt_k_BGNK[b, g], prompt_v_BGNU[b, g], prompt_begin_B[b], N, 0, count, scale, room)
-    look_at_own(k_RGTK, v_RGTU, begin_R, end_R, 0, k_RGTK.shape[2], g, lot, count, scale, room)
-    write_answers(room, lot, count, U, a_RX)
+    stage_queries(q_RHK, tile_head, count, U, buffers)
+    accumulate_all(prompt_k_BGNK[b, g], prompt_v_BGNU[b, g], prompt_begin_B[b], N, 0, count, scale, buffers)
+    accumulate_own(k_RGTK, v_RGTU, begin_R, end_R, 0, k_RGTK.shape[2], g, tile_head, count, scale, buffers)
+    write_answers(buffers, tile_head, count, U, a_RX)
 
 
 @cuda.jit(device=True)
-def look_at_own(k_RGTK, v_RGTU, begin_R, end_R, earliest, latest, g, lot, count, scale, room):
+def accumulate_own(k_RGTK, v_RGTU, begin_R, end_R, earliest, latest, g, tile_head, count, scale, buffers):
     """Row by row, for the queries of that row alone: what it has generated, from position earliest to latest."""
-    _, head, per_group, _ = lot
+    _, head, per_group, _ = tile_head
     first = 0
     while first < count:
-        r, h = row_and_head(first, lot)
+        r, h = row_and_head(first, tile_head)
         last = min(count, first + per_group - (h - head))  # where the next row's queries begin
         begin, end = max(begin_R[r], earliest), min(end_R[r], latest)
-        look_for_all(k_RGTK[r, g], v_RGTU[r, g], begin, end, first, last, scale, room)
+        accumulate_all(k_RGTK[r, g], v_RGTU[r, g], begin, end, first, last, scale, buffers)
         first = last
 
 
@@ -122,32 +124,32 @@ def attend_split(
     workspace=None,
 ):  # fmt: skip
     """Version 4, where there are few blocks and many positions."""
-    memory = (prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R)
+    cache = (prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R)
     a_RX = result(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
     M = prompt_k_BGNK.shape[2] + k_RGTK.shape[2]
-    partials_XRHX = room_for_ranges(q_RHK, prompt_k_BGNK, prompt_v_BGNU, M, workspace)
+    partials_XRHX = scratch_for_ranges(q_RHK, prompt_k_BGNK, prompt_v_BGNU, M, workspace)
     if partials_XRHX is None:
-        return attend_split_v3(q_RHK, *memory, scale, a_RX)
-    return in_ranges(split_per_range, grid_for(q_RHK, prompt_k_BGNK), q_RHK, memory, scale, M, partials_XRHX, a_RX)
+        return attend_split_v3(q_RHK, *cache, scale, a_RX)
+    return split_kv(split_per_range, grid_for(q_RHK, prompt_k_BGNK), q_RHK, cache, scale, M, partials_XRHX, a_RX)
 
 
 @cuda.jit(launch_bounds=BOUNDS)
 def split_per_range(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, length, partials_XRHX
 ):
-    b, g, count, lot = my_lot(q_RHK, prompt_k_BGNK)
-    room = room_of_block()
+    b, g, count, tile_head = my_tile(q_RHK, prompt_k_BGNK)
+    buffers = block_buffers()
     N, U = prompt_v_BGNU.shape[2], prompt_v_BGNU.shape[3]
     earliest, latest = cuda.blockIdx.z * length, (cuda.blockIdx.z + 1) * length
     begin, end = max(prompt_begin_B[b], earliest), min(N, latest)
-    stage_queries(q_RHK, lot, count, U, room)
-    look_for_all(prompt_k_BGNK[b, g], prompt_v_BGNU[b, g], begin, end, 0, count, scale, room)
-    look_at_own(k_RGTK, v_RGTU, begin_R, end_R, earliest - N, latest - N, g, lot, count, scale, room)
-    write_partials(room, lot, count, U, partials_XRHX[cuda.blockIdx.z])
+    stage_queries(q_RHK, tile_head, count, U, buffers)
+    accumulate_all(prompt_k_BGNK[b, g], prompt_v_BGNU[b, g], begin, end, 0, count, scale, buffers)
+    accumulate_own(k_RGTK, v_RGTU, begin_R, end_R, earliest - N, latest - N, g, tile_head, count, scale, buffers)
+    write_partials(buffers, tile_head, count, U, partials_XRHX[cuda.blockIdx.z])
 
 
 # What each kernel is compiled and type-checked for, without a GPU.
-ARGUMENTS = [(QUERIES_RHK, m, m, NUMBERS_X, m, m, NUMBERS_X, NUMBERS_X, float32) for m in MEMORIES]
+ARGUMENTS = [(QUERIES_RHK, m, m, NUMBERS_X, m, m, NUMBERS_X, NUMBERS_X, float32) for m in CACHES]
 SIGNATURES = {kernel: [(*a, RESULT_RX) for a in ARGUMENTS] for kernel in (split_per_head, split_per_sentence)}
 SIGNATURES[split_per_range] = [(*a, int64, PARTIALS_XRHX) for a in ARGUMENTS]
 REGISTERS = dict.fromkeys(SIGNATURES, 96)

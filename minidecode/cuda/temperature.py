@@ -17,7 +17,7 @@ THREADS = 128
 EACH = 4  # columns of a thread of version 2
 
 
-def cool_scores_v1(scores_RV, temperature, out=None):
+def apply_temperature_v1(scores_RV, temperature, out=None):
     scores_RV, divisor = to_change(scores_RV, out), np.float32(temperature)
     launch(divide_each, -(-scores_RV.size // THREADS), THREADS, scores_RV, divisor)
     return scores_RV
@@ -31,7 +31,7 @@ def divide_each(scores_RV, divisor):
         scores_RV[r, i - r * scores_RV.shape[1]] /= divisor
 
 
-def cool_scores(scores_RV, temperature, out=None):
+def apply_temperature(scores_RV, temperature, out=None):
     """Version 2."""
     scores_RV, divisor = to_change(scores_RV, out), np.float32(temperature)
     launch(divide_row, per_row(scores_RV), THREADS, scores_RV, divisor)

@@ -30,7 +30,7 @@ MINUS_INFINITY = np.int32(np.float32(-np.inf).view(np.int32))
 MINUS_ZERO = np.int64(np.float32(-0.0).view(np.int32))
 
 
-def keep_top_k_v1(scores_RV, k, out=None):
+def top_k_filter_v1(scores_RV, k, out=None):
     scores_RV, bits_RV = to_change(scores_RV, out)
     if k < bits_RV.shape[1]:
         launch(halve_over_row, len(bits_RV), WARP, bits_RV, k)
@@ -76,10 +76,10 @@ def rule_out_below(bits_RV, r, least):
             bits_RV[r, v] = MINUS_INFINITY
 
 
-def keep_top_k(scores_RV, k, out=None):
+def top_k_filter(scores_RV, k, out=None):
     """Version 2. More than a block has threads take version 1."""
     if k > THREADS:
-        return keep_top_k_v1(scores_RV, k, out)
+        return top_k_filter_v1(scores_RV, k, out)
     scores_RV, bits_RV = to_change(scores_RV, out)
     if k < bits_RV.shape[1]:
         launch(halve_over_survivors, len(bits_RV), THREADS, bits_RV, k)
@@ -133,7 +133,7 @@ def kth_of_held(held, many, k, low):
 
 
 def to_change(scores_RV, out):
-    """(the scores to change, which are `out` if it is given; their bits: the same memory)"""
+    """(the scores to change, which are `out` if it is given; their bits: the same cache)"""
     scores_RV = in_float32(scores_RV)
     if out is not None:
         out[...] = scores_RV

@@ -32,7 +32,7 @@ COLUMNS = np.int64(2**20)  # more than any vocabulary has
 FIRST, END = LOWEST * COLUMNS, HIGHEST * COLUMNS  # of the places of finite scores and minus infinity
 
 
-def keep_top_p_v1(scores_RV, p, least=1, out=None):
+def top_p_filter_v1(scores_RV, p, least=1, out=None):
     scores_RV, *arguments = _arguments(scores_RV, p, least, out)
     launch(halve_row_by_weight, len(scores_RV), WARP, scores_RV, *arguments)
     return scores_RV
@@ -104,7 +104,7 @@ def rule_out_before(scores_RV, bits_RV, r, first):
             scores_RV[r, v] = -INFINITY
 
 
-def keep_top_p(scores_RV, p, least=1, out=None):
+def top_p_filter(scores_RV, p, least=1, out=None):
     """Version 2."""
     scores_RV, *arguments = _arguments(scores_RV, p, least, out)
     launch(halve_survivors_by_weight, len(scores_RV), THREADS, scores_RV, *arguments)

@@ -47,7 +47,7 @@ class Array:
 
     def __getitem__(self, index):
         if type(index) is not int or not 0 <= index < self._length:
-            index = self.settle(index)
+            index = self.checked_index(index)
             if type(index) is Selection:
                 return self.view(index)
         if self.written is not None and not self.written[index]:
@@ -56,7 +56,7 @@ class Array:
 
     def __setitem__(self, index, value):
         if type(index) is not int or not 0 <= index < self._length:
-            index = self.settle(index)
+            index = self.checked_index(index)
             if type(index) is Selection:
                 return self.store_many(index, value)
         self.store(index, value)
@@ -86,7 +86,7 @@ class Array:
             return self._coded_base + index * self._coded_stride
         return self._coded_base + SIZE_CODES * sum(map(operator.mul, index, self.strides))
 
-    def settle(self, index):
+    def checked_index(self, index):
         """The index as plain numbers inside the bounds; or a Selection, where it names more than one element."""
         parts = index if type(index) is tuple else (index,)
         if len(parts) != self.ndim or any(isinstance(p, slice) or p is Ellipsis or p is None for p in parts):
@@ -119,7 +119,7 @@ class Array:
         part, frame = self.view(selection), user_frame()
         value = value.data if isinstance(value, Array) else value
         for place, single in zip(np.ndindex(part.shape), np.broadcast_to(value, part.shape).flat, strict=True):
-            place = part.settle(place)
+            place = part.checked_index(place)
             part.store(place, single)
             part.note_store(place, single, frame)
 
@@ -225,7 +225,7 @@ class Traced(Array):
 
     def __getitem__(self, index):
         if type(index) is not int or not 0 <= index < self._length:
-            index = self.settle(index)
+            index = self.checked_index(index)
             if type(index) is Selection:
                 return self.view(index)
         if self.written is not None and not self.written[index]:
@@ -244,7 +244,7 @@ class Traced(Array):
 
     def __setitem__(self, index, value):
         if type(index) is not int or not 0 <= index < self._length:
-            index = self.settle(index)
+            index = self.checked_index(index)
             if type(index) is Selection:
                 return self.store_many(index, value)
         self.store(index, value)

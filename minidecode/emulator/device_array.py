@@ -43,7 +43,7 @@ class EmulatorArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __getitem__(self, key: Any) -> EmulatorArray:
         if isinstance(key, EmulatorArray) and key.dtype == bool:
-            looked_at(key)  # how many there are
+            host_view(key)  # how many there are
         index = _index(key)
         return _done(lambda array: np.asarray(array[index]), (self,), {})
 
@@ -56,7 +56,7 @@ class EmulatorArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array_function__(self, function: Callable, types: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         if function in BY_NUMBERS:
-            looked_at(self)
+            host_view(self)
         elif function not in ON_DEVICE:
             raise TypeError(f"{function.__name__} is none of the functions that run on a device")
         if function in (np.array, np.asarray) and not isinstance(args[0], EmulatorArray):
@@ -68,7 +68,7 @@ class EmulatorArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def get(self) -> np.ndarray:
         """Its numbers, for the host."""
-        looked_at(self)
+        host_view(self)
         return self.there.copy()
 
     @property
@@ -91,7 +91,7 @@ def _method(name: str) -> Callable:
 
 
 def _look(name: str) -> Callable:
-    return lambda self: getattr(looked_at(self), name)()
+    return lambda self: getattr(host_view(self), name)()
 
 
 for _name in ("dtype", "flags", "itemsize", "nbytes", "ndim", "shape", "size", "strides"):
@@ -111,7 +111,7 @@ def brought(array: np.ndarray) -> EmulatorArray:
     return _made(np.array(array))
 
 
-def looked_at(array: EmulatorArray) -> np.ndarray:
+def host_view(array: EmulatorArray) -> np.ndarray:
     """Its numbers; somebody may count this. Raises TypeError while a step is captured."""
     if TAPE.get() is not None:
         raise TypeError("numbers are looked at while a step is captured: a device could not know them yet")

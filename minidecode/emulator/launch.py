@@ -182,7 +182,7 @@ class Launch:
         for k in self._rng.permutation(len(ready)).tolist():
             self._turn(ready[k])
         epoch = block.epoch
-        if not block.settle(self._kernel):
+        if not block.release(self._kernel):
             block.stop_at_deadlock()
         if block.epoch != epoch:
             self.barriers_passed += 1
@@ -269,7 +269,7 @@ class Launch:
         """Reads, computes and writes as one; an atomic that changes nothing gives the turn back (it may be a spin)."""
         thread, frame = self._thread, inspect.currentframe().f_back.f_back
         if type(index) is not int or not 0 <= index < array._length:
-            index = array.settle(index)
+            index = array.checked_index(index)
         if array.written is not None and not array.written[index]:
             array.stop_at_unwritten(index)
         address = array.address(index)

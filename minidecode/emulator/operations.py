@@ -29,11 +29,11 @@ class Operations:
     def __init__(self, codes: Set[CodeType]):
         self._codes = codes
         self._executed: dict[CodeType, list[int]] = {}  # by offset
-        self._called: dict[CodeType, list[int]] = {}  # mathematical functions, by offset
+        self._callees: dict[CodeType, list[int]] = {}  # mathematical functions, by offset
         self._local: dict[CodeType, Callable] = {}
 
     def _begin(self, code: CodeType) -> None:
-        self._executed[code], self._called[code] = ([0] * (len(code.co_code) + 2) for _ in range(2))
+        self._executed[code], self._callees[code] = ([0] * (len(code.co_code) + 2) for _ in range(2))
         self._local[code] = _counter(self._executed[code])
 
     def __enter__(self) -> Operations:
@@ -54,17 +54,17 @@ class Operations:
             return self._local[code]
         if code.co_filename == _MATHEMATICS and code.co_name not in _NO_OPERATION:
             caller = frame.f_back
-            if caller is not None and caller.f_code in self._called:
-                self._called[caller.f_code][caller.f_lasti] += 1
+            if caller is not None and caller.f_code in self._callees:
+                self._callees[caller.f_code][caller.f_lasti] += 1
         return None
 
     def by_place(self) -> dict[Place, int]:
         """Operations by line of source."""
         found: dict[Place, int] = {}
         for code, executed in self._executed.items():
-            called = self._called[code]
+            callees = self._callees[code]
             operators = {i.offset for i in dis.get_instructions(code) if _is_operator(i)}
-            for offset, calls in enumerate(called):
+            for offset, calls in enumerate(callees):
                 count = calls + (executed[offset] if offset in operators else 0)
                 if count:
                     place = place_of(code, offset)

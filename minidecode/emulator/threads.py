@@ -91,7 +91,7 @@ class Block:
         self.asking_rounds = 0  # and none even counted
         self.spun: list[tuple[Thread, Wait]] = []  # who asked by an atomic in the last round, and changed nothing
 
-    def settle(self, kernel) -> bool:
+    def release(self, kernel) -> bool:
         """Lets go whom it can: warp operations that are complete, else the block's barrier. False: nobody."""
         self.left += [t for t in self.live if t.done]
         self.live = [t for t in self.live if not t.done]

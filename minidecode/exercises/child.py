@@ -183,7 +183,7 @@ class Student:
         try:
             return getattr(self, "do_" + question["do"])(**question["with"])
         except BaseException as error:
-            return {"error": self._told(error)}
+            return {"error": self._error_record(error)}
 
     def do_limits(self) -> dict:
         return {"held": self._held}
@@ -208,8 +208,8 @@ class Student:
         return value if isinstance(value, int | float | str | list | tuple | type(None)) else repr(value)[:80]
 
     def do_call(self, function: str, arguments: list, changes: list, measure: bool) -> dict:
-        called = self._names.get(function)
-        if not callable(called):
+        callee = self._names.get(function)
+        if not callable(callee):
             return {"missing": True}
         given = [self._callback(a) if isinstance(a, self._wire.Callback) else a for a in arguments]
         before = [a.copy() if isinstance(a, self._numpy.ndarray) else None for a in given]
@@ -219,7 +219,7 @@ class Student:
         self._callers, self._late, others = [threading.current_thread()], [], set(threading.enumerate())
         self._is_called = True
         try:
-            result = called(*given)
+            result = callee(*given)
         finally:
             with self._one_asks:
                 self._is_called = False
@@ -284,11 +284,11 @@ class Student:
     def _thread_raised(self, args) -> None:
         """What a thread died of, in a line; a late call is told in the verdict."""
         if self._is_called and args.exc_value is not None:
-            told = self._told(args.exc_value)
+            told = self._error_record(args.exc_value)
             where = f"line {told['line']}, " if told["line"] else ""
             print(f"{where}in a thread: {told['type']}: {told['message']}", file=sys.stderr, flush=True)
 
-    def _told(self, error: BaseException) -> dict:
+    def _error_record(self, error: BaseException) -> dict:
         line, arrays, trace = None, {}, error.__traceback__
         while trace is not None:
             if trace.tb_frame.f_code.co_filename == self._file:

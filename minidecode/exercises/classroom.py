@@ -129,8 +129,8 @@ def where_from() -> str:
 
     MINIDECODE_FROM of the environment goes before the checkout that runs, and that before what pip noted.
     """
-    if said := os.environ.get("MINIDECODE_FROM"):
-        return f"minidecode @ {said}" if "://" in said else said
+    if source := os.environ.get("MINIDECODE_FROM"):
+        return f"minidecode @ {source}" if "://" in source else source
     checkout = Path(__file__).resolve().parents[2]
     if (checkout / "pyproject.toml").is_file():
         return str(checkout)

@@ -121,7 +121,7 @@ def check(
             f"{path} does not say its variation (the line # --- variation is gone or changed): judged was {held}."
         )
     if not target:
-        _renew_if_told(own, found, submission.path, held, verdict)
+        _renew_if_asked(own, found, submission.path, held, verdict)
     picture = own.keep(found, verdict)
     if as_json:
         record = verdict.as_dict() | {"picture": str(picture) if picture else None}
@@ -134,7 +134,7 @@ def check(
         raise typer.Exit(1)
 
 
-def _renew_if_told(own: Any, found: Any, path: Path, seed: int, verdict: Any) -> None:
+def _renew_if_asked(own: Any, found: Any, path: Path, seed: int, verdict: Any) -> None:
     """After the answer to a prediction has been told, the next try is about other numbers."""
     if found.text.kind == "P" and not verdict.ok and verdict.score is not None:
         own.renew(found, path, seed)

@@ -607,15 +607,15 @@ class PredictionTask(Task):
             mark = "right" if factors[name] <= limit else "wrong"
             exact = self.within == 1 or factors[name] in (1.0, float("inf"))
             off = "" if exact else f" (off by a factor of {factors[name]:.3g})"
-            said = "" if factors[name] == 1.0 else f"you said {shown(values[name])}, "
-            told.append(f"{name}: {mark}, {said}it is {shown(right[name])} {unit}".rstrip() + off)
+            lines = "" if factors[name] == 1.0 else f"you said {shown(values[name])}, "
+            told.append(f"{name}: {mark}, {lines}it is {shown(right[name])} {unit}".rstrip() + off)
         verdict.message = "; ".join(told) + "."
         if verdict.ok:
             verdict.message = f"Solved. {verdict.message}"
         else:
             mistakes = self._all_forgotten(v, values, right)
             verdict.mistake = next(iter(mistakes), None)
-            verdict.message += f"\n{self._said_of(mistakes, v, values, right)}"
+            verdict.message += f"\n{self._mistakes_text(mistakes, v, values, right)}"
         if why := self.explain(v):
             verdict.message += f"\n{why}"
 
@@ -624,10 +624,10 @@ class PredictionTask(Task):
         mistake = self._forgotten(v, values, right)
         return {mistake: "Your prediction"} if mistake else {}
 
-    def _said_of(self, mistakes: dict[str, str], v: SimpleNamespace, values: dict[str, Any], right) -> str:
+    def _mistakes_text(self, mistakes: dict[str, str], v: SimpleNamespace, values: dict[str, Any], right) -> str:
         """What is said of a prediction that is wrong."""
-        said = [f'{where} is what "{m.replace("-", " ")}" gives: {self.known[m]}.' for m, where in mistakes.items()]
-        return "\n".join(said) or "It is none of the mistakes that this exercise knows by name."
+        lines = [f'{where} is what "{m.replace("-", " ")}" gives: {self.known[m]}.' for m, where in mistakes.items()]
+        return "\n".join(lines) or "It is none of the mistakes that this exercise knows by name."
 
     def _forgotten(self, v: SimpleNamespace, values: dict[str, Any], right: dict[str, Any]) -> str | None:
         near = 1.01 if self.within > 1 else 1.0

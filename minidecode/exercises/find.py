@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ..errors import OptionError, meant
+from ..errors import OptionError, did_you_mean
 from . import published, skeleton
 from .exercise import Submission, Task, seed_of
 from .verdict import Verdict
@@ -146,7 +146,7 @@ def find(word: str) -> Exercise:
         return by_name[stem.replace("-", "_")]
     raise OptionError(
         f"there is no exercise {word!r}: they have the numbers {min(known)} to {max(known)}, and names"
-        f" (minidecode exercise list){meant(stem, by_name)}"
+        f" (minidecode exercise list){did_you_mean(stem, by_name)}"
     )
 
 

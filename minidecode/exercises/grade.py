@@ -180,8 +180,8 @@ def _verdict(folder: Path, exercise: Exercise, due: int | None, hidden: int) -> 
         return Verdict(exercise.number, due or 0, False, f"{path.name} cannot be read: {error.strerror}", "cannot-run")
     held = skeleton.seed_in(submission.source, exercise.number)
     if due is not None and not exercise.is_due(held, due):
-        said = "does not say its variation" if held is None else f"is of variation {held}"
-        message = f"The file {said}, and {due} is due."
+        lines = "does not say its variation" if held is None else f"is of variation {held}"
+        message = f"The file {lines}, and {due} is due."
         return Verdict(exercise.number, due, False, message, "other-variation")
     try:
         verdict = exercise.check(submission, held or 0, hidden=hidden)

@@ -154,14 +154,14 @@ def _is_kernel(function: ast.FunctionDef, names: dict[str, Any]) -> bool:
     if len(function.decorator_list) != 1:
         return False
     decorator = function.decorator_list[0]
-    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    callee = decorator.func if isinstance(decorator, ast.Call) else decorator
     if isinstance(decorator, ast.Call) and (
         decorator.args or not all(k.arg in ("device", "inline", "fastmath") and isinstance(k.value, ast.Constant)
                                   for k in decorator.keywords)
     ):  # fmt: skip
         return False
-    is_cuda = isinstance(called, ast.Attribute) and called.attr == "jit" and isinstance(called.value, ast.Name)
-    return is_cuda and _dotted_root(names, called.value.id) == "cuda"
+    is_cuda = isinstance(callee, ast.Attribute) and callee.attr == "jit" and isinstance(callee.value, ast.Name)
+    return is_cuda and _dotted_root(names, callee.value.id) == "cuda"
 
 
 def _dotted_root(names: dict[str, Any], name: str) -> str | None:

@@ -91,7 +91,7 @@ class Sandbox:
                 return reply
             if time.monotonic() > deadline:
                 raise self._fail("time", f"no answer within {self.seconds:g} seconds, but many calls")
-            self._send(_called(callbacks.get(str(reply["ask"])), reply.get("arguments")))
+            self._send(_result_of(callbacks.get(str(reply["ask"])), reply.get("arguments")))
 
     def end_after(self, seconds: float) -> None:
         """No answer is waited for later than that, counted from now."""
@@ -177,7 +177,7 @@ class Sandbox:
             time.sleep(0.1)
 
 
-def _called(function: Any, arguments: Any) -> dict[str, Any]:
+def _result_of(function: Any, arguments: Any) -> dict[str, Any]:
     if function is None or not isinstance(arguments, list):
         return {"error": {"type": "ValueError", "message": "there is no such function"}}
     try:

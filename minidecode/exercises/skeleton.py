@@ -103,11 +103,11 @@ def changed_constants(source: str, constants: dict[str, object]) -> list[str]:
         body = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
-    said = {t.id: s for s in body if isinstance(s, ast.Assign) for t in s.targets if isinstance(t, ast.Name)}
+    lines = {t.id: s for s in body if isinstance(s, ast.Assign) for t in s.targets if isinstance(t, ast.Name)}
     return [
-        f"Line {said[name].lineno} says {_short(ast.unparse(said[name]))}, but your variation has"
+        f"Line {lines[name].lineno} says {_short(ast.unparse(lines[name]))}, but your variation has"
         f" {_short(f'{name} = {value!r}')}, and that is what is judged: put it back."
-        for name, value in constants.items() if name in said and not _says(said[name].value, value)
+        for name, value in constants.items() if name in lines and not _says(lines[name].value, value)
     ]  # fmt: skip
 
 
@@ -155,8 +155,8 @@ def predictions_taken_back(source: str, names: list[str], seed: int) -> str:
         is_plain = not any(isinstance(node, ast.Name) for node in ast.walk(s.value))
         if s.targets[0].id in names and is_plain and not (isinstance(s.value, ast.Constant) and s.value.value is None):
             behind = lines[s.end_lineno - 1].encode()[s.end_col_offset :].decode()
-            said = " ".join(ast.get_source_segment(source, s).split())
-            lines[s.lineno - 1 : s.end_lineno] = [f"# variation {seed}: {said}", f"{s.targets[0].id} = None{behind}"]
+            lines = " ".join(ast.get_source_segment(source, s).split())
+            lines[s.lineno - 1 : s.end_lineno] = [f"# variation {seed}: {lines}", f"{s.targets[0].id} = None{behind}"]
     return "\n".join(lines)
 
 

@@ -44,47 +44,47 @@ class Weights:
     decoder: Stack
     embedding_scale: float
     activation: str
-    unembed: Weight
+    lm_head: Weight
     cross_kv: Weight  # keys and values of the source for all decoder layers, side by side: one product makes them
 
     @property
     def blocks(self):
-        """The blocks that decoding keeps a memory for."""
+        """The blocks that decoding keeps a cache for."""
         return self.decoder.blocks
 
 
-def encode(w: Weights, ids_R, pos_R, memories, ops):
+def encode(w: Weights, ids_R, pos_R, caches, ops):
     """Source tokens and positions, one row each, no padding -> x_RD, what the decoder's cross attention reads."""
     stack = w.encoder
     _, x_RD = ops.embed_norm(ids_R, pos_R, stack.wte_VD, stack.wpe_ND, w.embedding_scale, stack.ln_embedding)
-    for block, memory in zip(w.encoder.blocks, memories, strict=True):
-        q_RHK = memory.append(ops, ops.linear(x_RD, block.qkv), x_RD)
-        a_RX = memory.attend(ops, q_RHK)
+    for block, cache in zip(w.encoder.blocks, caches, strict=True):
+        q_RHK = cache.append(ops, ops.linear(x_RD, block.qkv), x_RD)
+        a_RX = cache.attend(ops, q_RHK)
         _, x_RD = residual_norm(ops, x_RD, a_RX, block.out, block.ln_self)
         x_RD = feed_forward(x_RD, block, w.activation, ops)
     return x_RD
 
 
-def forward(w: Weights, ids_R, pos_R, memories, ops, pick_R=None):
-    """Target tokens and positions, one row each -> x_RD, which `unembed` makes into logits; of the rows in pick_R.
+def forward(w: Weights, ids_R, pos_R, caches, ops, pick_R=None):
+    """Target tokens and positions, one row each -> x_RD, which `lm_head` makes into logits; of the rows in pick_R.
 
-    Each memory holds a layer's own keys and values, and by `cross` those of the source.
+    Each cache holds a layer's own keys and values, and by `cross` those of the source.
     """
     stack = w.decoder
     _, x_RD = ops.embed_norm(ids_R, pos_R, stack.wte_VD, stack.wpe_ND, w.embedding_scale, stack.ln_embedding)
-    for block, memory in zip(w.decoder.blocks, memories, strict=True):
-        q_RHK = memory.append(ops, ops.linear(x_RD, block.qkv), x_RD)
-        a_RX = memory.attend(ops, q_RHK)
+    for block, cache in zip(w.decoder.blocks, caches, strict=True):
+        q_RHK = cache.append(ops, ops.linear(x_RD, block.qkv), x_RD)
+        a_RX = cache.attend(ops, q_RHK)
         _, x_RD = residual_norm(ops, x_RD, a_RX, block.out, block.ln_self)
-        a_RX = memory.cross.attend(ops, ops.linear(x_RD, block.cross_q))
+        a_RX = cache.cross.attend(ops, ops.linear(x_RD, block.cross_q))
         _, x_RD = residual_norm(ops, x_RD, a_RX, block.cross_out, block.ln_cross)
         x_RD = feed_forward(x_RD, block, w.activation, ops)
-    return x_RD if pick_R is None else ops.take(x_RD, pick_R)
+    return x_RD if pick_R is None else ops.gather_rows(x_RD, pick_R)
 
 
-def unembed(w: Weights, x_RD, ops):
+def lm_head(w: Weights, x_RD, ops):
     """Rows of `forward` -> logits_RV."""
-    return ops.add_bias(ops.linear(x_RD, w.unembed), w.unembed.bias)
+    return ops.add_bias(ops.linear(x_RD, w.lm_head), w.lm_head.bias)
 
 
 def feed_forward(x_RD, block, activation, ops):

@@ -84,9 +84,9 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
     own, seen = c.heads(c.decoder_attention_heads, window=c.attention_window), c.heads(c.decoder_attention_heads)
     layers = [f"decoder.layers.{i}" for i in range(c.decoder_layers)]
     decoder = tuple(block(layer, DecoderBlock, own, **cross(layer, seen)) for layer in layers)
-    unembed = tensors["shared.weight" if c.tie_word_embeddings else "lm_head.weight"]
+    lm_head = tensors["shared.weight" if c.tie_word_embeddings else "lm_head.weight"]
     return Weights(
         stack("encoder", encoder), stack("decoder", decoder), math.sqrt(c.d_model) if c.scale_embedding else 1.0,
-        c.activation_function, Weight(unembed, tensors["final_logits_bias"][0], layout="oi"),
+        c.activation_function, Weight(lm_head, tensors["final_logits_bias"][0], layout="oi"),
         weight(*(f"{layer}.encoder_attn.{p}_proj" for layer in layers for p in "kv")),
     )  # fmt: skip

@@ -56,7 +56,7 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
                 weight(f"h.{i}.mlp.c_proj"), norm(next_ln),
             )
         )  # fmt: skip
-    unembed = tensors["wte.weight" if c.tie_word_embeddings else "lm_head.weight"]
+    lm_head = tensors["wte.weight" if c.tie_word_embeddings else "lm_head.weight"]
     return Weights(
-        tensors["wte.weight"], tensors["wpe.weight"], tuple(blocks), c.activation_function, Weight(unembed, layout="oi")
+        tensors["wte.weight"], tensors["wpe.weight"], tuple(blocks), c.activation_function, Weight(lm_head, layout="oi")
     )

@@ -18,7 +18,7 @@ def in_rows(array):
     return array.reshape(len(array), int(np.prod(array.shape[1:])))
 
 
-def room(workspace, shape, like, dtype=None):
+def scratch(workspace, shape, like, dtype=None):
     """An array of this shape, of like's dtype if no other is said; where nobody lends one, of like's kind (CuPy's)."""
     if workspace is None:
         return np.empty_like(like, dtype, order="C", shape=shape)

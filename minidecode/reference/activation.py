@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from . import room
+from . import scratch
 
 # Of `laplace`: sqrt(1/2) and sqrt(1/(4 pi)), with the digits that transformers gives.
 LAPLACE_MEAN, LAPLACE_DEVIATION = 0.707107, 0.282095
@@ -17,7 +17,7 @@ LAPLACE_MEAN, LAPLACE_DEVIATION = 0.707107, 0.282095
 
 def gelu(f, workspace):
     """f times the probability that a standard normal is below f, exactly: g = erf(f / sqrt 2)."""
-    g = np.multiply(f, math.sqrt(0.5), out=room(workspace, f.shape, f))
+    g = np.multiply(f, math.sqrt(0.5), out=scratch(workspace, f.shape, f))
     _let_through(f, _erf(g, out=g))
 
 
@@ -29,7 +29,7 @@ def _erf(f, out=None):
 
 def gelu_new(f, workspace):
     """GPT-2's approximation of GELU: g = tanh(sqrt(2/pi) (f + 0.044715 f^3))."""
-    g = np.multiply(f, 0.044715, out=room(workspace, f.shape, f))
+    g = np.multiply(f, 0.044715, out=scratch(workspace, f.shape, f))
     with np.errstate(over="ignore"):  # tanh of infinity is 1, and right
         g *= f
         g *= f
@@ -40,13 +40,13 @@ def gelu_new(f, workspace):
 
 def quick_gelu(f, workspace):
     """f times the logistic function of 1.702 f: g = tanh(0.851 f)."""
-    g = np.multiply(f, 0.851, out=room(workspace, f.shape, f))
+    g = np.multiply(f, 0.851, out=scratch(workspace, f.shape, f))
     _let_through(f, np.tanh(g, out=g))
 
 
 def silu(f, workspace):
     """f times the logistic function: g = tanh(f / 2), which does not overflow for large negative f."""
-    g = np.multiply(f, 0.5, out=room(workspace, f.shape, f))
+    g = np.multiply(f, 0.5, out=scratch(workspace, f.shape, f))
     _let_through(f, np.tanh(g, out=g))
 
 
@@ -61,9 +61,9 @@ def mish(f, workspace):
 
     So nothing cancels where e is small. Above 20 the share is 1 to all digits of a float64, and e may overflow.
     """
-    e = np.minimum(f, 20.0, out=room(workspace, f.shape, f))
+    e = np.minimum(f, 20.0, out=scratch(workspace, f.shape, f))
     np.exp(e, out=e)
-    t = np.add(e, 2.0, out=room(workspace, f.shape, f))
+    t = np.add(e, 2.0, out=scratch(workspace, f.shape, f))
     t *= e
     t /= np.add(t, 2.0, out=e)
     f *= t

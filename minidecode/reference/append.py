@@ -1,16 +1,16 @@
-"""A decode step's new position: bias and cut into heads, keys and values into the memory."""
+"""A decode step's new position: bias and cut into heads, keys and values into the cache."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from ..precision import largest_of
-from . import in_rows, room
+from . import in_rows, scratch
 from .heads import split_heads_naive
 
 
-def append_heads_naive(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
-    """Step by step: keys and values get arrays of their own first, and are copied from there into the memory."""
+def append_kv_naive(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
+    """Step by step: keys and values get arrays of their own first, and are copied from there into the cache."""
     q_RHK, k_RGK, v_RGU = split_heads_naive(qkv_RX, bias_X, heads)
     write(k_RGMK, k_RGK, at_R)
     write(v_RGMU, v_RGU, at_R)
@@ -20,11 +20,11 @@ def append_heads_naive(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
     return out
 
 
-def append_heads(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None, *, workspace=None):
+def append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None, *, workspace=None):
     """The biased row is cut by views alone: keys and values go from there straight to their places."""
     R, first = len(qkv_RX), heads.H * heads.K
     q_RX = np.empty_like(qkv_RX, shape=(R, first), order="C") if out is None else in_rows(out)
-    kv_RX = room(workspace, (R, qkv_RX.shape[1] - first), qkv_RX)
+    kv_RX = scratch(workspace, (R, qkv_RX.shape[1] - first), qkv_RX)
     for target_RX, columns in ((q_RX, slice(first)), (kv_RX, slice(first, None))):
         np.add(qkv_RX[:, columns], 0 if bias_X is None else bias_X[columns], out=target_RX)
     keys = heads.G * heads.K
@@ -34,7 +34,7 @@ def append_heads(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None, *, works
 
 
 def write(k_RGMX, k_RGX, at_R) -> None:
-    """One position of each row, where it belongs; k_RGX is cut off in place at what the memory's dtype can hold."""
+    """One position of each row, where it belongs; k_RGX is cut off in place at what the cache's dtype can hold."""
     if k_RGMX.dtype != k_RGX.dtype:
         largest = largest_of(k_RGMX.dtype)
         np.clip(k_RGX, -largest, largest, out=k_RGX)

@@ -14,23 +14,23 @@ import numpy as np
 from ..ops import ALIGNED
 
 
-def place_lifetimes_naive(bytes_X, first_X, last_X, out=None):
+def assign_offsets_naive(bytes_X, first_X, last_X, out=None):
     """A buffer for each, one behind the other, and none is ever used twice."""
     size_X = aligned(bytes_X)
     return np.subtract(np.cumsum(size_X), size_X, out=out)
 
 
-def place_lifetimes_first_come(bytes_X, first_X, last_X, out=None):
+def assign_offsets_first_come(bytes_X, first_X, last_X, out=None):
     """In the order in which they are written, as a program would ask for them."""
     return _place(np.argsort(first_X, kind="stable"), bytes_X, first_X, last_X, out)
 
 
-def place_lifetimes_by_size(bytes_X, first_X, last_X, out=None):
+def assign_offsets_by_size(bytes_X, first_X, last_X, out=None):
     """The largest first: small ones that come first must not stand in the way of a large one."""
     return _place(by_size(bytes_X, first_X, last_X), bytes_X, first_X, last_X, out)
 
 
-def place_lifetimes(bytes_X, first_X, last_X, out=None):
+def assign_offsets(bytes_X, first_X, last_X, out=None):
     """The smallest block that several orders give; of equal ones the first."""
     given = bytes_X, first_X, last_X
     placed = [_place(order(*given), *given) for order in ORDERS.values()]

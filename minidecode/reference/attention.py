@@ -1,6 +1,6 @@
-"""What attention over every kind of memory is made of.
+"""What attention over every kind of cache is made of.
 
-A memory may be float16: it is widened by blocks that stay in a cache, and every product and sum is in the dtype of the
+A cache may be float16: it is widened by blocks that stay in a cache, and every product and sum is in the dtype of the
 queries. To widen the whole of it would write and read back more bytes than were saved; so do the naive versions.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import room
+from . import scratch
 
 CACHED = 2**17  # numbers that are widened together: half a megabyte of float32, which stays in a cache
 
@@ -19,7 +19,7 @@ CACHED = 2**17  # numbers that are widened together: half a megabyte of float32,
 def scores_of_rows(q_RHK, k_RGMK, scale, workspace=None):
     R, H, K = q_RHK.shape
     G, M = k_RGMK.shape[1:3]
-    scores_RGXM = room(workspace, (R, G, H // G, M), q_RHK)  # of q's dtype, whatever the memory's
+    scores_RGXM = scratch(workspace, (R, G, H // G, M), q_RHK)  # of q's dtype, whatever the cache's
     times_keys(q_RHK.reshape(R, G, H // G, K), k_RGMK, scores_RGXM, workspace)
     scores_RGXM *= scale
     return scores_RGXM.reshape(R, H, M)
@@ -28,14 +28,14 @@ def scores_of_rows(q_RHK, k_RGMK, scale, workspace=None):
 def sums_of_rows(weights_RHM, v_RGMU, workspace=None):
     R, H, M = weights_RHM.shape
     G, U = v_RGMU.shape[1], v_RGMU.shape[3]
-    a_RGXU = room(workspace, (R, G, H // G, U), weights_RHM)
+    a_RGXU = scratch(workspace, (R, G, H // G, U), weights_RHM)
     return times_values(weights_RHM.reshape(R, G, H // G, M), v_RGMU, a_RGXU, workspace).reshape(R, H, U)
 
 
 def scores_of_sentences(q_RHK, k_BGNK, scale, workspace=None, widen=np.copyto):
     B, G, N, _ = k_BGNK.shape
     q_BGXK = rows_joined(q_RHK, B, G, workspace)
-    scores_BGXN = room(workspace, (*q_BGXK.shape[:3], N), q_RHK)
+    scores_BGXN = scratch(workspace, (*q_BGXK.shape[:3], N), q_RHK)
     times_keys(q_BGXK, k_BGNK, scores_BGXN, workspace, widen)
     scores_BGXN *= scale
     return rows_apart(scores_BGXN, *q_RHK.shape[:2], workspace)
@@ -44,13 +44,13 @@ def scores_of_sentences(q_RHK, k_BGNK, scale, workspace=None, widen=np.copyto):
 def sums_of_sentences(weights_RHN, v_BGNU, workspace=None, widen=np.copyto):
     B, G, _, U = v_BGNU.shape
     weights_BGXN = rows_joined(weights_RHN, B, G, workspace)
-    a_BGXU = room(workspace, (*weights_BGXN.shape[:3], U), weights_RHN)
+    a_BGXU = scratch(workspace, (*weights_BGXN.shape[:3], U), weights_RHN)
     times_values(weights_BGXN, v_BGNU, a_BGXU, workspace, widen)
     return rows_apart(a_BGXU, *weights_RHN.shape[:2], workspace)
 
 
 def times_keys(q_XGXK, k_XGMK, scores_XGXM, workspace=None, widen=np.copyto):
-    """scores = q k^T, for each memory and key/value head. widen(to, these) widens a block."""
+    """scores = q k^T, for each cache and key/value head. widen(to, these) widens a block."""
     if k_XGMK.dtype == q_XGXK.dtype:
         return np.matmul(q_XGXK, k_XGMK.transpose(0, 1, 3, 2), out=scores_XGXM)
     for x, m, wide in wide_blocks(k_XGMK, q_XGXK, workspace, widen):
@@ -59,10 +59,10 @@ def times_keys(q_XGXK, k_XGMK, scores_XGXM, workspace=None, widen=np.copyto):
 
 
 def times_values(weights_XGXM, v_XGMU, a_XGXU, workspace=None, widen=np.copyto):
-    """a = weights v, for each memory and key/value head."""
+    """a = weights v, for each cache and key/value head."""
     if v_XGMU.dtype == weights_XGXM.dtype:
         return np.matmul(weights_XGXM, v_XGMU, out=a_XGXU)
-    part_XGXU = room(workspace, a_XGXU.shape, a_XGXU)
+    part_XGXU = scratch(workspace, a_XGXU.shape, a_XGXU)
     a_XGXU[...] = 0
     for x, m, wide in wide_blocks(v_XGMU, weights_XGXM, workspace, widen):
         a_XGXU[x] += np.matmul(weights_XGXM[x, :, :, m], wide, out=part_XGXU[x])
@@ -70,17 +70,17 @@ def times_values(weights_XGXM, v_XGMU, a_XGXU, workspace=None, widen=np.copyto):
 
 
 def wide_blocks(k_XGMX, like, workspace, widen):
-    """(memories, positions, their numbers in like's dtype), block by block, in one place that is used again.
+    """(caches, positions, their numbers in like's dtype), block by block, in one place that is used again.
 
-    A block has as many positions as stay in a cache, or several memories where they are short.
+    A block has as many positions as stay in a cache, or several caches where they are short.
     """
-    memories, G, M, width = k_XGMX.shape
+    caches, G, M, width = k_XGMX.shape
     if not k_XGMX.size:
         return
     positions = min(M, max(1, CACHED // (G * width)))
-    together = min(memories, max(1, CACHED // (G * width * M)))
-    wide_X = room(workspace, (min(k_XGMX.size, max(CACHED, G * width)),), like)  # no more for fewer positions
-    for first in range(0, memories, together):
+    together = min(caches, max(1, CACHED // (G * width * M)))
+    wide_X = scratch(workspace, (min(k_XGMX.size, max(CACHED, G * width)),), like)  # no more for fewer positions
+    for first in range(0, caches, together):
         for begin in range(0, M, positions):
             x, m = slice(first, first + together), slice(begin, begin + positions)
             narrow = k_XGMX[x, :, m]
@@ -92,7 +92,7 @@ def wide_blocks(k_XGMX, like, workspace, widen):
 def rows_joined(x_RHX, B, G, workspace):
     """(B, G, X, X): a sentence's rows under each other, one block for each key/value head."""
     R, H, X = x_RHX.shape
-    x_BGXX = room(workspace, (B, G, R // B * (H // G), X), x_RHX)
+    x_BGXX = scratch(workspace, (B, G, R // B * (H // G), X), x_RHX)
     parts = x_RHX.reshape(B, R // B, G, H // G, X).transpose(0, 2, 1, 3, 4)
     x_BGXX.reshape(parts.shape)[...] = parts
     return x_BGXX
@@ -101,7 +101,7 @@ def rows_joined(x_RHX, B, G, workspace):
 def rows_apart(x_BGXX, R, H, workspace):
     """The reverse: (R, H, X)."""
     B, G, _, X = x_BGXX.shape
-    x_RHX = room(workspace, (R, H, X), x_BGXX)
+    x_RHX = scratch(workspace, (R, H, X), x_BGXX)
     parts = x_BGXX.reshape(B, G, R // B, H // G, X).transpose(0, 2, 1, 3, 4)
     x_RHX.reshape(parts.shape)[...] = parts
     return x_RHX

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import room
+from . import scratch
 
 LANES = 1024  # scores that are compared at a time; the published kernel has as many threads
 
@@ -38,7 +38,7 @@ def top_candidates(scores_BX, C, out=None, *, workspace=None):
     scores reach it, for the best C seldom meet in one of a thousand groups.
     """
     groups = max(LANES, C)
-    largest_X = room(workspace, min(groups, scores_BX.shape[1]), scores_BX)
+    largest_X = scratch(workspace, min(groups, scores_BX.shape[1]), scores_BX)
 
     def threshold_of(scores_X, C):
         _folded(scores_X, groups, largest_X)
@@ -80,7 +80,7 @@ def _folded(scores_X, width, out=None):
 
 def _retrieve_and_rerank(scores_BX, C, threshold_of, out, workspace=None):
     """Sorts what reaches the threshold. It is `not <`, and not `>=`, so that NaN is kept and seen."""
-    reaches_X = room(workspace, scores_BX.shape[1], scores_BX, np.bool_)
+    reaches_X = scratch(workspace, scores_BX.shape[1], scores_BX, np.bool_)
     index_BC, has_nan_B = np.empty((len(scores_BX), C), np.int64), np.zeros(len(scores_BX), bool)
     for b, scores_X in enumerate(scores_BX):
         np.less(scores_X, threshold_of(scores_X, C), out=reaches_X)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import room
+from . import scratch
 from .attention import heads_side_by_side, mask, times_keys, times_values
 from .shared import attend_shared
 from .softmax import softmax
@@ -55,7 +55,7 @@ def scores_of_hidden(q_RHK, h_BND, begin_B, w_k_GKD, scale, workspace=None):
     B, N, D = h_BND.shape
     el_q_RHD = by_group(q_RHK, w_k_GKD, workspace)
     el_q_RHD *= scale
-    scores_BXN = room(workspace, (B, R // B * H, N), q_RHK)
+    scores_BXN = scratch(workspace, (B, R // B * H, N), q_RHK)
     times_keys(el_q_RHD.reshape(B, 1, -1, D), h_BND[:, None], scores_BXN[:, None], workspace)
     mask(scores_BXN, begin_B, np.full(B, N))
     return scores_BXN.reshape(R, H, N)
@@ -65,9 +65,9 @@ def values_of_hidden(weights_RHN, h_BND, w_v_GUD, workspace=None):
     """(sum_n weight_n h_n) W_v^T, without the bias: again one product for all heads and beams of a sentence."""
     R, H, N = weights_RHN.shape
     B, _, D = h_BND.shape
-    weights_BXN = room(workspace, (B, R // B * H, N), weights_RHN)
+    weights_BXN = scratch(workspace, (B, R // B * H, N), weights_RHN)
     weights_BXN.reshape(R, H, N)[...] = weights_RHN  # which may be a part of a wider array
-    sums_BXD = room(workspace, (B, R // B * H, D), weights_RHN)
+    sums_BXD = scratch(workspace, (B, R // B * H, D), weights_RHN)
     times_values(weights_BXN[:, None], h_BND[:, None], sums_BXD[:, None], workspace)
     return by_group(sums_BXD.reshape(R, H, D), w_v_GUD.transpose(0, 2, 1), workspace)
 
@@ -83,10 +83,13 @@ def by_group(x_RHX, w_GXX, workspace=None):
     """Each head's rows times the matrix of its group; the H/G heads of a group are rows of one product."""
     (R, H, X), G = x_RHX.shape, len(w_GXX)
     columns = w_GXX.shape[2]
-    x_GRXX, product_GXX = room(workspace, (G, R, H // G, X), x_RHX), room(workspace, (G, R * (H // G), columns), x_RHX)
+    x_GRXX, product_GXX = (
+        scratch(workspace, (G, R, H // G, X), x_RHX),
+        scratch(workspace, (G, R * (H // G), columns), x_RHX),
+    )
     x_GRXX[...] = x_RHX.reshape(R, G, H // G, X).transpose(1, 0, 2, 3)
     np.matmul(x_GRXX.reshape(G, -1, X), w_GXX, out=product_GXX)
-    result_RGXX = room(workspace, (R, G, H // G, columns), x_RHX)
+    result_RGXX = scratch(workspace, (R, G, H // G, columns), x_RHX)
     result_RGXX[...] = product_GXX.reshape(G, R, H // G, columns).transpose(1, 0, 2, 3)
     return result_RGXX.reshape(R, H, columns)
 

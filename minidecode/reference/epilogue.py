@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import room
+from . import scratch
 from .activation import ACTIVATIONS, bias_activation_naive
 from .linear import linear, linear_naive
 
@@ -32,7 +32,7 @@ def linear_epilogue_naive(x_RX, weight, activation=None, add_to=None, out=None):
 def linear_epilogue(x_RX, weight, activation=None, add_to=None, out=None, *, workspace=None):
     """The BLAS product, and the rest in place; one that is added to an array has room of its own."""
     if add_to is not None:
-        out = room(workspace, add_to.shape, add_to)
+        out = scratch(workspace, add_to.shape, add_to)
     y_RX = linear(x_RX, weight, None, out, workspace=workspace)
     if weight.bias is not None:
         y_RX += weight.bias

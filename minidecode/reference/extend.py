@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ..ops import ALL_DONE, FINE, NOT_A_NUMBER, SOME_DONE, TROUBLE
-from .tell import room_for_flag
+from .flags import room_for_flag
 
 
-def extend_texts_naive(
+def extend_sequences_naive(
     tokens_RM, token_R, gained_R, certain_R, trouble_R, total_R, length_R, done_R, prompt_R, limit_R, eos_X,
     model_trouble_R=None, out=None,
 ):  # fmt: skip
@@ -28,7 +28,7 @@ def extend_texts_naive(
     return flag
 
 
-def extend_texts(
+def extend_sequences(
     tokens_RM, token_R, gained_R, certain_R, trouble_R, total_R, length_R, done_R, prompt_R, limit_R, eos_X,
     model_trouble_R=None, out=None,
 ):  # fmt: skip

@@ -1,4 +1,4 @@
-"""Attention over a memory of its own for each row, whose key/value heads may serve several query heads each."""
+"""Attention over a cache of its own for each row, whose key/value heads may serve several query heads each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def attend_naive(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
 
 
 def attend(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None, *, workspace=None):
-    """All rows at once: each is a small product with its own memory."""
+    """All rows at once: each is a small product with its own cache."""
     M = int(end_R.max())
     scores_RHM = scores_of_rows(q_RHK, k_RGMK[:, :, :M], scale, workspace)
     mask(scores_RHM, begin_R, end_R)

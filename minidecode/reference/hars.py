@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import room
+from . import scratch
 from .candidates import group_maxima, top_candidates_naive
 from .softmax import log_softmax
 
 
-def search_candidates_naive(logits_RV, base_BW, C, out=None):
+def hars_candidates_naive(logits_RV, base_BW, C, out=None):
     """The composition: all log-probabilities are written, added to, written again, and sorted."""
     B, W = base_BW.shape
     total_BWV = log_softmax(logits_RV)[0].reshape(B, W, -1) + base_BW[:, :, None]
     return top_candidates_naive(total_BWV.reshape(B, -1), C, out)
 
 
-def search_candidates(logits_RV, base_BW, C, out=None, *, workspace=None):
+def hars_candidates(logits_RV, base_BW, C, out=None, *, workspace=None):
     """Each beam hands over what reaches its rough threshold; probabilities are computed for that alone, and sorted.
 
     The C best of a sentence may all continue one beam, so each beam's threshold lets at least C through.
     """
     (B, W), V = base_BW.shape, logits_RV.shape[1]
     best_BC, index_BC = out or (np.empty((B, C), logits_RV.dtype), np.empty((B, C), np.int64))
-    room_V, below_V = room(workspace, V, logits_RV), room(workspace, V, logits_RV, np.bool_)
+    room_V, below_V = scratch(workspace, V, logits_RV), scratch(workspace, V, logits_RV, np.bool_)
     for b in range(B):
         kept, scores = [], []
         for w in range(W):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..precision import widened
-from . import room
+from . import scratch
 
 CACHED = 2**17  # weights that are widened together: half a megabyte of float32, which stays in a cache
 
@@ -35,7 +35,7 @@ def product_by_blocks(x_RX, weight, out, widen, workspace):
     inputs, outputs = weight.data.shape if io else weight.data.shape[::-1]
     y_RX = np.empty((len(x_RX), outputs), x_RX.dtype) if out is None else out
     together = max(1, min(outputs, CACHED // inputs))
-    wide_X = room(workspace, (inputs * together,), x_RX)
+    wide_X = scratch(workspace, (inputs * together,), x_RX)
     for first in range(0, outputs, together):
         here = slice(first, first + together)
         narrow = weight.data[:, here] if io else weight.data[here]

@@ -11,7 +11,7 @@ last axis, is meant, and `softmax` stands here.
 
 Contract: tolerance. The ops that a model runs (attention.py, grouped.py) give the same results, which the tests hold;
 that they also scale the logits is no difference (see `fold_scale`). bench/multi_query_costs.py counts what each listing
-moves and computes. They are for reading: where sequences differ in length, or a memory is to grow in place, see
+moves and computes. They are for reading: where sequences differ in length, or a cache is to grow in place, see
 memory/.
 """
 
@@ -104,15 +104,15 @@ def multiquery_attention_batched(X, M, mask, P_q, P_k, P_v, P_o):
 
 
 def multiquery_self_attention_incremental(x, prev_K, prev_V, P_q, P_k, P_v, P_o):
-    """One new position of each sequence; the memory that each step reads is an h-th of multi-head's (section 3).
+    """One new position of each sequence; the cache that each step reads is an h-th of multi-head's (section 3).
 
     x: [b, d]; prev_K: [b, m, k]; prev_V: [b, m, v]; P_q: [h, d, k]; P_k: [d, k]; P_v: [d, v]; P_o: [h, d, v].
     Returns y: [b, d], new_K: [b, m+1, k], new_V: [b, m+1, v].
 
     Erratum. `M` is printed for `x`, as in section 2.4 (NameError). expand_dims and concat are printed with axis=2, as
     for multi-head; with the letter h an axis has gone too, and positions are on axis 1. On axis 2 the new key would
-    be [b, k, 1], which fits no memory of m positions unless m = k, and then it would widen every key instead. The
-    memories are printed as `K` and `V`, and called new_K and new_V here, as in what the listing says it returns.
+    be [b, k, 1], which fits no cache of m positions unless m = k, and then it would widen every key instead. The
+    caches are printed as `K` and `V`, and called new_K and new_V here, as in what the listing says it returns.
     """
     q = np.einsum("bd,hdk->bhk", x, P_q)
     new_K = np.concatenate([prev_K, np.expand_dims(np.einsum("bd,dk->bk", x, P_k), axis=1)], axis=1)

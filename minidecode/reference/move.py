@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..precision import held_as
+from ..precision import cast_to
 
 
-def take(x_RX, pick_R, out=None):
+def gather_rows(x_RX, pick_R, out=None):
     """A gather along the first axis."""
     if out is None:
         return np.take(x_RX, pick_R, axis=0)
@@ -33,4 +33,4 @@ def pad_left(k_RGX, offsets_X, N=None, out=None):
 
 def concat_step(k_RGMX, k_RGX, out=None):
     """A new array, one position longer: what fairseq and transformers did each step."""
-    return np.concatenate([k_RGMX, held_as(k_RGMX.dtype, k_RGX)[:, :, None]], axis=2, out=out)
+    return np.concatenate([k_RGMX, cast_to(k_RGMX.dtype, k_RGX)[:, :, None]], axis=2, out=out)

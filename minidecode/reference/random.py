@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import room
+from . import scratch
 
 MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 WEYL = (0x9E3779B9, 0xBB67AE85)  # added to the two halves of the key after each round
@@ -48,7 +48,7 @@ def gumbel_naive(key_RX, step_R, V, seed, out=None):
 def gumbel(key_RX, step_R, V, seed, out=None, *, workspace=None):
     """One call of philox gives the numbers of four neighbouring tokens; what is in between is changed in place."""
     noise_RV = np.empty((len(key_RX), V)) if out is None else out
-    counter_4X, product_2X = (room(workspace, (n, -(-V // 4)), key_RX, np.uint64) for n in (4, 2))
+    counter_4X, product_2X = (scratch(workspace, (n, -(-V // 4)), key_RX, np.uint64) for n in (4, 2))
     for r, (key, step) in enumerate(zip(key_RX, step_R, strict=True)):
         counter_4X[0] = 1
         np.cumsum(counter_4X[0], out=counter_4X[0])

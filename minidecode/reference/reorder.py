@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from . import room
-from .move import take
+from . import scratch
+from .move import gather_rows
 
 
-def follow_naive(k_RGMX, parent_R, length_R, out=None):
+def reorder_cache_naive(k_RGMX, parent_R, length_R, out=None):
     """All rows are copied, those that stay where they are too, with room that nothing is written in yet."""
-    moved_RGMX = take(k_RGMX, parent_R)
+    moved_RGMX = gather_rows(k_RGMX, parent_R)
     if out is not None:
         out[...] = k_RGMX
         k_RGMX = out
@@ -19,7 +19,7 @@ def follow_naive(k_RGMX, parent_R, length_R, out=None):
     return k_RGMX
 
 
-def follow(k_RGMX, parent_R, length_R, out=None, *, workspace=None):
+def reorder_cache(k_RGMX, parent_R, length_R, out=None, *, workspace=None):
     """Only rows whose parent is another row move, and of those only what is written, with room for one row."""
     if out is not None:
         out[...] = k_RGMX
@@ -30,7 +30,7 @@ def follow(k_RGMX, parent_R, length_R, out=None, *, workspace=None):
 
 def move_rows(rows, parent_R, workspace) -> None:
     """rows[r] = rows[parent[r]], all at once, in place."""
-    spare = room(workspace, rows.shape[1:], rows)
+    spare = scratch(workspace, rows.shape[1:], rows)
     for to, source in copies(parent_R.tolist()):
         target = spare if to is None else rows[to]
         target[...] = spare if source is None else rows[source]

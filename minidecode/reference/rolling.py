@@ -1,4 +1,4 @@
-"""Local attention over a memory of as many positions as are seen: the newest lies where the oldest lay."""
+"""Local attention over a cache of as many positions as are seen: the newest lies where the oldest lay."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .softmax import softmax
 
 
 def attend_rolling_naive(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
-    """Positions are put in order, the oldest first, and attended to as in any other memory."""
+    """Positions are put in order, the oldest first, and attended to as in any other cache."""
     R, G, M, _ = k_RGMK.shape
     slot_RM = (end_R[:, None] + np.arange(M)) % M  # of the positions end - M to end - 1
     places = np.arange(R)[:, None, None], np.arange(G)[:, None], slot_RM[:, None]

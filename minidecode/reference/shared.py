@@ -1,4 +1,4 @@
-"""Attention over a memory that the beams of a sentence share (FastSeq, section 4.1.2)."""
+"""Attention over a cache that the beams of a sentence share (FastSeq, section 4.1.2)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .softmax import softmax
 
 
 def attend_shared_naive(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):
-    """The memory that FastSeq found: copied for every beam, and each row against its own copy."""
+    """The cache that FastSeq found: copied for every beam, and each row against its own copy."""
     R, W = len(q_RHK), len(q_RHK) // len(k_BGNK)
     k_RGNK, v_RGNU = np.repeat(k_BGNK, W, axis=0), np.repeat(v_BGNU, W, axis=0)
     return attend(q_RHK, k_RGNK, v_RGNU, np.repeat(begin_B, W), np.full(R, k_BGNK.shape[2]), scale, out)

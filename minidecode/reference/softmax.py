@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from ..ops import FINE, NOT_A_NUMBER
-from . import room
+from . import scratch
 
 
 def softmax(scores, workspace=None):
     """Along the last axis, in place; the maximum is taken off first, so nothing overflows."""
-    of_rows = room(workspace, (*scores.shape[:-1], 1), scores)
+    of_rows = scratch(workspace, (*scores.shape[:-1], 1), scores)
     scores -= scores.max(axis=-1, keepdims=True, out=of_rows)
     np.exp(scores, out=scores)
     scores /= scores.sum(axis=-1, keepdims=True, out=of_rows)
@@ -37,7 +37,7 @@ def log_softmax_naive(logits_RV, out=None):
 def log_softmax(logits_RV, out=None, *, workspace=None):
     """The exponentials are needed for their sum alone: one row of them at a time. Where it is NaN, the row is."""
     scores_RV, trouble_R = out = results(logits_RV, out)
-    exp_V = room(workspace, logits_RV.shape[1], logits_RV)
+    exp_V = scratch(workspace, logits_RV.shape[1], logits_RV)
     with np.errstate(invalid="ignore"):  # inf - inf is NaN, as it should be
         np.subtract(logits_RV, logits_RV.max(axis=1, keepdims=True), out=scores_RV)
         for r, scores_V in enumerate(scores_RV):
@@ -47,7 +47,7 @@ def log_softmax(logits_RV, out=None, *, workspace=None):
     return out
 
 
-def score_tokens_naive(logits_RV, token_R, out=None):
+def token_logprobs_naive(logits_RV, token_R, out=None):
     """A softmax over the vocabulary for every row, of which one number a row is taken."""
     scores_RV, _ = log_softmax(logits_RV)
     score_R = np.take_along_axis(scores_RV, np.asarray(token_R)[:, None], axis=1)[:, 0]
@@ -57,7 +57,7 @@ def score_tokens_naive(logits_RV, token_R, out=None):
     return out
 
 
-def score_tokens(logits_RV, token_R, out=None):
+def token_logprobs(logits_RV, token_R, out=None):
     """Row by row: the exponentials of one row are all that is ever written, always in the same place."""
     R, V = logits_RV.shape
     score_R = np.empty(R, logits_RV.dtype) if out is None else out

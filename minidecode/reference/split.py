@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import room
+from . import scratch
 from .attention import heads_side_by_side, mask, scores_of_rows, scores_of_sentences, sums_of_rows, sums_of_sentences
 from .grouped import attend
 from .softmax import softmax
@@ -13,7 +13,7 @@ from .softmax import softmax
 def attend_split_naive(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None
 ):
-    """The memory that FastSeq found: the prompt copied for every beam, and what each has generated behind it."""
+    """The cache that FastSeq found: the prompt copied for every beam, and what each has generated behind it."""
     R, B, N = len(q_RHK), len(prompt_k_BGNK), prompt_k_BGNK.shape[2]
     sentence_R = np.arange(R) // (R // B)
     a_RX = np.empty_like(q_RHK, shape=(R, q_RHK.shape[1] * v_RGTU.shape[3])) if out is None else out
@@ -36,7 +36,7 @@ def attend_split(
     scores_RHT = scores_of_rows(q_RHK, k_RGTK[:, :, :T], scale, workspace)
     mask(prompt_scores_RHN, np.repeat(prompt_begin_B, R // B), np.full(R, N))
     mask(scores_RHT, begin_R, end_R)
-    scores_RHM = room(workspace, (R, q_RHK.shape[1], N + T), q_RHK)
+    scores_RHM = scratch(workspace, (R, q_RHK.shape[1], N + T), q_RHK)
     np.concatenate([prompt_scores_RHN, scores_RHT], axis=2, out=scores_RHM)
     weights_RHM = softmax(scores_RHM, workspace)
     prompt_weights_RHN, weights_RHT = weights_RHM[:, :, :N], weights_RHM[:, :, N:]
@@ -48,9 +48,9 @@ def attend_split(
 def attend_split_merged(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None, *, piece=256
 ):
-    """A softmax of its own for each piece of the memory, put together afterwards (as flash-decoding does).
+    """A softmax of its own for each piece of the cache, put together afterwards (as flash-decoding does).
 
-    So no piece waits for another, and a long memory is cut into as many as there are hands to look at them. One pair of
+    So no piece waits for another, and a long cache is cut into as many as there are hands to look at them. One pair of
     hands gains too where its BLAS is quick with small products: OpenBLAS copies keys and values first from about 400
     positions on.
     """
@@ -61,7 +61,7 @@ def attend_split_merged(
 
 
 def pieces_of(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale, piece):
-    """`partial` of each piece of a memory, one after the other."""
+    """`partial` of each piece of a cache, one after the other."""
     M = int(end_X.max())
     for first in range(0, M, piece):
         here = np.s_[:, :, first : min(first + piece, M)]
@@ -69,7 +69,7 @@ def pieces_of(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale, piece):
 
 
 def partial(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale):
-    """(sum_RHU, top_RH, total_RH): what a piece of a memory of M positions gives by itself. Each of X serves R/X rows.
+    """(sum_RHU, top_RH, total_RH): what a piece of a cache of M positions gives by itself. Each of X serves R/X rows.
 
     sum = sum_m exp(score_m - top) v_m, total = sum_m exp(score_m - top), and top is the largest score. Where a row sees
     nothing of this piece, top is -inf, and the sums are 0.

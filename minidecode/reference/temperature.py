@@ -7,13 +7,13 @@ import numpy as np
 from .top_k import in_place
 
 
-def cool_scores_naive(scores_RV, temperature, out=None):
+def apply_temperature_naive(scores_RV, temperature, out=None):
     """A new array, and a copy of it."""
     scores_RV = in_place(scores_RV, out)
     scores_RV[...] = scores_RV / scores_RV.dtype.type(temperature)
     return scores_RV
 
 
-def cool_scores(scores_RV, temperature, out=None):
+def apply_temperature(scores_RV, temperature, out=None):
     """In one pass."""
     return np.divide(scores_RV, scores_RV.dtype.type(temperature), out=scores_RV if out is None else out)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import room
+from . import scratch
 
 
-def keep_top_k_naive(scores_RV, k, out=None):
+def top_k_filter_naive(scores_RV, k, out=None):
     """Sorts the whole vocabulary to look at one place of it."""
     scores_RV = in_place(scores_RV, out)
     V = scores_RV.shape[1]
@@ -16,11 +16,11 @@ def keep_top_k_naive(scores_RV, k, out=None):
     return scores_RV
 
 
-def keep_top_k(scores_RV, k, out=None, *, workspace=None):
+def top_k_filter(scores_RV, k, out=None, *, workspace=None):
     """The k-th largest by a partial sort, which puts that one into its place and no other; row by row."""
     scores_RV = in_place(scores_RV, out)
     V = scores_RV.shape[1]
-    sorted_V, goes_V = room(workspace, V, scores_RV), room(workspace, V, scores_RV, np.bool_)
+    sorted_V, goes_V = scratch(workspace, V, scores_RV), scratch(workspace, V, scores_RV, np.bool_)
     if k < V:
         for scores_V in scores_RV:
             sorted_V[...] = scores_V

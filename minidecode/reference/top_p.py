@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import room
+from . import scratch
 from .top_k import in_place
 
 ONE = 2.0**44  # units of the likeliest token's weight: of fewer than 2**19 tokens, the sum fits into an int64
 
 
-def keep_top_p_naive(scores_RV, p, least=1, out=None):
+def top_p_filter_naive(scores_RV, p, least=1, out=None):
     """Sorts the whole vocabulary, and sums it from the unlikeliest on."""
     scores_RV = in_place(scores_RV, out)
     order_RV = np.argsort(scores_RV, axis=1, kind="stable")
@@ -26,7 +26,7 @@ def keep_top_p_naive(scores_RV, p, least=1, out=None):
     return scores_RV
 
 
-def keep_top_p(scores_RV, p, least=1, out=None, *, workspace=None):
+def top_p_filter(scores_RV, p, least=1, out=None, *, workspace=None):
     """Without a sort: the place of the least token that stays is halved down to one, among ever fewer tokens.
 
     Each turn parts those that are left into lower and upper ones, in place, and weighs the lower ones. If these may go,
@@ -34,8 +34,8 @@ def keep_top_p(scores_RV, p, least=1, out=None, *, workspace=None):
     """
     scores_RV = in_place(scores_RV, out)
     V = scores_RV.shape[1]
-    parted_V, is_V = room(workspace, V, scores_RV), room(workspace, V, scores_RV, np.bool_)
-    rooms = room(workspace, V, scores_RV, np.float64), room(workspace, V, scores_RV, np.int64)
+    parted_V, is_V = scratch(workspace, V, scores_RV), scratch(workspace, V, scores_RV, np.bool_)
+    rooms = scratch(workspace, V, scores_RV, np.float64), scratch(workspace, V, scores_RV, np.int64)
     for scores_V in scores_RV:
         parted_V[...] = scores_V
         largest = scores_V.max()

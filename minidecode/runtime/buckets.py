@@ -1,10 +1,10 @@
 """Captured steps that outlive the generation that captured them.
 
-A graph launches the same kernels on the same arrays. So what is kept with it are those arrays: a bucket is the memories
+A graph launches the same kernels on the same arrays. So what is kept with it are those arrays: a bucket is the caches
 of a generation and the parts of a step that were captured over them. A later generation fits into it if its own
-memories have arrays of the same shapes, and if the same functions run. It copies them into the bucket's, which is about
+caches have arrays of the same shapes, and if the same functions run. It copies them into the bucket's, which is about
 what a step reads, goes on with the bucket's, and its first step is one launch. That lengths are alike often enough is
-the work of `room_for`: memories get room for more positions than they hold, and since lengths are arrays, too (rule 3),
+the work of `room_for`: caches get room for more positions than they hold, and since lengths are arrays, too (rule 3),
 nobody looks beyond them.
 
 A generation has its bucket for itself: to take one is to take it out of `Buckets`. One that fails or is stopped gives
@@ -34,11 +34,11 @@ def room_for(positions: int) -> int:
 
 
 class Bucket:
-    """Memories, and the parts of a step that work on them and on no others."""
+    """Caches, and the parts of a step that work on them and on no others."""
 
-    def __init__(self, key: tuple, memories: list[Any], device: str):
-        self.key, self.memories = key, memories
-        self.parts = {name: Captured(device) for name in ("follow", "forward")}
+    def __init__(self, key: tuple, caches: list[Any], device: str):
+        self.key, self.caches = key, caches
+        self.parts = {name: Captured(device) for name in ("reorder", "forward")}
 
     @property
     def graphs(self) -> list[Any]:
@@ -48,7 +48,7 @@ class Bucket:
     @property
     def bytes(self) -> int:
         """What it holds on the device."""
-        arrays = [array for memory in self.memories for array in memory.arrays()]
+        arrays = [array for cache in self.caches for array in cache.arrays()]
         return held_bytes(arrays) + sum(graph.bytes for graph in self.graphs)
 
 
@@ -60,15 +60,15 @@ class Buckets:
         self.idle: list[Bucket] = []
         self._lock = threading.Lock()
 
-    def take(self, ops: CountedOps, memories: list[Any]) -> Bucket:
-        """A bucket for one generation, which goes on from what these memories hold: a kept one, or one made of them."""
-        key = key_of(ops, memories)
+    def acquire(self, ops: CountedOps, caches: list[Any]) -> Bucket:
+        """A bucket for one generation, which goes on from what these caches hold: a kept one, or one made of them."""
+        key = key_of(ops, caches)
         with self._lock:
             bucket = next((kept for kept in reversed(self.idle) if kept.key == key), None)
             if bucket is None:
-                return Bucket(key, memories, self.device)
+                return Bucket(key, caches, self.device)
             self.idle.remove(bucket)
-        overwrite(bucket.memories, memories)
+        overwrite(bucket.caches, caches)
         return bucket
 
     def give(self, bucket: Bucket) -> None:
@@ -86,43 +86,43 @@ class Buckets:
             self.idle.clear()
 
 
-def key_of(ops: CountedOps, memories: list[Any]) -> tuple:
+def key_of(ops: CountedOps, caches: list[Any]) -> tuple:
     """What makes two steps of a model launch the same: the functions of the device, and shapes, types and numbers.
 
     Functions of the host are none of them, for no graph holds one.
     """
     functions = frozenset(item for item in ops.functions.items() if not isinstance(item[1], OnHost))
-    parts = (part for memory in memories for part in parts_of(memory))
+    parts = (part for cache in caches for part in parts_of(cache))
     return functions, tuple((name, (a.shape, a.dtype) if is_array(a) else a) for name, a in parts)
 
 
-def overwrite(kept: list[Any], memories: list[Any]) -> None:
-    """The kept memories get all that the others hold, to the last position, in the arrays that they have."""
+def overwrite(kept: list[Any], caches: list[Any]) -> None:
+    """The kept caches get all that the others hold, to the last position, in the arrays that they have."""
     done = set()
-    for one, other in zip(kept, memories, strict=True):
+    for one, other in zip(kept, caches, strict=True):
         for (_, mine), (_, new) in zip(parts_of(one), parts_of(other), strict=True):
             if is_array(mine) and mine is not new and id(mine) not in done:  # some are the model's; layers share others
                 mine[...] = new
                 done.add(id(mine))
 
 
-def apart(memories: list[Any]) -> list[Any]:
-    """Memories over the same arrays, which may leave them behind for others: the bucket's stay as they are."""
-    everything = (value for memory in memories for part in within(memory) for value in vars(part).values())
+def apart(caches: list[Any]) -> list[Any]:
+    """Caches over the same arrays, which may leave them behind for others: the bucket's stay as they are."""
+    everything = (value for cache in caches for part in within(cache) for value in vars(part).values())
     shared = {id(value): value for value in everything if not hasattr(value, "arrays") and not callable(value)}
-    return copy.deepcopy(memories, shared)
+    return copy.deepcopy(caches, shared)
 
 
-def parts_of(memory: Any) -> Iterator[tuple[str, Any]]:
-    """(name, value) of each kind, array and number of a memory; of those and of the source within it, too."""
-    for part in within(memory):
+def parts_of(cache: Any) -> Iterator[tuple[str, Any]]:
+    """(name, value) of each kind, array and number of a cache; of those and of the source within it, too."""
+    for part in within(cache):
         yield "kind", type(part)
         yield from (item for item in vars(part).items() if is_array(item[1]) or isinstance(item[1], int))
 
 
-def within(memory: Any) -> Iterator[Any]:
-    """The memory, and what it is made of."""
-    yield memory
-    for value in vars(memory).values():
+def within(cache: Any) -> Iterator[Any]:
+    """The cache, and what it is made of."""
+    yield cache
+    for value in vars(cache).values():
         if hasattr(value, "arrays"):
             yield from within(value)

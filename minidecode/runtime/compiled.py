@@ -24,46 +24,48 @@ if TYPE_CHECKING:
 # A letter for what is in it: f, d floats of 32 and 64 bits, i int64, u uint64, w uint32, h the bits of a float16, q
 # int8, b bool. A number behind it: an array of so many axes; with "r", one that may only be read, as all weights are,
 # with "a" such a one whose numbers need not touch, with "s" one to write whose numbers need not.
-LOT, HELPERS = "i i", {"dealing._help": ["i1 i"]}
-ATTENTION = {"split._attention": ["f3 f4 f4 i1 f4 f4 i1 i1 f3 i i1"], "split._lot_of_float32": [LOT]} | HELPERS
+TASK, WORKERS = "i i", {"thread_pool._help": ["i1 i"]}
+ATTENTION = {"split._attention": ["f3 f4 f4 i1 f4 f4 i1 i1 f3 i i1"], "split._task_of_float32": [TASK]} | WORKERS
 BEST, BEST_OF_SUMS = "f2 f2 i2", "d2 d2 i2"  # a beam search that samples adds its noise in float64
 TYPES: dict[str, dict[str, list[str]]] = {
     "activation": {"activation._bias_activation": ["f2 f1r i f2"]},
-    "append": {"append._append": ["f2 f1r f4 f4 i1 f3"]},
-    "advance": {"advance._advance": ["f2 i2 i2 f2 f2 i2 b1 i1 i1 i1 f1 i1 f b b i b b b b i2 i2 i2 b2 i2 i1 i1"]},
+    "append": {"append._append_kv": ["f2 f1r f4 f4 i1 f3"]},
+    "beam_update": {
+        "beam_update._update_beams": ["f2 i2 i2 f2 f2 i2 b1 i1 i1 i1 f1 i1 f b b i b b b b i2 i2 i2 b2 i2 i1 i1"]
+    },
     "candidates": {"candidates._top_candidates": [BEST, BEST_OF_SUMS]},
-    "choose": {"choose._log_probabilities": ["f2 i1 f1"]},
-    "draw": {"draw._draw_tokens": ["f2 u2 u1 u u i1"]},
+    "argmax": {"argmax._log_probabilities": ["f2 i1 f1"]},
+    "sample": {"sample._sample_tokens": ["f2 u2 u1 u u i1"]},
     "embedding": {"embedding._embed_norm": ["i1 i1 f2r f2r f f1r f1r f f2 f2"]},
-    "extend": {"extend._extend": ["i2 i1 f1 b1 i1 d1 i1 b1 i1 i1 i1 i1 b i1"]},
-    "finish": {"finish._finish": ["i3 i3 i2 i2 i2 i1"]},
-    "hars": {"hars._search_candidates": ["f2 f2 f2 i2"]},
+    "extend": {"extend._extend_sequences": ["i2 i1 f1 b1 i1 d1 i1 b1 i1 i1 i1 i1 b i1"]},
+    "finished": {"finished._store_finished": ["i3 i3 i2 i2 i2 i1"]},
+    "hars": {"hars._hars_candidates": ["f2 f2 f2 i2"]},
     "ngram": {"ngram._ban": ["f2 i2 i1 i"]},
     "norm": {"norm._residual_norm": ["f2 f2 f1r f1r f1r f f2 f2"]},
-    "refresh": {"refresh._refresh": ["i3 i2 i2 i1"]},
-    "reorder": {"reorder._follow": ["w4 i1 i"]},
+    "sequences": {"sequences._update_sequences": ["i3 i2 i2 i1"]},
+    "reorder": {"reorder._reorder_cache": ["w4 i1 i"]},
     "shared": ATTENTION,
     "softmax": {"softmax._log_softmax": ["f2 f2 i1"]},
     "split": ATTENTION,
-    "tell": {"tell._tell": ["b1 i1 i2 i1 i1"]},
-    "within": {"within._to_weights": ["f3 f b i i"]},
+    "flags": {"flags._step_flags": ["b1 i1 i2 i1 i1"]},
+    "prefill": {"prefill._to_weights": ["f3 f b i i"]},
     "top_k": {"candidates._top_candidates": [BEST], "top_k._rule_out_below": ["f2 f2"]},
-    "top_p": {"top_p._keep_top_p": ["f2 d i"]},
+    "top_p": {"top_p._top_p_filter": ["f2 d i"]},
 }
 PRODUCTS = {  # "linear", by what the weights are stored as
-    "float32": {"few_rows._product": ["f2 f2r f1r b f2 i i i1"], "few_rows._lot_of_float32": [LOT]} | HELPERS,
-    "float16": {"few_rows._product": ["f2 h2r f1r b f2 i i i1"], "few_rows._lot_of_float16": [LOT],
-                "narrow._widen": ["h2r f2"]} | HELPERS,
-    "int8": {"few_rows._product": ["f2 q2r f1r b f2 i i i1"], "few_rows._lot_of_int8": [LOT],
-             "narrow._widen": ["q2r f2"]} | HELPERS,
+    "float32": {"skinny_gemm._product": ["f2 f2r f1r b f2 i i i1"], "skinny_gemm._task_of_float32": [TASK]} | WORKERS,
+    "float16": {"skinny_gemm._product": ["f2 h2r f1r b f2 i i i1"], "skinny_gemm._task_of_float16": [TASK],
+                "low_precision._widen": ["h2r f2"]} | WORKERS,
+    "int8": {"skinny_gemm._product": ["f2 q2r f1r b f2 i i i1"], "skinny_gemm._task_of_int8": [TASK],
+             "low_precision._widen": ["q2r f2"]} | WORKERS,
 }  # fmt: skip
 ASKED_FOR: dict[str, dict[str, list[str]]] = {
-    "memory_dtype=float16": {"split._attention": ["f3 h4 h4 i1 h4 h4 i1 i1 f3 i i1"],
-                             "split._lot_of_float16": [LOT], "reorder._follow": ["h4 i1 i"]},
-    "memory=indirect": {"indirect._scores": ["f3 f4 i2 f f3s"], "indirect._add_sums": ["f3s f4 i2 f3"],
-                        "reorder._follow": ["u4 i1 i"]},
-    "memory=indirect,memory_dtype=float16": {"indirect._scores": ["f3 h4 i2 f f3s"],
-                                             "indirect._add_sums": ["f3s h4 i2 f3"], "narrow._widen": ["h2 f2"]},
+    "cache_dtype=float16": {"split._attention": ["f3 h4 h4 i1 h4 h4 i1 i1 f3 i i1"],
+                             "split._task_of_float16": [TASK], "reorder._reorder_cache": ["h4 i1 i"]},
+    "cache=indirect": {"indirect._scores": ["f3 f4 i2 f f3s"], "indirect._add_sums": ["f3s f4 i2 f3"],
+                        "reorder._reorder_cache": ["u4 i1 i"]},
+    "cache=indirect,cache_dtype=float16": {"indirect._scores": ["f3 h4 i2 f f3s"],
+                                             "indirect._add_sums": ["f3s h4 i2 f3"], "low_precision._widen": ["h2 f2"]},
     "epilogue=cpu": {"epilogue._end": ["f2 f1r i b f2"], "norm._norm": ["f2 f1r f1r f f2"]},
 }  # fmt: skip
 LETTERS = {"f": "float32", "d": "float64", "i": "int64", "u": "uint64", "w": "uint32", "h": "uint16", "q": "int8",
@@ -75,7 +77,7 @@ WORTH_LOADING = 1.5e11
 AS_LONG_AS_ROWS = {"float16": 100}
 
 
-def why_not(model: Model, extent: Extent, options: Options) -> str | None:
+def reason_for_numpy(model: Model, extent: Extent, options: Options) -> str | None:
     """Why a generation of the plan `auto` runs NumPy's code; None if compiled code is there and pays.
 
     Then all that it calls is loaded. Nothing is ever compiled.
@@ -87,11 +89,11 @@ def why_not(model: Model, extent: Extent, options: Options) -> str | None:
     if not all(a.flags.c_contiguous and a.flags.aligned for a in arrays_of(model.weights)):
         return "these weights lie in an order that code is not compiled for"
     try:
-        missing = missing_rows(rows_called(options, model.is_encoder_decoder), model.dtype)
+        missing = missing_rows(rows_used(options, model.is_encoder_decoder), model.dtype)
     except (ImportError, RuntimeError, OSError) as error:  # Numba or its library is not there, or finds no folder
         return f"compiled code cannot be loaded: {error}"
     if missing:
-        return f"compiled code is not on disk for {', '.join(missing)} (minidecode warm makes all of it, once)"
+        return f"compiled code is not on disk for {', '.join(missing)} (minidecode precompile makes all of it, once)"
     return None
 
 
@@ -102,22 +104,22 @@ def _work(model: Model, extent: Extent, options: Options) -> float:
     return model.parameters * (prompts + extent.new_tokens * max(rows, AS_LONG_AS_ROWS.get(model.dtype, 16)))
 
 
-def rows_called(options: Options, has_encoder: bool) -> list[str]:
+def rows_used(options: Options, has_encoder: bool) -> list[str]:
     """The rows of the catalog whose compiled code a generation under `fast` may call."""
-    called = ["embedding", "norm", "linear", "activation", "append", "within", "split"]
+    rows = ["embedding", "norm", "linear", "activation", "append", "prefill", "split"]
     if has_encoder:
-        called.append("shared")
+        rows.append("shared")
     if options.no_repeat_ngram_size:
-        called.append("ngram")
+        rows.append("ngram")
     if options.num_beams > 1:
-        called += ["candidates", "advance", "finish", "refresh", "tell", "reorder", "softmax"]
+        rows += ["candidates", "beam_update", "finished", "sequences", "flags", "reorder", "softmax"]
         if not never_straight(options):
-            called.append("hars")
+            rows.append("hars")
     else:
-        called += ["extend", "softmax", *([] if options.do_sample else ["choose"])]
+        rows += ["extend", "softmax", *([] if options.do_sample else ["argmax"])]
     if options.do_sample:
-        called += ["draw", "top_k", "top_p"]
-    return called
+        rows += ["sample", "top_k", "top_p"]
+    return rows
 
 
 def missing_rows(rows: Iterable[str], dtype: str) -> list[str]:
@@ -129,7 +131,7 @@ def missing_rows(rows: Iterable[str], dtype: str) -> list[str]:
     ]
 
 
-def warm(progress: Callable[[int, int], None] = lambda done, total: None) -> int:
+def precompile(progress: Callable[[int, int], None] = lambda done, total: None) -> int:
     """Compiles all that `fast` calls, or a choice beside it, for weights of every dtype -> how many functions it made.
 
     What is on disk is loaded. progress: called with (functions done, of how many).

@@ -1,8 +1,8 @@
 """What a decode step makes and reads, and when: learnt by running one at the largest shapes, through the same proxy.
 
-The step is a real one: the model's forward pass, the search and the ops of the plan, over memories as long as they will
-ever be. Only how the memories came to be filled is skipped: zeros are as long as anything else. All layers share the
-arrays of one memory, so that a dry run takes one layer's part of the keys and values that a generation will hold.
+The step is a real one: the model's forward pass, the search and the ops of the plan, over caches as long as they will
+ever be. Only how the caches came to be filled is skipped: zeros are as long as anything else. All layers share the
+arrays of one cache, so that a dry run takes one layer's part of the keys and values that a generation will hold.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from .. import ops as signatures
+from ..cache.cross import of_layer
 from ..device import is_array, put
 from ..dims import letters
-from ..memory.cross import of_layer
-from ..reference import room
+from ..reference import scratch
 from ..reference.arena import aligned
 from ..search.beam import beam_search
 from ..search.greedy import greedy
@@ -52,28 +52,28 @@ def search_of(options: Options) -> Options:
 
 
 def dry_run(
-    network, weights, functions, make_memory, extent: Extent, search: Options, made_for: tuple, device: str = "cpu",
+    network, weights, functions, make_cache, extent: Extent, search: Options, made_for: tuple, device: str = "cpu",
     captured: bool = False,
 ) -> StepPlan:  # fmt: skip
-    """A dry run of one step, and places for all that it makes, by `place_lifetimes` of these functions.
+    """A dry run of one step, and places for all that it makes, by `assign_offsets` of these functions.
 
     It runs where the model lies, on arrays that lie there: so it makes what a step makes. captured: steps are captured,
-    so that memories have more room.
+    so that caches have more room.
 
-    A search may go on from the logits in two ways, where a plan has search_candidates or the search is greedy: then
+    A search may go on from the logits in two ways, where a plan has hars_candidates or the search is greedy: then
     there are two dry runs, one whose last round has something to do with the scores (at the limit), and one whose last
     round has not.
     """
-    place = functions["place_lifetimes"]
+    place = functions["assign_offsets"]
     if extent.new_tokens < 2:  # the prefill gives the only token: there is no step
-        nothing = {"follow": ((),), "forward": ((),), "search": ((),)}
+        nothing = {"reorder": ((),), "forward": ((),), "search": ((),)}
         return StepPlan(lay_out((), place), nothing, extent, made_for, device)
     ways = [(search, 2)]
     is_greedy = search.num_beams == 1 and not search.do_sample and search.rules.greedy_scores == "logits"
-    if (search.num_beams > 1 and "search_candidates" in functions) or (is_greedy and not always_due(search)):
+    if (search.num_beams > 1 and "hars_candidates" in functions) or (is_greedy and not always_due(search)):
         forced = search.eos_token_id if search.dialect == "fairseq" else (0,)
         ways = [(replace(search, forced_eos_token_id=forced), 2), (search, 3)]
-    engine = functools.partial(_Roomy if captured else Engine, make_memory=make_memory, device=device)
+    engine = functools.partial(_Roomy if captured else Engine, make_cache=make_cache, device=device)
     steps = [_record(engine, network, weights, functions, extent, *way) for way in ways]
     lifetimes, calls = in_one_timeline(steps)
     return StepPlan(lay_out(lifetimes, place), calls, extent, made_for, device)
@@ -82,7 +82,7 @@ def dry_run(
 def _record(engine, network, weights, functions, extent: Extent, search: Options, limit: int) -> Recorder:
     """The last step of the longest texts, in a search of `limit` rounds that is stopped after its second."""
     plain = engine(network, weights, CountedOps(functions, Fresh()))
-    recorder = Recorder(lambda: [a for memory in plain.memories for a in memory.arrays()])
+    recorder = Recorder(lambda: [a for cache in plain.caches for a in cache.arrays()])
     stand_in = _StandIn(plain, extent, CountedOps(functions, recorder))
     sources = [np.zeros(extent.source_tokens, np.int64)] * extent.sentences
     no_eos = len(search.eos_token_id)  # which are the first tokens (search_of): a unigram ban must leave them possible
@@ -96,7 +96,7 @@ def _record(engine, network, weights, functions, extent: Extent, search: Options
     return recorder
 
 
-# ---- memories as they are before the last step -----------------------------------------------------------------------
+# ---- caches as they are before the last step -----------------------------------------------------------------------
 
 
 class _RecordedError(Exception):
@@ -104,7 +104,7 @@ class _RecordedError(Exception):
 
 
 class _Roomy(Engine):
-    """Memories have room as where steps are captured; here none is."""
+    """Caches have room as where steps are captured; here none is."""
 
     def _room(self, positions: int) -> int:
         return room_for(positions)
@@ -113,11 +113,11 @@ class _Roomy(Engine):
 class _StandIn:
     """Stands in for the engine in a search of two rounds. The step between them is the last one of the longest texts.
 
-    The search is handed texts that are as long as they get before it; of prompts the memories hold the longest. Nobody
+    The search is handed texts that are as long as they get before it; of prompts the caches hold the longest. Nobody
     leaves: fewer rows take less room.
     """
 
-    leaving = False
+    drop_finished = False
 
     def __init__(self, engine: Engine, extent: Extent, ops: CountedOps):
         self.engine, self.extent, self.ops = engine, extent, ops
@@ -132,16 +132,16 @@ class _StandIn:
         return self.engine.prefill([np.zeros(self.extent.prompt_tokens, np.int64) for _ in texts])
 
     def expand(self, beams, steps):
-        """All steps but the last, in one layer; then its memory in all layers."""
+        """All steps but the last, in one layer; then its cache in all layers."""
         engine, N, T = self.engine, self.extent.prompt_tokens, self.extent.new_tokens
         engine.expand(beams, T)
         R = self.extent.sentences * beams
         tokens_RM = put(np.zeros((R, N + T), np.int64), engine.device)
-        if engine.make_memory.keeps:
+        if engine.make_cache.keeps:
             for t in range(1, T - 1):
                 engine.step(tokens_RM, put(np.full(R, N + t), engine.device), None)
         engine.network, engine.weights = self.whole
-        engine.memories = [_twin(memory) for memory in engine.memories for _ in engine.weights.blocks]
+        engine.caches = [_twin(cache) for cache in engine.caches for _ in engine.weights.blocks]
 
     def step(self, tokens_RM, length_R, parent_R):
         """The real one, which is recorded. The search goes on with zeros: these scores are of no text."""
@@ -154,24 +154,24 @@ class _StandIn:
 
 
 class _Hollow:
-    """Stands in for a model's forward passes: memories are filled with zeros, and nothing is computed."""
+    """Stands in for a model's forward passes: caches are filled with zeros, and nothing is computed."""
 
     def __init__(self, weights):
-        self.vocabulary = _outputs(weights.unembed)
+        self.vocabulary = _outputs(weights.lm_head)
 
-    def encode(self, weights, ids_R, pos_R, memories, ops):
+    def encode(self, weights, ids_R, pos_R, caches, ops):
         qkv = weights.blocks[0].qkv
         dtype = qkv.bias.dtype  # that of what is computed; the matrix may be int8
         return np.zeros((len(ids_R), _inputs(qkv)), dtype, like=ids_R)
 
-    def forward(self, weights, ids_R, pos_R, memories, ops, pick_R=None):
-        for block, memory in zip(weights.blocks, memories, strict=True):
+    def forward(self, weights, ids_R, pos_R, caches, ops, pick_R=None):
+        for block, cache in zip(weights.blocks, caches, strict=True):
             sizes = _outputs(block.qkv), _inputs(block.qkv)
             qkv_RX, h_RD = (np.zeros((len(ids_R), n), block.qkv.bias.dtype, like=ids_R) for n in sizes)
-            memory.append(ops, qkv_RX, h_RD)
+            cache.append(ops, qkv_RX, h_RD)
         return h_RD if pick_R is None else h_RD[pick_R]
 
-    def unembed(self, weights, h_RD, ops):
+    def lm_head(self, weights, h_RD, ops):
         return np.zeros((len(h_RD), self.vocabulary), h_RD.dtype, like=h_RD)
 
 
@@ -183,9 +183,9 @@ def _outputs(weight) -> int:
     return weight.data.shape[1 if weight.layout == "io" else 0]
 
 
-def _twin(memory):
-    """A memory in the same state, over the same keys and values; what it counts by is its own."""
-    return copy.deepcopy(memory, {id(array): array for array in _arrays_of(memory) if array.dtype.kind == "f"})
+def _twin(cache):
+    """A cache in the same state, over the same keys and values; what it counts by is its own."""
+    return copy.deepcopy(cache, {id(array): array for array in _arrays_of(cache) if array.dtype.kind == "f"})
 
 
 def _arrays_of(thing) -> Iterator[np.ndarray]:
@@ -229,7 +229,7 @@ class Recorder:
     """In the place of `Places` for one step: room is found as ever, and it is noted what is made and read when."""
 
     def __init__(self, held: Callable[[], list[np.ndarray]]):
-        self._held = held  # the memories' own arrays, as they are now
+        self._held = held  # the caches' own arrays, as they are now
         self._section, self.now = None, -1
         self.made: list[_Made] = []
         self.calls: dict[str, list[_Called]] = {}
@@ -237,7 +237,7 @@ class Recorder:
         self._times: dict[str, int] = {}  # an op was called
 
     def begin(self, section: str, reads: np.ndarray | None = None) -> None:
-        """As in `Fresh`. What the memories hold by now is theirs, and no intermediate."""
+        """As in `Fresh`. What the caches hold by now is theirs, and no intermediate."""
         self._note_held()
         self._section = section
         self.calls[section] = []
@@ -255,7 +255,7 @@ class Recorder:
         takes, asked, rows_of = inspect.signature(function).parameters, [], _rows_of(name)
 
         def workspace(shape, dtype):
-            asked.append(room(None, shape, arguments[0], dtype))
+            asked.append(scratch(None, shape, arguments[0], dtype))
             return asked[-1]
 
         result = function(*args, **kwargs, **({"workspace": workspace} if "workspace" in takes else {}))
@@ -321,7 +321,7 @@ def in_one_timeline(steps: list[Recorder]) -> tuple[list[Lifetime], dict[str, tu
         ends.append(step.now + 1 + shifts[-1])
     lifetimes, index = [], {}
     for number, (step, end, shift) in enumerate(zip(steps, ends, shifts, strict=True)):
-        searching = {id(m) for called in step.calls["search"] for m in [*called.made, called.room]}
+        searching = {id(m) for call in step.calls["search"] for m in [*call.made, call.room]}
         for m in step.made:
             if m.is_placed and (number == 0 or id(m) in searching):
                 index[id(m)] = len(lifetimes)
@@ -337,6 +337,6 @@ def in_one_timeline(steps: list[Recorder]) -> tuple[list[Lifetime], dict[str, tu
             found.append(Call(c.op, c.time + shift, results, c.rows_of, room))
         return tuple(found)
 
-    calls = {section: (placed(first.calls[section], 0),) for section in ("follow", "forward")}
+    calls = {section: (placed(first.calls[section], 0),) for section in ("reorder", "forward")}
     ways = (placed(step.calls["search"], shift) for step, shift in zip(steps, shifts, strict=True))
     return lifetimes, calls | {"search": tuple(ways)}

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from ..cache.cross import DecoderCache
+from ..cache.no_cache import NoCache
+from ..cache.source import Source
 from ..device import fetch, put
-from ..memory.cross import DecoderMemory
-from ..memory.recompute import RecomputeMemory
-from ..memory.source import Source
 from .buckets import Bucket, Buckets, apart, room_for
 from .receipt import GraphCounts, held_bytes
 
@@ -38,35 +38,35 @@ def timed(stage: str) -> Callable:
 
 
 class Engine:
-    """Runs a forward pass over the rows that a prefill or a step needs, and looks after the memories.
+    """Runs a forward pass over the rows that a prefill or a step needs, and looks after the caches.
 
-    `network` is a module of models/, `weights` what its forward pass reads; `ops` and `make_memory`, a MemoryFactory,
+    `network` is a module of models/, `weights` what its forward pass reads; `ops` and `make_cache`, a CacheFactory,
     are the plan's.
     """
 
     def __init__(
-        self, network, weights, ops, make_memory, leaving: bool = False, device: str = "cpu",
+        self, network, weights, ops, make_cache, drop_finished: bool = False, device: str = "cpu",
         buckets: Buckets | None = None,
     ):  # fmt: skip
-        self.network, self.weights, self.ops, self.make_memory = network, weights, ops, make_memory
+        self.network, self.weights, self.ops, self.make_cache = network, weights, ops, make_cache
         self.device = device  # where weights lie, and all that ops are handed
-        self.leaving = leaving  # whether a search takes sentences out of the batch when they are done
+        self.drop_finished = drop_finished  # whether a search takes sentences out of the batch when they are done
         self.buckets = buckets  # where captured steps are kept; None: steps are not captured
         self.bucket: Bucket | None = None  # the one that the steps run in now
         self.graphs = GraphCounts()
         self.rows = 0  # that all steps have computed
         self.source: Source | None = None
-        self.memory_peak_bytes = 0
-        self.counted: list[weakref.ref] = []  # arrays by which `_note_memory` knows what it has counted
+        self.cache_peak_bytes = 0
+        self.counted: list[weakref.ref] = []  # arrays by which `_note_cache` knows what it has counted
         self.seconds: Counter[str] = Counter()  # by stage
 
     @timed("encoder")
     def encode(self, sources: list[np.ndarray]) -> None:
         """Runs the encoder over all tokens of all sources, without padding; prefill and steps then look at them."""
         ids_R, pos_R, offsets_X = self._rows_of(sources)
-        memories = [RecomputeMemory(b, offsets_X, causal=False) for b in self.weights.encoder.blocks]
-        h_RD = self.network.encode(self.weights, ids_R, pos_R, memories, self.ops)
-        self.source = Source(h_RD, offsets_X, self.make_memory.stored_as, self._room(max(map(len, sources))))
+        caches = [NoCache(b, offsets_X, causal=False) for b in self.weights.encoder.blocks]
+        h_RD = self.network.encode(self.weights, ids_R, pos_R, caches, self.ops)
+        self.source = Source(h_RD, offsets_X, self.make_cache.stored_as, self._room(max(map(len, sources))))
 
     @timed("prefill")
     def prefill(self, prompts: list[np.ndarray], every_row: bool = False) -> np.ndarray:
@@ -78,8 +78,8 @@ class Engine:
 
     def _logits_after(self, prompts: list[np.ndarray], every_row: bool = False) -> np.ndarray:
         h_RD = self._read(prompts, every_row)
-        logits_RV = self.network.unembed(self.weights, h_RD, self.ops)
-        self._note_memory()
+        logits_RV = self.network.lm_head(self.weights, h_RD, self.ops)
+        self._note_cache()
         return logits_RV
 
     def score(self, texts: list[np.ndarray], scored: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -94,20 +94,20 @@ class Engine:
         score_R, likeliest_R = np.empty(len(token_R), h_RD.dtype), np.empty_like(token_R)
         for first in range(0, len(token_R), LOGITS_ROWS):
             here = slice(first, first + LOGITS_ROWS)
-            picked_RD = self.ops.take(h_RD, put(pick_R[here], self.device))
-            logits_RV = self.network.unembed(self.weights, picked_RD, self.ops)
-            score_R[here] = fetch(self.ops.score_tokens(logits_RV, put(token_R[here], self.device)))
+            picked_RD = self.ops.gather_rows(h_RD, put(pick_R[here], self.device))
+            logits_RV = self.network.lm_head(self.weights, picked_RD, self.ops)
+            score_R[here] = fetch(self.ops.token_logprobs(logits_RV, put(token_R[here], self.device)))
             likeliest_R[here] = fetch(logits_RV.argmax(axis=1))
         return score_R, likeliest_R
 
     @timed("prefill")
     def expand(self, beams: int, steps: int) -> None:
         """One row per beam from here on, for at most so many steps."""
-        if self.make_memory.keeps:
-            for memory in self.memories:
-                memory.expand(self.ops, beams, self._room(steps))
-            self.source = None  # the cross memories hold what is needed of it
-            self._note_memory()
+        if self.make_cache.keeps:
+            for cache in self.caches:
+                cache.expand(self.ops, beams, self._room(steps))
+            self.source = None  # the cross caches hold what is needed of it
+            self._note_cache()
         elif self.source is not None:  # whole sequences again at each step, each beam with a source of its own
             self.source = self.source.picked(self.ops, np.repeat(np.arange(len(self.source.offsets_X) - 1), beams))
 
@@ -122,31 +122,31 @@ class Engine:
         stays_R = (stays_B[:, None] * beams + np.arange(beams)).reshape(-1)
         self.ops.places.begin("leave")
         if self.bucket is not None:
-            self.memories = apart(self.memories)
+            self.caches = apart(self.caches)
         there = put(stays_B, self.device), put(stays_R, self.device)
-        for memory in self.memories:
-            memory.leave(self.ops, *there)
+        for cache in self.caches:
+            cache.leave(self.ops, *there)
         if self.source is not None:  # whole sequences again at each step
             self.source = self.source.picked(self.ops, stays_R)
-        self.give_back()  # not before its memories have been read: then it may be another one's
+        self.give_back()  # not before its caches have been read: then it may be another one's
 
     @timed("steps")
     def step(self, tokens_RM: np.ndarray, length_R: np.ndarray, parent_R: np.ndarray | None) -> np.ndarray:
         """logits_RV for the token after tokens[r, :length[r]], whose last token is new; row r goes on from parent[r].
 
-        Without parents each row goes on from itself, and no memory need follow. A memory that keeps keys and values
+        Without parents each row goes on from itself, and no cache need follow. A cache that keeps keys and values
         computes that last token alone, at position length - 1.
         """
         begin = self.ops.places.begin
-        begin("follow")
+        begin("reorder")
         self.rows += len(length_R)
-        if self.make_memory.keeps and parent_R is not None:
-            self._run("follow", self._follow_beams, parent_R)
+        if self.make_cache.keeps and parent_R is not None:
+            self._run("reorder", self._follow_beams, parent_R)
         begin("forward")
-        if self.make_memory.keeps:
+        if self.make_cache.keeps:
             every_R, pos_R = np.arange(len(length_R), like=length_R), length_R - 1
             logits_RV = self._run("forward", self._forward_of_last, tokens_RM[every_R, pos_R], pos_R)
-            self._note_memory()
+            self._note_cache()
         else:
             texts_RM = fetch(tokens_RM)
             logits_RV = self._logits_after([texts_RM[r, :length] for r, length in enumerate(fetch(length_R))])
@@ -154,12 +154,12 @@ class Engine:
         return logits_RV
 
     def _run(self, part: str, run: Callable[..., Any], *arrays: np.ndarray) -> Any:
-        """A part of a step: where steps are captured, over a bucket's memories, which may have been captured before."""
+        """A part of a step: where steps are captured, over a bucket's caches, which may have been captured before."""
         if self.buckets is None:
             return run(*arrays)
         if self.bucket is None:
-            self.bucket = self.buckets.take(self.ops, self.memories)
-            self.memories = self.bucket.memories
+            self.bucket = self.buckets.acquire(self.ops, self.caches)
+            self.caches = self.bucket.caches
             self.graphs.reused += len(self.bucket.graphs)
         return self.bucket.parts[part](self.ops, self.graphs, run, *arrays)
 
@@ -170,33 +170,33 @@ class Engine:
             self.bucket = None
 
     def _room(self, positions: int) -> int:
-        """For how many positions memories have room where there are so many."""
+        """For how many positions caches have room where there are so many."""
         return positions if self.buckets is None else room_for(positions)
 
     def _follow_beams(self, parent_R: np.ndarray) -> None:
-        for memory in self.memories:
-            memory.reorder(self.ops, parent_R)
+        for cache in self.caches:
+            cache.reorder(self.ops, parent_R)
 
     def _forward_of_last(self, ids_R: np.ndarray, pos_R: np.ndarray) -> np.ndarray:
         """logits_RV of one token a row, all of them."""
-        h_RD = self.network.forward(self.weights, ids_R, pos_R, self.memories, self.ops)
-        return self.network.unembed(self.weights, h_RD, self.ops)  # of every row: none is picked
+        h_RD = self.network.forward(self.weights, ids_R, pos_R, self.caches, self.ops)
+        return self.network.lm_head(self.weights, h_RD, self.ops)  # of every row: none is picked
 
     def _read(self, texts: list[np.ndarray], every_row: bool) -> np.ndarray:
-        """All tokens of all texts in one forward pass, into memories that begin here -> h_RD of every token.
+        """All tokens of all texts in one forward pass, into caches that begin here -> h_RD of every token.
 
         Without every_row, of each text's last one.
         """
         ids_R, pos_R, offsets_X = self._rows_of(texts)
         N = self._room(max(map(len, texts)))
-        self.memories = [self.make_memory(block, offsets_X, N) for block in self.weights.blocks]
+        self.caches = [self.make_cache(block, offsets_X, N) for block in self.weights.blocks]
         if self.source is not None:
-            crosses = self.make_memory.of_source(self.ops, self.weights, self.source, offsets_X)
-            self.memories = [DecoderMemory(*both) for both in zip(self.memories, crosses, strict=True)]
+            crosses = self.make_cache.of_source(self.ops, self.weights, self.source, offsets_X)
+            self.caches = [DecoderCache(*both) for both in zip(self.caches, crosses, strict=True)]
         pick_R = None if every_row else offsets_X[1:] - 1
-        h_RD = self.network.forward(self.weights, ids_R, pos_R, self.memories, self.ops, pick_R)
-        if not self.make_memory.keeps:
-            self.memories = []
+        h_RD = self.network.forward(self.weights, ids_R, pos_R, self.caches, self.ops, pick_R)
+        if not self.make_cache.keeps:
+            self.caches = []
         return h_RD
 
     def _rows_of(self, sequences: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -207,15 +207,15 @@ class Engine:
         pos_R = np.arange(len(ids_R)) - np.repeat(offsets_X[:-1], lengths_B)
         return tuple(put(array, self.device) for array in (ids_R, pos_R, offsets_X))
 
-    def _note_memory(self) -> None:
+    def _note_cache(self) -> None:
         """Counts what is held, unless it is what was counted last: the first layer tells, for all change together.
 
         To walk through all layers takes a hundredth of a step of a small model. Weak references keep nothing alive.
         """
         of_source = self.source.arrays() if self.source is not None else ()
-        telling = [*(self.memories[0].arrays() if self.memories else ()), *of_source]
+        telling = [*(self.caches[0].arrays() if self.caches else ()), *of_source]
         if len(telling) == len(self.counted) and all(ref() is a for ref, a in zip(self.counted, telling, strict=True)):
             return
         self.counted = [weakref.ref(a) for a in telling]
-        held = held_bytes([*(a for memory in self.memories for a in memory.arrays()), *of_source])
-        self.memory_peak_bytes = max(self.memory_peak_bytes, held)
+        held = held_bytes([*(a for cache in self.caches for a in cache.arrays()), *of_source])
+        self.cache_peak_bytes = max(self.cache_peak_bytes, held)

@@ -28,9 +28,9 @@ DRAWN_SCORES = 4  # more of them, in float64, where tokens are drawn: what filte
 class Footprint:
     """Bytes of a generation at the most, beside the weights. `total` is the most that is there at one moment."""
 
-    memory: int  # what the memories hold between steps: the receipt's memory_peak_bytes is at most this
+    cache: int  # what the caches hold between steps: the receipt's cache_peak_bytes is at most this
     reading: int  # the moment of the prefill (and of the encoder), with what it makes on its way
-    expanding: int  # the moment at which the memories of the prefill become those of the steps
+    expanding: int  # the moment at which the caches of the prefill become those of the steps
     stepping: int  # a step at its longest, with what it makes on its way
     arena: int  # there all the while
 
@@ -43,7 +43,7 @@ def footprint(model: Any, plan: Plan, extent: Extent, options: Options, arena_gi
     """The bytes of a generation of this extent: B sentences of N prompt tokens (S source tokens) and T new ones.
 
     With R = B * W rows (beams, or samples of each), L layers, numbers of s bytes, and position = G * (K + U) * s, the
-    keys and values of one position in one layer (`cross` the same of a source), the memories hold
+    keys and values of one position in one layer (`cross` the same of a source), the caches hold
 
         replicated     L * position * R * (N + T - 1)
         preallocated   L * position * R * (N + T)
@@ -71,8 +71,8 @@ def footprint(model: Any, plan: Plan, extent: Extent, options: Options, arena_gi
     R = B * (options.num_beams if options.num_beams > 1 else options.num_return_sequences)
     L, D, h, V = len(blocks), model.config.width, blocks[0].heads, model.config.vocab_size
     position, has_source = h.G * (h.K + h.U) * s, S > 0
-    narrow, el = model.dtype in NARROW, plan.memory == "el"
-    stored_as = STORED_AS[plan.memory_dtype]
+    narrow, el = model.dtype in NARROW, plan.cache == "el"
+    stored_as = STORED_AS[plan.cache_dtype]
     m = s if stored_as is None else min(s, stored_as.itemsize)  # bytes of a number that a memory keeps
     kept = h.G * (h.K + h.U) * m
 
@@ -82,8 +82,8 @@ def footprint(model: Any, plan: Plan, extent: Extent, options: Options, arena_gi
         "split": own_split, "indirect": own_split + 8 * R * T,
         "rolling": kept * R * min(h.window or N + T, N + T),
         "el": own_split if has_source else B * N * D * m + kept * R * T,
-    }[plan.memory]  # fmt: skip
-    read = 0 if plan.memory == "none" else kept * B * N
+    }[plan.cache]  # fmt: skip
+    read = 0 if plan.cache == "none" else kept * B * N
     if el and not has_source:
         read = B * N * D * m
     # One layer's, as wide as it is computed: so it is made, and so code that is not compiled reads it.
@@ -91,9 +91,9 @@ def footprint(model: Any, plan: Plan, extent: Extent, options: Options, arena_gi
     if has_source:
         cross = blocks[0].cross_heads
         source, cross_position = D * s, cross.G * (cross.K + cross.U) * s
-        per_layer = {"none": 0, "replicated": R, "preallocated": R, "el": 0}.get(plan.memory, B) * S * cross_position
-        held_reading += B * S * (source + (0 if el or plan.memory == "none" else L * cross_position * m // s))
-        held_stepping += L * per_layer * m // s + {"none": R * source, "el": B * D * m}.get(plan.memory, 0) * S
+        per_layer = {"none": 0, "replicated": R, "preallocated": R, "el": 0}.get(plan.cache, B) * S * cross_position
+        held_reading += B * S * (source + (0 if el or plan.cache == "none" else L * cross_position * m // s))
+        held_stepping += L * per_layer * m // s + {"none": R * source, "el": B * D * m}.get(plan.cache, 0) * S
         layer = max(layer, per_layer)
     if el and narrow:
         wide = blocks[0].cross_heads if has_source else h
@@ -114,7 +114,7 @@ def footprint(model: Any, plan: Plan, extent: Extent, options: Options, arena_gi
         attention = rows * F + scores * H * rows_at_once * seen  # with what the layer before has left
         return s * (rows * (6 * D + 2 * X) + max(attention, feeds * rows * F))
 
-    if plan.memory == "none":  # a step reads whole texts again, and each beam a source of its own
+    if plan.cache == "none":  # a step reads whole texts again, and each beam a source of its own
         text = N + T
         every = on_the_way(R * max(text, S), max(text, S), max(text, S))
         again = 3 * L * R * S * cross_position if has_source else 0
@@ -128,7 +128,7 @@ def footprint(model: Any, plan: Plan, extent: Extent, options: Options, arena_gi
     separate = L * 4 * one_layer + choice  # what a planner of the user's own may take, too
     arena = {"none": 0, "planned": one_layer + choice}.get(plan.arena, separate)
     return Footprint(
-        memory=max(held_reading, held_stepping), reading=held_reading + reading + widened + choice,
+        cache=max(held_reading, held_stepping), reading=held_reading + reading + widened + choice,
         expanding=held_reading + held_stepping + copies + choice,
         stepping=held_stepping + step + widened + choice, arena=0 if arena_given else arena,
     )  # fmt: skip
@@ -138,14 +138,14 @@ def _widest(model: Any) -> int:
     """Numbers of the largest product's matrix, which a naive product of narrow weights makes wide."""
     blocks = (*model.weights.blocks, *getattr(getattr(model.weights, "encoder", None), "blocks", ()))
     products = [w for b in blocks for w in vars(b).values() if hasattr(w, "layout")]
-    return max(w.data.size for w in [*products, model.weights.unembed])
+    return max(w.data.size for w in [*products, model.weights.lm_head])
 
 
 def check_fits(needed: Footprint, budget: int, extent: Extent) -> None:
     """Raises MemoryBudgetError, with figures, if a generation may take more than the budget."""
     if needed.total > budget:
         raise MemoryBudgetError(
-            f"{extent} may take {in_units(needed.total)} (keys and values {in_units(needed.memory)}), "
+            f"{extent} may take {in_units(needed.total)} (keys and values {in_units(needed.cache)}), "
             f"and {in_units(budget)} may be used: ask for fewer or shorter texts or fewer beams, or raise the memory "
             "budget (--memory-budget, memory_budget=)"
         )

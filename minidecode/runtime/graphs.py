@@ -2,7 +2,7 @@
 
 A step of GPT-2 launches some hundred kernels, and for each Python and the driver take longer than the kernel does. A
 graph holds the launches with their arguments, so that all of them are one call. For that a step must do the same on the
-same arrays each time: what is new in it goes into arrays that stay (`Captured` keeps them), memories write in place
+same arrays each time: what is new in it goes into arrays that stay (`Captured` keeps them), caches write in place
 (`in_place`), and no number is looked at on the way. A product of the library ends it: CuPy refuses cuBLAS while a
 stream is captured. So a part that calls one stays as it is, and so does one with a function of the host in it.
 

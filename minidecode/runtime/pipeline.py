@@ -367,7 +367,7 @@ class Worker(threading.Thread):
         try:
             self.work()
         except BaseException as error:
-            hand_over(self.outbox, Failure(error), self.stop)
+            put_item(self.outbox, Failure(error), self.stop)
 
 
 @dataclass(frozen=True)
@@ -377,7 +377,7 @@ class Failure:
     error: BaseException
 
 
-def hand_over(box: queue.Queue, item: Any, stop: threading.Event) -> bool:
+def put_item(box: queue.Queue, item: Any, stop: threading.Event) -> bool:
     """Puts the item into the box, and waits while that is full; False if nobody wants it any more."""
     while not stop.is_set():
         with contextlib.suppress(queue.Full):
@@ -386,7 +386,7 @@ def hand_over(box: queue.Queue, item: Any, stop: threading.Event) -> bool:
     return False
 
 
-def take(box: queue.Queue, workers: list[Worker]) -> Any:
+def next_item(box: queue.Queue, workers: list[Worker]) -> Any:
     """The next item, or NOTHING_YET after a while. Raises what ended a worker; PipelineError if one said nothing."""
     silent = next((w for w in workers if not w.is_alive()), None)  # asked first: what it said is in the box by now
     try:
@@ -409,14 +409,14 @@ def ahead(items: Iterable[Any], size: int, call_off: Callable[[], None] | None =
 
     def work() -> None:
         for item in items:
-            if not hand_over(box, item, stop):
+            if not put_item(box, item, stop):
                 return
-        hand_over(box, END, stop)
+        put_item(box, END, stop)
 
     worker = Worker("prefetch", work, box, stop)
     try:
         worker.start()
-        while (item := take(box, [worker])) is not END:
+        while (item := next_item(box, [worker])) is not END:
             yield item
     finally:
         stop.set()
@@ -439,7 +439,7 @@ def behind(function: Callable[[Any], Any], items: Iterable[Any], threads: int) -
     def work() -> None:
         while (item := inbox.get()) is not END:
             if not stop.is_set():
-                hand_over(outbox, function(item), stop)
+                put_item(outbox, function(item), stop)
 
     workers = [Worker(f"post-process {i + 1}", work, outbox, stop) for i in range(threads)]
     under_way, items, broken_off = 0, iter(items), None
@@ -458,11 +458,11 @@ def behind(function: Callable[[Any], Any], items: Iterable[Any], threads: int) -
                 inbox.put_nowait(item)
                 under_way += 1
             while under_way == most or not outbox.empty():
-                if (done := take(outbox, workers)) is not NOTHING_YET:
+                if (done := next_item(outbox, workers)) is not NOTHING_YET:
                     under_way -= 1
                     yield done
         while under_way:
-            if (done := take(outbox, workers)) is not NOTHING_YET:
+            if (done := next_item(outbox, workers)) is not NOTHING_YET:
                 under_way -= 1
                 yield done
         if broken_off is not None:
@@ -518,14 +518,14 @@ def in_turn(stages: Stages, batches: Iterator[list[Line]]) -> Iterator[Line]:
         with contextlib.closing(batches):
             for group in in_order(batches):
                 with stages.busy("write", group):
-                    yield from told(group, receipt, stages.on_error)
+                    yield from visible_lines(group, receipt, stages.on_error)
         if receipt.reached != stages.lines_read:
             raise PipelineError(f"line {receipt.reached + 1} was lost in the pipeline")
     finally:
         receipt.seconds = time.perf_counter() - stages.began
 
 
-def told(lines: list[Line], receipt: RunReceipt, on_error: str) -> Iterator[Line]:
+def visible_lines(lines: list[Line], receipt: RunReceipt, on_error: str) -> Iterator[Line]:
     """Those of the lines that the caller gets to see. Raises the error of one that stops the run."""
     for line in lines:
         if line.error:

@@ -1,6 +1,6 @@
 """Planned memory: the lifetimes of a step's intermediates, and their places in one block (LightSeq, section 2.3).
 
-Who finds the places is an op, `place_lifetimes`. Whoever it is, what it says is looked at here before a step runs.
+Who finds the places is an op, `assign_offsets`. Whoever it is, what it says is looked at here before a step runs.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Layout:
 
 
 def lay_out(lifetimes: Sequence[Lifetime], place: Callable[..., np.ndarray]) -> Layout:
-    """Places for these, of whole cache lines each, by `place_lifetimes` or what stands for it.
+    """Places for these, of whole cache lines each, by `assign_offsets` or what stands for it.
 
     Raises OptionError, before anything is computed, where a function of the user's own gives places that no step could
     use.

@@ -106,10 +106,10 @@ def least_cost(op: str, function: Any, given: dict[str, Any]) -> Cost | None:
     if op not in COST_OF:
         return None
     cost, wanted = COST_OF[op]
-    return cost(**{p: _looked_at(given[p]) for p in wanted if p in given})
+    return cost(**{p: _inspected(given[p]) for p in wanted if p in given})
 
 
-def _looked_at(given: Any) -> Any:
+def _inspected(given: Any) -> Any:
     """Lengths, parents and places as the host can count them; of all else a cost model asks for shapes alone."""
     return fetch(given) if getattr(getattr(given, "dtype", None), "kind", "f") in "iub" else given
 
@@ -177,8 +177,8 @@ class Receipt:
     chosen: str = ""  # of the plan auto: what it came to, and why
     dtype: str = ""  # as given to `load`
     ops: dict[str, OpCount] = field(default_factory=dict)
-    memory: str = ""
-    memory_peak_bytes: int = 0  # held between steps, at most; what a step allocates on the way is not in it
+    cache: str = ""
+    cache_peak_bytes: int = 0  # held between steps, at most; what a step allocates on the way is not in it
     arena_bytes: int = 0  # that steps keep their intermediates in; without an arena they are not counted
     arena_placed_by: str = ""  # the code that found their places
     prompt_tokens: int = 0
@@ -198,7 +198,7 @@ class Receipt:
     def __str__(self) -> str:
         stages = ", ".join(f"{stage} {s:.3f} s" for stage, s in self.seconds.items())
         lines = [
-            f"plan {self.plan}; dtype {self.dtype}; memory {self.memory}, at most {self.memory_peak_bytes:,} bytes"
+            f"plan {self.plan}; dtype {self.dtype}; memory {self.cache}, at most {self.cache_peak_bytes:,} bytes"
             + (f"; arena of {self.arena_bytes:,} bytes, by {self.arena_placed_by}" if self.arena_bytes else ""),
             f"search: {', '.join(f'{name} {value}' for name, value in self.search.items())}",
             f"{self.prompt_tokens} prompt tokens, {self.new_tokens} new tokens, {self.steps} steps ({self.rows} rows); "

@@ -55,7 +55,7 @@ def draw_timeline(receipt: RunReceipt, title: str | None = None) -> str:
             f'<rect {box} fill="{_fill(s.stage)}" stroke="#24292f" stroke-width="0.5">'
             f"<title>{escape(says)}</title></rect>"
         )
-    labels = [f'<text x="{LEFT}" y="{y + 20}">{escape(_called(thread))}</text>' for thread, y in lanes.items()]
+    labels = [f'<text x="{LEFT}" y="{y + 20}">{escape(_display_name(thread))}</text>' for thread, y in lanes.items()]
     title = title or f"{receipt.lines} lines, overlap: {receipt.overlap}"
     height = bottom + 44
     return "\n".join([
@@ -83,7 +83,7 @@ def described(receipt: RunReceipt) -> str:
     )
 
 
-def _called(thread: str) -> str:
+def _display_name(thread: str) -> str:
     return {"prefetch": "thread that reads ahead", "caller": "calling thread"}.get(thread, f"thread: {thread}")
 
 

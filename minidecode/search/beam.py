@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..device import beside, fetch
+from ..device import array_like, fetch
 from ..errors import OptionError
 from ..ops import ALL_DONE, MOVED, PENALTY_TOO_STRONG, SOME_DONE, TROUBLE, BeamRules
 from .candidates import Candidates, find_candidates, may_go_straight, straight_from_logits
 from .options import Options
 from .processors import Rows, any_due, process
-from .result import Found, Request, cooled, hand_over, refuse, settle
+from .result import Found, Request, clear_trouble, copy_found, raise_trouble, scaled_logits
 
 if TYPE_CHECKING:
     from ..runtime.engine import Engine
@@ -37,24 +37,26 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
 
     # One row per sentence goes through the prompt; its scores then stand for all of its beams.
     logits_BV = engine.prefill(request.prompts)
-    logits_RV = ops.take(logits_BV, np.repeat(np.arange(B, like=logits_BV), G * W))
+    logits_RV = ops.gather_rows(logits_BV, np.repeat(np.arange(B, like=logits_BV), G * W))
     engine.expand(G * W, int(request.limit_B.max()))
     groups = all_groups = [Beams.start(request, W, logits_RV, options) for _ in range(G)]
     V, C, dtype = logits_RV.shape[1], options.candidates // G, logits_RV.dtype
     if G > 1:  # a group's scores at its turn, and how often the groups before it have chosen each token
-        group_BWV, chosen_BV = beside(logits_RV, (B, W, V), dtype, 0), beside(logits_RV, (B, V), dtype, 0)
+        group_BWV, chosen_BV = array_like(logits_RV, (B, W, V), dtype, 0), array_like(logits_RV, (B, V), dtype, 0)
     draws = request.draws(logits_RV)
     step = 0
     while True:
-        logits_RV = cooled(ops, logits_RV, options)
+        logits_RV = scaled_logits(ops, logits_RV, options)
         rows_of = [beams.rows(request, sentence_B, step) for beams in groups]
         is_straight = may_be_straight and not any_due(rows_of[0], options)
         model_trouble_R = None  # then candidates that are NaN tell it
         if not is_straight:  # noted before processors, which may hide it
             logprobs_RV, model_trouble_R = ops.log_softmax(logits_RV)
-            settle(model_trouble_R, np.repeat(np.stack([beams.done_B for beams in groups], axis=1).reshape(-1), W))
+            clear_trouble(
+                model_trouble_R, np.repeat(np.stack([beams.done_B for beams in groups], axis=1).reshape(-1), W)
+            )
             if options.logits_processor:  # the user's function is not to blame
-                refuse(model_trouble_R, np.repeat(sentence_B, G * W), step)
+                raise_trouble(model_trouble_R, np.repeat(sentence_B, G * W), step)
             scores_BXV = logprobs_RV.reshape(B, G * W, V)
         if G > 1:
             chosen_BV[...] = 0
@@ -70,7 +72,7 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
                     scores_BWV = np.multiply(chosen_BV[:, None], -dtype.type(options.diversity_penalty), out=group_BWV)
                     scores_BWV += scores_BXV[:, g * W : (g + 1) * W]
                 scores_RV = process(ops, scores_BWV.reshape(B * W, V), rows_of[g], options, notes)
-                total_BWV = ops.add_running(scores_RV, beams.running_score_BW.reshape(-1)).reshape(B, W, V)
+                total_BWV = ops.add_beam_scores(scores_RV, beams.running_score_BW.reshape(-1)).reshape(B, W, V)
                 if rules.finished == "first" and request.prefix_BP is not None:
                     prefix_BP = request.prefix_BP[sentence_B]
                     beams.copy_where_the_prefix_ends(total_BWV, prefix_BP, step, options.eos_token_id)
@@ -89,7 +91,7 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
                 _count_tokens(chosen_BV, np.where(was_done_B[:, None], options.padding, chosen.token_BW))
             decided.append(chosen)
         together = _side_by_side(groups, decided)
-        flag = int(ops.tell_step(*together, model_trouble_R)[0])
+        flag = int(ops.step_flags(*together, model_trouble_R)[0])
         if flag & TROUBLE:
             _refuse(model_trouble_R, decided, sentence_B, step, options)
         step += 1
@@ -98,9 +100,9 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
         if flag & ALL_DONE:
             break
         *_, parent_BX = together
-        if engine.leaving and flag & SOME_DONE and (done_B := fetch(together[0]).reshape(G, B).all(axis=0)).any():
+        if engine.drop_finished and flag & SOME_DONE and (done_B := fetch(together[0]).reshape(G, B).all(axis=0)).any():
             for beams, every in zip(groups, all_groups, strict=True):
-                hand_over(beams.finds(), every.finds(), done_B, sentence_B)
+                copy_found(beams.finds(), every.finds(), done_B, sentence_B)
             stays_B = np.flatnonzero(~done_B)
             groups, draws = [beams.of(stays_B) for beams in groups], draws and draws.of(stays_B)
             sentence_B, parent_BX, B = sentence_B[stays_B], parent_BX[stays_B], len(stays_B)
@@ -108,7 +110,7 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
                 group_BWV, chosen_BV = group_BWV[:B], chosen_BV[:B]
             engine.leave(stays_B, G * W)
 
-        # 3. One more token of each running text through the model, its memory taken over from its parent.
+        # 3. One more token of each running text through the model, its cache taken over from its parent.
         tokens_BXM = np.concatenate([b.running_BWM for b in groups], axis=1) if G > 1 else groups[0].running_BWM
         tokens_RM = tokens_BXM.reshape(B * G * W, -1)
         length_R = np.repeat(np.stack([beams.length_B for beams in groups], axis=1).reshape(-1), W)
@@ -118,7 +120,7 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
             parent_R = (parent_BX + first_B[:, None]).reshape(-1)
         logits_RV = engine.step(tokens_RM, length_R, parent_R)
     for beams, every in zip(groups, all_groups, strict=True):
-        hand_over(beams.finds(), every.finds(), np.arange(B), sentence_B)
+        copy_found(beams.finds(), every.finds(), np.arange(B), sentence_B)
     return _best_of_all(all_groups, request, options, step)
 
 
@@ -161,16 +163,16 @@ class Beams:
         eos = options.eos_token_id
         longest = int((prompt_B + limit_B).max())
         text_BM = request.texts_with_room(longest + 1)  # the last column is spare
-        running_BWM = beside(logits_RV, (B, W, longest + 1), np.int64, text_BM[:, None])
-        out_of_play_BW = beside(logits_RV, (B, W), dtype, options.rules.out_of_play)
+        running_BWM = array_like(logits_RV, (B, W, longest + 1), np.int64, text_BM[:, None])
+        out_of_play_BW = array_like(logits_RV, (B, W), dtype, options.rules.out_of_play)
         running_score_BW = out_of_play_BW.copy()
         running_score_BW[:, : options.num_beam_groups if options.rules.groups == "interleaved" else 1] = 0.0
         norms = [1.0, *(options.length_norm(new) for new in range(1, int(limit_B.max()) + 1))]
         return cls(
-            running_BWM, running_score_BW, beside(logits_RV, B, np.int64, prompt_B), running_BWM.copy(), out_of_play_BW,
-            beside(logits_RV, (B, W), np.int64, 0), beside(logits_RV, B, bool, False),
-            beside(logits_RV, B, np.int64, prompt_B), beside(logits_RV, B, np.int64, limit_B),
-            beside(logits_RV, len(norms), dtype, norms), beside(logits_RV, len(eos), np.int64, eos), options.beam_rules,
+            running_BWM, running_score_BW, array_like(logits_RV, B, np.int64, prompt_B), running_BWM.copy(), out_of_play_BW,
+            array_like(logits_RV, (B, W), np.int64, 0), array_like(logits_RV, B, bool, False),
+            array_like(logits_RV, B, np.int64, prompt_B), array_like(logits_RV, B, np.int64, limit_B),
+            array_like(logits_RV, len(norms), dtype, norms), array_like(logits_RV, len(eos), np.int64, eos), options.beam_rules,
         )  # fmt: skip
 
     def rows(self, request: Request, sentence_B: np.ndarray, step: int) -> Rows:
@@ -192,14 +194,14 @@ class Beams:
     def advance(self, ops, candidates: Candidates) -> Chosen:
         """Takes up a step's candidates."""
         _, parent_BC, token_BC = candidates
-        *chosen, slot_BW, at_B, trouble_B = ops.advance_beams(
+        *chosen, slot_BW, at_B, trouble_B = ops.update_beams(
             *candidates, self.running_score_BW, self.finished_score_BW, self.finished_length_BW, self.done_B,
             self.length_B, self.prompt_B, self.limit_B, self.norm_X, self.eos_X, self.rules,
         )  # fmt: skip
         chosen = Chosen(*chosen, trouble_B)
         texts = self.finished_BWM, self.running_BWM  # those that finish go first, while the others are in their places
-        self.finished_BWM = ops.finish_texts(*texts, slot_BW, parent_BC, token_BC, at_B)
-        self.running_BWM = ops.refresh_texts(self.running_BWM, chosen.parent_BW, chosen.token_BW, at_B)
+        self.finished_BWM = ops.store_finished(*texts, slot_BW, parent_BC, token_BC, at_B)
+        self.running_BWM = ops.update_sequences(self.running_BWM, chosen.parent_BW, chosen.token_BW, at_B)
         return chosen
 
     def copy_where_the_prefix_ends(self, total_BWV, prefix_BP, step: int, eos: tuple[int, ...]) -> None:
@@ -230,10 +232,10 @@ def _refuse(
 ) -> None:
     """Raises OptionError or NumericalError: what the ops of this step have found, the model's scores first."""
     if model_trouble_R is not None:
-        refuse(model_trouble_R, np.repeat(sentence_B, len(model_trouble_R) // len(sentence_B)), step)
+        raise_trouble(model_trouble_R, np.repeat(sentence_B, len(model_trouble_R) // len(sentence_B)), step)
     trouble_B = next(trouble_B for trouble_B in (fetch(chosen.trouble_B) for chosen in decided) if trouble_B.any())
     if trouble_B[np.flatnonzero(trouble_B)[0]] != PENALTY_TOO_STRONG:
-        refuse(trouble_B, sentence_B, step)
+        raise_trouble(trouble_B, sentence_B, step)
     raise OptionError(
         f"length_penalty {options.length_penalty} takes scores at {step + 1} tokens below "
         f"{options.rules.out_of_play:g}, the mark of what is out of play: use one nearer to 0"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..device import beside
+from ..device import array_like
 from ..errors import OptionError
 from .processors import always_due
 
@@ -35,11 +35,11 @@ def find_candidates(
 
 
 def may_go_straight(ops: Any, options: Options) -> bool:
-    """Whether the plan has search_candidates, for the steps at which nothing touches scores on their way.
+    """Whether the plan has hars_candidates, for the steps at which nothing touches scores on their way.
 
     Raises OptionError if there can be no such step: what was asked for would silently not run.
     """
-    if not hasattr(ops, "search_candidates"):
+    if not hasattr(ops, "hars_candidates"):
         return False
     if reason := never_straight(options):
         raise OptionError(
@@ -58,15 +58,15 @@ def never_straight(options: Options) -> str | None:
 
 def straight_from_logits(ops, logits_RV, running_score_BW, C) -> Candidates:
     """The C highest scores, all beams together, where nothing comes between logits and candidates (LightSeq, 2.2)."""
-    score_BC, index_BC = ops.search_candidates(logits_RV, running_score_BW, C)
-    return score_BC, *ops.split_columns(index_BC, logits_RV.shape[1])
+    score_BC, index_BC = ops.hars_candidates(logits_RV, running_score_BW, C)
+    return score_BC, *ops.unravel_candidates(index_BC, logits_RV.shape[1])
 
 
 def best(ops, total_BWV, C) -> Candidates:
     """The C highest scores, all beams together."""
     B, W, V = total_BWV.shape
     score_BC, index_BC = ops.top_candidates(total_BWV.reshape(B, W * V), C)
-    return score_BC, *ops.split_columns(index_BC, V)
+    return score_BC, *ops.unravel_candidates(index_BC, V)
 
 
 def sampled(ops, total_BWV, C, draws, seed, order) -> Candidates:
@@ -81,10 +81,10 @@ def sampled(ops, total_BWV, C, draws, seed, order) -> Candidates:
     _, drawn_BC = ops.top_candidates(noise_BX, C)
     score_BC = np.take_along_axis(total_BX, drawn_BC, axis=1)
     if order == "drawn":  # the noisiest first, as in draws one after the other
-        return score_BC, *ops.split_columns(drawn_BC, V)
+        return score_BC, *ops.unravel_candidates(drawn_BC, V)
     order_BC = np.argsort(-score_BC, axis=1, kind="stable")
     index_BC = np.take_along_axis(drawn_BC, order_BC, axis=1)
-    return np.take_along_axis(score_BC, order_BC, axis=1), *ops.split_columns(index_BC, V)
+    return np.take_along_axis(score_BC, order_BC, axis=1), *ops.unravel_candidates(index_BC, V)
 
 
 def siblings_apart(ops, total_BWV, C, rate) -> Candidates:
@@ -110,8 +110,10 @@ def interleaved_groups(ops, total_BWV, C, G, penalty) -> Candidates:
     B, W, V = total_BWV.shape
     chosen_BX, found = np.empty_like(total_BWV, np.int64, shape=(B, 0)), []
     for g in range(G):
-        mine_R = beside(total_BWV, B * W // G, np.int64, np.add.outer(W * np.arange(B), np.arange(g, W, G)).reshape(-1))
-        group_BWV = ops.take(total_BWV.reshape(B * W, V), mine_R).reshape(B, -1, V)
+        mine_R = array_like(
+            total_BWV, B * W // G, np.int64, np.add.outer(W * np.arange(B), np.arange(g, W, G)).reshape(-1)
+        )
+        group_BWV = ops.gather_rows(total_BWV.reshape(B * W, V), mine_R).reshape(B, -1, V)
         # A token that stands among them twice costs twice, and gets its new score twice: no harm.
         times_BX = (chosen_BX[:, :, None] == chosen_BX[:, None]).sum(axis=2).astype(total_BWV.dtype)
         at_BWX = np.broadcast_to(chosen_BX[:, None], (B, W // G, chosen_BX.shape[1]))

@@ -9,7 +9,7 @@ import numpy as np
 AT_ONCE = 4096  # scores that are compared together: what NumPy notes of them is as many bytes
 
 
-def keep_min_p(scores_RV: np.ndarray, p: float, least: int = 1) -> np.ndarray:
+def min_p_filter(scores_RV: np.ndarray, p: float, least: int = 1) -> np.ndarray:
     """Tokens at least p times as likely as the likeliest; `least` of them stay in any case.
 
     softmax(s)_v < p max softmax(s) just where s_v < max s + log p: no probability need be known. Scores may be logits

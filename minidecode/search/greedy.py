@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..device import beside, fetch
+from ..device import array_like, fetch
 from ..ops import ALL_DONE, SOME_DONE, TROUBLE
 from .options import Options
 from .processors import any_due, process
-from .result import Found, Request, check_logits, cooled, hand_over, refuse, settle
+from .result import Found, Request, check_logits, clear_trouble, copy_found, raise_trouble, scaled_logits
 
 if TYPE_CHECKING:
     from ..runtime.engine import Engine
@@ -38,52 +38,52 @@ def greedy(
     prompt_R, limit_R = request.prompt_B[sentence_R], request.limit_B[sentence_R]
 
     logits_BV = engine.prefill(request.prompts)
-    logits_RV = ops.take(logits_BV, np.asarray(sentence_R, like=logits_BV))
+    logits_RV = ops.gather_rows(logits_BV, np.asarray(sentence_R, like=logits_BV))
     engine.expand(S, int(request.limit_B.max()))
     text_BM = request.texts_with_room(int((prompt_R + limit_R).max()))
-    tokens_RM = beside(logits_RV, (len(row_R), text_BM.shape[1]), np.int64, text_BM[sentence_R])
-    length_R, total_R = (beside(logits_RV, len(row_R), *kind) for kind in ((np.int64, prompt_R), (np.float64, 0)))
-    done_R, nobody_R = (beside(logits_RV, len(row_R), bool, False) for _ in range(2))
+    tokens_RM = array_like(logits_RV, (len(row_R), text_BM.shape[1]), np.int64, text_BM[sentence_R])
+    length_R, total_R = (array_like(logits_RV, len(row_R), *kind) for kind in ((np.int64, prompt_R), (np.float64, 0)))
+    done_R, nobody_R = (array_like(logits_RV, len(row_R), bool, False) for _ in range(2))
     # What ops are told at every step: none of it changes but who is still there.
-    every_R, begins_R, limits_R = (beside(logits_RV, len(row_R), np.int64, a) for a in (row_R, prompt_R, limit_R))
-    eos_X = beside(logits_RV, len(options.eos_token_id), np.int64, options.eos_token_id)
+    every_R, begins_R, limits_R = (array_like(logits_RV, len(row_R), np.int64, a) for a in (row_R, prompt_R, limit_R))
+    eos_X = array_like(logits_RV, len(options.eos_token_id), np.int64, options.eos_token_id)
     draws = request.draws(logits_RV)
     streams_R = np.ones(len(row_R), bool)  # whose tokens on_token is still to get
     all_texts = tokens_RM, length_R, total_R
     step = 0
     while True:
-        logits_RV = cooled(ops, logits_RV, options)
+        logits_RV = scaled_logits(ops, logits_RV, options)
         rows = request.rows(tokens_RM, length_R - done_R, sentence_R, step)  # of who is done, what came before the end
         notes = {} if trace else None
-        model_trouble_R = None  # then choose_tokens looks at the logits themselves
+        model_trouble_R = None  # then argmax_tokens looks at the logits themselves
         if options.do_sample or not is_by_logits:  # noted before processors, which may hide it
             logprobs_RV, model_trouble_R = ops.log_softmax(logits_RV)
-            settle(model_trouble_R, done_R)
+            clear_trouble(model_trouble_R, done_R)
             if options.logits_processor:  # the user's function is not to blame
-                refuse(model_trouble_R, sentence_R, step)
+                raise_trouble(model_trouble_R, sentence_R, step)
             # In place: nobody reads them any more.
             scores_RV = process(ops, logits_RV if is_by_logits else logprobs_RV, rows, options, notes)
         elif any_due(rows, options):
             if options.logits_processor:
                 check_logits(logits_RV, done_R, sentence_R, step)
-            scores_RV = process(ops, ops.take(logits_RV, every_R), rows, options, notes)
+            scores_RV = process(ops, ops.gather_rows(logits_RV, every_R), rows, options, notes)
         else:
             scores_RV = logits_RV
         if options.do_sample:
-            chosen_R = ops.draw_tokens(scores_RV, draws.keys_R2, draws.step_R, options.seed)
-            gained_R, trouble_R = ops.weigh_tokens(chosen_R, scores_RV, logprobs_RV if is_by_logits else None)
+            chosen_R = ops.sample_tokens(scores_RV, draws.keys_R2, draws.step_R, options.seed)
+            gained_R, trouble_R = ops.gather_logprobs(chosen_R, scores_RV, logprobs_RV if is_by_logits else None)
         else:
-            chosen_R, gained_R, trouble_R = ops.choose_tokens(scores_RV, logits_RV if is_by_logits else None)
-        settle(trouble_R, done_R)
+            chosen_R, gained_R, trouble_R = ops.argmax_tokens(scores_RV, logits_RV if is_by_logits else None)
+        clear_trouble(trouble_R, done_R)
         going_R = ~done_R if trace else None
-        flag = int(ops.extend_texts(
+        flag = int(ops.extend_sequences(
             tokens_RM, chosen_R, gained_R, rows.certain_R if is_by_logits else nobody_R, trouble_R, total_R, length_R,
             done_R, begins_R, limits_R, eos_X, model_trouble_R,
         )[0])  # fmt: skip
         if flag & TROUBLE:
             if model_trouble_R is not None:
-                refuse(model_trouble_R, sentence_R, step)
-            refuse(trouble_R, sentence_R, step)
+                raise_trouble(model_trouble_R, sentence_R, step)
+            raise_trouble(trouble_R, sentence_R, step)
         if trace:
             trace.note_tokens(step, rows.on_host, *map(fetch, (chosen_R, total_R, going_R, done_R)), notes)
         step += 1
@@ -96,8 +96,8 @@ def greedy(
             streams_R &= ~np.isin(ids_R, options.eos_token_id) & (step < limit_R)
         if flag & ALL_DONE:
             break
-        if engine.leaving and flag & SOME_DONE and (done_B := fetch(done_R).reshape(-1, S).all(axis=1)).any():
-            hand_over((tokens_RM, length_R, total_R), all_texts, np.repeat(done_B, S), row_R)
+        if engine.drop_finished and flag & SOME_DONE and (done_B := fetch(done_R).reshape(-1, S).all(axis=1)).any():
+            copy_found((tokens_RM, length_R, total_R), all_texts, np.repeat(done_B, S), row_R)
             stays_R = np.flatnonzero(np.repeat(~done_B, S))
             tokens_RM, length_R, total_R, done_R = (a[stays_R] for a in (tokens_RM, length_R, total_R, done_R))
             row_R, sentence_R, prompt_R, limit_R = (a[stays_R] for a in (row_R, sentence_R, prompt_R, limit_R))
@@ -107,7 +107,7 @@ def greedy(
         # A text that is done feeds its last token but one again: the last may lie beyond the context.
         logits_RV = engine.step(tokens_RM, length_R - done_R, None)
 
-    hand_over((tokens_RM, length_R, total_R), all_texts, np.arange(len(row_R)), row_R)
+    copy_found((tokens_RM, length_R, total_R), all_texts, np.arange(len(row_R)), row_R)
     (tokens_RM, length_R, total_R), prompt_R = map(fetch, all_texts), np.repeat(request.prompt_B, S)
     scores_R = total_R / options.length_norm(length_R - prompt_R)
     texts = [tokens_RM[r, prompt_R[r] : length_R[r]].copy() for r in range(len(prompt_R))]

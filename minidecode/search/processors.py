@@ -17,7 +17,7 @@ import numpy as np
 
 from ..device import fetch
 from ..errors import OptionError
-from .filters import keep_min_p
+from .filters import min_p_filter
 
 if TYPE_CHECKING:
     from .options import Options
@@ -337,24 +337,24 @@ def unk_penalty(ops, scores_RV, rows, o):
 @acts(lambda o: o.do_sample and o.temperature != 1.0, by_op=True)
 def temperature(ops, scores_RV, rows, o):
     """Divides scores: below 1 the likely tokens gain, above 1 the unlikely ones."""
-    return ops.cool_scores(scores_RV, o.temperature)
+    return ops.apply_temperature(scores_RV, o.temperature)
 
 
 @acts(lambda o: o.do_sample and o.top_k, by_op=True)
 def top_k(ops, scores_RV, rows, o):
     """Leaves the k likeliest tokens of each row, and what ties with the k-th (Fan et al. 2018)."""
-    return ops.keep_top_k(scores_RV, max(o.top_k, o.least_kept))
+    return ops.top_k_filter(scores_RV, max(o.top_k, o.least_kept))
 
 
 @acts(lambda o: o.do_sample and o.top_p < 1.0, by_op=True)
 def top_p(ops, scores_RV, rows, o):
     """Leaves the fewest tokens, likeliest first, whose probabilities sum to at least p (Holtzman et al. 2020)."""
-    return ops.keep_top_p(scores_RV, o.top_p, o.least_kept)
+    return ops.top_p_filter(scores_RV, o.top_p, o.least_kept)
 
 
 @acts(lambda o: o.do_sample and o.min_p is not None)
 def min_p(ops, scores_RV, rows, o):
-    return keep_min_p(scores_RV, o.min_p, o.least_kept)
+    return min_p_filter(scores_RV, o.min_p, o.least_kept)
 
 
 # ---- and last --------------------------------------------------------------------------------------------------------

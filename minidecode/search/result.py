@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..device import beside, fetch
+from ..device import array_like, fetch
 from ..errors import NumericalError, OptionError
 from ..ops import FINE, NOT_A_NUMBER
 from .draws import Draws, sentence_keys
@@ -55,8 +55,8 @@ class Request:
         """Of the first tokens, beside the logits; none where nothing is sampled."""
         if (keys_R2 := self.keys_R2) is None:
             return None
-        step_R = beside(logits_RV, len(keys_R2), np.int64, 0)
-        return Draws(beside(logits_RV, keys_R2.shape, keys_R2.dtype, keys_R2), step_R)
+        step_R = array_like(logits_RV, len(keys_R2), np.int64, 0)
+        return Draws(array_like(logits_RV, keys_R2.shape, keys_R2.dtype, keys_R2), step_R)
 
     def rows(
         self, tokens_RM: np.ndarray, length_R: np.ndarray, sentence_R: np.ndarray, step: int | None = None
@@ -77,7 +77,9 @@ class Found:
     steps: int
 
 
-def hand_over(finds: Iterable[np.ndarray], to: Iterable[np.ndarray], which_X: np.ndarray, number_X: np.ndarray) -> None:
+def copy_found(
+    finds: Iterable[np.ndarray], to: Iterable[np.ndarray], which_X: np.ndarray, number_X: np.ndarray
+) -> None:
     """What those in `which` have found, by sentence or by text, into the arrays of all, to the places `number` says.
 
     Until somebody has left, both are the same arrays.
@@ -87,19 +89,19 @@ def hand_over(finds: Iterable[np.ndarray], to: Iterable[np.ndarray], which_X: np
             all_XN[number_X[which_X]] = found_XN[which_X]
 
 
-def cooled(ops, logits_RV: np.ndarray, options: Options) -> np.ndarray:
+def scaled_logits(ops, logits_RV: np.ndarray, options: Options) -> np.ndarray:
     """The model's logits; in a dialect whose temperature is part of the model, divided by it."""
     if options.rules.temperature_in_softmax and options.temperature != 1.0:
-        return ops.cool_scores(logits_RV, options.temperature)
+        return ops.apply_temperature(logits_RV, options.temperature)
     return logits_RV
 
 
-def settle(trouble_R: np.ndarray, done_R: np.ndarray) -> None:
+def clear_trouble(trouble_R: np.ndarray, done_R: np.ndarray) -> None:
     """A text that is done is nobody's trouble any more: what is noted of its row is taken back."""
     trouble_R[done_R] = FINE
 
 
-def refuse(trouble_R: np.ndarray, sentence_R: np.ndarray, step: int) -> None:
+def raise_trouble(trouble_R: np.ndarray, sentence_R: np.ndarray, step: int) -> None:
     """Raises what an op has noted of a row whose search cannot go on; nothing if all is fine."""
     trouble_R = fetch(trouble_R)
     if trouble_R.any():

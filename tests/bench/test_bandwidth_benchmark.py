@@ -24,7 +24,7 @@ def script(monkeypatch):
     return load_file(ROOT / "benchmarks" / "bandwidth.py")
 
 
-NAMES = ("norm", "activation", "heads", "linear", "split", "shared", "softmax", "running", "temperature", "choose",
+NAMES = ("norm", "activation", "heads", "linear", "split", "shared", "softmax", "beam_scores", "temperature", "argmax",
          "candidates")  # fmt: skip
 
 
@@ -60,7 +60,7 @@ def test_kernels_take_repeated_inputs_on_a_device(script, name, monkeypatch):
 
 
 def test_what_stands_in_two_places_goes_on_doing_so(script):
-    (scores_RV, logits_RV), _ = script.repeated("choose", 2)
+    (scores_RV, logits_RV), _ = script.repeated("argmax", 2)
     assert scores_RV is logits_RV and len(scores_RV) == 16
 
 
@@ -72,13 +72,13 @@ def test_weights_are_repeated_and_the_rows_are_not(script):
 
 def test_it_runs_in_small_and_writes_json(script, tmp_path, monkeypatch, capsys):
     out = tmp_path / "bandwidth.json"
-    given = ["--only", "norm", "choose", "--megabytes", "4", "--runs", "1", "--note", "a test", "--out", str(out)]
+    given = ["--only", "norm", "argmax", "--megabytes", "4", "--runs", "1", "--note", "a test", "--out", str(out)]
     monkeypatch.setattr("sys.argv", ["bandwidth.py", *given])
     monkeypatch.setattr(script, "device_kind", lambda: "none")
     script.main()
     found = json.loads(out.read_text(encoding="utf-8"))
     assert script.table(found) in capsys.readouterr().out and found["note"] == "a test"
-    for row, name in zip(found["ops"], ("norm", "choose"), strict=True):
+    for row, name in zip(found["ops"], ("norm", "argmax"), strict=True):
         assert row["name"] == name and row["bytes"] >= 4e6 and row["implementation"] == "cpu"
         assert row["share"] == pytest.approx(row["copy_milliseconds"][0] / row["milliseconds"][0], rel=0.01, abs=1e-3)
 

@@ -267,5 +267,5 @@ def test_both_sides_have_the_same_weights(script, tmp_path):
     for name, setting in (("gpt2", GREEDY), ("bart-base", BEAMS)):
         folder = small(script, name, tmp_path / name)
         theirs = script.transformers(folder, "cpu")(setting)()
-        mine = script.ours(folder, "cpu", plan="numpy,memory_dtype=float16")(setting)()
+        mine = script.ours(folder, "cpu", plan="numpy,cache_dtype=float16")(setting)()
         assert np.array_equal(mine[0][:1], theirs[0][:1])

@@ -79,7 +79,7 @@ def test_a_rung_is_the_one_before_it_and_one_switch(toy):
         if rung.name != "EL":
             assert kept.items() <= after.choices.items(), rung.name
             setting, seen = after, after.choices
-    assert setting.plan == md.Plan.parse("fast,arena=planned,hars=off,memory_dtype=float16") and setting.batch_size == 3
+    assert setting.plan == md.Plan.parse("fast,arena=planned,hars=off,cache_dtype=float16") and setting.batch_size == 3
 
 
 def test_all_rungs_run_and_their_receipts_show_it(found):
@@ -179,7 +179,7 @@ def test_a_loser_says_why_and_is_not_carried_on(toy, monkeypatch):
     el, fused = one(found, "EL"), one(found, "fused kernels")
     assert not el.carried and el.speedup < 0.9
     assert "attention takes" in el.why and "operations for each byte" in el.why and "does 4.0 while it moves" in el.why
-    assert fused.builds_on == "cache de-duplication" and "memory=split" in fused.plan
+    assert fused.builds_on == "cache de-duplication" and "cache=split" in fused.plan
     assert "loses, and is not carried on: attention takes" in str(found)
 
 
@@ -188,7 +188,7 @@ def test_a_rung_that_takes_long_is_not_run_again(toy, monkeypatch, settled):
 
     def run(work, setting):
         done = real(work, setting)
-        return dataclasses.replace(done, seconds=ladder.LONG) if setting.choices.get("memory") == "el" else done
+        return dataclasses.replace(done, seconds=ladder.LONG) if setting.choices.get("cache") == "el" else done
 
     monkeypatch.setattr(ladder, "run", run)
     monkeypatch.setattr(ladder, "RUNGS", tuple(r for r in rungs.RUNGS if r.name in ("cache", "EL")))
@@ -349,7 +349,7 @@ def test_an_encoder_decoder_model(tmp_path, settled):
     model = md.load(write_bart_folder(tmp_path / "toy-bart"))
     found = ladder.ladder(model, **SIZES)
     assert [s.name for s in found.steps if s.not_run] == []
-    assert "minidecode.memory.el" in one(found, "EL").ran["memory"]
+    assert "minidecode.cache.el" in one(found, "EL").ran["cache"]
 
 
 @pytest.mark.parametrize(("bad", "says"), [
@@ -363,14 +363,14 @@ def test_what_cannot_be_asked(toy, bad, says):
 
 
 @pytest.mark.parametrize("has_source", [False, True])
-@pytest.mark.parametrize("memory", ["replicated", "preallocated", "split", "indirect", "el"])
-def test_the_footprint_of_a_narrow_memory_holds(tmp_path, memory, has_source):
+@pytest.mark.parametrize("cache", ["replicated", "preallocated", "split", "indirect", "el"])
+def test_the_footprint_of_a_narrow_memory_holds(tmp_path, cache, has_source):
     folder = write_bart_folder(tmp_path / "toy") if has_source else write_folder(tmp_path / "toy", n_positions=64)
     model, ids = md.load(folder), np.ones((40, 9), int)
-    how = {"input_ids": ids, "plan": f"memory={memory},memory_dtype=float16", "num_beams": 3, "max_new_tokens": 6,
+    how = {"input_ids": ids, "plan": f"cache={cache},cache_dtype=float16", "num_beams": 3, "max_new_tokens": 6,
            "eos_token_id": None}  # fmt: skip
     out, said = [], model.footprint(**how)
     rungs.peak_of(lambda: model.generate(**how))  # imports and what Python makes once
     _, peak = rungs.peak_of(lambda: out.append(model.generate(**how)))
-    assert out[0].receipt.memory_peak_bytes <= said.memory <= 1.5 * out[0].receipt.memory_peak_bytes
+    assert out[0].receipt.cache_peak_bytes <= said.cache <= 1.5 * out[0].receipt.cache_peak_bytes
     assert peak <= said.total

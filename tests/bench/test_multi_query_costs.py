@@ -19,7 +19,7 @@ WEIGHTS = {"P_q": "hdk", "P_k": "hdk", "P_v": "hdv", "P_o": "hdv"}
 
 
 def arguments(listing):
-    """Arrays of the shapes that the listing asks for; an incremental one gets a memory of m - 1 positions."""
+    """Arrays of the shapes that the listing asks for; an incremental one gets a cache of m - 1 positions."""
     shapes = dict(WEIGHTS)
     if "multiquery" in listing:
         shapes |= {"P_k": "dk", "P_v": "dv"}
@@ -76,7 +76,7 @@ def sizes(draw, most_heads_per_width=None):
 
 @given(sizes())
 def test_the_sums_over_n_positions(size):
-    """Worked out by hand. The sum of the lengths 1 to n of the memory is n (n + 1) / 2."""
+    """Worked out by hand. The sum of the lengths 1 to n of the cache is n (n + 1) / 2."""
     b, n, d, h = size.values()
     k = d // h
     expected = {
@@ -138,7 +138,7 @@ def test_the_erratum_of_section_2_4_1():
 
 
 def test_sharing_keys_and_values_pays_h_times_where_they_are_all_that_matters():
-    """With a large batch and a long memory of wide heads, multi-query moves little more than an h-th."""
+    """With a large batch and a long cache of wide heads, multi-query moves little more than an h-th."""
     size = {"b": 4096, "n": 1024, "d": 1024, "h": 8}
     heads, query = (over_n_calls(f"multi{kind}_self_attention_incremental", **size) for kind in ("head", "query"))
     assert 6 < heads.bytes / query.bytes < 8

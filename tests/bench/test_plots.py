@@ -80,9 +80,9 @@ def test_memory_bytes(tmp_path, monkeypatch, capsys):
     for r in found["el_table_4"]:
         B, N = r["batch"], r["length"]
         keys_and_values, hidden = 2 * 12 * 4 * B * N * 1024 * 2, B * N * 1024 * 2
-        assert r["gib"] == {"memory=replicated": keys_and_values / 2**30, "memory=el": hidden / 2**30}
-        assert r["gib"]["memory=el"] == pytest.approx(r["paper"]["memory=el"], rel=0.25, abs=0.005)
-        assert r["gib"]["memory=replicated"] == pytest.approx(r["paper"]["memory=replicated"], rel=0.01)
+        assert r["gib"] == {"cache=replicated": keys_and_values / 2**30, "cache=el": hidden / 2**30}
+        assert r["gib"]["cache=el"] == pytest.approx(r["paper"]["cache=el"], rel=0.25, abs=0.005)
+        assert r["gib"]["cache=replicated"] == pytest.approx(r["paper"]["cache=replicated"], rel=0.01)
     for r, copies in zip(found["fastseq_table_2"], (4, 1, 1), strict=True):
         positions = copies * 1024 + 4 * 50
         assert r["gib"] == r["batch"] * positions * 2 * 12 * 1024 * 2 / 2**30 == pytest.approx(r["paper"], rel=0.01)

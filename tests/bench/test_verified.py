@@ -21,7 +21,7 @@ from minidecode.catalog import CATALOG, Cost, arguments_of
 from minidecode.conformance.check import _named
 from minidecode.conformance.rows import asked_of
 from minidecode.ops import Norm
-from minidecode.reference.arena import place_lifetimes
+from minidecode.reference.arena import assign_offsets
 from minidecode.reference.ngram import ban_ngrams
 from minidecode.reference.norm import residual_norm
 
@@ -258,29 +258,29 @@ def test_functions_have_names_of_their_own(tmp_path):
 def test_compare_times_a_function_beside_ours(cli, tmp_path):
     """By its file; one that is wrong is told before ours are checked."""
     mine, wrong = tmp_path / "mine.py", tmp_path / "wrong.py"
-    mine.write_text("from minidecode.reference.columns import split_columns as f\n")
+    mine.write_text("from minidecode.reference.unravel import unravel_candidates as f\n")
     wrong.write_text("def f(index_BC, V, out=None):\n    return index_BC, index_BC\n")
-    ran = cli("compare", "columns", f"{mine}:f", "--repeats", 2, "--json", "-q")
+    ran = cli("compare", "unravel", f"{mine}:f", "--repeats", 2, "--json", "-q")
     *ours, timing = json.loads(ran.out)["timings"]
     assert ran.code == 0 and timing["implementation"] == "mine.py:f" and timing["median"] > 0 and len(ours) == 2
-    ran = cli("compare", "columns", f"{wrong}:f", "--repeats", 2, "-q")
+    ran = cli("compare", "unravel", f"{wrong}:f", "--repeats", 2, "-q")
     assert ran.code == 1 and ran.out == "" and "wrong.py:f is wrong, so nothing is timed" in ran.err
-    ran = cli("compare", "columns", f"{mine}:f", "--read", tmp_path / "x.json")
+    ran = cli("compare", "unravel", f"{mine}:f", "--read", tmp_path / "x.json")
     assert ran.code == 1 and "functions has no effect with --read" in ran.err
 
 
 def test_what_is_compared_in_bytes_takes_functions_too():
     """As they are; several answers are right here, and a judge looks at each."""
-    found = md.compare("arena", functions=[place_lifetimes], repeats=1)
-    label = "minidecode.reference.arena.place_lifetimes"
+    found = md.compare("arena", functions=[assign_offsets], repeats=1)
+    label = "minidecode.reference.arena.assign_offsets"
     assert found.timings[-1].implementation == label and found.amounts[label] == found.amounts["reference"]
 
 
 def test_a_kernel_is_not_timed_in_the_emulator(tmp_path):
     mine = tmp_path / "mine.py"
-    mine.write_text("from minidecode.cuda.columns import split_columns as f\n")
+    mine.write_text("from minidecode.cuda.unravel import unravel_candidates as f\n")
     with pytest.raises(md.OptionError, match=r"^mine.py:f launches kernels, which run in the emulator here"):
-        md.compare("columns", functions=[f"{mine}:f"], repeats=1)
+        md.compare("unravel", functions=[f"{mine}:f"], repeats=1)
 
 
 def test_a_roofline_has_a_place_for_it(tmp_path):

@@ -81,14 +81,14 @@ def test_compare_refuses_to_time_a_wrong_implementation(fails, monkeypatch):
 
 def test_the_command_writes_what_it_reads(cli, fails, tmp_path):
     path = tmp_path / "redirect.json"
-    path.write_text(cli("compare", "redirect", "--repeats", 1, "--json").out, encoding="utf-8")
+    path.write_text(cli("compare", "indirection", "--repeats", 1, "--json").out, encoding="utf-8")
     shown = cli("compare", "--read", path, "--plot", tmp_path / "roof.svg")
-    assert "redirect" in shown.out and "reference naive" in shown.out
+    assert "indirection" in shown.out and "reference naive" in shown.out
     assert (tmp_path / "roof.svg").read_text(encoding="utf-8").count("<svg") == 1
     assert "holds no comparison of norm" in fails("compare", "norm", "--read", path)
     assert "different names" in fails("compare", "--read", path, "--read", path)
-    assert "did you mean redirect" in fails("compare", "redirct")
-    assert "no machine 'v1000'" in fails("compare", "redirect", "--machine", "v1000")
+    assert "did you mean indirection" in fails("compare", "indirecton")
+    assert "no machine 'v1000'" in fails("compare", "indirection", "--machine", "v1000")
 
 
 @pytest.mark.parametrize("flag", [["--machine", "v100"], ["--repeats", 9], ["--stored", "float16"]])
@@ -107,7 +107,9 @@ def test_what_buys_bytes_alone_has_no_roofline(cli, fails, tmp_path):
     of_bytes, of_time, plot = (tmp_path / name for name in ("arena.json", "redirect.json", "roof.svg"))
     says = "has no roofline, for what it buys is bytes: leave out --plot"
     assert f"compare arena {says}" in fails("compare", "arena", "--plot", plot)
-    arena, redirect = (json.loads(cli("compare", name, "--repeats", 1, "--json").out) for name in ("arena", "redirect"))
+    arena, redirect = (
+        json.loads(cli("compare", name, "--repeats", 1, "--json").out) for name in ("arena", "indirection")
+    )
     of_bytes.write_text(json.dumps(arena), encoding="utf-8")
     of_time.write_text(json.dumps([arena, redirect]), encoding="utf-8")
     assert "arena compares bytes alone" in fails("compare", "--read", of_bytes, "--plot", plot)
@@ -118,7 +120,14 @@ def test_what_buys_bytes_alone_has_no_roofline(cli, fails, tmp_path):
 
 def test_nothing_is_left_in_the_folder_where_it_runs(tmp_path):
     """Hypothesis keeps files of its own, in .hypothesis of the working directory if nobody says otherwise."""
-    command = [sys.executable, "-m", "minidecode.cli", "check", "redirect", "minidecode.cpu.redirect:redirect"]
+    command = [
+        sys.executable,
+        "-m",
+        "minidecode.cli",
+        "check",
+        "indirection",
+        "minidecode.cpu.indirection:update_indirection",
+    ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": ROOT})
     assert done.returncode == 0 and "is right" in done.stdout, done.stderr
     assert list(tmp_path.iterdir()) == []

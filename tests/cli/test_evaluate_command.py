@@ -43,14 +43,14 @@ def test_one_row_as_the_library_computes_it(cli, toy, pairs):
 
 
 def test_a_row_for_each_model_precision_and_plan(cli, toy, toy_bart, pairs):
-    ran = cli("evaluate", pairs, "-m", toy, "-m", toy_bart, *FEW, "--plan", "memory=none", "--plan", "auto",
+    ran = cli("evaluate", pairs, "-m", toy, "-m", toy_bart, *FEW, "--plan", "cache=none", "--plan", "auto",
               "--dtype", "float32", "--dtype", "float64", "--json")  # fmt: skip
     rows = json.loads(ran.out)["rows"]
     assert [(r["model"], r["dtype"], r["plan"]) for r in rows] == [
         (str(model), dtype, plan)
         for model in (toy, toy_bart)
         for dtype in ("float32", "float64")
-        for plan in ("memory=none", "auto")
+        for plan in ("cache=none", "auto")
     ]
     assert [r["different"] for r in rows[:4]] == [0] * 4 and rows[4]["different"] == len(PROMPTS)
     assert rows[0]["intervals"] is None
@@ -58,11 +58,11 @@ def test_a_row_for_each_model_precision_and_plan(cli, toy, toy_bart, pairs):
 
 
 def test_the_table(cli, toy, pairs):
-    ran = cli("evaluate", pairs, "-m", toy, *FEW, "--plan", "auto", "--plan", "memory=none")
+    ran = cli("evaluate", pairs, "-m", toy, *FEW, "--plan", "auto", "--plan", "cache=none")
     lines = ran.out.splitlines()
     head = ["model", "plan", "dtype", "ROUGE-1", "ROUGE-2", "ROUGE-L", "BLEU", "tokens", "seconds", "differ"]
     assert lines[0].split() == head
-    for line, plan in zip(lines[1:3], ("auto", "memory=none"), strict=True):
+    for line, plan in zip(lines[1:3], ("auto", "cache=none"), strict=True):
         cells = line.split()
         assert cells[:3] == [str(toy), plan, "float32"] and len(cells) == len(head) and cells[-1] == "0"
     assert lines[3].startswith("row 2 less row 1, 95 %: ROUGE-1 +0.00 to +0.00, ROUGE-2 ")
@@ -92,14 +92,12 @@ def test_pairs_from_standard_input(cli, toy, pairs):
 
 def test_what_was_generated_is_written(cli, toy, pairs, tmp_path):
     path = tmp_path / "said.jsonl"
-    ran = cli("evaluate", pairs, "-m", toy, *FEW, "--plan", "auto", "--plan", "memory=none", "--output-texts", path,
+    ran = cli("evaluate", pairs, "-m", toy, *FEW, "--plan", "auto", "--plan", "cache=none", "--output-texts", path,
               "--batch-size", 2)  # fmt: skip
     texts = md.load(toy).generate(PROMPTS, max_new_tokens=4).texts
     records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     assert ran.code == 0 and [r["text"] for r in records] == texts * 2
-    assert records[4] == {"model": str(toy), "plan": "memory=none", "dtype": "float32"} | RECORDS[1] | {
-        "text": texts[1]
-    }
+    assert records[4] == {"model": str(toy), "plan": "cache=none", "dtype": "float32"} | RECORDS[1] | {"text": texts[1]}
 
 
 def test_truncate_reaches_the_search(cli, fails, toy, tmp_path):
@@ -134,7 +132,7 @@ def test_a_line_that_cannot_be_answered_is_left_out_of_all_rows(cli, fails, toy,
 @pytest.mark.parametrize(("arguments", "named"), [
     ([], "give PAIRS"), (["--sources", "a.txt"], "give PAIRS"), (["--references", "a.txt"], "give PAIRS"),
     (["PAIRS", "--sources", "a.txt", "--references", "b.txt"], "give PAIRS"), (["no-file.jsonl"], "No such file"),
-    (["PAIRS", "--plan", "memory=magic"], "magic"), (["PAIRS", "--dtype", "half"], "dtype must be"),
+    (["PAIRS", "--plan", "cache=magic"], "magic"), (["PAIRS", "--dtype", "half"], "dtype must be"),
     (["PAIRS", "--dtype", "float64", "--dtype", "half"], "dtype must be"), (["PAIRS", "-m", "nobody"], "nobody"),
     (["PAIRS", "--batch-size", 0], "batch_size"), (["PAIRS", "--num-beams", 2, "--nbest", 2], "num_return_sequences"),
     (["PAIRS", "--on-error", "record"], "on_error must be stop or skip"),

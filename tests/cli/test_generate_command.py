@@ -122,8 +122,8 @@ def test_quiet(cli, toy):
 
 
 def test_receipt(cli, toy):
-    err = cli("generate", "the", "-m", toy, "--receipt", "--plan", "memory=none").err
-    assert "plan memory=none" in err and "linear" in err
+    err = cli("generate", "the", "-m", toy, "--receipt", "--plan", "cache=none").err
+    assert "plan cache=none" in err and "linear" in err
 
 
 def test_output_file(cli, toy, expected, tmp_path):
@@ -255,10 +255,10 @@ BAD_OPTIONS = [
     (["--eos-token-id", -1], 1, ["eos_token_id", "-1"]),
     (["--lenpen", "nan"], 1, ["length_penalty", "-10 to 10"]),
     (["--early-stopping", "maybe"], 1, ["early_stopping", "true, false or never"]),
-    (["--plan", "memory=magic"], 1, ["magic", "replicated"]),
+    (["--plan", "cache=magic"], 1, ["magic", "replicated"]),
     (["--plan", "fast-please"], 1, ["fast-please", "auto"]),
-    (["--plan", "memory=rolling"], 1, ["memory=rolling needs a model with an attention_window"]),
-    (["--plan", "reorder=cpu"], 1, ["no effect with memory=replicated", "say memory=preallocated or memory=split"]),
+    (["--plan", "cache=rolling"], 1, ["cache=rolling needs a model with an attention_window"]),
+    (["--plan", "reorder=cpu"], 1, ["no effect with cache=replicated", "say cache=preallocated or cache=split"]),
     (["--dtype", "int4"], 1, ["one of float32, float64, float16, int8"]),
     (["--jsonl"], 1, ["--jsonl is for files: the prompts here are arguments"]),
     (["--no-such-option"], 2, ["--no-such-option", "minidecode generate --help"]),

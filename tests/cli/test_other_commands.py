@@ -240,9 +240,9 @@ def test_warm_says_what_it_compiled(cli, monkeypatch):
     monkeypatch.setattr(compiled, "TYPES", {"ngram": compiled.TYPES["ngram"]})
     monkeypatch.setattr(compiled, "PRODUCTS", {})
     monkeypatch.setattr(compiled, "ASKED_FOR", {})
-    ran = cli("warm", "--quiet")
+    ran = cli("precompile", "--quiet")
     assert (ran.code, ran.err) == (0, "") and re.match(r"[01] of 1 functions compiled in \d+\.\d s, [01] were", ran.out)
-    report = json.loads(cli("warm", "--json").out)
+    report = json.loads(cli("precompile", "--json").out)
     assert (report["compiled"], report["functions"]) == (0, 1) and report["seconds"] >= 0
     assert "compiled code    1 of 1 functions on disk\n" in cli("doctor").out
     assert json.loads(cli("doctor", "--json").out)["compiled"] == {"functions": 1, "on_disk": 1}
@@ -295,7 +295,7 @@ def test_auto_and_doctor_get_by_without_a_library(monkeypatch):
     monkeypatch.setattr(compiled, "_function", missing)
     monkeypatch.setattr(compiled, "WORTH_LOADING", 0)
     model = md.load("tiny-gpt2")
-    why = compiled.why_not(model, Extent(1, 0, 5, 20, 25), model.options(max_new_tokens=20))
+    why = compiled.reason_for_numpy(model, Extent(1, 0, 5, 20, 25), model.options(max_new_tokens=20))
     assert why.startswith("compiled code cannot be loaded: libnotthere.so.7")
     assert "libnotthere.so.7" in doctor._compiled_code()["error"]
 

@@ -28,10 +28,10 @@ def shape(tmp_path):
 
 
 def test_the_table_and_its_sums(cli, shape):
-    ran = cli("plan", shape(), *SIZES, "--beam", 3, "--plan", "memory=split")
+    ran = cli("plan", shape(), *SIZES, "--beam", 3, "--plan", "cache=split")
     assert (ran.code, ran.err) == (0, "")
     step = load_shapes(shape()).plan_step(
-        batch_size=2, input_length=5, max_new_tokens=6, num_beams=3, plan="memory=split"
+        batch_size=2, input_length=5, max_new_tokens=6, num_beams=3, plan="cache=split"
     )
     lines = ran.out.splitlines()
     assert lines[0].split() == ["intermediate", "bytes", "first", "last", "offset"]
@@ -46,7 +46,7 @@ def test_the_table_and_its_sums(cli, shape):
     hidden = [row[1] for row in placed if row not in shown]
     assert max(hidden) <= min(row[1] for row in shown)
     assert rest == f"and {len(hidden)} smaller ones, {sum(hidden):,} bytes together"
-    assert "attend_split 2: workspace" in {row[0] for row in shown} and shown[-1][0].startswith("refresh_texts 1")
+    assert "attend_split 2: workspace" in {row[0] for row in shown} and shown[-1][0].startswith("update_sequences 1")
     for says, number in [("arena", step.bytes), ("separate buffers", step.layout.separate_bytes),
                          ("lower bound", step.layout.lower_bound)]:  # fmt: skip
         assert re.search(rf"^{says} +{number:,} bytes", ran.out, re.M), says
@@ -66,10 +66,10 @@ def test_as_json_for_bart(cli, shape):
 
 def test_the_picture_has_a_rectangle_for_each_intermediate(cli, shape, tmp_path):
     path = tmp_path / "plan.svg"
-    assert cli("plan", shape(), *SIZES, "--beam", 2, "--plan", "memory=preallocated", "--svg", path).code == 0
+    assert cli("plan", shape(), *SIZES, "--beam", 2, "--plan", "cache=preallocated", "--svg", path).code == 0
     root = ElementTree.parse(path).getroot()
     drawn = [r for r in root.iter(f"{SVG}rect") if r.find(f"{SVG}title") is not None]
-    rows = json.loads(cli("plan", shape(), *SIZES, "--beam", 2, "--plan", "memory=preallocated", "--json").out)
+    rows = json.loads(cli("plan", shape(), *SIZES, "--beam", 2, "--plan", "cache=preallocated", "--json").out)
     rows = [r for r in rows["intermediates"] if r["bytes"]]
     assert [r.find(f"{SVG}title").text.split(":")[0] for r in drawn] == [r["name"].split(":")[0] for r in rows]
     boxes = [[float(r.get(k)) for k in ("x", "y", "width", "height")] for r in drawn]
@@ -79,7 +79,7 @@ def test_the_picture_has_a_rectangle_for_each_intermediate(cli, shape, tmp_path)
             above = y + height <= other_y + 0.02 or other_y + other_height <= y + 0.02
             assert beside or above, "two rectangles overlap"
     text = path.read_text(encoding="utf-8")
-    assert ">follow<" in text and ">forward<" in text and ">search<" in text and "lower bound" in text
+    assert ">reorder<" in text and ">forward<" in text and ">search<" in text and "lower bound" in text
 
 
 def test_another_vocabulary_and_published_shapes(cli):
@@ -138,4 +138,4 @@ def test_a_plan_that_executes_a_file_says_so(cli, toy, tmp_path):
 
 
 def test_a_plan_of_our_own_code_executes_no_file(cli, toy):
-    assert "executes" not in cli("trace", "the", "-m", toy, "--plan", "memory=split,ngram=reference").err
+    assert "executes" not in cli("trace", "the", "-m", toy, "--plan", "cache=split,ngram=reference").err

@@ -60,7 +60,7 @@ def test_other_groups_are_told_apart_by_their_groups(cli, toy):
 
 @pytest.mark.parametrize(
     ("against", "says"),
-    [("plan=memory=none", "all steps agree, and the same texts come out"),
+    [("plan=cache=none", "all steps agree, and the same texts come out"),
      ("no_repeat_ngram_size=1", r"step \d: other candidates. no_repeat_ngram_size changed 0 of these in the first"),
      ("num_beams=2", r"step 1: other candidates"),
      ("bad_words_ids=[[3,4],[5]],length_penalty=0.5", r"agree|step \d"),

@@ -21,7 +21,7 @@ VERSIONS = [
 K = U = 8  # numbers of a head: 32 bytes, a sector
 
 
-def memories(arguments):
+def caches(arguments):
     """The places of keys and values among the arguments: all arrays of four axes."""
     return [i for i, a in enumerate(arguments) if getattr(a, "ndim", 0) == 4]
 
@@ -31,7 +31,7 @@ def test_nothing_is_read_that_a_row_does_not_see(name, attend):
     """NaN in the padding and in what is not written changes no bit: 0 times NaN would be NaN."""
     for arguments in (asked_of(name).planted()[0], asked_of(name).planted()[1]):
         spoilt = list(arguments)
-        values = memories(arguments)[1::2]
+        values = caches(arguments)[1::2]
         for i in values:
             unseen = arguments[i] == np.float32(1e30)
             spoilt[i] = np.where(unseen, np.float32(np.nan), arguments[i])
@@ -48,9 +48,9 @@ def test_keys_and_values_in_half_precision_are_computed_with_in_float32(name, at
     for arguments in (asked_of(name).planted()[0], asked_of(name).planted()[6]):
         stored = list(arguments)
         with np.errstate(over="ignore"):  # the poison is infinite there
-            for i in memories(arguments):
+            for i in caches(arguments):
                 stored[i] = arguments[i].astype(np.float16)
-        wide = [a.astype(np.float32) if i in memories(arguments) else a for i, a in enumerate(stored)]
+        wide = [a.astype(np.float32) if i in caches(arguments) else a for i, a in enumerate(stored)]
         a_RX = attend(*stored)
         assert a_RX.dtype == np.float32
         assert (np.abs(a_RX - asked_of(name).oracle(*wide)) <= asked_of(name).bound(*wide)).all()
@@ -117,14 +117,14 @@ def test_the_kernels_are_clean_in_any_order_of_threads(seed):
 
 @pytest.mark.parametrize(
     ("M", "width", "kernels"),
-    [(2 * attention.SHORTEST, 2, {"block_per_range", "merge_ranges"}), (40, 2, {"block_per_memory"}),
+    [(2 * attention.SHORTEST, 2, {"block_per_range", "merge_ranges"}), (40, 2, {"block_per_cache"}),
      (2 * attention.SHORTEST, attention.WIDEST + 1, {"block_per_head"})],
 )  # fmt: skip
 def test_which_kernel_runs(M, width, kernels):
     rng = np.random.default_rng(0)
-    memory = normal(rng, 1, 1, M, width), normal(rng, 1, 1, M, 2)
+    cache = normal(rng, 1, 1, M, width), normal(rng, 1, 1, M, 2)
     with counted_launches() as launches:
-        grouped.attend(normal(rng, 1, 1, width), *memory, np.zeros(1, np.int64), np.full(1, M), 0.5)
+        grouped.attend(normal(rng, 1, 1, width), *cache, np.zeros(1, np.int64), np.full(1, M), 0.5)
     assert {name.removesuffix(" (emulator)") for name in launches} == kernels
 
 

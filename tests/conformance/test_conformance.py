@@ -16,7 +16,7 @@ from minidecode.catalog import CATALOG
 from minidecode.conformance.check import _answer, _is_same, mutant_files, wrong
 from minidecode.conformance.rows import asked_of
 from minidecode.launch import InEmulator, launch
-from minidecode.reference import arena, draw, epilogue, ngram, random, split, top_k, top_p
+from minidecode.reference import arena, epilogue, ngram, random, sample, split, top_k, top_p
 from minidecode.reference import norm as norm_file
 from minidecode.user_functions import dtype_due, load_file
 
@@ -193,7 +193,12 @@ def no_nan(function):
 
 @pytest.mark.parametrize(
     ("name", "function"),
-    [("draw", draw.draw_tokens), ("top_k", top_k.keep_top_k), ("top_p", top_p.keep_top_p), ("ngram", ngram.ban_ngrams)],
+    [
+        ("sample", sample.sample_tokens),
+        ("top_k", top_k.top_k_filter),
+        ("top_p", top_p.top_p_filter),
+        ("ngram", ngram.ban_ngrams),
+    ],
 )
 def test_ops_that_may_meet_nan_must_survive_it(name, function):
     """They stand in front of the end of a step, where NaN is told."""
@@ -202,19 +207,21 @@ def test_ops_that_may_meet_nan_must_survive_it(name, function):
 
 def test_of_a_row_with_nan_a_token_is_drawn_that_there_is():
     def beyond(scores_RV, *rest):
-        return np.where(np.isnan(scores_RV).all(axis=1), scores_RV.shape[1], draw.draw_tokens(scores_RV, *rest))
+        return np.where(np.isnan(scores_RV).all(axis=1), scores_RV.shape[1], sample.sample_tokens(scores_RV, *rest))
 
     def other(scores_RV, *rest):
-        return np.where((scores_RV < np.inf).all(axis=1), draw.draw_tokens(scores_RV, *rest), scores_RV.shape[1] - 1)
+        return np.where(
+            (scores_RV < np.inf).all(axis=1), sample.sample_tokens(scores_RV, *rest), scores_RV.shape[1] - 1
+        )
 
-    assert "token_R[0] is 7" in str(conformance.check("draw", beyond, examples=5))
-    assert conformance.check("draw", other, examples=5).ok
+    assert "token_R[0] is 7" in str(conformance.check("sample", beyond, examples=5))
+    assert conformance.check("sample", other, examples=5).ok
 
 
 def test_rows_beside_one_with_nan_are_right():
     def spoilt(scores_RV, k):
         has_nan = int(np.isnan(scores_RV).any())
-        top_k.keep_top_k(scores_RV, k)
+        top_k.top_k_filter(scores_RV, k)
         scores_RV[has_nan:] += has_nan
         return scores_RV
 
@@ -236,11 +243,11 @@ def test_noise_that_comes_again_at_true_vocabularies_is_seen(mask):
     """Groups counted in ten bits would repeat GPT-2's noise, those in sixteen bits that of its beams side by side."""
     gumbel = noise_by(lambda group: group & mask)
 
-    def draw_tokens(scores_RV, key_RX, step_R, seed):
+    def sample_tokens(scores_RV, key_RX, step_R, seed):
         return (scores_RV + gumbel(key_RX, step_R, scores_RV.shape[1], seed)).argmax(axis=1)
 
     assert "noise_RV[0, " in str(conformance.check("random", gumbel, examples=5))
-    assert "token_R[0] is" in str(conformance.check("draw", draw_tokens, examples=5))
+    assert "token_R[0] is" in str(conformance.check("sample", sample_tokens, examples=5))
 
 
 def test_tokens_and_steps_that_are_counted_in_too_few_bits_are_seen():
@@ -251,17 +258,17 @@ def test_tokens_and_steps_that_are_counted_in_too_few_bits_are_seen():
     for mask in (0xFFFFF, 0x7FFFFFFF):
         narrow = lambda key, step, V, seed, m=mask: random.gumbel(key, step & m, V, seed)  # noqa: E731
         assert "noise_RV[" in str(conformance.check("random", narrow, examples=5))
-        narrow = lambda scores, key, step, seed, m=mask: draw.draw_tokens(scores, key, step & m, seed)  # noqa: E731
-        assert "token_R[" in str(conformance.check("draw", narrow, examples=5))
+        narrow = lambda scores, key, step, seed, m=mask: sample.sample_tokens(scores, key, step & m, seed)  # noqa: E731
+        assert "token_R[" in str(conformance.check("sample", narrow, examples=5))
 
 
 @pytest.mark.parametrize("below", [12, 20, 24.5])
 def test_a_draw_that_passes_over_tokens_too_soon_is_seen(below):
     def hasty(scores_RV, *rest):
         scores_RV = np.where(scores_RV < scores_RV.max(axis=1, keepdims=True) - below, -np.inf, scores_RV)
-        return draw.draw_tokens(scores_RV.astype(np.float32), *rest)
+        return sample.sample_tokens(scores_RV.astype(np.float32), *rest)
 
-    assert "token_R[0] is" in str(conformance.check("draw", hasty, examples=5))
+    assert "token_R[0] is" in str(conformance.check("sample", hasty, examples=5))
 
 
 def pool(bytes_X, first_X, last_X):
@@ -303,7 +310,7 @@ def test_the_names_of_results_say_their_dtypes(row):
 
 def test_what_no_plan_hands_to_a_planner_is_not_asked_of_it():
     def first_fit(bytes_X, first_X, last_X, out=None):
-        return arena.place_lifetimes_first_come(bytes_X, first_X, last_X)
+        return arena.assign_offsets_first_come(bytes_X, first_X, last_X)
 
     assert conformance.check("arena", first_fit).ok
 

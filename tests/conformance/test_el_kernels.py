@@ -80,9 +80,9 @@ def column_major(address, kind, rows, columns, between, per_matrix, stacks):
     assert between >= max(1, rows)
     item = np.dtype({"half": np.float16, "single": np.float32}[kind])
     last = (stacks - 1) * per_matrix + (columns - 1) * between + rows
-    memory = (ctypes.c_char * (last * item.itemsize)).from_address(address)
+    cache = (ctypes.c_char * (last * item.itemsize)).from_address(address)
     strides = [item.itemsize * s for s in (per_matrix, 1, between)]
-    return np.ndarray((stacks, rows, columns), item, memory, strides=strides)
+    return np.ndarray((stacks, rows, columns), item, cache, strides=strides)
 
 
 def gemm_strided_batched(

@@ -1,4 +1,4 @@
-"""What the judge of `search_candidates` refuses, each for its reason, and what it lets pass."""
+"""What the judge of `hars_candidates` refuses, each for its reason, and what it lets pass."""
 
 import copy
 
@@ -8,7 +8,7 @@ import pytest
 from minidecode.catalog import CATALOG
 from minidecode.conformance.check import wrong, wrong_with_out
 from minidecode.conformance.rows import asked_of
-from minidecode.reference.hars import search_candidates_naive
+from minidecode.reference.hars import hars_candidates_naive
 
 ROW, ASKED = CATALOG["hars"], asked_of("hars")
 # The exact scores of columns 0 to 7, two beams of four tokens, of which 4 and 5 are equal.
@@ -19,7 +19,7 @@ def judged(change, arguments=ARGUMENTS) -> str | None:
     """What is said of the right answer after change(scores_C, index_C) of the first sentence."""
 
     def answer(*given):
-        best_BC, index_BC = search_candidates_naive(*given)
+        best_BC, index_BC = hars_candidates_naive(*given)
         change(best_BC[0], index_BC[0])
         return best_BC, index_BC
 
@@ -99,13 +99,13 @@ def test_nan_is_due_where_a_row_has_no_probabilities_and_nowhere_else():
 
 def test_the_types_of_both_results_are_held():
     def narrow(*given):
-        best_BC, index_BC = search_candidates_naive(*given)
+        best_BC, index_BC = hars_candidates_naive(*given)
         return best_BC, index_BC.astype(np.int32)
 
     assert "index_BC is int32(1, 4) where int64(1, 4) is due" in wrong(ROW, narrow, ARGUMENTS).what
 
     def fills_scores_alone(logits_RV, base_BW, C, out=None):
-        out[0][...], _ = search_candidates_naive(logits_RV, base_BW, C)
+        out[0][...], _ = hars_candidates_naive(logits_RV, base_BW, C)
         return out
 
     assert "its columns are [-7777" in wrong_with_out(ROW, fills_scores_alone, ARGUMENTS).what

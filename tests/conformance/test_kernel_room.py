@@ -24,7 +24,9 @@ from minidecode.cuda import attention
 from minidecode.plan import is_there
 
 PAGE = 4096
-ROWS = [name for name, row in CATALOG.items() if is_there(row, "cuda") and name not in ("within", "cross")]  # of a step
+ROWS = [
+    name for name, row in CATALOG.items() if is_there(row, "cuda") and name not in ("prefill", "cross_kv")
+]  # of a step
 ASKS = {  # what these launchers keep between their kernels, at the sizes that the papers time
     "split": "softmaxes of ranges of positions, before they are merged",
     "shared": "the same",
@@ -33,7 +35,7 @@ ASKS = {  # what these launchers keep between their kernels, at the sizes that t
     "el_split": "queries against hidden states, and softmaxes of ranges",
     "candidates": "the scores that survive the threshold",
     "hars": "the same",
-    "draw": "the best of each slice of a row",
+    "sample": "the best of each slice of a row",
 }
 
 
@@ -116,7 +118,7 @@ def test_room_may_hold_anything(name, monkeypatch):
 @pytest.mark.parametrize("positions", [100, 128, 1000, 40_000])
 @pytest.mark.parametrize(("W", "H", "G"), [(1, 12, 12), (4, 12, 12), (4, 8, 1), (40, 3, 1)])
 def test_room_for_a_batch_is_enough_for_what_is_left_of_it(positions, W, H, G):
-    """Fewer memories are cut into more ranges each: what is asked for grows with their number all the same."""
+    """Fewer caches are cut into more ranges each: what is asked for grows with their number all the same."""
     asked = [0]
 
     def workspace(shape, dtype):

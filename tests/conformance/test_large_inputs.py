@@ -11,14 +11,14 @@ from minidecode.conformance import sizes
 from minidecode.conformance.check import mutant_files
 from minidecode.conformance.large import cost, rows_of, wrong_by_limits
 from minidecode.conformance.rows import asked_of
-from minidecode.cuda import refresh
+from minidecode.cuda import sequences
 from minidecode.launch import InEmulator, launch
-from minidecode.reference import running
+from minidecode.reference import beam_scores
 from minidecode.user_functions import load_file
 
 BY_SIZE = {  # and one of `norm`, a kernel, which takes longer: with the other mutants, for one seed
     "candidates": "columns_in_sixteen_bits",
-    "advance": "tokens_in_sixteen_bits",
+    "beam_update": "tokens_in_sixteen_bits",
     "ngram": "newest_window_of_a_new_block_lost",
 }
 
@@ -40,27 +40,27 @@ def test_a_mistake_that_only_size_shows_is_found_whatever_the_seed(name, stem, s
 
 
 def test_a_cheap_row_at_the_full_budget_leaves_nothing_out():
-    verdict = conformance.check("running", running.add_running, examples=5)
+    verdict = conformance.check("beam_scores", beam_scores.add_beam_scores, examples=5)
     assert verdict.ok and not verdict.left_out and "Left out" not in str(verdict)
 
 
 def test_what_does_not_fit_the_budget_is_left_out_and_told():
     def slow(scores_RV, running_R):
         time.sleep(0.02 if scores_RV.size > 2000 else 0)
-        return running.add_running(scores_RV, running_R)
+        return beam_scores.add_beam_scores(scores_RV, running_R)
 
-    verdict = conformance.check("running", slow, examples=5, large_seconds=0.05)
+    verdict = conformance.check("beam_scores", slow, examples=5, large_seconds=0.05)
     assert verdict.ok and "Left out: scores_RV[" in str(verdict) and "of 0.05 s" in str(verdict)
-    nothing = conformance.check("running", slow, examples=5, large_seconds=0)
-    assert len(nothing.left_out) == len(asked_of("running").large()) and nothing.inputs < verdict.inputs
+    nothing = conformance.check("beam_scores", slow, examples=5, large_seconds=0)
+    assert len(nothing.left_out) == len(asked_of("beam_scores").large()) and nothing.inputs < verdict.inputs
 
 
 def added_by(kernel, grid, block):
-    def add_running(scores_RV, running_R):
+    def add_beam_scores(scores_RV, running_R):
         launch(kernel, grid(*scores_RV.shape), block, scores_RV, running_R)
         return scores_RV
 
-    return add_running
+    return add_beam_scores
 
 
 @cuda.jit
@@ -78,8 +78,8 @@ def add_a_row_in_sixteen_bits(scores_RV, running_R):
 
 
 def test_many_rows_are_judged_by_limits_and_types():
-    row = CATALOG["running"]
-    (many,) = [case for case in asked_of("running").large() if rows_of(row, case) == sizes.MANY_ROWS]
+    row = CATALOG["beam_scores"]
+    (many,) = [case for case in asked_of("beam_scores").large() if rows_of(row, case) == sizes.MANY_ROWS]
     right = InEmulator(added_by(add_a_row, lambda R, V: R, 32))
     assert wrong_by_limits(row, right, many) is None
     assert "grid's y is at most 65,535" in wrong_by_limits(
@@ -87,12 +87,12 @@ def test_many_rows_are_judged_by_limits_and_types():
     )
     narrow = InEmulator(added_by(add_a_row_in_sixteen_bits, lambda R, V: R, 32))
     assert "an index is int16, which counts to 32,767" in wrong_by_limits(row, narrow, many)
-    verdict = conformance.check("running", right, examples=3, large_seconds=0.3)
+    verdict = conformance.check("beam_scores", right, examples=3, large_seconds=0.3)
     assert verdict.ok and "launch limits and index types fit" in str(verdict)
-    assert not conformance.check("running", narrow, examples=3, large_seconds=0.1).ok
+    assert not conformance.check("beam_scores", narrow, examples=3, large_seconds=0.1).ok
 
 
 def test_the_texts_of_many_sentences_are_within_a_grids_limits():
-    row = CATALOG["refresh"]
-    (many,) = [case for case in asked_of("refresh").large() if rows_of(row, case) == sizes.MANY_ROWS]
-    assert wrong_by_limits(row, InEmulator(refresh.refresh_texts), many) is None
+    row = CATALOG["sequences"]
+    (many,) = [case for case in asked_of("sequences").large() if rows_of(row, case) == sizes.MANY_ROWS]
+    assert wrong_by_limits(row, InEmulator(sequences.update_sequences), many) is None

@@ -32,7 +32,7 @@ def test_a_product_may_be_some_columns_of_a_wider_one(name, function):
     before = wide_RX.copy()
     expected = asked_of(name).oracle(qkv_RX, *copy.deepcopy(others))
     result = function(view_RX, *others)
-    results = (*(result if isinstance(result, tuple) else (result,)), *others[2:4])  # and the memories, if there are
+    results = (*(result if isinstance(result, tuple) else (result,)), *others[2:4])  # and the caches, if there are
     assert all(np.array_equal(r, e) for r, e in zip(results, expected, strict=True))
     assert np.array_equal(wide_RX, before, equal_nan=True)
 
@@ -48,14 +48,14 @@ def test_parts_may_stay_where_they_are(name, function):
     )
 
 
-@pytest.mark.parametrize(("name", "function"), every("within"))
+@pytest.mark.parametrize(("name", "function"), every("prefill"))
 def test_a_softmax_over_nothing_is_refused(name, function):
     q_RHK, k_XGK = normal(np.random.default_rng(0), 3, 2, 4), normal(np.random.default_rng(1), 2, 2, 4)
     with pytest.raises(ValueError, match="sentence 1 has queries and no keys"):
         function(q_RHK, k_XGK, k_XGK, np.array([0, 2, 3]), np.array([0, 2, 2]), 0.5, False)
 
 
-@pytest.mark.parametrize(("name", "function"), every("within"))
+@pytest.mark.parametrize(("name", "function"), every("prefill"))
 def test_a_sentence_without_queries_changes_nothing(name, function):
     rng = np.random.default_rng(0)
     q_RHK, k_XGK, v_XGU = normal(rng, 3, 2, 4), normal(rng, 5, 1, 4), normal(rng, 5, 1, 3)
@@ -65,7 +65,7 @@ def test_a_sentence_without_queries_changes_nothing(name, function):
     assert (np.abs(a_RX - whole) <= bound).all()
 
 
-@pytest.mark.parametrize(("name", "function"), every("within"))
+@pytest.mark.parametrize(("name", "function"), every("prefill"))
 def test_heads_may_lie_in_front_of_rows(name, function):
     """Queries, keys and values are views: the same numbers in another order of memory give the same answer."""
     arguments = asked_of(name).planted()[0]
@@ -75,7 +75,7 @@ def test_heads_may_lie_in_front_of_rows(name, function):
 
 
 @pytest.mark.parametrize(
-    ("name", "steps"), [("heads", (4, 0)), ("append", (6, 0)), ("within", (11, 2))], ids=lambda x: str(x)
+    ("name", "steps"), [("heads", (4, 0)), ("append", (6, 0)), ("prefill", (11, 2))], ids=lambda x: str(x)
 )
 def test_one_kernel_takes_the_place_of_several(name, steps):
     """(kernels, products) of version 1, a kernel for each step, and of the last."""

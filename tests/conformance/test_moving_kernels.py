@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minidecode import MinidecodeError, reference
-from minidecode.cuda import activation, draw, move, random, running, softmax, temperature
+from minidecode.cuda import activation, beam_scores, move, random, sample, softmax, temperature
 from minidecode.launch import InEmulator, traced_launches
 from minidecode.plan import backend
 
@@ -18,7 +18,7 @@ def normal(*shape, dtype=np.float32):
 
 CASES = [
     ("take", move, (normal(5, 33), np.array([4, 0, 0, 2]))),
-    ("take", move, (normal(3, 2, 4, 5), np.array([2, 1, 1]))),  # as memories have it
+    ("take", move, (normal(3, 2, 4, 5), np.array([2, 1, 1]))),  # as caches have it
     ("take", move, (normal(3, 1, 3, 5, dtype=np.float16), np.array([1, 1, 0, 2]))),  # an odd number of halves
     ("take", move, (normal(4, 3, dtype=np.float64), np.array([3]))),
     ("take", move, (RNG.integers(0, 2, (4, 7)).astype(bool), np.array([3, 0]))),
@@ -54,10 +54,10 @@ def test_rows_within_others_are_read_by_words_that_are_aligned(monkeypatch, view
     launch, handed = move.launch, []
     monkeypatch.setattr(move, "launch", lambda *given: handed.extend(given[3:]) or launch(*given))
     pick_R = np.array([2, 0, 2])
-    found, out = move.take(view_RX, pick_R), np.full((4, 40), 77).astype(view_RX.dtype)
+    found, out = move.gather_rows(view_RX, pick_R), np.full((4, 40), 77).astype(view_RX.dtype)
     assert np.array_equal(found, view_RX[pick_R])
     into_RX = out[1:, 3 : 3 + view_RX.shape[1]]
-    move.take(view_RX, pick_R, out=into_RX)
+    move.gather_rows(view_RX, pick_R, out=into_RX)
     assert np.array_equal(into_RX, found) and (out[:, :3] == out[0, 0]).all()
     assert handed and all(array.flags.aligned for array in handed)
 
@@ -65,12 +65,12 @@ def test_rows_within_others_are_read_by_words_that_are_aligned(monkeypatch, view
 @pytest.mark.parametrize(("file", "name", "given"), [
     (move, "concat_step", (normal(1, 4, 16384, 1), normal(1, 4, 1))),
     (move, "concat_step", (normal(70_000, 1, 1, 1), normal(70_000, 1, 1))),
-    (temperature, "cool_scores", (normal(70_000, 1), 0.5)),
-    (running, "add_running", (normal(70_000, 1), normal(70_000))),
+    (temperature, "apply_temperature", (normal(70_000, 1), 0.5)),
+    (beam_scores, "add_beam_scores", (normal(70_000, 1), normal(70_000))),
     (random, "gumbel", (np.ones((70_000, 2), np.uint32), np.zeros(70_000, np.int64), 1, 0)),
     (random, "gumbel_v1", (np.ones((70_000, 2), np.uint32), np.zeros(70_000, np.int64), 1, 0)),
-    *((draw, name, (normal(70_000, 1), np.ones((70_000, 2), np.uint32), np.zeros(70_000, np.int64), 0))
-      for name in ("draw_tokens_v1", "draw_tokens_v2", "draw_tokens")),
+    *((sample, name, (normal(70_000, 1), np.ones((70_000, 2), np.uint32), np.zeros(70_000, np.int64), 0))
+      for name in ("sample_tokens_v1", "sample_tokens_v2", "sample_tokens")),
 ], ids=lambda x: x if isinstance(x, str) else "")  # fmt: skip
 def test_a_grid_has_room_for_many_rows(monkeypatch, file, name, given):
     """Its first axis goes to 2**31 - 1, the other two to 65,535."""
@@ -88,8 +88,8 @@ def test_one_log_probability_a_row(V):
     logits_RV, token_R = 3 * normal(4, V), RNG.integers(0, V, 4)
     logits_RV[1] -= 500
     with traced_launches():
-        found = InEmulator(softmax.score_tokens)(logits_RV, token_R)
-    expected = REFERENCE["score_tokens"](logits_RV.astype(np.float64), token_R)
+        found = InEmulator(softmax.token_logprobs)(logits_RV, token_R)
+    expected = REFERENCE["token_logprobs"](logits_RV.astype(np.float64), token_R)
     assert found.dtype == np.float32
     # As in conformance/rows/hars.py; what is rounded on the way is no larger than the logits' spread and the sum's log.
     spread_R = logits_RV.max(axis=1).astype(np.float64) - logits_RV[np.arange(4), token_R]
@@ -98,13 +98,13 @@ def test_one_log_probability_a_row(V):
 
 def test_a_row_without_probabilities_scores_nan():
     logits_RV = np.array([[np.nan, 1.0], [-np.inf, -np.inf], [1.0, np.inf]], np.float32)
-    assert np.isnan(InEmulator(softmax.score_tokens)(logits_RV, np.array([1, 0, 0]))).all()
+    assert np.isnan(InEmulator(softmax.token_logprobs)(logits_RV, np.array([1, 0, 0]))).all()
 
 
 @pytest.mark.parametrize(("name", "file", "given"), [
     ("concat_step", move, (normal(2, 1, 3, 4, dtype=np.float64), normal(2, 1, 4))),
     ("add_bias", activation, (normal(2, 3, dtype=np.float64), normal(3, dtype=np.float64))),
-    ("score_tokens", softmax, (normal(2, 3, dtype=np.float64), np.array([0, 1]))),
+    ("token_logprobs", softmax, (normal(2, 3, dtype=np.float64), np.array([0, 1]))),
     ("log_softmax", softmax, (normal(2, 3, dtype=np.float64),)),
 ], ids=lambda x: x if isinstance(x, str) else "")  # fmt: skip
 def test_double_precision_is_refused(name, file, given):

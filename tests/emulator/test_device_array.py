@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from minidecode.device import beside, fetch, put
+from minidecode.device import array_like, fetch, put
 from minidecode.emulator.device_array import BY_NUMBERS, ON_DEVICE, EmulatorArray, counted_arrays, counted_looks, taped
 
 
@@ -78,10 +78,10 @@ def test_arrays_that_are_made_are_counted_and_views_are_none():
 
 def test_arrays_are_made_where_others_lie():
     a = there(1, 2)
-    assert fetch(beside(a, (2, 2), np.int64, np.array([3, 4]))).tolist() == [[3, 4], [3, 4]]
+    assert fetch(array_like(a, (2, 2), np.int64, np.array([3, 4]))).tolist() == [[3, 4], [3, 4]]
     assert isinstance(np.zeros((2, 2), like=a), EmulatorArray) and fetch(np.arange(3, like=a)).tolist() == [0, 1, 2]
     here = np.ones(3)
-    assert isinstance(beside(here, 2, bool, True), np.ndarray) and fetch(here) is here
+    assert isinstance(array_like(here, 2, bool, True), np.ndarray) and fetch(here) is here
 
 
 def test_a_tape_does_it_again_on_the_same_arrays():

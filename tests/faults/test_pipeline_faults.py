@@ -116,8 +116,8 @@ def test_the_line_that_caused_it_gets_the_error(monkeypatch, model, overlap, sta
     assert numbers == {"stop": every[:6], "skip": every[:6] + every[7:], "record": every}[on_error]
     (failure,) = run.receipt.failures
     assert failure.number == 7 and isinstance(failure.__cause__, kind)
-    told = "of this line" if kind is md.NumericalError else f"{kind.__name__}: of this line"
-    assert str(failure) == f"prompts.txt, line 7: {told}"
+    visible_lines = "of this line" if kind is md.NumericalError else f"{kind.__name__}: of this line"
+    assert str(failure) == f"prompts.txt, line 7: {visible_lines}"
     assert raised is (failure if on_error == "stop" else None)
     assert (run.receipt.lines, run.receipt.reached) == (len(numbers), 6 if on_error == "stop" else 10)
 
@@ -186,19 +186,19 @@ def test_what_kills_a_thread_ends_the_run(monkeypatch, model, overlap, method):
 @pytest.mark.parametrize("after", [0, 1, 2])
 def test_a_thread_that_ends_without_a_word_is_missed(monkeypatch, model, overlap, after):
     """No exception and no sentinel comes from it, as if the system had ended it."""
-    hand_over, handed = pipeline.hand_over, []
+    put_item, handed = pipeline.put_item, []
 
     def dies(box, item, stop):
         handed.append(item)
         if len(handed) > after:
             raise Death
-        return hand_over(box, item, stop)
+        return put_item(box, item, stop)
 
     def silently(self):
         with contextlib.suppress(Death):
             self.work()
 
-    monkeypatch.setattr(pipeline, "hand_over", dies)
+    monkeypatch.setattr(pipeline, "put_item", dies)
     monkeypatch.setattr(Worker, "run", silently)
     numbers, raised = outcome(run_of(model, overlap))
     assert isinstance(raised, md.PipelineError) and "ended without a word" in str(raised)

@@ -16,9 +16,9 @@ import pytest
 from tolerance import FLOAT32, FLOAT64, logit_bound, score_bound
 
 import minidecode as md
-from minidecode.reference import embedding, within
+from minidecode.reference import embedding, prefill
 
-PLANS = tuple(f"memory={m}" for m in ("replicated", "none", "preallocated", "split", "indirect", "el"))
+PLANS = tuple(f"cache={m}" for m in ("replicated", "none", "preallocated", "split", "indirect", "el"))
 
 
 class Golden:
@@ -102,17 +102,17 @@ def check_scores(golden, case, scores, expected, defaults):
 
 
 def scale_off_by_a_thousandth(monkeypatch):
-    right = within.attend_within
+    right = prefill.attend_prefill
 
     def wrong(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, out=None):
         return right(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, 1.001 * scale, causal, window, out)
 
-    monkeypatch.setattr(within, "attend_within", wrong)
+    monkeypatch.setattr(prefill, "attend_prefill", wrong)
 
 
 def last_position_sees_no_first_key(monkeypatch):
     """A dropped mask position: the last row of each prompt of several tokens does without its first key."""
-    right = within.attend_within
+    right = prefill.attend_prefill
 
     def wrong(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, out=None):
         a_RX = right(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window, out).copy()
@@ -124,7 +124,7 @@ def last_position_sees_no_first_key(monkeypatch):
                 a_RX[last - 1] = right(*shorter, scale, causal, window)[-1]
         return a_RX
 
-    monkeypatch.setattr(within, "attend_within", wrong)
+    monkeypatch.setattr(prefill, "attend_prefill", wrong)
 
 
 def gain_off_by_a_thousandth(monkeypatch):

@@ -16,7 +16,7 @@ from golden_suite import Golden, GoldenSuite, check_options_covered, eos_ids, op
 from tolerance import FLOAT32  # noqa: E402
 
 from minidecode.models import bart_tensors  # noqa: E402
-from minidecode.reference import activation, within  # noqa: E402
+from minidecode.reference import activation, prefill  # noqa: E402
 
 FOLDER = Path(__file__).parent / "bart"
 MODELS = open_all(FOLDER)
@@ -33,8 +33,8 @@ def golden(request) -> Golden:
 
 
 def cross_attention_reads_a_padded_position(monkeypatch):
-    """Each source seems one token longer: a position of zeros, which is what padding a memory puts there."""
-    right = within.attend_within
+    """Each source seems one token longer: a position of zeros, which is what padding a cache puts there."""
+    right = prefill.attend_prefill
 
     def wrong(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, out=None):
         if k_offsets_X is not q_offsets_X:
@@ -42,17 +42,17 @@ def cross_attention_reads_a_padded_position(monkeypatch):
             k_offsets_X = k_offsets_X + np.arange(len(k_offsets_X))
         return right(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window, out)
 
-    monkeypatch.setattr(within, "attend_within", wrong)
+    monkeypatch.setattr(prefill, "attend_prefill", wrong)
 
 
 def encoder_is_causal(monkeypatch):
-    right = within.attend_within
+    right = prefill.attend_prefill
 
     def wrong(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, out=None):
         causal = causal or k_offsets_X is q_offsets_X
         return right(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window, out)
 
-    monkeypatch.setattr(within, "attend_within", wrong)
+    monkeypatch.setattr(prefill, "attend_prefill", wrong)
 
 
 def positions_begin_at_row_0(monkeypatch):

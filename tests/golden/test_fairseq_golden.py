@@ -28,7 +28,7 @@ PAD, EOS, UNK = 1, 2, 3
 class ArrayModel:
     """Stands in for runtime.engine.Engine. `sentences` are the rows of S that its sentences use."""
 
-    leaving = True
+    drop_finished = True
 
     def __init__(self, seed: int, sentences: list[int]):
         with np.load(FOLDER / "arrays.npz") as arrays:

@@ -49,7 +49,7 @@ def test_a_model_knows_no_plan_and_asks_no_types(path):
         if isinstance(n, ast.Import | ast.ImportFrom)
         for alias in n.names
     }
-    assert not imported & {"plan", "Plan", "memory", "reference"}
+    assert not imported & {"plan", "Plan", "cache", "reference"}
     if not path.stem.endswith("_tensors"):
         assert "numpy" not in imported, "a forward pass computes by its ops alone"
 
@@ -106,20 +106,20 @@ def test_the_dimension_checker_finds_a_swapped_argument():
 
 
 def test_memories_and_plans_are_known_by_name():
-    assert set(plan.MEMORIES) == {"none", "replicated", "preallocated", "split", "indirect", "rolling", "el"}
+    assert set(plan.CACHES) == {"none", "replicated", "preallocated", "split", "indirect", "rolling", "el"}
     assert str(plan.Plan.parse("auto")) == "auto"
-    assert str(plan.Plan.parse("numpy")) == "memory=replicated"
-    assert str(plan.Plan.parse("ngram=cpu")) == "memory=replicated,ngram=cpu"
-    assert str(plan.Plan.parse("arena=planned,memory=split")) == "memory=split,arena=planned"
-    assert str(plan.Plan.parse("memory_dtype=float16")) == "memory=replicated,memory_dtype=float16"
+    assert str(plan.Plan.parse("numpy")) == "cache=replicated"
+    assert str(plan.Plan.parse("ngram=cpu")) == "cache=replicated,ngram=cpu"
+    assert str(plan.Plan.parse("arena=planned,cache=split")) == "cache=split,arena=planned"
+    assert str(plan.Plan.parse("cache_dtype=float16")) == "cache=replicated,cache_dtype=float16"
     for bad in (
-        "memory=best",
-        "memory_dtype=int8",
-        "memory=none,memory_dtype=float16",
+        "cache=best",
+        "cache_dtype=int8",
+        "cache=none,cache_dtype=float16",
         "arena=best",
         "speed=high",
         "fast!",
-        "memory",
+        "cache",
         "ngram=best",
         "ngram=cpu,ngram=cpu",
     ):
@@ -129,18 +129,18 @@ def test_memories_and_plans_are_known_by_name():
 
 @pytest.mark.parametrize(
     ("bad", "say"),
-    [("reorder=cpu", "memory=preallocated or memory=split or memory=rolling or memory=el"),
-     ("rolling=naive", "memory=rolling"),
-     ("memory=split,indirect=cpu", "memory=indirect")],
+    [("reorder=cpu", "cache=preallocated or cache=split or cache=rolling or cache=el"),
+     ("rolling=naive", "cache=rolling"),
+     ("cache=split,indirect=cpu", "cache=indirect")],
 )  # fmt: skip
 def test_a_plan_refuses_a_choice_that_its_memory_never_asks_for(bad, say):
-    with pytest.raises(minidecode.OptionError, match=f"has no effect with memory=.*: say {say}$"):
+    with pytest.raises(minidecode.OptionError, match=f"has no effect with cache=.*: say {say}$"):
         plan.Plan.parse(bad)
 
 
 def test_every_row_of_the_catalog_can_be_chosen_in_a_plan():
     fields = {f.name for f in dataclasses.fields(plan.Plan)}
-    assert fields == {"base", "memory", "memory_dtype", "arena", "leaving", "graphs", *CATALOG}
+    assert fields == {"base", "cache", "cache_dtype", "arena", "drop_finished", "graphs", *CATALOG}
 
 
 def test_the_architecture_page_names_every_file_of_the_package():

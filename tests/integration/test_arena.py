@@ -9,11 +9,11 @@ from collections import Counter
 import numpy as np
 import pytest
 from test_attention_settings import IDS, SIZES, make, random_tensors
-from test_memories import SEARCHES, tokens
+from test_caches import SEARCHES, tokens
 
 import minidecode as md
 from minidecode.model import FAMILIES
-from minidecode.plan import MEMORIES
+from minidecode.plan import CACHES
 from minidecode.reference import attention
 from minidecode.runtime import arena as arena_file
 from minidecode.runtime import dry_run as dry_run_file
@@ -23,12 +23,12 @@ from minidecode.runtime.planner import collision
 
 MORE = [*IDS, [17], [8, 9, 10, 11, 12, 13, 14, 15]]  # of different lengths; EOS is 1, and some end early
 GREEDY, BEAM = {}, {"num_beams": 4, "no_repeat_ngram_size": 3}
-NARROW = [f"{name},memory_dtype=float16" for name in MEMORIES if name != "none"]  # as plans say it, behind "memory="
+NARROW = [f"{name},cache_dtype=float16" for name in CACHES if name != "none"]  # as plans say it, behind "cache="
 
 
-def made_for(kind, memory, **fields):
-    """A model that this memory is for: the rolling one needs a window."""
-    return make(kind, attention_window=4 if memory.startswith("rolling") else None, **fields)
+def made_for(kind, cache, **fields):
+    """A model that this cache is for: the rolling one needs a window."""
+    return make(kind, attention_window=4 if cache.startswith("rolling") else None, **fields)
 
 
 class Poisoned(Places):
@@ -36,7 +36,7 @@ class Poisoned(Places):
 
     def begin(self, section, reads=None):
         super().begin(section, reads)
-        if section == "follow":
+        if section == "reorder":
             self.buffer[...] = 255  # of floats, a NaN
 
     def run(self, name, function, args, kwargs):
@@ -59,15 +59,15 @@ def same(a, b) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "bart"])
-@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("cache", CACHES)
 @pytest.mark.parametrize("options", [GREEDY, BEAM, *SEARCHES], ids=str)
-def test_a_poisoned_arena_gives_the_same_texts(kind, memory, options, poisoned):
+def test_a_poisoned_arena_gives_the_same_texts(kind, cache, options, poisoned):
     """To the last bit: the same ops run, elsewhere."""
-    model = made_for(kind, memory)
+    model = made_for(kind, cache)
     settings = {"input_ids": MORE, "max_new_tokens": 11, "length_penalty": 0.4} | options
-    expected = model.generate(plan=f"memory={memory}", **settings)
+    expected = model.generate(plan=f"cache={cache}", **settings)
     for choice in ("planned", "separate"):
-        out = model.generate(plan=f"memory={memory},arena={choice}", **settings)
+        out = model.generate(plan=f"cache={cache},arena={choice}", **settings)
         assert same(out, expected)
         assert out.receipt.steps == expected.receipt.steps
         assert {n: c.calls for n, c in out.receipt.ops.items()} == {n: c.calls for n, c in expected.receipt.ops.items()}
@@ -81,8 +81,8 @@ def test_a_poisoned_arena_gives_the_same_texts(kind, memory, options, poisoned):
 def test_in_other_dialects(dialect, options, poisoned):
     model = make("gpt2")
     settings = {"input_ids": MORE, "max_new_tokens": 9, "dialect": dialect} | options
-    out = model.generate(plan="memory=split,arena=planned", trace=True, **settings)
-    expected = model.generate(plan="memory=split", trace=True, **settings)
+    out = model.generate(plan="cache=split,arena=planned", trace=True, **settings)
+    expected = model.generate(plan="cache=split", trace=True, **settings)
     assert same(out, expected) and out.trace.as_list() == expected.trace.as_list()
 
 
@@ -94,18 +94,18 @@ def test_in_other_dialects(dialect, options, poisoned):
 @pytest.mark.parametrize("hars", ["reference", "cpu"])
 def test_a_search_that_goes_straight_at_some_steps(kind, hars, options, poisoned):
     """Candidates straight from the logits where no processor has anything to do: two ways to go on from a step."""
-    model, plan = make(kind), f"memory=split,hars={hars}"
+    model, plan = make(kind), f"cache=split,hars={hars}"
     settings = {"max_new_tokens": 9, "num_beams": 3} | options
     expected = model.generate(input_ids=MORE, plan=plan, **settings)
     for choice in ("planned", "separate"):
         out = model.generate(input_ids=MORE, plan=f"{plan},arena={choice}", **settings)
         assert same(out, expected)
         assert {n: c.calls for n, c in out.receipt.ops.items()} == {n: c.calls for n, c in expected.receipt.ops.items()}
-    both = {"search_candidates", "log_softmax"} <= set(out.receipt.ops)
+    both = {"hars_candidates", "log_softmax"} <= set(out.receipt.ops)
     assert both == any(name in options for name in ("min_new_tokens", "forced_eos_token_id", "dialect"))
     step = model.plan_step(plan=plan, input_length=8, batch_size=4, **settings)
     begin = 1 if "temperature" in options else 0  # which both ways have in common
-    assert [way[begin].op for way in step.calls["search"]] == ["log_softmax", "search_candidates"]
+    assert [way[begin].op for way in step.calls["search"]] == ["log_softmax", "hars_candidates"]
     assert collision(step.layout) is None
 
 
@@ -142,14 +142,14 @@ def test_kernels_write_into_the_arena(poisoned):
     assert out.receipt.launches == {"norm_staged (emulator)": 36, "block_per_row_staged (emulator)": 3}
 
 
-@pytest.mark.parametrize("memory", MEMORIES)
-def test_long_prompts_beside_short_ones_that_grow(memory, poisoned):
+@pytest.mark.parametrize("cache", CACHES)
+def test_long_prompts_beside_short_ones_that_grow(cache, poisoned):
     """The longest prompt and the most new tokens are not those of one text: together they go beyond the context."""
-    model, ids = made_for("gpt2", memory), [list(range(22)), [5], [7] * 12]
+    model, ids = made_for("gpt2", cache), [list(range(22)), [5], [7] * 12]
     for options in (GREEDY, {"num_beams": 3}):
         settings = {"input_ids": ids, "eos_token_id": None} | options  # up to the context, by default
-        out = model.generate(plan=f"memory={memory},arena=planned", **settings)
-        assert same(out, model.generate(plan=f"memory={memory}", **settings))
+        out = model.generate(plan=f"cache={cache},arena=planned", **settings)
+        assert same(out, model.generate(plan=f"cache={cache}", **settings))
         assert [len(t) for t in out.token_ids] == [3, 24, 13]
 
 
@@ -157,15 +157,15 @@ def test_long_prompts_beside_short_ones_that_grow(memory, poisoned):
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "bart"])
-@pytest.mark.parametrize("memory", [*MEMORIES, *NARROW])
+@pytest.mark.parametrize("cache", [*CACHES, *NARROW])
 @pytest.mark.parametrize("options", [GREEDY, BEAM], ids=str)
-def test_requests_within_a_plan_keep_to_it(kind, memory, options, poisoned, monkeypatch):
+def test_requests_within_a_plan_keep_to_it(kind, cache, options, poisoned, monkeypatch):
     """Fewer and shorter texts than planned, and fewer new tokens: no other dry run, and the same texts.
 
-    A narrow memory is widened by blocks, here by tiny ones: how many there are changes with every step.
+    A narrow cache is widened by blocks, here by tiny ones: how many there are changes with every step.
     """
     monkeypatch.setattr(attention, "CACHED", 50)
-    model, plan = made_for(kind, memory), f"memory={memory}"
+    model, plan = made_for(kind, cache), f"cache={cache}"
     step = model.plan_step(batch_size=5, input_length=9, max_new_tokens=12, plan=plan, **options)
     assert collision(step.layout) is None
     arena = md.Arena(step)
@@ -219,21 +219,21 @@ def test_a_request_beyond_the_plan_is_refused_before_it_starts(monkeypatch):
             patch.setattr(Engine, stage, lambda self, *a, _method=method: (ran.append(self), _method(self, *a))[1])
         with pytest.raises(md.MemoryBudgetError, match=says):
             model.generate(input_ids=MORE, max_new_tokens=11, num_beams=2, arena=arena)
-    assert all(isinstance(engine.network, dry_run_file._Hollow) or engine.memories for engine in ran)
+    assert all(isinstance(engine.network, dry_run_file._Hollow) or engine.caches for engine in ran)
     assert len({id(engine) for engine in ran}) == 1, "the dry run's, and no other"
     settings = {"input_ids": IDS, "max_new_tokens": 8, "num_beams": 2}
     assert same(model.generate(arena=arena, **settings), model.generate(**settings))
 
 
 def test_what_is_not_planned_but_fits_is_planned_and_remembered():
-    """Another search, another memory: what counts is the bytes."""
+    """Another search, another cache: what counts is the bytes."""
     model = make("gpt2")
     arena = md.Arena(model.plan_step(batch_size=4, input_length=8, max_new_tokens=11, num_beams=4))
     for _ in range(2):
-        settings = {"input_ids": IDS, "max_new_tokens": 5, "plan": "memory=split"}
+        settings = {"input_ids": IDS, "max_new_tokens": 5, "plan": "cache=split"}
         out = model.generate(arena=arena, **settings)
         assert same(out, model.generate(**settings))
-        assert out.receipt.plan == "memory=split,arena=planned"
+        assert out.receipt.plan == "cache=split,arena=planned"
     assert len(arena.plans) == 2
 
 
@@ -259,7 +259,7 @@ def test_a_step_that_does_something_else_than_planned_says_so(monkeypatch):
     model = make("gpt2")
     monkeypatch.setattr(dry_run_file, "search_of", lambda options: dataclasses.replace(options, max_new_tokens=2))
     monkeypatch.setattr(md.model, "search_of", lambda options: md.model.Options(max_new_tokens=2, min_new_tokens=1))
-    with pytest.raises(RuntimeError, match="a step calls ban_ngrams in its search where choose_tokens is planned"):
+    with pytest.raises(RuntimeError, match="a step calls ban_ngrams in its search where argmax_tokens is planned"):
         model.generate(input_ids=IDS, max_new_tokens=5, no_repeat_ngram_size=2, plan="arena=planned")
 
 
@@ -298,7 +298,7 @@ MUTANTS = [one_step_early, on_top_of_arguments, workspace_of_nobody, nothing_for
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.__name__)
 def test_a_wrong_planner_is_caught_by_poison(kind, mutant, poisoned, monkeypatch):
     """In sampling, which looks at scores and log-probabilities without any op; greedy search has one for that."""
-    model, settings = make(kind), {"input_ids": MORE, "max_new_tokens": 6, "plan": "memory=split,arena=planned"}
+    model, settings = make(kind), {"input_ids": MORE, "max_new_tokens": 6, "plan": "cache=split,arena=planned"}
     settings |= {"do_sample": True}
     expected = model.generate(**settings)
     right = dry_run_file.lay_out
@@ -320,41 +320,41 @@ def test_a_wrong_planner_is_caught_by_poison(kind, mutant, poisoned, monkeypatch
 
 PLANNERS = """
 import numpy as np
-from minidecode.reference.arena import place_lifetimes_first_come, place_lifetimes_naive
+from minidecode.reference.arena import assign_offsets_first_come, assign_offsets_naive
 
 def first_come(bytes_X, first_X, last_X):
-    return place_lifetimes_first_come(bytes_X, first_X, last_X)
+    return assign_offsets_first_come(bytes_X, first_X, last_X)
 
 def all_at_the_beginning(bytes_X, first_X, last_X):
     return np.zeros_like(bytes_X)
 
 def beside_the_lines(bytes_X, first_X, last_X):
-    return place_lifetimes_naive(bytes_X, first_X, last_X) + 8
+    return assign_offsets_naive(bytes_X, first_X, last_X) + 8
 
 def with_a_hole(bytes_X, first_X, last_X):
-    return 2 * place_lifetimes_naive(bytes_X, first_X, last_X)
+    return 2 * assign_offsets_naive(bytes_X, first_X, last_X)
 
 def for_fewer(bytes_X, first_X, last_X):
-    return place_lifetimes_naive(bytes_X, first_X, last_X)[1:]
+    return assign_offsets_naive(bytes_X, first_X, last_X)[1:]
 
 def in_floats(bytes_X, first_X, last_X):
-    return place_lifetimes_naive(bytes_X, first_X, last_X) * 1.0
+    return assign_offsets_naive(bytes_X, first_X, last_X) * 1.0
 
 def narrow(bytes_X, first_X, last_X):
-    return place_lifetimes_naive(bytes_X, first_X, last_X).astype(np.int32)
+    return assign_offsets_naive(bytes_X, first_X, last_X).astype(np.int32)
 
 def unsigned(bytes_X, first_X, last_X):
-    return place_lifetimes_naive(bytes_X, first_X, last_X).astype(np.uint64)
+    return assign_offsets_naive(bytes_X, first_X, last_X).astype(np.uint64)
 
 def objects(bytes_X, first_X, last_X):
-    return place_lifetimes_naive(bytes_X, first_X, last_X).astype(object)
+    return assign_offsets_naive(bytes_X, first_X, last_X).astype(object)
 
 def complex_numbers(bytes_X, first_X, last_X):
-    return place_lifetimes_naive(bytes_X, first_X, last_X) * 1j
+    return assign_offsets_naive(bytes_X, first_X, last_X) * 1j
 
 def rounds_its_inputs(bytes_X, first_X, last_X):
     bytes_X += -bytes_X % 64 + 64
-    return place_lifetimes_naive(bytes_X, first_X, last_X) * 0
+    return assign_offsets_naive(bytes_X, first_X, last_X) * 0
 
 def raises(bytes_X, first_X, last_X):
     raise KeyError("gap")
@@ -370,13 +370,13 @@ def planners(tmp_path):
 @pytest.mark.parametrize("kind", ["gpt2", "bart"])
 def test_a_planner_of_the_users_own_runs_and_the_receipt_says_so(kind, planners, poisoned):
     model, settings = make(kind), {"input_ids": MORE, "num_beams": 3, "max_new_tokens": 7}
-    plan = f"memory=split,arena={planners}:first_come"
-    out, expected = model.generate(plan=plan, **settings), model.generate(plan="memory=split", **settings)
+    plan = f"cache=split,arena={planners}:first_come"
+    out, expected = model.generate(plan=plan, **settings), model.generate(plan="cache=split", **settings)
     assert same(out, expected) and expected.receipt.arena_placed_by == ""
     assert out.receipt.arena_placed_by == "mine.first_come (mine.py:5)" and out.receipt.plan == plan
     assert "by mine.first_come (mine.py:5)" in str(out.receipt)
-    ours = model.generate(plan="memory=split,arena=planned", **settings).receipt
-    assert ours.arena_placed_by.startswith("minidecode.reference.arena.place_lifetimes (")
+    ours = model.generate(plan="cache=split,arena=planned", **settings).receipt
+    assert ours.arena_placed_by.startswith("minidecode.reference.arena.assign_offsets (")
     assert out.receipt.arena_bytes >= ours.arena_bytes
 
 
@@ -389,7 +389,7 @@ def test_a_planner_of_the_users_own_runs_and_the_receipt_says_so(kind, planners,
      ("objects", "offset_X in object where int64 is due"),
      ("complex_numbers", "offset_X in complex128 where int64 is due"),
      ("rounds_its_inputs", "changes its inputs: minidecode check arena"),
-     ("raises", "run as place_lifetimes, raised KeyError: 'gap'")],
+     ("raises", "run as assign_offsets, raised KeyError: 'gap'")],
 )  # fmt: skip
 def test_a_planner_that_is_wrong_is_refused_before_anything_is_computed(function, says, planners, monkeypatch):
     """No prefill is run but the dry run's own, which computes nothing."""
@@ -404,7 +404,7 @@ def test_a_planner_that_raises_is_not_passed_over(monkeypatch):
     """Sabotage: what is rebound is what runs."""
     from minidecode.reference import arena
 
-    monkeypatch.setattr(arena, "place_lifetimes", lambda *_: 1 / 0)
+    monkeypatch.setattr(arena, "assign_offsets", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         make("gpt2").generate(input_ids=IDS, max_new_tokens=5, plan="arena=planned")
 
@@ -413,7 +413,7 @@ def test_a_planner_that_raises_is_not_passed_over(monkeypatch):
 
 
 class Watched(Places):
-    """Notes by how much the memory traced grows at most within each op, and between one op and the next."""
+    """Notes by how much the cache traced grows at most within each op, and between one op and the next."""
 
     growth: dict[str, int] = {}  # noqa: RUF012 (one for all, emptied by the test)
 
@@ -465,21 +465,21 @@ INTERLEAVED = GROUPS | {"dialect": "fairseq", "eos_token_id": 1, "min_new_tokens
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "bart"])
-@pytest.mark.parametrize("memory", ["preallocated", "split"])
+@pytest.mark.parametrize("cache", ["preallocated", "split"])
 @pytest.mark.parametrize("options", [GREEDY, BEAM, GROUPS], ids=str)
-def test_no_array_is_allocated_in_a_step(kind, memory, options, monkeypatch):
+def test_no_array_is_allocated_in_a_step(kind, cache, options, monkeypatch):
     """Every intermediate is larger than what is let pass. Without an arena the same watch sees each of them."""
     model = wide(kind)
     sentences = 12 // options.get("num_beams", 1)
     ids = [list(range(3, 3 + n)) for n in (60, 9, 33)] * (sentences // 3)
     settings = {"input_ids": ids, "max_new_tokens": 14, "eos_token_id": None} | options
-    plan = f"memory={memory},arena=planned"
+    plan = f"cache={cache},arena=planned"
     shapes = {"batch_size": sentences, "input_length": 60, "max_new_tokens": 14, "eos_token_id": None}
     step = model.plan_step(plan=plan, **shapes, **options)
     small = [a.name for a in step.layout.lifetimes if 0 < a.bytes < 1.25 * SLACK and not a.name.endswith("trouble_R")]
     # numbers for each row or candidate; the texts, where there are few and short ones
-    of_rows = {"top_candidates", "split_columns", "advance_beams", "choose_tokens"}
-    assert {name.split()[0] for name in small} <= {*of_rows, "refresh_texts"}, small
+    of_rows = {"top_candidates", "unravel_candidates", "update_beams", "argmax_tokens"}
+    assert {name.split()[0] for name in small} <= {*of_rows, "update_sequences"}, small
     monkeypatch.setattr(arena_file, "Places", Watched)
     monkeypatch.setattr(Watched, "growth", {})
     arena = md.Arena(step)
@@ -499,7 +499,7 @@ def test_no_array_is_allocated_in_a_step(kind, memory, options, monkeypatch):
     calls = [call for ways in step.calls.values() for way in ways for call in way]
     placed = {call.op for call in calls if call.results} - of_rows
     # Greedy search copies its logits where a processor is due: planned for, and here at no step.
-    assert all(without[op] > SLACK for op in placed - ({"take"} - without.keys())), without
+    assert all(without[op] > SLACK for op in placed - ({"gather_rows"} - without.keys())), without
 
 
 def blocks_of_arrays() -> Counter:
@@ -510,16 +510,16 @@ def blocks_of_arrays() -> Counter:
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "bart"])
-@pytest.mark.parametrize(("memory", "options"), [
+@pytest.mark.parametrize(("cache", "options"), [
     ("preallocated", BEAM), ("split", BEAM), ("indirect", BEAM), ("el", BEAM), ("rolling", BEAM),
-    ("split,hars=reference", {"num_beams": 4}), ("split", {"do_sample": True}), ("split,memory_dtype=float16", BEAM),
+    ("split,hars=reference", {"num_beams": 4}), ("split", {"do_sample": True}), ("split,cache_dtype=float16", BEAM),
     ("split", BEAM | {"renormalize_logits": True}), ("split", INTERLEAVED),
     ("split", {"do_sample": True, "top_p": 0.9}), ("split", {"do_sample": True, "top_k": 50, "min_p": 0.1}),
     ("split", BEAM | {"do_sample": True}),
-    ("el,memory_dtype=float16", BEAM), ("indirect,memory_dtype=float16", BEAM), ("rolling,memory_dtype=float16", BEAM),
+    ("el,cache_dtype=float16", BEAM), ("indirect,cache_dtype=float16", BEAM), ("rolling,cache_dtype=float16", BEAM),
     ("split,epilogue=reference", BEAM), ("split,epilogue=cpu,linear=cpu,norm=cpu", BEAM),
 ], ids=str)  # fmt: skip
-def test_no_block_above_4_kib_in_numpys_own_domain(kind, memory, options, monkeypatch):
+def test_no_block_above_4_kib_in_numpys_own_domain(kind, cache, options, monkeypatch):
     """Looked at whenever a function of C or Python has returned and memory has grown: nothing new of that size.
 
     What lives and dies within one function of NumPy is not seen here, and in the test above.
@@ -538,19 +538,19 @@ def test_no_block_above_4_kib_in_numpys_own_domain(kind, memory, options, monkey
         def begin(self, section, reads=None):
             state["base"] = None
             super().begin(section, reads)
-            state["steps"] += section == "follow"
+            state["steps"] += section == "reorder"
             if "before" not in state:
                 state["before"] = blocks_of_arrays()
             if 1 < state["steps"] < 6:
                 state["base"] = tracemalloc.get_traced_memory()[0]
 
     monkeypatch.setattr(arena_file, "Places", Steps)
-    model = wide(kind, attention_window=40 if memory.startswith("rolling") else None)
+    model = wide(kind, attention_window=40 if cache.startswith("rolling") else None)
     ids = [list(range(3, 3 + n)) for n in (60, 9, 33)]
     tracemalloc.start(1)
     sys.setprofile(look)
     try:
-        plan = f"memory={memory},arena=planned"
+        plan = f"cache={cache},arena=planned"
         model.generate(input_ids=ids, plan=plan, **{"max_new_tokens": 8, "eos_token_id": None} | options)
     finally:
         sys.setprofile(None)
@@ -576,10 +576,10 @@ def test_every_reference_op_of_a_step_takes_a_workspace_or_needs_none():
     from minidecode.plan import backend
 
     takes = {name for name, f in backend(reference).items() if "workspace" in inspect.signature(f).parameters}
-    assert takes == {"append_heads", "linear", "linear_epilogue", "project_source", "attend", "attend_shared",
+    assert takes == {"append_kv", "linear", "linear_epilogue", "project_cross_kv", "attend", "attend_shared",
                      "attend_split", "attend_indirect", "attend_rolling", "attend_el", "attend_el_split",
-                     "bias_activation", "follow", "redirect", "refresh_texts", "log_softmax", "choose_tokens",
-                     "top_candidates", "search_candidates", "keep_top_k", "keep_top_p", "draw_tokens",
+                     "bias_activation", "reorder_cache", "update_indirection", "update_sequences", "log_softmax", "argmax_tokens",
+                     "top_candidates", "hars_candidates", "top_k_filter", "top_p_filter", "sample_tokens",
                      "gumbel"}  # fmt: skip
 
 
@@ -589,5 +589,5 @@ def test_a_dry_run_forbids_no_end_of_text_by_its_own_texts(beams):
     model = make("gpt2")
     options = {"dialect": "fairseq", "no_repeat_ngram_size": 1, "num_beams": beams, "max_new_tokens": 5}
     plain, planned = (model.generate(input_ids=[[3, 9, 27]], plan=plan, **options) for plan in
-                      ("memory=split", "memory=split,arena=planned"))  # fmt: skip
+                      ("cache=split", "cache=split,arena=planned"))  # fmt: skip
     assert [t.tolist() for t in plain.token_ids] == [t.tolist() for t in planned.token_ids]

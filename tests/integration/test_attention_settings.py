@@ -10,7 +10,7 @@ import pytest
 from tolerance import FLOAT64, logit_bound, score_bound
 
 from minidecode.model import FAMILIES, Model
-from minidecode.plan import MEMORIES, Plan
+from minidecode.plan import CACHES, Plan
 
 SIZES = {
     "gpt2": {"vocab_size": 40, "n_positions": 24, "n_embd": 12, "n_layer": 2, "n_head": 4},
@@ -35,9 +35,9 @@ def make(kind, tensors=None, **settings):
     return Model(family, config, tensors, None, {"decoder_start_token_id": 2, "eos_token_id": 1}, Plan())
 
 
-def memories_for(settings):
-    """All memories; the rolling one only for a model with a window: others refuse it."""
-    return [name for name in MEMORIES if name != "rolling" or "attention_window" in settings]
+def caches_for(settings):
+    """All caches; the rolling one only for a model with a window: others refuse it."""
+    return [name for name in CACHES if name != "rolling" or "attention_window" in settings]
 
 
 def logits(model):
@@ -91,13 +91,13 @@ def test_grouped_queries_equal_the_multi_head_model_with_copied_heads(kind, sett
 ])  # fmt: skip
 @pytest.mark.parametrize("num_beams", [1, 3])
 def test_the_memories_agree(kind, settings, num_beams):
-    """The memories under every setting: recomputing everything says the same."""
+    """The caches under every setting: recomputing everything says the same."""
     model = make(kind, **settings)
     options = {"num_beams": num_beams, "max_new_tokens": 12, "eos_token_id": None}
-    expected = model.generate(input_ids=IDS, plan="memory=none", **options)
+    expected = model.generate(input_ids=IDS, plan="cache=none", **options)
     bound_X = [score_bound(rounding(model), 12, 1.0, score, 2 * FLOAT64) for score in expected.scores]
-    for memory in memories_for(settings):
-        out = model.generate(input_ids=IDS, plan=f"memory={memory}", **options)
+    for cache in caches_for(settings):
+        out = model.generate(input_ids=IDS, plan=f"cache={cache}", **options)
         assert [t.tolist() for t in out.token_ids] == [t.tolist() for t in expected.token_ids]
         assert (np.abs(out.scores - expected.scores) <= bound_X).all()
 

@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 import minidecode as md
 from minidecode.models.bart_tensors import tensor_shapes
 from minidecode.models.config import BartConfig
-from minidecode.reference import cross, embedding, linear
+from minidecode.reference import cross_kv, embedding, linear
 
 V, D, ENCODER, DECODER, CONTEXT = 40, 12, 2, 3, 16
 CONFIG = {
@@ -19,7 +19,7 @@ CONFIG = {
     "decoder_layers": DECODER, "decoder_ffn_dim": 9, "decoder_attention_heads": 2, "decoder_start_token_id": 2,
 }  # fmt: skip
 SOURCES = [[5, 9, 27, 11, 30, 7, 3], [8], [21, 22, 23, 21]]
-NAIVE, NO_CACHE = "memory=replicated", "memory=none"
+NAIVE, NO_CACHE = "cache=replicated", "cache=none"
 
 
 def write_folder(folder, **changes):
@@ -55,9 +55,9 @@ def test_the_receipt_counts_the_products(model, beams):
     for plan, sources_read in [(NAIVE, 1), (NO_CACHE, steps)]:
         ops = model.generate(input_ids=SOURCES, num_beams=beams, max_new_tokens=steps, plan=plan).receipt.ops
         assert ops["linear"].calls == 4 * ENCODER + steps * (6 * DECODER + 1)
-        assert ops["project_source"].calls == sources_read
+        assert ops["project_cross_kv"].calls == sources_read
         passes_within = DECODER * 2 * (1 if plan == NAIVE else steps)
-        assert ops["attend_within"].calls == ENCODER + passes_within
+        assert ops["attend_prefill"].calls == ENCODER + passes_within
         assert ("attend" in ops) == (plan == NAIVE)
     out = model.generate(input_ids=SOURCES, num_beams=beams, max_new_tokens=steps, plan=NAIVE)
     assert out.receipt.ops["attend"].calls == 2 * DECODER * (steps - 1), "own keys and the source's, for each layer"
@@ -69,11 +69,11 @@ def test_the_memory_is_that_of_the_formula(model, beams):
     steps = 6
     receipt = model.generate(input_ids=SOURCES, num_beams=beams, max_new_tokens=steps, plan=NAIVE).receipt
     rows, longest = len(SOURCES) * beams, max(map(len, SOURCES))
-    assert receipt.memory_peak_bytes == 2 * 4 * DECODER * rows * D * (steps + longest)
+    assert receipt.cache_peak_bytes == 2 * 4 * DECODER * rows * D * (steps + longest)
     assert receipt.prompt_tokens == sum(map(len, SOURCES))
     none = model.generate(input_ids=SOURCES, num_beams=beams, max_new_tokens=steps, plan=NO_CACHE).receipt
     encoded = 4 * beams * sum(map(len, SOURCES)) * D
-    assert none.memory_peak_bytes == encoded, "without a cache, what the encoder said of each beam's source is kept"
+    assert none.cache_peak_bytes == encoded, "without a cache, what the encoder said of each beam's source is kept"
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def rows_seen(monkeypatch):
 
         monkeypatch.setattr(module, name, spying)
 
-    for module, name in [(embedding, "embed_norm"), (linear, "linear"), (cross, "project_source")]:
+    for module, name in [(embedding, "embed_norm"), (linear, "linear"), (cross_kv, "project_cross_kv")]:
         spy(module, name)
     return seen
 
@@ -105,7 +105,7 @@ def test_the_encoder_computes_no_padding(model, rows_seen):
     assert rows_seen["embed_norm"] == [tokens, B, 2 * B, 2 * B]
     assert rows_seen["linear"][: 4 * ENCODER] == [tokens] * (4 * ENCODER)
     assert tokens not in rows_seen["linear"][4 * ENCODER :]
-    assert rows_seen["project_source"] == [tokens], "once for all layers"
+    assert rows_seen["project_cross_kv"] == [tokens], "once for all layers"
     assert max(rows_seen["linear"]) == tokens
 
 

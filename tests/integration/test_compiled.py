@@ -32,9 +32,9 @@ def in_a_process(code: str, cache: Path) -> str:
 
 def test_auto_stands_alone():
     assert str(Plan()) == str(Plan.parse("auto")) == "auto" and Plan().base == "auto"
-    assert str(Plan.parse("numpy")) == str(Plan.parse("auto,memory=replicated")) == "memory=replicated"
-    assert Plan.parse("memory_dtype=float16").base == Plan.parse("auto,ngram=cpu").base == "numpy"
-    for text in ("auto", "numpy", "fast", "naive", "memory=split", "numpy,hars=cpu", "fast,memory=indirect"):
+    assert str(Plan.parse("numpy")) == str(Plan.parse("auto,cache=replicated")) == "cache=replicated"
+    assert Plan.parse("cache_dtype=float16").base == Plan.parse("auto,ngram=cpu").base == "numpy"
+    for text in ("auto", "numpy", "fast", "naive", "cache=split", "numpy,hars=cpu", "fast,cache=indirect"):
         assert Plan.parse(str(Plan.parse(text))) == Plan.parse(text), text
 
 
@@ -45,7 +45,7 @@ def test_a_short_call_never_asks_for_compiled_code(tmp_path):
         "print('numba' in sys.modules, r.plan, r.chosen)"
     )
     told = in_a_process(code, tmp_path).strip()
-    assert told == "False memory=replicated auto: NumPy (loading compiled code would take longer than it saves)"
+    assert told == "False cache=replicated auto: NumPy (loading compiled code would take longer than it saves)"
     assert not list(tmp_path.iterdir())
 
 
@@ -79,8 +79,8 @@ def test_auto_takes_what_is_on_disk_and_compiles_nothing(tmp_path):
         ]
     )
     (tokens, *cold), again = json.loads(in_a_process(TWICE, tmp_path))
-    assert cold[0] == "memory=replicated" and cold[2:] == [0, 0.0, dict.fromkeys(cold[4], "reference")]
-    assert "not on disk for" in cold[1] and "linear" in cold[1] and "minidecode warm" in cold[1]
+    assert cold[0] == "cache=replicated" and cold[2:] == [0, 0.0, dict.fromkeys(cold[4], "reference")]
+    assert "not on disk for" in cold[1] and "linear" in cold[1] and "minidecode precompile" in cold[1]
     assert again == [tokens, *cold]  # nothing was compiled on the way, either
 
     assert in_a_process(make, tmp_path) == "done\n"
@@ -93,7 +93,7 @@ def test_auto_takes_what_is_on_disk_and_compiles_nothing(tmp_path):
     for broken in (whole[: len(whole) // 2], None):
         data.unlink() if broken is None else data.write_bytes(broken)
         for found in json.loads(in_a_process(TWICE, tmp_path)):
-            assert found == [tokens, "memory=replicated", found[2], 0, 0.0, cold[4]]
+            assert found == [tokens, "cache=replicated", found[2], 0, 0.0, cold[4]]
             assert "not on disk for norm (" in found[2]
     data.write_bytes(whole)
     (index,) = tmp_path.rglob("norm._residual_norm*.nbi")
@@ -104,7 +104,7 @@ def test_auto_takes_what_is_on_disk_and_compiles_nothing(tmp_path):
 CALLS = """
 import itertools, numba, numpy as np, minidecode as md
 from numba.core.dispatcher import Dispatcher
-from minidecode.cpu import dealing, linear
+from minidecode.cpu import thread_pool, linear
 from minidecode.runtime import compiled
 known = {}
 for name, types in compiled.all_functions():
@@ -175,21 +175,21 @@ def test_each_row_that_fast_compiles_is_in_the_table():
     compiled_rows = {
         row.name
         for row in CATALOG.values()
-        if is_there(row, "cpu") and (row.called_by(fast.memory, True) or row.called_by(fast.memory, False))
+        if is_there(row, "cpu") and (row.called_by(fast.cache, True) or row.called_by(fast.cache, False))
     }
-    assert compiled_rows - {"epilogue", "cross"} == called  # the epilogue is off under fast; cross is linear's code
+    assert compiled_rows - {"epilogue", "cross_kv"} == called  # the epilogue is off under fast; cross is linear's code
 
 
 def test_when_it_pays(model):
     """Rows and weights count; a float16 product of one row takes NumPy as long as one of many."""
     few, many = Extent(1, 0, 5, 20, 25), Extent(64, 0, 900, 100, 1000)
     options = model.options(max_new_tokens=20)
-    assert "longer than it saves" in compiled.why_not(model, few, options)
+    assert "longer than it saves" in compiled.reason_for_numpy(model, few, options)
     narrow = md.load("tiny-gpt2", dtype="float16")
     assert compiled._work(narrow, few, options) > 4 * compiled._work(model, few, options)
     assert compiled._work(model, many, options) > compiled.WORTH_LOADING
     wide = md.load("tiny-gpt2", dtype="float64")
-    assert compiled.why_not(wide, many, options) == "code is compiled for float32, and this is float64"
+    assert compiled.reason_for_numpy(wide, many, options) == "code is compiled for float32, and this is float64"
 
 
 def test_no_folder_for_compiled_code_is_a_reason_and_no_error(model, monkeypatch):
@@ -199,7 +199,7 @@ def test_no_folder_for_compiled_code_is_a_reason_and_no_error(model, monkeypatch
     monkeypatch.setattr(compiled, "_function", nowhere)
     monkeypatch.setattr(compiled, "WORTH_LOADING", 0)
     receipt = model.generate(PROMPTS, max_new_tokens=2).receipt
-    assert receipt.plan == "memory=replicated" and "no locator available" in receipt.chosen
+    assert receipt.plan == "cache=replicated" and "no locator available" in receipt.chosen
     assert receipt.chosen in str(receipt)
 
 
@@ -223,13 +223,13 @@ def test_no_folder_for_compiled_code_is_told_where_it_was_asked_for(tmp_path):
 
 def test_what_is_laid_out_beforehand_is_numpy(model, monkeypatch):
     """An arena is made for a plan: `auto` beside one is NumPy's code, whatever is on disk."""
-    monkeypatch.setattr(compiled, "why_not", lambda *_: None)
-    monkeypatch.setattr("minidecode.model.why_not", lambda *_: None)
+    monkeypatch.setattr(compiled, "reason_for_numpy", lambda *_: None)
+    monkeypatch.setattr("minidecode.model.reason_for_numpy", lambda *_: None)
     arena = md.Arena(model.plan_step(batch_size=2, input_length=20, max_new_tokens=4))
     with_arena = model.generate(PROMPTS, max_new_tokens=4, arena=arena)
-    assert with_arena.receipt.chosen == "" and with_arena.receipt.plan == "memory=replicated,arena=planned"
+    assert with_arena.receipt.chosen == "" and with_arena.receipt.plan == "cache=replicated,arena=planned"
     alone = model.generate(PROMPTS, max_new_tokens=4)
-    assert alone.receipt.plan == "fast,memory=split,hars=off"
+    assert alone.receipt.plan == "fast,cache=split,hars=off"
     assert [t.tolist() for t in alone.token_ids] == [t.tolist() for t in with_arena.token_ids]
 
 

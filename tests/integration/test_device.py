@@ -9,11 +9,11 @@ from test_attention_settings import SIZES, random_tensors
 
 import minidecode as md
 from minidecode import plan as plan_file
+from minidecode.cache.split import SplitCache
 from minidecode.cuda import linear
 from minidecode.device import put
 from minidecode.emulator.device_array import taped
 from minidecode.errors import OptionError
-from minidecode.memory.split import SplitMemory
 from minidecode.model import FAMILIES, Model
 from minidecode.plan import Plan
 
@@ -50,13 +50,13 @@ def same(here, there):
 SEARCHES = [
     ("gpt2", "", {}),
     ("gpt2", "", {"num_beams": 2, "no_repeat_ngram_size": 2}),
-    ("gpt2", "memory=preallocated", {"num_beams": 2}),
-    ("gpt2", "memory=replicated", {"num_beams": 2}),
-    ("gpt2", "memory=indirect", {"num_beams": 3}),
-    ("gpt2", "memory=el", {"num_beams": 2}),
-    ("gpt2", "memory=none", {"num_beams": 2}),
-    ("gpt2", "memory_dtype=float16", {}),
-    ("gpt2", "leaving=on", {"num_beams": 2, "max_new_tokens": 4}),
+    ("gpt2", "cache=preallocated", {"num_beams": 2}),
+    ("gpt2", "cache=replicated", {"num_beams": 2}),
+    ("gpt2", "cache=indirect", {"num_beams": 3}),
+    ("gpt2", "cache=el", {"num_beams": 2}),
+    ("gpt2", "cache=none", {"num_beams": 2}),
+    ("gpt2", "cache_dtype=float16", {}),
+    ("gpt2", "drop_finished=on", {"num_beams": 2, "max_new_tokens": 4}),
     ("gpt2", "epilogue=cuda", {}),
     ("gpt2", "hars=cuda", {"num_beams": 2, "min_new_tokens": 0}),
     ("gpt2", "", {"do_sample": True, "temperature": 0.7, "top_k": 5, "top_p": 0.9, "num_return_sequences": 2}),
@@ -67,9 +67,9 @@ SEARCHES = [
     ("gpt2", "", {"min_new_tokens": 2, "repetition_penalty": 1.3, "bad_words_ids": [[4]]}),  # these are no ops
     ("gpt2", "", {"num_beams": 2, "dialect": "hf4", "forced_eos_token_id": 1, "renormalize_logits": True}),
     ("bart", "", {"num_beams": 2}),
-    ("bart", "memory=el", {"num_beams": 2}),
-    ("bart", "memory=replicated", {}),
-    ("bart", "memory=none", {"num_beams": 2}),
+    ("bart", "cache=el", {"num_beams": 2}),
+    ("bart", "cache=replicated", {}),
+    ("bart", "cache=none", {"num_beams": 2}),
 ]
 
 
@@ -79,12 +79,12 @@ def test_the_tokens_are_those_of_numpy(kind, plan, options, monkeypatch):
 
     In the other cases only steps do: six rows of them, and with four beams eight, as many as the prompts have.
     """
-    if options and "memory=none" not in plan and options.get("num_beams") != 4:
+    if options and "cache=none" not in plan and options.get("num_beams") != 4:
         monkeypatch.setattr(linear, "MANY", 6)
     options = {"max_new_tokens": 3} | options
     there = make(kind, "emulator").generate(input_ids=IDS, plan=f"cuda,{plan}", **options)
     numpys = plan.replace("cuda", "reference")
-    same(make(kind, "cpu").generate(input_ids=IDS, plan=f"numpy,memory=split,{numpys}" if "memory=" not in plan
+    same(make(kind, "cpu").generate(input_ids=IDS, plan=f"numpy,cache=split,{numpys}" if "cache=" not in plan
                                     else f"numpy,{numpys}", **options), there)  # fmt: skip
     ops = there.receipt.ops.values()
     assert all(op.implementation.startswith("minidecode.cuda.") for op in ops) and there.receipt.launches
@@ -93,9 +93,9 @@ def test_the_tokens_are_those_of_numpy(kind, plan, options, monkeypatch):
 def test_the_memory_of_local_attention():
     there = make("gpt2", "emulator", attention_window=3)
     here = make("gpt2", "cpu", attention_window=3)
-    for memory in ("rolling", "split"):
+    for cache in ("rolling", "split"):
         how = {"input_ids": IDS, "max_new_tokens": 4, "num_beams": 2}
-        same(here.generate(**how, plan=f"numpy,memory={memory}"), there.generate(**how, plan=f"cuda,memory={memory}"))
+        same(here.generate(**how, plan=f"numpy,cache={cache}"), there.generate(**how, plan=f"cuda,cache={cache}"))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "int8"])
@@ -104,27 +104,27 @@ def test_narrow_weights(dtype):
     same(here.generate(input_ids=IDS, max_new_tokens=3, plan="numpy"), there.generate(input_ids=IDS, max_new_tokens=3))
 
 
-@pytest.mark.parametrize("asked", ["auto", "fast", "fast,memory=indirect", "cuda"])
+@pytest.mark.parametrize("asked", ["auto", "fast", "fast,cache=indirect", "cuda"])
 def test_what_is_fastest_there_are_its_kernels(asked):
     there = make("gpt2", "emulator", plan=asked).generate(input_ids=IDS[:1], max_new_tokens=1)
-    assert there.receipt.plan == ("cuda,memory=indirect" if "indirect" in asked else "cuda,memory=split")
+    assert there.receipt.plan == ("cuda,cache=indirect" if "indirect" in asked else "cuda,cache=split")
     assert not there.receipt.chosen
 
 
 @pytest.mark.parametrize(
-    ("kind", "memory", "options"),
+    ("kind", "cache", "options"),
     [("gpt2", "split", {"num_beams": 2}), ("gpt2", "preallocated", {}), ("bart", "el", {"num_beams": 2})],
     ids=str,
 )
-def test_steps_are_captured_once_and_launched_again(kind, memory, options):
+def test_steps_are_captured_once_and_launched_again(kind, cache, options):
     """What a graph holds is counted as if Python had called it; the tokens are those of launches one by one.
 
-    So are the bytes, but for ops that are handed a memory: there is more room in it than they look at.
+    So are the bytes, but for ops that are handed a cache: there is more room in it than they look at.
     """
-    moving = {"pad_left", "append_heads", "attend", "attend_split", "attend_el", "follow", "take"}
+    moving = {"pad_left", "append_kv", "attend", "attend_split", "attend_el", "reorder_cache", "gather_rows"}
     model, how = make(kind, "emulator"), {"input_ids": IDS, "max_new_tokens": 5, "eos_token_id": None} | options
-    apart = model.generate(**how, plan=f"cuda,memory={memory},graphs=off")
-    together = model.generate(**how, plan=f"cuda,memory={memory}")
+    apart = model.generate(**how, plan=f"cuda,cache={cache},graphs=off")
+    together = model.generate(**how, plan=f"cuda,cache={cache}")
     same(apart, together)
     assert together.receipt.graphs.launches >= 3 and apart.receipt.graphs.launches == 0
     assert together.receipt.steps == 5 and together.receipt.graphs.reused == 0
@@ -137,14 +137,14 @@ def test_a_memory_that_is_made_anew_would_be_found(monkeypatch):
     """A graph goes on with the arrays of the step that was captured: so what moves elsewhere gives other tokens."""
 
     def append_step(self, ops, qkv_RX):
-        q_RHK = ops.append_heads(qkv_RX, self.bias_X, self.heads, self.k_RGTK, self.v_RGTU, self.end_R)
+        q_RHK = ops.append_kv(qkv_RX, self.bias_X, self.heads, self.k_RGTK, self.v_RGTU, self.end_R)
         self.end_R = self.end_R + 1
         return q_RHK
 
     how = {"input_ids": IDS, "max_new_tokens": 6, "eos_token_id": None}
     model = make("gpt2", "emulator")
     right = model.generate(**how, plan="cuda,graphs=off")
-    monkeypatch.setattr(SplitMemory, "append_step", append_step)
+    monkeypatch.setattr(SplitCache, "append_step", append_step)
     same(right, model.generate(**how, plan="cuda,graphs=off"))
     assert abs(model.generate(**how).scores - right.scores).max() > 1e-3
 
@@ -169,9 +169,9 @@ def test_what_no_graph_can_hold_is_refused_while_one_is_captured(look):
     ("plan", "device", "message"),
     [
         ("fast,graphs=on", "cpu", "plan: graphs=on needs a device"),
-        ("numpy,memory=replicated,graphs=on", "emulator", "plan: graphs=on has no effect with memory=replicated"),
-        ("cuda,memory=replicated,graphs=on", "emulator", "plan: graphs=on has no effect with memory=replicated"),
-        ("cuda,graphs=on,memory=none", "emulator", "plan: graphs=on has no effect with memory=none"),
+        ("numpy,cache=replicated,graphs=on", "emulator", "plan: graphs=on has no effect with cache=replicated"),
+        ("cuda,cache=replicated,graphs=on", "emulator", "plan: graphs=on has no effect with cache=replicated"),
+        ("cuda,graphs=on,cache=none", "emulator", "plan: graphs=on has no effect with cache=none"),
         ("graphs=maybe", "cpu", "plan: graphs='maybe' is not one of off, auto, on"),
     ],
     ids=str,
@@ -188,7 +188,7 @@ def test_graphs_that_are_asked_for_are_refused_beside_a_gpu_too(monkeypatch):
     with pytest.raises(OptionError, match="plan: graphs=on needs a device: say device=cuda"):
         model.generate(input_ids=IDS, max_new_tokens=2, plan="cuda,graphs=on")
     assert Plan.parse("cuda").captures("cpu") is False and Plan.parse("cuda,graphs=off").captures("cuda") is False
-    assert Plan.parse("cuda").captures("cuda") and not Plan.parse("cuda,memory=none").captures("cuda")
+    assert Plan.parse("cuda").captures("cuda") and not Plan.parse("cuda,cache=none").captures("cuda")
 
 
 @pytest.mark.parametrize("choice", ["naive", "reference", "cpu", "FILE"])
@@ -235,7 +235,7 @@ def test_a_trace_and_a_stream():
 
 def test_weights_that_stand_in_two_places_lie_there_once():
     weights = make("gpt2", "emulator").weights
-    assert weights.unembed.data is weights.wte_VD
+    assert weights.lm_head.data is weights.wte_VD
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ def planned(plan):
 
 
 def on_the_host(plan):
-    memory = "" if "memory=" in plan else "memory=split"
-    return ",".join(part for part in ("numpy", memory, plan.replace("cuda", "reference")) if part)
+    cache = "" if "cache=" in plan else "cache=split"
+    return ",".join(part for part in ("numpy", cache, plan.replace("cuda", "reference")) if part)
 
 
 @pytest.mark.parametrize(("kind", "plan", "options"), SEARCHES, ids=str)
@@ -51,8 +51,8 @@ def test_a_poisoned_arena_gives_the_tokens_of_numpy(kind, plan, options, poisone
 
 def test_the_memory_of_local_attention(poisoned):
     here, there = (make("gpt2", device, attention_window=3) for device in ("cpu", "emulator"))
-    same(here.generate(input_ids=IDS, plan="numpy,memory=rolling", **BEAM),
-         there.generate(input_ids=IDS, plan="cuda,memory=rolling,arena=planned", **BEAM))  # fmt: skip
+    same(here.generate(input_ids=IDS, plan="numpy,cache=rolling", **BEAM),
+         there.generate(input_ids=IDS, plan="cuda,cache=rolling,arena=planned", **BEAM))  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", ["float16", "int8"])
@@ -98,7 +98,7 @@ def made_in_steps(monkeypatch, model, plan, options) -> list[int]:
         class Watched(kind):
             def begin(self, section, reads=None):
                 super().begin(section, reads)
-                if section == "follow" and not self.has_begun:
+                if section == "reorder" and not self.has_begun:
                     made.clear()
                     self.has_begun = True
 
@@ -119,15 +119,15 @@ WIDE = {"gpt2": {"n_embd": 16}, "bart": {"d_model": 16}}  # so that every interm
 
 
 SEARCHES_IN_ARENAS = [
-    ("gpt2", "memory=split", {}),
-    ("gpt2", "memory=split", {"num_beams": 2, "no_repeat_ngram_size": 2}),
-    ("gpt2", "memory=split,hars=cuda", {"num_beams": 2}),
-    ("gpt2", "memory=split,epilogue=cuda", {"do_sample": True, "temperature": 0.7, "top_k": 5, "top_p": 0.9}),
-    ("gpt2", "memory=indirect", {"num_beams": 2}),
-    ("gpt2", "memory=preallocated", {"num_beams": 2}),
-    ("gpt2", "memory=el", {"num_beams": 2, "do_sample": True}),
-    ("bart", "memory=split", {"num_beams": 2}),
-    ("bart", "memory=el,memory_dtype=float16", {"num_beams": 2}),
+    ("gpt2", "cache=split", {}),
+    ("gpt2", "cache=split", {"num_beams": 2, "no_repeat_ngram_size": 2}),
+    ("gpt2", "cache=split,hars=cuda", {"num_beams": 2}),
+    ("gpt2", "cache=split,epilogue=cuda", {"do_sample": True, "temperature": 0.7, "top_k": 5, "top_p": 0.9}),
+    ("gpt2", "cache=indirect", {"num_beams": 2}),
+    ("gpt2", "cache=preallocated", {"num_beams": 2}),
+    ("gpt2", "cache=el", {"num_beams": 2, "do_sample": True}),
+    ("bart", "cache=split", {"num_beams": 2}),
+    ("bart", "cache=el,cache_dtype=float16", {"num_beams": 2}),
 ]
 
 
@@ -174,8 +174,8 @@ def test_a_launcher_that_finds_room_of_its_own_is_seen(monkeypatch):
 # ---- captured steps --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "memory"), [("gpt2", "split"), ("bart", "el")])
-def test_a_call_has_the_same_place_at_every_step(kind, memory, monkeypatch):
+@pytest.mark.parametrize(("kind", "cache"), [("gpt2", "split"), ("bart", "el")])
+def test_a_call_has_the_same_place_at_every_step(kind, cache, monkeypatch):
     """So a part of a step that was captured once goes on writing where its plan says."""
     places, steps = {}, []
 
@@ -202,7 +202,7 @@ def test_a_call_has_the_same_place_at_every_step(kind, memory, monkeypatch):
             return super().run(name, called, args, kwargs)
 
     monkeypatch.setattr(arena_file, "Places", Noted)
-    make(kind, "emulator").generate(input_ids=IDS, plan=f"cuda,graphs=off,memory={memory},arena=planned", **BEAM)
+    make(kind, "emulator").generate(input_ids=IDS, plan=f"cuda,graphs=off,cache={cache},arena=planned", **BEAM)
     assert steps.count("forward") == 4 and len(places) > 20
     assert all(len(addresses) == 1 for addresses in places.values())
 
@@ -211,8 +211,8 @@ def test_sentences_that_leave_take_the_beginnings_of_places(poisoned):
     """Parts are captured anew then, over fewer rows of the same arena."""
     how = {"input_ids": [*IDS, [7]], "num_beams": 2, "max_length": 8, "eos_token_id": None}
     here, there = make("gpt2", "cpu"), make("gpt2", "emulator")
-    out = there.generate(plan="cuda,leaving=on,arena=planned", **how)
-    same(here.generate(plan="numpy,memory=split", **how), out)
+    out = there.generate(plan="cuda,drop_finished=on,arena=planned", **how)
+    same(here.generate(plan="numpy,cache=split", **how), out)
     assert out.receipt.rows < 2 * 3 * (out.receipt.steps - 1) and out.receipt.graphs.launches > 0
 
 
@@ -228,8 +228,8 @@ def test_models_share_an_arena_in_turn(poisoned):
     for ids in (IDS, IDS[1:]):
         for model, kind in zip(models, ("gpt2", "bart"), strict=True):
             out = model.generate(input_ids=ids, arena=arena, **BEAM)
-            same(make(kind, "cpu").generate(input_ids=ids, plan="numpy,memory=split", **BEAM), out)
-            assert out.receipt.plan == "cuda,memory=split,arena=planned"
+            same(make(kind, "cpu").generate(input_ids=ids, plan="numpy,cache=split", **BEAM), out)
+            assert out.receipt.plan == "cuda,cache=split,arena=planned"
     assert arena.plans == plans
 
 

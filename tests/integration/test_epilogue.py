@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from test_arena import Poisoned
 from test_attention_settings import make
-from test_memories import tokens
+from test_caches import tokens
 from toy_folder import write_bart_folder
 
 import minidecode as md
-from minidecode.plan import MEMORIES, Plan
+from minidecode.plan import CACHES, Plan
 from minidecode.runtime import arena as arena_file
 
 IDS = [[1, 2, 3, 4], [5, 6], [7, 8, 9]]
@@ -32,9 +32,9 @@ def folder(request, tiny_folder, tmp_path):
 @pytest.mark.parametrize("arena", ["none", "planned"])
 def test_toys_say_the_same(folder, dtype, arena, poisoned):
     model, options = md.load(folder, dtype=dtype), {"input_ids": IDS[:2], "num_beams": 2, "max_new_tokens": 4}
-    expected = model.generate(plan="memory=split", **options)
+    expected = model.generate(plan="cache=split", **options)
     for choice, place in CHOICES.items():
-        out = model.generate(plan=f"memory=split,arena={arena},epilogue={choice},norm={choice}", **options)
+        out = model.generate(plan=f"cache=split,arena={arena},epilogue={choice},norm={choice}", **options)
         assert tokens(out) == tokens(expected) and np.abs(out.scores - expected.scores).max() < 1e-4, choice
         ran = out.receipt.ops["linear_epilogue"]
         assert ran.implementation.startswith(f"minidecode.{place}.epilogue.linear_epilogue")
@@ -47,22 +47,22 @@ def test_toys_say_the_same(folder, dtype, arena, poisoned):
 def test_trained_models_say_the_same(name, dtype, poisoned):
     model, options = md.load(name, dtype=dtype), {"num_beams": 4, "max_new_tokens": 12, "no_repeat_ngram_size": 3}
     expected = model.generate(PROMPTS, **options)
-    for plan in ("epilogue=reference", "epilogue=naive", "memory=split,epilogue=cpu,linear=cpu,norm=cpu",
-                 "memory=none,epilogue=cpu", "memory=split,arena=planned,epilogue=cpu,linear=cpu,norm=cpu",
-                 "memory=el,arena=planned,epilogue=reference"):  # fmt: skip
+    for plan in ("epilogue=reference", "epilogue=naive", "cache=split,epilogue=cpu,linear=cpu,norm=cpu",
+                 "cache=none,epilogue=cpu", "cache=split,arena=planned,epilogue=cpu,linear=cpu,norm=cpu",
+                 "cache=el,arena=planned,epilogue=reference"):  # fmt: skip
         assert tokens(model.generate(PROMPTS, plan=plan, **options)) == tokens(expected), plan
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "bart"])
-@pytest.mark.parametrize("memory", MEMORIES)
-def test_with_every_memory_and_arena(kind, memory, poisoned):
-    """Nobody holds the residual stream where a product changes it: not the memories, and no call of a plan's."""
-    model = make(kind, attention_window=4 if memory == "rolling" else None)
+@pytest.mark.parametrize("cache", CACHES)
+def test_with_every_memory_and_arena(kind, cache, poisoned):
+    """Nobody holds the residual stream where a product changes it: not the caches, and no call of a plan's."""
+    model = make(kind, attention_window=4 if cache == "rolling" else None)
     options = {"input_ids": IDS, "num_beams": 3, "max_new_tokens": 8}
-    expected = model.generate(plan=f"memory={memory}", **options)
+    expected = model.generate(plan=f"cache={cache}", **options)
     for choice in ("reference", "cpu"):
         outs = [
-            model.generate(plan=f"memory={memory},arena={arena},epilogue={choice},norm={choice}", **options)
+            model.generate(plan=f"cache={cache},arena={arena},epilogue={choice},norm={choice}", **options)
             for arena in ("none", "planned", "separate")
         ]
         assert all(tokens(out) == tokens(expected) for out in outs)
@@ -73,7 +73,7 @@ def test_a_plan_has_one_residual_stream_where_products_add_to_it():
     """GPT-2's x stays in one place from the embedding to the last layer; else each norm makes another."""
     model = make("gpt2")
     plans = [
-        model.plan_step(plan=f"memory=split,arena=planned,epilogue={choice}", batch_size=2, input_length=4, num_beams=2)
+        model.plan_step(plan=f"cache=split,arena=planned,epilogue={choice}", batch_size=2, input_length=4, num_beams=2)
         for choice in ("off", "reference")
     ]
     streams = [[a for a in plan.layout.lifetimes if a.name.endswith(": x_RD")] for plan in plans]

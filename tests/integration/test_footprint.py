@@ -11,12 +11,12 @@ import pytest
 from toy_folder import write_bart_folder, write_folder
 
 import minidecode as md
-from minidecode.plan import MEMORIES
+from minidecode.plan import CACHES
 from minidecode.runtime import footprint as module
 from minidecode.runtime.footprint import OBJECTS, available_bytes, in_units, read_budget
 
 # Beside what is counted by its shape stand upper bounds: four arrays of attention's scores where three are there at a
-# time, nearly all of a layer's intermediates at once, the memories of prefill and steps together. A request whose
+# time, nearly all of a layer's intermediates at once, the caches of prefill and steps together. A request whose
 # largest part is one of these takes no less than this share of the estimate.
 SHARE = 1 / 3
 
@@ -42,11 +42,11 @@ SEARCHES = {
     "rules": {"num_beams": 3, "no_repeat_ngram_size": 2, "repetition_penalty": 1.2},
 }  # fmt: skip
 CASES = [
-    (name, memory, search)
-    for name, memory, search in itertools.product(
-        ("gpt2", "int8", "float64", "multi-query", "window", "bart", "bart int8"), MEMORIES, SEARCHES
+    (name, cache, search)
+    for name, cache, search in itertools.product(
+        ("gpt2", "int8", "float64", "multi-query", "window", "bart", "bart int8"), CACHES, SEARCHES
     )
-    if memory != "rolling" or name == "window"
+    if cache != "rolling" or name == "window"
 ]
 
 
@@ -62,25 +62,25 @@ def traced(call):
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize(("name", "memory", "search"), CASES)
-def test_the_estimate_holds_and_is_not_far_off(models, name, memory, search):
+@pytest.mark.parametrize(("name", "cache", "search"), CASES)
+def test_the_estimate_holds_and_is_not_far_off(models, name, cache, search):
     """The held bytes are the receipt's to the last one, where texts go to their limit; the rest is an upper bound."""
     model, rng = models[name], np.random.default_rng(0)
     for B, N, T in ((4, 60, 9), (1, 8, 30)):
         ids = [rng.integers(5, 250, N) for _ in range(B)]
-        options = SEARCHES[search] | {"max_new_tokens": T, "eos_token_id": None, "plan": f"memory={memory}"}
+        options = SEARCHES[search] | {"max_new_tokens": T, "eos_token_id": None, "plan": f"cache={cache}"}
         needed = model.footprint(input_ids=ids, **options)
         model.generate(input_ids=ids[:1], **options | {"max_new_tokens": 2})  # what is imported once
         for _ in range(2):  # what Python does once, whenever it does it, is not there a second time
             out, peak = traced(lambda ids=ids, options=options: model.generate(input_ids=ids, **options))
             if peak <= needed.total:
                 break
-        assert out.receipt.memory_peak_bytes == needed.memory, (B, N, T)
+        assert out.receipt.cache_peak_bytes == needed.cache, (B, N, T)
         assert peak <= needed.total, (B, N, T)
         assert peak >= SHARE * (needed.total - OBJECTS), (B, N, T)
 
 
-@pytest.mark.parametrize("plan", ["memory=split", "naive"])
+@pytest.mark.parametrize("plan", ["cache=split", "naive"])
 def test_it_holds_where_python_s_own_objects_are_little(tmp_path, plan):
     """What is allowed for them hides nothing here: the shapes' part alone is no less than what is taken."""
     model = md.load(write_folder(tmp_path, n_positions=200, n_embd=256, n_head=8))
@@ -91,14 +91,14 @@ def test_it_holds_where_python_s_own_objects_are_little(tmp_path, plan):
     assert peak <= model.footprint(input_ids=ids, **options).total - OBJECTS
 
 
-@pytest.mark.parametrize("memory", MEMORIES)
-def test_texts_of_different_lengths_take_no_more(models, memory):
+@pytest.mark.parametrize("cache", CACHES)
+def test_texts_of_different_lengths_take_no_more(models, cache):
     model = models["window"]
     prompts = ["x" * n for n in (3, 50, 20)]
     for options in SEARCHES.values():
-        options = options | {"max_new_tokens": 10, "plan": f"memory={memory}"}
-        held = model.generate(prompts, **options).receipt.memory_peak_bytes
-        assert held <= model.footprint(prompts, **options).memory
+        options = options | {"max_new_tokens": 10, "plan": f"cache={cache}"}
+        held = model.generate(prompts, **options).receipt.cache_peak_bytes
+        assert held <= model.footprint(prompts, **options).cache
 
 
 @pytest.mark.parametrize("arena", ["planned", "separate"])
@@ -106,13 +106,13 @@ def test_texts_of_different_lengths_take_no_more(models, memory):
 def test_an_arena_is_counted(models, name, arena):
     model = models[name]
     for options in SEARCHES.values():
-        options = options | {"max_new_tokens": 9, "plan": f"memory=split,arena={arena}"}
+        options = options | {"max_new_tokens": 9, "plan": f"cache=split,arena={arena}"}
         receipt = model.generate(["x" * 40, "y"], **options).receipt
         assert 0 < receipt.arena_bytes <= model.footprint(["x" * 40, "y"], **options).arena
 
 
 def test_naive_attention_copies_heads(models):
-    plan = "memory=preallocated,grouped=naive"
+    plan = "cache=preallocated,grouped=naive"
     assert models["multi-query"].footprint("a", plan=plan).total > models["multi-query"].footprint("a", plan=plan.split(
         ",")[0]).total  # fmt: skip
 

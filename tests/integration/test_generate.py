@@ -9,7 +9,7 @@ import pytest
 from toy_folder import write_bart_folder
 
 import minidecode as md
-from minidecode.reference import grouped, linear, ngram, within
+from minidecode.reference import grouped, linear, ngram, prefill
 
 PROMPTS = ["Fellow citizens,", "The Congress of the United States", "I", "Our army and our navy have"]
 
@@ -20,7 +20,7 @@ def model():
 
 
 def test_plans_give_the_same_tokens(model):
-    plans = ("memory=none", "memory=replicated")
+    plans = ("cache=none", "cache=replicated")
     for options in ({}, {"num_beams": 3, "num_return_sequences": 2, "no_repeat_ngram_size": 3}):
         outs = [model.generate(PROMPTS, plan=p, max_new_tokens=12, **options) for p in plans]
         assert [t.tolist() for t in outs[0].token_ids] == [t.tolist() for t in outs[1].token_ids]
@@ -136,20 +136,20 @@ def test_the_receipt_counts_what_ran(model):
     r, layers = out.receipt, model.config.n_layer
     assert r.steps == 5
     assert r.ops["linear"].calls == 5 * (4 * layers + 1)
-    assert r.ops["attend_within"].calls == layers
+    assert r.ops["attend_prefill"].calls == layers
     assert r.ops["attend"].calls == 4 * layers
     assert r.ops["ban_ngrams"].calls == 5
     assert r.ops["linear"].implementation.startswith("minidecode.reference.linear.linear (linear.py:")
     N, D = r.prompt_tokens, model.config.n_embd
-    assert r.memory_peak_bytes == 2 * layers * (N + 4) * D * 2 * 4, "K and V, two beams, float32"
+    assert r.cache_peak_bytes == 2 * layers * (N + 4) * D * 2 * 4, "K and V, two beams, float32"
     assert r.new_tokens == len(out.token_ids[0])
-    recomputed = model.generate(PROMPTS[0], num_beams=2, max_new_tokens=5, plan="memory=none").receipt
-    assert recomputed.memory_peak_bytes == 0 and "attend" not in recomputed.ops
-    assert "ReplicatedMemory" in str(r) and r.as_dict()["ops"]["linear"]["calls"] == r.ops["linear"].calls
+    recomputed = model.generate(PROMPTS[0], num_beams=2, max_new_tokens=5, plan="cache=none").receipt
+    assert recomputed.cache_peak_bytes == 0 and "attend" not in recomputed.ops
+    assert "ReplicatedCache" in str(r) and r.as_dict()["ops"]["linear"]["calls"] == r.ops["linear"].calls
 
 
 @pytest.mark.parametrize("module, op, options", [
-    (linear, "linear", {}), (grouped, "attend", {}), (within, "attend_within", {"plan": "memory=none"}),
+    (linear, "linear", {}), (grouped, "attend", {}), (prefill, "attend_prefill", {"plan": "cache=none"}),
     (ngram, "ban_ngrams", {"no_repeat_ngram_size": 2}),
 ])  # fmt: skip
 def test_sabotage(model, monkeypatch, module, op, options):
@@ -164,7 +164,7 @@ def test_sabotage(model, monkeypatch, module, op, options):
 
 
 def test_threads_share_a_model(model):
-    jobs = [{"num_beams": w, "max_new_tokens": 8 + w, "plan": p} for w in (1, 3) for p in ("memory=none", "auto")]
+    jobs = [{"num_beams": w, "max_new_tokens": 8 + w, "plan": p} for w in (1, 3) for p in ("cache=none", "auto")]
     expected = [model.generate(PROMPTS, **job).token_ids for job in jobs]
     results = [None] * len(jobs)
 

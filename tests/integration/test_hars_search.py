@@ -44,12 +44,12 @@ def test_the_same_texts_as_without(kind, choice, options):
     assert tokens(out) == tokens(expected)
     np.testing.assert_allclose(out.scores, expected.scores, rtol=1e-5)
     counts = out.receipt.ops
-    assert counts["search_candidates"].calls > 0 and "search_candidates" not in expected.receipt.ops
+    assert counts["hars_candidates"].calls > 0 and "hars_candidates" not in expected.receipt.ops
     others = counts["top_candidates"].calls if "top_candidates" in counts else 0
-    assert counts["search_candidates"].calls + others == out.receipt.steps
-    place = {"naive": "reference.hars.search_candidates_naive", "emulator": "cuda.hars.search_candidates"}
-    expected_name = place.get(choice, f"{choice}.hars.search_candidates")
-    assert counts["search_candidates"].implementation.startswith(f"minidecode.{expected_name} (hars.py:")
+    assert counts["hars_candidates"].calls + others == out.receipt.steps
+    place = {"naive": "reference.hars.hars_candidates_naive", "emulator": "cuda.hars.hars_candidates"}
+    expected_name = place.get(choice, f"{choice}.hars.hars_candidates")
+    assert counts["hars_candidates"].implementation.startswith(f"minidecode.{expected_name} (hars.py:")
     assert (choice == "emulator") == bool(out.receipt.launches)
 
 
@@ -58,15 +58,15 @@ def test_the_receipt_counts_the_steps_that_went_either_way():
     options = {"num_beams": 2, "max_new_tokens": 9, "min_new_tokens": 4, "forced_eos_token_id": 1, "eos_token_id": 1}
     out = make("gpt2").generate(input_ids=[SENTENCES[0]], plan="hars=cpu", length_penalty=9.0, **options)
     assert out.receipt.steps == 9
-    assert [out.receipt.ops[op].calls for op in ("search_candidates", "top_candidates", "log_softmax")] == [4, 5, 5]
+    assert [out.receipt.ops[op].calls for op in ("hars_candidates", "top_candidates", "log_softmax")] == [4, 5, 5]
 
 
 def test_a_sentence_that_is_done_keeps_no_other_from_going_straight():
     """The first has one token to go, which is forced; the other four more, of which the last is."""
     engine, options = ToyEngine(0, 20), Options(num_beams=2, forced_eos_token_id=0, eos_token_id=0, length_penalty=9.0)
-    engine.ops, engine.leaving, calls = Ops("hars=reference"), False, []
-    search = engine.ops.search_candidates
-    engine.ops.search_candidates = lambda *a: (calls.append(1), search(*a))[1]
+    engine.ops, engine.drop_finished, calls = Ops("hars=reference"), False, []
+    search = engine.ops.hars_candidates
+    engine.ops.hars_candidates = lambda *a: (calls.append(1), search(*a))[1]
     request = Request.make([np.array([3, 4]), np.array([5])], [1, 5], options)
     assert beam_search(engine, request, options).steps == 5 and len(calls) == 3
 
@@ -78,7 +78,7 @@ def test_greedy_search_and_sampling_are_as_they_were(choice):
         expected = model.generate(input_ids=IDS, max_new_tokens=8, **options)
         out = model.generate(input_ids=IDS, max_new_tokens=8, plan=f"hars={choice}", **options)
         assert tokens(out) == tokens(expected) and (out.scores == expected.scores).all()
-        assert "search_candidates" not in out.receipt.ops
+        assert "hars_candidates" not in out.receipt.ops
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_prefix_is_followed_to_its_end():
         expected, out = (make("gpt2").generate(plan=p, prefix_tokens=prefixes, **options) for p in ("auto", "hars=cpu"))
         assert tokens(out) == tokens(expected)
         assert all(t[0] == p[0] for t, p in zip(tokens(out), prefixes, strict=True))
-        assert out.receipt.ops["search_candidates"].calls > 0 and out.receipt.ops["top_candidates"].calls >= 3
+        assert out.receipt.ops["hars_candidates"].calls > 0 and out.receipt.ops["top_candidates"].calls >= 3
 
 
 @pytest.mark.parametrize("choice", CHOICES)
@@ -139,7 +139,7 @@ def test_what_the_receipt_names_is_what_runs(monkeypatch):
     def sabotaged(*arguments):
         raise ZeroDivisionError("sabotage")
 
-    monkeypatch.setattr(hars, "search_candidates", sabotaged)
+    monkeypatch.setattr(hars, "hars_candidates", sabotaged)
     with pytest.raises(ZeroDivisionError, match="sabotage"):
         make("gpt2").generate(input_ids=IDS, num_beams=2, max_new_tokens=3, plan="hars=reference")
     make("gpt2").generate(input_ids=IDS, num_beams=2, max_new_tokens=3)
@@ -161,7 +161,9 @@ def test_a_wider_number_than_the_kernels_take_is_refused():
 
 
 @pytest.mark.parametrize("dialect", ["hf", "hf4"])
-@pytest.mark.parametrize("plan", ["auto,candidates=emulator", "candidates=emulator,random=emulator,running=emulator"])
+@pytest.mark.parametrize(
+    "plan", ["auto,candidates=emulator", "candidates=emulator,random=emulator,beam_scores=emulator"]
+)
 def test_kernels_draw_the_samples_of_beams_too(dialect, plan):
     """By sums in float64, of scores in float32 and noise."""
     model, settings = model_in_float32("gpt2"), {"num_beams": 2, "do_sample": True, "max_new_tokens": 4, "seed": 3}
@@ -184,8 +186,8 @@ def test_kernels_tell_scores_apart_that_float32_cannot(version, X):
 
 
 def test_a_plan_says_that_it_is_on():
-    assert str(md.Plan.parse("hars=cpu,candidates=cpu")) == "memory=replicated,candidates=cpu,hars=cpu"
-    assert str(md.Plan.parse("hars=off")) == "memory=replicated"
+    assert str(md.Plan.parse("hars=cpu,candidates=cpu")) == "cache=replicated,candidates=cpu,hars=cpu"
+    assert str(md.Plan.parse("hars=off")) == "cache=replicated"
     for bad in ("ngram=off", "hars=on", "hars=best"):
         with pytest.raises(md.OptionError, match="is not one of"):
             md.Plan.parse(bad)
@@ -198,4 +200,4 @@ def test_the_rows_of_a_step_are_made_once(hars, monkeypatch):
     monkeypatch.setattr(Beams, "rows", lambda *arguments: (made.append(1), rows(*arguments))[1])
     options = {"num_beams": 3, "min_new_tokens": 4, "max_new_tokens": 9, "eos_token_id": [3]}
     out = make("gpt2").generate(input_ids=SENTENCES, plan=f"hars={hars}", **options)
-    assert len(made) == out.receipt.steps and ("search_candidates" in out.receipt.ops) == (hars != "off")
+    assert len(made) == out.receipt.steps and ("hars_candidates" in out.receipt.ops) == (hars != "off")

@@ -18,7 +18,7 @@ from minidecode import head_pooling
 from minidecode.checkpoint import read_header
 from minidecode.checkpoint import write_safetensors as write_tensors
 from minidecode.model import FAMILIES
-from minidecode.reference import cross as cross_file
+from minidecode.reference import cross_kv as cross_file
 from minidecode.reference import heads as heads_file
 
 BASE = {
@@ -76,7 +76,7 @@ def test_it_says_what_the_means_of_keys_and_values_say(kind, heads, widths, fold
     old, found = md.load(path, dtype="float64"), logits(md.load(out, dtype="float64"))
     bound = logit_bound(old.config, max(np.abs(a).max() for a in found), 2 * FLOAT64)  # both sides round
     assert all(np.abs(a - b).max() > 10 * bound for a, b in zip(logits(old), found, strict=True))
-    split_heads, project_source = heads_file.split_heads, cross_file.project_source
+    split_heads, project_cross_kv = heads_file.split_heads, cross_file.project_cross_kv
 
     def averaged(rows_RGX):
         G = rows_RGX.shape[1]
@@ -88,10 +88,10 @@ def test_it_says_what_the_means_of_keys_and_values_say(kind, heads, widths, fold
         return (q_RHK, averaged(k_RGK), averaged(v_RGU)) if cut.G else (q_RHK, k_RGK, v_RGU)
 
     def source_with_means(*given, **how):
-        return tuple(np.stack([averaged(x_RGX) for x_RGX in x_SRGX]) for x_SRGX in project_source(*given, **how))
+        return tuple(np.stack([averaged(x_RGX) for x_RGX in x_SRGX]) for x_SRGX in project_cross_kv(*given, **how))
 
     monkeypatch.setattr(heads_file, "split_heads", with_means)
-    monkeypatch.setattr(cross_file, "project_source", source_with_means)
+    monkeypatch.setattr(cross_file, "project_cross_kv", source_with_means)
     for a, b in zip(logits(old), found, strict=True):
         assert np.abs(a - b).max() <= bound
 
@@ -138,12 +138,12 @@ def test_the_encoder_is_converted_alone_where_the_decoder_has_so_many_already(fo
 def test_the_bytes_that_it_tells_are_those_that_decoding_holds(kind, folder, out):
     path = folder(kind)
     result = md.convert(path, out, num_key_value_heads=2)
-    steps = 14  # so many that a memory that grows holds more at its end than the prefill's rows of q, k and v
+    steps = 14  # so many that a cache that grows holds more at its end than the prefill's rows of q, k and v
     for place, told in zip((path, out), result.bytes_per_token, strict=True):
         receipt = md.load(place).generate(input_ids=[IDS[0]], max_new_tokens=steps, eos_token_id=[]).receipt
         own = len(IDS[0]) + steps - 1 if kind == "gpt2" else steps  # the last token is never read
         source = len(IDS[0]) if kind == "bart" else 0
-        assert receipt.memory_peak_bytes == told * (own + source)
+        assert receipt.cache_peak_bytes == told * (own + source)
 
 
 # ---- what is written -------------------------------------------------------------------------------------------------

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 from test_device import IDS, make, prompts_by_the_library, same
 
+from minidecode.cache.split import SplitCache
 from minidecode.cuda import norm
 from minidecode.errors import MemoryBudgetError
-from minidecode.memory.split import SplitMemory
 from minidecode.runtime import buckets, engine
 from minidecode.runtime.buckets import Buckets, room_for
 from minidecode.runtime.graphs import Captured
@@ -28,10 +28,10 @@ def here():
     """kind, options -> what NumPy says, in a plan without any of this."""
     models = {}
 
-    def say(kind, ids, settings=(), memory="split", **options):
+    def say(kind, ids, settings=(), cache="split", **options):
         if (kind, settings) not in models:
             models[kind, settings] = make(kind, "cpu", **dict(settings))
-        return models[kind, settings].generate(input_ids=ids, plan=f"numpy,memory={memory}", **options)
+        return models[kind, settings].generate(input_ids=ids, plan=f"numpy,cache={cache}", **options)
 
     return say
 
@@ -42,7 +42,7 @@ def counted(receipt):
 
 
 @pytest.mark.parametrize(
-    ("kind", "memory", "options", "settings"),
+    ("kind", "cache", "options", "settings"),
     [
         ("gpt2", "split", {}, {}),
         ("gpt2", "split", {"num_beams": 2, "no_repeat_ngram_size": 2}, {}),
@@ -52,7 +52,7 @@ def counted(receipt):
         ("gpt2", "preallocated", {"num_beams": 2}, {}),
         ("gpt2", "indirect", {"num_beams": 2}, {}),
         ("gpt2", "el", {"num_beams": 2}, {}),
-        ("gpt2", "split,memory_dtype=float16", {}, {}),
+        ("gpt2", "split,cache_dtype=float16", {}, {}),
         ("gpt2", "el", {}, {"dtype": "float16"}),
         ("bart", "split", {"num_beams": 2}, {}),
         ("bart", "el", {"num_beams": 2}, {"decoder_layers": 2}),
@@ -60,14 +60,14 @@ def counted(receipt):
     ],
     ids=str,
 )  # fmt: skip
-def test_a_second_generation_launches_what_the_first_one_captured(here, kind, memory, options, settings):
+def test_a_second_generation_launches_what_the_first_one_captured(here, kind, cache, options, settings):
     there, how = make(kind, "emulator", **settings), SHORT | options
-    first = there.generate(input_ids=IDS, plan=f"cuda,memory={memory}", **how)
-    second = there.generate(input_ids=OTHERS, plan=f"cuda,memory={memory}", **how)
+    first = there.generate(input_ids=IDS, plan=f"cuda,cache={cache}", **how)
+    second = there.generate(input_ids=OTHERS, plan=f"cuda,cache={cache}", **how)
     for ids, out in ((IDS, first), (OTHERS, second)):
-        same(here(kind, ids, tuple(settings.items()), memory, **how), out)
-        foreseen = there.footprint(input_ids=ids, plan=f"cuda,memory={memory}", **how).memory
-        assert out.receipt.memory_peak_bytes <= foreseen, "with the room that was made"
+        same(here(kind, ids, tuple(settings.items()), cache, **how), out)
+        foreseen = there.footprint(input_ids=ids, plan=f"cuda,cache={cache}", **how).cache
+        assert out.receipt.cache_peak_bytes <= foreseen, "with the room that was made"
     captured, reused, launches = counted(first.receipt)
     assert captured > 0 == reused and launches == captured, "in the second step, which is the last"
     captured, reused, launches = counted(second.receipt)
@@ -86,11 +86,11 @@ def test_what_a_kept_graph_holds_is_counted(here):
     assert calls[0] == calls[1] and list(calls[0]) == list(calls[1])
 
 
-@pytest.mark.parametrize("beside", ["", "memory=el", "memory=indirect"])
+@pytest.mark.parametrize("beside", ["", "cache=el", "cache=indirect"])
 def test_costs_are_those_of_the_same_calls_without_a_device(beside):
     """Cost models look at lengths, at each step anew: no graph holds that."""
     here, there = (
-        make("gpt2", "cpu", plan=f"numpy,{beside or 'memory=split'}"),
+        make("gpt2", "cpu", plan=f"numpy,{beside or 'cache=split'}"),
         make("gpt2", "emulator", plan=beside or "auto"),
     )
     how = SHORT | {"num_beams": 2, "costs": True}
@@ -108,12 +108,12 @@ LEAVING = {  # the first sentence ends with its third token, the second three la
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "memory"), [("gpt2", "split"), ("bart", "el")])
-def test_those_who_stay_find_the_smaller_bucket(here, kind, memory):
+@pytest.mark.parametrize(("kind", "cache"), [("gpt2", "split"), ("bart", "el")])
+def test_those_who_stay_find_the_smaller_bucket(here, kind, cache):
     """The second generation captures nothing, neither before a sentence leaves nor after."""
     settings, how = ({"decoder_layers": 2} if kind == "bart" else {}), dict(LEAVING[kind])
     there = make(kind, "emulator", **settings)
-    outs = [there.generate(plan=f"cuda,memory={memory},leaving=on", **how) for _ in range(2)]
+    outs = [there.generate(plan=f"cuda,cache={cache},drop_finished=on", **how) for _ in range(2)]
     right = here(kind, how.pop("input_ids"), tuple(settings.items()), **how)
     for out, expected in zip(outs, ((2, 0, 3), (0, 2, 5)), strict=True):
         same(right, out)
@@ -125,7 +125,7 @@ def test_what_launches_differently_is_not_shared():
     there.generate(input_ids=IDS, **SHORT)
     for how in (  # one step each, but for the first
         {"max_new_tokens": 9, "input_ids": [[5, 6], [4]]}, {"input_ids": [[3] * 9, [5, 6]]}, {"input_ids": [[5, 6]]},
-        {"num_beams": 2}, {"plan": "memory=preallocated"}, {"plan": "memory_dtype=float16"}, {"plan": "epilogue=cuda"},
+        {"num_beams": 2}, {"plan": "cache=preallocated"}, {"plan": "cache_dtype=float16"}, {"plan": "epilogue=cuda"},
     ):  # fmt: skip
         how = {"input_ids": IDS} | SHORT | {"max_new_tokens": 2} | how
         if "plan" in how:
@@ -207,7 +207,7 @@ def test_one_that_was_stopped_gives_nothing_back(here, stop):
 
 
 def test_one_that_fails_while_it_is_captured_leaves_nothing_behind(here, monkeypatch):
-    there, right, steps = make("gpt2", "emulator"), SplitMemory.attend_step, []
+    there, right, steps = make("gpt2", "emulator"), SplitCache.attend_step, []
 
     def attend_step(self, ops, q_RHK):
         steps.append(1)
@@ -216,7 +216,7 @@ def test_one_that_fails_while_it_is_captured_leaves_nothing_behind(here, monkeyp
         return right(self, ops, q_RHK)
 
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="in the middle"):
-        patch.setattr(SplitMemory, "attend_step", attend_step)
+        patch.setattr(SplitCache, "attend_step", attend_step)
         there.generate(input_ids=IDS, **SHORT)
     out = there.generate(input_ids=IDS, **SHORT)
     same(here("gpt2", IDS, **SHORT), out)
@@ -268,11 +268,11 @@ def forgets(name):
     """Copies all but the arrays of this name."""
 
     def overwrite(right):
-        def wrong(kept, memories):
-            stale = [getattr(memory, name).copy() for memory in kept]
-            right(kept, memories)
-            for memory, array in zip(kept, stale, strict=True):
-                getattr(memory, name)[...] = array
+        def wrong(kept, caches):
+            stale = [getattr(cache, name).copy() for cache in kept]
+            right(kept, caches)
+            for cache, array in zip(kept, stale, strict=True):
+                getattr(cache, name)[...] = array
 
         return wrong
 
@@ -287,8 +287,8 @@ def with_inputs_of_the_first(right):
 
 
 def stays_in_the_pool(right):
-    def wrong(self, ops, memories):
-        bucket = right(self, ops, memories)
+    def wrong(self, ops, caches):
+        bucket = right(self, ops, caches)
         if bucket not in self.idle:
             self.idle.append(bucket)
         return bucket
@@ -297,11 +297,11 @@ def stays_in_the_pool(right):
 
 
 def whatever_the_functions(right):
-    return lambda ops, memories: right(SimpleNamespace(functions={}), memories)
+    return lambda ops, caches: right(SimpleNamespace(functions={}), caches)
 
 
 def whatever_the_shapes(right):
-    return lambda ops, memories: right(ops, memories)[0]
+    return lambda ops, caches: right(ops, caches)[0]
 
 
 def run_two(there, kind, plan, how):
@@ -325,7 +325,7 @@ MISTAKES = {  # what a kept step would do wrong, each in its own way
     "where the last prompts began": ("split", {}, buckets, "overwrite", forgets("prompt_begin_B"), run_two),
     "lengths of the last texts": ("split", {}, buckets, "overwrite", forgets("end_R"), run_two),
     "hidden states of the last prompts": ("el", {}, buckets, "overwrite", forgets("prompt_h_BND"), run_two),
-    "the last table": ("indirect", {"num_beams": 2}, buckets, "overwrite", forgets("source_RT"), run_two),
+    "the last table": ("indirect", {"num_beams": 2}, buckets, "overwrite", forgets("indirection_RT"), run_two),
     "the last tokens": ("split", {}, Captured, "__call__", with_inputs_of_the_first, run_two),
     "one bucket for two": ("split", {}, Buckets, "take", stays_in_the_pool, run_nested),
     "a key without shapes": ("split", {}, buckets, "key_of", whatever_the_shapes, run_two_sizes),
@@ -334,11 +334,11 @@ MISTAKES = {  # what a kept step would do wrong, each in its own way
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_mistakes_are_seen(here, monkeypatch, mistake):
-    memory, options, owner, name, wrong, run = MISTAKES[mistake]
-    how = SHORT | {"max_new_tokens": 4 if memory == "indirect" else 3} | options
+    cache, options, owner, name, wrong, run = MISTAKES[mistake]
+    how = SHORT | {"max_new_tokens": 4 if cache == "indirect" else 3} | options
     monkeypatch.setattr(owner, name, wrong(getattr(owner, name)))
     try:
-        found = run(make("gpt2", "emulator"), "gpt2", f"cuda,memory={memory}", how)
+        found = run(make("gpt2", "emulator"), "gpt2", f"cuda,cache={cache}", how)
     except (ValueError, IndexError, RuntimeError):
         return
     with pytest.raises(AssertionError):
@@ -347,8 +347,8 @@ def test_mistakes_are_seen(here, monkeypatch, mistake):
 
 
 def test_memories_that_leave_without_a_copy_would_be_seen(here, monkeypatch):
-    """Then the bucket's memories are those of fewer rows, and no one like the first fits into it any more."""
-    monkeypatch.setattr(engine, "apart", lambda memories: memories)
+    """Then the bucket's caches are those of fewer rows, and no one like the first fits into it any more."""
+    monkeypatch.setattr(engine, "apart", lambda caches: caches)
     with pytest.raises((AssertionError, ValueError)):
         test_those_who_stay_find_the_smaller_bucket(here, "gpt2", "split")
 

@@ -1,4 +1,4 @@
-"""Whole attention layers of GPT-2 and BART, through the memories, against the listings of the multi-query paper.
+"""Whole attention layers of GPT-2 and BART, through the caches, against the listings of the multi-query paper.
 
 Encoder self-attention, decoder self-attention and cross attention (section 4.1), each layer with its biases and its
 scale, prompts of several lengths, beams that part and are reordered.
@@ -15,11 +15,11 @@ from listing_cases import may_differ, outputs_first, projections, projections_of
 from test_attention_settings import logits, make
 
 from minidecode import reference
-from minidecode.memory.cross import of_layer
-from minidecode.memory.recompute import RecomputeMemory
-from minidecode.memory.source import Source
+from minidecode.cache.cross import of_layer
+from minidecode.cache.no_cache import NoCache
+from minidecode.cache.source import Source
 from minidecode.model import Model
-from minidecode.plan import BESIDE_SOURCE, MEMORIES, Plan, backend
+from minidecode.plan import CACHES, WITH_CROSS, Plan, backend
 from minidecode.reference.listings import (
     fold_scale,
     multihead_attention_batched,
@@ -29,7 +29,7 @@ from minidecode.reference.listings import (
 )
 
 OPS = SimpleNamespace(**backend(reference))
-CACHES = [name for name, memory in MEMORIES.items() if memory.keeps]
+KV_CACHES = [name for name, cache in CACHES.items() if cache.keeps]
 LENGTHS, BEAMS, STEPS = [4, 2], 3, 5
 PARENTS = {2: [1, 1, 0, 3, 5, 5]}  # before step 2: row r goes on from that row, a beam of the same sentence
 SETTINGS = [
@@ -75,8 +75,8 @@ def assert_within(ours, answer, bound):
 def test_encoder_self_attention(settings):
     block = make("bart", **settings).weights.encoder.blocks[1]
     x_RD = rows(0, sum(LENGTHS), 12)
-    memory = RecomputeMemory(block, offsets(LENGTHS), causal=False)
-    a_RX = memory.attend(OPS, memory.append(OPS, OPS.linear(x_RD, block.qkv), x_RD))
+    cache = NoCache(block, offsets(LENGTHS), causal=False)
+    a_RX = cache.attend(OPS, cache.append(OPS, OPS.linear(x_RD, block.qkv), x_RD))
     P = projections_of(block.heads, block.qkv, replace(block.out, bias=None))
     for X, ours in zip(split(x_RD, LENGTHS), split(OPS.linear(a_RX, block.out), LENGTHS), strict=True):
         X = with_one(X, block.qkv)
@@ -84,7 +84,7 @@ def test_encoder_self_attention(settings):
 
 
 class Steps:
-    """The incremental listing for each row of a decode step: its memory, and what it has read so far."""
+    """The incremental listing for each row of a decode step: its cache, and what it has read so far."""
 
     def __init__(self, heads, P, prompts):
         self.heads, (self.P_q, self.P_k, self.P_v, self.P_o) = heads, P
@@ -111,38 +111,38 @@ class Steps:
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "bart"])
-@pytest.mark.parametrize("cache", CACHES)
+@pytest.mark.parametrize("cache_name", KV_CACHES)
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_decoder_self_attention(kind, cache, settings):
+def test_decoder_self_attention(kind, cache_name, settings):
     """The prompt by the batched listing with a causal mask; each step by the incremental one."""
-    window = {"attention_window": 24} if cache == "rolling" else {}  # as wide as the context: it hides nothing
+    window = {"attention_window": 24} if cache_name == "rolling" else {}  # as wide as the context: it hides nothing
     block = make(kind, **window, **settings).weights.blocks[1]
     heads, P = block.heads, projections_of(block.heads, block.qkv, replace(block.out, bias=None))
-    memory = MEMORIES[cache](block, offsets(LENGTHS))
+    cache = CACHES[cache_name](block, offsets(LENGTHS))
 
     def layer(x_RD):
-        q_RHK = memory.append(OPS, OPS.linear(x_RD, block.qkv), x_RD)
-        return OPS.linear(memory.attend(OPS, q_RHK), block.out)
+        q_RHK = cache.append(OPS, OPS.linear(x_RD, block.qkv), x_RD)
+        return OPS.linear(cache.attend(OPS, q_RHK), block.out)
 
     x_RD = rows(1, sum(LENGTHS), 12)
     prompts = [with_one(X, block.qkv) for X in split(x_RD, LENGTHS)]
     for X, ours in zip(prompts, split(layer(x_RD), LENGTHS), strict=True):
         assert_within(ours, *batched(heads, X, X, causal(X.shape[1]), P))
 
-    memory.expand(OPS, BEAMS, STEPS)
+    cache.expand(OPS, BEAMS, STEPS)
     steps = Steps(heads, P, prompts)
     for t in range(STEPS):
         if t in PARENTS:
-            memory.reorder(OPS, np.array(PARENTS[t]))
+            cache.reorder(OPS, np.array(PARENTS[t]))
             steps.follow(PARENTS[t])
         x_RD = rows(2 + t, len(LENGTHS) * BEAMS, 12)
         for r, ours in enumerate(layer(x_RD)):
             assert_within(ours, *steps.step(r, with_one(x_RD[r : r + 1], block.qkv)))
 
 
-@pytest.mark.parametrize("cache", CACHES)
+@pytest.mark.parametrize("cache_name", KV_CACHES)
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_cross_attention(cache, settings):
+def test_cross_attention(cache_name, settings):
     """Rows of a target against the whole of their source: at the prefill, and then a row for each beam."""
     weights = make("bart", **settings).weights
     block, cross_kv = weights.blocks[1], of_layer(weights.cross_kv, 1, len(weights.blocks))
@@ -151,13 +151,13 @@ def test_cross_attention(cache, settings):
     P = projections(heads, q, kv, block.cross_out.data)
     encoded_RD = rows(3, sum(LENGTHS), 12)
     source = Source(encoded_RD, offsets(LENGTHS))
-    memory = BESIDE_SOURCE[cache].cross.of_layers(OPS, weights, source, offsets(targets))[1]
+    cache = WITH_CROSS[cache_name].cross.of_layers(OPS, weights, source, offsets(targets))[1]
     sources = [with_one(M, cross_kv) for M in split(encoded_RD, LENGTHS)]
     for step, lengths in [(0, targets), (1, [BEAMS] * 2), (2, [BEAMS] * 2)]:
         if step == 1:
-            memory.expand(OPS, BEAMS)
+            cache.expand(OPS, BEAMS)
         x_RD = rows(4 + step, sum(lengths), 12)
-        a_RX = memory.attend(OPS, OPS.linear(x_RD, block.cross_q))
+        a_RX = cache.attend(OPS, OPS.linear(x_RD, block.cross_q))
         answers = split(OPS.linear(a_RX, block.cross_out), lengths)
         for X, M, ours in zip(split(x_RD, lengths), sources, answers, strict=True):
             assert_within(ours, *batched(heads, with_one(X, block.cross_q), M, np.zeros(1), P))
@@ -172,9 +172,9 @@ def test_a_whole_model_with_its_scales_folded(kind, settings, power_of_two):
     assert all(block.heads.scale == 1 for block in folded.weights.blocks)
     for a, b in zip(logits(folded), logits(model), strict=True):
         assert np.array_equal(a, b) if power_of_two else np.allclose(a, b, rtol=1e-12, atol=1e-12)
-    assert all(model.generate(input_ids=[[3, 9, 27]], plan=f"memory={m}", max_new_tokens=9).token_ids[0].tolist()
-               == folded.generate(input_ids=[[3, 9, 27]], plan=Plan(memory=m), max_new_tokens=9).token_ids[0].tolist()
-               for m in MEMORIES if m != "rolling")  # fmt: skip
+    assert all(model.generate(input_ids=[[3, 9, 27]], plan=f"cache={m}", max_new_tokens=9).token_ids[0].tolist()
+               == folded.generate(input_ids=[[3, 9, 27]], plan=Plan(cache=m), max_new_tokens=9).token_ids[0].tolist()
+               for m in CACHES if m != "rolling")  # fmt: skip
 
 
 def with_folded_scales(w):

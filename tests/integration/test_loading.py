@@ -127,7 +127,7 @@ def test_untied_embeddings_and_an_inner_width(tiny_folder):
     model = md.load(tiny_folder(tie_word_embeddings=False, n_inner=20))
     assert model.tensors["lm_head.weight"].shape == model.tensors["wte.weight"].shape
     assert model.tensors["h.0.mlp.c_fc.weight"].shape == (8, 20)
-    assert np.shares_memory(model.weights.unembed.data, model.tensors["lm_head.weight"])
+    assert np.shares_memory(model.weights.lm_head.data, model.tensors["lm_head.weight"])
 
 
 def test_generation_config_fills_in_what_a_call_leaves_open(tiny_folder):

@@ -13,7 +13,7 @@ from test_attention_settings import make
 
 from minidecode.catalog import CATALOG
 from minidecode.errors import OptionError
-from minidecode.plan import MEMORIES, SWITCHES, Plan, is_there
+from minidecode.plan import CACHES, SWITCHES, Plan, is_there
 
 PROMPTS = [[5, 9, 2, 7, 7], [3], [8, 8, 3, 11, 4, 6, 2]]
 SEARCHES = [  # between them they call every op of a search
@@ -28,9 +28,9 @@ SEARCHES = [  # between them they call every op of a search
 
 def choices_of(name: str, is_windowed: bool) -> list[str]:
     """What a field of the plan may say, and where no GPU and no emulator is needed."""
-    if name == "memory":
-        return [m for m in MEMORIES if m != "rolling" or is_windowed]
-    if name == "leaving":
+    if name == "cache":
+        return [m for m in CACHES if m != "rolling" or is_windowed]
+    if name == "drop_finished":
         return list(SWITCHES[name])
     row = CATALOG[name]
     if row.spelled:
@@ -40,10 +40,8 @@ def choices_of(name: str, is_windowed: bool) -> list[str]:
 
 
 def plan_of(choices: dict[str, str], has_encoder: bool) -> Plan | None:
-    """The plan, without the choices that its memory has no use for; None if two of the others exclude each other."""
-    rows = {
-        n: c for n, c in choices.items() if n not in CATALOG or CATALOG[n].called_by(choices["memory"], has_encoder)
-    }
+    """The plan, without the choices that its cache has no use for; None if two of the others exclude each other."""
+    rows = {n: c for n, c in choices.items() if n not in CATALOG or CATALOG[n].called_by(choices["cache"], has_encoder)}
     try:
         return Plan(**rows)
     except OptionError:
@@ -52,15 +50,15 @@ def plan_of(choices: dict[str, str], has_encoder: bool) -> Plan | None:
 
 def pairs(plan: Plan, has_encoder: bool) -> set[frozenset]:
     """The pairs of choices that meet in it."""
-    used = [n for n in ("memory", "leaving", *CATALOG)
-            if n not in CATALOG or CATALOG[n].called_by(plan.memory, has_encoder)]  # fmt: skip
+    used = [n for n in ("cache", "drop_finished", *CATALOG)
+            if n not in CATALOG or CATALOG[n].called_by(plan.cache, has_encoder)]  # fmt: skip
     return {frozenset(two) for two in itertools.combinations([(n, getattr(plan, n)) for n in used], 2)}
 
 
 def covering(has_encoder: bool, is_windowed: bool) -> list[Plan]:
     """Plans, few of them, in which all pairs meet: of 30 drawn ones, that with the most new pairs, again and again."""
     draw = random.Random(0)
-    fields = {name: choices_of(name, is_windowed) for name in ("memory", "leaving", *CATALOG)}
+    fields = {name: choices_of(name, is_windowed) for name in ("cache", "drop_finished", *CATALOG)}
 
     def drawn() -> Plan:
         while (plan := plan_of({n: draw.choice(c) for n, c in fields.items()}, has_encoder)) is None:
@@ -93,7 +91,7 @@ def test_all_pairs_of_choices_say_the_same(kind, settings):
     model = make(kind, tensors, **settings)
     plans = covering(model.is_encoder_decoder, "attention_window" in settings)
     assert len(plans) > 12
-    expected = [tokens(model, "memory=none", search) for search in SEARCHES]
+    expected = [tokens(model, "cache=none", search) for search in SEARCHES]
     assert len({str(e) for e in expected}) == len(SEARCHES)  # they are not all one answer
     for i, plan in enumerate(plans):
         for search, right in itertools.islice(zip(SEARCHES * 2, expected * 2, strict=True), i % 6, i % 6 + 3):
@@ -125,7 +123,7 @@ def test_every_kernel_together_in_the_emulator(kind):
     model = make(kind, {name: data.astype(np.float32) for name, data in model.tensors.items()})
     options = {"num_beams": 2, "max_new_tokens": 2, "no_repeat_ngram_size": 2}
     found = model.generate(input_ids=[[5, 9, 2]], plan="emulator", **options)
-    right = model.generate(input_ids=[[5, 9, 2]], plan="memory=none", **options)
+    right = model.generate(input_ids=[[5, 9, 2]], plan="cache=none", **options)
     assert [t.tolist() for t in found.token_ids] == [t.tolist() for t in right.token_ids]
     for row in CATALOG.values():
         if row.op in found.receipt.ops:

@@ -35,15 +35,15 @@ def no_thread_is_left():
 
 def outcome(run):
     """All that a run says of its lines, to the last bit; and how it ended."""
-    told, ended = [], None
+    visible_lines, ended = [], None
     try:
         for line in run:
             ids = [t.tolist() for t in line.token_ids]
-            told.append((line.number, line.texts, ids, line.scores, line.rendered, str(line.error)))
+            visible_lines.append((line.number, line.texts, ids, line.scores, line.rendered, str(line.error)))
     except md.LineError as error:
         ended = error.number, str(error)
     r = run.receipt
-    return told, ended, (r.lines, r.failed, r.new_tokens, [str(f) for f in r.failures])
+    return visible_lines, ended, (r.lines, r.failed, r.new_tokens, [str(f) for f in r.failures])
 
 
 # "" and " " are blank; 17 letters are more than the context holds; a byte 0xff is no UTF-8
@@ -71,8 +71,8 @@ def test_overlapped_or_not_the_results_are_the_same_bytes(
 
     naive = outcome(run("none"))
     assert outcome(run(overlap)) == naive
-    told, ended, _ = naive
-    numbers = [line[0] for line in told]
+    visible_lines, ended, _ = naive
+    numbers = [line[0] for line in visible_lines]
     bad = [n for n, line in enumerate(lines, 1) if line in ("", " ", "x" * 17, b"the\xff")]
     good = [n for n in range(1, len(lines) + 1) if n not in bad]
     expected = {
@@ -304,7 +304,7 @@ def test_one_arena_serves_all_batches_and_those_that_do_not_fit_are_cut(model, o
     how = {"arena": arena, "costs": True, "on_batch": receipts.append, "overlap": overlap}
     run = generate_lines(model, lines, batch_size=4, **how, **options)
     assert [line.texts for line in run] == expected
-    assert {(r.arena_bytes, r.plan) for r in receipts} == {(arena.bytes, "memory=replicated,arena=planned")}
+    assert {(r.arena_bytes, r.plan) for r in receipts} == {(arena.bytes, "cache=replicated,arena=planned")}
     assert all(r.ops["linear"].costs for r in receipts)
     assert (run.receipt.splits, run.receipt.batches) == (1, 3)  # of four lines and two; two fit
     too_small = md.Arena(model.plan_step(input_length=2, max_new_tokens=2))
@@ -319,7 +319,7 @@ def test_options_are_refused_at_once(model):
     for bad, words in [
         ({"batch_size": 0}, "batch_size"), ({"sort_window": 0}, "sort_window"), ({"threads": True}, "threads"),
         ({"overlap": "all"}, "both, prefetch"), ({"on_error": "ignore"}, "stop, skip"), ({"num_beam": 2}, "num_beams"),
-        ({"memory_budget": "much"}, "memory_budget"), ({"plan": "memory=rolling"}, "attention_window"),
+        ({"memory_budget": "much"}, "memory_budget"), ({"plan": "cache=rolling"}, "attention_window"),
     ]:  # fmt: skip
         with pytest.raises(md.OptionError, match=words):
             list(generate_lines(model, ["a"], **bad))
@@ -329,9 +329,9 @@ def test_options_are_refused_at_once(model):
 
 JOBS = [
     {"max_new_tokens": 9},
-    {"num_beams": 3, "no_repeat_ngram_size": 2, "max_new_tokens": 7, "plan": "memory=split,ngram=cpu,norm=cpu"},
-    {"do_sample": True, "num_return_sequences": 3, "seed": 11, "max_new_tokens": 8, "plan": "memory=preallocated"},
-    {"num_beams": 4, "max_new_tokens": 6, "no_repeat_ngram_size": 0, "plan": "memory=indirect,arena=planned,hars=cpu"},
+    {"num_beams": 3, "no_repeat_ngram_size": 2, "max_new_tokens": 7, "plan": "cache=split,ngram=cpu,norm=cpu"},
+    {"do_sample": True, "num_return_sequences": 3, "seed": 11, "max_new_tokens": 8, "plan": "cache=preallocated"},
+    {"num_beams": 4, "max_new_tokens": 6, "no_repeat_ngram_size": 0, "plan": "cache=indirect,arena=planned,hars=cpu"},
 ]
 
 
@@ -339,7 +339,7 @@ JOBS = [
 def test_one_model_in_four_threads_of_different_options(dtype):
     """Each gets what it would alone, to the last bit, and the receipt of its own work."""
     model = md.load("tiny-gpt2", dtype=dtype)
-    jobs = [job | ({"plan": job.get("plan", "memory=el") + ",linear=cpu"} if dtype == "int8" else {}) for job in JOBS]
+    jobs = [job | ({"plan": job.get("plan", "cache=el") + ",linear=cpu"} if dtype == "int8" else {}) for job in JOBS]
     prompts = [["Fellow citizens,", "The"], ["Our army"], ["I", "The Congress of the"], ["Peace", "Our navy has", "A"]]
 
     def work(i):
@@ -347,8 +347,8 @@ def test_one_model_in_four_threads_of_different_options(dtype):
         r = out.receipt
         counts = {name: (c.implementation, c.calls, c.bytes) for name, c in r.ops.items()}
         return (
-            [t.tolist() for t in out.token_ids], out.scores.tolist(), counts, r.plan, r.memory, r.steps,
-            r.memory_peak_bytes, r.arena_bytes, r.prompt_tokens, r.new_tokens, r.launches,
+            [t.tolist() for t in out.token_ids], out.scores.tolist(), counts, r.plan, r.cache, r.steps,
+            r.cache_peak_bytes, r.arena_bytes, r.prompt_tokens, r.new_tokens, r.launches,
         )  # fmt: skip
 
     alone = [work(i) for i in range(4)]

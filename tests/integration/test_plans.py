@@ -12,7 +12,7 @@ import minidecode as md
 from minidecode.catalog import CATALOG
 from minidecode.device import device_kind
 from minidecode.model import FAMILIES
-from minidecode.plan import MEMORIES
+from minidecode.plan import CACHES
 
 PROMPTS = ["The Congress of the United States", "Our army and our navy have"]
 OPTIONS = dict(max_new_tokens=24, num_beams=2, no_repeat_ngram_size=2)
@@ -105,11 +105,11 @@ def test_the_mistakes_of_such_a_function_are_told_as_its_own(model, mine, source
 MEMORY_PLANS = [
     (plan, op, choice)
     for plan, op, choices in [
-        ("memory=preallocated,reorder", "follow", "naive cpu emulator"),
-        ("memory=split,reorder", "follow", "naive cpu emulator"),
-        ("memory=rolling,reorder", "follow", "naive cpu emulator"),
-        ("memory=indirect,indirect", "attend_indirect", "naive cpu emulator"),
-        ("memory=rolling,rolling", "attend_rolling", "naive emulator"),  # NumPy is faster than Numba here
+        ("cache=preallocated,reorder", "reorder_cache", "naive cpu emulator"),
+        ("cache=split,reorder", "reorder_cache", "naive cpu emulator"),
+        ("cache=rolling,reorder", "reorder_cache", "naive cpu emulator"),
+        ("cache=indirect,indirect", "attend_indirect", "naive cpu emulator"),
+        ("cache=rolling,rolling", "attend_rolling", "naive emulator"),  # NumPy is faster than Numba here
     ]
     for choice in choices.split()
 ]
@@ -123,7 +123,7 @@ def test_implementations_of_the_memories_ops_give_the_same_texts(kind, plan, op,
     tensors = random_tensors(family, family.config.from_json(SIZES[kind]))
     model = make(kind, {name: t.astype(np.float32) for name, t in tensors.items()}, attention_window=4)
     options = {"input_ids": IDS, "num_beams": 2, "max_new_tokens": 5, "eos_token_id": 3}
-    expected = model.generate(plan="memory=none", **options)
+    expected = model.generate(plan="cache=none", **options)
     out = model.generate(plan=f"{plan}={choice}", **options)
     assert [t.tolist() for t in out.token_ids] == [t.tolist() for t in expected.token_ids]
     ran, place = out.receipt.ops[op], {"naive": "reference", "emulator": "cuda"}.get(choice, choice)
@@ -141,10 +141,10 @@ def test_the_texts_of_a_search_are_refreshed_by_what_the_plan_says(kind, choice,
     """Once for each group of beams and each round of the search, whatever the dialect; the texts are the same."""
     options = {"input_ids": IDS, "max_new_tokens": 5, "eos_token_id": 3, **options}
     expected = make(kind).generate(**options)
-    out = make(kind).generate(plan=f"refresh={choice}", **options)
+    out = make(kind).generate(plan=f"sequences={choice}", **options)
     assert [t.tolist() for t in out.token_ids] == [t.tolist() for t in expected.token_ids]
-    ran, place = out.receipt.ops["refresh_texts"], {"naive": "reference", "emulator": "cuda"}.get(choice, choice)
-    assert ran.implementation.startswith(f"minidecode.{place}.refresh.refresh_texts")
+    ran, place = out.receipt.ops["update_sequences"], {"naive": "reference", "emulator": "cuda"}.get(choice, choice)
+    assert ran.implementation.startswith(f"minidecode.{place}.sequences.update_sequences")
     assert ran.calls == out.receipt.steps * options.get("num_beam_groups", 1)
     assert sum(out.receipt.launches.values()) == (ran.calls if choice == "emulator" else 0)
 
@@ -158,11 +158,11 @@ def test_the_bookkeeping_of_a_search_is_done_by_what_the_plan_says(choice, optio
     """Once for each group of beams and each round of the search; texts and scores are the same to the last bit."""
     options = {"input_ids": IDS, "max_new_tokens": 5, "eos_token_id": 3, **options}
     expected = make("gpt2").generate(**options)
-    out = make("gpt2").generate(plan=f"advance={choice},finish={choice}", **options)
+    out = make("gpt2").generate(plan=f"beam_update={choice},finished={choice}", **options)
     assert [t.tolist() for t in out.token_ids] == [t.tolist() for t in expected.token_ids]
     assert np.array_equal(out.scores, expected.scores)
     place = {"naive": "reference", "emulator": "cuda"}.get(choice, choice)
-    for op, file in [("advance_beams", "advance"), ("finish_texts", "finish")]:
+    for op, file in [("update_beams", "beam_update"), ("store_finished", "finished")]:
         ran = out.receipt.ops[op]
         assert ran.implementation.startswith(f"minidecode.{place}.{file}.{op}")
         assert ran.calls == out.receipt.steps * options.get("num_beam_groups", 1)
@@ -172,10 +172,10 @@ def test_the_bookkeeping_of_a_search_is_done_by_what_the_plan_says(choice, optio
 @pytest.mark.parametrize("choice", ["naive", "cpu", "emulator"])
 def test_tokens_are_chosen_by_what_the_plan_says(model, choice):
     """Once in each step of a greedy search; without processors no log-probabilities are written."""
-    expected, out = (model.generate(PROMPTS, plan=p, max_new_tokens=4) for p in ("auto", f"choose={choice}"))
+    expected, out = (model.generate(PROMPTS, plan=p, max_new_tokens=4) for p in ("auto", f"argmax={choice}"))
     assert [t.tolist() for t in out.token_ids] == [t.tolist() for t in expected.token_ids]
-    ran, place = out.receipt.ops["choose_tokens"], {"naive": "reference", "emulator": "cuda"}.get(choice, choice)
-    assert ran.implementation.startswith(f"minidecode.{place}.choose.choose_tokens")
+    ran, place = out.receipt.ops["argmax_tokens"], {"naive": "reference", "emulator": "cuda"}.get(choice, choice)
+    assert ran.implementation.startswith(f"minidecode.{place}.argmax.argmax_tokens")
     assert ran.calls == out.receipt.steps and "log_softmax" not in out.receipt.ops
     assert sum(out.receipt.launches.values()) == (ran.calls if choice == "emulator" else 0)
 
@@ -199,12 +199,12 @@ def test_a_typing_error_in_a_plan_is_told_by_what_was_meant(plan, says):
 def test_a_function_of_the_users_may_return_whole_numbers_first(tmp_path, model):
     path = tmp_path / "mine.py"
     path.write_text(
-        "from minidecode.reference import choose, refresh\n"
-        "def pick(*args, **kwargs):\n    return choose.choose_tokens_naive(*args, **kwargs)\n"
-        "def texts(*args, **kwargs):\n    return refresh.refresh_texts_naive(*args, **kwargs)\n",
+        "from minidecode.reference import argmax, sequences\n"
+        "def pick(*args, **kwargs):\n    return argmax.argmax_tokens_naive(*args, **kwargs)\n"
+        "def texts(*args, **kwargs):\n    return sequences.update_sequences_naive(*args, **kwargs)\n",
         encoding="utf-8",
     )
-    for row, function, beams in (("choose", "pick", 1), ("refresh", "texts", 2)):
+    for row, function, beams in (("argmax", "pick", 1), ("sequences", "texts", 2)):
         expected = model.generate(PROMPTS, max_new_tokens=4, num_beams=beams)
         out = model.generate(PROMPTS, plan=f"{row}={path}:{function}", max_new_tokens=4, num_beams=beams)
         assert [t.tolist() for t in out.token_ids] == [t.tolist() for t in expected.token_ids]
@@ -221,19 +221,19 @@ def test_a_function_of_the_users_may_make_noise(tmp_path, model):
 
 def test_an_implementation_that_there_is_not_is_told(model):
     with pytest.raises(md.OptionError, match="rolling has no version for cpu"):
-        model.generate(PROMPTS, plan="memory=rolling,rolling=cpu", **OPTIONS)
+        model.generate(PROMPTS, plan="cache=rolling,rolling=cpu", **OPTIONS)
 
 
 ATTENTION = [  # (model, plan, op, what runs)
-    ("gpt2", "memory=split,split=naive", "attend_split", "reference.split.attend_split_naive"),
-    ("gpt2", "memory=split,split=cpu", "attend_split", "cpu.split.attend_split"),
-    ("gpt2", "memory=split,split=emulator", "attend_split", "cuda.split.attend_split"),
-    ("gpt2", "memory=preallocated,grouped=naive", "attend", "reference.grouped.attend_naive"),
-    ("gpt2", "memory=replicated,grouped=cpu", "attend", "cpu.grouped.attend"),
-    ("gpt2", "memory=replicated,grouped=emulator", "attend", "cuda.grouped.attend"),
-    ("bart", "memory=split,shared=naive", "attend_shared", "reference.shared.attend_shared_naive"),
-    ("bart", "memory=split,split=cpu,shared=cpu", "attend_shared", "cpu.shared.attend_shared"),
-    ("bart", "memory=split,split=emulator,shared=emulator", "attend_shared", "cuda.shared.attend_shared"),
+    ("gpt2", "cache=split,split=naive", "attend_split", "reference.split.attend_split_naive"),
+    ("gpt2", "cache=split,split=cpu", "attend_split", "cpu.split.attend_split"),
+    ("gpt2", "cache=split,split=emulator", "attend_split", "cuda.split.attend_split"),
+    ("gpt2", "cache=preallocated,grouped=naive", "attend", "reference.grouped.attend_naive"),
+    ("gpt2", "cache=replicated,grouped=cpu", "attend", "cpu.grouped.attend"),
+    ("gpt2", "cache=replicated,grouped=emulator", "attend", "cuda.grouped.attend"),
+    ("bart", "cache=split,shared=naive", "attend_shared", "reference.shared.attend_shared_naive"),
+    ("bart", "cache=split,split=cpu,shared=cpu", "attend_shared", "cpu.shared.attend_shared"),
+    ("bart", "cache=split,split=emulator,shared=emulator", "attend_shared", "cuda.shared.attend_shared"),
 ]
 
 ELEMENTWISE = [
@@ -260,34 +260,32 @@ def toys():
 @pytest.mark.parametrize(("kind", "plan", "op", "implementation"), [*ATTENTION, *ELEMENTWISE])
 def test_what_runs_is_what_the_plan_names(toys, kind, plan, op, implementation):
     options = dict(input_ids=IDS, num_beams=3, max_new_tokens=7, eos_token_id=None)
-    expected, out = (toys[kind].generate(plan=p, **options) for p in ("memory=none", plan))
+    expected, out = (toys[kind].generate(plan=p, **options) for p in ("cache=none", plan))
     assert [t.tolist() for t in out.token_ids] == [t.tolist() for t in expected.token_ids]
     assert out.receipt.ops[op].implementation.startswith(f"minidecode.{implementation} (")
     assert bool(out.receipt.launches) == ("emulator" in plan)
 
 
-@pytest.mark.parametrize("memory", MEMORIES)
-def test_a_row_names_the_memories_that_call_it(toys, memory):
+@pytest.mark.parametrize("cache", CACHES)
+def test_a_row_names_the_memories_that_call_it(toys, cache):
     """So that a plan is refused where its choice would never run, and nowhere else."""
     called = {
-        kind: set(
-            toys[kind].generate(input_ids=IDS, plan=f"memory={memory}", num_beams=3, max_new_tokens=7).receipt.ops
-        )
+        kind: set(toys[kind].generate(input_ids=IDS, plan=f"cache={cache}", num_beams=3, max_new_tokens=7).receipt.ops)
         for kind in toys
     }
     for row in CATALOG.values():
-        if row.memories is not None:
+        if row.caches is not None:
             for kind in called:
-                assert row.called_by(memory, kind == "bart") == (row.op in called[kind]), (row.name, kind)
+                assert row.called_by(cache, kind == "bart") == (row.op in called[kind]), (row.name, kind)
 
 
 @pytest.mark.parametrize(
     ("kind", "plan", "says"),
-    [("gpt2", "memory=split,grouped=naive", "no effect with memory=split: say memory=replicated or memory=pre"),
-     ("gpt2", "split=naive", "no effect with memory=replicated: say memory=split"),
-     ("gpt2", "memory=split,shared=naive", "no effect with memory=split in a model without an encoder"),
-     ("bart", "memory=el,el_split=naive", "el_split=naive has no effect with memory=el in a model with an encoder"),
-     ("bart", "memory=rolling,rolling=cpu", "rolling has no version for cpu")],
+    [("gpt2", "cache=split,grouped=naive", "no effect with cache=split: say cache=replicated or cache=pre"),
+     ("gpt2", "split=naive", "no effect with cache=replicated: say cache=split"),
+     ("gpt2", "cache=split,shared=naive", "no effect with cache=split in a model without an encoder"),
+     ("bart", "cache=el,el_split=naive", "el_split=naive has no effect with cache=el in a model with an encoder"),
+     ("bart", "cache=rolling,rolling=cpu", "rolling has no version for cpu")],
 )  # fmt: skip
 def test_attention_that_would_not_run_is_refused(toys, kind, plan, says):
     with pytest.raises(md.OptionError, match=says):

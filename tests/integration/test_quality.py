@@ -120,14 +120,14 @@ def test_a_model_held_against_itself_is_perfect(model):
     """Under both plans: the optimization changes no text. What the model says is compared without the prompt."""
     out = model.generate(PROMPTS, **SEARCH)
     found = quality.evaluate(
-        model, PROMPTS, out.texts, plans=["memory=replicated", "memory=none"], batch_size=3, **SEARCH
+        model, PROMPTS, out.texts, plans=["cache=replicated", "cache=none"], batch_size=3, **SEARCH
     )
-    assert [row.plan for row in found.rows] == ["memory=replicated", "memory=none"]
+    assert [row.plan for row in found.rows] == ["cache=replicated", "cache=none"]
     for row in found.rows:
         assert row.scores == {metric: pytest.approx(100) for metric in quality.METRICS}
         assert row.different == 0 and row.seconds > 0 and row.dtype == "float32"
         assert row.tokens == out.receipt.new_tokens / len(PROMPTS)
-    assert "memory=none" in str(found) and "no stemmer" in found.rouge and "tok:13a" in found.bleu
+    assert "cache=none" in str(found) and "no stemmer" in found.rouge and "tok:13a" in found.bleu
 
 
 def test_equal_prompts_are_sampled_apart_whatever_their_batches(model):
@@ -150,11 +150,11 @@ def test_an_encoder_decoder_and_precisions(tmp_path):
     said = [
         quality.answer(md.load(folder, dtype=d), ["the sea", "a"], name="toy", plan=p, max_new_tokens=5)
         for d in ("float32", "float64")
-        for p in ("memory=replicated", "memory=none")
+        for p in ("cache=replicated", "cache=none")
     ]
     rows = judge(said, ["the", "b"]).rows
     assert [(r.dtype, r.plan) for r in rows] == [
-        (d, p) for d in ("float32", "float64") for p in ("memory=replicated", "memory=none")
+        (d, p) for d in ("float32", "float64") for p in ("cache=replicated", "cache=none")
     ]
     assert {r.model for r in rows} == {"toy"} and sum(r.different for r in rows) == 0
 
@@ -169,7 +169,7 @@ def test_what_is_refused(model):
         (md.InputError, "reference 2 of 2", {"prompts": ["a", "b"], "references": ["c", []]}),
         (md.InputError, "reference 1 of 1", {"prompts": ["a"], "references": [[3]]}),
         (md.InputError, "no prompt", {"prompts": [], "references": []}),
-        (md.OptionError, "magic", {"prompts": "a", "references": "b", "plans": ["auto", "memory=magic"]}),
+        (md.OptionError, "magic", {"prompts": "a", "references": "b", "plans": ["auto", "cache=magic"]}),
         (md.OptionError, "num_beam", {"prompts": "a", "references": "b", "num_beam": 2}),
         (md.OptionError, "batch_size", {"prompts": "a", "references": "b", "batch_size": 0}),
     ]:

@@ -55,13 +55,13 @@ def on_device(result, args):
     return same[0] if same else EmulatorArray(result) if isinstance(result, np.ndarray) else result
 
 
-def searched(options, plan="auto", device="emulator", limits=(7, 4, 7), leaving=False, **called):
+def searched(options, plan="auto", device="emulator", limits=(7, 4, 7), drop_finished=False, **called):
     """(what is found, of all steps but the last the looks, its forward pass included, the ops' counts)"""
     model, options = make("gpt2"), Options(eos_token_id=1, **options)
-    functions, make_memory = Plan.parse(f"memory=split,{plan}").resolve(False)
+    functions, make_cache = Plan.parse(f"cache=split,{plan}").resolve(False)
     place = lifted if device == "emulator" else lambda function: function
     ops = CountedOps({name: place(f) for name, f in functions.items()})
-    engine = Engine(model.network, moved_to(device, model.weights), ops, make_memory, leaving, device)
+    engine = Engine(model.network, moved_to(device, model.weights), ops, make_cache, drop_finished, device)
     by_step, (expand, step) = [], (engine.expand, engine.step)
 
     with counted_looks() as looks:
@@ -108,7 +108,9 @@ def test_a_step_reads_back_one_flag(options):
     limits = (7, 7, 7) if options.get("dialect") == "fairseq" else (7, 4, 7)  # where each limit makes EOS due
     found, by_step, counts = searched(options, limits=limits)
     assert len(by_step) >= 2 and by_step == [ONE_FLAG] * len(by_step)
-    assert {"tell_step", "extend_texts"} & set(counts) == {"tell_step" if "num_beams" in options else "extend_texts"}
+    assert {"step_flags", "extend_sequences"} & set(counts) == {
+        "step_flags" if "num_beams" in options else "extend_sequences"
+    }
     # Where arrays lie changes nothing.
     here, nothing, _ = searched(options, device="cpu", limits=limits)
     assert texts(found) == texts(here) and np.array_equal(found.scores_BX, here.scores_BX) and not any(nothing)
@@ -121,7 +123,7 @@ def texts(found):
 @pytest.mark.parametrize("options", [{"num_beams": 2}, {}], ids=str)
 def test_who_is_done_is_looked_at_when_somebody_leaves(options):
     """The first sentence of two has two new tokens, the other seven: after the second step it goes."""
-    found, by_step, _ = searched(options, limits=(2, 7), leaving=True)
+    found, by_step, _ = searched(options, limits=(2, 7), drop_finished=True)
     done = len(IDS)  # a byte for each
     at_the_end = by_step[1][2:]  # what it has found is handed over on the device; no step looks at it
     assert by_step[0] == ONE_FLAG and by_step[1][:2] == [*ONE_FLAG, done] and not at_the_end
@@ -132,7 +134,7 @@ def test_who_is_done_is_looked_at_when_somebody_leaves(options):
 def test_with_candidates_straight_from_the_logits_too():
     _, by_step, counts = searched({"num_beams": 3, "length_penalty": 0.0}, "hars=reference")
     assert len(by_step) >= 2 and by_step == [ONE_FLAG] * len(by_step)
-    assert counts["search_candidates"].calls == len(by_step) + 1 and "log_softmax" not in counts
+    assert counts["hars_candidates"].calls == len(by_step) + 1 and "log_softmax" not in counts
 
 
 def test_where_texts_are_streamed_the_ids_too():

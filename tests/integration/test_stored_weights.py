@@ -11,8 +11,8 @@ from minidecode.ops import Weight
 from minidecode.precision import widened
 
 NARROW = ("float16", "int8")
-PLANS = ["memory=none", "memory=replicated", "memory=split,linear=cpu", "memory=el", "memory=indirect,linear=naive",
-         "memory=split,arena=planned", "memory=split,linear=cpu,arena=planned"]  # fmt: skip
+PLANS = ["cache=none", "cache=replicated", "cache=split,linear=cpu", "cache=el", "cache=indirect,linear=naive",
+         "cache=split,arena=planned", "cache=split,linear=cpu,arena=planned"]  # fmt: skip
 SEARCH = {"num_beams": 3, "max_new_tokens": 6, "input_ids": [[1, 2, 3, 4], [5, 6]]}
 
 
@@ -103,15 +103,15 @@ def test_weights_that_are_no_numbers_are_refused_by_name(tiny_folder, dtype):
 
 
 def test_shapes_alone_can_be_narrow():
-    assert md.model.load_shapes("tiny-gpt2", dtype="int8").weights.unembed.data.dtype == np.int8
+    assert md.model.load_shapes("tiny-gpt2", dtype="int8").weights.lm_head.data.dtype == np.int8
 
 
 @pytest.mark.parametrize("dtype", NARROW)
 def test_the_receipt_counts_els_wide_copies(folder, dtype):
     """EL computes with W_K and W_V outside of a product: where they are stored narrow, that costs what it saves."""
-    narrow, wide = (md.load(folder, dtype=d).generate(**SEARCH, plan="memory=el") for d in (dtype, "float32"))
+    narrow, wide = (md.load(folder, dtype=d).generate(**SEARCH, plan="cache=el") for d in (dtype, "float32"))
     weights = md.load(folder).weights
     products = [weights.cross_kv] if hasattr(weights, "cross_kv") else [block.qkv for block in weights.blocks]
     keys_and_values = 1 if hasattr(weights, "cross_kv") else 2 / 3
     copies = sum(keys_and_values * product.data.nbytes for product in products)
-    assert narrow.receipt.memory_peak_bytes - wide.receipt.memory_peak_bytes == pytest.approx(copies, abs=0.5)
+    assert narrow.receipt.cache_peak_bytes - wide.receipt.cache_peak_bytes == pytest.approx(copies, abs=0.5)

@@ -50,7 +50,7 @@ def log_softmax(logits):
     return np.array(rows)
 
 
-def score_tokens(logits, tokens):
+def token_logprobs(logits, tokens):
     rows = []
     for row, token in zip(np.asarray(logits, np.float64), tokens, strict=True):
         top = max(row)

@@ -1,4 +1,4 @@
-"""Compiled `append_heads` beside the reference: the same results, and the same errors where positions do not fit."""
+"""Compiled `append_kv` beside the reference: the same results, and the same errors where positions do not fit."""
 
 import numpy as np
 import pytest
@@ -37,22 +37,22 @@ def test_compiled_append_refuses_what_the_reference_refuses(what):
     """In the same words, and it writes nowhere outside of its arrays."""
     place, wrong = DO_NOT_FIT[what]
     raised = []
-    for append_heads in (append_file.append_heads, cpu_append.append_heads):
+    for append_kv in (append_file.append_kv, cpu_append.append_kv):
         arguments = _one_position()
         arguments[place] = wrong
         with pytest.raises((IndexError, ValueError)) as refused:
-            append_heads(*arguments)
+            append_kv(*arguments)
         raised.append((refused.type, str(refused.value)))
     assert raised[0] == raised[1]
 
 
 def test_compiled_append_counts_from_the_end_as_numpy_does():
-    """-1 is the last position; and a memory may have more rows than the step."""
+    """-1 is the last position; and a cache may have more rows than the step."""
     for at_R in (np.array([0, -1, 2]), np.array([0, 4, 2])):
         both = []
-        for append_heads in (append_file.append_heads, cpu_append.append_heads):
+        for append_kv in (append_file.append_kv, cpu_append.append_kv):
             qkv_RX, bias_X, heads, *_ = _one_position()
             k_RGMK, v_RGMU = np.zeros((4, 2, 5, 3), np.float32), np.zeros((4, 2, 5, 5), np.float32)
-            both.append((append_heads(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R), k_RGMK, v_RGMU))
+            both.append((append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R), k_RGMK, v_RGMU))
         for mine, right in zip(*both, strict=True):
             assert np.array_equal(mine, right)

@@ -1,4 +1,4 @@
-"""Attention by parts: pieces of a memory give partial results, which merge to what one softmax over all gives."""
+"""Attention by parts: pieces of a cache give partial results, which merge to what one softmax over all gives."""
 
 import numpy as np
 import pytest
@@ -44,9 +44,9 @@ def test_partials_merge_in_any_order(seed, sizes, is_shared):
     rng = np.random.default_rng(seed)
     sizes, X = [*sizes, 3], 2 if is_shared else 4
     q_RHK = rng.standard_normal((4, 2, 3))
-    memories = [(rng.standard_normal((X, 1, M, 3)), rng.standard_normal((X, 1, M, 5))) for M in sizes]
-    partials = [partial(q_RHK, k, v, np.zeros(X, int), np.full(X, k.shape[2]), 0.7) for k, v in memories]
-    k_XGMK, v_XGMU = (np.concatenate(parts, axis=2).repeat(4 // X, axis=0) for parts in zip(*memories, strict=True))
+    caches = [(rng.standard_normal((X, 1, M, 3)), rng.standard_normal((X, 1, M, 5))) for M in sizes]
+    partials = [partial(q_RHK, k, v, np.zeros(X, int), np.full(X, k.shape[2]), 0.7) for k, v in caches]
+    k_XGMK, v_XGMU = (np.concatenate(parts, axis=2).repeat(4 // X, axis=0) for parts in zip(*caches, strict=True))
     whole = attend(q_RHK, k_XGMK, v_XGMU, np.zeros(4, int), np.full(4, sum(sizes)), 0.7)
     for order in (partials, partials[::-1]):
         np.testing.assert_allclose(merge(order).reshape(4, -1), whole, rtol=1e-12, atol=1e-12)

@@ -8,9 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from minidecode import dims, ops
+from minidecode.cache.el import key_value_weights
 from minidecode.conformance.rows import el as el_row
 from minidecode.conformance.rows import el_split as split_row
-from minidecode.memory.el import key_value_weights
 from minidecode.ops import Heads, Weight
 from minidecode.precision import quantized, widened
 from minidecode.reference import el, el_split

@@ -70,7 +70,7 @@ class Case:
         """Ours, over rows without padding."""
         q_RHK, k_RGK, v_RGU = self.cut(X, M)
         q_offsets_X, k_offsets_X = (np.arange(len(a) + 1) * a.shape[1] for a in (X, M))
-        a_RX = OPS["attend_within"](q_RHK, k_RGK, v_RGU, q_offsets_X, k_offsets_X, self.h.scale, causal, window)
+        a_RX = OPS["attend_prefill"](q_RHK, k_RGK, v_RGU, q_offsets_X, k_offsets_X, self.h.scale, causal, window)
         return self.summed(a_RX, X.shape)
 
     def listings(self, X, M, mask):
@@ -149,8 +149,8 @@ def test_padding_is_a_mask(seed, b, m, d, h):
     k_RGMK, v_RGMU = (a.reshape(b, m, h.G, -1).transpose(0, 2, 1, 3).copy() for a in (k_RGK, v_RGU))
     place = np.arange(m)
     hidden = (place < begin_R[:, None]) | (place >= end_R[:, None])
-    for memory in (k_RGMK, v_RGMU):
-        memory.transpose(0, 2, 1, 3)[hidden] = 1e4
+    for cache in (k_RGMK, v_RGMU):
+        cache.transpose(0, 2, 1, 3)[hidden] = 1e4
     a_RX = OPS["attend"](q_RHK, k_RGMK, v_RGMU, begin_R, end_R, h.scale)
     mask = np.where(hidden, -np.inf, 0)[:, None, None]
     assert agree(case.summed(a_RX, case.X.shape), case.listings(case.X, case.M, mask))
@@ -192,7 +192,7 @@ def near(found, expected, X, P):
 
 
 def test_the_errata_on_axes():
-    """As printed, a new multi-query key fits no memory, or widens it; here it is one position more."""
+    """As printed, a new multi-query key fits no cache, or widens it; here it is one position more."""
     rng = np.random.default_rng(0)
     new = np.expand_dims(rng.standard_normal((2, 3)), axis=2)
     with pytest.raises(ValueError, match="dimension"):
@@ -257,7 +257,7 @@ def test_a_folded_scale_gives_the_same_attention(seed, b, n, d, h, with_bias, la
     def layer(weight, h):
         cut = OPS["split_heads"](OPS["linear"](case.X.reshape(-1, d), weight), weight.bias, h)
         offsets_X = np.arange(b + 1) * n
-        a_RX = OPS["attend_within"](*cut, offsets_X, offsets_X, h.scale, True)
+        a_RX = OPS["attend_prefill"](*cut, offsets_X, offsets_X, h.scale, True)
         return case.summed(a_RX, case.X.shape)
 
     folded, unscaled = fold_scale(weight, h)

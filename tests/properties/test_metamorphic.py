@@ -30,7 +30,7 @@ EVERY = [
 
 
 def test_no_row_of_attention_over_a_memory_is_left_out():
-    over_a_memory = {row.name for row in CATALOG.values() if row.op.startswith("attend") and row.op != "attend_within"}
+    over_a_memory = {row.name for row in CATALOG.values() if row.op.startswith("attend") and row.op != "attend_prefill"}
     assert over_a_memory == {*PROMPTS, *OWN}
 
 

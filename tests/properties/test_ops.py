@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from minidecode import dims, ops, reference
 from minidecode.conformance.attention import attend_bound, attend_row
 from minidecode.conformance.bounds import EPS
-from minidecode.conformance.rows import advance as advance_row
+from minidecode.conformance.rows import beam_update as beam_update_row
 from minidecode.conformance.rows import el as el_row
 from minidecode.conformance.rows import el_split as el_split_row
-from minidecode.conformance.rows import finish as finish_row
+from minidecode.conformance.rows import finished as finished_row
 from minidecode.conformance.rows import norm as norm_row
 from minidecode.conformance.rows import reorder as reorder_row
 from minidecode.conformance.rows.norm import layer_norm_oracle
@@ -36,7 +36,7 @@ from minidecode.reference.grouped import attend_naive
 from minidecode.reference.norm import layer_norm, layer_norm_naive
 from minidecode.reference.reorder import copies as reorder_copies
 from minidecode.reference.shared import attend_shared_naive
-from minidecode.reference.softmax import score_tokens_naive
+from minidecode.reference.softmax import token_logprobs_naive
 from minidecode.reference.split import attend_split_merged, attend_split_naive
 from minidecode.runtime import dry_run
 
@@ -131,9 +131,9 @@ def attention_case(seed, lengths, G, per_group, K, U):
 @settings(max_examples=60)
 @given(seeds, st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(1, 3), st.integers(1, 3),
        st.integers(1, 6), st.integers(1, 6))  # fmt: skip
-def test_attend_within_causal(seed, lengths, G, per_group, K, U):
+def test_attend_prefill_causal(seed, lengths, G, per_group, K, U):
     q, k, v, offsets = attention_case(seed, lengths, G, per_group, K, U)
-    a = OPS["attend_within"](q, k, v, offsets, offsets, 0.7, True)
+    a = OPS["attend_prefill"](q, k, v, offsets, offsets, 0.7, True)
     for first, last in pairwise(offsets):
         for r in range(first, last):
             seen = slice(first, r + 1)
@@ -144,7 +144,7 @@ def test_attend_within_causal(seed, lengths, G, per_group, K, U):
 @settings(max_examples=60)
 @given(seeds, st.lists(st.tuples(st.integers(1, 4), st.integers(1, 9)), min_size=1, max_size=4), st.integers(1, 3),
        st.integers(1, 3), st.integers(1, 6), st.integers(1, 6))  # fmt: skip
-def test_attend_within_sources(seed, lengths, G, per_group, K, U):
+def test_attend_prefill_sources(seed, lengths, G, per_group, K, U):
     """Every row of a target sees the whole of its own source."""
     rng = np.random.default_rng(seed)
     targets, sources = ([n for n, _ in lengths], [m for _, m in lengths])
@@ -154,7 +154,7 @@ def test_attend_within_sources(seed, lengths, G, per_group, K, U):
         normal(rng, sum(sources), G, U),
     )
     q_offsets, k_offsets = (np.concatenate([[0], np.cumsum(n)]) for n in (targets, sources))
-    a = OPS["attend_within"](q, k, v, q_offsets, k_offsets, 0.7, False)
+    a = OPS["attend_prefill"](q, k, v, q_offsets, k_offsets, 0.7, False)
     for b in range(len(lengths)):
         seen = slice(k_offsets[b], k_offsets[b + 1])
         for r in range(q_offsets[b], q_offsets[b + 1]):
@@ -233,24 +233,24 @@ def test_attend_split(split, seed, B, W, N, T, G, per_group, K, U, no_prompt):
 
 
 @given(seeds, st.integers(1, 6), st.integers(1, 5), st.integers(1, 2), st.integers(1, 3))
-def test_append_heads_then_follow(seed, R, M, G, X):
+def test_append_kv_then_follow(seed, R, M, G, X):
     rng = np.random.default_rng(seed)
     heads, at = Heads(2 * G, G, X, X + 1, 1.0), rng.integers(M, size=R)
     qkv = normal(rng, R, 2 * G * X + G * (2 * X + 1))
-    bias, memories = normal(rng, qkv.shape[1]), [normal(rng, R, G, M, width) for width in (X, X + 1)]
-    before = [m.copy() for m in memories]
+    bias, caches = normal(rng, qkv.shape[1]), [normal(rng, R, G, M, width) for width in (X, X + 1)]
+    before = [m.copy() for m in caches]
     q, *new = OPS["split_heads"](qkv, bias, heads)
-    assert (OPS["append_heads"](qkv, bias, heads, *memories, at) == q).all()
-    for memory, old, rows in zip(memories, before, new, strict=True):
+    assert (OPS["append_kv"](qkv, bias, heads, *caches, at) == q).all()
+    for cache, old, rows in zip(caches, before, new, strict=True):
         for r in range(R):
-            assert (memory[r, :, at[r]] == rows[r]).all()
+            assert (cache[r, :, at[r]] == rows[r]).all()
             others = np.arange(M) != at[r]
-            assert (memory[r][:, others] == old[r][:, others]).all()
-    memory = memories[0]
+            assert (cache[r][:, others] == old[r][:, others]).all()
+    cache = caches[0]
     length, parent = np.full(R, rng.integers(M + 1)), rng.integers(R, size=R)
-    expected = reorder_row.oracle(memory, parent, length)
-    assert OPS["follow"](memory, parent, length) is memory
-    assert (memory == expected).all()
+    expected = reorder_row.oracle(cache, parent, length)
+    assert OPS["reorder_cache"](cache, parent, length) is cache
+    assert (cache == expected).all()
 
 
 @given(seeds, st.integers(1, 6), st.integers(1, 7))
@@ -260,7 +260,7 @@ def test_redirect(seed, R, T):
     rng = np.random.default_rng(seed)
     source, length, parent = rng.integers(R, size=(R, T)), np.full(R, rng.integers(T + 1)), rng.integers(R, size=R)
     before = source.copy()
-    assert OPS["redirect"](source, parent, length) is source
+    assert OPS["update_indirection"](source, parent, length) is source
     for r, t in np.ndindex(R, T):
         assert source[r, t] == before[parent[r] if t < length[r] else r, t]
 
@@ -274,7 +274,7 @@ def test_refreshed_texts_are_those_of_lists(seed, B, W, length, steps):
     texts = [[text_BWM[b, w, : length_B[b]].tolist() for w in range(W)] for b in range(B)]
     for _ in range(steps):
         parent_BW, token_BW = rng.integers(W, size=(B, W)), rng.integers(100, size=(B, W))
-        assert OPS["refresh_texts"](text_BWM, parent_BW, token_BW, length_B) is text_BWM
+        assert OPS["update_sequences"](text_BWM, parent_BW, token_BW, length_B) is text_BWM
         grows_B = rng.random(B) < 0.7
         for b in range(B):
             texts[b] = [texts[b][parent] for parent in parent_BW[b]]
@@ -320,31 +320,31 @@ def test_log_softmax(seed, R, V):
     assert (np.abs(OPS["log_softmax"](logits)[0] - oracles.log_softmax(logits)) <= softmax_bound(logits)).all()
 
 
-@pytest.mark.parametrize("score", [OPS["score_tokens"], dims.checked(score_tokens_naive, "score_R")])
+@pytest.mark.parametrize("score", [OPS["token_logprobs"], dims.checked(token_logprobs_naive, "score_R")])
 @given(seed=seeds, R=sizes, V=st.integers(1, 300))
 @example(seed=0, R=1, V=1)
-def test_score_tokens(score, seed, R, V):
+def test_token_logprobs(score, seed, R, V):
     rng = np.random.default_rng(seed)
     logits, tokens = normal(rng, R, V), rng.integers(V, size=R)
     before = logits.copy()
     found = score(logits, tokens)
     assert found.dtype == np.float32
-    assert (np.abs(found - oracles.score_tokens(logits, tokens)) <= softmax_bound(logits)[:, 0]).all()
+    assert (np.abs(found - oracles.token_logprobs(logits, tokens)) <= softmax_bound(logits)[:, 0]).all()
     assert (logits == before).all(), "the caller's logits are not overwritten"
 
 
-def test_score_tokens_of_impossible_and_broken_rows():
+def test_token_logprobs_of_impossible_and_broken_rows():
     """A token ruled out scores -inf; a row that holds NaN, or nothing possible, scores NaN."""
     logits = np.array([[0, -np.inf, 0], [0, np.nan, 0], [-np.inf] * 3], np.float32)
     with np.errstate(all="ignore"):
-        for score in (OPS["score_tokens"], score_tokens_naive):
+        for score in (OPS["token_logprobs"], token_logprobs_naive):
             assert np.array_equal(score(logits, np.array([1, 0, 0])), [-np.inf, np.nan, np.nan], equal_nan=True)
 
 
-def test_score_tokens_naive_fills_out():
+def test_token_logprobs_naive_fills_out():
     logits, tokens, out = normal(np.random.default_rng(3), 4, 7), np.array([0, 6, 3, 3]), np.full(4, 77, np.float32)
-    assert score_tokens_naive(logits, tokens, out=out) is out
-    assert (out == score_tokens_naive(logits, tokens)).all()
+    assert token_logprobs_naive(logits, tokens, out=out) is out
+    assert (out == token_logprobs_naive(logits, tokens)).all()
 
 
 @given(seeds, st.lists(st.integers(1, 6), min_size=1, max_size=5), st.integers(1, 3), st.integers(1, 4),
@@ -452,14 +452,14 @@ OUT_CASES = {
         replace(quantized(Weight(normal(r, 4, 3).astype(np.float32))), bias=normal(r, 3)),
         "gelu",
     ),
-    "project_source": lambda r: (
+    "project_cross_kv": lambda r: (
         normal(r, 3, 4).astype(np.float32),
         replace(quantized(Weight(normal(r, 4, 20).astype(np.float32))), bias=normal(r, 20).astype(np.float32)),
         Heads(4, 2, 2, 3, 1.0),
     ),
-    "place_lifetimes": lambda r: (np.array([100, 64, 7]), np.array([0, 1, 2]), np.array([1, 2, 3])),
+    "assign_offsets": lambda r: (np.array([100, 64, 7]), np.array([0, 1, 2]), np.array([1, 2, 3])),
     "split_heads": lambda r: (normal(r, 2, 12), normal(r, 12), Heads(2, 2, 2, 2, 1.0)),
-    "attend_within": lambda r: (
+    "attend_prefill": lambda r: (
         normal(r, 3, 2, 2),
         normal(r, 5, 1, 2),
         normal(r, 5, 1, 5),
@@ -517,16 +517,20 @@ OUT_CASES = {
         np.array([3, 7]),
         0.5,
     ),
-    "redirect": lambda r: (np.array([[0, 1, 0], [1, 1, 1], [2, 0, 2]]), np.array([1, 0, 2]), np.array([2, 2, 2])),
-    "refresh_texts": lambda r: (
+    "update_indirection": lambda r: (
+        np.array([[0, 1, 0], [1, 1, 1], [2, 0, 2]]),
+        np.array([1, 0, 2]),
+        np.array([2, 2, 2]),
+    ),
+    "update_sequences": lambda r: (
         np.arange(16).reshape(2, 2, 4),
         np.array([[1, 0], [1, 1]]),
         np.array([[5, 6], [7, 8]]),
         np.array([2, 3]),
     ),
-    "advance_beams": lambda r: advance_row.planted()[3],
-    "finish_texts": lambda r: finish_row.planted()[2],
-    "append_heads": lambda r: (
+    "update_beams": lambda r: beam_update_row.planted()[3],
+    "store_finished": lambda r: finished_row.planted()[2],
+    "append_kv": lambda r: (
         normal(r, 2, 9),
         normal(r, 9),
         Heads(2, 1, 2, 3, 1.0),
@@ -534,15 +538,15 @@ OUT_CASES = {
         normal(r, 2, 1, 4, 3),
         np.array([0, 3]),
     ),
-    "follow": lambda r: (normal(r, 3, 1, 4, 3), np.array([2, 1, 1]), np.array([4, 4, 4])),
+    "reorder_cache": lambda r: (normal(r, 3, 1, 4, 3), np.array([2, 1, 1]), np.array([4, 4, 4])),
     "residual_norm": lambda r: (normal(r, 2, 4), normal(r, 2, 4), normal(r, 4), Norm(normal(r, 4), normal(r, 4), 0.1)),
     "bias_activation": lambda r: (normal(r, 2, 4), normal(r, 4), "gelu_new"),
-    "take": lambda r: (normal(r, 3, 2), np.array([2, 2, 0])),
+    "gather_rows": lambda r: (normal(r, 3, 2), np.array([2, 2, 0])),
     "pad_left": lambda r: (normal(r, 3, 2, 2), np.array([0, 1, 3])),
     "concat_step": lambda r: (normal(r, 2, 1, 3, 2), normal(r, 2, 1, 2)),
     "log_softmax": lambda r: (normal(r, 2, 5),),
-    "tell_step": lambda r: (np.array([True, False]), np.array([0, 2]), np.array([[0, 1], [1, 1]])),
-    "extend_texts": lambda r: (
+    "step_flags": lambda r: (np.array([True, False]), np.array([0, 2]), np.array([[0, 1], [1, 1]])),
+    "extend_sequences": lambda r: (
         np.zeros((2, 5), int),
         np.array([3, 0]),
         normal(r, 2),
@@ -555,18 +559,18 @@ OUT_CASES = {
         np.array([3, 3]),
         np.array([0]),
     ),
-    "cool_scores": lambda r: (normal(r, 2, 5), 0.7),
-    "add_running": lambda r: (normal(r, 2, 5), normal(r, 2)),
-    "weigh_tokens": lambda r: (np.array([4, 0, 4]), normal(r, 3, 5), normal(r, 3, 5)),
-    "split_columns": lambda r: (r.integers(0, 20, (2, 3)), 5),
-    "score_tokens": lambda r: (normal(r, 3, 5), np.array([4, 0, 4])),
-    "choose_tokens": lambda r: (normal(r, 3, 5), normal(r, 3, 5)),
+    "apply_temperature": lambda r: (normal(r, 2, 5), 0.7),
+    "add_beam_scores": lambda r: (normal(r, 2, 5), normal(r, 2)),
+    "gather_logprobs": lambda r: (np.array([4, 0, 4]), normal(r, 3, 5), normal(r, 3, 5)),
+    "unravel_candidates": lambda r: (r.integers(0, 20, (2, 3)), 5),
+    "token_logprobs": lambda r: (normal(r, 3, 5), np.array([4, 0, 4])),
+    "argmax_tokens": lambda r: (normal(r, 3, 5), normal(r, 3, 5)),
     "ban_ngrams": lambda r: (normal(r, 2, 5), np.array([[1, 1, 1], [2, 3, 2]]), np.array([3, 3]), 2),
-    "keep_top_k": lambda r: (normal(r, 2, 6), 3),
-    "keep_top_p": lambda r: (normal(r, 2, 6), 0.6, 2),
-    "draw_tokens": lambda r: (normal(r, 2, 6), r.integers(2**32, size=(2, 2)), np.array([0, 5]), 7),
+    "top_k_filter": lambda r: (normal(r, 2, 6), 3),
+    "top_p_filter": lambda r: (normal(r, 2, 6), 0.6, 2),
+    "sample_tokens": lambda r: (normal(r, 2, 6), r.integers(2**32, size=(2, 2)), np.array([0, 5]), 7),
     "top_candidates": lambda r: (normal(r, 2, 6), 3),
-    "search_candidates": lambda r: (normal(r, 4, 6), normal(r, 2, 2), 3),
+    "hars_candidates": lambda r: (normal(r, 4, 6), normal(r, 2, 2), 3),
     "gumbel": lambda r: (r.integers(2**32, size=(2, 2)), np.array([0, 5]), 6, 7),
 }
 
@@ -595,7 +599,7 @@ def test_a_result_has_as_many_rows_as_the_argument_of_its_letter(name):
     results = OPS[name](*arguments)
     for result in results if isinstance(results, tuple) else (results,):
         assert (
-            name in ("pad_left", "project_source", "tell_step", "extend_texts")
+            name in ("pad_left", "project_cross_kv", "step_flags", "extend_sequences")
             if place is None
             else len(result) == len(arguments[place])
         )
@@ -618,7 +622,7 @@ def asks(name, arguments, fill=0x55):
 WITH_WORKSPACE = [name for name, op in OPS.items() if "workspace" in inspect.signature(op).parameters]
 
 
-ATTENTION = [name for name in OUT_CASES if name.startswith("attend") and name != "attend_within"]
+ATTENTION = [name for name in OUT_CASES if name.startswith("attend") and name != "attend_prefill"]
 
 
 @pytest.mark.parametrize("name", ATTENTION)
@@ -626,10 +630,10 @@ def test_a_memory_of_half_precision_is_computed_with_in_that_of_the_queries(name
     """What it holds is exact in float32, so the result is that of the same numbers there, to the last bit."""
     arguments = OUT_CASES[name](np.random.default_rng(7))
     names = inspect.signature(getattr(ops, name)).parameters
-    memory = [i for i, p in enumerate(names) if p.startswith(("k_", "v_", "h_", "prompt_k", "prompt_v", "prompt_h"))]
-    halves = [a.astype(np.float16) if i in memory else a for i, a in enumerate(arguments)]
-    wholes = [a.astype(np.float32) if i in memory else a for i, a in enumerate(halves)]
-    assert memory
+    cache = [i for i, p in enumerate(names) if p.startswith(("k_", "v_", "h_", "prompt_k", "prompt_v", "prompt_h"))]
+    halves = [a.astype(np.float16) if i in cache else a for i, a in enumerate(arguments)]
+    wholes = [a.astype(np.float32) if i in cache else a for i, a in enumerate(halves)]
+    assert cache
     result, expected = OPS[name](*halves), OPS[name](*wholes)
     assert result.dtype == np.float32 and np.array_equal(result, expected)
 
@@ -678,8 +682,8 @@ def bound_cases():
         yield f.__name__, f(x, norm), layer_norm_oracle(x, norm), norm_row.layer_norm_bound(x, norm)
     yield "log_softmax", OPS["log_softmax"](x)[0], oracles.log_softmax(x), softmax_bound(x)
     tokens, bound = np.argmax(x, axis=1), softmax_bound(x)[:, 0]
-    for name, score in [("score_tokens", OPS["score_tokens"]), ("score_tokens_naive", score_tokens_naive)]:
-        yield name, score(x, tokens), oracles.score_tokens(x, tokens), bound
+    for name, score in [("token_logprobs", OPS["token_logprobs"]), ("token_logprobs_naive", token_logprobs_naive)]:
+        yield name, score(x, tokens), oracles.token_logprobs(x, tokens), bound
     q, k, v = normal(rng, 4, 6, 16), normal(rng, 4, 2, 50, 16), normal(rng, 4, 2, 50, 16)
     expected = np.stack([attend_row(q[r], k[r], v[r], 0.25) for r in range(4)])
     bound = np.stack([attend_bound(q[r], k[r], v[r], 0.25) for r in range(4)])

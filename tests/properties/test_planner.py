@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from minidecode.conformance.rows.arena import promise
 from minidecode.reference import arena
-from minidecode.reference.arena import ORDERS, place_lifetimes, place_lifetimes_naive
+from minidecode.reference.arena import ORDERS, assign_offsets, assign_offsets_naive
 from minidecode.runtime.planner import Layout, Lifetime, collision, fault, lay_out
 
 ONE = st.tuples(st.integers(0, 40), st.integers(0, 12), st.integers(0, 12)).map(
@@ -42,7 +42,7 @@ def bytes_in_use(layout: Layout, call: int) -> list[int]:
 @example([])
 @example([Lifetime("a", 0, 0, 5), Lifetime("b", 64, 0, 5)])
 def test_no_two_that_live_together_share_a_byte(lifetimes):
-    for layout in (lay_out(lifetimes, place_lifetimes), lay_out(lifetimes, place_lifetimes_naive)):
+    for layout in (lay_out(lifetimes, assign_offsets), lay_out(lifetimes, assign_offsets_naive)):
         assert collision(layout) is None
         for call in range(13):
             places = bytes_in_use(layout, call)
@@ -51,7 +51,7 @@ def test_no_two_that_live_together_share_a_byte(lifetimes):
 
 @given(LIFETIMES)
 def test_between_the_lower_bound_and_separate_buffers(lifetimes):
-    shared, separate = lay_out(lifetimes, place_lifetimes), lay_out(lifetimes, place_lifetimes_naive)
+    shared, separate = lay_out(lifetimes, assign_offsets), lay_out(lifetimes, assign_offsets_naive)
     alive = [sum(a.bytes for a in lifetimes if a.first <= call <= a.last) for call in range(13)]
     assert shared.lower_bound == separate.lower_bound == max(alive)
     assert separate.bytes == separate.separate_bytes == shared.separate_bytes == sum(a.bytes for a in lifetimes)
@@ -61,7 +61,7 @@ def test_between_the_lower_bound_and_separate_buffers(lifetimes):
 @given(LIFETIMES.filter(len))
 def test_the_best_of_the_orders_is_taken(lifetimes):
     columns = np.array([(a.bytes, a.first, a.last) for a in lifetimes]).T
-    assert lay_out(lifetimes, place_lifetimes).bytes == min(in_one_order(lifetimes, name).bytes for name in ORDERS)
+    assert lay_out(lifetimes, assign_offsets).bytes == min(in_one_order(lifetimes, name).bytes for name in ORDERS)
     for name, order in ORDERS.items():
         assert sorted(order(*columns)) == list(range(len(lifetimes))), f"{name} leaves somebody out"
 
@@ -102,16 +102,16 @@ def test_each_order_is_the_best_somewhere():
 
 def test_what_lives_one_after_the_other_shares():
     chain = [Lifetime(str(i), 64, i, i + 1) for i in range(10)]  # each is read by the call that makes the next
-    shared = lay_out(chain, place_lifetimes)
-    assert shared.bytes == 128 and lay_out(chain, place_lifetimes_naive).bytes == 640
+    shared = lay_out(chain, assign_offsets)
+    assert shared.bytes == 128 and lay_out(chain, assign_offsets_naive).bytes == 640
     assert shared.offsets[::2] == (0,) * 5
 
 
 def test_largest_first_beats_first_come():
     """Pisarchyk and Lee's point: small ones that come first must not stand in the way of a large one."""
     lifetimes = [Lifetime("short", 128, 0, 0), Lifetime("small", 64, 0, 2), Lifetime("large", 256, 1, 1)]
-    assert lay_out(lifetimes, arena.place_lifetimes_by_size).bytes == 320
-    assert lay_out(lifetimes, arena.place_lifetimes_first_come).bytes == 128 + 64 + 256  # small lies on top of short
+    assert lay_out(lifetimes, arena.assign_offsets_by_size).bytes == 320
+    assert lay_out(lifetimes, arena.assign_offsets_first_come).bytes == 128 + 64 + 256  # small lies on top of short
 
 
 @pytest.mark.parametrize(
@@ -127,5 +127,5 @@ def test_what_no_step_could_use_is_told(offsets, says):
 
 def test_a_planner_of_ours_that_is_wrong_says_so(monkeypatch):
     monkeypatch.setattr(arena, "_tightest_gap", lambda *_: 0)
-    with pytest.raises(RuntimeError, match=r"place_lifetimes .* puts a and b on top of each other"):
-        lay_out([Lifetime("a", 64, 0, 1), Lifetime("b", 64, 1, 2)], place_lifetimes)
+    with pytest.raises(RuntimeError, match=r"assign_offsets .* puts a and b on top of each other"):
+        lay_out([Lifetime("a", 64, 0, 1), Lifetime("b", 64, 1, 2)], assign_offsets)

@@ -43,7 +43,7 @@ def test_bytes_of_an_op_are_those_it_must_touch():
 def test_calls_and_seconds_add_up():
     ops = CountedOps(Plan().resolve()[0])
     for _ in range(3):
-        ops.take(np.ones((1000, 1000), F), np.arange(1000))
+        ops.gather_rows(np.ones((1000, 1000), F), np.arange(1000))
     taken = ops.counts()["take"]
     once = count("take", np.ones((1000, 1000), F), np.arange(1000))
     assert taken.calls == 3 and taken.seconds > 0 and taken.bytes == 3 * once.bytes
@@ -75,9 +75,9 @@ def test_the_receipt_names_the_code_that_runs(monkeypatch):
 
 def cpu_ops():
     return CountedOps({name: getattr(importlib.import_module(f"minidecode.cpu.{file}"), name)
-                       for file, name in (("linear", "linear"), ("cross", "project_source"), ("append", "append_heads"),
+                       for file, name in (("linear", "linear"), ("cross_kv", "project_cross_kv"), ("append", "append_kv"),
                                           ("epilogue", "linear_epilogue"), ("activation", "bias_activation"),
-                                          ("top_k", "keep_top_k"))})  # fmt: skip
+                                          ("top_k", "top_k_filter"))})  # fmt: skip
 
 
 def test_a_product_says_which_code_each_of_its_calls_ran(monkeypatch):
@@ -107,14 +107,14 @@ def test_ops_around_a_product_and_others_that_choose_say_so_too(monkeypatch):
         ops.linear_epilogue(np.ones((4, 9), dtype), weight)
         ops.bias_activation(np.ones((4, 8), dtype), None, "relu")
         memory = np.ones((4, 2, 3, 2), dtype)
-        ops.append_heads(np.ones((4, 12), dtype), np.ones(12, dtype), heads, memory, memory, np.zeros(4, np.int64))
-    ops.project_source(np.ones((500, 9), F), Weight(np.ones((8, 9), F), layout="oi"), heads)
+        ops.append_kv(np.ones((4, 12), dtype), np.ones(12, dtype), heads, memory, memory, np.zeros(4, np.int64))
+    ops.project_cross_kv(np.ones((500, 9), F), Weight(np.ones((8, 9), F), layout="oi"), heads)
     for k in (3, 300):
-        ops.keep_top_k(np.zeros((2, 1000), F), k)
+        ops.top_k_filter(np.zeros((2, 1000), F), k)
     paths = {name: count.code_paths for name, count in ops.counts().items()}
     both = {"compiled": 1, "NumPy": 1}
-    assert paths == {"linear_epilogue": both, "bias_activation": both, "append_heads": both, "keep_top_k": both,
-                     "project_source": {"BLAS": 1}}  # fmt: skip
+    assert paths == {"linear_epilogue": both, "bias_activation": both, "append_kv": both, "top_k_filter": both,
+                     "project_cross_kv": {"BLAS": 1}}  # fmt: skip
 
 
 def test_generations_in_several_threads_count_their_own_calls(monkeypatch):

@@ -18,12 +18,12 @@ from toy import Ops, ToyEngine
 
 import minidecode as md
 from minidecode.reference.random import gumbel, philox
-from minidecode.reference.top_k import keep_top_k
-from minidecode.reference.top_p import keep_top_p
+from minidecode.reference.top_k import top_k_filter
+from minidecode.reference.top_p import top_p_filter
 from minidecode.search.beam import beam_search
 from minidecode.search.candidates import sampled
 from minidecode.search.draws import Draws, sentence_keys
-from minidecode.search.filters import keep_min_p
+from minidecode.search.filters import min_p_filter
 from minidecode.search.greedy import greedy
 from minidecode.search.options import Options
 from minidecode.search.result import Request
@@ -289,7 +289,7 @@ def test_top_k(scores, k):
     """A token stays if fewer than k others are above it: ties with the k-th stay, and above V all."""
     scores = np.array(scores, np.float32).tolist()
     expected = [i for i, s in enumerate(scores) if sum(x > s for x in scores) < k and s > -math.inf]
-    assert kept(keep_top_k, scores, k) == expected
+    assert kept(top_k_filter, scores, k) == expected
 
 
 @given(score_lists, st.floats(0.01, 0.99), st.integers(1, 4))
@@ -301,7 +301,7 @@ def test_top_p(scores, p, least):
     masses = [math.fsum(falling[:n]) for n in range(1, len(scores) + 1)]
     assume(min(abs(mass - p) for mass in masses) > 1e-9)
     number = max(next(n for n, mass in enumerate(masses, 1) if mass >= p), least)
-    stays = kept(keep_top_p, scores, p, least)
+    stays = kept(top_p_filter, scores, p, least)
     possible = sum(s > -math.inf for s in scores)
     assert sorted((scores[i] for i in stays), reverse=True) == sorted(scores, reverse=True)[: min(number, possible)]
 
@@ -310,9 +310,9 @@ def test_top_p(scores, p, least):
 def test_top_p_at_the_boundary(n):
     """n tokens of probability 1/n, exactly: j of them hold j/n, and for any more it takes one more."""
     for j in range(1, n):
-        assert len(kept(keep_top_p, [0.0] * n, j / n)) == j
-        assert len(kept(keep_top_p, [0.0] * n, j / n + 1e-9)) == j + 1
-        assert len(kept(keep_top_p, [0.0] * n, j / n - 1e-9)) == j
+        assert len(kept(top_p_filter, [0.0] * n, j / n)) == j
+        assert len(kept(top_p_filter, [0.0] * n, j / n + 1e-9)) == j + 1
+        assert len(kept(top_p_filter, [0.0] * n, j / n - 1e-9)) == j
 
 
 @given(score_lists, st.floats(0.0, 1.0), st.integers(1, 4))
@@ -323,7 +323,7 @@ def test_min_p(scores, p, least):
     scores = np.array(scores, np.float32).tolist()
     ratios = [math.exp(s - max(scores)) for s in scores]
     assume(all(abs(ratio - p) > 1e-9 for ratio in ratios if 0 < ratio < 1))
-    stays = kept(keep_min_p, scores, p, least)
+    stays = kept(min_p_filter, scores, p, least)
     by_rule = [s for s, ratio in zip(scores, ratios, strict=True) if ratio >= p and s > -math.inf]
     best = [s for s in sorted(scores, reverse=True)[:least] if s > -math.inf]
     assert sorted(scores[i] for i in stays) == sorted(max(by_rule, best, key=len))
@@ -331,8 +331,8 @@ def test_min_p(scores, p, least):
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("arguments", [
-    (keep_top_k, 2), (keep_top_p, 0.5, 2),
-    (keep_min_p, 0.5, 2),
+    (top_k_filter, 2), (top_p_filter, 0.5, 2),
+    (min_p_filter, 0.5, 2),
 ])  # fmt: skip
 def test_a_row_that_nothing_is_left_of_stays_so(arguments):
     """A beam that may not go on, beside one that may; a warning would be a line on the screen that nobody can mend."""
@@ -342,7 +342,7 @@ def test_a_row_that_nothing_is_left_of_stays_so(arguments):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("function", [keep_top_p, keep_min_p])
+@pytest.mark.parametrize("function", [top_p_filter, min_p_filter])
 def test_large_logits_do_not_overflow(function):
     assert kept(function, [9999.0, 9998.9, 9000.0], 0.6) == [0, 1]
     assert kept(function, [-9999.0, -9999.0, -9990.0], 0.6) == [2]
@@ -356,21 +356,21 @@ def test_logits_and_log_probabilities_are_filtered_alike(scores, shift, p):
     assume(min(abs(math.fsum(falling[:n]) - p) for n in range(1, len(scores) + 1)) > 1e-4)
     assume(all(abs(x / falling[0] - p) > 1e-4 for x in probability))
     assume(min((abs(a - b) for a, b in itertools.combinations(scores, 2)), default=1) > 1e-3)
-    for function in (keep_top_p, keep_min_p):
+    for function in (top_p_filter, min_p_filter):
         assert kept(function, scores, p) == kept(function, [s + shift for s in scores], p)
 
 
-@pytest.mark.parametrize("name", ["keep_top_k", "keep_top_p"])
+@pytest.mark.parametrize("name", ["top_k_filter", "top_p_filter"])
 def test_filters_keep_all_that_they_may(name):
     """k from V on; p = 1 where every token weighs something; k = 1 and a tiny p leave the likeliest."""
     scores = [0.5, -1.0, 3.0, -9.0]
-    function = {"keep_top_k": keep_top_k, "keep_top_p": keep_top_p}[name]
-    everything, one = ([4, 5, 10**9], 1) if name == "keep_top_k" else ([1.0], 1e-12)
+    function = {"top_k_filter": top_k_filter, "top_p_filter": top_p_filter}[name]
+    everything, one = ([4, 5, 10**9], 1) if name == "top_k_filter" else ([1.0], 1e-12)
     assert all(kept(function, scores, most) == [0, 1, 2, 3] for most in everything)
     assert kept(function, scores, one) == [2]
 
 
-SAMPLED = "top_k={0},top_p={0},draw={0}"
+SAMPLED = "top_k={0},top_p={0},sample={0}"
 
 
 @pytest.mark.parametrize("how", ["naive", "cpu", "emulator"])
@@ -384,11 +384,11 @@ def test_every_backend_draws_the_same_tokens(tiny_folder, how, options):
     call = dict(input_ids=[[5, 6], [9]], do_sample=True, max_new_tokens=4, seed=2**40 + 3, **options)
     expected, found = model.generate(**call), model.generate(**call, plan=SAMPLED.format(how))
     assert lists(found.token_ids) == lists(expected.token_ids) and np.array_equal(found.scores, expected.scores)
-    ran = {name: found.receipt.ops[name] for name in ("keep_top_k", "keep_top_p", "draw_tokens")
+    ran = {name: found.receipt.ops[name] for name in ("top_k_filter", "top_p_filter", "sample_tokens")
            if name in found.receipt.ops}  # fmt: skip
     place = {"naive": "_naive", "emulator": "cuda"}.get(how, how)
     assert ran and all(place in count.implementation for count in ran.values())
-    assert ("draw_tokens" in ran) == ("num_beams" not in options)
+    assert ("sample_tokens" in ran) == ("num_beams" not in options)
 
 
 @pytest.mark.parametrize("how", ["reference", "naive", "cpu", "emulator"])

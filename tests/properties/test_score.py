@@ -211,7 +211,7 @@ def test_no_table_of_log_probabilities_is_written(models, monkeypatch, family):
     expected = models[family].score(**score).log_probs
     monkeypatch.setattr(softmax, "log_softmax", sabotaged)
     assert (models[family].score(**score).log_probs == expected).all()
-    monkeypatch.setattr(softmax, "score_tokens", sabotaged)
+    monkeypatch.setattr(softmax, "token_logprobs", sabotaged)
     with pytest.raises(ZeroDivisionError, match="sabotage"):
         models[family].score(**score)
 

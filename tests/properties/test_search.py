@@ -173,7 +173,7 @@ def test_a_sentence_that_is_done_is_nobodys_trouble_any_more(options, plan):
 
     def texts(broken_length):
         class Broken(ToyEngine):
-            leaving = False
+            drop_finished = False
 
             def step(self, tokens_RM, length_R, parent_R):
                 logits_RV = super().step(tokens_RM, length_R, parent_R)
@@ -227,7 +227,7 @@ def test_whoever_does_the_bookkeeping_a_search_finds_the_same(choice, options):
     limits = [6, 3, 2]
     for seed in range(2 if choice == "emulator" else 8):
         found = []
-        for plan in ("auto", f"advance={choice},finish={choice}"):
+        for plan in ("auto", f"beam_update={choice},finished={choice}"):
             request, trace = Request.make(arrays([[1, 2], [3], [2, 2, 4]]), limits, options), Trace()
             engine = ToyEngine(seed, 13)
             engine.ops = Ops(plan)
@@ -248,7 +248,7 @@ def test_whoever_chooses_the_tokens_greedy_search_finds_the_same(choice, options
     options, limits = Options(eos_token_id=EOS, **options), [6, 3, 2]
     for seed in range(2 if choice == "emulator" else 8):
         found = []
-        for plan in ("auto", f"choose={choice}"):
+        for plan in ("auto", f"argmax={choice}"):
             request, engine = Request.make(arrays([[1, 2], [3], [2, 2, 4]]), limits, options), ToyEngine(seed, 13)
             engine.ops = Ops(plan)
             found.append(greedy(engine, request, options))

@@ -5,21 +5,21 @@ import pytest
 
 from minidecode.conformance.rows import norm as norm_row
 from minidecode.cpu import norm as cpu_norm
-from minidecode.cpu import refresh as cpu_refresh
+from minidecode.cpu import sequences as cpu_refresh
 from minidecode.ops import Heads, Norm
-from minidecode.reference import norm, refresh
-from minidecode.reference.append import append_heads
+from minidecode.reference import norm, sequences
+from minidecode.reference.append import append_kv
 
 
 def test_what_would_be_written_into_a_copy_is_refused():
     """Results go where `out` says or nowhere: rows in pieces cannot be written through."""
     heads = Heads(2, 2, 3, 3, 1.0)
-    qkv_RX, memory = np.ones((2, 18), np.float32), np.zeros((2, 2, 4, 3), np.float32)
+    qkv_RX, cache = np.ones((2, 18), np.float32), np.zeros((2, 2, 4, 3), np.float32)
     pieces = np.zeros((2, 2, 6), np.float32)[:, :, ::2]
     with pytest.raises(ValueError, match="must have each row in one piece"):
-        append_heads(qkv_RX, None, heads, memory, memory.copy(), np.zeros(2, np.int64), out=pieces)
+        append_kv(qkv_RX, None, heads, cache, cache.copy(), np.zeros(2, np.int64), out=pieces)
     spaced = np.zeros((4, 2, 3), np.float32)[::2]  # whole rows, with others between them
-    append_heads(qkv_RX, None, heads, memory, memory.copy(), np.zeros(2, np.int64), out=spaced)
+    append_kv(qkv_RX, None, heads, cache, cache.copy(), np.zeros(2, np.int64), out=spaced)
     assert (spaced == 1).all()
 
 
@@ -37,7 +37,7 @@ def test_rows_of_a_norm_may_lie_anywhere():
                 assert (np.abs(h_RD - right) <= bound).all()
 
 
-@pytest.mark.parametrize("function", [refresh.refresh_texts, cpu_refresh.refresh_texts])
+@pytest.mark.parametrize("function", [sequences.update_sequences, cpu_refresh.update_sequences])
 def test_texts_may_be_every_second_column(function):
     texts = np.arange(2 * 2 * 8).reshape(2, 2, 8)
     arguments = np.array([[1, 0], [0, 0]]), np.array([[90, 91], [92, 93]]), np.array([2, 3])

@@ -13,7 +13,7 @@ import pytest
 
 from minidecode.course.chapters import cells, chapters, find_chapter, table_of_chapters, without_outputs
 from minidecode.errors import InputError
-from minidecode.runtime.compiled import warm
+from minidecode.runtime.compiled import precompile
 
 ROOT = Path(__file__).parents[2]
 CHAPTERS = chapters()
@@ -35,7 +35,7 @@ def test_there_are_chapters():
 @pytest.fixture(scope="module")
 def compiled():
     """What a machine compiles once is on disk: no chapter's own seconds."""
-    warm()
+    precompile()
 
 
 @each_chapter
@@ -46,7 +46,7 @@ def test_a_chapter_runs_and_is_fresh(chapter, compiled):
     """
     began = os.times()
     done = subprocess.run(
-        [sys.executable, str(ROOT / "tutorials" / "refresh.py"), "--check", chapter.number],
+        [sys.executable, str(ROOT / "tutorials" / "sequences.py"), "--check", chapter.number],
         capture_output=True, text=True, timeout=180,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def script():
-    spec = importlib.util.spec_from_file_location("refresh", ROOT / "tutorials" / "refresh.py")
+    spec = importlib.util.spec_from_file_location("sequences", ROOT / "tutorials" / "sequences.py")
     module = importlib.util.module_from_spec(spec)
     before = list(sys.path)
     spec.loader.exec_module(module)
@@ -104,7 +104,7 @@ def test_a_result_that_would_break_its_paragraph_is_refused(script, chapter):
 
 
 def test_code_is_found_by_its_name(script):
-    place = "minidecode/memory/prompt.py:PromptMemory.expand"
+    place = "minidecode/cache/prompt.py:PromptCache.expand"
     code = script.source_of(place)
     assert code.startswith('def expand(self, ops, beams: int, steps: int):\n    """Ends the prefill')
     assert '"""' not in script.source_of(place, docstring="none")

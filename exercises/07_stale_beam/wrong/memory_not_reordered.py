@@ -1,4 +1,4 @@
-"""The memory stays where it is."""
+"""The cache stays where it is."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The memory alone."""
+"""The cache alone."""
 
 import numpy as np
 

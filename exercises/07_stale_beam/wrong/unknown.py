@@ -1,4 +1,4 @@
-"""The memory of the other beams, from the last to the first."""
+"""The cache of the other beams, from the last to the first."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Bias, cut into heads, keys and values into the memory: inputs that find mistakes, and what is right."""
+"""Bias, cut into heads, keys and values into the cache: inputs that find mistakes, and what is right."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ FETCHED = ("at_R",)  # what the NumPy code reads as Python numbers, so on a GPU 
 
 
 def arguments_of(at: list[int], M: int, heads: Heads, *, bias: bool = True, dtype=np.float32) -> tuple:
-    """The op's arguments; the memory holds negative numbers, all different, and the product positive ones."""
+    """The op's arguments; the cache holds negative numbers, all different, and the product positive ones."""
     R, G = len(at), heads.G
-    memory = [-np.arange(1, 1 + R * G * M * X).reshape(R, G, M, X) for X in (heads.K, heads.U)]
-    return *product_of(R, heads, bias), *(m.astype(dtype) for m in memory), np.array(at, np.int64)
+    cache = [-np.arange(1, 1 + R * G * M * X).reshape(R, G, M, X) for X in (heads.K, heads.U)]
+    return *product_of(R, heads, bias), *(m.astype(dtype) for m in cache), np.array(at, np.int64)
 
 
 def halves_of(at: list[int], M: int, heads: Heads) -> tuple:
-    """A memory of half precision, for numbers that it has to round; some are beyond its range, and one is none."""
+    """A cache of half precision, for numbers that it has to round; some are beyond its range, and one is none."""
     rng = np.random.default_rng(0)
     qkv_RX, bias_X, *rest = arguments_of(at, M, heads, dtype=np.float16)
     qkv_RX, bias_X = (3 * rng.standard_normal(a.shape).astype(np.float32) for a in (qkv_RX, bias_X))
@@ -65,12 +65,12 @@ def large() -> list[tuple]:
 
 
 def oracle(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R):
-    """The queries, and new memories: position by position what it was, or the row's, as the nearest that there is."""
+    """The queries, and new caches: position by position what it was, or the row's, as the nearest that there is."""
     q_RHK, *new = heads_oracle(qkv_RX, bias_X, heads)
     after = [k_RGMK.copy(), v_RGMU.copy()]
-    for memory_RGMX, new_RGX in zip(after, new, strict=True):
+    for cache_RGMX, new_RGX in zip(after, new, strict=True):
         for r, g, x in np.ndindex(new_RGX.shape):
-            memory_RGMX[r, g, at_R[r], x] = nearest(new_RGX[r, g, x], memory_RGMX.dtype)
+            cache_RGMX[r, g, at_R[r], x] = nearest(new_RGX[r, g, x], cache_RGMX.dtype)
     return q_RHK, *after
 
 
@@ -86,5 +86,5 @@ def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
     rng = np.random.default_rng(seed)
     R, heads = 128, Heads(12, 12, 64, 64, 0.125)
     qkv_RX, bias_X = (rng.standard_normal(shape).astype(np.float32) for shape in ((R, 3 * 768), 3 * 768))
-    memory = (np.zeros((R, 12, 128, 64), np.float32) for _ in range(2))
-    return (qkv_RX, bias_X, heads, *memory, np.full(R, 64)), f"{R} rows, 12 heads of 64 numbers, room for 128 positions"
+    cache = (np.zeros((R, 12, 128, 64), np.float32) for _ in range(2))
+    return (qkv_RX, bias_X, heads, *cache, np.full(R, 64)), f"{R} rows, 12 heads of 64 numbers, room for 128 positions"

@@ -108,5 +108,5 @@ def bound(q_RHK, h_BND, begin_B, *rest):
 def paper_inputs(stored: str = "float32", *, seed: int = 0) -> tuple[tuple, str]:
     """Section 4.1: 1,024 positions, 16 heads, width 1,024, 4 beams; of 32 sentences one, which a CPU can wait for."""
     sizes = dict(B=1, W=4, N=1024, H=16, G=16, K=64, U=64, D=1024)
-    said = f"1 sentence of 1,024 positions, 4 beams, 16 heads, width 1,024, states in {stored}"
-    return arguments_of(seed, **sizes, h_dtype=np.dtype(stored)), said
+    description = f"1 sentence of 1,024 positions, 4 beams, 16 heads, width 1,024, states in {stored}"
+    return arguments_of(seed, **sizes, h_dtype=np.dtype(stored)), description

@@ -100,5 +100,5 @@ def paper_inputs(stored: str = "int8", *, seed: int = 0) -> tuple[tuple, str]:
     rng = np.random.default_rng(seed)
     rows, n_in, n_out = 4, 768, 3072
     x_RX, matrix, bias_X = rng.standard_normal((rows, n_in)), rng.standard_normal((n_in, n_out)), np.ones(n_out)
-    said = f"{rows} rows times {stored} weights of {n_in} x {n_out}, bias and gelu_new"
-    return arguments_of(x_RX, 0.02 * matrix, stored, "io", bias_X, "gelu_new", None), said
+    description = f"{rows} rows times {stored} weights of {n_in} x {n_out}, bias and gelu_new"
+    return arguments_of(x_RX, 0.02 * matrix, stored, "io", bias_X, "gelu_new", None), description

@@ -1,4 +1,4 @@
-"""Attention over a memory of its own for each row: inputs that find mistakes, and what is right."""
+"""Attention over a cache of its own for each row: inputs that find mistakes, and what is right."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def planted() -> list[tuple]:
 
     def case(begin_R, end_R, G, H, M, K, U, scale=0.7):
         R = len(begin_R)
-        memory = normal(rng, R, G, M, K), normal(rng, R, G, M, U)
-        return arguments_of(normal(rng, R, H, K), *memory, begin_R, end_R, scale)
+        cache = normal(rng, R, G, M, K), normal(rng, R, G, M, U)
+        return arguments_of(normal(rng, R, H, K), *cache, begin_R, end_R, scale)
 
     rising = case([0, 3], [70, 66], 1, 2, 70, 4, 3)
     rising[0][:], rising[1][:] = 1.0, np.linspace(0, 25, 70, dtype=np.float32)[:, None]  # a new maximum at every step
@@ -52,7 +52,7 @@ def planted() -> list[tuple]:
         equal,
         steep,
         case([0, 32], [33, 33], 2, 6, 33, 5, 3),
-        halves(case([0, 3], [40, 37], 2, 4, 40, 16, 8)),  # a memory of half precision
+        halves(case([0, 3], [40, 37], 2, 4, 40, 16, 8)),  # a cache of half precision
         case([1], [64], 1, 2, 64, 3, 5),
         case([0], [1], 1, 1, 1, 1, 1),
         case([0, 1], [31, 32], 1, 2, 32, 1, 33),
@@ -92,8 +92,8 @@ def paper_inputs(stored: str = "float32", *, seed: int = 0) -> tuple[tuple, str]
     """The last decode step of what one core of the multi-query paper's batch holds (MQA, section 4.3)."""
     rng = np.random.default_rng(seed)
     R, H, G, M, width = 128, 8, 1, 128, 128
-    memory = normal(rng, R, G, M, width), normal(rng, R, G, M, width)
+    cache = normal(rng, R, G, M, width), normal(rng, R, G, M, width)
     shape = f"{R} rows, {H} query heads of {width} over {G} key/value head, {M} positions"
     return timed_in(
-        stored, (normal(rng, R, H, width), *memory, np.zeros(R, np.int64), np.full(R, M), width**-0.5), shape
+        stored, (normal(rng, R, H, width), *cache, np.zeros(R, np.int64), np.full(R, M), width**-0.5), shape
     )

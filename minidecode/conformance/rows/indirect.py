@@ -10,7 +10,7 @@ from ..attention import attend_bound, attend_row, halves, perhaps_halves, timed_
 from ..sizes import BOUNDARIES, POSITIONS, ROWS
 
 POISON = 1e4  # lies where nobody may look
-FETCHED = ("prompt_begin_B", "source_RT", "begin_R", "end_R")  # what the NumPy code reads as Python numbers
+FETCHED = ("prompt_begin_B", "indirection_RT", "begin_R", "end_R")  # what the NumPy code reads as Python numbers
 
 
 def arguments_of(
@@ -30,16 +30,16 @@ def arguments_of(
 
     q_RHK, prompt_k_BGNK, prompt_v_BGNU = normal(R, G * per_group, K), normal(B, G, N, K), normal(B, G, N, U)
     k_RGTK, v_RGTU, end = normal(R, G, T, K), normal(R, G, T, U), T if end is None else end
-    source_RT = np.tile(np.arange(R)[:, None], T)
+    indirection_RT = np.tile(np.arange(R)[:, None], T)
     for length in range(1, end):  # before each step the beams may change places
         parent_R = np.repeat(np.arange(B), W) * W + rng.integers(0, W, R)
-        source_RT[:, :length] = source_RT[parent_R, :length]
+        indirection_RT[:, :length] = indirection_RT[parent_R, :length]
     prompt_begin_B = np.zeros(B, np.int64) if padding is None else np.array(padding)
     for b in range(B):
         prompt_k_BGNK[b, :, : prompt_begin_B[b]], prompt_v_BGNU[b, :, : prompt_begin_B[b]] = POISON, POISON
     for part in (slice(begin), slice(end, None)):
         k_RGTK[:, :, part], v_RGTU[:, :, part] = POISON, POISON
-    own = source_RT, np.full(R, begin), np.full(R, end), 0.7
+    own = indirection_RT, np.full(R, begin), np.full(R, end), 0.7
     return q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, *own
 
 
@@ -83,7 +83,7 @@ def large() -> list[tuple]:
 
 
 def rows_of(
-    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, source_RT, begin_R, end_R, scale
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R, scale
 ):  # fmt: skip
     """For each row its query and the keys and values that it sees, looked up one by one."""
     W = len(q_RHK) // len(prompt_k_BGNK)
@@ -91,8 +91,8 @@ def rows_of(
         b, span = r // W, range(begin_R[r], end_R[r])
         seen_k = [prompt_k_BGNK[b, :, n] for n in range(prompt_begin_B[b], prompt_k_BGNK.shape[2])]
         seen_v = [prompt_v_BGNU[b, :, n] for n in range(prompt_begin_B[b], prompt_v_BGNU.shape[2])]
-        seen_k += [k_RGTK[source_RT[r, t], :, t] for t in span]
-        seen_v += [v_RGTU[source_RT[r, t], :, t] for t in span]
+        seen_k += [k_RGTK[indirection_RT[r, t], :, t] for t in span]
+        seen_v += [v_RGTU[indirection_RT[r, t], :, t] for t in span]
         yield q_RHK[r], np.stack(seen_k, axis=1), np.stack(seen_v, axis=1), scale
 
 

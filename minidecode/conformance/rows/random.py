@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ..sizes import ROWS, VOCABULARY, WIDE, WIDTH
-from .draw import word_of
+from .sample import word_of
 
 FETCHED = ("key_RX", "step_R")  # the NumPy code goes by Python numbers from row to row
 
@@ -63,19 +63,19 @@ def oracle(key_RX, step_R, V, seed):
     """-log(-log(u)) to 30 digits, of the middle u of what a word stands for; 0 in columns that are not looked at."""
     noise_RV = np.zeros((len(key_RX), V))
     for r, (key, step) in enumerate(zip(key_RX.tolist(), step_R.tolist(), strict=True)):
-        for v in columns_looked_at(V):
+        for v in columns_checked(V):
             noise_RV[r, v] = _noise(word_of(v, step, key, seed))
     return noise_RV
 
 
-def columns_looked_at(V: int) -> list[int]:
+def columns_checked(V: int) -> list[int]:
     """All of a few; of many, a thousand or so, with the first and the last."""
     return list(range(V)) if V < 2000 else [*range(0, V - 16, V // 1000), *range(V - 16, V)]
 
 
 def pardoned(mine_RV, right_RV, key_RX, step_R, V, seed):
     """Of many columns not all are looked at: 30 digits take their time."""
-    result_RV, seen = right_RV.copy(), columns_looked_at(V)
+    result_RV, seen = right_RV.copy(), columns_checked(V)
     result_RV[:, seen] = mine_RV[:, seen]
     return result_RV
 

@@ -55,7 +55,7 @@ def large() -> list[tuple]:
 
 
 def oracle(k_RGMX, parent_R, length_R):
-    """A new memory, place by place; what is not written yet stays."""
+    """A new cache, place by place; what is not written yet stays."""
     result_RGMX = np.empty_like(k_RGMX)
     for r, g, m, x in np.ndindex(k_RGMX.shape):
         result_RGMX[r, g, m, x] = k_RGMX[parent_R[r] if m < length_R[r] else r, g, m, x]

@@ -1,4 +1,4 @@
-"""Attention of the beams of a sentence to one memory: inputs that find mistakes, and what is right."""
+"""Attention of the beams of a sentence to one cache: inputs that find mistakes, and what is right."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def planted() -> list[tuple]:
 
     def case(begin_B, W, G, H, N, K, U, scale=0.7):
         B = len(begin_B)
-        memory = normal(rng, B, G, N, K), normal(rng, B, G, N, U)
-        return arguments_of(normal(rng, B * W, H, K), *memory, begin_B, scale)
+        cache = normal(rng, B, G, N, K), normal(rng, B, G, N, U)
+        return arguments_of(normal(rng, B * W, H, K), *cache, begin_B, scale)
 
     rising = case([0, 3], 2, 1, 1, 70, 4, 3)
     rising[0][:], rising[1][:] = 1.0, np.linspace(0, 25, 70, dtype=np.float32)[:, None]  # a new maximum at every step
@@ -51,7 +51,7 @@ def planted() -> list[tuple]:
         equal,
         steep,
         case([0, 31], 3, 2, 4, 33, 5, 3),
-        halves(case([0, 3], 2, 2, 4, 40, 16, 8)),  # a memory of half precision
+        halves(case([0, 3], 2, 2, 4, 40, 16, 8)),  # a cache of half precision
         case([0], 5, 1, 2, 6, 3, 5),
         case([0], 1, 1, 1, 1, 1, 1),
         case([0, 1], 2, 1, 1, 32, 1, 33),
@@ -91,6 +91,6 @@ def paper_inputs(stored: str = "float32", *, seed: int = 0) -> tuple[tuple, str]
     """A decode step of BART-large on CNN/DailyMail (FastSeq, Table 2), of 4 sentences: sources of 1024 tokens."""
     rng = np.random.default_rng(seed)
     B, W, H, N, width = 4, 4, 16, 1024, 64
-    memory = normal(rng, B, H, N, width), normal(rng, B, H, N, width)
+    cache = normal(rng, B, H, N, width), normal(rng, B, H, N, width)
     shape = f"{B} sentences of {W} beams, {H} heads of {width}, {N} positions"
-    return timed_in(stored, (normal(rng, B * W, H, width), *memory, np.zeros(B, np.int64), width**-0.5), shape)
+    return timed_in(stored, (normal(rng, B * W, H, width), *cache, np.zeros(B, np.int64), width**-0.5), shape)

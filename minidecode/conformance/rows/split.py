@@ -70,7 +70,7 @@ def planted() -> list[tuple]:
         equal,
         steep,
         case([0, 31], [0, 0], [33, 32], 1, 3, 33, 33, 5, 3),
-        halves(case([0, 3], [0, 1, 0, 2], [20, 19, 17, 20], 2, 4, 40, 20, 16, 8)),  # a memory of half precision
+        halves(case([0, 3], [0, 1, 0, 2], [20, 19, 17, 20], 2, 4, 40, 20, 16, 8)),  # a cache of half precision
         case([0], [0] * 5, [4, 4, 3, 4, 4], 1, 2, 6, 6, 3, 5),
         case([0], [0], [1], 1, 1, 1, 1, 1, 1),
         case([1], [0], [1], 1, 1, 1, 1, 1, 1),

@@ -67,7 +67,7 @@ class Task(NumPyTask):
         """What a prompt says by itself; its pads play a part only where a mistake lets them."""
         E_VD, P_XD, O_DV = (inputs[k].tolist() for k in ("E_VD", "P_XD", "O_DV"))
         pads = len(row) - length
-        text, said = row[pads:], []
+        text, lines = row[pads:], []
         for _ in range(inputs["steps"]):
             shift = pads if mistake in ("positions-count-pads", "both-at-once") else 0
             seen = list(enumerate(text, v.first + shift))
@@ -77,15 +77,15 @@ class Task(NumPyTask):
                 seen = [(place, token) for place, token in seen if token != v.pad]
             if mistake == "prompts-by-token":
                 seen = [pair for k, pair in enumerate(seen) if k >= length or pair[1] != v.pad]
-            ahead = {"sees-ahead": inputs["steps"] - len(said), "sees-next": 1}.get(mistake, 0)
+            ahead = {"sees-ahead": inputs["steps"] - len(lines), "sees-next": 1}.get(mistake, 0)
             seen += [(v.first + len(text) + k, v.pad) for k in range(ahead)]
             if mistake == "pads-are-seen":
                 seen += [(v.first, v.pad)] * pads
             read = [sum(E_VD[token][d] * P_XD[place][d] for place, token in seen) for d in range(3)]
             score = [sum(r * weights[t] for r, weights in zip(read, O_DV, strict=True)) % 97 for t in range(len(E_VD))]
-            said.append(score.index(max(score)))
-            text = [*text, said[-1]]
-        return said
+            lines.append(score.index(max(score)))
+            text = [*text, lines[-1]]
+        return lines
 
     def tell(self, v, inputs, got, want):
         row, step = np.argwhere(got[0] != want[0])[0].tolist()

@@ -37,35 +37,35 @@ class Task(NumPyTask):
     def expected(self, v, inputs, mistake=None, ran=None):
         E_VD, O_DV = inputs["E_VD"].tolist(), inputs["O_DV"].T.tolist()
         texts = [[0] for _ in range(v.beams)]
-        memories = [[] for _ in range(v.beams)]  # tokens, which stand for their rows of E_VD
+        caches = [[] for _ in range(v.beams)]  # tokens, which stand for their rows of E_VD
         scores = [0] + [None] * (v.beams - 1)  # at the start all beams are one
         for _ in range(inputs["steps"]):
-            for memory, text in zip(memories, texts, strict=True):
-                memory.append(text[-1])
+            for cache, text in zip(caches, texts, strict=True):
+                cache.append(text[-1])
             candidates = []
             for w, score in enumerate(scores):
                 if score is not None:
-                    read = [sum((1 + t % v.mix) * E_VD[m][d] for t, m in enumerate(memories[w]))
+                    read = [sum((1 + t % v.mix) * E_VD[m][d] for t, m in enumerate(caches[w]))
                             for d in range(len(E_VD[0]))]  # fmt: skip
                     for token, weights in enumerate(O_DV):
                         gain = sum(r * o for r, o in zip(read, weights, strict=True)) % 97
                         candidates.append((score - gain, w, token))
             best = sorted(candidates, key=lambda c: -c[0])[: v.beams]
             scores, parents, tokens = (list(column) for column in zip(*best, strict=True))
-            memories = self._followed(memories, parents, mistake)
+            caches = self._followed(caches, parents, mistake)
             kept = range(v.beams) if mistake == "tokens-not-reordered" else parents
             texts = [[*texts[parent], token] for parent, token in zip(kept, tokens, strict=True)]
         return np.array(texts), np.array(scores)
 
-    def _followed(self, memories, parents, mistake):
+    def _followed(self, caches, parents, mistake):
         if mistake == "memory-not-reordered":
-            return memories
+            return caches
         if mistake in ("in-place-over-itself", "in-place-from-the-last"):
             beams = range(len(parents))
             for w in beams if mistake == "in-place-over-itself" else reversed(beams):
-                memories[w] = list(memories[parents[w]])
-            return memories
-        moved = [list(memories[parent]) for parent in parents]
+                caches[w] = list(caches[parents[w]])
+            return caches
+        moved = [list(caches[parent]) for parent in parents]
         return [list(moved[parent]) for parent in parents] if mistake == "reordered-twice" else moved
 
     def tell(self, v, inputs, got, want):

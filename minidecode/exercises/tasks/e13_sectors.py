@@ -86,15 +86,15 @@ class Task(PredictionTask):
         wrong = [name for name in self.answers if values[name] != right[name]]
         return {name: [m for m in self.known if theirs[m][name] == values[name]] for name in wrong}
 
-    def _said_of(self, mistakes, v, values, right):
+    def _mistakes_text(self, mistakes, v, values, right):
         by_line = self._by_line(v, values, right)
         if mistakes and all(set(mistakes) <= set(names) for names in by_line.values()):
-            return super()._said_of(mistakes, v, values, right)
-        said = []
+            return super()._mistakes_text(mistakes, v, values, right)
+        lines = []
         for name, names in by_line.items():
             if not names:
-                said.append(f"{name} is none of the mistakes that this exercise knows by name.")
+                lines.append(f"{name} is none of the mistakes that this exercise knows by name.")
                 continue
             known = " or ".join(f'"{m.replace("-", " ")}"' for m in names)
-            said.append(f"{name} is what {known} gives: {'; or: '.join(self.known[m] for m in names)}.")
-        return "\n".join(said)
+            lines.append(f"{name} is what {known} gives: {'; or: '.join(self.known[m] for m in names)}.")
+        return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Exercise 18: one softmax over two memories that are not laid side by side."""
+"""Exercise 18: one softmax over two caches that are not laid side by side."""
 
 from __future__ import annotations
 

@@ -48,15 +48,15 @@ class Task(NumPyTask):
         steps, beams = inputs["memory_WTD"].shape[1], range(v.beams)
         texts = [[0] for _ in beams]
         table = [[w] * steps for w in beams]
-        said = [[0] * steps for _ in beams]  # what stands in the memory: tokens, for their rows of E_VD
+        lines = [[0] * steps for _ in beams]  # what stands in the memory: tokens, for their rows of E_VD
         scores = [0] + [None] * (v.beams - 1)  # at the start all beams are one
         for step in range(steps):
             for w in beams:
-                said[w][step] = texts[w][-1]
+                lines[w][step] = texts[w][-1]
             candidates = []
             for w, score in enumerate(scores):
                 if score is not None:
-                    tokens = [said[table[w][t]][t] for t in range(step + 1)]
+                    tokens = [lines[table[w][t]][t] for t in range(step + 1)]
                     read = [sum((1 + t % v.mix) * E_VD[token][d] for t, token in enumerate(tokens))
                             for d in range(len(E_VD[0]))]  # fmt: skip
                     for token, weights in enumerate(O_DV):
@@ -66,7 +66,7 @@ class Task(NumPyTask):
             scores, parents, tokens = (list(column) for column in zip(*best, strict=True))
             texts = [[*texts[parent], token] for parent, token in zip(parents, tokens, strict=True)]
             table = self._followed(table, parents, step + 1, mistake)
-        memory_WTD = inputs["E_VD"][np.array(said)]
+        memory_WTD = inputs["E_VD"][np.array(lines)]
         return np.array(texts), np.array(scores), memory_WTD
 
     def _followed(self, table, parents, written, mistake):

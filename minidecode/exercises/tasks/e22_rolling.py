@@ -54,7 +54,7 @@ class Task(NumPyTask):
         if mistake == "memory-grows":
             raise NotImplementedError  # told by bytes
         E_VD, P_XD, O_DV = (inputs[k].tolist() for k in ("E_VD", "P_XD", "O_DV"))
-        text, said, width = inputs["prompt_N"].tolist(), [], len(O_DV)
+        text, lines, width = inputs["prompt_N"].tolist(), [], len(O_DV)
         first = 0 if mistake == "first-left-out" else v.first
         for _ in range(inputs["steps"]):
             newest = len(text) - 1
@@ -67,9 +67,9 @@ class Task(NumPyTask):
                 entry = E_VD[text[held]] if held >= 0 else [EMPTY] * width
                 read = [r + e * p for r, e, p in zip(read, entry, P_XD[first + position], strict=True)]
             score = [sum(r * weights[t] for r, weights in zip(read, O_DV, strict=True)) % 97 for t in range(len(E_VD))]
-            said.append(score.index(max(score)))
-            text.append(said[-1])
-        return np.array(said)
+            lines.append(score.index(max(score)))
+            text.append(lines[-1])
+        return np.array(lines)
 
     def _position(self, v, newest, slot, mistake):
         """The position for which a slot's entry is taken, or None where it is not seen."""

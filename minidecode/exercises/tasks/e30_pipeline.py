@@ -76,7 +76,7 @@ class Task(NumPyTask):
             if trial.miss and trial.miss.mistake == "time":
                 asked, written = _count(trial, "read"), _count(trial, "write")
                 told = f"in {SECONDS} seconds it asked for {asked} lines and wrote {written}, and nothing more came"
-                told = f"{self._said(v, trial.inputs)} does not end: {told}."
+                told = f"{self._answer(v, trial.inputs)} does not end: {told}."
                 trial.miss = Miss(told, "deadlock", {"asked": asked, "written": written})
 
     def wrong(self, v, trial):
@@ -84,14 +84,14 @@ class Task(NumPyTask):
             return None
         if trial.late:
             told = (
-                f"{self._said(v, trial.inputs)}: {trial.late[0]} is called by a thread when run has returned already."
+                f"{self._answer(v, trial.inputs)}: {trial.late[0]} is called by a thread when run has returned already."
             )
             return Miss(told, "not-joined")
         due = dict(enumerate(self._results(v, trial.inputs)))
         written = [arguments for name, arguments in trial.calls if name == "write"]
         if not all(len(a) == 2 and all(isinstance(n, int | np.integer) for n in a) for a in written):
             return Miss(f"{self.call(trial.inputs)}: write wants two whole numbers, the line's and its result.")
-        times, head = Counter(int(k) for k, _ in written), self._said(v, trial.inputs)
+        times, head = Counter(int(k) for k, _ in written), self._answer(v, trial.inputs)
         numbers = {"due": len(due), "written": len(written)}
         doubled, missing = [k for k in due if times[k] > 1], [k for k in due if not times[k]]
         if doubled:
@@ -119,9 +119,9 @@ class Task(NumPyTask):
 
     def miss(self, v, trial):
         """All is written, and it is no pipeline: by whom it was done, and how far ahead."""
-        by = {name: {c for (called, _), c in zip(trial.calls, trial.callers, strict=False) if called == name}
+        by = {name: {c for (callee, _), c in zip(trial.calls, trial.callers, strict=False) if callee == name}
               for name in ("read", "write")}  # fmt: skip
-        head, on_their_way = self._said(v, trial.inputs), self._most_on_their_way(trial)
+        head, on_their_way = self._answer(v, trial.inputs), self._most_on_their_way(trial)
         for name, callers in by.items():
             if 0 in callers:
                 told = (
@@ -158,7 +158,7 @@ class Task(NumPyTask):
         """All lines of the batches in which there is one that cannot be done."""
         return {k for k in due for j in due if due[j] == -1 and j // v.batch == k // v.batch}
 
-    def _said(self, v, inputs):
+    def _answer(self, v, inputs):
         """The call, and what is special about its lines."""
         lines = inputs["line_X"].tolist()
         end = lines.index(BREAK) if BREAK in lines else len(lines)
@@ -190,4 +190,4 @@ def _read(line):
 
 
 def _count(trial, name):
-    return sum(called == name for called, _ in trial.calls)
+    return sum(callee == name for callee, _ in trial.calls)

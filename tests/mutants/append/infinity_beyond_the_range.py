@@ -5,7 +5,7 @@ import numpy as np
 from minidecode.reference.heads import split_heads
 
 
-def append_heads(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
+def append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
     q_RHK, k_RGK, v_RGU = split_heads(qkv_RX, bias_X, heads)
     rows_R = np.arange(len(at_R))
     with np.errstate(over="ignore"):

@@ -4,7 +4,7 @@ from minidecode.reference.append import write
 from minidecode.reference.heads import cut
 
 
-def append_heads(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
+def append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
     qkv_RX = qkv_RX if bias_X is None else qkv_RX + bias_X
     first, keys = heads.H * heads.K, heads.G * heads.K
     values = qkv_RX.shape[1] - first - keys

@@ -5,6 +5,6 @@ import numpy as np
 from minidecode.reference import append as reference
 
 
-def append_heads(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
+def append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
     late_R = np.minimum(at_R + 1, k_RGMK.shape[2] - 1)
-    return reference.append_heads(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, late_R)
+    return reference.append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, late_R)

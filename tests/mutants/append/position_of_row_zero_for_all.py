@@ -5,5 +5,5 @@ import numpy as np
 from minidecode.reference import append as reference
 
 
-def append_heads(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
-    return reference.append_heads(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, np.full_like(at_R, at_R[0]))
+def append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
+    return reference.append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, np.full_like(at_R, at_R[0]))

@@ -5,6 +5,6 @@ import numpy as np
 from minidecode.reference import arena
 
 
-def place_lifetimes(bytes_X, first_X, last_X, out=None):
+def assign_offsets(bytes_X, first_X, last_X, out=None):
     sizes_X, which_X = np.unique(bytes_X, return_inverse=True)
-    return arena.place_lifetimes_naive(sizes_X, sizes_X, sizes_X)[which_X]
+    return arena.assign_offsets_naive(sizes_X, sizes_X, sizes_X)[which_X]

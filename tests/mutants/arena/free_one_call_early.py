@@ -5,5 +5,5 @@ import numpy as np
 from minidecode.reference import arena
 
 
-def place_lifetimes(bytes_X, first_X, last_X, out=None):
-    return arena.place_lifetimes(bytes_X, first_X, np.maximum(first_X, last_X - 1))
+def assign_offsets(bytes_X, first_X, last_X, out=None):
+    return arena.assign_offsets(bytes_X, first_X, np.maximum(first_X, last_X - 1))

@@ -6,7 +6,7 @@ from minidecode.ops import ALIGNED
 from minidecode.reference import arena
 
 
-def place_lifetimes(bytes_X, first_X, last_X, out=None):
+def assign_offsets(bytes_X, first_X, last_X, out=None):
     offset_X = np.zeros_like(bytes_X)
     for i in np.flatnonzero(bytes_X):
         end = 0

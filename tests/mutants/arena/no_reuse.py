@@ -3,5 +3,5 @@
 from minidecode.reference import arena
 
 
-def place_lifetimes(bytes_X, first_X, last_X, out=None):
-    return arena.place_lifetimes_naive(bytes_X, first_X, last_X)
+def assign_offsets(bytes_X, first_X, last_X, out=None):
+    return arena.assign_offsets_naive(bytes_X, first_X, last_X)

@@ -3,5 +3,5 @@
 from minidecode.reference import arena
 
 
-def place_lifetimes(bytes_X, first_X, last_X, out=None):
-    return arena.place_lifetimes(bytes_X, 2 * first_X + 1, 2 * last_X + (first_X == last_X))
+def assign_offsets(bytes_X, first_X, last_X, out=None):
+    return arena.assign_offsets(bytes_X, 2 * first_X + 1, 2 * last_X + (first_X == last_X))

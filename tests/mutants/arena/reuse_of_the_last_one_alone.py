@@ -5,7 +5,7 @@ import numpy as np
 from minidecode.reference import arena
 
 
-def place_lifetimes(bytes_X, first_X, last_X, out=None):
+def assign_offsets(bytes_X, first_X, last_X, out=None):
     offset_X, newest, end = np.zeros_like(bytes_X), 0, 0
     for i in np.flatnonzero(bytes_X):
         above = [j for j in range(i) if offset_X[j] + bytes_X[j] > newest]

@@ -4,5 +4,5 @@ from minidecode.ops import ALIGNED
 from minidecode.reference import arena
 
 
-def place_lifetimes(bytes_X, first_X, last_X, out=None):
-    return arena.place_lifetimes(bytes_X // ALIGNED * ALIGNED, first_X, last_X)
+def assign_offsets(bytes_X, first_X, last_X, out=None):
+    return arena.assign_offsets(bytes_X // ALIGNED * ALIGNED, first_X, last_X)

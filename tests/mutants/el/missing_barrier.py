@@ -24,7 +24,7 @@ def sums_without_a_barrier(el_q_RHD, h_BND, begin_B, sums_RHD):
     tile = cuda.shared.array(ROOM, float32)
     r, h, D = cuda.blockIdx.x, cuda.blockIdx.y, h_BND.shape[2]
     b = r // (el_q_RHD.shape[0] // h_BND.shape[0])
-    top, total = float32(-np.inf), float32(0)
+    running_max, running_sum = float32(-np.inf), float32(0)
     for d in range(cuda.threadIdx.x, D, cuda.blockDim.x):
         sums_RHD[r, h, d] = float32(0)
     for n in range(begin_B[b], h_BND.shape[1]):
@@ -34,11 +34,11 @@ def sums_without_a_barrier(el_q_RHD, h_BND, begin_B, sums_RHD):
         for d in range(D):
             score += el_q_RHD[r, h, d] * tile[d]
         cuda.syncthreads()
-        shrink = math.exp(top - max(top, score))
-        top = max(top, score)
-        weight = math.exp(score - top)
-        total = total * shrink + weight
+        shrink = math.exp(running_max - max(running_max, score))
+        running_max = max(running_max, score)
+        weight = math.exp(score - running_max)
+        running_sum = running_sum * shrink + weight
         for d in range(cuda.threadIdx.x, D, cuda.blockDim.x):
             sums_RHD[r, h, d] = sums_RHD[r, h, d] * shrink + weight * tile[d]
     for d in range(cuda.threadIdx.x, D, cuda.blockDim.x):
-        sums_RHD[r, h, d] /= total
+        sums_RHD[r, h, d] /= running_sum

@@ -13,11 +13,11 @@ def attend_el(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale, ou
     for r in range(R):
         b = r // (R // B)
         for h, g in enumerate(group_H):
-            top, total, sums_D = -np.inf, np.float32(0), np.zeros(D, np.float32)
+            running_max, running_sum, sums_D = -np.inf, np.float32(0), np.zeros(D, np.float32)
             for n in range(begin_B[b], N):
-                top = max(top, scores_RHN[r, h, n])
-                weight = np.exp(scores_RHN[r, h, n] - top)
-                total += weight
+                running_max = max(running_max, scores_RHN[r, h, n])
+                weight = np.exp(scores_RHN[r, h, n] - running_max)
+                running_sum += weight
                 sums_D += weight * h_BND[b, n]
-            a_RHU[r, h] = w_v_GUD[g] @ sums_D / total + b_v_GU[g]
+            a_RHU[r, h] = w_v_GUD[g] @ sums_D / running_sum + b_v_GU[g]
     return a_RHU.reshape(R, -1)

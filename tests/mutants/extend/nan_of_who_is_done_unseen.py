@@ -6,11 +6,11 @@ from minidecode.ops import FINE
 from minidecode.reference import extend as reference
 
 
-def extend_texts(
+def extend_sequences(
     tokens_RM, token_R, gained_R, certain_R, trouble_R, total_R, length_R, done_R, prompt_R, limit_R, eos_X,
     model_trouble_R=None, out=None,
 ):  # fmt: skip
-    return reference.extend_texts(
+    return reference.extend_sequences(
         tokens_RM, token_R, gained_R, certain_R, np.where(done_R, FINE, trouble_R), total_R, length_R,
         done_R, prompt_R, limit_R, eos_X, model_trouble_R,
     )  # fmt: skip

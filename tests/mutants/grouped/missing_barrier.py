@@ -24,18 +24,18 @@ def attend_without_a_barrier(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, a_RX)
     for m in range(t, 512, 64):
         weights[m] = float32(0)
     cuda.syncthreads()
-    top = float32(-np.inf)
+    running_max = float32(-np.inf)
     for m in range(begin, end):
         score = float32(0)
         for d in range(K):
             score += q_RHK[r, h, d] * k_RGMK[r, g, m, d]
-        top = max(top, scale * score)
+        running_max = max(running_max, scale * score)
         if m % 64 == t:
             weights[m] = scale * score
     for u in range(t, U, 64):
-        a, total = float32(0), float32(0)
+        a, running_sum = float32(0), float32(0)
         for m in range(begin, end):
-            weight = math.exp(weights[m] - top)
+            weight = math.exp(weights[m] - running_max)
             a += weight * v_RGMU[r, g, m, u]
-            total += weight
-        a_RX[r, h * U + u] = a / total
+            running_sum += weight
+        a_RX[r, h * U + u] = a / running_sum

@@ -10,13 +10,13 @@ def attend(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
     a_RHU = np.zeros((R, H, U), q_RHK.dtype)
     for r in range(R):
         for h in range(H):
-            g, top, total = h // (H // G), np.float32(-np.inf), np.float32(0)
+            g, running_max, running_sum = h // (H // G), np.float32(-np.inf), np.float32(0)
             for m in range(begin_R[r], end_R[r], TILE):
                 tile = slice(m, min(m + TILE, end_R[r]))
                 scores = np.float32(scale) * (k_RGMK[r, g, tile] @ q_RHK[r, h])
-                top = max(top, scores.max())
-                weights = np.exp(scores - top)
-                total += weights.sum()
+                running_max = max(running_max, scores.max())
+                weights = np.exp(scores - running_max)
+                running_sum += weights.sum()
                 a_RHU[r, h] += weights @ v_RGMU[r, g, tile]
-            a_RHU[r, h] /= total
+            a_RHU[r, h] /= running_sum
     return a_RHU.reshape(R, H * U)

@@ -5,5 +5,5 @@ import numpy as np
 from minidecode.reference import hars as reference
 
 
-def search_candidates(logits_RV, base_BW, C, out=None):
-    return reference.search_candidates(logits_RV, np.zeros_like(base_BW), C)
+def hars_candidates(logits_RV, base_BW, C, out=None):
+    return reference.hars_candidates(logits_RV, np.zeros_like(base_BW), C)

@@ -5,5 +5,5 @@ import numpy as np
 from minidecode.reference import hars as reference
 
 
-def search_candidates(logits_RV, base_BW, C, out=None):
-    return reference.search_candidates(logits_RV, np.roll(base_BW, 1, axis=1), C)
+def hars_candidates(logits_RV, base_BW, C, out=None):
+    return reference.hars_candidates(logits_RV, np.roll(base_BW, 1, axis=1), C)

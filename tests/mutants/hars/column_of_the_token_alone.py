@@ -3,6 +3,6 @@
 from minidecode.reference import hars as reference
 
 
-def search_candidates(logits_RV, base_BW, C, out=None):
-    best_BC, index_BC = reference.search_candidates(logits_RV, base_BW, C)
+def hars_candidates(logits_RV, base_BW, C, out=None):
+    best_BC, index_BC = reference.hars_candidates(logits_RV, base_BW, C)
     return best_BC, index_BC % logits_RV.shape[1]

@@ -5,7 +5,7 @@ import numpy as np
 from minidecode.reference.candidates import top_candidates_naive
 
 
-def search_candidates(logits_RV, base_BW, C, out=None):
+def hars_candidates(logits_RV, base_BW, C, out=None):
     total_BWV = logits_RV.reshape(*base_BW.shape, -1) + base_BW[:, :, None]
     best_BC, index_BC = top_candidates_naive(total_BWV.reshape(len(base_BW), -1), C)
     impossible_R = ~(np.isfinite(logits_RV.max(axis=1)))

@@ -5,7 +5,7 @@ import numpy as np
 from minidecode.reference.candidates import top_candidates_naive
 
 
-def search_candidates(logits_RV, base_BW, C, out=None):
+def hars_candidates(logits_RV, base_BW, C, out=None):
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         scores_RV = logits_RV - np.log(np.exp(logits_RV).sum(axis=1, keepdims=True))
     total_BWV = scores_RV.reshape(*base_BW.shape, -1) + base_BW[:, :, None]

@@ -3,9 +3,9 @@
 import numpy as np
 
 from minidecode.reference.candidates import group_maxima
-from minidecode.reference.hars import search_candidates_naive
+from minidecode.reference.hars import hars_candidates_naive
 
 
-def search_candidates(logits_RV, base_BW, C, out=None):
+def hars_candidates(logits_RV, base_BW, C, out=None):
     threshold_R1 = np.array([[group_maxima(logits_V, C).min()] for logits_V in logits_RV])
-    return search_candidates_naive(np.where(logits_RV < threshold_R1, -np.inf, logits_RV), base_BW, C)
+    return hars_candidates_naive(np.where(logits_RV < threshold_R1, -np.inf, logits_RV), base_BW, C)

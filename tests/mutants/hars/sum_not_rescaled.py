@@ -5,7 +5,7 @@ import numpy as np
 from minidecode.reference.candidates import top_candidates_naive
 
 
-def search_candidates(logits_RV, base_BW, C, out=None):
+def hars_candidates(logits_RV, base_BW, C, out=None):
     with np.errstate(over="ignore", invalid="ignore"):
         largest_RV = np.maximum.accumulate(logits_RV, axis=1)
         terms_RV = np.where(logits_RV == -np.inf, 0, np.exp(logits_RV - largest_RV))

@@ -6,9 +6,9 @@ from minidecode.reference import indirect
 
 
 def attend_indirect(
-    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, source_RT, begin_R, end_R, scale
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R, scale
 ):
-    stale_RT = source_RT.copy()
+    stale_RT = indirection_RT.copy()
     for r in np.flatnonzero(end_R > 1):
         stale_RT[r, end_R[r] - 2] = r
     prompt, own = (prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B), (k_RGTK, v_RGTU, stale_RT, begin_R, end_R)

@@ -6,10 +6,10 @@ from minidecode.reference import indirect
 
 
 def attend_indirect(
-    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, source_RT, begin_R, end_R, scale
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R, scale
 ):
-    early_RT = source_RT.copy()
+    early_RT = indirection_RT.copy()
     for r in np.flatnonzero(end_R > 1):
-        early_RT[r, end_R[r] - 1] = source_RT[r, end_R[r] - 2]
+        early_RT[r, end_R[r] - 1] = indirection_RT[r, end_R[r] - 2]
     prompt, own = (prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B), (k_RGTK, v_RGTU, early_RT, begin_R, end_R)
     return indirect.attend_indirect(q_RHK, *prompt, *own, scale)

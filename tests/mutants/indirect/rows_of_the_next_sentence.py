@@ -3,7 +3,7 @@
 from minidecode.reference import indirect
 
 
-def attend_indirect(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, source_RT, *rest):
+def attend_indirect(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, *rest):
     R, B = len(q_RHK), len(prompt_k_BGNK)
     prompt = prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B
-    return indirect.attend_indirect(q_RHK, *prompt, k_RGTK, v_RGTU, (source_RT + R // B) % R, *rest)
+    return indirect.attend_indirect(q_RHK, *prompt, k_RGTK, v_RGTU, (indirection_RT + R // B) % R, *rest)

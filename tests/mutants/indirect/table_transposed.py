@@ -3,7 +3,7 @@
 from minidecode.reference import indirect
 
 
-def attend_indirect(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, source_RT, *rest):
-    transposed_RT = source_RT.reshape(source_RT.shape[::-1]).T
+def attend_indirect(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, *rest):
+    transposed_RT = indirection_RT.reshape(indirection_RT.shape[::-1]).T
     prompt = prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B
     return indirect.attend_indirect(q_RHK, *prompt, k_RGTK, v_RGTU, transposed_RT, *rest)

@@ -6,5 +6,5 @@ from minidecode.reference import indirect
 
 
 def attend_indirect(*arguments):
-    *memory, begin_R, end_R, scale = arguments
-    return indirect.attend_indirect(*memory, np.zeros_like(begin_R), end_R, scale)
+    *cache, begin_R, end_R, scale = arguments
+    return indirect.attend_indirect(*cache, np.zeros_like(begin_R), end_R, scale)

@@ -5,7 +5,7 @@ from numba import cuda
 from minidecode.launch import launch
 
 
-def follow(k_RGMX, parent_R, length_R, out=None):
+def reorder_cache(k_RGMX, parent_R, length_R, out=None):
     R, _, M, _ = k_RGMX.shape
     launch(move_without_a_barrier, M, R, k_RGMX, parent_R, length_R)
     return k_RGMX

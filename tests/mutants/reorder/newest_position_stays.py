@@ -5,5 +5,5 @@ import numpy as np
 from minidecode.reference import reorder
 
 
-def follow(k_RGMX, parent_R, length_R, out=None):
-    return reorder.follow(k_RGMX, parent_R, np.maximum(length_R - 1, 0))
+def reorder_cache(k_RGMX, parent_R, length_R, out=None):
+    return reorder.reorder_cache(k_RGMX, parent_R, np.maximum(length_R - 1, 0))

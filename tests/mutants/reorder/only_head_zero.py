@@ -3,6 +3,6 @@
 from minidecode.reference import reorder
 
 
-def follow(k_RGMX, parent_R, length_R, out=None):
-    reorder.follow(k_RGMX[:, :1], parent_R, length_R)
+def reorder_cache(k_RGMX, parent_R, length_R, out=None):
+    reorder.reorder_cache(k_RGMX[:, :1], parent_R, length_R)
     return k_RGMX

@@ -5,5 +5,5 @@ import numpy as np
 from minidecode.reference import reorder
 
 
-def follow(k_RGMX, parent_R, length_R, out=None):
-    return reorder.follow(k_RGMX, np.maximum(parent_R, np.arange(len(parent_R))), length_R)
+def reorder_cache(k_RGMX, parent_R, length_R, out=None):
+    return reorder.reorder_cache(k_RGMX, np.maximum(parent_R, np.arange(len(parent_R))), length_R)

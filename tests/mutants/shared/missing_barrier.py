@@ -26,18 +26,18 @@ def shared_without_a_barrier(q_RHK, k_BGNK, v_BGNU, begin_B, scale, a_RX):
     cuda.syncthreads()
     for u in range(t, U, 32):
         a_RX[r, h * U + u] = float32(0)
-    top, total = float32(-np.inf), float32(0)
+    running_max, running_sum = float32(-np.inf), float32(0)
     for n in range(begin_B[b], N):
         for d in range(t, K, 32):
             key[d] = k_BGNK[b, g, n, d]
         score = float32(0)
         for d in range(K):
             score += q_RHK[r, h, d] * key[d]
-        larger = max(top, scale * score)
-        keep, weight = math.exp(top - larger), math.exp(scale * score - larger)
-        top, total = larger, total * keep + weight
+        larger = max(running_max, scale * score)
+        keep, weight = math.exp(running_max - larger), math.exp(scale * score - larger)
+        running_max, running_sum = larger, running_sum * keep + weight
         for u in range(t, U, 32):
             a_RX[r, h * U + u] = a_RX[r, h * U + u] * keep + weight * v_BGNU[b, g, n, u]
         cuda.syncthreads()
     for u in range(t, U, 32):
-        a_RX[r, h * U + u] /= total
+        a_RX[r, h * U + u] /= running_sum

@@ -26,7 +26,7 @@ def split_without_a_barrier(
     b, g = r // (q_RHK.shape[0] // B), h // (H // G)
     for u in range(t, U, 64):
         a_RX[r, h * U + u] = float32(0)
-    top, total = float32(-np.inf), float32(0)
+    running_max, running_sum = float32(-np.inf), float32(0)
     for part in range(2):
         k_MK, v_MU, begin, end = prompt_k_BGNK[b, g], prompt_v_BGNU[b, g], prompt_begin_B[b], N
         if part == 1:
@@ -38,18 +38,18 @@ def split_without_a_barrier(
                     score += q_RHK[r, h, d] * k_MK[first + t, d]
                 scores[t] = scale * score
             cuda.syncthreads()
-            larger = top
+            larger = running_max
             for j in range(min(64, end - first)):
                 larger = max(larger, scores[j])
-            keep = math.exp(top - larger)
-            total *= keep
+            keep = math.exp(running_max - larger)
+            running_sum *= keep
             for j in range(min(64, end - first)):
-                total += math.exp(scores[j] - larger)
+                running_sum += math.exp(scores[j] - larger)
             for u in range(t, U, 64):
                 a_RX[r, h * U + u] *= keep
                 for j in range(min(64, end - first)):
                     a_RX[r, h * U + u] += math.exp(scores[j] - larger) * v_MU[first + j, u]
-            top = larger
+            running_max = larger
             # here a barrier is missing
     for u in range(t, U, 64):
-        a_RX[r, h * U + u] /= total
+        a_RX[r, h * U + u] /= running_sum

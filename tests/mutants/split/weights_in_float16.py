@@ -1,4 +1,4 @@
-"""rounds the softmax to float16 where the memory is float16, as a product of two such arrays would have it."""
+"""rounds the softmax to float16 where the cache is float16, as a product of two such arrays would have it."""
 
 import numpy as np
 

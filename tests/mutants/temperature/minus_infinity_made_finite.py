@@ -5,7 +5,7 @@ import numpy as np
 from minidecode.reference import temperature as reference
 
 
-def cool_scores(scores_RV, temperature, out=None):
-    reference.cool_scores(scores_RV, temperature)
+def apply_temperature(scores_RV, temperature, out=None):
+    reference.apply_temperature(scores_RV, temperature)
     scores_RV[np.isneginf(scores_RV)] = np.finfo(np.float32).min
     return scores_RV

@@ -3,6 +3,6 @@
 import numpy as np
 
 
-def cool_scores(scores_RV, temperature, out=None):
+def apply_temperature(scores_RV, temperature, out=None):
     scores_RV[:, : scores_RV.shape[1] // 32 * 32] /= np.float32(temperature)
     return scores_RV

@@ -3,5 +3,5 @@
 from minidecode.reference import temperature as reference
 
 
-def cool_scores(scores_RV, temperature, out=None):
-    return reference.cool_scores(scores_RV, max(1, int(temperature)))
+def apply_temperature(scores_RV, temperature, out=None):
+    return reference.apply_temperature(scores_RV, max(1, int(temperature)))

@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def keep_top_k(scores_RV, k, out=None):
+def top_k_filter(scores_RV, k, out=None):
     V = scores_RV.shape[1]
     bits_RV = (scores_RV + 0).view(np.int32)
     if k < V:

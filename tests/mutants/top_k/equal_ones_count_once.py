@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def keep_top_k(scores_RV, k, out=None):
+def top_k_filter(scores_RV, k, out=None):
     for scores_V in scores_RV:
         different = np.unique(scores_V)
         scores_V[scores_V < different[max(len(different) - k, 0)]] = -np.inf

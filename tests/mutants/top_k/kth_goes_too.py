@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def keep_top_k(scores_RV, k, out=None):
+def top_k_filter(scores_RV, k, out=None):
     V = scores_RV.shape[1]
     if k < V:
         scores_RV[scores_RV <= np.sort(scores_RV, axis=1)[:, V - k, None]] = -np.inf

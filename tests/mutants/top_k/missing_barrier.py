@@ -6,7 +6,7 @@ from numba import cuda, int64
 from minidecode.launch import launch
 
 
-def keep_top_k(scores_RV, k, out=None):
+def top_k_filter(scores_RV, k, out=None):
     launch(count_without_a_barrier, len(scores_RV), 64, scores_RV.copy(), scores_RV, k)
     return scores_RV
 

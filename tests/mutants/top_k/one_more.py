@@ -3,5 +3,5 @@
 from minidecode.reference import top_k as reference
 
 
-def keep_top_k(scores_RV, k, out=None):
-    return reference.keep_top_k(scores_RV, k + 1, out)
+def top_k_filter(scores_RV, k, out=None):
+    return reference.top_k_filter(scores_RV, k + 1, out)

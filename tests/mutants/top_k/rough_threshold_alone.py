@@ -5,7 +5,7 @@ import numpy as np
 from minidecode.reference.candidates import group_maxima
 
 
-def keep_top_k(scores_RV, k, out=None):
+def top_k_filter(scores_RV, k, out=None):
     for scores_V in scores_RV:
         if k < len(scores_V):
             scores_V[scores_V < group_maxima(scores_V, k).min()] = -np.inf

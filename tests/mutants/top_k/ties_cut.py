@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def keep_top_k(scores_RV, k, out=None):
+def top_k_filter(scores_RV, k, out=None):
     goes_RV = np.argsort(-scores_RV, axis=1, kind="stable")[:, k:]
     np.put_along_axis(scores_RV, goes_RV, -np.inf, axis=1)
     return scores_RV

@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def keep_top_k(scores_RV, k, out=None):
+def top_k_filter(scores_RV, k, out=None):
     V, bits_RV = scores_RV.shape[1], scores_RV.view(np.int32)
     key_RV = np.where(bits_RV < 0, bits_RV ^ 0x7FFFFFFF, bits_RV)
     if k < V:

@@ -5,7 +5,7 @@ import numpy as np
 from minidecode.reference.top_p import most_that_goes, weights
 
 
-def keep_top_p(scores_RV, p, least, out=None):
+def top_p_filter(scores_RV, p, least, out=None):
     order_RV = np.argsort(scores_RV, axis=1, kind="stable")
     sum_RV = np.cumsum(np.take_along_axis(weights(scores_RV), order_RV, axis=1), axis=1)
     before_RV = np.concatenate([np.zeros_like(sum_RV[:, :1]), sum_RV[:, :-1]], axis=1)

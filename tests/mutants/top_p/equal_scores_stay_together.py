@@ -5,8 +5,8 @@ import numpy as np
 from minidecode.reference import top_p as reference
 
 
-def keep_top_p(scores_RV, p, least, out=None):
-    kept_RV = reference.keep_top_p(scores_RV.copy(), p, least)
+def top_p_filter(scores_RV, p, least, out=None):
+    kept_RV = reference.top_p_filter(scores_RV.copy(), p, least)
     for scores_V, kept_V in zip(scores_RV, kept_RV, strict=True):
         stays_V = kept_V > -np.inf
         if stays_V.any():

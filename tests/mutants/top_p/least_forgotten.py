@@ -3,5 +3,5 @@
 from minidecode.reference import top_p as reference
 
 
-def keep_top_p(scores_RV, p, least, out=None):
-    return reference.keep_top_p(scores_RV, p, 1, out)
+def top_p_filter(scores_RV, p, least, out=None):
+    return reference.top_p_filter(scores_RV, p, 1, out)

@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def keep_top_p(scores_RV, p, least, out=None):
+def top_p_filter(scores_RV, p, least, out=None):
     order_RV = np.argsort(scores_RV, axis=1, kind="stable")
     with np.errstate(all="ignore"):
         e_RV = np.exp(np.take_along_axis(scores_RV, order_RV, axis=1).astype(np.float64))

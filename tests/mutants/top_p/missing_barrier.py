@@ -7,7 +7,7 @@ from minidecode.launch import launch
 from minidecode.reference.top_p import most_that_goes, weights
 
 
-def keep_top_p(scores_RV, p, least, out=None):
+def top_p_filter(scores_RV, p, least, out=None):
     weight_RV = weights(scores_RV)
     most_R = most_that_goes(weight_RV.sum(axis=1), p)
     launch(sum_without_a_barrier, len(scores_RV), 32, scores_RV.copy(), weight_RV, most_R, least, scores_RV)

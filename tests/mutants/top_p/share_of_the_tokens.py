@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def keep_top_p(scores_RV, p, least, out=None):
+def top_p_filter(scores_RV, p, least, out=None):
     V = scores_RV.shape[1]
     goes = min(int((1 - p) * V), max(V - least, 0))
     order_RV = np.argsort(scores_RV, axis=1, kind="stable")

@@ -1,0 +1,127 @@
+"""What a decoder of an encoder-decoder model keeps of the source: its keys and values.
+
+`CrossCache` is that of fairseq and transformers: a copy per beam. Beams of one sentence hold equal copies, so
+following the beams needs no copying here, but the copies are read at every step. `SharedCrossCache` (FastSeq, section
+4.1.2) keeps one for all beams of a sentence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ..precision import cast_to
+from .padding import padding, replicate
+
+
+def of_layer(product, layer: int, layers: int):
+    """One layer's part of a product whose outputs are those of all layers side by side."""
+    width = len(product.bias) // layers
+    return product.of_outputs(slice(layer * width, (layer + 1) * width))
+
+
+class CrossCache:
+    """One layer's keys and values of the source: the rows as they come; after `expand`, a padded block per beam."""
+
+    @classmethod
+    def of_layers(cls, ops, weights, source, target_offsets_X, stored_as=None):
+        """A cache for each layer: the keys and values of all of them at once (LightSeq's encoder output)."""
+        layers = ops.project_cross_kv(source.h_RD, weights.cross_kv, weights.blocks[0].cross_heads)
+        layout = source.offsets_X, target_offsets_X, stored_as, source.N
+        return [cls(block, *kv, *layout) for block, *kv in zip(weights.blocks, *layers, strict=True)]
+
+    def __init__(self, block, k_RGK, v_RGU, source_offsets_X, target_offsets_X, stored_as, N):
+        self.query_bias_X, self.heads = block.cross_q.bias, block.cross_heads
+        self.source_offsets_X, self.target_offsets_X = source_offsets_X, target_offsets_X
+        self.k_RGK, self.v_RGU = k_RGK, v_RGU
+        self.decoding, self.stored_as = False, stored_as
+        self.N = N  # positions that sources are padded to
+
+    def attend(self, ops, q_RX):
+        """Attention of each row to the whole of its source, from the query product without its bias."""
+        q_RHK, _, _ = ops.split_heads(q_RX, self.query_bias_X, replace(self.heads, G=0))
+        if self.decoding:
+            return self.attend_step(ops, q_RHK)
+        offsets = self.target_offsets_X, self.source_offsets_X
+        a_RX = ops.attend_prefill(q_RHK, self.k_RGK, self.v_RGU, *offsets, self.heads.scale, False)
+        self.store()
+        return a_RX
+
+    def store(self):
+        """Keys and values as the steps will read them: the first tokens have attended to them as they were."""
+        self.k_RGK, self.v_RGU = cast_to(self.stored_as, self.k_RGK), cast_to(self.stored_as, self.v_RGU)
+
+    def attend_step(self, ops, q_RHK):
+        """Each row against the copy of its beam."""
+        return ops.attend(q_RHK, self.k_RGMK, self.v_RGMU, self.begin_R, self.end_R, self.heads.scale)
+
+    def expand(self, ops, beams: int):
+        """Pads the sources on the left to one length and repeats each for its beams."""
+        self.store()
+        rows = (self.k_RGK, self.v_RGU, self.source_offsets_X)
+        self.k_RGMK, self.v_RGMU, self.begin_R = replicate(ops, *rows, beams, self.N)
+        self.end_R = np.full_like(self.begin_R, self.k_RGMK.shape[2])
+        self.decoding = True
+        del self.k_RGK, self.v_RGU, self.source_offsets_X, self.target_offsets_X
+
+    def leave(self, ops, stays_B, stays_R):
+        """These rows alone go on."""
+        self.k_RGMK, self.v_RGMU = ops.gather_rows(self.k_RGMK, stays_R), ops.gather_rows(self.v_RGMU, stays_R)
+        self.begin_R, self.end_R = self.begin_R[stays_R], self.end_R[stays_R]
+
+    def arrays(self):
+        """What is held between steps."""
+        return (self.k_RGMK, self.v_RGMU) if self.decoding else (self.k_RGK, self.v_RGU)
+
+
+class SharedCrossCache(CrossCache):
+    """One block per sentence, for all of its beams."""
+
+    def attend_step(self, ops, q_RHK):
+        """All beams of a sentence against its one copy."""
+        return ops.attend_shared(q_RHK, self.k_BGNK, self.v_BGNU, self.begin_B, self.heads.scale)
+
+    def expand(self, ops, beams: int):
+        """Pads the sources on the left to one length; beams need no copy."""
+        self.store()
+        self.k_BGNK = ops.pad_left(self.k_RGK, self.source_offsets_X, self.N)
+        self.v_BGNU = ops.pad_left(self.v_RGU, self.source_offsets_X, self.N)
+        self.begin_B = padding(self.source_offsets_X, self.N)
+        self.decoding = True
+        del self.k_RGK, self.v_RGU, self.source_offsets_X, self.target_offsets_X
+
+    def leave(self, ops, stays_B, stays_R):
+        """The sources of these sentences alone."""
+        self.k_BGNK, self.v_BGNU = ops.gather_rows(self.k_BGNK, stays_B), ops.gather_rows(self.v_BGNU, stays_B)
+        self.begin_B = self.begin_B[stays_B]
+
+    def arrays(self):
+        """What is held between steps."""
+        return (self.k_BGNK, self.v_BGNU) if self.decoding else (self.k_RGK, self.v_RGU)
+
+
+class DecoderCache:
+    """A decoder layer's own cache, and by `cross` that of the source."""
+
+    def __init__(self, own, cross):
+        self.own, self.cross = own, cross
+        self.append, self.attend = own.append, own.attend
+
+    def expand(self, ops, beams: int, steps: int):
+        """Ends the prefill for both."""
+        self.own.expand(ops, beams, steps)
+        self.cross.expand(ops, beams)
+
+    def reorder(self, ops, parent_R):
+        """The own cache follows the beams; the source is the same for all beams of a sentence."""
+        self.own.reorder(ops, parent_R)
+
+    def leave(self, ops, stays_B, stays_R):
+        """These sentences, and these rows of theirs, alone go on."""
+        self.own.leave(ops, stays_B, stays_R)
+        self.cross.leave(ops, stays_B, stays_R)
+
+    def arrays(self):
+        """What is held between steps."""
+        return (*self.own.arrays(), *self.cross.arrays())

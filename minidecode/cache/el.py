@@ -1,0 +1,148 @@
+"""EL's caches: hidden states in the place of keys and values, for whatever was there before the first new token.
+
+A decoder that sees a source keeps the encoder's output, once for all of its layers and beams: a 2L-th of what
+`SharedCrossCache` keeps (section 3.1.1; the published code keeps it twice, transposed for the scores). A decoder-only
+model keeps, in each layer, the hidden states that make the prompt's keys and values: half. What beams generate is kept
+as keys and values in both (section 3.2). Since nothing of the input is kept per beam, there is nothing of it to
+reorder (section 3.3), and a sentence that leaves the batch takes one array with it: of a source, for all layers.
+
+The halves are those of multi-head attention. A model with few key/value heads has keys and values narrower than the
+hidden states, G*(K+U) numbers a position against D, and keeps more this way. So does one whose weights are stored
+narrow (float16, int8): EL computes with W_K and W_V themselves, and each generation makes wide copies of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ..ops import Weight
+from ..precision import cast_to, widened
+from .cross import of_layer
+from .padding import padding
+from .split import SplitCache
+
+
+def key_value_weights(weight: Weight, heads):
+    """(w_k_GKD, b_k_GK, w_v_GUD, b_v_GU): of a product whose last G*K and G*U outputs are keys and values.
+
+    Views of its matrix; of a narrow one (float16, int8) wide copies, for they are read outside of the product.
+    """
+    G, K, U = heads.G, heads.K, heads.U
+    keys_and_values = weight.of_outputs(slice(-G * (K + U), None))
+    matrix, bias_X = widened(keys_and_values, weight.bias.dtype), keys_and_values.bias
+    matrix_XD = matrix if weight.layout == "oi" else matrix.T
+    return (
+        matrix_XD[: G * K].reshape(G, K, -1), bias_X[: G * K].reshape(G, K),
+        matrix_XD[G * K :].reshape(G, U, -1), bias_X[G * K :].reshape(G, U),
+    )  # fmt: skip
+
+
+def copies_among(weights, weight: Weight) -> tuple:
+    """Those of `key_value_weights` that are copies, which the cache holds beside the model."""
+    w_k_GKD, _, w_v_GUD, _ = weights
+    return () if weight.data.dtype == weight.bias.dtype else (w_k_GKD, w_v_GUD)
+
+
+class ElCache(SplitCache):
+    """A decoder-only model's: the prompt's hidden states; after `expand`, also each beam's own keys and values.
+
+    The prompt itself attends by keys and values, which go as soon as it has: with as many queries as positions,
+    multi-head attention has fewer operations.
+    """
+
+    def __init__(self, block, offsets_X, stored_as=None, N=None):
+        super().__init__(block, offsets_X, stored_as, N)
+        self.weights = key_value_weights(block.qkv, block.heads)
+        self.copies = copies_among(self.weights, block.qkv)
+
+    def append(self, ops, qkv_RX, h_RD):
+        """As in the split cache; the prompt's hidden states are kept too."""
+        if not self.decoding:
+            self.h_RD = cast_to(self.stored_as, h_RD)
+        return super().append(ops, qkv_RX, h_RD)
+
+    def store(self):
+        """Nothing but their types: what the prompt has attended to is dropped."""
+        self.k_RGK, self.v_RGU = self.k_RGK[:0].copy(), self.v_RGU[:0].copy()
+        super().store()
+
+    def keep_prompt(self, ops, k_RGK, v_RGU):
+        """Hidden states padded on the left, in the place of keys and values."""
+        self.prompt_h_BND = ops.pad_left(self.h_RD[:, None], self.offsets_X, self.N)[:, 0]
+        del self.h_RD
+
+    def leave_prompts(self, ops, stays_B):
+        """Hidden states, where others have keys and values."""
+        self.prompt_h_BND = ops.gather_rows(self.prompt_h_BND, stays_B)
+
+    def attend_step(self, ops, q_RHK):
+        """The prompt by its hidden states, the rest by keys and values."""
+        prompt_begin_B, begin_R = self.first_seen()
+        return ops.attend_el_split(
+            q_RHK, self.prompt_h_BND, prompt_begin_B, *self.weights, self.k_RGTK, self.v_RGTU, begin_R, self.end_R,
+            self.heads.scale,
+        )  # fmt: skip
+
+    def arrays(self):
+        """What is held between steps."""
+        kept = (self.prompt_h_BND, self.k_RGTK, self.v_RGTU) if self.decoding else (self.h_RD,)
+        return (*kept, *self.copies)
+
+
+class ElCrossCache:
+    """A decoder's of the source: the encoder's output as it is, the same array for all layers and beams."""
+
+    @classmethod
+    def of_layers(cls, ops, weights, source, target_offsets_X, stored_as=None):
+        """A cache for each layer, with its part of the weights that make the keys and values of all.
+
+        stored_as is the source's own business, for all of them read what it keeps.
+        """
+        layers = len(weights.blocks)
+        parts = (of_layer(weights.cross_kv, layer, layers) for layer in range(layers))
+        return [cls(b, part, source, target_offsets_X) for b, part in zip(weights.blocks, parts, strict=True)]
+
+    def __init__(self, block, key_values, source, target_offsets_X):
+        self.query_bias_X, self.heads, self.key_values = block.cross_q.bias, block.cross_heads, key_values
+        self.weights = key_value_weights(key_values, block.cross_heads)
+        self.copies = copies_among(self.weights, key_values)
+        self.source, self.target_offsets_X = source, target_offsets_X
+        self.begin_B = padding(source.offsets_X, source.N)
+        self.one_row_each = bool((np.diff(target_offsets_X) == 1).all())  # as where a text begins
+
+    def attend(self, ops, q_RX):
+        """Attention of each row to the whole of its source, from the query product without its bias.
+
+        For the logits of whole texts, rows are many: keys and values are built, looked at by all of them, and dropped.
+        A text's first token sees the source as the steps do, narrow ones too: there is never a second copy.
+        """
+        q_RHK, _, _ = ops.split_heads(q_RX, self.query_bias_X, replace(self.heads, G=0))
+        if self.one_row_each:
+            return ops.attend_el(q_RHK, self.source.padded(ops), self.begin_B, *self.weights, self.heads.scale)
+        kv_RX = ops.linear(self.source.h_RD, self.key_values)
+        _, k_RGK, v_RGU = ops.split_heads(kv_RX, self.key_values.bias, replace(self.heads, H=0))
+        offsets = self.target_offsets_X, self.source.offsets_X
+        return ops.attend_prefill(q_RHK, k_RGK, v_RGU, *offsets, self.heads.scale, False)
+
+    def expand(self, ops, beams: int):
+        """From here on rows come one per beam; nothing is copied for them."""
+        self.one_row_each = True
+        del self.target_offsets_X
+        self.source.padded(ops)  # before the steps, which all call the same ops
+
+    def leave(self, ops, stays_B, stays_R):
+        """The sources of these sentences alone; the first layer that asks takes them for all."""
+        self.source.leave(ops, stays_B)
+        self.begin_B = self.begin_B[stays_B]
+
+    def arrays(self):
+        """What is held between steps: the source, which all layers share."""
+        return (*self.source.arrays(), *self.copies)
+
+
+class SplitBesideEl(SplitCache):
+    """A decoder's own beside a source is the split cache: EL leaves its self-attention as it is (section 3.2)."""
+
+    cross = ElCrossCache

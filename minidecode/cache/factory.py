@@ -1,0 +1,33 @@
+"""Which cache a generation makes for each layer, and as what it stores numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class CacheFactory:
+    """Makes caches of one kind. stored_as: a narrower dtype than is computed in; None stores what is computed."""
+
+    kind: type
+    stored_as: Any = None
+
+    @property
+    def keeps(self) -> bool:
+        """Whether a step computes one row per beam."""
+        return self.kind.keeps
+
+    def __call__(self, block, offsets_X, N):
+        """A decoder layer's own cache, of prompts that the steps find padded to N positions."""
+        return self.kind(block, offsets_X, self.stored_as, N)
+
+    def of_source(self, ops, weights, source, target_offsets_X) -> list:
+        """What each decoder layer keeps of the source."""
+        return self.kind.cross.of_layers(ops, weights, source, target_offsets_X, self.stored_as)
+
+    def name(self, has_encoder: bool) -> str:
+        """As receipts say it."""
+        kinds = [self.kind, *([self.kind.cross] if has_encoder else [])]
+        names = " + ".join(f"{kind.__module__}.{kind.__qualname__}" for kind in kinds)
+        return names if self.stored_as is None else f"{names} in {self.stored_as}"

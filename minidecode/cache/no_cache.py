@@ -1,0 +1,33 @@
+"""No cache: keys and values are computed again for every token at every step (the first row of FastSeq's Table 2).
+
+An encoder, which runs once over whole sources, uses the same cache without the causal mask.
+"""
+
+from __future__ import annotations
+
+from .cross import CrossCache
+
+
+class NoCache:
+    """Serves one forward pass over whole sequences, then is thrown away: nothing is remembered or stored."""
+
+    keeps, in_place, cross = False, False, CrossCache
+
+    def __init__(self, block, offsets_X, stored_as=None, N=None, causal=True):
+        self.bias_X, self.heads, self.offsets_X, self.causal = block.qkv.bias, block.heads, offsets_X, causal
+
+    def append(self, ops, qkv_RX, h_RD):
+        """Adds the bias, cuts into heads, lays keys and values ready, returns the queries."""
+        q_RHK, self.k_RGK, self.v_RGU = ops.split_heads(qkv_RX, self.bias_X, self.heads)
+        return q_RHK
+
+    def attend(self, ops, q_RHK):
+        """Attention of each row inside its sequence; keys and values are dropped."""
+        h, offsets_X = self.heads, self.offsets_X
+        k_RGK, v_RGU = self.k_RGK, self.v_RGU
+        del self.k_RGK, self.v_RGU
+        return ops.attend_prefill(q_RHK, k_RGK, v_RGU, offsets_X, offsets_X, h.scale, self.causal, h.window)
+
+    def arrays(self):
+        """What is held between steps: nothing."""
+        return ()

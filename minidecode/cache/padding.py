@@ -1,0 +1,31 @@
+"""How sentences of different lengths lie in one array: padded on the left, so that all of them end at one place."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def longest(offsets_X) -> int:
+    """Positions of the longest sentence."""
+    return int(np.diff(offsets_X).max())
+
+
+def padding(offsets_X, N: int):
+    """padding_B: how many of N positions in front of each sentence hold nothing."""
+    return N - np.diff(offsets_X)
+
+
+def replicate(ops, k_RGK, v_RGU, offsets_X, beams: int, N: int):
+    """(k_RGMK, v_RGMU, begin_R): N positions per beam, padded on the left; row r's positions count from begin[r]."""
+    sentence_R = np.repeat(np.arange(len(offsets_X) - 1, like=offsets_X), beams)
+    k_RGMK = ops.gather_rows(ops.pad_left(k_RGK, offsets_X, N), sentence_R)
+    v_RGMU = ops.gather_rows(ops.pad_left(v_RGU, offsets_X, N), sentence_R)
+    return k_RGMK, v_RGMU, padding(offsets_X, N)[sentence_R]
+
+
+def with_room(k_RGNX, steps: int):
+    """The same positions, and `steps` more behind them."""
+    R, G, N, X = k_RGNX.shape
+    k_RGMX = np.zeros((R, G, N + steps, X), k_RGNX.dtype, like=k_RGNX)
+    k_RGMX[:, :, :N] = k_RGNX
+    return k_RGMX

@@ -1,0 +1,47 @@
+"""The replicated cache in arrays that are there from the start: a step writes one position, and copies nothing else.
+
+The padded fixed-shape memory of the multi-query paper's footnote 1. Following the beams still copies, prompts too,
+but only rows whose parent is another row.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .padding import replicate, with_room
+from .prompt import PromptCache
+
+
+class PreallocatedCache(PromptCache):
+    """One layer's keys and values, after the prefill: a block per beam, with room; end[r] positions are written."""
+
+    def begin_steps(self, ops, k_RGK, v_RGU, beams, steps):
+        """Prompts padded on the left, repeated for each beam, with room for `steps` positions."""
+        k_RGNK, v_RGNU, self.begin_R = replicate(ops, k_RGK, v_RGU, self.offsets_X, beams, self.N)
+        self.k_RGMK, self.v_RGMU = with_room(k_RGNK, steps), with_room(v_RGNU, steps)
+        self.end_R = np.full_like(self.begin_R, k_RGNK.shape[2])
+
+    def append_step(self, ops, qkv_RX):
+        """Keys and values of the new position, into their places; returns the queries."""
+        q_RHK = ops.append_kv(qkv_RX, self.bias_X, self.heads, self.k_RGMK, self.v_RGMU, self.end_R)
+        self.end_R += 1
+        return q_RHK
+
+    def attend_step(self, ops, q_RHK):
+        """Attention of each row to what its beam holds, itself included."""
+        h = self.heads
+        begin_R = np.maximum(self.begin_R, self.end_R - h.window) if h.window else self.begin_R
+        return ops.attend(q_RHK, self.k_RGMK, self.v_RGMU, begin_R, self.end_R, h.scale)
+
+    def reorder(self, ops, parent_R):
+        """Row r goes on from what row parent[r] held."""
+        ops.reorder_cache(self.k_RGMK, parent_R, self.end_R)
+        ops.reorder_cache(self.v_RGMU, parent_R, self.end_R)
+
+    def leave(self, ops, stays_B, stays_R):
+        """These rows alone go on."""
+        self.k_RGMK, self.v_RGMU = ops.gather_rows(self.k_RGMK, stays_R), ops.gather_rows(self.v_RGMU, stays_R)
+        self.begin_R, self.end_R = self.begin_R[stays_R], self.end_R[stays_R]
+
+    def step_arrays(self):
+        return self.k_RGMK, self.v_RGMU

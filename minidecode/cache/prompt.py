@@ -1,0 +1,58 @@
+"""The prefill, the same for every cache that keeps keys and values: a row per prompt token, no padding, no beams.
+
+What the steps do differs, and stands in a file for each cache: how it begins, and what a step appends, attends to
+and reorders.
+"""
+
+from __future__ import annotations
+
+from ..precision import cast_to
+from .cross import CrossCache
+from .padding import longest
+
+
+class PromptCache:
+    """One layer's keys and values of the prompts. What goes on from there adds what a step does:
+
+    begin_steps(ops, k_RGK, v_RGU, beams, steps), append_step(ops, qkv_RX), attend_step(ops, q_RHK),
+    reorder(ops, parent_R), leave(ops, stays_B, stays_R) and step_arrays(). in_place: steps work on arrays that stay
+    where they are.
+    """
+
+    keeps, in_place, cross, decoding = True, True, CrossCache, False
+
+    def __init__(self, block, offsets_X, stored_as=None, N=None):
+        self.bias_X, self.heads, self.offsets_X = block.qkv.bias, block.heads, offsets_X
+        self.stored_as = stored_as  # a narrower dtype than is computed in
+        self.N = longest(offsets_X) if N is None else N  # positions that prompts are padded to
+
+    def append(self, ops, qkv_RX, h_RD):
+        """Adds the bias, cuts into heads, keeps keys and values, returns the queries."""
+        if self.decoding:
+            return self.append_step(ops, qkv_RX)
+        q_RHK, self.k_RGK, self.v_RGU = ops.split_heads(qkv_RX, self.bias_X, self.heads)
+        return q_RHK
+
+    def attend(self, ops, q_RHK):
+        """Attention of each row to its sentence up to itself."""
+        if self.decoding:
+            return self.attend_step(ops, q_RHK)
+        h, offsets_X = self.heads, self.offsets_X
+        a_RX = ops.attend_prefill(q_RHK, self.k_RGK, self.v_RGU, offsets_X, offsets_X, h.scale, True, h.window)
+        self.store()
+        return a_RX
+
+    def store(self):
+        """Keys and values as the steps will read them: the prompts themselves have attended to them as they were."""
+        self.k_RGK, self.v_RGU = cast_to(self.stored_as, self.k_RGK), cast_to(self.stored_as, self.v_RGU)
+
+    def expand(self, ops, beams: int, steps: int):
+        """Ends the prefill: from here on a row per beam, for at most so many steps."""
+        self.store()  # where no prompt has attended, as in a dry run
+        self.begin_steps(ops, self.k_RGK, self.v_RGU, beams, steps)
+        self.decoding = True
+        del self.k_RGK, self.v_RGU, self.offsets_X
+
+    def arrays(self):
+        """What is held between steps."""
+        return self.step_arrays() if self.decoding else (self.k_RGK, self.v_RGU)

@@ -1,0 +1,93 @@
+"""Keys and values of a source for all decoder layers: inputs that find mistakes, what is right, how near."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import strategies as st
+
+from ...ops import Heads
+from ..attention import drawn
+from ..bounds import EPS
+from ..sizes import BOUNDARIES, POSITIONS, ROWS, WIDTH
+from . import linear as product
+from .linear import LAYOUTS, STORED
+
+
+def arguments_of(h_RD, matrix, bias_X, heads: Heads, stored: str, layout: str) -> tuple:
+    """(h_RD, weight, heads)"""
+    h_RD, weight = product.arguments_of(h_RD, matrix, stored, layout)
+    return h_RD, replace(weight, bias=None if bias_X is None else bias_X.astype(np.float32)), heads
+
+
+def random_case(seed: int, R: int, D: int, S: int, heads: Heads, stored="float32", layout="oi", bias=True) -> tuple:
+    rng = np.random.default_rng(seed)
+    X = S * heads.G * (heads.K + heads.U)
+    h_RD, matrix, bias_X = rng.standard_normal((R, D)), rng.standard_normal((D, X)), 3 * rng.standard_normal(X)
+    matrix *= 10.0 ** rng.integers(-1, 2, X)  # each output has a scale of its own
+    return arguments_of(h_RD, matrix, bias_X if bias else None, heads, stored, layout)
+
+
+@st.composite
+def inputs(draw):
+    """Keys and values of different widths; more query heads than others, which must not matter."""
+    R, D, S, G = (draw(st.integers(1, most)) for most in (4, 12, 3, 2))
+    heads = Heads(G * draw(st.integers(0, 2)), G, draw(st.integers(1, 3)), draw(st.integers(1, 3)), 1.0)
+    X = S * G * (heads.K + heads.U)
+    bias_X = drawn(draw, X) if draw(st.booleans()) else None
+    stored, layout = draw(st.sampled_from(STORED)), draw(st.sampled_from(LAYOUTS))
+    return arguments_of(drawn(draw, R, D), drawn(draw, D, X), bias_X, heads, stored, layout)
+
+
+def planted() -> list[tuple]:
+    """All ways to store a weight; rows and widths beside the multiples of blocks."""
+    ways = itertools.product(STORED, LAYOUTS)
+    cases = [random_case(n, 3, 16, 2, Heads(4, 2, 2, 3, 1.0), *way) for n, way in enumerate(ways)]
+    return [
+        *cases,
+        random_case(20, 1, 9, 1, Heads(1, 1, 1, 1, 1.0)),
+        random_case(21, 5, 4, 4, Heads(2, 2, 2, 3, 1.0), bias=False),
+        random_case(22, 2, 5, 3, Heads(2, 1, 5, 4, 1.0)),
+        random_case(23, 1, 3, 2, Heads(1, 1, 64, 66, 1.0), layout="io"),  # past the blocks of kernels
+    ]
+
+
+def large() -> list[tuple]:
+    """Many rows, long sums, and widths at the edges of blocks."""
+    one = Heads(1, 1, 1, 1, 1.0)
+    cases = [random_case(n, 2, n, 1, one, STORED[n % len(STORED)], LAYOUTS[n % 2]) for n in BOUNDARIES]
+    return [*cases, random_case(30, ROWS, WIDTH, 1, one), random_case(31, 1, POSITIONS, 1, one)]
+
+
+def oracle(h_RD, weight, heads):
+    """The product number by number, column by column to its place."""
+    y_RX = product.oracle(h_RD, weight)
+    y_RX = y_RX if weight.bias is None else y_RX + weight.bias.astype(np.float64)
+    return _cut(y_RX, heads)
+
+
+def bound(h_RD, weight, heads):
+    """The product's, and a rounding of the sum with the bias."""
+    exact = oracle(h_RD, weight, heads)
+    return tuple(off + EPS * np.abs(y) for off, y in zip(_cut(product.bound(h_RD, weight), heads), exact, strict=True))
+
+
+def _cut(y_RX, heads) -> tuple[np.ndarray, np.ndarray]:
+    width = heads.G * (heads.K + heads.U)
+    stack = len(y_RX[0]) // width, len(y_RX), heads.G
+    k_SRGK, v_SRGU = np.empty((*stack, heads.K)), np.empty((*stack, heads.U))
+    for s, r, g in np.ndindex(stack):
+        keys = s * width + g * heads.K
+        values = s * width + heads.G * heads.K + g * heads.U
+        k_SRGK[s, r, g] = y_RX[r, keys : keys + heads.K]
+        v_SRGU[s, r, g] = y_RX[r, values : values + heads.U]
+    return k_SRGK, v_SRGU
+
+
+def paper_inputs(stored: str = "float32", *, seed: int = 0) -> tuple[tuple, str]:
+    """BART-base: 6 decoder layers, one source of 256 tokens."""
+    rows, heads = 256, Heads(12, 12, 64, 64, 0.125)
+    description = f"{rows} rows of 768, keys and values of 6 layers, {stored} weights"
+    return random_case(seed, rows, 768, 6, heads, stored), description

@@ -1,0 +1,31 @@
+"""The texts of a beam search follow their parents, compiled for the CPU: the order of reorder.py, for each sentence."""
+
+from __future__ import annotations
+
+from ..code_paths import COMPILED, NUMPY, ran
+from ..reference import sequences as reference
+from .jit import njit
+from .reorder import _reorder_cache
+
+
+def update_sequences(text_BWM, parent_BW, token_BW, length_B, out=None):
+    """A token that moves is read once and written once; all else stays untouched."""
+    if out is not None:
+        out[...] = text_BWM
+        text_BWM = out
+    if not text_BWM.flags.c_contiguous:  # which the loops are compiled for
+        ran(NUMPY)
+        return reference.update_sequences(text_BWM, parent_BW, token_BW, length_B)
+    ran(COMPILED)
+    _update_sequences(text_BWM, parent_BW, token_BW, length_B)
+    return text_BWM
+
+
+@njit(cache=True)
+def _update_sequences(text_BWM, parent_BW, token_BW, length_B):
+    B, W, M = text_BWM.shape
+    memory_BWGMX = text_BWM.reshape(B, W, 1, M, 1)  # one head, whose positions hold one token each
+    for b in range(B):
+        _reorder_cache(memory_BWGMX[b], parent_BW[b], length_B[b])
+        for w in range(W):
+            text_BWM[b, w, length_B[b]] = token_BW[b, w]

@@ -1,0 +1,166 @@
+"""Few rows multiplied: each weight is read once, and widened in a register.
+
+In the layout "oi" each output's weights lie side by side, and a tile of six outputs and four rows keeps its 24 sums in
+registers: what is read of either serves several times. In "io" an input's weights lie side by side. Outputs are dealt
+out to threads in tasks (thread_pool.py).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .atomics import array_at
+from .jit import njit
+from .low_precision import wide
+from .thread_pool import ALL_WORKERS, CALLER_ALONE, DONE, parallel_for, schedule
+
+REORDER = {"reassoc", "contract"}  # sums in any order, so that they run on vectors
+NEAR = 4096  # results that stay in the first cache while all weights go by
+
+
+def multiply(x_RX, w_XX, scale_X, is_oi, y_RX, per_task):
+    """y = x w, times the scale, `per_task` outputs a task; 0: of all, since it is too little for a second thread.
+
+    All arrays are contiguous and x, scale and y float32: workers know only their addresses. At least one row.
+    """
+    arrays = x_RX, w_XX, scale_X, is_oi, y_RX, per_task or y_RX.shape[1]
+    parallel_for(_product, arrays, TASK_OF[w_XX.itemsize], ALL_WORKERS if per_task else CALLER_ALONE)
+
+
+@njit(cache=True, nogil=True)
+def _product(x_RX, w_XX, scale_X, is_oi, y_RX, per_task, function, table):
+    """Lays a product on the table."""
+    (rows, inputs), outputs = x_RX.shape, y_RX.shape[1]
+    x, w, scale, y = x_RX.ctypes.data, w_XX.ctypes.data, scale_X.ctypes.data, y_RX.ctypes.data
+    args = np.int64(x), np.int64(w), np.int64(scale), np.int64(y), rows, inputs, outputs, np.int64(is_oi), per_task
+    return schedule(-(-outputs // per_task), function, args, table)
+
+
+@njit(inline="always")
+def _multiply_task(args, task, like):
+    """Task number `task` of the product that args describes; its weights are numbers like `like`."""
+    x, w, scale, y, rows, inputs, outputs, is_oi, size = array_at(args, 0, (9,))
+    x_RX, y_RX = array_at(x, np.float32(0), (rows, inputs)), array_at(y, np.float32(0), (rows, outputs))
+    w_XX = array_at(w, like, (outputs, inputs) if is_oi else (inputs, outputs))
+    first = task * size
+    _outputs(x_RX, w_XX, array_at(scale, np.float32(0), (outputs,)), is_oi, first, min(first + size, outputs), y_RX)
+    return DONE
+
+
+@njit(cache=True, nogil=True)
+def _task_of_float32(args, task):
+    return _multiply_task(args, task, np.float32(0))
+
+
+@njit(cache=True, nogil=True)
+def _task_of_float16(args, task):
+    return _multiply_task(args, task, np.uint16(0))
+
+
+@njit(cache=True, nogil=True)
+def _task_of_int8(args, task):
+    return _multiply_task(args, task, np.int8(0))
+
+
+TASK_OF = {4: _task_of_float32, 2: _task_of_float16, 1: _task_of_int8}  # by the bytes of a weight
+
+
+@njit(inline="always")
+def _outputs(x_RX, w_XX, scale_X, is_oi, first, last, y_RX):
+    """The outputs from `first` up to `last`, each sum ending in its scale."""
+    if not is_oi:
+        _sums(x_RX, w_XX, scale_X, first, last, y_RX)
+        return
+    fours = len(x_RX) // 4 * 4  # rows four by four, and up to three that are left
+    if fours:
+        _tiles(x_RX[:fours], w_XX, scale_X, first, last, y_RX[:fours])
+    if fours < len(x_RX):
+        _pairs(x_RX[fours:], w_XX, scale_X, first, last, y_RX[fours:])
+
+
+@njit(cache=True, nogil=True, fastmath=REORDER)
+def _pairs(x_RX, w_XX, scale_X, first, last, y_RX):
+    """Layout "oi", one to three rows, which take as long as reading the weights does.
+
+    Two outputs at once, half of the range apart, are two streams of memory that the processor fetches ahead side by
+    side; it reads them a fifth faster than one. (If their number is odd, the one in the middle is made twice.)
+    """
+    half = (last - first + 1) // 2
+    apart = last - first - half
+    for o in range(first, first + half):
+        w_X, v_X = w_XX[o], w_XX[o + apart]
+        for r in range(len(x_RX)):
+            a = b = np.float32(0)
+            for i in range(len(w_X)):
+                a += x_RX[r, i] * wide(w_X[i])
+                b += x_RX[r, i] * wide(v_X[i])
+            y_RX[r, o], y_RX[r, o + apart] = scale_X[o] * a, scale_X[o + apart] * b
+
+
+@njit(cache=True, nogil=True, fastmath=REORDER)
+def _tiles(x_RX, w_XX, scale_X, first, last, y_RX):
+    """Layout "oi", four rows by four: six outputs at once, which lie a sixth of the range apart.
+
+    So there are six streams to fetch ahead while rows are multiplied that need no more reading. (If six does not divide
+    their number, some outputs are made twice. Processors with 16 vector registers spill some of the 24 sums.)
+    """
+    sixth = (last - first + 5) // 6
+    apart = last - first - sixth  # of the first stream and the last
+    for o in range(first, first + sixth):
+        o1, o2, o3, o4, o5 = o + apart // 5, o + apart * 2 // 5, o + apart * 3 // 5, o + apart * 4 // 5, o + apart
+        w_X, w1_X, w2_X, w3_X, w4_X, w5_X = w_XX[o], w_XX[o1], w_XX[o2], w_XX[o3], w_XX[o4], w_XX[o5]
+        for r in range(0, len(x_RX), 4):
+            a0 = a1 = a2 = a3 = a4 = a5 = b0 = b1 = b2 = b3 = b4 = b5 = np.float32(0)
+            c0 = c1 = c2 = c3 = c4 = c5 = d0 = d1 = d2 = d3 = d4 = d5 = np.float32(0)
+            for i in range(len(w_X)):
+                s, t, u = wide(w_X[i]), wide(w1_X[i]), wide(w2_X[i])
+                v, w, z = wide(w3_X[i]), wide(w4_X[i]), wide(w5_X[i])
+                a, b, c, d = x_RX[r, i], x_RX[r + 1, i], x_RX[r + 2, i], x_RX[r + 3, i]
+                a0, a1, a2, a3, a4, a5 = a0 + a * s, a1 + a * t, a2 + a * u, a3 + a * v, a4 + a * w, a5 + a * z
+                b0, b1, b2, b3, b4, b5 = b0 + b * s, b1 + b * t, b2 + b * u, b3 + b * v, b4 + b * w, b5 + b * z
+                c0, c1, c2, c3, c4, c5 = c0 + c * s, c1 + c * t, c2 + c * u, c3 + c * v, c4 + c * w, c5 + c * z
+                d0, d1, d2, d3, d4, d5 = d0 + d * s, d1 + d * t, d2 + d * u, d3 + d * v, d4 + d * w, d5 + d * z
+            _write_four(y_RX[r : r + 4, o], scale_X[o], a0, b0, c0, d0)
+            _write_four(y_RX[r : r + 4, o1], scale_X[o1], a1, b1, c1, d1)
+            _write_four(y_RX[r : r + 4, o2], scale_X[o2], a2, b2, c2, d2)
+            _write_four(y_RX[r : r + 4, o3], scale_X[o3], a3, b3, c3, d3)
+            _write_four(y_RX[r : r + 4, o4], scale_X[o4], a4, b4, c4, d4)
+            _write_four(y_RX[r : r + 4, o5], scale_X[o5], a5, b5, c5, d5)
+
+
+@njit(inline="always")
+def _write_four(y_R, scale, a, b, c, d):
+    """An output's sums of four rows, in its scale."""
+    y_R[0], y_R[1], y_R[2], y_R[3] = scale * a, scale * b, scale * c, scale * d
+
+
+@njit(cache=True, nogil=True, fastmath=REORDER)
+def _sums(x_RX, w_XX, scale_X, first, last, y_RX):
+    """Layout "io": an input's weights lie side by side; four inputs at once are added to the sums of all rows.
+
+    The sums of a block of outputs stay in the cache; results are read and written there for every four weights. Slices
+    of the block, and not places in the whole array: only so does LLVM see that no index is negative.
+    """
+    R, inputs = x_RX.shape
+    fours, block = inputs // 4 * 4, max(256, NEAR // R)
+    for begin in range(first, last, block):
+        end = min(begin + block, last)
+        for r in range(R):
+            y_RX[r, begin:end] = 0
+        for i in range(0, fours, 4):
+            w0_X, w1_X = w_XX[i, begin:end], w_XX[i + 1, begin:end]
+            w2_X, w3_X = w_XX[i + 2, begin:end], w_XX[i + 3, begin:end]
+            for r in range(R):
+                a, b, c, d, y_X = x_RX[r, i], x_RX[r, i + 1], x_RX[r, i + 2], x_RX[r, i + 3], y_RX[r, begin:end]
+                for o in range(end - begin):
+                    y_X[o] += a * wide(w0_X[o]) + b * wide(w1_X[o]) + c * wide(w2_X[o]) + d * wide(w3_X[o])
+        for i in range(fours, inputs):
+            w_X = w_XX[i, begin:end]
+            for r in range(R):
+                a, y_X = x_RX[r, i], y_RX[r, begin:end]
+                for o in range(end - begin):
+                    y_X[o] += a * wide(w_X[o])
+        for r in range(R):
+            y_X, s_X = y_RX[r, begin:end], scale_X[begin:end]
+            for o in range(end - begin):
+                y_X[o] *= s_X[o]

@@ -1,0 +1,157 @@
+"""The bookkeeping of a beam search's step, so that candidates need not come back to the host (LightSeq decides as much
+in `ker_refresh_result`, with rules of its own).
+
+1. A thread per sentence, which goes through the rules as the naive version does. It keeps no array of its own: a text
+   that finishes moves the others down in the table itself, and a candidate finds its place among those that run on by
+   counting who goes before it. All that a step of 32 sentences of 4 beams has is some 2,000 comparisons.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+
+import numpy as np
+from numba import boolean, cuda, float32, int64
+
+from ..launch import launch
+from ..ops import BEST_CANDIDATE, FINE, NOBODY, NONE_LEFT, NOT_A_NUMBER, PENALTY_TOO_STRONG
+from ..reference.beam_update import results
+
+INFINITY = float32(np.inf)
+
+
+def update_beams(
+    score_BC, parent_BC, token_BC, running_score_BW, finished_score_BW, finished_length_BW, done_B, length_B, prompt_B,
+    limit_B, norm_X, eos_X, rules, out=None, *, threads=32,
+):  # fmt: skip
+    out = results(score_BC, running_score_BW, out)
+    mark, *flags = astuple(rules)
+    launch(
+        advance_sentence, -(-len(score_BC) // threads), threads, score_BC, parent_BC, token_BC, running_score_BW,
+        finished_score_BW, finished_length_BW, done_B, length_B, prompt_B, limit_B, norm_X, eos_X,
+        score_BC.dtype.type(mark), *map(int, flags), *out,
+    )  # fmt: skip
+    return out
+
+
+@cuda.jit
+def advance_sentence(
+    score_BC, parent_BC, token_BC, running_score_BW, finished_score_BW, finished_length_BW, done_B, length_B, prompt_B,
+    limit_B, norm_X, eos_X, mark, first_stay, full_is_done, hope, hope_at_limit, candidates_at_limit, beams_at_limit,
+    in_order, kept_BW, parent_BW, token_BW, finishes_BC, slot_BW, at_B, trouble_B,
+):  # fmt: skip
+    b = cuda.grid(1)
+    if b >= len(score_BC):
+        return
+    C, W, best = score_BC.shape[1], running_score_BW.shape[1], score_BC[b, 0]
+    new = length_B[b] + 1 - prompt_B[b]
+    at_limit, norm = new >= limit_B[b], norm_X[new]
+    free = 0
+    for w in range(W):
+        slot_BW[b, w] = w
+        if finished_length_BW[b, w] == 0:
+            free += 1
+
+    # 0. Trouble, of sentences that go on.
+    was_done, trouble_B[b] = done_B[b], FINE
+    if not was_done and not best > -INFINITY:
+        was_done = True
+        if best != best:
+            trouble_B[b] = NOT_A_NUMBER
+        elif free == W:
+            trouble_B[b] = NONE_LEFT
+
+    # 1. and 2. Each candidate finishes or not, and finds its place among those that run on.
+    for c in range(C):
+        ends, score = is_among(token_BC[b, c], eos_X), score_BC[b, c]
+        finishes = (ends or (at_limit and candidates_at_limit)) and c < W and not was_done
+        if first_stay and finishes:
+            finishes = score > -INFINITY and free > 0
+            if finishes:
+                free -= 1
+        finishes_BC[b, c] = finishes
+        if finishes:
+            enter(b, finished_score_BW, finished_length_BW, slot_BW, score / norm, new, W + c)
+        w = place_among_going(b, c, score_BC, token_BC, eos_X, mark, in_order)
+        if w < W:
+            kept_BW[b, w], parent_BW[b, w], token_BW[b, w] = c, parent_BC[b, c], token_BC[b, c]
+            running_score_BW[b, w] = score + mark if ends else score
+
+    # 3. Is the sentence done?
+    is_full = True
+    for w in range(W):
+        if finished_length_BW[b, w] == 0:
+            is_full = False
+    is_done = was_done or (is_full and full_is_done)
+    if hope != NOBODY:
+        hoping = best if hope == BEST_CANDIDATE else running_score_BW[b, 0]
+        hoped = hoping / norm_X[limit_B[b] if hope_at_limit else new]
+        if hoping + hoping > mark and hoped <= mark and not was_done:
+            trouble_B[b] = PENALTY_TOO_STRONG
+        is_beaten = hoped <= (finished_score_BW[b, W - 1] if is_full else mark)
+        if is_beaten and (is_full or hope != BEST_CANDIDATE):
+            is_done = True
+
+    # 4. At the limit nothing runs on.
+    if beams_at_limit and at_limit and not is_done:
+        for w in range(W):
+            score, slot = running_score_BW[b, w] / norm, W + kept_BW[b, w]
+            enter(b, finished_score_BW, finished_length_BW, slot_BW, score, new, slot)
+    at_B[b] = length_B[b]
+    done_B[b] = is_done or at_limit
+    if not done_B[b]:
+        length_B[b] += 1
+
+
+@cuda.jit(device=True)
+def is_among(token, ids_X):
+    found = False
+    for x in range(len(ids_X)):
+        if ids_X[x] == token:
+            found = True
+    return found
+
+
+@cuda.jit(device=True)
+def enter(b, score_BW, length_BW, slot_BW, score, length, slot):
+    """One more that finishes, behind its equals. From the last place up: who stands below it moves down."""
+    W = score_BW.shape[1]
+    w = W
+    while w > 0 and score_BW[b, w - 1] < score:
+        if w < W:
+            score_BW[b, w], length_BW[b, w], slot_BW[b, w] = score_BW[b, w - 1], length_BW[b, w - 1], slot_BW[b, w - 1]
+        w -= 1
+    if w < W:
+        score_BW[b, w], length_BW[b, w], slot_BW[b, w] = score, length, slot
+
+
+@cuda.jit(device=True)
+def place_among_going(b, c, score_BC, token_BC, eos_X, mark, in_order):
+    """How many candidates run on before this one. No two have the same place, though all be equal, or NaN."""
+    mine_ends, mine = is_among(token_BC[b, c], eos_X), score_BC[b, c]
+    if mine_ends:
+        mine += mark
+    before = 0
+    for other in range(score_BC.shape[1]):
+        ends, score = is_among(token_BC[b, other], eos_X), score_BC[b, other]
+        if ends:
+            score += mark
+        is_better, is_worse = score > mine, score < mine
+        if in_order:
+            is_better, is_worse = mine_ends and not ends, ends and not mine_ends
+        if is_better or (other < c and not is_worse):
+            before += 1
+    return before
+
+
+# What each kernel is compiled and type-checked for, without a GPU.
+_SCORES, _TABLE, _SENTENCES = float32[:, ::1], int64[:, ::1], int64[::1]
+_RULES = (float32, *[int64] * 7)
+SIGNATURES = {
+    advance_sentence: [
+        (_SCORES, _TABLE, _TABLE, _SCORES, _SCORES, _TABLE, boolean[::1], _SENTENCES, _SENTENCES, _SENTENCES,
+         float32[::1], _SENTENCES, *_RULES, _TABLE, _TABLE, _TABLE, boolean[:, ::1], _TABLE, _SENTENCES, _SENTENCES)
+    ]
+}  # fmt: skip
+# A thread holds the addresses of 19 arrays; warps are few.
+REGISTERS = {advance_sentence: 128}

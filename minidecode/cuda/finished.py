@@ -1,0 +1,41 @@
+"""Texts that finish take their places in the table of finished ones (LightSeq's `ker_refresh_result`, for its end).
+
+1. A thread per position of all texts of a sentence, from the last place up. A text never moves to a better place, so
+   what a thread reads it has not yet overwritten, and no other thread touches its position: in place, without a
+   barrier, and neighbouring threads read neighbouring tokens. Where nothing changes, only the slots are read.
+"""
+
+from __future__ import annotations
+
+from numba import cuda, int64
+
+from ..launch import launch
+
+
+def store_finished(finished_BWM, running_BWM, slot_BW, parent_BC, token_BC, at_B, out=None, *, threads=128):
+    B, _, M = finished_BWM.shape
+    if out is not None:
+        out[...] = finished_BWM
+        finished_BWM = out
+    arrays = finished_BWM, running_BWM, slot_BW, parent_BC, token_BC, at_B
+    launch(move_down, (-(-M // threads), B), threads, *arrays)
+    return finished_BWM
+
+
+@cuda.jit
+def move_down(finished_BWM, running_BWM, slot_BW, parent_BC, token_BC, at_B):
+    m, b, W = cuda.grid(1), cuda.blockIdx.y, slot_BW.shape[1]
+    if m <= at_B[b]:
+        for w in range(W - 1, -1, -1):
+            slot = slot_BW[b, w]
+            if slot >= W:
+                c = slot - W
+                is_new = m == at_B[b]
+                finished_BWM[b, w, m] = token_BC[b, c] if is_new else running_BWM[b, parent_BC[b, c], m]
+            elif slot != w:
+                finished_BWM[b, w, m] = finished_BWM[b, slot, m]
+
+
+# What each kernel is compiled and type-checked for, without a GPU.
+_TEXTS, _TABLE = int64[:, :, ::1], int64[:, ::1]
+SIGNATURES = {move_down: [(_TEXTS, _TEXTS, _TABLE, _TABLE, _TABLE, int64[::1])]}

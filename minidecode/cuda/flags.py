@@ -1,0 +1,88 @@
+"""What the host must know of a step of beam search, as one number: the only one that it waits for.
+
+1. One thread looks at everything, one after the other.
+2. One block: each thread looks at its share, and the barriers at which they meet say what all or any have seen. A step
+   of 32 sentences of 4 beams has some 300 numbers, so a second block would have nothing to do.
+"""
+
+from __future__ import annotations
+
+from numba import boolean, cuda, int32, int64
+
+from ..launch import launch
+from ..ops import ALL_DONE, FINE, MOVED, SOME_DONE, TROUBLE
+from ..reference.flags import room_for_flag
+
+THREADS = 128
+
+
+def step_flags_v1(done_X, trouble_X, parent_BW, model_trouble_R=None, out=None):
+    return launched(tell_alone, 1, done_X, trouble_X, parent_BW, model_trouble_R, out)
+
+
+def launched(kernel, threads, done_X, trouble_X, parent_BW, model_trouble_R, out):
+    """Where nothing was noted of the model's scores, what was noted of sentences is looked at twice."""
+    flag = room_for_flag(trouble_X, out)
+    noted = trouble_X if model_trouble_R is None else model_trouble_R
+    launch(kernel, 1, threads, done_X, trouble_X, parent_BW, noted, flag)
+    return flag
+
+
+@cuda.jit
+def tell_alone(done_X, trouble_X, parent_BW, model_trouble_R, flag):
+    seen = seen_by(0, 1, done_X, trouble_X, parent_BW, model_trouble_R)
+    flag[0] = number_of(seen[0], seen[1], seen[2], seen[3])
+
+
+@cuda.jit(device=True)
+def seen_by(t, threads, done_X, trouble_X, parent_BW, model_trouble_R):
+    """(all done, some done, anything wrong, any beam moved) of the share of thread t."""
+    all_done, some_done, is_wrong, moved, W = True, False, False, False, parent_BW.shape[1]
+    for x in range(t, len(done_X), threads):
+        if done_X[x]:
+            some_done = True
+        else:
+            all_done = False
+        if trouble_X[x] != FINE:
+            is_wrong = True
+    for r in range(t, len(model_trouble_R), threads):
+        if model_trouble_R[r] != FINE:
+            is_wrong = True
+    for r in range(t, parent_BW.size, threads):
+        if parent_BW[r // W, r % W] != r % W:
+            moved = True
+    return all_done, some_done, is_wrong, moved
+
+
+@cuda.jit(device=True)
+def number_of(all_done, some_done, is_wrong, moved):
+    told = ALL_DONE if all_done else 0
+    if some_done:
+        told += SOME_DONE
+    if is_wrong:
+        told += TROUBLE
+    if moved:
+        told += MOVED
+    return told
+
+
+def step_flags(done_X, trouble_X, parent_BW, model_trouble_R=None, out=None):
+    """Version 2."""
+    return launched(tell_together, THREADS, done_X, trouble_X, parent_BW, model_trouble_R, out)
+
+
+@cuda.jit
+def tell_together(done_X, trouble_X, parent_BW, model_trouble_R, flag):
+    t = cuda.threadIdx.x
+    all_mine, some_mine, is_wrong, moved = seen_by(t, THREADS, done_X, trouble_X, parent_BW, model_trouble_R)
+    all_done = cuda.syncthreads_and(int32(all_mine))
+    some_done = cuda.syncthreads_or(int32(some_mine))
+    any_wrong = cuda.syncthreads_or(int32(is_wrong))
+    any_moved = cuda.syncthreads_or(int32(moved))
+    if t == 0:
+        flag[0] = number_of(all_done, some_done, any_wrong, any_moved)
+
+
+# What each kernel is compiled and type-checked for, without a GPU.
+_ARGUMENTS = (boolean[::1], int64[::1], int64[:, ::1], int64[::1], int64[::1])
+SIGNATURES = {tell_alone: [_ARGUMENTS], tell_together: [_ARGUMENTS]}

@@ -1,0 +1,36 @@
+"""What is to be known of tokens that were drawn, so that no row of scores comes back to the host for one number of it.
+
+1. A thread per row: it picks two numbers.
+"""
+
+from __future__ import annotations
+
+from numba import cuda, float32, int64
+
+from ..launch import launch
+from ..ops import FINE, NONE_LEFT, NOT_A_NUMBER
+from ..reference.gather import results
+from .candidates import INFINITY
+
+
+def gather_logprobs(token_R, scores_RV, logprobs_RV=None, out=None, *, threads=32):
+    out = results(token_R, scores_RV, out)
+    logprobs = scores_RV if logprobs_RV is None else logprobs_RV
+    launch(weigh_each, -(-len(token_R) // threads), threads, token_R, scores_RV, logprobs, *out)
+    return out
+
+
+@cuda.jit
+def weigh_each(token_R, scores_RV, logprobs_RV, logprob_R, trouble_R):
+    r = cuda.grid(1)
+    if r < len(token_R):
+        score, logprob = scores_RV[r, token_R[r]], logprobs_RV[r, token_R[r]]
+        logprob_R[r], trouble_R[r] = logprob, FINE
+        if score == -INFINITY:
+            trouble_R[r] = NONE_LEFT
+        if score != score or logprob != logprob:
+            trouble_R[r] = NOT_A_NUMBER
+
+
+# What each kernel is compiled and type-checked for, without a GPU.
+SIGNATURES = {weigh_each: [(int64[::1], float32[:, ::1], float32[:, ::1], float32[::1], int64[::1])]}

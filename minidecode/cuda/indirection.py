@@ -1,0 +1,26 @@
+"""Following the beams by the table of `attend_indirect`: the kernels of reorder.py, for a table is a cache too.
+
+It has one head, whose positions hold one number of 64 bits, two words, each. Both versions have the same hazard and the
+same ways around it: 1. by a second buffer and back, 2. in place.
+"""
+
+from __future__ import annotations
+
+from .reorder import reorder_cache, reorder_cache_v1
+
+
+def redirect_v1(indirection_RT, parent_R, length_R, out=None):
+    return _as_memory(reorder_cache_v1, indirection_RT, parent_R, length_R, out)
+
+
+def update_indirection(indirection_RT, parent_R, length_R, out=None):
+    """Version 2."""
+    return _as_memory(reorder_cache, indirection_RT, parent_R, length_R, out)
+
+
+def _as_memory(function, indirection_RT, parent_R, length_R, out):
+    function(indirection_RT[:, None, :, None], parent_R, length_R, None if out is None else out[:, None, :, None])
+    return indirection_RT if out is None else out
+
+
+SIGNATURES = {}  # no kernels of its own

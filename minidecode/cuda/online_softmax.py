@@ -1,0 +1,79 @@
+"""One query against positions wherever they lie, in one pass: pieces of the kernels of indirect.py and rolling.py.
+
+A softmax needs the largest score before the first exponential. Where positions come one by one, it goes by what has
+been found so far (Milakov and Gimelshein 2018): top, the largest score; total, the sum of exp(score - top); and for
+each column u the sum of exp(score - top) v[u]. A larger score shrinks what was found before by exp(old top - new top).
+
+Each warp of a block has positions of its own and finds by itself: its lanes share the numbers of a key and of a value,
+neighbouring lanes neighbouring numbers. In the end, after the only barrier, what the warps have found is put together.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import cuda, float32
+
+from .reduction import THREADS, WARPS, warp_sum
+
+WIDEST = 256  # of the heads that there is room for
+MINUS_INF = float32(-np.inf)  # the top before anything is found
+
+
+@cuda.jit(device=True)
+def begin(q_K, query, found):
+    """The query into shared memory, which is read once for each position; each warp's sums start at 0."""
+    t, warp, lane = cuda.threadIdx.x, cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+    for d in range(t, q_K.size, THREADS):
+        query[d] = q_K[d]
+    for u in range(lane, WIDEST, 32):
+        found[warp, u] = float32(0)
+    cuda.syncthreads()
+
+
+@cuda.jit(device=True)
+def take_in(query, k_K, v_U, scale, running_max, running_sum, found_U):
+    """One position more, by one warp, whose sums are found_U: (top, total) with it.
+
+    Loops by `while`: of a `range` the compiler unrolls some rounds, and that takes half as many registers again.
+    """
+    lane = cuda.threadIdx.x % 32
+    products = float32(0)
+    d = lane
+    while d < k_K.size:
+        products += query[d] * float32(k_K[d])
+        d += 32
+    score = scale * warp_sum(products)
+    higher = max(running_max, score)
+    shrink, weight = math.exp(running_max - higher), math.exp(score - higher)
+    u = lane
+    while u < v_U.size:
+        found_U[u] = shrink * found_U[u] + weight * float32(v_U[u])
+        u += 32
+    return higher, shrink * running_sum + weight
+
+
+@cuda.jit(device=True)
+def put_together(running_max, running_sum, found, a_U):
+    """What all warps have found, as if they were one; a warp without a position has top -inf, and counts for 0."""
+    tops = cuda.shared.array(WARPS, float32)
+    totals = cuda.shared.array(WARPS, float32)
+    t = cuda.threadIdx.x
+    if t % 32 == 0:
+        tops[t // 32] = running_max
+        totals[t // 32] = running_sum
+    cuda.syncthreads()  # every warp is done
+    highest, whole = MINUS_INF, float32(0)
+    for warp in range(WARPS):
+        highest = max(highest, tops[warp])
+    for warp in range(WARPS):
+        whole += math.exp(tops[warp] - highest) * totals[warp]
+    for u in range(t, a_U.size, THREADS):
+        a = float32(0)
+        for warp in range(WARPS):
+            a += math.exp(tops[warp] - highest) * found[warp, u]
+        a_U[u] = a / whole
+
+
+SIGNATURES = {}  # no kernels of its own

@@ -1,0 +1,174 @@
+"""A token drawn from each row: the largest of scores + Gumbel noise, whose random words come by counter (Philox).
+
+Every version draws what NumPy draws, for sums that decide are in float64, as there. (Where no array of the caller is of
+float64, the arrays of best sums say that double precision is meant.)
+
+1. Two kernels: noise is written for the whole vocabulary, a thread per four tokens, and a block per row looks for the
+   largest sum.
+2. No noise is written. A block per slice of a row keeps its best sum, and a second kernel takes the best of all slices.
+   Where the largest noise there is would not lift a token above what its thread has found, it gets none: of a row that
+   top_k=50 has been through, all but 50 tokens.
+3. Logarithms in float32 first, which GPUs compute many times faster. Their error is known, so only sums within it of
+   the slice's best are computed again in float64: hardly ever more than one.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import cuda, float32, float64, int64
+
+from ..launch import launch
+from ..reference import scratch
+from . import in_float32
+from .candidates import INFINITY, NOWHERE, THREADS, WARPS, first_of_block
+from .random import COUNTERS, LOW, counters_of, noise_of, words_of, write_noise
+from .reduction import block_max
+
+SLICE = 512  # groups of four tokens that a block looks at
+MOST_NOISE = 22.9  # noise is at most 33 log 2
+MIDDLE = np.uint64(2**31)
+ROUGH_SPACING, ROUGH_HALF = float32(2.0**-32), float32(0.5)
+ERROR = float32(2.0**-20)  # of a sum in float32, for each unit of it and of 32: twice what can be, and more
+
+
+def sample_tokens_v1(scores_RV, key_RX, step_R, seed, out=None):
+    (R, V), token_R = scores_RV.shape, _result(scores_RV, out)
+    noise_RV = np.empty_like(scores_RV, dtype=np.float64)
+    launch(write_noise, (R, -(-V // (4 * THREADS))), THREADS, *counters_of(key_RX, step_R, seed), noise_RV)
+    launch(largest_sum, R, THREADS, scores_RV, noise_RV, token_R)
+    return token_R
+
+
+@cuda.jit
+def largest_sum(scores_RV, noise_RV, token_R):
+    part = cuda.shared.array(WARPS, float64)
+    place = cuda.shared.array(WARPS, int64)
+    r, t = cuda.blockIdx.x, cuda.threadIdx.x
+    best, column = float64(-INFINITY), NOWHERE
+    for v in range(t, scores_RV.shape[1], THREADS):
+        total = noise_RV[r, v] + float64(scores_RV[r, v])
+        if total > best:
+            best, column = total, v
+    best, column = first_of_block(best, column, part, place)
+    if t == 0:
+        token_R[r] = column if column != NOWHERE else 0
+
+
+def sample_tokens_v2(scores_RV, key_RX, step_R, seed, out=None):
+    return _by_slices(draw_from_slice, scores_RV, key_RX, step_R, seed, out)
+
+
+def sample_tokens(scores_RV, key_RX, step_R, seed, out=None, *, workspace=None):
+    """Version 3."""
+    return _by_slices(draw_from_slice_roughly, scores_RV, key_RX, step_R, seed, out, workspace)
+
+
+def _by_slices(kernel, scores_RV, key_RX, step_R, seed, out, workspace=None):
+    (R, V), token_R = scores_RV.shape, _result(scores_RV, out)
+    slices = -(-V // (4 * SLICE))
+    best_RX, column_RX = (scratch(workspace, (R, slices), scores_RV, dtype) for dtype in (np.float64, np.int64))
+    launch(kernel, (R, slices), THREADS, scores_RV, *counters_of(key_RX, step_R, seed), best_RX, column_RX)
+    launch(best_of_slices, R, THREADS, best_RX, column_RX, token_R)
+    return token_R
+
+
+@cuda.jit
+def draw_from_slice(scores_RV, key_RX, step_R, seed_X, best_RX, column_RX):
+    part = cuda.shared.array(WARPS, float64)
+    place = cuda.shared.array(WARPS, int64)
+    r, s, t = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x
+    best, column = float64(-INFINITY), NOWHERE
+    for group in range(s * SLICE + t, (s + 1) * SLICE, THREADS):
+        if can_win(scores_RV, r, group, best):
+            words = words_of(group, key_RX, step_R, seed_X, r)
+            for i in range(4):
+                v = 4 * group + i
+                if v < scores_RV.shape[1]:
+                    total = noise_of(words[i]) + float64(scores_RV[r, v])
+                    if total > best:
+                        best, column = total, v
+    best, column = first_of_block(best, column, part, place)
+    if t == 0:
+        best_RX[r, s], column_RX[r, s] = best, column
+
+
+@cuda.jit(device=True)
+def can_win(scores_RV, r, group, best):
+    """Whether the largest noise would lift one of four tokens to `best`; of impossible ones, none."""
+    for v in range(4 * group, min(4 * group + 4, scores_RV.shape[1])):
+        if scores_RV[r, v] > -INFINITY and scores_RV[r, v] + MOST_NOISE >= best:
+            return True
+    return False
+
+
+@cuda.jit
+def best_of_slices(best_RX, column_RX, token_R):
+    part = cuda.shared.array(WARPS, float64)
+    place = cuda.shared.array(WARPS, int64)
+    r, t = cuda.blockIdx.x, cuda.threadIdx.x
+    best, column = float64(-INFINITY), NOWHERE
+    for s in range(t, best_RX.shape[1], THREADS):
+        if best_RX[r, s] > best:
+            best, column = best_RX[r, s], column_RX[r, s]
+    best, column = first_of_block(best, column, part, place)
+    if t == 0:
+        token_R[r] = column if column != NOWHERE else 0
+
+
+@cuda.jit
+def draw_from_slice_roughly(scores_RV, key_RX, step_R, seed_X, best_RX, column_RX):
+    largest_of = cuda.shared.array(WARPS, float32)
+    part = cuda.shared.array(WARPS, float64)
+    place = cuda.shared.array(WARPS, int64)
+    r, s, t = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x
+    mine = -INFINITY
+    for group in range(s * SLICE + t, (s + 1) * SLICE, THREADS):
+        if can_win(scores_RV, r, group, mine):
+            words = words_of(group, key_RX, step_R, seed_X, r)
+            for i in range(4):
+                if 4 * group + i < scores_RV.shape[1]:
+                    mine = max(mine, scores_RV[r, 4 * group + i] + rough_noise_of(words[i]))
+    rough = block_max(mine, largest_of)
+    edge = rough - ERROR * (abs(rough) + float32(32))
+
+    best, column = float64(-INFINITY), NOWHERE
+    if mine >= edge:  # of 128 threads, hardly ever more than one
+        for group in range(s * SLICE + t, (s + 1) * SLICE, THREADS):
+            if can_win(scores_RV, r, group, edge):
+                words = words_of(group, key_RX, step_R, seed_X, r)
+                for i in range(4):
+                    v = 4 * group + i
+                    if v < scores_RV.shape[1] and scores_RV[r, v] + rough_noise_of(words[i]) >= edge:
+                        total = noise_of(words[i]) + float64(scores_RV[r, v])
+                        if total > best:
+                            best, column = total, v
+    best, column = first_of_block(best, column, part, place)
+    if t == 0:
+        best_RX[r, s], column_RX[r, s] = best, column
+
+
+@cuda.jit(device=True)
+def rough_noise_of(word):
+    """In float32, to about 2e-6. Numbers next to 1 are told apart by what they lack of it."""
+    if word < MIDDLE:
+        return -math.log(-math.log((float32(word) + ROUGH_HALF) * ROUGH_SPACING))
+    return -math.log(-math.log1p(-(float32(LOW - word) + ROUGH_HALF) * ROUGH_SPACING))
+
+
+def _result(scores_RV, out):
+    """Where the tokens go, beside the scores."""
+    return np.empty_like(in_float32(scores_RV), shape=len(scores_RV), dtype=np.int64) if out is None else out
+
+
+# What each kernel is compiled and type-checked for, without a GPU.
+_SCORES, _SUMS, _TOKENS = float32[:, ::1], float64[:, ::1], int64[::1]
+SIGNATURES = {
+    largest_sum: [(_SCORES, _SUMS, _TOKENS)],
+    draw_from_slice: [(_SCORES, *COUNTERS, _SUMS, int64[:, ::1])],
+    draw_from_slice_roughly: [(_SCORES, *COUNTERS, _SUMS, int64[:, ::1])],
+    best_of_slices: [(_SUMS, int64[:, ::1], _TOKENS)],
+}
+# 64-bit products, and exponentials or logarithms in float64: a T4's SM holds 1,024 threads, of 64 registers.
+REGISTERS = {draw_from_slice: 64, draw_from_slice_roughly: 64}

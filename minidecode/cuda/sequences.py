@@ -1,0 +1,81 @@
+"""The texts of a beam search follow their parents and get their new tokens (LightSeq's `ker_refresh_result`).
+
+As in reorder.py, who writes a text before everybody has read it has lost it. Here it is the texts of one sentence
+alone that depend on each other, so a block can own them.
+
+1. A thread per position, into a second array, and back: all texts are copied whole, twice. LightSeq leaves out the way
+   back, for its two tables change places after each step.
+2. In place, and only what moves: a block owns 32 positions of all texts of a sentence. It reads what is needed into
+   shared memory, waits, and writes. The new token comes from nobody's text, so it needs no waiting; its position
+   belongs to one block, which writes it beside the others.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import cuda, int64
+
+from ..launch import launch
+
+POSITIONS = 32  # of each text in a block of version 2: the lanes of a warp read neighbouring tokens
+BEAMS = 64  # that version 2 has room for: 16 KiB of shared memory
+
+
+def update_sequences_v1(text_BWM, parent_BW, token_BW, length_B, out=None, *, threads=128):
+    target_BWM = np.empty_like(text_BWM) if out is None else out
+    arrays = text_BWM, parent_BW, token_BW, length_B, target_BWM
+    launch(copy_with_tokens, -(-text_BWM.size // threads), threads, *arrays)
+    if out is not None:
+        return out
+    text_BWM[...] = target_BWM
+    return text_BWM
+
+
+@cuda.jit
+def copy_with_tokens(text_BWM, parent_BW, token_BW, length_B, target_BWM):
+    B, W, M = text_BWM.shape
+    i = cuda.grid(1)
+    if i < B * W * M:
+        b, w, m = i // (W * M), i // M % W, i % M
+        if m == length_B[b]:
+            target_BWM[b, w, m] = token_BW[b, w]
+        else:
+            source = parent_BW[b, w] if m < length_B[b] else w
+            target_BWM[b, w, m] = text_BWM[b, source, m]
+
+
+def update_sequences(text_BWM, parent_BW, token_BW, length_B, out=None, *, warps=4):
+    """Version 2. More beams than it has room for take version 1."""
+    B, W, M = text_BWM.shape
+    if W > BEAMS:
+        return update_sequences_v1(text_BWM, parent_BW, token_BW, length_B, out)
+    if out is not None:
+        out[...] = text_BWM
+        text_BWM = out
+    arrays = text_BWM, parent_BW, token_BW, length_B
+    launch(refresh_in_place, (B, -(-M // POSITIONS)), (POSITIONS, warps), *arrays)
+    return text_BWM
+
+
+@cuda.jit
+def refresh_in_place(text_BWM, parent_BW, token_BW, length_B):
+    held = cuda.shared.array((BEAMS, POSITIONS), int64)
+    b, lane, first = cuda.blockIdx.x, cuda.threadIdx.x, cuda.threadIdx.y
+    m, W, length = cuda.blockIdx.y * POSITIONS + lane, text_BWM.shape[1], length_B[b]
+    for w in range(first, W, cuda.blockDim.y):
+        if parent_BW[b, w] != w and m < length:
+            held[w, lane] = text_BWM[b, parent_BW[b, w], m]
+    cuda.syncthreads()  # all that is needed has been read: now it may be overwritten
+    for w in range(first, W, cuda.blockDim.y):
+        if parent_BW[b, w] != w and m < length:
+            text_BWM[b, w, m] = held[w, lane]
+        elif m == length:
+            text_BWM[b, w, m] = token_BW[b, w]
+
+
+# What each kernel is compiled and type-checked for, without a GPU.
+_TEXTS, _BEAMS, _SENTENCES = int64[:, :, ::1], int64[:, ::1], int64[::1]
+SIGNATURES = {
+    copy_with_tokens: [(_TEXTS, _BEAMS, _BEAMS, _SENTENCES, _TEXTS)],
+    refresh_in_place: [(_TEXTS, _BEAMS, _BEAMS, _SENTENCES)],
+}

@@ -1,0 +1,30 @@
+"""Columns of a sentence's candidates as beams and tokens, so that they need not come back to the host for it.
+
+1. A thread per candidate: one division of whole numbers, and a product for what is left.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import cuda, int64
+
+from ..launch import launch
+
+
+def unravel_candidates(index_BC, V, out=None, *, threads=128):
+    parent_BC, token_BC = out = (np.empty_like(index_BC), np.empty_like(index_BC)) if out is None else out
+    launch(split_each, -(-index_BC.size // threads), threads, index_BC, V, parent_BC, token_BC)
+    return out
+
+
+@cuda.jit
+def split_each(index_BC, V, parent_BC, token_BC):
+    i = cuda.grid(1)
+    if i < index_BC.size:
+        b, c = i // index_BC.shape[1], i % index_BC.shape[1]
+        parent = index_BC[b, c] // V
+        parent_BC[b, c], token_BC[b, c] = parent, index_BC[b, c] - parent * V
+
+
+# What each kernel is compiled and type-checked for, without a GPU.
+SIGNATURES = {split_each: [(int64[:, ::1], int64, int64[:, ::1], int64[:, ::1])]}

@@ -1,0 +1,45 @@
+"""Keys and values of a source for all decoder layers: one product, or one for each layer (LightSeq, section 2.1)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from .heads import split_heads_naive
+from .linear import linear, linear_naive
+
+
+def project_cross_kv_naive(h_RD, weight, heads, out=None):
+    """A product for each layer, which reads the source as often; then its bias, and the cut into heads."""
+    k_SRGK, v_SRGU = results(h_RD, weight, heads, out)
+    width = heads.G * (heads.K + heads.U)
+    for s in range(len(k_SRGK)):
+        part = weight.of_outputs(slice(s * width, (s + 1) * width))
+        _, k_SRGK[s], v_SRGU[s] = split_heads_naive(linear_naive(h_RD, part), part.bias, replace(heads, H=0))
+    return k_SRGK, v_SRGU
+
+
+def project_cross_kv(h_RD, weight, heads, out=None, *, workspace=None):
+    """One product. Its columns are those of all layers side by side; each number goes where it stays, bias added."""
+    return arranged(linear(h_RD, weight, workspace=workspace), weight, heads, out)
+
+
+def arranged(kv_RX, weight, heads, out=None):
+    """What the product of all layers becomes: LightSeq's `ker_arrange_encdec_kv`."""
+    k_SRGK, v_SRGU = results(kv_RX, weight, heads, out)
+    (S, R, G, K), U = k_SRGK.shape, heads.U
+    kv_SRX = kv_RX.reshape(R, S, -1).swapaxes(0, 1)
+    bias_S1X = np.zeros_like(kv_SRX[:, :1]) if weight.bias is None else weight.bias.reshape(S, 1, -1)
+    np.add(kv_SRX[..., : G * K], bias_S1X[..., : G * K], out=k_SRGK.reshape(S, R, G * K))
+    np.add(kv_SRX[..., G * K :], bias_S1X[..., G * K :], out=v_SRGU.reshape(S, R, G * U))
+    return k_SRGK, v_SRGU
+
+
+def results(x_RX, weight, heads, out):
+    """Where keys and values of all layers go; as many layers as the product has outputs for."""
+    if out is not None:
+        return out
+    outputs = weight.data.shape[1 if weight.layout == "io" else 0]
+    stack = outputs // (heads.G * (heads.K + heads.U)), len(x_RX), heads.G
+    return tuple(np.empty_like(x_RX, shape=(*stack, width), order="C") for width in (heads.K, heads.U))

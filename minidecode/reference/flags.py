@@ -1,0 +1,32 @@
+"""What the host must know of a step of beam search, as one number."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..ops import ALL_DONE, FINE, MOVED, SOME_DONE, TROUBLE
+
+
+def room_for_flag(like, out):
+    """An array of one number beside `like`, if nobody gives any."""
+    return np.empty_like(like, np.int64, shape=1) if out is None else out
+
+
+def step_flags_naive(done_X, trouble_X, parent_BW, model_trouble_R=None, out=None):
+    """Looks at one after the other."""
+    flag = room_for_flag(trouble_X, out)
+    troubles = [*trouble_X, *(() if model_trouble_R is None else model_trouble_R)]
+    told = (ALL_DONE if all(done_X) else 0) + (SOME_DONE if any(done_X) else 0)
+    told += TROUBLE if any(trouble != FINE for trouble in troubles) else 0
+    told += MOVED if any(parent != w for (_, w), parent in np.ndenumerate(parent_BW)) else 0
+    flag[0] = told
+    return flag
+
+
+def step_flags(done_X, trouble_X, parent_BW, model_trouble_R=None, out=None):
+    """FINE is 0, so that any other number counts as true."""
+    flag = room_for_flag(trouble_X, out)
+    is_wrong = trouble_X.any() if model_trouble_R is None else trouble_X.any() | model_trouble_R.any()
+    moved = (parent_BW != np.arange(parent_BW.shape[1])).any()
+    flag[0] = ALL_DONE * done_X.all() + SOME_DONE * done_X.any() + TROUBLE * is_wrong + MOVED * moved
+    return flag

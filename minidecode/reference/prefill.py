@@ -1,0 +1,73 @@
+"""Attention inside each sentence: prompts, encoders, and sources seen from targets."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from .softmax import softmax
+
+
+def attend_prefill_naive(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, out=None):
+    """One elementary operation after the other, each into an array of its own, as a framework would launch them."""
+    R, H, _ = q_RHK.shape
+    G, U = v_XGU.shape[1:]
+    if H > G:  # a copy of keys and values for each query head
+        k_XGK, v_XGU = np.repeat(k_XGK, H // G, axis=1), np.repeat(v_XGU, H // G, axis=1)
+    a_RHU = np.empty_like(q_RHK, shape=(R, H, U), order="C") if out is None else out.reshape(R, H, U)
+    for q_rows, k_rows in sentences(q_offsets_X, k_offsets_X):
+        q_HNK = q_RHK[q_rows].transpose(1, 0, 2).copy()
+        k_HKM = k_XGK[k_rows].transpose(1, 2, 0).copy()
+        v_HMU = v_XGU[k_rows].transpose(1, 0, 2).copy()
+        products_HNM = q_HNK @ k_HKM
+        scaled_HNM = products_HNM * scale
+        unseen_NM = hidden(*scaled_HNM.shape[1:], causal, window)
+        scores_HNM = np.where(unseen_NM, -np.inf, scaled_HNM).astype(q_RHK.dtype, copy=False)
+        top_HN1 = scores_HNM.max(axis=-1, keepdims=True)
+        below_HNM = scores_HNM - top_HN1
+        exp_HNM = np.exp(below_HNM)
+        total_HN1 = exp_HNM.sum(axis=-1, keepdims=True)
+        weights_HNM = exp_HNM / total_HN1
+        a_HNU = weights_HNM @ v_HMU
+        a_RHU[q_rows] = a_HNU.transpose(1, 0, 2)
+    return a_RHU.reshape(R, H * U)
+
+
+def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, out=None):
+    """Heads by strides, not by copies; scores become weights in place; if causal, only a band is left unmasked."""
+    R, H, K = q_RHK.shape
+    G, U = v_XGU.shape[1:]
+    a_RHU = np.empty((R, H, U), q_RHK.dtype) if out is None else out.reshape(R, H, U)
+    for q_rows, k_rows in sentences(q_offsets_X, k_offsets_X):
+        N, M = q_rows.stop - q_rows.start, k_rows.stop - k_rows.start
+        q_GXK = q_RHK[q_rows].transpose(1, 0, 2).reshape(G, -1, K)  # the H/G query heads of a group, stacked
+        k_GKM = k_XGK[k_rows].transpose(1, 2, 0)
+        v_GMU = v_XGU[k_rows].transpose(1, 0, 2)
+        scores_HNM = (q_GXK @ k_GKM).reshape(H, N, M)
+        scores_HNM *= scale
+        if causal:
+            scores_HNM[:, hidden(N, M, causal, window)] = -np.inf
+        weights_GXM = softmax(scores_HNM).reshape(G, -1, M)
+        a_RHU[q_rows] = (weights_GXM @ v_GMU).reshape(H, N, U).transpose(1, 0, 2)
+    return a_RHU.reshape(R, H * U)
+
+
+def sentences(q_offsets_X, k_offsets_X):
+    """(query rows, key rows) of each sentence that has queries, as slices.
+
+    Raises ValueError where there is no key for them to look at.
+    """
+    pairs = zip(pairwise(q_offsets_X.tolist()), pairwise(k_offsets_X.tolist()), strict=True)
+    for b, (q_ends, k_ends) in enumerate(pairs):
+        if q_ends[0] == q_ends[1]:
+            continue
+        if k_ends[0] == k_ends[1]:
+            raise ValueError(f"sentence {b} has queries and no keys: a softmax over nothing")
+        yield slice(*q_ends), slice(*k_ends)
+
+
+def hidden(N, M, causal, window):
+    """unseen_NM: if causal, what lies ahead of a query, and what a window has left behind."""
+    back_NM = np.arange(N)[:, None] - np.arange(M)  # how far back a query looks
+    return (back_NM < 0) | (back_NM >= (window or N)) if causal else np.zeros((N, M), bool)

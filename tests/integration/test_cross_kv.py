@@ -1,0 +1,73 @@
+"""The keys and values of a source, for all decoder layers, come from one op and one product."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from test_attention_settings import make
+
+from minidecode.cache.cross import of_layer
+from minidecode.cache.source import Source
+from minidecode.plan import WITH_CROSS, Plan
+from minidecode.runtime.receipt import CountedOps, held_bytes, root
+
+LENGTHS = [5, 1, 3]
+OFFSETS = np.array([0, 5, 6, 9])
+KEEP_THEM = [name for name, cache in WITH_CROSS.items() if name != "el"]
+
+
+def made(weights, cache):
+    """(ops, caches of all layers, source), after the product."""
+    ops = CountedOps(Plan().resolve()[0])
+    matrix = weights.cross_kv.data
+    source = Source(np.random.default_rng(0).standard_normal((9, matrix.shape[1])).astype(matrix.dtype), OFFSETS)
+    starts = np.arange(len(LENGTHS) + 1)
+    return ops, WITH_CROSS[cache].cross.of_layers(ops, weights, source, starts), source
+
+
+@pytest.mark.parametrize("cache", KEEP_THEM)
+@pytest.mark.parametrize("settings", [{}, {"num_key_value_heads": 1}, {"key_width": 4, "value_width": 5}], ids=str)
+def test_they_are_those_of_a_product_for_each_layer(cache, settings):
+    weights = make("bart", **settings).weights
+    ops, caches, source = made(weights, cache)
+    assert ops.counts()["project_cross_kv"].calls == 1 and "linear" not in ops.counts()
+    assert 1 < len(caches) == len(weights.blocks)
+    for layer, (cache, block) in enumerate(zip(caches, weights.blocks, strict=True)):
+        part, heads = of_layer(weights.cross_kv, layer, len(caches)), replace(block.cross_heads, H=0)
+        _, k_RGK, v_RGU = ops.split_heads(ops.linear(source.h_RD, part), part.bias, heads)
+        sizes = np.abs(source.h_RD) @ np.abs(part.data.T) + np.abs(part.bias)
+        bound = np.finfo(part.data.dtype).eps * part.data.shape[1] * sizes
+        assert (np.abs(cache.k_RGK - k_RGK) <= bound[:, : k_RGK[0].size].reshape(k_RGK.shape)).all()
+        assert (np.abs(cache.v_RGU - v_RGU) <= bound[:, k_RGK[0].size :].reshape(v_RGU.shape)).all()
+
+
+@pytest.mark.parametrize("cache", KEEP_THEM)
+def test_no_layer_holds_the_product_of_all(cache):
+    """What is held is each layer's own keys and values: nobody keeps the wide result alive."""
+    weights = make("bart").weights
+    _, caches, _ = made(weights, cache)
+    width = weights.cross_kv.data.shape[0]
+    held = held_bytes(a for cache in caches for a in cache.arrays())
+    assert held == weights.cross_kv.data.itemsize * sum(LENGTHS) * width
+
+
+def test_the_weights_are_held_once_and_el_makes_no_keys():
+    weights = make("bart").weights
+    for layer in range(len(weights.blocks)):
+        part = of_layer(weights.cross_kv, layer, len(weights.blocks))
+        assert root(part.data) is root(weights.cross_kv.data) and root(part.bias) is root(weights.cross_kv.bias)
+    ops, caches, source = made(weights, "el")
+    assert not ops.counts()
+    assert all(root(m.weights[0]) is root(weights.cross_kv.data) for m in caches)
+    assert held_bytes(a for m in caches for a in m.arrays()) == source.h_RD.nbytes
+
+
+@pytest.mark.parametrize("layout", ["oi", "io"])
+def test_a_layers_part_in_both_layouts(layout):
+    weight = make("bart").weights.cross_kv
+    turned = weight if layout == "oi" else replace(weight, data=weight.data.T, layout="io")
+    x_RD = np.ones((2, weight.data.shape[1]), np.float32)
+    ops = CountedOps(Plan().resolve()[0])
+    whole = ops.linear(x_RD, weight)
+    parts = [ops.linear(x_RD, of_layer(turned, layer, 2)) for layer in range(2)]
+    np.testing.assert_allclose(np.concatenate(parts, axis=1), whole, rtol=1e-5, atol=1e-6)

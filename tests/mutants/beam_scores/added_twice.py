@@ -1,0 +1,7 @@
+"""adds the running score twice."""
+
+from minidecode.reference import beam_scores as reference
+
+
+def add_beam_scores(scores_RV, running_R, out=None):
+    return reference.add_beam_scores(reference.add_beam_scores(scores_RV, running_R), running_R)

@@ -1,0 +1,15 @@
+"""drops what runs at the limit in place of finishing it."""
+
+from dataclasses import replace
+
+from minidecode.reference import beam_update as reference
+
+
+def update_beams(
+    score_BC, parent_BC, token_BC, running_score_BW, finished_score_BW, finished_length_BW, done_B, length_B, prompt_B,
+    limit_B, norm_X, eos_X, rules, out=None,
+):  # fmt: skip
+    return reference.update_beams(
+        score_BC, parent_BC, token_BC, running_score_BW, finished_score_BW, finished_length_BW, done_B, length_B,
+        prompt_B, limit_B, norm_X, eos_X, replace(rules, beams_at_limit=False),
+    )  # fmt: skip

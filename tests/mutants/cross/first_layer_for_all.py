@@ -1,9 +1,0 @@
-"""gives every layer the keys and values of the first."""
-
-from minidecode.reference import cross
-
-
-def project_source(h_RD, weight, heads, out=None):
-    k_SRGK, v_SRGU = cross.project_source(h_RD, weight, heads)
-    k_SRGK[1:], v_SRGU[1:] = k_SRGK[:1], v_SRGU[:1]
-    return k_SRGK, v_SRGU

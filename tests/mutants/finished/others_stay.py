@@ -1,0 +1,15 @@
+"""writes the new text over whom it beats, who is lost in place of the last one."""
+
+import numpy as np
+
+
+def store_finished(finished_BWM, running_BWM, slot_BW, parent_BC, token_BC, at_B, out=None):
+    W = slot_BW.shape[1]
+    for b, w in np.ndindex(slot_BW.shape):
+        slot, at = slot_BW[b, w], at_B[b]
+        if slot < W:
+            finished_BWM[b, w, :0] = finished_BWM[b, slot, :0]
+        else:
+            finished_BWM[b, w, :at] = running_BWM[b, parent_BC[b, slot - W], :at]
+            finished_BWM[b, w, at] = token_BC[b, slot - W]
+    return finished_BWM

@@ -1,9 +1,0 @@
-"""counts the new token as written already: it lands on the last one of its text."""
-
-import numpy as np
-
-from minidecode.reference import refresh as reference
-
-
-def refresh_texts(text_BWM, parent_BW, token_BW, length_B, out=None):
-    return reference.refresh_texts(text_BWM, parent_BW, token_BW, np.maximum(length_B - 1, 0))

@@ -1,7 +1,0 @@
-"""adds the running score twice."""
-
-from minidecode.reference import running as reference
-
-
-def add_running(scores_RV, running_R, out=None):
-    return reference.add_running(reference.add_running(scores_RV, running_R), running_R)

@@ -1,7 +1,0 @@
-"""scales the scores by a thousandth too much."""
-
-from minidecode.reference import within as reference
-
-
-def attend_within(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, out=None):
-    return reference.attend_within(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale * 1.001, causal, window)
