@@ -14,24 +14,24 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class Skeletons(BuildHookInterface):
-    """Strips exercises/NN_name/solution.py into minidecode/exercises/skeletons/NN_name.py of the wheel."""
+    """Strips exercises/NN_name/solution.py into minidecode/course/exercises/skeletons/NN_name.py of the wheel."""
 
     def initialize(self, version: str, build_data: dict) -> None:
         if version == "editable":
             return  # a checkout makes them when they are asked for
         root = Path(self.root)
-        strip = _module(root / "minidecode" / "exercises" / "skeleton.py").strip
+        strip = _module(root / "minidecode" / "course" / "exercises" / "skeleton.py").strip
         published, shapes = _module(root / "minidecode" / "exercises" / "published.py"), {}
         self._made = tempfile.TemporaryDirectory()
         for solution in sorted(root.glob("exercises/[0-9][0-9]_*/solution.py")):
             name = f"{solution.parent.name}.py"
             made = Path(self._made.name) / name
             made.write_text(strip(solution.read_text(encoding="utf-8")), encoding="utf-8")
-            build_data["force_include"][str(made)] = f"minidecode/exercises/skeletons/{name}"
+            build_data["force_include"][str(made)] = f"minidecode/course/exercises/skeletons/{name}"
             shapes[made.stem] = published.published(solution.parent, made.read_text(encoding="utf-8"))
         noted = Path(self._made.name) / published.NOTED
         noted.write_text(published.as_noted(shapes), encoding="utf-8")
-        build_data["force_include"][str(noted)] = f"minidecode/exercises/skeletons/{published.NOTED}"
+        build_data["force_include"][str(noted)] = f"minidecode/course/exercises/skeletons/{published.NOTED}"
 
     def finalize(self, version: str, build_data: dict, artifact_path: str) -> None:
         if version != "editable":

@@ -44,8 +44,8 @@ from peers import complete_config, made, make_checkpoint, prompts_of, started, v
 from readme import with_marks, write_between_markers
 
 from minidecode.bench.compare import where_it_ran
-from minidecode.device import chosen_device, device_kind
 from minidecode.errors import OptionError
+from minidecode.runtime.device import chosen_device, device_kind
 
 OURS, EAGER, STATIC = "minidecode", "transformers, eager", "transformers, static"
 WORKS = {  # without a batch: each system at its best one

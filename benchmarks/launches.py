@@ -32,14 +32,14 @@ from minidecode import ops as signatures
 from minidecode.bench.compare import time_by_turns, where_it_ran
 from minidecode.bench.elementary import Counts, elementary
 from minidecode.catalog import CATALOG
-from minidecode.launch import PRODUCT, InEmulator, counted_launches
 from minidecode.model import FAMILIES
+from minidecode.models.published import random_tensors
 from minidecode.ops import Norm, Weight
 from minidecode.plan import Plan
-from minidecode.published import random_tensors
 from minidecode.reference import linear as linear_file
 from minidecode.reference import norm as norm_file
 from minidecode.runtime.engine import Engine
+from minidecode.runtime.launch import PRODUCT, InEmulator, counted_launches
 from minidecode.runtime.receipt import CountedOps, moved
 
 LAYERS = ("BART encoder", "BART decoder", "GPT-2")

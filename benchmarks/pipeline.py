@@ -34,7 +34,7 @@ from threadpoolctl import threadpool_limits
 
 import minidecode as md
 from minidecode.bench.compare import where_it_ran
-from minidecode.generate_files import record_of
+from minidecode.commands.generate_files import record_of
 from minidecode.runtime.pipeline import OVERLAPS
 from minidecode.runtime.timeline import draw_timeline
 

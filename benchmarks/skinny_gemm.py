@@ -4,10 +4,10 @@
 
 The weights have the shapes of tiny-gpt2's, GPT-2 small's and BART-large's. Each call gets another matrix than the one
 before, as in a decode step, in which all of a model's weights go by before the first is needed again. Ours are the
-compiled loops of cpu/skinny_gemm.py whatever the number of rows; "blocks" widens narrow weights by blocks for BLAS, which
-is what cpu/linear.py does with many rows: `FEW` in that file is where it overtakes. GB/s are the weights' bytes, as
-they are stored, by the median time; beside them what one pass over as many bytes reads, and what NumPy copies. With one
-thread the clock is that thread's own, which stands still while other programs have its core.
+compiled loops of cpu/common/skinny_gemm.py whatever the number of rows; "blocks" casts narrow weights by blocks for
+BLAS, which is what cpu/linear.py does with many rows: `FEW` in that file is where it overtakes. GB/s are the weights'
+bytes, as they are stored, by the median time; beside them what one pass over as many bytes reads, and what NumPy
+copies. With one thread the clock is that thread's own, which stands still while other programs have its core.
 
 With --ends it times instead what follows the products of GPT-2's feed-forward layer: bias and activation, residual and
 norm by ops of their own, or at the end of the products (cpu/epilogue.py).
@@ -41,12 +41,12 @@ from threadpoolctl import threadpool_limits
 from minidecode.bench.compare import where_it_ran
 from minidecode.cpu import linear as ours
 from minidecode.cpu.activation import bias_activation
+from minidecode.cpu.common.low_precision import widen_all
 from minidecode.cpu.epilogue import linear_epilogue
-from minidecode.cpu.low_precision import widen_all
 from minidecode.cpu.norm import residual_norm
 from minidecode.ops import Norm, Weight
-from minidecode.precision import narrowed
 from minidecode.reference.linear import linear, product_by_blocks
+from minidecode.runtime.low_precision import narrowed
 
 ROWS = (1, 2, 4, 8, 12, 16, 24, 32, 64)
 COLD = 2**28  # bytes of float32 matrices that go by; of a smaller model as many as it has

@@ -10,8 +10,7 @@ The first steps:
 Importing it needs NumPy alone.
 """
 
-from . import startup  # noqa: F401 (first: it is about the imports that follow)
-from .device import device_kind
+from .commands import startup  # noqa: F401 (first: it is about the imports that follow)
 from .errors import (
     CheckpointError,
     CompiledCodeError,
@@ -30,8 +29,9 @@ from .errors import (
 from .model import Model, Output, bundled_models, load
 from .plan import Plan
 from .runtime.arena import Arena
+from .runtime.device import device_kind
 from .runtime.pipeline import generate_lines
-from .scoring import Scores
+from .runtime.scoring import Scores
 
 __version__ = "0.1.0"
 __all__ = [

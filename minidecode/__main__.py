@@ -1,6 +1,6 @@
 """`python -m minidecode`: the command line, where the folder of installed scripts is not on the path."""
 
-from .cli import main
+from .commands.cli import main
 
 if __name__ == "__main__":
     main()

@@ -17,28 +17,29 @@ from typing import Any
 
 import numpy as np
 
-from . import hub
 from .cache.factory import CacheFactory
 from .cache.no_cache import NoCache
-from .checkpoint import Stored, find_tensors, match_tensors, read_json
-from .device import chosen_device, fetch
 from .errors import CheckpointError, InputError, MemoryBudgetError, NumericalError, OptionError, did_you_mean
-from .launch import counted_launches
+from .files import hub
+from .files.checkpoint import Stored, find_tensors, match_tensors, read_json
+from .files.tokenizer import Tokenizer
 from .models import bart, bart_tensors, gpt2, gpt2_tensors
 from .models.config import BartConfig, GPT2Config
+from .models.published import PUBLISHED, published_config, random_tensors
 from .plan import Plan
-from .precision import COMPUTED_IN, NARROW, moved_to, read_only, stored_as
-from .prompts import fit_prompts, fit_sources, ids_and_mask, token_rows
-from .published import PUBLISHED, published_config, random_tensors
 from .runtime.arena import Arena, Extent, Fresh, Places, StepPlan
 from .runtime.blas_threads import one_blas_thread, products_are_small
 from .runtime.buckets import Buckets
 from .runtime.compiled import compile_time, reason_for_numpy
+from .runtime.device import chosen_device, fetch
 from .runtime.dry_run import dry_run, search_of
 from .runtime.engine import Engine
 from .runtime.footprint import Footprint, check_fits, footprint, read_budget
+from .runtime.launch import counted_launches
+from .runtime.low_precision import COMPUTED_IN, NARROW, moved_to, read_only, stored_as
+from .runtime.prompts import fit_prompts, fit_sources, ids_and_mask, token_rows
 from .runtime.receipt import CostOf, CountedOps, Receipt
-from .scoring import Piece, Scores, checked_stride, score_pieces, target_pieces, text_pieces
+from .runtime.scoring import Piece, Scores, checked_stride, score_pieces, target_pieces, text_pieces
 from .search.beam import beam_search
 from .search.candidates import never_straight
 from .search.draws import check_sample_ids
@@ -46,7 +47,6 @@ from .search.greedy import greedy
 from .search.options import TOKENS, Options, refuse_unsupported, resolve
 from .search.result import Request
 from .search.trace import Trace
-from .tokenizer import Tokenizer
 
 Texts = str | Sequence[str] | Mapping[str, Any]  # one, several, or what a tokenizer of transformers made of them
 

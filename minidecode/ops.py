@@ -23,8 +23,8 @@ ALIGNED = 64  # bytes: a cache line; every array in an arena begins on one
 RETURNS: dict[str, tuple[str, ...]] = {}
 TABLES: dict[str, tuple[str, ...]] = {}
 # Results by their names: these are int64 and bool; all others are floats, of the dtype of the floats handed in.
-WHOLE = ("indirection_RT", "text_BWM", "finished_BWM", "kept_BW", "parent_BW", "token_BW", "slot_BW", "at_B", "trouble_B",
-         "flag", "token_R", "trouble_R", "index_BC", "parent_BC", "token_BC", "offset_X")  # fmt: skip
+WHOLE = ("indirection_RT", "text_BWM", "finished_BWM", "kept_BW", "parent_BW", "token_BW", "slot_BW", "at_B",
+         "trouble_B", "flag", "token_R", "trouble_R", "index_BC", "parent_BC", "token_BC", "offset_X")  # fmt: skip
 TRUTHS = ("finishes_BC",)
 
 
@@ -307,8 +307,8 @@ def attend_indirect(
     """As `attend_split`, but what a row has generated may lie in other rows: a table says where (FasterTransformer).
 
     Row r's own position t is k[source[r, t], :, t], v[source[r, t], :, t], for begin[r] <= t < end[r]; there is at
-    least one. indirection_RT: int64, rows of the same sentence. The rest is `attend_split`'s: one softmax over the prompt,
-    prompt_begin[b] <= n < N, and the row's own positions. Returns the heads side by side, X = H*U columns.
+    least one. indirection_RT: int64, rows of the same sentence. The rest is as in `attend_split`: one softmax over the
+    prompt, prompt_begin[b] <= n < N, and the row's own positions. Returns the heads side by side, X = H*U columns.
 
     Contract: tolerance. Moves at most (B*N + R*T)*G*(K+U)*s bytes, less where beams share what they have generated,
     and a table of R*T numbers; 2*R*(N+T)*H*(K+U) operations.
@@ -405,10 +405,10 @@ def reorder_cache(k_RGMX: Array, parent_R: Array, length_R: Array, out: Array | 
 
 @returns("indirection_RT")
 def update_indirection(indirection_RT: Array, parent_R: Array, length_R: Array, out: Array | None = None) -> Array:
-    """`reorder_cache` for the table of `attend_indirect`: the row's positions lie where its parent's lie; nothing else moves.
+    """`reorder_cache` for the table of `attend_indirect`: a row's positions lie where its parent's lie; no key moves.
 
-    source[r, t] = source[parent[r], t] for t < length[r], all at once, in place; indirection_RT is returned. All rows are
-    as long; positions from there on, not written yet, stay the row's own. `out`, if given, gets the whole result.
+    source[r, t] = source[parent[r], t] for t < length[r], all at once, in place; indirection_RT is returned. All rows
+    are as long; positions from there on, not written yet, stay the row's own. `out`, if given, gets the whole result.
 
     Contract: exact. Moves 16*length bytes for each row whose parent is another; its keys and values would be
     2*G*(K+U)*length*s.

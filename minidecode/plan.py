@@ -26,10 +26,10 @@ from .cache.replicated import ReplicatedCache
 from .cache.rolling import RollingCache
 from .cache.split import SplitCache
 from .catalog import CATALOG, Row
-from .device import device_kind
 from .errors import CompiledCodeError, OptionError, did_you_mean
-from .launch import InEmulator, OnHost
-from .user_functions import UserOp
+from .runtime.device import device_kind
+from .runtime.launch import InEmulator, OnHost
+from .runtime.user_functions import UserOp
 
 CACHES = {
     "none": NoCache,

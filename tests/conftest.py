@@ -24,7 +24,7 @@ settings.load_profile("house")
 def pytest_runtest_setup(item):
     """Tests marked `gpu` are skipped where there is none; pytest lists them at the end of its run."""
     if item.get_closest_marker("gpu"):
-        from minidecode.device import device_kind
+        from minidecode.runtime.device import device_kind
 
         if device_kind() != "gpu":
             pytest.skip("no GPU here")
@@ -62,7 +62,7 @@ def cli(monkeypatch):
     """
 
     def run(*arguments: object, stdin: bytes | io.TextIOBase = b"") -> Ran:
-        from minidecode.cli import main
+        from minidecode.commands.cli import main
 
         monkeypatch.setattr(sys, "argv", ["minidecode", *map(str, arguments)])
         given = io.TextIOWrapper(io.BytesIO(stdin)) if isinstance(stdin, bytes) else stdin

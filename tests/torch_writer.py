@@ -9,7 +9,7 @@ import zipfile
 import numpy as np
 from toy_folder import bfloat16
 
-from minidecode.torch_file import MAGIC
+from minidecode.files.torch_file import MAGIC
 
 # --- a pickle, written by hand ---
 

@@ -31,9 +31,9 @@ sys.path.insert(0, str(ROOT))  # the checkout's own package, whatever is install
 
 from minidecode.course.chapters import Chapter, cells, find_chapter, table_of_chapters, without_outputs  # noqa: E402
 from minidecode.course.chapters import chapters as all_chapters  # noqa: E402
+from minidecode.course.exercises.find import exercises  # noqa: E402
 from minidecode.course.figure import Figure  # noqa: E402
 from minidecode.course.markers import fill  # noqa: E402
-from minidecode.exercises.find import exercises  # noqa: E402
 
 # Code, by name
 

@@ -38,7 +38,7 @@ from training import add_training_options, read_texts, train
 from transformers import BartConfig, GPT2Config
 
 import minidecode as md
-from minidecode import quality
+from minidecode.bench import quality
 
 D, H, K, BASE_F = 128, 8, 16, 512  # of the baseline: width, heads, width of a head, feed-forward width
 LAYERS = 4  # of a GPT-2; of a BART, half of them encode

@@ -1,1 +1,1 @@
-"""Timing, cost models and machines: what each optimization buys here, and what it should buy elsewhere."""
+"""Timing, cost models, machines, the ladder, quality, plots: what an optimization buys here and elsewhere."""

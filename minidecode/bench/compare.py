@@ -21,11 +21,11 @@ import numpy as np
 from ..catalog import Cost, Row, arguments_of, find
 from ..conformance import check
 from ..conformance.rows import asked_of
-from ..device import device_kind
 from ..errors import InputError, NumericalError, OptionError
-from ..launch import counted_launches
 from ..plan import file_of, is_there
-from ..user_functions import describe, find_function
+from ..runtime.device import device_kind
+from ..runtime.launch import counted_launches
+from ..runtime.user_functions import describe, find_function
 from .machines import MACHINES, Machine, this_machine
 from .verified import Watched, alarm, time_verified
 

@@ -43,12 +43,14 @@ from .rungs import (
 STAGES = {  # op -> the stage that its seconds belong to (FastSeq, Figure 1)
     **dict.fromkeys(("linear", "linear_epilogue", "project_cross_kv"), "products"),
     **dict.fromkeys((op for op in vars(signatures) if op.startswith("attend")), "attention"),
-    **dict.fromkeys(("reorder_cache", "gather_rows", "concat_step", "update_indirection", "append_kv", "pad_left"), "cache moves"),
+    **dict.fromkeys(
+        ("reorder_cache", "gather_rows", "concat_step", "update_indirection", "append_kv", "pad_left"), "cache moves"),
     **dict.fromkeys(("embed_norm", "residual_norm", "split_heads", "add_bias", "bias_activation"), "between products"),
     "ban_ngrams": "n-gram ban",
     **dict.fromkeys(
-        ("update_sequences", "update_beams", "store_finished", "step_flags", "extend_sequences", "log_softmax", "add_beam_scores",
-         "token_logprobs", "argmax_tokens", "apply_temperature", "top_k_filter", "top_p_filter", "sample_tokens", "gather_logprobs",
+        ("update_sequences", "update_beams", "store_finished", "step_flags", "extend_sequences", "log_softmax",
+         "add_beam_scores", "token_logprobs", "argmax_tokens", "apply_temperature", "top_k_filter", "top_p_filter",
+         "sample_tokens", "gather_logprobs",
          "top_candidates", "hars_candidates", "unravel_candidates", "gumbel"), "search"),
     "assign_offsets": "planning memory",
 }  # fmt: skip

@@ -18,7 +18,7 @@ from ..catalog import Cost
 from ..errors import InputError, OptionError
 from ..model import Model
 from ..plan import Plan
-from ..precision import NARROW, stored_as
+from ..runtime.low_precision import NARROW, stored_as
 from ..runtime.pipeline import generate_lines
 from ..runtime.receipt import CostOf, Receipt, held_bytes, least_cost
 from ..search.trace import TraceStep

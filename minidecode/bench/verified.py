@@ -28,7 +28,7 @@ from ..conformance.check import _named, _with_changed
 from ..conformance.rows import asked_of
 from ..errors import RefusedError
 from ..plan import file_of
-from ..user_functions import error_line
+from ..runtime.user_functions import error_line
 from .machines import Machine
 
 TIMERS = (

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..precision import cast_to
+from ..runtime.low_precision import cast_to
 from .padding import padding, replicate
 
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..ops import Weight
-from ..precision import cast_to, widened
+from ..runtime.low_precision import cast_to, widened
 from .cross import of_layer
 from .padding import padding
 from .split import SplitCache

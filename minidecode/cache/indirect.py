@@ -24,8 +24,8 @@ class IndirectCache(SplitCache):
         """Attention of each row to its sentence's prompt and, by the table, to what its beam has generated."""
         prompt_begin_B, begin_R = self.first_seen()
         return ops.attend_indirect(
-            q_RHK, self.prompt_k_BGNK, self.prompt_v_BGNU, prompt_begin_B, self.k_RGTK, self.v_RGTU, self.indirection_RT,
-            begin_R, self.end_R, self.heads.scale,
+            q_RHK, self.prompt_k_BGNK, self.prompt_v_BGNU, prompt_begin_B, self.k_RGTK, self.v_RGTU,
+            self.indirection_RT, begin_R, self.end_R, self.heads.scale,
         )  # fmt: skip
 
     def reorder(self, ops, parent_R):

@@ -6,7 +6,7 @@ and reorders.
 
 from __future__ import annotations
 
-from ..precision import cast_to
+from ..runtime.low_precision import cast_to
 from .cross import CrossCache
 from .padding import longest
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..device import fetch
-from ..precision import cast_to
+from ..runtime.device import fetch
+from ..runtime.low_precision import cast_to
 from .padding import longest
 
 

@@ -21,7 +21,7 @@ def check(
     """Judge an implementation: exit code 0 if it is right on all inputs tried, and as good as the row promises."""
     from ..catalog import find
     from ..conformance.check import check as judge
-    from ..user_functions import find_function
+    from ..runtime.user_functions import find_function
 
     find(name)  # a wrong name is told before a file is run
     with bar(f"checking {name}", quiet) as report:

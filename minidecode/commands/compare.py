@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ..errors import InputError, OptionError
-from ..line_files import drawable
+from ..files.lines import drawable
 from .flags import AsJson, Debug, NoBar, refuse_given
 from .interrupts import unless_interrupted
 from .progress_bar import bar

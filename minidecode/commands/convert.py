@@ -21,7 +21,7 @@ def convert(
     """Make a model with fewer key/value heads, each the mean of several: a different model, which needs training."""
     import numpy as np
 
-    from ..head_pooling import convert as run
+    from ..files.head_pooling import convert as run
 
     with np.errstate(all="ignore"), bar("converting", quiet=False) as report:
         result = run(model, out, num_key_value_heads=kv_heads, revision=revision, progress=report)

@@ -79,7 +79,7 @@ def _how_to_add(package: str) -> str:
 
 def _device() -> str:
     try:
-        from ..device import device_kind
+        from ..runtime.device import device_kind
 
         return device_kind()
     except ImportError:
@@ -155,7 +155,7 @@ def _print_row(name: str, value: Any) -> None:
 
 def _ready_for_class(wheels: Path | None, as_json: bool) -> None:
     """What a class needs, line by line."""
-    from ..exercises.classroom import fill_with_wheels, ready
+    from ..course.exercises.classroom import fill_with_wheels, ready
 
     found = []
     for each in ready():

@@ -49,7 +49,8 @@ def evaluate(
     """
     import numpy as np
 
-    from .. import load, quality
+    from .. import load
+    from ..bench import quality
 
     quality.packages()
     prompts, references_of = _read_pairs(pairs, sources, references)

@@ -12,10 +12,10 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import InputError, OptionError
-from ..generate_files import Prompts, check_prompts, prompts_of, run_lines, told_of_failures
-from ..line_files import drawable, read_record, writable
+from ..files.lines import drawable, read_record, writable
 from ..runtime.pipeline import ON_ERROR, RunReceipt
 from .flags import Debug, Device, Dtype, Jsonl, PlanText, Quiet, Revision, warn_of_files
+from .generate_files import Prompts, check_prompts, prompts_of, run_lines, told_of_failures
 from .progress_bar import bar
 from .search_flags import with_search_options
 from .whole_file import whole_file
@@ -134,7 +134,7 @@ class _Printer:
     """Shows a greedy text token by token; on a terminal, after the prompt that it continues."""
 
     def __init__(self, tokenizer, begun: str, out):
-        from ..tokenizer import TextStream
+        from ..files.tokenizer import TextStream
 
         self.stream, self.out, self.first_token_at = TextStream(tokenizer), out, None
         if out.isatty():

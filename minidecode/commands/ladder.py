@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ..line_files import drawable
+from ..files.lines import drawable
 from .flags import AsJson, Debug, Quiet, refuse_given
 from .progress_bar import bar, line_off_a_terminal
 from .whole_file import whole_file

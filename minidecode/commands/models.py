@@ -40,7 +40,7 @@ def _cached_models() -> list[tuple[str, Path]]:
     from huggingface_hub import scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 
-    from ..hub import is_complete
+    from ..files.hub import is_complete
     from ..model import read_settings
 
     try:

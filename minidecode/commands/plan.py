@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..line_files import drawable
+from ..files.lines import drawable
 from .flags import AsJson, Debug, Dtype, PlanText, refuse_given, warn_of_files
 from .search_flags import with_search_options
 from .whole_file import whole_file

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import OptionError
-from ..generate_files import finite, prompts_of, told_of_failures
 from .flags import AsJson, Debug, Device, Dtype, Jsonl, ModelName, Quiet, Revision
+from .generate_files import finite, prompts_of, told_of_failures
 from .progress_bar import bar
 
 
@@ -42,8 +42,8 @@ def score(
     import numpy as np
 
     from .. import load
-    from ..score_lines import check_texts, score_lines
-    from ..scoring import Scores
+    from ..runtime.score_lines import check_texts, score_lines
+    from ..runtime.scoring import Scores
 
     if on_error == "record" and not as_json:
         raise OptionError("on_error=record puts errors into JSON objects: say --json too")

@@ -11,10 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import OptionError
-from ..generate_files import finite
-from ..line_files import drawable
+from ..files.lines import drawable
 from ..search.trace import FATES, first_difference
 from .flags import Debug, Device, Dtype, ModelName, PlanText, warn_of_files
+from .generate_files import finite
 from .search_flags import with_search_options
 from .whole_file import whole_file
 
@@ -56,7 +56,7 @@ def trace(
         other = loaded.generate(prompt, trace=True, **({"plan": plan} | options | changed)) if changed else None
     word = _word_of(loaded.tokenizer)
     if svg is not None:
-        from ..beam_tree import draw_beam_tree
+        from ..search.beam_tree import draw_beam_tree
 
         with whole_file(svg) as file:
             file.write(draw_beam_tree(out.trace.of(0), [ids.tolist() for ids in out.token_ids], word))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from ..line_files import writable
+from ..files.lines import writable
 
 
 @contextlib.contextmanager

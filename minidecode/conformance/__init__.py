@@ -1,4 +1,6 @@
-"""Judges any implementation of an op: yours, a student's, or ours.
+"""Judges any implementation of an op, yours or ours: inputs, oracles, bounds, kernel types and builds. No timing.
+
+
 
     import minidecode as md
     print(md.conformance.check("ngram", my_function))

@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from ..precision import cast_to
+from ..runtime.low_precision import cast_to
 from .bounds import EPS, TINY
 
 NUMBERS = st.sampled_from([0.0, 1.0, -1.0, 0.25, -3.0, 8.0])

@@ -14,10 +14,10 @@ import numpy as np
 
 from .. import dims, ops
 from ..catalog import Row, arguments_of, find
-from ..device import device_kind
-from ..kernel_types import check_types
-from ..launch import InEmulator, seen_kernels, traced_launches
-from ..user_functions import describe, error_line, load_file
+from ..runtime.device import device_kind
+from ..runtime.launch import InEmulator, seen_kernels, traced_launches
+from ..runtime.user_functions import describe, error_line, load_file
+from .kernel_types import check_types
 from .large import SECONDS, judge_large, wrong_by_limits
 from .rows import asked_of
 
@@ -77,7 +77,7 @@ def check(
 
     First random inputs, since a failure among them can be made smaller, then the planted ones, then the large ones,
     the cheapest first, for `large_seconds` at most; the verdict says which were left out. Where a known mistake
-    gives the same wrong answers, it is named. Kernels that it launches (by `minidecode.launch.launch` or `md.emulate`)
+    gives the same wrong answers, it is named. Kernels that it launches (by `runtime.launch.launch` or `md.emulate`)
     run in the emulator, races looked for, or on the GPU; and Numba types them: what the compiler would refuse is a
     failure, double precision by accident a warning. promised: whether it must also keep what the row promises beyond
     right answers, as a block that is small; naive versions need not. progress(done, total) is called for each input;

@@ -13,8 +13,9 @@ import numpy as np
 from .. import dims
 from ..catalog import Row, arguments_of
 from ..emulator.watchdog import Interrupted, Watchdog
-from ..kernel_types import narrow_indices
-from ..launch import dry_launches, seen_kernels
+from ..runtime.launch import dry_launches, seen_kernels
+from ..runtime.user_functions import error_line
+from .kernel_types import narrow_indices
 from .rows import asked_of
 
 SECONDS = 30.0  # for the large inputs of a row
@@ -74,11 +75,11 @@ def wrong_by_limits(row: Row, implementation: Callable[..., Any], arguments: tup
         except (Exception, SystemExit) as error:  # its arrays hold nothing: after the last launch it may well raise
             raised = error
     if raised is not None and "is at most" in str(raised):
-        return f"It {stated(raised)}"
+        return f"It {error_line(raised)}"
     for kernel, types in kernels:
         for note in narrow_indices(kernel, types):
             return f"{kernel.py_func.__name__}: line {note.line}: {note.message}."
-    return f"It {stated(raised)}" if raised is not None and not kernels else None
+    return f"It {error_line(raised)}" if raised is not None and not kernels else None
 
 
 def cost(row: Row, arguments: tuple) -> int:

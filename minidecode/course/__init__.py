@@ -1,4 +1,6 @@
-"""What the chapters in tutorials/ are made with: figures, the running example, sealed predictions.
+"""What the chapters and exercises are made with: figures, the running example, graders. No op, no command.
+
+
 
 A chapter says `from minidecode import course`. How one is written stands in docs/CHAPTERS.md.
 """

@@ -1,1 +1,1 @@
-"""Ops for which Numba on the CPU beats NumPy: the same files and functions as in reference/, compiled at first use."""
+"""The ops for which Numba on the CPU beats NumPy, under the same file and function names. Shared code is in common/."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..code_paths import COMPILED, NUMPY, ran
 from ..reference import activation as reference
 from ..reference.activation import (
     GELU,
@@ -25,8 +24,9 @@ from ..reference.activation import (
     TANH,
     code_of,
 )
-from .jit import njit
-from .vector_exp import exp
+from .common.code_paths import COMPILED, NUMPY, ran
+from .common.jit import njit
+from .common.vector_exp import exp
 
 F = np.float32
 

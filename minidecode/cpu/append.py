@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..code_paths import COMPILED, NUMPY, ran
 from ..reference import append as reference
-from .jit import njit
+from .common.code_paths import COMPILED, NUMPY, ran
+from .common.jit import njit
 
 F = np.float32
 

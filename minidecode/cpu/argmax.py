@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..reference.argmax import note_trouble, results
+from .common.jit import njit
 from .hars import largest_of, sum_of_exponentials
-from .jit import njit
 
 
 def argmax_tokens(scores_RV, logits_RV=None, out=None):

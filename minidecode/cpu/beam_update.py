@@ -8,7 +8,7 @@ import numpy as np
 
 from ..ops import BEST_CANDIDATE, FINE, NOBODY, NONE_LEFT, NOT_A_NUMBER, PENALTY_TOO_STRONG
 from ..reference.beam_update import results
-from .jit import njit
+from .common.jit import njit
 
 
 def update_beams(

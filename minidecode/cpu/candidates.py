@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import int32
 
-from .jit import njit
+from .common.jit import njit
 
 PART = 256  # scores that are looked at together
 

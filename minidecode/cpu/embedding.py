@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .jit import njit
+from .common.jit import njit
 from .norm import VECTORS, normalise_row
 
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..code_paths import NUMPY, ran
 from ..reference import epilogue as reference
 from ..reference import scratch
 from ..reference.activation import code_of
 from . import linear as products
 from .activation import activate
-from .jit import njit
+from .common.code_paths import NUMPY, ran
+from .common.jit import njit
 
 
 def linear_epilogue(x_RX, weight, activation=None, add_to=None, out=None, *, workspace=None):

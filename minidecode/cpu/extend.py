@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..ops import ALL_DONE, FINE, NOT_A_NUMBER, SOME_DONE, TROUBLE
 from ..reference.flags import room_for_flag
 from .beam_update import is_among
-from .jit import njit
+from .common.jit import njit
 
 
 def extend_sequences(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .jit import njit
+from .common.jit import njit
 
 
 def store_finished(finished_BWM, running_BWM, slot_BW, parent_BC, token_BC, at_B, out=None):

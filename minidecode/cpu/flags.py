@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..ops import ALL_DONE, FINE, MOVED, SOME_DONE, TROUBLE
 from ..reference.flags import room_for_flag
-from .jit import njit
+from .common.jit import njit
 
 
 def step_flags(done_X, trouble_X, parent_BW, model_trouble_R=None, out=None):

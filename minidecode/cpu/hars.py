@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from .candidates import PART, how_many_beat, insert
-from .jit import njit
-from .vector_exp import exp
+from .common.jit import njit
+from .common.vector_exp import exp
 
 
 def hars_candidates(logits_RV, base_BW, C, out=None):

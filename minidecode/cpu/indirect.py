@@ -6,8 +6,8 @@ import numpy as np
 
 from ..reference.attention import heads_side_by_side, mask, scores_of_sentences, sums_of_sentences
 from ..reference.softmax import softmax
-from .jit import njit
-from .low_precision import in_bits, wide, widen_all
+from .common.jit import njit
+from .common.low_precision import in_bits, wide, widen_all
 
 
 def attend_indirect(

@@ -20,10 +20,10 @@ import numpy as np
 from llvmlite import binding
 from numba import config
 
-from ..code_paths import BLAS, BLAS_CAST, COMPILED, ran
 from ..reference import linear as reference
-from .low_precision import in_bits, widen_all
-from .skinny_gemm import multiply
+from .common.code_paths import BLAS, BLAS_CAST, COMPILED, ran
+from .common.low_precision import in_bits, widen_all
+from .common.skinny_gemm import multiply
 
 MANY_REGISTERS = platform.machine() in ("arm64", "aarch64") or binding.get_host_cpu_features().get("avx512f", False)
 FEW = {np.dtype(np.float32): 24, np.dtype(np.float16): 32, np.dtype(np.int8): 24}
@@ -55,7 +55,7 @@ def _is_few(rows, weight):
 
 
 def linear_few_rows(x_RX, weight, add_to=None, out=None):
-    """The loops of skinny_gemm.py, however many rows there are; x is float32. Outputs are split into tasks for the worker threads."""
+    """The loops of skinny_gemm.py for any number of rows; x is float32. Each task of a worker is a range of outputs."""
     data = np.ascontiguousarray(in_bits(weight.data))
     shape = len(x_RX), data.shape[0 if weight.layout == "oi" else 1]
     scale_X = _no_scale(shape[1]) if weight.scale is None else np.ascontiguousarray(weight.scale, np.float32)

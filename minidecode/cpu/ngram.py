@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .jit import njit
+from .common.jit import njit
 
 
 def ban_ngrams(scores_RV, tokens_RM, length_R, n, out=None):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .jit import njit
+from .common.jit import njit
 
 VECTORS = {"cache": True, "fastmath": {"reassoc", "contract"}}  # sums in any order, so that they run on vectors
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..reference.prefill import sentences
-from .jit import njit
+from .common.jit import njit
 from .softmax import softmax_in_place
 
 QUERIES = 32  # in a block; with 64 numbers a head and up to 128 keys its products are small enough for one BLAS thread

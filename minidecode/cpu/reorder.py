@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .jit import njit
+from .common.jit import njit
 
 
 def reorder_cache(k_RGMX, parent_R, length_R, out=None):

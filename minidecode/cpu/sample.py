@@ -8,7 +8,7 @@ import numpy as np
 from numba import uint64
 
 from ..reference.random import HALF, LOW, MULTIPLIERS, WEYL, noise_of
-from .jit import njit
+from .common.jit import njit
 
 MULTIPLIER_0, MULTIPLIER_1 = MULTIPLIERS
 WEYL_0, WEYL_1 = map(np.uint64, WEYL)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..code_paths import COMPILED, NUMPY, ran
 from ..reference import sequences as reference
-from .jit import njit
+from .common.code_paths import COMPILED, NUMPY, ran
+from .common.jit import njit
 from .reorder import _reorder_cache
 
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from ..ops import FINE, NOT_A_NUMBER
 from ..reference.softmax import results
+from .common.jit import njit
+from .common.vector_exp import exp
 from .hars import largest_of, sum_of_exponentials
-from .jit import njit
-from .vector_exp import exp
 
 LANES = 16  # maxima that are taken side by side
 

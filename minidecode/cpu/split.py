@@ -3,8 +3,8 @@
 NumPy goes three times over all scores, and for a few rows and many positions BLAS first copies keys and values into an
 order of its own, which takes longer than the product itself. Here a cache is read once for four queries, or positions,
 at once. And a key/value head of a sentence is done with, scores, softmax and sums, before the next is begun: its scores
-stay in a cache, and heads are shared by the worker threads (thread_pool.py). A cache of float16 is read as it is, and each number
-widened in a register.
+stay in the L2 cache, and the worker threads share the heads (thread_pool.py). A float16 cache is read as it is,
+and each number is cast in a register.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from __future__ import annotations
 import numpy as np
 
 from ..reference.attention import heads_side_by_side
-from .atomics import array_at
-from .jit import njit
-from .low_precision import in_bits, wide
+from .common.atomics import array_at
+from .common.jit import njit
+from .common.low_precision import in_bits, wide
+from .common.thread_pool import CALLER_ALONE, DONE, SPINNING_WORKERS, parallel_for, schedule
 from .softmax import softmax_in_place
-from .thread_pool import CALLER_ALONE, DONE, SPINNING_WORKERS, parallel_for, schedule
 
 REORDER = {"reassoc", "contract"}  # sums in any order, so that they run on vectors
 WORTH_WORKERS = 2**16  # numbers of keys and values, times the queries that they meet: some 20 us of reading
@@ -59,7 +59,8 @@ def _attend_task(args, task, like):
     _attend_head(
         array_at(q, np.float32(0), (R, H, K)), array_at(k, like, (B, G, N, K)), array_at(v, like, (B, G, N, U)),
         array_at(begin_B, 0, (B,)), array_at(own_k, like, (R, G, T, K)), array_at(own_v, like, (R, G, T, U)),
-        array_at(begin_R, 0, (R,)), array_at(end_R, 0, (R,)), array_at(a, np.float32(0), (R, H, U)), task // G, task % G,
+        array_at(begin_R, 0, (R,)), array_at(end_R, 0, (R,)), array_at(a, np.float32(0), (R, H, U)),
+        task // G, task % G,
     )  # fmt: skip
     return DONE
 

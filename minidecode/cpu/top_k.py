@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..code_paths import COMPILED, NUMPY, ran
 from ..reference import top_k as reference
 from .candidates import top_candidates
-from .jit import njit
+from .common.code_paths import COMPILED, NUMPY, ran
+from .common.jit import njit
 
 MOST = 256  # that a list keeps in order faster than a partial sort finds the last of them
 

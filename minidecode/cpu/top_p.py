@@ -8,7 +8,7 @@ import numpy as np
 
 from ..reference.top_k import in_place
 from ..reference.top_p import ONE
-from .jit import njit
+from .common.jit import njit
 
 
 def top_p_filter(scores_RV, p, least=1, out=None):

@@ -18,7 +18,6 @@ import numpy as np
 from numba import cuda, float32, int64
 
 from ..errors import OptionError
-from ..launch import launch
 from ..reference.activation import (
     GELU_10,
     GELU_NEW,
@@ -34,7 +33,8 @@ from ..reference.activation import (
     TANH,
     code_of,
 )
-from .vector_load import begins_at_16_bytes, wide_load, wide_store
+from ..runtime.launch import launch
+from .common.vector_load import begins_at_16_bytes, wide_load, wide_store
 
 THREADS = 128
 ROWS = 4  # that a thread of version 2 walks down

@@ -16,9 +16,9 @@ import numpy as np
 from numba import cuda, float32, int64, types
 
 from ..errors import OptionError
-from ..launch import launch
-from ..precision import largest_of
 from ..reference import in_rows
+from ..runtime.launch import launch
+from ..runtime.low_precision import largest_of
 from .heads import PRODUCT_RX, ROW_X, ROWS_RX, THREADS, bias_or_zeros, per_row, split_heads_v1
 
 

@@ -11,13 +11,13 @@ import math
 
 from numba import cuda, float32, int32, int64
 
-from ..launch import launch
 from ..ops import FINE, NONE_LEFT, NOT_A_NUMBER
 from ..reference.argmax import results
+from ..runtime.launch import launch
 from . import in_float32
 from .candidates import INFINITY, NAN, NOWHERE, THREADS, WARPS, first_of_block, goes_first
+from .common.reduction import block_max, block_sum
 from .hars import log_of, rescaled, with_one_more
-from .reduction import block_max, block_sum
 
 
 def argmax_tokens_v1(scores_RV, logits_RV=None, out=None):

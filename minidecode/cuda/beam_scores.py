@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from numba import cuda, float32
 
-from ..launch import launch
+from ..runtime.launch import launch
 from .temperature import EACH, THREADS, per_row, to_change
 
 

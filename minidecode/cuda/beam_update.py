@@ -13,9 +13,9 @@ from dataclasses import astuple
 import numpy as np
 from numba import boolean, cuda, float32, int64
 
-from ..launch import launch
 from ..ops import BEST_CANDIDATE, FINE, NOBODY, NONE_LEFT, NOT_A_NUMBER, PENALTY_TOO_STRONG
 from ..reference.beam_update import results
+from ..runtime.launch import launch
 
 INFINITY = float32(np.inf)
 

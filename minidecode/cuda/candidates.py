@@ -22,8 +22,8 @@ from __future__ import annotations
 import numpy as np
 from numba import cuda, float32, float64, int32, int64
 
-from ..launch import launch
 from ..reference import scratch
+from ..runtime.launch import launch
 from . import filled
 
 THREADS = 128  # of a block: one constant, for the shapes of shared arrays; no more candidates in versions 2 and 3

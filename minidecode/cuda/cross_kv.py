@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from numba import cuda, float32
 
-from ..launch import launch
 from ..reference.cross_kv import results
+from ..runtime.launch import launch
 from .heads import THREADS, add_and_cut, bias_or_zeros, per_row
 from .linear import linear
 

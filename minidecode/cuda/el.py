@@ -28,9 +28,9 @@ from numba import cuda, float32, int64
 from numba.core.types import float16
 
 from ..errors import OptionError
-from ..launch import launch, products
 from ..reference import scratch
-from .reduction import warp_max, warp_sum
+from ..runtime.launch import launch, products
+from .common.reduction import warp_max, warp_sum
 
 THREADS = 256  # of a block in versions 2 and 3
 WARPS = THREADS // 32

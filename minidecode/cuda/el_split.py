@@ -21,7 +21,7 @@ import numpy as np
 from numba import cuda, float32, int64
 
 from ..reference import scratch
-from .attention import CACHES, result
+from .common.attention import CACHES, result
 from .el import hidden_sums, hidden_sums_v1, thread_per_number
 
 

@@ -16,9 +16,9 @@ import numpy as np
 from numba import cuda, float32, int64
 
 from ..errors import OptionError
-from ..launch import launch
+from ..runtime.launch import launch
+from .common.reduction import THREADS, WARPS, warp_sum
 from .norm import ROOM, normalise_row
-from .reduction import THREADS, WARPS, warp_sum
 
 KEPT = 32  # numbers of a row that a lane of version 3 has registers for
 WIDEST = 32 * KEPT  # row of version 3

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from numba import boolean, cuda, float32, float64, int32, int64
 
-from ..launch import launch
 from ..ops import ALL_DONE, FINE, NOT_A_NUMBER, SOME_DONE, TROUBLE
 from ..reference.flags import room_for_flag
+from ..runtime.launch import launch
 from .beam_update import is_among
 
 THREADS = 128

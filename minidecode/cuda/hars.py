@@ -20,8 +20,8 @@ import math
 import numpy as np
 from numba import cuda, float32, int32, int64
 
-from ..launch import launch
 from ..reference import scratch
+from ..runtime.launch import launch
 from . import filled, in_float32
 from .candidates import (
     INFINITY,
@@ -39,7 +39,7 @@ from .candidates import (
     results,
     write_nan,
 )  # fmt: skip
-from .reduction import block_max, block_sum
+from .common.reduction import block_max, block_sum
 
 
 def hars_candidates_v1(logits_RV, base_BW, C, out=None, *, workspace=None):

@@ -15,8 +15,8 @@ import numpy as np
 from numba import cuda, float32, int64
 
 from ..errors import OptionError
-from ..launch import launch
 from ..reference import in_rows
+from ..runtime.launch import launch
 
 THREADS = 128
 

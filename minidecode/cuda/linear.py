@@ -19,13 +19,13 @@ from numba import boolean, cuda, float32, int8, int64
 from numba.core.types import float16
 
 from ..errors import OptionError
-from ..launch import launch, products
 from ..reference import scratch
 from ..reference.activation import code_of
+from ..runtime.launch import launch, products
 from . import filled
 from .activation import activated
-from .reduction import THREADS, WARPS, warp_sum
-from .vector_load import begins_at_16_bytes, wide_load
+from .common.reduction import THREADS, WARPS, warp_sum
+from .common.vector_load import begins_at_16_bytes, wide_load
 
 ROWS = 8  # that one read of a weight serves; their sums stay in registers. More rows go to further blocks
 LANES = 32

@@ -11,11 +11,11 @@ import math
 import numpy as np
 from numba import cuda, float32, int64, types, uint8, uint16, uint32
 
-from ..device import address_of
 from ..errors import OptionError
-from ..launch import launch
-from ..precision import largest_of
 from ..reference import in_rows
+from ..runtime.device import address_of
+from ..runtime.launch import launch
+from ..runtime.low_precision import largest_of
 from .append import cut_off
 
 THREADS = 128

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numba import cuda, float32, int64
 
-from ..launch import launch
+from ..runtime.launch import launch
 
 BANNED = float32(-np.inf)
 TILE = 256  # starts that a block of version 3 looks at together

@@ -18,8 +18,8 @@ import numpy as np
 from numba import boolean, cuda, float32
 
 from ..errors import OptionError
-from ..launch import launch
-from .reduction import THREADS, WARPS, block_sum
+from ..runtime.launch import launch
+from .common.reduction import THREADS, WARPS, block_sum
 
 ROOM = 4096  # widest row of version 3: 16 KiB of shared memory
 

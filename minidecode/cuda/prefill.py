@@ -20,9 +20,9 @@ import numpy as np
 from numba import boolean, cuda, float32, int64
 
 from ..errors import OptionError
-from ..launch import launch, products
 from ..reference.prefill import sentences
-from .reduction import THREADS, WARPS, warp_max, warp_sum
+from ..runtime.launch import launch, products
+from .common.reduction import THREADS, WARPS, warp_max, warp_sum
 
 NOTHING = float32(-np.inf)  # the score of what is not seen
 

@@ -13,7 +13,7 @@ import math
 import numpy as np
 from numba import cuda, float64, uint64
 
-from ..launch import launch
+from ..runtime.launch import launch
 
 THREADS = 128
 MULTIPLIER_0, MULTIPLIER_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)

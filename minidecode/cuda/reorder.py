@@ -19,7 +19,7 @@ import numpy as np
 from numba import cuda, int64, uint16, uint32
 
 from ..errors import OptionError
-from ..launch import launch
+from ..runtime.launch import launch
 
 WORDS = 32  # of each row in a block of version 2: the lanes of a warp read neighbouring words
 ROWS = 256  # that version 2 has room for: 32 KiB of shared memory

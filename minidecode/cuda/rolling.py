@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 from numba import cuda, float32
 
-from ..launch import launch
-from .attention import CACHES, NUMBERS_X, QUERIES_RHK, RESULT_RX, result, three_kernels
-from .online_softmax import MINUS_INF, WIDEST, begin, put_together, take_in
-from .reduction import THREADS, WARPS
+from ..runtime.launch import launch
+from .common.attention import CACHES, NUMBERS_X, QUERIES_RHK, RESULT_RX, result, three_kernels
+from .common.online_softmax import MINUS_INF, WIDEST, begin, put_together, take_in
+from .common.reduction import THREADS, WARPS
 
 
 def attend_rolling_v1(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):

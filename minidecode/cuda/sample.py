@@ -19,12 +19,12 @@ import math
 import numpy as np
 from numba import cuda, float32, float64, int64
 
-from ..launch import launch
 from ..reference import scratch
+from ..runtime.launch import launch
 from . import in_float32
 from .candidates import INFINITY, NOWHERE, THREADS, WARPS, first_of_block
+from .common.reduction import block_max
 from .random import COUNTERS, LOW, counters_of, noise_of, words_of, write_noise
-from .reduction import block_max
 
 SLICE = 512  # groups of four tokens that a block looks at
 MOST_NOISE = 22.9  # noise is at most 33 log 2

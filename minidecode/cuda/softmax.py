@@ -15,13 +15,13 @@ import math
 import numpy as np
 from numba import cuda, float32, int64
 
-from ..launch import launch
 from ..ops import FINE, NOT_A_NUMBER
 from ..reference.softmax import results
+from ..runtime.launch import launch
 from . import in_float32
 from .candidates import INFINITY, THREADS, WARPS
+from .common.reduction import block_max, block_sum
 from .hars import log_of, rescaled, with_one_more
-from .reduction import block_max, block_sum
 
 
 def log_softmax_v1(logits_RV, out=None):

@@ -16,8 +16,8 @@ from __future__ import annotations
 import numpy as np
 from numba import cuda, float32, int64
 
-from ..launch import launch
-from .attention import (
+from ..runtime.launch import launch
+from .common.attention import (
     BOUNDS,
     CACHES,
     MINUS_INF,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import cuda, float32
 
-from ..launch import launch
+from ..runtime.launch import launch
 from . import in_float32
 
 THREADS = 128

@@ -18,10 +18,10 @@ from __future__ import annotations
 import numpy as np
 from numba import cuda, int32, int64
 
-from ..launch import launch
+from ..runtime.launch import launch
 from . import in_float32
 from .candidates import THREADS, kth_of_block
-from .reduction import warp_sum
+from .common.reduction import warp_sum
 
 WARP = 32
 ROOM = 2048  # survivors that a block has room for

@@ -21,9 +21,9 @@ import math
 import numpy as np
 from numba import cuda, float32, float64, int32, int64
 
-from ..launch import launch
+from ..runtime.launch import launch
 from .candidates import INFINITY, THREADS, WARPS
-from .reduction import block_max, warp_max, warp_sum
+from .common.reduction import block_max, warp_max, warp_sum
 from .top_k import HIGHEST, LOWEST, WARP, in_order, to_change
 
 ROOM = 1024  # survivors that a block has room for

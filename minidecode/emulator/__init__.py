@@ -1,4 +1,4 @@
-"""Runs a CUDA kernel on the CPU, thread by thread: right answers, races, memory traffic, pictures."""
+"""Runs a CUDA kernel on the CPU, thread by thread: right answers, races, memory traffic, pictures. No op is here."""
 
 from .binding import register_body
 from .emulate import emulate

@@ -9,7 +9,7 @@ from types import FunctionType
 import numpy as np
 
 from ..errors import EmulationError, OptionError
-from ..launch import DRY, note_kernel
+from ..runtime.launch import DRY, note_kernel
 from .binding import python_function
 from .launch import Launch, Settings, TakesTooLongError
 from .run import Run

@@ -1,4 +1,6 @@
-"""Every op in NumPy. Signatures, equations and costs stand in minidecode/ops.py; here is how.
+"""Every op in NumPy: the naive form first, the optimized one below it. Signatures and costs stand in ops.py.
+
+
 
 An op that needs room for something in between asks for it by `room`: it is the `workspace(shape, dtype)` of a caller
 that has some to lend (runtime/arena.py), or else found. How much it asks for may grow with shapes and lengths, and must

@@ -18,8 +18,8 @@ def attend_indirect_naive(
 
 
 def attend_indirect(
-    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R, scale, out=None, *,
-    workspace=None,
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R, scale,
+    out=None, *, workspace=None,
 ):  # fmt: skip
     """The same for what is written alone, and then the two products of `attend_split`."""
     indirection_RT = indirection_RT[:, : int(end_R.max())]

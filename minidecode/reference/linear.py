@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..precision import widened
+from ..runtime.low_precision import widened
 from . import scratch
 
 CACHED = 2**17  # weights that are widened together: half a megabyte of float32, which stays in a cache

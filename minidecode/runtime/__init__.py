@@ -1,0 +1,1 @@
+"""One generation, run: engine, device, launch, arena, graphs, receipts, pipeline. No search, no files."""

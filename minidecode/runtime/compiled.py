@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..plan import file_of
-from ..precision import arrays_of
 from ..search.candidates import never_straight
 from ..search.options import Options
+from .low_precision import arrays_of
 
 if TYPE_CHECKING:
     from ..model import Model

@@ -20,7 +20,6 @@ import numpy as np
 
 from .. import ops as signatures
 from ..cache.cross import of_layer
-from ..device import is_array, put
 from ..dims import letters
 from ..reference import scratch
 from ..reference.arena import aligned
@@ -31,6 +30,7 @@ from ..search.processors import always_due
 from ..search.result import Request
 from .arena import Call, Extent, Fresh, Result, StepPlan
 from .buckets import room_for
+from .device import is_array, put
 from .engine import Engine
 from .planner import Lifetime, lay_out
 from .receipt import CountedOps, root

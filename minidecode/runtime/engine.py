@@ -14,8 +14,8 @@ import numpy as np
 from ..cache.cross import DecoderCache
 from ..cache.no_cache import NoCache
 from ..cache.source import Source
-from ..device import fetch, put
 from .buckets import Bucket, Buckets, apart, room_for
+from .device import fetch, put
 from .receipt import GraphCounts, held_bytes
 
 LOGITS_ROWS = 64  # scored at a time: 13 MB of GPT-2's logits; with more, the product is hardly faster

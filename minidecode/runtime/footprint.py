@@ -10,10 +10,10 @@ from typing import Any
 
 from ..errors import MemoryBudgetError, OptionError
 from ..plan import STORED_AS, Plan
-from ..precision import NARROW
 from ..search.options import Options
 from .arena import Extent
 from .buckets import room_for
+from .low_precision import NARROW
 
 UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 # Arrays of attention's scores, and of the feed-forward part with what the layer before has left: as NumPy's code works

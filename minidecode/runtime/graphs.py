@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from ..launch import LAUNCHES, PRODUCT, STREAM, OnHost
+from .launch import LAUNCHES, PRODUCT, STREAM, OnHost
 from .receipt import CountedOps, GraphCounts
 
 

@@ -34,7 +34,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, LineError, MemoryBudgetError, MinidecodeError, OptionError, PipelineError
-from ..line_files import read_record
+from ..files.lines import read_record
 from ..plan import Plan
 from .footprint import read_budget
 from .receipt import CostOf, Receipt

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import OptionError, quoted
 from ..ops import ALIGNED
-from ..user_functions import UserOp, describe
+from .user_functions import UserOp, describe
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ import numpy as np
 
 from .. import ops as signatures
 from ..catalog import CATALOG, Cost
-from ..code_paths import CODE_PATHS, COUNTS
-from ..device import fetch
-from ..user_functions import describe
+from ..cpu.common.code_paths import CODE_PATHS, COUNTS
 from .arena import Fresh
+from .device import fetch
+from .user_functions import describe
 
 
 @dataclass

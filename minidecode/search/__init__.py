@@ -1,0 +1,1 @@
+"""Which tokens come next: the loops, processors, samplers, dialects and traces. No model, no cache."""

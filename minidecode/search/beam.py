@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..device import array_like, fetch
 from ..errors import OptionError
 from ..ops import ALL_DONE, MOVED, PENALTY_TOO_STRONG, SOME_DONE, TROUBLE, BeamRules
+from ..runtime.device import array_like, fetch
 from .candidates import Candidates, find_candidates, may_go_straight, straight_from_logits
 from .options import Options
 from .processors import Rows, any_due, process
@@ -169,10 +169,12 @@ class Beams:
         running_score_BW[:, : options.num_beam_groups if options.rules.groups == "interleaved" else 1] = 0.0
         norms = [1.0, *(options.length_norm(new) for new in range(1, int(limit_B.max()) + 1))]
         return cls(
-            running_BWM, running_score_BW, array_like(logits_RV, B, np.int64, prompt_B), running_BWM.copy(), out_of_play_BW,
+            running_BWM, running_score_BW, array_like(logits_RV, B, np.int64, prompt_B), running_BWM.copy(),
+            out_of_play_BW,
             array_like(logits_RV, (B, W), np.int64, 0), array_like(logits_RV, B, bool, False),
             array_like(logits_RV, B, np.int64, prompt_B), array_like(logits_RV, B, np.int64, limit_B),
-            array_like(logits_RV, len(norms), dtype, norms), array_like(logits_RV, len(eos), np.int64, eos), options.beam_rules,
+            array_like(logits_RV, len(norms), dtype, norms), array_like(logits_RV, len(eos), np.int64, eos),
+            options.beam_rules,
         )  # fmt: skip
 
     def rows(self, request: Request, sentence_B: np.ndarray, step: int) -> Rows:

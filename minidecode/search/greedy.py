@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..device import array_like, fetch
 from ..ops import ALL_DONE, SOME_DONE, TROUBLE
+from ..runtime.device import array_like, fetch
 from .options import Options
 from .processors import any_due, process
 from .result import Found, Request, check_logits, clear_trouble, copy_found, raise_trouble, scaled_logits

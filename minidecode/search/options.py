@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import MinidecodeWarning, OptionError
 from ..ops import BEST_BEAM, BEST_CANDIDATE, NOBODY, BeamRules
-from ..user_functions import describe
+from ..runtime.user_functions import describe
 from .dialects import DIALECTS, Dialect
 
 DEFAULT_NEW_TOKENS = 64

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..device import fetch
 from ..errors import OptionError
+from ..runtime.device import fetch
 from .filters import min_p_filter
 
 if TYPE_CHECKING:

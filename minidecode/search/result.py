@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..device import array_like, fetch
 from ..errors import NumericalError, OptionError
 from ..ops import FINE, NOT_A_NUMBER
+from ..runtime.device import array_like, fetch
 from .draws import Draws, sentence_keys
 from .options import Options
 from .processors import Rows

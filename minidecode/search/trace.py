@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..device import fetch
+from ..runtime.device import fetch
 
 FATES = {"runs": "goes on", "ends": "finished", "refused": "ended, and did not count", "dropped": "not among the best"}
 

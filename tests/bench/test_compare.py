@@ -21,10 +21,10 @@ from minidecode.bench.compare import (
 from minidecode.bench.pictures import MARKERS, roofline
 from minidecode.catalog import CATALOG, Cost
 from minidecode.conformance.rows import asked_of
-from minidecode.device import fetch, put
 from minidecode.errors import InputError, NumericalError
 from minidecode.ops import Norm
 from minidecode.reference import norm as norm_file
+from minidecode.runtime.device import fetch, put
 
 
 class OnDevice(np.ndarray):

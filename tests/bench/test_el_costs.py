@@ -14,7 +14,7 @@ from minidecode.ops import Weight
 from minidecode.plan import Plan
 from minidecode.reference import el, grouped, linear, shared
 from minidecode.runtime.receipt import CountedOps
-from minidecode.user_functions import load_file
+from minidecode.runtime.user_functions import load_file
 
 BUILD, PROJECT, ATTEND = GROUPS
 PAPER = Sizes(B=32, W=4, N=1024, H=16, D=1024)  # section 4.1.1, float16

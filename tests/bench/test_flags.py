@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from minidecode.user_functions import load_file
+from minidecode.runtime.user_functions import load_file
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 SCRIPTS = sorted(p for p in BENCHMARKS.glob("*.py") if p.name not in ("flags.py", "readme.py"))

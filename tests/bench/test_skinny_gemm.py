@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from minidecode.ops import Norm, Weight
-from minidecode.user_functions import load_file
+from minidecode.runtime.user_functions import load_file
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "skinny_gemm.py"
 

@@ -123,7 +123,7 @@ def test_nothing_is_left_in_the_folder_where_it_runs(tmp_path):
     command = [
         sys.executable,
         "-m",
-        "minidecode.cli",
+        "minidecode.commands.cli",
         "check",
         "indirection",
         "minidecode.cpu.indirection:update_indirection",

@@ -1,4 +1,4 @@
-"""`minidecode evaluate`: thin over minidecode.quality, and how it fails."""
+"""`minidecode evaluate`: thin over minidecode.bench.quality, and how it fails."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from toy_folder import write_folder
 
 import minidecode as md
-from minidecode import quality
+from minidecode.bench import quality
 
 RECORDS = [
     {"prompt": "the sea", "reference": "and the other"},

@@ -19,7 +19,7 @@ import pytest
 from toy_folder import CONFIG, newline_tensors, toy_tensors, write_folder, write_json
 
 import minidecode as md
-from minidecode.prompts import fairseq_limit
+from minidecode.runtime.prompts import fairseq_limit
 from minidecode.search.options import Options
 
 PROMPTS = ["the sea", "a", "other things"]
@@ -298,7 +298,7 @@ def test_no_memory_for_the_weights(fails, toy, monkeypatch, error):
     def read(*_):
         raise error
 
-    monkeypatch.setattr("minidecode.checkpoint.Stored.read", read)
+    monkeypatch.setattr("minidecode.files.checkpoint.Stored.read", read)
     message = fails("generate", "the", "-m", toy)
     assert f"not enough memory to load {toy} with dtype=float32" in message and "a smaller model" in message
     assert "batch" not in message and "beams" not in message
@@ -518,7 +518,8 @@ def test_the_time_to_the_first_token_does_not_count_the_typing(cli, types, toy):
 
 # An interrupt is ignored in processes that a shell has put in the background, and their children inherit that.
 START = (
-    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\nfrom minidecode.cli import main; main()"
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    "from minidecode.commands.cli import main; main()"
 )
 
 
@@ -528,7 +529,7 @@ def start(*arguments: object, **options) -> subprocess.Popen:
 
 
 def test_a_real_process(toy, expected):
-    command = [sys.executable, "-m", "minidecode.cli", "generate", "-", "-m", toy, *FEW]
+    command = [sys.executable, "-m", "minidecode.commands.cli", "generate", "-", "-m", toy, *FEW]
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}  # a terminal that knows no UTF-8
     ran = subprocess.run(command, input=LINES, capture_output=True, env=environment)
     assert (ran.returncode, ran.stdout.decode()) == (0, expected)
@@ -563,7 +564,7 @@ def test_to_import_minidecode_changes_no_handler():
 
 
 def test_an_argument_that_is_not_utf8(toy):
-    command = [sys.executable, "-m", "minidecode.cli", "generate", b"caf\xe9", "-m", toy]
+    command = [sys.executable, "-m", "minidecode.commands.cli", "generate", b"caf\xe9", "-m", toy]
     ran = subprocess.run(command, capture_output=True, text=True)
     assert ran.returncode == 1 and ran.stdout == ""
     assert ran.stderr == "minidecode: the text is not valid UTF-8: byte 0xe9 at character 3\n"

@@ -15,8 +15,9 @@ from xml.etree import ElementTree
 import pytest
 
 import minidecode as md
-from minidecode import generate_files, line_files
+from minidecode.commands import generate_files
 from minidecode.commands.progress_bar import bar
+from minidecode.files import lines
 from minidecode.runtime.pipeline import Worker
 
 FEW = ["--max-new-tokens", "3"]
@@ -210,7 +211,7 @@ def test_a_file_that_loses_lines_while_it_is_read_is_told_of(cli, toy, tmp_path,
 
 @pytest.mark.parametrize("way", ["file", "pipe"])
 def test_a_line_without_an_end_does_not_fill_the_memory(cli, toy, tmp_path, monkeypatch, way):
-    monkeypatch.setattr(line_files, "LONGEST", 16)
+    monkeypatch.setattr(lines, "LONGEST", 16)
     text = b"the sea\n" + b"x" * 17 + b"\na\n"
     path = tmp_path / "prompts.txt"
     path.write_bytes(text)
@@ -291,8 +292,8 @@ def test_no_bar_where_there_is_no_terminal(cli, toy):
 def test_lines_come_out_while_others_are_still_to_come(toy):
     """A pipe that stays open: what is done is told, and a `call_off` is not needed to end the run."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "minidecode.cli", "generate", "-", "-m", str(toy), *FEW, "-q", "--batch-size", "1",
-         "--sort-window", "1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        [sys.executable, "-m", "minidecode.commands.cli", "generate", "-", "-m", str(toy), *FEW, "-q", "--batch-size",
+         "1", "--sort-window", "1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     process.stdin.write("the sea\na\n")
     process.stdin.flush()
@@ -307,7 +308,7 @@ def test_a_named_pipe_as_input(toy, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     process = subprocess.Popen(
-        [sys.executable, "-m", "minidecode.cli", "generate", "-i", str(pipe), "-m", str(toy), *FEW, "-q"],
+        [sys.executable, "-m", "minidecode.commands.cli", "generate", "-i", str(pipe), "-m", str(toy), *FEW, "-q"],
         stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     pipe.write_text("\n".join(GOOD))

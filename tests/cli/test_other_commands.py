@@ -134,7 +134,7 @@ def test_doctor_gives_the_command_that_adds_what_is_missing(cli, monkeypatch, pa
 @pytest.mark.parametrize("package", ["numba", "threadpoolctl"])
 def test_doctor_works_without_what_it_asks(cli, monkeypatch, package):
     """None in sys.modules makes an import fail as if the package were not there."""
-    for name in [n for n in sys.modules if n.partition(".")[0] == package or n == "minidecode.device"]:
+    for name in [n for n in sys.modules if n.partition(".")[0] == package or n == "minidecode.runtime.device"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     assert cli("doctor").code == 0
@@ -301,7 +301,7 @@ def test_auto_and_doctor_get_by_without_a_library(monkeypatch):
 
 
 def test_a_package_that_cannot_be_imported_is_named_and_a_bug_of_ours_is_not_hidden():
-    from minidecode.cli import _cannot_load
+    from minidecode.commands.cli import _cannot_load
 
     assert (
         _cannot_load(ModuleNotFoundError("No module", name="rich")) == "the package rich is missing: pip install rich"

@@ -8,8 +8,9 @@ from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
 from minidecode.conformance.attention import normal
 from minidecode.conformance.rows import asked_of
-from minidecode.cuda import attention, grouped, split
-from minidecode.launch import InEmulator, counted_launches
+from minidecode.cuda import grouped, split
+from minidecode.cuda.common import attention
+from minidecode.runtime.launch import InEmulator, counted_launches
 
 ROWS = ("grouped", "shared", "split")
 VERSIONS = [

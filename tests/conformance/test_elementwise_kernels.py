@@ -14,10 +14,10 @@ from minidecode.conformance.rows import embedding as embedding_row
 from minidecode.conformance.rows import norm as norm_row
 from minidecode.conformance.rows.norm import layer_norm_bound
 from minidecode.cuda import activation, embedding
-from minidecode.launch import InEmulator, counted_launches
 from minidecode.ops import Norm
 from minidecode.reference import norm as norm_reference
 from minidecode.reference.activation import ACTIVATIONS, LAPLACE, PLAIN, code_of
+from minidecode.runtime.launch import InEmulator, counted_launches
 
 ROWS = ("norm", "embedding", "activation")
 
@@ -198,7 +198,7 @@ def test_four_columns_are_for_rows_that_begin_at_16_bytes():
 def test_the_assembler_sees_128_bit_loads_and_stores():
     pytest.importorskip("numba_cuda", reason="needs the toolkit: pip install '.[ptx]'")
     pytest.importorskip("cuda.core", reason="needs the toolkit: pip install '.[ptx]'")
-    from minidecode.kernel_build import build
+    from minidecode.conformance.kernel_build import build
 
     for kernel, (signature,) in activation.SIGNATURES.items():
         built = build(kernel, signature, (8, 0))

@@ -7,7 +7,7 @@ import pytest
 from numba import float64
 
 from minidecode import cuda as kernels_package
-from minidecode.kernel_build import ARCHITECTURES, build
+from minidecode.conformance.kernel_build import ARCHITECTURES, build
 
 numba_cuda = pytest.importorskip("numba_cuda", reason="needs the toolkit: pip install '.[ptx]'")
 pytest.importorskip("cuda.core", reason="needs the toolkit: pip install '.[ptx]'")

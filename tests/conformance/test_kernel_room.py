@@ -16,12 +16,13 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from minidecode import cuda, launch, ops
+from minidecode import cuda, ops
 from minidecode.bench.compare import calls_on_device, implementations
 from minidecode.catalog import CATALOG
 from minidecode.conformance.rows import asked_of
-from minidecode.cuda import attention
+from minidecode.cuda.common import attention
 from minidecode.plan import is_there
+from minidecode.runtime import launch
 
 PAGE = 4096
 ROWS = [

@@ -8,7 +8,7 @@ import pytest
 from numba import cuda, float32, float64, int32, int64
 
 from minidecode import cuda as kernels_package
-from minidecode.kernel_types import check_types
+from minidecode.conformance.kernel_types import check_types
 
 F = float32[::1]
 

@@ -12,9 +12,9 @@ from minidecode.conformance.check import mutant_files
 from minidecode.conformance.large import cost, rows_of, wrong_by_limits
 from minidecode.conformance.rows import asked_of
 from minidecode.cuda import sequences
-from minidecode.launch import InEmulator, launch
 from minidecode.reference import beam_scores
-from minidecode.user_functions import load_file
+from minidecode.runtime.launch import InEmulator, launch
+from minidecode.runtime.user_functions import load_file
 
 BY_SIZE = {  # and one of `norm`, a kernel, which takes longer: with the other mutants, for one seed
     "candidates": "columns_in_sixteen_bits",

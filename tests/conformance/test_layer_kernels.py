@@ -9,8 +9,8 @@ from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
 from minidecode.conformance.attention import normal
 from minidecode.conformance.rows import asked_of
-from minidecode.launch import PRODUCT, InEmulator, counted_launches
 from minidecode.reference.heads import cut
+from minidecode.runtime.launch import PRODUCT, InEmulator, counted_launches
 
 
 def every(*names):

@@ -11,9 +11,9 @@ from minidecode.catalog import CATALOG
 from minidecode.conformance.rows import epilogue as epilogue_row
 from minidecode.conformance.rows.linear import LAYOUTS, STORED, arguments_of, bound, oracle
 from minidecode.cuda import linear
-from minidecode.launch import PRODUCT, InEmulator, counted_launches
 from minidecode.ops import Weight
 from minidecode.reference.activation import GELU, PLAIN
+from minidecode.runtime.launch import PRODUCT, InEmulator, counted_launches
 
 VERSIONS = {label: InEmulator(f) for label, f in implementations(CATALOG["linear"]).items() if label.startswith("cuda")}
 
@@ -124,7 +124,7 @@ def test_double_precision_is_refused(label):
 def test_the_assembler_sees_128_bit_loads():
     pytest.importorskip("numba_cuda", reason="needs the toolkit: pip install '.[ptx]'")
     pytest.importorskip("cuda.core", reason="needs the toolkit: pip install '.[ptx]'")
-    from minidecode.kernel_build import build
+    from minidecode.conformance.kernel_build import build
 
     for kernel, signatures in linear.SIGNATURES.items():
         loads = [build(kernel, signature, (8, 0)).wide_loads for signature in signatures]

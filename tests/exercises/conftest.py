@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from minidecode.exercises import sandbox, skeleton
+from minidecode.course.exercises import sandbox, skeleton
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from minidecode.exercises import grade, published
-from minidecode.exercises.exercise import Submission, seed_of
-from minidecode.exercises.find import find
+from minidecode.course.exercises import grade, published
+from minidecode.course.exercises.exercise import Submission, seed_of
+from minidecode.course.exercises.find import find
 
 SEED = 3
 
@@ -259,8 +259,8 @@ def test_a_solution_is_known_again_where_solutions_are_not(tmp_path, monkeypatch
     (tmp_path / "skeletons").mkdir()
     (tmp_path / "skeletons" / published.NOTED).write_text(published.as_noted(shapes), encoding="utf-8")
     source = of_ada(16)
-    monkeypatch.setattr("minidecode.exercises.find.HERE", tmp_path)
-    monkeypatch.setattr("minidecode.exercises.skeleton.CHECKOUT", tmp_path)
+    monkeypatch.setattr("minidecode.course.exercises.find.HERE", tmp_path)
+    monkeypatch.setattr("minidecode.course.exercises.skeleton.CHECKOUT", tmp_path)
     monkeypatch.chdir(tmp_path)
     assert exercise.folder() is None and published.recognise(source, exercise.published()).file == "solution.py"
     assert published.recognise("this is no Python", exercise.published()) is None

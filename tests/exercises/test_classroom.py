@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from minidecode.course.exercises import classroom
+from minidecode.course.exercises.find import find
 from minidecode.errors import InputError
-from minidecode.exercises import classroom
-from minidecode.exercises.find import find
 
 ROOT = Path(__file__).resolve().parents[2]
 posix_only = pytest.mark.skipif(os.name != "posix", reason="shell scripts, which graders run on Linux")
@@ -27,7 +27,7 @@ def command(tmp_path) -> Path:
     script = tmp_path / "bin" / "minidecode"
     script.parent.mkdir()
     (script.parent / "python").symlink_to(sys.executable)
-    script.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m minidecode.cli "$@"\n')
+    script.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m minidecode.commands.cli "$@"\n')
     script.chmod(0o755)
     return script
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from minidecode.exercises import skeleton
-from minidecode.exercises.exercise import seed_of
-from minidecode.exercises.find import exercises, find
+from minidecode.course.exercises import skeleton
+from minidecode.course.exercises.exercise import seed_of
+from minidecode.course.exercises.find import exercises, find
 
 ROOT = Path(__file__).parents[2]
 
@@ -346,7 +346,7 @@ def test_an_untouched_skeleton_is_not_begun(cli, here, number, says):
 def test_half_a_score_within_a_factor_of_two():
     exercise = find("2")
     right = exercise.task.expected(exercise.task.draw(1))["BYTES_PER_TOKEN"]
-    from minidecode.exercises.exercise import Submission
+    from minidecode.course.exercises.exercise import Submission
 
     for value, score in ((right, 1.0), (right * 1.09, 1.0), (right / 1.5, 0.5), (right * 2.2, 0.0)):
         source = exercise.start(1).replace("= None", f"= {value!r}")
@@ -531,7 +531,7 @@ def test_a_folder_that_is_a_class_and_a_student_is_refused(cli, classroom):
 
 
 def test_what_a_spreadsheet_would_compute_stays_a_text():
-    from minidecode.exercises.grade import _no_formula
+    from minidecode.course.exercises.grade import _no_formula
 
     assert _no_formula("=1+1") == "'=1+1" and _no_formula("ada") == "ada" and _no_formula(1) == 1
 
@@ -547,10 +547,10 @@ def test_the_wheel_holds_skeletons_and_no_solution(tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         for exercise in exercises().values():
-            made = archive.read(f"minidecode/exercises/skeletons/{exercise.file_name}").decode()
+            made = archive.read(f"minidecode/course/exercises/skeletons/{exercise.file_name}").decode()
             assert made.replace("\r\n", "\n") == exercise.template()
-            assert f"minidecode/exercises/tasks/e{exercise.number:02d}_{exercise.name}.md" in names
-        assert json.loads(archive.read("minidecode/exercises/skeletons/published.json")) == {
+            assert f"minidecode/course/exercises/tasks/e{exercise.number:02d}_{exercise.name}.md" in names
+        assert json.loads(archive.read("minidecode/course/exercises/skeletons/published.json")) == {
             Path(e.file_name).stem: [json.loads(json.dumps(asdict(s))) for s in e.published()]
             for e in exercises().values()
         }
@@ -560,7 +560,7 @@ def test_the_wheel_holds_skeletons_and_no_solution(tmp_path):
 def test_an_installed_package_starts_from_its_skeletons(tmp_path, monkeypatch):
     exercise = find("15")
     due = exercise.start(3)
-    from minidecode.exercises import find as module
+    from minidecode.course.exercises import find as module
 
     (tmp_path / "skeletons").mkdir()
     (tmp_path / "skeletons" / exercise.file_name).write_text(exercise.template(), encoding="utf-8")

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minidecode.exercises import skeleton
-from minidecode.exercises.exercise import COMMON, NumPyTask, PredictionTask, Submission
-from minidecode.exercises.find import exercises, find
+from minidecode.course.exercises import skeleton
+from minidecode.course.exercises.exercise import COMMON, NumPyTask, PredictionTask, Submission
+from minidecode.course.exercises.find import exercises, find
 
 SEED = 20261
 # Solutions and wrong answers must be told apart whatever is drawn. Authors try more: MINIDECODE_EXERCISE_SEEDS=10

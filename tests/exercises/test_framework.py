@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from toy import told
 
-from minidecode.exercises import wire
-from minidecode.exercises.exercise import NumPyTask, Submission, as_code, told_apart
-from minidecode.exercises.verdict import Miss
-from minidecode.exercises.wire import Callback
+from minidecode.course.exercises import wire
+from minidecode.course.exercises.exercise import NumPyTask, Submission, as_code, told_apart
+from minidecode.course.exercises.verdict import Miss
+from minidecode.course.exercises.wire import Callback
 
 
 class Doubles(NumPyTask):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from minidecode.exercises import sandbox
+from minidecode.course.exercises import sandbox
 
 LOCK = Path(sandbox.HERE) / "lock.py"
 HELD = sandbox._held()

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from minidecode.exercises import sandbox
-from minidecode.exercises.exercise import Submission
-from minidecode.exercises.find import find
+from minidecode.course.exercises import sandbox
+from minidecode.course.exercises.exercise import Submission
+from minidecode.course.exercises.find import find
 
 SEED = 3
 NUMPY, KERNEL = find("15"), find("16")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from minidecode.exercises.exercise import Submission
-from minidecode.exercises.find import find
+from minidecode.course.exercises.exercise import Submission
+from minidecode.course.exercises.find import find
 
 
 def changed(number: int, seed: int, *edits: tuple[str, str], of: str = "solution", **how):

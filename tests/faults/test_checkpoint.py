@@ -25,9 +25,9 @@ from toy_folder import (
 )
 
 import minidecode as md
-from minidecode.checkpoint import read_header
-from minidecode.tokenizer import Tokenizer
-from minidecode.tokenizer_checks import check_tokenizer
+from minidecode.files.checkpoint import read_header
+from minidecode.files.tokenizer import Tokenizer
+from minidecode.files.tokenizer_checks import check_tokenizer
 
 HEADER = {
     "a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
@@ -553,7 +553,7 @@ def test_a_text_that_a_tokenizer_cannot_encode(tiny_folder, capfd):
 
 def test_a_text_that_would_become_too_long(tiny_folder, monkeypatch):
     folder = changed_tokenizer(tiny_folder(), normalizer=replace("a" * 900, String="a"))
-    monkeypatch.setattr("minidecode.tokenizer.MOST_CHARACTERS", 10_000)
+    monkeypatch.setattr("minidecode.files.tokenizer.MOST_CHARACTERS", 10_000)
     tokenizer = Tokenizer.from_folder(folder)
     tokenizer.encode("a" * 11)
     with pytest.raises(md.InputError, match="12 characters, too many for this tokenizer: shorten it"):

@@ -20,7 +20,7 @@ import pytest
 from toy_folder import write_folder
 
 import minidecode as md
-from minidecode.line_files import RecordFile
+from minidecode.files.lines import RecordFile
 from minidecode.runtime import pipeline
 from minidecode.runtime.pipeline import Generating, Stages, Worker, generate_lines
 
@@ -363,7 +363,8 @@ def test_what_a_run_before_has_left_is_not_overwritten(tmp_path):
 # --- as a process: a real limit of the system, a real interrupt ---
 
 START = (
-    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\nfrom minidecode.cli import main; main()"
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    "from minidecode.commands.cli import main; main()"
 )
 
 

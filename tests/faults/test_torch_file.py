@@ -36,8 +36,8 @@ from torch_writer import (
 from toy_folder import toy_tensors, write_folder, write_json
 
 import minidecode as md
-from minidecode.checkpoint import STORED_DTYPES, find_tensors
-from minidecode.torch_file import LONGEST_PICKLE, MAGIC, read_torch_file
+from minidecode.files.checkpoint import STORED_DTYPES, find_tensors
+from minidecode.files.torch_file import LONGEST_PICKLE, MAGIC, read_torch_file
 
 
 def read(path: Path, contents: bytes) -> dict[str, np.ndarray]:
@@ -222,7 +222,7 @@ HOSTILE = [
     "builtins.__import__", "builtins.getattr", "__builtin__.apply", "importlib.import_module", "runpy._run_code",
     "torch.load", "torch.hub.load", "torch.jit._script.unpackage_script_module", "torch.storage._load_from_bytes",
     "torch._utils._rebuild_tensor_v2.__globals__", "torch._utils.os.system", "collections.OrderedDict.__init__",
-    "numpy.load", "numpy.core.multiarray._reconstruct", "minidecode.torch_file.GLOBALS", "transformers.GPT2Model",
+    "numpy.load", "numpy.core.multiarray._reconstruct", "minidecode.files.torch_file.GLOBALS", "transformers.GPT2Model",
     "torch.FloatStorage.from_file", "torch.nn.modules.linear.Linear", "_codecs.encode", "argparse.Namespace",
 ]  # fmt: skip
 

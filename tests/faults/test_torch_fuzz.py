@@ -35,8 +35,8 @@ from torch_writer import (
 )
 
 from minidecode import CheckpointError
-from minidecode.checkpoint import STORED_DTYPES
-from minidecode.torch_file import GLOBALS, Storage, Tensor, named_tensors, read_torch_file
+from minidecode.files.checkpoint import STORED_DTYPES
+from minidecode.files.torch_file import GLOBALS, Storage, Tensor, named_tensors, read_torch_file
 
 # --- damage: (contents of the file, its pickle if only that is damaged) ---
 

@@ -207,9 +207,9 @@ class GoldenSuite:
 # ---- what the files cover --------------------------------------------------------------------------------------------
 
 
-def stored_tensors(folder: Path) -> dict[str, md.checkpoint.Stored]:
+def stored_tensors(folder: Path) -> dict[str, md.files.checkpoint.Stored]:
     """All tensors of a model's files, by their names there."""
-    return {n: t for path in folder.glob("*.safetensors") for n, t in md.checkpoint.read_header(path).items()}
+    return {n: t for path in folder.glob("*.safetensors") for n, t in md.files.checkpoint.read_header(path).items()}
 
 
 def eos_ids(options: dict) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from minidecode.tokenizer import Tokenizer
+from minidecode.files.tokenizer import Tokenizer
 
 FRAGMENTS = [" ", "  ", "\n", "\t", "\u0000", "'s", "'LL", "don't", "12", "é", "e\u0301", "👩\u200d👧", "👍🏽", "日本",
              "مرحبا", "\ufeff", "\u200b", "\ue000", "\U0010ffff", "the", "The", "Ġ", "\ufffd", "."]  # fmt: skip

@@ -14,7 +14,7 @@ import pytest
 from toy import Ops
 
 from minidecode.errors import OptionError
-from minidecode.prompts import fairseq_limit, fit_prompts
+from minidecode.runtime.prompts import fairseq_limit, fit_prompts
 from minidecode.search.beam import beam_search
 from minidecode.search.greedy import greedy
 from minidecode.search.options import Options

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import minidecode as md
-from minidecode.tokenizer import TextStream, Tokenizer
+from minidecode.files.tokenizer import TextStream, Tokenizer
 
 FOLDER = Path(__file__).parent / "tokenizer"
 CASES = json.loads((FOLDER / "cases.json").read_text(encoding="utf-8"))

@@ -8,7 +8,7 @@ import pytest
 
 from minidecode import conformance
 from minidecode.bench.ladder import read_ladder
-from minidecode.user_functions import find_function
+from minidecode.runtime.user_functions import find_function
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

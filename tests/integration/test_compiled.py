@@ -209,7 +209,7 @@ def test_no_folder_for_compiled_code_is_told_where_it_was_asked_for(tmp_path):
         "import sys, minidecode as md\n"
         "from numba.core.caching import CacheImpl\n"
         "CacheImpl._locator_classes = []\n"
-        "from minidecode.cli import main\n"
+        "from minidecode.commands.cli import main\n"
         "for words in (['generate', 'a', '--plan', 'fast'], ['warm', '-q'], ['compare', 'ngram', '-q'], ['doctor']):\n"
         "    sys.argv, sys.stderr = ['minidecode', *words], sys.stdout\n"
         "    try: main()\n"
@@ -275,7 +275,7 @@ def test_a_changed_callee_makes_compiled_code_stale(tmp_path):
 
 def test_all_that_code_is_compiled_from_is_in_the_hash():
     """Each file of the package that a file in cpu/ imports from; and no file there takes Numba's own decorator."""
-    from minidecode.cpu import jit
+    from minidecode.cpu.common import jit
 
     hashed = {path for pattern in jit.SOURCES for path in jit.PACKAGE.glob(pattern)}
     for path in (jit.PACKAGE / "cpu").glob("*.py"):

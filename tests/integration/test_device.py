@@ -11,11 +11,11 @@ import minidecode as md
 from minidecode import plan as plan_file
 from minidecode.cache.split import SplitCache
 from minidecode.cuda import linear
-from minidecode.device import put
 from minidecode.emulator.device_array import taped
 from minidecode.errors import OptionError
 from minidecode.model import FAMILIES, Model
 from minidecode.plan import Plan
+from minidecode.runtime.device import put
 
 IDS = [[3, 9, 2, 11, 5], [5, 6]]
 TINY = {

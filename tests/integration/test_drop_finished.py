@@ -227,7 +227,8 @@ MISTAKES = {  # as they might be made: in each the sentences that stay are mixed
     "tables that point to where rows were": (
         "gpt2", "indirect", "beams", IndirectCache, "leave",
         lambda right: lambda self, ops, stays_B, stays_R: (
-            SplitCache.leave(self, ops, stays_B, stays_R), setattr(self, "indirection_RT", self.indirection_RT[stays_R] % 3))),
+            SplitCache.leave(self, ops, stays_B, stays_R),
+            setattr(self, "indirection_RT", self.indirection_RT[stays_R] % 3))),
     "sources of the first sentences": (
         "bart", "el", "beams", Source, "leave",
         lambda right: lambda self, ops, stays_B: right(self, ops, np.arange(len(stays_B)))),

@@ -14,9 +14,9 @@ from torch_writer import written
 from toy_folder import STORE, write_bpe, write_json, write_safetensors, write_shards, write_tokenizer
 
 import minidecode as md
-from minidecode import head_pooling
-from minidecode.checkpoint import read_header
-from minidecode.checkpoint import write_safetensors as write_tensors
+from minidecode.files import head_pooling
+from minidecode.files.checkpoint import read_header
+from minidecode.files.checkpoint import write_safetensors as write_tensors
 from minidecode.model import FAMILIES
 from minidecode.reference import cross_kv as cross_file
 from minidecode.reference import heads as heads_file

@@ -20,7 +20,7 @@ from torch_writer import written
 from toy_folder import CONFIG, write_bpe, write_folder, write_shards
 
 import minidecode as md
-from minidecode.hub import Listing, _fetch_file, looks_like_id
+from minidecode.files.hub import Listing, _fetch_file, looks_like_id
 from minidecode.model import find_folder
 
 # Copies in other formats, precisions and frameworks, and what else lies in repositories. None of it is ever needed.
@@ -295,14 +295,14 @@ def test_what_is_no_hub_id(name):
 @pytest.mark.parametrize("name", ["./my-gpt", "../my-gpt", "~/my-gpt", "/no/my-gpt", "models/of/mine", Path("my-gpt")])
 def test_a_path_is_never_looked_up_on_the_hub(name, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("minidecode.hub.fetch", lambda *_, **__: pytest.fail("asked the hub"))
+    monkeypatch.setattr("minidecode.files.hub.fetch", lambda *_, **__: pytest.fail("asked the hub"))
     with pytest.raises(md.CheckpointError, match="is neither a bundled model nor a folder: name "):
         md.load(name)
 
 
 def test_a_folder_goes_before_the_hub(toy, monkeypatch):
     monkeypatch.chdir(toy.parent)
-    monkeypatch.setattr("minidecode.hub.fetch", lambda *_, **__: pytest.fail("asked the hub"))
+    monkeypatch.setattr("minidecode.files.hub.fetch", lambda *_, **__: pytest.fail("asked the hub"))
     assert find_folder(toy.name).resolve() == toy
 
 
@@ -470,7 +470,7 @@ def test_an_interrupt_leaves_nothing_unchecked(monkeypatch, tmp_path):
     link.symlink_to(blob.name)
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *_, **__: None)
     monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda *_, **__: str(link))
-    monkeypatch.setattr("minidecode.hub._verify", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr("minidecode.files.hub._verify", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         _fetch_file("owner/model", "model.safetensors", Listing("0" * 40, {"model.safetensors": None}))
     assert os.listdir(tmp_path) == []
@@ -491,7 +491,7 @@ BART = {"model_type": "bart", "d_model": 8, "encoder_attention_heads": 2, "decod
 
 
 def minidecode(hub, home: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "minidecode.cli", *arguments]
+    command = [sys.executable, "-m", "minidecode.commands.cli", *arguments]
     return subprocess.run(command, env=environment(hub.url, home, **settings), capture_output=True, text=True)
 
 
@@ -529,7 +529,7 @@ def test_the_progress_bar_is_for_a_terminal(hub, toy, tmp_path, quiet):
     hub.add("owner/toy", contents(toy))
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (25, 100))
-    command = [sys.executable, "-m", "minidecode.cli", "generate", "the", "-m", "owner/toy", *["-q"] * quiet]
+    command = [sys.executable, "-m", "minidecode.commands.cli", "generate", "the", "-m", "owner/toy", *["-q"] * quiet]
     subprocess.run(command, env=environment(hub.url, tmp_path / "home"), stdout=subprocess.DEVNULL, stderr=theirs)
     os.set_blocking(ours, False)
     try:

@@ -8,8 +8,8 @@ import pytest
 from toy_folder import write_bart_folder, write_folder, write_json
 
 import minidecode as md
-from minidecode import quality
-from minidecode.quality import Answers, judge
+from minidecode.bench import quality
+from minidecode.bench.quality import Answers, judge
 
 REFERENCE, TEXT = "The cat sat on the mat", "the cat on the mat"
 

@@ -13,11 +13,11 @@ import pytest
 from test_attention_settings import IDS, make
 from toy import told
 
-from minidecode.device import put
 from minidecode.emulator.device_array import EmulatorArray, counted_looks, there
 from minidecode.plan import Plan
-from minidecode.precision import moved_to
+from minidecode.runtime.device import put
 from minidecode.runtime.engine import Engine
+from minidecode.runtime.low_precision import moved_to
 from minidecode.runtime.receipt import CountedOps
 from minidecode.search.beam import beam_search
 from minidecode.search.greedy import greedy

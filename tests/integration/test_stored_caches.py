@@ -182,7 +182,8 @@ def test_trained_models_say_the_same_with_every_memory(name):
 
 @pytest.mark.parametrize(
     ("kind", "cache", "choices", "ops"),
-    [("gpt2", "split", "split=emulator,append=emulator,reorder=emulator", ["attend_split", "append_kv", "reorder_cache"]),
+    [("gpt2", "split", "split=emulator,append=emulator,reorder=emulator",
+      ["attend_split", "append_kv", "reorder_cache"]),
      ("gpt2", "el", "el_split=emulator,append=emulator", ["attend_el_split", "append_kv"]),
      ("gpt2", "preallocated", "grouped=emulator", ["attend"]),
      ("gpt2", "indirect", "indirect=emulator,indirection=emulator", ["attend_indirect"]),

@@ -8,7 +8,7 @@ from toy_folder import CONFIG, toy_tensors, write_bart_folder
 
 import minidecode as md
 from minidecode.ops import Weight
-from minidecode.precision import widened
+from minidecode.runtime.low_precision import widened
 
 NARROW = ("float16", "int8")
 PLANS = ["cache=none", "cache=replicated", "cache=split,linear=cpu", "cache=el", "cache=indirect,linear=naive",

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from threadpoolctl import threadpool_limits
 
 import minidecode as md
-from minidecode.tokenizer import Tokenizer
+from minidecode.files.tokenizer import Tokenizer
 
 NEEDED = "needs transformers itself: pip install '.[oracle]'"
 torch = pytest.importorskip("torch", reason=NEEDED)

@@ -9,12 +9,12 @@ from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
 from minidecode.conformance.attention import attend_bound, attend_row, halves
 from minidecode.conformance.rows import asked_of
-from minidecode.cpu.low_precision import widen_all
-from minidecode.launch import InEmulator
-from minidecode.precision import cast_to, largest_of
+from minidecode.cpu.common.low_precision import widen_all
 from minidecode.reference import attention
 from minidecode.reference.append import append_kv
 from minidecode.reference.move import concat_step
+from minidecode.runtime.launch import InEmulator
+from minidecode.runtime.low_precision import cast_to, largest_of
 
 HALF = np.dtype(np.float16)
 BY_MEMORY = ["grouped", "shared", "split", "indirect", "rolling"]

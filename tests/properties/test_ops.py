@@ -29,7 +29,6 @@ from minidecode.conformance.rows import reorder as reorder_row
 from minidecode.conformance.rows.norm import layer_norm_oracle
 from minidecode.ops import Heads, Norm, Weight
 from minidecode.plan import backend
-from minidecode.precision import quantized
 from minidecode.reference import candidates
 from minidecode.reference.activation import ACTIVATIONS
 from minidecode.reference.grouped import attend_naive
@@ -39,6 +38,7 @@ from minidecode.reference.shared import attend_shared_naive
 from minidecode.reference.softmax import token_logprobs_naive
 from minidecode.reference.split import attend_split_merged, attend_split_naive
 from minidecode.runtime import dry_run
+from minidecode.runtime.low_precision import quantized
 
 OPS = {name: dims.checked(f, ops.RETURNS.get(name, ())) for name, f in backend(reference).items()}
 LAYER_NORMS = [layer_norm_naive, layer_norm]

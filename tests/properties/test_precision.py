@@ -13,8 +13,8 @@ from minidecode.catalog import CATALOG
 from minidecode.conformance.rows import linear as linear_row
 from minidecode.cpu import linear as cpu_linear
 from minidecode.ops import Weight
-from minidecode.precision import narrowed, quantized, stored_as, widened
 from minidecode.reference.linear import linear
+from minidecode.runtime.low_precision import narrowed, quantized, stored_as, widened
 
 EPS = 2.0**-24
 ON_CPU = {label: f for label, f in implementations(CATALOG["linear"]).items() if not label.startswith("cuda")}

@@ -13,8 +13,8 @@ import numpy as np
 from minidecode.cpu import linear as cpu_linear
 from minidecode.ops import Heads, Norm, Weight
 from minidecode.plan import Plan
-from minidecode.precision import narrowed
 from minidecode.reference import linear as linear_file
+from minidecode.runtime.low_precision import narrowed
 from minidecode.runtime.receipt import CountedOps, Receipt, held_bytes
 
 F = np.float32
@@ -75,7 +75,8 @@ def test_the_receipt_names_the_code_that_runs(monkeypatch):
 
 def cpu_ops():
     return CountedOps({name: getattr(importlib.import_module(f"minidecode.cpu.{file}"), name)
-                       for file, name in (("linear", "linear"), ("cross_kv", "project_cross_kv"), ("append", "append_kv"),
+                       for file, name in (("linear", "linear"), ("cross_kv", "project_cross_kv"),
+                                           ("append", "append_kv"),
                                           ("epilogue", "linear_epilogue"), ("activation", "bias_activation"),
                                           ("top_k", "top_k_filter"))})  # fmt: skip
 

@@ -13,7 +13,7 @@ from toy_folder import BART_CONFIG, CONFIG, MERGES, toy_tensors, toy_vocabulary,
 import minidecode as md
 from minidecode.reference import softmax
 from minidecode.runtime import engine
-from minidecode.scoring import windows
+from minidecode.runtime.scoring import windows
 
 CONTEXT = CONFIG["n_positions"]
 FAMILIES = ["gpt2", "bart"]

@@ -13,11 +13,12 @@ from numba import config, njit
 
 import minidecode as md
 from minidecode.cpu import linear as cpu_linear
-from minidecode.cpu import skinny_gemm, split, thread_pool
-from minidecode.cpu.atomics import address_of, array_at, pause
+from minidecode.cpu import split
+from minidecode.cpu.common import skinny_gemm, thread_pool
+from minidecode.cpu.common.atomics import address_of, array_at, pause
 from minidecode.ops import Weight
-from minidecode.precision import narrowed
 from minidecode.reference import split as reference_split
+from minidecode.runtime.low_precision import narrowed
 
 STORED = ("float32", "float16", "int8")
 
@@ -487,7 +488,7 @@ import numpy as np
 from numba import config, njit
 import minidecode as md
 from minidecode.cpu import thread_pool
-from minidecode.cpu.atomics import array_at, pause
+from minidecode.cpu.common.atomics import array_at, pause
 config.NUMBA_NUM_THREADS, dealing.STALL = 2, 0.01
 number = {"x86_64": (186, 60), "aarch64": (178, 93)}[platform.machine()]
 GETTID, EXIT = number

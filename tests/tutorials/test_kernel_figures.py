@@ -5,13 +5,13 @@ import pytest
 from numba import cuda, float32
 
 import minidecode as md
+from minidecode.conformance.kernel_types import check_types
 from minidecode.course.dram import Launch, arrows, draw_launches, launch_of
 from minidecode.course.lanes import draw_requests
 from minidecode.course.strips import draw_strips
 from minidecode.course.survivors import draw_survivors, draw_ways
 from minidecode.course.transpose import turn, turn_by_padded_tiles, turn_by_tiles
 from minidecode.errors import InputError
-from minidecode.kernel_types import check_types
 
 TOLD = {"caption": "What is read?", "alt": "Cells of which some are dark, because they are read."}
 

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ...ops import Weight
-from ...precision import NARROW, narrowed
+from ...runtime.low_precision import NARROW, narrowed
 from ..attention import drawn
 from ..bounds import EPS
 from ..sizes import BOUNDARIES, POSITIONS, ROWS, VOCABULARY, WIDTH

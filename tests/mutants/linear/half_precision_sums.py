@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minidecode.precision import widened
+from minidecode.runtime.low_precision import widened
 
 
 def linear(x_RX, weight):

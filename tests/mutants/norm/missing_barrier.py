@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numba import cuda, float32
 
-from minidecode.launch import launch
+from minidecode.runtime.launch import launch
 
 
 def residual_norm(x_RD, y_RD, bias_D, norm, out=None):

@@ -1,0 +1,235 @@
+"""The command line: its commands, and the exit code of each way in which one can end.
+
+Texts go to stdout, everything about them to stderr. Exit codes: 0 done; 1 an error that a user can mend, or an answer
+that is no; 2 a command line that cannot be read; 130 interrupted; 143 terminated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import sys
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from .. import __version__
+from ..course.exercises.commands import app as exercise_app
+from ..errors import MinidecodeError, MinidecodeWarning, OptionError
+from .check import check
+from .compare import compare
+from .convert import convert
+from .doctor import doctor
+from .evaluate import evaluate
+from .generate import generate
+from .generate_files import Interrupted
+from .interrupts import Terminated, raise_on_signals
+from .ladder import ladder
+from .models import models
+from .plan import plan
+from .precompile import precompile
+from .score import score
+from .trace import trace
+from .tutorial import tutorial
+
+app = typer.Typer(
+    help="Fast transformer decoding you can read: load GPT-2 or BART, generate, and see what ran.",
+    rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False,
+)  # fmt: skip
+IN_ORDER_OF_HELP = (
+    generate, trace, plan, check, compare, ladder, score, evaluate, convert, models, tutorial, precompile, doctor,
+)  # fmt: skip
+
+HYPOTHESIS_FOLDER = "HYPOTHESIS_STORAGE_DIRECTORY"
+SHARED_LIBRARY = re.compile(r"[\w.+-]+(?:\.so(?:\.\d+)*|\.dylib|\.dll|\.pyd)\b", re.IGNORECASE)
+
+
+class OnceEach(TyperCommand):
+    """A command that takes each option once: of two values, under one spelling or two, one would be lost silently."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        *_, given = self.make_parser(ctx).parse_args(args=list(args))
+        for option, times in Counter(given).items():
+            has_values = option.param_type_name == "option" and (not option.is_flag or option.secondary_opts)
+            if times > 1 and has_values and not option.multiple:
+                name, *others = option.opts
+                also = f" ({', '.join(others)})" if others else ""
+                raise OptionError(f"{name}{also} is given {'twice' if times == 2 else f'{times} times'}: give it once")
+        return super().parse_args(ctx, args)
+
+
+for command in IN_ORDER_OF_HELP:
+    app.command(cls=OnceEach)(command)
+app.add_typer(exercise_app, name="exercise")
+
+
+@app.callback(invoke_without_command=True)
+def _global_options(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+):
+    if version:
+        print(f"minidecode {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help(), file=sys.stderr)
+        raise typer.Exit(2)
+
+
+def main() -> None:
+    """Runs a command; an error that a user can mend is one line on stderr and exit code 1, or 2 for bad usage."""
+    raise_on_signals()
+    _ready_streams()
+    with _private_folder(), _warnings_in_one_line(quiet=not {"--quiet", "-q"}.isdisjoint(sys.argv[1:])):
+        code = _run(debug="--debug" in sys.argv[1:])
+    sys.exit(code)
+
+
+@contextlib.contextmanager
+def _private_folder() -> Iterator[None]:
+    """A temporary folder that only this user can open, gone at the end: hypothesis keeps its data there.
+
+    Without it that would go into the working directory; and in a place known beforehand, others could put data for it.
+    """
+    if HYPOTHESIS_FOLDER in os.environ:
+        yield
+        return
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="minidecode-", ignore_cleanup_errors=True)
+    except OSError:  # nowhere to write: hypothesis does without, too
+        yield
+        return
+    with folder:
+        os.environ[HYPOTHESIS_FOLDER] = folder.name
+        try:
+            yield
+        finally:
+            del os.environ[HYPOTHESIS_FOLDER]
+
+
+@contextlib.contextmanager
+def _warnings_in_one_line(quiet: bool) -> Iterator[None]:
+    """Prints our own warnings to stderr without the line of source that raised them, each text once."""
+    shown, usual = set(), warnings.showwarning
+
+    def show(message: Any, category: type[Warning], *where: Any) -> None:
+        if not issubclass(category, MinidecodeWarning):
+            usual(message, category, *where)
+        elif str(message) not in shown:
+            shown.add(str(message))
+            print(f"minidecode: warning: {' '.join(str(message).split())}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore" if quiet else "always", MinidecodeWarning)
+        warnings.showwarning = show
+        yield
+
+
+def _ready_streams() -> None:
+    """All three standard streams are there, and texts are UTF-8 wherever they go, as --output is."""
+    for name, mode in [("stdin", "r"), ("stdout", "w"), ("stderr", "w")]:
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 (it stays open to the end)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
+
+
+def _run(debug: bool) -> int:
+    """The exit code of the command that sys.argv names. What is no error of the user's is raised."""
+    try:
+        code = typer.main.get_command(app)(prog_name="minidecode", standalone_mode=False)
+        if code == 130:  # what the command-line library makes of an interrupt, without a word
+            raise KeyboardInterrupt
+        sys.stdout.flush()  # here, where a full disk or a closed pipe can still be told
+        return code or 0
+    except MinidecodeError as error:
+        return _fail(str(error), 1, debug)
+    except BrokenPipeError:  # whoever read our output has gone: not our error, and nothing to say
+        _give_up_stdout()
+        return 1
+    except (OSError, ImportError) as error:
+        if (message := _cannot_load(error)) is not None:
+            return _fail(message, 1, debug)
+        if isinstance(error, ImportError):  # a bug, shown whole
+            raise
+        # With a number and no name it comes from writing our output.
+        code = _fail(f"{error.filename or 'the output cannot be written'}: {error.strerror or error}", 1, debug)
+        _give_up_stdout()
+        return code
+    except Terminated as terminated:
+        return _fail(str(terminated), 143, debug) if str(terminated) else 143
+    except Interrupted as interrupted:
+        return _fail(str(interrupted), 130, debug)
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("interrupted", 130, debug)
+    except MemoryError as error:
+        return _fail(f"not enough memory: {error}; use a smaller --batch-size or --num-beams", 1, debug)
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # not the command-line library's own complaint: a bug, shown whole
+            raise
+        command = error.ctx.command_path if getattr(error, "ctx", None) else "minidecode"
+        message = error.format_message().rstrip(".")
+        if "No such option" in message:
+            message += _of_a_dash(message, error.ctx)
+        return _fail(f"{message} (see {command} --help)", 2, debug)
+
+
+def _cannot_load(error: OSError | ImportError) -> str | None:
+    """What cannot be loaded, and what to do: a package or a shared library. None if the error is another one.
+
+    The system's loader gives an OSError no number; each package that passes the error on may name its own file instead.
+    """
+    if isinstance(error, ImportError) and (error.name or "").startswith("minidecode"):
+        return None
+    if isinstance(error, ModuleNotFoundError):
+        return f"the package {error.name} is missing: pip install {error.name}"
+    if isinstance(error, OSError) and error.errno is not None:
+        return None
+    first, library = error, ""
+    while first is not None:
+        if found := SHARED_LIBRARY.search(str(first)):
+            library, why = found[0], str(first)
+        first = first.__cause__ or first.__context__
+    if library:
+        return f"the shared library {library} cannot be loaded ({why}): reinstall the package that it belongs to"
+    if isinstance(error, ImportError) and error.name:
+        package = error.name.partition(".")[0]
+        return f"the package {package} cannot be imported ({error}): pip install --force-reinstall {package}"
+    return None if isinstance(error, ImportError) else str(error)
+
+
+def _of_a_dash(message: str, context: Any) -> str:
+    """What may have been meant by a word with a dash that is no option of this command: a text, or an exercise."""
+    arguments = {p.name for p in context.command.params if p.param_type_name == "argument"} if context else set()
+    for name, what in (("prompts", "prompt"), ("prompt", "prompt"), ("texts", "text")):
+        if name in arguments:
+            return f"; a {what} that begins with - goes behind all options and --"
+    if "exercise" in arguments and re.search(r" -\d", message):
+        return "; an exercise is one of the numbers or names of minidecode exercise list"
+    return ""
+
+
+def _fail(message: str, code: int, debug: bool) -> int:
+    if debug:
+        import traceback
+
+        traceback.print_exc()
+    print(f"minidecode: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def _give_up_stdout() -> None:
+    """Lets Python's last flush go nowhere: it would fail as the writing did, and say so in its own words."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    main()

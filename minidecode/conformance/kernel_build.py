@@ -1,0 +1,82 @@
+"""CUDA kernels compiled to machine code without a GPU, and what the assembler says of them.
+
+Needs the extra `ptx` (numba-cuda, cuda-core and the CUDA toolkit's compilers as Python packages; Linux or Windows):
+`pip install 'minidecode[ptx]'`. The way is numba-cuda's own: NVVM makes LTO-IR, nvJitLink links it to a cubin.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import OptionError
+
+ARCHITECTURES = ((7, 5), (8, 0), (9, 0))  # T4, A100, H100 and H200
+FLAGS = ("fastmath", "lineinfo", "debug", "opt", "launch_bounds")
+
+
+@dataclass(frozen=True)
+class Built:
+    """One kernel for one architecture."""
+
+    architecture: str
+    registers: int  # a thread
+    spill_bytes: int  # a thread: what did not fit into registers
+    shared_bytes: int  # a block
+    ptx: str
+
+    @property
+    def double_precision(self) -> bool:
+        """Whether any instruction works in float64."""
+        return ".f64" in self.ptx
+
+    @property
+    def wide_loads(self) -> int:
+        """128-bit loads from global memory."""
+        return self.ptx.count("ld.global.v4") + self.ptx.count("ld.global.v2.u64") + self.ptx.count("ld.global.v2.b64")
+
+
+def build(kernel: Callable[..., Any], argument_types: tuple, architecture: tuple[int, int]) -> Built:
+    """Compiles and links a kernel. Raises OptionError where the extra `ptx` is missing."""
+    try:
+        from cuda.core import Linker, LinkerOptions, ObjectCode
+        from numba import cuda
+    except ImportError:
+        raise OptionError("compiling kernels needs the toolkit: pip install 'minidecode[ptx]'") from None
+    if getattr(cuda, "implementation", "") != "NVIDIA":
+        raise OptionError("compiling kernels needs numba-cuda, not Numba's own target: pip install 'minidecode[ptx]'")
+
+    from .kernel_types import pretended_device
+
+    flags = {k: v for k, v in kernel.targetoptions.items() if k in FLAGS}
+    with pretended_device(architecture):
+        codes, _ = cuda.compile_all(
+            kernel.py_func, argument_types, device=False, abi="numba", cc=architecture, output="ltoir", **flags
+        )
+    objects = [ObjectCode.from_ltoir(c) if isinstance(c, bytes) else c for c in codes]
+    name = "sm_{}{}".format(*architecture)
+
+    def link(kind: str, **options) -> tuple[bytes, str]:
+        linker = Linker(*objects, options=LinkerOptions(
+            arch=name, link_time_optimization=True, verbose=True, ptxas_options=["-v"], **options))  # fmt: skip
+        try:
+            return linker.link(kind).code, linker.get_info_log()
+        finally:
+            linker.close()
+
+    _, log = link("cubin")
+    ptx, _ = link("ptx", ptx=True)
+    text = ptx.decode() if isinstance(ptx, bytes) else ptx
+    return Built(
+        name, _number(r"Used (\d+) registers", log), _number(r"(\d+) bytes spill stores", log)
+        + _number(r"(\d+) bytes spill loads", log), _number(r"(\d+) bytes smem", log, default=0), text,
+    )  # fmt: skip
+
+
+def _number(pattern: str, log: str, default: int | None = None) -> int:
+    found = re.search(pattern, log)
+    if found is None and default is None:
+        raise OptionError(f"the assembler's log is not as it was: no {pattern!r} in it")
+    return int(found[1]) if found else default

@@ -1,0 +1,6 @@
+"""The thirty exercises: skeletons, inputs, graders, and the processes that run foreign code.
+
+
+
+docs/EXERCISES.md says how one is written and what the grader withstands.
+"""

@@ -1,0 +1,146 @@
+"""Whether this machine is ready for a class: what the hour will run is run once, and what fails is named."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from urllib.parse import urlparse
+from urllib.request import url2pathname
+
+from ...errors import InputError, MinidecodeError
+
+
+@dataclass
+class Readiness:
+    """One thing that a class needs. told: what was seen, or what is wrong and how it is mended."""
+
+    name: str
+    ok: bool
+    told: str
+
+
+def ready() -> Iterator[Readiness]:
+    """Each check as it is done; none needs a network."""
+    for name, check in CHECKS.items():
+        try:
+            yield Readiness(name, True, check())
+        except _NotReadyError as error:
+            yield Readiness(name, False, str(error))
+        except (MinidecodeError, ImportError, OSError) as error:
+            yield Readiness(name, False, f"{type(error).__name__}: {error}")
+
+
+class _NotReadyError(Exception):
+    """What is wrong, and how it is mended."""
+
+
+def _generates() -> str:
+    import minidecode as md
+
+    out = md.load("tiny-gpt2").generate("Fellow citizens,", max_new_tokens=4)
+    return f"tiny-gpt2 says {out.texts[0]!r}"
+
+
+def _keeps_compiled_code() -> str:
+    from ...plan import file_of
+
+    file_of("cpu", "norm")
+    return "compiled code, which most chapters run, has a folder to be kept in"
+
+
+def _finds_a_race() -> str:
+    import numpy as np
+
+    import minidecode as md
+
+    run = md.emulate(_race())[1, 64](np.zeros(65, np.float32))
+    if run.verdict == "clean":
+        raise _NotReadyError("the emulator does not see a race that is there: reinstall minidecode and greenlet")
+    return "the emulator finds a race that is there"
+
+
+def _race():
+    """A kernel whose threads read what their neighbours write."""
+    from numba import cuda
+
+    @cuda.jit
+    def shift(a):
+        a[cuda.threadIdx.x] = a[cuda.threadIdx.x + 1]
+
+    return shift
+
+
+def _judges() -> str:
+    """Exercises of each way to be run: an unfinished one must come back as that, from its process."""
+    from .exercise import Submission
+    from .find import exercises
+    from .sandbox import limits
+
+    told = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for exercise in exercises().values():
+            if exercise.text.kind in ("N", "K") and exercise.text.kind not in told:
+                path = Path(folder, exercise.file_name)
+                path.write_text(exercise.start(0), encoding="utf-8")
+                verdict = exercise.task.check(Submission.of_file(path), 0)
+                if verdict.mistake != "not-started":
+                    raise _NotReadyError(f"exercise {exercise.number} says of an empty answer: {verdict.message}")
+                told[exercise.text.kind] = exercise.number
+    return "exercises run in processes of their own; " + "; ".join(limits())
+
+
+def _makes_notebooks() -> str:
+    missing = [name for name in ("jupytext",) if importlib.util.find_spec(name) is None]
+    if missing:
+        raise _NotReadyError("jupytext makes chapters into notebooks: pip install jupytext")
+    return "chapters become notebooks"
+
+
+CHECKS: dict[str, Callable[[], str]] = {
+    "generation": _generates, "compiled code": _keeps_compiled_code, "emulator": _finds_a_race, "exercises": _judges,
+    "notebooks": _makes_notebooks,
+}  # fmt: skip
+
+
+def fill_with_wheels(folder: Path) -> None:
+    """Wheels of minidecode and of all that it needs here, for rooms without a network. Raises InputError if pip fails.
+
+    Of this system and this Python: a room of another kind needs a folder of its own.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file: --wheels names a folder to be filled")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", str(folder), where_from()]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise InputError(f"the folder of wheels could not be filled: {last}")
+
+
+def where_from() -> str:
+    """What pip installs this minidecode from again: no package index has it. Raises InputError where nobody knows.
+
+    MINIDECODE_FROM of the environment goes before the checkout that runs, and that before what pip noted.
+    """
+    if source := os.environ.get("MINIDECODE_FROM"):
+        return f"minidecode @ {source}" if "://" in source else source
+    checkout = Path(__file__).resolve().parents[3]
+    if (checkout / "pyproject.toml").is_file():
+        return str(checkout)
+    noted = json.loads(metadata.distribution("minidecode").read_text("direct_url.json") or "{}")
+    url = noted.get("url", "")
+    if "vcs_info" in noted:
+        return f"minidecode @ {noted['vcs_info']['vcs']}+{url}@{noted['vcs_info']['commit_id']}"
+    if url and (not url.startswith("file:") or Path(url2pathname(urlparse(url).path)).exists()):
+        return f"minidecode @ {url}"
+    raise InputError(
+        "minidecode is in no package index, and where it was installed from is not there: say so by MINIDECODE_FROM=,"
+        " a git address (git+https://...), a wheel or a checkout's folder"
+    )

@@ -1,0 +1,259 @@
+"""`minidecode exercise ...`: thin over folder.py, the tasks and grade.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ...commands.flags import AsJson, Debug, Quiet
+from ...commands.progress_bar import bar
+from ...errors import OptionError, quoted
+
+app = typer.Typer(
+    help="The exercises: start one, check it, take a hint. For teachers: grade many.", rich_markup_mode=None,
+)  # fmt: skip
+
+
+@app.callback(invoke_without_command=True)
+def _help(context: typer.Context):
+    if context.invoked_subcommand is None:
+        print(context.get_help(), file=sys.stderr)
+        raise typer.Exit(2)
+
+
+Which = Annotated[str, typer.Argument(metavar="EXERCISE", help="Its number or its name, such as 15 or ngram_ban.")]
+Where = Annotated[Path | None, typer.Option("--folder", "-f", help="Where you work.  [default: my_exercises]")]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Which variation: layout, sizes, n.  [default: 0]")]
+Student = Annotated[str | None, typer.Option("--student", help="Draw the variation from this name.")]
+
+
+@app.command("list")
+def list_exercises(folder: Where = None, as_json: AsJson = False, debug: Debug = False):
+    """All exercises: kind, minutes, in which core course each is, and how far you are."""
+    from .find import exercises
+    from .folder import Folder, work_folder
+
+    own = work_folder(folder)
+    rows = [
+        {"number": e.number, "name": e.name, "kind": e.text.kind, "title": e.text.title, "chapter": e.text.chapter,
+         "minutes": e.text.minutes, "core_hours": e.text.hours, "state": own.state(e)}
+        for e in exercises().values()
+    ]  # fmt: skip
+    if not own.has_any():
+        here = Folder(Path()).has_any()
+        told = "this folder has some: --folder ." if here else "minidecode exercise start 1 writes the first"
+        print(f"No exercise is started in {own.path}: {told}", file=sys.stderr)
+    if as_json:
+        print(json.dumps(rows))
+        return
+    width = max(len(r["title"]) for r in rows)
+    for r in rows:
+        core = f"core {r['core_hours']} h" if r["core_hours"] else ""
+        line = f"{r['number']:>2}  {r['kind']}  {r['title']:<{width}}  {r['minutes']:>3} min  {core:<9}  {r['state']}"
+        print(line.rstrip())
+    kinds = "N write NumPy, K write a kernel, M mend the bug, C make it cheaper, P predict."
+    core = "Core 3 h: part of the course of three hours, and of the longer ones. Times are estimates."
+    print(f"{kinds} {core}", file=sys.stderr)
+
+
+@app.command()
+def start(
+    exercise: Which, folder: Where = None, seed: Seed = None, student: Student = None, debug: Debug = False,
+):  # fmt: skip
+    """Write the skeleton of an exercise into your folder."""
+    from .find import find
+    from .folder import work_folder
+
+    found = find(exercise)
+    path = work_folder(folder, makes=True).start(found, _seed(seed, student))
+    print(path)
+    print(f"then: minidecode exercise check {found.number if folder is None else quoted(path)}", file=sys.stderr)
+
+
+@app.command()
+def check(
+    exercise: Annotated[str, typer.Argument(metavar="EXERCISE", help="Number, name, or the file itself.")],
+    folder: Where = None,
+    target: Annotated[str | None, typer.Option(help="module:function or FILE.py:function: yours, wherever it lies.")]
+    = None,
+    seed: Seed = None, student: Student = None, as_json: AsJson = False, debug: Debug = False,
+):  # fmt: skip
+    """Judge what you wrote: exit code 0 if it is solved, 1 if not."""
+    from . import skeleton
+    from .exercise import AnswerToldError
+    from .find import find
+    from .folder import submission_of, work_folder
+    from .folder import target as find_target
+
+    found = find(exercise)
+    is_file = exercise.endswith(".py")
+    own = work_folder(folder or (Path(exercise).parent if is_file else None))
+    path = Path(exercise) if is_file else own.file(found) if target else own.existing(found)
+    submission = find_target(target, found) if target else submission_of(path)
+    held = skeleton.seed_in(submission.source, found.number)
+    asked = _seed(seed, student) if seed is not None or student else None
+    if held is not None and asked is not None and not found.is_due(held, asked):
+        raise OptionError(
+            f"{submission.path} holds variation {held}, and {asked} was asked for: minidecode exercise reset"
+            f" {found.number}{own.as_option} with the same --seed or --student starts that one"
+        )
+    is_said = held is not None
+    if not is_said:
+        held = asked if asked is not None else own.seed(found) or 0
+    try:
+        verdict = found.check(submission, held, seal=lambda values: own.seal(found, held, values))
+    except AnswerToldError as told:
+        if not is_said:
+            raise
+        own.renew(found, submission.path, held)
+        raise OptionError(
+            f"the answer to variation {held} of exercise {found.number} has been told: predict the new one, which"
+            f" {submission.path} holds now (what you wrote stays there)"
+        ) from told
+    if not is_said and not target:
+        verdict.notes.append(
+            f"{path} does not say its variation (the line # --- variation is gone or changed): judged was {held}."
+        )
+    if not target:
+        _renew_if_asked(own, found, submission.path, held, verdict)
+    picture = own.keep(found, verdict)
+    if as_json:
+        record = verdict.as_dict() | {"picture": str(picture) if picture else None}
+        print(json.dumps(record, default=lambda n: n.item() if hasattr(n, "item") else str(n)))
+    else:
+        print(verdict)
+        if picture:
+            print(f"\nA picture: {picture}")
+    if not verdict.ok:
+        raise typer.Exit(1)
+
+
+def _renew_if_asked(own: Any, found: Any, path: Path, seed: int, verdict: Any) -> None:
+    """After the answer to a prediction has been told, the next try is about other numbers."""
+    if found.text.kind == "P" and not verdict.ok and verdict.score is not None:
+        own.renew(found, path, seed)
+        note = f"That was this variation; {path.name} holds a fresh one now."
+        is_kept = f"\n# variation {seed}: " in path.read_text(encoding="utf-8-sig")
+        verdict.notes.append(f"{note} Your prediction is kept there as a comment." if is_kept else note)
+
+
+@app.command()
+def hint(
+    exercise: Which, folder: Where = None,
+    every: Annotated[bool, typer.Option("--all", help="All three.")] = False, debug: Debug = False,
+):  # fmt: skip
+    """The next of three hints, each a step further."""
+    from .find import find
+    from .folder import work_folder
+
+    found = find(exercise)
+    own = work_folder(folder)
+    last = len(found.text.hints) if every else own.next_hint(found)
+    for number in range(1 if every else last, last + 1):
+        count = len(found.text.hints)
+        print(f"Hint {number} of {count}{', the last one' * (number == count)}")
+        print(found.in_text(found.text.hints[number - 1], own.seed(found) or 0))
+
+
+@app.command()
+def solution(
+    exercise: Which, folder: Where = None,
+    another: Annotated[bool, typer.Option("--another", help="The second one, in another style.")] = False,
+    debug: Debug = False,
+):  # fmt: skip
+    """Print a solution, where the solutions are: in a checkout of the repository."""
+    from .find import find
+    from .folder import work_folder
+
+    found = find(exercise)
+    place = found.folder()
+    if place is None:
+        raise OptionError(
+            "solutions are not installed with the package: they stand in the project's repository, under exercises/"
+            f"{Path(found.file_name).stem}/"
+        )
+    seed = work_folder(folder).seed(found) or 0
+    print(found.varied(place / ("another.py" if another else "solution.py"), seed), end="")
+
+
+@app.command()
+def reset(
+    exercise: Which, folder: Where = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="With another variation.")] = False,
+    seed: Seed = None, student: Student = None, debug: Debug = False,
+):  # fmt: skip
+    """The skeleton again, of the same variation if no other is asked for; what you wrote is kept beside it, as .bak."""
+    from .find import find
+    from .folder import work_folder
+
+    if fresh and (seed is not None or student):
+        raise OptionError("--fresh draws a variation, and --seed or --student names one: say one of them")
+    found = find(exercise)
+    own = work_folder(folder)
+    backup = own.reset(found, _seed(seed, student) if seed is not None or student else None)
+    if fresh:
+        own.renew(found, own.file(found), own.seed(found) or 0)
+    print(own.file(found))
+    print(f"what was there is in {backup}", file=sys.stderr)
+
+
+@app.command()
+def grade(
+    folders: Annotated[list[Path], typer.Argument(help="One folder for each student, or a folder of such folders.")],
+    exercise: Annotated[list[str] | None, typer.Option("--exercise", "-e", help="Only this one; may be repeated.")]
+    = None,
+    format: Annotated[str, typer.Option(help="table, csv, json, or gradescope (its results.json, of one"
+                                         " submission).")] = "table",
+    hidden: Annotated[int | None, typer.Option(min=0, help="Your seed for inputs that nobody has seen."
+                                               "  [default: drawn, and told]")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="The variation that is due.  [default: what each"
+                                             " file says]")] = None,
+    per_student: Annotated[bool, typer.Option("--per-student", help="Due is what `start --student NAME` drew for"
+                                              " the name of the folder.")] = False,
+    jobs: Annotated[int, typer.Option(min=1, help="Submissions judged at a time.")] = min(4, os.cpu_count() or 1),
+    quiet: Quiet = False, debug: Debug = False,
+):  # fmt: skip
+    """Grade many submissions, each in processes of its own, with limits on time and memory."""
+    from . import grade as grading
+    from . import sandbox
+    from .find import find
+
+    if format not in ("table", "csv", "json", "gradescope"):
+        raise OptionError(f"--format is table, csv, json or gradescope, not {format!r}")
+    if seed is not None and per_student:
+        raise OptionError("the variation that is due comes from --seed or from --per-student, not from both")
+    which = list(dict.fromkeys(find(e) for e in exercise)) if exercise else None
+    students, again = grading.submissions(folders)
+    if format == "gradescope":
+        students = grading.one_submission(students)
+    hidden = secrets.randbits(32) if hidden is None else hidden
+    if not quiet:
+        repeated = [f"{folder} was given twice: it counts once" for folder in again]
+        told = ["What this system enforces:", *sandbox.limits(), f"hidden inputs: --hidden {hidden}"]
+        print("\n".join([*repeated, *told]), file=sys.stderr)
+    with bar("grading", quiet) as report:
+        graded = grading.grade(
+            students, which, hidden=hidden, seed=seed, per_student=per_student, jobs=jobs, progress=report
+        )
+    if format == "json":
+        print(grading.as_json(graded, hidden=hidden, limits=sandbox.limits()))
+    elif format == "gradescope":
+        print(grading.as_gradescope(graded))
+    elif format == "csv":
+        print(grading.as_csv(graded, hidden), end="")
+    else:
+        print(grading.as_table(graded, hidden))
+
+
+def _seed(seed: int | None, student: str | None) -> int:
+    from .exercise import seed_of
+
+    if seed is not None and student is not None:
+        raise OptionError("a variation is drawn from --seed or from --student, not from both")
+    return seed if seed is not None else seed_of(student) if student is not None else 0

@@ -1,0 +1,274 @@
+"""Many submissions to many exercises: each code in a process of its own, the verdicts here.
+
+A submission is a folder with files NN_name.py, or a folder of such folders. Inputs that `check` has never shown are
+drawn from the teacher's seed and tried after the public ones.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...errors import InputError
+from . import published, skeleton
+from .exercise import Submission, seed_of
+from .find import Exercise, exercises
+from .verdict import Verdict
+
+
+@dataclass
+class Graded:
+    """One exercise of one student. verdict: None where nothing was handed in; strays: files that are no exercise's."""
+
+    student: str
+    exercise: Exercise
+    verdict: Verdict | None
+    strays: tuple[str, ...] = ()
+
+    @property
+    def result(self) -> str:
+        if self.verdict is None:
+            return "absent"
+        return "solved" if self.verdict.ok else self.verdict.mistake or "wrong"
+
+    @property
+    def score(self) -> float:
+        """From 0 to 1: of a prediction by how near it is, else solved or not."""
+        if self.verdict is None:
+            return 0.0
+        return float(self.verdict.ok) if self.verdict.score is None else self.verdict.score
+
+    @property
+    def message(self) -> str:
+        """What is said of it, in one line or several."""
+        if self.verdict is not None:
+            return self.verdict.message
+        return f"Nothing was handed in. {self.other_files}".rstrip()
+
+    @property
+    def other_files(self) -> str:
+        """What lies there instead, as a sentence."""
+        if not self.strays:
+            return ""
+        are = "are no files" if len(self.strays) > 1 else "is no file"
+        return f"{', '.join(self.strays)} {are} of an exercise; {self.exercise.file_name} would be."
+
+
+def submissions(folders: Iterable[Path]) -> tuple[dict[str, Path], list[Path]]:
+    """(student -> folder, each folder once; folders that were given again).
+
+    A folder beside others that hold submissions is a student's, whatever is in it. A link among them stays a link
+    and gets a row of its own; links in `folders` are followed. Raises InputError where nothing was
+    handed in, and where a folder is a student's and a class at once.
+    """
+    found: dict[str, Path] = {}
+    again, seen, folders = [], set(), list(folders)
+    empty = [folder for folder in folders if folder.is_dir() and not _files(folder) and not _within(folder)]
+    for folder in folders:
+        if not folder.is_dir():
+            raise InputError(f"{folder} is no folder")
+        inner = _within(folder)
+        if inner and (own := _files(folder)):
+            raise InputError(
+                f"{folder} holds {own[0].name} and also folders with such files ({next(filter(_files, inner)).name}):"
+                " a student's folder has files, a class has folders; move one of the two away"
+            )
+        if not inner and len(empty) == len(folders):
+            raise InputError(
+                f"{folder} holds no file of an exercise, such as {next(iter(exercises().values())).file_name}"
+            )
+        for each in inner or [folder]:
+            name = _student(each)
+            if each.is_symlink():
+                if inner:
+                    found[name if name not in found else str(each)] = each
+                    continue
+                each = each.resolve()
+            if each.resolve() in seen:
+                again.append(each)
+                continue
+            seen.add(each.resolve())
+            found[name if name not in found else str(each)] = each
+    return found, again
+
+
+def one_submission(students: dict[str, Path]) -> dict[str, Path]:
+    """The one of these folders that has files of exercises, for a report in which nobody is named.
+
+    Raises InputError where several have: their points would be added up.
+    """
+    handed_in = {name: folder for name, folder in students.items() if _files(folder)}
+    if len(handed_in) > 1:
+        raise InputError(
+            f"--format gradescope is for one submission, and there are {len(handed_in)} folders with files of exercises"
+            f" ({', '.join(list(handed_in)[:3])}{', ...' if len(handed_in) > 3 else ''}): give one of them"
+        )
+    return handed_in
+
+
+def _student(folder: Path) -> str:
+    """The name of a folder, also where it is given as "."."""
+    return folder.name or folder.resolve().name
+
+
+def _on_a_line(name: str) -> str:
+    """A name that whoever hands in has chosen, for a table: it begins no line and moves no cursor."""
+    return "".join(letter if letter.isprintable() else "?" for letter in name)
+
+
+def _within(folder: Path) -> list[Path]:
+    """The folders in it, those of students, if any of them holds a file of an exercise."""
+    folders = [f for f in sorted(folder.iterdir()) if f.is_dir() and not f.name.startswith((".", "__"))]
+    return folders if any(map(_files, folders)) else []
+
+
+def _strays(folder: Path) -> tuple[str, ...]:
+    known = {e.file_name for e in exercises().values()}
+    return tuple(sorted(_on_a_line(f.name) for f in folder.glob("*.py") if f.name not in known))
+
+
+def _files(folder: Path) -> list[Path]:
+    return [folder / e.file_name for e in exercises().values() if (folder / e.file_name).is_file()]
+
+
+def grade(
+    students: dict[str, Path], which: list[Exercise] | None = None, *, hidden: int, seed: int | None = None,
+    per_student: bool = False, jobs: int = 2, progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Graded]:  # fmt: skip
+    """Grades every one of `submissions`. which: by default all exercises that anybody handed in.
+
+    seed: the variation that is due; per_student: each one's own, from the folder's name, as `start --student` draws it.
+    Without either, the one that a file says it holds.
+    """
+    if which is None:
+        which = [e for e in exercises().values() if any((f / e.file_name).is_file() for f in students.values())]
+    work = [(student, folder, exercise) for exercise in which for student, folder in students.items()]
+
+    def one(item: tuple[str, Path, Exercise]) -> Graded:
+        student, folder, exercise = item
+        due = seed_of(_student(Path(student))) if per_student else seed
+        return Graded(student, exercise, _verdict(folder, exercise, due, hidden), _strays(folder))
+
+    found = []
+    with ThreadPoolExecutor(max(1, jobs)) as pool:
+        for done, graded in enumerate(pool.map(one, work), 1):
+            found.append(graded)
+            progress(done, len(work))
+    return found
+
+
+def _verdict(folder: Path, exercise: Exercise, due: int | None, hidden: int) -> Verdict | None:
+    path = folder / exercise.file_name
+    if folder.is_symlink() or path.is_symlink():  # it may lead to a neighbour's
+        message = f"{path.name} is a link: hand in the file itself."
+        if folder.is_symlink():
+            message = f"{_on_a_line(folder.name)} is a link to a folder: hand in the folder itself."
+        return Verdict(exercise.number, due or 0, False, message, "cannot-run")
+    if not path.is_file():
+        return None
+    try:
+        submission = Submission.of_file(path)
+    except InputError as error:
+        return Verdict(exercise.number, due or 0, False, str(error), "cannot-run")
+    except OSError as error:
+        return Verdict(exercise.number, due or 0, False, f"{path.name} cannot be read: {error.strerror}", "cannot-run")
+    held = skeleton.seed_in(submission.source, exercise.number)
+    if due is not None and not exercise.is_due(held, due):
+        lines = "does not say its variation" if held is None else f"is of variation {held}"
+        message = f"The file {lines}, and {due} is due."
+        return Verdict(exercise.number, due, False, message, "other-variation")
+    try:
+        verdict = exercise.check(submission, held or 0, hidden=hidden)
+        return _looked_up(verdict, exercise, submission.source) if verdict.ok else verdict
+    except Exception as error:  # one submission must not end the grading of all others
+        message = f"The grader itself failed, which is its mistake: {type(error).__name__}: {error}"
+        return Verdict(exercise.number, held or 0, False, message, "grader-failed")
+
+
+def _looked_up(verdict: Verdict, exercise: Exercise, source: str) -> Verdict:
+    """Compares a right answer with the published solutions: a long match is refused, a short one is noted."""
+    found = published.recognise(source, exercise.published())
+    if found is None:
+        return verdict
+    verdict.published = f"{Path(exercise.file_name).stem}/{found.file}"
+    told = f"program is exercises/{verdict.published}, apart from names and numbers"
+    if found.is_long(exercise.text.kind):
+        verdict.ok, verdict.mistake, verdict.score = False, "published-solution", None
+        verdict.message = f"The output is right, but the {told}."
+    else:
+        verdict.message += f"\nThe {told}; it is too short to prove that it was copied."
+    return verdict
+
+
+def as_table(graded: list[Graded], hidden: int) -> str:
+    """A row for each student, a column for each exercise; then the class, by mistake; then files of no exercise."""
+    numbers = list(dict.fromkeys(g.exercise.number for g in graded))
+    students = list(dict.fromkeys(_on_a_line(g.student) for g in graded))
+    cells = {(_on_a_line(g.student), g.exercise.number): g.result for g in graded}
+    widths = {n: max(len(str(n)), *(len(cells[s, n]) for s in students)) for n in numbers}
+    first = max(len("student"), *map(len, students))
+    rows = [f"{'student':<{first}}  " + "  ".join(f"{n:<{widths[n]}}" for n in numbers)]
+    rows += [f"{s:<{first}}  " + "  ".join(f"{cells[s, n]:<{widths[n]}}" for n in numbers) for s in students]
+    missing = [f"{_on_a_line(g.student)}: {g.other_files}" for g in graded if g.verdict is None and g.strays]
+    return "\n".join([*(row.rstrip() for row in rows), "", *class_report(graded), *missing, f"hidden inputs: {hidden}"])
+
+
+def class_report(graded: list[Graded]) -> list[str]:
+    """ "16 the n-gram ban as a kernel: 21 of 40 solved; 17 of 40: one block; 2 of 40: wrong" """
+    lines = []
+    for exercise in dict.fromkeys(g.exercise for g in graded):
+        results = Counter(g.result for g in graded if g.exercise is exercise)
+        total = sum(results.values())
+        parts = [f"{results.pop('solved', 0)} of {total} solved"]
+        words = {"wrong": "wrong in a way that has no name", "absent": "nothing handed in"}
+        parts += [f"{n} of {total}: {words.get(r, r.replace('-', ' '))}" for r, n in results.most_common()]
+        alike = sum(g.exercise is exercise and g.result == "solved" and bool(g.verdict.published) for g in graded)
+        parts += [f"{alike} of the solved match a published solution, too short to prove anything"] * bool(alike)
+        lines.append(f"{exercise.number} {exercise.text.title}: {'; '.join(parts)}")
+    return lines
+
+
+def as_csv(graded: list[Graded], hidden: int) -> str:
+    out = io.StringIO()
+    rows = csv.writer(out, lineterminator="\n")
+    rows.writerow(["student", "exercise", "name", "solved", "result", "score", "message", "hidden"])
+    for g in graded:
+        message, solved = g.message.replace("\n", " "), int(g.result == "solved")
+        row = [g.student, g.exercise.number, g.exercise.name, solved, g.result, g.score, message, hidden]
+        rows.writerow([_no_formula(cell) for cell in row])
+    return out.getvalue()
+
+
+def _no_formula(cell: object) -> object:
+    """A text that a spreadsheet would compute is kept a text: names and messages come from students."""
+    return f"'{cell}" if isinstance(cell, str) and cell[:1] in tuple("=+-@\t\r") else cell
+
+
+def as_json(graded: list[Graded], **more: object) -> str:
+    records = [
+        {"student": g.student, "exercise": g.exercise.number, "name": g.exercise.name, "result": g.result,
+         "score": g.score, "verdict": None if g.verdict is None else g.verdict.as_dict() | {"score": g.score}}
+        for g in graded
+    ]  # fmt: skip
+    return json.dumps({**more, "class": class_report(graded), "graded": records}, default=_number)
+
+
+def as_gradescope(graded: list[Graded]) -> str:
+    """results.json of one submission, as Gradescope's autograders write it: a point for each exercise."""
+    tests = []
+    for g in graded:
+        output = g.message if g.verdict is None else str(g.verdict)
+        name = f"{g.exercise.number} {g.exercise.text.title}"
+        tests.append({"name": name, "score": g.score, "max_score": 1, "output": output, "visibility": "visible"})
+    return json.dumps({"tests": tests, "stdout_visibility": "hidden"}, default=_number)
+
+
+def _number(value: object) -> object:
+    """Numbers of NumPy as Python's."""
+    return value.item() if hasattr(value, "item") else str(value)

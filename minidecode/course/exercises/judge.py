@@ -1,0 +1,336 @@
+"""The process in which a student's kernel runs: Numba's type inference and the emulator, over the kernel as data.
+
+Run as a script by `sandbox.py`. It knows no expected values; what it says is what the emulator saw.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import sys
+from typing import Any
+
+WORD_BYTES = 16
+PATIENCE = 4.0  # seconds of a loop that leads nowhere
+
+
+def main() -> None:
+    sys.path[:] = json.loads(sys.argv[1])
+    questions, answers = os.fdopen(os.dup(0), "rb"), io.BufferedWriter(io.FileIO(os.dup(1), "wb"))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    from minidecode.course.exercises import wire
+
+    word = questions.read(WORD_BYTES)
+    _limit(int(sys.argv[2]))
+    judge = Judge()
+    while True:
+        try:
+            question = wire.read(questions, word)
+        except EOFError:
+            os._exit(0)
+        wire.write(answers, word, judge.answer(question))
+
+
+def _limit(memory: int) -> None:
+    try:
+        import resource
+    except ImportError:
+        return
+    for name, most in (("RLIMIT_AS", memory), ("RLIMIT_CORE", 0), ("RLIMIT_FSIZE", 0)):
+        try:
+            resource.setrlimit(getattr(resource, name), (most, most))
+        except (AttributeError, ValueError, OSError):
+            continue
+
+
+class Judge:
+    """Takes a kernel out of a file and launches it on what it is given."""
+
+    def __init__(self):
+        self._taken, self._kernel, self._shape = None, "", None
+        self._typed: dict[tuple, list[dict]] = {}
+
+    def answer(self, question: dict) -> dict:
+        from minidecode.course.exercises.kernel_source import Refused
+        from minidecode.errors import MinidecodeError
+
+        try:
+            return getattr(self, "do_" + question["do"])(**question["with"])
+        except Refused as refused:
+            return {"refused": refused.mistake, "message": refused.message}
+        except MinidecodeError as error:
+            return {"refused": "cannot-run", "message": str(error)}
+        except MemoryError:
+            return {"refused": "memory", "message": "more memory than it may have"}
+        except Exception as error:
+            return {"refused": "cannot-run", "message": f"{type(error).__name__}: {str(error)[:300]}"}
+
+    def do_load(self, source: str, file: str, kernel: str, shape: str) -> dict:
+        from minidecode.course.exercises.kernel_source import take
+
+        self._taken, self._kernel, self._shape = take(source, file, kernel, [shape] if shape else []), kernel, shape
+        self._typed = {}
+        return {"ok": True}
+
+    def do_run(self, arguments: list, shape_arguments: list, launch: Any, options: dict, picture: bool) -> dict:
+        from numba import typeof
+
+        from minidecode.course.exercises.kernel_source import Refused
+        from minidecode.emulator import emulate
+        from minidecode.errors import EmulationError
+
+        kernel = self._taken.functions[self._kernel]
+        if self._shape:
+            try:
+                launch = self._taken.functions[self._shape](*shape_arguments)
+            except Exception as error:
+                raise Refused("cannot-run", f"{self._shape} raised {type(error).__name__}: {error}") from None
+        blocks, threads = _two_shapes(launch, self._shape)
+        types = self._types_of(kernel, tuple(map(typeof, arguments)))
+        try:
+            run = emulate(kernel, patience=PATIENCE, **options)[blocks, threads](*arguments)
+        except EmulationError:  # more blocks than the emulator gets through
+            told = f"the launch has {math.prod(blocks):,} blocks of {math.prod(threads):,} threads"
+            raise Refused("time", f"{told}, which would take minutes: the input needs far fewer.") from None
+        return {
+            "launch": [list(blocks), list(threads)],
+            "arrays": [a for a in arguments if hasattr(a, "shape") and getattr(a, "ndim", 0)],
+            "findings": [_finding(f, run) for f in run.findings],
+            "counts": _counts(run),
+            "lines": {str(place.line): {k: int(v) for k, v in vars(c).items()} for place, c in run.lines.items()},
+            "accesses": _accesses(run),
+            "costs": run.costs,
+            "shared": {m.name: list(m.shape) for m in run._launch.journal.memories if m.space == "shared"},
+            "names": sorted({name for f in self._taken.functions.values() for name in _names(f)}),
+            "waits": {str(line): name for line, name in self._taken.waits.items()},
+            "written": self._taken.written,
+            "loaded": _loaded(run, kernel),
+            "exchanged": _exchanged(run),
+            "types": types,
+            "arrays_touched": _arrays_touched(run, kernel),
+            "picture": run.to_svg() if picture and _shows_it(run) else None,
+        }  # fmt: skip
+
+    def _types_of(self, kernel: Any, argument_types: tuple) -> list[dict]:
+        """Numba's remarks on the kernel, once for each set of types. Raises Refused for what cannot be compiled."""
+        from minidecode.conformance.kernel_types import check_types
+        from minidecode.course.exercises.kernel_source import Refused
+
+        if argument_types not in self._typed:
+            notes = check_types(kernel, argument_types)
+            self._typed[argument_types] = [{"kind": n.kind, "line": n.line, "message": n.message} for n in notes]
+        notes = self._typed[argument_types]
+        if refused := [n for n in notes if n["kind"] == "error"]:
+            where = f"line {refused[0]['line']}: " if refused[0]["line"] else ""
+            raise Refused("types", f"{where}Numba's compiler would refuse this: {refused[0]['message']}")
+        return notes
+
+
+def _two_shapes(launch: Any, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """(blocks, threads), each as a tuple of whole numbers. Raises Refused for anything else."""
+    from minidecode.course.exercises.kernel_source import Refused
+
+    def sizes(part: Any) -> tuple[int, ...] | None:
+        part = tuple(part) if isinstance(part, tuple | list) else (part,)
+        whole = all(isinstance(n, int) and not isinstance(n, bool) and 0 < n < 2**31 for n in part)
+        return tuple(map(int, part)) if whole and 1 <= len(part) <= 3 else None
+
+    if isinstance(launch, tuple | list) and len(launch) == 2:
+        blocks, threads = map(sizes, launch)
+        if blocks and threads:
+            return blocks, threads
+    raise Refused("cannot-run", f"{name} must return (blocks, threads), whole numbers above 0, not {str(launch)[:60]}")
+
+
+def _shows_it(run: Any) -> bool:
+    """Whether the picture of this run shows what went wrong: an access, or, where nothing did, what costs most."""
+    return run.ok or run.errors[0].kind == "race" or "at" in run.errors[0].detail
+
+
+def _arrays_touched(run: Any, kernel: Any) -> dict:
+    """Loads and stores by array: of the kernel's arguments in their order, and of shared arrays by name.
+
+    An atomic counts as a load and as a store.
+    """
+
+    def of(name: str) -> list[int]:
+        counted = arrays.get(name, {})
+        atomics = counted.get("atomics", 0)
+        return [counted.get("loads", 0) + atomics, counted.get("stores", 0) + atomics]
+
+    arrays = run.arrays
+    shared = {m.name for m in run._launch.journal.memories if m.space == "shared"}
+    return {"arguments": [of(name) for name in _arguments(kernel)],
+            "shared": {name: of(name) for name in sorted(shared)}}  # fmt: skip
+
+
+def _arguments(kernel: Any) -> tuple[str, ...]:
+    """What the student calls them."""
+    code = getattr(kernel, "py_func", kernel).__code__
+    return code.co_varnames[: code.co_argcount]
+
+
+def _accesses(run: Any) -> list[dict]:
+    """What each instruction did that reads or writes memory, line by line."""
+    from minidecode.emulator.journal import LOAD, STORE
+
+    kinds, atomics = {LOAD: "load", STORE: "store"}, _traffic_of_atomics(run)
+    return [
+        {"line": run.place_of(key[0]).line, "kind": kinds.get(c.kind, "atomic"), "shared": bool(c.shared),
+         **{name: int(getattr(c, name)) for name in ("accesses", "requests", "passes", "sectors", "least_sectors")},
+         **atomics.get(key, {})}
+        for key, c in sorted(run.sites.items())
+    ]  # fmt: skip
+
+
+def _traffic_of_atomics(run: Any) -> dict[tuple[int, bool], dict[str, int]]:
+    """What atomics move, by instruction: the emulator leaves that out, and who measures traffic must not.
+
+    In global memory the sectors of a request are read and written, so each counts twice. In shared memory a request
+    takes as many passes as one bank has different words to change.
+    """
+    import numpy as np
+
+    from minidecode.emulator.journal import ATOMIC, SHARED_BASE
+    from minidecode.emulator.traffic import BANK_BYTES, BANKS, SECTOR
+
+    found: dict[tuple[int, bool], dict[str, int]] = {}
+    if not run.atomics:
+        return found
+    for kept in run._launch.analysis.traffic.kept:
+        is_atomic, is_shared = run._launch.journal.kinds(kept.site) == ATOMIC, kept.address >= SHARED_BASE
+        for site in np.unique(kept.site[is_atomic]).tolist():
+            for shared in (False, True):
+                at = is_atomic & (kept.site == site) & (is_shared == shared)
+                if not at.any():
+                    continue
+                of_site = found.setdefault((site, shared), {"sectors": 0, "passes": 0})
+                unit = BANK_BYTES if shared else SECTOR
+                request, place = np.unique(np.stack([kept.request[at], kept.address[at] // unit]), axis=1)
+                if shared:
+                    banks, words = np.unique(np.stack([request, place % BANKS]), axis=1, return_counts=True)
+                    first = np.unique(banks[0], return_index=True)[1]
+                    of_site["passes"] += int(np.maximum.reduceat(words, first).sum())
+                else:
+                    of_site["sectors"] += 2 * len(request)
+    return found
+
+
+_OF_AN_ACCESS = ("index", "last_stored", "element", "thread", "epoch", "passed_by")
+
+
+def _finding(f: Any, run: Any) -> dict:
+    """A finding in plain words and numbers.
+
+    array and space: what it is about; reads: the lines that read there; turns: see `_turns`. Of an access that ended
+    the launch also its index (in an array of one axis), the thread with the barriers passed (epoch), and of a read of
+    what nothing has written element and last_stored, the last place that was written, and whether its thread had passed
+    by a barrier at which others wait.
+    """
+    from minidecode.emulator.journal import LOAD
+
+    array, race = f.detail.get("array"), f.detail.get("race")
+    spaces = {m.name: m.space for m in run._launch.journal.memories}
+    space = f.detail.get("space", spaces.get(array))  # a thread's own arrays are in no journal
+    reads = [p.line for p in f.places] if f.kind == "uninitialised" else []
+    if race is not None:
+        reads = [run.place_of(a.site).line for a in (race.first, race.second) if a.kind == LOAD]
+    return {"kind": f.kind, "message": f.message, "severity": f.severity, "lines": sorted({p.line for p in f.places}),
+            "array": array, "space": space, "reads": reads,
+            "turns": _turns(run, f.detail, race),
+            **{name: f.detail[name] for name in _OF_AN_ACCESS if name in f.detail}}  # fmt: skip
+
+
+def _turns(run: Any, detail: dict, race: Any) -> list[str]:
+    """In what order threads wrote and read the array that a finding is about, with no barrier of the block between.
+
+    "written, read" where some thread did so in this order, "read, written" where in the other one; "written" where
+    anything was written.
+    """
+    import numpy as np
+
+    from minidecode.emulator.journal import LOAD
+
+    block, epoch = (
+        (race.first.thread.block.number, race.first.epoch) if race else (detail.get("block"), detail.get("epoch"))
+    )
+    memory = next((m for m in run._launch.journal.memories if m.name == detail.get("array")), None)
+    kept = run._launch.analysis.traffic.recorded(block) if memory is not None and block is not None else None
+    if kept is None:
+        return []
+    here = (kept.epoch == epoch) & (kept.address >= memory.start) & (kept.address < memory.start + memory.nbytes)
+    is_read, thread = run._launch.journal.kinds(kept.site[here]) == LOAD, kept.thread[here]
+    found = {"written"} if not is_read.all() else set()
+    for t in np.unique(thread):
+        reads = is_read[thread == t].tolist()
+        if True in reads and False in reads:
+            last_read = len(reads) - 1 - reads[::-1].index(True)
+            last_write = len(reads) - 1 - reads[::-1].index(False)
+            found |= {"written, read"} if reads.index(False) < last_read else set()
+            found |= {"read, written"} if reads.index(True) < last_write else set()
+    return sorted(found)
+
+
+def _loaded(run: Any, kernel: Any) -> list[Any]:
+    """How often each element of each of the kernel's arguments was loaded, as far as the accesses were kept."""
+    import numpy as np
+
+    from minidecode.emulator.journal import STORE
+
+    counts = {m.name: np.zeros(m.nbytes // m.dtype.itemsize, np.int64) for m in run._launch.journal.memories
+              if m.space == "global"}  # fmt: skip
+    for kept in run._launch.analysis.traffic.kept:
+        loads = run._launch.journal.kinds(kept.site) != STORE  # an atomic loads, too
+        for m in run._launch.journal.memories:
+            at = (kept.address[loads] - m.start) // m.dtype.itemsize
+            if m.space == "global":
+                np.add.at(counts[m.name], at[(at >= 0) & (at < len(counts[m.name]))], 1)
+    return [counts.get(name) for name in _arguments(kernel)]
+
+
+def _exchanged(run: Any) -> int:
+    """How many loads from shared memory took what another thread had put there."""
+    from minidecode.emulator.journal import LOAD, SHARED_BASE, STORE
+
+    last: dict[tuple[int, int], int] = {}
+    found = 0
+    for kept in run._launch.analysis.traffic.kept:
+        kinds = run._launch.journal.kinds(kept.site)
+        shared = kept.address >= SHARED_BASE
+        columns = (kept.block, kept.address, kept.thread, kinds)
+        for block, address, thread, kind in zip(*(column[shared].tolist() for column in columns), strict=True):
+            if kind != STORE:
+                found += last.get((block, address), thread) != thread
+            if kind != LOAD:
+                last[block, address] = thread
+    return found
+
+
+def _names(function: Any) -> tuple[str, ...]:
+    """What a function of the file names of cuda and of the file's constants."""
+    return getattr(function, "py_func", function).__code__.co_names
+
+
+def _counts(run: Any) -> dict[str, int]:
+    """The launch in numbers. An atomic reads and writes: it counts as a load and as a store, with what both move."""
+    names = ("global_loads", "global_stores", "shared_loads", "shared_stores", "atomics", "sectors", "bank_conflicts")
+    counts = {name: int(run.total(name)) for name in names}
+    moved = wanted = 0
+    for (site, shared), traffic in _traffic_of_atomics(run).items():
+        count = run.sites[site, shared]
+        where = "shared" if shared else "global"
+        counts[f"{where}_loads"] += count.accesses
+        counts[f"{where}_stores"] += count.accesses
+        counts["sectors"] += traffic["sectors"]
+        counts["bank_conflicts"] += traffic["passes"] - count.requests if shared else 0
+        wanted += 0 if shared else 2 * count.bytes
+        moved += 32 * traffic["sectors"]
+    return counts | {"bytes_wanted": int(run.bytes_wanted) + wanted, "bytes_moved": int(run.bytes_moved) + moved,
+                     "barriers": run.barriers}  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,304 @@
+"""Processes for foreign code: started with a limit on time and memory, asked over a pipe, ended without mercy.
+
+Only inputs go in and only outputs come out. What is expected, and what follows from it, stays with who asks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import wire
+from .skeleton import checkouts
+
+HERE = Path(__file__).resolve().parent
+SECONDS = 10.0  # for one answer
+TOTAL = 20.0  # for all answers of one check
+MEMORY = 2 * 2**30  # bytes of address space, Python and NumPy included
+_KEPT: ContextVar[list | None] = ContextVar("kept", default=None)
+MOST_PRINTED = 20_000  # characters of what a student's code prints that are kept
+
+
+@dataclass
+class Failed(Exception):  # noqa: N818 (it is an outcome)
+    """The process gave no answer. kind: "time", "memory", "ended" or "forged"."""
+
+    kind: str
+    what: str
+
+
+class Sandbox:
+    """One process. `ask` sends a question and returns the answer, or raises Failed; then the process is gone."""
+
+    def __init__(self, command: list[str], *, seconds: float | None = None, memory: int = MEMORY):
+        self.seconds, self._word, self._printed = seconds or SECONDS, secrets.token_bytes(16), []
+        flags = {"start_new_session": True} if os.name == "posix" else {"creationflags": 0x08000000}  # no window
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=_environment(),
+            cwd=HERE.anchor, **flags,
+        )  # fmt: skip
+        self.end_after(TOTAL)
+        self._replies: queue.Queue = queue.Queue(4)  # whoever floods it waits
+        self._over_memory, self._closed = threading.Event(), threading.Event()
+        self._readers = [threading.Thread(target=f, daemon=True) for f in (self._read_replies, self._read_printed)]
+        for reader in self._readers:
+            reader.start()
+        if _watches():
+            threading.Thread(target=self._watch_memory, args=(memory,), daemon=True).start()
+        with contextlib.suppress(OSError):
+            self._process.stdin.write(self._word)
+            self._process.stdin.flush()
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def ask(self, do: str, *, callbacks: dict[str, Any] | None = None, **what: Any) -> dict[str, Any]:
+        """The answer to one question. callbacks: name -> function that the other side may ask for meanwhile."""
+        deadline = min(time.monotonic() + self.seconds, self._end)
+        alarm = threading.Timer(deadline - time.monotonic() + 0.5, self._process.kill)  # who never reads blocks us
+        alarm.start()
+        try:
+            return self._asked(do, what, callbacks or {}, deadline)
+        finally:
+            alarm.cancel()
+
+    def _asked(self, do: str, what: dict[str, Any], callbacks: dict[str, Any], deadline: float) -> dict[str, Any]:
+        self._send({"do": do, "with": what})
+        while True:
+            reply = self._receive(deadline)
+            if not isinstance(reply, dict):
+                raise self._fail("forged", "answered with something that is no answer")
+            if "ask" not in reply:
+                return reply
+            if time.monotonic() > deadline:
+                raise self._fail("time", f"no answer within {self.seconds:g} seconds, but many calls")
+            self._send(_result_of(callbacks.get(str(reply["ask"])), reply.get("arguments")))
+
+    def end_after(self, seconds: float) -> None:
+        """No answer is waited for later than that, counted from now."""
+        self._end, self._total = time.monotonic() + seconds, seconds
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def printed(self) -> str:
+        """What the code printed, up to a limit: for the student to see, never to be read as an answer."""
+        return "".join(self._printed)[:MOST_PRINTED]
+
+    def close(self) -> None:
+        self._closed.set()
+        with contextlib.suppress(OSError):
+            if os.name == "posix":  # with whatever it may have started, which has its group
+                os.killpg(self._process.pid, signal.SIGKILL)
+            else:
+                self._process.kill()
+        self._process.wait()
+        for reader in self._readers:
+            reader.join(timeout=5)  # both are at the end of their pipes now
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                pipe.close()
+
+    def _send(self, value: Any) -> None:
+        try:
+            wire.write(self._process.stdin, self._word, value)
+        except OSError:
+            raise self._fail("ended", "the process ended without an answer") from None
+
+    def _receive(self, deadline: float) -> Any:
+        try:
+            reply = self._replies.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            is_total = deadline >= self._end
+            within = f"{self._total:g} seconds for all inputs" if is_total else f"{self.seconds:g} seconds"
+            raise self._fail("time", f"no answer within {within}") from None
+        if isinstance(reply, EOFError | OSError | ValueError):
+            if self._over_memory.is_set():
+                raise self._fail("memory", "more memory than it may have")
+            if isinstance(reply, wire.TooLargeError):  # a slip in a shape, and no forgery
+                raise self._fail("memory", str(reply))
+            if isinstance(reply, wire.WireError):
+                raise self._fail("forged", str(reply))
+            raise self._fail("ended", "the process ended without an answer")
+        return reply
+
+    def _fail(self, kind: str, what: str) -> Failed:
+        self.close()
+        return Failed(kind, what)
+
+    def _read_replies(self) -> None:
+        while True:
+            try:
+                reply, is_last = wire.read(self._process.stdout, self._word), False
+            except (EOFError, OSError, ValueError) as error:
+                reply, is_last = error, True
+            while not self._closed.is_set():
+                with contextlib.suppress(queue.Full):
+                    self._replies.put(reply, timeout=0.2)
+                    break
+            if is_last or self._closed.is_set():
+                return
+
+    def _read_printed(self) -> None:
+        kept = 0
+        with contextlib.suppress(OSError, ValueError):
+            while part := self._process.stderr.read1(65536):
+                if kept < MOST_PRINTED:  # the rest is read and thrown away, so that nobody waits for us
+                    self._printed.append(part.decode(errors="replace"))
+                    kept += len(part)
+
+    def _watch_memory(self, most: int) -> None:
+        while self._process.poll() is None:
+            if _resident(self._process.pid) > most:
+                self._over_memory.set()
+                with contextlib.suppress(OSError):
+                    self._process.kill()
+            time.sleep(0.1)
+
+
+def _result_of(function: Any, arguments: Any) -> dict[str, Any]:
+    if function is None or not isinstance(arguments, list):
+        return {"error": {"type": "ValueError", "message": "there is no such function"}}
+    try:
+        return {"result": function(*arguments)}
+    except Exception as error:  # of arguments that a student made up
+        return {"error": {"type": type(error).__name__, "message": str(error)[:200]}}
+
+
+def for_numpy(root: Path | None, **limits: Any) -> Sandbox:
+    """A process with NumPy and without minidecode, for a student's functions."""
+    package = HERE.parents[1]
+    closed = [package, *(root / part for root in checkouts() for part in ("exercises", "tests"))]
+    memory = limits.get("memory", MEMORY)
+    home = Path(np.__file__).resolve().parents[1]
+    return Sandbox(
+        [sys.executable, "-I", "-S", str(HERE / "child.py"), str(home), str(root or ""),
+         os.pathsep.join(map(str, closed)), str(memory)], **limits,
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def for_kernels(**limits: Any) -> Iterator[Sandbox]:
+    """A process of ours with the emulator, for kernels that were read as data and found harmless."""
+    kept = _KEPT.get()
+    if kept is None:
+        with _judge(**limits) as box:
+            yield box
+        return
+    if not kept or not kept[0].is_alive:
+        kept[:] = [_judge(**limits)]
+    yield kept[0]
+
+
+@contextlib.contextmanager
+def one_judge() -> Iterator[None]:
+    """Within it, kernels are judged one after the other by one process, for tests: starting it takes longest."""
+    kept: list[Sandbox] = []
+    token = _KEPT.set(kept)
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
+        for box in kept:
+            box.close()
+
+
+def _judge(**limits: Any) -> Sandbox:
+    memory = limits.setdefault("memory", 2 * MEMORY)
+    return Sandbox([sys.executable, "-I", str(HERE / "judge.py"), json.dumps(sys.path), str(memory)], **limits)
+
+
+def _environment() -> dict[str, str]:
+    """Nothing of the parent's environment but what Python needs to start."""
+    kept = {k: os.environ[k] for k in ("SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if k in os.environ}
+    one = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    return {**kept, **one, "NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS": "0"}
+
+
+def _watches() -> bool:
+    """Whether memory is watched from outside here: where RLIMIT_AS does not hold."""
+    return not sys.platform.startswith("linux")
+
+
+def _resident(pid: int) -> int:
+    """Bytes of memory that a process has, or 0 where that is not to be found out."""
+    try:
+        if os.name == "nt":
+            return _resident_on_windows(pid)
+        found = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True, timeout=5)
+        return int(found.stdout.strip() or 0) * 1024
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return 0
+
+
+def _resident_on_windows(pid: int) -> int:
+    import ctypes
+    from ctypes import wintypes
+
+    class Counters(ctypes.Structure):
+        _fields_ = [("cb", wintypes.DWORD), ("faults", wintypes.DWORD), *(
+            (name, ctypes.c_size_t) for name in
+            ("peak", "working", "peak_paged", "paged", "peak_unpaged", "unpaged", "pagefile", "peak_pagefile")
+        )]  # fmt: skip
+
+    kernel = ctypes.WinDLL("kernel32", use_last_error=True)
+    kernel.OpenProcess.restype = wintypes.HANDLE
+    handle = kernel.OpenProcess(0x1000 | 0x0010, False, pid)
+    if not handle:
+        return 0
+    counters = Counters(cb=ctypes.sizeof(Counters))
+    try:
+        ctypes.WinDLL("psapi").GetProcessMemoryInfo(wintypes.HANDLE(handle), ctypes.byref(counters), counters.cb)
+    finally:
+        kernel.CloseHandle(wintypes.HANDLE(handle))
+    return counters.pagefile  # committed, touched or not
+
+
+@lru_cache(maxsize=1)
+def _held() -> tuple[str, ...]:
+    """What the system itself refuses to a student's process here (lock.py): asked of one."""
+    with for_numpy(None) as box, contextlib.suppress(Failed):
+        return tuple(box.ask("limits")["held"])
+    return ()
+
+
+def limits() -> list[str]:
+    """What is enforced on this system, in words."""
+    if _watches():
+        memory = f"memory: watched ten times a second, ended above {MEMORY // 2**30} GiB (no limit by the system here)"
+    else:
+        memory = f"memory: {MEMORY // 2**30} GiB of address space for NumPy code, twice that for kernels (RLIMIT_AS)"
+    held = _held()
+
+    def by(what: str, system: str) -> str:
+        return f"refused by the system ({system}) and an audit hook of Python" if what in held else (
+            "refused by an audit hook of Python, not by the system")  # fmt: skip
+
+    files = "files: none written (RLIMIT_FSIZE)" if os.name == "posix" else "files: none written"
+    return [
+        f"time: {SECONDS:g} seconds for each answer, {TOTAL:g} for all (twice that with hidden inputs), then killed",
+        memory,
+        f"{files}; read are Python, NumPy and the submission's own folder: {by('files', 'Landlock')}",
+        f"processes, signals and network: {by('calls', 'seccomp')}",
+    ]

@@ -1,0 +1,267 @@
+"""A thread pool whose idle workers spin in compiled code, so that the next work begins at once.
+
+A decode step of GPT-2 multiplies 49 times, for 70 to 300 us each. A thread that sleeps in between takes some 50 us to
+wake, and needs the interpreter's lock to begin; then two threads are hardly faster than one. So here a worker stays in
+compiled code, without that lock, and looks for more work for about half a millisecond after the last. Only then it
+sleeps.
+
+The work lies on a table, an array of whole numbers: which function, its arguments, and for how many tasks it is to be
+called. A free thread takes the next task. The thread that wants the work takes tasks too: if no worker comes, since
+they sleep or other work has the cores, it does all by itself. When no task is left it closes the table, and goes on as
+soon as no worker is inside.
+
+A worker that has seen some work says that it is inside before it looks again whether that work is still open; and the
+owner closes it before looking whether somebody is inside. Both are seen in one order by all threads. So the table is
+never written while a worker reads it, and no worker writes results that are no longer awaited.
+
+A worker that dies is an error of the generation that finds it: what it had begun may be missing. The table and all its
+workers are given up then, and the next generation starts new ones.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+from numba import config
+
+from ...errors import WorkerError
+from .atomics import add, address_of, call, load, pause, store
+from .jit import njit
+
+# Places of the table. What threads write while work is open lies 64 bytes apart, in cache lines of its own: the number
+# of the work that is open (0: none), the next task, how many workers are inside, how many threads want the table.
+OPEN, NEXT, INSIDE, WANTED = 0, 8, 16, 24
+FAILURES = 31  # tasks that raised an error
+NUMBER, FUNCTION, TASKS, ARGS, SIZE = 32, 33, 34, 35, 64  # the last number; the work, and from ARGS on its arguments
+MOST_LOOKS = 63  # so often the owner looks for who is inside before it asks whether they live; 0: without end
+AWAKE = 500e-6  # seconds that a worker looks for more work before it sleeps
+PATIENCE = 300e-6  # seconds that workers may be inside when all tasks are taken
+TASK_TAKES = 30e-6  # seconds; so many that were waited for cost a piece of work without workers each
+STALL = 1.0  # seconds that somebody may be inside before the owner asks whether they live
+DONE, TABLE_IS_TAKEN, FAILED, STALLED = 1, -1, -2, -3
+CALLER_ALONE, SPINNING_WORKERS, ALL_WORKERS = range(3)
+REMEDY = ": run again, or set NUMBA_NUM_THREADS=1, which needs no worker threads"
+
+
+def parallel_for(describe, arrays, function, workers):
+    """Runs `function(args, task)` for all tasks; with workers, if no other thread has them.
+
+    Both functions are compiled. describe(*arrays, address, table) writes the work down in numbers and calls `schedule`.
+    The arrays belong to the caller and stay where they are until all is done. `function` returns DONE, and raises
+    nothing but MemoryError, which is raised here. workers: CALLER_ALONE; SPINNING_WORKERS, for work between GEMMs that
+    may be the BLAS's, whose own threads spin for some 25 ms and would be in the way; or ALL_WORKERS, which wakes all.
+    """
+    address, pool = address_of(function), None if workers == CALLER_ALONE else _pool()
+    waited = TABLE_IS_TAKEN
+    if pool is not None and pool.wake(workers):
+        began = time.perf_counter()
+        waited = describe(*arrays, address, pool.table)
+        if waited == STALLED:
+            waited = pool.wait_for_the_last(arrays)
+        pool.note_wait(waited, time.perf_counter() - began)
+    if waited == TABLE_IS_TAKEN:
+        waited = describe(*arrays, address, np.zeros(SIZE, np.int64))
+    if waited == FAILED:
+        raise MemoryError("no room for the scores of a head, or for another part of the work that threads share")
+
+
+@functools.cache
+def _pool():
+    """None where there is but one thread."""
+    if config.NUMBA_NUM_THREADS == 1:
+        return None
+    with _starting:
+        if not _started:
+            _started.append(ThreadPool(config.NUMBA_NUM_THREADS - 1, _looks_a_second()))
+        return _started[0]
+
+
+_starting, _started = threading.Lock(), []
+
+
+def _looks_a_second(looks=2**12):
+    """What a look at an empty table takes differs by processor from half a nanosecond to fifty."""
+
+    def seconds() -> float:
+        began = time.perf_counter()
+        _work(np.zeros(SIZE, np.int64), looks)
+        return time.perf_counter() - began
+
+    seconds()  # compiles, or loads
+    return looks / min(seconds() for _ in range(3))
+
+
+def _forget_pool():
+    global _starting
+    _starting = threading.Lock()
+    _started.clear()
+    _pool.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pool)  # the parent's threads are not there
+
+
+class ThreadPool:
+    """Threads that share one table."""
+
+    def __init__(self, threads: int, looks_a_second: float) -> None:
+        self.table = np.zeros(SIZE, np.int64)
+        self.table[MOST_LOOKS] = int(STALL * looks_a_second)
+        self.looks_a_second = looks_a_second
+        self.patience = int(PATIENCE * looks_a_second)
+        self.threads, self.away = threads, 0  # how many there are; for how many pieces of work they stay away
+        self.sleeping = {n: threading.Event() for n in range(threads)}
+        self.died = ""  # which of them, and why
+        self._kept: tuple = ()  # arrays of work that was given up, into which one of them may still write
+        self._is_over, self._threads = False, []
+        for n, wake in list(self.sleeping.items()):
+            self._threads.append(
+                threading.Thread(target=self._run, args=(n, wake), name=f"minidecode-{n}", daemon=True)
+            )
+            try:
+                self._threads[-1].start()
+            except RuntimeError as error:  # a limit of the system
+                self.end()
+                raise WorkerError(f"worker thread minidecode-{n} cannot be started ({error}){REMEDY}") from error
+
+    def wake(self, workers: int) -> bool:
+        """Wakes sleeping workers if ALL_WORKERS are wanted. False if none shall come: they lost time, or all sleep.
+
+        Raises WorkerError if one has died.
+        """
+        if self.died:
+            _forget(self)
+            self.end()
+            raise WorkerError(self.died + REMEDY)
+        if workers == SPINNING_WORKERS and len(self.sleeping) == self.threads:
+            return False
+        if self.away > 0:
+            self.away -= 1
+            return False
+        if workers == ALL_WORKERS and self.sleeping:
+            for wake in list(self.sleeping.values()):
+                wake.set()
+        return True
+
+    def note_wait(self, looks: int, seconds: float) -> None:
+        """They stay away after a wait that was long, and most of the work's seconds: other work has the cores.
+
+        For as many pieces as the wait had tasks.
+        """
+        if looks > max(self.patience, 0.6 * seconds * self.looks_a_second):
+            self.away = int(looks / self.looks_a_second / TASK_TAKES)
+
+    def wait_for_the_last(self, arrays: tuple) -> int:
+        """The work stalled with somebody inside: waits on while they live -> how often the owner looked, or FAILED.
+
+        Raises WorkerError if one has died. The table is given up in any case: its owner has left it half-way.
+        """
+        self._kept = arrays
+        _forget(self)
+        while self.table[INSIDE] > 0:
+            dead = [thread.name for thread in self._threads if not is_running(thread)]
+            if dead and self.table[INSIDE] > 0:
+                self.end()
+                raise WorkerError((self.died or f"worker thread {dead[0]} died inside of compiled code") + REMEDY)
+            time.sleep(0.001)
+        self.end()
+        self._kept = ()
+        return FAILED if self.table[FAILURES] else int(self.table[MOST_LOOKS])
+
+    def end(self) -> None:
+        """They end as soon as they are done with what they do."""
+        self._is_over = True
+        for wake in list(self.sleeping.values()):
+            wake.set()
+
+    def _run(self, n: int, wake: threading.Event) -> None:
+        try:
+            self._work(n, wake)
+        except BaseException as error:
+            self.died = f"worker thread minidecode-{n} died ({type(error).__name__}: {error})"
+
+    def _work(self, n: int, wake: threading.Event) -> None:
+        while not self._is_over:
+            self.sleeping[n] = wake
+            wake.wait()
+            wake.clear()
+            del self.sleeping[n]
+            _work(self.table, int(AWAKE * self.looks_a_second))
+
+
+def _forget(pool: ThreadPool) -> None:
+    """The next work starts others."""
+    with _starting:
+        if pool in _started:
+            _started.clear()
+            _pool.cache_clear()
+
+
+def is_running(thread: threading.Thread) -> bool:
+    """Whether the system still runs it: Python does not see a thread end inside of compiled code."""
+    tasks = Path("/proc/self/task")
+    return thread.is_alive() and (not tasks.is_dir() or (tasks / str(thread.native_id)).exists())
+
+
+@njit(cache=True, nogil=True)
+def schedule(tasks, function, args, table):
+    """Lays work on the table, takes tasks of it until none is left, and waits for those who are still inside.
+
+    Returns how often it looked for them, TABLE_IS_TAKEN or FAILED. No interrupt comes between: this is compiled code.
+    STALLED, with the table still taken, if somebody stays inside for as many looks as MOST_LOOKS says.
+    """
+    if add(table, WANTED, 1) > 0:
+        add(table, WANTED, -1)
+        return TABLE_IS_TAKEN
+    table[NUMBER] += 1
+    table[FUNCTION], table[TASKS], table[FAILURES] = function, tasks, 0
+    for i in range(len(args)):
+        table[ARGS + i] = args[i]
+    store(table, NEXT, 0)
+    store(table, OPEN, table[NUMBER])
+    _run_tasks(table)
+    store(table, OPEN, 0)
+    waited, most = 0, table[MOST_LOOKS]
+    while load(table, INSIDE) > 0:
+        waited += 1
+        if waited == most:
+            return STALLED
+        pause()
+    if load(table, FAILURES) > 0:
+        waited = FAILED
+    add(table, WANTED, -1)
+    return waited
+
+
+@njit(cache=True, nogil=True)
+def _work(table, looks):
+    """Helps with all work on the table, until for so many looks none has come."""
+    seen = idle = 0
+    while idle < looks:
+        number = load(table, OPEN)
+        if number == 0 or number == seen:
+            idle += 1
+            pause()
+            continue
+        seen, idle = number, 0
+        add(table, INSIDE, 1)
+        if load(table, OPEN) == number:
+            _run_tasks(table)
+        add(table, INSIDE, -1)
+
+
+@njit(cache=True, nogil=True)
+def _run_tasks(table):
+    """Calls the work's function for one task after the other, until none is left."""
+    function, tasks, args = table[FUNCTION], table[TASKS], table[ARGS:].ctypes.data
+    task = add(table, NEXT, 1)
+    while task < tasks:
+        if call(function, args, task) != DONE:
+            add(table, FAILURES, 1)
+        task = add(table, NEXT, 1)

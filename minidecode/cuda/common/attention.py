@@ -1,0 +1,360 @@
+"""What the kernels of grouped.py, shared.py and split.py are made of: one row per beam against keys and values.
+
+A softmax needs the largest score before the first exponential. Where positions come tile by tile, it goes by what has
+been found so far (Milakov and Gimelshein 2018): top, the largest score; total, the sum of exp(score - top); and the sum
+of exp(score - top) v. When a tile brings a larger top, everything found before is scaled by exp(old top - new top). In
+the end the sum is divided by the total. What two blocks have found in different positions is put together likewise.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import cuda, float32, int64, types
+
+from ...errors import OptionError
+from ...reference import scratch
+from ...runtime.launch import launch
+from .reduction import LANES, THREADS, WARPS, warp_sum
+
+MINUS_INF = float32(-np.inf)  # the score of a position that is not seen; exp of it is 0
+TILE = 32  # positions that are looked at together: one for each lane of a warp
+WIDEST = 128  # of the heads that there is room for
+PADDED = 129  # a staged row is one longer, so that lanes that read a column of the tile meet in no bank
+QUERIES = 16  # that one block looks for; more go to further blocks, and each reads the cache again
+STATE = 130  # of a query: U sums, the top and the total
+BOUNDS = (THREADS, 5)  # blocks that shall fit on a multiprocessor by their registers; by their cache six do
+ENOUGH = 512  # blocks that keep a large GPU busy: a few for each of its hundred multiprocessors
+SHORTEST = 64  # positions worth a block of their own
+
+
+@cuda.jit(device=True)
+def dot(a, b, width):
+    total = float32(0)
+    for d in range(width):
+        total += a[d] * float32(b[d])
+    return total
+
+
+# Three kernels: scores, softmax, weighted sums. A cache is given in parts of X caches each, of R/X rows each; the
+# scores of all parts lie side by side, those of this part from column `first` on.
+
+
+@cuda.jit
+def scores_of_part(q_RHK, k_XGMK, begin_X, end_X, scale, first, scores_RHM):
+    """A thread for each score."""
+    R, H, K = q_RHK.shape
+    X, G, M, _ = k_XGMK.shape
+    n = cuda.grid(1)
+    if n >= R * H * M:
+        return
+    r, h, m = n // (H * M), n // M % H, n % M
+    x = r // (R // X)
+    score = MINUS_INF
+    if begin_X[x] <= m < end_X[x]:
+        score = scale * dot(q_RHK[r, h], k_XGMK[x, h // (H // G), m], K)
+    scores_RHM[r, h, first + m] = score
+
+
+@cuda.jit
+def softmax_of_rows(scores_RHM):
+    """In place, a thread for each row and head."""
+    R, H, M = scores_RHM.shape
+    n = cuda.grid(1)
+    if n >= R * H:
+        return
+    scores_M = scores_RHM[n // H, n % H]
+    running_max, running_sum = MINUS_INF, float32(0)
+    for m in range(M):
+        running_max = max(running_max, scores_M[m])
+    for m in range(M):
+        scores_M[m] = math.exp(scores_M[m] - running_max)
+        running_sum += scores_M[m]
+    for m in range(M):
+        scores_M[m] /= running_sum
+
+
+@cuda.jit
+def sums_of_part(weights_RHM, v_XGMU, begin_X, end_X, first, a_RX):
+    """A thread for each number of the result, to which it adds what this part gives."""
+    R, H, _ = weights_RHM.shape
+    X, G, _, U = v_XGMU.shape
+    n = cuda.grid(1)
+    if n >= R * H * U:
+        return
+    r, h, u = n // (H * U), n // U % H, n % U
+    x, g = r // (R // X), h // (H // G)
+    total = float32(0)
+    for m in range(begin_X[x], end_X[x]):
+        total += weights_RHM[r, h, first + m] * float32(v_XGMU[x, g, m, u])
+    a_RX[r, h * U + u] += total
+
+
+def three_kernels(q_RHK, parts, scale, out):
+    """The answer by way of all scores; parts: (k_XGMK, v_XGMU, begin_X, end_X) of each."""
+    a_RX = result(q_RHK, [array for k_XGMK, v_XGMU, *_ in parts for array in (k_XGMK, v_XGMU)], out)
+    R, H = q_RHK.shape[:2]
+    scores_RHM = np.empty_like(q_RHK, shape=(R, H, sum(k_XGMK.shape[2] for k_XGMK, *_ in parts)))
+    a_RX[...] = 0
+    first = 0
+    for k_XGMK, _, begin_X, end_X in parts:
+        M = k_XGMK.shape[2]
+        launch(scores_of_part, -(-R * H * M // THREADS), THREADS, q_RHK, k_XGMK, begin_X, end_X, np.float32(scale),
+               first, scores_RHM)  # fmt: skip
+        first += M
+    launch(softmax_of_rows, -(-R * H // THREADS), THREADS, scores_RHM)
+    first = 0
+    for k_XGMK, v_XGMU, begin_X, end_X in parts:
+        launch(sums_of_part, -(-a_RX.size // THREADS), THREADS, scores_RHM, v_XGMU, begin_X, end_X, first, a_RX)
+        first += k_XGMK.shape[2]
+    return a_RX
+
+
+@cuda.jit(device=True)
+def rescale(score, running_max):
+    """(top, keep, weight): the largest score so far; what to multiply earlier sums by; this lane's exp(score - top)."""
+    larger = score
+    for step in (16, 8, 4, 2, 1):
+        larger = max(larger, cuda.shfl_xor_sync(LANES, larger, step))  # in the end the same in every lane
+    larger = max(larger, running_max)
+    return larger, math.exp(running_max - larger), math.exp(score - larger)
+
+
+# One warp for one query: a lane scores a position, then sums a column.
+
+
+@cuda.jit(device=True)
+def accumulate(q_K, k_MK, v_MU, begin, end, scale, running_max, running_sum, weights, a_U):
+    """Adds positions begin to end to what has been found: returns (top, total); the sums are in a_U."""
+    lane, K, U = cuda.threadIdx.x, k_MK.shape[1], v_MU.shape[1]
+    for start in range(begin, end, TILE):
+        count = min(TILE, end - start)
+        score = MINUS_INF
+        if lane < count:
+            score = scale * dot(q_K, k_MK[start + lane], K)
+        running_max, keep, weight = rescale(score, running_max)
+        running_sum = running_sum * keep + warp_sum(weight)
+        weights[lane] = weight
+        cuda.syncwarp(LANES)
+        for u in range(lane, U, 32):
+            a = float32(0)  # of this tile alone: small sums, added, err less than one long one
+            for j in range(count):
+                a += weights[j] * float32(v_MU[start + j, u])
+            a_U[u] = a_U[u] * keep + a
+        cuda.syncwarp(LANES)  # nobody needs these weights any more
+    return running_max, running_sum
+
+
+@cuda.jit(device=True)
+def set_to_zero(a_U):
+    for u in range(cuda.threadIdx.x, a_U.size, 32):
+        a_U[u] = float32(0)
+
+
+@cuda.jit(device=True)
+def divide(a_U, total):
+    for u in range(cuda.threadIdx.x, a_U.size, 32):
+        a_U[u] /= total
+
+
+# One block for the queries that share a key/value head of one cache: the H/G heads of its group in all R/X rows of the
+# memory. Query n is that of row x R/X + n // (H/G) and head g H/G + n % (H/G). A block takes a lot of up to QUERIES of
+# them, and each belongs to one warp. Its row of `found` is what has been found for it: U sums, the top, the total.
+
+
+@cuda.jit(device=True)
+def block_buffers():
+    """(queries, tile, weights, found) in shared memory."""
+    queries = cuda.shared.array((QUERIES, WIDEST), float32)
+    tile = cuda.shared.array((TILE, PADDED), float32)
+    weights = cuda.shared.array((QUERIES, TILE), float32)
+    found = cuda.shared.array((QUERIES, STATE), float32)
+    return queries, tile, weights, found
+
+
+@cuda.jit(device=True)
+def my_tile(q_RHK, k_XGMK):
+    """(x, g, count, lot): which cache and key/value head, for how many queries, and what tells their rows and heads:
+    those of query 0, the heads of a group, and the first query.
+    """
+    X, G = k_XGMK.shape[0], k_XGMK.shape[1]
+    W, per_group = q_RHK.shape[0] // X, q_RHK.shape[1] // G
+    x, g, first = cuda.blockIdx.x // G, cuda.blockIdx.x % G, cuda.blockIdx.y * QUERIES
+    return x, g, min(QUERIES, W * per_group - first), (x * W, g * per_group, per_group, first)
+
+
+@cuda.jit(device=True)
+def row_and_head(i, tile_head):
+    """Those of the lot's i-th query. A division by hand: the routine that divides 64-bit numbers has many registers."""
+    row, head, per_group, first = tile_head
+    n = first + i
+    while n >= per_group:
+        n, row = n - per_group, row + 1
+    return row, head + n
+
+
+@cuda.jit(device=True)
+def stage_queries(q_RHK, tile_head, count, U, buffers):
+    """The lot's queries into shared memory; nothing is found yet."""
+    queries, _, _, found = buffers
+    warp, lane = cuda.threadIdx.x >> 5, cuda.threadIdx.x & 31
+    for i in range(warp, count, WARPS):
+        r, h = row_and_head(i, tile_head)
+        for d in range(lane, q_RHK.shape[2], 32):
+            queries[i, d] = q_RHK[r, h, d]
+        for u in range(lane, U + 2, 32):
+            found[i, u] = MINUS_INF if u == U else float32(0)
+    cuda.syncthreads()
+
+
+@cuda.jit(device=True)
+def accumulate_all(k_MK, v_MU, begin, end, first, last, scale, buffers):
+    """Adds positions begin to end to what queries first to last have found: each is read once for all of them."""
+    queries, tile, weights, found = buffers
+    warp, lane = cuda.threadIdx.x >> 5, cuda.threadIdx.x & 31
+    K, U = k_MK.shape[1], v_MU.shape[1]
+    for start in range(begin, end, TILE):
+        count = min(TILE, end - start)
+        stage(k_MK, start, count, tile)
+        for i in range(first + warp, last, WARPS):
+            score = MINUS_INF
+            if lane < count:
+                score = scale * dot(queries[i], tile[lane], K)
+            running_max, keep, weight = rescale(score, found[i, U])
+            running_sum = found[i, U + 1] * keep + warp_sum(weight)
+            weights[i, lane] = weight
+            for u in range(lane, U, 32):
+                found[i, u] *= keep
+            cuda.syncwarp(LANES)  # every lane has read what the first one changes now
+            if lane == 0:
+                found[i, U], found[i, U + 1] = running_max, running_sum
+        cuda.syncthreads()  # nobody needs the keys any more
+        stage(v_MU, start, count, tile)
+        for i in range(first + warp, last, WARPS):
+            for u in range(lane, U, 32):
+                a = float32(0)
+                for j in range(count):
+                    a += weights[i, j] * tile[j, u]
+                found[i, u] += a
+        cuda.syncthreads()  # nor the values
+
+
+@cuda.jit(device=True)
+def stage(rows_MX, start, count, tile):
+    """Rows `start` and on into shared memory: a warp for each row, so that its loads lie side by side."""
+    warp, lane = cuda.threadIdx.x >> 5, cuda.threadIdx.x & 31
+    for j in range(warp, count, WARPS):
+        for d in range(lane, rows_MX.shape[1], 32):
+            tile[j, d] = float32(rows_MX[start + j, d])
+    cuda.syncthreads()
+
+
+@cuda.jit(device=True)
+def write_answers(buffers, tile_head, count, U, a_RX):
+    _, _, _, found = buffers
+    warp, lane = cuda.threadIdx.x >> 5, cuda.threadIdx.x & 31
+    for i in range(warp, count, WARPS):
+        r, h = row_and_head(i, tile_head)
+        for u in range(lane, U, 32):
+            a_RX[r, h * U + u] = found[i, u] / found[i, U + 1]
+
+
+@cuda.jit(device=True)
+def write_partials(buffers, tile_head, count, U, partials_RHX):
+    """What this block has found in its range: U sums, top and total of each query."""
+    _, _, _, found = buffers
+    warp, lane = cuda.threadIdx.x >> 5, cuda.threadIdx.x & 31
+    for i in range(warp, count, WARPS):
+        r, h = row_and_head(i, tile_head)
+        for u in range(lane, U + 2, 32):
+            partials_RHX[r, h, u] = found[i, u]
+
+
+# Ranges of a long cache, each looked at by other blocks: a second kernel puts together what they have found.
+
+
+@cuda.jit
+def merge_ranges(partials_XRHX, a_RX):
+    """A thread for each number of the result. A range of which a row sees nothing has top -inf, and counts for 0."""
+    P, R, H, _ = partials_XRHX.shape
+    U = a_RX.shape[1] // H
+    n = cuda.grid(1)
+    if n >= R * H * U:
+        return
+    r, h, u = n // (H * U), n // U % H, n % U
+    running_max = MINUS_INF
+    for p in range(P):
+        running_max = max(running_max, partials_XRHX[p, r, h, U])
+    a, running_sum = float32(0), float32(0)
+    for p in range(P):
+        keep = math.exp(partials_XRHX[p, r, h, U] - running_max)
+        a += keep * partials_XRHX[p, r, h, u]
+        running_sum += keep * partials_XRHX[p, r, h, U + 1]
+    a_RX[r, h * U + u] = a / running_sum
+
+
+def split_kv(kernel, grid, q_RHK, cache, scale, positions, partials_XRHX, a_RX):
+    """Cuts `positions` into ranges, a third axis of the grid, and merges what `kernel` finds in each."""
+    ranges = len(partials_XRHX)
+    length = -(-positions // ranges)
+    launch(kernel, (*grid, ranges), THREADS, q_RHK, *cache, np.float32(scale), length, partials_XRHX)
+    launch(merge_ranges, -(-a_RX.size // THREADS), THREADS, partials_XRHX, a_RX)
+    return a_RX
+
+
+def ranges_for(blocks: int, positions: int) -> int:
+    """How many ranges to cut the positions into where there are so few blocks otherwise; 1 where there are enough."""
+    return max(1, min(ENOUGH // blocks, positions // SHORTEST))
+
+
+def scratch_for_ranges(q_RHK, k_XGMK, v_XGMU, positions, workspace):
+    """partials_XRHX: room for what is found in each range of the positions; None where they are not to be cut.
+
+    Fewer caches are cut into more ranges each. The room is for as many as all caches may have together, so that a
+    batch's is enough for the sentences that are left of it.
+    """
+    (R, H, _), X, blocks = q_RHK.shape, len(k_XGMK), math.prod(grid_for(q_RHK, k_XGMK))
+    ranges, most = ranges_for(blocks, positions), ranges_for(1, positions)
+    if most == 1 or is_wide(k_XGMK, v_XGMU):
+        return None
+    together = min(X * ENOUGH // blocks, X * most)
+    scratch_XXHX = scratch(workspace, (together, R // X, H, v_XGMU.shape[3] + 2), q_RHK)
+    return None if ranges == 1 else scratch_XXHX[: X * ranges].reshape(ranges, R, H, -1)
+
+
+def grid_for(q_RHK, k_XGMK) -> tuple[int, int]:
+    """(caches and key/value heads, blocks for the queries that share one)."""
+    R, H, _ = q_RHK.shape
+    X, G = k_XGMK.shape[:2]
+    return X * G, -(-(R // X * (H // G)) // QUERIES)
+
+
+def is_wide(k_XGMK, v_XGMU) -> bool:
+    """Whether there is no room to stage such heads."""
+    return max(k_XGMK.shape[3], v_XGMU.shape[3]) > WIDEST
+
+
+def result(q_RHK, cache, out):
+    """Where the answer goes. Raises OptionError where the kernels do not compute in these types."""
+    narrow = [array.dtype for array in cache if array.dtype not in (np.float32, np.float16)]
+    if q_RHK.dtype != np.float32 or narrow:
+        raise OptionError(
+            f"the kernels of attention take queries in float32, keys and values in float32 or float16, not"
+            f" {(narrow or [q_RHK.dtype])[0]}: the reference takes float64 too"
+        )
+    R, H, _ = q_RHK.shape
+    return np.empty_like(q_RHK, shape=(R, H * cache[1].shape[3])) if out is None else out
+
+
+# What the kernels are compiled and type-checked for, without a GPU. Queries are a view of what a product gave.
+QUERIES_RHK, RESULT_RX, NUMBERS_X = float32[:, :, :], float32[:, ::1], int64[::1]
+CACHES = (float32[:, :, :, ::1], types.float16[:, :, :, ::1])
+SCORES_RHM, PARTIALS_XRHX = float32[:, :, ::1], float32[:, :, :, ::1]
+SIGNATURES = {
+    scores_of_part: [(QUERIES_RHK, m, NUMBERS_X, NUMBERS_X, float32, int64, SCORES_RHM) for m in CACHES],
+    softmax_of_rows: [(SCORES_RHM,)],
+    sums_of_part: [(SCORES_RHM, m, NUMBERS_X, NUMBERS_X, int64, RESULT_RX) for m in CACHES],
+    merge_ranges: [(PARTIALS_XRHX, RESULT_RX)],
+}
+REGISTERS = {merge_ranges: 64}

@@ -1,0 +1,69 @@
+"""Loads and stores of 128 bits, which no compiler makes out of several narrow ones: it cannot know where rows begin."""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import float32, int8, types
+from numba.core.types import float16
+from numba.cuda.extending import intrinsic
+
+from ...emulator import register_body
+from ...runtime.device import address_of
+
+
+@intrinsic
+def wide_load(typing_context, numbers_X, index):
+    """The float32 of the numbers in the 16 bytes from numbers_X[index] on, as a tuple: one 128-bit load."""
+    number = {float32: ir.FloatType(), float16: ir.HalfType(), int8: ir.IntType(8)}[numbers_X.dtype]
+    together = 128 // numbers_X.dtype.bitwidth
+
+    def code(context, builder, signature, arguments):
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        words = ir.VectorType(ir.IntType(32), 4)
+        loaded = builder.load(builder.bitcast(builder.gep(data, [arguments[1]]), words.as_pointer()))
+        loaded.align = 16
+        numbers = builder.bitcast(loaded, ir.VectorType(number, together))
+        each = [builder.extract_element(numbers, ir.Constant(ir.IntType(32), k)) for k in range(together)]
+        if numbers_X.dtype is float16:
+            each = [builder.fpext(n, ir.FloatType()) for n in each]
+        if numbers_X.dtype is int8:
+            each = [builder.sitofp(n, ir.FloatType()) for n in each]
+        return context.make_tuple(builder, signature.return_type, each)
+
+    return types.UniTuple(float32, together)(numbers_X, types.intp), code
+
+
+@register_body(wide_load)
+def _wide_load(numbers_X, index):
+    return [float32(numbers_X[index + k]) for k in range(16 // numbers_X.itemsize)]
+
+
+@intrinsic
+def wide_store(typing_context, numbers_X, index, first, second, third, fourth):
+    """numbers_X[index] and the three float32 behind it, by one 128-bit store."""
+
+    def code(context, builder, signature, arguments):
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        four = ir.VectorType(ir.FloatType(), 4)
+        numbers = four(ir.Undefined)
+        for k, number in enumerate(arguments[2:]):
+            numbers = builder.insert_element(numbers, number, ir.Constant(ir.IntType(32), k))
+        place = builder.bitcast(builder.gep(data, [arguments[1]]), four.as_pointer())
+        builder.store(numbers, place, align=16)
+        return context.get_dummy_value()
+
+    return types.void(numbers_X, types.intp, float32, float32, float32, float32), code
+
+
+@register_body(wide_store)
+def _wide_store(numbers_X, index, *four):
+    for k, number in enumerate(four):
+        numbers_X[index + k] = number
+
+
+def begins_at_16_bytes(array):
+    """Whether the array and each of its rows do."""
+    return address_of(array) % 16 == 0 and array.strides[0] % 16 == 0 and array.strides[1] == array.itemsize
+
+
+SIGNATURES = {}  # no kernels of its own

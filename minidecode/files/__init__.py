@@ -1,0 +1,1 @@
+"""Everything that reads or writes: checkpoints, torch files, the hub, tokenizers, lines. No arithmetic of a model."""

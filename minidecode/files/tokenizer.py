@@ -1,0 +1,228 @@
+"""Text <-> token ids: byte-level BPE through the `tokenizers` library."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import CheckpointError, InputError
+from .checkpoint import MOST_OF_TEXT, check_regular, read_json
+from .tokenizer_checks import check_tokenizer, has_expressions, is_panic, without_panic_messages
+
+if TYPE_CHECKING:
+    import tokenizers
+
+# Special tokens by role, where tokenizer_config.json does not name others.
+GPT2_TOKENS = dict.fromkeys(("bos", "eos", "unk", "pad"), "<|endoftext|>")
+BART_TOKENS = {"bos": "<s>", "eos": "</s>", "unk": "<unk>", "pad": "<pad>", "mask": "<mask>"}
+# Classes of transformers that read add_prefix_space beside a tokenizer.json; PreTrainedTokenizerFast does not.
+MOST_CHARACTERS = 2**28  # of a text as the normalizer may leave it
+FOLLOW_SETTINGS = {f"{family}Tokenizer{kind}" for family in ("GPT2", "Bart", "Roberta") for kind in ("", "Fast")}
+
+
+class Tokenizer:
+    """`encode` and `decode` for one model folder. Any Unicode text survives the round trip."""
+
+    def __init__(self, backend: tokenizers.Tokenizer, growth: float = 1.0, may_panic: bool = False):
+        """growth: how many times longer the normalizer may make a text. may_panic: expressions of its own are in it."""
+        self._backend, self._growth, self._may_panic = backend, growth, may_panic
+
+    @classmethod
+    def from_folder(cls, folder: Path) -> Tokenizer | None:
+        """tokenizer.json, or vocab.json with merges.txt; None if the folder has neither.
+
+        Tokens that other files add (`_added_tokens`) are added. Raises CheckpointError if a file cannot be read.
+        """
+        settings, growth, may_panic = _settings(folder, "tokenizer_config.json"), 1.0, False
+        if (path := folder / "tokenizer.json").exists():
+            fields = read_json(path)  # names what is wrong with the file better than the library does
+            growth, may_panic = check_tokenizer(path, fields), has_expressions(fields)
+            backend = _read(path, settings)
+        elif (folder / "vocab.json").exists() or (folder / "merges.txt").exists():
+            backend = _read_bpe(folder, settings)
+        else:
+            return None
+        _add_tokens(backend, _added_tokens(folder, settings), folder)
+        return cls(backend, growth, may_panic)
+
+    def encode(self, text: str) -> np.ndarray:
+        """Token ids, int64. Raises InputError on half a surrogate pair: that is no Unicode text."""
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            code = ord(text[error.start])
+            what = f"byte 0x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"the lone surrogate U+{code:04X}"
+            raise InputError(f"the text is not valid UTF-8: {what} at character {error.start}") from None
+        if len(text) * self._growth > MOST_CHARACTERS:
+            raise InputError(f"the text has {len(text):,} characters, too many for this tokenizer: shorten it")
+        return np.array(self._ask("encode a text", self._backend.encode, text).ids, dtype=np.int64)
+
+    def decode(self, ids, keep_special: bool = False) -> str:
+        """The text of token ids, special tokens left out; bytes that form no character become U+FFFD."""
+        ids = [int(i) for i in ids]
+        return self._ask("decode tokens", self._backend.decode, ids, skip_special_tokens=not keep_special)
+
+    def _ask(self, what: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """What the library returns. Raises InputError where it cannot: a text may hold what its files do not know."""
+        try:
+            with without_panic_messages() if self._may_panic else contextlib.nullcontext():
+                return function(*arguments, **options)
+        except BaseException as error:
+            if not isinstance(error, Exception) and not is_panic(error):
+                raise
+            raise InputError(f"the model's tokenizer cannot {what} ({error}): use another text, or mend it") from None
+
+    def count_bytes(self, ids) -> int | None:
+        """Bytes of UTF-8 that the tokens stand for, special ones for none; None if the tokens are not made of bytes.
+
+        In a byte-level vocabulary a character is a byte; tokens that were added to it are written as they are.
+        """
+        from tokenizers import decoders
+
+        if not isinstance(self._backend.decoder, decoders.ByteLevel):
+            return None
+        added = self._backend.get_added_tokens_decoder()
+        sizes = {i: 0 if t.special else len(t.content.encode()) for i, t in added.items()}
+        for i in {int(i) for i in ids} - set(sizes):
+            sizes[i] = len(self._backend.id_to_token(i) or "")  # a model may have more ids than its tokenizer
+        return sum(sizes[int(i)] for i in ids)
+
+    def token_to_id(self, token: str) -> int | None:
+        return self._backend.token_to_id(token)
+
+
+class TextStream:
+    """Text as it grows, token by token: a character is held back until all its bytes are there."""
+
+    def __init__(self, tokenizer: Tokenizer):
+        self._tokenizer, self._ids, self._shown = tokenizer, [], 0
+
+    def push(self, token_id: int) -> str:
+        """The text that this token completes; may be empty."""
+        self._ids.append(token_id)
+        text = self._tokenizer.decode(self._ids)
+        if text.endswith("\ufffd"):
+            return ""
+        return self._advance(text)
+
+    def finish(self) -> str:
+        """What was still held back."""
+        return self._advance(self._tokenizer.decode(self._ids))
+
+    def _advance(self, text: str) -> str:
+        new, self._shown = text[self._shown :], len(text)
+        return new
+
+
+def _settings(folder: Path, file: str) -> dict:
+    return read_json(folder / file) if (folder / file).exists() else {}
+
+
+def _added_tokens(folder: Path, settings: dict) -> list[tuple[int, dict]]:
+    """(id, what the token is), by id: those of added_tokens.json (the older custom) and of tokenizer_config.json."""
+    older, newer = _settings(folder, "added_tokens.json"), settings.get("added_tokens_decoder")
+    pairs = [(id, {"content": token}) for token, id in older.items()]
+    added = {}
+    for id, token in pairs + (list(newer.items()) if isinstance(newer, dict) else []):
+        if isinstance(id, str) and id.isascii() and id.isdecimal() and len(id) < 10:  # as the names of JSON are
+            id = int(id)
+        if isinstance(id, bool) or not isinstance(id, int) or not 0 <= id < 2**31:
+            raise CheckpointError(f"{folder}: an added token has an id that is no whole number from 0 up: {id!r:.40}")
+        added[id] = token
+    return sorted(added.items(), key=lambda pair: pair[0])
+
+
+def _add_tokens(backend: tokenizers.Tokenizer, added: list[tuple[int, dict]], folder: Path) -> None:
+    """Adds each token under its id. Where the vocabulary holds it, how it takes the space around it is set."""
+    for id, described in added:
+        token = _token(described, folder)
+        (backend.add_special_tokens if token.special else backend.add_tokens)([token])
+        if backend.token_to_id(token.content) != id:
+            raise CheckpointError(
+                f"{folder}: the added token {token.content!r} should have id {id}, and the vocabulary leaves it "
+                f"{backend.token_to_id(token.content)}: its files do not belong together"
+            )
+
+
+def _token(described: dict, folder: Path) -> tokenizers.AddedToken:
+    from tokenizers import AddedToken
+
+    flags = ("special", "lstrip", "rstrip", "normalized", "single_word")
+    content = described.get("content") if isinstance(described, dict) else None
+    if not isinstance(content, str) or any("\ud800" <= c <= "\udfff" for c in content):
+        raise CheckpointError(f"{folder}: an added token has no text: {described!r:.80}")
+    return AddedToken(described["content"], **{flag: bool(described[flag]) for flag in flags if flag in described})
+
+
+def _read(path: Path, settings: dict) -> tokenizers.Tokenizer:
+    import tokenizers
+
+    try:
+        with without_panic_messages():
+            backend = tokenizers.Tokenizer.from_file(str(path))
+            with contextlib.suppress(Exception):  # not every text can be encoded; but none should make it panic
+                backend.encode("a b")
+    except BaseException as error:  # the library raises Exception itself, and panics
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
+        raise CheckpointError(f"{path} cannot be read as a tokenizer: {error}") from None
+    backend.no_truncation()  # a file may hold what its maker's last call asked for
+    backend.no_padding()
+    is_byte_level = isinstance(backend.pre_tokenizer, tokenizers.pre_tokenizers.ByteLevel)
+    if "add_prefix_space" in settings and is_byte_level and str(settings.get("tokenizer_class")) in FOLLOW_SETTINGS:
+        backend.pre_tokenizer.add_prefix_space = bool(settings["add_prefix_space"])
+    return backend
+
+
+def _read_bpe(folder: Path, settings: dict) -> tokenizers.Tokenizer:
+    """The GPT-2 layout of old: a vocabulary, merges, and the special tokens that the settings name."""
+    import tokenizers
+    from tokenizers import AddedToken, decoders, models, pre_tokenizers, processors
+
+    for name in ("vocab.json", "merges.txt"):
+        if not (folder / name).exists():
+            raise CheckpointError(f"{folder} has no {name}: a tokenizer needs tokenizer.json, or both of its halves")
+    vocab = read_json(folder / "vocab.json")
+    check_regular(folder / "merges.txt", MOST_OF_TEXT)
+    try:
+        with without_panic_messages():
+            bpe = models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt"))
+    except BaseException as error:  # as above
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
+        raise CheckpointError(f"{folder}: vocab.json and merges.txt do not make a tokenizer: {error}") from None
+    backend = tokenizers.Tokenizer(bpe)
+    if settings.get("add_bos_token"):
+        raise CheckpointError(f"{folder}: tokenizer_config.json asks for add_bos_token: add the model's tokenizer.json")
+    prefix = bool(settings.get("add_prefix_space", False))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+    backend.decoder = decoders.ByteLevel()
+    is_bart = (folder / "config.json").exists() and read_json(folder / "config.json").get("model_type") == "bart"
+    special = _special_tokens(settings, BART_TOKENS if is_bart else GPT2_TOKENS)
+    backend.add_special_tokens([AddedToken(t, special=True) for t in dict.fromkeys(special.values()) if t in vocab])
+    # Of some tokens another file says how they take the space around them.
+    told = [t for t in _settings(folder, "special_tokens_map.json").values() if isinstance(t, dict)]
+    known = [t for t in told if isinstance(t.get("content"), str) and t["content"] in vocab]
+    backend.add_special_tokens([_token(t | {"special": True}, folder) for t in known])
+    if is_bart:  # every text is framed: <s> text </s>
+        missing = [special[role] for role in ("bos", "eos") if special[role] not in vocab]
+        if missing:
+            raise CheckpointError(
+                f"{folder}: vocab.json lacks {' and '.join(missing)}, which frame every text of a BART"
+            )
+        first, last = ((special[role], vocab[special[role]]) for role in ("bos", "eos"))
+        backend.post_processor = processors.RobertaProcessing(last, first, add_prefix_space=prefix)
+    return backend
+
+
+def _special_tokens(settings: dict, defaults: dict[str, str]) -> dict[str, str]:
+    """Role -> special token: what tokenizer_config.json names, over the family's custom; what it adds besides."""
+    named = defaults | {role: settings[f"{role}_token"] for role in defaults if f"{role}_token" in settings}
+    more = settings.get("additional_special_tokens")
+    named |= {f"additional {i}": token for i, token in enumerate(more if isinstance(more, list) else [])}
+    texts = {role: t.get("content") if isinstance(t, dict) else t for role, t in named.items()}
+    return {role: t if isinstance(t, str) else defaults.get(role, "") for role, t in texts.items()}

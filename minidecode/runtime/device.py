@@ -1,0 +1,83 @@
+"""Where arrays lie and kernels run: with the host, on a GPU, or on a device that is emulated."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from ..errors import OptionError
+
+DEVICES = ("cpu", "cuda", "emulator", "auto")
+
+
+def device_kind() -> Literal["gpu", "emulator", "none"]:
+    """Says "gpu" if Numba finds a CUDA device, "emulator" under Numba's own simulator, else "none".
+
+    `numba.cuda.is_available()` alone would call the simulator a GPU.
+    """
+    from numba import config, cuda
+
+    if config.ENABLE_CUDASIM:
+        return "emulator"
+    return "gpu" if cuda.is_available() else "none"
+
+
+def chosen_device(name: str) -> str:
+    """`name`, or what "auto" comes to: "cuda" where a GPU and CuPy are, else "cpu".
+
+    Raises OptionError on another name, and on "cuda" where it cannot run.
+    """
+    if name not in DEVICES:
+        raise OptionError(f"device={name!r} is not one of {', '.join(DEVICES)}")
+    if name in ("cpu", "emulator"):
+        return name
+    missing = _why_no_cuda()
+    if name == "cuda" and missing:
+        raise OptionError(f"device=cuda: {missing}; device=emulator runs the same code without, on toy shapes")
+    return "cpu" if missing else "cuda"
+
+
+def _why_no_cuda() -> str | None:
+    if device_kind() != "gpu":
+        return "Numba finds no GPU here"
+    try:
+        import cupy  # noqa: F401
+    except ImportError:
+        return "CuPy is not installed (pip install 'minidecode[cu13]', or [cu12])"
+    return None
+
+
+def put(array: np.ndarray, device: str) -> Any:
+    """An array of the host's, on the device: CuPy's, or one of the emulated device; on the CPU it stays as it is."""
+    if device == "cuda":
+        import cupy
+
+        return cupy.asarray(array)
+    if device == "emulator":
+        from ..emulator.device_array import brought
+
+        return brought(array)
+    return array
+
+
+def fetch(array: Any) -> np.ndarray:
+    """The numbers of an array, with the host: a wait and a copy, if it lies on a device."""
+    return array if isinstance(array, np.ndarray) else array.get()
+
+
+def is_array(thing: Any) -> bool:
+    """Whether it is an array, of the host's or of a device's."""
+    return hasattr(thing, "__array_function__")
+
+
+def address_of(array: Any) -> int:
+    """Where its first number lies, in the host's memory or a device's."""
+    return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
+
+
+def array_like(like: Any, shape: int | tuple[int, ...], dtype: Any, fill: Any) -> Any:
+    """An array that lies where `like` does, filled with a number or with numbers of the host's."""
+    host = np.empty(shape, dtype)
+    host[...] = fill
+    return np.asarray(host, like=like)

@@ -1,0 +1,160 @@
+"""Numbers stored in fewer bits than are computed with: weights as float16, or int8 with a scale; caches as float16.
+
+A decode step reads every weight of every product once, and does little with it: it takes as long as the reading. So
+weights of half or a quarter of the bytes may take half or a quarter of the time, though every sum is float32 as before.
+
+What products multiply by is stored narrow, each output's weights side by side, and nothing else; the output's matrix is
+one of them. Gains, biases and positions are small. Of the embedding table a step reads one row for each of its own:
+narrow numbers would save nothing there, and cost digits. So where the output is tied to the embedding, the table stays
+as it is (in a float32 file: where it is, in the file), and the output has a narrow copy of it.
+
+What steps read of their caches is as much again, where texts are long: keys and values (of EL: hidden states) that
+are stored as float16 are half of it (LightSeq, section 3.2). Queries, scores, softmax and sums stay float32. A number
+beyond float16's range becomes the largest there is, 65,504, in every backend: an infinity would make NaN of its row or
+hide its position, and to refuse it would mean that a GPU reports back at every step. A weight is refused, for that is
+known when a model is loaded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ..errors import CheckpointError
+from ..ops import Weight
+from .device import put
+
+COMPUTED_IN = {"float32": np.float32, "float64": np.float64, "float16": np.float32, "int8": np.float32}
+NARROW = ("float16", "int8")
+LARGEST = 127  # of the whole numbers that int8 holds; -128 would make the range lopsided
+
+
+def stored_as(dtype: str, weights: Any, place: str = "") -> Any:
+    """`weights`, a tree of dataclasses and tuples, with every product's matrix stored as "float16" or "int8".
+
+    Each output's numbers lie side by side then; "float32" changes that order alone. They must be finite. Raises
+    CheckpointError, which names the matrix, on one that float16 cannot hold.
+    """
+    if isinstance(weights, Weight):
+        return narrowed(dtype, weights, place)
+    if isinstance(weights, tuple):
+        return tuple(stored_as(dtype, part, f"{place}[{i}]") for i, part in enumerate(weights))
+    if not dataclasses.is_dataclass(weights):
+        return weights
+    parts = {f.name: getattr(weights, f.name) for f in dataclasses.fields(weights)}
+    return dataclasses.replace(
+        weights, **{name: stored_as(dtype, part, f"{place}.{name}".strip(".")) for name, part in parts.items()}
+    )
+
+
+def read_only(weights: Any) -> Any:
+    """The same tree over views that nobody can write into: nobody should, and code is compiled for one kind alone.
+
+    (A mapped file's tensors are read-only anyway, copies are not: two types to Numba.)
+    """
+
+    def view_of(array: np.ndarray) -> np.ndarray:
+        view = array.view()
+        view.flags.writeable = False
+        return view
+
+    return each_array(weights, view_of)
+
+
+def moved_to(device: str, weights: Any) -> Any:
+    """The same tree with its arrays on a device; one that stands in several places goes there once."""
+    there: dict[int, Any] = {}
+
+    def move(array: np.ndarray) -> Any:
+        if id(array) not in there:
+            there[id(array)] = put(array, device)
+        return there[id(array)]
+
+    return each_array(weights, move)
+
+
+def each_array(weights: Any, function: Callable[[np.ndarray], Any]) -> Any:
+    """A tree of dataclasses and tuples with function(array) in the place of each array."""
+    if isinstance(weights, np.ndarray):
+        return function(weights)
+    if isinstance(weights, tuple):
+        return tuple(each_array(part, function) for part in weights)
+    if not dataclasses.is_dataclass(weights):
+        return weights
+    parts = {f.name: each_array(getattr(weights, f.name), function) for f in dataclasses.fields(weights)}
+    return dataclasses.replace(weights, **parts)
+
+
+def arrays_of(weights: Any) -> Iterator[np.ndarray]:
+    """The arrays of a tree of dataclasses and tuples."""
+    if isinstance(weights, np.ndarray):
+        yield weights
+    elif isinstance(weights, tuple):
+        for part in weights:
+            yield from arrays_of(part)
+    elif dataclasses.is_dataclass(weights):
+        for f in dataclasses.fields(weights):
+            yield from arrays_of(getattr(weights, f.name))
+
+
+def narrowed(dtype: str, weight: Weight, place: str = "the matrix") -> Weight:
+    """One weight, stored as "float16" or "int8", by outputs; with "float32" it is as it was, but by outputs."""
+    weight = by_output(weight)
+    if dtype == "float32":
+        return weight
+    if dtype == "int8":
+        return quantized(weight)
+    with np.errstate(over="ignore"):
+        data = weight.data.astype(np.float16)
+    if not np.isfinite(data).all():
+        largest = np.abs(weight.data).max()
+        raise CheckpointError(f"{place} holds {largest:.3g}, more than float16 can: load it as float32 or int8")
+    return dataclasses.replace(weight, data=data)
+
+
+def by_output(weight: Weight) -> Weight:
+    """The same weight, each output's numbers side by side ("oi"): few rows are multiplied faster so (cpu/linear.py)."""
+    if weight.layout == "oi":
+        return weight
+    return dataclasses.replace(weight, data=np.ascontiguousarray(weight.data.T), layout="oi")
+
+
+def quantized(weight: Weight) -> Weight:
+    """int8 and a scale for each output: w = scale * q with q from -127 to 127.
+
+    scale = max |w| / 127 over the output's weights, q = w / scale, rounded. So each weight is off by scale / 2 at the
+    most, and a product by scale / 2 times the sum of |x|: an outlier among an output's weights costs the others their
+    digits, but not those of other outputs. An output of zeros has scale 0.
+    """
+    inputs = 0 if weight.layout == "io" else 1
+    scale_X = np.abs(weight.data).max(axis=inputs) / weight.data.dtype.type(LARGEST)
+    steps = np.expand_dims(np.where(scale_X > 0, scale_X, 1), inputs)
+    data = np.rint(weight.data / steps).clip(-LARGEST, LARGEST).astype(np.int8)
+    return dataclasses.replace(weight, data=data, scale=scale_X)
+
+
+def widened(weight: Weight, dtype: np.dtype) -> np.ndarray:
+    """The whole matrix as it is computed with, in its own layout: a view where it is stored so, else a new array."""
+    data = weight.data.astype(dtype, copy=False)
+    if weight.scale is None:
+        return data
+    return data * (weight.scale if weight.layout == "io" else weight.scale[:, None])
+
+
+def largest_of(dtype: Any) -> np.float32:
+    """What numbers that are stored so are cut off at: float16's largest; nothing is cut off of wider ones."""
+    return np.float32(np.finfo(np.float16).max if dtype == np.float16 else np.inf)
+
+
+def cast_to(dtype: Any, x_RX: np.ndarray) -> np.ndarray:
+    """x in the dtype that a cache stores (None: its own), each number rounded once; twice changes nothing.
+
+    What is beyond float16's range becomes 65,504 or -65,504; NaN stays NaN.
+    """
+    if dtype is None or x_RX.dtype == dtype:
+        return x_RX
+    largest = largest_of(dtype)
+    return np.clip(x_RX, -largest, largest).astype(dtype)

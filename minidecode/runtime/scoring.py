@@ -1,0 +1,181 @@
+"""How likely a model finds texts: the log-probability of each token, perplexity, bits per byte."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import InputError, NumericalError, OptionError
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What `Model.score` returns, an entry per text: its scored tokens. `scores[0]` is the first text alone.
+
+    Log-probabilities are natural logarithms. perplexity, bits_per_byte and accuracy are over all texts together.
+    """
+
+    token_ids: list[np.ndarray]
+    token_log_probs: list[np.ndarray]
+    likeliest_ids: list[np.ndarray]  # what the model would have said first in the place of each token
+    bytes: list[int] | None  # of UTF-8 that the tokens stand for, special ones for none; None: the tokenizer cannot say
+
+    def __len__(self) -> int:
+        return len(self.token_ids)
+
+    def __getitem__(self, text: int) -> Scores:
+        size = None if self.bytes is None else [self.bytes[text]]
+        return Scores([self.token_ids[text]], [self.token_log_probs[text]], [self.likeliest_ids[text]], size)
+
+    @classmethod
+    def joined(cls, each: Sequence[Scores]) -> Scores:
+        """Several as one, text after text."""
+        lists = [
+            [x for s in each for x in getattr(s, name)] for name in ("token_ids", "token_log_probs", "likeliest_ids")
+        ]
+        return cls(*lists, None if any(s.bytes is None for s in each) else [size for s in each for size in s.bytes])
+
+    @property
+    def tokens(self) -> np.ndarray:
+        """How many were scored, by text."""
+        return np.array([len(ids) for ids in self.token_ids])
+
+    @property
+    def log_probs(self) -> np.ndarray:
+        """The sum over the tokens of each text, in float64."""
+        return np.array([p.sum(dtype=np.float64) for p in self.token_log_probs])
+
+    @property
+    def perplexity(self) -> float:
+        """exp(-mean log-probability of a token): as unsure as between so many equally likely tokens."""
+        with np.errstate(over="ignore"):  # infinite where a token was impossible
+            return float(np.exp(-self.log_probs.sum() / self.tokens.sum()))
+
+    @property
+    def bits_per_byte(self) -> float:
+        """-log2 of the probability, by byte of text: comparable between vocabularies. NaN without any byte."""
+        if self.bytes is None:
+            raise InputError("the bytes of these tokens are not known: this model folder has no byte-level tokenizer")
+        size = sum(self.bytes)
+        return float(-self.log_probs.sum() / math.log(2) / size) if size else math.nan
+
+    @property
+    def accuracy(self) -> float:
+        """The share of tokens that were the model's first choice."""
+        right = sum(int((a == b).sum()) for a, b in zip(self.token_ids, self.likeliest_ids, strict=True))
+        return right / int(self.tokens.sum())
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What one forward pass does of a text: `scored` are the tokens that come after the last len(scored) of `read`."""
+
+    text: int
+    read: np.ndarray
+    scored: np.ndarray
+    source: np.ndarray | None = None
+
+    @property
+    def size(self) -> int:
+        """Tokens that go through the model."""
+        return len(self.read) + (0 if self.source is None else len(self.source))
+
+
+def windows(count: int, first: int, context: int, stride: int) -> Iterator[tuple[int, int, int]]:
+    """(start, first, end) of each window, so that each of the tokens `first` to `count` is scored once.
+
+    A window reads up to `context` tokens from `start` on, so it can score up to the one behind them (`end` excluded);
+    it scores what the windows before it did not reach. The next one starts `stride` later.
+    """
+    start = 0
+    while first < count:
+        end = min(count, start + context + 1)
+        if end > first:
+            yield start, first, end
+            first = end
+        start += stride
+
+
+def checked_stride(stride: int | None, context: int) -> int:
+    """Tokens from window to window: half a context by default. Raises OptionError on what is none."""
+    stride = max(1, context // 2) if stride is None else stride
+    if isinstance(stride, bool) or not isinstance(stride, numbers.Integral) or not 1 <= stride <= context:
+        raise OptionError(f"stride must be a whole number from 1 to the context, {context}, not {stride!r}")
+    return int(stride)
+
+
+def text_pieces(
+    texts: Sequence[np.ndarray], targets: Sequence[np.ndarray] | None, context: int, stride: int
+) -> list[Piece]:
+    """For a decoder-only model: every token after the first of each text, or those of its target, which follows it."""
+    pieces = []
+    for b, text in enumerate(texts):
+        if targets is None and len(text) == 1:
+            raise InputError(
+                f"text {b + 1} of {len(texts)} has one token, and the first token of a text is not scored: "
+                "begin it with <|endoftext|>"
+            )
+        ids, first = (text, 1) if targets is None else (np.concatenate([text, targets[b]]), len(text))
+        for start, scored, end in windows(len(ids), first, context, stride):
+            pieces.append(Piece(b, ids[start : end - 1], ids[scored:end]))
+    return pieces
+
+
+def target_pieces(
+    sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], start: np.ndarray, context: int
+) -> list[Piece]:
+    """For an encoder-decoder model: every token of each target, the first of them after decoder_start_token_id."""
+    pieces = []
+    for b, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        if len(target) > context:
+            raise InputError(
+                f"target {b + 1} of {len(targets)} has {len(target)} tokens and the decoder holds {context}: shorten it"
+            )
+        pieces.append(Piece(b, np.concatenate([start, target[:-1]]), target, source))
+    return pieces
+
+
+def batches(pieces: Iterable[Piece], most: int) -> Iterator[list[Piece]]:
+    """Neighbours together as long as they are at most `most` tokens; a longer piece goes alone."""
+    batch: list[Piece] = []
+    for piece in pieces:
+        if batch and sum(p.size for p in batch) + piece.size > most:
+            yield batch
+            batch = []
+        batch.append(piece)
+    if batch:
+        yield batch
+
+
+def score_pieces(
+    engine: Engine, pieces: list[Piece], texts: int, most: int, progress: Callable[[int, int], None] | None = None
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """(log-probabilities, first choices) of the scored tokens of each text, forward passes of about `most` tokens.
+
+    progress(tokens scored, of how many) is called after each. Raises NumericalError on NaN.
+    """
+    log_probs, likeliest = [[] for _ in range(texts)], [[] for _ in range(texts)]
+    done, total = 0, sum(len(p.scored) for p in pieces)
+    for batch in batches(pieces, most):
+        if batch[0].source is not None:
+            engine.encode([p.source for p in batch])
+        score_R, likeliest_R = engine.score([p.read for p in batch], [p.scored for p in batch])
+        ends = np.cumsum([len(p.scored) for p in batch])
+        for piece, end in zip(batch, ends, strict=True):
+            mine = slice(end - len(piece.scored), end)
+            if np.isnan(score_R[mine]).any():
+                raise NumericalError(f"the model's scores are NaN in text {piece.text + 1} of {texts}")
+            log_probs[piece.text].append(score_R[mine])
+            likeliest[piece.text].append(likeliest_R[mine])
+        done += int(ends[-1])
+        if progress:
+            progress(done, total)
+    return [np.concatenate(p) for p in log_probs], [np.concatenate(i) for i in likeliest]

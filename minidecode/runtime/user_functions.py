@@ -1,0 +1,120 @@
+"""Functions of the user's own, named from the outside: to be judged, or put in the place of an op."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from .. import dims
+from .. import ops as signatures
+from ..errors import InputError, OptionError
+
+
+def load_file(path: Path) -> ModuleType:
+    """A Python file as a module, which may import its neighbours. Raises InputError if it cannot be run."""
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    _look_in(path.parent)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise InputError(f"{path} cannot be run: {type(error).__name__}: {error}") from None
+    return module
+
+
+def find_function(place: str) -> Callable[..., Any]:
+    """The function that "my_file.py:ban" or "package.module:ban" names. Raises InputError if there is none."""
+    where, colon, name = place.rpartition(":")
+    if not colon or not where or not name:
+        raise InputError(f"name the function as FILE.py:FUNCTION, not {place!r}")
+    if where.endswith(".py"):
+        module = load_file(Path(where))
+    else:
+        _look_in(Path())
+        try:
+            module = importlib.import_module(where)
+        except ImportError as error:
+            raise InputError(f"{where} cannot be imported: {error}") from None
+    function = getattr(module, name, None)
+    if not callable(function):
+        own = {n: v for n, v in vars(module).items() if getattr(v, "__module__", None) == module.__name__}
+        functions = ", ".join(n for n, v in own.items() if callable(v) and not n.startswith("_"))
+        raise InputError(f"{where} has no function {name!r}: it has {functions or 'none'}")
+    return function
+
+
+def _look_in(folder: Path) -> None:
+    """Modules of this folder can be imported from here on, as if Python had been started there."""
+    place = str(folder.resolve())
+    if place not in sys.path:
+        sys.path.insert(0, place)
+
+
+def describe(function: Callable[..., Any]) -> str:
+    """Name and place of the code that runs; a wrapper that borrows another function's name is seen by its place."""
+    if type(function).__module__.partition(".")[0] == "minidecode":  # UserOp, InEmulator; a function of a user's is not
+        function = function.stands_for
+    code = getattr(function, "__code__", None)
+    place = f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else ""
+    if not hasattr(function, "__qualname__"):  # a partial, or an object that can be called
+        return f"{type(function).__module__}.{type(function).__qualname__} object"
+    return f"{function.__module__}.{function.__qualname__}{place}"
+
+
+class UserOp:
+    """A user's function in the place of an op: its exceptions and wrong shapes are told as its own mistakes."""
+
+    def __init__(self, op: str, place: str):
+        self.op, self.place, self.stands_for = op, place, find_function(place)
+        self._parameters = list(inspect.signature(getattr(signatures, op)).parameters)
+
+    def __call__(self, *args, **kwargs):
+        try:
+            result = self.stands_for(*args, **kwargs)
+        except (Exception, SystemExit) as error:
+            raise OptionError(f"{self.place}, run as {self.op}, {error_line(error)}") from error
+        names = signatures.RETURNS[self.op]
+        results = result if len(names) > 1 and isinstance(result, tuple) else (result,)
+        wrong = [r for r in results if not hasattr(r, "shape")]
+        if len(results) != len(names) or wrong:
+            raise OptionError(f"{self.place}, run as {self.op}, must return {' and '.join(names)}, not {result!r:.60}")
+        try:
+            sizes = dims.unify(list(zip(self._parameters, args, strict=False)))
+            dims.unify(list(zip(names, results, strict=True)), sizes)
+        except ValueError as error:
+            raise OptionError(f"{self.place}, run as {self.op}, returned a wrong shape: {error}") from None
+        for name, mine in zip(names, results, strict=True):
+            due = dtype_due(name, args)
+            if mine.dtype != due:
+                raise OptionError(f"{self.place}, run as {self.op}, returned {name} in {mine.dtype} where {due} is due")
+        return result
+
+
+def dtype_due(name: str, args: tuple) -> np.dtype:
+    """What a result of this name is; floats are as those that are handed in, and float64 where there are none."""
+    if name in signatures.WHOLE or name in signatures.TRUTHS:
+        return np.dtype(np.int64 if name in signatures.WHOLE else np.bool_)
+    return next((a.dtype for a in args if getattr(a, "dtype", np.dtype(int)).kind == "f"), np.dtype(np.float64))
+
+
+def error_line(error: BaseException) -> str:
+    """What a function of the user's raised, on one line, with the remedy where there is a usual one."""
+    first = (str(error).strip().splitlines() or [""])[0]
+    if type(error).__name__ == "CudaSupportError":
+        first += (
+            ". There is no GPU here: launch kernels by minidecode.runtime.launch.launch(kernel, grid, block, *arrays),"
+            " which takes the emulator then"
+        )
+    return f"raised {type(error).__name__}: {first}"
