@@ -135,7 +135,7 @@ def load(
 ) -> Model:  # fmt: skip
     """A model from a bundled name, a local folder in the Hugging Face layout, or a hub id such as "gpt2".
 
-    float32 weights on disk are mapped, not read: GPT-2 takes no cache of its own; BART copies its q, k and v matrices
+    float32 weights on disk are mapped, not read: GPT-2 takes no memory of its own; BART copies its q, k and v matrices
     into one. (For a plan with linear=cpu, such as "fast", GPT-2's are copied too, into the order that few rows are
     multiplied fastest in.) So leave the files as they are while the model is in use: rewriting them changes the model,
     and cutting them short ends the program (deleting them is safe). dtype: "float32" or "float64" is what is computed
@@ -179,7 +179,7 @@ def load(
 
 @contextmanager
 def _memory_for_loading(name: str | Path, dtype: str) -> Iterator[None]:
-    """Raises MemoryBudgetError where the cache ends while a model is loaded: no batch is to blame."""
+    """Raises MemoryBudgetError where the memory ends while a model is loaded: no batch is to blame."""
     try:
         yield
     except (MemoryError, OSError) as error:
@@ -270,7 +270,7 @@ def check_whole(folder: Path) -> None:
 def stored_tensors(folder: Path, family: Family, config) -> dict[str, Stored]:
     """Where the weights of a folder lie, each of the shape that config.json asks for."""
     found = find_tensors(folder)
-    if config.layers > len(found):  # seen before their shapes are listed: a lying number costs no cache
+    if config.layers > len(found):  # seen before their shapes are listed: a lying number costs no memory
         raise CheckpointError(
             f"{folder}: config.json says {config.layers} layers, and the weights are {len(found)} tensors in all: "
             "one of the two is not this model's"

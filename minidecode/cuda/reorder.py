@@ -5,7 +5,7 @@ orders the blocks of a launch. So either the result goes elsewhere, or what depe
 
 1. A thread per word, into a second buffer, and back: whatever order the threads take, nobody writes what another one
    reads. All rows are copied, twice. LightSeq saves the way back by two buffers that change places after each step
-   (that is `out`), and pays with twice the cache.
+   (that is `out`), and pays with twice the memory.
 2. In place, and only what moves: a block owns 32 words of all rows. It reads every row that is needed into shared
    memory, waits, and writes. Nobody else touches these words, so the one barrier is enough; each word that moves is
    read once and written once.
@@ -76,7 +76,7 @@ def move_in_place(words_RGX, parent_R, length_R, width):
 
 
 def _words(k_RGMX):
-    """(words_RGX, width): the same cache as words, and how many of them a position takes."""
+    """(words_RGX, width): the same memory as words, and how many of them a position takes."""
     if not k_RGMX.flags.c_contiguous:
         raise OptionError(
             "the kernels of cuda/reorder.py move memory that lies in one piece: this is a part of another"

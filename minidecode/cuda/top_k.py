@@ -133,7 +133,7 @@ def kth_of_held(held, many, k, low):
 
 
 def to_change(scores_RV, out):
-    """(the scores to change, which are `out` if it is given; their bits: the same cache)"""
+    """(the scores to change, which are `out` if it is given; their bits: the same memory)"""
     scores_RV = in_float32(scores_RV)
     if out is not None:
         out[...] = scores_RV

@@ -1,6 +1,6 @@
 """What a tokenizer.json may make the `tokenizers` library do, checked before the library reads it.
 
-The library trusts its files: a few of its parts can make a short text fill the cache, or end the whole process.
+The library trusts its files: a few of its parts can make a short text fill the memory, or end the whole process.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What attention over every kind of cache is made of.
 
-A cache may be float16: it is widened by blocks that stay in a cache, and every product and sum is in the dtype of the
+A cache may be float16: it is widened by blocks that stay in the L2 cache, and every product and sum is in the dtype of the
 queries. To widen the whole of it would write and read back more bytes than were saved; so do the naive versions.
 """
 
@@ -72,7 +72,7 @@ def times_values(weights_XGXM, v_XGMU, a_XGXU, workspace=None, widen=np.copyto):
 def wide_blocks(k_XGMX, like, workspace, widen):
     """(caches, positions, their numbers in like's dtype), block by block, in one place that is used again.
 
-    A block has as many positions as stay in a cache, or several caches where they are short.
+    A block has as many positions as stay in the L2 cache, or several caches where they are short.
     """
     caches, G, M, width = k_XGMX.shape
     if not k_XGMX.size:

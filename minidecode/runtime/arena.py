@@ -1,6 +1,6 @@
 """One buffer for the intermediates of decode steps, of one model or of several that take turns (LightSeq, section 2.3).
 
-A step is followed through three sections: "follow" (the caches follow the beams), "forward" (a forward pass, up to
+A step is followed through three sections: "reorder" (the caches follow the beams), "forward" (a forward pass, up to
 the logits) and "search" (what the search makes of them, until the next step). The engine says where each begins; the
 proxy in front of the ops hands every call to `run`. A prefill lies in no section, and is not planned.
 """

@@ -39,7 +39,7 @@ def test_the_orders_of_table_1_are_ratios(s):
 
 @pytest.mark.parametrize("W", [1, 4, 8])
 def test_with_beams_el_moves_a_wth_of_the_input(W):
-    """Section 3.3: 1/x of the cache movement, for each position of the input, the scores apart."""
+    """Section 3.3: 1/x of the memory movement, for each position of the input, the scores apart."""
 
     def of_a_position(method, one_op):
         one, two = (costs(Sizes(B=2, W=W, N=N, H=16, D=1024), method, one_op)[ATTEND].bytes for N in (1, 2))

@@ -413,7 +413,7 @@ def test_a_planner_that_raises_is_not_passed_over(monkeypatch):
 
 
 class Watched(Places):
-    """Notes by how much the cache traced grows at most within each op, and between one op and the next."""
+    """Notes by how much the traced memory grows at most within each op, and between one op and the next."""
 
     growth: dict[str, int] = {}  # noqa: RUF012 (one for all, emptied by the test)
 
