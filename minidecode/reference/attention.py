@@ -1,7 +1,7 @@
 """What attention over every kind of cache is made of.
 
-A cache may be float16: it is widened by blocks that stay in the L2 cache, and every product and sum is in the dtype of the
-queries. To widen the whole of it would write and read back more bytes than were saved; so do the naive versions.
+A cache may be float16: it is cast by blocks that stay in the L2 cache, and every product and sum is in the dtype of
+the queries. To widen the whole of it would write and read back more bytes than were saved; so do the naive versions.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # A letter for what is in it: f, d floats of 32 and 64 bits, i int64, u uint64, w uint32, h the bits of a float16, q
 # int8, b bool. A number behind it: an array of so many axes; with "r", one that may only be read, as all weights are,
 # with "a" such a one whose numbers need not touch, with "s" one to write whose numbers need not.
-TASK, WORKERS = "i i", {"thread_pool._help": ["i1 i"]}
+TASK, WORKERS = "i i", {"common.thread_pool._work": ["i1 i"]}
 ATTENTION = {"split._attention": ["f3 f4 f4 i1 f4 f4 i1 i1 f3 i i1"], "split._task_of_float32": [TASK]} | WORKERS
 BEST, BEST_OF_SUMS = "f2 f2 i2", "d2 d2 i2"  # a beam search that samples adds its noise in float64
 TYPES: dict[str, dict[str, list[str]]] = {
@@ -53,11 +53,12 @@ TYPES: dict[str, dict[str, list[str]]] = {
     "top_p": {"top_p._top_p_filter": ["f2 d i"]},
 }
 PRODUCTS = {  # "linear", by what the weights are stored as
-    "float32": {"skinny_gemm._product": ["f2 f2r f1r b f2 i i i1"], "skinny_gemm._task_of_float32": [TASK]} | WORKERS,
-    "float16": {"skinny_gemm._product": ["f2 h2r f1r b f2 i i i1"], "skinny_gemm._task_of_float16": [TASK],
-                "low_precision._widen": ["h2r f2"]} | WORKERS,
-    "int8": {"skinny_gemm._product": ["f2 q2r f1r b f2 i i i1"], "skinny_gemm._task_of_int8": [TASK],
-             "low_precision._widen": ["q2r f2"]} | WORKERS,
+    "float32": {"common.skinny_gemm._product": ["f2 f2r f1r b f2 i i i1"],
+                "common.skinny_gemm._task_of_float32": [TASK]} | WORKERS,
+    "float16": {"common.skinny_gemm._product": ["f2 h2r f1r b f2 i i i1"],
+                "common.skinny_gemm._task_of_float16": [TASK], "common.low_precision._widen": ["h2r f2"]} | WORKERS,
+    "int8": {"common.skinny_gemm._product": ["f2 q2r f1r b f2 i i i1"],
+             "common.skinny_gemm._task_of_int8": [TASK], "common.low_precision._widen": ["q2r f2"]} | WORKERS,
 }  # fmt: skip
 ASKED_FOR: dict[str, dict[str, list[str]]] = {
     "cache_dtype=float16": {"split._attention": ["f3 h4 h4 i1 h4 h4 i1 i1 f3 i i1"],
@@ -65,7 +66,8 @@ ASKED_FOR: dict[str, dict[str, list[str]]] = {
     "cache=indirect": {"indirect._scores": ["f3 f4 i2 f f3s"], "indirect._add_sums": ["f3s f4 i2 f3"],
                         "reorder._reorder_cache": ["u4 i1 i"]},
     "cache=indirect,cache_dtype=float16": {"indirect._scores": ["f3 h4 i2 f f3s"],
-                                             "indirect._add_sums": ["f3s h4 i2 f3"], "low_precision._widen": ["h2 f2"]},
+                                           "indirect._add_sums": ["f3s h4 i2 f3"],
+                                           "common.low_precision._widen": ["h2 f2"]},
     "epilogue=cpu": {"epilogue._end": ["f2 f1r i b f2"], "norm._norm": ["f2 f1r f1r f f2"]},
 }  # fmt: skip
 LETTERS = {"f": "float32", "d": "float64", "i": "int64", "u": "uint64", "w": "uint32", "h": "uint16", "q": "int8",
@@ -163,7 +165,7 @@ def _of_row(row: str, dtype: str) -> Iterable[tuple[str, list[str]]]:
 
 
 def _function(name: str) -> Any:
-    module, _, function = name.partition(".")
+    module, _, function = name.rpartition(".")
     return vars(file_of("cpu", module))[function]
 
 

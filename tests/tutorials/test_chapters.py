@@ -46,7 +46,7 @@ def test_a_chapter_runs_and_is_fresh(chapter, compiled):
     """
     began = os.times()
     done = subprocess.run(
-        [sys.executable, str(ROOT / "tutorials" / "sequences.py"), "--check", chapter.number],
+        [sys.executable, str(ROOT / "tutorials" / "refresh.py"), "--check", chapter.number],
         capture_output=True, text=True, timeout=180,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

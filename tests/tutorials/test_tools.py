@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def script():
-    spec = importlib.util.spec_from_file_location("sequences", ROOT / "tutorials" / "sequences.py")
+    spec = importlib.util.spec_from_file_location("refresh", ROOT / "tutorials" / "refresh.py")
     module = importlib.util.module_from_spec(spec)
     before = list(sys.path)
     spec.loader.exec_module(module)
