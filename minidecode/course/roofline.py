@@ -45,7 +45,7 @@ def draw_roofline(machine: Machine, spots: Sequence[Spot], *, name: str, caption
     chart.line([(x_low, roof(machine, x_low)), corner, (x_high, machine.operations)], thick=3)
     chart.line([(machine.balance, y_low), corner], thick=1, dashed=True)
     chart.word(x_high, machine.operations, f"at most {_in_words(machine.operations)}", anchor="end")
-    chart.word(machine.balance, y_low, f"{machine.balance:.2g} a byte", beside=6)
+    chart.word(machine.balance, y_low, f"{machine.balance:.2g} a byte", offset=6)
     for s in spots:
         at = s.per_second or roof(machine, s.per_byte)
         chart.mark(s.per_byte, at, s.letter, s.fill if s.per_second else "paper", tip=s.what)

@@ -15,14 +15,20 @@ pytest.importorskip("cuda.core", reason="needs the toolkit: pip install '.[ptx]'
 REGISTERS = 48  # a thread, where a kernel's file names no other budget: 1,365 threads share an SM's 65,536
 
 
+def kernel_files() -> list[str]:
+    """The modules of cuda/ and cuda/common/."""
+    found = pkgutil.walk_packages(kernels_package.__path__, "minidecode.cuda.")
+    return [info.name for info in found if not info.ispkg]
+
+
 def our_kernels():
-    for info in pkgutil.iter_modules(kernels_package.__path__):
-        module = importlib.import_module(f"minidecode.cuda.{info.name}")
+    for name in kernel_files():
+        module = importlib.import_module(name)
         budgets = getattr(module, "REGISTERS", {})
         for kernel, signatures in module.SIGNATURES.items():
             for signature in signatures:
                 for architecture in ARCHITECTURES:
-                    label = "{}-{}-sm_{}{}".format(info.name, kernel.py_func.__name__, *architecture)
+                    label = "{}-{}-sm_{}{}".format(name.rpartition(".")[2], kernel.py_func.__name__, *architecture)
                     yield pytest.param(kernel, signature, architecture, budgets.get(kernel, REGISTERS), id=label)
 
 

@@ -70,8 +70,8 @@ def lender(function, like):
 @pytest.mark.parametrize("name", ROWS)
 def test_a_launcher_asks_for_no_large_array(name, monkeypatch):
     """Without a loan, what is said to ask for room finds it. Twice a page is let pass: objects of Python count too."""
-    for info in pkgutil.iter_modules(cuda.__path__):
-        module = importlib.import_module(f"minidecode.cuda.{info.name}")
+    for info in pkgutil.walk_packages(cuda.__path__, "minidecode.cuda."):
+        module = importlib.import_module(info.name)
         for launcher in (launch.launch, launch.products):
             if vars(module).get(launcher.__name__) is launcher:
                 monkeypatch.setattr(module, launcher.__name__, lambda *_: None)

@@ -13,12 +13,18 @@ from minidecode.conformance.kernel_types import check_types
 F = float32[::1]
 
 
+def kernel_files() -> list[str]:
+    """The modules of cuda/ and cuda/common/."""
+    found = pkgutil.walk_packages(kernels_package.__path__, "minidecode.cuda.")
+    return [info.name for info in found if not info.ispkg]
+
+
 def our_kernels():
-    for info in pkgutil.iter_modules(kernels_package.__path__):
-        module = importlib.import_module(f"minidecode.cuda.{info.name}")
+    for name in kernel_files():
+        module = importlib.import_module(name)
         for kernel, signatures in getattr(module, "SIGNATURES", {}).items():
             for signature in signatures:
-                yield pytest.param(kernel, signature, id=f"{info.name}-{kernel.py_func.__name__}")
+                yield pytest.param(kernel, signature, id=f"{name.rpartition('.')[2]}-{kernel.py_func.__name__}")
 
 
 @pytest.mark.parametrize(("kernel", "signature"), list(our_kernels()))
@@ -26,9 +32,9 @@ def test_our_kernels_type_without_a_remark(kernel, signature):
     assert check_types(kernel, signature) == []
 
 
-@pytest.mark.parametrize("info", list(pkgutil.iter_modules(kernels_package.__path__)), ids=lambda i: i.name)
-def test_every_kernel_has_a_signature(info):
-    module = importlib.import_module(f"minidecode.cuda.{info.name}")
+@pytest.mark.parametrize("name", kernel_files())
+def test_every_kernel_has_a_signature(name):
+    module = importlib.import_module(name)
     dispatchers = {n: v for n, v in vars(module).items() if hasattr(v, "py_func") and hasattr(v, "targetoptions")}
     own = {n: v for n, v in dispatchers.items() if v.py_func.__module__ == module.__name__}
     kernels = {n for n, v in own.items() if not v.targetoptions.get("device")}

@@ -44,7 +44,7 @@ def test_both_brackets_show_the_same_scores():
 
 
 def test_recorded_results_are_read_and_the_readers_own_are_not_kept():
-    assert recorded("few-rows-cpu")["products"]
+    assert recorded("skinny-gemm-cpu")["products"]
     with pytest.raises(InputError, match="there are no results"):
         recorded("no-such-thing")
     figure = draw_brackets(np.ones(1), np.ones((1, 1)), np.ones((1, 1)), name="99-b", caption="Which?", alt="x" * 30)
