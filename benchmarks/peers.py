@@ -83,7 +83,7 @@ def make_checkpoint(name: str, folder: Path, shrink: bool, for_peers: bool) -> N
     from safetensors.numpy import save_file
 
     from minidecode.model import read_settings
-    from minidecode.models.published import published_config, random_tensors
+    from minidecode.files.published import published_config, random_tensors
 
     fields = published_config(name)
     if shrink:

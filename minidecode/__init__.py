@@ -80,5 +80,5 @@ LOADED_LATE = {
     "emulate": ".emulator",
     "compare": ".bench.compare",
     "ladder": ".bench.ladder",
-    "convert": ".head_pooling",
+    "convert": ".files.head_pooling",
 }

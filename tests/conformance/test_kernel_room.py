@@ -131,7 +131,7 @@ def test_room_for_a_batch_is_enough_for_what_is_left_of_it(positions, W, H, G):
 
     for X in range(1, 600):
         k_XGMK, before = empty(X, G, positions, 8), asked[-1]
-        partials_XRHX = attention.room_for_ranges(empty(X * W, H, 8), k_XGMK, k_XGMK, positions, workspace)
+        partials_XRHX = attention.scratch_for_ranges(empty(X * W, H, 8), k_XGMK, k_XGMK, positions, workspace)
         assert asked[-1] >= before
         assert partials_XRHX is None or partials_XRHX.shape[1:] == (X * W, H, 10)
     assert (len(asked) > 1) == (positions >= 128)

@@ -17,12 +17,12 @@ def normal(*shape, dtype=np.float32):
 
 
 CASES = [
-    ("take", move, (normal(5, 33), np.array([4, 0, 0, 2]))),
-    ("take", move, (normal(3, 2, 4, 5), np.array([2, 1, 1]))),  # as caches have it
-    ("take", move, (normal(3, 1, 3, 5, dtype=np.float16), np.array([1, 1, 0, 2]))),  # an odd number of halves
-    ("take", move, (normal(4, 3, dtype=np.float64), np.array([3]))),
-    ("take", move, (RNG.integers(0, 2, (4, 7)).astype(bool), np.array([3, 0]))),
-    ("take", move, (normal(2, 300), np.array([1, 0]))),  # past a block
+    ("gather_rows", move, (normal(5, 33), np.array([4, 0, 0, 2]))),
+    ("gather_rows", move, (normal(3, 2, 4, 5), np.array([2, 1, 1]))),  # as caches have it
+    ("gather_rows", move, (normal(3, 1, 3, 5, dtype=np.float16), np.array([1, 1, 0, 2]))),  # an odd number of halves
+    ("gather_rows", move, (normal(4, 3, dtype=np.float64), np.array([3]))),
+    ("gather_rows", move, (RNG.integers(0, 2, (4, 7)).astype(bool), np.array([3, 0]))),
+    ("gather_rows", move, (normal(2, 300), np.array([1, 0]))),  # past a block
     ("pad_left", move, (normal(6, 2, 3), np.array([0, 1, 4, 6]))),
     ("pad_left", move, (normal(4, 3, 50), np.array([0, 4]))),
     ("pad_left", move, (normal(6, 2, 3), np.array([0, 1, 4, 6]), 5)),

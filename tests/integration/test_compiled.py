@@ -104,7 +104,8 @@ def test_auto_takes_what_is_on_disk_and_compiles_nothing(tmp_path):
 CALLS = """
 import itertools, numba, numpy as np, minidecode as md
 from numba.core.dispatcher import Dispatcher
-from minidecode.cpu import thread_pool, linear
+from minidecode.cpu import linear
+from minidecode.cpu.common import thread_pool
 from minidecode.runtime import compiled
 known = {}
 for name, types in compiled.all_functions():
@@ -112,18 +113,18 @@ for name, types in compiled.all_functions():
     compiled._function(name)
 wrong, seen, original = [], set(), Dispatcher._compile_for_args
 def asked(self, *args, **kwargs):  # by Python, for types that the dispatcher has not met
-    name = f"{self.py_func.__module__.rpartition('.')[2]}.{self.py_func.__name__}"
+    name = f"{self.py_func.__module__.removeprefix('minidecode.cpu.')}.{self.py_func.__name__}"
     types = tuple(numba.typeof(a) for a in args)
     seen.add((name, types))
     if types not in known.get(name, ()):
         wrong.append(f"{name} {types}")
     return original(self, *args, **kwargs)
 Dispatcher._compile_for_args = asked
-def dealt(function, original=dealing.address_of):  # asked for as code of two whole numbers
-    name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
-    seen.add((name, compiled.types_of(compiled.LOT)))
+def dealt(function, original=thread_pool.address_of):  # asked for as code of two whole numbers
+    name = f"{function.__module__.removeprefix('minidecode.cpu.')}.{function.__name__}"
+    seen.add((name, compiled.types_of(compiled.TASK)))
     return original(function)
-dealing.address_of = dealt
+thread_pool.address_of = dealt
 SEARCHES = [
     {}, {"dialect": "fairseq"}, {"do_sample": True, "top_k": 9, "top_p": 0.8, "num_return_sequences": 2},
     {"num_beams": 4}, {"num_beams": 3, "dialect": "hf4"}, {"num_beams": 2, "dialect": "fairseq", "min_new_tokens": 2},

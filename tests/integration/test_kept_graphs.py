@@ -327,7 +327,7 @@ MISTAKES = {  # what a kept step would do wrong, each in its own way
     "hidden states of the last prompts": ("el", {}, buckets, "overwrite", forgets("prompt_h_BND"), run_two),
     "the last table": ("indirect", {"num_beams": 2}, buckets, "overwrite", forgets("indirection_RT"), run_two),
     "the last tokens": ("split", {}, Captured, "__call__", with_inputs_of_the_first, run_two),
-    "one bucket for two": ("split", {}, Buckets, "take", stays_in_the_pool, run_nested),
+    "one bucket for two": ("split", {}, Buckets, "acquire", stays_in_the_pool, run_nested),
     "a key without shapes": ("split", {}, buckets, "key_of", whatever_the_shapes, run_two_sizes),
 }  # fmt: skip
 

@@ -31,7 +31,7 @@ def test_bytes_of_an_op_are_those_it_must_touch():
     norm = Norm(np.ones(4, F), np.zeros(4, F), 1e-5)
     rows = 4 * (3 * 4 * 4 + 2 * 4)  # two of the tables, two written; gain and bias
     assert count("embed_norm", ids, ids, wte, wpe, 1.0, norm).bytes == 3 * 8 + rows, "not whole tables"
-    assert count("take", wte, ids).bytes == 3 * 8 + 2 * 3 * 4 * 4
+    assert count("gather_rows", wte, ids).bytes == 3 * 8 + 2 * 3 * 4 * 4
     x, weight = np.ones((3, 4), F), Weight(np.ones((4, 5), F), bias=np.ones(5, F))
     assert count("linear", x, weight).bytes == 4 * (3 * 4 + 4 * 5 + 3 * 5), "the bias belongs to the next op"
     target = np.ones((3, 5), F)
@@ -44,10 +44,10 @@ def test_calls_and_seconds_add_up():
     ops = CountedOps(Plan().resolve()[0])
     for _ in range(3):
         ops.gather_rows(np.ones((1000, 1000), F), np.arange(1000))
-    taken = ops.counts()["take"]
-    once = count("take", np.ones((1000, 1000), F), np.arange(1000))
+    taken = ops.counts()["gather_rows"]
+    once = count("gather_rows", np.ones((1000, 1000), F), np.arange(1000))
     assert taken.calls == 3 and taken.seconds > 0 and taken.bytes == 3 * once.bytes
-    assert list(ops.counts()) == ["take"], "an op that was not called is not on the receipt"
+    assert list(ops.counts()) == ["gather_rows"], "an op that was not called is not on the receipt"
 
 
 def test_held_bytes_counts_whole_bases_once():

@@ -160,7 +160,7 @@ def test_attention_is_dealt_out_among_products(beams, stored, three_threads, mon
     inputs, product = attention(beams, beams, stored), cases(2)[1]
     expected, alone_RX = alone(*product), split.attend_split(*inputs)  # so little is not dealt out
     np.testing.assert_allclose(alone_RX, reference_split.attend_split(*inputs), rtol=0, atol=3e-6)
-    monkeypatch.setattr(split, "WORTH_HELPERS", 0)
+    monkeypatch.setattr(split, "WORTH_WORKERS", 0)
     asked, deadline = 0, time.perf_counter() + 60
     while asked < 20:
         assert time.perf_counter() < deadline, "workers that are awake are not asked"
@@ -174,7 +174,7 @@ def test_attention_is_dealt_out_among_products(beams, stored, three_threads, mon
 def test_attention_wakes_nobody(three_threads, monkeypatch):
     """Between products of the BLAS, whose own threads have the cores."""
     inputs = attention(0)
-    monkeypatch.setattr(split, "WORTH_HELPERS", 0)
+    monkeypatch.setattr(split, "WORTH_WORKERS", 0)
     expected = split.attend_split(*inputs)
     (pool,) = thread_pool._started
     deadline = time.perf_counter() + 60
@@ -198,7 +198,7 @@ def test_attention_over_views_is_right_too(number, kind, three_threads, monkeypa
     inputs = list(attention(1))
     expected = split.attend_split(*inputs)
     inputs[number] = LIE_OTHERWISE[kind](inputs[number])
-    monkeypatch.setattr(split, "WORTH_HELPERS", 0)
+    monkeypatch.setattr(split, "WORTH_WORKERS", 0)
     for _ in range(10):
         cpu_linear.linear_few_rows(*cases(2)[1])
         assert np.array_equal(split.attend_split(*inputs), expected)
@@ -308,8 +308,8 @@ def test_no_lot_is_done_after_the_end_or_for_another_work():
     Whoever is late, between whichever lines.
     """
     y_NX, table = np.zeros((4, 8), np.int64), np.zeros(thread_pool.SIZE, np.int64)
-    take = with_delays("_take_lots")
-    help_, works = with_delays("_help", _run_tasks=take), works_of(with_delays("share", _run_tasks=take))
+    take = with_delays("_run_tasks")
+    help_, works = with_delays("_work", _run_tasks=take), works_of(with_delays("schedule", _run_tasks=take))
     help_(np.zeros_like(table), 1)  # compiles
     over, threads = threading.Event(), []
     for _ in range(2):
@@ -396,12 +396,13 @@ INTERRUPTED = """
 import _thread, random, threading, time
 import numpy as np
 from numba import config, njit
-from minidecode.cpu import thread_pool, linear
+from minidecode.cpu import linear
+from minidecode.cpu.common import thread_pool
 from minidecode.ops import Weight
 config.NUMBA_NUM_THREADS, linear.WORTH_A_LOT = 2, 1000
 x, w = np.ones((3, 64), np.float32), Weight(np.ones((96, 64), np.float32), layout="oi")
 linear.linear_few_rows(x, w)
-(workers,), came = dealing._started, 0
+(workers,), came = thread_pool._started, 0
 def interrupt():
     for _ in range(200):
         time.sleep(random.uniform(0, 0.004))
@@ -416,11 +417,11 @@ while came < 100:
         came += 1
 import signal
 signal.signal(signal.SIGINT, signal.SIG_IGN)
-before = workers.table[dealing.NUMBER]
+before = workers.table[thread_pool.NUMBER]
 workers.away = 0
 for _ in range(3):
     assert (linear.linear_few_rows(x, w) == 64).all()
-assert workers.table[dealing.NUMBER] == before + 3 and workers.table[dealing.WANTED] == 0
+assert workers.table[thread_pool.NUMBER] == before + 3 and workers.table[thread_pool.WANTED] == 0
 """
 
 
@@ -439,7 +440,7 @@ def test_a_worker_that_dies_is_an_error_and_the_next_call_has_others(three_threa
         raise SystemExit("enough")
 
     with monkeypatch.context() as patched:
-        patched.setattr(thread_pool, "_help", die)
+        patched.setattr(thread_pool, "_work", die)
         deadline = time.perf_counter() + 60
         with pytest.raises(md.WorkerError, match=r"worker thread minidecode-\d died \(SystemExit: enough\): run again"):
             while time.perf_counter() < deadline:
@@ -487,9 +488,9 @@ import ctypes, platform, threading, time
 import numpy as np
 from numba import config, njit
 import minidecode as md
-from minidecode.cpu import thread_pool
+from minidecode.cpu.common import thread_pool
 from minidecode.cpu.common.atomics import array_at, pause
-config.NUMBA_NUM_THREADS, dealing.STALL = 2, 0.01
+config.NUMBA_NUM_THREADS, thread_pool.STALL = 2, 0.01
 number = {"x86_64": (186, 60), "aarch64": (178, 93)}[platform.machine()]
 GETTID, EXIT = number
 syscall = ctypes.CDLL(None).syscall
@@ -501,14 +502,14 @@ def end_unless_owner(told, task):
         syscall(EXIT, 0)
     for _ in range(100_000):
         pause()
-    return dealing.DONE
+    return thread_pool.DONE
 @njit
 def lay(owner, function, table):
-    return dealing.share(50, function, (owner,), table)
+    return thread_pool.schedule(50, function, (owner,), table)
 owner = threading.get_native_id()
 for _ in range(100):
     try:
-        thread_pool.parallel_for(lay, (owner,), end_unless_owner, dealing.ALL)
+        thread_pool.parallel_for(lay, (owner,), end_unless_owner, thread_pool.ALL_WORKERS)
     except md.WorkerError as error:
         print(error)
         break
