@@ -288,7 +288,7 @@ def test_the_receipt_names_the_memory_and_the_ops_of_it():
         assert cache != "indirect" or not {"reorder_cache", "attend_split"} & set(receipt.ops), (
             "keys and values are copied"
         )
-    assert "cross_kv.SharedCrossCache" in make("bart").generate(
+    assert "cross.SharedCrossCache" in make("bart").generate(
         input_ids=IDS, plan="cache=split", max_new_tokens=2
     ).receipt.cache  # fmt: skip
 

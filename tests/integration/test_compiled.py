@@ -71,7 +71,7 @@ def test_auto_takes_what_is_on_disk_and_compiles_nothing(tmp_path):
     make = "\n".join(
         [
             "from minidecode.runtime import compiled as c",
-            "rows = set(c.rows_called(__import__('minidecode').load('tiny-gpt2').options(max_new_tokens=1), False))",
+            "rows = set(c.rows_used(__import__('minidecode').load('tiny-gpt2').options(max_new_tokens=1), False))",
             "for row in rows:",
             "    for name, each in c._of_row(row, 'float32'):",
             "        for types in each: c._function(name).compile(c.types_of(types))",
@@ -167,7 +167,7 @@ def test_each_row_that_fast_compiles_is_in_the_table():
         row
         for options in ({}, {"do_sample": True}, {"num_beams": 2}, {"num_beams": 2, "do_sample": True})
         for n in (0, 2)
-        for row in compiled.rows_called(md.load("tiny-gpt2").options(no_repeat_ngram_size=n, **options), True)
+        for row in compiled.rows_used(md.load("tiny-gpt2").options(no_repeat_ngram_size=n, **options), True)
     }
     assert called == {*compiled.TYPES, "linear"}
     from minidecode.catalog import CATALOG
@@ -211,13 +211,14 @@ def test_no_folder_for_compiled_code_is_told_where_it_was_asked_for(tmp_path):
         "from numba.core.caching import CacheImpl\n"
         "CacheImpl._locator_classes = []\n"
         "from minidecode.commands.cli import main\n"
-        "for words in (['generate', 'a', '--plan', 'fast'], ['warm', '-q'], ['compare', 'ngram', '-q'], ['doctor']):\n"
+        "commands = ['generate', 'a', '--plan', 'fast'], ['precompile', '-q'], ['compare', 'ngram', '-q'], ['doctor']\n"
+        "for words in commands:\n"
         "    sys.argv, sys.stderr = ['minidecode', *words], sys.stdout\n"
         "    try: main()\n"
         "    except SystemExit as ended: print(words[0], ended.code)\n"
     )
     *told, doctor = re.split(r"(?<=\d)\n(?=minidecode)", in_a_process(code, tmp_path))
-    assert [t.splitlines()[-1] for t in told] == ["generate 1", "warm 1", "compare 1"]
+    assert [t.splitlines()[-1] for t in told] == ["generate 1", "precompile 1", "compare 1"]
     assert all(t.startswith("minidecode: compiled code has no folder") and "NUMBA_CACHE_DIR" in t for t in told)
     assert re.search("^compiled code +none: .*NUMBA_CACHE_DIR", doctor, re.M) and doctor.endswith("doctor 0\n")
 
@@ -235,7 +236,7 @@ def test_what_is_laid_out_beforehand_is_numpy(model, monkeypatch):
 
 
 CALLER = """
-from .jit import njit
+from .common.jit import njit
 from .callee import answer
 from ..ops import NUMBER
 @njit(cache=True)
@@ -243,7 +244,7 @@ def ask():
     return answer() + NUMBER
 """
 CALLEE = """
-from .jit import njit
+from .common.jit import njit
 @njit(cache=True)
 def answer():
     return {}
@@ -253,10 +254,10 @@ def answer():
 def test_a_changed_callee_makes_compiled_code_stale(tmp_path):
     """Code of a function is compiled into its callers, in other files too; so are numbers of other files."""
     package, ours = tmp_path / "pack", Path(compiled.__file__).parents[1]
-    for folder in ("cpu", "reference"):
+    for folder in ("cpu", "cpu/common", "reference"):
         (package / folder).mkdir(parents=True)
         (package / folder / "__init__.py").touch()
-    shutil.copy(ours / "cpu" / "jit.py", package / "cpu")
+    shutil.copy(ours / "cpu" / "common" / "jit.py", package / "cpu" / "common")
     (package / "cpu" / "caller.py").write_text(CALLER)
     code = (
         "import sys; sys.path.insert(0, '.')\n"
@@ -279,19 +280,17 @@ def test_all_that_code_is_compiled_from_is_in_the_hash():
     from minidecode.cpu.common import jit
 
     hashed = {path for pattern in jit.SOURCES for path in jit.PACKAGE.glob(pattern)}
-    for path in (jit.PACKAGE / "cpu").glob("*.py"):
+    for path in (jit.PACKAGE / "cpu").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.ImportFrom):
                 continue
             names = {alias.name for alias in node.names}
             assert node.module != "numba" or not names & {"jit", "njit", "vectorize", "cfunc"}, path
             if node.level:
-                base = jit.PACKAGE.joinpath(
-                    "cpu", *[".."] * (node.level - 1), *(node.module or "").split(".")
-                ).resolve()
+                base = path.parent.joinpath(*[".."] * (node.level - 1), *(node.module or "").split(".")).resolve()
                 found = [base.with_suffix(".py")] if base.with_suffix(".py").is_file() else [
                     base / f"{name}.py" if (base / f"{name}.py").is_file() else base / "__init__.py" for name in names
                 ]  # fmt: skip
                 assert hashed.issuperset(found), f"{path.name} imports {node.module}, which is not in the hash"
     cached = [p for p in jit.PACKAGE.rglob("*.py") if "cache=True" in p.read_text(encoding="utf-8")]
-    assert {p.parent.name for p in cached} == {"cpu"}
+    assert {p.relative_to(jit.PACKAGE).parts[0] for p in cached} == {"cpu"}
