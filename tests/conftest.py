@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import sys
 import warnings
+from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -19,6 +22,31 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # a plain word as a model's name must never 
 
 settings.register_profile("house", deadline=None)  # never a timed test: machines are busy, first calls import
 settings.load_profile("house")
+
+
+# Tests that take long, as file::function -> k: `pytest` alone runs every k-th of their cases, and none where k is 0.
+SAMPLED = json.loads(Path(__file__).with_name("sampled.json").read_text(encoding="utf-8"))
+
+
+def pytest_addoption(parser):
+    parser.addoption("--full", action="store_true", help="run every case of every test, not the five-minute sample")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leaves out most cases of slow tests (sampled.json), unless --full, a file, -k or -m says what to run."""
+    named = any(argument.partition("::")[0].endswith(".py") for argument in config.args)
+    if config.option.full or named or config.option.keyword or config.option.markexpr:
+        return
+    seen, left_out = Counter(), []
+    for item in items:
+        name = item.nodeid.partition("[")[0]
+        step = SAMPLED.get(name, 1)
+        if step == 0 or seen[name] % step:
+            left_out.append(item)
+        seen[name] += 1
+    config.hook.pytest_deselected(items=left_out)
+    gone = set(left_out)
+    items[:] = [item for item in items if item not in gone]
 
 
 def pytest_runtest_setup(item):

@@ -1,0 +1,22 @@
+"""The list of sampled tests names tests that exist, and leaves no mutant out."""
+
+import ast
+import json
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SAMPLED = json.loads((ROOT / "tests" / "sampled.json").read_text(encoding="utf-8"))
+
+
+def test_each_sampled_test_exists():
+    for name, step in SAMPLED.items():
+        path, *inside = name.split("::")
+        tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+        functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        # A class's tests may stand in a base class of another file.
+        assert inside[-1] in functions or len(inside) == 2, f"{name} is no test any more: take it off the list"
+        assert isinstance(step, int) and step != 1 and step >= 0
+
+
+def test_every_mutant_is_judged_in_the_short_run_too():
+    assert not [name for name in SAMPLED if name.endswith("test_every_mutant_dies_and_is_named")]
