@@ -32,8 +32,8 @@ from minidecode import ops as signatures
 from minidecode.bench.compare import time_by_turns, where_it_ran
 from minidecode.bench.elementary import Counts, elementary
 from minidecode.catalog import CATALOG
-from minidecode.model import FAMILIES
 from minidecode.files.published import random_tensors
+from minidecode.model import FAMILIES
 from minidecode.ops import Norm, Weight
 from minidecode.plan import Plan
 from minidecode.reference import linear as linear_file

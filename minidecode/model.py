@@ -22,10 +22,10 @@ from .cache.no_cache import NoCache
 from .errors import CheckpointError, InputError, MemoryBudgetError, NumericalError, OptionError, did_you_mean
 from .files import hub
 from .files.checkpoint import Stored, find_tensors, match_tensors, read_json
+from .files.published import PUBLISHED, published_config, random_tensors
 from .files.tokenizer import Tokenizer
 from .models import bart, bart_tensors, gpt2, gpt2_tensors
 from .models.config import BartConfig, GPT2Config
-from .files.published import PUBLISHED, published_config, random_tensors
 from .plan import Plan
 from .runtime.arena import Arena, Extent, Fresh, Places, StepPlan
 from .runtime.blas_threads import one_blas_thread, products_are_small
