@@ -18,13 +18,14 @@ def store_finished(finished_BWM, running_BWM, slot_BW, parent_BC, token_BC, at_B
         out[...] = finished_BWM
         finished_BWM = out
     arrays = finished_BWM, running_BWM, slot_BW, parent_BC, token_BC, at_B
-    launch(move_down, (-(-M // threads), B), threads, *arrays)
+    launch(move_down, (B, -(-M // threads)), threads, *arrays)  # the first axis alone has room for more than 65,535
     return finished_BWM
 
 
 @cuda.jit
 def move_down(finished_BWM, running_BWM, slot_BW, parent_BC, token_BC, at_B):
-    m, b, W = cuda.grid(1), cuda.blockIdx.y, slot_BW.shape[1]
+    b, W = cuda.blockIdx.x, slot_BW.shape[1]
+    m = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
     if m <= at_B[b]:
         for w in range(W - 1, -1, -1):
             slot = slot_BW[b, w]

@@ -11,7 +11,7 @@ from minidecode.conformance import sizes
 from minidecode.conformance.check import mutant_files
 from minidecode.conformance.large import cost, rows_of, wrong_by_limits
 from minidecode.conformance.rows import asked_of
-from minidecode.cuda import sequences
+from minidecode.cuda import finished, sequences
 from minidecode.reference import beam_scores
 from minidecode.runtime.launch import InEmulator, launch
 from minidecode.runtime.user_functions import load_file
@@ -92,7 +92,10 @@ def test_many_rows_are_judged_by_limits_and_types():
     assert not conformance.check("beam_scores", narrow, examples=3, large_seconds=0.1).ok
 
 
-def test_the_texts_of_many_sentences_are_within_a_grids_limits():
-    row = CATALOG["sequences"]
-    (many,) = [case for case in asked_of("sequences").large() if rows_of(row, case) == sizes.MANY_ROWS]
-    assert wrong_by_limits(row, InEmulator(sequences.update_sequences), many) is None
+@pytest.mark.parametrize(("name", "kernel"), [
+    ("sequences", sequences.update_sequences), ("finished", finished.store_finished),
+])  # fmt: skip
+def test_many_sentences_are_within_a_grids_limits(name, kernel):
+    row = CATALOG[name]
+    (many,) = [case for case in asked_of(name).large() if rows_of(row, case) == sizes.MANY_ROWS]
+    assert wrong_by_limits(row, InEmulator(kernel), many) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from ..sizes import BOUNDARIES, POSITIONS, ROWS
+from ..sizes import BOUNDARIES, MANY_ROWS, POSITIONS, ROWS
 
 FETCHED = ("slot_BW", "parent_BC", "at_B")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
 
@@ -67,7 +67,8 @@ def _random_slots(rng: np.random.Generator, W: int) -> list[int]:
 def large() -> list[tuple]:
     """Many sentences, a late position, and positions at the edges of blocks."""
     rng, cases = np.random.default_rng(1), []
-    for at, M in [(list(BOUNDARIES), BOUNDARIES[-1] + 1), ([1] * ROWS, 2), ([POSITIONS - 1], POSITIONS)]:
+    sizes = [(list(BOUNDARIES), BOUNDARIES[-1] + 1), ([1] * ROWS, 2), ([POSITIONS - 1], POSITIONS)]
+    for at, M in [*sizes, ([1] * MANY_ROWS, 2)]:
         slots = [_random_slots(rng, 2) for _ in at]
         cases.append(arguments_of(slots, rng.integers(0, 2, (len(at), 4)).tolist(), at, M))
     return cases
