@@ -25,7 +25,7 @@ from .cache.preallocated import PreallocatedCache
 from .cache.replicated import ReplicatedCache
 from .cache.rolling import RollingCache
 from .cache.split import SplitCache
-from .catalog import CATALOG, Row
+from .catalog import CATALOG, RENAMED, Row
 from .errors import CompiledCodeError, OptionError, did_you_mean
 from .runtime.device import device_kind
 from .runtime.launch import InEmulator, OnHost
@@ -235,6 +235,8 @@ class Plan:
                 name, equals, value = "base", "=", part
             if name in choices:
                 raise OptionError(f"plan: {name} is chosen twice, as {choices[name]} and as {value}")
+            if equals and name in RENAMED:
+                raise OptionError(f"plan: {part} is now {RENAMED[name]}={value}")
             if not equals or name not in names:
                 known = f"; say {', '.join(BASES)}, or some of {', '.join(f'{name}=...' for name in names)}"
                 near = did_you_mean(name, BASES) or did_you_mean(name, names).replace("?", "=...?")

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from .. import __version__
 from ..course.exercises.commands import app as exercise_app
@@ -39,8 +39,18 @@ from .score import score
 from .trace import trace
 from .tutorial import tutorial
 
+
+class Commands(TyperGroup):
+    """All commands; one that has another name by now is an error that says it."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[:1] == ["warm"]:
+            raise OptionError("warm is now precompile")
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
-    help="Fast transformer decoding you can read: load GPT-2 or BART, generate, and see what ran.",
+    cls=Commands, help="Fast transformer decoding you can read: load GPT-2 or BART, generate, and see what ran.",
     rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False,
 )  # fmt: skip
 IN_ORDER_OF_HELP = (
