@@ -174,6 +174,25 @@ def test_a_return_written_after_the_barrier_of_its_loop_is_a_note():
 
 
 @cuda.jit
+def returns_after_a_barrier_that_it_skipped(x):
+    t = cuda.threadIdx.x
+    if t < 4:
+        cuda.syncthreads()
+    if t >= 4:
+        x[t] = 1
+        return
+    x[t] = 2
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_return_written_after_a_skipped_barrier_is_an_error(seed):
+    """Threads that go round the barrier did not leave early, though they end at a written return."""
+    found = run(returns_after_a_barrier_that_it_skipped, (1, 8), np.zeros(8, np.int32), seed=seed)
+    assert [e.kind for e in found.errors] == ["barrier"], found.verdict
+    assert "never come" in found.verdict
+
+
+@cuda.jit
 def waits_for_all_blocks(count, x):
     cuda.atomic.add(count, 0, 1)
     while cuda.atomic.add(count, 0, 0) < cuda.gridDim.x:

@@ -210,6 +210,17 @@ def test_negative_indices_can_be_meant():
     assert arguments[1][0] == arguments[0][0] - arguments[0][-1]
 
 
+@pytest.mark.parametrize(("place", "is_inside"), [(-2, True), (-3, False), (-4, False), (2, False)])
+@pytest.mark.parametrize("trace", [True, False])
+def test_negative_indices_have_an_end_too(place, is_inside, trace):
+    """a[1, -2] is the first of two elements; a[1, -3] lies before them, also where negative indices are meant."""
+    a = np.arange(4.0).reshape(2, 2)
+    run = md.emulate(at_a_place, negative_indices=True, trace=trace)[1, 1](a, place)
+    assert run.ok == is_inside, run.verdict
+    assert [e.kind for e in run.errors] == ([] if is_inside else ["outside"])
+    assert a.tolist() == [[0, 1], [0 if is_inside else 2, 3]]
+
+
 def test_untraced_runs_still_stop_at_wild_indices_and_say_what_they_did_not_look_for():
     run = run_of("no_guard", trace=False)
     assert not run.ok and "lies outside" in run.verdict

@@ -5,10 +5,13 @@ multi-head model whose key/value heads are copies of the groups'; a window as wi
 none. And a narrow window hides what lies before it.
 """
 
+import re
+
 import numpy as np
 import pytest
 from tolerance import FLOAT64, logit_bound, score_bound
 
+from minidecode.errors import CheckpointError
 from minidecode.model import FAMILIES, Model
 from minidecode.plan import CACHES, Plan
 
@@ -127,3 +130,24 @@ def test_the_window_leaves_encoder_and_cross_attention_alone():
     changed = [[35, *IDS[0][1:]], IDS[1]]
     difference = model.logits(IDS, None, TARGETS)[0][-1] - model.logits(changed, None, TARGETS)[0][-1]
     assert np.abs(difference).max() > 10 * rounding(model)
+
+
+@pytest.mark.parametrize(("kind", "heads"), [
+    ("gpt2", "n_head"), ("bart", "encoder_attention_heads"), ("bart", "decoder_attention_heads"),
+])  # fmt: skip
+@pytest.mark.parametrize("given", [{}, {"key_width": 3}, {"value_width": 3}], ids=str)
+def test_every_stack_needs_heads_that_divide_the_width(kind, heads, given):
+    """5 heads do not divide a width of 12; only key_width and value_width together make that right."""
+    width = "n_embd" if kind == "gpt2" else "d_model"
+    with pytest.raises(CheckpointError, match=re.escape(f"{width} 12 is not a multiple of {heads} 5")):
+        make(kind, **{heads: 5}, **given)
+    config = make(kind, **{heads: 5}, key_width=3, value_width=4).config
+    stack = config.stacks["encoder" if heads.startswith("encoder") else "decoder"][1]
+    assert (stack.H, stack.K, stack.U) == (5, 3, 4)
+
+
+@pytest.mark.parametrize("heads", ["encoder_attention_heads", "decoder_attention_heads"])
+def test_every_stack_needs_heads_that_its_groups_divide(heads):
+    others = {"encoder_attention_heads": 4, "decoder_attention_heads": 4} | {heads: 3}
+    with pytest.raises(CheckpointError, match=f"{heads} 3 is not a multiple of num_key_value_heads 2"):
+        make("bart", num_key_value_heads=2, **others)
