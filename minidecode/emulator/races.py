@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .arithmetic import wrapped
 from .findings import Finding
 from .journal import ATOMIC, LOAD, SHARED_BASE, STORE, Journal, Rows
 from .source import is_for_some_threads
@@ -78,6 +79,7 @@ class Races:
         self._journal, self._has_blocks = journal, has_blocks
         self.found: dict[object, Race] = {}
         self._kept: list[_Summary] = []
+        self._updating: tuple[list, set] = ([], set())  # accesses to an element, and the threads that update it
         self.left_out = 0  # elements that several blocks touch, and that were not gone through
 
     # Within a block
@@ -130,16 +132,24 @@ class Races:
         same = first.kind == second.kind == STORE and _equal(first.value, second.value, memory.dtype)
         sides = sorted((str(self._journal.place(a.site)), a.kind) for a in (first, second))
         between_blocks = first.thread.block is not second.thread.block
-        key = (memory.name, *sides, same, between_blocks)
+        both_change = {first.thread, second.thread} <= self._threads_that_update(accesses)
+        key = (memory.name, *sides, same, same and both_change, between_blocks)
         race = self.found.get(key)
         if race is None:
-            race = self.found[key] = Race(first, second, same, _both_change(first, second, accesses), 0)
+            race = self.found[key] = Race(first, second, same, both_change, 0)
         race.count += 1
         if len(race.cells) < MOST_CELLS_KEPT:
             race.cells |= {(a.thread.block.number, a.epoch, a.address) for a in (first, second)}
         if not between_blocks and _share_a_warp(race.first, race.second) and not _share_a_warp(first, second):
             race.first, race.second = first, second  # the pair that only the block's barrier can order says more
         return not same
+
+    def _threads_that_update(self, accesses: list[Access]) -> set:
+        """The threads that both read the element and write it; of each list of accesses found once."""
+        if self._updating[0] is not accesses:
+            threads = [{a.thread for a in accesses if a.kind == kind} for kind in (LOAD, STORE)]
+            self._updating = accesses, threads[0] & threads[1]
+        return self._updating[1]
 
     # Between blocks
 
@@ -214,7 +224,11 @@ class Races:
         who = ", ".join(f"{a.thread.name} {VERBS[a.kind]} it ({p.in_words(self._journal.kernel)})" for a, p in sides)
         if race.same_value:
             more = f" {race.count - 1:,} more like it." if race.count > 1 else ""
-            message = f"{element}: {who}, both the same value. No mistake: whoever comes last changes nothing.{more}"
+            if race.both_change:
+                why = "both the same value here. Each also reads it: on a GPU an update may be lost."
+            else:
+                why = "both the same value. No mistake: the last write changes nothing."
+            message = f"{element}: {who}, {why}{more}"
             return Finding("same value", message, places, "note", {"race": race})
         more = f"; {race.count - 1:,} more like it" if race.count > 1 else ""
         both = " Both change it." if race.both_change else ""
@@ -277,12 +291,6 @@ def _conflicts(who: np.ndarray, kind: np.ndarray, starts: np.ndarray) -> np.ndar
     return np.flatnonzero(several & ((kinds & 1 << STORE > 0) | (kinds == (1 << ATOMIC | 1 << LOAD))))
 
 
-def _both_change(first: Access, second: Access, accesses: list[Access]) -> bool:
-    """Whether each of the two threads reads the element and writes it."""
-    kinds = {thread: {a.kind for a in accesses if a.thread is thread} for thread in (first.thread, second.thread)}
-    return all({LOAD, STORE} <= found for found in kinds.values())
-
-
 def _share_a_warp(one: Access, two: Access) -> bool:
     return one.thread.warp == two.thread.warp
 
@@ -309,9 +317,9 @@ def _nothing_orders(first: Access, second: Access) -> str:
 
 
 def _equal(one, two, dtype: np.dtype) -> bool:
-    """Whether two stores leave the same in the array."""
+    """Whether two stores leave the same bits in the array: 0.0 and -0.0 differ, a NaN equals its copy."""
     try:
-        a, b = np.array([one, two], object).astype(dtype)
-    except (OverflowError, TypeError, ValueError):
-        return one == two
-    return bool(a == b or (a != a and b != b))
+        stored = np.array([one, two], object).astype(dtype)
+    except OverflowError:
+        stored = np.array([wrapped(one, dtype), wrapped(two, dtype)])
+    return stored[0].tobytes() == stored[1].tobytes()

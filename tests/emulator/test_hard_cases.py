@@ -110,6 +110,43 @@ def test_a_store_of_the_same_value_hides_no_writer(seed):
 
 
 @cuda.jit
+def each_stores_its_own(values, y):
+    y[0] = values[cuda.grid(1)]
+
+
+@pytest.mark.parametrize("launch", [(1, 2), (2, 1)], ids=["threads", "blocks"])
+@pytest.mark.parametrize(("one", "two", "same"), [
+    (0.0, -0.0, False), (-0.0, -0.0, True), (np.nan, np.nan, True), (np.nan, -np.nan, False), (1.0, 1.0, True),
+    (1.0, 1.0 + 2**-40, True),
+], ids=str)  # fmt: skip
+def test_two_stores_are_the_same_where_their_bits_are(launch, one, two, same):
+    """As float32 holds them: -0.0 is not 0.0, a NaN is its copy, and what rounding takes away does not count."""
+    found = run(each_stores_its_own, launch, np.array([one, two]), np.zeros(1, np.float32))
+    assert [f.kind for f in found.findings] == ["same value" if same else "race"], found.verdict
+
+
+@cuda.jit
+def stores_what_wraps(y):
+    y[0] = 5 + 256 * cuda.threadIdx.x
+
+
+def test_numbers_that_wrap_are_compared_as_they_are_stored():
+    assert run(stores_what_wraps, (1, 2), np.zeros(1, np.uint8)).ok
+
+
+@cuda.jit
+def adds_without_an_atomic(x, total):
+    total[0] += x[cuda.threadIdx.x]
+
+
+def test_a_lost_update_is_not_called_harmless():
+    """Threads that add 0 write what others wrote; on a GPU the last of them undoes an addition."""
+    found = run(adds_without_an_atomic, (1, 8), np.array([1, 0, 2, 0, 0, 1, 0, 2], np.float32), np.zeros(1, np.float32))
+    assert "an update may be lost" in found.verdict and "No mistake" not in found.verdict
+    assert not found.ok
+
+
+@cuda.jit
 def two_blocks_store_twice(a):
     for _ in range(2):
         a[0] = 5
