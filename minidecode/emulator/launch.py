@@ -23,6 +23,7 @@ from .cuda_module import FakeCuda
 from .findings import Finding, Stop
 from .journal import Journal
 from .operations import Operations
+from .schedules import Schedule
 from .source import Place, assigned_name, instruction_start, loop_around, place_of
 from .threads import Block, Dim3, Thread, Wait
 from .watchdog import Interrupted, Watchdog
@@ -52,7 +53,14 @@ class Settings:
 class Launch:
     """Runs a kernel's threads. What the threads call (`wait`, `atomic`, `shared_array`, ...) stands at the end."""
 
-    def __init__(self, function: FunctionType, grid: Dim3, block: Dim3, dynamic_shared: int, settings: Settings):
+    def __init__(
+        self, function: FunctionType, grid: Dim3, block: Dim3, dynamic_shared: int, settings: Settings,
+        schedule: Schedule | None = None,
+    ):  # fmt: skip
+        self.schedule = schedule  # None: an order drawn from the seed
+        self.schedules = 1  # that have run; see schedules.py
+        self.has_atomics_or_fences = False
+        self.block_numbers: list[int] = []  # of all blocks that are to run
         self.function, self.grid, self.block, self.settings = function, grid, block, settings
         self.dynamic_shared = dynamic_shared
         self.journal = Journal()
@@ -61,7 +69,7 @@ class Launch:
         self.analysis = Analysis(self.journal, grid, block) if settings.trace else None
         self.findings: list[Finding] = []
         self.blocks_begun = self.blocks_run = self.barriers_passed = 0
-        self._rng = np.random.default_rng(settings.seed)
+        self._rng = np.random.default_rng(schedule.seed if schedule else settings.seed)
         self._thread: Thread | None = None
         self._publications = Publications()
         self._moves = 0  # turns that led somewhere
@@ -128,7 +136,8 @@ class Launch:
     def _run_blocks(self, resident: list[Block], call) -> None:
         """One block after the other; beside a block that spins, waiting for another, the next one is started too."""
         self._hub, started = getcurrent(), time.process_time()  # not of other programs, on a busy machine
-        waiting = self.blocks_to_run()
+        waiting = self.schedule.blocks[::-1] if self.schedule else self.blocks_to_run()
+        self.block_numbers = list(waiting)
         while waiting or resident:
             if waiting and all(b.idle_rounds > START_ANOTHER for b in resident):
                 resident.append(self._start(waiting.pop(), call))
@@ -139,7 +148,7 @@ class Launch:
                 if not block.live:
                     self._finish(block)
                     resident.remove(block)
-                    if self.blocks_run == 1 and self.settings.blocks is None:
+                    if self.blocks_run == 1 and self.settings.blocks is None and self.schedule is None:
                         is_one_of_many = self._blocks > MANY
                         left = self._blocks - 1 if is_one_of_many else len(waiting)
                         seconds = (time.process_time() - started) * left
@@ -179,7 +188,9 @@ class Launch:
         self._cuda.blockIdx = block.index
         ready = [t for t in block.live if t.waits is None]
         moves, steps = self._moves, self._steps
-        for k in self._rng.permutation(len(ready)).tolist():
+        drawn = self.schedule is None
+        order = self._rng.permutation(len(ready)).tolist() if drawn else self.schedule.threads(len(ready), self._rng)
+        for k in order:
             self._turn(ready[k])
         epoch = block.epoch
         if not block.release(self._kernel):
@@ -261,6 +272,7 @@ class Launch:
 
     def fence(self, whole_device: bool) -> None:
         thread = self._thread
+        self.has_atomics_or_fences = True
         self.journal.close(thread)
         thread.block.knows = True
         self._publications.fence(thread, whole_device)
@@ -274,6 +286,7 @@ class Launch:
             array.stop_at_unwritten(index)
         address = array.address(index)
         if array.memory.space != "local":
+            self.has_atomics_or_fences = True
             self.journal.close(thread)
             if self._publications.atomic(thread, address):
                 thread.block.knows = True

@@ -38,7 +38,9 @@ class Run:
     """One emulated launch. `print(run)` shows it as text, a notebook as a page.
 
     findings: errors and notes, errors first. ok: no error. partial: only a sample of the blocks ran; stopped: an error
-    ended the launch. In both, arrays and counts hold what ran.
+    ended the launch. In both, arrays and counts hold what ran. schedules: how many orders of blocks and threads ran;
+    more than one where atomics or fences order accesses (see schedules.py). schedule: the one that the findings, counts
+    and pictures are of; arrays hold the results of the first.
     """
 
     def __init__(self, launch: Launch):
@@ -51,6 +53,8 @@ class Run:
         self.blocks = launch.grid.x * launch.grid.y * launch.grid.z
         self.partial = self.ok and launch.blocks_run < self.blocks
         self.stopped = launch.was_stopped
+        self.schedules = launch.schedules
+        self.schedule = launch.schedule.name if launch.schedule else "drawn from the seed"
         self.barriers = launch.barriers_passed  # by blocks, summed over them
         self.traced = launch.analysis is not None
         self.counts_operations = launch.operations is not None

@@ -1,0 +1,72 @@
+"""Further schedules of a launch: where atomics or fences order accesses, one order of threads proves little.
+
+An atomic passes on what its thread has fenced to the threads that use the same element later. Which thread is later
+depends on the schedule, so a race may be hidden under one and show under another. Such a launch runs again from the
+same arrays under other schedules, until one of them shows an error. Barriers order the same accesses under every
+schedule, so a launch without atomics and fences runs once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+SCHEDULES = 12  # the first run's among them
+MOST_TIMES = 6  # the first run's time, that all schedules together may take
+ALWAYS = 0.5  # seconds of processor time that they may take in any case, so that a small launch has all of them
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """An order in which blocks run, and in which the threads of a block take turns."""
+
+    name: str
+    blocks: list[int]
+    step: int  # 1: threads in order; -1: the last one first; 0: drawn anew in every round
+    seed: list[int]
+
+    def threads(self, count: int, rng: np.random.Generator) -> list[int]:
+        """In which order `count` threads take their turns."""
+        return list(range(count))[:: self.step] if self.step else rng.permutation(count).tolist()
+
+
+def further_schedules(blocks: list[int], seed: int) -> Iterator[Schedule]:
+    """Forward, backward, each block first (of many blocks, some), then random ones."""
+    blocks = sorted(blocks)
+    yield Schedule("forward", blocks, 1, [seed, 1])
+    yield Schedule("backward", blocks[::-1], -1, [seed, 2])
+    rng = np.random.default_rng([seed, 0])
+    inner = blocks[1:-1]  # forward begins with the first block, and backward with the last
+    for number in range(3, SCHEDULES):
+        order = rng.permutation(blocks).tolist()
+        name = f"random order {number}"
+        if inner and number < SCHEDULES - 3:  # at least three are random
+            first = inner.pop(int(rng.integers(len(inner))))
+            order.remove(first)
+            order.insert(0, first)
+            name = f"block {first} first"
+        yield Schedule(name, order, 0, [seed, number])
+
+
+def run_further(first, launch_again: Callable[[Schedule], object], seconds: float):
+    """Runs a clean launch under further schedules; the launch that found an error, or else the first.
+
+    `schedules` of it says how many have run. seconds: processor time of the first run.
+    """
+    used, ran = seconds, 1
+    for schedule in further_schedules(first.block_numbers, first.settings.seed):
+        started = time.process_time()
+        launch = launch_again(schedule)
+        ran += 1
+        if any(f.severity == "error" for f in launch.findings):
+            launch.schedules = ran
+            return launch
+        took = time.process_time() - started
+        used += took
+        if used + took > max(ALWAYS, MOST_TIMES * seconds):
+            break
+    first.schedules = ran
+    return first
