@@ -1,6 +1,6 @@
 """LightSeq, section 2.3: bytes of a decode step's intermediates, each in a buffer of its own, and in one arena.
 
-    python benchmarks/arena_bytes.py --out benchmarks/results/arena-bytes.json --readme README.md
+    python benchmarks/arena_bytes.py --out benchmarks/results/arena-bytes.json --readme benchmarks/README.md
 
 At the paper's setting: 8 sentences, length 256, beam 4, a vocabulary of 30,000. Nothing is timed, and no weights are
 needed: a dry run of one step says what is written when and read last when. One arena serves models that take turns

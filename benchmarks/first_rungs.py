@@ -1,6 +1,6 @@
 """The first rungs of FastSeq's Table 2 on the bundled model: no cache, the caches before FastSeq, its split cache.
 
-    python benchmarks/first_rungs.py --out benchmarks/results/first-rungs-cpu.json --readme README.md
+    python benchmarks/first_rungs.py --out benchmarks/results/first-rungs-cpu.json --readme benchmarks/README.md
 
 All plans get the same prompts and must give the same tokens before anything is timed. Runs are interleaved, so that
 a machine that slows down slows all; figures are medians of the runs, with the smallest and largest beside them.
@@ -63,7 +63,7 @@ def time_setting(model: md.Model, setting: dict, runs: int) -> list[dict]:
 
 
 def markdown(machine: dict, rows: list[dict]) -> str:
-    """The README's table."""
+    """The table."""
     lines = ["| work | plan | tokens/s | speedup | keys and values |", "|---|---|---|---|---|"]
     for r in rows:
         search = f"beam {r['num_beams']}" if r["num_beams"] > 1 else "greedy"

@@ -1,7 +1,7 @@
 """minidecode beside transformers on a GPU: the same random weights in float16, the same inputs, as many new tokens.
 
     pip install '.[cu13]' 'transformers>=5,<6' 'torch>=2.5'
-    python benchmarks/gpu_peers.py --out benchmarks/results/gpu-peers-DEVICE.json --readme README.md
+    python benchmarks/gpu_peers.py --out benchmarks/results/gpu-peers-DEVICE.json --readme benchmarks/README.md
 
 The GPU's side of peers.py, with its way: each system in a process of its own, loaded once; asked by turns; loading,
 compiling, capturing and WARM_UPS generations are not timed; what is timed is generation from token ids to token ids,

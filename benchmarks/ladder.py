@@ -2,7 +2,8 @@
 
     minidecode ladder --json --memory-budget 1GB --machine v100 --machine t4 --machine h200 \\
         > benchmarks/results/ladder-cpu.json
-    python benchmarks/ladder.py benchmarks/results/ladder-cpu.json --readme README.md --batch-sizes docs/tables.md
+    python benchmarks/ladder.py benchmarks/results/ladder-cpu.json --readme benchmarks/README.md \\
+        --batch-sizes docs/tables.md
 
 The first takes some minutes and measures; this takes a second and measures nothing. Prints the tables; writes the first
 into --readme between the marks ladder, the second into --batch-sizes between the marks batch-sizes.

@@ -1,7 +1,7 @@
 """minidecode beside transformers and CTranslate2: the same random weights, the same inputs, the same number of tokens.
 
     pip install '.[peers]'
-    python benchmarks/peers.py --out benchmarks/results/peers-cpu.json --readme README.md
+    python benchmarks/peers.py --out benchmarks/results/peers-cpu.json --readme benchmarks/README.md
 
 Each system runs in a process of its own, loaded once, with the same number of threads; they are asked by turns, so that
 a slow moment of the machine hits them all, and who is not asked sleeps. The number of new tokens is forced (no end of
@@ -15,7 +15,8 @@ What is timed is generation from token ids to token ids; loading, converting and
 A second table holds ours against what the machine allows: how fast as many threads read, and multiply large matrices,
 is measured in each turn too, and the cost models say what each call reads and computes at the least.
 
-    python benchmarks/peers.py --plain-cache --out benchmarks/results/peers-plain-cache-cpu.json --readme README.md
+    python benchmarks/peers.py --plain-cache --out benchmarks/results/peers-plain-cache-cpu.json \\
+        --readme benchmarks/README.md
 
 times, in the same way, ours against what FastSeq starts from: NumPy's ops, a cache that is copied for every beam, the
 naive n-gram ban; on the works with beams. No peer need be installed for that. Before anything is timed, texts of the

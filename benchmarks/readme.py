@@ -1,4 +1,4 @@
-"""Tables in the README that a script of this folder wrote, between two comments that name it."""
+"""Tables in a page that a script of this folder wrote, between two comments that name it."""
 
 from __future__ import annotations
 

@@ -96,9 +96,9 @@ def as_markdown(text: str) -> str:
 def results() -> str:
     """A section for each script that has recorded something: what it asks, on which machine, its tables, its pictures.
 
-    Tables are those that the script wrote into the README or into the page of the papers' tables.
+    Tables are those that the script wrote into benchmarks/README.md or into the page of the papers' tables.
     """
-    pages = "".join((ROOT / p).read_text(encoding="utf-8") for p in ("README.md", "docs/tables.md"))
+    pages = "".join((ROOT / p).read_text(encoding="utf-8") for p in ("benchmarks/README.md", "docs/tables.md"))
     sections, listed = [], set()
     for script in sorted((ROOT / "benchmarks").glob("*.py")):
         name = script.stem.replace("_", "-")

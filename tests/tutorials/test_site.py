@@ -51,7 +51,7 @@ def test_the_results_page_names_the_machine_of_every_record(pages):
 
 
 def test_the_results_page_has_every_table_that_a_script_wrote(pages):
-    text = "".join((ROOT / p).read_text(encoding="utf-8") for p in ("README.md", "docs/tables.md"))
+    text = "".join((ROOT / p).read_text(encoding="utf-8") for p in ("benchmarks/README.md", "docs/tables.md"))
     page, marks = pages.results(), re.findall(r"<!-- ([\w-]+): written by (benchmarks/\w+\.py) -->\n(.*)\n", text)
     assert {"peers", "ladder", "ngram", "whole-models"} <= {name for name, *_ in marks}
     for _, script, first_line in marks:
