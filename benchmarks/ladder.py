@@ -3,15 +3,18 @@
     minidecode ladder --json --memory-budget 1GB --machine v100 --machine t4 --machine h200 \\
         > benchmarks/results/ladder-cpu.json
     python benchmarks/ladder.py benchmarks/results/ladder-cpu.json --readme benchmarks/README.md \\
-        --batch-sizes docs/tables.md
+        --batch-sizes docs/tables.md --bars docs/static
 
 The first takes some minutes and measures; this takes a second and measures nothing. Prints the tables; writes the first
-into --readme between the marks ladder, the second into --batch-sizes between the marks batch-sizes.
+into --readme between the marks ladder, the second into --batch-sizes between the marks batch-sizes. --bars draws the
+README's picture, for light and for dark pages.
 """
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+from xml.sax.saxutils import escape
 
 from flags import to_read
 from readme import with_marks, write_between_markers
@@ -74,11 +77,53 @@ def summary(found: Ladder) -> str:
     )
 
 
+THEMES = {  # text, grid, bar
+    "light": ("#1f2328", "#d1d9e0", "#1f6feb"),
+    "dark": ("#f0f6fc", "#3d444d", "#58a6ff"),
+}
+ROW, LEFT, WIDTH = 26, 170, 720  # pixels: a bar's row, the names' column, the picture
+
+
+def bars(found: Ladder, theme: str) -> str:
+    """The rungs that give the first rung's text, as an SVG: a bar each; hollow if the ladder dropped the rung."""
+    ink, grid, colour = THEMES[theme]
+    ban = found.work["no_repeat_ngram_size"]
+    same = [s for s in found.measured if not s.other_precision and s.no_repeat_ngram_size == ban]
+    scale = (WIDTH - LEFT - 150) / max(s.speedup_total for s in same)
+    height = ROW * len(same) + 20
+    words = ", ".join(f"{s.name} {s.speedup_total:.1f}x" for s in same)
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="t d" '
+        f'font-family="system-ui, sans-serif" font-size="14" fill="{ink}">',
+        f'<title id="t">{escape(found.work["model"])}: speed over no cache</title>',
+        f'<desc id="d">{escape(words)}</desc>',
+        f'<path d="M{LEFT} 6V{height - 6}" stroke="{grid}"/>',
+    ]
+    for k, s in enumerate(same):
+        y, width = 10 + ROW * k, s.speedup_total * scale
+        inside = f'fill="{colour}"' if s.carried else f'fill="none" stroke="{colour}" stroke-dasharray="4 3"'
+        value = f"{s.speedup_total:.1f}x" + ("" if s.carried else ", slower: dropped")
+        lines += [
+            f'<text x="{LEFT - 10}" y="{y + 17}" text-anchor="end">{escape(s.name)}</text>',
+            f'<rect x="{LEFT}" y="{y + 3}" width="{width:.1f}" height="{ROW - 6}" {inside}/>',
+            f'<text x="{LEFT + width + 8:.1f}" y="{y + 17}">{value}</text>',
+        ]
+    return "\n".join([*lines, "</svg>\n"])
+
+
+def folder(text: str) -> Path:
+    """A folder that is there."""
+    if not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {text}: make it first")
+    return Path(text)
+
+
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("file", type=to_read, help="what minidecode ladder --json wrote")
     p.add_argument("--readme", type=with_marks("ladder"), help="README whose table is replaced")
     p.add_argument("--batch-sizes", type=with_marks("batch-sizes"), help="file whose table of them is replaced")
+    p.add_argument("--bars", type=folder, help="folder for ladder-light.svg and ladder-dark.svg")
     a = p.parse_args()
     try:
         found = read_ladder(a.file)
@@ -87,6 +132,8 @@ def main() -> None:
     print(markdown(found))
     if a.readme:
         write_between_markers(a.readme, "ladder", markdown(found))
+    for theme in THEMES if a.bars else ():
+        (a.bars / f"ladder-{theme}.svg").write_text(bars(found, theme), encoding="utf-8", newline="\n")
     if found.frontier and HERE in found.frontier.caps:
         print(f"\n{batch_sizes(found)}")
         if a.batch_sizes:

@@ -209,9 +209,9 @@ def refresh(chapter: Chapter, check: bool) -> list[str]:
 
 
 def list_in_readme() -> None:
-    """The README's table of the chapters."""
-    path = ROOT / "README.md"
-    text, _ = fill(path.read_text(encoding="utf-8"), "chapters", lambda _: table_of_chapters("tutorials"))
+    """The table of the chapters in tutorials/README.md."""
+    path = ROOT / "tutorials" / "README.md"
+    text, _ = fill(path.read_text(encoding="utf-8"), "chapters", lambda _: table_of_chapters("."))
     path.write_text(text, encoding="utf-8", newline="\n")
 
 

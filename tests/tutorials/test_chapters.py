@@ -156,6 +156,6 @@ def test_a_chapter_is_found_by_its_number_or_name():
         find_chapter("99")
 
 
-def test_the_readme_lists_all_chapters():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert f"-->\n{table_of_chapters('tutorials')}\n<!-- end of chapters -->" in readme, "python tutorials/refresh.py"
+def test_the_readme_of_the_course_lists_all_chapters():
+    readme = (ROOT / "tutorials" / "README.md").read_text(encoding="utf-8")
+    assert f"-->\n{table_of_chapters('.')}\n<!-- end of chapters -->" in readme, "python tutorials/refresh.py"
