@@ -18,7 +18,13 @@ import pages  # noqa: E402
 project, author, project_copyright = "minidecode", "the authors of minidecode", "text: CC BY 4.0, code: MIT"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
 root_doc = "docs/index"
-include_patterns = ["docs/*.md", "docs/guide/*.md", "tutorials/[0-9]*.md", "benchmarks/README.md"]
+include_patterns = [
+    "docs/*.md",
+    "docs/guide/*.md",
+    "tutorials/[0-9]*.md",
+    "benchmarks/README.md",
+    "weights/*/README.md",
+]
 source_suffix = {".md": "myst-nb"}
 
 html_theme = "furo"
