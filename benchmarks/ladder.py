@@ -3,20 +3,20 @@
     minidecode ladder --json --memory-budget 1GB --machine v100 --machine t4 --machine h200 \\
         > benchmarks/results/ladder-cpu.json
     python benchmarks/ladder.py benchmarks/results/ladder-cpu.json --readme benchmarks/README.md \\
-        --batch-sizes docs/tables.md --bars docs/static
+        --batch-sizes docs/tables.md \\
+        --light docs/static/ladder-light.svg --dark docs/static/ladder-dark.svg
 
 The first takes some minutes and measures; this takes a second and measures nothing. Prints the tables; writes the first
-into --readme between the marks ladder, the second into --batch-sizes between the marks batch-sizes. --bars draws the
-README's picture, for light and for dark pages.
+into --readme between the marks ladder, the second into --batch-sizes between the marks batch-sizes. --light and
+--dark draw the README's picture.
 """
 
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from xml.sax.saxutils import escape
 
-from flags import to_read
+from flags import to_read, to_write
 from readme import with_marks, write_between_markers
 
 import minidecode as md
@@ -111,19 +111,13 @@ def bars(found: Ladder, theme: str) -> str:
     return "\n".join([*lines, "</svg>\n"])
 
 
-def folder(text: str) -> Path:
-    """A folder that is there."""
-    if not Path(text).is_dir():
-        raise argparse.ArgumentTypeError(f"there is no folder {text}: make it first")
-    return Path(text)
-
-
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("file", type=to_read, help="what minidecode ladder --json wrote")
     p.add_argument("--readme", type=with_marks("ladder"), help="README whose table is replaced")
     p.add_argument("--batch-sizes", type=with_marks("batch-sizes"), help="file whose table of them is replaced")
-    p.add_argument("--bars", type=folder, help="folder for ladder-light.svg and ladder-dark.svg")
+    p.add_argument("--light", type=to_write, help="where to draw the rungs for light pages, as SVG")
+    p.add_argument("--dark", type=to_write, help="where to draw them for dark pages")
     a = p.parse_args()
     try:
         found = read_ladder(a.file)
@@ -132,8 +126,9 @@ def main() -> None:
     print(markdown(found))
     if a.readme:
         write_between_markers(a.readme, "ladder", markdown(found))
-    for theme in THEMES if a.bars else ():
-        (a.bars / f"ladder-{theme}.svg").write_text(bars(found, theme), encoding="utf-8", newline="\n")
+    for theme, path in (("light", a.light), ("dark", a.dark)):
+        if path:
+            path.write_text(bars(found, theme), encoding="utf-8", newline="\n")
     if found.frontier and HERE in found.frontier.caps:
         print(f"\n{batch_sizes(found)}")
         if a.batch_sizes:

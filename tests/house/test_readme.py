@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from minidecode import conformance
 from minidecode.bench.ladder import read_ladder
+from minidecode.commands.cli import app
 from minidecode.course.chapters import chapters
 from minidecode.runtime.user_functions import find_function, load_file
 
@@ -155,6 +157,24 @@ def test_the_function_that_the_guide_shows_is_right(tmp_path):
     (tmp_path / "mine.py").write_text(code, encoding="utf-8")
     verdict = conformance.check("ngram", find_function(f"{tmp_path / 'mine.py'}:ban"), examples=10)
     assert verdict.ok and not verdict.warnings, str(verdict)
+
+
+@every_page
+def test_the_commands_that_a_page_shows_exist(page):
+    """Each `minidecode ...` of a block has a command of that name, which has these options."""
+    root = typer.main.get_command(app)
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    fences = [block for language, block in fenced if language in ("", "console")]
+    shown = [line for fence in fences for line in re.findall(r"\bminidecode (\w[^\n#]*)", fence)]
+    shown += re.findall(r"`minidecode ([^`]+)`", text)
+    for line in shown:
+        words = line.split()
+        command = root.commands[words.pop(0)]
+        if hasattr(command, "commands") and words:
+            command = command.commands[words.pop(0)]
+        known = {"--help"} | {name for p in command.params for name in (*p.opts, *p.secondary_opts)}
+        assert [w for w in re.findall(r"(?<!\S)--?[a-z][a-z-]*", " ".join(words)) if w not in known] == [], line
 
 
 # Tables and figures
