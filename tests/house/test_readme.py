@@ -238,6 +238,43 @@ def test_the_readme_names_the_first_chapters_and_the_hours_of_all():
     assert f"about {sum(c.minutes[1] for c in chapters()) / 60:.0f} hours" in README
 
 
+def test_the_ratios_that_were_reached_are_those_of_the_peers():
+    work = json.loads((RESULTS / "peers-cpu.json").read_text(encoding="utf-8"))["work"]
+    rows = BENCHMARKS.split("**Targets and misses**")[1].split("\n\n")[1].splitlines()[2:]
+    for row, systems in zip(rows, work.values(), strict=True):
+        _, least, reached, least_too, reached_too = [cell.strip(" *") for cell in row.strip("|").split("|")]
+        for target, said, peer in ((least, reached, "CTranslate2 fp32"), (least_too, reached_too, "transformers")):
+            ratio = best(systems, "minidecode fp32") / best(systems, peer)
+            missed = bool(target) and ratio < float(target.removesuffix("x"))
+            assert said == f"{ratio:.2f}x" + (", missed" if missed else "")
+
+
+def test_the_layers_are_as_they_were_counted():
+    layers = json.loads((RESULTS / "launches.json").read_text(encoding="utf-8"))["layers"]
+    for found in layers:
+        naive, fused = found["naive"], found["fused"]
+        counts = [p[key] for key in ("kernels", "products") for p in (naive, fused)]
+        megabytes = [round(p["bytes"] / 1e6) for p in (naive, fused)]
+        assert re.search(
+            rf"\| {found['layer']}(, a step)? \| {' . '.join(map(str, [*counts, *megabytes]))} \|", BENCHMARKS
+        )
+
+
+def test_the_page_of_low_precision_says_what_was_measured():
+    text = (ROOT / "docs" / "guide" / "low_precision.md").read_text(encoding="utf-8")
+    caches = json.loads((RESULTS / "low-precision-caches-cpu.json").read_text(encoding="utf-8"))["rows"]
+    for op, shown in (("split, cpu", "takes {float16} ms a layer instead of {float32}."),
+                      ("split, reference", "takes {float16} ms instead of {float32},")):  # fmt: skip
+        (row,) = [r["milliseconds"] for r in caches if (r["op"], r["positions"]) == (op, 1024)]
+        assert shown.format(**{k: f"{v[0]:.2f}" for k, v in row.items()}) in in_words(text)
+    products = json.loads((RESULTS / "skinny-gemm-cpu.json").read_text(encoding="utf-8"))["products"]
+    (times,) = [p["times"] for p in products if (p["model"], p["product"]) == ("gpt2", "up")]
+    medians = {(t["rows"], t["way"]): t["milliseconds"][0] for t in times}
+    for rows in (1, 4, 16):
+        shown = [f"{medians[rows, way]:.2f}" for way in ("BLAS float32", "ours float32 by outputs", "ours int8")]
+        assert f"| {rows} | {' | '.join(shown)} |\n" in text
+
+
 def test_the_guide_names_the_texts_that_the_cards_name():
     models = (ROOT / "docs" / "guide" / "models.md").read_text(encoding="utf-8")
     for text in ("messages of US presidents", "*Moby-Dick*"):
