@@ -21,7 +21,7 @@ class Skeletons(BuildHookInterface):
             return  # a checkout makes them when they are asked for
         root = Path(self.root)
         strip = _module(root / "minidecode" / "course" / "exercises" / "skeleton.py").strip
-        published, shapes = _module(root / "minidecode" / "exercises" / "published.py"), {}
+        published, shapes = _module(root / "minidecode" / "course" / "exercises" / "published.py"), {}
         self._made = tempfile.TemporaryDirectory()
         for solution in sorted(root.glob("exercises/[0-9][0-9]_*/solution.py")):
             name = f"{solution.parent.name}.py"

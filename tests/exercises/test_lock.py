@@ -13,7 +13,7 @@ from minidecode.course.exercises import sandbox
 
 LOCK = Path(sandbox.HERE) / "lock.py"
 HELD = sandbox._held()
-OUTSIDE = Path(sandbox.HERE).parent / "ops.py"  # closed, whether or not it lies below a folder that is read
+OUTSIDE = Path(sandbox.HERE).parents[1] / "ops.py"  # closed, whether or not it lies below a folder that is read
 
 
 def tried(tmp_path: Path, *attempts: str) -> list[str]:

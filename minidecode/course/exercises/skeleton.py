@@ -155,8 +155,8 @@ def predictions_taken_back(source: str, names: list[str], seed: int) -> str:
         is_plain = not any(isinstance(node, ast.Name) for node in ast.walk(s.value))
         if s.targets[0].id in names and is_plain and not (isinstance(s.value, ast.Constant) and s.value.value is None):
             behind = lines[s.end_lineno - 1].encode()[s.end_col_offset :].decode()
-            lines = " ".join(ast.get_source_segment(source, s).split())
-            lines[s.lineno - 1 : s.end_lineno] = [f"# variation {seed}: {lines}", f"{s.targets[0].id} = None{behind}"]
+            given = " ".join(ast.get_source_segment(source, s).split())
+            lines[s.lineno - 1 : s.end_lineno] = [f"# variation {seed}: {given}", f"{s.targets[0].id} = None{behind}"]
     return "\n".join(lines)
 
 
