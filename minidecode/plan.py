@@ -1,4 +1,4 @@
-"""A plan: one choice per optimization, resolved once into (ops, memory factory). Nothing reads it later."""
+"""A plan: one choice per optimization, resolved once into (ops, cache factory)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Plan:
     "emulator": every kernel that there is, thread by thread, for toys; "cuda": every kernel, on a device, which is what
     "auto" and "fast" come to there. What a base chooses and a model has no use for
     is left out; what a user says must have an effect.
-    memory: "none" computes every token again at every step; "replicated" keeps keys and values, a copy per beam, in
+    cache: "none" computes every token again at every step; "replicated" keeps keys and values, a copy per beam, in
     arrays that grow; "preallocated" the same in arrays with room; "split" keeps a sentence's prompt (and source) once;
     "indirect" does too, and moves a table instead of keys and values when beams change places; "rolling" keeps the
     last positions alone, for a model with an attention_window; "el" keeps, in the place of the keys and values of a
@@ -83,7 +83,7 @@ class Plan:
     arena: "none" lets every op of a step find room for itself; "planned" gives all that a step makes its place in one
     buffer, those that no call needs together sharing it (LightSeq, section 2.3); "separate" gives each a buffer; and
     FILE.py:FUNCTION, a planner of yours (`assign_offsets`), finds the places, which are looked at before a step runs.
-    leaving: "on" takes a sentence out of the batch when its search is done, so that later steps compute fewer rows;
+    drop_finished: "on" takes a sentence out of the batch when its search is done: later steps compute fewer rows;
     "off" computes its rows until all are done (the naive batch, and what has to be as large at every step).
     graphs: "on" captures on a device what is the same in every step, launches it as one (CUDA graphs), and keeps it for
     later calls with texts of about the same lengths; a step with a product of the library or a function of the host
@@ -233,10 +233,10 @@ class Plan:
             name, equals, value = part.partition("=")
             if part in BASES:
                 name, equals, value = "base", "=", part
-            if name in choices:
-                raise OptionError(f"plan: {name} is chosen twice, as {choices[name]} and as {value}")
             if equals and name in RENAMED:
                 raise OptionError(f"plan: {part} is now {RENAMED[name]}={value}")
+            if name in choices:
+                raise OptionError(f"plan: {name} is chosen twice, as {choices[name]} and as {value}")
             if not equals or name not in names:
                 known = f"; say {', '.join(BASES)}, or some of {', '.join(f'{name}=...' for name in names)}"
                 near = did_you_mean(name, BASES) or did_you_mean(name, names).replace("?", "=...?")

@@ -3,17 +3,19 @@
 import ast
 import dataclasses
 import importlib
+import importlib.util
 import inspect
 import io
 import pkgutil
+import sys
 import tokenize
 from pathlib import Path
 
 import pytest
 
 import minidecode
-from minidecode import dims, ops, plan, reference
-from minidecode.catalog import CATALOG
+from minidecode import catalog, dims, ops, plan, reference
+from minidecode.catalog import CATALOG, RENAMED
 from minidecode.plan import backend, op_names
 
 PACKAGE = Path(minidecode.__file__).parent
@@ -143,13 +145,38 @@ def test_every_row_of_the_catalog_can_be_chosen_in_a_plan():
     assert fields == {"base", "cache", "cache_dtype", "arena", "drop_finished", "graphs", *CATALOG}
 
 
-def test_the_architecture_page_names_every_file_of_the_package():
-    """docs/ARCHITECTURE.md is kept true: each module is on its map; exercises and mutants are found by their names."""
-    elsewhere = {"mutants", "tasks", "skeletons", "tutorials"}  # found by names; the last two, beside it in a checkout
-    page = (Path(__file__).parents[2] / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    missing = [
-        str(p.relative_to(PACKAGE))
-        for p in PACKAGE.rglob("*.py")
-        if p.name != "__init__.py" and not elsewhere & set(p.parts) and p.name not in page
-    ]
-    assert not missing
+def test_the_map_is_fresh_and_every_file_of_the_package_has_a_first_line():
+    """docs/MAP.md lists each file with the first line of its docstring; exercises and mutants are found by names."""
+    spec = importlib.util.spec_from_file_location("write_map", PACKAGE.parent / "docs" / "write_map.py")
+    write_map = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(write_map)
+    without = [str(p.relative_to(PACKAGE)) for p in write_map.files() if not write_map.first_line(p)]
+    assert not without
+    assert write_map.PAGE.read_text(encoding="utf-8") == write_map.page(), "run python docs/write_map.py"
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED.items())
+def test_an_old_plan_key_is_an_error_that_names_the_new_one(old, new):
+    with pytest.raises(minidecode.OptionError, match=f"^plan: {old}=split is now {new}=split$"):
+        plan.Plan.parse(f"{old}=split")
+
+
+@pytest.mark.parametrize(("old", "new"), [pair for pair in RENAMED.items() if pair[1] in CATALOG])
+def test_an_old_row_is_an_error_that_names_the_new_one(old, new):
+    with pytest.raises(minidecode.OptionError, match=f"^{old} is now {new}: "):
+        catalog.find(old)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "say"),
+    [(["warm"], "warm is now precompile"), (["check", "within", "mine.py:f"], "within is now prefill"),
+     (["compare", "within"], "within is now prefill")],
+)  # fmt: skip
+def test_an_old_word_on_the_command_line_names_the_new_one(arguments, say, monkeypatch, capsys):
+    from minidecode.commands import cli
+
+    monkeypatch.setattr(sys, "argv", ["minidecode", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code != 0
+    assert say in capsys.readouterr().err
