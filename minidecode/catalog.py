@@ -1,4 +1,4 @@
-"""The optimizations: one row each. Implementations, inputs, mutants, chapters and benchmarks are found by file name."""
+"""The catalog: one row per op. Implementations, inputs, mutants, chapters and benchmarks are found by file name."""
 
 from __future__ import annotations
 

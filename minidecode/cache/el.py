@@ -1,4 +1,4 @@
-"""EL's caches: hidden states in the place of keys and values, for whatever was there before the first new token.
+"""EL's caches: hidden states in place of keys and values, for all positions before the first new token.
 
 A decoder that sees a source keeps the encoder's output, once for all of its layers and beams: a 2L-th of what
 `SharedCrossCache` keeps (section 3.1.1; the published code keeps it twice, transposed for the scores). A decoder-only

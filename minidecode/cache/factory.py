@@ -1,4 +1,4 @@
-"""Which cache a generation makes for each layer, and as what it stores numbers."""
+"""Chooses the cache class of each layer, and the dtype that it stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How sentences of different lengths lie in one array: padded on the left, so that all of them end at one place."""
+"""Left padding: how sentences of different lengths share one array and end at the same position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The replicated cache in arrays that are there from the start: a step writes one position, and copies nothing else.
+"""The replicated cache in arrays of full size: a step writes one position and copies nothing else.
 
 The padded fixed-shape memory of the multi-query paper's footnote 1. Following the beams still copies, prompts too,
 but only rows whose parent is another row.

@@ -1,4 +1,4 @@
-"""The key/value cache as fairseq and transformers kept it: every beam has a copy of its own, prompt included.
+"""The key/value cache of fairseq and transformers: every beam has its own copy, prompt included.
 
 The baseline of FastSeq's section 4.1. Each step copies everything twice: once to add a position (concatenate), once
 to follow the beams (reorder).

@@ -1,4 +1,4 @@
-"""`minidecode evaluate`: generated texts held against references."""
+"""`minidecode evaluate`: generated texts scored against references."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def evaluate(
     as_json: AsJson = False, quiet: Quiet = False, debug: Debug = False,
     *, options: dict[str, Any], defaults: dict[str, Any],
 ):  # fmt: skip
-    """Hold generated texts against references: ROUGE and BLEU, a row for each model, plan and precision.
+    """Score generated texts against references: ROUGE and BLEU, a row for each model, plan and precision.
 
     What a decoder-only model says is held against the reference without its prompt. The first row is what the others
     are compared with. Needs the packages of the extra `evaluate`.

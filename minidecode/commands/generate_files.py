@@ -1,4 +1,4 @@
-"""What `minidecode generate` does with many prompts: lines in, records out, and a word on what was done so far."""
+"""What `minidecode generate` does with many prompts: lines in, records out, and a progress report."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _write_lines(
             raise InputError(told_of_failures(run.receipt, on_error))
         if run.receipt.reached < (prompts.total or 0):
             raise InputError(
-                f"{prompts.source.removesuffix(', line')} had {prompts.total} lines when it was looked through and "
+                f"{prompts.source.removesuffix(', line')} had {prompts.total} lines when it was checked and "
                 f"{run.receipt.reached} when they were generated for: it was changed meanwhile; run again"
             )
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Large inputs within a budget of time: the cheapest first, and what was left out is told."""
+"""Large inputs within a budget of time: the cheapest first; the report lists what was left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A memory as bricks, one for each position that a row holds: copies among them, and where a beam finds its own."""
+"""A cache as bricks, one for each position that a row holds: copies among them, and where a beam finds its own."""
 
 from __future__ import annotations
 

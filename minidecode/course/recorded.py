@@ -1,4 +1,4 @@
-"""Results that were recorded on a quiet machine, for cells that draw them; and what is drawn of the reader's own."""
+"""Results recorded on an idle machine, for cells that draw them beside the reader's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A memory of a few slots that are used again: which positions lie where, and what a step overwrites."""
+"""A cache of a few slots that are used again: which positions lie where, and what a step overwrites."""
 
 from __future__ import annotations
 

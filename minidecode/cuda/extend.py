@@ -1,4 +1,4 @@
-"""A step's end in greedy search and sampling: each text gets its token, and the host is told one number.
+"""A step's end in greedy search and sampling: each sequence gets its token, and the host reads one number.
 
 1. One block, whose threads share the rows. Rows depend on no other row; the barriers at which the threads meet say
    whether all are done, and whether anything is wrong. A row is a dozen numbers, so that even for 1,024 of them it is

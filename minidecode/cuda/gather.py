@@ -1,4 +1,4 @@
-"""What is to be known of tokens that were drawn, so that no row of scores comes back to the host for one number of it.
+"""Log-probabilities of sampled tokens, so that the host need not read rows of scores.
 
 1. A thread per row: it picks two numbers.
 """

@@ -1,4 +1,4 @@
-"""What the emulator has to say about a kernel, and the exceptions by which a thread stops."""
+"""What the emulator reports about a kernel, and the exceptions by which a thread stops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models of true shapes with random weights, for timing without a download: what they say means nothing."""
+"""Shapes of published models, for timing with random weights and without a download."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""config.json, read and held to its rules."""
+"""Reads and checks config.json."""
 
 from __future__ import annotations
 

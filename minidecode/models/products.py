@@ -1,4 +1,4 @@
-"""The products that are followed by more than heads: what ends in them where the plan says so, and else behind them."""
+"""Matrix products with an epilogue: one fused op, or several ops, as the plan says."""
 
 from __future__ import annotations
 

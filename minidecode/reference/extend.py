@@ -1,4 +1,4 @@
-"""A step's end in greedy search and sampling: each text gets its token, and the host is told one number."""
+"""A step's end in greedy search and sampling: each sequence gets its token, and the host reads one number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts that finish: they take their places in the table of finished ones, and the others move down."""
+"""Sequences that finish: inserted into the table of finished ones by score."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is to be known of tokens that were drawn: their log-probabilities, and whether they are tokens at all."""
+"""Log-probabilities of sampled tokens, and whether the tokens are valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random numbers by counter: each is a function of its place alone, so nobody's turn changes anybody's numbers."""
+"""Random numbers by counter: each number depends on its counter alone, not on the order of the draws."""
 
 from __future__ import annotations
 

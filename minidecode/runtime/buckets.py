@@ -1,4 +1,4 @@
-"""Captured steps that outlive the generation that captured them.
+"""Keeps captured steps for later generations of the same shapes.
 
 A graph launches the same kernels on the same arrays. So what is kept with it are those arrays: a bucket is the caches
 of a generation and the parts of a step that were captured over them. A later generation fits into it if its own

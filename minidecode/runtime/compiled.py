@@ -1,4 +1,4 @@
-"""Compiled code for the CPU: what of it a generation needs, whether it lies on disk, and how long making it took.
+"""Compiled code for the CPU: what a generation needs, whether it is on disk, and how long compiling took.
 
 Numba compiles a function for the types of its arguments, and keeps what it makes on disk. Types here hang on no shape:
 `TYPES` lists all that a generation under `fast` hands over, in float32, and `ASKED_FOR` what some choices beside it do

@@ -1,4 +1,4 @@
-"""Numbers stored in fewer bits than are computed with: weights as float16, or int8 with a scale; caches as float16.
+"""Low-precision storage: weights as float16, or int8 with a scale; caches as float16.
 
 A decode step reads every weight of every product once, and does little with it: it takes as long as the reading. So
 weights of half or a quarter of the bytes may take half or a quarter of the time, though every sum is float32 as before.

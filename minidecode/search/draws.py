@@ -1,4 +1,4 @@
-"""Who draws which random numbers: a text's own key, so that its sample does not hang on its neighbours."""
+"""The random key of each sequence, so that a sample does not depend on the rest of the batch."""
 
 from __future__ import annotations
 

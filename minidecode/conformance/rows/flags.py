@@ -1,4 +1,4 @@
-"""What the host is told of a step of beam search: inputs that find mistakes, and what is right."""
+"""The flag that a step of beam search returns to the host: inputs that find mistakes, and what is right."""
 
 from __future__ import annotations
 

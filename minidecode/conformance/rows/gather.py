@@ -1,4 +1,4 @@
-"""What is to be known of tokens that were drawn: inputs that find mistakes, and what is right."""
+"""Log-probabilities of sampled tokens: inputs that find mistakes, and what is right."""
 
 from __future__ import annotations
 

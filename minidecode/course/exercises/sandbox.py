@@ -1,4 +1,4 @@
-"""Processes for foreign code: started with a limit on time and memory, asked over a pipe, ended without mercy.
+"""Processes for foreign code: started with a limit on time and memory, asked over a pipe, and killed at the limit.
 
 Only inputs go in and only outputs come out. What is expected, and what follows from it, stays with who asks.
 """

@@ -1,0 +1,97 @@
+"""docs/GLOSSARY.md: old names are gone, and the phrases of list 2 occur in no page, help text or error."""
+
+import ast
+import dataclasses
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import typer
+
+import minidecode
+from minidecode.catalog import CATALOG, RENAMED
+from minidecode.plan import Plan
+
+ROOT = Path(minidecode.__file__).parents[1]
+GLOSSARY = (ROOT / "docs" / "GLOSSARY.md").read_text(encoding="utf-8")
+WORDS_OF_OTHERS = {"take", "follow", "redirect"}  # NumPy's and English words: old names only as functions of an op
+OLD_NAME_MAY_STAND_IN = {"docs/GLOSSARY.md", "minidecode/catalog.py", "tests/house/test_glossary.py"}
+
+
+def section(title: str) -> str:
+    """The text under a heading, up to the next one of its level or above."""
+    _, heading, rest = GLOSSARY.partition(f"# {title}\n")
+    assert heading, title
+    return re.split(r"^##+ ", rest, maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def pairs(title: str) -> list[tuple[str, str]]:
+    """The rows of a table of old and new names."""
+    return re.findall(r"^\| `([^`]+)` \| `([^`]+)` \|$", section(title), re.MULTILINE)
+
+
+def tracked_texts() -> list[tuple[str, str]]:
+    """Every file under version control that is text, with its path."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.decode()
+    suffixes = {".py", ".md", ".toml", ".json", ".yml", ".yaml", ".sh", ".cff", ".html", ".css", ".txt"}
+    paths = [p for p in listed.split("\0") if Path(p).suffix in suffixes and (ROOT / p).is_file()]
+    return [(p, (ROOT / p).read_text(encoding="utf-8", errors="replace")) for p in paths]
+
+
+def phrases() -> re.Pattern[str]:
+    """List 2 as one pattern; a line break may stand for a space."""
+    listed = re.findall(r"^- (.+)$", section("List 2: phrases that do not occur"), re.MULTILINE)
+    assert len(listed) > 20
+    return re.compile(r"\b(?:" + "|".join(re.escape(p).replace(r"\ ", r"\s+") for p in listed) + r")\b", re.IGNORECASE)
+
+
+def test_no_old_name_is_left_in_a_tracked_file():
+    names = [old for old, _ in pairs("Functions and values") if old not in WORDS_OF_OTHERS] + ["memory_dtype"]
+    assert "append_heads" in names
+    old = re.compile(r"\b(?:" + "|".join(names) + r")\b")
+    found = {path: sorted(set(old.findall(text))) for path, text in tracked_texts()}
+    assert not {p: names for p, names in found.items() if names and p not in OLD_NAME_MAY_STAND_IN}
+
+
+def test_the_table_of_renamed_plan_keys_is_that_of_the_page():
+    assert dict(pairs("Plan keys and catalog rows")) == RENAMED
+
+
+def test_no_file_plan_field_or_row_has_an_old_name():
+    assert not RENAMED.keys() & {f.name for f in dataclasses.fields(Plan)}
+    assert not RENAMED.keys() & CATALOG.keys()
+    folders = [ROOT / "minidecode" / f for f in ("reference", "cpu", "cuda", "conformance/rows")]
+    names = {p.stem for folder in [*folders, ROOT / "tests" / "mutants"] for p in folder.iterdir()}
+    assert not RENAMED.keys() & names
+    files = {p.name for p in (ROOT / "minidecode").rglob("*.py")}
+    assert not {old for old, _ in pairs("Files")} & files
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in sorted((ROOT / "docs").rglob("*.md")) if p.name != "GLOSSARY.md"], ids=lambda p: p.name
+)
+def test_a_page_has_no_phrase_of_list_2(path):
+    assert not phrases().findall(path.read_text(encoding="utf-8"))
+
+
+def test_no_error_has_a_phrase_of_list_2():
+    found, pattern = [], phrases()
+    for path in (ROOT / "minidecode").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Raise):
+                texts = [c.value for c in ast.walk(node) if isinstance(c, ast.Constant) and isinstance(c.value, str)]
+                found += [f"{path.relative_to(ROOT)}: {text}" for text in texts if pattern.search(text)]
+    assert not found
+
+
+def test_no_help_text_has_a_phrase_of_list_2():
+    from minidecode.commands.cli import app
+
+    def helps(command):
+        yield command.help or ""
+        yield from (getattr(p, "help", None) or "" for p in command.params)
+        for inner in getattr(command, "commands", {}).values():
+            yield from helps(inner)
+
+    assert not [text for text in helps(typer.main.get_command(app)) if phrases().search(text)]
