@@ -1,4 +1,4 @@
-"""A kernel's function, copied so that `cuda` and all that hangs on it mean the emulator; the original stays."""
+"""A kernel's function, copied so that `cuda` and what it refers to are the emulator's; the original is unchanged."""
 
 from __future__ import annotations
 

@@ -205,7 +205,7 @@ def test_a_file_that_loses_lines_while_it_is_read_is_told_of(cli, toy, tmp_path,
     monkeypatch.setattr("minidecode.commands.generate.check_prompts", check_and_shorten)
     ran = cli("generate", "-i", path, "-o", output, "-m", toy, *FEW)
     assert ran.code == 1 and not output.exists()
-    assert f"{path} had 60 lines when it was looked through and 40 when" in ran.err
+    assert f"{path} had 60 lines when it was checked and 40 when" in ran.err
     assert (tmp_path / "out.txt.part").read_text().splitlines() == texts_of(toy, ["the sea"]) * 40
 
 

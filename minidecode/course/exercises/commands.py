@@ -210,7 +210,7 @@ def grade(
     = None,
     format: Annotated[str, typer.Option(help="table, csv, json, or gradescope (its results.json, of one"
                                          " submission).")] = "table",
-    hidden: Annotated[int | None, typer.Option(min=0, help="Your seed for inputs that nobody has seen."
+    hidden: Annotated[int | None, typer.Option(min=0, help="Your seed for hidden inputs."
                                                "  [default: drawn, and told]")] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="The variation that is due.  [default: what each"
                                              " file says]")] = None,
