@@ -1,4 +1,4 @@
-"""`minidecode compare`: the implementations of an optimization, checked and timed by turns."""
+"""`minidecode compare`: the implementations of an optimization, checked, then timed in interleaved runs."""
 
 from __future__ import annotations
 
