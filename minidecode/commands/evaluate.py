@@ -44,7 +44,7 @@ def evaluate(
 ):  # fmt: skip
     """Score generated texts against references: ROUGE and BLEU, a row for each model, plan and precision.
 
-    What a decoder-only model says is held against the reference without its prompt. The first row is what the others
+    The text of a decoder-only model is compared without its prompt. The first row is what the others
     are compared with. Needs the packages of the extra `evaluate`.
     """
     import numpy as np
