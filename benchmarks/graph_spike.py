@@ -1,7 +1,7 @@
 """What the CUDA engine assumes of a GPU: what a launch costs in each style, and what a captured stream takes.
 
-See docs/INTERNALS.md, "Devices and captured steps". Questions: a kernel of
-Numba's with CuPy's arrays, with arrays converted once, and in a graph of LAUNCHES of them; a product by CuPy under capture (refused, as far as is
+Assumptions of docs/INTERNALS.md ("Devices and captured steps"): a kernel of Numba's with CuPy's arrays, with
+arrays converted once, and in a graph of LAUNCHES of them; a product by CuPy under capture (refused, as far as is
 known), by nvmath's bindings of cuBLAS under capture, and both kinds in one graph. Each answer is a number in
 microseconds, or the error that came.
 
