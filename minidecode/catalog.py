@@ -495,7 +495,7 @@ def find(name: str) -> Row:
     from .errors import OptionError, did_you_mean
 
     if RENAMED.get(name) in CATALOG:
-        raise OptionError(f"{name} is now {RENAMED[name]}")
+        raise OptionError(f"{name} is now {RENAMED[name]}: write the new name")
     if name not in CATALOG:
         raise OptionError(
             f"there is no optimization {name!r}: the names are {', '.join(CATALOG)}{did_you_mean(name, CATALOG)}"
