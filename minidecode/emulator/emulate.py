@@ -15,7 +15,7 @@ from ..runtime.launch import DRY, note_kernel
 from .binding import python_function
 from .launch import Launch, Settings, TakesTooLongError
 from .run import Run
-from .schedules import Schedule, run_further
+from .schedules import SCHEDULES, Schedule, run_further
 from .threads import Dim3
 
 MOST_THREADS = 1024
@@ -33,6 +33,7 @@ def emulate(
     blocks: str | int | None = None,
     patience: float = 10.0,
     operations: bool = False,
+    schedules: int = SCHEDULES,
 ) -> Emulated:
     """The kernel, ready to be launched as Numba launches it; what comes back is a `Run`.
 
@@ -47,6 +48,8 @@ def emulate(
     blocks: "all", or how many to run as a sample. By default all, unless that would take more than a minute.
     patience: seconds of processor time without any thread coming on, after which a loop is taken for endless.
     operations: counts the kernel's arithmetic operations and comparisons too, which makes it several times as slow.
+    schedules: the most orders of blocks and threads to run, if the kernel uses atomics or fences and is traced. Which
+    accesses those order depends on the schedule. A launch longer than 0.05 s gets fewer: six times its time in all.
 
     Arithmetic is NumPy's, except that integers come out of arrays as int64. Numba's own types can be wider:
     `float32 * 0.5` is float64 there, float32 here; every store rounds to the array's type in both. Numbers that come
@@ -63,7 +66,9 @@ def emulate(
         raise OptionError(
             f"seed is a whole number and patience a number of seconds above 0, not {seed!r}, {patience!r}"
         )
-    settings = Settings(seed, trace, strict, negative_indices, tuple(empty), blocks, patience, operations)
+    if not isinstance(schedules, int) or schedules < 1:
+        raise OptionError(f"schedules must be a whole number from 1 up, not {schedules!r}")
+    settings = Settings(seed, trace, strict, negative_indices, tuple(empty), blocks, patience, operations, schedules)
     return Emulated(kernel, python_function(kernel), settings)
 
 
@@ -124,7 +129,7 @@ class _Configured:
             _put_back(before)
             raise EmulationError(long.in_words(self._grid)) from None
         run = Run(launch)
-        if run.ok and run.traced and launch.has_atomics_or_fences:
+        if run.ok and run.traced and launch.has_atomics_or_fences and self._settings.schedules > 1:
             after, seconds = _contents(arguments), time.process_time() - started
             try:
                 run = Run(run_further(launch, partial(self._launch_again, arguments, before), seconds))

@@ -23,7 +23,7 @@ from .cuda_module import FakeCuda
 from .findings import Finding, Stop
 from .journal import Journal
 from .operations import Operations
-from .schedules import Schedule
+from .schedules import SCHEDULES, Schedule
 from .source import Place, assigned_name, instruction_start, loop_around, place_of
 from .threads import Block, Dim3, Thread, Wait
 from .watchdog import Interrupted, Watchdog
@@ -48,6 +48,7 @@ class Settings:
     blocks: str | int | None = None
     patience: float = 10.0
     operations: bool = False
+    schedules: int = SCHEDULES
 
 
 class Launch:

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from .journal import ATOMIC
-from .schedules import MOST_TIMES, SCHEDULES
+from .schedules import MOST_TIMES
 from .source import source_lines
 from .traffic import SECTOR
 
@@ -31,16 +31,17 @@ def verdict(run: Run) -> str:
         )
     if run.stopped:
         scope.append("The launch stopped there: arrays and counts hold what ran until then.")
-    clean = (
-        "clean" + " as far as the sample goes" * run.partial + f" under {run.schedules} schedules" * (run.schedules > 1)
-    )
-    if run.ok and 1 < run.schedules < SCHEDULES:
-        scope.append(f"{SCHEDULES} schedules would take over {MOST_TIMES} times as long as the first.")
-    if not run.ok and run.schedules > 1:
-        scope.append(
-            f"Schedule {run.schedules} of {SCHEDULES} found it ({run.schedule}). Those before were clean: the answer"
-            " depends on the order of threads or blocks. Arrays hold the results of the first."
-        )
+    clean = "clean" + " as far as the sample goes" * run.partial
+    wanted = run._launch.settings.schedules
+    if run.schedules > 1:
+        clean += f" under {run.schedules} schedules"
+        if run.ok and run.schedules < wanted:
+            scope.append(f"{wanted} schedules would take over {MOST_TIMES} times as long as the first.")
+        elif not run.ok:
+            scope.append(
+                f"Schedule {run.schedules} of {wanted} found it ({run.schedule}); those before were clean. Arrays hold"
+                " the results of the first."
+            )
     found = [f"error: {f}" for f in run.errors] or [clean]
     return "\n".join([*found, *scope, *(f"note: {f}" for f in notes)])
 

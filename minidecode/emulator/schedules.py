@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-SCHEDULES = 12  # the first run's among them
+SCHEDULES = 12  # of a launch, the first run's among them
 MOST_TIMES = 6  # the first run's time, that all schedules together may take
 ALWAYS = 0.5  # seconds of processor time that they may take in any case, so that a small launch has all of them
 
@@ -33,17 +33,17 @@ class Schedule:
         return list(range(count))[:: self.step] if self.step else rng.permutation(count).tolist()
 
 
-def further_schedules(blocks: list[int], seed: int) -> Iterator[Schedule]:
-    """Forward, backward, each block first (of many blocks, some), then random ones."""
+def further_schedules(blocks: list[int], seed: int, count: int) -> Iterator[Schedule]:
+    """Forward, backward, each block first (of many blocks, some), then random ones: `count` with the first run."""
     blocks = sorted(blocks)
-    yield Schedule("forward", blocks, 1, [seed, 1])
-    yield Schedule("backward", blocks[::-1], -1, [seed, 2])
+    ends = [Schedule("forward", blocks, 1, [seed, 1]), Schedule("backward", blocks[::-1], -1, [seed, 2])]
+    yield from ends[: count - 1]
     rng = np.random.default_rng([seed, 0])
     inner = blocks[1:-1]  # forward begins with the first block, and backward with the last
-    for number in range(3, SCHEDULES):
+    for number in range(3, count):
         order = rng.permutation(blocks).tolist()
         name = f"random order {number}"
-        if inner and number < SCHEDULES - 3:  # at least three are random
+        if inner and number < count - 3:  # at least three are random
             first = inner.pop(int(rng.integers(len(inner))))
             order.remove(first)
             order.insert(0, first)
@@ -57,7 +57,7 @@ def run_further(first, launch_again: Callable[[Schedule], object], seconds: floa
     `schedules` of it says how many have run. seconds: processor time of the first run.
     """
     used, ran = seconds, 1
-    for schedule in further_schedules(first.block_numbers, first.settings.seed):
+    for schedule in further_schedules(first.block_numbers, first.settings.seed, first.settings.schedules):
         started = time.process_time()
         launch = launch_again(schedule)
         ran += 1

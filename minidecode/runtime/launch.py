@@ -69,7 +69,8 @@ def _emulated(kernel: Any, grid: int | tuple, block: int | tuple) -> Callable[..
     from ..emulator import emulate
 
     patience = PATIENCE_OF_A_JUDGE if TRACED.get() else 10.0
-    return emulate(kernel, trace=TRACED.get(), strict=True, patience=patience)[grid, block]
+    schedules = 3  # forward and backward too, for each of the judge's many inputs
+    return emulate(kernel, trace=TRACED.get(), strict=True, patience=patience, schedules=schedules)[grid, block]
 
 
 def lies_emulated(array: Any) -> bool:
