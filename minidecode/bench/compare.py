@@ -177,6 +177,8 @@ def compare(
                 promised=label != NAIVE,
                 progress=lambda done, total, i=i: progress(i + done / total, len(every) + 1),
             )  # fmt: skip
+        if label in yours:
+            watched.refuse_replaced(label)
         if not verdict.ok:
             raise NumericalError(f"{label} is wrong, so nothing is timed.\n{verdict}")
         if label in yours and any("(emulator)" in kernel for kernel in launches):

@@ -195,6 +195,23 @@ def test_a_timer_that_was_replaced(tmp_path, monkeypatch):
         md.compare("norm", functions=[f"{mine}:f"], repeats=1)
 
 
+def test_a_timer_that_is_replaced_when_the_function_first_runs(monkeypatch):
+    def stops_the_clock(*arguments, **named):
+        time.perf_counter = lambda: 0.0
+        return ban_ngrams(*arguments, **named)
+
+    monkeypatch.setattr(time, "perf_counter", time.perf_counter)  # put back afterwards
+    with pytest.raises(md.RefusedError, match=r"replaced time.perf_counter, by which it is timed"):
+        md.compare("ngram", functions=[stops_the_clock], repeats=1)
+
+
+def test_what_is_timed_of_the_ngram_ban_bans_a_token_in_each_row():
+    for seed in (0, 1, 7):
+        (scores_RV, tokens_RM, length_R, n), _ = asked_of("ngram").paper_inputs(seed=seed)
+        banned_RV = np.isneginf(ban_ngrams(scores_RV.copy(), tokens_RM, length_R, n))
+        assert (banned_RV.sum(axis=1) >= 1).all()
+
+
 @pytest.mark.parametrize("module, name", [(np, "array_equal"), (verified, "_off"), (threading, "enumerate")])
 def test_what_compares_was_replaced(monkeypatch, module, name):
     watched = Watched(CATALOG["norm"])

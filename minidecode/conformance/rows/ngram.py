@@ -110,6 +110,9 @@ def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
     rng = np.random.default_rng(seed)
     rows, length, vocabulary = 128, 140, 50257
     tokens_RM = rng.integers(0, 2000, (rows, length))
+    every_R, at_R = np.arange(rows), rng.integers(0, length - 4, rows)
+    for back in (2, 1):  # each row ends as it went on once before, so that a token is banned in each
+        tokens_RM[every_R, length - back] = tokens_RM[every_R, at_R + 2 - back]
     scores_RV = np.full((rows, vocabulary), -seed, np.float32)
     shape = f"{rows} rows of {length} tokens, n = 3, V = {vocabulary:,}"
     return (scores_RV, tokens_RM, np.full(rows, length), 3), shape
