@@ -149,8 +149,8 @@ class _Configured:
 
 
 def _contents(arguments: tuple) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The arrays, each with a copy of what it holds."""
-    return [(a, a.copy()) for a in _arrays_in(arguments)]
+    """The arrays that may be written, each with a copy of what it holds."""
+    return [(a, a.copy()) for a in _arrays_in(arguments) if a.flags.writeable]
 
 
 def _put_back(contents: list[tuple[np.ndarray, np.ndarray]]) -> None:

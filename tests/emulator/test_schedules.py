@@ -108,3 +108,16 @@ def test_schedules_are_forward_backward_each_block_first_and_random(blocks, coun
 def test_the_number_of_schedules_is_checked(number):
     with pytest.raises(md.OptionError, match="schedules must be a whole number from 1 up"):
         md.emulate(counts_then_reads, schedules=number)
+
+
+@cuda.jit
+def count_above(x, limit, count):
+    if x[cuda.threadIdx.x] > limit:
+        cuda.atomic.add(count, 0, 1)
+
+
+def test_an_input_that_may_only_be_read_stays_as_it_is():
+    x, count = np.arange(32.0), np.zeros(1, np.int64)
+    x.flags.writeable = False
+    run = md.emulate(count_above)[1, 32](x, 15.5, count)
+    assert run.ok and run.schedules > 1 and count[0] == 16
