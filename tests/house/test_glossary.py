@@ -13,7 +13,7 @@ import minidecode
 from minidecode.catalog import CATALOG, RENAMED
 from minidecode.plan import Plan
 
-ROOT = Path(minidecode.__file__).parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 GLOSSARY = (ROOT / "docs" / "GLOSSARY.md").read_text(encoding="utf-8")
 WORDS_OF_OTHERS = {"take", "follow", "redirect"}  # NumPy's and English words: old names only as functions of an op
 OLD_NAME_MAY_STAND_IN = {"docs/GLOSSARY.md", "minidecode/catalog.py", "tests/house/test_glossary.py"}

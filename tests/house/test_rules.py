@@ -18,7 +18,8 @@ from minidecode import catalog, dims, ops, plan, reference
 from minidecode.catalog import CATALOG, RENAMED
 from minidecode.plan import backend, op_names
 
-PACKAGE = Path(minidecode.__file__).parent
+ROOT = Path(__file__).resolve().parents[2]  # of the checkout: the package under test may be installed elsewhere
+PACKAGE = ROOT / "minidecode"
 MODEL_FILES = [p for p in sorted((PACKAGE / "models").glob("*.py")) if p.name not in ("__init__.py", "config.py")]
 
 
@@ -147,7 +148,7 @@ def test_every_row_of_the_catalog_can_be_chosen_in_a_plan():
 
 def test_the_map_is_fresh_and_every_file_of_the_package_has_a_first_line():
     """docs/MAP.md lists each file with the first line of its docstring; exercises and mutants are found by names."""
-    spec = importlib.util.spec_from_file_location("write_map", PACKAGE.parent / "docs" / "write_map.py")
+    spec = importlib.util.spec_from_file_location("write_map", ROOT / "docs" / "write_map.py")
     write_map = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(write_map)
     without = [str(p.relative_to(PACKAGE)) for p in write_map.files() if not write_map.first_line(p)]
