@@ -12,8 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import InputError, OptionError
-from ..files.lines import drawable, read_record, writable
+from ..files.lines import drawable, writable
 from ..runtime.pipeline import ON_ERROR, RunReceipt
+from ..runtime.records import read_record
 from .flags import Debug, Device, Dtype, Jsonl, PlanText, Quiet, Revision, warn_of_files
 from .generate_files import Prompts, check_prompts, prompts_of, run_lines, told_of_failures
 from .progress_bar import bar

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import CheckpointError, InputError
-from .checkpoint import MOST_OF_TEXT, check_regular, read_json
+from .stored import MOST_OF_TEXT, check_regular, read_json
 from .tokenizer_checks import check_tokenizer, has_expressions, is_panic, without_panic_messages
 
 if TYPE_CHECKING:

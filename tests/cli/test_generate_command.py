@@ -298,7 +298,7 @@ def test_no_memory_for_the_weights(fails, toy, monkeypatch, error):
     def read(*_):
         raise error
 
-    monkeypatch.setattr("minidecode.files.checkpoint.Stored.read", read)
+    monkeypatch.setattr("minidecode.files.stored.Stored.read", read)
     message = fails("generate", "the", "-m", toy)
     assert f"not enough memory to load {toy} with dtype=float32" in message and "a smaller model" in message
     assert "batch" not in message and "beams" not in message

@@ -179,7 +179,7 @@ def test_infinite_weights_are_told_and_named(tiny_folder, num_beams):
     model = md.load(tiny_folder())
     model.tensors["wte.weight"] = model.tensors["wte.weight"].copy()
     model.tensors["wte.weight"][7, 0] = float("inf")
-    broken = md.Model(md.model.FAMILIES["gpt2"], model.config, model.tensors, None, {}, model.plan)
+    broken = md.Model(md.models.FAMILIES["gpt2"], model.config, model.tensors, None, {}, model.plan)
     with pytest.raises(md.NumericalError, match=r"step 1, sentence 1: .*infinity, first in wte.weight"):
         broken.generate(input_ids=IDS, num_beams=num_beams)
 

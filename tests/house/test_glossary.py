@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import typer
 
-import minidecode
 from minidecode.catalog import CATALOG, RENAMED
 from minidecode.plan import Plan
 
