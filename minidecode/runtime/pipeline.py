@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, LineError, MemoryBudgetError, MinidecodeError, OptionError, PipelineError
 from ..plan import Plan
+from ..search.stopping import cut_at_stop
 from .footprint import read_budget
 from .receipt import CostOf, Receipt
 from .records import Line, read_record
@@ -270,7 +271,8 @@ class Generating(Stages):
 
     def make(self, line: Line) -> None:
         """Ids become text."""
-        line.texts = [self.model.tokenizer.decode(ids) for ids in line.token_ids]
+        stops = self.resolved.stop_strings, self.resolved.keep_stop_strings
+        line.texts = [cut_at_stop(self.model.tokenizer.decode(ids), *stops) for ids in line.token_ids]
 
     def _budget(self) -> int | None:
         """What a batch may take now; the machine is asked once a second at the most.
