@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ..attention import attend_hidden_bound, attend_hidden_row, halves
-from ..sizes import BOUNDARIES, POSITIONS, ROWS, WIDTH
+from ..sizes import BOUNDARIES, HEAD_WIDTH, HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 from .el import hidden_inputs, planted_sizes, rows_of
 from .el import sizes as prompt_sizes
 
@@ -55,11 +55,13 @@ def planted() -> list[tuple]:
 
 
 def large() -> list[tuple]:
-    """Many sentences, long ones, and lengths of either part at the edges of blocks."""
+    """Many sentences, long ones, many heads, wide ones, and lengths of either part at the edges of blocks."""
     one = dict(W=1, H=1, G=1, K=2, U=2, D=WIDTH)
     cases = [arguments_of(n, n, B=1, N=2, **one) for n in (*BOUNDARIES, POSITIONS)]
     cases += [arguments_of(n, 2, B=1, N=n, **one) for n in (*BOUNDARIES, POSITIONS)]
-    return [*cases, arguments_of(1, 1, B=ROWS, N=1, **one)]
+    many = dict(W=1, H=HEADS, G=HEADS, K=HEAD_WIDTH, U=HEAD_WIDTH, D=WIDTH)
+    cases += [arguments_of(1, 1, B=B, N=1, **one) for B in (ROWS, MANY_ROWS)]
+    return [*cases, arguments_of(1, 2, B=1, N=2, **many)]
 
 
 def oracle(q_RHK, h_BND, begin_B, *rest):
