@@ -86,7 +86,7 @@ def large() -> list[tuple]:
     one = dict(W=1, H=1, G=1, K=2, U=2, D=WIDTH)
     cases = [arguments_of(n, B=1, N=n, **one) for n in (*BOUNDARIES, POSITIONS)]
     many = dict(W=1, H=HEADS, G=HEADS, K=HEAD_WIDTH, U=HEAD_WIDTH, D=WIDTH)
-    cases += [arguments_of(1, B=B, N=1, **one) for B in (ROWS, MANY_ROWS)]
+    cases += [arguments_of(1, B=B, N=2, **one) for B in (ROWS, MANY_ROWS)]
     return [*cases, arguments_of(1, B=1, N=2, **many)]
 
 

@@ -67,7 +67,7 @@ def planted() -> list[tuple]:
 def large() -> list[tuple]:
     """Many rows, many positions, many heads, wide ones, and counts of positions at the edges of blocks."""
     rng, cases = np.random.default_rng(1), []
-    for ends, M in [(BOUNDARIES, BOUNDARIES[-1]), ([1] * ROWS, 1), ([POSITIONS], POSITIONS), ([1] * MANY_ROWS, 1)]:
+    for ends, M in [(BOUNDARIES, BOUNDARIES[-1]), ([1] * ROWS, 1), ([POSITIONS], POSITIONS), ([2] * MANY_ROWS, 2)]:
         R = len(ends)
         arrays = normal(rng, R, 1, WIDTH), normal(rng, R, 1, M, WIDTH), normal(rng, R, 1, M, WIDTH)
         cases.append(arguments_of(*arrays, [0] * R, ends, 0.7))

@@ -70,7 +70,7 @@ def large() -> list[tuple]:
     for targets, sources, causal in [
         ([1] * len(BOUNDARIES), BOUNDARIES, False), ([65], [65], True), ([129], [129], True),
         ([1] * ROWS, [1] * ROWS, True), ([1], [POSITIONS], False),
-        ([POSITIONS], [2], False), ([1] * MANY_ROWS, [1] * MANY_ROWS, False),
+        ([POSITIONS], [2], False), ([1] * MANY_ROWS, [2] * MANY_ROWS, False),
     ]:  # fmt: skip
         arrays = (normal(rng, sum(lengths), 1, WIDTH) for lengths in (targets, sources, sources))
         cases.append((*arrays, offsets_of(targets), offsets_of(sources), 0.7, causal))

@@ -23,8 +23,9 @@ def arguments_of(
         rng.standard_normal(shape).astype(np.float32) for shape in ((R, G * per_group, K), (R, G, M, K), (R, G, M, U))
     )
     for r, (begin, end) in enumerate(zip(begins, ends, strict=True)):
-        unseen = np.setdiff1d(np.arange(M), [p % M for p in range(max(begin, end - M), end)])
-        k_RGMK[r][:, unseen], v_RGMU[r][:, unseen] = POISON, POISON
+        is_unseen_M = np.ones(M, bool)
+        is_unseen_M[np.arange(max(begin, end - M), end) % M] = False
+        k_RGMK[r][:, is_unseen_M], v_RGMU[r][:, is_unseen_M] = POISON, POISON
     return q_RHK, k_RGMK, v_RGMU, np.array(begins), np.array(ends), 0.7
 
 

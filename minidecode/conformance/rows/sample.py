@@ -87,7 +87,9 @@ def large() -> list[tuple]:
         cases.append(arguments_of(scores_RV, [[7, 8]], [3], 2**63 + 5))
     for R, V in [(ROWS, WIDTH), SEVERAL_WIDE, (MANY_ROWS, 2)]:
         keys, steps = rng.integers(2**32, size=(R, 2)), rng.integers(9, size=R)
-        cases.append(arguments_of(np.zeros((R, V)), keys, steps, 2**63 + 5))
+        scores_RV = rng.standard_normal((R, V))
+        scores_RV[-1, :-1] = -INF  # of the last row the last token alone is possible
+        cases.append(arguments_of(scores_RV, keys, steps, 2**63 + 5))
     return cases
 
 

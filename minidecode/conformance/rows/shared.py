@@ -65,7 +65,7 @@ def planted() -> list[tuple]:
 def large() -> list[tuple]:
     """Many sentences, many positions, many heads, wide ones, and counts of positions at the edges of blocks."""
     rng, cases, N = np.random.default_rng(1), [], BOUNDARIES[-1]
-    for begins, length in [([N - n for n in BOUNDARIES], N), ([0] * ROWS, 1), ([0], POSITIONS), ([0] * MANY_ROWS, 1)]:
+    for begins, length in [([N - n for n in BOUNDARIES], N), ([0] * ROWS, 1), ([0], POSITIONS), ([0] * MANY_ROWS, 2)]:
         B = len(begins)
         arrays = normal(rng, B, 1, WIDTH), normal(rng, B, 1, length, WIDTH), normal(rng, B, 1, length, WIDTH)
         cases.append(arguments_of(*arrays, begins, 0.7))

@@ -52,7 +52,7 @@ def planted() -> list[tuple]:
 def large() -> list[tuple]:
     """Many rows, wide ones, and widths at the edges of blocks: the last token of the first row is the likeliest."""
     rng, cases = np.random.default_rng(1), []
-    for R, V in [*((1, V) for V in BOUNDARIES), (ROWS, WIDTH), SEVERAL_WIDE, (1, WIDE), (MANY_ROWS, 1)]:
+    for R, V in [*((1, V) for V in BOUNDARIES), (ROWS, WIDTH), SEVERAL_WIDE, (1, WIDE), (MANY_ROWS, 2)]:
         logits_RV = rng.standard_normal((R, V))
         logits_RV[0, -1] = 9.0
         cases.append(arguments_of(logits_RV))
