@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ...ops import FINE, NONE_LEFT, NOT_A_NUMBER
-from ..sizes import BOUNDARIES, ROWS, VOCABULARY, WIDE, WIDTH
+from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
 from .hars import scores_of
 
 FETCHED = ("scores_RV", "logits_RV")  # the NumPy code goes by Python numbers from row to row
@@ -63,7 +63,7 @@ def planted() -> list[tuple]:
 def large() -> list[tuple]:
     """Widths at the edges of blocks, many rows, and more tokens than sixteen bits count: the last is the best."""
     rng, cases = np.random.default_rng(1), []
-    for R, V in [*((1, V) for V in BOUNDARIES), (ROWS, WIDTH), (1, VOCABULARY), (1, WIDE)]:
+    for R, V in [*((1, V) for V in BOUNDARIES), (ROWS, WIDTH), SEVERAL_WIDE, (1, WIDE), (MANY_ROWS, 2)]:
         logits_RV = rng.standard_normal((R, V))
         logits_RV[0, -1] = 9.0
         cases.append(arguments_of(logits_RV, logits_RV))

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ...ops import BEST_BEAM, BEST_CANDIDATE, FINE, NOBODY, NONE_LEFT, NOT_A_NUMBER, PENALTY_TOO_STRONG, BeamRules
-from ..sizes import BOUNDARIES, ROWS
+from ..sizes import BOUNDARIES, MANY_ROWS, ROWS
 
 INF, NAN = np.inf, np.nan
 MARK = -1.0e9
@@ -136,7 +136,10 @@ def large() -> list[tuple]:
     cases = [arguments_of([Sentence(scores, tokens, prompt=length)], 2, rules, eos) for length, rules, eos in ways]
     for W in BOUNDARIES[:6]:
         cases.append(arguments_of([_random_sentence(rng, W, 2 * W)], W, RULES[W % len(RULES)], (0, 3)))
-    return [*cases, arguments_of([_random_sentence(rng, 1, 2) for _ in range(ROWS)], 1, HF, (0, 3))]
+    for B in (ROWS, MANY_ROWS):
+        sentences = [_random_sentence(rng, 1, 2) for _ in range(64)] * (B // 64)
+        cases.append(arguments_of([*sentences, _random_sentence(rng, 1, 2)], 1, HF, (0, 3)))
+    return cases
 
 
 class _Text(NamedTuple):
