@@ -210,9 +210,7 @@ def wrong_with_out(row: Row, implementation: Callable[..., Any], arguments: tupl
             return None
     except ValueError:  # a function without a signature
         return None
-    right = _several(asked_of(row.name).oracle(*copy.deepcopy(arguments)))[: len(ops.RETURNS[row.op])]
-    dtype, given = _float_of(row, arguments), copy.deepcopy(arguments)
-    out = tuple(np.full(r.shape, *((np.nan, dtype) if r.dtype.kind == "f" else (POISON, r.dtype))) for r in right)
+    given, out = copy.deepcopy(arguments), _poisoned(row, arguments)
     try:
         results = _several(implementation(*given, out=out if len(out) > 1 else out[0]))
     except (Exception, SystemExit) as error:
@@ -220,6 +218,13 @@ def wrong_with_out(row: Row, implementation: Callable[..., Any], arguments: tupl
     if not all(isinstance(r, np.ndarray) and np.shares_memory(r, o) for r, o in zip(results, out, strict=False)):
         return Mistake("Given `out`, it must write into it and return it.")
     return _difference(row, out if len(out) > 1 else out[0], given, arguments)
+
+
+def _poisoned(row: Row, arguments: tuple) -> tuple:
+    """Arrays as the results are, without them: who writes into these could read the answer in a frame below its own."""
+    right = _several(asked_of(row.name).oracle(*copy.deepcopy(arguments)))[: len(ops.RETURNS[row.op])]
+    dtype = _float_of(row, arguments)
+    return tuple(np.full(r.shape, *((np.nan, dtype) if r.dtype.kind == "f" else (POISON, r.dtype))) for r in right)
 
 
 def _float_of(row: Row, arguments: tuple) -> np.dtype | None:

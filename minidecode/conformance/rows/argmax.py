@@ -99,6 +99,7 @@ def _logprobs(logits_RV):
 
 
 def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
-    """A step of GPT-2's greedy search for 8 texts, in which nothing touches the scores."""
+    """A step of GPT-2's greedy search for 8 texts, in which nothing touches the scores; one text has met NaN."""
     logits_RV = 3 * np.random.default_rng(seed).standard_normal((8, 50257)).astype(np.float32)
+    logits_RV[seed % 8, 5] = NAN
     return (logits_RV, logits_RV), "8 rows, V = 50,257"

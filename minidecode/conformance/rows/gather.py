@@ -71,7 +71,8 @@ def oracle(token_R, scores_RV, logprobs_RV):
 
 
 def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
-    """A step of GPT-2 for 32 texts."""
+    """A step of GPT-2 for 32 texts, of which one has met NaN."""
     rng = np.random.default_rng(seed)
     scores_RV, logprobs_RV = rng.standard_normal((2, 32, 50257)).astype(np.float32)
+    scores_RV[seed % 32], logprobs_RV[seed % 32] = NAN, NAN
     return (rng.integers(0, 50257, 32), scores_RV, logprobs_RV), "32 rows, V = 50,257"

@@ -78,5 +78,7 @@ def _scores(logits_RV):
 
 
 def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
-    """A step of GPT-2 for 8 sentences of 4 beams."""
-    return (3 * np.random.default_rng(seed).standard_normal((32, 50257)).astype(np.float32),), "32 rows, V = 50,257"
+    """A step of GPT-2 for 8 sentences of 4 beams, of which one has met NaN."""
+    logits_RV = 3 * np.random.default_rng(seed).standard_normal((32, 50257)).astype(np.float32)
+    logits_RV[seed % 32, 5] = NAN
+    return (logits_RV,), "32 rows, V = 50,257"
