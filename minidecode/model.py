@@ -140,8 +140,8 @@ def load(
     multiplied fastest in.) So leave the files as they are while the model is in use: rewriting them changes the model,
     and cutting them short ends the program (deleting them is safe). dtype: "float32" or "float64" is what is computed
     in; "float16" or "int8" is what products store their matrices as, copies of those in the file, while their sums and
-    all between products stay float32 (see precision.py). Each weight is then off by its rounding, or by half of its
-    output's scale: nearly the same model, but equal tokens are not promised.
+    all between products stay float32 (see runtime/low_precision.py). Each weight is then off by its rounding, or by half of
+    its output's scale: nearly the same model, but equal tokens are not promised.
     device: "cuda" puts the weights, and all that is computed, on a GPU (it needs CuPy); "auto" does so where there is
     one. "emulator" runs the same code without a GPU, kernels thread by thread: for toy shapes. Both compute in float32.
     random_weights: only the shapes are those of the model; it needs no weights, so that gpt2,
@@ -214,7 +214,7 @@ def load_shapes(
     name: str | Path, *, plan: str | Plan = "auto", dtype: str = "float32", vocab_size: int | None = None,
     generation_config: dict[str, Any] | str | Path | bool | None = None,
 ) -> Model:  # fmt: skip
-    """A model of that shape, whose weights are zeros that nobody wrote: for `plan_step`, which asks for no more.
+    """A model of that shape, whose weights are zeros that use no memory: for `plan_step`, which needs no more.
 
     Memory that is only read as zeros is not taken on Linux and macOS; BART's q, k and v matrices are, for they are
     copied into one, and so are narrow ones. vocab_size: another vocabulary than the model's.
@@ -351,7 +351,7 @@ class Model:
     def tokenize(self, prompt: str, options: Options, *, truncate: bool | None = False) -> np.ndarray:
         """The token ids of one prompt (or source) as `generate` would start from them, checked and cut.
 
-        options: made by `options`. truncate: None where nobody can ask for it, so that errors do not name it.
+        options: made by `options`. truncate: None where a caller cannot ask for it, so that errors do not name it.
         Raises InputError on a prompt that cannot be used.
         """
         sources, prompts, _ = self._fitted(prompt, None, None, options, truncate)
@@ -507,7 +507,7 @@ class Model:
         return self._plan_step(self._settled(plan, resolved, extent)[0], extent, search_of(resolved))
 
     def _settled(self, plan: Plan, options: Options, extent: Extent) -> tuple[Plan, str]:
-        """What a plan comes to in a call, and for the plan `auto` why; hars=auto hangs on the options alone."""
+        """What a plan comes to in a call, and for the plan `auto` why; hars=auto depends on the options alone."""
         chosen = ""
         plan = plan.on(self.device)
         if plan.base == "auto":

@@ -164,7 +164,7 @@ class Engine:
         return self.bucket.parts[part](self.ops, self.graphs, run, *arrays)
 
     def give_back(self) -> None:
-        """The bucket may be another generation's. Whoever failed does not call this: what it had is thrown away."""
+        """The bucket may be another generation's. A failed generation does not call this: its bucket is dropped."""
         if self.bucket is not None:
             self.buckets.give(self.bucket)
             self.bucket = None

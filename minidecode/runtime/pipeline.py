@@ -49,7 +49,7 @@ OVERLAPS = ("both", "prefetch", "post-process", "none")
 ON_ERROR = ("stop", "skip", "record")
 TICK = 0.1  # seconds after which a thread that waits looks whether it still should
 END = object()  # what a thread hands over last
-NOTHING_YET = object()  # comes in the place of a batch where the input is slow, so that nobody waits with what is done
+NOTHING_YET = object()  # comes in the place of a batch where the input is slow, so that what is done does not wait
 
 
 # ---- what goes through, and what is known of it afterwards -----------------------------------------------------------
@@ -121,7 +121,7 @@ class RunReceipt:
 
 
 class Stages:
-    """The stages of lines, whoever runs them: `batches` reads and tokenizes, then `compute`, then `finish`.
+    """The stages of lines, however they are run: `batches` reads and tokenizes, then `compute`, then `finish`.
 
     What is done with lines says a class of its own: `take_in` of one, `work` for several at once, and `make` at last.
     """
@@ -174,7 +174,7 @@ class Stages:
                 for line in window:
                     with self._errors_of(line):
                         self.take_in(line)
-                    if line.error and self.on_error == "stop":  # nobody will ask for what comes behind it
+                    if line.error and self.on_error == "stop":  # no one will ask for what comes behind it
                         window, going = window[: line.number - window[0].number + 1], False
                         break
             able = sorted((line for line in window if not line.error), key=lambda line: -len(line.ids))
@@ -298,7 +298,7 @@ class Generating(Stages):
     def _budget(self) -> int | None:
         """What a batch may take now; the machine is asked once a second at the most.
 
-        Its answer lies in a file, and whoever reads one lets other threads run, and then waits for them: a millisecond
+        Its answer lies in a file, and reading one lets other threads run, and then waits for them: a millisecond
         here, a third of the stand-in's time in benchmarks/pipeline.py.
         """
         now = time.perf_counter()
@@ -378,7 +378,7 @@ class Failure:
 
 
 def put_item(box: queue.Queue, item: Any, stop: threading.Event) -> bool:
-    """Puts the item into the box, and waits while that is full; False if nobody wants it any more."""
+    """Puts the item into the box, and waits while that is full; False if no thread wants it any more."""
     while not stop.is_set():
         with contextlib.suppress(queue.Full):
             box.put(item, timeout=TICK)
@@ -430,7 +430,7 @@ def behind(function: Callable[[Any], Any], items: Iterable[Any], threads: int) -
     """function(item) of each, by threads, while the caller's makes the next item; in the order in which they end.
 
     At most threads + 1 items are under way, and the boxes have room for an END or a Failure of each thread beside them,
-    so nobody ever waits to put something in. If the items break off, what is under way is handed out before that is
+    so no thread ever waits to put something in. If the items break off, what is under way is handed out before that is
     raised.
     """
     most = threads + 1

@@ -381,7 +381,7 @@ def logits_processor(ops, scores_RV, rows, o):
 
 
 def _call(option: str, signature: str, function, *arguments):
-    """The user's function; what it raises is told with the way it is called."""
+    """The user's function; what it raises is reported with the way it is called."""
     try:
         return function(*arguments)
     except Exception as error:

@@ -22,7 +22,7 @@ def arguments_of(keys: list, steps: list, V: int, seed: int) -> tuple:
 
 @st.composite
 def inputs(draw):
-    """Any keys and seeds; each number hangs on all of them."""
+    """Any keys and seeds; each number depends on all of them."""
     R, word = draw(st.integers(1, 3)), st.integers(0, 2**32 - 1)
     keys = [[draw(word), draw(word)] for _ in range(R)]
     steps = [draw(st.integers(0, 70_000)) for _ in range(R)]

@@ -154,7 +154,7 @@ class Task:
         return {name.upper(): value for name, value in vars(v).items()}
 
     def _changed(self, submission: Submission, v: SimpleNamespace) -> list[str]:
-        """Which drawn constants the student's file says otherwise; in a layout of one's own they may mean anything."""
+        """Which drawn constants the student's file says otherwise; in another layout they may mean anything."""
         return [] if submission.names else skeleton.changed_constants(submission.source, self.constants(v))
 
     def rng(self, seed: int, hidden: int | None = None) -> np.random.Generator:
@@ -164,7 +164,7 @@ class Task:
         self, submission: Submission, seed: int, *, hidden: int | None = None,
         seal: Callable[[dict], dict | None] | None = None,
     ) -> Verdict:  # fmt: skip
-        """The verdict on a submission. hidden: the teacher's seed, for inputs that nobody has seen."""
+        """The verdict on a submission. hidden: the teacher's seed, for inputs that no student has seen."""
         v = self.draw(seed)
         trials = [Trial(case) for case in self.cases(v, self.rng(seed))]
         if hidden is not None:
@@ -416,7 +416,7 @@ class KernelTask(Task):
         return None
 
     def options(self, v: SimpleNamespace, inputs: dict[str, Any]) -> dict[str, Any]:
-        """What `md.emulate` is told, such as {"negative_indices": True}."""
+        """Options of `md.emulate`, such as {"negative_indices": True}."""
         return {}
 
     def of_finding(self, v: SimpleNamespace, trial: Trial, finding: dict[str, Any]) -> str | None:
@@ -833,7 +833,7 @@ def _array_as_code(array: np.ndarray) -> str:
 
 
 def unwritten(shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
-    """An output that nobody has written yet; what is left of it is told as such."""
+    """An output that is not written yet; what stays unwritten is reported as such."""
     return np.full(shape, np.nan if np.dtype(dtype).kind == "f" else POISON, dtype)
 
 
@@ -910,7 +910,7 @@ def _load_error(error: Any) -> tuple[str, str]:
 
 
 def _noted(callback: Callback, trial: Trial) -> Callable:
-    """The callback's function, each call of it noted in the trial: counted here, where nobody can patch the count."""
+    """The callback's function, each call of it noted in the trial: counted here, where no one can patch the count."""
     signature = inspect.signature(callback.function)
 
     def call(*arguments: Any) -> Any:
