@@ -140,7 +140,7 @@ def load(
     multiplied fastest in.) So leave the files as they are while the model is in use: rewriting them changes the model,
     and cutting them short ends the program (deleting them is safe). dtype: "float32" or "float64" is what is computed
     in; "float16" or "int8" is what products store their matrices as, copies of those in the file, while their sums and
-    all between products stay float32 (runtime/low_precision.py). A weight is then off by its rounding, or by half of its
+    all between products stay float32 (runtime/low_precision.py). Each is then off by its rounding, or by half of its
     output's scale: nearly the same model, but equal tokens are not promised.
     device: "cuda" puts the weights, and all that is computed, on a GPU (it needs CuPy); "auto" does so where there is
     one. "emulator" runs the same code without a GPU, kernels thread by thread: for toy shapes. Both compute in float32.
