@@ -95,7 +95,7 @@ class Model:
     def tokenize(self, prompt: str, options: Options, *, truncate: bool | None = False) -> np.ndarray:
         """The token ids of one prompt (or source) as `generate` would start from them, checked and cut.
 
-        options: made by `options`. truncate: None where nobody can ask for it, so that errors do not name it.
+        options: made by `options`. truncate: None where a caller cannot ask for it, so that errors do not name it.
         Raises InputError on a prompt that cannot be used.
         """
         sources, prompts, _ = self.inputs.fitted(prompt, None, None, options, truncate)
@@ -298,7 +298,7 @@ class Model:
         return self._plan_step(self._settled(plan, resolved, extent)[0], extent, search_of(resolved))
 
     def _settled(self, plan: Plan, options: Options, extent: Extent) -> tuple[Plan, str]:
-        """What a plan comes to in a call, and for the plan `auto` why; hars=auto hangs on the options alone."""
+        """What a plan comes to in a call, and for the plan `auto` why; hars=auto depends on the options alone."""
         chosen = ""
         plan = plan.on(self.device)
         if plan.base == "auto":

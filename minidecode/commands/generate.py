@@ -77,7 +77,7 @@ def generate(
         warn_of_files(plan)
     # NaN scores are reported in words; NumPy's warnings of what leads there would come on top.
     with prompts_of(prompts or [], input, jsonl) as given, np.errstate(all="ignore"):
-        started = time.perf_counter()  # of the work: whoever types a prompt takes their time
+        started = time.perf_counter()  # of the work: typing a prompt takes time
         if quiet:  # read when the hub's client is imported, which a local model never does
             os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
         loaded = load(model, plan=plan, dtype=dtype, device=device, revision=revision, **defaults)

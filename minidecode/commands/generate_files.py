@@ -25,12 +25,12 @@ class Interrupted(BaseException):
 
 @dataclass
 class Prompts:
-    """Prompts as they come: from arguments, from a file, or from a pipe, which nobody can read twice."""
+    """Prompts as they come: from arguments, from a file, or from a pipe, which cannot be read twice."""
 
     lines: Iterable[str | bytes]
     source: str  # what an error calls a line, before its number
     is_jsonl: bool = False
-    total: int | None = None  # None: nobody knows yet
+    total: int | None = None  # None: not known yet
     again: Callable[[], LineReader] | None = None  # opens the file once more
 
     @property
@@ -112,7 +112,7 @@ def run_lines(
     """Generates for all prompts and writes as it goes. report(lines done, of how many): called after each.
 
     show: called with the receipt when the run ends, however it ends; if that fails, the output is whole all the same,
-    and what ended the run is what is told. Errors and interrupts say how many lines are done, and where they are.
+    and the message says what ended the run. Errors and interrupts say how many lines are done, and where they are.
     """
     with StandardOutput() if output is None else RecordFile(output) as out:
         run = generate_lines(

@@ -202,7 +202,7 @@ def wrong(row: Row, implementation: Callable[..., Any], arguments: tuple, promis
 
 
 def wrong_with_out(row: Row, implementation: Callable[..., Any], arguments: tuple) -> Mistake | None:
-    """What is wrong where it is told by `out=` into which arrays to write, poisoned ones; None if it takes none."""
+    """What is wrong where `out=` names the arrays to write, poisoned ones; None if it takes none."""
     if not getattr(asked_of(row.name), "HANDED_OUT", True):
         return None
     try:

@@ -20,12 +20,12 @@ from .buckets import Bucket, Buckets, apart, room_for
 from .device import fetch, put
 from .receipt import GraphCounts, held_bytes
 
-CALLED_OFF: ContextVar[threading.Event | None] = ContextVar("called_off", default=None)  # set: nobody waits any more
+CALLED_OFF: ContextVar[threading.Event | None] = ContextVar("called_off", default=None)  # set: the reader left
 LOGITS_ROWS = 64  # scored at a time: 13 MB of GPT-2's logits; with more, the product is hardly faster
 
 
 class CalledOff(BaseException):
-    """Ends a generation at its next step, because nobody waits for it any more."""
+    """Ends a generation at its next step, because its reader has left."""
 
 
 def timed(stage: str) -> Callable:
@@ -173,7 +173,7 @@ class Engine:
         return self.bucket.parts[part](self.ops, self.graphs, run, *arrays)
 
     def give_back(self) -> None:
-        """The bucket may be another generation's. Whoever failed does not call this: what it had is thrown away."""
+        """The bucket may be another generation's. A failed generation does not call this: its bucket is dropped."""
         if self.bucket is not None:
             self.buckets.give(self.bucket)
             self.bucket = None

@@ -26,7 +26,7 @@ class Stream:
     For one prompt a piece is a text; for several texts it is (index, text), index as in the output's texts. A piece
     never ends within a character, nor holds part of a stop string. The pieces of an index together are its text.
     Without beams they come token by token; a beam's texts come whole when the search ends. `close`, the end of a
-    `with`, or dropping the stream ends the generation within a step. It runs ahead of whoever reads.
+    `with`, or dropping the stream ends the generation within a step. It runs ahead of the reader.
     """
 
     def __init__(self, generate: Callable[..., Output], text_stream: Callable[[], TextStream] | None, is_single: bool):
@@ -111,6 +111,6 @@ def _run(
             put(index, growing[index].finish() if text_stream else output.texts[index])
         pieces.put(output)
     except CalledOff:
-        pass  # nobody reads any more
+        pass  # the reader has left
     except BaseException as error:
         pieces.put(error)

@@ -1,4 +1,4 @@
-"""Functions of the user's own, named from the outside: to be judged, or put in the place of an op."""
+"""Functions of the user, named as FILE:FUNCTION: to be checked, or to run in place of an op."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def describe(function: Callable[..., Any]) -> str:
 
 
 class UserOp:
-    """A user's function in the place of an op: its exceptions and wrong shapes are told as its own mistakes."""
+    """A user's function in the place of an op: its exceptions and wrong shapes are reported as its own mistakes."""
 
     def __init__(self, op: str, place: str):
         self.op, self.place, self.stands_for = op, place, find_function(place)
@@ -103,7 +103,7 @@ class UserOp:
 
 
 def call_option(option: str, signature: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """The user's function, given as an option; what it raises is told with the way it is called."""
+    """The user's function, given as an option; what it raises is reported with the way it is called."""
     try:
         return function(*arguments)
     except Exception as error:

@@ -44,7 +44,7 @@ def greedy(
     tokens_RM = array_like(logits_RV, (len(row_R), text_BM.shape[1]), np.int64, text_BM[sentence_R])
     length_R, total_R = (array_like(logits_RV, len(row_R), *kind) for kind in ((np.int64, prompt_R), (np.float64, 0)))
     done_R, nobody_R = (array_like(logits_RV, len(row_R), bool, False) for _ in range(2))
-    # What ops are told at every step: none of it changes but who is still there.
+    # What ops get at every step: none of it changes but which rows are left.
     every_R, begins_R, limits_R = (array_like(logits_RV, len(row_R), np.int64, a) for a in (row_R, prompt_R, limit_R))
     eos_X = array_like(logits_RV, len(options.eos_token_id), np.int64, options.eos_token_id)
     draws, stopping = request.draws(logits_RV), request.stopping
@@ -61,7 +61,7 @@ def greedy(
             clear_trouble(model_trouble_R, done_R)
             if options.logits_processor:  # the user's function is not to blame
                 raise_trouble(model_trouble_R, sentence_R, step)
-            # In place: nobody reads them any more.
+            # In place: no op reads them any more.
             scores_RV = process(ops, logits_RV if is_by_logits else logprobs_RV, rows, options, notes)
         elif any_due(rows, options):
             if options.logits_processor:

@@ -97,8 +97,8 @@ class Options:
 
     **Sampling.** do_sample draws tokens at random, from what temperature, top_k (50, if not given, as in transformers;
     0 keeps all), top_p and min_p leave; with several beams each draws its continuations, without replacement, from at
-    least 1 + (EOS ids) tokens. The same seed gives a sentence the same text in any batch; equal prompts in one call are
-    told apart by their order (or by sample_ids).
+    least 1 + (EOS ids) tokens. The same seed gives a sentence the same text in any batch; equal prompts in one call
+    differ by their order (or by sample_ids).
 
     **Tokens.** repetition_penalty, encoder_repetition_penalty, no_repeat_ngram_size, encoder_no_repeat_ngram_size,
     bad_words_ids (lists of ids), suppress_tokens, begin_suppress_tokens: see processors.py. forced_bos_token_id comes
@@ -416,7 +416,7 @@ def resolve(defaults: dict[str, Any], given: dict[str, Any], source: str = "gene
     try:
         options = Options(**merged)
     except OptionError as error:
-        Options(**given)  # a rule that the call breaks by itself is told as it is
+        Options(**given)  # a rule that the call breaks by itself is reported as it is
         raise OptionError(f"with the defaults of {source}: {error}; change that option, or {IGNORE_DEFAULTS}") from None
     object.__setattr__(options, "has_default_minimum", has_default_minimum)
     return options

@@ -102,7 +102,7 @@ def scaled_logits(ops, logits_RV: np.ndarray, options: Options) -> np.ndarray:
 
 
 def clear_trouble(trouble_R: np.ndarray, done_R: np.ndarray) -> None:
-    """A text that is done is nobody's trouble any more: what is noted of its row is taken back."""
+    """A finished text raises no error: what is noted of its row is cleared."""
     trouble_R[done_R] = FINE
 
 

@@ -81,7 +81,7 @@ def planted() -> list[tuple]:
     for rules in RULES:
         four = [-0.5, -1.0, -1.5, -2.0]
         cases += [
-            arguments_of([Sentence(four, [3, 4, 1, 2])], 2, rules),  # nobody ends
+            arguments_of([Sentence(four, [3, 4, 1, 2])], 2, rules),  # no beam ends
             arguments_of([Sentence(four, [0, 4, 0, 2])], 2, rules),  # one of the first W ends, one behind them
             arguments_of([Sentence(four, [0, 0, 0, 0])], 2, rules),  # all end: who runs on is out of play
             arguments_of([Sentence(four, [3, 0, 1, 2], [(-0.2, 2), (-1 / 3, 2)])], 2, rules),  # as good as the worst

@@ -23,7 +23,7 @@ def arguments_of(keys: list, steps: list, V: int, seed: int) -> tuple:
 
 @st.composite
 def inputs(draw):
-    """Any keys and seeds; each number hangs on all of them."""
+    """Any keys and seeds; each number depends on all of them."""
     R, word = draw(st.integers(1, 3)), st.integers(0, 2**32 - 1)
     keys = [[draw(word), draw(word)] for _ in range(R)]
     steps = [draw(st.integers(0, 70_000)) for _ in range(R)]
@@ -62,7 +62,7 @@ def numbers_made(key_RX, step_R, V, seed) -> int:
 
 
 def oracle(key_RX, step_R, V, seed):
-    """-log(-log(u)) to 30 digits, of the middle u of what a word stands for; 0 where nobody looks."""
+    """-log(-log(u)) to 30 digits, of the middle u of what a word stands for; 0 where no kernel reads."""
     noise_RV = np.zeros((len(key_RX), V))
     keys, steps = key_RX.tolist(), step_R.tolist()
     for r, v in itertools.product(places_checked(len(keys)), places_checked(V)):

@@ -31,7 +31,7 @@ def inputs(draw):
 
 def planted() -> list[tuple]:
     cases = [
-        arguments_of([1, 0], 2, 3),  # rows change places: whoever writes first takes from the other what it needs
+        arguments_of([1, 0], 2, 3),  # rows change places: the first write destroys what the other row needs
         arguments_of([1, 2, 0], 3, 3, 2),  # a ring
         arguments_of([0, 0, 1, 2], 2, 4),  # each from the one before it: wrong if rows are written in order
         arguments_of([1, 2, 3, 3], 2, 4),  # and from the one behind it: wrong if they are written in reverse

@@ -9,7 +9,7 @@ from ..attention import STORED as STORED
 from ..attention import attend_bound, attend_row, halves, perhaps_halves, timed_in
 from ..sizes import BOUNDARIES, HEAD_WIDTH, HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
-POISON = 1e4  # lies where nobody may look
+POISON = 1e4  # lies where no op may look
 FETCHED = ("begin_R", "end_R")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
 
 
