@@ -141,7 +141,7 @@ def least_of_groups(largest, mine, C):
 
 @cuda.jit
 def retrieve(scores_BX, threshold_B, survivor_BX, count_B, has_nan_B):
-    b, x = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
+    b, x = cuda.blockIdx.x, cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
     if x < scores_BX.shape[1]:
         score = scores_BX[b, x]
         if score != score:

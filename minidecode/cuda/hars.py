@@ -146,7 +146,7 @@ def rescaled(total, largest, onto):
 @cuda.jit
 def retrieve_from_beams(logits_RV, W, threshold_R, survivor_BX, count_B):
     """Columns are those of the sentence: w*V + v."""
-    r, v = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
+    r, v = cuda.blockIdx.x, cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
     if v < logits_RV.shape[1] and logits_RV[r, v] >= threshold_R[r]:
         b = r // W
         place = cuda.atomic.add(count_B, b, 1)

@@ -164,6 +164,26 @@ def test_many_rows_are_judged_by_limits_and_types():
     assert not conformance.check("beam_scores", narrow, examples=3, large_seconds=0.1).ok
 
 
+def test_each_launch_is_held_to_the_limits_and_not_the_first_alone():
+    def add_beam_scores(scores_RV, running_R):
+        launch(add_a_row, len(scores_RV), 32, scores_RV, running_R)
+        launch(add_a_row, (1, len(scores_RV)), 32, scores_RV, running_R)
+        return scores_RV
+
+    row = CATALOG["beam_scores"]
+    many = next(case for case in asked_of("beam_scores").large() if rows_of(row, case) == sizes.MANY_ROWS)
+    assert "grid's y is at most 65,535" in wrong_by_limits(row, InEmulator(add_beam_scores), many)
+
+
+@pytest.mark.parametrize("name", ["candidates", "hars"])
+def test_kernels_of_a_search_take_more_sentences_than_the_second_axis_of_a_grid(name):
+    row = CATALOG[name]
+    (many,) = [case for case in asked_of(name).large() if rows_of(row, case) == sizes.MANY_ROWS]
+    kernels = [f for label, f in implementations(row).items() if label.startswith("cuda")]
+    assert len(kernels) == 3
+    assert not [wrong for kernel in kernels if (wrong := wrong_by_limits(row, InEmulator(kernel), many))]
+
+
 @pytest.mark.parametrize(("name", "kernel"), [
     ("sequences", sequences.update_sequences), ("finished", finished.store_finished),
 ])  # fmt: skip
