@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from types import FunctionType
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from ..errors import EmulationError, OptionError
 from ..runtime.launch import DRY, note_kernel
+from .arrays import Unforeseen
 from .binding import python_function
 from .launch import Launch, Settings, TakesTooLongError
 from .run import Run
@@ -132,7 +133,8 @@ class _Configured:
         if run.ok and run.traced and launch.has_atomics_or_fences and self._settings.schedules > 1:
             after, seconds = _contents(arguments), time.process_time() - started
             try:
-                run = Run(run_further(launch, partial(self._launch_again, arguments, before), seconds))
+                again = partial(self._launch_again, arguments, before)
+                run = Run(run_further(launch, partial(_finds_error, again, launch), again, seconds))
             finally:
                 _put_back(after)
         is_judged = note_kernel(self._kernel, arguments)  # within conformance.check, whoever launches
@@ -140,12 +142,20 @@ class _Configured:
             raise EmulationError(str(run.errors[0]))
         return run
 
-    def _launch_again(self, arguments: tuple, before: list, schedule: Schedule) -> Launch:
-        """The same launch from the same arrays, under another schedule."""
+    def _launch_again(self, arguments: tuple, before: list, schedule: Schedule, first: Launch | None = None) -> Launch:
+        """The same launch from the same arrays, under another schedule; in full, or (with first) as fast as can be."""
         _put_back(before)
-        launch = Launch(self._function, self._grid, self._block, self._dynamic, self._settings, schedule)
+        launch = Launch(self._function, self._grid, self._block, self._dynamic, self._settings, schedule, first)
         launch.run(arguments)
         return launch
+
+
+def _finds_error(launch_again: Callable[..., Launch], first: Launch, schedule: Schedule) -> bool:
+    """Whether a fast run finds an error, or something that it cannot judge."""
+    try:
+        return any(f.severity == "error" for f in launch_again(schedule, first).findings)
+    except Unforeseen:
+        return True
 
 
 def _contents(arguments: tuple) -> list[tuple[np.ndarray, np.ndarray]]:

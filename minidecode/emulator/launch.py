@@ -16,7 +16,7 @@ from greenlet import GreenletExit, getcurrent
 
 from .analysis import BATCH, Analysis
 from .arithmetic import Undefined
-from .arrays import Array, House
+from .arrays import Array, House, Quiet, Traced, Unforeseen
 from .binding import Binder, marked
 from .clocks import Publications
 from .cuda_module import FakeCuda
@@ -56,8 +56,9 @@ class Launch:
 
     def __init__(
         self, function: FunctionType, grid: Dim3, block: Dim3, dynamic_shared: int, settings: Settings,
-        schedule: Schedule | None = None,
+        schedule: Schedule | None = None, first: Launch | None = None,
     ):  # fmt: skip
+        """first: the clean run, if this one is to show only whether there is an error at all, as fast as can be."""
         self.schedule = schedule  # None: an order drawn from the seed
         self.schedules = 1  # that have run; see schedules.py
         self.has_atomics_or_fences = False
@@ -67,7 +68,9 @@ class Launch:
         self.journal = Journal()
         self.house = House(self.journal, settings.trace, settings.negative_indices)
         self.house.current = self.current
-        self.analysis = Analysis(self.journal, grid, block) if settings.trace else None
+        self.analysis = Analysis(self.journal, grid, block, counts=first is None) if settings.trace else None
+        if first is not None:
+            self.house.quiet = first.house.quiet_roots(first.analysis.traffic.arrays)
         self.findings: list[Finding] = []
         self.blocks_begun = self.blocks_run = self.barriers_passed = 0
         self._rng = np.random.default_rng(schedule.seed if schedule else settings.seed)
@@ -79,6 +82,7 @@ class Launch:
         self.was_stopped = False  # by an error, before its end
         self._cuda = FakeCuda(self, grid, block)
         self._codes: set[CodeType] = set()
+        self._atomic_sites: set[int] = set()  # of atomics, before they are led back to their instruction
         self._shared_sites: dict[object, object] = {}  # call site -> its Memory, the same for every block
 
     def run(self, arguments: tuple) -> None:
@@ -205,14 +209,15 @@ class Launch:
 
     def _turn(self, thread: Thread) -> None:
         """Runs the thread until it waits for something or ends."""
-        self._thread = thread
-        self._cuda.threadIdx, self._cuda.laneid = thread.thread_index, thread.lane
+        self._thread, cuda, journal = thread, self._cuda, self.journal
+        cuda.threadIdx, cuda.laneid = thread.thread_index, thread.lane
         result = thread.glet.switch()
-        if len(self.journal.addresses) > self.journal.closed:
-            self.journal.close(thread)
-        if thread.waits is None:
+        if len(journal.addresses) > journal.closed:
+            journal.close(thread)
+        waits = thread.waits
+        if waits is None:
             thread.done, thread.exit = True, result
-        if thread.waits is None or thread.waits.operation != "spin":
+        if waits is None or waits.operation != "spin":
             self._moves += 1
 
     def _finish(self, block: Block) -> None:
@@ -278,28 +283,31 @@ class Launch:
         thread.block.knows = True
         self._publications.fence(thread, whole_device)
 
-    def atomic(self, array: Array, index, change) -> object:
+    def atomic(self, array: Array, index, change, value) -> object:
         """Reads, computes and writes as one; an atomic that changes nothing gives the turn back (it may be a spin)."""
-        thread, frame = self._thread, inspect.currentframe().f_back.f_back
+        thread = self._thread
         if type(index) is not int or not 0 <= index < array._length:
             index = array.checked_index(index)
         if array.written is not None and not array.written[index]:
             array.stop_at_unwritten(index)
-        address = array.address(index)
         if array.memory.space != "local":
             self.has_atomics_or_fences = True
-            self.journal.close(thread)
-            if self._publications.atomic(thread, address):
-                thread.block.knows = True
-                thread.clock += 1
+            if self._publications.has_fences and self._publications.concern(thread, array.address(index)):
+                self.journal.close(thread)
+                if self._publications.atomic(thread, array.address(index)):
+                    thread.block.knows = True
+                    thread.clock += 1
         old = array.value(index)
-        new = change(old)
+        new = change(old, value)
         if type(new) is Undefined:
-            new.stop(f"it goes into {array.memory.element(address)}")
+            new.stop(f"it goes into {array.memory.element(array.address(index))}")
         array.store(index, new)
-        if self.analysis and array.memory.space != "local":
-            self._note_atomic(array.coded_address(index), frame)
+        if type(array) is Traced:
+            self._note_atomic(array.coded_address(index), sys._getframe(2))
+        elif type(array) is Quiet:
+            raise Unforeseen
         if array.value(index) == old:
+            frame = sys._getframe(2)
             state = _state_of(frame, self._kernel)
             self._steps += state != thread.asked
             thread.asked = state
@@ -310,9 +318,11 @@ class Launch:
         return old
 
     def _note_atomic(self, coded_address: int, frame) -> None:
-        offset = instruction_start(frame.f_code, frame.f_lasti)
-        site = offset + self.journal.bases.of(frame.f_code)
-        self.journal.atomic_sites.add(site)
+        code = frame.f_code
+        site = frame.f_lasti + (self.journal.bases.get(id(code)) or self.journal.bases.of(code))
+        if site not in self._atomic_sites:
+            self._atomic_sites.add(site)
+            self.journal.atomic_sites.add(instruction_start(code, frame.f_lasti) + self.journal.bases.of(code))
         self.journal.addresses.append(coded_address)
         self.journal.sites.append(site)
 

@@ -93,8 +93,14 @@ class Block:
 
     def release(self, kernel) -> bool:
         """Lets go whom it can: warp operations that are complete, else the block's barrier. False: nobody."""
-        self.left += [t for t in self.live if t.done]
-        self.live = [t for t in self.live if not t.done]
+        done = [t for t in self.live if t.done]
+        if done:
+            self.left += done
+            self.live = [t for t in self.live if not t.done]
+        if {t.waits and t.waits.operation for t in self.live} == {"syncthreads"}:  # as it mostly is
+            self.spun = []
+            self._pass_barrier(kernel)
+            return True
         freed = False
         self.spun = [(t, t.waits) for t in self.live if t.waits is not None and t.waits.operation == "spin"]
         for thread, _ in self.spun:
@@ -111,7 +117,7 @@ class Block:
 
     def _pass_barrier(self, kernel) -> None:
         waits = self.live[0].waits
-        if any(t.waits.offset != waits.offset or t.waits.code is not waits.code for t in self.live):
+        if any([t.waits.offset != waits.offset or t.waits.code is not waits.code for t in self.live]):
             self._stop_at_two_barriers([t.waits.place for t in self.live])
         if waits.code is not kernel:  # inside a function: they must have come by the same call
             self._stop_at_two_calls(kernel)
