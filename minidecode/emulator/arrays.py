@@ -295,7 +295,7 @@ class QuietAtomics(Quiet):
         raise Unforeseen
 
 
-class Unforeseen(BaseException):  # noqa: N818
+class Unforeseen(BaseException):
     """Under this schedule, a thread touches an array in a way in which none did in the first run."""
 
 

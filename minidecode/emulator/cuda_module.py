@@ -28,6 +28,7 @@ class FakeCuda:
 
     def __init__(self, launch, grid: Dim3, block: Dim3):
         self.blockDim, self.gridDim, self.warpsize = block, grid, 32
+        self._sizes = tuple(n * g for n, g in zip(block, grid, strict=True))
         self.threadIdx = self.blockIdx = Dim3(0, 0, 0)
         self.laneid = 0
         self.shared, self.local, self.const = Shared(launch), Local(launch), Constant(launch)
@@ -54,8 +55,7 @@ class FakeCuda:
         return (x, b.y * n.y + t.y, b.z * n.z + t.z)[:ndim]
 
     def gridsize(self, ndim: int):
-        sizes = tuple(n * g for n, g in zip(self.blockDim, self.gridDim, strict=True))
-        return sizes[0] if ndim == 1 else sizes[:ndim]
+        return self._sizes[0] if ndim == 1 else self._sizes[:ndim]
 
     # Barriers and fences
 

@@ -17,7 +17,7 @@ from .binding import python_function
 from .launch import Launch, Settings, TakesTooLongError
 from .run import Run
 from .schedules import SCHEDULES, Schedule, run_further
-from .threads import Dim3
+from .threads import Dim3, Greenlets
 
 MOST_THREADS = 1024
 MOST_SHARED = 227 * 1024  # bytes of dynamic shared memory, of an H100
@@ -119,7 +119,14 @@ class _Configured:
         for array in _arrays_in(arguments):
             if array.dtype.kind not in "biufc":
                 raise OptionError(f"arrays of {array.dtype} are not emulated: numbers and booleans only")
-        launch = Launch(self._function, self._grid, self._block, self._dynamic, self._settings)
+        greenlets = Greenlets()
+        try:
+            return self._run(arguments, greenlets)
+        finally:
+            greenlets.clear()
+
+    def _run(self, arguments: tuple, greenlets: Greenlets) -> Run:
+        launch = self._launch(greenlets)
         if DRY.get():
             note_kernel(self._kernel, arguments)
             return Run(launch)
@@ -133,7 +140,7 @@ class _Configured:
         if run.ok and run.traced and launch.has_atomics_or_fences and self._settings.schedules > 1:
             after, seconds = _contents(arguments), time.process_time() - started
             try:
-                again = partial(self._launch_again, arguments, before)
+                again = partial(self._launch_again, arguments, before, greenlets)
                 run = Run(run_further(launch, partial(_finds_error, again, launch), again, seconds))
             finally:
                 _put_back(after)
@@ -142,10 +149,17 @@ class _Configured:
             raise EmulationError(str(run.errors[0]))
         return run
 
-    def _launch_again(self, arguments: tuple, before: list, schedule: Schedule, first: Launch | None = None) -> Launch:
+    def _launch(self, greenlets: Greenlets, schedule: Schedule | None = None, first: Launch | None = None) -> Launch:
+        return Launch(
+            self._function, self._grid, self._block, self._dynamic, self._settings, greenlets, schedule, first
+        )
+
+    def _launch_again(
+        self, arguments: tuple, before: list, greenlets: Greenlets, schedule: Schedule, first: Launch | None = None
+    ) -> Launch:
         """The same launch from the same arrays, under another schedule; in full, or (with first) as fast as can be."""
         _put_back(before)
-        launch = Launch(self._function, self._grid, self._block, self._dynamic, self._settings, schedule, first)
+        launch = self._launch(greenlets, schedule, first)
         launch.run(arguments)
         return launch
 

@@ -25,7 +25,7 @@ from .journal import Journal
 from .operations import Operations
 from .schedules import SCHEDULES, Schedule
 from .source import Place, assigned_name, instruction_start, loop_around, place_of
-from .threads import Block, Dim3, Thread, Wait
+from .threads import Block, Dim3, Greenlets, Thread, Wait
 from .watchdog import Interrupted, Watchdog
 
 START_ANOTHER = 20  # rounds in which nothing changes, until another block is started beside those that wait
@@ -56,9 +56,10 @@ class Launch:
 
     def __init__(
         self, function: FunctionType, grid: Dim3, block: Dim3, dynamic_shared: int, settings: Settings,
-        schedule: Schedule | None = None, first: Launch | None = None,
+        greenlets: Greenlets, schedule: Schedule | None = None, first: Launch | None = None,
     ):  # fmt: skip
         """first: the clean run, if this one is to show only whether there is an error at all, as fast as can be."""
+        self._greenlets = greenlets
         self.schedule = schedule  # None: an order drawn from the seed
         self.schedules = 1  # that have run; see schedules.py
         self.has_atomics_or_fences = False
@@ -95,11 +96,11 @@ class Launch:
         self.operations = Operations(binder.codes) if self.settings.operations else None
         with np.errstate(all="ignore"), self.operations or contextlib.nullcontext():
             self._context = contextvars.copy_context()  # greenlets begin without; this one keeps NumPy silent
-            call = partial(self._counted(bound) if self.operations else bound, *self._wrap(arguments))
+            self._call = partial(self._counted(bound) if self.operations else bound, *self._wrap(arguments))
             resident: list[Block] = []
             try:
                 with Watchdog(self.settings.patience, self._progress):
-                    self._run_blocks(resident, call)
+                    self._run_blocks(resident)
             except Stop as stop:
                 self.was_stopped = True
                 self.findings.append(stop.finding)
@@ -138,14 +139,14 @@ class Launch:
 
     # Blocks and turns
 
-    def _run_blocks(self, resident: list[Block], call) -> None:
+    def _run_blocks(self, resident: list[Block]) -> None:
         """One block after the other; beside a block that spins, waiting for another, the next one is started too."""
         self._hub, started = getcurrent(), time.process_time()  # not of other programs, on a busy machine
         waiting = self.schedule.blocks[::-1] if self.schedule else self.blocks_to_run()
         self.block_numbers = list(waiting)
         while waiting or resident:
             if waiting and all(b.idle_rounds > START_ANOTHER for b in resident):
-                resident.append(self._start(waiting.pop(), call))
+                resident.append(self._start(waiting.pop()))
             elif all(b.idle_rounds > GIVE_UP_COUNTING or b.asking_rounds > GIVE_UP for b in resident):
                 resident[0].stop_at_spinning()
             for block in list(resident):
@@ -178,12 +179,12 @@ class Launch:
     def _blocks(self) -> int:
         return self.grid.x * self.grid.y * self.grid.z
 
-    def _start(self, number: int, call) -> Block:
+    def _start(self, number: int) -> Block:
         y, x = divmod(number, self.grid.x)
         z, y = divmod(y, self.grid.y)
         self.blocks_begun += 1
         is_sample = isinstance(self.settings.blocks, int) and self.settings.blocks < self._blocks
-        block = Block(number, Dim3(x, y, z), self.block, self.grid, call, is_sample)
+        block = Block(number, Dim3(x, y, z), self.block, self.grid, self._greenlets, is_sample)
         for thread in block.threads:
             thread.glet.gr_context = self._context
         return block
@@ -211,12 +212,14 @@ class Launch:
         """Runs the thread until it waits for something or ends."""
         self._thread, cuda, journal = thread, self._cuda, self.journal
         cuda.threadIdx, cuda.laneid = thread.thread_index, thread.lane
-        result = thread.glet.switch()
+        result = thread.glet.switch(self._call)  # which the first turn runs
         if len(journal.addresses) > journal.closed:
             journal.close(thread)
         waits = thread.waits
         if waits is None:
             thread.done, thread.exit = True, result
+            self._greenlets.give_back(thread.glet)
+            thread.glet = None
         if waits is None or waits.operation != "spin":
             self._moves += 1
 
@@ -297,7 +300,12 @@ class Launch:
                 if self._publications.atomic(thread, array.address(index)):
                     thread.block.knows = True
                     thread.clock += 1
-        old = array.value(index)
+        before = array.data[index]
+        if (box := array._box) is None:
+            old = before
+        else:
+            box[0] = before
+            old = box[0]
         new = change(old, value)
         if type(new) is Undefined:
             new.stop(f"it goes into {array.memory.element(array.address(index))}")
@@ -306,7 +314,7 @@ class Launch:
             self._note_atomic(array.coded_address(index), sys._getframe(2))
         elif type(array) is Quiet:
             raise Unforeseen
-        if array.value(index) == old:
+        if array.data[index] == before:
             frame = sys._getframe(2)
             state = _state_of(frame, self._kernel)
             self._steps += state != thread.asked
@@ -421,5 +429,5 @@ class _Enough(Exception):  # noqa: N818
 def _end(block: Block) -> None:
     """Threads that are still in the middle of the kernel leave it."""
     for thread in block.threads:
-        if not thread.glet.dead:
+        if thread.glet is not None and not thread.glet.dead:
             thread.glet.throw(GreenletExit)
