@@ -262,7 +262,7 @@ class Reader:
 
 
 def _shape(shape) -> tuple[int, ...]:
-    return tuple(int(n) for n in shape) if isinstance(shape, tuple | list) else (int(shape),)
+    return tuple([int(n) for n in shape]) if isinstance(shape, tuple | list) else (int(shape),)
 
 
 def _dtype(dtype) -> np.dtype:

@@ -33,6 +33,7 @@ LONG = 60.0  # seconds; a launch that would take longer is not run unasked
 MANY = 2**20  # blocks; more of them take that long, however little they do, and their order alone fills the memory
 GIVE_UP = 200  # such rounds until it is a deadlock, if the threads that wait do nothing but ask
 GIVE_UP_COUNTING = 50_000  # and if they count while they ask, or go through a long loop of atomics
+_new_tuple = tuple.__new__  # half as long as a named tuple's own
 STATIC_SHARED = 48 * 1024  # bytes of shared memory that a block may have without asking
 
 
@@ -275,7 +276,7 @@ class Launch:
     def wait(self, operation: str, mask: int, value: object, frame) -> object:
         """Gives the turn back until the barrier or the warp operation lets go; what the others brought."""
         thread = self._thread
-        thread.waits = Wait(operation, mask, value, frame.f_code, frame.f_lasti)
+        thread.waits = _new_tuple(Wait, (operation, mask, value, frame.f_code, frame.f_lasti))
         self._hub.switch()
         return thread.answer
 
@@ -338,7 +339,7 @@ class Launch:
         """The block's array of this call site; of shape 0, the dynamic shared memory, which all sites share."""
         if shape == (0,):
             return self._dynamic_array(code, offset, dtype)
-        block, site = self._thread.block, (code, offset)
+        block, site = self._thread.block, (id(code), offset)  # `codes` keeps them alive
         if site not in block.shared:
             name = assigned_name(code, offset, "shared")
             data, written = np.zeros(shape, dtype), np.zeros(shape, bool)

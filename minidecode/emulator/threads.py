@@ -159,7 +159,7 @@ class Block:
         }[waits.operation]()
         self.epoch += 1
         self.left = []
-        converged = max(t.converged for t in self.live) + 1
+        converged = max([t.converged for t in self.live]) + 1
         known = fenced = fenced_block = None
         if self.knows:
             known = merged(t.known for t in self.live)
