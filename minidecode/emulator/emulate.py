@@ -11,7 +11,7 @@ from types import FunctionType
 import numpy as np
 
 from ..errors import EmulationError, OptionError
-from ..runtime.launch import DRY, note_kernel
+from ..runtime.seen_kernels import DRY, note_kernel
 from .arrays import Unforeseen
 from .binding import python_function
 from .launch import Launch, Settings, TakesTooLongError
