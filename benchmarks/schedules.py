@@ -140,7 +140,7 @@ def seeds_that_find(kernel, launch: tuple[int, int], arrays: int) -> dict:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=to_write, help="the file to write the figures to, as JSON")
     out = parser.parse_args().out
     races, right = [], []
@@ -152,10 +152,12 @@ def main() -> None:
     for case in RIGHT:
         right.append(times_one_run(*case))
         r = right[-1]
-        print(f"{r['kernel']:16} {1e3 * r['seconds of one']:8.1f} ms, {r['schedules']:2} schedules {r['times']:5.2f} times:"
-              f" {r['verdict']}", flush=True)  # fmt: skip
+        one = f"{r['kernel']:16} {1e3 * r['seconds of one']:8.1f} ms"
+        print(f"{one}, {r['schedules']:2} schedules {r['times']:5.2f} times: {r['verdict']}", flush=True)
     if out:
-        out.write_text(json.dumps({"where": where_it_ran(), "races": races, "right": right}, indent=1) + "\n")
+        out.write_text(
+            json.dumps({"machine": where_it_ran(), "races": races, "right": right}, indent=1) + "\n", encoding="utf-8"
+        )
 
 
 if __name__ == "__main__":

@@ -50,7 +50,8 @@ def emulate(
     patience: seconds of processor time without any thread coming on, after which a loop is taken for endless.
     operations: counts the kernel's arithmetic operations and comparisons too, which makes it several times as slow.
     schedules: the most orders of blocks and threads to run, if the kernel uses atomics or fences and is traced. Which
-    accesses those order depends on the schedule. A launch longer than 0.05 s gets fewer: six times its time in all.
+    accesses those order depends on the schedule. They stop before they take six times the first one's time, if that is
+    more than half a second.
 
     Arithmetic is NumPy's, except that integers come out of arrays as int64. Numba's own types can be wider:
     `float32 * 0.5` is float64 there, float32 here; every store rounds to the array's type in both. Numbers that come

@@ -4,6 +4,10 @@ An atomic passes on what its thread has fenced to the threads that use the same 
 depends on the schedule, so a race may be hidden under one and show under another. Such a launch runs again from the
 same arrays under other schedules, until one of them shows an error. Barriers order the same accesses under every
 schedule, so a launch without atomics and fences runs once.
+
+The further runs count no traffic, and note no access to an array of the arguments that the first run only read, or only
+changed by atomics. One that finds an error, or touches such an array otherwise, runs once more in full. So twelve cost
+some four to eight times as much as one (benchmarks/schedules.py).
 """
 
 from __future__ import annotations

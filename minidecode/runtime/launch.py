@@ -68,7 +68,7 @@ def _emulated(kernel: Any, grid: int | tuple, block: int | tuple) -> Callable[..
     from ..emulator import emulate
 
     patience = PATIENCE_OF_A_JUDGE if TRACED.get() else 10.0
-    schedules = 3  # forward and backward too, for each of the judge's many inputs
+    schedules = 5  # forward, backward and two random ones too, for each of the judge's many inputs
     return emulate(kernel, trace=TRACED.get(), strict=True, patience=patience, schedules=schedules)[grid, block]
 
 
