@@ -272,8 +272,21 @@ class Quiet(Array):
     An access of another kind ends the launch by `Unforeseen`.
     """
 
-    __slots__ = ()
+    __slots__ = ("_numbers",)
     kind = LOAD
+
+    def __init__(self, house: House, memory: Memory, data: np.ndarray, base: int, written: np.ndarray | None):
+        super().__init__(house, memory, data, base, written)
+        self._numbers = data if self._box is None else data.astype(np.int64)  # widened once, for nobody changes them
+
+    def __getitem__(self, index):
+        if type(index) is not int or not 0 <= index < self._length:
+            index = self.checked_index(index)
+            if type(index) is Selection:
+                return self.view(index)
+        if self.written is not None and not self.written[index]:
+            self.stop_at_unwritten(index)
+        return self._numbers[index]
 
     def __setitem__(self, index, value):
         raise Unforeseen

@@ -7,7 +7,7 @@ schedule, so a launch without atomics and fences runs once.
 
 The further runs count no traffic, and note no access to an array of the arguments that the first run only read, or only
 changed by atomics. One that finds an error, or touches such an array otherwise, runs once more in full. So twelve cost
-some four to eight times as much as one (benchmarks/schedules.py).
+some three to eight times as much as one (benchmarks/schedules.py).
 """
 
 from __future__ import annotations
