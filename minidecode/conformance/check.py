@@ -15,7 +15,8 @@ import numpy as np
 from .. import dims, ops
 from ..catalog import Row, arguments_of, find
 from ..runtime.device import device_kind
-from ..runtime.launch import InEmulator, seen_kernels, traced_launches
+from ..runtime.launch import InEmulator, traced_launches
+from ..runtime.seen_kernels import seen_kernels
 from ..runtime.user_functions import describe, error_line, load_file
 from .kernel_types import check_types
 from .large import SECONDS, judge_large, wrong_by_limits

@@ -13,7 +13,7 @@ import numpy as np
 from .. import dims
 from ..catalog import Row, arguments_of
 from ..emulator.watchdog import Interrupted, Watchdog
-from ..runtime.launch import dry_launches, seen_kernels
+from ..runtime.seen_kernels import dry_launches, seen_kernels
 from ..runtime.user_functions import error_line
 from .kernel_types import narrow_indices
 from .rows import asked_of

@@ -16,9 +16,10 @@ BATCH = 50_000  # accesses; NumPy's calls cost too much for the few of a single 
 class Analysis:
     """Of one launch. An epoch of a block is looked at as a whole: what is not whole yet waits."""
 
-    def __init__(self, journal: Journal, grid: Dim3, block: Dim3):
+    def __init__(self, journal: Journal, grid: Dim3, block: Dim3, counts: bool = True):
         self._journal = journal
         self.races = Races(journal, has_blocks=grid.x * grid.y * grid.z > 1)
+        self._counts = counts  # the traffic too
         self.traffic = Traffic(journal, block.x * block.y * block.z)
         self._waiting: Rows | None = None
 
@@ -34,7 +35,8 @@ class Analysis:
         if len(rows.address):
             kind = self._journal.kinds(rows.site)
             self.races.within_blocks(rows, kind)
-            self.traffic.count(rows, kind)
+            if self._counts:
+                self.traffic.count(rows, kind)
 
     def found_errors(self) -> bool:
         return any(not race.same_value for race in self.races.found.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from .arithmetic import Undefined, wrapped
 from .findings import Finding, Stop
-from .journal import SHARED_BASE, SIZE_CODES, Journal, Memory
+from .journal import ATOMIC, LOAD, SHARED_BASE, SIZE_CODES, Journal, Memory
 from .source import numbers_in, place_of, text_of, user_frame
 
 if TYPE_CHECKING:
@@ -52,7 +53,10 @@ class Array:
                 return self.view(index)
         if self.written is not None and not self.written[index]:
             self.stop_at_unwritten(index)
-        return self.value(index)
+        if self._box is None:
+            return self.data[index]
+        self._box[0] = self.data[index]
+        return self._box[0]
 
     def __setitem__(self, index, value):
         if type(index) is not int or not 0 <= index < self._length:
@@ -88,6 +92,8 @@ class Array:
 
     def checked_index(self, index):
         """The index as plain numbers inside the bounds; or a Selection, where it names more than one element."""
+        if type(index) is np.int64 and 0 <= index < self._length:  # what comes out of an array of integers
+            return int(index)
         parts = index if type(index) is tuple else (index,)
         if len(parts) != self.ndim or any(isinstance(p, slice) or p is Ellipsis or p is None for p in parts):
             return Selection(tuple(self._inside(p, k, index) for k, p in enumerate(parts)))
@@ -260,6 +266,52 @@ class Traced(Array):
         self._values.append(value)
 
 
+class Quiet(Array):
+    """An array of which a clean run had only loads, or only atomics: such accesses race with none, and go unnoted.
+
+    An access of another kind ends the launch by `Unforeseen`.
+    """
+
+    __slots__ = ("_numbers",)
+    kind = LOAD
+
+    def __init__(self, house: House, memory: Memory, data: np.ndarray, base: int, written: np.ndarray | None):
+        super().__init__(house, memory, data, base, written)
+        self._numbers = data if self._box is None else data.astype(np.int64)  # widened once, for nobody changes them
+
+    def __getitem__(self, index):
+        if type(index) is not int or not 0 <= index < self._length:
+            index = self.checked_index(index)
+            if type(index) is Selection:
+                return self.view(index)
+        if self.written is not None and not self.written[index]:
+            self.stop_at_unwritten(index)
+        return self._numbers[index]
+
+    def __setitem__(self, index, value):
+        raise Unforeseen
+
+    def store_many(self, selection: Selection, value) -> None:
+        raise Unforeseen
+
+
+class QuietAtomics(Quiet):
+    """Of which there were only atomics."""
+
+    __slots__ = ()
+    kind = ATOMIC
+
+    def __getitem__(self, index):
+        index = self.checked_index(index)
+        if type(index) is Selection:
+            return self.view(index)
+        raise Unforeseen
+
+
+class Unforeseen(BaseException):
+    """Under this schedule, a thread touches an array in a way in which none did in the first run."""
+
+
 class House:
     """Where the arrays of a launch live: gives each its addresses, and knows who is running."""
 
@@ -269,6 +321,7 @@ class House:
         self.current: Callable[[], Thread] = lambda: None  # set by the launch
         self._global_end, self._shared_end = 0, SHARED_BASE
         self._roots: dict[int, tuple[int, np.ndarray]] = {}
+        self.quiet: dict[int, type[Quiet]] = {}  # start of a root -> the kind of its arrays
 
     def argument(self, name: str, data: np.ndarray, empty: bool = False) -> Array:
         """An argument of the kernel. Two views of the same memory get the same addresses."""
@@ -281,7 +334,19 @@ class House:
             self._global_end = start + root.nbytes + 512
         base = self._roots[pointer(root)][0] + pointer(data) - pointer(root)
         memory = self._note(name, "global", base, data)
-        return self.kind(self, memory, data, base, np.zeros(data.shape, bool) if empty else None)
+        kind = self.quiet.get(self._roots[pointer(root)][0], self.kind)
+        return kind(self, memory, data, base, np.zeros(data.shape, bool) if empty else None)
+
+    def quiet_roots(self, counts: dict[str, dict[int, int]]) -> dict[int, type[Quiet]]:
+        """Start of each root whose arrays had accesses of one kind that race with none. counts: `Traffic.arrays`."""
+        starts = sorted(start for start, _ in self._roots.values())
+        kinds: dict[int, set[int]] = {start: set() for start in starts}
+        for memory in self.journal.memories:
+            if memory.space == "global":
+                root = starts[bisect_right(starts, memory.start) - 1]
+                kinds[root] |= {kind for kind, count in counts.get(memory.name, {}).items() if count}
+        quiet = {frozenset([kind.kind]): kind for kind in (Quiet, QuietAtomics)}
+        return {root: quiet[frozenset(found)] for root, found in kinds.items() if frozenset(found) in quiet}
 
     def constant(self, data: np.ndarray, name: str) -> Array:
         """An array that the kernel closes over: a copy that no thread writes, and that no race concerns."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from functools import cache
 from types import CellType, CodeType, FunctionType, ModuleType
 
 import numpy as np
@@ -111,8 +112,7 @@ class _ModuleView:
 
 def _stand_ins(cuda: FakeCuda) -> dict[int, object]:
     """By identity: the real module, and each of its names that a kernel may have imported by itself."""
-    found: dict[int, object] = {id(math): _MATHEMATICS, id(max): maximum, id(min): minimum}
-    found |= {id(f): getattr(_MATHEMATICS, n) for n, f in vars(math).items() if callable(f) and not n.startswith("__")}
+    found = dict(_mathematical())
     real = sys.modules.get("numba.cuda")
     if real is None:
         return found
@@ -122,6 +122,14 @@ def _stand_ins(cuda: FakeCuda) -> dict[int, object]:
             is_index = name in ("threadIdx", "blockIdx", "laneid")
             found[id(getattr(real, name))] = Reader(cuda, name) if is_index else getattr(cuda, name)
     found[id(real)] = cuda
+    return found
+
+
+@cache
+def _mathematical() -> dict[int, object]:
+    """Of `_stand_ins`, what is the same in every launch."""
+    found: dict[int, object] = {id(math): _MATHEMATICS, id(max): maximum, id(min): minimum}
+    found |= {id(f): getattr(_MATHEMATICS, n) for n, f in vars(math).items() if callable(f) and not n.startswith("__")}
     return found
 
 

@@ -68,14 +68,21 @@ class Publications:
 
     def __init__(self):
         self.at: dict[object, Known] = {}
+        self.has_fences = False  # without any, atomics publish nothing
 
     def fence(self, thread, whole_device: bool) -> None:
         """What the thread has done so far may be published by its next atomic, to the block or to the device."""
+        self.has_fences = True
         knowledge = knowledge_of(thread)
         thread.fenced_block = merged([thread.fenced_block, knowledge])
         if whole_device:
             thread.fenced = merged([thread.fenced, knowledge])
         thread.clock += 1  # what comes after the fence is not covered by it
+
+    def concern(self, thread, address: int) -> bool:
+        """Whether an atomic has anything to add or to take up."""
+        is_published = address in self.at or (address, thread.block.number) in self.at
+        return is_published or thread.fenced_block is not None  # which `fence` sets in either case
 
     def atomic(self, thread, address: int) -> bool:
         """An atomic takes up what stands at the element, then adds what its thread has fenced. True: it learnt.

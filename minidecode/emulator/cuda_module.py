@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import operator
 import sys
 
 import numpy as np
@@ -27,6 +28,7 @@ class FakeCuda:
 
     def __init__(self, launch, grid: Dim3, block: Dim3):
         self.blockDim, self.gridDim, self.warpsize = block, grid, 32
+        self._sizes = tuple(n * g for n, g in zip(block, grid, strict=True))
         self.threadIdx = self.blockIdx = Dim3(0, 0, 0)
         self.laneid = 0
         self.shared, self.local, self.const = Shared(launch), Local(launch), Constant(launch)
@@ -53,8 +55,7 @@ class FakeCuda:
         return (x, b.y * n.y + t.y, b.z * n.z + t.z)[:ndim]
 
     def gridsize(self, ndim: int):
-        sizes = tuple(n * g for n, g in zip(self.blockDim, self.gridDim, strict=True))
-        return sizes[0] if ndim == 1 else sizes[:ndim]
+        return self._sizes[0] if ndim == 1 else self._sizes[:ndim]
 
     # Barriers and fences
 
@@ -191,47 +192,47 @@ class Atomics:
         self._atomic = launch.atomic
 
     def add(self, array, index, value):
-        return self._atomic(array, index, lambda old: old + value)
+        return self._atomic(array, index, operator.add, value)
 
     def sub(self, array, index, value):
-        return self._atomic(array, index, lambda old: old - value)
+        return self._atomic(array, index, operator.sub, value)
 
     def min(self, array, index, value):
-        return self._atomic(array, index, lambda old: value if value < old else old)
+        return self._atomic(array, index, lambda old, value: value if value < old else old, value)
 
     def max(self, array, index, value):
-        return self._atomic(array, index, lambda old: value if value > old else old)
+        return self._atomic(array, index, lambda old, value: value if value > old else old, value)
 
     def nanmin(self, array, index, value):
-        return self._atomic(array, index, lambda old: np.fmin(old, value))
+        return self._atomic(array, index, np.fmin, value)
 
     def nanmax(self, array, index, value):
-        return self._atomic(array, index, lambda old: np.fmax(old, value))
+        return self._atomic(array, index, np.fmax, value)
 
     def inc(self, array, index, value):
-        return self._atomic(array, index, lambda old: 0 if old >= value else old + 1)
+        return self._atomic(array, index, lambda old, value: 0 if old >= value else old + 1, value)
 
     def dec(self, array, index, value):
-        return self._atomic(array, index, lambda old: value if old == 0 or old > value else old - 1)
+        return self._atomic(array, index, lambda old, value: value if old == 0 or old > value else old - 1, value)
 
     def exch(self, array, index, value):
-        return self._atomic(array, index, lambda old: value)
+        return self._atomic(array, index, lambda old, value: value, value)
 
     def and_(self, array, index, value):
-        return self._atomic(array, index, lambda old: old & value)
+        return self._atomic(array, index, operator.and_, value)
 
     def or_(self, array, index, value):
-        return self._atomic(array, index, lambda old: old | value)
+        return self._atomic(array, index, operator.or_, value)
 
     def xor(self, array, index, value):
-        return self._atomic(array, index, lambda old: old ^ value)
+        return self._atomic(array, index, operator.xor, value)
 
     def cas(self, array, index, expected, value):
-        return self._atomic(array, index, lambda old: value if old == expected else old)
+        return self._atomic(array, index, lambda old, value: value if old == expected else old, value)
 
     def compare_and_swap(self, array, expected, value):
         index = 0 if array.ndim == 1 else (0,) * array.ndim
-        return self._atomic(array, index, lambda old: value if old == expected else old)
+        return self._atomic(array, index, lambda old, value: value if old == expected else old, value)
 
 
 class LibDevice:
@@ -261,7 +262,7 @@ class Reader:
 
 
 def _shape(shape) -> tuple[int, ...]:
-    return tuple(int(n) for n in shape) if isinstance(shape, tuple | list) else (int(shape),)
+    return tuple([int(n) for n in shape]) if isinstance(shape, tuple | list) else (int(shape),)
 
 
 def _dtype(dtype) -> np.dtype:

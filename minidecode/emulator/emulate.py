@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from types import FunctionType
 
 import numpy as np
 
 from ..errors import EmulationError, OptionError
-from ..runtime.launch import DRY, note_kernel
+from ..runtime.seen_kernels import DRY, note_kernel
+from .arrays import Unforeseen
 from .binding import python_function
 from .launch import Launch, Settings, TakesTooLongError
 from .run import Run
 from .schedules import SCHEDULES, Schedule, run_further
-from .threads import Dim3
+from .threads import Dim3, Greenlets
 
 MOST_THREADS = 1024
 MOST_SHARED = 227 * 1024  # bytes of dynamic shared memory, of an H100
@@ -49,7 +50,8 @@ def emulate(
     patience: seconds of processor time without any thread coming on, after which a loop is taken for endless.
     operations: counts the kernel's arithmetic operations and comparisons too, which makes it several times as slow.
     schedules: the most orders of blocks and threads to run, if the kernel uses atomics or fences and is traced. Which
-    accesses those order depends on the schedule. A launch longer than 0.05 s gets fewer: six times its time in all.
+    accesses those order depends on the schedule. They stop before they take six times the first one's time, if that is
+    more than half a second.
 
     Arithmetic is NumPy's, except that integers come out of arrays as int64. Numba's own types can be wider:
     `float32 * 0.5` is float64 there, float32 here; every store rounds to the array's type in both. Numbers that come
@@ -118,7 +120,14 @@ class _Configured:
         for array in _arrays_in(arguments):
             if array.dtype.kind not in "biufc":
                 raise OptionError(f"arrays of {array.dtype} are not emulated: numbers and booleans only")
-        launch = Launch(self._function, self._grid, self._block, self._dynamic, self._settings)
+        greenlets = Greenlets()
+        try:
+            return self._run(arguments, greenlets)
+        finally:
+            greenlets.clear()
+
+    def _run(self, arguments: tuple, greenlets: Greenlets) -> Run:
+        launch = self._launch(greenlets)
         if DRY.get():
             note_kernel(self._kernel, arguments)
             return Run(launch)
@@ -132,7 +141,8 @@ class _Configured:
         if run.ok and run.traced and launch.has_atomics_or_fences and self._settings.schedules > 1:
             after, seconds = _contents(arguments), time.process_time() - started
             try:
-                run = Run(run_further(launch, partial(self._launch_again, arguments, before), seconds))
+                again = partial(self._launch_again, arguments, before, greenlets)
+                run = Run(run_further(launch, partial(_finds_error, again, launch), again, seconds))
             finally:
                 _put_back(after)
         is_judged = note_kernel(self._kernel, arguments)  # within conformance.check, whatever launches
@@ -140,12 +150,27 @@ class _Configured:
             raise EmulationError(str(run.errors[0]))
         return run
 
-    def _launch_again(self, arguments: tuple, before: list, schedule: Schedule) -> Launch:
-        """The same launch from the same arrays, under another schedule."""
+    def _launch(self, greenlets: Greenlets, schedule: Schedule | None = None, first: Launch | None = None) -> Launch:
+        return Launch(
+            self._function, self._grid, self._block, self._dynamic, self._settings, greenlets, schedule, first
+        )
+
+    def _launch_again(
+        self, arguments: tuple, before: list, greenlets: Greenlets, schedule: Schedule, first: Launch | None = None
+    ) -> Launch:
+        """The same launch from the same arrays, under another schedule; in full, or (with first) as fast as can be."""
         _put_back(before)
-        launch = Launch(self._function, self._grid, self._block, self._dynamic, self._settings, schedule)
+        launch = self._launch(greenlets, schedule, first)
         launch.run(arguments)
         return launch
+
+
+def _finds_error(launch_again: Callable[..., Launch], first: Launch, schedule: Schedule) -> bool:
+    """Whether a fast run finds an error, or something that it cannot judge."""
+    try:
+        return any(f.severity == "error" for f in launch_again(schedule, first).findings)
+    except Unforeseen:
+        return True
 
 
 def _contents(arguments: tuple) -> list[tuple[np.ndarray, np.ndarray]]:

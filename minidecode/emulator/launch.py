@@ -16,7 +16,7 @@ from greenlet import GreenletExit, getcurrent
 
 from .analysis import BATCH, Analysis
 from .arithmetic import Undefined
-from .arrays import Array, House
+from .arrays import Array, House, Quiet, Traced, Unforeseen
 from .binding import Binder, marked
 from .clocks import Publications
 from .cuda_module import FakeCuda
@@ -25,7 +25,7 @@ from .journal import Journal
 from .operations import Operations
 from .schedules import SCHEDULES, Schedule
 from .source import Place, assigned_name, instruction_start, loop_around, place_of
-from .threads import Block, Dim3, Thread, Wait
+from .threads import Block, Dim3, Greenlets, Thread, Wait
 from .watchdog import Interrupted, Watchdog
 
 START_ANOTHER = 20  # rounds in which nothing changes, until another block is started beside those that wait
@@ -33,6 +33,7 @@ LONG = 60.0  # seconds; a launch that would take longer is not run unasked
 MANY = 2**20  # blocks; more of them take that long, however little they do, and their order alone fills the memory
 GIVE_UP = 200  # such rounds until it is a deadlock, if the threads that wait do nothing but ask
 GIVE_UP_COUNTING = 50_000  # and if they count while they ask, or go through a long loop of atomics
+_new_tuple = tuple.__new__  # half as long as a named tuple's own
 STATIC_SHARED = 48 * 1024  # bytes of shared memory that a block may have without asking
 
 
@@ -56,8 +57,10 @@ class Launch:
 
     def __init__(
         self, function: FunctionType, grid: Dim3, block: Dim3, dynamic_shared: int, settings: Settings,
-        schedule: Schedule | None = None,
+        greenlets: Greenlets, schedule: Schedule | None = None, first: Launch | None = None,
     ):  # fmt: skip
+        """first: the clean run, if this one is to show only whether there is an error at all, as fast as can be."""
+        self._greenlets = greenlets
         self.schedule = schedule  # None: an order drawn from the seed
         self.schedules = 1  # that have run; see schedules.py
         self.has_atomics_or_fences = False
@@ -67,7 +70,9 @@ class Launch:
         self.journal = Journal()
         self.house = House(self.journal, settings.trace, settings.negative_indices)
         self.house.current = self.current
-        self.analysis = Analysis(self.journal, grid, block) if settings.trace else None
+        self.analysis = Analysis(self.journal, grid, block, counts=first is None) if settings.trace else None
+        if first is not None:
+            self.house.quiet = first.house.quiet_roots(first.analysis.traffic.arrays)
         self.findings: list[Finding] = []
         self.operations: Operations | None = None  # where they are counted
         self.blocks_begun = self.blocks_run = self.barriers_passed = 0
@@ -80,6 +85,7 @@ class Launch:
         self.was_stopped = False  # by an error, before its end
         self._cuda = FakeCuda(self, grid, block)
         self._codes: set[CodeType] = set()
+        self._atomic_sites: set[int] = set()  # of atomics, before they are led back to their instruction
         self._shared_sites: dict[object, object] = {}  # call site -> its Memory, the same for every block
 
     def run(self, arguments: tuple) -> None:
@@ -92,11 +98,11 @@ class Launch:
         self.operations = Operations(binder.codes) if self.settings.operations else None
         with np.errstate(all="ignore"), self.operations or contextlib.nullcontext():
             self._context = contextvars.copy_context()  # greenlets begin without; this one keeps NumPy silent
-            call = partial(self._counted(bound) if self.operations else bound, *self._wrap(arguments))
+            self._call = partial(self._counted(bound) if self.operations else bound, *self._wrap(arguments))
             resident: list[Block] = []
             try:
                 with Watchdog(self.settings.patience, self._progress):
-                    self._run_blocks(resident, call)
+                    self._run_blocks(resident)
             except Stop as stop:
                 self.was_stopped = True
                 self.findings.append(stop.finding)
@@ -135,14 +141,14 @@ class Launch:
 
     # Blocks and turns
 
-    def _run_blocks(self, resident: list[Block], call) -> None:
+    def _run_blocks(self, resident: list[Block]) -> None:
         """One block after the other; beside a block that spins, waiting for another, the next one is started too."""
         self._hub, started = getcurrent(), time.process_time()  # not of other programs, on a busy machine
         waiting = self.schedule.blocks[::-1] if self.schedule else self.blocks_to_run()
         self.block_numbers = list(waiting)
         while waiting or resident:
             if waiting and all(b.idle_rounds > START_ANOTHER for b in resident):
-                resident.append(self._start(waiting.pop(), call))
+                resident.append(self._start(waiting.pop()))
             elif all(b.idle_rounds > GIVE_UP_COUNTING or b.asking_rounds > GIVE_UP for b in resident):
                 resident[0].stop_at_spinning()
             for block in list(resident):
@@ -175,12 +181,12 @@ class Launch:
     def _blocks(self) -> int:
         return self.grid.x * self.grid.y * self.grid.z
 
-    def _start(self, number: int, call) -> Block:
+    def _start(self, number: int) -> Block:
         y, x = divmod(number, self.grid.x)
         z, y = divmod(y, self.grid.y)
         self.blocks_begun += 1
         is_sample = isinstance(self.settings.blocks, int) and self.settings.blocks < self._blocks
-        block = Block(number, Dim3(x, y, z), self.block, self.grid, call, is_sample)
+        block = Block(number, Dim3(x, y, z), self.block, self.grid, self._greenlets, is_sample)
         for thread in block.threads:
             thread.glet.gr_context = self._context
         return block
@@ -206,14 +212,17 @@ class Launch:
 
     def _turn(self, thread: Thread) -> None:
         """Runs the thread until it waits for something or ends."""
-        self._thread = thread
-        self._cuda.threadIdx, self._cuda.laneid = thread.thread_index, thread.lane
-        result = thread.glet.switch()
-        if len(self.journal.addresses) > self.journal.closed:
-            self.journal.close(thread)
-        if thread.waits is None:
+        self._thread, cuda, journal = thread, self._cuda, self.journal
+        cuda.threadIdx, cuda.laneid = thread.thread_index, thread.lane
+        result = thread.glet.switch(self._call)  # which the first turn runs
+        if len(journal.addresses) > journal.closed:
+            journal.close(thread)
+        waits = thread.waits
+        if waits is None:
             thread.done, thread.exit = True, result
-        if thread.waits is None or thread.waits.operation != "spin":
+            self._greenlets.give_back(thread.glet)
+            thread.glet = None
+        if waits is None or waits.operation != "spin":
             self._moves += 1
 
     def _finish(self, block: Block) -> None:
@@ -268,7 +277,7 @@ class Launch:
     def wait(self, operation: str, mask: int, value: object, frame) -> object:
         """Gives the turn back until the barrier or the warp operation lets go; what the others brought."""
         thread = self._thread
-        thread.waits = Wait(operation, mask, value, frame.f_code, frame.f_lasti)
+        thread.waits = _new_tuple(Wait, (operation, mask, value, frame.f_code, frame.f_lasti))
         self._hub.switch()
         return thread.answer
 
@@ -279,28 +288,36 @@ class Launch:
         thread.block.knows = True
         self._publications.fence(thread, whole_device)
 
-    def atomic(self, array: Array, index, change) -> object:
+    def atomic(self, array: Array, index, change, value) -> object:
         """Reads, computes and writes as one; an atomic that changes nothing gives the turn back (it may be a spin)."""
-        thread, frame = self._thread, inspect.currentframe().f_back.f_back
+        thread = self._thread
         if type(index) is not int or not 0 <= index < array._length:
             index = array.checked_index(index)
         if array.written is not None and not array.written[index]:
             array.stop_at_unwritten(index)
-        address = array.address(index)
         if array.memory.space != "local":
             self.has_atomics_or_fences = True
-            self.journal.close(thread)
-            if self._publications.atomic(thread, address):
-                thread.block.knows = True
-                thread.clock += 1
-        old = array.value(index)
-        new = change(old)
+            if self._publications.has_fences and self._publications.concern(thread, array.address(index)):
+                self.journal.close(thread)
+                if self._publications.atomic(thread, array.address(index)):
+                    thread.block.knows = True
+                    thread.clock += 1
+        before = array.data[index]
+        if (box := array._box) is None:
+            old = before
+        else:
+            box[0] = before
+            old = box[0]
+        new = change(old, value)
         if type(new) is Undefined:
-            new.stop(f"it goes into {array.memory.element(address)}")
+            new.stop(f"it goes into {array.memory.element(array.address(index))}")
         array.store(index, new)
-        if self.analysis and array.memory.space != "local":
-            self._note_atomic(array.coded_address(index), frame)
-        if array.value(index) == old:
+        if type(array) is Traced:
+            self._note_atomic(array.coded_address(index), sys._getframe(2))
+        elif type(array) is Quiet:
+            raise Unforeseen
+        if array.data[index] == before:
+            frame = sys._getframe(2)
             state = _state_of(frame, self._kernel)
             self._steps += state != thread.asked
             thread.asked = state
@@ -311,9 +328,11 @@ class Launch:
         return old
 
     def _note_atomic(self, coded_address: int, frame) -> None:
-        offset = instruction_start(frame.f_code, frame.f_lasti)
-        site = offset + self.journal.bases.of(frame.f_code)
-        self.journal.atomic_sites.add(site)
+        code = frame.f_code
+        site = frame.f_lasti + (self.journal.bases.get(id(code)) or self.journal.bases.of(code))
+        if site not in self._atomic_sites:
+            self._atomic_sites.add(site)
+            self.journal.atomic_sites.add(instruction_start(code, frame.f_lasti) + self.journal.bases.of(code))
         self.journal.addresses.append(coded_address)
         self.journal.sites.append(site)
 
@@ -321,7 +340,7 @@ class Launch:
         """The block's array of this call site; of shape 0, the dynamic shared memory, which all sites share."""
         if shape == (0,):
             return self._dynamic_array(code, offset, dtype)
-        block, site = self._thread.block, (code, offset)
+        block, site = self._thread.block, (id(code), offset)  # `codes` keeps them alive
         if site not in block.shared:
             name = assigned_name(code, offset, "shared")
             data, written = np.zeros(shape, dtype), np.zeros(shape, bool)
@@ -412,5 +431,5 @@ class _Enough(Exception):  # noqa: N818
 def _end(block: Block) -> None:
     """Threads that are still in the middle of the kernel leave it."""
     for thread in block.threads:
-        if not thread.glet.dead:
+        if thread.glet is not None and not thread.glet.dead:
             thread.glet.throw(GreenletExit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from greenlet import greenlet
+from greenlet import getcurrent, greenlet
 
 from .clocks import NOTHING, Known, merged
 from .findings import Finding, Stop, threads_in_words, verb
@@ -36,6 +36,31 @@ class Wait(NamedTuple):
         return place_of(self.code, self.offset)
 
 
+class Greenlets:
+    """Greenlets that run one thread after the other, for to make one takes as long as 20 turns of a thread."""
+
+    def __init__(self):
+        self._idle: list[greenlet] = []
+
+    def take(self) -> greenlet:
+        """One for a thread: its first `switch(run)` runs the thread."""
+        return self._idle.pop() if self._idle else greenlet(_run_threads)
+
+    def give_back(self, glet: greenlet) -> None:
+        """Of a thread that has come to its end."""
+        self._idle.append(glet)
+
+    def clear(self) -> None:
+        """Ends those that are idle, which the thread of the process that made them has to do."""
+        self._idle.clear()
+
+
+def _run_threads(run) -> None:
+    hub = getcurrent().parent
+    while True:
+        run = hub.switch(run())
+
+
 class Thread:
     """One thread: who it is, what it waits for, and what it knows (see clocks.py)."""
 
@@ -44,10 +69,10 @@ class Thread:
         "known", "lane", "row", "thread_index", "waits", "warp",
     )  # fmt: skip
 
-    def __init__(self, block: Block, index: int, thread_index: Dim3, run):
+    def __init__(self, block: Block, index: int, thread_index: Dim3, glet: greenlet):
         self.block, self.index, self.thread_index = block, index, thread_index
         self.warp, self.lane = divmod(index, WARP)
-        self.glet = greenlet(run)
+        self.glet: greenlet | None = glet  # None once the thread is done: the greenlet may run another by then
         self.waits: Wait | None = None
         self.answer: object = None
         self.asked: object = None  # its state at its last atomic that changed nothing
@@ -72,13 +97,15 @@ class Thread:
 class Block:
     """One block: its threads, its shared memory, and the barriers it has passed."""
 
-    def __init__(self, number: int, index: Dim3, shape: Dim3, grid: Dim3, run, is_sample: bool = False):
+    def __init__(
+        self, number: int, index: Dim3, shape: Dim3, grid: Dim3, greenlets: Greenlets, is_sample: bool = False
+    ):
         self.number, self.index, self.shape, self.is_sample = number, index, shape, is_sample
         flat = grid.y == grid.z == 1
         name = str(index.x) if flat else str(tuple(index))
         self.suffix = f" of block {name}" if grid.x * grid.y * grid.z > 1 else ""
         self.threads = [
-            Thread(self, x + shape.x * (y + shape.y * z), Dim3(x, y, z), run)
+            Thread(self, x + shape.x * (y + shape.y * z), Dim3(x, y, z), greenlets.take())
             for z in range(shape.z) for y in range(shape.y) for x in range(shape.x)
         ]  # fmt: skip
         self.live = list(self.threads)
@@ -93,8 +120,14 @@ class Block:
 
     def release(self, kernel) -> bool:
         """Releases complete warp operations, else the block's barrier. False: no thread was released."""
-        self.left += [t for t in self.live if t.done]
-        self.live = [t for t in self.live if not t.done]
+        done = [t for t in self.live if t.done]
+        if done:
+            self.left += done
+            self.live = [t for t in self.live if not t.done]
+        if {t.waits and t.waits.operation for t in self.live} == {"syncthreads"}:  # as it mostly is
+            self.spun = []
+            self._pass_barrier(kernel)
+            return True
         freed = False
         self.spun = [(t, t.waits) for t in self.live if t.waits is not None and t.waits.operation == "spin"]
         for thread, _ in self.spun:
@@ -111,7 +144,7 @@ class Block:
 
     def _pass_barrier(self, kernel) -> None:
         waits = self.live[0].waits
-        if any(t.waits.offset != waits.offset or t.waits.code is not waits.code for t in self.live):
+        if any([t.waits.offset != waits.offset or t.waits.code is not waits.code for t in self.live]):
             self._stop_at_two_barriers([t.waits.place for t in self.live])
         if waits.code is not kernel:  # inside a function: they must have come by the same call
             self._stop_at_two_calls(kernel)
@@ -126,7 +159,7 @@ class Block:
         }[waits.operation]()
         self.epoch += 1
         self.left = []
-        converged = max(t.converged for t in self.live) + 1
+        converged = max([t.converged for t in self.live]) + 1
         known = fenced = fenced_block = None
         if self.knows:
             known = merged(t.known for t in self.live)

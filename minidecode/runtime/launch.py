@@ -14,11 +14,10 @@ import numpy as np
 
 from ..errors import OptionError
 from .device import device_kind, fetch
+from .seen_kernels import note_kernel
 
 LAUNCHES: ContextVar[Counter[str] | None] = ContextVar("launches", default=None)
 TRACED: ContextVar[bool] = ContextVar("traced", default=False)
-SEEN: ContextVar[dict[tuple[Any, tuple], None] | None] = ContextVar("seen", default=None)
-DRY: ContextVar[bool] = ContextVar("dry", default=False)
 PRODUCT = "product of the library"
 PATIENCE_OF_A_JUDGE = 3.0  # seconds: its inputs are small
 EMULATED: ContextVar[bool] = ContextVar("emulated", default=False)
@@ -69,7 +68,7 @@ def _emulated(kernel: Any, grid: int | tuple, block: int | tuple) -> Callable[..
     from ..emulator import emulate
 
     patience = PATIENCE_OF_A_JUDGE if TRACED.get() else 10.0
-    schedules = 3  # forward and backward too, for each of the judge's many inputs
+    schedules = 5  # forward, backward and two random ones too, for each of the judge's many inputs
     return emulate(kernel, trace=TRACED.get(), strict=True, patience=patience, schedules=schedules)[grid, block]
 
 
@@ -126,16 +125,6 @@ def strided_batched(a: Any, b: Any, out: Any) -> None:
     )  # fmt: skip
 
 
-def note_kernel(kernel: Any, arguments: tuple) -> bool:
-    """Notes a launch for `seen_kernels`; whether anybody wants to know, and so whether mistakes must be told."""
-    seen = SEEN.get()
-    if seen is not None and hasattr(kernel, "py_func"):
-        from numba import typeof
-
-        seen.setdefault((kernel, tuple(map(typeof, arguments))), None)
-    return seen is not None
-
-
 @contextmanager
 def counted_launches():
     """Within it, every launch is counted by the kernel's name and place: no function can vouch for itself."""
@@ -148,17 +137,6 @@ def counted_launches():
 
 
 @contextmanager
-def seen_kernels():
-    """Within it, every kernel that is launched is noted, with Numba's types of its arguments; see `check`."""
-    seen: dict[tuple[Any, tuple], None] = {}
-    token = SEEN.set(seen)
-    try:
-        yield seen
-    finally:
-        SEEN.reset(token)
-
-
-@contextmanager
 def traced_launches():
     """Within it, emulated launches look for data races, which right answers may hide; slower."""
     token = TRACED.set(True)
@@ -166,16 +144,6 @@ def traced_launches():
         yield
     finally:
         TRACED.reset(token)
-
-
-@contextmanager
-def dry_launches():
-    """Within it, emulated launches are held to the limits of grids and blocks and noted; no kernel runs."""
-    token = DRY.set(True)
-    try:
-        yield
-    finally:
-        DRY.reset(token)
 
 
 class OnHost:

@@ -8,7 +8,8 @@ from kernels_correct import CASES as CORRECT
 from numba import cuda
 
 import minidecode as md
-from minidecode.emulator import schedules
+from minidecode.emulator import schedules, threads
+from minidecode.emulator.traffic import Traffic
 
 
 @cuda.jit
@@ -121,3 +122,51 @@ def test_an_input_that_may_only_be_read_stays_as_it_is():
     x.flags.writeable = False
     run = md.emulate(count_above)[1, 32](x, 15.5, count)
     assert run.ok and run.schedules > 1 and count[0] == 16
+
+
+@cuda.jit
+def writes_what_others_read(count, x, y):
+    x[1 + cuda.threadIdx.x] = y[0]
+    if cuda.atomic.add(count, 0, 1) == 0 and cuda.threadIdx.x == 0:
+        y[0] = 1
+
+
+@cuda.jit
+def counts_in_what_others_read(count, x, y):
+    x[1 + cuda.threadIdx.x] = y[0]
+    if cuda.atomic.add(count, 0, 1) == 0 and cuda.threadIdx.x == 0:
+        cuda.atomic.add(y, 0, 1)
+
+
+@cuda.jit
+def reads_what_others_count_in(count, x, y):
+    cuda.atomic.add(y, 0, 1)
+    if cuda.atomic.add(count, 0, 1) == 0 and cuda.threadIdx.x == 0:
+        x[0] = y[0]
+
+
+@pytest.mark.parametrize("kernel", [writes_what_others_read, counts_in_what_others_read, reads_what_others_count_in])
+def test_an_array_that_raced_with_nothing_in_the_first_run_may_race_in_a_later_one(kernel):
+    by_the_first = set()
+    for seed in range(8):
+        run = md.emulate(kernel, seed=seed)[1, 2](np.zeros(1, np.int32), np.zeros(3, np.int32), np.zeros(1, np.int32))
+        assert [e.kind for e in run.errors] == ["race"], (seed, run.verdict)
+        by_the_first.add(run.schedules == 1)
+    assert by_the_first == {True, False}, "only where thread 0 comes first does it touch y in its own way"
+
+
+def test_only_the_first_schedule_of_a_clean_launch_counts_traffic(monkeypatch):
+    counted, count = [], Traffic.count
+    monkeypatch.setattr(Traffic, "count", lambda self, *rows: counted.append(rows) or count(self, *rows))
+    case = next(c for c in CORRECT if c.name == "last_block_done")
+    run = md.emulate(case.kernel)[case.launch](*case.arguments())
+    assert run.schedules == 12 and len(counted) == 1 and run.sectors > 0
+
+
+def test_greenlets_serve_one_block_after_the_other(monkeypatch):
+    made, greenlet = [], threads.greenlet
+    monkeypatch.setattr(threads, "greenlet", lambda run: made.append(run) or greenlet(run))
+    x, count = np.arange(32.0), np.zeros(1, np.int64)
+    run = md.emulate(count_above)[8, 32](x, 15.5, count)
+    assert run.ok and run.schedules == 12 and count[0] == 8 * 16
+    assert len(made) == 32, "as many as one block has threads"

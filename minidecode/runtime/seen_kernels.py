@@ -1,0 +1,41 @@
+"""Which kernels were launched, on the GPU or in the emulator, with Numba's types of their arguments."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+SEEN: ContextVar[dict[tuple[Any, tuple], None] | None] = ContextVar("seen", default=None)
+DRY: ContextVar[bool] = ContextVar("dry", default=False)
+
+
+def note_kernel(kernel: Any, arguments: tuple) -> bool:
+    """Notes a launch for `seen_kernels`; whether anybody wants to know, and so whether mistakes must be told."""
+    seen = SEEN.get()
+    if seen is not None and hasattr(kernel, "py_func"):
+        from numba import typeof
+
+        seen.setdefault((kernel, tuple(map(typeof, arguments))), None)
+    return seen is not None
+
+
+@contextmanager
+def seen_kernels():
+    """Within it, every kernel that is launched is noted, with Numba's types of its arguments; see `check`."""
+    seen: dict[tuple[Any, tuple], None] = {}
+    token = SEEN.set(seen)
+    try:
+        yield seen
+    finally:
+        SEEN.reset(token)
+
+
+@contextmanager
+def dry_launches():
+    """Within it, emulated launches are held to the limits of grids and blocks and noted; no kernel runs."""
+    token = DRY.set(True)
+    try:
+        yield
+    finally:
+        DRY.reset(token)
