@@ -62,7 +62,7 @@ def prompts_of(
             raise InputError(f"{reader.name} is empty: write one text per line")
         yield Prompts(
             _Beginning(first_two, reader), f"{reader.name}, line", jsonl or path.suffix == ".jsonl",
-            1 if len(first_two) == 1 else None, (lambda: LineReader(path)) if reader.is_regular else None,
+            1 if len(first_two) == 1 else None, (lambda: LineReader(path)) if reader.can_be_opened_again else None,
         )  # fmt: skip
 
 

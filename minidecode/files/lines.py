@@ -50,8 +50,9 @@ class LineReader:
         self._called_off, self._ended, self._lines = False, False, 0
         try:
             self._file = _stdin() if str(path) == "-" else open(path, "rb")  # noqa: SIM115 (closed by `close`)
-            self.is_regular = _is_regular(self._file)
-            if not self.is_regular and sys.platform != "win32" and _has_descriptor(self._file):
+            is_regular = _is_regular(self._file)
+            self.can_be_opened_again = is_regular and self.name != "standard input"  # which has one position for all
+            if not is_regular and sys.platform != "win32" and _has_descriptor(self._file):
                 self._file = io.BufferedReader(_Patient(self._file, self))
         except OSError as error:
             raise InputError(f"{self.name} cannot be read: {error.strerror}") from None

@@ -57,6 +57,16 @@ def test_order_is_kept_whatever_the_batches(cli, toy, tmp_path, flags, way):
     assert (ran.code, ran.out.splitlines()) == (0, texts_of(toy))
 
 
+@pytest.mark.parametrize("on_error", ["stop", "skip"])
+def test_a_file_as_standard_input_loses_no_line(cli, toy, tmp_path, on_error):
+    """`minidecode generate - < FILE`: whoever reads it a second time reads what the first would have got."""
+    path = tmp_path / "prompts.txt"
+    path.write_text("\n".join(GOOD))
+    with open(path) as stdin:
+        ran = cli("generate", "-", "-m", toy, *FEW, "--on-error", on_error, stdin=stdin)
+    assert (ran.code, ran.out.splitlines()) == (0, texts_of(toy))
+
+
 @pytest.mark.parametrize("flag", ["--pipeline", "--no-pipeline"])
 @pytest.mark.parametrize("way", ["file", "stdin"])
 def test_stop_names_the_line(cli, toy, tmp_path, mixed, flag, way):
