@@ -14,7 +14,7 @@ import typer
 from ..errors import InputError, OptionError
 from ..files.lines import drawable, writable
 from ..runtime.pipeline import ON_ERROR, RunReceipt
-from ..runtime.records import read_record
+from ..runtime.records import Line, merged_options, read_record, tokenize_line
 from .flags import Debug, Device, Dtype, Jsonl, PlanText, Quiet, Revision, warn_of_files
 from .generate_files import Prompts, check_prompts, prompts_of, run_lines, told_of_failures
 from .progress_bar import bar
@@ -119,11 +119,17 @@ def _check_places(input: Path | None, output: Path | None, trace: Path | None, t
 
 def _generate_alone(loaded, given: Prompts, streams: bool, how: dict[str, Any]) -> tuple[list, int, float | None]:
     """A single text, as it grows where it can: (receipts, new tokens, when the first came)."""
-    (line,) = given.lines
-    text = read_record(line, given.is_jsonl, f"{given.source} 1")["prompt"]
-    begun = "" if loaded.is_encoder_decoder else text
+    (given_line,) = given.lines
+    where, how = f"{given.source} 1", dict(how)
+    memory_budget, truncate = how.pop("memory_budget"), how.pop("truncate")
+    line = Line(1, given_line, read_record(given_line, given.is_jsonl, where))
+    tokenize_line(loaded, line, where, how, loaded.options(**how), truncate)
+    begun = "" if loaded.is_encoder_decoder else line.record["prompt"]
     printer = _Printer(loaded.tokenizer, begun, sys.stdout) if streams else None
-    result = loaded.generate([text], streamer=printer, **how)
+    result = loaded.generate(
+        input_ids=[line.ids], prefix_tokens=None if line.prefix is None else [line.prefix], streamer=printer,
+        memory_budget=memory_budget, **merged_options(how, line.options),
+    )  # fmt: skip
     if printer:
         printer.finish()
     else:

@@ -170,18 +170,18 @@ def what_is_done(out: StandardOutput | RecordFile) -> str:
 def record_of(as_json: bool) -> Callable[[Line], str]:
     """What a line becomes in the output: one JSON object, or a line for each of its texts, line breaks written as \\n.
 
-    Of a line with an error the object has "line" (its number) and "error", and no other has "error": one that was
-    recorded in another run, and is tried again, comes without what was said of it then.
+    The object has the fields of the input, then "line" (its number), then "hypotheses" or "error". These three replace
+    fields of their names: a record of another run can be an input, and comes without what was said of it then.
     """
 
     def as_object(line: Line) -> str:
-        record = dict(line.record or {})
+        ours = ("line", "hypotheses", "error")
+        record = {name: value for name, value in (line.record or {}).items() if name not in ours}
+        record["line"] = line.number
         if line.error:
-            record |= {"line": line.number, "error": str(line.error)}
+            record["error"] = str(line.error)
         else:
             texts = zip(line.texts, line.token_ids, line.scores, strict=True)
-            if "error" in record:
-                record = {name: value for name, value in record.items() if name not in ("line", "error")}
             record["hypotheses"] = [{"text": t, "token_ids": ids.tolist(), "score": finite(s)} for t, ids, s in texts]
         return json.dumps(record, ensure_ascii=False) + "\n"
 

@@ -27,7 +27,7 @@ import re
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,7 @@ from ..errors import InputError, LineError, MemoryBudgetError, MinidecodeError, 
 from ..plan import Plan
 from .footprint import read_budget
 from .receipt import CostOf, Receipt
-from .records import Line, read_record
+from .records import Line, merged_options, read_record, tokenize_line
 from .worker_threads import NOTHING_YET, Worker, ahead, behind
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class Stages:
                     self.receipt.spans.append(Span(name, stage, first.batch, first.number, len(lines), begin, end))
 
     def batches(self) -> Iterator[list[Line]]:
-        """Lines in batches of about one length: those of a window are sorted, the longest first.
+        """Lines in batches of one kind and about one length: those of a window are sorted, the longest first.
 
         Lines that cannot be done come in a batch of their own, to be told when it is their turn.
         """
@@ -154,15 +154,26 @@ class Stages:
                     if line.error and self.on_error == "stop":  # nobody will ask for what comes behind it
                         window, going = window[: line.number - window[0].number + 1], False
                         break
-            able = sorted((line for line in window if not line.error), key=lambda line: -len(line.ids))
-            cut = [able[i : i + self.batch_size] for i in range(0, len(able), self.batch_size)]
-            for batch in filter(None, [*cut, [line for line in window if line.error]]):
+            for batch in self._cut(window):
                 batches_made += 1
                 for line in batch:
                     line.batch = batches_made
                 yield batch
             if cut_short is not None:
                 raise cut_short
+
+    def _cut(self, window: list[Line]) -> list[list[Line]]:
+        """The lines of a window in batches, those that cannot be done in the last."""
+        kinds = defaultdict(list)
+        for line in window:
+            if not line.error:
+                kinds[line.kind].append(line)
+        batches = []
+        for lines in kinds.values():
+            lines.sort(key=lambda line: -len(line.ids))
+            batches += [lines[i : i + self.batch_size] for i in range(0, len(lines), self.batch_size)]
+        failed = [line for line in window if line.error]
+        return [*batches, failed] if failed else batches
 
     def compute(self, batch: list[Line]) -> list[Line]:
         """The model's part. If a batch fails, each of its lines is tried alone, so that the error gets its line."""
@@ -247,19 +258,21 @@ class Generating(Stages):
 
     def take_in(self, line: Line) -> None:
         """Parses and tokenizes a line, and checks that the model can take it."""
-        line.record = read_record(line.given, self.jsonl, self.where(line.number))
-        text = line.record["prompt"]
-        line.ids = self.model.tokenize(text, self.resolved, truncate=self.how["truncate"])
-        if self.resolved.do_sample:
-            seen = hashlib.blake2b(text.encode(), digest_size=16).digest()  # less to keep than the text
+        where = self.where(line.number)
+        line.record = read_record(line.given, self.jsonl, where)
+        options = tokenize_line(self.model, line, where, self.options, self.resolved, self.how["truncate"])
+        if options.do_sample:
+            drawn_from = f"{options.seed} {line.record['prompt']}"
+            seen = hashlib.blake2b(drawn_from.encode(), digest_size=16).digest()  # less to keep than the text
             line.copy = self.copies[seen]
             self.copies[seen] += 1
 
     def work(self, part: list[Line]) -> None:
         """The model's generation for these lines, in one batch."""
         ids, copies = [line.ids for line in part], [line.copy for line in part]
-        how = self.how | {"memory_budget": self._budget()} | self.options
-        out = self.model.generate(input_ids=ids, sample_ids=copies, **how)
+        how = self.how | {"memory_budget": self._budget()} | merged_options(self.options, part[0].options)
+        prefixes = None if part[0].prefix is None else [line.prefix for line in part]  # all are of one kind
+        out = self.model.generate(input_ids=ids, sample_ids=copies, prefix_tokens=prefixes, **how)
         each = self.resolved.num_return_sequences
         for b, line in enumerate(part):
             mine = slice(b * each, (b + 1) * each)
@@ -406,7 +419,8 @@ def generate_lines(
 
     lines: texts, UTF-8 bytes, or objects with a "prompt", from any iterable; it is read by another thread, so many
     lines ahead as two batches and a window hold. If reading may wait for ever, give it a method `call_off` that ends
-    the wait. jsonl: each line is JSON.
+    the wait. jsonl: each line is JSON. An object may have a "max_new_tokens", a "seed" and a "prefix" (the text that
+    its new text begins with) for itself alone. Lines are batched with those of equal options; this changes no text.
     batch_size: lines generated together. sort_window: lines among which those of about one length are put together
     (eight batches by default; no more than batch_size keeps the order). Neither changes a text, samples included.
     overlap: "both", "prefetch" (reading and tokenizing ahead), "post-process" (by so many `threads`; results then wait

@@ -99,6 +99,43 @@ def test_batches_change_no_text(model, options):
         assert expected[0] != expected[3 * each], "equal prompts draw different samples, or the test shows nothing"
 
 
+OWN = st.fixed_dictionaries({}, optional={
+    "max_new_tokens": st.integers(3, 5), "prefix": st.sampled_from(["x", "ab"]),
+})  # fmt: skip
+
+
+@settings(max_examples=20)
+@given(
+    lines=st.lists(st.tuples(st.sampled_from(["the", "a", "sea the", "xxxxxxx"]), OWN, st.integers(0, 2)), min_size=1,
+                   max_size=12),
+    batch_size=st.integers(1, 5), window=st.integers(1, 12), overlap=st.sampled_from(["both", "none"]),
+    options=st.sampled_from([{}, {"num_beams": 2}, {"do_sample": True, "num_return_sequences": 2, "seed": 1}]),
+)  # fmt: skip
+def test_a_line_with_options_gives_what_it_gives_alone(model, lines, batch_size, window, overlap, options):
+    """Whatever the batches. Lines of one prompt and one seed are told apart by their order."""
+    records, expected, seen = [], [], Counter()
+    for prompt, own, seed in lines:
+        how = options | ({"seed": seed} if "do_sample" in options and seed else {})
+        records.append({"prompt": prompt} | own | ({"seed": seed} if how != options else {}))
+        how |= {"max_new_tokens": own.get("max_new_tokens", 4)}
+        prefix = [model.tokenizer.encode(own["prefix"])] if "prefix" in own else None
+        copy = seen[prompt, how.get("seed")]
+        seen[prompt, how.get("seed")] += 1
+        out = model.generate([prompt], prefix_tokens=prefix, sample_ids=[copy], **how)
+        expected.append((out.texts, [t.tolist() for t in out.token_ids]))
+        assert all(text.startswith(own.get("prefix", "")) for text in out.texts)
+    run = generate_lines(model, records, batch_size=batch_size, sort_window=window, overlap=overlap, max_new_tokens=4,
+                         **options)  # fmt: skip
+    assert [(line.texts, [t.tolist() for t in line.token_ids]) for line in run] == expected
+
+
+def test_lines_of_equal_options_go_together(model):
+    own = [{}, {"max_new_tokens": 3}, {"prefix": "x"}] * 3
+    run = generate_lines(model, [{"prompt": "the"} | o for o in own], batch_size=3, sort_window=9, max_new_tokens=4)
+    assert [line.batch for line in run] == [1, 2, 3] * 3
+    assert run.receipt.batches == 3
+
+
 def test_of_a_window_those_of_one_length_go_together(model):
     lengths = [1, 9, 2, 8, 1, 9, 2, 8]
     run = generate_lines(model, ["x" * n for n in lengths], batch_size=2, sort_window=8, max_new_tokens=2, trace=True)
