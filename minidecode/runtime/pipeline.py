@@ -108,10 +108,13 @@ class Stages:
     def __init__(
         self, model: Model, lines: Iterable[Any], receipt: RunReceipt, *, jsonl: bool, source: str, batch_size: int,
         sort_window: int, on_error: str = "stop", traced: bool = False, render: Callable[[Line], Any] | None = None,
+        done: int = 0,
     ):  # fmt: skip
+        """done: so many lines from the first are read, and not done again."""
         self.model, self.lines, self.receipt, self.jsonl, self.source = model, lines, receipt, jsonl, source
         self.batch_size, self.sort_window, self.on_error, self.traced = batch_size, sort_window, on_error, traced
-        self.render, self.lines_read = render, 0
+        self.render, self.lines_read, self.done = render, 0, done
+        receipt.reached = done
         self.lock, self.began = threading.Lock(), time.perf_counter()
 
     @contextlib.contextmanager
@@ -158,7 +161,8 @@ class Stages:
                 batches_made += 1
                 for line in batch:
                     line.batch = batches_made
-                yield batch
+                if any(line.number > self.done for line in batch):
+                    yield batch  # as a whole: what is computed of a line may differ in its last bits in another batch
             if cut_short is not None:
                 raise cut_short
 
@@ -198,7 +202,8 @@ class Stages:
             for line in part:
                 with self._errors_of(line):
                     self._work([line])
-            if isinstance(error, OptionError) and self.receipt.batches == 0 and all(x.error for x in part):
+            is_first = self.receipt.batches == 0 == self.done
+            if isinstance(error, OptionError) and is_first and all(x.error for x in part):
                 raise  # no line has ever been done under these options: they are to blame
 
     def _work(self, part: list[Line]) -> None:
@@ -208,6 +213,7 @@ class Stages:
 
     def finish(self, batch: list[Line]) -> list[Line]:
         """What came of it becomes what the caller wants."""
+        batch = [line for line in batch if line.number > self.done]
         with self.busy("post-process", batch):
             for line in batch:
                 if not line.error:
@@ -321,13 +327,13 @@ def side_by_side(stages: Stages, prefetch: bool, threads: int) -> Iterator[list[
         yield from finished
 
 
-def in_order(batches: Iterable[list[Line]]) -> Iterator[list[Line]]:
-    """The lines as they stood in the input, as soon as none before them is missing.
+def in_order(batches: Iterable[list[Line]], done: int = 0) -> Iterator[list[Line]]:
+    """The lines as they stood in the input, as soon as none before them is missing; the first `done` do not come.
 
     Raises PipelineError if a line comes twice.
     """
     waiting: dict[int, Line] = {}
-    turn = 1
+    turn = done + 1
     for batch in batches:
         for line in batch:
             if line.number < turn or line.number in waiting:
@@ -384,9 +390,11 @@ def in_turn(stages: Stages, batches: Iterator[list[Line]]) -> Iterator[Line]:
     stages.began = time.perf_counter()
     try:
         with contextlib.closing(batches):
-            for group in in_order(batches):
+            for group in in_order(batches, stages.done):
                 with stages.busy("write", group):
                     yield from visible_lines(group, receipt, stages.on_error)
+        if stages.lines_read < stages.done:
+            raise InputError(f"{stages.done} lines were done before, and there are {stages.lines_read}: give them all")
         if receipt.reached != stages.lines_read:
             raise PipelineError(f"line {receipt.reached + 1} was lost in the pipeline")
     finally:
@@ -411,7 +419,7 @@ def generate_lines(
     model: Model, lines: Iterable[str | bytes | dict[str, Any]], *, batch_size: int = 8, sort_window: int | None = None,
     overlap: str = "both", threads: int = 2, on_error: str = "stop", jsonl: bool = False, source: str = "line",
     plan: str | Plan | None = None, arena: Arena | None = None, truncate: bool = False,
-    memory_budget: int | str | None = "available", costs: bool | CostOf = False,
+    memory_budget: int | str | None = "available", costs: bool | CostOf = False, done: int = 0,
     render: Callable[[Line], Any] | None = None, on_batch: Callable[[Receipt], None] | None = None,
     trace: bool = False, **options: Any,
 ) -> LineRun:  # fmt: skip
@@ -430,16 +438,18 @@ def generate_lines(
     ("skip"), or comes with its `error` ("record"). source: what a line is called in errors, before its number.
     memory_budget, arena: as in `generate`; a batch that does not fit is cut, a line that does not fit alone is an
     error. One arena serves all batches; without it, a plan with arena=planned makes one for each.
+    done: the first lines, so many, are read and do not come: an earlier run had got so far. The others give what they
+    would have given in one run, to the last bit: batches are those of all lines.
     render(line): made of each line by the threads that make text. on_batch(receipt): called after each batch.
     trace: keep `receipt.spans`, of which runtime/timeline.py makes pictures. plan, truncate, costs, options: as in
-    `generate`. Of what that takes beside these, sample_ids are counted here; a streamer, prefix_tokens and a search's
-    trace are for single calls: batches follow no order of the lines.
+    `generate`. Of what that takes beside these, sample_ids are counted here; a streamer and a search's trace are for
+    single calls: batches follow no order of the lines.
 
     Raises OptionError at once on options; while it is read LineError, and whatever reading `lines` raises.
     """
-    for name, number in (("batch_size", batch_size), ("threads", threads)):
-        if isinstance(number, bool) or not isinstance(number, numbers.Integral) or number < 1:
-            raise OptionError(f"{name} must be a whole number from 1 up, not {number!r}")
+    for name, number, least in (("batch_size", batch_size, 1), ("threads", threads, 1), ("done", done, 0)):
+        if isinstance(number, bool) or not isinstance(number, numbers.Integral) or number < least:
+            raise OptionError(f"{name} must be a whole number from {least} up, not {number!r}")
     window = 8 * batch_size if sort_window is None else sort_window
     if isinstance(window, bool) or not isinstance(window, numbers.Integral) or window < 1:
         raise OptionError(f"sort_window must be a whole number of lines from 1 up, not {window!r}")
@@ -456,7 +466,7 @@ def generate_lines(
     plan.resolve(model.is_encoder_decoder)
     stages = Generating(
         model, lines, RunReceipt(overlap), jsonl=jsonl, source=source, batch_size=batch_size,
-        sort_window=window, on_error=on_error, traced=trace, render=render, on_batch=on_batch,
+        sort_window=window, on_error=on_error, traced=trace, render=render, done=done, on_batch=on_batch,
         how={"plan": plan, "arena": arena, "truncate": truncate, "memory_budget": memory_budget, "costs": costs},
         options=options,
     )  # fmt: skip

@@ -136,6 +136,21 @@ def test_lines_of_equal_options_go_together(model):
     assert run.receipt.batches == 3
 
 
+@pytest.mark.parametrize("overlap", ["both", "none"])
+@pytest.mark.parametrize("options", [{"num_beams": 2}, {"do_sample": True, "seed": 1}])
+def test_lines_that_were_done_before_do_not_come_and_change_no_bit_of_the_others(model, overlap, options):
+    """Scores too: a line's last bits depend on the batch that it is computed in. And equal lines are told apart."""
+    lines = ["the", "", "sea the", {"prompt": "a", "max_new_tokens": 2}, "the", "xxxxx", "the", "of", "the"]
+    how = options | {"batch_size": 2, "sort_window": 4, "overlap": overlap, "on_error": "record", "max_new_tokens": 4}
+    whole = outcome(generate_lines(model, lines, **how))[0]
+    for done in range(len(lines) + 1):
+        run = generate_lines(model, lines, done=done, **how)
+        assert outcome(run)[0] == whole[done:]
+        assert run.receipt.reached == len(lines) and run.receipt.batches <= len(lines) - done
+    with pytest.raises(md.InputError, match="10 lines were done before, and there are 9: give them all"):
+        list(generate_lines(model, lines, done=10, **how))
+
+
 def test_of_a_window_those_of_one_length_go_together(model):
     lengths = [1, 9, 2, 8, 1, 9, 2, 8]
     run = generate_lines(model, ["x" * n for n in lengths], batch_size=2, sort_window=8, max_new_tokens=2, trace=True)
@@ -357,8 +372,9 @@ def test_one_arena_serves_all_batches_and_those_that_do_not_fit_are_cut(model, o
 def test_options_are_refused_at_once(model):
     for bad, words in [
         ({"batch_size": 0}, "batch_size"), ({"sort_window": 0}, "sort_window"), ({"threads": True}, "threads"),
-        ({"overlap": "all"}, "both, prefetch"), ({"on_error": "ignore"}, "stop, skip"), ({"num_beam": 2}, "num_beams"),
-        ({"memory_budget": "much"}, "memory_budget"), ({"plan": "cache=rolling"}, "attention_window"),
+        ({"done": -1}, "from 0 up"), ({"overlap": "all"}, "both, prefetch"), ({"on_error": "ignore"}, "stop, skip"),
+        ({"num_beam": 2}, "num_beams"), ({"memory_budget": "much"}, "memory_budget"),
+        ({"plan": "cache=rolling"}, "attention_window"),
     ]:  # fmt: skip
         with pytest.raises(md.OptionError, match=words):
             list(generate_lines(model, ["a"], **bad))
