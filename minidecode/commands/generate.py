@@ -16,7 +16,7 @@ from ..files.lines import drawable, writable
 from ..runtime.pipeline import ON_ERROR, RunReceipt
 from ..runtime.records import Line, merged_options, read_record, tokenize_line
 from .flags import Debug, Device, Dtype, Jsonl, PlanText, Quiet, Revision, warn_of_files
-from .generate_files import Prompts, check_prompts, prompts_of, run_lines, told_of_failures
+from .generate_files import Prompts, check_prompts, check_resume, prompts_of, run_lines, told_of_failures
 from .progress_bar import bar
 from .search_flags import with_search_options
 from .whole_file import whole_file
@@ -37,6 +37,7 @@ def generate(
                                                  " the file appears whole at the end; until then, and if the run is"
                                                  " broken off, finished lines are in OUTPUT.part.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per prompt: ids, scores, texts.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the OUTPUT.part of an earlier run.")] = False,
     plan: PlanText = "auto",
     dtype: Dtype = "float32",
     device: Device = "cpu",
@@ -77,6 +78,8 @@ def generate(
         warn_of_files(plan)
     # NaN scores are reported in words; NumPy's warnings of what leads there would come on top.
     with prompts_of(prompts or [], input, jsonl) as given, np.errstate(all="ignore"):
+        if resume:
+            check_resume(given, output)
         started = time.perf_counter()  # of the work: whoever types a prompt takes their time
         if quiet:  # read when the hub's client is imported, which a local model never does
             os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
@@ -93,7 +96,7 @@ def generate(
         else:
             receipts, new_tokens = _generate_many(
                 loaded, given, output, as_json=as_json, quiet=quiet, keep_receipts=receipt, trace=trace,
-                timeline=timeline, batch_size=batch_size, sort_window=sort_window, on_error=on_error,
+                timeline=timeline, resume=resume, batch_size=batch_size, sort_window=sort_window, on_error=on_error,
                 overlap="both" if pipeline else "none", **how,
             )  # fmt: skip
         seconds = time.perf_counter() - generation_started
@@ -167,6 +170,7 @@ def _generate_many(
             given.count()
         run = run_lines(
             loaded, given, output, report=report, show=lambda run: _draw(run, trace, timeline),
+            told=lambda text: quiet or print(f"minidecode: {text}", file=sys.stderr),
             trace=bool(trace or timeline), on_batch=(lambda r: batches.append(str(r))) if keep_receipts else None,
             **how,
         )  # fmt: skip

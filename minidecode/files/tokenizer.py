@@ -91,6 +91,10 @@ class Tokenizer:
             sizes[i] = len(self._backend.id_to_token(i) or "")  # a model may have more ids than its tokenizer
         return sum(sizes[int(i)] for i in ids)
 
+    def as_json(self) -> str:
+        """All of it in one text, the same for tokenizers that do the same."""
+        return self._backend.to_str()
+
     def token_to_id(self, token: str) -> int | None:
         return self._backend.token_to_id(token)
 

@@ -338,7 +338,7 @@ def test_the_receipt_ends_with_the_stages(cli, toy):
 def test_the_help_names_the_flags(cli):
     out = cli("generate", "--help").out
     for flag in ("--sort-window", "--pipeline", "--no-pipeline", "--on-error", "--memory-budget", "--trace",
-                 "--timeline", "OUTPUT.part"):  # fmt: skip
+                 "--timeline", "OUTPUT.part", "--resume"):  # fmt: skip
         assert flag in out
 
 

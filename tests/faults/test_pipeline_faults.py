@@ -399,7 +399,8 @@ def test_the_system_takes_no_more_bytes(toy, tmp_path, flag):
     assert 5000 % length, "a write broke off in the middle, or the test shows nothing"
     assert process.returncode == 1 and not out.exists()
     assert err.decode() == (
-        f"minidecode: {out} cannot be written: File too large; the first {len(records)} lines are done, in {out}.part\n"
+        f"minidecode: {out} cannot be written: File too large; the first {len(records)} lines are done, in {out}.part: "
+        "--resume goes on with it\n"
     )
 
 
