@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -262,6 +263,23 @@ def test_what_can_be_read_once_is_refused(fails, toy, tmp_path, texts):
     if sys.platform != "win32":
         message = fails("generate", "-i", texts, "-m", toy, "-o", "/dev/null", "--resume")
         assert "/dev/null is no file that a run could go on with: leave out --resume" in message
+
+
+def test_the_guide_shows_what_is_printed(cli, tmp_path, unfinished, monkeypatch):
+    page = (Path(__file__).parents[2] / "docs" / "guide" / "files.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```console\n\$ minidecode (.*?)\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "prompts.txt").write_text("Fellow citizens,\nOur army\nPeace\nThe Congress", encoding="utf-8")
+    given = block[0].replace("texts.txt", "out").split()
+    records, _, part, _ = unfinished(*given[:-1])
+    part.write_bytes(b"".join(records.splitlines(keepends=True)[:2]))
+    ran = cli(*given)
+
+    def without_times(text):
+        return re.sub(r"[\d.]+ s, [\d.]+ tokens/s", "", text)
+
+    assert without_times(ran.err) == without_times(block[1].replace("/home/me/texts.txt", str(tmp_path / "out")))
+    assert (tmp_path / "out").read_bytes() == records
 
 
 # --- the file of records ---
