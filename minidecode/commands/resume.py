@@ -21,18 +21,19 @@ if TYPE_CHECKING:
     from .generate_files import Prompts
 
 
-def records_depend_on(model: Any, prompts: Prompts, how: dict[str, Any], as_json: bool) -> dict[str, Any]:
-    """Name -> value, as JSON holds it, or a hash of it.
+# What `generate_lines` takes beside; a budget moves the ends of batches, as the memory does that is left in a machine.
+CHANGE_NO_BYTE = {"memory_budget", "overlap", "trace", "on_batch"}
 
-    how: what `generate_lines` takes. What changes no byte is left out: threads, and the budget of memory.
-    """
+
+def records_depend_on(model: Any, prompts: Prompts, how: dict[str, Any], as_json: bool) -> dict[str, Any]:
+    """Name -> value, as JSON holds it, or a hash of it. how: what `generate_lines` takes."""
     fields = {field.name for field in dataclasses.fields(model.options())}
     options = model.options(**{name: value for name, value in how.items() if name in fields})
     on_error = how["on_error"]
     depends_on = {
         "input": _hash_of_lines(prompts), "jsonl": prompts.is_jsonl, "dtype": model.dtype,
         "model": _hash_of_model(model), "device": model.device, "plan": str(model.plan), "json": as_json,
-        **{name: how[name] for name in ("batch_size", "sort_window", "truncate")},
+        **{name: value for name, value in how.items() if name not in fields | CHANGE_NO_BYTE},
         # A recorded error names the file.
         "on_error": f"record ({prompts.source})" if on_error == "record" else on_error,
         "minidecode": __version__, "numpy": np.__version__,

@@ -153,15 +153,16 @@ class RecordFile:
         self._journal_path, self._journal = self.part.with_name(f"{self.part.name}.journal"), None
         if resume and not self.is_replaced:
             raise InputError(f"{path} is no file that a run could go on with: leave out --resume")
+        has_records = True  # of an earlier run
         try:
-            self.is_resumed = self._open_part(resume)
+            has_records = self._open_part(resume)
             if depends_on is not None and self.is_replaced:
                 self._journal = Journal(self._journal_path, depends_on())
-                self._journal.begin(self._take_over() if self.is_resumed else ())
+                self._journal.begin(self._take_over() if has_records else ())
             if self.is_replaced and self.path.exists():  # who could not read the file cannot read this one
                 os.chmod(self.part, self.path.stat().st_mode & 0o777)
         except BaseException as error:
-            self._leave(keep=getattr(self, "is_resumed", True))
+            self._leave(keep=has_records)
             if isinstance(error, OSError):
                 raise InputError(f"{path} cannot be written: {error.strerror}") from None
             raise

@@ -7,7 +7,7 @@ import numbers
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, LineError
+from ..errors import InputError, LineError, OptionError
 from ..search.options import MAXIMA, Options
 
 if TYPE_CHECKING:
@@ -81,7 +81,8 @@ def checked_record(record: Any, where: str) -> dict[str, Any]:
 def own_options(record: dict[str, Any], where: str, context: int) -> dict[str, Any]:
     """The options of `generate` that a line sets for itself alone; null leaves an option to the call.
 
-    context: how many tokens the model holds. Raises InputError, which names the key and its range.
+    context: how many tokens the model holds. The values can be hashed: lines of equal ones are generated together.
+    Raises InputError, which names the key and its range.
     """
     options = {}
     for key, least, most in (("max_new_tokens", 1, context), ("seed", 0, 2**64 - 1)):
@@ -108,7 +109,10 @@ def tokenize_line(
     """
     line.options = own_options(line.record, where, model.config.context)
     if line.options:
-        resolved = model.options(**merged_options(options, line.options))
+        try:
+            resolved = model.options(**merged_options(options, line.options))
+        except OptionError as error:
+            raise InputError(f"{where}: {error}") from None
     line.ids = model.tokenize(line.record["prompt"], resolved, truncate=truncate)
     line.prefix = _prefix_of(model, line, where, resolved)
     return resolved
@@ -121,9 +125,11 @@ def _prefix_of(model: Model, line: Line, where: str, options: Options) -> np.nda
         return None
     if not isinstance(text, str):
         raise InputError(f'{where}: "prefix" is {text!r:.80}: give the text that the new text begins with')
-    ids = model.tokenizer.encode(text)
-    if model.is_encoder_decoder and ids[-1] in options.eos_token_id:  # the tokenizer ends each text
-        ids = ids[:-1]
+    ids, around = model.tokenizer.encode(text), model.tokenizer.encode("")  # what a tokenizer puts around each text
+    if len(around) and ids[-1] == around[-1]:
+        ids = ids[:-1]  # BART's end of text
+    if len(around) and ids[0] == around[0] and not model.is_encoder_decoder:
+        ids = ids[1:]  # the prompt begins with it
     if any(i in options.eos_token_id for i in ids):
         raise InputError(f'{where}: "prefix" holds the end of text: leave it out there')
     *_, (limit,) = model.inputs.fitted(None, [line.ids], None, options, None)

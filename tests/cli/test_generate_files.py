@@ -191,10 +191,21 @@ def test_a_single_line_has_its_options_too(cli, toy, jsonl):
     assert (ran.code, ran.out) == (0, expected + "\n") and expected.startswith("xy")
 
 
-def test_a_prefix_of_an_encoder_decoder_model(cli, tmp_path, jsonl):
+def test_a_bad_option_of_a_single_line_of_standard_input(fails, toy):
+    """Which nobody has looked at before."""
+    given = "generate", "-", "--jsonl", "-m", toy
+    message = fails(*given, stdin=b'{"prompt": "a", "seed": 3}')
+    assert message.startswith("minidecode: standard input, line 1: seed changes nothing without do_sample")
+    assert 'standard input, line 1: "prefix" is 3: give' in fails(*given, stdin=b'{"prompt": "a", "prefix": 3}')
+
+
+@pytest.mark.parametrize("flags", [[], ["--ignore-eos"], ["--dialect", "fairseq"]])
+def test_a_prefix_of_an_encoder_decoder_model(cli, tmp_path, jsonl, flags):
+    """Its tokenizer ends each text: the prefix goes on."""
     path = jsonl({"prompt": "The army of the United States", "prefix": " has been", "max_new_tokens": 6})
-    ran = cli("generate", "-i", path, "-m", "tiny-bart", "--json", "-q", "--num-beams", 2)
-    assert json.loads(ran.out)["hypotheses"][0]["text"].startswith(" has been")
+    ran = cli("generate", "-i", path, "-m", "tiny-bart", "--json", "-q", "--num-beams", 1, *flags)
+    (best,) = json.loads(ran.out)["hypotheses"]
+    assert best["text"].startswith(" has been") and 4098 not in best["token_ids"][:4]
 
 
 def test_one_line_that_fails_in_the_model(cli, fails_on_z, tmp_path):
