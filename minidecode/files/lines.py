@@ -155,7 +155,7 @@ class RecordFile:
             raise InputError(f"{path} is no file that a run could go on with: leave out --resume")
         has_records = True  # of an earlier run
         try:
-            has_records = self._open_part(resume)
+            has_records = self._open_part(resume and depends_on is not None)
             if depends_on is not None and self.is_replaced:
                 self._journal = Journal(self._journal_path, depends_on())
                 self._journal.begin(self._take_over() if has_records else ())
