@@ -102,7 +102,7 @@ def _prefill_cost(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, 
 
 
 def _cross_kv_cost(h_RD, weight, heads) -> Cost:
-    """The product's, and the bias behind it. What stands between the two is written and read by nobody who can help."""
+    """The product's, and the bias behind it. What is between the two need not be written or read."""
     product = _linear_cost(h_RD, weight)
     results, bias = len(h_RD) * weight.data.size // h_RD.shape[1], 0 if weight.bias is None else weight.bias.nbytes
     return Cost(product.bytes + bias, product.operations + results)
@@ -146,7 +146,7 @@ def _seen(begin_X, end_X) -> int:
 def _el_cost(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale) -> Cost:
     """Queries, weights and the hidden states that are no padding are read once; h is at hand for the sums.
 
-    q . b_k is not counted, since nobody needs it.
+    q . b_k is not counted, since the softmax does not need it.
     """
     (R, H, K), (_, N, D), U = q_RHK.shape, h_BND.shape, w_v_GUD.shape[1]
     B, seen = len(h_BND), _seen(begin_B, N)

@@ -74,7 +74,7 @@ def load_shapes(
     name: str | Path, *, plan: str | Plan = "auto", dtype: str = "float32", vocab_size: int | None = None,
     generation_config: dict[str, Any] | str | Path | bool | None = None,
 ) -> Model:  # fmt: skip
-    """A model of that shape, whose weights are zeros that nobody wrote: for `plan_step`, which asks for no more.
+    """A model of that shape, whose weights are zeros: for `plan_step`, which asks for no more.
 
     Memory that is only read as zeros is not taken on Linux and macOS; BART's q, k and v matrices are, for they are
     copied into one, and so are narrow ones. vocab_size: another vocabulary than the model's.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ import numpy as np
 from .cache.factory import CacheFactory
 from .cache.no_cache import NoCache
 from .errors import CheckpointError, InputError, NumericalError, OptionError
+from .files.tokenizer import TextStream
 from .models import Family
 from .plan import Plan
 from .runtime.arena import Arena, Extent, Fresh, Places, StepPlan
@@ -24,19 +26,21 @@ from .runtime.device import fetch, moved_to
 from .runtime.dry_run import dry_run, search_of
 from .runtime.engine import Engine
 from .runtime.footprint import Footprint, check_fits, footprint, read_budget
-from .runtime.inputs import Inputs, Texts, check_streamer, extent_of
+from .runtime.inputs import Inputs, Texts, extent_of, token_callback
 from .runtime.launch import counted_launches
 from .runtime.low_precision import NARROW, read_only, stored_as
 from .runtime.output import Output
 from .runtime.prompts import fit_prompts, fit_sources, token_rows
 from .runtime.receipt import CostOf, CountedOps, Receipt
 from .runtime.scoring import Piece, Scores, checked_stride, score_pieces, target_pieces, text_pieces
+from .runtime.streaming import Stream
 from .search.beam import beam_search
 from .search.candidates import never_straight
 from .search.draws import check_sample_ids
 from .search.greedy import greedy
 from .search.options import Options, refuse_unsupported, resolve
 from .search.result import Request
+from .search.stopping import Stopping
 from .search.trace import Trace
 
 
@@ -91,7 +95,7 @@ class Model:
     def tokenize(self, prompt: str, options: Options, *, truncate: bool | None = False) -> np.ndarray:
         """The token ids of one prompt (or source) as `generate` would start from them, checked and cut.
 
-        options: made by `options`. truncate: None where nobody can ask for it, so that errors do not name it.
+        options: made by `options`. truncate: None where a caller cannot ask for it, so that errors do not name it.
         Raises InputError on a prompt that cannot be used.
         """
         sources, prompts, _ = self.inputs.fitted(prompt, None, None, options, truncate)
@@ -126,8 +130,9 @@ class Model:
         prefix_tokens: for each sentence the ids that its new text must begin with; -1 leaves a place free.
         plan: overrides the one given to `load`. arena: where the steps keep what they make, of `plan_step`'s plans;
         a plan with arena=planned makes one for this call. truncate: cut what is too long for the context, prompts at
-        their beginning, sources at their end. streamer: called with (text number, token id) as tokens are chosen; not
-        with a beam. trace: keep every step's candidates, scores, bans and parents in the output (search/trace.py).
+        their beginning, sources at their end. streamer: called with (text number, token id) as tokens are chosen, or
+        an object with put and end such as transformers' TextStreamer; not with a beam. trace: keep every step's
+        candidates, scores, bans and parents in the output (search/trace.py).
         sample_ids: numbers that tell equal prompts apart when sampling; by default each copy in the call is another.
         memory_budget: bytes, or a text such as "2GB", that the call may take beside the weights; by default what the
         machine has left, where it says so (Linux); None: no limit. What may take more (`footprint`) is refused before
@@ -140,14 +145,14 @@ class Model:
         """
         started = time.perf_counter()
         resolved = self.options(**options)
-        if streamer is not None:
-            check_streamer(streamer, resolved.num_beams)
         sources, prompts_ids, limit_B = self.inputs.fitted(prompts, input_ids, attention_mask, resolved, truncate)
         prefixes = self.inputs.prefixes(prefix_tokens, len(prompts_ids))
         if sample_ids is not None:
             check_sample_ids(sample_ids, len(prompts_ids))
-        request = Request.make(prompts_ids, limit_B, resolved, sources, prefixes, sample_ids)
+        stopping = self._stopping(resolved, started)
+        request = Request.make(prompts_ids, limit_B, resolved, sources, prefixes, sample_ids, stopping)
         extent = extent_of(sources, prompts_ids, limit_B)
+        on_token, at_end = token_callback(streamer, prompts_ids, resolved) if streamer is not None else (None, None)
         tokenized = time.perf_counter()
 
         plan = self._with_arena(self.plan if plan is None else Plan.parse(plan), arena)
@@ -171,10 +176,12 @@ class Model:
                 if sources:
                     engine.encode(sources)
                 if resolved.num_beams == 1:
-                    found = greedy(engine, request, resolved, streamer, steps)
+                    found = greedy(engine, request, resolved, on_token, steps)
                 else:
                     found = beam_search(engine, request, resolved, steps)
                 engine.give_back()
+                if at_end is not None:
+                    at_end()
         except NumericalError as error:
             raise NumericalError(f"{error}{self._nan_tensors(plan)}") from None
         stages |= engine.seconds
@@ -190,7 +197,39 @@ class Model:
             graphs=engine.graphs,
             search=resolved.changed(), seconds=stages, compile_seconds=sum(compiling), launches=dict(launches),
         )  # fmt: skip
-        return Output(token_ids, found.scores_BX.reshape(-1), receipt, self.tokenizer, steps)
+        stops = resolved.stop_strings, resolved.keep_stop_strings
+        return Output(token_ids, found.scores_BX.reshape(-1), receipt, self.tokenizer, steps, *stops)
+
+    def stream(self, prompts: Texts, **options: Any) -> Stream:
+        """The new text of one prompt or several, piece by piece as it is generated; then `output` is what it became.
+
+            for piece in model.stream("Fellow citizens,"):
+                print(piece, end="", flush=True)
+
+        One text (and one answer to it) gives pieces of text; otherwise each is (index, text). options: those of
+        `generate`, which says what is raised; bad options and prompts raise here, at once. See `Stream`.
+        """
+        if "streamer" in options:
+            raise OptionError("stream takes no streamer: read its pieces in a for loop")
+        resolved = self.options(**{name: value for name, value in options.items() if name not in OF_A_CALL})
+        if self.tokenizer is None:
+            raise InputError("this model folder has no tokenizer: add its tokenizer.json, or use generate's streamer")
+        self.inputs.fitted(prompts, None, None, resolved, options.get("truncate", False))
+        is_single = isinstance(prompts, str) and resolved.num_return_sequences == 1
+        stops = resolved.stop_strings, resolved.keep_stop_strings
+        text_stream = functools.partial(TextStream, self.tokenizer, *stops) if resolved.num_beams == 1 else None
+        return Stream(functools.partial(self.generate, prompts, **options), text_stream, is_single)
+
+    def _stopping(self, options: Options, began: float) -> Stopping | None:
+        """What ends texts beside EOS and limits, if the options ask for any of it."""
+        if options.stop_strings and self.tokenizer is None:
+            raise InputError("stop_strings needs a tokenizer, and this model folder has none: add its tokenizer.json")
+        if not (options.stop_strings or options.stopping_criteria or options.max_time):
+            return None
+        if self.tokenizer is None:
+            return Stopping(options, None, began=began)
+        tail = self.tokenizer.most_tokens(max(map(len, (s.encode() for s in options.stop_strings)), default=0))
+        return Stopping(options, self.tokenizer.decode, self.tokenizer.special_ids, tail, began)
 
     def _with_arena(self, plan: Plan, arena: Arena | None) -> Plan:
         """The plan, with arena=planned where a call brings an arena. Raises OptionError on one of another device."""
@@ -259,7 +298,7 @@ class Model:
         return self._plan_step(self._settled(plan, resolved, extent)[0], extent, search_of(resolved))
 
     def _settled(self, plan: Plan, options: Options, extent: Extent) -> tuple[Plan, str]:
-        """What a plan comes to in a call, and for the plan `auto` why; hars=auto hangs on the options alone."""
+        """What a plan comes to in a call, and for the plan `auto` why; hars=auto depends on the options alone."""
         chosen = ""
         plan = plan.on(self.device)
         if plan.base == "auto":
@@ -429,3 +468,8 @@ class Model:
             return f": the weights are all finite, so a value overflowed on the way{own}"
         count = f"{len(bad)} of {len(self.tensors)} tensors"
         return f": the weights themselves hold NaN or infinity, first in {bad[0]} ({count}): use another file"
+
+
+OF_A_CALL = {  # what `generate` takes beside the options of generation
+    name for name, p in inspect.signature(Model.generate).parameters.items() if p.kind is p.KEYWORD_ONLY
+}

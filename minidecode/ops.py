@@ -47,7 +47,7 @@ class Weight:
 
     layout "io": data is (in, out), as GPT-2 stores it; "oi": (out, in), as PyTorch's Linear and the embedding do.
     data may be narrower than what is computed with: float16, or int8 with one `scale` per output, which stands for
-    scale * data (precision.py makes them); floats have none. bias is added by the op *after* the product,
+    scale * data (runtime/low_precision.py makes them); floats have none. bias is added by the op *after* the product,
     fused with what follows (LightSeq, section 2.1), or by `linear_epilogue`, never by `linear` itself.
     """
 
@@ -91,7 +91,7 @@ class Heads:
 NOBODY, BEST_BEAM, BEST_CANDIDATE = range(3)
 FINE, NOT_A_NUMBER, NONE_LEFT, PENALTY_TOO_STRONG = range(4)
 
-# What the host is told of a step, as bits of one number: it is all that is read back.
+# What the host reads back of a step: bits of one number.
 ALL_DONE, TROUBLE, MOVED, SOME_DONE = 1, 2, 4, 8
 
 
@@ -440,8 +440,8 @@ def update_beams(
 
     Candidate c continues beam parent[b, c] by token[b, c]; the whole then has new = length + 1 - prompt new tokens and
     scores score[b, c]. One ends if its token is among eos_X. W places hold what has finished, best first: the score,
-    divided by norm_X[new] (for Wu et al. 2016, ((5 + new) / 6) ** penalty), and the number of new tokens; where nobody
-    stands rules.out_of_play and 0. In order:
+    divided by norm_X[new] (for Wu et al. 2016, ((5 + new) / 6) ** penalty), and the number of new tokens; an empty
+    place holds rules.out_of_play and 0. In order:
     1. those of the first W candidates that end finish (finishes_BC), if the sentence was not done, and take their
        places among what has finished, behind equals;
     2. W run on: those that do not end, best first (kept_BW; their parents and tokens; running_score_BW), and if there
@@ -497,7 +497,7 @@ def extend_sequences(
     length_R: Array, done_R: Array, prompt_R: Array, limit_R: Array, eos_X: Array, model_trouble_R: Array | None = None,
     out: Array | None = None,
 ) -> Array:  # fmt: skip
-    """A step's end in greedy search and sampling: each text gets its token, and the host is told one number.
+    """A step's end in greedy search and sampling: each text gets its token, and the host reads one number.
 
     A row goes on if it was not done and nothing is wrong with it (trouble[r] is FINE). If so, tokens[r, length[r]]
     becomes token[r]; total[r] grows by gained[r], or by nothing where the token was certain; length[r] grows by one;

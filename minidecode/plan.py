@@ -274,7 +274,7 @@ class Plan:
                     continue
                 where = f"with cache={self.cache} in a model {'with' if has_encoder else 'without'} an encoder"
                 raise OptionError(f"plan: {row.name}={choice} has no effect {where}")
-            if choice in ("off", "auto"):  # auto: until `settled` says what it comes to
+            if choice in ("off", "auto"):  # auto: until `settled` replaces it
                 del functions[row.op]
             else:  # places are found on the host, wherever they are
                 functions[row.op] = _implementation(row, choice, "cpu" if row.op == "assign_offsets" else device)

@@ -95,7 +95,7 @@ def evaluate(
     model: Model, prompts: Sequence[str], references: Sequence[str | Sequence[str]], *,
     plans: Sequence[str | Plan] = ("auto",), batch_size: int = 8, truncate: bool = False, **options: Any,
 ) -> Evaluation:  # fmt: skip
-    """A row for each plan: the model answers the prompts (or continues them), its texts are held against references.
+    """A row for each plan: the model answers the prompts (or continues them), its texts are compared with references.
 
     references: of each prompt, a text or several. options: those of `generate`, one text per prompt.
     To compare models or precisions, call `answer` for each, and `judge` on all that was answered.

@@ -1,4 +1,4 @@
-"""FasterTransformer's cache: as the split cache, but generated keys and values never move; a table follows the beams.
+"""FasterTransformer's cache: like the split cache, but generated keys and values never move; a table follows the beams.
 
 Following the beams copies no keys and values at all: a table says in which row each position of a row lies, and the
 table follows the beams. Every layer has one of its own, and all are equal.

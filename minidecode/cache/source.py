@@ -12,7 +12,7 @@ from .padding import longest
 class Source:
     """Hidden states of the sources: the rows as they come, or, once somebody asks for them, as one padded array.
 
-    There is only ever one of the two, whoever reads it, and however many beams and layers do.
+    There is only ever one of the two, however many beams and layers read it.
     """
 
     def __init__(self, h_RD, offsets_X, stored_as=None, N=None):

@@ -1,4 +1,4 @@
-"""FastSeq's memory (section 4.1.1): a sentence's prompt is kept once, and what each beam has generated beside it.
+"""FastSeq's split cache (section 4.1.1): a sentence's prompt is stored once, generated positions once per beam.
 
 All beams of a sentence go on from the same prompt, so its keys and values need no copy per beam; and since it is the
 same for all of them, following the beams moves the generated part alone.

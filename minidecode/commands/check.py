@@ -23,7 +23,7 @@ def check(
     from ..conformance.check import check as judge
     from ..runtime.user_functions import find_function
 
-    find(name)  # a wrong name is told before a file is run
+    find(name)  # a wrong name is an error before a file is run
     with bar(f"checking {name}", quiet) as report:
         verdict = judge(name, find_function(function), examples=examples, progress=unless_interrupted(report))
     if as_json:

@@ -145,7 +145,7 @@ def _warnings_in_one_line(quiet: bool) -> Iterator[None]:
 def _ready_streams() -> None:
     """All three standard streams are there, and texts are UTF-8 wherever they go, as --output is."""
     for name, mode in [("stdin", "r"), ("stdout", "w"), ("stderr", "w")]:
-        if getattr(sys, name) is None:  # closed by whoever started us
+        if getattr(sys, name) is None:  # closed by the program that started us
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 (it stays open to the end)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
@@ -161,7 +161,7 @@ def _run(debug: bool) -> int:
         return code or 0
     except MinidecodeError as error:
         return _fail(str(error), 1, debug)
-    except BrokenPipeError:  # whoever read our output has gone: not our error, and nothing to say
+    except BrokenPipeError:  # the reader of our output has gone: not our error, and nothing to say
         _give_up_stdout()
         return 1
     except (OSError, ImportError) as error:

@@ -41,7 +41,7 @@ def compare(
     from ..bench.compare import side_by_side
 
     if plot is not None:
-        import matplotlib  # noqa: F401 (what is missing is told before minutes of work)
+        import matplotlib  # noqa: F401 (what is missing is an error before minutes of work)
 
         drawable(plot)
     if read:

@@ -80,7 +80,7 @@ def generate(
     with prompts_of(prompts or [], input, jsonl) as given, np.errstate(all="ignore"):
         if resume:
             check_resume(given, output)
-        started = time.perf_counter()  # of the work: whoever types a prompt takes their time
+        started = time.perf_counter()  # of the work: typing a prompt takes time
         if quiet:  # read when the hub's client is imported, which a local model never does
             os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
         loaded = load(model, plan=plan, dtype=dtype, device=device, revision=revision, **defaults)
@@ -92,7 +92,7 @@ def generate(
         alone = given.is_single and not as_json and resolved.num_return_sequences == 1 and on_error == "stop"
         generation_started, first_token_at = time.perf_counter(), None
         if alone and not any(aside):
-            receipts, new_tokens, first_token_at = _generate_alone(loaded, given, resolved.num_beams == 1, how)
+            receipts, new_tokens, first_token_at = _generate_alone(loaded, given, resolved, how)
         else:
             receipts, new_tokens = _generate_many(
                 loaded, given, output, as_json=as_json, quiet=quiet, keep_receipts=receipt, trace=trace,
@@ -120,15 +120,15 @@ def _check_places(input: Path | None, output: Path | None, trace: Path | None, t
             raise InputError(f"{path} is what the prompts are read from: write to another file")
 
 
-def _generate_alone(loaded, given: Prompts, streams: bool, how: dict[str, Any]) -> tuple[list, int, float | None]:
+def _generate_alone(loaded, given: Prompts, resolved, how: dict[str, Any]) -> tuple[list, int, float | None]:
     """A single text, as it grows where it can: (receipts, new tokens, when the first came)."""
     (given_line,) = given.lines
     where, how = f"{given.source} 1", dict(how)
     memory_budget, truncate = how.pop("memory_budget"), how.pop("truncate")
     line = Line(1, given_line, read_record(given_line, given.is_jsonl, where))
-    tokenize_line(loaded, line, where, how, loaded.options(**how), truncate)
+    resolved = tokenize_line(loaded, line, where, how, resolved, truncate)
     begun = "" if loaded.is_encoder_decoder else line.record["prompt"]
-    printer = _Printer(loaded.tokenizer, begun, sys.stdout) if streams else None
+    printer = _Printer(loaded.tokenizer, resolved, begun, sys.stdout) if resolved.num_beams == 1 else None
     result = loaded.generate(
         input_ids=[line.ids], prefix_tokens=None if line.prefix is None else [line.prefix], streamer=printer,
         memory_budget=memory_budget, **merged_options(how, line.options),
@@ -143,10 +143,11 @@ def _generate_alone(loaded, given: Prompts, streams: bool, how: dict[str, Any]) 
 class _Printer:
     """Shows a greedy text token by token; on a terminal, after the prompt that it continues."""
 
-    def __init__(self, tokenizer, begun: str, out):
+    def __init__(self, tokenizer, resolved, begun: str, out):
         from ..files.tokenizer import TextStream
 
-        self.stream, self.out, self.first_token_at = TextStream(tokenizer), out, None
+        self.stream = TextStream(tokenizer, resolved.stop_strings, resolved.keep_stop_strings)
+        self.out, self.first_token_at = out, None
         if out.isatty():
             print(begun, end="", file=out, flush=True)
 

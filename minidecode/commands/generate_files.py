@@ -26,12 +26,12 @@ class Interrupted(BaseException):
 
 @dataclass
 class Prompts:
-    """Prompts as they come: from arguments, from a file, or from a pipe, which nobody can read twice."""
+    """Prompts as they come: from arguments, from a file, or from a pipe, which cannot be read twice."""
 
     lines: Iterable[str | bytes]
     source: str  # what an error calls a line, before its number
     is_jsonl: bool = False
-    total: int | None = None  # None: nobody knows yet
+    total: int | None = None  # None: not known yet
     again: Callable[[], LineReader] | None = None  # opens the file once more
 
     @property
@@ -127,7 +127,7 @@ def run_lines(
 
     resume: goes on behind the lines that an earlier run has done; `told` is called with how many these are.
     show: called with the receipt when the run ends, however it ends; if that fails, the output is whole all the same,
-    and what ended the run is what is told. Errors and interrupts say how many lines are done, and where they are.
+    and the message says what ended the run. Errors and interrupts say how many lines are done, and where they are.
     """
     with _output(model, prompts, output, resume, as_json, how) as out:
         if resume:

@@ -58,7 +58,7 @@ def ladder(
     from ..bench.ladder import read_ladder
 
     if plot is not None:
-        import matplotlib  # noqa: F401 (what is missing is told before minutes of work)
+        import matplotlib  # noqa: F401 (what is missing is an error before minutes of work)
 
         drawable(plot)
     if read is not None:

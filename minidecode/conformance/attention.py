@@ -1,7 +1,7 @@
 """What attention of one row is, in float64, and how far a float32 answer may lie from it: for every kind of cache.
 
 A kind of cache is a way to find the positions that a row sees; its file in rows/ collects them and asks here. What is
-common to the inputs of all kinds is here too: how numbers are drawn, and what lies where nobody may look.
+common to the inputs of all kinds is here too: how numbers are drawn, and what lies where no op may look.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def hidden(k_XGMK, v_XGMU, begin_X, end_X) -> tuple:
 
 
 def halves(arguments: tuple) -> tuple:
-    """The same inputs with caches, all arrays of four axes, in float16: what lies where nobody looks is cut off."""
+    """The same inputs with caches, all arrays of four axes, in float16: what lies where no op looks is cut off."""
     return tuple(cast_to(np.dtype(np.float16), a) if getattr(a, "ndim", 0) == 4 else a for a in arguments)
 
 

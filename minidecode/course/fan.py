@@ -23,7 +23,7 @@ def who_reads(attend: Callable, H: int, G: int) -> list[int]:
 
 
 def draw_fan(readings: Sequence[tuple[str, Sequence[int]]], *, name: str, caption: str, alt: str) -> Figure:
-    """A frame for each (label, key/value head of each query head); a head that nobody reads is not drawn."""
+    """A frame for each (label, key/value head of each query head); a head that no query reads is not drawn."""
     most = max(len(groups) for _, groups in readings)
     frames = []
     for label, groups in readings:

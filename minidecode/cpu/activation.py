@@ -42,7 +42,7 @@ def bias_activation(f_RF, bias_F, activation, out=None):
     return out
 
 
-# A division asks nobody whether it is by zero, which would keep a loop off vectors; a product and a sum round once.
+# A division does not check for zero, which would keep a loop off vectors; a product and a sum round once.
 VECTORS = {"cache": True, "error_model": "numpy", "fastmath": {"contract"}}
 # Fitted: x P(x^2) / Q(x^2), with errors of at most 2e-8 before rounding. All coefficients are positive, so that nothing
 # cancels. Beyond these ends, erf and tanh are 1 but for a rounding.

@@ -1,4 +1,4 @@
-"""A decode step's new position, compiled for the CPU: bias, queries, keys and values to their places, in one pass."""
+"""A decode step's new position, compiled for the CPU: bias, queries, keys and values into the cache, in one pass."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ F = np.float32
 
 
 def append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None, *, workspace=None):
-    """In float32; where numbers or memory are of another dtype, or lie otherwise, the reference does it.
+    """In float32; where numbers or the cache are of another dtype, or lie otherwise, the reference does it.
 
     So it does where shapes or positions do not fit: what it raises is raised here too.
     """

@@ -1,4 +1,4 @@
-"""Keys and values of a source for all decoder layers: the product of cpu/linear.py, which reads narrow weights fast."""
+"""Keys and values of a source for all decoder layers: the GEMM of cpu/linear.py, which reads low-precision weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products that end in bias, activation and residual, compiled for the CPU.
+"""GEMMs that end in bias, activation and residual, compiled for the CPU.
 
 The product is that of cpu/linear.py, whichever way it goes; one compiled pass over its sums does the rest, while they
 are still in a cache: 48 KB for 4 rows of GPT-2's feed-forward layer, against 2 to 9 MB of weights that went by.

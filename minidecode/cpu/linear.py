@@ -1,4 +1,4 @@
-"""Products for few rows, compiled for the CPU: by the loops of skinny_gemm.py, on all threads.
+"""Skinny GEMMs (few rows), compiled for the CPU: the loops of skinny_gemm.py, on all threads.
 
 Decoding multiplies 1 to 64 rows by large weights, and takes as long as reading them does. From two rows on BLAS first
 copies the weights into an order of its own, which pays where there are many rows to share the copy. Narrow weights
@@ -8,7 +8,7 @@ What is few was measured by benchmarks/skinny_gemm.py, beside OpenBLAS: up to `F
 other way, and further on processors with 32 vector registers, where a tile's sums all find one. Float32 in the layout
 "io" is near BLAS's own order: there one row is BLAS's, and from `FEW_OF_IO` rows on all are. So are float32 weights
 under `SMALL`, whose copies stay in a cache. A model that is loaded for this code has its weights in "oi"
-(precision.py).
+(runtime/low_precision.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Following the beams, compiled for the CPU: each number that moves is read once and written once.
 
-In place that takes an order, for a row must be read before it is overwritten. A row from which nobody has still to
+In place that takes an order, for a row must be read before it is overwritten. A row from which no other has still to
 read may be written at any time, and that may set its parent free. What is left when there are no such rows are rings,
 in which each waits for the next: each is opened by putting one row aside.
 """

@@ -1,5 +1,6 @@
-"""A decode step's new position in one kernel: bias, cut into heads, keys and values straight into the cache (LightSeq,
-section 2.1: `ker_arrange_decself_qkv`).
+"""A decode step's new position in one kernel: bias, split into heads, keys and values into the cache.
+
+This is LightSeq's `ker_arrange_decself_qkv` (section 2.1).
 
 1. The heads are cut by the kernels of heads.py's version 1, into arrays of their own; two more kernels copy keys and
    values to their positions.

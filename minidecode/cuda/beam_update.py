@@ -1,5 +1,6 @@
-"""The bookkeeping of a beam search's step, so that candidates need not come back to the host (LightSeq decides as much
-in `ker_refresh_result`, with rules of its own).
+"""The bookkeeping of a beam search's step, so that candidates need not come back to the host.
+
+LightSeq decides as much in `ker_refresh_result`, with other rules.
 
 1. A thread per sentence, which goes through the rules as the naive version does. It keeps no array of its own: a text
    that finishes moves the others down in the table itself, and a candidate finds its place among those that run on by

@@ -177,7 +177,7 @@ def hidden_scores(scores_RHN, el_q_RHD, h_BND):
 
 @cuda.jit
 def exponentials(top_RH, total_RH, scores_RHN, begin_B):
-    """A thread per row and head. Scores of padding are left as they are: nobody reads them."""
+    """A thread per row and head. Scores of padding are left as they are: no kernel reads them."""
     R, H, N = scores_RHN.shape
     i = cuda.grid(1)
     if i >= R * H:
@@ -274,7 +274,7 @@ def block_per_queries(el_q_BXD, sums_BXD, top_BX, total_BX, h_BND, begin_B):
                     sums[q, c] *= shrink[q]
                     for k in range(TILE):
                         sums[q, c] += weight[q, k] * tile[k, d]
-        cuda.syncthreads()  # nobody needs this tile any more
+        cuda.syncthreads()  # no thread needs this tile any more
 
     for q in range(QUERIES):
         for c in range(COLUMNS):

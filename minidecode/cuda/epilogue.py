@@ -1,10 +1,10 @@
-"""Products that end in bias, activation and residual: the kernels of cuda/linear.py, told how their sums end.
+"""GEMMs that end in bias, activation and residual: the kernels of cuda/linear.py, with an epilogue.
 
 Without an epilogue a product writes its sums, and the kernel behind it reads and writes them again, the residual with
 them: a launch more, and 2*R*out*s bytes. Here the thread that holds a sum does the rest in a register.
 
 1. A thread per result.
-2. A warp per output in "oi", a block per lot of outputs in "io", which read a weight once for ROWS rows. A warp's sums
+2. A warp per output in "oi", a block per tile of outputs in "io", which read a weight once for ROWS rows. A warp's sums
    of these rows are ended by as many of its lanes at once: an activation takes longer than all else behind a sum.
 3. The same with 128-bit loads in "oi".
 """

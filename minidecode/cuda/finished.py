@@ -1,4 +1,4 @@
-"""Texts that finish take their places in the table of finished ones (LightSeq's `ker_refresh_result`, for its end).
+"""Sequences that finish, inserted into the table of finished ones (the end of LightSeq's `ker_refresh_result`).
 
 1. A thread per position of all texts of a sentence, from the last place up. A text never moves to a better place, so
    what a thread reads it has not yet overwritten, and no other thread touches its position: in place, without a

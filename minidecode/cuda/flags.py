@@ -1,4 +1,4 @@
-"""What the host must know of a step of beam search, as one number: the only one that it waits for.
+"""What the host must know of a step of beam search, as one number: the only one that it reads back.
 
 1. One thread looks at everything, one after the other.
 2. One block: each thread looks at its share, and the barriers at which they meet say what all or any have seen. A step

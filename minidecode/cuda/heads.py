@@ -1,4 +1,4 @@
-"""Bias and cut into heads in one kernel (LightSeq, section 2.1: `ker_arrange_encself_qkv`).
+"""Bias and split into heads in one kernel (LightSeq, section 2.1: `ker_arrange_encself_qkv`).
 
 1. A kernel for each step: the bias is added, then queries, keys and values are copied out, one kernel each. All numbers
    go to memory and come back in between.

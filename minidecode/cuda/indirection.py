@@ -1,4 +1,4 @@
-"""Following the beams by the table of `attend_indirect`: the kernels of reorder.py, for a table is a cache too.
+"""Following the beams by the table of `attend_indirect`: the kernels of reorder.py, applied to the table.
 
 It has one head, whose positions hold one number of 64 bits, two words, each. Both versions have the same hazard and the
 same ways around it: 1. by a second buffer and back, 2. in place.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from .reorder import reorder_cache, reorder_cache_v1
 
 
-def redirect_v1(indirection_RT, parent_R, length_R, out=None):
+def update_indirection_v1(indirection_RT, parent_R, length_R, out=None):
     return _as_memory(reorder_cache_v1, indirection_RT, parent_R, length_R, out)
 
 

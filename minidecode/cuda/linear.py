@@ -1,4 +1,4 @@
-"""Products for few rows, with weights of float32, float16 or int8.
+"""Skinny GEMMs (few rows), with weights of float32, float16 or int8.
 
 1. A thread per result, the loop of the CPU. Every row reads all weights for itself; and in the layout "oi", where an
    output's weights lie side by side, neighbouring threads read addresses a whole output apart.

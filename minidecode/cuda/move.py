@@ -1,4 +1,4 @@
-"""Ops that only move data: a thread per word, whatever it stands for, and neighbouring threads neighbouring words.
+"""Ops that only move data: one thread per word, and neighbouring threads move neighbouring words.
 
 1. The rows are the grid's first axis, so that no thread divides to find its row. What is read in a piece is written in
    a piece. `concat_step` alone looks at numbers: the new position is cut off at the cache's range, as in append.py.

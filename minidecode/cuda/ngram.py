@@ -89,7 +89,7 @@ def block_per_row_staged(scores_RV, tokens_RM, length_R, n):
                 same += 1
             if same == n - 1:
                 scores_RV[r, tile[start + n - 1]] = BANNED
-        cuda.syncthreads()  # nobody needs this tile any more
+        cuda.syncthreads()  # no thread needs this tile any more
 
 
 def _into(scores_RV, out):

@@ -1,5 +1,6 @@
-"""Attention inside each sentence: a product, mask and softmax in one kernel, a product, heads back (LightSeq, section
-2.1: `ker_correlation_softmax_encself`, `ker_arrange_atten_output`).
+"""Attention inside each sentence: a GEMM, mask and softmax in one kernel, a GEMM, heads back.
+
+The kernels are LightSeq's `ker_correlation_softmax_encself` and `ker_arrange_atten_output` (section 2.1).
 
 The two products are the library's, for tensor cores are what they are made for; see `products` in launch.py.
 
@@ -9,7 +10,7 @@ The two products are the library's, for tensor cores are what they are made for;
    a row three times, the last two times from the cache. The products read heads by their strides, so that nothing is
    laid out for them. What they give lies head by head, and a second kernel puts the heads side by side.
 
-Scores have as many columns as the longest sentence has keys; those behind a shorter one's last key nobody reads.
+Scores have as many columns as the longest sentence has keys; those behind a shorter one's last key are never read.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
 The hazard is that rows change places: who writes a row before everybody has read it has lost it, and no barrier
 orders the blocks of a launch. So either the result goes elsewhere, or what depends on each other stays in one block.
 
-1. A thread per word, into a second buffer, and back: whatever order the threads take, nobody writes what another one
+1. A thread per word, into a second buffer, and back: whatever order the threads take, none writes what another one
    reads. All rows are copied, twice. LightSeq saves the way back by two buffers that change places after each step
    (that is `out`), and pays with twice the memory.
 2. In place, and only what moves: a block owns 32 words of all rows. It reads every row that is needed into shared
-   memory, waits, and writes. Nobody else touches these words, so the one barrier is enough; each word that moves is
+   memory, waits, and writes. No other thread touches these words, so the one barrier is enough; each word that moves is
    read once and written once.
 
 Bits move, whatever they stand for: keys and values of any type are handed over as words of 32 bits, or of 16.

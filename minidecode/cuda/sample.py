@@ -151,7 +151,7 @@ def draw_from_slice_roughly(scores_RV, key_RX, step_R, seed_X, best_RX, column_R
 
 @cuda.jit(device=True)
 def rough_noise_of(word):
-    """In float32, to about 2e-6. Numbers next to 1 are told apart by what they lack of it."""
+    """In float32, to about 2e-6. Numbers next to 1 differ by what they lack of it."""
     if word < MIDDLE:
         return -math.log(-math.log((float32(word) + ROUGH_HALF) * ROUGH_SPACING))
     return -math.log(-math.log1p(-(float32(LOW - word) + ROUGH_HALF) * ROUGH_SPACING))

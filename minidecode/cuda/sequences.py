@@ -6,7 +6,7 @@ alone that depend on each other, so a block can own them.
 1. A thread per position, into a second array, and back: all texts are copied whole, twice. LightSeq leaves out the way
    back, for its two tables change places after each step.
 2. In place, and only what moves: a block owns 32 positions of all texts of a sentence. It reads what is needed into
-   shared memory, waits, and writes. The new token comes from nobody's text, so it needs no waiting; its position
+   shared memory, waits, and writes. The new token comes from no text, so it needs no waiting; its position
    belongs to one block, which writes it beside the others.
 """
 

@@ -22,7 +22,7 @@ class Undefined:
     """What a shuffle gives where the lane asked is not there. It may be computed with, but never arrive anywhere.
 
     A GPU gives some number. A tree of shuffles over half a warp computes with such numbers in lanes whose results
-    nobody looks at, which is no mistake; storing one, indexing or branching by one is.
+    no code looks at, which is no mistake; storing one, indexing or branching by one is.
     """
 
     __slots__ = ("origin",)

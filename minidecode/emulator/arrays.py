@@ -284,7 +284,7 @@ class House:
         return self.kind(self, memory, data, base, np.zeros(data.shape, bool) if empty else None)
 
     def constant(self, data: np.ndarray, name: str) -> Array:
-        """An array that the kernel closes over: a copy that nobody writes, and that no race concerns."""
+        """An array that the kernel closes over: a copy that no thread writes, and that no race concerns."""
         data = data.copy()
         data.flags.writeable = False
         memory = Memory(name, "constant", 0, data.dtype, data.shape, data.strides, data.nbytes)

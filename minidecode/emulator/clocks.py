@@ -6,7 +6,7 @@ Full vector clocks would hold a number per pair of threads. Order on a GPU has a
 - `syncwarp` orders the lanes it names: a row of 32 clocks per thread, which the lanes of a warp share after it. The
   row starts anew with every epoch.
 - A fence followed by an atomic publishes; an atomic on the same element takes up (`Known`). This alone orders blocks.
-  A fence counts for whoever takes a barrier with the thread afterwards, as the programming guide's own example of a
+  A fence counts for all that take a barrier with the thread afterwards, as the programming guide's own example of a
   last block wants it.
 
 Shuffles and votes order no memory.

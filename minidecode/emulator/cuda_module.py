@@ -153,7 +153,7 @@ class FakeCuda:
 
 
 class Shared:
-    """`cuda.shared`: one array per call site and block, whoever asks first."""
+    """`cuda.shared`: one array per call site and block, whichever thread asks first."""
 
     def __init__(self, launch):
         self._launch = launch
@@ -175,7 +175,7 @@ class Local:
 
 
 class Constant:
-    """`cuda.const`: a copy that nobody writes."""
+    """`cuda.const`: a copy that is never written."""
 
     def __init__(self, launch):
         self._launch = launch

@@ -135,7 +135,7 @@ class _Configured:
                 run = Run(run_further(launch, partial(self._launch_again, arguments, before), seconds))
             finally:
                 _put_back(after)
-        is_judged = note_kernel(self._kernel, arguments)  # within conformance.check, whoever launches
+        is_judged = note_kernel(self._kernel, arguments)  # within conformance.check, whatever launches
         if (self._settings.strict or is_judged) and not run.ok:
             raise EmulationError(str(run.errors[0]))
         return run

@@ -16,7 +16,7 @@ class Finding:
     places: list[Place] = field(default_factory=list)
     severity: str = "error"  # or "note"
     detail: dict = field(default_factory=dict)  # what a picture needs, or who wants to know more
-    remedy: str = ""  # in sentences; whoever is to find it out, in an exercise, is told the message alone
+    remedy: str = ""  # in sentences; an exercise shows the message alone, so that its reader finds the remedy
 
     def __str__(self) -> str:
         return f"{self.message} {self.remedy}".rstrip()

@@ -2,7 +2,7 @@
 
 Within a block each epoch is looked at by itself, for a barrier orders epochs. NumPy sorts the accesses by element and
 sets aside the elements that two threads touch with a write among them: in a kernel without races hardly any. Those are
-gone through one access at a time, each held against the last write and the reads since (as FastTrack does), which is
+gone through one access at a time, each compared with the last write and the reads since (as FastTrack does), which is
 linear in the accesses. Between blocks nothing is ordered but by fences and atomics: what each block did to global
 memory is kept, one row per element and kind, and looked at when the launch is over.
 """
@@ -22,7 +22,7 @@ from .source import is_for_some_threads
 from .threads import WARP
 
 MOST_RACES_PER_CELL = 4  # of one element in one epoch; more say nothing new
-MOST_WRITERS = 3  # of the same value, that a later access is held against
+MOST_WRITERS = 3  # of the same value, that a later access is compared with
 MOST_CELLS_KEPT = 10_000  # of one race, for its picture
 MOST_CELLS_BETWEEN_BLOCKS = 20_000  # that are gone through one by one
 VERBS = {LOAD: "reads", STORE: "writes", ATOMIC: "changes (atomically)"}

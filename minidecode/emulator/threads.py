@@ -92,7 +92,7 @@ class Block:
         self.spun: list[tuple[Thread, Wait]] = []  # who asked by an atomic in the last round, and changed nothing
 
     def release(self, kernel) -> bool:
-        """Lets go whom it can: warp operations that are complete, else the block's barrier. False: nobody."""
+        """Releases complete warp operations, else the block's barrier. False: no thread was released."""
         self.left += [t for t in self.live if t.done]
         self.live = [t for t in self.live if not t.done]
         freed = False
@@ -223,7 +223,7 @@ class Block:
         freed = False
         everybody_waits = all(t.done or t.waits is not None for t in lanes)
         for (operation, mask, _), group in groups.items():
-            if operation == "activemask":  # whoever has come this far together, once nobody runs any more
+            if operation == "activemask":  # all that have come this far together, once no thread runs any more
                 complete = everybody_waits
             else:
                 complete = len(group) == sum(mask >> t.lane & 1 for t in lanes if not t.done)
@@ -262,7 +262,7 @@ class Block:
             if row is not None:
                 thread.row, thread.clock = row, thread.clock + 1
 
-    # Nobody can go on
+    # No thread can go on
 
     def stop_at_deadlock(self) -> None:
         """Says who waits for whom, when no thread of the block can go on."""

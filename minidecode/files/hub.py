@@ -149,7 +149,7 @@ def _cached_folder(repo_id: str, revision: str, weights: bool) -> Path | None:
 
 
 def _ask(repo_id: str, revision: str) -> Listing:
-    """One request, without the client's retries: whoever has no network should not wait to be told so."""
+    """One request, without the client's retries: without a network, the error should come at once."""
     from huggingface_hub import HfApi
 
     seconds = _seconds_to_answer()
@@ -236,7 +236,7 @@ def _fetch_file(repo_id: str, file: str, listing: Listing) -> Path:
         raise _why_no_download(error, repo_id, file) from error
     try:
         _verify(path, listing.checksums[file], f"{file} from {repo_id}")
-    except BaseException:  # an interrupt too: it would leave a file in the cache that nobody has checked
+    except BaseException:  # an interrupt too: it would leave a file in the cache that no code has checked
         _discard(path)
         raise
     return path

@@ -84,7 +84,7 @@ class LineReader:
             raise InputError(f"{self.name} cannot be read any further: {error.strerror}") from None
 
     def call_off(self) -> None:
-        """Whoever waits for a line gets none."""
+        """A thread that waits for a line gets none."""
         self._called_off = True
 
     def close(self) -> None:

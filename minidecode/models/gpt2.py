@@ -35,7 +35,7 @@ def forward(w: Weights, ids_R, pos_R, caches, ops, pick_R=None):
 
     A prefill (all tokens of all prompts, no padding), a decode step (one row per beam) and decoding without a cache
     are this same call: what a row may look at is its cache's affair. Rows look at each other in attention alone: after
-    the last one, those that nobody asked for are left out. (A prefill asks for each prompt's last row, and so is spared
+    the last one, those that are not asked for are left out. (A prefill asks for each prompt's last row: it is spared
     three quarters of the last block.)
     """
     x_RD, h_RD = ops.embed_norm(ids_R, pos_R, w.wte_VD, w.wpe_ND, 1.0, w.blocks[0].ln_1)

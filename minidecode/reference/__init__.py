@@ -21,7 +21,7 @@ def in_rows(array):
 
 
 def scratch(workspace, shape, like, dtype=None):
-    """An array of this shape, of like's dtype if no other is said; where nobody lends one, of like's kind (CuPy's)."""
+    """An array of this shape, of like's dtype if no other is said; without a workspace, of like's kind (CuPy's)."""
     if workspace is None:
         return np.empty_like(like, dtype, order="C", shape=shape)
     return workspace(shape, like.dtype if dtype is None else dtype)

@@ -83,7 +83,7 @@ def _place(order, bytes_X, first_X, last_X, out=None):
     is_placed_X = np.zeros(len(size_X), bool)
     for i in order.tolist():
         offset_X[i] = 0
-        if size_X[i]:  # nobody is in the way of nothing, nor nothing in anybody's
+        if size_X[i]:  # an empty array collides with none
             meets_X = is_placed_X & (first_X <= last_X[i]) & (first_X[i] <= last_X)
             begin_X = offset_X[meets_X]
             offset_X[i] = _tightest_gap(size_X[i], begin_X, begin_X + size_X[meets_X])

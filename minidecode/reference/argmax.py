@@ -10,7 +10,7 @@ from .softmax import log_softmax
 
 
 def results(scores_RV, out):
-    """Room for the three results, if nobody gives any."""
+    """Arrays for the three results, if no `out` is given."""
     if out is not None:
         return out
     R = len(scores_RV)

@@ -12,7 +12,7 @@ from ..ops import BEST_CANDIDATE, FINE, NOBODY, NONE_LEFT, NOT_A_NUMBER, PENALTY
 
 
 def results(score_BC, running_score_BW, out):
-    """Room for the seven results, if nobody gives any."""
+    """Arrays for the seven results, if no `out` is given."""
     if out is not None:
         return out
     kept_BW, parent_BW, token_BW, slot_BW = (
@@ -27,7 +27,7 @@ def update_beams_naive(
     score_BC, parent_BC, token_BC, running_score_BW, finished_score_BW, finished_length_BW, done_B, length_B, prompt_B,
     limit_B, norm_X, eos_X, rules, out=None,
 ):  # fmt: skip
-    """Sentence by sentence, in the order in which the rules are told."""
+    """Sentence by sentence, in the order of the rules."""
     answers = kept_BW, parent_BW, token_BW, finishes_BC, slot_BW, at_B, trouble_B = results(
         score_BC, running_score_BW, out
     )

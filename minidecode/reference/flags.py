@@ -8,7 +8,7 @@ from ..ops import ALL_DONE, FINE, MOVED, SOME_DONE, TROUBLE
 
 
 def room_for_flag(like, out):
-    """An array of one number beside `like`, if nobody gives any."""
+    """An array of one number beside `like`, if no `out` is given."""
     return np.empty_like(like, np.int64, shape=1) if out is None else out
 
 

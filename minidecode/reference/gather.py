@@ -8,7 +8,7 @@ from ..ops import FINE, NONE_LEFT, NOT_A_NUMBER
 
 
 def results(token_R, scores_RV, out):
-    """Room for the two results, if nobody gives any."""
+    """Arrays for the two results, if no `out` is given."""
     return (np.empty_like(scores_RV, shape=len(token_R)), np.empty_like(token_R, np.int64)) if out is None else out
 
 

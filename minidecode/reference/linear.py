@@ -1,4 +1,4 @@
-"""Matrix products with weights, which may be stored in fewer bits than `x` (see precision.py)."""
+"""Matrix products with weights, which may be stored in fewer bits than `x` (see runtime/low_precision.py)."""
 
 from __future__ import annotations
 

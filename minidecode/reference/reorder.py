@@ -39,7 +39,7 @@ def move_rows(rows, parent_R, workspace) -> None:
 def copies(parent_R):
     """(to, source) row by row, in an order in which no row is lost that somebody still goes on from; None is the spare.
 
-    A row whom nobody waits for may be written. Where each of those left is waited for by another, they stand in rings:
+    A row that no other waits for may be written. Where each one left is waited for by another, they stand in rings:
     one row of a ring is put aside, and the ring unrolls.
     """
     source = {r: parent for r, parent in enumerate(parent_R) if parent != r}

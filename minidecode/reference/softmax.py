@@ -18,7 +18,7 @@ def softmax(scores, workspace=None):
 
 
 def results(logits_RV, out):
-    """Room for the two results, if nobody gives any."""
+    """Arrays for the two results, if no `out` is given."""
     if out is not None:
         return out
     return np.empty_like(logits_RV), np.empty_like(logits_RV, np.int64, shape=len(logits_RV))

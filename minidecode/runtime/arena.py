@@ -26,7 +26,7 @@ SHOWN = 30  # intermediates of a plan that are printed
 
 
 class Fresh:
-    """No arena: NumPy finds room for every result, and gives it back when nobody holds it any more."""
+    """No arena: NumPy allocates every result, and frees it when nothing refers to it any more."""
 
     bytes, placed_by = 0, ""
 

@@ -5,7 +5,7 @@ of a generation and the parts of a step that were captured over them. A later ge
 caches have arrays of the same shapes, and if the same functions run. It copies them into the bucket's, which is about
 what a step reads, goes on with the bucket's, and its first step is one launch. That lengths are alike often enough is
 the work of `room_for`: caches get room for more positions than they hold, and since lengths are arrays, too (rule 3),
-nobody looks beyond them.
+no op looks beyond them.
 
 A generation has its bucket for itself: to take one is to take it out of `Buckets`. One that fails or is stopped gives
 nothing back.

@@ -1,4 +1,4 @@
-"""Where arrays lie and kernels run: with the host, on a GPU, or on a device that is emulated."""
+"""Where arrays are and kernels run: on the host, on a GPU, or on an emulated device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a decode step makes and reads, and when: learnt by running one at the largest shapes, through the same proxy.
+"""Records what a decode step writes and reads, by running one at the largest shapes through the same proxy.
 
 The step is a real one: the model's forward pass, the search and the ops of the plan, over caches as long as they will
 ever be. Only how the caches came to be filled is skipped: zeros are as long as anything else. All layers share the
@@ -113,8 +113,8 @@ class _Roomy(Engine):
 class _StandIn:
     """Stands in for the engine in a search of two rounds. The step between them is the last one of the longest texts.
 
-    The search is handed texts that are as long as they get before it; of prompts the caches hold the longest. Nobody
-    leaves: fewer rows take less room.
+    The search is handed texts that are as long as they get before it; of prompts the caches hold the longest. No
+    sentence leaves: fewer rows take less room.
     """
 
     drop_finished = False

@@ -183,14 +183,14 @@ MEMINFO, CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 
 
 def free_on_gpu() -> int:
-    """What the GPU has left, with what CuPy's pool holds and nobody uses."""
+    """What the GPU has left, with what CuPy's pool holds unused."""
     import cupy
 
     return cupy.cuda.runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes()
 
 
 def available_bytes() -> int | None:
-    """What Linux could give without swapping, and a container's limit leaves; None where neither is told."""
+    """What Linux could give without swapping, and a container's limit leaves; None where neither is known."""
     told = []
     try:
         line = re.search(r"^MemAvailable:\s+(\d+) kB", MEMINFO.read_text(), re.MULTILINE)

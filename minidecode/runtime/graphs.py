@@ -1,6 +1,6 @@
 """Parts of a decode step, captured once and launched as one: CUDA graphs, and in the emulator a tape.
 
-A step of GPT-2 launches some hundred kernels, and for each Python and the driver take longer than the kernel does. A
+A step of GPT-2 launches about a hundred kernels. For each, Python and the driver take longer than the kernel does. A
 graph holds the launches with their arguments, so that all of them are one call. For that a step must do the same on the
 same arrays each time: what is new in it goes into arrays that stay (`Captured` keeps them), caches write in place
 (`in_place`), and no number is looked at on the way. A product of the library ends it: CuPy refuses cuBLAS while a
@@ -21,7 +21,7 @@ from .receipt import CountedOps, GraphCounts
 
 
 class Captured:
-    """A part of a step: run as it is at first, captured the second time, then launched, by whoever has it then.
+    """A part of a step: run as it is at first, captured the second time, then launched, by the generation that has it.
 
     In a launch no op is called by Python; the proxy and the launch counter count what the graph holds all the same.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -107,8 +107,21 @@ def extent_of(sources, prompts, limit_B) -> Extent:
     return Extent(len(prompts), longest_source, int(prompt_B.max()), int(max(limit_B)), int((prompt_B + limit_B).max()))
 
 
-def check_streamer(streamer: Any, num_beams: int) -> None:
-    """Raises OptionError on what cannot be called with a text's number and a token id, and with a beam."""
+def token_callback(
+    streamer: Any, prompts: list[np.ndarray], options: Options
+) -> tuple[Callable[[int, int], None], Callable[[], None]]:
+    """(what gets each text's number and token id, what is called at the end) for a streamer.
+
+    It is a function, or an object with `put` and `end` such as transformers' TextStreamer, which serves one text: it
+    gets the prompt's ids first. Raises OptionError on anything else, and with a beam.
+    """
+    if options.num_beams > 1:
+        raise OptionError("a streamer needs num_beams=1: a beam's text is not settled until the search ends")
+    if callable(getattr(streamer, "put", None)) and callable(getattr(streamer, "end", None)):
+        if len(prompts) * options.num_return_sequences > 1:
+            raise OptionError("a streamer with put and end serves one text: give one prompt, or a function")
+        streamer.put(prompts[0][None])
+        return lambda text, token: streamer.put(np.array([token])), streamer.end
     try:
         inspect.signature(streamer).bind(0, 0)
     except (TypeError, ValueError) as error:  # ValueError: a function of C's does not say what it takes
@@ -117,5 +130,4 @@ def check_streamer(streamer: Any, num_beams: int) -> None:
                 f"streamer must be a function of (text number, token id), not {streamer!r:.80}: pass one, such as "
                 "lambda text, token: print(token)"
             ) from None
-    if num_beams > 1:
-        raise OptionError("a streamer needs num_beams=1: a beam's text is not settled until the search ends")
+    return streamer, lambda: None

@@ -50,7 +50,7 @@ def stored_as(dtype: str, weights: Any, place: str = "") -> Any:
 
 
 def read_only(weights: Any) -> Any:
-    """The same tree over views that nobody can write into: nobody should, and code is compiled for one kind alone.
+    """The same tree over read-only views: no code should write, and code is compiled for one kind alone.
 
     (A mapped file's tensors are read-only anyway, copies are not: two types to Numba.)
     """

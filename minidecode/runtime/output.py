@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import InputError
+from ..search.stopping import cut_at_stop
 from ..search.trace import Trace
 from .receipt import Receipt
 
@@ -24,6 +25,8 @@ class Output:
     receipt: Receipt
     tokenizer: Tokenizer | None
     trace: Trace | None = None  # if it was asked for
+    stop_strings: tuple[str, ...] = ()
+    keep_stop_strings: bool = False
 
     def __repr__(self) -> str:
         said = self.texts if self.tokenizer else [f"{len(ids)} tokens" for ids in self.token_ids]
@@ -31,7 +34,8 @@ class Output:
 
     @property
     def texts(self) -> list[str]:
-        """The new text of each hypothesis, without the prompt and without special tokens."""
+        """The new text of each hypothesis, up to its stop string, without the prompt and without special tokens."""
         if self.tokenizer is None:
             raise InputError("this model folder has no tokenizer: read token_ids instead of texts")
-        return [self.tokenizer.decode(ids) for ids in self.token_ids]
+        texts = [self.tokenizer.decode(ids) for ids in self.token_ids]
+        return [cut_at_stop(text, self.stop_strings, self.keep_stop_strings) for text in texts]

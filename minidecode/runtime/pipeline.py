@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, LineError, MemoryBudgetError, MinidecodeError, OptionError, PipelineError
 from ..plan import Plan
+from ..search.stopping import cut_at_stop
 from .footprint import read_budget
 from .receipt import CostOf, Receipt
 from .records import Line, merged_options, read_record, tokenize_line
@@ -98,7 +99,7 @@ class RunReceipt:
 
 
 class Stages:
-    """The stages of lines, whoever runs them: `batches` reads and tokenizes, then `compute`, then `finish`.
+    """The stages of lines, however they are run: `batches` reads and tokenizes, then `compute`, then `finish`.
 
     What is done with lines says a class of its own: `take_in` of one, `work` for several at once, and `make` at last.
     """
@@ -154,7 +155,7 @@ class Stages:
                 for line in window:
                     with self._errors_of(line):
                         self.take_in(line)
-                    if line.error and self.on_error == "stop":  # nobody will ask for what comes behind it
+                    if line.error and self.on_error == "stop":  # no one will ask for what comes behind it
                         window, going = window[: line.number - window[0].number + 1], False
                         break
             for batch in self._cut(window):
@@ -289,12 +290,13 @@ class Generating(Stages):
 
     def make(self, line: Line) -> None:
         """Ids become text."""
-        line.texts = [self.model.tokenizer.decode(ids) for ids in line.token_ids]
+        stops = self.resolved.stop_strings, self.resolved.keep_stop_strings
+        line.texts = [cut_at_stop(self.model.tokenizer.decode(ids), *stops) for ids in line.token_ids]
 
     def _budget(self) -> int | None:
         """What a batch may take now; the machine is asked once a second at the most.
 
-        Its answer lies in a file, and whoever reads one lets other threads run, and then waits for them: a millisecond
+        Its answer lies in a file, and reading one lets other threads run, and then waits for them: a millisecond
         here, a third of the stand-in's time in benchmarks/pipeline.py.
         """
         now = time.perf_counter()

@@ -1,6 +1,6 @@
-"""Planned memory: the lifetimes of a step's intermediates, and their places in one block (LightSeq, section 2.3).
+"""Planned memory: the lifetimes of a step's intermediates, and their offsets in one buffer (LightSeq, section 2.3).
 
-Who finds the places is an op, `assign_offsets`. Whoever it is, what it says is looked at here before a step runs.
+The op `assign_offsets` finds the offsets. Whatever implements it, its offsets are checked here before a step runs.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def fit_prompts(
 ) -> tuple[list[np.ndarray], np.ndarray]:  # fmt: skip
     """(prompts, most new tokens of each) that fit the context. Raises InputError naming both lengths.
 
-    With truncate, the beginnings of prompts go until the new tokens fit; None: whoever calls has no such choice, so
+    With truncate, the beginnings of prompts go until the new tokens fit; None: the caller has no such choice, so
     errors do not offer it. sources: what max_len_a counts the tokens of, if not the prompts.
     """
     # The last new token is never read, so it needs no position: prompt and new tokens may be one longer.

@@ -44,7 +44,7 @@ class Scoring(Stages):
         line.ids, line.target = self.model.tokenize_scored(line.record["prompt"], target, **self.how)
 
     def work(self, part: list[Line]) -> None:
-        """The scores of these lines. Progress is told in lines, those half done by their tokens."""
+        """The scores of these lines. Progress is counted in lines, those half done by their tokens."""
         targets = [line.target for line in part] if self.have_targets else None
         scores = self.model.score(
             input_ids=[line.ids for line in part], target_ids=targets, **self.how,

@@ -1,4 +1,4 @@
-"""Functions of the user's own, named from the outside: to be judged, or put in the place of an op."""
+"""Functions of the user, named as FILE:FUNCTION: to be checked, or to run in place of an op."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def describe(function: Callable[..., Any]) -> str:
 
 
 class UserOp:
-    """A user's function in the place of an op: its exceptions and wrong shapes are told as its own mistakes."""
+    """A user's function in the place of an op: its exceptions and wrong shapes are reported as its own mistakes."""
 
     def __init__(self, op: str, place: str):
         self.op, self.place, self.stands_for = op, place, find_function(place)
@@ -100,6 +100,14 @@ class UserOp:
             if mine.dtype != due:
                 raise OptionError(f"{self.place}, run as {self.op}, returned {name} in {mine.dtype} where {due} is due")
         return result
+
+
+def call_option(option: str, signature: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """The user's function, given as an option; what it raises is reported with the way it is called."""
+    try:
+        return function(*arguments)
+    except Exception as error:
+        raise OptionError(f"{option}, called as {signature}, raised {type(error).__name__}: {error}") from error
 
 
 def dtype_due(name: str, args: tuple) -> np.dtype:

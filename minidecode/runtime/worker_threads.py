@@ -13,7 +13,7 @@ from ..errors import PipelineError
 
 TICK = 0.1  # seconds after which a thread that waits looks whether it still should
 END = object()  # what a thread hands over last
-NOTHING_YET = object()  # comes in the place of a batch where the input is slow, so that nobody waits with what is done
+NOTHING_YET = object()  # stands for a batch where the input is slow, so that finished batches go on
 
 
 class Worker(threading.Thread):
@@ -38,7 +38,7 @@ class Failure:
 
 
 def put_item(box: queue.Queue, item: Any, stop: threading.Event) -> bool:
-    """Puts the item into the box, and waits while that is full; False if nobody wants it any more."""
+    """Puts the item into the box, and waits while that is full; False if the run has ended."""
     while not stop.is_set():
         with contextlib.suppress(queue.Full):
             box.put(item, timeout=TICK)
@@ -90,7 +90,7 @@ def behind(function: Callable[[Any], Any], items: Iterable[Any], threads: int) -
     """function(item) of each, by threads, while the caller's makes the next item; in the order in which they end.
 
     At most threads + 1 items are under way, and the boxes have room for an END or a Failure of each thread beside them,
-    so nobody ever waits to put something in. If the items break off, what is under way is handed out before that is
+    so no thread waits to put something in. If the items break off, what is under way is handed out before that is
     raised.
     """
     most = threads + 1

@@ -14,10 +14,13 @@ from .candidates import Candidates, find_candidates, may_go_straight, straight_f
 from .options import Options
 from .processors import Rows, any_due, process
 from .result import Found, Request, clear_trouble, copy_found, raise_trouble, scaled_logits
+from .stopping import Stopping
 
 if TYPE_CHECKING:
     from ..runtime.engine import Engine
     from .trace import Trace
+
+ENDED = -1  # stands for the token of a candidate that ends its text without EOS: no vocabulary has it
 
 
 def beam_search(engine: Engine, request: Request, options: Options, trace: Trace | None = None) -> Found:
@@ -41,7 +44,7 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
     engine.expand(G * W, int(request.limit_B.max()))
     groups = all_groups = [Beams.start(request, W, logits_RV, options) for _ in range(G)]
     diversity = Diversity.start(groups, logits_RV, options) if G > 1 else None
-    C, draws, step = options.candidates // G, request.draws(logits_RV), 0
+    C, draws, stopping, step = options.candidates // G, request.draws(logits_RV), request.stopping, 0
     while True:
         logits_RV = scaled_logits(ops, logits_RV, options)
         rows_of = [beams.rows(request, sentence_B, step) for beams in groups]
@@ -72,7 +75,12 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
             if trace:
                 running_BWM, length_B = beams.running_BWM.copy(), beams.length_B.copy()
                 before = replace(beams, running_BWM=running_BWM, length_B=length_B, done_B=was_done_B)
-            chosen = beams.advance(ops, candidates)
+            ends_BC = None
+            if stopping and stopping.is_late:
+                beams.limit_B[...] = step + 1
+            if stopping and stopping.looks_at_texts:
+                ends_BC = beams.that_end(candidates, stopping)
+            chosen = beams.advance(ops, candidates, ends_BC)
             if trace:
                 trace.note_candidates(step, g, before, candidates, chosen, sentence_B, options, notes)
             if diversity:  # a sentence that was done "chooses" the padding token: transformers 4.49 counts it
@@ -217,6 +225,7 @@ class Beams:
         out_of_play_BW = array_like(logits_RV, (B, W), dtype, options.rules.out_of_play)
         running_score_BW = out_of_play_BW.copy()
         running_score_BW[:, : options.num_beam_groups if options.rules.groups == "interleaved" else 1] = 0.0
+        eos = (*eos, ENDED) if request.stopping else eos
         norms = [1.0, *(options.length_norm(new) for new in range(1, int(limit_B.max()) + 1))]
         return cls(
             running_BWM, running_score_BW, array_like(logits_RV, B, np.int64, prompt_B), running_BWM.copy(),
@@ -243,14 +252,29 @@ class Beams:
         arrays = {name: array[stays_B] for name, array in vars(self).items() if name.endswith(("_B", "_BW", "_BWM"))}
         return replace(self, **arrays)
 
-    def advance(self, ops, candidates: Candidates) -> Chosen:
-        """Takes up a step's candidates."""
-        _, parent_BC, token_BC = candidates
+    def that_end(self, candidates: Candidates, stopping: Stopping) -> np.ndarray:
+        """ends_BC: the candidates that end their texts by a stop string or a function of the caller's."""
+        _, parent_BC, token_BC = map(fetch, candidates)
+        running_BWM, length_B = fetch(self.running_BWM), fetch(self.length_B)
+        B, C = token_BC.shape
+        texts = [
+            np.append(running_BWM[b, parent_BC[b, c], : length_B[b]], token_BC[b, c])
+            for b in range(B)
+            for c in range(C)
+        ]
+        return stopping.ends(texts, np.repeat(fetch(self.prompt_B), C), None).reshape(B, C)
+
+    def advance(self, ops, candidates: Candidates, ends_BC: np.ndarray | None = None) -> Chosen:
+        """Takes up a step's candidates. ends_BC: those that end their texts though their token is no EOS."""
+        score_BC, parent_BC, token_BC = candidates
+        known_BC = token_BC if ends_BC is None else np.where(np.asarray(ends_BC, like=token_BC), ENDED, token_BC)
         *chosen, slot_BW, at_B, trouble_B = ops.update_beams(
-            *candidates, self.running_score_BW, self.finished_score_BW, self.finished_length_BW, self.done_B,
-            self.length_B, self.prompt_B, self.limit_B, self.norm_X, self.eos_X, self.rules,
+            score_BC, parent_BC, known_BC, self.running_score_BW, self.finished_score_BW, self.finished_length_BW,
+            self.done_B, self.length_B, self.prompt_B, self.limit_B, self.norm_X, self.eos_X, self.rules,
         )  # fmt: skip
         chosen = Chosen(*chosen, trouble_B)
+        if ends_BC is not None:  # where too few go on, one that ended fills the place, out of play: any token will do
+            chosen.token_BW[chosen.token_BW == ENDED] = 0
         texts = self.finished_BWM, self.running_BWM  # those that finish go first, while the others are in their places
         self.finished_BWM = ops.store_finished(*texts, slot_BW, parent_BC, token_BC, at_B)
         self.running_BWM = ops.update_sequences(self.running_BWM, chosen.parent_BW, chosen.token_BW, at_B)

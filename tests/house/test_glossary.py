@@ -2,8 +2,11 @@
 
 import ast
 import dataclasses
+import io
 import re
 import subprocess
+import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -45,6 +48,21 @@ def phrases() -> re.Pattern[str]:
     return re.compile(r"\b(?:" + "|".join(re.escape(p).replace(r"\ ", r"\s+") for p in listed) + r")\b", re.IGNORECASE)
 
 
+def prose_of(source: str) -> Iterator[str]:
+    """Docstrings, and comments; those of neighbouring lines are one text."""
+    comments, last = [], -1
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            if token.start[0] != last + 1:
+                comments.append("")
+            comments[-1] += token.string.lstrip("#") + "\n"
+            last = token.start[0]
+    yield from comments
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield ast.get_docstring(node) or ""
+
+
 def test_no_old_name_is_left_in_a_tracked_file():
     names = [old for old, _ in pairs("Functions and values") if old not in WORDS_OF_OTHERS] + ["memory_dtype"]
     assert "append_heads" in names
@@ -67,11 +85,38 @@ def test_no_file_plan_field_or_row_has_an_old_name():
     assert not {old for old, _ in pairs("Files")} & files
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in sorted((ROOT / "docs").rglob("*.md")) if p.name != "GLOSSARY.md"], ids=lambda p: p.name
-)
+def test_no_function_of_an_op_has_an_old_name_in_any_version():
+    old = re.compile(r"_?(?:" + "|".join(name for name, _ in pairs("Functions and values")) + r")(?:_naive|_v\d)?")
+    assert old.fullmatch("redirect_v1") and not old.fullmatch("update_indirection_v1")
+    found = []
+    for path in (p for folder in ("reference", "cpu", "cuda") for p in (ROOT / "minidecode" / folder).rglob("*.py")):
+        names = re.findall(r"^def (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        found += [f"{path.relative_to(ROOT)}: {name}" for name in names if old.fullmatch(name)]
+    assert not found
+
+
+PAGES = [
+    ROOT / p for p in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md", "tutorials/README.md")
+]
+PAGES += [p for p in sorted((ROOT / "docs").rglob("*.md")) if p.name != "GLOSSARY.md"]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_a_page_has_no_phrase_of_list_2(path):
     assert not phrases().findall(path.read_text(encoding="utf-8"))
+
+
+def test_comments_on_neighbouring_lines_are_one_text():
+    assert list(prose_of("x = 1  # held\n# against\n\n# other\n")) == [" held\n against\n", " other\n", ""]
+
+
+def test_no_comment_or_docstring_has_a_phrase_of_list_2():
+    found, pattern = [], phrases()
+    for path in (ROOT / "minidecode").rglob("*.py"):
+        source = path.read_text(encoding="utf-8")
+        for text in prose_of(source) if pattern.search(source.replace("#", " ")) else ():
+            found += [f"{path.relative_to(ROOT)}: {match[0]}" for match in pattern.finditer(text)]
+    assert not found
 
 
 def test_no_error_has_a_phrase_of_list_2():

@@ -5,7 +5,7 @@ hit, and `large` more of them, of sizes at which versions break that are right o
 tried within a budget of time, the cheapest first. Rows are distinct, so that row 0 for all rows is seen; what lies
 behind a row's length is poison that would change the answer if it were read.
 
-`oracle` is what the answer is, said once more in the plainest way, by nobody who implements
+`oracle` is what the answer is, said once more in the plainest way, by no code that implements
 the op, in float64 where it matters; `bound` how far an answer may lie from it, for rows under tolerance. Where several
 answers are right, `judge` takes the results in front of the arguments and says what is wrong, or None; and `promise`,
 where it is, likewise what an answer lacks that is right but not as good as every version but the naive one. `pardoned`,
@@ -15,7 +15,7 @@ answer means nothing and does no harm: ops between a model and the end of a step
 where the row has that; `says`, where it is, puts into words what an implementation's time does not show, from a result
 in front of the arguments; `FETCHED`, where it is, names what the NumPy code reads as Python numbers;
 `numbers_made`, where it is, counts what the cost of an input goes by beside its arrays;
-`HANDED_OUT` is False where no plan hands `out` to the op, so that nobody asks what a user's function makes of it.
+`HANDED_OUT` is False where no plan hands `out` to the op, so a user's function is not tried with it.
 """
 
 from __future__ import annotations

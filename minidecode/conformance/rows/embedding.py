@@ -40,7 +40,7 @@ def planted() -> list[tuple]:
     cases = []
     for D in (1, 2, 31, 32, 33, 64, 100, 257, 768, 1023, 1025, 4100):  # past warps, blocks, registers and rooms
         wte_VD, wpe_ND = rng.standard_normal((8, D)), rng.standard_normal((5, D))
-        wte_VD[2], wpe_ND[2] = np.nan, np.nan  # nobody asks for these
+        wte_VD[2], wpe_ND[2] = np.nan, np.nan  # no token asks for these
         wte_VD[0, rng.integers(D)] = 1000.0  # an outlier
         wte_VD[3], wpe_ND[1] = 0.1, 0.2  # equal values, whose sums round: only the biases are left
         wte_VD[4] += 300.0  # far from zero, so that E[x^2] - mean^2 loses the spread
@@ -57,7 +57,7 @@ def planted() -> list[tuple]:
 def large() -> list[tuple]:
     """Many rows, tables longer than sixteen bits count, and widths at the edges of blocks."""
     rng, cases = np.random.default_rng(1), []
-    for D in BOUNDARIES:
+    for D in (*BOUNDARIES, WIDE):
         cases.append(arguments_of([1, 0], [0, 1], *rng.standard_normal((2, 2, D)), 1.0, 1e-5))
     for R, D in [(ROWS, WIDTH), (MANY_ROWS, 2)]:
         cases.append(arguments_of(*rng.integers(40, size=(2, R)), *rng.standard_normal((2, 40, D)), 1.0, 1e-5))

@@ -29,7 +29,7 @@ def inputs(draw):
 
 def planted() -> list[tuple]:
     cases = [
-        arguments_of([[1, 0]], [2], 4),  # beams change places: whoever is written first is still to be read
+        arguments_of([[1, 0]], [2], 4),  # beams change places: the first one written is still to be read
         arguments_of([[1, 2, 0], [0, 0, 1]], [3, 1], 5),  # a ring; each from the one before it; two lengths
         arguments_of([[1, 2, 2]], [2], 3),  # from the one behind it: wrong if texts are written in reverse
         arguments_of([[0, 1], [1, 1]], [1, 2], 4),  # all of one sentence stay, and get their tokens

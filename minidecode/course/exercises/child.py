@@ -17,7 +17,7 @@ import time
 from types import SimpleNamespace
 
 WORD_BYTES = 16
-MOST_ARRAYS = 20  # that are told of, where code raised
+MOST_ARRAYS = 20  # that are reported, where code raised
 GRACE = 0.2  # seconds for threads that are about to end when the function returns
 REFUSED = (
     "os.exec", "os.fork", "os.forkpty", "os.kill", "os.killpg", "os.posix_spawn", "os.spawn", "os.startfile",
@@ -96,8 +96,8 @@ def _limit(memory: int) -> None:
 def _shut(folders: list[str], more: list[str], forbidden: list[str]) -> None:
     """From here on Python itself refuses files, processes and the network to whatever code runs in this process.
 
-    That code may patch what it likes, and sees the frame of whoever refuses it. So the hook calls nothing that can be
-    patched, hands nobody a path of his own making, and has all that it needs as defaults, which no frame leads to.
+    That code may patch what it likes, and sees the frame of what refuses it. So the hook calls nothing that can be
+    patched, hands no one a path of his own making, and has all that it needs as defaults, which no frame leads to.
     """
     real, separator = _own_realpath(), os.sep
     allowed = tuple(real(f) + separator for f in [*folders, *more] if f)
@@ -282,7 +282,7 @@ class Student:
             time.sleep(seconds)
 
     def _thread_raised(self, args) -> None:
-        """What a thread died of, in a line; a late call is told in the verdict."""
+        """What a thread died of, in a line; the verdict reports a late call."""
         if self._is_called and args.exc_value is not None:
             told = self._error_record(args.exc_value)
             where = f"line {told['line']}, " if told["line"] else ""

@@ -125,7 +125,7 @@ def fill_with_wheels(folder: Path) -> None:
 
 
 def where_from() -> str:
-    """What pip installs this minidecode from again: no package index has it. Raises InputError where nobody knows.
+    """What pip installs this minidecode from again: no package index has it. Raises InputError where that is unknown.
 
     MINIDECODE_FROM of the environment goes before the checkout that runs, and that before what pip noted.
     """

@@ -146,7 +146,7 @@ class Task:
         return {name.upper(): value for name, value in vars(v).items()}
 
     def _changed(self, submission: Submission, v: SimpleNamespace) -> list[str]:
-        """Which drawn constants the student's file says otherwise; in a layout of one's own they may mean anything."""
+        """Which drawn constants the student's file says otherwise; in another layout they may mean anything."""
         return [] if submission.names else skeleton.changed_constants(submission.source, self.constants(v))
 
     def rng(self, seed: int, hidden: int | None = None) -> np.random.Generator:
@@ -156,7 +156,7 @@ class Task:
         self, submission: Submission, seed: int, *, hidden: int | None = None,
         seal: Callable[[dict], dict | None] | None = None,
     ) -> Verdict:  # fmt: skip
-        """The verdict on a submission. hidden: the teacher's seed, for inputs that nobody has seen."""
+        """The verdict on a submission. hidden: the teacher's seed, for inputs that no student has seen."""
         v = self.draw(seed)
         trials = [Trial(case) for case in self.cases(v, self.rng(seed))]
         if hidden is not None:

@@ -63,7 +63,7 @@ class Graded:
 def submissions(folders: Iterable[Path]) -> tuple[dict[str, Path], list[Path]]:
     """(student -> folder, each folder once; folders that were given again).
 
-    A folder beside others that hold submissions is a student's, whatever is in it. A link among them stays a link
+    A folder next to folders that hold submissions is a student's, whatever is in it. A link among them stays a link
     and gets a row of its own; links in `folders` are followed. Raises InputError where nothing was
     handed in, and where a folder is a student's and a class at once.
     """
@@ -99,7 +99,7 @@ def submissions(folders: Iterable[Path]) -> tuple[dict[str, Path], list[Path]]:
 
 
 def one_submission(students: dict[str, Path]) -> dict[str, Path]:
-    """The one of these folders that has files of exercises, for a report in which nobody is named.
+    """The one of these folders that has files of exercises, for a report without names.
 
     Raises InputError where several have: their points would be added up.
     """
@@ -118,7 +118,7 @@ def _student(folder: Path) -> str:
 
 
 def _on_a_line(name: str) -> str:
-    """A name that whoever hands in has chosen, for a table: it begins no line and moves no cursor."""
+    """A name that the student has chosen, for a table: it begins no line and moves no cursor."""
     return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 

@@ -36,7 +36,7 @@ class KernelTask(Task):
         return None
 
     def options(self, v: SimpleNamespace, inputs: dict[str, Any]) -> dict[str, Any]:
-        """What `md.emulate` is told, such as {"negative_indices": True}."""
+        """Options of `md.emulate`, such as {"negative_indices": True}."""
         return {}
 
     def of_finding(self, v: SimpleNamespace, trial: Trial, finding: dict[str, Any]) -> str | None:

@@ -1,7 +1,7 @@
 """Linux itself refuses what the student's process has no use for: Landlock for files, seccomp for all else.
 
 No privilege is needed, nothing can be taken back, and native code is held to it as well. What of the two a system has
-is told by `lock`; elsewhere the audit hook of child.py stands alone. Python's own library is needed here, no more.
+is what `lock` returns; elsewhere the audit hook of child.py stands alone. Python's own library is needed here, no more.
 """
 
 from __future__ import annotations

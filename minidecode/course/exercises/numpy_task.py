@@ -141,7 +141,7 @@ def _shapes_there(inputs: dict[str, Any], error: dict[str, Any]) -> str:
 
 
 def _noted(callback: Callback, trial: Trial) -> Callable:
-    """The callback's function, each call of it noted in the trial: counted here, where nobody can patch the count."""
+    """The callback's function, each call of it noted in the trial: counted here, where the submission cannot patch it."""
     signature = inspect.signature(callback.function)
 
     def call(*arguments: Any) -> Any:

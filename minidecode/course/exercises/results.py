@@ -84,5 +84,5 @@ def first_difference(names: Sequence[str], got: Sequence, want: Sequence, bound:
 
 
 def unwritten(shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
-    """An output that nobody has written yet; what is left of it is told as such."""
+    """An output before any write; what stays so is reported."""
     return np.full(shape, np.nan if np.dtype(dtype).kind == "f" else POISON, dtype)

@@ -54,7 +54,7 @@ class Sandbox:
             cwd=HERE.anchor, **flags,
         )  # fmt: skip
         self.end_after(TOTAL)
-        self._replies: queue.Queue = queue.Queue(4)  # whoever floods it waits
+        self._replies: queue.Queue = queue.Queue(4)  # a process that floods it waits
         self._over_memory, self._closed = threading.Event(), threading.Event()
         self._readers = [threading.Thread(target=f, daemon=True) for f in (self._read_replies, self._read_printed)]
         for reader in self._readers:
@@ -164,7 +164,7 @@ class Sandbox:
         kept = 0
         with contextlib.suppress(OSError, ValueError):
             while part := self._process.stderr.read1(65536):
-                if kept < MOST_PRINTED:  # the rest is read and thrown away, so that nobody waits for us
+                if kept < MOST_PRINTED:  # the rest is read and thrown away, so that no process waits for us
                     self._printed.append(part.decode(errors="replace"))
                     kept += len(part)
 

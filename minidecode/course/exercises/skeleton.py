@@ -97,7 +97,7 @@ def seed_in(source: str, number: int) -> int | None:
 def changed_constants(source: str, constants: dict[str, object]) -> list[str]:
     """Where a file says other constants than were drawn for it, a sentence each. What no literal says is changed, too.
 
-    Constants that are gone, and a source that is no Python, are told by whoever runs it.
+    Constants that are gone, and a source that is no Python, are reported by the code that runs it.
     """
     try:
         body = ast.parse(source).body

@@ -29,7 +29,7 @@ class TooLargeError(WireError):
 class Callback:
     """Stands for a function that stays on the judge's side: the student's process asks for each call.
 
-    stall: the first call lasts until nobody has called anything for so many seconds, as if a disk were slow.
+    stall: the first call lasts until nothing was called for so many seconds, as if a disk were slow.
     """
 
     def __init__(self, name: str, function: Any = None, stall: float = 0.0):

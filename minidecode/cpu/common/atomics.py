@@ -1,7 +1,7 @@
-"""What threads agree by, inside of compiled code: places of an array read and written by one at a time, in one order.
+"""Atomic loads, stores and additions on an array, for compiled code.
 
 Numba has none of these for CPUs; LLVM has. All are sequentially consistent: every thread sees the same order of them.
-And what they tell each other by, which are numbers alone: addresses of arrays and of functions.
+Threads pass each other numbers alone, so addresses of arrays and of functions are here too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def load(typing_context, array, place):
 
 @intrinsic
 def store(typing_context, array, place, number):
-    """array[place] = number. What this thread has written before is seen by whoever sees the number."""
+    """array[place] = number. A thread that sees the number sees what this one has written before."""
 
     def code(context, builder, signature, arguments):
         builder.store_atomic(arguments[2], _place(context, builder, signature, arguments), "seq_cst", 8)

@@ -1,4 +1,4 @@
-"""Narrow numbers (float16, int8) read by compiled code, and widened in a register: weights, and caches of float16.
+"""Low-precision numbers (float16, int8) that compiled code reads and casts in a register: weights, float16 caches.
 
 Numba has no float16 on the CPU, but LLVM has: compiled code is handed the bits of halves as whole numbers of 16 bits.
 """

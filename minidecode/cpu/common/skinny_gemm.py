@@ -1,8 +1,8 @@
-"""Few rows multiplied: each weight is read once, and widened in a register.
+"""Skinny GEMM (few rows): each weight is read once, and cast to float32 in a register.
 
 In the layout "oi" each output's weights lie side by side, and a tile of six outputs and four rows keeps its 24 sums in
-registers: what is read of either serves several times. In "io" an input's weights lie side by side. Outputs are dealt
-out to threads in tasks (thread_pool.py).
+registers: what is read of either serves several times. In "io" an input's weights lie side by side. Threads take
+outputs in tasks (thread_pool.py).
 """
 
 from __future__ import annotations

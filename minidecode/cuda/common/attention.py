@@ -1,9 +1,10 @@
-"""What the kernels of grouped.py, shared.py and split.py are made of: one row per beam against keys and values.
+"""Attention of one row per beam over keys and values: what the kernels of grouped.py, shared.py and split.py share.
 
-A softmax needs the largest score before the first exponential. Where positions come tile by tile, it goes by what has
-been found so far (Milakov and Gimelshein 2018): top, the largest score; total, the sum of exp(score - top); and the sum
-of exp(score - top) v. When a tile brings a larger top, everything found before is scaled by exp(old top - new top). In
-the end the sum is divided by the total. What two blocks have found in different positions is put together likewise.
+A softmax needs the largest score before the first exponential. Online softmax (Milakov and Gimelshein 2018) reads the
+positions tile by tile and keeps three numbers or rows: running_max, the largest score so far; running_sum, the sum of
+exp(score - running_max); and the sum of exp(score - running_max) v. If a tile has a larger score, everything before it
+is scaled by exp(old maximum - new maximum). At the end, the sum of values is divided by running_sum. The partial
+results of two blocks over different positions are merged in the same way.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from ...runtime.launch import launch
 from .reduction import LANES, THREADS, WARPS, warp_sum
 
 MINUS_INF = float32(-np.inf)  # the score of a position that is not seen; exp of it is 0
-TILE = 32  # positions that are looked at together: one for each lane of a warp
-WIDEST = 128  # of the heads that there is room for
-PADDED = 129  # a staged row is one longer, so that lanes that read a column of the tile meet in no bank
-QUERIES = 16  # that one block looks for; more go to further blocks, and each reads the cache again
-STATE = 130  # of a query: U sums, the top and the total
-BOUNDS = (THREADS, 5)  # blocks that shall fit on a multiprocessor by their registers; by their cache six do
+TILE = 32  # positions that are scored together: one for each lane of a warp
+WIDEST = 128  # numbers of a head that fit into shared memory
+PADDED = 129  # numbers of a staged row: one more, so that lanes that read a column of the tile have no bank conflict
+QUERIES = 16  # of one block; more go to further blocks, and each of those reads the cache again
+STATE = 130  # numbers of a query: U sums, running_max and running_sum
+BOUNDS = (THREADS, 5)  # blocks that should fit on a multiprocessor by their registers; by their shared memory six do
 ENOUGH = 512  # blocks that keep a large GPU busy: a few for each of its hundred multiprocessors
 SHORTEST = 64  # positions worth a block of their own
 
@@ -113,7 +114,7 @@ def three_kernels(q_RHK, parts, scale, out):
 
 @cuda.jit(device=True)
 def rescale(score, running_max):
-    """(top, keep, weight): the largest score so far; what to multiply earlier sums by; this lane's exp(score - top)."""
+    """(running_max, keep, weight): with this tile; the factor of earlier sums; this lane's exp(score - running_max)."""
     larger = score
     for step in (16, 8, 4, 2, 1):
         larger = max(larger, cuda.shfl_xor_sync(LANES, larger, step))  # in the end the same in every lane
@@ -126,7 +127,7 @@ def rescale(score, running_max):
 
 @cuda.jit(device=True)
 def accumulate(q_K, k_MK, v_MU, begin, end, scale, running_max, running_sum, weights, a_U):
-    """Adds positions begin to end to what has been found: returns (top, total); the sums are in a_U."""
+    """Adds positions begin to end. Returns (running_max, running_sum); the sums of values are in a_U."""
     lane, K, U = cuda.threadIdx.x, k_MK.shape[1], v_MU.shape[1]
     for start in range(begin, end, TILE):
         count = min(TILE, end - start)
@@ -142,7 +143,7 @@ def accumulate(q_K, k_MK, v_MU, begin, end, scale, running_max, running_sum, wei
             for j in range(count):
                 a += weights[j] * float32(v_MU[start + j, u])
             a_U[u] = a_U[u] * keep + a
-        cuda.syncwarp(LANES)  # nobody needs these weights any more
+        cuda.syncwarp(LANES)  # no lane needs these weights any more
     return running_max, running_sum
 
 
@@ -153,14 +154,14 @@ def set_to_zero(a_U):
 
 
 @cuda.jit(device=True)
-def divide(a_U, total):
+def divide(a_U, running_sum):
     for u in range(cuda.threadIdx.x, a_U.size, 32):
-        a_U[u] /= total
+        a_U[u] /= running_sum
 
 
 # One block for the queries that share a key/value head of one cache: the H/G heads of its group in all R/X rows of the
-# memory. Query n is that of row x R/X + n // (H/G) and head g H/G + n % (H/G). A block takes a lot of up to QUERIES of
-# them, and each belongs to one warp. Its row of `found` is what has been found for it: U sums, the top, the total.
+# cache. Query n is that of row x R/X + n // (H/G) and head g H/G + n % (H/G). A block takes a tile of up to QUERIES of
+# them, and each belongs to one warp. A query's row of `found` is its state: U sums, running_max, running_sum.
 
 
 @cuda.jit(device=True)
@@ -175,8 +176,8 @@ def block_buffers():
 
 @cuda.jit(device=True)
 def my_tile(q_RHK, k_XGMK):
-    """(x, g, count, lot): which cache and key/value head, for how many queries, and what tells their rows and heads:
-    those of query 0, the heads of a group, and the first query.
+    """(x, g, count, tile_head): the cache, the key/value head, the number of queries, and what row_and_head needs:
+    row and head of query 0, the heads of a group, and the first query.
     """
     X, G = k_XGMK.shape[0], k_XGMK.shape[1]
     W, per_group = q_RHK.shape[0] // X, q_RHK.shape[1] // G
@@ -186,7 +187,7 @@ def my_tile(q_RHK, k_XGMK):
 
 @cuda.jit(device=True)
 def row_and_head(i, tile_head):
-    """Those of the lot's i-th query. A division by hand: the routine that divides 64-bit numbers has many registers."""
+    """Of the tile's i-th query. A division by hand: the routine that divides 64-bit numbers needs many registers."""
     row, head, per_group, first = tile_head
     n = first + i
     while n >= per_group:
@@ -196,7 +197,7 @@ def row_and_head(i, tile_head):
 
 @cuda.jit(device=True)
 def stage_queries(q_RHK, tile_head, count, U, buffers):
-    """The lot's queries into shared memory; nothing is found yet."""
+    """Copies the tile's queries into shared memory, and clears their states."""
     queries, _, _, found = buffers
     warp, lane = cuda.threadIdx.x >> 5, cuda.threadIdx.x & 31
     for i in range(warp, count, WARPS):
@@ -210,7 +211,7 @@ def stage_queries(q_RHK, tile_head, count, U, buffers):
 
 @cuda.jit(device=True)
 def accumulate_all(k_MK, v_MU, begin, end, first, last, scale, buffers):
-    """Adds positions begin to end to what queries first to last have found: each is read once for all of them."""
+    """Adds positions begin to end to the states of queries first to last. Each position is read once for all."""
     queries, tile, weights, found = buffers
     warp, lane = cuda.threadIdx.x >> 5, cuda.threadIdx.x & 31
     K, U = k_MK.shape[1], v_MU.shape[1]
@@ -229,7 +230,7 @@ def accumulate_all(k_MK, v_MU, begin, end, first, last, scale, buffers):
             cuda.syncwarp(LANES)  # every lane has read what the first one changes now
             if lane == 0:
                 found[i, U], found[i, U + 1] = running_max, running_sum
-        cuda.syncthreads()  # nobody needs the keys any more
+        cuda.syncthreads()  # no warp needs the keys any more
         stage(v_MU, start, count, tile)
         for i in range(first + warp, last, WARPS):
             for u in range(lane, U, 32):
@@ -262,7 +263,7 @@ def write_answers(buffers, tile_head, count, U, a_RX):
 
 @cuda.jit(device=True)
 def write_partials(buffers, tile_head, count, U, partials_RHX):
-    """What this block has found in its range: U sums, top and total of each query."""
+    """The partial result of this block's range: U sums, running_max and running_sum of each query."""
     _, _, _, found = buffers
     warp, lane = cuda.threadIdx.x >> 5, cuda.threadIdx.x & 31
     for i in range(warp, count, WARPS):
@@ -271,12 +272,12 @@ def write_partials(buffers, tile_head, count, U, partials_RHX):
             partials_RHX[r, h, u] = found[i, u]
 
 
-# Ranges of a long cache, each looked at by other blocks: a second kernel puts together what they have found.
+# Split-KV: blocks read ranges of a long cache, and a second kernel merges their partial results.
 
 
 @cuda.jit
 def merge_ranges(partials_XRHX, a_RX):
-    """A thread for each number of the result. A range of which a row sees nothing has top -inf, and counts for 0."""
+    """A thread for each number of the result. A range of which a row sees nothing has the maximum -inf and counts 0."""
     P, R, H, _ = partials_XRHX.shape
     U = a_RX.shape[1] // H
     n = cuda.grid(1)
@@ -295,7 +296,7 @@ def merge_ranges(partials_XRHX, a_RX):
 
 
 def split_kv(kernel, grid, q_RHK, cache, scale, positions, partials_XRHX, a_RX):
-    """Cuts `positions` into ranges, a third axis of the grid, and merges what `kernel` finds in each."""
+    """Cuts `positions` into ranges, a third axis of the grid, and merges the partial results of `kernel`."""
     ranges = len(partials_XRHX)
     length = -(-positions // ranges)
     launch(kernel, (*grid, ranges), THREADS, q_RHK, *cache, np.float32(scale), length, partials_XRHX)
@@ -309,10 +310,10 @@ def ranges_for(blocks: int, positions: int) -> int:
 
 
 def scratch_for_ranges(q_RHK, k_XGMK, v_XGMU, positions, workspace):
-    """partials_XRHX: room for what is found in each range of the positions; None where they are not to be cut.
+    """partials_XRHX: workspace for the partial results of all ranges; None where the positions are not cut.
 
-    Fewer caches are cut into more ranges each. The room is for as many as all caches may have together, so that a
-    batch's is enough for the sentences that are left of it.
+    Fewer caches are cut into more ranges each. The workspace is for as many ranges as all caches may have together, so
+    that a batch's workspace is enough for the sentences that are left of it.
     """
     (R, H, _), X, blocks = q_RHK.shape, len(k_XGMK), math.prod(grid_for(q_RHK, k_XGMK))
     ranges, most = ranges_for(blocks, positions), ranges_for(1, positions)
@@ -331,7 +332,7 @@ def grid_for(q_RHK, k_XGMK) -> tuple[int, int]:
 
 
 def is_wide(k_XGMK, v_XGMU) -> bool:
-    """Whether there is no room to stage such heads."""
+    """Whether such heads do not fit into shared memory."""
     return max(k_XGMK.shape[3], v_XGMU.shape[3]) > WIDEST
 
 

@@ -1,8 +1,9 @@
-"""One query against positions wherever they lie, in one pass: pieces of the kernels of indirect.py and rolling.py.
+"""Online softmax: one query against positions in one pass. Parts of the kernels of indirect.py and rolling.py.
 
-A softmax needs the largest score before the first exponential. Where positions come one by one, it goes by what has
-been found so far (Milakov and Gimelshein 2018): top, the largest score; total, the sum of exp(score - top); and for
-each column u the sum of exp(score - top) v[u]. A larger score shrinks what was found before by exp(old top - new top).
+A softmax needs the largest score before the first exponential. Online softmax (Milakov and Gimelshein 2018) reads
+positions one by one and keeps running_max, the largest score so far; running_sum, the sum of exp(score - running_max);
+and for each column u the sum of exp(score - running_max) v[u]. A larger score scales all of them by
+exp(old maximum - new maximum).
 
 Each warp of a block has positions of its own and finds by itself: its lanes share the numbers of a key and of a value,
 neighbouring lanes neighbouring numbers. In the end, after the only barrier, what the warps have found is put together.
@@ -17,8 +18,8 @@ from numba import cuda, float32
 
 from .reduction import THREADS, WARPS, warp_sum
 
-WIDEST = 256  # of the heads that there is room for
-MINUS_INF = float32(-np.inf)  # the top before anything is found
+WIDEST = 256  # numbers of a head that fit into shared memory
+MINUS_INF = float32(-np.inf)  # the maximum before the first position
 
 
 @cuda.jit(device=True)
@@ -34,7 +35,7 @@ def begin(q_K, query, found):
 
 @cuda.jit(device=True)
 def take_in(query, k_K, v_U, scale, running_max, running_sum, found_U):
-    """One position more, by one warp, whose sums are found_U: (top, total) with it.
+    """One position more, by one warp, whose sums are found_U: (running_max, running_sum) with it.
 
     Loops by `while`: of a `range` the compiler unrolls some rounds, and that takes half as many registers again.
     """
@@ -56,23 +57,23 @@ def take_in(query, k_K, v_U, scale, running_max, running_sum, found_U):
 
 @cuda.jit(device=True)
 def put_together(running_max, running_sum, found, a_U):
-    """What all warps have found, as if they were one; a warp without a position has top -inf, and counts for 0."""
-    tops = cuda.shared.array(WARPS, float32)
-    totals = cuda.shared.array(WARPS, float32)
+    """What all warps have found, as if they were one; a warp without a position has the maximum -inf and counts 0."""
+    maxima = cuda.shared.array(WARPS, float32)
+    sums = cuda.shared.array(WARPS, float32)
     t = cuda.threadIdx.x
     if t % 32 == 0:
-        tops[t // 32] = running_max
-        totals[t // 32] = running_sum
+        maxima[t // 32] = running_max
+        sums[t // 32] = running_sum
     cuda.syncthreads()  # every warp is done
     highest, whole = MINUS_INF, float32(0)
     for warp in range(WARPS):
-        highest = max(highest, tops[warp])
+        highest = max(highest, maxima[warp])
     for warp in range(WARPS):
-        whole += math.exp(tops[warp] - highest) * totals[warp]
+        whole += math.exp(maxima[warp] - highest) * sums[warp]
     for u in range(t, a_U.size, THREADS):
         a = float32(0)
         for warp in range(WARPS):
-            a += math.exp(tops[warp] - highest) * found[warp, u]
+            a += math.exp(maxima[warp] - highest) * found[warp, u]
         a_U[u] = a / whole
 
 

@@ -1,4 +1,4 @@
-"""Loads and stores of 128 bits, which no compiler makes out of several narrow ones: it cannot know where rows begin."""
+"""128-bit loads and stores. No compiler merges narrower ones into them: it does not know how rows are aligned."""
 
 from __future__ import annotations
 

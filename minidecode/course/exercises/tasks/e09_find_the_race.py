@@ -49,7 +49,7 @@ class Task(PredictionTask):
 
     def expected(self, v, mistake=None):
         if mistake is not None:
-            raise NotImplementedError  # see _all_forgotten: each is told by one answer, whatever the others are
+            raise NotImplementedError  # see _all_forgotten: each is found from one answer, whatever the others are
         lines = _lines(v)
         one, two = next(
             (one, two)

@@ -8,7 +8,7 @@ from ..exercise import told_apart
 from ..numpy_task import NumPyTask
 from ..verdict import Miss
 
-EMPTY = 50  # what stands in a slot that nobody has written yet
+EMPTY = 50  # what stands in a slot that is not written yet
 LONG, WIDE = 600, 64  # a text and a width at which it shows whether the memory grows with the text
 
 

@@ -59,7 +59,7 @@ class Task(NumPyTask):
         return [*cases, self._drawn(v, rng, 3, bigger, ["plain", "spread", "overflow"])]
 
     def _drawn(self, v, rng, B, V, kinds):
-        """Until the best are told apart by more than rounding, and named mistakes from each other where they can be."""
+        """Until the best differ by more than rounding, and named mistakes from each other where they can be."""
         for _ in range(500):
             inputs = self._one(v, rng, B, V, kinds)
             ways = [self._search(v, inputs, C=2 * v.w + 1), *(self._search(v, inputs, m) for m in self._of_value())]

@@ -65,7 +65,7 @@ class Task(KernelTask):
     def run(self, submission, v, trials, verdict):
         super().run(submission, v, trials, verdict)
         for trial in trials:
-            if trial.got is not None:  # what is left in `wide` is nobody's output, but says that it was used
+            if trial.got is not None:  # what is left in `wide` is no output, but says that it was used
                 trial.got, wide = trial.got[:1], trial.got[1]
                 trial.ran.copied = int((~np.isnan(wide)).sum())
 

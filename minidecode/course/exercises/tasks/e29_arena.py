@@ -41,7 +41,7 @@ class Task(NumPyTask):
 
         size = int(rng.integers(2, 6)) * unit
         cases = [
-            inputs([(size, 0, 0), (size, 1, 1)]),  # nobody meets anybody: one place
+            inputs([(size, 0, 0), (size, 1, 1)]),  # no two meet: one place
             inputs([(size, 0, 1), (size, 1, 2), (size, 2, 3), (size, 3, 4)]),  # a chain: two places
             inputs([(unit + 1, 0, 2), (2 * unit - 1, 0, 2), (3, 1, 2), (size, 3, 4)]),  # sizes beside multiples
             inputs([(unit, 0, 2), (2 * unit, 0, 0), (4 * unit, 1, 1), (size, 3, 3)]),
@@ -51,7 +51,7 @@ class Task(NumPyTask):
         return cases
 
     def _where_order_matters(self, v, rng, inputs, count):
-        """Drawn until whoever takes arrays as they are written, or frees them late, needs more than is allowed."""
+        """Drawn until a planner that takes arrays in order, or frees them late, needs more than is allowed."""
         for _ in range(2000):
             first_X = rng.integers(0, count, count)
             last_X = first_X + rng.geometric(0.35, count)
