@@ -1,8 +1,10 @@
 """Kills `minidecode generate` at random moments, resumes it, and compares the bytes with those of an uninterrupted run.
 
-    python benchmarks/resume.py --kills 200
+    python benchmarks/resume.py
+    python benchmarks/resume.py --kills 20 --seed 7
 
-Each run is killed (SIGKILL, which no program can handle) and resumed again and again, until one comes to its end.
+Each run is killed (SIGKILL, which no program can handle) and resumed again and again, until one comes to its end. Takes
+about five minutes. Prints how many runs were killed, and keeps none of their files. Exits with 1 if a file differs.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from flags import positive
 
 WORDS = ["Fellow", "citizens", "of", "the", "Senate", "army", "peace", "Congress", "navy", "I", "have", "honor", "to"]
 LINES = 60
@@ -81,8 +85,8 @@ def measure(folder: Path, flags: list[str], kills: int, draw: random.Random) -> 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=200, help="over all kinds of work (default: 200)")
-    parser.add_argument("--seed", type=int, default=0, help="of the moments (default: 0)")
+    parser.add_argument("--kills", type=positive, default=200, help="over all kinds of work (default: 200)")
+    parser.add_argument("--seed", type=positive, default=1, help="of the moments (default: 1)")
     given = parser.parse_args()
     draw, differ = random.Random(given.seed), 0
     for number, (name, (flags, has_options)) in enumerate(WORK.items()):
