@@ -14,9 +14,9 @@ import typer
 from ..errors import InputError, OptionError
 from ..files.lines import drawable, writable
 from ..runtime.pipeline import ON_ERROR, RunReceipt
-from ..runtime.records import read_record
+from ..runtime.records import Line, merged_options, read_record, tokenize_line
 from .flags import Debug, Device, Dtype, Jsonl, PlanText, Quiet, Revision, warn_of_files
-from .generate_files import Prompts, check_prompts, prompts_of, run_lines, told_of_failures
+from .generate_files import Prompts, check_prompts, check_resume, prompts_of, run_lines, told_of_failures
 from .progress_bar import bar
 from .search_flags import with_search_options
 from .whole_file import whole_file
@@ -37,6 +37,7 @@ def generate(
                                                  " the file appears whole at the end; until then, and if the run is"
                                                  " broken off, finished lines are in OUTPUT.part.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per prompt: ids, scores, texts.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the OUTPUT.part of an earlier run.")] = False,
     plan: PlanText = "auto",
     dtype: Dtype = "float32",
     device: Device = "cpu",
@@ -77,6 +78,8 @@ def generate(
         warn_of_files(plan)
     # NaN scores are reported in words; NumPy's warnings of what leads there would come on top.
     with prompts_of(prompts or [], input, jsonl) as given, np.errstate(all="ignore"):
+        if resume:
+            check_resume(given, output)
         started = time.perf_counter()  # of the work: typing a prompt takes time
         if quiet:  # read when the hub's client is imported, which a local model never does
             os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
@@ -93,7 +96,7 @@ def generate(
         else:
             receipts, new_tokens = _generate_many(
                 loaded, given, output, as_json=as_json, quiet=quiet, keep_receipts=receipt, trace=trace,
-                timeline=timeline, batch_size=batch_size, sort_window=sort_window, on_error=on_error,
+                timeline=timeline, resume=resume, batch_size=batch_size, sort_window=sort_window, on_error=on_error,
                 overlap="both" if pipeline else "none", **how,
             )  # fmt: skip
         seconds = time.perf_counter() - generation_started
@@ -119,11 +122,17 @@ def _check_places(input: Path | None, output: Path | None, trace: Path | None, t
 
 def _generate_alone(loaded, given: Prompts, resolved, how: dict[str, Any]) -> tuple[list, int, float | None]:
     """A single text, as it grows where it can: (receipts, new tokens, when the first came)."""
-    (line,) = given.lines
-    text = read_record(line, given.is_jsonl, f"{given.source} 1")["prompt"]
-    begun = "" if loaded.is_encoder_decoder else text
+    (given_line,) = given.lines
+    where, how = f"{given.source} 1", dict(how)
+    memory_budget, truncate = how.pop("memory_budget"), how.pop("truncate")
+    line = Line(1, given_line, read_record(given_line, given.is_jsonl, where))
+    resolved = tokenize_line(loaded, line, where, how, resolved, truncate)
+    begun = "" if loaded.is_encoder_decoder else line.record["prompt"]
     printer = _Printer(loaded.tokenizer, resolved, begun, sys.stdout) if resolved.num_beams == 1 else None
-    result = loaded.generate([text], streamer=printer, **how)
+    result = loaded.generate(
+        input_ids=[line.ids], prefix_tokens=None if line.prefix is None else [line.prefix], streamer=printer,
+        memory_budget=memory_budget, **merged_options(how, line.options),
+    )  # fmt: skip
     if printer:
         printer.finish()
     else:
@@ -162,6 +171,7 @@ def _generate_many(
             given.count()
         run = run_lines(
             loaded, given, output, report=report, show=lambda run: _draw(run, trace, timeline),
+            told=lambda text: quiet or print(f"minidecode: {text}", file=sys.stderr),
             trace=bool(trace or timeline), on_batch=(lambda r: batches.append(str(r))) if keep_receipts else None,
             **how,
         )  # fmt: skip

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError, MinidecodeError
+from ..errors import InputError, LineError, MinidecodeError
 from ..files.lines import LineReader, RecordFile, path_of_prompts
 from ..runtime.pipeline import Line, RunReceipt, check_lines, generate_lines
 from ..runtime.records import read_record
 from .interrupts import Terminated
+from .resume import records_depend_on
 
 
 class Interrupted(BaseException):
@@ -36,6 +37,10 @@ class Prompts:
     @property
     def is_single(self) -> bool:
         return self.total == 1
+
+    @property
+    def can_be_read_again(self) -> bool:
+        return self.again is not None or self.source == "prompt"  # arguments
 
     def count(self) -> None:
         """Finds the total out, where that can be done without losing a line."""
@@ -62,7 +67,7 @@ def prompts_of(
             raise InputError(f"{reader.name} is empty: write one text per line")
         yield Prompts(
             _Beginning(first_two, reader), f"{reader.name}, line", jsonl or path.suffix == ".jsonl",
-            1 if len(first_two) == 1 else None, (lambda: LineReader(path)) if reader.is_regular else None,
+            1 if len(first_two) == 1 else None, (lambda: LineReader(path)) if reader.can_be_opened_again else None,
         )  # fmt: skip
 
 
@@ -88,10 +93,19 @@ def check_prompts(model: Any, prompts: Prompts, how: dict[str, Any]) -> None:
             prompts.total = check_lines(model, lines, jsonl=prompts.is_jsonl, source=prompts.source, **options)
 
 
+def check_resume(prompts: Prompts, output: Path | None) -> None:
+    """Raises InputError where --resume has nothing to go on with, whatever an earlier run has done."""
+    if output is None:
+        raise InputError("--resume goes on with a file of records: say --output FILE, as the run before did")
+    if not prompts.can_be_read_again:
+        name = prompts.source.removesuffix(", line")
+        raise InputError(f"--resume reads all prompts again, and {name} can be read once: give them by --input FILE")
+
+
 class StandardOutput:
     """Records to standard output; as RecordFile, as far as that can be."""
 
-    part, reached = None, 0
+    part, reached, failed, can_be_resumed = None, 0, 0, False
 
     def __enter__(self) -> StandardOutput:
         return self
@@ -99,7 +113,7 @@ class StandardOutput:
     def __exit__(self, *_: Any) -> None:
         pass
 
-    def write(self, record: str, line: int) -> None:
+    def write(self, record: str, line: int, failed: int = 0, first_failure: str = "") -> None:
         sys.stdout.write(record)
         sys.stdout.flush()
         self.reached = line
@@ -107,17 +121,24 @@ class StandardOutput:
 
 def run_lines(
     model: Any, prompts: Prompts, output: Path | None, *, as_json: bool, report: Callable[[int, int | None], None],
-    show: Callable[[RunReceipt], None], **how: Any,
+    show: Callable[[RunReceipt], None], told: Callable[[str], None], resume: bool = False, **how: Any,
 ) -> RunReceipt:  # fmt: skip
     """Generates for all prompts and writes as it goes. report(lines done, of how many): called after each.
 
+    resume: goes on behind the lines that an earlier run has done; `told` is called with how many these are.
     show: called with the receipt when the run ends, however it ends; if that fails, the output is whole all the same,
     and the message says what ended the run. Errors and interrupts say how many lines are done, and where they are.
     """
-    with StandardOutput() if output is None else RecordFile(output) as out:
+    with _output(model, prompts, output, resume, as_json, how) as out:
+        if resume:
+            done = f"goes on behind line {out.reached}" if out.reached else "has no line yet: starting with the first"
+            told(f"{out.part} {done}")
         run = generate_lines(
-            model, prompts.lines, jsonl=prompts.is_jsonl, source=prompts.source, render=record_of(as_json), **how
-        )
+            model, prompts.lines, jsonl=prompts.is_jsonl, source=prompts.source, render=record_of(as_json),
+            done=out.reached, **how,
+        )  # fmt: skip
+        if out.failed:
+            run.receipt.failed, run.receipt.failures = out.failed, [LineError(out.first_failure, 0)]
         try:
             _write_lines(run, out, prompts, report, how["on_error"])
         except BaseException:
@@ -128,6 +149,16 @@ def run_lines(
     return run.receipt
 
 
+def _output(
+    model: Any, prompts: Prompts, output: Path | None, resume: bool, as_json: bool, how: dict[str, Any]
+) -> StandardOutput | RecordFile:
+    """Where records go. A later run can go on with a file, if it can read the prompts again."""
+    if output is None:
+        return StandardOutput()
+    depends_on = (lambda: records_depend_on(model, prompts, how, as_json)) if prompts.can_be_read_again else None
+    return RecordFile(output, depends_on, resume)
+
+
 def _write_lines(
     run: Any, out: StandardOutput | RecordFile, prompts: Prompts, report: Callable[[int, int | None], None],
     on_error: str,
@@ -136,7 +167,8 @@ def _write_lines(
     try:
         with run:
             for line in run:
-                out.write(line.rendered, line.number)
+                failures = run.receipt.failures
+                out.write(line.rendered, line.number, run.receipt.failed, str(failures[0]) if failures else "")
                 report(line.number, prompts.total)
         if run.receipt.failed and not out.reached:  # an output that was there before stays as it is
             raise InputError(told_of_failures(run.receipt, on_error))
@@ -164,24 +196,25 @@ def what_is_done(out: StandardOutput | RecordFile) -> str:
     if not out.reached:
         return ""
     lines = "the first line is" if out.reached == 1 else f"the first {out.reached} lines are"
-    return f"; {lines} done" + (f", in {out.part}" if out.part else "")
+    remedy = ": --resume goes on with it" if out.can_be_resumed else ""
+    return f"; {lines} done" + (f", in {out.part}{remedy}" if out.part else "")
 
 
 def record_of(as_json: bool) -> Callable[[Line], str]:
     """What a line becomes in the output: one JSON object, or a line for each of its texts, line breaks written as \\n.
 
-    Of a line with an error the object has "line" (its number) and "error", and no other has "error": one that was
-    recorded in another run, and is tried again, comes without what was said of it then.
+    The object has the fields of the input, then "line" (its number), then "hypotheses" or "error". These three replace
+    fields of their names: a record of another run can be an input, and comes without what was said of it then.
     """
 
     def as_object(line: Line) -> str:
-        record = dict(line.record or {})
+        ours = ("line", "hypotheses", "error")
+        record = {name: value for name, value in (line.record or {}).items() if name not in ours}
+        record["line"] = line.number
         if line.error:
-            record |= {"line": line.number, "error": str(line.error)}
+            record["error"] = str(line.error)
         else:
             texts = zip(line.texts, line.token_ids, line.scores, strict=True)
-            if "error" in record:
-                record = {name: value for name, value in record.items() if name not in ("line", "error")}
             record["hypotheses"] = [{"text": t, "token_ids": ids.tolist(), "score": finite(s)} for t, ids, s in texts]
         return json.dumps(record, ensure_ascii=False) + "\n"
 

@@ -8,11 +8,18 @@ import os
 import select
 import stat
 import sys
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, quoted
+from .journal import Entry, Journal, differences, read_journal, whole_records, write_all
+
+try:
+    import fcntl
+except ImportError:  # on Windows
+    fcntl = None
 
 BOM = b"\xef\xbb\xbf"
 LONGEST = 2**26  # bytes of a line: no prompt is as long, but a file without line breaks would fill the memory
@@ -50,8 +57,9 @@ class LineReader:
         self._called_off, self._ended, self._lines = False, False, 0
         try:
             self._file = _stdin() if str(path) == "-" else open(path, "rb")  # noqa: SIM115 (closed by `close`)
-            self.is_regular = _is_regular(self._file)
-            if not self.is_regular and sys.platform != "win32" and _has_descriptor(self._file):
+            is_regular = _is_regular(self._file)
+            self.can_be_opened_again = is_regular and self.name != "standard input"  # which has one position for all
+            if not is_regular and sys.platform != "win32" and _has_descriptor(self._file):
                 self._file = io.BufferedReader(_Patient(self._file, self))
         except OSError as error:
             raise InputError(f"{self.name} cannot be read: {error.strerror}") from None
@@ -128,35 +136,102 @@ class RecordFile:
     that NAME was before is untouched. In a `with`: if nothing was raised, NAME.part becomes NAME; else it stays, if
     there is any record in it. A device or a pipe, which cannot be replaced, is written straight away.
 
-    Raises InputError on a place that cannot be written, and on a NAME.part that somebody may still want.
+    depends_on(): what the records depend on, by name; then NAME.part.journal says so too, and which records are whole,
+    and a later run that depends on the same can go on (`resume`): `reached` is then the line that it goes on behind,
+    `failed` how many of these lines had an error, and `first_failure` the first of the errors.
+
+    Raises InputError on a place that cannot be written, on a NAME.part that somebody may still want, and on one that
+    cannot be gone on with.
     """
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, depends_on: Callable[[], dict[str, Any]] | None = None, resume: bool = False):
         self.path, self._size = writable(path), 0
         self.reached = 0  # the number of the last line whose record is written
+        self.failed, self.first_failure = 0, ""
         self.is_replaced = not self.path.exists() or self.path.is_file()
         self.part = self.path.with_name(f"{self.path.name}.part") if self.is_replaced else self.path
+        self._journal_path, self._journal = self.part.with_name(f"{self.part.name}.journal"), None
+        if resume and not self.is_replaced:
+            raise InputError(f"{path} is no file that a run could go on with: leave out --resume")
+        has_records = True  # of an earlier run
         try:
-            self._file = open(self.part, "xb" if self.is_replaced else "wb", buffering=0)  # noqa: SIM115
+            has_records = self._open_part(resume and depends_on is not None)
+            if depends_on is not None and self.is_replaced:
+                self._journal = Journal(self._journal_path, depends_on())
+                self._journal.begin(self._take_over() if has_records else ())
             if self.is_replaced and self.path.exists():  # who could not read the file cannot read this one
                 os.chmod(self.part, self.path.stat().st_mode & 0o777)
-        except FileExistsError:
-            raise InputError(
-                f"{self.part} is there: the records of a run that did not end; rename it or delete it first"
-            ) from None
-        except OSError as error:
-            raise InputError(f"{path} cannot be written: {error.strerror}") from None
+        except BaseException as error:
+            self._leave(keep=has_records)
+            if isinstance(error, OSError):
+                raise InputError(f"{path} cannot be written: {error.strerror}") from None
+            raise
 
-    def write(self, record: str, line: int) -> None:
-        """The record of a line of the input, with its line's end.
+    def _open_part(self, resume: bool) -> bool:
+        """Opens what is written to -> whether there is something that an earlier run has left."""
+        self._file = None
+        try:
+            self._file = open(self.part, "xb" if self.is_replaced else "wb", buffering=0)  # noqa: SIM115
+        except FileExistsError:
+            if not resume:
+                how = "go on with it by --resume, or " if self._journal_path.exists() else ""
+                raise InputError(
+                    f"{self.part} is there: the records of a run that did not end; {how}rename it or delete it first"
+                ) from None
+            self._file = open(self.part, "r+b", buffering=0)  # noqa: SIM115
+        if self.is_replaced:
+            self._lock()
+        return bool(os.fstat(self._file.fileno()).st_size) and self.is_replaced
+
+    def _lock(self) -> None:
+        """Raises InputError if another run writes here; the lock ends with the process, whatever ends that."""
+        try:
+            if fcntl is not None:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"{self.part} is written by another run just now: wait for its end") from None
+        except OSError:  # not every file system has locks
+            pass
+
+    def _take_over(self) -> list[Entry]:
+        """The whole records of an earlier run; what is behind them is cut off. Raises InputError if they are others."""
+        found = read_journal(self._journal_path)
+        if found is None:
+            raise InputError(
+                f"{self.part} has no journal ({self._journal_path.name}), so a run cannot go on with it: rename it or "
+                "delete it first"
+            )
+        before, entries = found
+        kept = whole_records(self.part, entries)
+        last = kept[-1] if kept else Entry(0, 0, 0)
+        # As long as no line has failed, what would be done with one has changed no record.
+        parts = differences(before, self._journal.depends_on, but="" if last.failed else "on_error")
+        if parts and kept:
+            raise InputError(
+                f"{self.part} is of another run ({', '.join(parts)}): give what that run was given, or delete the file "
+                "to start anew"
+            )
+        self._file.truncate(last.end)
+        self._file.seek(last.end)
+        self._size, self.reached, self.failed = last.end, last.line, last.failed
+        self.first_failure = next((entry.first_failure for entry in kept if entry.first_failure), "")
+        return kept
+
+    @property
+    def can_be_resumed(self) -> bool:
+        return self._journal is not None
+
+    def write(self, record: str, line: int, failed: int = 0, first_failure: str = "") -> None:
+        """The record of a line of the input, with its line's end; and how many lines have failed so far.
 
         If it cannot be written it is cut off again; then raises InputError.
         """
-        data = memoryview(record.encode("utf-8"))
+        data = record.encode("utf-8")
         try:
-            written = 0
-            while written < len(data):
-                written += self._file.write(data[written:])
+            write_all(self._file, data)
+            if self._journal:
+                said = "" if self.failed else first_failure
+                self._journal.note(Entry(line, self._size + len(data), zlib.crc32(data), failed, said))
         except BaseException as error:  # an interrupt between two writes too
             with contextlib.suppress(OSError):
                 if self.is_replaced:
@@ -165,24 +240,35 @@ class RecordFile:
             if isinstance(error, OSError):
                 raise self._cannot(error) from None
             raise
-        self._size, self.reached = self._size + len(data), line
+        self._size, self.reached, self.failed = self._size + len(data), line, failed
 
     def __enter__(self) -> RecordFile:
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:
+        is_whole = False
         try:
             if kind is None and self.is_replaced:
                 os.fsync(self._file.fileno())
                 self._file.close()
                 os.replace(self.part, self.path)
+                is_whole = True
         except OSError as error:
             raise self._cannot(error) from None
         finally:
-            self._file.close()
-            if self.is_replaced and not self.reached:
-                with contextlib.suppress(OSError):
-                    os.unlink(self.part)
+            self._leave(keep=self.reached > 0, is_whole=is_whole)
+
+    def _leave(self, keep: bool, is_whole: bool = False) -> None:
+        """Closes the files. keep: somebody may want the records. is_whole: they have their own name by now."""
+        if self._file is None:  # it is another run's
+            return
+        self._file.close()
+        remove = self.is_replaced and (is_whole or not keep)
+        if self._journal:
+            self._journal.close(remove=remove)
+        if remove and not is_whole:
+            with contextlib.suppress(OSError):
+                os.unlink(self.part)
 
     def _cannot(self, error: OSError) -> InputError:
         return InputError(f"{self.path} cannot be written: {error.strerror}")

@@ -93,6 +93,10 @@ class Tokenizer:
             sizes[i] = len(self._backend.id_to_token(i) or "")  # a model may have more ids than its tokenizer
         return sum(sizes[int(i)] for i in ids)
 
+    def as_json(self) -> str:
+        """All of it in one text, the same for tokenizers that do the same."""
+        return self._backend.to_str()
+
     @functools.cached_property
     def special_ids(self) -> list[int]:
         """The ids that `decode` leaves out."""

@@ -27,7 +27,7 @@ import re
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -37,7 +37,7 @@ from ..plan import Plan
 from ..search.stopping import cut_at_stop
 from .footprint import read_budget
 from .receipt import CostOf, Receipt
-from .records import Line, read_record
+from .records import Line, merged_options, read_record, tokenize_line
 from .worker_threads import NOTHING_YET, Worker, ahead, behind
 
 if TYPE_CHECKING:
@@ -109,10 +109,13 @@ class Stages:
     def __init__(
         self, model: Model, lines: Iterable[Any], receipt: RunReceipt, *, jsonl: bool, source: str, batch_size: int,
         sort_window: int, on_error: str = "stop", traced: bool = False, render: Callable[[Line], Any] | None = None,
+        done: int = 0,
     ):  # fmt: skip
+        """done: so many lines from the first are read, and not done again."""
         self.model, self.lines, self.receipt, self.jsonl, self.source = model, lines, receipt, jsonl, source
         self.batch_size, self.sort_window, self.on_error, self.traced = batch_size, sort_window, on_error, traced
-        self.render, self.lines_read = render, 0
+        self.render, self.lines_read, self.done = render, 0, done
+        receipt.reached = done
         self.lock, self.began = threading.Lock(), time.perf_counter()
 
     @contextlib.contextmanager
@@ -131,7 +134,7 @@ class Stages:
                     self.receipt.spans.append(Span(name, stage, first.batch, first.number, len(lines), begin, end))
 
     def batches(self) -> Iterator[list[Line]]:
-        """Lines in batches of about one length: those of a window are sorted, the longest first.
+        """Lines in batches of one kind and about one length: those of a window are sorted, the longest first.
 
         Lines that cannot be done come in a batch of their own, to be told when it is their turn.
         """
@@ -155,15 +158,27 @@ class Stages:
                     if line.error and self.on_error == "stop":  # no one will ask for what comes behind it
                         window, going = window[: line.number - window[0].number + 1], False
                         break
-            able = sorted((line for line in window if not line.error), key=lambda line: -len(line.ids))
-            cut = [able[i : i + self.batch_size] for i in range(0, len(able), self.batch_size)]
-            for batch in filter(None, [*cut, [line for line in window if line.error]]):
+            for batch in self._cut(window):
                 batches_made += 1
                 for line in batch:
                     line.batch = batches_made
-                yield batch
+                if any(line.number > self.done for line in batch):
+                    yield batch  # as a whole: what is computed of a line may differ in its last bits in another batch
             if cut_short is not None:
                 raise cut_short
+
+    def _cut(self, window: list[Line]) -> list[list[Line]]:
+        """The lines of a window in batches, those that cannot be done in the last."""
+        kinds = defaultdict(list)
+        for line in window:
+            if not line.error:
+                kinds[line.kind].append(line)
+        batches = []
+        for lines in kinds.values():
+            lines.sort(key=lambda line: -len(line.ids))
+            batches += [lines[i : i + self.batch_size] for i in range(0, len(lines), self.batch_size)]
+        failed = [line for line in window if line.error]
+        return [*batches, failed] if failed else batches
 
     def compute(self, batch: list[Line]) -> list[Line]:
         """The model's part. If a batch fails, each of its lines is tried alone, so that the error gets its line."""
@@ -188,7 +203,8 @@ class Stages:
             for line in part:
                 with self._errors_of(line):
                     self._work([line])
-            if isinstance(error, OptionError) and self.receipt.batches == 0 and all(x.error for x in part):
+            is_first = self.receipt.batches == 0 == self.done
+            if isinstance(error, OptionError) and is_first and all(x.error for x in part):
                 raise  # no line has ever been done under these options: they are to blame
 
     def _work(self, part: list[Line]) -> None:
@@ -198,6 +214,7 @@ class Stages:
 
     def finish(self, batch: list[Line]) -> list[Line]:
         """What came of it becomes what the caller wants."""
+        batch = [line for line in batch if line.number > self.done]
         with self.busy("post-process", batch):
             for line in batch:
                 if not line.error:
@@ -248,19 +265,21 @@ class Generating(Stages):
 
     def take_in(self, line: Line) -> None:
         """Parses and tokenizes a line, and checks that the model can take it."""
-        line.record = read_record(line.given, self.jsonl, self.where(line.number))
-        text = line.record["prompt"]
-        line.ids = self.model.tokenize(text, self.resolved, truncate=self.how["truncate"])
-        if self.resolved.do_sample:
-            seen = hashlib.blake2b(text.encode(), digest_size=16).digest()  # less to keep than the text
+        where = self.where(line.number)
+        line.record = read_record(line.given, self.jsonl, where)
+        options = tokenize_line(self.model, line, where, self.options, self.resolved, self.how["truncate"])
+        if options.do_sample:
+            drawn_from = f"{options.seed} {line.record['prompt']}"
+            seen = hashlib.blake2b(drawn_from.encode(), digest_size=16).digest()  # less to keep than the text
             line.copy = self.copies[seen]
             self.copies[seen] += 1
 
     def work(self, part: list[Line]) -> None:
         """The model's generation for these lines, in one batch."""
         ids, copies = [line.ids for line in part], [line.copy for line in part]
-        how = self.how | {"memory_budget": self._budget()} | self.options
-        out = self.model.generate(input_ids=ids, sample_ids=copies, **how)
+        how = self.how | {"memory_budget": self._budget()} | merged_options(self.options, part[0].options)
+        prefixes = None if part[0].prefix is None else [line.prefix for line in part]  # all are of one kind
+        out = self.model.generate(input_ids=ids, sample_ids=copies, prefix_tokens=prefixes, **how)
         each = self.resolved.num_return_sequences
         for b, line in enumerate(part):
             mine = slice(b * each, (b + 1) * each)
@@ -310,13 +329,13 @@ def side_by_side(stages: Stages, prefetch: bool, threads: int) -> Iterator[list[
         yield from finished
 
 
-def in_order(batches: Iterable[list[Line]]) -> Iterator[list[Line]]:
-    """The lines as they stood in the input, as soon as none before them is missing.
+def in_order(batches: Iterable[list[Line]], done: int = 0) -> Iterator[list[Line]]:
+    """The lines as they stood in the input, as soon as none before them is missing; the first `done` do not come.
 
     Raises PipelineError if a line comes twice.
     """
     waiting: dict[int, Line] = {}
-    turn = 1
+    turn = done + 1
     for batch in batches:
         for line in batch:
             if line.number < turn or line.number in waiting:
@@ -373,9 +392,11 @@ def in_turn(stages: Stages, batches: Iterator[list[Line]]) -> Iterator[Line]:
     stages.began = time.perf_counter()
     try:
         with contextlib.closing(batches):
-            for group in in_order(batches):
+            for group in in_order(batches, stages.done):
                 with stages.busy("write", group):
                     yield from visible_lines(group, receipt, stages.on_error)
+        if stages.lines_read < stages.done:
+            raise InputError(f"{stages.done} lines were done before, and there are {stages.lines_read}: give them all")
         if receipt.reached != stages.lines_read:
             raise PipelineError(f"line {receipt.reached + 1} was lost in the pipeline")
     finally:
@@ -400,7 +421,7 @@ def generate_lines(
     model: Model, lines: Iterable[str | bytes | dict[str, Any]], *, batch_size: int = 8, sort_window: int | None = None,
     overlap: str = "both", threads: int = 2, on_error: str = "stop", jsonl: bool = False, source: str = "line",
     plan: str | Plan | None = None, arena: Arena | None = None, truncate: bool = False,
-    memory_budget: int | str | None = "available", costs: bool | CostOf = False,
+    memory_budget: int | str | None = "available", costs: bool | CostOf = False, done: int = 0,
     render: Callable[[Line], Any] | None = None, on_batch: Callable[[Receipt], None] | None = None,
     trace: bool = False, **options: Any,
 ) -> LineRun:  # fmt: skip
@@ -408,7 +429,8 @@ def generate_lines(
 
     lines: texts, UTF-8 bytes, or objects with a "prompt", from any iterable; it is read by another thread, so many
     lines ahead as two batches and a window hold. If reading may wait for ever, give it a method `call_off` that ends
-    the wait. jsonl: each line is JSON.
+    the wait. jsonl: each line is JSON. An object may have a "max_new_tokens", a "seed" and a "prefix" (the text that
+    its new text begins with) for itself alone. Lines are batched with those of equal options; this changes no text.
     batch_size: lines generated together. sort_window: lines among which those of about one length are put together
     (eight batches by default; no more than batch_size keeps the order). Neither changes a text, samples included.
     overlap: "both", "prefetch" (reading and tokenizing ahead), "post-process" (by so many `threads`; results then wait
@@ -418,16 +440,18 @@ def generate_lines(
     ("skip"), or comes with its `error` ("record"). source: what a line is called in errors, before its number.
     memory_budget, arena: as in `generate`; a batch that does not fit is cut, a line that does not fit alone is an
     error. One arena serves all batches; without it, a plan with arena=planned makes one for each.
+    done: the first lines, so many, are read and do not come: an earlier run had got so far. The others give what they
+    would have given in one run, to the last bit: batches are those of all lines.
     render(line): made of each line by the threads that make text. on_batch(receipt): called after each batch.
     trace: keep `receipt.spans`, of which runtime/timeline.py makes pictures. plan, truncate, costs, options: as in
-    `generate`. Of what that takes beside these, sample_ids are counted here; a streamer, prefix_tokens and a search's
-    trace are for single calls: batches follow no order of the lines.
+    `generate`. Of what that takes beside these, sample_ids are counted here; a streamer and a search's trace are for
+    single calls: batches follow no order of the lines.
 
     Raises OptionError at once on options; while it is read LineError, and whatever reading `lines` raises.
     """
-    for name, number in (("batch_size", batch_size), ("threads", threads)):
-        if isinstance(number, bool) or not isinstance(number, numbers.Integral) or number < 1:
-            raise OptionError(f"{name} must be a whole number from 1 up, not {number!r}")
+    for name, number, least in (("batch_size", batch_size, 1), ("threads", threads, 1), ("done", done, 0)):
+        if isinstance(number, bool) or not isinstance(number, numbers.Integral) or number < least:
+            raise OptionError(f"{name} must be a whole number from {least} up, not {number!r}")
     window = 8 * batch_size if sort_window is None else sort_window
     if isinstance(window, bool) or not isinstance(window, numbers.Integral) or window < 1:
         raise OptionError(f"sort_window must be a whole number of lines from 1 up, not {window!r}")
@@ -444,7 +468,7 @@ def generate_lines(
     plan.resolve(model.is_encoder_decoder)
     stages = Generating(
         model, lines, RunReceipt(overlap), jsonl=jsonl, source=source, batch_size=batch_size,
-        sort_window=window, on_error=on_error, traced=trace, render=render, on_batch=on_batch,
+        sort_window=window, on_error=on_error, traced=trace, render=render, done=done, on_batch=on_batch,
         how={"plan": plan, "arena": arena, "truncate": truncate, "memory_budget": memory_budget, "costs": costs},
         options=options,
     )  # fmt: skip

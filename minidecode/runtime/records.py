@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import numbers
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, LineError
+from ..errors import InputError, LineError, OptionError
+from ..search.options import MAXIMA, Options
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from ..model import Model
 
 
 @dataclass
@@ -20,6 +24,8 @@ class Line:
     given: Any
     record: dict[str, Any] | None = None  # the line as an object: {"prompt": text} and what else was in it
     ids: np.ndarray | None = None  # the tokens of the prompt, or of the source
+    options: dict[str, Any] = field(default_factory=dict)  # of `generate`, for this line alone; see `own_options`
+    prefix: np.ndarray | None = None  # the tokens that its new text must begin with
     target: np.ndarray | None = None  # where scores are asked for: the tokens of what is scored given the prompt
     batch: int = 0  # from 1
     copy: int = 0  # when sampling: how many lines before had the same prompt, which tells their samples apart
@@ -28,6 +34,11 @@ class Line:
     scores: Any = field(default_factory=list)  # a number for each of the texts; or the `Scores` of this one
     rendered: Any = None  # what `render` made of it
     error: LineError | None = None  # and then nothing else counts
+
+    @property
+    def kind(self) -> tuple:
+        """Lines of one kind can be generated together."""
+        return self.prefix is not None, *sorted(self.options.items())
 
 
 def read_record(given: str | bytes | dict[str, Any], jsonl: bool, where: str, what: str = "prompt") -> dict[str, Any]:
@@ -65,6 +76,67 @@ def checked_record(record: Any, where: str) -> dict[str, Any]:
     if not isinstance(record, dict) or not isinstance(record.get("prompt"), str):
         raise InputError(f'{where} should be an object with a text under "prompt", as in {{"prompt": "Once"}}')
     return record
+
+
+def own_options(record: dict[str, Any], where: str, context: int) -> dict[str, Any]:
+    """The options of `generate` that a line sets for itself alone; null leaves an option to the call.
+
+    context: how many tokens the model holds. The values can be hashed: lines of equal ones are generated together.
+    Raises InputError, which names the key and its range.
+    """
+    options = {}
+    for key, least, most in (("max_new_tokens", 1, context), ("seed", 0, 2**64 - 1)):
+        if (value := record.get(key)) is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not least <= value <= most:
+            raise InputError(f'{where}: "{key}" is {value!r:.80}: give a whole number from {least} to {most}')
+        options[key] = int(value)
+    return options
+
+
+def merged_options(options: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """The options of a call as a line's own ones change them: its limit replaces every spelling of the call's."""
+    replaced = {*MAXIMA, "max_len_a"} if "max_new_tokens" in own else set()
+    return {name: value for name, value in options.items() if name not in replaced} | own
+
+
+def tokenize_line(
+    model: Model, line: Line, where: str, options: dict[str, Any], resolved: Options, truncate: bool
+) -> Options:
+    """Fills in the tokens, the own options and the prefix of a line that is read -> the options that it runs under.
+
+    options, resolved: those of the call, as given and as the model reads them. Raises what `generate` would.
+    """
+    line.options = own_options(line.record, where, model.config.context)
+    if line.options:
+        try:
+            resolved = model.options(**merged_options(options, line.options))
+        except OptionError as error:
+            raise InputError(f"{where}: {error}") from None
+    line.ids = model.tokenize(line.record["prompt"], resolved, truncate=truncate)
+    line.prefix = _prefix_of(model, line, where, resolved)
+    return resolved
+
+
+def _prefix_of(model: Model, line: Line, where: str, options: Options) -> np.ndarray | None:
+    """The tokens of a line's "prefix"; None if it has none. Raises InputError if no text can begin with it."""
+    text = line.record.get("prefix")
+    if text is None or text == "":
+        return None
+    if not isinstance(text, str):
+        raise InputError(f'{where}: "prefix" is {text!r:.80}: give the text that the new text begins with')
+    ids, around = model.tokenizer.encode(text), model.tokenizer.encode("")  # what a tokenizer puts around each text
+    if len(around) and ids[-1] == around[-1]:
+        ids = ids[:-1]  # BART's end of text
+    if len(around) and ids[0] == around[0] and not model.is_encoder_decoder:
+        ids = ids[1:]  # the prompt begins with it
+    if any(i in options.eos_token_id for i in ids):
+        raise InputError(f'{where}: "prefix" holds the end of text: leave it out there')
+    *_, (limit,) = model.inputs.fitted(None, [line.ids], None, options, None)
+    if len(ids) >= limit:  # the last place is that of the end of text
+        remedy = f"give one of at most {limit - 1}, or a larger max_new_tokens"
+        raise InputError(f'{where}: "prefix" has {len(ids)} tokens, and {limit} new ones are allowed: {remedy}')
+    return ids
 
 
 def _no_constant(name: str) -> None:

@@ -443,12 +443,17 @@ def test_output_is_write_protected(fails, toy, tmp_path, monkeypatch):
 
 
 def test_output_on_a_full_disk(fails, toy, tmp_path, monkeypatch):
+    replace = os.replace
+
     def full(source, target):
-        raise OSError(28, "No space left on device")
+        if Path(target).name == "out.txt":
+            raise OSError(28, "No space left on device")
+        replace(source, target)
 
     monkeypatch.setattr(os, "replace", full)
     assert "No space left" in fails("generate", "the", "-m", toy, "-o", tmp_path / "out.txt")
-    assert sorted(os.listdir(tmp_path)) == ["out.txt.part", "toy-gpt2"], "what was generated is not thrown away"
+    left = ["out.txt.part", "out.txt.part.journal", "toy-gpt2"]
+    assert sorted(os.listdir(tmp_path)) == left, "what was generated is not thrown away"
 
 
 def test_an_existing_output_survives_a_failure_half_way(fails, fails_on_z, tmp_path):
@@ -459,7 +464,7 @@ def test_an_existing_output_survives_a_failure_half_way(fails, fails_on_z, tmp_p
     assert f"the first line is done, in {path}.part" in message
     assert path.read_text() == "old"
     assert (tmp_path / "out.txt.part").read_text().count("\n") == 1
-    assert sorted(os.listdir(tmp_path)) == ["out.txt", "out.txt.part", "toy-gpt2"]
+    assert sorted(os.listdir(tmp_path)) == ["out.txt", "out.txt.part", "out.txt.part.journal", "toy-gpt2"]
 
 
 def test_debug_shows_the_traceback(cli, toy):
@@ -600,8 +605,8 @@ def test_an_interrupt_keeps_what_is_done_and_says_how_much(toy, long_input, tmp_
     done = written.count("\n")
     assert written == text * done and done < 5000, "whole records alone"
     lines = "the first line is" if done == 1 else f"the first {done} lines are"
-    assert err == f"minidecode: {word}; {lines} done, in {part}\n"
-    assert sorted(os.listdir(tmp_path)) == ["long.txt", "out.txt.part", "toy-gpt2"]
+    assert err == f"minidecode: {word}; {lines} done, in {part}: --resume goes on with it\n"
+    assert sorted(os.listdir(tmp_path)) == ["long.txt", "out.txt.part", "out.txt.part.journal", "toy-gpt2"]
 
 
 def test_a_closed_pipe_is_no_error_to_talk_about(toy, long_input):

@@ -57,6 +57,16 @@ def test_order_is_kept_whatever_the_batches(cli, toy, tmp_path, flags, way):
     assert (ran.code, ran.out.splitlines()) == (0, texts_of(toy))
 
 
+@pytest.mark.parametrize("on_error", ["stop", "skip"])
+def test_a_file_as_standard_input_loses_no_line(cli, toy, tmp_path, on_error):
+    """`minidecode generate - < FILE`: whoever reads it a second time reads what the first would have got."""
+    path = tmp_path / "prompts.txt"
+    path.write_text("\n".join(GOOD))
+    with open(path) as stdin:
+        ran = cli("generate", "-", "-m", toy, *FEW, "--on-error", on_error, stdin=stdin)
+    assert (ran.code, ran.out.splitlines()) == (0, texts_of(toy))
+
+
 @pytest.mark.parametrize("flag", ["--pipeline", "--no-pipeline"])
 @pytest.mark.parametrize("way", ["file", "stdin"])
 def test_stop_names_the_line(cli, toy, tmp_path, mixed, flag, way):
@@ -108,7 +118,94 @@ def test_a_record_with_an_error_is_tried_again(cli, toy, tmp_path):
     (tmp_path / "out.jsonl").write_text(cli(*run, "-i", tmp_path / "p.jsonl").out, encoding="utf-8")
     assert "error" in json.loads((tmp_path / "out.jsonl").read_text(encoding="utf-8"))
     again = json.loads(cli(*run, "-i", tmp_path / "out.jsonl", "--truncate").out)
-    assert set(again) == {"prompt", "id", "hypotheses"} and again["id"] == 3
+    assert list(again) == ["prompt", "id", "line", "hypotheses"] and again["id"] == 3
+
+
+def test_every_record_ends_with_its_line_and_what_came_of_it(cli, toy, tmp_path):
+    """In one order of keys, whatever the fields of the input are called."""
+    given = [{"line": 9, "prompt": "the"}, {"hypotheses": [], "prompt": LONG, "error": "old"}, {"id": 1, "prompt": "a"}]
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps(g) + "\n" for g in given), encoding="utf-8")
+    ran = cli("generate", "-i", tmp_path / "p.jsonl", "-m", toy, *FEW, "--json", "--on-error", "record", "-q")
+    records = [json.loads(line) for line in ran.out.splitlines()]
+    assert [list(r) for r in records] == [
+        ["prompt", "line", "hypotheses"], ["prompt", "line", "error"], ["id", "prompt", "line", "hypotheses"],
+    ]  # fmt: skip
+    assert [r["line"] for r in records] == [1, 2, 3]
+
+
+# --- options of a line ---
+
+
+@pytest.fixture
+def jsonl(tmp_path):
+    """Writes objects, one a line -> the path."""
+
+    def write(*records):
+        path = tmp_path / "p.jsonl"
+        path.write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(("own", "says"), [
+    ({"max_new_tokens": 0}, '"max_new_tokens" is 0: give a whole number from 1 to 16'),
+    ({"max_new_tokens": 17}, '"max_new_tokens" is 17: give a whole number from 1 to 16'),
+    ({"max_new_tokens": True}, '"max_new_tokens" is True: give a whole number from 1 to 16'),
+    ({"max_new_tokens": 16}, "the prompt has 3 tokens, and 16 new ones go beyond the context of 16: ask for at most"),
+    ({"seed": -1}, '"seed" is -1: give a whole number from 0 to 18446744073709551615'),
+    ({"seed": "7"}, "\"seed\" is '7': give a whole number from 0 to 18446744073709551615"),
+    ({"seed": 7}, "seed changes nothing without do_sample=True: add it, or leave seed out"),
+    ({"prefix": 3}, '"prefix" is 3: give the text that the new text begins with'),
+    ({"prefix": "xyz"}, '"prefix" has 3 tokens, and 3 new ones are allowed: give one of at most 2, or a larger'
+                        " max_new_tokens"),
+    ({"prefix": "x<|endoftext|>"}, '"prefix" holds the end of text: leave it out there'),
+])  # fmt: skip
+def test_a_bad_option_of_a_line_names_line_key_and_range(cli, fails, toy, jsonl, own, says):
+    path = jsonl({"prompt": "the"}, {"prompt": "sea"} | own, {"prompt": "a"})
+    where = f"{path}, line 2"
+    assert fails("generate", "-i", path, "-m", toy, *FEW).startswith(f"minidecode: {where}: {says}")
+    ran = cli("generate", "-i", path, "-m", toy, *FEW, "--on-error", "record", "--json", "-q")
+    records = [json.loads(line) for line in ran.out.splitlines()]
+    assert ran.code == 0 and [("error" in r) for r in records] == [False, True, False]
+    assert records[1]["error"].startswith(f"{where}: {says}")
+
+
+def test_options_of_a_line_hold_for_it_alone(cli, toy, jsonl):
+    """Whatever spelling of a limit the command has; null leaves an option to it."""
+    path = jsonl({"prompt": "sea"}, {"prompt": "sea", "max_new_tokens": 5}, {"prompt": "sea", "prefix": "xy"},
+                 {"prompt": "sea", "max_new_tokens": None, "seed": None, "prefix": None})  # fmt: skip
+    common = ["generate", "-i", path, "-m", toy, "--json", "-q"]
+    for limit, tokens in ((["--max-new-tokens", 3], 3), (["--max-length", 7], 4), (["--max-len-b", 2], 3)):
+        ran = cli(*common, *limit)
+        best = [json.loads(line)["hypotheses"][0] for line in ran.out.splitlines()]
+        assert [len(b["token_ids"]) for b in best] == [tokens, 5, tokens, tokens], ran
+        assert best[2]["text"].startswith("xy") and best[0] == best[3]
+
+
+def test_a_single_line_has_its_options_too(cli, toy, jsonl):
+    """The one text that is shown as it grows."""
+    model = md.load(toy)
+    expected = model.generate(["the"], max_new_tokens=5, prefix_tokens=[model.tokenizer.encode("xy")]).texts[0]
+    ran = cli("generate", "-i", jsonl({"prompt": "the", "max_new_tokens": 5, "prefix": "xy"}), "-m", toy, *FEW, "-q")
+    assert (ran.code, ran.out) == (0, expected + "\n") and expected.startswith("xy")
+
+
+def test_a_bad_option_of_a_single_line_of_standard_input(fails, toy):
+    """Which nobody has looked at before."""
+    given = "generate", "-", "--jsonl", "-m", toy
+    message = fails(*given, stdin=b'{"prompt": "a", "seed": 3}')
+    assert message.startswith("minidecode: standard input, line 1: seed changes nothing without do_sample")
+    assert 'standard input, line 1: "prefix" is 3: give' in fails(*given, stdin=b'{"prompt": "a", "prefix": 3}')
+
+
+@pytest.mark.parametrize("flags", [[], ["--ignore-eos"], ["--dialect", "fairseq"]])
+def test_a_prefix_of_an_encoder_decoder_model(cli, tmp_path, jsonl, flags):
+    """Its tokenizer ends each text: the prefix goes on."""
+    path = jsonl({"prompt": "The army of the United States", "prefix": " has been", "max_new_tokens": 6})
+    ran = cli("generate", "-i", path, "-m", "tiny-bart", "--json", "-q", "--num-beams", 1, *flags)
+    (best,) = json.loads(ran.out)["hypotheses"]
+    assert best["text"].startswith(" has been") and 4098 not in best["token_ids"][:4]
 
 
 def test_one_line_that_fails_in_the_model(cli, fails_on_z, tmp_path):
@@ -252,7 +349,7 @@ def test_the_receipt_ends_with_the_stages(cli, toy):
 def test_the_help_names_the_flags(cli):
     out = cli("generate", "--help").out
     for flag in ("--sort-window", "--pipeline", "--no-pipeline", "--on-error", "--memory-budget", "--trace",
-                 "--timeline", "OUTPUT.part"):  # fmt: skip
+                 "--timeline", "OUTPUT.part", "--resume"):  # fmt: skip
         assert flag in out
 
 

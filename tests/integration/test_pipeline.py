@@ -99,6 +99,58 @@ def test_batches_change_no_text(model, options):
         assert expected[0] != expected[3 * each], "equal prompts draw different samples, or the test shows nothing"
 
 
+OWN = st.fixed_dictionaries({}, optional={
+    "max_new_tokens": st.integers(3, 5), "prefix": st.sampled_from(["x", "ab"]),
+})  # fmt: skip
+
+
+@settings(max_examples=20)
+@given(
+    lines=st.lists(st.tuples(st.sampled_from(["the", "a", "sea the", "xxxxxxx"]), OWN, st.integers(0, 2)), min_size=1,
+                   max_size=12),
+    batch_size=st.integers(1, 5), window=st.integers(1, 12), overlap=st.sampled_from(["both", "none"]),
+    options=st.sampled_from([{}, {"num_beams": 2}, {"do_sample": True, "num_return_sequences": 2, "seed": 1}]),
+)  # fmt: skip
+def test_a_line_with_options_gives_what_it_gives_alone(model, lines, batch_size, window, overlap, options):
+    """Whatever the batches. Lines of one prompt and one seed are told apart by their order."""
+    records, expected, seen = [], [], Counter()
+    for prompt, own, seed in lines:
+        how = options | ({"seed": seed} if "do_sample" in options and seed else {})
+        records.append({"prompt": prompt} | own | ({"seed": seed} if how != options else {}))
+        how |= {"max_new_tokens": own.get("max_new_tokens", 4)}
+        prefix = [model.tokenizer.encode(own["prefix"])] if "prefix" in own else None
+        copy = seen[prompt, how.get("seed")]
+        seen[prompt, how.get("seed")] += 1
+        out = model.generate([prompt], prefix_tokens=prefix, sample_ids=[copy], **how)
+        expected.append((out.texts, [t.tolist() for t in out.token_ids]))
+        assert all(text.startswith(own.get("prefix", "")) for text in out.texts)
+    run = generate_lines(model, records, batch_size=batch_size, sort_window=window, overlap=overlap, max_new_tokens=4,
+                         **options)  # fmt: skip
+    assert [(line.texts, [t.tolist() for t in line.token_ids]) for line in run] == expected
+
+
+def test_lines_of_equal_options_go_together(model):
+    own = [{}, {"max_new_tokens": 3}, {"prefix": "x"}] * 3
+    run = generate_lines(model, [{"prompt": "the"} | o for o in own], batch_size=3, sort_window=9, max_new_tokens=4)
+    assert [line.batch for line in run] == [1, 2, 3] * 3
+    assert run.receipt.batches == 3
+
+
+@pytest.mark.parametrize("overlap", ["both", "none"])
+@pytest.mark.parametrize("options", [{"num_beams": 2}, {"do_sample": True, "seed": 1}])
+def test_lines_that_were_done_before_do_not_come_and_change_no_bit_of_the_others(model, overlap, options):
+    """Scores too: a line's last bits depend on the batch that it is computed in. And equal lines are told apart."""
+    lines = ["the", "", "sea the", {"prompt": "a", "max_new_tokens": 2}, "the", "xxxxx", "the", "of", "the"]
+    how = options | {"batch_size": 2, "sort_window": 4, "overlap": overlap, "on_error": "record", "max_new_tokens": 4}
+    whole = outcome(generate_lines(model, lines, **how))[0]
+    for done in range(len(lines) + 1):
+        run = generate_lines(model, lines, done=done, **how)
+        assert outcome(run)[0] == whole[done:]
+        assert run.receipt.reached == len(lines) and run.receipt.batches <= len(lines) - done
+    with pytest.raises(md.InputError, match="10 lines were done before, and there are 9: give them all"):
+        list(generate_lines(model, lines, done=10, **how))
+
+
 def test_of_a_window_those_of_one_length_go_together(model):
     lengths = [1, 9, 2, 8, 1, 9, 2, 8]
     run = generate_lines(model, ["x" * n for n in lengths], batch_size=2, sort_window=8, max_new_tokens=2, trace=True)
@@ -320,8 +372,9 @@ def test_one_arena_serves_all_batches_and_those_that_do_not_fit_are_cut(model, o
 def test_options_are_refused_at_once(model):
     for bad, words in [
         ({"batch_size": 0}, "batch_size"), ({"sort_window": 0}, "sort_window"), ({"threads": True}, "threads"),
-        ({"overlap": "all"}, "both, prefetch"), ({"on_error": "ignore"}, "stop, skip"), ({"num_beam": 2}, "num_beams"),
-        ({"memory_budget": "much"}, "memory_budget"), ({"plan": "cache=rolling"}, "attention_window"),
+        ({"done": -1}, "from 0 up"), ({"overlap": "all"}, "both, prefetch"), ({"on_error": "ignore"}, "stop, skip"),
+        ({"num_beam": 2}, "num_beams"), ({"memory_budget": "much"}, "memory_budget"),
+        ({"plan": "cache=rolling"}, "attention_window"),
     ]:  # fmt: skip
         with pytest.raises(md.OptionError, match=words):
             list(generate_lines(model, ["a"], **bad))
