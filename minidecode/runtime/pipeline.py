@@ -49,7 +49,7 @@ OVERLAPS = ("both", "prefetch", "post-process", "none")
 ON_ERROR = ("stop", "skip", "record")
 TICK = 0.1  # seconds after which a thread that waits looks whether it still should
 END = object()  # what a thread hands over last
-NOTHING_YET = object()  # comes in the place of a batch where the input is slow, so that what is done does not wait
+NOTHING_YET = object()  # comes in place of a batch where the input is slow, so that what is done does not wait
 
 
 # ---- what goes through, and what is known of it afterwards -----------------------------------------------------------
