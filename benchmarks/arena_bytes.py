@@ -18,7 +18,7 @@ from flags import to_write
 from readme import with_marks, write_between_markers
 
 import minidecode as md
-from minidecode.model import load_shapes
+from minidecode.loading import load_shapes
 
 SETTINGS = [("gpt2", 128, 128), ("bart-large", 256, 256)]  # model, input tokens, new tokens
 BATCH, BEAMS, VOCABULARY = 8, 4, 30_000

@@ -33,7 +33,7 @@ from minidecode.bench.compare import time_by_turns, where_it_ran
 from minidecode.bench.elementary import Counts, elementary
 from minidecode.catalog import CATALOG
 from minidecode.files.published import random_tensors
-from minidecode.model import FAMILIES
+from minidecode.models import FAMILIES
 from minidecode.ops import Norm, Weight
 from minidecode.plan import Plan
 from minidecode.reference import linear as linear_file

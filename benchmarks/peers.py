@@ -83,8 +83,8 @@ def make_checkpoint(name: str, folder: Path, shrink: bool, for_peers: bool) -> N
     """A folder in the Hugging Face layout with the random weights of `load`, without a tokenizer."""
     from safetensors.numpy import save_file
 
+    from minidecode.files.folder import read_settings
     from minidecode.files.published import published_config, random_tensors
-    from minidecode.model import read_settings
 
     fields = published_config(name)
     if shrink:

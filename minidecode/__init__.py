@@ -26,10 +26,13 @@ from .errors import (
     RefusedError,
     WorkerError,
 )
-from .model import Model, Output, bundled_models, load
+from .files.folder import bundled_models
+from .loading import load
+from .model import Model
 from .plan import Plan
 from .runtime.arena import Arena
 from .runtime.device import device_kind
+from .runtime.output import Output
 from .runtime.pipeline import generate_lines
 from .runtime.scoring import Scores
 

@@ -3,7 +3,7 @@
 A backend (`reference/`, `cpu/` for some, `cuda/`) has these functions under these names, with these positional
 parameters; a test compares them. It may add keyword-only ones, such as `workspace` (see reference/). The body here is
 the docstring: the equation, the contract and the cost stand once, beside no implementation. Shapes are in the names
-(see dims.py); `returns` names the results.
+(see dims.py); `returns` names the results. The file is long because it is the one list of all ops.
 
 Costs are per call, with s bytes per number: "moves" counts each array once, read or written. A cache (keys, values,
 hidden states that steps read) may be float16, with an s of its own: it is read as it is, and computed with in the

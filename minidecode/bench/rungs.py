@@ -311,7 +311,7 @@ def score_bound(work: Work, number: int, tokens: int) -> float:
         2 * len(weights.blocks))  # fmt: skip
     longest = max(config.width, config.context, *(len(b.up.bias) for b in weights.blocks))
     ids = [work.ids[number]]
-    start = [work.model._decoder_start(work.model.options())] if work.model.is_encoder_decoder else None
+    start = [work.model.inputs.decoder_start(work.model.options())] if work.model.is_encoder_decoder else None
     largest = float(np.abs(work.model.logits(ids, decoder_input_ids=start)[0]).max())
     unit = UNIT.get(work.model.dtype, 2.0**-24)
     return 2 * tokens * SAFETY * unit * math.sqrt((layers + 1) * longest) * largest

@@ -82,8 +82,12 @@ class Submission:
         self._results: deque[np.ndarray] = deque(maxlen=6)  # they stay, so that no new one has their addresses
         self._expected: deque[tuple] = deque(maxlen=3)  # of the last calls
 
-    def timed(self, arguments: tuple, expected: tuple) -> float:
-        """Seconds of a call on these values. expected: what the reference makes of them. Raises RefusedError."""
+    def timed(self, arguments: tuple, expected_of: Callable[[tuple], tuple]) -> float:
+        """Seconds of a call on these values. Raises RefusedError.
+
+        expected_of: what the reference makes of them. It runs last, and is wiped: while a function runs, no frame that
+        it could look into holds the answer, nor memory that it could be handed.
+        """
         self._given = given = into(self._given, arguments)
         threads, tasks = set(ALL_THREADS()), _tasks()
         started = self.clock()
@@ -95,19 +99,25 @@ class Submission:
         results = result if isinstance(result, tuple) else (result,)
         self._refuse_other_types(results)
         first = [_some(r) for r in results]
-        at_return = [r.copy() for r in results]
+        written = _with_changed(self.row, result, given)
+        at_return = tuple(r.copy() for r in written)
         self._refuse_threads(threads, tasks)
         self._refuse_changed_inputs(arguments, given)
         self._refuse_old_arrays(results, given)
-        what = self._what_is_wrong(_with_changed(self.row, result, given), arguments, expected)
+        expected = expected_of(arguments)
+        what = self._what_is_wrong(at_return, arguments, expected)
+        _wipe(expected)
         if what:
             time.sleep(WAIT)
-        if not all(map(_same, first, map(_some, results))) or not all(map(_same, at_return, results)):
+        if not all(map(_same, first, map(_some, results))) or not all(map(_same, at_return, written)):
             raise self._refused("changed its result after it had returned: work was still running")
         if what:
             raise self._refused(what)
-        self._expected.append(expected)
         return seconds
+
+    def remember(self, expected: tuple) -> None:
+        """What was right for values that are not asked for again."""
+        self._expected.append(expected)
 
     def refuse_kept_results(self, inputs: Callable[[int], tuple], first: int) -> None:
         """Raises RefusedError if it is much faster for values that it has seen before, in round after round.
@@ -230,26 +240,42 @@ def time_verified(
 
     def expected_of(arguments: tuple) -> tuple:
         given = copy.deepcopy(arguments)
-        return copy.deepcopy(_with_changed(row, reference(*given), given))
+        return _with_changed(row, reference(*given), given)
 
     for turn in range(repeats + 1):
         arguments = inputs(turn)
-        expected, calls = expected_of(arguments), ours(arguments)
+        calls = ours(arguments)
         for label in rng.permutation(list(seconds)).tolist():
             if label in submissions:
-                took = submissions[label].timed(arguments, expected)
+                took = submissions[label].timed(arguments, expected_of)
             else:
-                function, given = calls[label][0], copy.deepcopy(calls[label][1])
-                synchronize()
-                started = clock()
-                function(*given)
-                synchronize()
-                took = clock() - started
+                took = _seconds_of_ours(*calls[label], synchronize, clock)
             if turn > 0:
                 seconds[label].append(took)
+        for submission in submissions.values():
+            submission.remember(expected_of(arguments))
     for submission in submissions.values():
         submission.refuse_kept_results(inputs, repeats + 1)
     return seconds, list(submissions.values())
+
+
+def _seconds_of_ours(function: Callable, arguments: tuple, synchronize: Callable, clock: Callable) -> float:
+    """Of a call on a copy. Its results are wiped, those in the copy too: the next function could be handed them."""
+    given = copy.deepcopy(arguments)
+    synchronize()
+    started = clock()
+    result = function(*given)
+    synchronize()
+    seconds = clock() - started
+    _wipe((*given, *(result if isinstance(result, tuple) else (result,))))
+    return seconds
+
+
+def _wipe(values: tuple) -> None:
+    """Zeros in all of these that are NumPy's arrays."""
+    for value in values:
+        if isinstance(value, np.ndarray) and value.flags.writeable:
+            value[...] = 0
 
 
 def into(given: Any, fresh: Any) -> Any:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from typing import Annotated
 
 import typer
 
+from ..errors import OptionError
 from .flags import AsJson, Debug, NoBar
 from .interrupts import unless_interrupted
 from .progress_bar import bar
@@ -14,7 +16,8 @@ from .progress_bar import bar
 
 def check(
     name: Annotated[str, typer.Argument(help="The optimization, such as ngram.")],
-    function: Annotated[str, typer.Argument(metavar="FILE.py:FUNCTION", help="Yours; a module:function works too.")],
+    function: Annotated[str | None, typer.Argument(metavar="FILE.py:FUNCTION", help="Yours; a module:function works"
+                                                   " too.", show_default=False)] = None,
     examples: Annotated[int, typer.Option(min=1, help="Random inputs to try, beside the planted ones.")] = 200,
     as_json: AsJson = False, quiet: NoBar = False, debug: Debug = False,
 ):  # fmt: skip
@@ -23,6 +26,8 @@ def check(
     from ..conformance.check import check as judge
     from ..runtime.user_functions import find_function
 
+    if function is None:
+        raise OptionError(_what_to_type(name))
     find(name)  # a wrong name is an error before a file is run
     with bar(f"checking {name}", quiet) as report:
         verdict = judge(name, find_function(function), examples=examples, progress=unless_interrupted(report))
@@ -37,3 +42,17 @@ def check(
         print(verdict)
     if not verdict.ok:
         raise typer.Exit(1)
+
+
+def _what_to_type(name: str) -> str:
+    """Where no function is given: what the command is for, and how it is called for this row, by its name of today."""
+    from .. import ops
+    from ..catalog import RENAMED, find
+
+    row = find(RENAMED.get(name, name))
+    renamed = f"{name} is now {row.name}; " if row.name != name else ""
+    arguments = ", ".join(n for n in inspect.signature(getattr(ops, row.op)).parameters if n != "out")
+    return (
+        f"{renamed}check {row.name} judges a function of yours, and none is given: write {row.op}({arguments}) into"
+        f" mine.py, then type minidecode check {row.name} mine.py:{row.op}"
+    )

@@ -21,13 +21,13 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from .. import __version__
-from ..course.exercises.commands import app as exercise_app
 from ..errors import MinidecodeError, MinidecodeWarning, OptionError
 from .check import check
 from .compare import compare
 from .convert import convert
 from .doctor import doctor
 from .evaluate import evaluate
+from .exercise import app as exercise_app
 from .generate import generate
 from .generate_files import Interrupted
 from .interrupts import Terminated, raise_on_signals

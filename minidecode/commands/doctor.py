@@ -46,7 +46,7 @@ def doctor(
 def _report() -> dict[str, Any]:
     import platform
 
-    from ..model import bundled_models
+    from ..files.folder import bundled_models
 
     packages = {name: _version(name) for name in (*NEEDED, *EXTRAS)}
     return {

@@ -12,8 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import InputError, OptionError
-from ..files.lines import drawable, read_record, writable
+from ..files.lines import drawable, writable
 from ..runtime.pipeline import ON_ERROR, RunReceipt
+from ..runtime.records import read_record
 from .flags import Debug, Device, Dtype, Jsonl, PlanText, Quiet, Revision, warn_of_files
 from .generate_files import Prompts, check_prompts, prompts_of, run_lines, told_of_failures
 from .progress_bar import bar
@@ -88,7 +89,7 @@ def generate(
         alone = given.is_single and not as_json and resolved.num_return_sequences == 1 and on_error == "stop"
         generation_started, first_token_at = time.perf_counter(), None
         if alone and not any(aside):
-            receipts, new_tokens, first_token_at = _generate_alone(loaded, given, resolved.num_beams == 1, how)
+            receipts, new_tokens, first_token_at = _generate_alone(loaded, given, resolved, how)
         else:
             receipts, new_tokens = _generate_many(
                 loaded, given, output, as_json=as_json, quiet=quiet, keep_receipts=receipt, trace=trace,
@@ -116,12 +117,12 @@ def _check_places(input: Path | None, output: Path | None, trace: Path | None, t
             raise InputError(f"{path} is what the prompts are read from: write to another file")
 
 
-def _generate_alone(loaded, given: Prompts, streams: bool, how: dict[str, Any]) -> tuple[list, int, float | None]:
+def _generate_alone(loaded, given: Prompts, resolved, how: dict[str, Any]) -> tuple[list, int, float | None]:
     """A single text, as it grows where it can: (receipts, new tokens, when the first came)."""
     (line,) = given.lines
     text = read_record(line, given.is_jsonl, f"{given.source} 1")["prompt"]
     begun = "" if loaded.is_encoder_decoder else text
-    printer = _Printer(loaded.tokenizer, begun, sys.stdout) if streams else None
+    printer = _Printer(loaded.tokenizer, resolved, begun, sys.stdout) if resolved.num_beams == 1 else None
     result = loaded.generate([text], streamer=printer, **how)
     if printer:
         printer.finish()
@@ -133,10 +134,11 @@ def _generate_alone(loaded, given: Prompts, streams: bool, how: dict[str, Any]) 
 class _Printer:
     """Shows a greedy text token by token; on a terminal, after the prompt that it continues."""
 
-    def __init__(self, tokenizer, begun: str, out):
+    def __init__(self, tokenizer, resolved, begun: str, out):
         from ..files.tokenizer import TextStream
 
-        self.stream, self.out, self.first_token_at = TextStream(tokenizer), out, None
+        self.stream = TextStream(tokenizer, resolved.stop_strings, resolved.keep_stop_strings)
+        self.out, self.first_token_at = out, None
         if out.isatty():
             print(begun, end="", file=out, flush=True)
 

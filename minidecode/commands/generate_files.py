@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, MinidecodeError
-from ..files.lines import LineReader, RecordFile, path_of_prompts, read_record
+from ..files.lines import LineReader, RecordFile, path_of_prompts
 from ..runtime.pipeline import Line, RunReceipt, check_lines, generate_lines
+from ..runtime.records import read_record
 from .interrupts import Terminated
 
 

@@ -12,7 +12,7 @@ from .flags import AsJson, Debug
 
 def models(as_json: AsJson = False, debug: Debug = False):
     """List the models that ship with the package, and GPT-2 and BART models in the Hugging Face cache."""
-    from ..model import bundled_models, read_settings
+    from ..files.folder import bundled_models, read_settings
 
     rows = []
     folders = [(name, folder, "bundled") for name, folder in bundled_models().items()]
@@ -40,8 +40,8 @@ def _cached_models() -> list[tuple[str, Path]]:
     from huggingface_hub import scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 
+    from ..files.folder import read_settings
     from ..files.hub import is_complete
-    from ..model import read_settings
 
     try:
         repos = scan_cache_dir().repos

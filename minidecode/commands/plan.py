@@ -34,7 +34,7 @@ def plan(
     Learnt from a dry run of one step at the largest shapes that the options allow (--beam, --max-new-tokens, ...). The
     largest intermediates are printed; --json has all of them.
     """
-    from ..model import load_shapes
+    from ..loading import load_shapes
 
     options.pop("truncate")
     refuse_given(context, ("truncate",), "on a plan, which is made for --input-length tokens")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from ..files.lines import read_record
+from ..runtime.records import read_record
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:

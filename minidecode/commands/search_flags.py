@@ -54,6 +54,11 @@ def _flags(
         help="The fewest likeliest tokens of this much probability.")] = None,
     min_p: Annotated[float | None, typer.Option(help="Tokens this much as likely as the likeliest.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of the random numbers; the same seed, the same texts.")] = None,
+    stop_strings: Annotated[list[str] | None, typer.Option("--stop", "--stop-strings", metavar="TEXT",
+        help="End a text where this is complete in it, and cut it off; may repeat.")] = None,
+    keep_stop_strings: Annotated[bool | None, typer.Option("--keep-stop", "--keep-stop-strings",
+        help="Do not cut it off.")] = None,
+    max_time: Annotated[float | None, typer.Option(help="End all texts after so many seconds.")] = None,
     no_repeat_ngram_size: Annotated[int | None, typer.Option(help="Never repeat n tokens in a row; 0 allows it.")]
     = None,
     encoder_no_repeat_ngram_size: Annotated[int | None, typer.Option(help="Nor n tokens in a row of the source.")]

@@ -71,7 +71,7 @@ class Verdict:
 def check(
     name: str, implementation: Callable[..., Any], *, examples: int = 200, seed: int = 0,
     promised: bool = True, progress: Callable[[int, int], None] = lambda done, total: None,
-    large_seconds: float = SECONDS,
+    large_seconds: float = SECONDS, shrinks: int | None = None,
 ) -> Verdict:  # fmt: skip
     """Judges a function with the positional signature of the op of that name (see ops.py).
 
@@ -80,7 +80,8 @@ def check(
     gives the same wrong answers, it is named. Kernels that it launches (by `runtime.launch.launch` or `md.emulate`)
     run in the emulator, races looked for, or on the GPU; and Numba types them: what the compiler would refuse is a
     failure, double precision by accident a warning. promised: whether it must also keep what the row promises beyond
-    right answers, as a block that is small; naive versions need not. progress(done, total) is called for each input;
+    right answers, as a block that is small; naive versions need not. shrinks: how many inputs are tried to make a
+    failure smaller; None: until it gets no smaller. progress(done, total) is called for each input;
     those that make a failure smaller come on top. Raises OptionError on an unknown name; errors of the implementation
     are failures, not raised.
     """
@@ -93,7 +94,7 @@ def check(
     asked = asked_of(name)
     strategy, planted = asked.inputs(), asked.planted()
     total = examples + len(planted)
-    tried, last, kept, left_out = [0], [None], _KeepsResults(implementation), []
+    tried, since, last, kept, left_out = [0], [0], [None], _KeepsResults(implementation), []
 
     def look(arguments: tuple) -> Mistake | None:
         tried[0] += 1
@@ -101,9 +102,12 @@ def check(
         return wrong(row, kept, arguments, promised)
 
     def judge(arguments: tuple) -> None:
+        since[0] += last[0] is not None
+        if shrinks is not None and since[0] > shrinks:
+            raise _EnoughError
         if mistake := look(arguments):
             last[0] = (arguments, mistake)
-            raise _NeverEndsError if "does not come out of" in mistake.what else _WrongAnswerError
+            raise _EnoughError if "does not come out of" in mistake.what else _WrongAnswerError
 
     def look_at_limits(arguments: tuple) -> Mistake | None:
         what = wrong_by_limits(row, implementation, arguments)
@@ -133,7 +137,7 @@ def check(
                 if found := judge_large(look, row, asked.large(), large_seconds, limits, left_out):
                     last[0] = found
                     raise _WrongAnswerError
-        except (_WrongAnswerError, _NeverEndsError, Flaky):
+        except (_WrongAnswerError, _EnoughError, Flaky):
             arguments, mistake = last[0]
             name_of_it = None
             if mistake.is_of_value:
@@ -152,8 +156,8 @@ class _WrongAnswerError(Exception):
     """Tells hypothesis that an input fails."""
 
 
-class _NeverEndsError(BaseException):
-    """The same, but hypothesis does not look for a smaller input: each would take its time again."""
+class _EnoughError(BaseException):
+    """Ends the search for a smaller input that fails: enough were tried, or each takes its time again."""
 
 
 class _KeepsResults:
@@ -206,9 +210,7 @@ def wrong_with_out(row: Row, implementation: Callable[..., Any], arguments: tupl
             return None
     except ValueError:  # a function without a signature
         return None
-    right = _several(asked_of(row.name).oracle(*copy.deepcopy(arguments)))[: len(ops.RETURNS[row.op])]
-    dtype, given = _float_of(row, arguments), copy.deepcopy(arguments)
-    out = tuple(np.full(r.shape, *((np.nan, dtype) if r.dtype.kind == "f" else (POISON, r.dtype))) for r in right)
+    given, out = copy.deepcopy(arguments), _poisoned(row, arguments)
     try:
         results = _several(implementation(*given, out=out if len(out) > 1 else out[0]))
     except (Exception, SystemExit) as error:
@@ -216,6 +218,13 @@ def wrong_with_out(row: Row, implementation: Callable[..., Any], arguments: tupl
     if not all(isinstance(r, np.ndarray) and np.shares_memory(r, o) for r, o in zip(results, out, strict=False)):
         return Mistake("Given `out`, it must write into it and return it.")
     return _difference(row, out if len(out) > 1 else out[0], given, arguments)
+
+
+def _poisoned(row: Row, arguments: tuple) -> tuple:
+    """Arrays as the results are, without them: who writes into these could read the answer in a frame below its own."""
+    right = _several(asked_of(row.name).oracle(*copy.deepcopy(arguments)))[: len(ops.RETURNS[row.op])]
+    dtype = _float_of(row, arguments)
+    return tuple(np.full(r.shape, *((np.nan, dtype) if r.dtype.kind == "f" else (POISON, r.dtype))) for r in right)
 
 
 def _float_of(row: Row, arguments: tuple) -> np.dtype | None:

@@ -69,7 +69,7 @@ def _within(seconds: float, judge: Callable[[tuple], Any], arguments: tuple) -> 
 def wrong_by_limits(row: Row, implementation: Callable[..., Any], arguments: tuple) -> str | None:
     """What is wrong with its launches for so many rows, which are not run: grids, blocks, types of indices."""
     raised = None
-    with dry_launches(), seen_kernels() as kernels:
+    with dry_launches(), seen_kernels() as kernels, np.errstate(all="ignore"):
         try:
             implementation(*arguments)
         except (Exception, SystemExit) as error:  # its arrays hold nothing: after the last launch it may well raise

@@ -102,7 +102,7 @@ def top_candidates_v2(scores_BX, C, out=None):
     threshold_B = np.empty_like(scores_BX, shape=B)
     survivor_BX, count_B, has_nan_B = room_for_survivors(scores_BX, B, ROOM)
     launch(rough_threshold, B, THREADS, scores_BX, C, threshold_B)
-    launch(retrieve, (-(-X // THREADS), B), THREADS, scores_BX, threshold_B, survivor_BX, count_B, has_nan_B)
+    launch(retrieve, (B, -(-X // THREADS)), THREADS, scores_BX, threshold_B, survivor_BX, count_B, has_nan_B)
     launch(rerank, B, THREADS, scores_BX, survivor_BX, count_B, has_nan_B, best_BC, index_BC)
     return best_BC, index_BC
 
@@ -141,7 +141,7 @@ def least_of_groups(largest, mine, C):
 
 @cuda.jit
 def retrieve(scores_BX, threshold_B, survivor_BX, count_B, has_nan_B):
-    b, x = cuda.blockIdx.y, cuda.grid(1)
+    b, x = cuda.blockIdx.x, cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
     if x < scores_BX.shape[1]:
         score = scores_BX[b, x]
         if score != score:
@@ -183,7 +183,7 @@ def top_candidates(scores_BX, C, out=None, *, workspace=None):
     slices = -(-X // SLICE)
     best_BC, index_BC = results(scores_BX, B, C, out)
     survivor_BX, count_B, has_nan_B = room_for_survivors(scores_BX, B, slices * THREADS, workspace)
-    launch(retrieve_from_slice, (slices, B), THREADS, scores_BX, C, survivor_BX, count_B, has_nan_B)
+    launch(retrieve_from_slice, (B, slices), THREADS, scores_BX, C, survivor_BX, count_B, has_nan_B)
     launch(rerank, B, THREADS, scores_BX, survivor_BX, count_B, has_nan_B, best_BC, index_BC)
     return best_BC, index_BC
 
@@ -197,7 +197,7 @@ def retrieve_from_slice(scores_BX, C, survivor_BX, count_B, has_nan_B):
     number = cuda.shared.array(1, int32)
     part = cuda.shared.array(WARPS, scores_BX.dtype)
     place = cuda.shared.array(WARPS, int64)
-    b, t, first = cuda.blockIdx.y, cuda.threadIdx.x, cuda.blockIdx.x * SLICE
+    b, t, first = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockIdx.y * SLICE
     width = min(SLICE, scores_BX.shape[1] - first)
     mine = -INFINITY
     for k in range(t, width, THREADS):

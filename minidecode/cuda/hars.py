@@ -106,7 +106,7 @@ def hars_candidates_v2(logits_RV, base_BW, C, out=None):
     threshold_R = np.empty_like(logits_RV, shape=R)
     largest_RX, total_RX, survivor_BX, count_B = room_for_survivors(logits_RV, B, 1, ROOM)
     launch(rough_thresholds, R, THREADS, logits_RV, C, threshold_R, largest_RX, total_RX)
-    launch(retrieve_from_beams, (-(-V // THREADS), R), THREADS, logits_RV, W, threshold_R, survivor_BX, count_B)
+    launch(retrieve_from_beams, (R, -(-V // THREADS)), THREADS, logits_RV, W, threshold_R, survivor_BX, count_B)
     launch(rerank_beams, B, THREADS, logits_RV, base_BW, largest_RX, total_RX, survivor_BX, count_B, best_BC, index_BC)
     return best_BC, index_BC
 
@@ -146,7 +146,7 @@ def rescaled(total, largest, onto):
 @cuda.jit
 def retrieve_from_beams(logits_RV, W, threshold_R, survivor_BX, count_B):
     """Columns are those of the sentence: w*V + v."""
-    r, v = cuda.blockIdx.y, cuda.grid(1)
+    r, v = cuda.blockIdx.x, cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
     if v < logits_RV.shape[1] and logits_RV[r, v] >= threshold_R[r]:
         b = r // W
         place = cuda.atomic.add(count_B, b, 1)
@@ -200,7 +200,7 @@ def hars_candidates(logits_RV, base_BW, C, out=None, *, workspace=None):
     slices = -(-V // SLICE)
     best_BC, index_BC = results(in_float32(logits_RV), B, C, out)
     found = room_for_survivors(logits_RV, B, slices, W * slices * THREADS, workspace)
-    launch(retrieve_from_slices, (slices, R), THREADS, logits_RV, W, C, *found)
+    launch(retrieve_from_slices, (R, slices), THREADS, logits_RV, W, C, *found)
     launch(rerank_beams, B, THREADS, logits_RV, base_BW, *found, best_BC, index_BC)
     return best_BC, index_BC
 
@@ -213,7 +213,7 @@ def retrieve_from_slices(logits_RV, W, C, largest_RX, total_RX, survivor_BX, cou
     number = cuda.shared.array(1, int32)
     part = cuda.shared.array(WARPS, float32)
     place = cuda.shared.array(WARPS, int64)
-    r, t, first = cuda.blockIdx.y, cuda.threadIdx.x, cuda.blockIdx.x * SLICE
+    r, t, first = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockIdx.y * SLICE
     V = logits_RV.shape[1]
     width = min(SLICE, V - first)
     mine, total = -INFINITY, float32(0)
@@ -226,7 +226,7 @@ def retrieve_from_slices(logits_RV, W, C, largest_RX, total_RX, survivor_BX, cou
     many = keep_reaching(tile, width, threshold, C, kept, number, part, place)
     b = r // W
     if t == 0:
-        largest_RX[r, cuda.blockIdx.x], total_RX[r, cuda.blockIdx.x] = largest, total
+        largest_RX[r, cuda.blockIdx.y], total_RX[r, cuda.blockIdx.y] = largest, total
         number[0] = cuda.atomic.add(count_B, b, many)
     cuda.syncthreads()
     if t < many:

@@ -69,6 +69,7 @@ class Launch:
         self.house.current = self.current
         self.analysis = Analysis(self.journal, grid, block) if settings.trace else None
         self.findings: list[Finding] = []
+        self.operations: Operations | None = None  # where they are counted
         self.blocks_begun = self.blocks_run = self.barriers_passed = 0
         self._rng = np.random.default_rng(schedule.seed if schedule else settings.seed)
         self._thread: Thread | None = None

@@ -20,10 +20,11 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import CheckpointError, OptionError
-from ..model import find_folder, read_settings, stored_tensors
 from ..models.config import Config
-from .checkpoint import read_json, write_safetensors
+from .checkpoint import write_safetensors
+from .folder import find_folder, read_settings, stored_tensors
 from .hub import SETTINGS
+from .stored import read_json
 
 COPIED = (*SETTINGS, "tokenizer.json", "vocab.json", "merges.txt")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import os
 import select
 import stat
@@ -120,47 +119,6 @@ def _has_descriptor(file: Any) -> bool:
 
 def _is_regular(file: Any) -> bool:
     return _has_descriptor(file) and stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-
-
-def read_record(given: str | bytes | dict[str, Any], jsonl: bool, where: str, what: str = "prompt") -> dict[str, Any]:
-    """A line as an object with a "prompt"; what: another word for it. Raises InputError that begins with `where`."""
-    if isinstance(given, dict):
-        return checked_record(given, where)
-    is_of_a_file = isinstance(given, bytes)
-    if is_of_a_file:
-        try:
-            given = given.decode("utf-8")
-        except UnicodeDecodeError as error:
-            byte = error.object[error.start]
-            raise InputError(f"{where} is not UTF-8: byte 0x{byte:02x}; convert it to UTF-8 first") from None
-    if not isinstance(given, str):
-        raise InputError(f"{where} is no text, but {given!r:.80}")
-    if not given.strip():
-        remedy = f"each line is a {what}; delete it" if is_of_a_file else "give it some text, or leave it out"
-        raise InputError(f"{where} is blank: {remedy}")
-    if not jsonl:
-        return {"prompt": given}
-    try:
-        record = json.loads(given, parse_constant=_no_constant)
-        json.dumps(record, ensure_ascii=False).encode()  # its fields go out again: half a surrogate pair could not
-    except json.JSONDecodeError as error:
-        raise InputError(f"{where} is not JSON: {error.msg}, at column {error.colno}") from None
-    except UnicodeEncodeError:
-        raise InputError(f"{where} holds half a surrogate pair (\\ud800 to \\udfff): that is no text") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where} is not JSON: {error}") from None
-    return checked_record(record, where)
-
-
-def checked_record(record: Any, where: str) -> dict[str, Any]:
-    """The same, if it is an object with a text under "prompt"."""
-    if not isinstance(record, dict) or not isinstance(record.get("prompt"), str):
-        raise InputError(f'{where} should be an object with a text under "prompt", as in {{"prompt": "Once"}}')
-    return record
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number there")
 
 
 class RecordFile:

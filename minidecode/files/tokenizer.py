@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import CheckpointError, InputError
-from .checkpoint import MOST_OF_TEXT, check_regular, read_json
+from ..search.stopping import cut_at_stop, may_begin_stop
+from .stored import MOST_OF_TEXT, check_regular, read_json
 from .tokenizer_checks import check_tokenizer, has_expressions, is_panic, without_panic_messages
 
 if TYPE_CHECKING:
@@ -91,15 +93,30 @@ class Tokenizer:
             sizes[i] = len(self._backend.id_to_token(i) or "")  # a model may have more ids than its tokenizer
         return sum(sizes[int(i)] for i in ids)
 
+    @functools.cached_property
+    def special_ids(self) -> list[int]:
+        """The ids that `decode` leaves out."""
+        return [i for i, token in self._backend.get_added_tokens_decoder().items() if token.special]
+
+    def most_tokens(self, count: int) -> int | None:
+        """How many tokens, special ones aside, `count` bytes may come from; None if tokens are not made of bytes."""
+        from tokenizers import decoders
+
+        return count if isinstance(self._backend.decoder, decoders.ByteLevel) else None
+
     def token_to_id(self, token: str) -> int | None:
         return self._backend.token_to_id(token)
 
 
 class TextStream:
-    """Text as it grows, token by token: a character is held back until all its bytes are there."""
+    """Text as it grows, token by token.
 
-    def __init__(self, tokenizer: Tokenizer):
+    Held back are a character until all its bytes are there, and the end of the text while it may begin a stop string.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, stop_strings: Sequence[str] = (), keep_stop_strings: bool = False):
         self._tokenizer, self._ids, self._shown = tokenizer, [], 0
+        self._stops, self._keep = stop_strings, keep_stop_strings
 
     def push(self, token_id: int) -> str:
         """The text that this token completes; may be empty."""
@@ -107,14 +124,16 @@ class TextStream:
         text = self._tokenizer.decode(self._ids)
         if text.endswith("\ufffd"):
             return ""
-        return self._advance(text)
+        text = cut_at_stop(text, self._stops, self._keep)
+        return self._advance(text[: len(text) - may_begin_stop(text, self._stops)])
 
     def finish(self) -> str:
         """What was still held back."""
-        return self._advance(self._tokenizer.decode(self._ids))
+        return self._advance(cut_at_stop(self._tokenizer.decode(self._ids), self._stops, self._keep))
 
     def _advance(self, text: str) -> str:
-        new, self._shown = text[self._shown :], len(text)
+        new = text[self._shown :]
+        self._shown += len(new)
         return new
 
 

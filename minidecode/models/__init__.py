@@ -1,1 +1,25 @@
 """A family is a forward pass (NAME.py) and a table of tensors (NAME_tensors.py). No plan, no cache is named here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from . import bart, bart_tensors, gpt2, gpt2_tensors
+from .config import BartConfig, GPT2Config
+
+
+@dataclass(frozen=True)
+class Family:
+    """A kind of model: its config, its forward passes, and what its files hold."""
+
+    name: str  # model_type in config.json
+    config: type
+    network: Any
+    tensors: Any
+
+
+FAMILIES = {
+    "gpt2": Family("gpt2", GPT2Config, gpt2, gpt2_tensors),
+    "bart": Family("bart", BartConfig, bart, bart_tensors),
+}

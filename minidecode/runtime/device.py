@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import OptionError
+from .low_precision import each_array
 
 DEVICES = ("cpu", "cuda", "emulator", "auto")
 
@@ -59,6 +60,18 @@ def put(array: np.ndarray, device: str) -> Any:
 
         return brought(array)
     return array
+
+
+def moved_to(device: str, weights: Any) -> Any:
+    """The same tree with its arrays on a device; one that stands in several places goes there once."""
+    there: dict[int, Any] = {}
+
+    def move(array: np.ndarray) -> Any:
+        if id(array) not in there:
+            there[id(array)] = put(array, device)
+        return there[id(array)]
+
+    return each_array(weights, move)
 
 
 def fetch(array: Any) -> np.ndarray:

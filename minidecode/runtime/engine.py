@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import threading
 import time
 import weakref
 from collections import Counter
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,12 @@ from .buckets import Bucket, Buckets, apart, room_for
 from .device import fetch, put
 from .receipt import GraphCounts, held_bytes
 
+CALLED_OFF: ContextVar[threading.Event | None] = ContextVar("called_off", default=None)  # set: the reader left
 LOGITS_ROWS = 64  # scored at a time: 13 MB of GPT-2's logits; with more, the product is hardly faster
+
+
+class CalledOff(BaseException):
+    """Ends a generation at its next step, because its reader has left."""
 
 
 def timed(stage: str) -> Callable:
@@ -137,6 +144,8 @@ class Engine:
         Without parents each row goes on from itself, and no cache need follow. A cache that keeps keys and values
         computes that last token alone, at position length - 1.
         """
+        if (called_off := CALLED_OFF.get()) is not None and called_off.is_set():
+            raise CalledOff
         begin = self.ops.places.begin
         begin("reorder")
         self.rows += len(length_R)

@@ -25,7 +25,6 @@ import numpy as np
 
 from ..errors import CheckpointError
 from ..ops import Weight
-from .device import put
 
 COMPUTED_IN = {"float32": np.float32, "float64": np.float64, "float16": np.float32, "int8": np.float32}
 NARROW = ("float16", "int8")
@@ -62,18 +61,6 @@ def read_only(weights: Any) -> Any:
         return view
 
     return each_array(weights, view_of)
-
-
-def moved_to(device: str, weights: Any) -> Any:
-    """The same tree with its arrays on a device; one that stands in several places goes there once."""
-    there: dict[int, Any] = {}
-
-    def move(array: np.ndarray) -> Any:
-        if id(array) not in there:
-            there[id(array)] = put(array, device)
-        return there[id(array)]
-
-    return each_array(weights, move)
 
 
 def each_array(weights: Any, function: Callable[[np.ndarray], Any]) -> Any:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, OptionError
-from ..files.lines import read_record
-from .pipeline import ON_ERROR, Line, LineRun, RunReceipt, Stages, looked_through
+from .pipeline import ON_ERROR, LineRun, RunReceipt, Stages, looked_through
+from .records import Line, read_record
 
 if TYPE_CHECKING:
     from ..model import Model

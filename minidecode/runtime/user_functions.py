@@ -102,6 +102,14 @@ class UserOp:
         return result
 
 
+def call_option(option: str, signature: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """The user's function, given as an option; what it raises is reported with the way it is called."""
+    try:
+        return function(*arguments)
+    except Exception as error:
+        raise OptionError(f"{option}, called as {signature}, raised {type(error).__name__}: {error}") from error
+
+
 def dtype_due(name: str, args: tuple) -> np.dtype:
     """What a result of this name is; floats are as those that are handed in, and float64 where there are none."""
     if name in signatures.WHOLE or name in signatures.TRUTHS:

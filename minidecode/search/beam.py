@@ -14,10 +14,13 @@ from .candidates import Candidates, find_candidates, may_go_straight, straight_f
 from .options import Options
 from .processors import Rows, any_due, process
 from .result import Found, Request, clear_trouble, copy_found, raise_trouble, scaled_logits
+from .stopping import Stopping
 
 if TYPE_CHECKING:
     from ..runtime.engine import Engine
     from .trace import Trace
+
+ENDED = -1  # stands for the token of a candidate that ends its text without EOS: no vocabulary has it
 
 
 def beam_search(engine: Engine, request: Request, options: Options, trace: Trace | None = None) -> Found:
@@ -40,55 +43,48 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
     logits_RV = ops.gather_rows(logits_BV, np.repeat(np.arange(B, like=logits_BV), G * W))
     engine.expand(G * W, int(request.limit_B.max()))
     groups = all_groups = [Beams.start(request, W, logits_RV, options) for _ in range(G)]
-    V, C, dtype = logits_RV.shape[1], options.candidates // G, logits_RV.dtype
-    if G > 1:  # a group's scores at its turn, and how often the groups before it have chosen each token
-        group_BWV, chosen_BV = array_like(logits_RV, (B, W, V), dtype, 0), array_like(logits_RV, (B, V), dtype, 0)
-    draws = request.draws(logits_RV)
-    step = 0
+    diversity = Diversity.start(groups, logits_RV, options) if G > 1 else None
+    C, draws, stopping, step = options.candidates // G, request.draws(logits_RV), request.stopping, 0
     while True:
         logits_RV = scaled_logits(ops, logits_RV, options)
         rows_of = [beams.rows(request, sentence_B, step) for beams in groups]
         is_straight = may_be_straight and not any_due(rows_of[0], options)
-        model_trouble_R = None  # then candidates that are NaN tell it
-        if not is_straight:  # noted before processors, which may hide it
-            logprobs_RV, model_trouble_R = ops.log_softmax(logits_RV)
-            clear_trouble(
-                model_trouble_R, np.repeat(np.stack([beams.done_B for beams in groups], axis=1).reshape(-1), W)
-            )
-            if options.logits_processor:  # the user's function is not to blame
-                raise_trouble(model_trouble_R, np.repeat(sentence_B, G * W), step)
-            scores_BXV = logprobs_RV.reshape(B, G * W, V)
-        if G > 1:
-            chosen_BV[...] = 0
+        logprobs_RV, model_trouble_R = None, None  # then candidates that are NaN tell it
+        if not is_straight:
+            logprobs_RV, model_trouble_R = _log_probabilities(ops, logits_RV, groups, sentence_B, step, options)
+        if diversity:
+            diversity.forget()
         decided = []
         for g, beams in enumerate(groups):
+            # 1. Score every continuation of every beam, and keep the best C of each sentence.
             notes = {} if trace else None
             if is_straight:
                 candidates = straight_from_logits(ops, logits_RV, beams.running_score_BW, C)
             else:
-                # 1. Score every continuation of every beam, in the place of the log-probabilities.
-                scores_BWV = scores_BXV
-                if G > 1:
-                    scores_BWV = np.multiply(chosen_BV[:, None], -dtype.type(options.diversity_penalty), out=group_BWV)
-                    scores_BWV += scores_BXV[:, g * W : (g + 1) * W]
-                scores_RV = process(ops, scores_BWV.reshape(B * W, V), rows_of[g], options, notes)
-                total_BWV = ops.add_beam_scores(scores_RV, beams.running_score_BW.reshape(-1)).reshape(B, W, V)
+                scores_RV = diversity.penalized(logprobs_RV, g) if diversity else logprobs_RV
+                scores_RV = process(ops, scores_RV, rows_of[g], options, notes)
+                total_BWV = ops.add_beam_scores(scores_RV, beams.running_score_BW.reshape(-1)).reshape(B, W, -1)
                 if rules.finished == "first" and request.prefix_BP is not None:
                     prefix_BP = request.prefix_BP[sentence_B]
                     beams.copy_where_the_prefix_ends(total_BWV, prefix_BP, step, options.eos_token_id)
                 candidates = find_candidates(ops, total_BWV, C, step, draws, options)
 
-            # 2. Of the best C of each sentence, see which end and which run on.
+            # 2. Of these, see which end and which run on.
             if G > 1 or trace:
                 was_done_B = beams.done_B | (candidates[0][:, 0] == -np.inf)
             if trace:
                 running_BWM, length_B = beams.running_BWM.copy(), beams.length_B.copy()
                 before = replace(beams, running_BWM=running_BWM, length_B=length_B, done_B=was_done_B)
-            chosen = beams.advance(ops, candidates)
+            ends_BC = None
+            if stopping and stopping.is_late:
+                beams.limit_B[...] = step + 1
+            if stopping and stopping.looks_at_texts:
+                ends_BC = beams.that_end(candidates, stopping)
+            chosen = beams.advance(ops, candidates, ends_BC)
             if trace:
                 trace.note_candidates(step, g, before, candidates, chosen, sentence_B, options, notes)
-            if G > 1:  # a sentence that was done "chooses" the padding token: transformers 4.49 counts it
-                _count_tokens(chosen_BV, np.where(was_done_B[:, None], options.padding, chosen.token_BW))
+            if diversity:  # a sentence that was done "chooses" the padding token: transformers 4.49 counts it
+                diversity.count(np.where(was_done_B[:, None], options.padding, chosen.token_BW))
             decided.append(chosen)
         together = _side_by_side(groups, decided)
         flag = int(ops.step_flags(*together, model_trouble_R)[0])
@@ -99,29 +95,91 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
             draws.next()
         if flag & ALL_DONE:
             break
-        *_, parent_BX = together
-        if engine.drop_finished and flag & SOME_DONE and (done_B := fetch(together[0]).reshape(G, B).all(axis=0)).any():
-            for beams, every in zip(groups, all_groups, strict=True):
-                copy_found(beams.finds(), every.finds(), done_B, sentence_B)
+
+        # 3. Sentences that are done leave the batch, if the plan says so.
+        done_X, _, parent_BX = together
+        if engine.drop_finished and flag & SOME_DONE and (done_B := fetch(done_X).reshape(G, B).all(axis=0)).any():
+            _copy_finds(groups, all_groups, done_B, sentence_B)
             stays_B = np.flatnonzero(~done_B)
             groups, draws = [beams.of(stays_B) for beams in groups], draws and draws.of(stays_B)
             sentence_B, parent_BX, B = sentence_B[stays_B], parent_BX[stays_B], len(stays_B)
-            if G > 1:
-                group_BWV, chosen_BV = group_BWV[:B], chosen_BV[:B]
+            if diversity:
+                diversity.shrink(B)
             engine.leave(stays_B, G * W)
 
-        # 3. One more token of each running text through the model, its cache taken over from its parent.
-        tokens_BXM = np.concatenate([b.running_BWM for b in groups], axis=1) if G > 1 else groups[0].running_BWM
-        tokens_RM = tokens_BXM.reshape(B * G * W, -1)
-        length_R = np.repeat(np.stack([beams.length_B for beams in groups], axis=1).reshape(-1), W)
-        parent_R = None
-        if flag & MOVED:
-            first_B = G * W * np.arange(B, like=parent_BX)
-            parent_R = (parent_BX + first_B[:, None]).reshape(-1)
-        logits_RV = engine.step(tokens_RM, length_R, parent_R)
-    for beams, every in zip(groups, all_groups, strict=True):
-        copy_found(beams.finds(), every.finds(), np.arange(B), sentence_B)
+        # 4. One more token of each running text through the model, its cache taken over from its parent.
+        logits_RV = engine.step(*_last_tokens(groups), _parent_rows(parent_BX) if flag & MOVED else None)
+    _copy_finds(groups, all_groups, np.arange(B), sentence_B)
     return _best_of_all(all_groups, request, options, step)
+
+
+def _log_probabilities(
+    ops, logits_RV: np.ndarray, groups: list[Beams], sentence_B: np.ndarray, step: int, options: Options
+) -> tuple[np.ndarray, np.ndarray]:
+    """(log-probabilities, what is wrong with a row of the model's): noted before processors, which may hide it."""
+    logprobs_RV, trouble_R = ops.log_softmax(logits_RV)
+    beams_per_sentence = len(logits_RV) // len(sentence_B)
+    done_BG = np.stack([beams.done_B for beams in groups], axis=1)
+    clear_trouble(trouble_R, np.repeat(done_BG.reshape(-1), beams_per_sentence // len(groups)))
+    if options.logits_processor:  # the user's function is not to blame
+        raise_trouble(trouble_R, np.repeat(sentence_B, beams_per_sentence), step)
+    return logprobs_RV, trouble_R
+
+
+def _last_tokens(groups: list[Beams]) -> tuple[np.ndarray, np.ndarray]:
+    """(tokens_RM, length_R): the running texts of all groups, side by side in each sentence."""
+    tokens_BXM = np.concatenate([b.running_BWM for b in groups], axis=1) if len(groups) > 1 else groups[0].running_BWM
+    B, X, M = tokens_BXM.shape
+    length_BG = np.stack([beams.length_B for beams in groups], axis=1)
+    return tokens_BXM.reshape(B * X, M), np.repeat(length_BG.reshape(-1), X // len(groups))
+
+
+def _parent_rows(parent_BX: np.ndarray) -> np.ndarray:
+    """Which row each row continues, from the beam of its sentence that it continues."""
+    B, X = parent_BX.shape
+    return (parent_BX + X * np.arange(B, like=parent_BX)[:, None]).reshape(-1)
+
+
+def _copy_finds(groups: list[Beams], all_groups: list[Beams], which_X: np.ndarray, sentence_B: np.ndarray) -> None:
+    """What these sentences have found goes into the arrays of all sentences; see `copy_found`."""
+    for beams, every in zip(groups, all_groups, strict=True):
+        copy_found(beams.finds(), every.finds(), which_X, sentence_B)
+
+
+@dataclass
+class Diversity:
+    """Hugging Face's diverse beam search: a token costs the penalty for each time that a group before has chosen it."""
+
+    penalty: float
+    scores_BWV: np.ndarray  # a group's scores at its turn
+    chosen_BV: np.ndarray  # how often the groups before it have chosen each token
+
+    @classmethod
+    def start(cls, groups: list[Beams], logits_RV: np.ndarray, options: Options) -> Diversity:
+        """Nothing is chosen yet."""
+        (B, W, _), V = groups[0].running_BWM.shape, logits_RV.shape[1]
+        dtype = logits_RV.dtype
+        scores_BWV, chosen_BV = array_like(logits_RV, (B, W, V), dtype, 0), array_like(logits_RV, (B, V), dtype, 0)
+        return cls(options.diversity_penalty, scores_BWV, chosen_BV)
+
+    def forget(self) -> None:
+        """A new step: no group has chosen."""
+        self.chosen_BV[...] = 0
+
+    def penalized(self, logprobs_RV: np.ndarray, g: int) -> np.ndarray:
+        """The log-probabilities of group g less its penalties, a row for each of its beams."""
+        B, W, V = self.scores_BWV.shape
+        np.multiply(self.chosen_BV[:, None], -self.scores_BWV.dtype.type(self.penalty), out=self.scores_BWV)
+        self.scores_BWV += logprobs_RV.reshape(B, -1, V)[:, g * W : (g + 1) * W]
+        return self.scores_BWV.reshape(B * W, V)
+
+    def count(self, token_BX: np.ndarray) -> None:
+        """Adds to each sentence's counts how often it has chosen each token."""
+        np.add.at(self.chosen_BV, (np.arange(len(token_BX), like=token_BX)[:, None], token_BX), 1)
+
+    def shrink(self, B: int) -> None:
+        """So many sentences stay."""
+        self.scores_BWV, self.chosen_BV = self.scores_BWV[:B], self.chosen_BV[:B]
 
 
 class Chosen(NamedTuple):
@@ -167,6 +225,7 @@ class Beams:
         out_of_play_BW = array_like(logits_RV, (B, W), dtype, options.rules.out_of_play)
         running_score_BW = out_of_play_BW.copy()
         running_score_BW[:, : options.num_beam_groups if options.rules.groups == "interleaved" else 1] = 0.0
+        eos = (*eos, ENDED) if request.stopping else eos
         norms = [1.0, *(options.length_norm(new) for new in range(1, int(limit_B.max()) + 1))]
         return cls(
             running_BWM, running_score_BW, array_like(logits_RV, B, np.int64, prompt_B), running_BWM.copy(),
@@ -193,14 +252,29 @@ class Beams:
         arrays = {name: array[stays_B] for name, array in vars(self).items() if name.endswith(("_B", "_BW", "_BWM"))}
         return replace(self, **arrays)
 
-    def advance(self, ops, candidates: Candidates) -> Chosen:
-        """Takes up a step's candidates."""
-        _, parent_BC, token_BC = candidates
+    def that_end(self, candidates: Candidates, stopping: Stopping) -> np.ndarray:
+        """ends_BC: the candidates that end their texts by a stop string or a function of the caller's."""
+        _, parent_BC, token_BC = map(fetch, candidates)
+        running_BWM, length_B = fetch(self.running_BWM), fetch(self.length_B)
+        B, C = token_BC.shape
+        texts = [
+            np.append(running_BWM[b, parent_BC[b, c], : length_B[b]], token_BC[b, c])
+            for b in range(B)
+            for c in range(C)
+        ]
+        return stopping.ends(texts, np.repeat(fetch(self.prompt_B), C), None).reshape(B, C)
+
+    def advance(self, ops, candidates: Candidates, ends_BC: np.ndarray | None = None) -> Chosen:
+        """Takes up a step's candidates. ends_BC: those that end their texts though their token is no EOS."""
+        score_BC, parent_BC, token_BC = candidates
+        known_BC = token_BC if ends_BC is None else np.where(np.asarray(ends_BC, like=token_BC), ENDED, token_BC)
         *chosen, slot_BW, at_B, trouble_B = ops.update_beams(
-            *candidates, self.running_score_BW, self.finished_score_BW, self.finished_length_BW, self.done_B,
-            self.length_B, self.prompt_B, self.limit_B, self.norm_X, self.eos_X, self.rules,
+            score_BC, parent_BC, known_BC, self.running_score_BW, self.finished_score_BW, self.finished_length_BW,
+            self.done_B, self.length_B, self.prompt_B, self.limit_B, self.norm_X, self.eos_X, self.rules,
         )  # fmt: skip
         chosen = Chosen(*chosen, trouble_B)
+        if ends_BC is not None:  # where too few go on, one that ended fills the place, out of play: any token will do
+            chosen.token_BW[chosen.token_BW == ENDED] = 0
         texts = self.finished_BWM, self.running_BWM  # those that finish go first, while the others are in their places
         self.finished_BWM = ops.store_finished(*texts, slot_BW, parent_BC, token_BC, at_B)
         self.running_BWM = ops.update_sequences(self.running_BWM, chosen.parent_BW, chosen.token_BW, at_B)
@@ -212,11 +286,6 @@ class Beams:
             for b in np.flatnonzero(np.isin(prefix_BP[:, step], eos)):
                 self.running_BWM[b] = self.running_BWM[b, 0]
                 total_BWV[b] = total_BWV[b, 0]
-
-
-def _count_tokens(chosen_BV: np.ndarray, token_BX: np.ndarray) -> None:
-    """Adds to each sentence's counts how often it has chosen each token."""
-    np.add.at(chosen_BV, (np.arange(len(token_BX), like=token_BX)[:, None], token_BX), 1)
 
 
 def _side_by_side(groups: list[Beams], decided: list[Chosen]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -47,7 +47,7 @@ def greedy(
     # What ops get at every step: none of it changes but which rows are left.
     every_R, begins_R, limits_R = (array_like(logits_RV, len(row_R), np.int64, a) for a in (row_R, prompt_R, limit_R))
     eos_X = array_like(logits_RV, len(options.eos_token_id), np.int64, options.eos_token_id)
-    draws = request.draws(logits_RV)
+    draws, stopping = request.draws(logits_RV), request.stopping
     streams_R = np.ones(len(row_R), bool)  # whose tokens on_token is still to get
     all_texts = tokens_RM, length_R, total_R
     step = 0
@@ -76,6 +76,8 @@ def greedy(
             chosen_R, gained_R, trouble_R = ops.argmax_tokens(scores_RV, logits_RV if is_by_logits else None)
         clear_trouble(trouble_R, done_R)
         going_R = ~done_R if trace else None
+        if stopping and stopping.is_late:
+            limits_R[...] = step + 1
         flag = int(ops.extend_sequences(
             tokens_RM, chosen_R, gained_R, rows.certain_R if is_by_logits else nobody_R, trouble_R, total_R, length_R,
             done_R, begins_R, limits_R, eos_X, model_trouble_R,
@@ -84,6 +86,13 @@ def greedy(
             if model_trouble_R is not None:
                 raise_trouble(model_trouble_R, sentence_R, step)
             raise_trouble(trouble_R, sentence_R, step)
+        if stopping and stopping.looks_at_texts:
+            ids_RM, lengths_R = fetch(tokens_RM), fetch(length_R)
+            texts = [ids_RM[r, : lengths_R[r]] for r in range(len(ids_RM))]
+            end_R = stopping.ends(texts, prompt_R, fetch(scores_RV)) & ~fetch(done_R)
+            if end_R.any():
+                done_R |= np.asarray(end_R, like=done_R)
+                flag |= SOME_DONE | (ALL_DONE if fetch(done_R).all() else 0)
         if trace:
             trace.note_tokens(step, rows.on_host, *map(fetch, (chosen_R, total_R, going_R, done_R)), notes)
         step += 1
@@ -93,7 +102,7 @@ def greedy(
             ids_R = fetch(chosen_R)
             for r in np.flatnonzero(streams_R):
                 on_token(int(row_R[r]), int(ids_R[r]))
-            streams_R &= ~np.isin(ids_R, options.eos_token_id) & (step < limit_R)
+            streams_R &= ~fetch(done_R)
         if flag & ALL_DONE:
             break
         if engine.drop_finished and flag & SOME_DONE and (done_B := fetch(done_R).reshape(-1, S).all(axis=1)).any():

@@ -16,6 +16,7 @@ from ..errors import MinidecodeWarning, OptionError
 from ..ops import BEST_BEAM, BEST_CANDIDATE, NOBODY, BeamRules
 from ..runtime.user_functions import describe
 from .dialects import DIALECTS, Dialect
+from .stopping import checked_functions, checked_stops
 
 DEFAULT_NEW_TOKENS = 64
 
@@ -60,6 +61,11 @@ NUMBERS = [
     ("unk_penalty", lambda x: abs(x) <= 1e6, "between -1e6 and 1e6"),
 ]  # fmt: skip
 
+MAY_BE_NONE = [
+    ("min_p", lambda x: 0 <= x <= 1, "from 0 to 1"),
+    ("max_time", lambda x: x > 0, "of seconds above 0"),
+]
+
 
 # Processors that are options of the same name, and that a dialect may be without.
 PROCESSORS = {name for d in DIALECTS.values() for name in d.processors} - {
@@ -103,6 +109,11 @@ class Options:
     prefix_allowed_tokens_fn(sentence, ids) returns the ids that may follow; logits_processor: your own functions, each
     called as f(scores_RV, rows), see processors.Rows, and returning the new scores (in transformers: of input_ids and
     scores).
+
+    **Stops.** A text ends where one of stop_strings is complete in it, across the borders of tokens too; it is cut off,
+    unless keep_stop_strings. stopping_criteria: functions of (ids, scores) that return True, or a truth value for each
+    text; ids are the texts so far, each with its prompt and its newest token, and scores those of the step (None in a
+    beam search, which asks for each candidate). max_time: after so many seconds the texts end with their next token.
     """
 
     dialect: str = "hf"
@@ -144,6 +155,10 @@ class Options:
     decoder_start_token_id: int | None = None
     prefix_allowed_tokens_fn: Callable[[int, np.ndarray], Sequence[int]] | None = None
     logits_processor: tuple[Callable[..., np.ndarray], ...] = ()
+    stop_strings: tuple[str, ...] = ()
+    keep_stop_strings: bool = False
+    stopping_criteria: tuple[Callable[..., Any], ...] = ()
+    max_time: float | None = None
 
     # No option: whether the least length is a default of the model's, and the limit is the caller's. Then a limit
     # below it is only warned of.
@@ -170,6 +185,8 @@ class Options:
             own["prefix_allowed_tokens_fn"] = describe(self.prefix_allowed_tokens_fn)
         if self.logits_processor:
             own["logits_processor"] = [describe(function) for function in self.logits_processor]
+        if self.stopping_criteria:
+            own["stopping_criteria"] = [describe(function) for function in self.stopping_criteria]
         return own
 
     def _check_values(self) -> None:
@@ -189,26 +206,25 @@ class Options:
         if self.seed >= 2**64:
             raise OptionError(f"seed must be below 2**64, not {self.seed}")
         object.__setattr__(self, "seed", int(self.seed))
-        for name, rule, words in [*NUMBERS, ("min_p", lambda x: 0 <= x <= 1, "from 0 to 1")]:
+        for name, rule, words in [*NUMBERS, *MAY_BE_NONE]:
             value = getattr(self, name)
-            if value is None and name == "min_p":
+            if value is None and (name, rule, words) in MAY_BE_NONE:
                 continue
             if isinstance(value, bool) or not isinstance(value, numbers.Real) or not rule(value):
                 raise OptionError(f"{name} must be a number {words}, not {value!r}")
             object.__setattr__(self, name, float(value))
-        for name in ("do_sample", "renormalize_logits", "match_source_len"):
+        for name in ("do_sample", "renormalize_logits", "match_source_len", "keep_stop_strings"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name} must be True or False, not {getattr(self, name)!r}")
         if not isinstance(self.early_stopping, bool) and self.early_stopping != "never":
             raise OptionError(f"early_stopping must be True, False or 'never', not {self.early_stopping!r}")
         if self.length_normalization not in ("power", "gnmt"):
             raise OptionError(f"length_normalization must be 'power' or 'gnmt', not {self.length_normalization!r}")
-        functions = self.logits_processor
-        functions = (functions,) if callable(functions) else functions or ()
-        functions = tuple(functions) if isinstance(functions, Iterable) else (functions,)
-        if not all(map(callable, (*functions, self.prefix_allowed_tokens_fn or callable))):
-            raise OptionError("logits_processor and prefix_allowed_tokens_fn must be functions")
-        object.__setattr__(self, "logits_processor", functions)
+        if not callable(self.prefix_allowed_tokens_fn or callable):
+            raise OptionError(f"prefix_allowed_tokens_fn must be a function, not {self.prefix_allowed_tokens_fn!r:.80}")
+        for name in ("logits_processor", "stopping_criteria"):
+            object.__setattr__(self, name, checked_functions(name, getattr(self, name)))
+        object.__setattr__(self, "stop_strings", checked_stops("stop_strings", self.stop_strings))
 
     def _check_agreement(self) -> None:
         """Options that contradict each other, and options that the dialect has no rule for."""
@@ -255,6 +271,8 @@ class Options:
             if name not in self.rules.processors and getattr(self, name) not in (off, (), None):
                 systems = " or ".join(d.name for d in DIALECTS.values() if name in d.processors)
                 raise OptionError(f"{name} is no rule of dialect {self.dialect!r}: leave it out, or use {systems}")
+        if self.keep_stop_strings and not self.stop_strings:
+            raise OptionError("keep_stop_strings=True changes nothing without stop_strings: add them, or leave it out")
         if self.dialect == "fairseq":
             self._check_fairseq()
 

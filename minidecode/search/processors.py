@@ -17,6 +17,7 @@ import numpy as np
 
 from ..errors import OptionError
 from ..runtime.device import fetch
+from ..runtime.user_functions import call_option
 from .filters import min_p_filter
 
 if TYPE_CHECKING:
@@ -276,7 +277,9 @@ def prefix_allowed_tokens_fn(ops, scores_RV, rows, o):
     allowed_RV = np.full_like(scores_RV, False, bool)
     for r, sentence in enumerate(rows.sentence_R):
         how = "f(sentence, ids)"
-        ids = _call("prefix_allowed_tokens_fn", how, o.prefix_allowed_tokens_fn, int(sentence), rows.text(r).copy())
+        ids = call_option(
+            "prefix_allowed_tokens_fn", how, o.prefix_allowed_tokens_fn, int(sentence), rows.text(r).copy()
+        )
         ids = np.asarray([] if ids is None else list(ids))
         if ids.size and ids.dtype.kind not in "iu":
             raise OptionError(f"prefix_allowed_tokens_fn must return token ids, not {ids[0]!r}")
@@ -366,7 +369,7 @@ def logits_processor(ops, scores_RV, rows, o):
     shape, dtype = scores_RV.shape, scores_RV.dtype
     for function in o.logits_processor:
         bad_before_R = ~(scores_RV < np.inf).all(axis=1)  # only of texts that are done: the search has looked at others
-        returned = np.asarray(_call("logits_processor", "f(scores_RV, rows)", function, scores_RV, rows))
+        returned = np.asarray(call_option("logits_processor", "f(scores_RV, rows)", function, scores_RV, rows))
         scores_RV = returned if returned is scores_RV else returned.copy()  # the search goes on to change them
         if scores_RV.shape != shape or scores_RV.dtype.kind != "f":
             raise OptionError(
@@ -378,14 +381,6 @@ def logits_processor(ops, scores_RV, rows, o):
             where = f"step {rows.new_R[r] + 1}, sentence {rows.sentence_R[r] + 1}"
             raise OptionError(f"logits_processor must return scores, no NaN or infinity as at {where}")
     return scores_RV.astype(dtype, copy=False)  # the state of a search is of the model's precision
-
-
-def _call(option: str, signature: str, function, *arguments):
-    """The user's function; what it raises is reported with the way it is called."""
-    try:
-        return function(*arguments)
-    except Exception as error:
-        raise OptionError(f"{option}, called as {signature}, raised {type(error).__name__}: {error}") from error
 
 
 @acts(lambda o: o.renormalize_logits)

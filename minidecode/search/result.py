@@ -14,6 +14,7 @@ from ..runtime.device import array_like, fetch
 from .draws import Draws, sentence_keys
 from .options import Options
 from .processors import Rows
+from .stopping import Stopping
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,13 @@ class Request:
     sources: list[np.ndarray]
     prefix_BP: np.ndarray | None = None  # tokens that new texts must begin with; see Rows
     keys_R2: np.ndarray | None = None  # for sampling: two random keys a text
+    stopping: Stopping | None = None  # what ends texts beside EOS and limits
 
     @classmethod
-    def make(cls, prompts, limit_B, options: Options, sources=(), prefixes=None, copies=None) -> Request:
+    def make(
+        cls, prompts, limit_B, options: Options, sources=(), prefixes=None, copies=None,
+        stopping: Stopping | None = None,
+    ) -> Request:  # fmt: skip
         """prefixes: by sentence, token ids; -1 leaves a place free. copies: see draws.sentence_keys."""
         sources = list(sources) or prompts
         prefix_BP = None
@@ -37,7 +42,7 @@ class Request:
                 prefix_BP[b, : len(prefix)] = prefix
         texts = options.num_return_sequences if options.num_beams == 1 else 1
         keys_R2 = sentence_keys(sources, copies, texts) if options.do_sample else None
-        return cls(prompts, np.asarray(limit_B), sources, prefix_BP, keys_R2)
+        return cls(prompts, np.asarray(limit_B), sources, prefix_BP, keys_R2, stopping)
 
     @functools.cached_property  # asked for at every step
     def prompt_B(self) -> np.ndarray:

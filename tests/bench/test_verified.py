@@ -4,21 +4,24 @@ Each cheat is right wherever `check` looks at it: on small inputs, one call at a
 """
 
 import json
+import sys
 import threading
 import time
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 import minidecode as md
+from minidecode import ops
 from minidecode.bench import verified
-from minidecode.bench.compare import Comparison, Timing, named
+from minidecode.bench.compare import Comparison, Timing, implementations, named
 from minidecode.bench.machines import MACHINES, Machine
 from minidecode.bench.pictures import roofline
-from minidecode.bench.verified import Submission, Watched, alarm, into, time_verified
+from minidecode.bench.verified import Submission, Watched, _off, alarm, into, time_verified
 from minidecode.catalog import CATALOG, Cost, arguments_of
-from minidecode.conformance.check import _named
+from minidecode.conformance.check import _named, _only_changed, _with_changed
 from minidecode.conformance.rows import asked_of
 from minidecode.ops import Norm
 from minidecode.reference.arena import assign_offsets
@@ -264,6 +267,64 @@ def test_arrays_stay_where_they_are_and_get_the_fresh_values():
     assert given[0] is x_RD and given[3].gain_D is gain_D and np.array_equal(x_RD, second[0])
     both = into(None, (x_RD, x_RD))
     assert both[0] is both[1]
+
+
+@pytest.mark.parametrize("row", CATALOG.values(), ids=lambda row: row.name)
+def test_no_constant_is_right_for_the_values_of_two_turns(row):
+    """Each output of each row is another one, by more than is allowed: also flags, and what is in trouble."""
+    answers = []
+    for seed in (1, 2):
+        given, _ = asked_of(row.name).paper_inputs(seed=seed)
+        answers.append(_with_changed(row, implementations(row)["reference"](*given), given))
+    names = (*ops.RETURNS[row.op], *_only_changed(row))
+    assert not [
+        name for name, first, second in zip(names, *answers, strict=True) if _off(first, second, row.contract) <= 1
+    ]
+
+
+def stolen(due):
+    """The answer, if a frame on the stack holds it: an array that `due` says is as it must be, and is no argument."""
+    frame = sys._getframe(1)
+    while frame := frame.f_back:
+        for value in frame.f_locals.values():
+            for each in value if isinstance(value, (list, tuple, deque)) else [value]:
+                for array in each if isinstance(each, tuple) else [each]:
+                    if isinstance(array, np.ndarray) and due(array):
+                        return array.copy()
+    return None
+
+
+@pytest.mark.parametrize("ours", [{}, {"reference": ban_ngrams}], ids=["alone", "beside ours"])
+def test_a_result_read_in_the_frame_of_whoever_calls(ours):
+    """Three turns suffice: whichever runs first in a turn, the answer must not lie where the other one looks."""
+
+    def f(scores_RV, *rest):
+        kept = np.isneginf(scores_RV)
+        found = stolen(lambda a: a.shape == scores_RV.shape and a.dtype == F and (np.isneginf(a) != kept).any())
+        if found is not None:
+            scores_RV[...] = found
+        return scores_RV
+
+    def calls(arguments):
+        return {label: (function, arguments) for label, function in ours.items()}
+
+    with pytest.raises(md.RefusedError, match=r"returned zeros|was wrong in a timed call"):
+        time_verified(CATALOG["ngram"], calls, {"mine.py:f": f}, values_of_ngram, 3)
+
+
+def test_our_results_are_wiped_before_another_function_runs():
+    """NumPy hands out the same memory again: who returns it as it is would be right."""
+    seen = []
+
+    def keeps(*given):
+        seen.append(residual_norm(*given))
+        return seen[-1]
+
+    def calls(arguments):
+        return {"reference": (keeps, arguments)}
+
+    time_verified(CATALOG["norm"], calls, {"mine.py:f": residual_norm}, values_of_norm, 1)
+    assert seen and not any(np.any(array) for result in seen for array in result)
 
 
 def test_functions_have_names_of_their_own(tmp_path):

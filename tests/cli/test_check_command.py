@@ -50,6 +50,13 @@ def test_wrong_is_exit_code_1_with_the_mistake_and_an_input(cli, mine):
     assert not as_json["ok"] and "last window lost" in as_json["mistake"]
 
 
+def test_without_a_function_it_says_what_it_is_for_and_what_to_type(fails):
+    judges = "check top_k judges a function of yours, and none is given: write top_k_filter(scores_RV, k) into mine.py"
+    assert f"minidecode: {judges}, then type minidecode check top_k mine.py:top_k_filter\n" == fails("check", "top_k")
+    assert "minidecode: within is now prefill; check prefill judges a function of yours" in fails("check", "within")
+    assert "the names are ngram" in fails("check", "ngrams")
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [(["ngrams", "x.py:f"], "the names are ngram"), (["ngram", "x.py:f"], "there is no file x.py"),

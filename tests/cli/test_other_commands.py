@@ -31,7 +31,7 @@ def empty_cache(tmp_path, monkeypatch):
 def bundled(tmp_path, monkeypatch):
     """A bundled model that does not depend on what has been trained here."""
     folder = write_folder(tmp_path / "weights" / "toy")
-    monkeypatch.setattr("minidecode.model.bundled_models", lambda: {"toy": folder})
+    monkeypatch.setattr("minidecode.files.folder.bundled_models", lambda: {"toy": folder})
     return folder
 
 

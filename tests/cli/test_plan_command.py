@@ -8,7 +8,7 @@ import pytest
 from toy_folder import BART_CONFIG, CONFIG, write_json
 
 import minidecode as md
-from minidecode.model import load_shapes
+from minidecode.loading import load_shapes
 from minidecode.runtime.arena import SHOWN
 
 SIZES = ["--batch-size", 2, "--input-length", 5, "--max-new-tokens", 6]

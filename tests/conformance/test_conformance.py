@@ -13,7 +13,7 @@ import minidecode as md
 from minidecode import conformance, ops
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
-from minidecode.conformance.check import _answer, _is_same, mutant_files, wrong
+from minidecode.conformance.check import _answer, _is_same, mutant_files, wrong, wrong_with_out
 from minidecode.conformance.rows import asked_of
 from minidecode.reference import arena, epilogue, ngram, random, sample, split, top_k, top_p
 from minidecode.reference import norm as norm_file
@@ -33,6 +33,7 @@ def implementations_and_places():
                 yield pytest.param(name, function, 200, id=test)
 
 
+SHRINKS = 30  # enough that a mutant's answer is no other's; making inputs as small as they get takes most of the time
 MUTANTS = [pytest.param(name, path, id=f"{name}-{path.stem}") for name in CATALOG for path in mutant_files(name)]
 
 
@@ -48,7 +49,7 @@ def test_every_implementation_is_right(name, function, examples):
 def test_every_mutant_dies_and_is_named(name, path):
     """On the smallest input found, the answer is the mutant's own and nobody else's, so that it can be named."""
     mutant = load_file(path)
-    verdict = conformance.check(name, getattr(mutant, CATALOG[name].op))
+    verdict = conformance.check(name, getattr(mutant, CATALOG[name].op), shrinks=SHRINKS)
     assert not verdict.ok
     if "It raised" not in verdict.failure.what:
         assert verdict.failure.mistake, str(verdict)
@@ -178,6 +179,27 @@ def test_weights_that_float32_has_not_may_be_zero():
     arguments = (q, h_BND, np.array([0]), eye_GDD, none_GD, eye_GDD, none_GD, 1.0)
     assert wrong(CATALOG["el"], lambda *_: np.array([[0.0, 16.0]], np.float32), arguments) is None
     assert conformance.check("split", split.attend_split_naive, examples=100, promised=False).ok
+
+
+def test_no_frame_holds_the_answer_while_a_function_runs():
+    """Who is given `out` could copy it from there: what is right is computed after the return."""
+    found = []
+
+    def residual_norm(x_RD, y_RD, bias_D, norm, out=None):
+        right = norm_file.residual_norm(x_RD, y_RD, bias_D, norm)
+        frame = sys._getframe(0)
+        while frame := frame.f_back:
+            for value in frame.f_locals.values():
+                for each in value if isinstance(value, list | tuple) else [value]:
+                    for array in several(each):
+                        if isinstance(array, np.ndarray) and array.shape == x_RD.shape:
+                            found.append(np.allclose(array, right[0], rtol=1e-3))
+        return norm_file.residual_norm(x_RD, y_RD, bias_D, norm, out)
+
+    arguments = asked_of("norm").planted()[4]
+    assert wrong(CATALOG["norm"], residual_norm, arguments) is None
+    assert wrong_with_out(CATALOG["norm"], residual_norm, arguments) is None
+    assert found and not any(found)
 
 
 def no_nan(function):

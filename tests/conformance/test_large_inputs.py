@@ -1,14 +1,18 @@
 """Mistakes that only size shows are found within a budget of time, and what is left out is told."""
 
+import copy
+import functools
 import time
 
+import numpy as np
 import pytest
 from numba import cuda, int16
 
-from minidecode import conformance
-from minidecode.catalog import CATALOG
+from minidecode import conformance, dims
+from minidecode.bench.compare import implementations
+from minidecode.catalog import CATALOG, arguments_of
 from minidecode.conformance import sizes
-from minidecode.conformance.check import mutant_files
+from minidecode.conformance.check import _named, _with_changed, mutant_files
 from minidecode.conformance.large import cost, rows_of, wrong_by_limits
 from minidecode.conformance.rows import asked_of
 from minidecode.cuda import finished, sequences
@@ -16,11 +20,34 @@ from minidecode.reference import beam_scores
 from minidecode.runtime.launch import InEmulator, launch
 from minidecode.runtime.user_functions import load_file
 
-BY_SIZE = {  # and one of `norm`, a kernel, which takes longer: with the other mutants, for one seed
-    "candidates": "columns_in_sixteen_bits",
-    "beam_update": "tokens_in_sixteen_bits",
-    "ngram": "newest_window_of_a_new_block_lost",
-}
+BY_SIZE = [  # those of many rows, and a kernel of `norm`, take longer: with the other mutants, for one seed
+    ("activation", "columns_in_sixteen_bits"),
+    ("beam_scores", "columns_in_sixteen_bits"),
+    ("beam_update", "tokens_in_sixteen_bits"),
+    ("candidates", "columns_in_sixteen_bits"),
+    ("epilogue", "columns_in_sixteen_bits"),
+    ("hars", "tokens_in_sixteen_bits"),
+    ("linear", "columns_in_sixteen_bits"),
+    ("ngram", "newest_window_of_a_new_block_lost"),
+    ("ngram", "positions_in_twelve_bits"),
+    ("ngram", "tokens_in_sixteen_bits"),
+    ("reorder", "heads_of_one_warp_alone"),
+    ("reorder", "positions_in_twelve_bits"),
+    ("reorder", "width_of_one_block_alone"),
+    ("softmax", "columns_in_sixteen_bits"),
+    ("softmax", "first_row_alone_where_rows_are_wide"),
+    ("temperature", "columns_in_sixteen_bits"),
+    ("top_k", "columns_in_sixteen_bits"),
+    ("top_p", "columns_in_sixteen_bits"),
+    ("unravel", "tokens_in_sixteen_bits"),
+]
+ROWS, COLUMNS, POSITIONS, HEADS, WIDTHS = 65_536, 65_536, 4096, 32, 128  # where wrong implementations stop
+FAST_ORACLES = ("hars", "ngram", "random", "sample", "top_p")  # whose references are slow
+LIMITS = {"R": ROWS, "B": ROWS, "V": COLUMNS, "F": COLUMNS, "M": POSITIONS, "N": POSITIONS, "T": POSITIONS,
+          "H": HEADS, "G": HEADS, "K": WIDTHS, "U": WIDTHS}  # fmt: skip
+LIMITS_OF_ROWS = {"candidates": {"X": COLUMNS}, "linear": {"X": COLUMNS}, "epilogue": {"X": COLUMNS},
+                  "heads": {"X": COLUMNS}, "norm": {"D": COLUMNS}, "embedding": {"D": COLUMNS, "V": COLUMNS},
+                  "cross_kv": {"D": POSITIONS}, "prefill": {"X": POSITIONS}, "reorder": {"X": WIDTHS}}  # fmt: skip
 
 
 @pytest.mark.parametrize("row", CATALOG.values(), ids=lambda row: row.name)
@@ -32,11 +59,56 @@ def test_every_row_has_large_inputs(row):
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize(("name", "stem"), BY_SIZE.items())
+@pytest.mark.parametrize(("name", "stem"), BY_SIZE)
 def test_a_mistake_that_only_size_shows_is_found_whatever_the_seed(name, stem, seed):
     (path,) = [p for p in mutant_files(name) if p.stem == stem]
     verdict = conformance.check(name, getattr(load_file(path), CATALOG[name].op), examples=5, seed=seed)
     assert not verdict.ok and stem.replace("_", " ") in verdict.failure.mistake
+
+
+def sizes_of(row, arguments):
+    """Letter -> how long that axis is at most."""
+    lengths = {}
+    for name, array in _named(list(arguments_of(row, arguments)), arguments):
+        for letter, length in zip(dims.letters(name) or "", array.shape, strict=False):
+            lengths[letter] = max(lengths.get(letter, 0), length)
+    return lengths
+
+
+@functools.cache
+def large_of(name):
+    return asked_of(name).large()
+
+
+def axes_with_limits():
+    for name, row in CATALOG.items():
+        limits = LIMITS | LIMITS_OF_ROWS.get(name, {})
+        for letter in sorted(limits.keys() & sizes_of(row, asked_of(name).planted()[0]).keys()):
+            yield pytest.param(row, letter, limits[letter], id=f"{name}-{letter}")
+
+
+def zeros_beyond(row, arguments, letter, limit):
+    """A copy, in which whoever looks beyond the limit of that axis sees zeros: among floats, if there are."""
+    given = copy.deepcopy(arguments)
+    arrays = _named(list(arguments_of(row, given)), given)
+    arrays = [(dims.letters(name).index(letter), a) for name, a in arrays if letter in (dims.letters(name) or "")]
+    has_floats = any(a.dtype.kind == "f" for _, a in arrays)
+    for axis, array in arrays:
+        if array.dtype.kind == "f" or not has_floats:
+            array.swapaxes(0, axis)[limit:] = 0
+    return given
+
+
+@pytest.mark.parametrize(("row", "letter", "limit"), list(axes_with_limits()))
+def test_what_lies_beyond_a_usual_limit_changes_the_answer(row, letter, limit):
+    """A large input goes beyond, and who does not look there answers something else."""
+    beyond = [case for case in large_of(row.name) if sizes_of(row, case).get(letter, 0) > limit]
+    case = min(beyond, key=lambda case: cost(row, case))
+    function = asked_of(row.name).oracle if row.name in FAST_ORACLES else implementations(row)["reference"]
+    answers = []
+    for given in (copy.deepcopy(case), zeros_beyond(row, case, letter, limit)):
+        answers.append(_with_changed(row, function(*given), given))
+    assert not all(map(np.allclose, *answers))
 
 
 def test_a_cheap_row_at_the_full_budget_leaves_nothing_out():
@@ -90,6 +162,26 @@ def test_many_rows_are_judged_by_limits_and_types():
     verdict = conformance.check("beam_scores", right, examples=3, large_seconds=0.3)
     assert verdict.ok and "launch limits and index types fit" in str(verdict)
     assert not conformance.check("beam_scores", narrow, examples=3, large_seconds=0.1).ok
+
+
+def test_each_launch_is_held_to_the_limits_and_not_the_first_alone():
+    def add_beam_scores(scores_RV, running_R):
+        launch(add_a_row, len(scores_RV), 32, scores_RV, running_R)
+        launch(add_a_row, (1, len(scores_RV)), 32, scores_RV, running_R)
+        return scores_RV
+
+    row = CATALOG["beam_scores"]
+    many = next(case for case in asked_of("beam_scores").large() if rows_of(row, case) == sizes.MANY_ROWS)
+    assert "grid's y is at most 65,535" in wrong_by_limits(row, InEmulator(add_beam_scores), many)
+
+
+@pytest.mark.parametrize("name", ["candidates", "hars"])
+def test_kernels_of_a_search_take_more_sentences_than_the_second_axis_of_a_grid(name):
+    row = CATALOG[name]
+    (many,) = [case for case in asked_of(name).large() if rows_of(row, case) == sizes.MANY_ROWS]
+    kernels = [f for label, f in implementations(row).items() if label.startswith("cuda")]
+    assert len(kernels) == 3
+    assert not [wrong for kernel in kernels if (wrong := wrong_by_limits(row, InEmulator(kernel), many))]
 
 
 @pytest.mark.parametrize(("name", "kernel"), [

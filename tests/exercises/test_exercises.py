@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 
 from minidecode.course.exercises import skeleton
-from minidecode.course.exercises.exercise import COMMON, NumPyTask, PredictionTask, Submission
+from minidecode.course.exercises.exercise import COMMON, Submission
 from minidecode.course.exercises.find import exercises, find
+from minidecode.course.exercises.numpy_task import NumPyTask
+from minidecode.course.exercises.prediction_task import PredictionTask
 
 SEED = 20261
 # Solutions and wrong answers must be told apart whatever is drawn. Authors try more: MINIDECODE_EXERCISE_SEEDS=10

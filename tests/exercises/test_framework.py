@@ -10,7 +10,9 @@ import pytest
 from toy import told
 
 from minidecode.course.exercises import wire
-from minidecode.course.exercises.exercise import NumPyTask, Submission, as_code, told_apart
+from minidecode.course.exercises.as_code import as_code
+from minidecode.course.exercises.exercise import Submission, told_apart
+from minidecode.course.exercises.numpy_task import NumPyTask
 from minidecode.course.exercises.verdict import Miss
 from minidecode.course.exercises.wire import Callback
 

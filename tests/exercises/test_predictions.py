@@ -9,8 +9,8 @@ import pytest
 from numba import cuda, float32
 
 import minidecode as md
-from minidecode.course.exercises.exercise import PredictionTask, factor
 from minidecode.course.exercises.find import exercises, find
+from minidecode.course.exercises.prediction_task import PredictionTask, factor
 
 PREDICTIONS = [e for e in exercises().values() if isinstance(e.task, PredictionTask)]
 

@@ -17,7 +17,7 @@ def with_defaults(folder, **settings):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("sequence_bias", [[[3], 1.0]]), ("stop_strings", ["a"]), ("max_time", 0.5), ("penalty_alpha", 0.6),
+    [("sequence_bias", [[[3], 1.0]]), ("penalty_alpha", 0.6),
      ("exponential_decay_length_penalty", [1, 3.0]), ("guidance_scale", 1.5), ("constraints", ["x"]),
      ("a_setting_of_next_year", True)],
 )  # fmt: skip
@@ -39,9 +39,9 @@ def test_filters_that_are_not_there_are_refused_where_they_would_matter(tiny_fol
 def test_a_refused_setting_names_file_setting_and_remedy(tiny_folder):
     folder = tiny_folder()
     with pytest.raises(md.OptionError) as caught:
-        with_defaults(folder, max_time=0.5).options()
+        with_defaults(folder, penalty_alpha=0.6).options()
     message = str(caught.value)
-    assert f"{folder / 'generation_config.json'} asks for max_time=0.5" in message
+    assert f"{folder / 'generation_config.json'} asks for penalty_alpha=0.6" in message
     assert "delete it there" in message and "--ignore-generation-config (generation_config=False)" in message
 
 
@@ -60,14 +60,16 @@ def test_a_switch_that_is_a_text_is_refused(tiny_folder):
 def test_generation_config_may_be_left_out_or_replaced(tiny_folder, tmp_path):
     """The ids of special tokens stay: without them no text would end."""
     folder = tiny_folder()
-    (folder / "generation_config.json").write_text(json.dumps({"max_time": 1.5, "num_beams": 3, "eos_token_id": 7}))
+    (folder / "generation_config.json").write_text(
+        json.dumps({"penalty_alpha": 0.6, "num_beams": 3, "eos_token_id": 7})
+    )
     without = md.load(folder, generation_config=False).options()
     assert (without.num_beams, without.eos_token_id) == (1, (7,))
     given = md.load(folder, generation_config={"num_beams": 2}).options()
     assert (given.num_beams, given.eos_token_id) == (2, (7,))
     path = tmp_path / "mine.json"
-    path.write_text(json.dumps({"num_beams": 4, "eos_token_id": 8, "max_time": 2}))
-    with pytest.raises(md.OptionError, match=f"{path} asks for max_time=2"):
+    path.write_text(json.dumps({"num_beams": 4, "eos_token_id": 8, "penalty_alpha": 0.5}))
+    with pytest.raises(md.OptionError, match=f"{path} asks for penalty_alpha=0.5"):
         md.load(folder, generation_config=path).options()
     path.write_text(json.dumps({"num_beams": 4, "eos_token_id": 8}))
     assert md.load(folder, generation_config=str(path)).options().eos_token_id == (8,)
@@ -81,7 +83,7 @@ def test_generation_config_may_be_left_out_or_replaced(tiny_folder, tmp_path):
 
 def test_bart_starts_its_targets_without_generation_config(tmp_path):
     folder = write_bart_folder(tmp_path / "bart")
-    (folder / "generation_config.json").write_text(json.dumps({"decoder_start_token_id": 2, "max_time": 1}))
+    (folder / "generation_config.json").write_text(json.dumps({"decoder_start_token_id": 2, "penalty_alpha": 0.6}))
     assert md.load(folder, generation_config=False).generate(input_ids=IDS, max_new_tokens=2).token_ids
 
 
@@ -179,7 +181,7 @@ def test_infinite_weights_are_told_and_named(tiny_folder, num_beams):
     model = md.load(tiny_folder())
     model.tensors["wte.weight"] = model.tensors["wte.weight"].copy()
     model.tensors["wte.weight"][7, 0] = float("inf")
-    broken = md.Model(md.model.FAMILIES["gpt2"], model.config, model.tensors, None, {}, model.plan)
+    broken = md.Model(md.models.FAMILIES["gpt2"], model.config, model.tensors, None, {}, model.plan)
     with pytest.raises(md.NumericalError, match=r"step 1, sentence 1: .*infinity, first in wte.weight"):
         broken.generate(input_ids=IDS, num_beams=num_beams)
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from toy_folder import entries, pack
 
 from minidecode import CheckpointError
-from minidecode.files.checkpoint import STORED_DTYPES, read_header
+from minidecode.files.checkpoint import read_header
+from minidecode.files.stored import STORED_DTYPES
 
 NUMBERS = {name: np.arange(24.0) for name in ("wte.weight", "h.0.ln_1.bias", "h.0.attn.c_attn.weight", "ln_f.bias")}
 NUMBERS["wte.weight"] = NUMBERS["wte.weight"].reshape(2, 3, 4)

@@ -21,8 +21,9 @@ from toy_folder import write_folder
 
 import minidecode as md
 from minidecode.files.lines import RecordFile
-from minidecode.runtime import pipeline
-from minidecode.runtime.pipeline import Generating, Stages, Worker, generate_lines
+from minidecode.runtime import pipeline, worker_threads
+from minidecode.runtime.pipeline import Generating, Stages, generate_lines
+from minidecode.runtime.worker_threads import Worker
 
 LINES = ["the", "sea", "a", "x", "other", "of", "the sea", "b", "c", "dd"]
 PATIENCE = 30  # seconds, on a busy machine
@@ -186,7 +187,7 @@ def test_what_kills_a_thread_ends_the_run(monkeypatch, model, overlap, method):
 @pytest.mark.parametrize("after", [0, 1, 2])
 def test_a_thread_that_ends_without_a_word_is_missed(monkeypatch, model, overlap, after):
     """No exception and no sentinel comes from it, as if the system had ended it."""
-    put_item, handed = pipeline.put_item, []
+    put_item, handed = worker_threads.put_item, []
 
     def dies(box, item, stop):
         handed.append(item)
@@ -198,7 +199,7 @@ def test_a_thread_that_ends_without_a_word_is_missed(monkeypatch, model, overlap
         with contextlib.suppress(Death):
             self.work()
 
-    monkeypatch.setattr(pipeline, "put_item", dies)
+    monkeypatch.setattr(worker_threads, "put_item", dies)
     monkeypatch.setattr(Worker, "run", silently)
     numbers, raised = outcome(run_of(model, overlap))
     assert isinstance(raised, md.PipelineError) and "ended without a word" in str(raised)

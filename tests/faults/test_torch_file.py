@@ -36,7 +36,8 @@ from torch_writer import (
 from toy_folder import toy_tensors, write_folder, write_json
 
 import minidecode as md
-from minidecode.files.checkpoint import STORED_DTYPES, find_tensors
+from minidecode.files.checkpoint import find_tensors
+from minidecode.files.stored import STORED_DTYPES
 from minidecode.files.torch_file import LONGEST_PICKLE, MAGIC, read_torch_file
 
 

@@ -35,8 +35,9 @@ from torch_writer import (
 )
 
 from minidecode import CheckpointError
-from minidecode.files.checkpoint import STORED_DTYPES
-from minidecode.files.torch_file import GLOBALS, Storage, Tensor, named_tensors, read_torch_file
+from minidecode.files.stored import STORED_DTYPES
+from minidecode.files.torch_file import named_tensors, read_torch_file
+from minidecode.files.torch_pickle import GLOBALS, Storage, Tensor
 
 # --- damage: (contents of the file, its pickle if only that is damaged) ---
 

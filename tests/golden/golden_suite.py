@@ -207,7 +207,7 @@ class GoldenSuite:
 # ---- what the files cover --------------------------------------------------------------------------------------------
 
 
-def stored_tensors(folder: Path) -> dict[str, md.files.checkpoint.Stored]:
+def stored_tensors(folder: Path) -> dict[str, md.files.stored.Stored]:
     """All tensors of a model's files, by their names there."""
     return {n: t for path in folder.glob("*.safetensors") for n, t in md.files.checkpoint.read_header(path).items()}
 

@@ -12,7 +12,7 @@ from test_attention_settings import IDS, SIZES, make, random_tensors
 from test_caches import SEARCHES, tokens
 
 import minidecode as md
-from minidecode.model import FAMILIES
+from minidecode.models import FAMILIES
 from minidecode.plan import CACHES
 from minidecode.reference import attention
 from minidecode.runtime import arena as arena_file

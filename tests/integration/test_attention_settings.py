@@ -12,7 +12,8 @@ import pytest
 from tolerance import FLOAT64, logit_bound, score_bound
 
 from minidecode.errors import CheckpointError
-from minidecode.model import FAMILIES, Model
+from minidecode.model import Model
+from minidecode.models import FAMILIES
 from minidecode.plan import CACHES, Plan
 
 SIZES = {

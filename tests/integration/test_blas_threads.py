@@ -102,7 +102,8 @@ def test_of_two_at_once_the_last_gives_back_what_was_there():
 
 def test_the_bundled_models_are_small_and_published_ones_are_not():
     import minidecode as md
-    from minidecode.model import bundled_models, load_shapes
+    from minidecode.files.folder import bundled_models
+    from minidecode.loading import load_shapes
 
     assert all(md.load(name).is_small for name in bundled_models())
     assert not load_shapes("gpt2").is_small and not load_shapes("bart-base").is_small

@@ -15,7 +15,7 @@ from minidecode.cache import rolling
 from minidecode.cache.indirect import IndirectCache
 from minidecode.cache.rolling import RollingCache
 from minidecode.errors import OptionError
-from minidecode.model import FAMILIES
+from minidecode.models import FAMILIES
 from minidecode.plan import CACHES, Plan
 
 KV_CACHES = [name for name, cache in CACHES.items() if cache.keeps]

@@ -13,7 +13,8 @@ from minidecode.cache.split import SplitCache
 from minidecode.cuda import linear
 from minidecode.emulator.device_array import taped
 from minidecode.errors import OptionError
-from minidecode.model import FAMILIES, Model
+from minidecode.model import Model
+from minidecode.models import FAMILIES
 from minidecode.plan import Plan
 from minidecode.runtime.device import put
 

@@ -7,7 +7,7 @@ from toy import Ops, ToyEngine
 
 import minidecode as md
 from minidecode.cuda import candidates as cuda_candidates
-from minidecode.model import FAMILIES
+from minidecode.models import FAMILIES
 from minidecode.reference import hars
 from minidecode.search.beam import Beams, beam_search
 from minidecode.search.options import Options

@@ -17,7 +17,7 @@ import minidecode as md
 from minidecode.files import head_pooling
 from minidecode.files.checkpoint import read_header
 from minidecode.files.checkpoint import write_safetensors as write_tensors
-from minidecode.model import FAMILIES
+from minidecode.models import FAMILIES
 from minidecode.reference import cross_kv as cross_file
 from minidecode.reference import heads as heads_file
 

@@ -20,8 +20,8 @@ from torch_writer import written
 from toy_folder import CONFIG, write_bpe, write_folder, write_shards
 
 import minidecode as md
+from minidecode.files.folder import find_folder
 from minidecode.files.hub import Listing, _fetch_file, looks_like_id
-from minidecode.model import find_folder
 
 # Copies in other formats, precisions and frameworks, and what else lies in repositories. None of it is ever needed.
 OTHERS = [
@@ -42,7 +42,7 @@ def fingerprint(model) -> list:
 CLIENT = f"""
 import json, sys, time
 import minidecode as md
-from minidecode.model import find_folder
+from minidecode.files.folder import find_folder
 
 {inspect.getsource(fingerprint)}
 

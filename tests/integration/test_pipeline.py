@@ -16,8 +16,10 @@ from toy_folder import write_bart_folder, write_folder
 
 import minidecode as md
 from minidecode.runtime import pipeline
-from minidecode.runtime.pipeline import Line, Span, Worker, generate_lines, in_order
+from minidecode.runtime.pipeline import Span, generate_lines, in_order
+from minidecode.runtime.records import Line
 from minidecode.runtime.timeline import chrome_trace, draw_timeline
+from minidecode.runtime.worker_threads import Worker
 
 OVERLAPPED = ("both", "prefetch", "post-process")
 

@@ -10,7 +10,7 @@ from test_attention_settings import IDS, SIZES, make, random_tensors
 
 import minidecode as md
 from minidecode.catalog import CATALOG
-from minidecode.model import FAMILIES
+from minidecode.models import FAMILIES
 from minidecode.plan import CACHES
 from minidecode.runtime.device import device_kind
 

@@ -15,9 +15,8 @@ from toy import told
 
 from minidecode.emulator.device_array import EmulatorArray, counted_looks, there
 from minidecode.plan import Plan
-from minidecode.runtime.device import put
+from minidecode.runtime.device import moved_to, put
 from minidecode.runtime.engine import Engine
-from minidecode.runtime.low_precision import moved_to
 from minidecode.runtime.receipt import CountedOps
 from minidecode.search.beam import beam_search
 from minidecode.search.greedy import greedy

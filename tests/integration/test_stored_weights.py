@@ -103,7 +103,7 @@ def test_weights_that_are_no_numbers_are_refused_by_name(tiny_folder, dtype):
 
 
 def test_shapes_alone_can_be_narrow():
-    assert md.model.load_shapes("tiny-gpt2", dtype="int8").weights.lm_head.data.dtype == np.int8
+    assert md.loading.load_shapes("tiny-gpt2", dtype="int8").weights.lm_head.data.dtype == np.int8
 
 
 @pytest.mark.parametrize("dtype", NARROW)

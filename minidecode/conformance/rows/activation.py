@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ..bounds import EPS
-from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, VOCABULARY, WIDTH
+from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
 
 
 def _of_logistic(slope: float):
@@ -84,7 +84,7 @@ def planted() -> list[tuple]:
 def large() -> list[tuple]:
     """Many rows, long ones, and widths at the edges of blocks."""
     rng = np.random.default_rng(1)
-    shapes = [*((2, F) for F in BOUNDARIES), (ROWS, WIDTH), (1, VOCABULARY), (MANY_ROWS, 1)]
+    shapes = [*((2, F) for F in BOUNDARIES), (ROWS, WIDTH), SEVERAL_WIDE, (1, WIDE), (MANY_ROWS, 1)]
     names = [("relu", "gelu", "silu")[k % 3] for k in range(len(shapes))]
     arrays = [[rng.standard_normal(size).astype(np.float32) for size in (shape, shape[1])] for shape in shapes]
     return [(*pair, name) for pair, name in zip(arrays, names, strict=True)]

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ...ops import FINE, NONE_LEFT, NOT_A_NUMBER
-from ..sizes import BOUNDARIES, ROWS, VOCABULARY, WIDE, WIDTH
+from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
 from .hars import scores_of
 
 FETCHED = ("scores_RV", "logits_RV")  # the NumPy code goes by Python numbers from row to row
@@ -63,7 +63,7 @@ def planted() -> list[tuple]:
 def large() -> list[tuple]:
     """Widths at the edges of blocks, many rows, and more tokens than sixteen bits count: the last is the best."""
     rng, cases = np.random.default_rng(1), []
-    for R, V in [*((1, V) for V in BOUNDARIES), (ROWS, WIDTH), (1, VOCABULARY), (1, WIDE)]:
+    for R, V in [*((1, V) for V in BOUNDARIES), (ROWS, WIDTH), SEVERAL_WIDE, (1, WIDE), (MANY_ROWS, 2)]:
         logits_RV = rng.standard_normal((R, V))
         logits_RV[0, -1] = 9.0
         cases.append(arguments_of(logits_RV, logits_RV))
@@ -99,6 +99,7 @@ def _logprobs(logits_RV):
 
 
 def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
-    """A step of GPT-2's greedy search for 8 texts, in which nothing touches the scores."""
+    """A step of GPT-2's greedy search for 8 texts, in which nothing touches the scores; one text has met NaN."""
     logits_RV = 3 * np.random.default_rng(seed).standard_normal((8, 50257)).astype(np.float32)
+    logits_RV[seed % 8, 5] = NAN
     return (logits_RV, logits_RV), "8 rows, V = 50,257"

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ...ops import BEST_BEAM, BEST_CANDIDATE, FINE, NOBODY, NONE_LEFT, NOT_A_NUMBER, PENALTY_TOO_STRONG, BeamRules
-from ..sizes import BOUNDARIES, ROWS
+from ..sizes import BOUNDARIES, MANY_ROWS, ROWS
 
 INF, NAN = np.inf, np.nan
 MARK = -1.0e9
@@ -136,7 +136,10 @@ def large() -> list[tuple]:
     cases = [arguments_of([Sentence(scores, tokens, prompt=length)], 2, rules, eos) for length, rules, eos in ways]
     for W in BOUNDARIES[:6]:
         cases.append(arguments_of([_random_sentence(rng, W, 2 * W)], W, RULES[W % len(RULES)], (0, 3)))
-    return [*cases, arguments_of([_random_sentence(rng, 1, 2) for _ in range(ROWS)], 1, HF, (0, 3))]
+    for B in (ROWS, MANY_ROWS):
+        sentences = [_random_sentence(rng, 1, 2) for _ in range(64)] * (B // 64)
+        cases.append(arguments_of([*sentences, _random_sentence(rng, 1, 2)], 1, HF, (0, 3)))
+    return cases
 
 
 class _Text(NamedTuple):
@@ -216,9 +219,15 @@ def _sentence(score_C, tokens, scores_W, lengths, done, new, limit, norm_X, eos,
 
 
 def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
-    """The candidates of the texts of row `sequences`: by the rules of transformers, an EOS in twenty tokens."""
+    """The candidates of the texts of row `sequences`: by the rules of transformers, an EOS in twenty tokens. Prompts of
+    64 tokens at most; an eighth of the sentences is done, and one has met NaN: never the ones before.
+    """
     rng = np.random.default_rng(seed)
     B, W = 32, 4
     sentences = [_random_sentence(rng, W, 2 * W)._replace(new=3, limit=5) for _ in range(B)]
-    sentences = [s._replace(tokens=rng.integers(0, 20, 2 * W).tolist()) for s in sentences]
+    for b, prompt in enumerate(rng.integers(1, 65, B).tolist()):
+        tokens, is_done = rng.integers(0, 20, 2 * W).tolist(), (b + seed) % 8 == 0
+        sentences[b] = sentences[b]._replace(tokens=tokens, prompt=prompt, is_done=is_done)
+    nan = (seed + 1) % B  # no sentence that is done
+    sentences[nan] = sentences[nan]._replace(scores=[NAN] * (2 * W), is_done=False)
     return arguments_of(sentences, W, HF), f"{B} sentences of {W} beams, {2 * W} candidates"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from ..sizes import BOUNDARIES, ROWS, VOCABULARY, WIDE, WIDTH
+from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
 
 FETCHED = ("scores_BX",)  # the NumPy code goes by Python numbers from row to row
 
@@ -69,11 +69,12 @@ def planted() -> list[tuple]:
 def large() -> list[tuple]:
     """Widths at the edges of blocks, many sentences, more columns than sixteen bits count: the last are best."""
     rng, cases = np.random.default_rng(1), []
-    for X in (*BOUNDARIES, VOCABULARY, WIDE):
+    for X in (*BOUNDARIES, WIDE):
         scores_BX = rng.standard_normal((1, X))
         scores_BX[0, [-1, -2, 0]] = 9.0, 8.0, 7.0
         cases.append(arguments_of(scores_BX, 4))
-    return [*cases, arguments_of(rng.standard_normal((ROWS, WIDTH)), 2)]
+    many = [((ROWS, WIDTH), 2), (SEVERAL_WIDE, 4), ((MANY_ROWS, 2), 1)]
+    return [*cases, *(arguments_of(rng.standard_normal(shape), C) for shape, C in many)]
 
 
 def oracle(scores_BX, C):

@@ -6,19 +6,19 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ..attention import attend_hidden_bound, attend_hidden_row, halves
-from ..sizes import BOUNDARIES, POSITIONS, ROWS, WIDTH
+from ..sizes import BOUNDARIES, HEAD_WIDTH, HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 from .el import hidden_inputs, planted_sizes, rows_of
 from .el import sizes as prompt_sizes
 
 FETCHED = ("prompt_begin_B", "begin_R", "end_R")  # what the NumPy code reads as Python numbers
 
 
-def arguments_of(seed: int = 0, T: int = 3, empty: bool = False, **sizes) -> tuple:
+def arguments_of(seed: int = 0, T: int = 3, empty: bool = False, whole: bool = False, **sizes) -> tuple:
     """What `attend_el` gets for the prompt, then each row's own part, of which some is not yet or no longer seen.
 
     Keys and values are of the same type as the hidden states.
 
-    empty: the last sentence sees nothing of its prompt, as under a window.
+    empty: the last sentence sees nothing of its prompt, as under a window. whole: all rows see all of their own part.
     """
     rng = np.random.default_rng(seed)
     q_RHK, h_BND, begin_B, *weights = hidden_inputs(rng, **sizes)
@@ -26,6 +26,8 @@ def arguments_of(seed: int = 0, T: int = 3, empty: bool = False, **sizes) -> tup
     k_RGTK, v_RGTU = (rng.standard_normal((R, G, T, X)).astype(np.float32) for X in (K, U))
     begin_R = rng.integers(0, T, R)
     end_R = rng.integers(begin_R + 1, T + 1)
+    if whole:
+        begin_R[:], end_R[:] = 0, T
     for r in range(R):
         for unseen in (slice(begin_R[r]), slice(end_R[r], None)):
             k_RGTK[r, :, unseen], v_RGTU[r, :, unseen] = 1e4, 1e4
@@ -55,11 +57,13 @@ def planted() -> list[tuple]:
 
 
 def large() -> list[tuple]:
-    """Many sentences, long ones, and lengths of either part at the edges of blocks."""
+    """Many sentences, long ones, many heads, wide ones, and lengths of either part at the edges of blocks."""
     one = dict(W=1, H=1, G=1, K=2, U=2, D=WIDTH)
-    cases = [arguments_of(n, n, B=1, N=2, **one) for n in (*BOUNDARIES, POSITIONS)]
+    cases = [arguments_of(n, n, whole=True, B=1, N=2, **one) for n in (*BOUNDARIES, POSITIONS)]
     cases += [arguments_of(n, 2, B=1, N=n, **one) for n in (*BOUNDARIES, POSITIONS)]
-    return [*cases, arguments_of(1, 1, B=ROWS, N=1, **one)]
+    many = dict(W=1, H=HEADS, G=HEADS, K=HEAD_WIDTH, U=HEAD_WIDTH, D=WIDTH)
+    cases += [arguments_of(1, 1, B=B, N=1, **one) for B in (ROWS, MANY_ROWS)]
+    return [*cases, arguments_of(1, 2, B=1, N=2, **many)]
 
 
 def oracle(q_RHK, h_BND, begin_B, *rest):

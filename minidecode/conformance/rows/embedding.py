@@ -57,7 +57,7 @@ def planted() -> list[tuple]:
 def large() -> list[tuple]:
     """Many rows, tables longer than sixteen bits count, and widths at the edges of blocks."""
     rng, cases = np.random.default_rng(1), []
-    for D in BOUNDARIES:
+    for D in (*BOUNDARIES, WIDE):
         cases.append(arguments_of([1, 0], [0, 1], *rng.standard_normal((2, 2, D)), 1.0, 1e-5))
     for R, D in [(ROWS, WIDTH), (MANY_ROWS, 2)]:
         cases.append(arguments_of(*rng.integers(40, size=(2, R)), *rng.standard_normal((2, 40, D)), 1.0, 1e-5))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ..attention import drawn
 from ..bounds import EPS
-from ..sizes import BOUNDARIES, POSITIONS, ROWS, VOCABULARY, WIDTH
+from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
 from . import activation as activation_row
 from . import linear as linear_row
 from .activation import EQUATIONS
@@ -65,9 +65,10 @@ def planted() -> list[tuple]:
 
 
 def large() -> list[tuple]:
-    """Many rows, long sums, as many outputs as a vocabulary has, and widths at the edges of blocks."""
+    """Many rows, long sums, as many outputs as a large vocabulary has, and widths at the edges of blocks."""
     rng, cases = np.random.default_rng(1), []
-    sizes = [*((2, n, 2) for n in BOUNDARIES), (ROWS, WIDTH, 2), (1, POSITIONS, 2), (1, WIDTH, VOCABULARY)]
+    sizes = [*((2, n, 2) for n in BOUNDARIES), (ROWS, WIDTH, 2), (*SEVERAL_WIDE, 2), (1, WIDTH, WIDE)]
+    sizes += [(3, WIDTH, SEVERAL_WIDE[1]), (1, WIDE, 1), (MANY_ROWS, 1, 1)]
     for k, (R, n_in, n_out) in enumerate(sizes):
         x_RX, matrix = rng.standard_normal((R, n_in)), rng.standard_normal((n_in, n_out)) / np.sqrt(n_in)
         ways = STORED[k % len(STORED)], LAYOUTS[k % 2]

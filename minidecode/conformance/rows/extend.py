@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ...ops import ALL_DONE, FINE, NONE_LEFT, NOT_A_NUMBER, SOME_DONE, TROUBLE
-from ..sizes import MANY_ROWS, ROWS
+from ..sizes import MANY_ROWS, POSITIONS, ROWS
 
 FETCHED = ("trouble_R", "done_R")  # the NumPy code looks at them to know which rows to write to
 LONGEST = 8  # texts of the random inputs, and room for one token more
@@ -31,7 +31,8 @@ class Text(NamedTuple):
 def arguments_of(texts: list[Text], eos: tuple[int, ...] = (0,), model_trouble: list | None = None) -> tuple:
     """The op's. No token of the texts stands twice."""
     column = {name: np.array([getattr(t, name) for t in texts]) for name in Text._fields}
-    tokens_RM = 100 + np.arange(len(texts) * (LONGEST + 1)).reshape(len(texts), -1)
+    room = max(LONGEST, *(t.prompt + t.new for t in texts)) + 1
+    tokens_RM = 100 + np.arange(len(texts) * room).reshape(len(texts), room)
     return (
         tokens_RM, column["token"], column["gained"].astype(np.float32), column["is_certain"], column["trouble"],
         column["total"].astype(np.float64), column["prompt"] + column["new"], column["is_done"], column["prompt"],
@@ -93,9 +94,10 @@ def _random_text(rng: np.random.Generator) -> Text:
 
 
 def large() -> list[tuple]:
-    """Tokens that sixteen bits do not count, some equal to EOS in sixteen; many texts."""
+    """Tokens that sixteen bits do not count, some equal to EOS in sixteen; long texts; many."""
     rng, wide = np.random.default_rng(1), [Text(50_256), Text(2**16), Text(2**16 + 2), Text(250_111)]
     cases = [arguments_of(wide, eos) for eos in [(0, 2), (50_256,), (250_111 - 2**16, 2**16)]]
+    cases.append(arguments_of([Text(3, prompt=POSITIONS), Text(4)]))
     for R in (ROWS, MANY_ROWS):
         texts = [_random_text(rng) for _ in range(64)] * (R // 64)
         cases.append(arguments_of([*texts, Text(3)], (0, 2)))
@@ -123,6 +125,6 @@ def oracle(
 
 
 def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
-    """A step of 128 texts, of which a fourth is done."""
-    texts = [Text(3 + r + seed, is_done=(r + seed) % 4 == 0) for r in range(128)]
+    """A step of 128 texts, of which a fourth is done; in every other one none, so the flag is never the one before."""
+    texts = [Text(3 + r + seed, -0.5 - (r + seed) % 9, is_done=seed % 2 == 0 and r % 4 == 0) for r in range(128)]
     return arguments_of(texts, model_trouble=[FINE] * 128), "128 texts"

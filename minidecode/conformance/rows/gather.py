@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ...ops import FINE, NONE_LEFT, NOT_A_NUMBER
-from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, VOCABULARY, WIDE, WIDTH
+from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
 
 FETCHED = ("token_R", "scores_RV", "logprobs_RV")  # the naive code goes by Python numbers from row to row
 
@@ -56,7 +56,7 @@ def planted() -> list[tuple]:
 def large() -> list[tuple]:
     """Many rows, counts of them at the edges of blocks, and tokens that sixteen bits do not count."""
     rng, cases = np.random.default_rng(1), []
-    for R, V in [*((n, 2) for n in BOUNDARIES), (ROWS, WIDTH), (1, VOCABULARY), (1, WIDE), (MANY_ROWS, 1)]:
+    for R, V in [*((n, 2) for n in BOUNDARIES), (ROWS, WIDTH), SEVERAL_WIDE, (1, WIDE), (MANY_ROWS, 1)]:
         scores_RV, logprobs_RV = rng.standard_normal((2, R, V))
         cases.append(arguments_of([*rng.integers(0, V, R - 1), V - 1], scores_RV, logprobs_RV))
     return cases
@@ -71,7 +71,8 @@ def oracle(token_R, scores_RV, logprobs_RV):
 
 
 def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
-    """A step of GPT-2 for 32 texts."""
+    """A step of GPT-2 for 32 texts, of which one has met NaN."""
     rng = np.random.default_rng(seed)
     scores_RV, logprobs_RV = rng.standard_normal((2, 32, 50257)).astype(np.float32)
+    scores_RV[seed % 32], logprobs_RV[seed % 32] = NAN, NAN
     return (rng.integers(0, 50257, 32), scores_RV, logprobs_RV), "32 rows, V = 50,257"

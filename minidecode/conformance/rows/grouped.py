@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ..attention import STORED as STORED
 from ..attention import attend_bounds, attend_rows, drawn, halves, hidden, normal, perhaps_halves, timed_in
-from ..sizes import BOUNDARIES, POSITIONS, ROWS, WIDTH
+from ..sizes import BOUNDARIES, HEAD_WIDTH, HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
 FETCHED = ("begin_R", "end_R")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
 
@@ -65,13 +65,14 @@ def planted() -> list[tuple]:
 
 
 def large() -> list[tuple]:
-    """Many rows, many positions, and counts of positions at the edges of blocks."""
+    """Many rows, many positions, many heads, wide ones, and counts of positions at the edges of blocks."""
     rng, cases = np.random.default_rng(1), []
-    for ends, M in [(BOUNDARIES, BOUNDARIES[-1]), ([1] * ROWS, 1), ([POSITIONS], POSITIONS)]:
+    for ends, M in [(BOUNDARIES, BOUNDARIES[-1]), ([1] * ROWS, 1), ([POSITIONS], POSITIONS), ([2] * MANY_ROWS, 2)]:
         R = len(ends)
         arrays = normal(rng, R, 1, WIDTH), normal(rng, R, 1, M, WIDTH), normal(rng, R, 1, M, WIDTH)
         cases.append(arguments_of(*arrays, [0] * R, ends, 0.7))
-    return cases
+    cache = (normal(rng, 1, HEADS, 2, HEAD_WIDTH) for _ in range(2))
+    return [*cases, arguments_of(normal(rng, 1, HEADS, HEAD_WIDTH), *cache, [0], [2], 0.1)]
 
 
 def seen(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale):

@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ..bounds import EPS
-from ..sizes import BOUNDARIES, ROWS, VOCABULARY, WIDTH
+from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, VOCABULARY, WIDE, WIDTH
 
 FETCHED = ("logits_RV", "base_BW")  # the NumPy code goes by Python numbers from row to row
 
@@ -91,11 +91,12 @@ def scores_of(logits_RV, base_BW):
 def large() -> list[tuple]:
     """Widths at the edges of blocks, many sentences, more columns than sixteen bits count: the last are best."""
     rng, cases = np.random.default_rng(1), []
-    for W, V in [*((1, V) for V in BOUNDARIES), (1, VOCABULARY), (2, VOCABULARY)]:
+    for W, V in [*((1, V) for V in BOUNDARIES), (2, VOCABULARY), (1, WIDE)]:
         logits_RV = rng.standard_normal((W, V))
         logits_RV[-1, [-1, -2, 0]] = 9.0, 8.0, 7.0
         cases.append(arguments_of(logits_RV, [[-1.0] * W], 4))
-    return [*cases, arguments_of(rng.standard_normal((ROWS, WIDTH)), -rng.random((ROWS, 1)), 2)]
+    many = [(ROWS, WIDTH, 2), (*SEVERAL_WIDE, 4), (MANY_ROWS, 2, 1)]
+    return [*cases, *(arguments_of(rng.standard_normal((B, V)), -rng.random((B, 1)), C) for B, V, C in many)]
 
 
 def oracle(logits_RV, base_BW, C):

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ...ops import Heads
-from ..sizes import BOUNDARIES, MANY_ROWS, ROWS
+from ..sizes import BOUNDARIES, HEAD_WIDTH, HEADS, MANY_ROWS, ROWS
 
 
 def product_of(R: int, heads: Heads, bias: bool) -> tuple:
@@ -47,9 +47,10 @@ def planted() -> list[tuple]:
 
 
 def large() -> list[tuple]:
-    """Many rows, and heads at the edges of blocks."""
+    """Many rows, heads at the edges of blocks, many heads, and more columns than sixteen bits count."""
     one = Heads(1, 1, 1, 1, 1.0)
     cases = [product_of(2, Heads(1, 1, n, 1, 1.0), bias=True) for n in BOUNDARIES]
+    cases += [product_of(2, Heads(HEADS, HEADS, HEAD_WIDTH, U, 1.0), bias=True) for U in (HEAD_WIDTH, 1800)]
     return [*cases, product_of(ROWS, one, bias=True), product_of(MANY_ROWS, one, bias=False)]
 
 

@@ -13,7 +13,7 @@ from ...ops import Weight
 from ...runtime.low_precision import NARROW, narrowed
 from ..attention import drawn
 from ..bounds import EPS
-from ..sizes import BOUNDARIES, POSITIONS, ROWS, VOCABULARY, WIDTH
+from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
 
 STORED = ("float32", *NARROW)
 LAYOUTS = ("io", "oi")
@@ -53,9 +53,10 @@ def planted() -> list[tuple]:
 
 
 def large() -> list[tuple]:
-    """Many rows, long sums, as many outputs as a vocabulary has, and widths at the edges of blocks."""
+    """Many rows, long sums, as many outputs as a large vocabulary has, and widths at the edges of blocks."""
     rng, cases = np.random.default_rng(1), []
-    sizes = [*((2, n, 2) for n in BOUNDARIES), (ROWS, WIDTH, 2), (1, POSITIONS, 2), (1, WIDTH, VOCABULARY)]
+    sizes = [*((2, n, 2) for n in BOUNDARIES), (ROWS, WIDTH, 2), (*SEVERAL_WIDE, 2), (1, WIDTH, WIDE)]
+    sizes += [(3, WIDTH, SEVERAL_WIDE[1]), (1, WIDE, 1), (MANY_ROWS, 1, 1)]
     for k, (R, n_in, n_out) in enumerate(sizes):
         x_RX, matrix = rng.standard_normal((R, n_in)), rng.standard_normal((n_in, n_out))
         cases.append(arguments_of(x_RX, matrix, STORED[k % len(STORED)], LAYOUTS[k % 2]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from ..sizes import BOUNDARIES, POSITIONS, ROWS, VOCABULARY
+from ..sizes import BOUNDARIES, MANY_ROWS, POSITIONS, ROWS, WIDE
 
 FETCHED = ("tokens_RM", "length_R")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
 
@@ -74,19 +74,18 @@ def planted() -> list[tuple]:
 
 
 def large() -> list[tuple]:
-    """As many windows as blocks have threads, and one more, of which the newest or the oldest bans; many rows, a long
-    one, and a true vocabulary.
+    """As many windows as blocks have threads, and one more, of which the newest or the oldest bans; many rows, a
+    long one, and tokens that sixteen bits do not count.
     """
     cases = []
     for n in (2, 3):
         newest = [[*range(windows - 1), *[windows] * n] for windows in BOUNDARIES]
         oldest = [_long_history(windows + n - 1, 0, n) for windows in BOUNDARIES]
         cases += [arguments_of(newest, n, BOUNDARIES[-1] + 2), arguments_of(oldest, n, BOUNDARIES[-1] + 2)]
-    last = VOCABULARY - 1
     return [
         *cases,
-        arguments_of([[r % 3, 1, r % 3] for r in range(ROWS)], 2, 3),
-        arguments_of([[last, 5, last - 1, last, 5]], 3, VOCABULARY),
+        *(arguments_of([[r % 3, 1, r % 3] for r in range(R)], 2, 3) for R in (ROWS, MANY_ROWS)),
+        arguments_of([[WIDE - 1, 5, WIDE - 2, WIDE - 1, 5]], 3, WIDE),
         arguments_of([_long_history(POSITIONS, POSITIONS - 9, 3)], 3, POSITIONS + 1),
     ]
 

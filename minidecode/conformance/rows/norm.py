@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ...ops import Norm
 from ..bounds import EPS
-from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, WIDTH
+from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, WIDE, WIDTH
 
 
 def arguments_of(
@@ -71,9 +71,9 @@ def layer_norm_oracle(x_RD, norm):
 
 
 def large() -> list[tuple]:
-    """Many rows, and widths at the edges of blocks."""
+    """Many rows, a wide one, and widths at the edges of blocks."""
     rng = np.random.default_rng(1)
-    shapes = [*((2, D) for D in BOUNDARIES), (ROWS, WIDTH), (MANY_ROWS, WIDTH)]
+    shapes = [*((2, D) for D in BOUNDARIES), (ROWS, WIDTH), (1, WIDE), (MANY_ROWS, WIDTH)]
     return [arguments_of(*rng.standard_normal((2, *shape)), None, 1e-5) for shape in shapes]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ..attention import attend_bounds, attend_rows, drawn, normal
-from ..sizes import BOUNDARIES, POSITIONS, ROWS, WIDTH
+from ..sizes import BOUNDARIES, HEAD_WIDTH, HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
 FETCHED = ("q_offsets_X", "k_offsets_X")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
 
@@ -65,15 +65,17 @@ def planted() -> list[tuple]:
 
 
 def large() -> list[tuple]:
-    """Many sentences, many positions, and counts of positions at the edges of blocks."""
+    """Many sentences, many positions on either side, many heads, wide ones, and counts at the edges of blocks."""
     rng, cases = np.random.default_rng(1), []
     for targets, sources, causal in [
         ([1] * len(BOUNDARIES), BOUNDARIES, False), ([65], [65], True), ([129], [129], True),
         ([1] * ROWS, [1] * ROWS, True), ([1], [POSITIONS], False),
+        ([POSITIONS], [2], False), ([1] * MANY_ROWS, [2] * MANY_ROWS, False),
     ]:  # fmt: skip
         arrays = (normal(rng, sum(lengths), 1, WIDTH) for lengths in (targets, sources, sources))
         cases.append((*arrays, offsets_of(targets), offsets_of(sources), 0.7, causal))
-    return cases
+    arrays = (normal(rng, 2, HEADS, HEAD_WIDTH) for _ in range(3))
+    return [*cases, (*arrays, offsets_of([2]), offsets_of([2]), 0.1, True)]
 
 
 def seen(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None):

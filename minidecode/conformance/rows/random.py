@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from decimal import Decimal, localcontext
 
 import numpy as np
 from hypothesis import strategies as st
 
-from ..sizes import ROWS, VOCABULARY, WIDE, WIDTH
+from ..sizes import MANY_ROWS, ROWS, SEVERAL_WIDE, VOCABULARY, WIDE, WIDTH
 from .sample import word_of
 
 FETCHED = ("key_RX", "step_R")  # the NumPy code goes by Python numbers from row to row
@@ -49,9 +50,10 @@ def planted() -> list[tuple]:
 def large() -> list[tuple]:
     """More tokens, and more groups of four, than sixteen bits count: noise must not come again; many rows."""
     rng = np.random.default_rng(1)
-    keys, steps = rng.integers(2**32, size=(ROWS, 2)), rng.integers(9, size=ROWS)
-    wide = [arguments_of([[7, 8]], [3], V, 2**63 + 5) for V in (VOCABULARY, WIDE, 2**18 + 9)]
-    return [*wide, arguments_of(keys, steps, WIDTH, 5)]
+    cases = [arguments_of([[7, 8]], [3], V, 2**63 + 5) for V in (VOCABULARY, WIDE, 2**18 + 9)]
+    for R, V in [(ROWS, WIDTH), SEVERAL_WIDE, (MANY_ROWS, 1)]:
+        cases.append(arguments_of(rng.integers(2**32, size=(R, 2)), rng.integers(9, size=R), V, 5))
+    return cases
 
 
 def numbers_made(key_RX, step_R, V, seed) -> int:
@@ -60,23 +62,23 @@ def numbers_made(key_RX, step_R, V, seed) -> int:
 
 
 def oracle(key_RX, step_R, V, seed):
-    """-log(-log(u)) to 30 digits, of the middle u of what a word stands for; 0 in columns that are not looked at."""
+    """-log(-log(u)) to 30 digits, of the middle u of what a word stands for; 0 where no kernel reads."""
     noise_RV = np.zeros((len(key_RX), V))
-    for r, (key, step) in enumerate(zip(key_RX.tolist(), step_R.tolist(), strict=True)):
-        for v in columns_checked(V):
-            noise_RV[r, v] = _noise(word_of(v, step, key, seed))
+    keys, steps = key_RX.tolist(), step_R.tolist()
+    for r, v in itertools.product(places_checked(len(keys)), places_checked(V)):
+        noise_RV[r, v] = _noise(word_of(v, steps[r], keys[r], seed))
     return noise_RV
 
 
-def columns_checked(V: int) -> list[int]:
-    """All of a few; of many, a thousand or so, with the first and the last."""
-    return list(range(V)) if V < 2000 else [*range(0, V - 16, V // 1000), *range(V - 16, V)]
+def places_checked(count: int) -> list[int]:
+    """All of a few rows or columns; of many, a thousand or so, with the first and the last."""
+    return list(range(count)) if count < 2000 else [*range(0, count - 16, count // 1000), *range(count - 16, count)]
 
 
 def pardoned(mine_RV, right_RV, key_RX, step_R, V, seed):
-    """Of many columns not all are looked at: 30 digits take their time."""
-    result_RV, seen = right_RV.copy(), columns_checked(V)
-    result_RV[:, seen] = mine_RV[:, seen]
+    """Of many rows or columns not all are looked at: 30 digits take their time."""
+    result_RV, seen = right_RV.copy(), np.ix_(places_checked(len(key_RX)), places_checked(V))
+    result_RV[seen] = mine_RV[seen]
     return result_RV
 
 

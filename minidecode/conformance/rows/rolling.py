@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ..attention import STORED as STORED
 from ..attention import attend_bound, attend_row, halves, perhaps_halves, timed_in
-from ..sizes import BOUNDARIES, POSITIONS, ROWS, WIDTH
+from ..sizes import BOUNDARIES, HEAD_WIDTH, HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
 POISON = 1e4  # lies where no op may look
 FETCHED = ("begin_R", "end_R")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
@@ -23,8 +23,9 @@ def arguments_of(
         rng.standard_normal(shape).astype(np.float32) for shape in ((R, G * per_group, K), (R, G, M, K), (R, G, M, U))
     )
     for r, (begin, end) in enumerate(zip(begins, ends, strict=True)):
-        unseen = np.setdiff1d(np.arange(M), [p % M for p in range(max(begin, end - M), end)])
-        k_RGMK[r][:, unseen], v_RGMU[r][:, unseen] = POISON, POISON
+        is_unseen_M = np.ones(M, bool)
+        is_unseen_M[np.arange(max(begin, end - M), end) % M] = False
+        k_RGMK[r][:, is_unseen_M], v_RGMU[r][:, is_unseen_M] = POISON, POISON
     return q_RHK, k_RGMK, v_RGMU, np.array(begins), np.array(ends), 0.7
 
 
@@ -61,12 +62,13 @@ def planted() -> list[tuple]:
 
 
 def large() -> list[tuple]:
-    """Many rows, many slots, and counts of slots at the edges of blocks."""
-    R, room = len(BOUNDARIES), BOUNDARIES[-1]
+    """Many rows, many slots, many heads, wide ones, and counts of slots at the edges of blocks."""
+    edges, room = len(BOUNDARIES), BOUNDARIES[-1]
     return [
         *(arguments_of([0, 0], [n, n + 1], n) for n in (*BOUNDARIES, POSITIONS)),
-        arguments_of([0] * R, list(BOUNDARIES), room),
-        arguments_of([0] * ROWS, [2] * ROWS, 1, K=WIDTH, U=WIDTH),
+        arguments_of([0] * edges, list(BOUNDARIES), room),
+        *(arguments_of([0] * R, [2] * R, 1, K=WIDTH, U=WIDTH) for R in (ROWS, MANY_ROWS)),
+        arguments_of([0], [3], 2, G=HEADS, K=HEAD_WIDTH, U=HEAD_WIDTH),
     ]
 
 

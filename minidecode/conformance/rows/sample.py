@@ -7,7 +7,7 @@ import math
 import numpy as np
 from hypothesis import strategies as st
 
-from ..sizes import ROWS, VOCABULARY, WIDE, WIDTH
+from ..sizes import MANY_ROWS, ROWS, SEVERAL_WIDE, VOCABULARY, WIDE, WIDTH
 
 FETCHED = ("scores_RV", "key_RX", "step_R")  # the NumPy code goes by Python numbers from row to row
 
@@ -85,8 +85,12 @@ def large() -> list[tuple]:
         scores_RV = np.full((1, V), -INF)
         scores_RV[0, -57:] = 0.0
         cases.append(arguments_of(scores_RV, [[7, 8]], [3], 2**63 + 5))
-    keys, steps = rng.integers(2**32, size=(ROWS, 2)), rng.integers(9, size=ROWS)
-    return [*cases, arguments_of(np.zeros((ROWS, WIDTH)), keys, steps, 2**63 + 5)]
+    for R, V in [(ROWS, WIDTH), SEVERAL_WIDE, (MANY_ROWS, 2)]:
+        keys, steps = rng.integers(2**32, size=(R, 2)), rng.integers(9, size=R)
+        scores_RV = rng.standard_normal((R, V))
+        scores_RV[-1, :-1] = -INF  # of the last row the last token alone is possible
+        cases.append(arguments_of(scores_RV, keys, steps, 2**63 + 5))
+    return cases
 
 
 def oracle(scores_RV, key_RX, step_R, seed):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ..attention import STORED as STORED
 from ..attention import attend_bounds, attend_rows, drawn, halves, hidden, normal, perhaps_halves, timed_in
-from ..sizes import BOUNDARIES, POSITIONS, ROWS, WIDTH
+from ..sizes import BOUNDARIES, HEAD_WIDTH, HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
 FETCHED = ("begin_B",)  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
 
@@ -63,13 +63,14 @@ def planted() -> list[tuple]:
 
 
 def large() -> list[tuple]:
-    """Many sentences, many positions, and counts of positions at the edges of blocks."""
+    """Many sentences, many positions, many heads, wide ones, and counts of positions at the edges of blocks."""
     rng, cases, N = np.random.default_rng(1), [], BOUNDARIES[-1]
-    for begins, length in [([N - n for n in BOUNDARIES], N), ([0] * ROWS, 1), ([0], POSITIONS)]:
+    for begins, length in [([N - n for n in BOUNDARIES], N), ([0] * ROWS, 1), ([0], POSITIONS), ([0] * MANY_ROWS, 2)]:
         B = len(begins)
         arrays = normal(rng, B, 1, WIDTH), normal(rng, B, 1, length, WIDTH), normal(rng, B, 1, length, WIDTH)
         cases.append(arguments_of(*arrays, begins, 0.7))
-    return cases
+    cache = (normal(rng, 1, HEADS, 2, HEAD_WIDTH) for _ in range(2))
+    return [*cases, arguments_of(normal(rng, 1, HEADS, HEAD_WIDTH), *cache, [0], 0.1)]
 
 
 def seen(q_RHK, k_BGNK, v_BGNU, begin_B, scale):

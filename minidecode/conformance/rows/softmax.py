@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ...ops import FINE, NOT_A_NUMBER
-from ..sizes import BOUNDARIES, ROWS, VOCABULARY, WIDTH
+from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
 from .hars import scores_of
 
 FETCHED = ("logits_RV",)  # the NumPy code goes from row to row
@@ -50,9 +50,9 @@ def planted() -> list[tuple]:
 
 
 def large() -> list[tuple]:
-    """Many rows, a true vocabulary, and widths at the edges of blocks: the last token is the likeliest."""
+    """Many rows, wide ones, and widths at the edges of blocks: the last token of the first row is the likeliest."""
     rng, cases = np.random.default_rng(1), []
-    for R, V in [*((1, V) for V in BOUNDARIES), (ROWS, WIDTH), (1, VOCABULARY)]:
+    for R, V in [*((1, V) for V in BOUNDARIES), (ROWS, WIDTH), SEVERAL_WIDE, (1, WIDE), (MANY_ROWS, 2)]:
         logits_RV = rng.standard_normal((R, V))
         logits_RV[0, -1] = 9.0
         cases.append(arguments_of(logits_RV))
@@ -78,5 +78,7 @@ def _scores(logits_RV):
 
 
 def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
-    """A step of GPT-2 for 8 sentences of 4 beams."""
-    return (3 * np.random.default_rng(seed).standard_normal((32, 50257)).astype(np.float32),), "32 rows, V = 50,257"
+    """A step of GPT-2 for 8 sentences of 4 beams, of which one has met NaN."""
+    logits_RV = 3 * np.random.default_rng(seed).standard_normal((32, 50257)).astype(np.float32)
+    logits_RV[seed % 32, 5] = NAN
+    return (logits_RV,), "32 rows, V = 50,257"

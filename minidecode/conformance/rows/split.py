@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ..attention import STORED as STORED
 from ..attention import attend_bounds, attend_rows, drawn, halves, hidden, normal, perhaps_halves, timed_in
-from ..sizes import BOUNDARIES, POSITIONS, ROWS, WIDTH
+from ..sizes import BOUNDARIES, HEAD_WIDTH, HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
 FETCHED = (
     "prompt_begin_B",
@@ -83,16 +83,18 @@ def planted() -> list[tuple]:
 
 
 def large() -> list[tuple]:
-    """Many sentences, many positions in either part, and counts of positions at the edges of blocks."""
+    """Many sentences, many positions in either part, many heads, wide ones, and counts at the edges of blocks."""
     rng, cases, edge = np.random.default_rng(1), [], BOUNDARIES[-1]
     for begins, N, ends, T in [
         ([edge - n for n in BOUNDARIES], edge, [1] * len(BOUNDARIES), 1), ([0] * len(BOUNDARIES), 1, BOUNDARIES, edge),
         ([0] * ROWS, 1, [1] * ROWS, 1), ([0], POSITIONS, [1], 1), ([0], 1, [POSITIONS], POSITIONS),
+        ([0] * MANY_ROWS, 1, [1] * MANY_ROWS, 1),
     ]:  # fmt: skip
         B = len(begins)
         prompt, own = ([normal(rng, B, 1, length, WIDTH) for _ in range(2)] for length in (N, T))
         cases.append(arguments_of(normal(rng, B, 1, WIDTH), *prompt, begins, *own, [0] * B, ends, 0.7))
-    return cases
+    prompt, own = ([normal(rng, 1, HEADS, 2, HEAD_WIDTH) for _ in range(2)] for _ in range(2))
+    return [*cases, arguments_of(normal(rng, 1, HEADS, HEAD_WIDTH), *prompt, [0], *own, [0], [2], 0.1)]
 
 
 def seen(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale):

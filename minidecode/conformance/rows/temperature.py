@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, VOCABULARY, WIDTH
+from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
 
 INF, NAN = np.inf, np.nan
 
@@ -39,9 +39,9 @@ def planted() -> list[tuple]:
 
 
 def large() -> list[tuple]:
-    """Many rows, a true vocabulary, and widths at the edges of blocks."""
+    """Many rows, wide ones, and widths at the edges of blocks."""
     rng = np.random.default_rng(1)
-    shapes = [*((2, V) for V in BOUNDARIES), (ROWS, WIDTH), (1, VOCABULARY), (MANY_ROWS, 1)]
+    shapes = [*((2, V) for V in BOUNDARIES), (ROWS, WIDTH), SEVERAL_WIDE, (1, WIDE), (MANY_ROWS, 1)]
     return [arguments_of(5 * rng.standard_normal(shape), 0.9) for shape in shapes]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, VOCABULARY, WIDTH
+from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
 
 INF, NAN = np.inf, np.nan
 
@@ -53,10 +53,10 @@ def planted() -> list[tuple]:
 
 
 def large() -> list[tuple]:
-    """Many rows, a true vocabulary, and k and widths at the edges of blocks: the last token is the best."""
+    """Many rows, wide ones, and k and widths at the edges of blocks: the last token is the best."""
     rng, cases = np.random.default_rng(1), []
     edges = [(1, n, n - 1) for n in BOUNDARIES] + [(1, 600, n) for n in BOUNDARIES]
-    for R, V, k in [*edges, (ROWS, WIDTH, 2), (1, VOCABULARY, 50), (MANY_ROWS, 2, 1)]:
+    for R, V, k in [*edges, (ROWS, WIDTH, 2), (*SEVERAL_WIDE, 50), (1, WIDE, 50), (MANY_ROWS, 2, 1)]:
         scores_RV = rng.standard_normal((R, V))
         scores_RV[0, -1] = 9.0
         cases.append(arguments_of(scores_RV, k))

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from hypothesis import strategies as st
 
-from ..sizes import BOUNDARIES, ROWS, VOCABULARY, WIDTH
+from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
 
 FETCHED = ("scores_RV",)  # the NumPy code goes by Python numbers from halving to halving
 
@@ -60,9 +60,9 @@ def planted() -> list[tuple]:
 
 
 def large() -> list[tuple]:
-    """Many rows, a true vocabulary, and widths at the edges of blocks: the last token is the best."""
+    """Many rows, wide ones, and widths at the edges of blocks: the last token is the best."""
     rng, cases = np.random.default_rng(1), []
-    for R, V in [*((1, V) for V in BOUNDARIES), (ROWS, WIDTH), (1, VOCABULARY)]:
+    for R, V in [*((1, V) for V in BOUNDARIES), (ROWS, WIDTH), SEVERAL_WIDE, (1, WIDE), (MANY_ROWS, 2)]:
         scores_RV = 3 * rng.standard_normal((R, V))
         scores_RV[0, -1] = 9.0
         cases.append(arguments_of(scores_RV, 0.9))

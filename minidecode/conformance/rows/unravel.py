@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from ..sizes import MANY_ROWS, ROWS, VOCABULARY, WIDTH
+from ..sizes import MANY_ROWS, ROWS, WIDE, WIDTH
 
 
 def arguments_of(columns: list, V: int) -> tuple:
@@ -37,10 +37,10 @@ def planted() -> list[tuple]:
 
 
 def large() -> list[tuple]:
-    """Many sentences."""
+    """Many sentences, and tokens that sixteen bits do not count."""
     rng = np.random.default_rng(1)
     shapes = [(ROWS, WIDTH), (MANY_ROWS, 1)]
-    return [arguments_of(rng.integers(0, 4 * VOCABULARY, shape), VOCABULARY) for shape in shapes]
+    return [arguments_of(rng.integers(0, 4 * WIDE, shape), WIDE) for shape in shapes]
 
 
 def oracle(index_BC, V):

@@ -43,9 +43,9 @@ class _NotReadyError(Exception):
 
 
 def _generates() -> str:
-    import minidecode as md
+    from ...loading import load
 
-    out = md.load("tiny-gpt2").generate("Fellow citizens,", max_new_tokens=4)
+    out = load("tiny-gpt2").generate("Fellow citizens,", max_new_tokens=4)
     return f"tiny-gpt2 says {out.texts[0]!r}"
 
 
@@ -59,9 +59,9 @@ def _keeps_compiled_code() -> str:
 def _finds_a_race() -> str:
     import numpy as np
 
-    import minidecode as md
+    from ...emulator import emulate
 
-    run = md.emulate(_race())[1, 64](np.zeros(65, np.float32))
+    run = emulate(_race())[1, 64](np.zeros(65, np.float32))
     if run.verdict == "clean":
         raise _NotReadyError("the emulator does not see a race that is there: reinstall minidecode and greenlet")
     return "the emulator finds a race that is there"

@@ -11,8 +11,9 @@ from typing import Any
 
 from ...errors import InputError, OptionError, quoted
 from . import skeleton
-from .exercise import PredictionTask, Submission
+from .exercise import Submission
 from .find import Exercise, exercises
+from .prediction_task import PredictionTask
 from .verdict import Verdict
 
 DEFAULT = "my_exercises"  # not `exercises`, which in a checkout holds the solutions

@@ -8,7 +8,8 @@ import re
 
 import numpy as np
 
-from ..exercise import KernelTask, unwritten
+from ..kernel_task import KernelTask
+from ..results import unwritten
 
 
 class Task(KernelTask):

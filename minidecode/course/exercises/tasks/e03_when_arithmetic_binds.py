@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..exercise import PredictionTask, factor
+from ..prediction_task import PredictionTask, factor
 
 
 class Task(PredictionTask):

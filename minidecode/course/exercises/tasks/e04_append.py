@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import NumPyTask, rows_alike
+from ..exercise import rows_alike
+from ..numpy_task import NumPyTask
 from ..verdict import Miss
 from ..wire import Callback
 

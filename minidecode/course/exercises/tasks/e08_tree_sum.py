@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from ..exercise import KernelTask, unwritten
+from ..kernel_task import KernelTask
+from ..results import unwritten
 from ..verdict import Miss
 
 

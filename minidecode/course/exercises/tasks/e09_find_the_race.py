@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..exercise import PredictionTask, no_answer
+from ..prediction_task import PredictionTask, no_answer
 
 NO_BARRIERS = ("", "cuda.syncwarp()", "cuda.threadfence_block()")  # what may stand where a barrier is missing
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import KernelTask, same, several, unwritten, waited_for
+from ..kernel_task import KernelTask, waited_for
+from ..results import same, several, unwritten
 from ..verdict import Miss
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import KernelTask, unwritten
+from ..kernel_task import KernelTask
+from ..results import unwritten
 from ..verdict import Miss
 
 MOST = 1.25  # times the fewest sectors

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..exercise import PredictionTask
+from ..prediction_task import PredictionTask
 
 SECTOR, LINE = 32, 128  # bytes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import KernelTask
+from ..kernel_task import KernelTask
 from ..verdict import Miss
 
 

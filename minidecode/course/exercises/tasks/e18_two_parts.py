@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import NumPyTask, rows_alike, told_apart
+from ..exercise import rows_alike, told_apart
+from ..numpy_task import NumPyTask
 
 
 class Task(NumPyTask):

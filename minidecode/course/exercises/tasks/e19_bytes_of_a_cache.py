@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..exercise import PredictionTask
+from ..prediction_task import PredictionTask
 
 
 class Task(PredictionTask):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import NumPyTask, same, told_apart
+from ..exercise import told_apart
+from ..numpy_task import NumPyTask
+from ..results import same
 from ..verdict import Miss
 
 

@@ -7,7 +7,8 @@ import re
 
 import numpy as np
 
-from ..exercise import NumPyTask, told_apart, whole_width
+from ..exercise import told_apart, whole_width
+from ..numpy_task import NumPyTask
 from ..verdict import Miss
 
 WIDENS = "np.sqrt(K) is a NumPy float64, so the float32 array that it divides becomes float64"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....bench.machines import MACHINES
-from ..exercise import PredictionTask
+from ..prediction_task import PredictionTask
 
 
 class Task(PredictionTask):

@@ -6,7 +6,8 @@ import itertools
 
 import numpy as np
 
-from ..exercise import NumPyTask, same
+from ..numpy_task import NumPyTask
+from ..results import same
 from ..verdict import Miss
 from ..wire import Callback
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import NumPyTask, different_kind
+from ..numpy_task import NumPyTask
+from ..results import different_kind
 from ..verdict import Miss
 
 MOST = 1.1  # times the peak of the worst of several greedy planners that all begin with what is large

@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 
-from ..exercise import NumPyTask
+from ..numpy_task import NumPyTask
 from ..verdict import Miss
 from ..wire import Callback
 

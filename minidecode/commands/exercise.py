@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ...commands.flags import AsJson, Debug, Quiet
-from ...commands.progress_bar import bar
-from ...errors import OptionError, quoted
+from ..errors import OptionError, quoted
+from .flags import AsJson, Debug, Quiet
+from .progress_bar import bar
 
 app = typer.Typer(
     help="The exercises: start one, check it, take a hint. For teachers: grade many.", rich_markup_mode=None,
@@ -36,8 +36,8 @@ Student = Annotated[str | None, typer.Option("--student", help="Draw the variati
 @app.command("list")
 def list_exercises(folder: Where = None, as_json: AsJson = False, debug: Debug = False):
     """All exercises: kind, minutes, in which core course each is, and how far you are."""
-    from .find import exercises
-    from .folder import Folder, work_folder
+    from ..course.exercises.find import exercises
+    from ..course.exercises.folder import Folder, work_folder
 
     own = work_folder(folder)
     rows = [
@@ -67,8 +67,8 @@ def start(
     exercise: Which, folder: Where = None, seed: Seed = None, student: Student = None, debug: Debug = False,
 ):  # fmt: skip
     """Write the skeleton of an exercise into your folder."""
-    from .find import find
-    from .folder import work_folder
+    from ..course.exercises.find import find
+    from ..course.exercises.folder import work_folder
 
     found = find(exercise)
     path = work_folder(folder, makes=True).start(found, _seed(seed, student))
@@ -85,11 +85,11 @@ def check(
     seed: Seed = None, student: Student = None, as_json: AsJson = False, debug: Debug = False,
 ):  # fmt: skip
     """Judge what you wrote: exit code 0 if it is solved, 1 if not."""
-    from . import skeleton
-    from .exercise import AnswerToldError
-    from .find import find
-    from .folder import submission_of, work_folder
-    from .folder import target as find_target
+    from ..course.exercises import skeleton
+    from ..course.exercises.find import find
+    from ..course.exercises.folder import submission_of, work_folder
+    from ..course.exercises.folder import target as find_target
+    from ..course.exercises.prediction_task import AnswerToldError
 
     found = find(exercise)
     is_file = exercise.endswith(".py")
@@ -149,8 +149,8 @@ def hint(
     every: Annotated[bool, typer.Option("--all", help="All three.")] = False, debug: Debug = False,
 ):  # fmt: skip
     """The next of three hints, each a step further."""
-    from .find import find
-    from .folder import work_folder
+    from ..course.exercises.find import find
+    from ..course.exercises.folder import work_folder
 
     found = find(exercise)
     own = work_folder(folder)
@@ -168,8 +168,8 @@ def solution(
     debug: Debug = False,
 ):  # fmt: skip
     """Print a solution, where the solutions are: in a checkout of the repository."""
-    from .find import find
-    from .folder import work_folder
+    from ..course.exercises.find import find
+    from ..course.exercises.folder import work_folder
 
     found = find(exercise)
     place = found.folder()
@@ -189,8 +189,8 @@ def reset(
     seed: Seed = None, student: Student = None, debug: Debug = False,
 ):  # fmt: skip
     """The skeleton again, of the same variation if no other is asked for; what you wrote is kept beside it, as .bak."""
-    from .find import find
-    from .folder import work_folder
+    from ..course.exercises.find import find
+    from ..course.exercises.folder import work_folder
 
     if fresh and (seed is not None or student):
         raise OptionError("--fresh draws a variation, and --seed or --student names one: say one of them")
@@ -220,9 +220,9 @@ def grade(
     quiet: Quiet = False, debug: Debug = False,
 ):  # fmt: skip
     """Grade many submissions, each in processes of its own, with limits on time and memory."""
-    from . import grade as grading
-    from . import sandbox
-    from .find import find
+    from ..course.exercises import grade as grading
+    from ..course.exercises import sandbox
+    from ..course.exercises.find import find
 
     if format not in ("table", "csv", "json", "gradescope"):
         raise OptionError(f"--format is table, csv, json or gradescope, not {format!r}")
@@ -252,7 +252,7 @@ def grade(
 
 
 def _seed(seed: int | None, student: str | None) -> int:
-    from .exercise import seed_of
+    from ..course.exercises.exercise import seed_of
 
     if seed is not None and student is not None:
         raise OptionError("a variation is drawn from --seed or from --student, not from both")

@@ -1,0 +1,28 @@
+"""What code raised, or what ended its process: the mistake and where it happened."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import sandbox
+
+MISTAKES = {  # what code raised -> the mistake
+    "NotImplementedError": "not-started", "MemoryError": "memory", "SystemExit": "exit", "PermissionError": "forbidden",
+}  # fmt: skip
+
+
+def place_of(error: dict[str, Any]) -> str:
+    """Where code raised, if that is known, to begin a sentence with."""
+    return f"line {error['line']}: " if error.get("line") else ""
+
+
+def why_failed(failed: sandbox.Failed) -> str:
+    words = {"time": "an endless loop, or far too slow", "ended": "something ended the process"}
+    return f" ({words[failed.kind]})" if failed.kind in words else ""
+
+
+def load_error(error: Any) -> tuple[str, str]:
+    """What a file raised that was loaded: the mistake, and in words."""
+    error = error if isinstance(error, dict) else {}
+    mistake = MISTAKES.get(str(error.get("type")), "cannot-run")
+    return mistake, f"{place_of(error)}{error.get('type')}: {error.get('message')}"

@@ -1,0 +1,159 @@
+"""Tasks whose functions run in the student's process, on NumPy arrays."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from . import sandbox
+from .as_code import in_words
+from .exercise import Submission, Task, Trial, time_for
+from .failures import MISTAKES, load_error, place_of, why_failed
+from .kernel_source import Refused, forbidden_import
+from .results import several
+from .verdict import Miss, Verdict
+from .wire import Callback
+
+MOST_CALLS = 2000  # of callbacks, in one trial
+MOST_BYTES_OF_CALLS = 256 * 2**20
+
+
+class NumPyTask(Task):
+    """A function of NumPy arrays (kinds N and M): it runs in a process that has no minidecode."""
+
+    function = ""
+    gives = True  # whether something is returned
+    imports: tuple[str, ...] = ()  # modules beyond NumPy and a few of Python's that the answer may import
+    seconds: float | None = None  # for one answer, where less than usual is enough
+    measure = False  # whether Trial.peak is wanted: bytes that the call had at the most, by tracemalloc
+
+    def run(self, submission: Submission, v: SimpleNamespace, trials: list[Trial], verdict: Verdict) -> None:
+        root, file = submission.root, submission.path.name
+        problem = forbidden_import(submission.source, file, lambda top: top in self.imports or is_neighbour(root, top))
+        if problem:
+            raise Refused("forbidden", problem)
+        function = submission.names.get(self.function, self.function)
+        try:
+            with sandbox.for_numpy(root, seconds=self.seconds) as box:
+                box.end_after(time_for(trials))
+                try:
+                    told = box.ask("load", source=submission.source, file=file, package=submission.package)
+                    if "error" in told:
+                        raise Refused(*load_error(told["error"]))
+                    for trial in trials:
+                        self._try(box, function, trial)
+                        if trial.miss and trial.miss.mistake in ("time", "memory", "ended", "forged"):
+                            break
+                finally:
+                    verdict.printed = box.printed
+        except sandbox.Failed as failed:
+            raise Refused(failed.kind, f"While {file} was read: {failed.what}.") from None
+
+    def try_again(
+        self, submission: Submission, v: SimpleNamespace, trials: list[Trial], inputs: Callable[[dict], dict]
+    ) -> None:
+        """Runs it once more, with other inputs or as another program, to see on what an outcome depends.
+
+        What it prints now is dropped: it is the same again. Where it cannot run there is nothing to compare.
+        """
+        again = [Trial(inputs(t.inputs)) for t in trials]
+        with contextlib.suppress(Refused):
+            NumPyTask.run(self, submission, v, again, Verdict(self.number, 0, False, ""))
+        for trial, other in zip(trials, again, strict=True):
+            trial.again = other
+
+    def _try(self, box: sandbox.Sandbox, function: str, trial: Trial) -> None:
+        inputs = trial.inputs
+        changes = [k for k, name in enumerate(inputs) if name in self.changes]
+        callbacks = {c.name: _noted(c, trial) for c in inputs.values() if isinstance(c, Callback)}
+        try:
+            reply = box.ask("call", callbacks=callbacks, function=function, arguments=list(inputs.values()),
+                            changes=changes, measure=self.measure)  # fmt: skip
+        except sandbox.Failed as failed:
+            trial.miss = Miss(f"{self.call(inputs)}: {failed.what}{why_failed(failed)}.", failed.kind)
+            return
+        try:
+            self._read(reply, function, trial, changes)
+        except (KeyError, TypeError, AttributeError, ValueError):  # nothing that our end of the pipe would write
+            trial.got, trial.miss = None, Miss(f"{self.call(inputs)}: the process gave what is no answer.", "forged")
+
+    def _read(self, reply: dict[str, Any], function: str, trial: Trial, changes: list[int]) -> None:
+        """Notes an answer in its trial."""
+        inputs = trial.inputs
+        if reply.get("missing"):
+            raise Refused("cannot-run", f"there is no function {function} in the file")
+        if "error" in reply:
+            trial.raised = str(reply["error"].get("type"))
+            told = reply["error"].get("arrays", {}).items()
+            trial.arrays = {str(n): (str(kind), tuple(map(int, shape))) for n, (kind, *shape) in told}
+            trial.miss = self._raised(inputs, reply["error"])
+            return
+        unwanted = [name for k, name in enumerate(inputs) if k in reply["changed"] and name not in self.changes]
+        result = tuple(map(_as_array, several(reply["result"]))) if self.gives else ()
+        trial.peak = reply.get("peak")
+        trial.callers = [int(caller) for caller in reply.get("callers", ())]
+        trial.late, trial.left_running = [str(name) for name in reply.get("late", ())], int(reply.get("left", 0))
+        trial.got = (*result, *(reply["after"][str(k)] for k in changes))
+        if unwanted:
+            message = f"{self.call(inputs)} changed its input {unwanted[0]}."
+            trial.miss = Miss(message, "mutates-input")
+
+    def call(self, inputs: dict[str, Any]) -> str:
+        return f"{self.function}({in_words(inputs)})"
+
+    def _raised(self, inputs: dict[str, Any], error: dict[str, Any]) -> Miss:
+        kind, where, mistake = error.get("type"), place_of(error), MISTAKES.get(str(error.get("type")))
+        if mistake == "not-started":
+            raise Refused(mistake, f"{where}{error.get('message')}".strip())
+        told = f"{where}{self.call(inputs)} raised {kind}: {error.get('message')}".rstrip(": ").removesuffix(".") + "."
+        return Miss(told + _shapes_there(inputs, error), mistake, is_explained=True)
+
+
+def _as_array(result: Any) -> Any:
+    """A list of numbers as an array; all else as it is."""
+    if not isinstance(result, list):
+        return result
+    try:
+        array = np.asarray(result)
+    except ValueError:  # rows of different lengths
+        return result
+    return array if array.dtype.kind in "biuf" else result
+
+
+def is_neighbour(root: Path | None, module: str) -> bool:
+    """Whether the student's own folder has this module."""
+    return root is not None and ((root / f"{module}.py").is_file() or (root / module).is_dir())
+
+
+def _shapes_there(inputs: dict[str, Any], error: dict[str, Any]) -> str:
+    """The student's own arrays where the code raised, if what it raised is about shapes."""
+    about = ("shape", "axis", "axes", "dimension", "broadcast", "mismatch")
+    if not any(word in str(error.get("message")) for word in about):
+        return ""
+    own = {str(name): tuple(shape) for name, (_, *shape) in error.get("arrays", {}).items() if name not in inputs}
+    return f" There {', '.join(f'{name} is {shape}' for name, shape in own.items())}." if own else ""
+
+
+def _noted(callback: Callback, trial: Trial) -> Callable:
+    """The callback's function, each call noted in the trial: counted where the submission cannot patch it."""
+    signature = inspect.signature(callback.function)
+
+    def call(*arguments: Any) -> Any:
+        held = sum(getattr(a, "nbytes", 0) for _, done in trial.calls for a in done)
+        if len(trial.calls) >= MOST_CALLS or held > MOST_BYTES_OF_CALLS:
+            raise ValueError(f"{callback.name} has been called too often")
+        trial.calls.append((callback.name, arguments))
+        try:
+            signature.bind(*arguments)
+        except TypeError:
+            told = f"{callback.name}({', '.join(signature.parameters)}) was called with {len(arguments)} argument(s)"
+            raise TypeError(told) from None
+        return callback.function(*arguments)
+
+    return call

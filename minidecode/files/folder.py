@@ -1,0 +1,118 @@
+"""A model's folder: which one a name stands for, what its settings say, and where its tensors lie."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any
+
+from ..errors import CheckpointError, OptionError, did_you_mean
+from ..models import FAMILIES, Family
+from ..search.options import TOKENS, Options
+from . import hub
+from .checkpoint import find_tensors, match_tensors
+from .published import PUBLISHED
+from .stored import Stored, read_json
+
+
+def bundled_models() -> dict[str, Path]:
+    """Name -> folder of the trained models that ship with the package."""
+    here = Path(__file__).resolve().parents[1]
+    roots = [here / "weights", here.parent / "weights"]  # installed from a wheel; run from a checkout
+    folders = [f for root in roots if root.is_dir() for f in sorted(root.iterdir()) if (f / "config.json").exists()]
+    return {f.name: f for f in reversed(folders)}
+
+
+def find_folder(name: str | Path, revision: str | None = None, weights: bool = True) -> Path:
+    """The folder of a bundled name, of a path, or of a hub id, which is downloaded if the hub's cache has it not.
+
+    revision: a branch, tag or commit of a hub id. weights: whether they are needed. Raises CheckpointError, which
+    names the bundled models where there is nothing of that name.
+    """
+    if not isinstance(name, str | Path):
+        raise CheckpointError(f"the model is named by a text or a Path, not {name!r}")
+    bundled, folder = bundled_models(), Path(name)
+    with contextlib.suppress(RuntimeError):  # the ~ of a user who is not there
+        folder = folder.expanduser()
+    local = bundled.get(str(name), folder if os.path.isdir(folder) else None)
+    if not str(name):
+        raise CheckpointError(f"the model has no name: name {' or '.join(bundled)}, or a folder")
+    if local is not None:
+        if revision is not None:
+            raise OptionError(f"revision={revision!r} is for models on the hub; {str(name)!r} is the folder {local}")
+        return local
+    remedy = f"name {' or '.join(bundled)}, or a folder with a config.json"
+    if os.path.exists(folder):
+        raise CheckpointError(f"{str(name)!r} is a file, not a folder: {remedy}")
+    remedy += did_you_mean(str(name), bundled if weights else [*bundled, *PUBLISHED])
+    nowhere = f"{str(name)!r} is neither a bundled model nor a folder"
+    if isinstance(name, Path) or not hub.looks_like_id(name):
+        raise CheckpointError(f"{nowhere}: {remedy}")
+    try:
+        return hub.fetch(name, revision, check=lambda folder: read_settings(folder, None), weights=weights)
+    except hub.NotOnHubError as error:
+        raise CheckpointError(f"{nowhere} nor in the hub's cache, and {error}: {remedy}") from error
+
+
+def read_settings(folder: Path | None, fields: dict[str, Any] | None) -> tuple[Family, Any, dict[str, Any]]:
+    """(family, config, generation defaults) from the folder's JSON files, or from the fields of a config.json."""
+    if folder is not None:
+        check_whole(folder)
+    fields = read_json(folder / "config.json") if fields is None else fields
+    model_type = fields.get("model_type")
+    family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
+    if family is None:
+        kinds = " or ".join(FAMILIES)
+        raise CheckpointError(
+            f"{folder / 'config.json'}: model_type {model_type!r} is not known: name a model of type {kinds}"
+        )
+    if folder is not None and (folder / "generation_config.json").exists():
+        defaults = read_json(folder / "generation_config.json")
+    else:  # old folders keep the settings of generation in config.json
+        options = {f.name for f in dataclasses.fields(Options)} | {"bos_token_id"}
+        defaults = {name: value for name, value in fields.items() if name in options}
+        if fields.get("force_bos_token_to_be_generated"):  # as the first BART configs say it
+            defaults.setdefault("forced_bos_token_id", fields.get("bos_token_id", 0))
+    try:
+        return family, family.config.from_json(fields), defaults
+    except CheckpointError as error:
+        raise CheckpointError(f"{folder}: {error}") from None
+
+
+def check_whole(folder: Path) -> None:
+    """Raises CheckpointError on a folder that holds an adapter alone."""
+    files = {file for file in (*hub.WEIGHTS, *hub.ADAPTER) if (folder / file).exists()}
+    if files & set(hub.ADAPTER) and not files & set(hub.WEIGHTS):
+        raise CheckpointError(hub.is_an_adapter(str(folder)))
+
+
+def stored_tensors(folder: Path, family: Family, config) -> dict[str, Stored]:
+    """Where the weights of a folder lie, each of the shape that config.json asks for."""
+    found = find_tensors(folder)
+    if config.layers > len(found):  # seen before their shapes are listed: a lying number costs no memory
+        raise CheckpointError(
+            f"{folder}: config.json says {config.layers} layers, and the weights are {len(found)} tensors in all: "
+            "one of the two is not this model's"
+        )
+    f = family.tensors
+    return match_tensors(
+        folder, found, f.tensor_shapes(config), prefix=f.PREFIX, ignored=f.IGNORED, layer=f.LAYER, tied=f.tied(config),
+        optional=f.OPTIONAL,
+    )  # fmt: skip
+
+
+def chosen_defaults(
+    folder: Path | None, defaults: dict[str, Any], given: dict[str, Any] | str | Path | bool | None
+) -> tuple[dict[str, Any], str]:
+    """(defaults of generation, where they come from): the model's, or what `load` was given in their place."""
+    if given is None:
+        path = (folder or Path()) / "generation_config.json"
+        return defaults, str(path if folder is None or path.exists() else folder / "config.json")
+    if given is True or not isinstance(given, dict | str | Path | bool):
+        raise OptionError(f"generation_config must be a dict, a path, False or None, not {given!r}")
+    tokens = {name: value for name, value in defaults.items() if name in TOKENS}
+    if isinstance(given, str | Path):
+        return tokens | read_json(Path(given)), str(given)
+    return tokens | (given or {}), "generation_config"

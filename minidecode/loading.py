@@ -1,0 +1,113 @@
+"""Loading: from a bundled name, a folder, a hub id or published shapes to a `Model`."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .errors import MemoryBudgetError, OptionError
+from .files.folder import chosen_defaults, find_folder, read_settings, stored_tensors
+from .files.published import published_config, random_tensors
+from .files.stored import read_json
+from .files.tokenizer import Tokenizer
+from .model import Model
+from .plan import Plan
+from .runtime.device import chosen_device
+from .runtime.low_precision import COMPUTED_IN
+
+
+def load(
+    name: str | Path, *, plan: str | Plan = "auto", dtype: str = "float32", device: str = "cpu",
+    random_weights: bool = False, revision: str | None = None,
+    generation_config: dict[str, Any] | str | Path | bool | None = None,
+) -> Model:  # fmt: skip
+    """A model from a bundled name, a local folder in the Hugging Face layout, or a hub id such as "gpt2".
+
+    float32 weights on disk are mapped, not read: GPT-2 takes no memory of its own; BART copies its q, k and v matrices
+    into one. (For a plan with linear=cpu, such as "fast", GPT-2's are copied too, into the order that few rows are
+    multiplied fastest in.) So leave the files as they are while the model is in use: rewriting them changes the model,
+    and cutting them short ends the program (deleting them is safe). dtype: "float32" or "float64" is what is computed
+    in; "float16" or "int8" is what products store their matrices as, copies of those in the file, while their sums and
+    all between products stay float32 (see precision.py). Each weight is then off by its rounding, or by half of its
+    output's scale: nearly the same model, but equal tokens are not promised.
+    device: "cuda" puts the weights, and all that is computed, on a GPU (it needs CuPy); "auto" does so where there is
+    one. "emulator" runs the same code without a GPU, kernels thread by thread: for toy shapes. Both compute in float32.
+    random_weights: only the shapes are those of the model; it needs no weights, so that gpt2,
+    gpt2-medium, bart-base, bart-large and distilbart-12-6 can be timed without a download; pass input_ids to it.
+    revision: the branch, tag or commit of a hub id; main if it is not given.
+    generation_config: the defaults of `generate`; None takes those of the model's generation_config.json. A dict, or
+    the path of a JSON file, goes in their place, and False leaves them out; in both cases the ids of the model's
+    special tokens (the end of text, the first token of a target) stay as they are.
+
+    Raises CheckpointError on a folder that cannot be used, OptionError on a plan, a dtype or a device.
+    """
+    _check_dtype(dtype)
+    plan, device = Plan.parse(plan), chosen_device(device)
+    if device != "cpu" and dtype == "float64":
+        raise OptionError(f"device={device} computes in float32: dtype=float64 needs device=cpu")
+    fields = published_config(str(name)) if random_weights else None
+    if fields is not None and revision is not None:
+        raise OptionError(f"revision={revision!r} is for models on the hub: {name} has random weights")
+    folder = find_folder(name, revision, weights=not random_weights) if fields is None else None
+    family, config, defaults = read_settings(folder, fields)
+    defaults, source = chosen_defaults(folder, defaults, generation_config)
+    compute = np.dtype(COMPUTED_IN[dtype])
+    with _memory_for_loading(name, dtype):
+        if random_weights:
+            tensors = random_tensors(family.tensors.tensor_shapes(config), compute)
+        else:
+            stored, shapes = stored_tensors(folder, family, config), family.tensors.tensor_shapes(config)
+            tensors = {
+                name: stored[name].read(compute) if name in stored else np.zeros(shape, compute)
+                for name, shape in shapes.items()
+            }
+        tokenizer = Tokenizer.from_folder(folder) if folder else None
+        return Model(family, config, tensors, tokenizer, defaults, plan, dtype, device, source)
+
+
+def load_shapes(
+    name: str | Path, *, plan: str | Plan = "auto", dtype: str = "float32", vocab_size: int | None = None,
+    generation_config: dict[str, Any] | str | Path | bool | None = None,
+) -> Model:  # fmt: skip
+    """A model of that shape, whose weights are zeros: for `plan_step`, which asks for no more.
+
+    Memory that is only read as zeros is not taken on Linux and macOS; BART's q, k and v matrices are, for they are
+    copied into one, and so are narrow ones. vocab_size: another vocabulary than the model's.
+    generation_config, and what is raised: as in `load`.
+    """
+    _check_dtype(dtype)
+    fields = published_config(str(name))
+    folder = find_folder(name, weights=False) if fields is None else None
+    fields = read_json(folder / "config.json") if fields is None else fields
+    if vocab_size is not None:
+        fields = fields | {"vocab_size": vocab_size}
+    family, config, defaults = read_settings(folder, fields)
+    defaults, source = chosen_defaults(folder, defaults, generation_config)
+    if vocab_size is not None:  # special tokens of the true vocabulary may lie beyond it
+        defaults = {k: 0 if k.endswith("token_id") and value else value for k, value in defaults.items()}
+    shapes = family.tensors.tensor_shapes(config)
+    tensors = {k: np.zeros(shape, COMPUTED_IN[dtype]) for k, shape in shapes.items()}
+    return Model(family, config, tensors, None, defaults, Plan.parse(plan), dtype, defaults_from=source)
+
+
+@contextmanager
+def _memory_for_loading(name: str | Path, dtype: str) -> Iterator[None]:
+    """Raises MemoryBudgetError where the memory ends while a model is loaded: no batch is to blame."""
+    try:
+        yield
+    except (MemoryError, OSError) as error:
+        if isinstance(error, OSError) and error.errno != errno.ENOMEM:  # a file that cannot be mapped
+            raise
+        raise MemoryBudgetError(
+            f"not enough memory to load {name} with dtype={dtype} ({error}): free some, or load a smaller model"
+        ) from error
+
+
+def _check_dtype(dtype: str) -> None:
+    if dtype not in COMPUTED_IN:
+        raise OptionError(f"dtype must be one of {', '.join(COMPUTED_IN)}, not {dtype!r}")

@@ -1,0 +1,133 @@
+"""What callers give, texts or token ids, as checked token ids that fit the model."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InputError, OptionError
+from ..search.options import Options
+from .arena import Extent
+from .prompts import fit_prompts, fit_sources, ids_and_mask, token_rows
+
+if TYPE_CHECKING:
+    from ..files.tokenizer import Tokenizer
+
+Texts = str | Sequence[str] | Mapping[str, Any]  # one, several, or what a tokenizer of transformers made of them
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Reads the inputs of one model: its tokenizer, vocabulary and context decide what is allowed."""
+
+    config: Any
+    tokenizer: Tokenizer | None
+    defaults: dict[str, Any]  # of generation_config.json
+    is_encoder_decoder: bool
+
+    def fitted(self, prompts, input_ids, attention_mask, options: Options, truncate: bool | None):
+        """(sources, prompts, most new tokens of each): checked, and cut to what the model holds; see `fit_prompts`.
+
+        A decoder-only model has no sources; in an encoder-decoder model each prompt is decoder_start_token_id alone.
+        """
+        ids, context = self.given(prompts, input_ids, attention_mask), self.config.context
+        if not self.is_encoder_decoder:
+            return (), *fit_prompts(ids, context, options, truncate)
+        sources = fit_sources(ids, context, truncate)
+        return sources, *fit_prompts([self.decoder_start(options)] * len(ids), context, options, False, sources)
+
+    def given(self, texts, input_ids, attention_mask, what: str = "prompt") -> list[np.ndarray]:
+        """Token ids without padding from texts or from ids, checked; `what` they are, for the errors."""
+        name = "target_ids" if what == "target" else "input_ids"
+        if isinstance(texts, Mapping) and input_ids is None:  # of a tokenizer of transformers
+            (input_ids, attention_mask), texts = ids_and_mask(texts, attention_mask, f"{what}s"), None
+        if (texts is None) == (input_ids is None):
+            raise InputError(f"give either {what}s or {name} (token ids)")
+        if texts is not None and attention_mask is not None:
+            raise InputError("attention_mask goes with input_ids: texts bring no padding")
+        ids = token_rows(input_ids, attention_mask, name) if texts is None else self._encode(texts, what, name)
+        return self.checked(ids, what)
+
+    def prefixes(self, prefix_tokens, sentences: int) -> list[np.ndarray] | None:
+        """The prefixes as arrays, if there are as many as sentences and their ids are in the vocabulary."""
+        if prefix_tokens is None:
+            return None
+        prefixes = token_rows(prefix_tokens, None, "prefix_tokens")
+        if len(prefixes) != sentences:
+            raise InputError(f"prefix_tokens has {len(prefixes)} rows for {sentences} sentences: give each its own")
+        V = self.config.vocab_size
+        for row in prefixes:
+            if len(row) and (row.min() < -1 or row.max() >= V):
+                bad = row[(row < -1) | (row >= V)][0]
+                raise InputError(f"prefix_tokens: {bad} is neither in the vocabulary of {V} tokens nor -1 (free)")
+        return prefixes
+
+    def _encode(self, prompts, what: str, name: str) -> list[np.ndarray]:
+        if self.tokenizer is None:
+            raise InputError(f"this model folder has no tokenizer: add its tokenizer.json, or pass {name}")
+        if not isinstance(prompts, Iterable):
+            raise InputError(f"{what}s must be a text or several, not {prompts!r}")
+        texts = [prompts] if isinstance(prompts, str) else list(prompts)
+        if not all(isinstance(t, str) for t in texts):
+            raise InputError(f"{what}s must be texts; pass token ids as {name}")
+        return [self.tokenizer.encode(t) for t in texts]
+
+    def checked(self, ids: list[np.ndarray], what: str = "prompt") -> list[np.ndarray]:
+        """The same ids, if there are any and all are in the vocabulary."""
+        if not ids:
+            raise InputError(f"there is no {what}: give at least one")
+        V = self.config.vocab_size
+        for b, row in enumerate(ids, 1):
+            if len(row) == 0:
+                is_prompt = what == "prompt" and not self.is_encoder_decoder
+                remedy = "to start from nothing, give the text <|endoftext|>" if is_prompt else "leave it out"
+                raise InputError(f"{what} {b} of {len(ids)} is empty: {remedy}")
+            if row.min() < 0 or row.max() >= V:
+                bad = row[(row < 0) | (row >= V)][0]
+                raise InputError(f"{what} {b} of {len(ids)}: token id {bad} is not in the vocabulary of {V} tokens")
+        return ids
+
+    def decoder_start(self, options: Options) -> np.ndarray:
+        start = options.decoder_start_token_id
+        if start is None:
+            start = self.defaults.get("bos_token_id")
+        if start is None:
+            raise OptionError("decoder_start_token_id is set nowhere: put it into generation_config.json, or pass it")
+        return np.array([start])
+
+
+def extent_of(sources, prompts, limit_B) -> Extent:
+    """How large a request is."""
+    prompt_B = np.array([len(p) for p in prompts])
+    longest_source = max(map(len, sources), default=0)
+    return Extent(len(prompts), longest_source, int(prompt_B.max()), int(max(limit_B)), int((prompt_B + limit_B).max()))
+
+
+def token_callback(
+    streamer: Any, prompts: list[np.ndarray], options: Options
+) -> tuple[Callable[[int, int], None], Callable[[], None]]:
+    """(what gets each text's number and token id, what is called at the end) for a streamer.
+
+    It is a function, or an object with `put` and `end` such as transformers' TextStreamer, which serves one text: it
+    gets the prompt's ids first. Raises OptionError on anything else, and with a beam.
+    """
+    if options.num_beams > 1:
+        raise OptionError("a streamer needs num_beams=1: a beam's text is not settled until the search ends")
+    if callable(getattr(streamer, "put", None)) and callable(getattr(streamer, "end", None)):
+        if len(prompts) * options.num_return_sequences > 1:
+            raise OptionError("a streamer with put and end serves one text: give one prompt, or a function")
+        streamer.put(prompts[0][None])
+        return lambda text, token: streamer.put(np.array([token])), streamer.end
+    try:
+        inspect.signature(streamer).bind(0, 0)
+    except (TypeError, ValueError) as error:  # ValueError: a function of C's does not say what it takes
+        if not callable(streamer) or isinstance(error, TypeError):
+            raise OptionError(
+                f"streamer must be a function of (text number, token id), not {streamer!r:.80}: pass one, such as "
+                "lambda text, token: print(token)"
+            ) from None
+    return streamer, lambda: None

@@ -1,0 +1,136 @@
+"""Threads that hand each other work: one reads ahead, others finish behind, and errors reach the thread that waits."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import PipelineError
+
+TICK = 0.1  # seconds after which a thread that waits looks whether it still should
+END = object()  # what a thread hands over last
+NOTHING_YET = object()  # stands for a batch where the input is slow, so that finished batches go on
+
+
+class Worker(threading.Thread):
+    """A thread that hands over, as the last thing, whatever ended it."""
+
+    def __init__(self, name: str, work: Callable[[], None], outbox: queue.Queue, stop: threading.Event):
+        super().__init__(name=name)
+        self.work, self.outbox, self.stop = work, outbox, stop
+
+    def run(self) -> None:
+        try:
+            self.work()
+        except BaseException as error:
+            put_item(self.outbox, Failure(error), self.stop)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What ended a thread, on its way to the one that waits for it."""
+
+    error: BaseException
+
+
+def put_item(box: queue.Queue, item: Any, stop: threading.Event) -> bool:
+    """Puts the item into the box, and waits while that is full; False if the run has ended."""
+    while not stop.is_set():
+        with contextlib.suppress(queue.Full):
+            box.put(item, timeout=TICK)
+            return True
+    return False
+
+
+def next_item(box: queue.Queue, workers: list[Worker]) -> Any:
+    """The next item, or NOTHING_YET after a while. Raises what ended a worker; PipelineError if one said nothing."""
+    silent = next((w for w in workers if not w.is_alive()), None)  # asked first: what it said is in the box by now
+    try:
+        item = box.get(timeout=TICK) if silent is None else box.get_nowait()
+    except queue.Empty:
+        if silent is None:
+            return NOTHING_YET
+        raise PipelineError(f"the thread {silent.name} ended without a word: what it had taken is lost") from None
+    if isinstance(item, Failure):
+        raise item.error
+    return item
+
+
+def ahead(items: Iterable[Any], size: int, call_off: Callable[[], None] | None = None) -> Iterator[Any]:
+    """The same items, made by a thread that is up to `size` ahead; NOTHING_YET now and then while there is none.
+
+    call_off: what ends the thread's own wait for an item.
+    """
+    box, stop = queue.Queue(size), threading.Event()
+
+    def work() -> None:
+        for item in items:
+            if not put_item(box, item, stop):
+                return
+        put_item(box, END, stop)
+
+    worker = Worker("prefetch", work, box, stop)
+    try:
+        worker.start()
+        while (item := next_item(box, [worker])) is not END:
+            yield item
+    finally:
+        stop.set()
+        if call_off:
+            call_off()
+        if worker.ident is not None:  # it was started
+            worker.join()
+
+
+def behind(function: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Iterator[Any]:
+    """function(item) of each, by threads, while the caller's makes the next item; in the order in which they end.
+
+    At most threads + 1 items are under way, and the boxes have room for an END or a Failure of each thread beside them,
+    so no thread waits to put something in. If the items break off, what is under way is handed out before that is
+    raised.
+    """
+    most = threads + 1
+    inbox, outbox, stop = queue.Queue(most + threads), queue.Queue(most + threads), threading.Event()
+
+    def work() -> None:
+        while (item := inbox.get()) is not END:
+            if not stop.is_set():
+                put_item(outbox, function(item), stop)
+
+    workers = [Worker(f"post-process {i + 1}", work, outbox, stop) for i in range(threads)]
+    under_way, items, broken_off = 0, iter(items), None
+    try:
+        for worker in workers:
+            worker.start()
+        while True:
+            try:
+                item = next(items)
+            except StopIteration:
+                break
+            except Exception as error:
+                broken_off = error
+                break
+            if item is not NOTHING_YET:
+                inbox.put_nowait(item)
+                under_way += 1
+            while under_way == most or not outbox.empty():
+                if (done := next_item(outbox, workers)) is not NOTHING_YET:
+                    under_way -= 1
+                    yield done
+        while under_way:
+            if (done := next_item(outbox, workers)) is not NOTHING_YET:
+                under_way -= 1
+                yield done
+        if broken_off is not None:
+            raise broken_off
+    finally:
+        stop.set()
+        for _ in workers:
+            inbox.put_nowait(END)
+        for worker in workers:
+            if worker.ident is not None:
+                worker.join()

@@ -1,0 +1,103 @@
+"""What ends a text beside EOS and its limit: strings in it, functions of the caller's, and the clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import OptionError
+from ..runtime.user_functions import call_option, describe
+
+if TYPE_CHECKING:
+    from .options import Options
+
+
+def first_stop(text: str, stops: Sequence[str]) -> tuple[int, int] | None:
+    """(begin, end) of the stop string that is complete first in a text; of several, the one that begins first."""
+    found = [(begin + len(stop), begin) for stop in stops if (begin := text.find(stop)) >= 0]
+    if not found:
+        return None
+    end, begin = min(found)
+    return begin, end
+
+
+def cut_at_stop(text: str, stops: Sequence[str], keep: bool = False) -> str:
+    """The text before the first stop string, or with it if `keep`; all of it where none occurs."""
+    if (place := first_stop(text, stops)) is None:
+        return text
+    begin, end = place
+    return text[: end if keep else begin]
+
+
+def may_begin_stop(text: str, stops: Sequence[str]) -> int:
+    """How many characters at the end of a text may be the beginning of a stop string."""
+    lengths = (n for stop in stops for n in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:n]))
+    return max(lengths, default=0)
+
+
+@dataclass
+class Stopping:
+    """Asked once a step, by the host: which texts end with their newest token.
+
+    decode: ids -> text, special tokens left out; `special` are their ids. tail: how many tokens at the end of a text
+    can hold a stop string that ends in the newest token; None where only the whole text tells.
+    """
+
+    options: Options
+    decode: Callable[[np.ndarray], str] | None
+    special: Sequence[int] = ()
+    tail: int | None = None
+    began: float = field(default_factory=time.perf_counter)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether max_time is over: this step is the last."""
+        return self.options.max_time is not None and time.perf_counter() - self.began >= self.options.max_time
+
+    @property
+    def looks_at_texts(self) -> bool:
+        """Whether strings or functions are to be asked."""
+        return bool(self.options.stop_strings or self.options.stopping_criteria)
+
+    def ends(self, texts: Iterable[np.ndarray], prompt_R: np.ndarray, scores_RV: np.ndarray | None) -> np.ndarray:
+        """end_R: whether each text ends. texts: ids, each behind its prompt of prompt_R tokens, the newest one last."""
+        texts = list(texts)
+        end_R = np.array([self._has_stop(ids[p:]) for ids, p in zip(texts, prompt_R, strict=True)], bool)
+        for function in self.options.stopping_criteria:
+            answer = np.asarray(call_option("stopping_criteria", "f(ids, scores)", function, texts, scores_RV))
+            if answer.dtype != bool or answer.shape not in ((), end_R.shape):
+                raise OptionError(
+                    f"stopping_criteria: {describe(function)} returned {answer!r:.80}: return True or False, or one "
+                    f"for each of the {len(texts)} texts"
+                )
+            end_R |= answer
+        return end_R
+
+    def _has_stop(self, ids: np.ndarray) -> bool:
+        if not self.options.stop_strings:
+            return False
+        ids = ids[~np.isin(ids, self.special)]
+        text = self.decode(ids if self.tail is None else ids[-self.tail :])
+        return any(stop in text for stop in self.options.stop_strings)
+
+
+def checked_stops(name: str, value: Any) -> tuple[str, ...]:
+    """Stop strings as a tuple. Raises OptionError unless they are texts that are not empty."""
+    stops = (value,) if isinstance(value, str) else () if value is None else value
+    stops = tuple(dict.fromkeys(stops)) if isinstance(stops, list | tuple | set) else (stops,)
+    if not all(isinstance(stop, str) and stop for stop in stops):
+        raise OptionError(f"{name} must be texts that are not empty, not {value!r:.80}")
+    return stops
+
+
+def checked_functions(name: str, value: Any) -> tuple[Callable[..., Any], ...]:
+    """Functions as a tuple: one, several or none. Raises OptionError on what cannot be called."""
+    functions = (value,) if callable(value) else value or ()
+    functions = tuple(functions) if isinstance(functions, Iterable) else (functions,)
+    if not all(map(callable, functions)):
+        raise OptionError(f"{name} must be functions, not {value!r:.80}")
+    return functions
