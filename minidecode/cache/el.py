@@ -27,7 +27,7 @@ from .split import SplitCache
 def key_value_weights(weight: Weight, heads):
     """(w_k_GKD, b_k_GK, w_v_GUD, b_v_GU): of a product whose last G*K and G*U outputs are keys and values.
 
-    Views of its matrix; of a narrow one (float16, int8) wide copies, for they are read outside of the product.
+    Views of its matrix; of a low-precision one (float16, int8) float32 copies: they are read outside of the product.
     """
     G, K, U = heads.G, heads.K, heads.U
     keys_and_values = weight.of_outputs(slice(-G * (K + U), None))
@@ -69,7 +69,7 @@ class ElCache(SplitCache):
         super().store()
 
     def keep_prompt(self, ops, k_RGK, v_RGU):
-        """Hidden states padded on the left, in the place of keys and values."""
+        """Hidden states padded on the left, in place of keys and values."""
         self.prompt_h_BND = ops.pad_left(self.h_RD[:, None], self.offsets_X, self.N)[:, 0]
         del self.h_RD
 

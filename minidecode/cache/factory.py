@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class CacheFactory:
-    """Makes caches of one kind. stored_as: a narrower dtype than is computed in; None stores what is computed."""
+    """Makes caches of one kind. stored_as: a smaller dtype than the arithmetic's; None stores what is computed."""
 
     kind: type
     stored_as: Any = None

@@ -1,6 +1,6 @@
 """The replicated cache in arrays of full size: a step writes one position and copies nothing else.
 
-The padded fixed-shape memory of the multi-query paper's footnote 1. Following the beams still copies, prompts too,
+The padded fixed-shape cache of the multi-query paper's footnote 1. Following the beams still copies, prompts too,
 but only rows whose parent is another row.
 """
 
@@ -13,16 +13,16 @@ from .prompt import PromptCache
 
 
 class PreallocatedCache(PromptCache):
-    """One layer's keys and values, after the prefill: a block per beam, with room; end[r] positions are written."""
+    """One layer's keys and values, after the prefill: a padded block per beam; end[r] positions are written."""
 
     def begin_steps(self, ops, k_RGK, v_RGU, beams, steps):
-        """Prompts padded on the left, repeated for each beam, with room for `steps` positions."""
+        """Prompts padded on the left, repeated for each beam, with space for `steps` positions."""
         k_RGNK, v_RGNU, self.begin_R = replicate(ops, k_RGK, v_RGU, self.offsets_X, beams, self.N)
         self.k_RGMK, self.v_RGMU = with_room(k_RGNK, steps), with_room(v_RGNU, steps)
         self.end_R = np.full_like(self.begin_R, k_RGNK.shape[2])
 
     def append_step(self, ops, qkv_RX):
-        """Keys and values of the new position, into their places; returns the queries."""
+        """Keys and values of the new position, into their positions; returns the queries."""
         q_RHK = ops.append_kv(qkv_RX, self.bias_X, self.heads, self.k_RGMK, self.v_RGMU, self.end_R)
         self.end_R += 1
         return q_RHK

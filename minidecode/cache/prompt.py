@@ -23,7 +23,7 @@ class PromptCache:
 
     def __init__(self, block, offsets_X, stored_as=None, N=None):
         self.bias_X, self.heads, self.offsets_X = block.qkv.bias, block.heads, offsets_X
-        self.stored_as = stored_as  # a narrower dtype than is computed in
+        self.stored_as = stored_as  # a smaller dtype than that of the arithmetic
         self.N = longest(offsets_X) if N is None else N  # positions that prompts are padded to
 
     def append(self, ops, qkv_RX, h_RD):

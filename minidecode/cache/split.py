@@ -19,7 +19,7 @@ class SplitCache(PromptCache):
     cross = SharedCrossCache
 
     def begin_steps(self, ops, k_RGK, v_RGU, beams, steps):
-        """Prompts once each; room for `steps` positions of each beam."""
+        """Prompts once each; space for `steps` positions of each beam."""
         self.keep_prompt(ops, k_RGK, v_RGU)
         self.prompt_begin_B = padding(self.offsets_X, self.N)
         R, h = len(self.prompt_begin_B) * beams, self.heads
@@ -33,7 +33,7 @@ class SplitCache(PromptCache):
         self.prompt_v_BGNU = ops.pad_left(v_RGU, self.offsets_X, self.N)
 
     def append_step(self, ops, qkv_RX):
-        """Keys and values of the new position, into their places; returns the queries."""
+        """Keys and values of the new position, into their positions; returns the queries."""
         q_RHK = ops.append_kv(qkv_RX, self.bias_X, self.heads, self.k_RGTK, self.v_RGTU, self.end_R)
         self.end_R += 1
         return q_RHK

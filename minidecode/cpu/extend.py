@@ -12,7 +12,7 @@ def extend_sequences(
     tokens_RM, token_R, gained_R, certain_R, trouble_R, total_R, length_R, done_R, prompt_R, limit_R, eos_X,
     model_trouble_R=None, out=None,
 ):  # fmt: skip
-    """One call in the place of NumPy's twenty."""
+    """One call in place of NumPy's twenty."""
     flag = room_for_flag(trouble_R, out)
     has_noted = model_trouble_R is not None
     _extend_sequences(

@@ -1,8 +1,8 @@
 """Skinny GEMMs (few rows), compiled for the CPU: the loops of skinny_gemm.py, on all threads.
 
 Decoding multiplies 1 to 64 rows by large weights, and takes as long as reading them does. From two rows on BLAS first
-copies the weights into an order of its own, which pays where there are many rows to share the copy. Narrow weights
-(float16, int8) BLAS does not know at all. So few rows are multiplied here, and many by BLAS.
+copies the weights into an order of its own, which pays where many rows share the copy. Low-precision weights
+(float16, int8) BLAS does not know at all. So skinny products are multiplied here, and many by BLAS.
 
 What is few was measured by benchmarks/skinny_gemm.py, beside OpenBLAS: up to `FEW` rows these loops are faster than the
 other way, and further on processors with 32 vector registers, where a tile's sums all find one. Float32 in the layout
@@ -35,7 +35,7 @@ WORTH_A_LOT = 2**20  # bytes of weights times rows, of which four take no longer
 
 
 def linear(x_RX, weight, add_to=None, out=None, *, workspace=None):
-    """Few rows here, each sum ending in its scale; many by BLAS, narrow weights widened by blocks."""
+    """Few rows here, each sum ending in its scale; many by BLAS, low-precision weights widened by blocks."""
     if x_RX.dtype == np.float32 and _is_few(len(x_RX), weight):
         return linear_few_rows(x_RX, weight, add_to, out)
     if x_RX.dtype == weight.data.dtype:

@@ -33,7 +33,7 @@ def _largest(scores_M):
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})  # a sum in any order, so that it runs on vectors
 def _exponentials(scores_M, largest):
-    """exp(score - largest) in the place of each; and their sum."""
+    """exp(score - largest) in place of each; and their sum."""
     total = scores_M.dtype.type(0)
     for m in range(len(scores_M)):
         scores_M[m] = np.exp(scores_M[m] - largest) if scores_M.itemsize == 8 else exp(scores_M[m] - largest)

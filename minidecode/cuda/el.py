@@ -14,7 +14,7 @@
 Version 3 belongs on a GPU. EL does H times the operations of multi-head attention, and those weigh on version 2, which
 computes without tensor cores; it shows what attention is made of, needs no library, and is what plans run. No version
 has been timed on a GPU yet.
-Hidden states may be float16: they are widened (version 3 makes a copy), and everything is computed in float32, unless
+Hidden states may be float16 and are cast to float32 (version 3 makes a copy). Everything is computed in float32, unless
 `half` says otherwise. The products with the layer's weights, which all sentences share, are kernels of their own in
 versions 1 and 2, and the library's in version 3.
 """
@@ -48,13 +48,13 @@ def attend_el_v1(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale,
 
 
 def attend_el(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale, out=None, *, workspace=None):
-    """Version 2. Hidden states wider than it has room for take version 1."""
+    """Version 2. Hidden states that do not fit take version 1."""
     sums_RHD, _, total_RH = hidden_sums(q_RHK, h_BND, begin_B, w_k_GKD, scale, workspace)
     return values(sums_RHD, total_RH, w_v_GUD, b_v_GU, out)
 
 
 def attend_el_v3(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale, out=None, *, half=False):
-    """Two strided-batched products and a masked softmax between them; float16 hidden states are widened by a copy.
+    """Two strided-batched products and a masked softmax between them; float16 hidden states are cast in a copy.
 
     half: hidden states are float16, and are multiplied as they are. q' and p are rounded to float16, since tensor cores
     take both sides in one type; they sum in float32, and so does the softmax. That is beyond what the row allows.

@@ -9,7 +9,7 @@ Each part comes with its own largest score and the sum of its own exponentials; 
 scaled to the larger of the two scores. That is also where the key bias comes in: q . b_k is the same at all positions
 of the prompt, so it moves the largest score of that part and nothing else in it.
 
-Hidden states, keys and values may be float16: they are widened where they are read, and everything is computed in
+Hidden states, keys and values may be float16: they are cast where they are read, and everything is computed in
 float32.
 """
 
@@ -37,7 +37,7 @@ def attend_el_split(
     q_RHK, prompt_h_BND, prompt_begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, k_RGTK, v_RGTU, begin_R, end_R, scale,
     out=None, *, workspace=None,
 ):  # fmt: skip
-    """Version 2. Hidden states wider than it has room for take version 1."""
+    """Version 2. Hidden states that do not fit take version 1."""
     prompt = hidden_sums(q_RHK, prompt_h_BND, prompt_begin_B, w_k_GKD, scale, workspace)
     return _join(prompt, q_RHK, b_k_GK, w_v_GUD, b_v_GU, k_RGTK, v_RGTU, begin_R, end_R, scale, out, workspace)
 

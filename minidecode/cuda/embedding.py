@@ -51,7 +51,7 @@ def norm_per_row(x_RD, gain_D, shift_D, eps, h_RD):
 
 
 def embed_norm_v2(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
-    """Rows wider than it has room for take version 1."""
+    """Rows that do not fit take version 1."""
     if wte_VD.shape[1] > ROOM:
         return embed_norm_v1(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out)
     x_RD, h_RD = results(ids_R, wte_VD, out)

@@ -9,7 +9,7 @@ The kernels take X caches, each of which serves R/X rows. Here X = R; shared.py 
    side by side, and serves the query heads of the group in all rows of the cache: QUERIES of them at the most, further
    ones read it again.
 4. Where that makes few blocks and there are many positions, each block takes a range of them and writes what it has
-   found there; a second kernel merges. Otherwise version 3; heads wider than version 3 has room for take version 2.
+   found there; a second kernel merges. Otherwise version 3; heads that do not fit take version 2.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def block_per_head(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale, a_RX):
 
 
 def attend_v3(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
-    """Heads wider than there is room for take version 2."""
+    """Heads that do not fit take version 2."""
     if is_wide(k_RGMK, v_RGMU):
         return attend_v2(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out)
     a_RX, cache = result(q_RHK, (k_RGMK, v_RGMU), out), (k_RGMK, v_RGMU, begin_R, end_R)

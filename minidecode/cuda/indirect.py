@@ -3,7 +3,7 @@
 1. Everything is put where it would lie if the rows had been moved, and then attended to, kernel by kernel: the copy
    that the table is to save, at every step instead of at every change of places.
 2. A block per row and query head, in one pass over the prompt's positions and the row's own. A position's place is
-   looked up when it is read, so nothing is copied, and no scores are written. Heads wider than there is room for take
+   looked up when it is read, so nothing is copied, and no scores are written. Heads that do not fit take
    version 1.
 """
 

@@ -133,7 +133,7 @@ def block_per_lot_of_outputs(x_RX, w_XX, scale_X, bias_X, biased, code, adds, y_
 def linear(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=None, workspace=None):
     """Version 3; version 2 in the layout "io", and where rows are no whole number of 16 bytes, or begin elsewhere.
 
-    Many rows go to the library, which has tiles, and tensor cores; it gets narrow weights as a wide copy, which at a
+    Many rows go to the library, for tiles and tensor cores; it gets float16 and int8 weights as a wide copy, which at a
     prefill is little beside the product.
     """
     if len(x_RX) > MANY and bias_X is activation is None:

@@ -61,7 +61,7 @@ def block_per_row(scores_RV, tokens_RM, length_R, n):
 
 
 def ban_ngrams(scores_RV, tokens_RM, length_R, n, out=None, *, threads=128):
-    """Version 3. Longer n-grams than it has room for take version 2."""
+    """Version 3. Longer n-grams take version 2."""
     if n > MOST_N:
         return ban_ngrams_v2(scores_RV, tokens_RM, length_R, n, out, threads=threads)
     scores_RV = _into(scores_RV, out)

@@ -97,7 +97,7 @@ def tree_sum(part, mine):
 
 
 def residual_norm(x_RD, y_RD, bias_D, norm, out=None):
-    """Version 3. Rows wider than it has room for take version 2."""
+    """Version 3. Rows that do not fit take version 2."""
     kernel = norm_staged if x_RD.shape[1] <= ROOM else norm_block_per_row
     return _launch(kernel, len(x_RD), THREADS, x_RD, y_RD, bias_D, norm, out)
 

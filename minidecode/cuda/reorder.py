@@ -49,7 +49,7 @@ def copy_from_parents(words_RGX, parent_R, length_R, width, target_RGX):
 
 
 def reorder_cache(k_RGMX, parent_R, length_R, out=None, *, warps=8):
-    """Version 2. More rows than it has room for take version 1."""
+    """Version 2. More rows than fit take version 1."""
     if len(parent_R) > ROWS:
         return reorder_cache_v1(k_RGMX, parent_R, length_R, out)
     if out is not None:

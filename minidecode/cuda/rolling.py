@@ -2,7 +2,7 @@
 
 1. The slots are put in order, the oldest position first, and then attended to, kernel by kernel.
 2. A block per row and query head, in one pass over the slots as they lie: a sum has no order. A slot's age says whether
-   its position is seen. Heads wider than there is room for take version 1.
+   its position is seen. Heads that do not fit take version 1.
 """
 
 from __future__ import annotations

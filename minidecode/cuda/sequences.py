@@ -45,7 +45,7 @@ def copy_with_tokens(text_BWM, parent_BW, token_BW, length_B, target_BWM):
 
 
 def update_sequences(text_BWM, parent_BW, token_BW, length_B, out=None, *, warps=4):
-    """Version 2. More beams than it has room for take version 1."""
+    """Version 2. More beams than fit take version 1."""
     B, W, M = text_BWM.shape
     if W > BEAMS:
         return update_sequences_v1(text_BWM, parent_BW, token_BW, length_B, out)

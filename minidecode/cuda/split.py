@@ -84,7 +84,7 @@ def split_per_head(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, 
 def attend_split_v3(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None
 ):
-    """Heads wider than there is room for take version 2."""
+    """Heads that do not fit take version 2."""
     cache = (prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R)
     if is_wide(k_RGTK, v_RGTU):
         return attend_split_v2(q_RHK, *cache, scale, out)

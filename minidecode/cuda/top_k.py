@@ -5,7 +5,7 @@ is always a middle, so that 32 halvings of their range find any threshold.
 
 1. A warp per row looks for the largest threshold that k scores reach: 32 times it halves the range and counts, and
    reads the whole row each time.
-2. A block per row, and two passes over it in the place of 32. The k-th largest of the maxima of 128 threads is a rough
+2. A block per row, and two passes over it in place of 32. The k-th largest of the maxima of 128 threads is a rough
    threshold, as in LightSeq's search (section 2.2): k scores reach it, and hardly more. What does is put side by side
    into shared memory, and one warp halves on over that alone.
 

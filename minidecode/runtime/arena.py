@@ -189,7 +189,7 @@ class Arena:
 
     @contextmanager
     def lent(self, plan: StepPlan) -> Iterator[Places]:
-        """The places of a plan, for one generation. Raises OptionError while another one has the arena."""
+        """The offsets of a plan, for one generation. Raises OptionError while another one has the arena."""
         if not self._lock.acquire(blocking=False):
             raise OptionError("another generation is using this arena: take turns, or give each its own")
         try:
@@ -199,7 +199,7 @@ class Arena:
 
 
 class Places:
-    """Hands the n-th call of a section its places: results by `out`, what it needs in between by `workspace`."""
+    """Hands the n-th call of a section its offsets: results by `out`, what it needs in between by `workspace`."""
 
     def __init__(self, plan: StepPlan, buffer: np.ndarray):
         self.plan, self.buffer, self.bytes = plan, buffer, buffer.nbytes
@@ -227,7 +227,7 @@ class Places:
         if len(self._ways) > 1 and (call.results or call.workspace is not None):
             raise RuntimeError(f"{name} begins several ways of {self._section}, and its place is not the same in all")
         self.now = call.time
-        if not any(isinstance(a, type(self.buffer)) for a in args):  # a processor of the host's calls it, on copies
+        if not any(isinstance(a, type(self.buffer)) for a in args):  # a processor on the host calls it, on copies
             return function(*args, **kwargs)
         if call.results:
             rows = len(args[call.rows_of])
@@ -238,14 +238,14 @@ class Places:
         return function(*args, **kwargs)
 
     def _view(self, result: Result, rows: int) -> np.ndarray:
-        """The first rows of a result's place; there are fewer when sentences have left."""
+        """The first rows of a result's array; there are fewer when sentences have left."""
         if (result, rows) not in self._views:
             shape = (rows, *result.axes)
             self._views[result, rows] = self._array(*self._place(result.lifetime), shape, result.dtype)
         return self._views[result, rows]
 
     def _workspace(self, call: Call) -> Callable[..., np.ndarray]:
-        """What np.empty is elsewhere: arrays one behind the other in the call's own place."""
+        """What np.empty is elsewhere: arrays one behind the other at the call's own offset."""
         free, end = self._place(call.workspace)
 
         def workspace(shape, dtype) -> np.ndarray:

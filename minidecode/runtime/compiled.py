@@ -73,7 +73,7 @@ ASKED_FOR: dict[str, dict[str, list[str]]] = {
 LETTERS = {"f": "float32", "d": "float64", "i": "int64", "u": "uint64", "w": "uint32", "h": "uint16", "q": "int8",
            "b": "boolean"}  # fmt: skip
 # Loading takes about half a second, Numba's import included, and what it saves is seldom more than half of NumPy's
-# time. A product of one row takes as long as one of about 16, or of float16 weights, which NumPy widens slowly, of 100;
+# time. A product of one row takes as long as one of about 16, or of float16 weights, which NumPy casts slowly, of 100;
 # with those counted, NumPy's time for so many numbers of weights times rows was two seconds on two cores.
 WORTH_LOADING = 1.5e11
 AS_LONG_AS_ROWS = {"float16": 100}

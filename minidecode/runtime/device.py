@@ -50,7 +50,7 @@ def _why_no_cuda() -> str | None:
 
 
 def put(array: np.ndarray, device: str) -> Any:
-    """An array of the host's, on the device: CuPy's, or one of the emulated device; on the CPU it stays as it is."""
+    """A host array, on the device: CuPy's, or one of the emulated device; on the CPU it stays as it is."""
     if device == "cuda":
         import cupy
 
@@ -80,7 +80,7 @@ def fetch(array: Any) -> np.ndarray:
 
 
 def is_array(thing: Any) -> bool:
-    """Whether it is an array, of the host's or of a device's."""
+    """Whether it is an array, on the host or on a device."""
     return hasattr(thing, "__array_function__")
 
 
@@ -90,7 +90,7 @@ def address_of(array: Any) -> int:
 
 
 def array_like(like: Any, shape: int | tuple[int, ...], dtype: Any, fill: Any) -> Any:
-    """An array that lies where `like` does, filled with a number or with numbers of the host's."""
+    """An array that lies where `like` does, filled with a number or with numbers on the host."""
     host = np.empty(shape, dtype)
     host[...] = fill
     return np.asarray(host, like=like)

@@ -55,7 +55,7 @@ def dry_run(
     network, weights, functions, make_cache, extent: Extent, search: Options, made_for: tuple, device: str = "cpu",
     captured: bool = False,
 ) -> StepPlan:  # fmt: skip
-    """A dry run of one step, and places for all that it makes, by `assign_offsets` of these functions.
+    """A dry run of one step, and offsets for all that it makes, by `assign_offsets` of these functions.
 
     It runs where the model lies, on arrays that lie there: so it makes what a step makes. captured: steps are captured,
     so that caches have more room.
@@ -104,7 +104,7 @@ class _RecordedError(Exception):
 
 
 class _Roomy(Engine):
-    """Caches have room as where steps are captured; here none is."""
+    """Caches are as large as where steps are captured; here none is."""
 
     def _room(self, positions: int) -> int:
         return room_for(positions)
@@ -203,7 +203,7 @@ def _arrays_of(thing) -> Iterator[np.ndarray]:
 
 @dataclass
 class _Made:
-    """An array that an op made in the step, or the room that it asked for."""
+    """An array that an op made in the step, or the workspace that it asked for."""
 
     array: np.ndarray | None  # held, so that no later one has its address; None for a workspace
     name: str
@@ -216,7 +216,7 @@ class _Made:
 
 @dataclass
 class _Called:
-    """A call of an op: what it made, if that needs a place, and the argument that has as many rows."""
+    """A call of an op: what it made, if that needs an offset, and the argument that has as many rows."""
 
     op: str
     time: int
@@ -226,7 +226,7 @@ class _Called:
 
 
 class Recorder:
-    """In the place of `Places` for one step: room is found as ever, and it is noted what is made and read when."""
+    """In the place of `Places` for one step: arrays are allocated as usual, and what is written and read is noted."""
 
     def __init__(self, held: Callable[[], list[np.ndarray]]):
         self._held = held  # the caches' own arrays, as they are now

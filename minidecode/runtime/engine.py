@@ -179,7 +179,7 @@ class Engine:
             self.bucket = None
 
     def _room(self, positions: int) -> int:
-        """For how many positions caches have room where there are so many."""
+        """The size of a cache's array for so many positions."""
         return positions if self.buckets is None else room_for(positions)
 
     def _follow_beams(self, parent_R: np.ndarray) -> None:

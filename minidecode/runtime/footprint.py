@@ -56,7 +56,7 @@ def footprint(model: Any, plan: Plan, extent: Extent, options: Options, arena_gi
     and of sources, beside that, L * cross * R * S (none: R * S * D * s; split, indirect, rolling: L * cross * B * S;
     el: B * S * D * s). What a memory stores narrow takes that many bytes, not s. A forward pass over r rows that see
     M positions makes, in a layer, r * (6 D + 2 X) numbers (X: queries, keys and values), and then either 4 F a row (F:
-    feed-forward) or one F and 4 H * M, the scores, whichever is more; 6 in the place of each 4 if written naively, or
+    feed-forward) or one F and 4 H * M, the scores, whichever is more; 6 in place of each 4 if written naively, or
     by a function of the user's own. A step makes R * V logits, and the search copies of
     them. A memory that grows or follows its beams copies
     one layer at a time. Where steps are captured, N, S and T are those that there is room for (`room_for`).
@@ -73,7 +73,7 @@ def footprint(model: Any, plan: Plan, extent: Extent, options: Options, arena_gi
     position, has_source = h.G * (h.K + h.U) * s, S > 0
     narrow, el = model.dtype in NARROW, plan.cache == "el"
     stored_as = STORED_AS[plan.cache_dtype]
-    m = s if stored_as is None else min(s, stored_as.itemsize)  # bytes of a number that a memory keeps
+    m = s if stored_as is None else min(s, stored_as.itemsize)  # bytes of a number in a cache
     kept = h.G * (h.K + h.U) * m
 
     own_split = kept * (B * N + R * T)
@@ -135,7 +135,7 @@ def footprint(model: Any, plan: Plan, extent: Extent, options: Options, arena_gi
 
 
 def _widest(model: Any) -> int:
-    """Numbers of the largest product's matrix, which a naive product of narrow weights makes wide."""
+    """Numbers of the largest product's matrix, which a naive product of low-precision weights makes wide."""
     blocks = (*model.weights.blocks, *getattr(getattr(model.weights, "encoder", None), "blocks", ()))
     products = [w for b in blocks for w in vars(b).values() if hasattr(w, "layout")]
     return max(w.data.size for w in [*products, model.weights.lm_head])

@@ -96,7 +96,7 @@ def capture(device: str, run: Callable[[], Any]) -> tuple[Any, Any]:
 
 
 class _OfGpu:
-    """A CUDA graph, with the room that it uses: while the one is there, so is the other."""
+    """A CUDA graph, with the memory that it uses: while the one is there, so is the other."""
 
     def __init__(self, graph: Any, pool: Any):
         self.launch, self.pool, self.bytes = graph.launch, pool, pool.total_bytes()

@@ -101,7 +101,7 @@ def products(stacks: Iterable[tuple[Any, Any, Any]]) -> None:
 def strided_batched(a: Any, b: Any, out: Any) -> None:
     """out[i] = a[i] @ b[i] of CuPy's arrays in one call of cuBLAS, from float32 or float16 to a float32 `out`.
 
-    CuPy's own product (14.2) copies a transposed stack first, and widens float16, which keeps it off tensor cores.
+    CuPy's own product (14.2) copies a transposed stack first, and casts float16, which keeps it off tensor cores.
     cuBLAS reads either order by its strides, if in each matrix rows or columns are contiguous. It counts columns first:
     a b as it is stored here is b^T a^T to it. Not yet run on a GPU: a test holds the call to cuBLAS's manual.
     """
@@ -147,7 +147,7 @@ def traced_launches():
 
 
 class OnHost:
-    """A function of the host's among ops of a device: on copies of its arrays, and what it changed goes back.
+    """A host function among ops of a device: on copies of its arrays, and what it changed goes back.
 
     That is what FastSeq's section 4.2 begins with: n-grams banned by a loop on the CPU, between one transfer there and
     one back. (Weights do not change: they are brought over, each time, and not taken back.)
@@ -156,9 +156,7 @@ class OnHost:
     def __init__(self, function: Callable):
         self.stands_for = getattr(function, "stands_for", function)
         signature = inspect.signature(function)
-        own = [
-            p for p in signature.parameters.values() if p.name != "workspace"
-        ]  # a device's room is none of the host's
+        own = [p for p in signature.parameters.values() if p.name != "workspace"]  # a device has its own workspace
         self.__signature__ = signature.replace(parameters=own)
         self._function = function
 
@@ -189,7 +187,7 @@ def _here(given: Any, copies: list[tuple[Any, np.ndarray]]) -> Any:
 
 
 def _back(result: Any, copies: list[tuple[Any, np.ndarray]]) -> Any:
-    """What a function of the host's returned, on the device; a copy that it was handed is what it is a copy of."""
+    """What a host function returned, on the device; a copy that it was handed is what it is a copy of."""
     if isinstance(result, tuple):
         return tuple(_back(part, copies) for part in result)
     for there, here in copies:

@@ -3,8 +3,8 @@
 A decode step reads every weight of every product once, and does little with it: it takes as long as the reading. So
 weights of half or a quarter of the bytes may take half or a quarter of the time, though every sum is float32 as before.
 
-What products multiply by is stored narrow, each output's weights side by side, and nothing else; the output's matrix is
-one of them. Gains, biases and positions are small. Of the embedding table a step reads one row for each of its own:
+Only the matrices of products are stored in fewer bits, each output's weights side by side. The output's matrix is one
+of them. Gains, biases and positions are small. Of the embedding table a step reads one row for each of its own:
 narrow numbers would save nothing there, and cost digits. So where the output is tied to the embedding, the table stays
 as it is (in a float32 file: where it is, in the file), and the output has a narrow copy of it.
 
@@ -64,7 +64,7 @@ def read_only(weights: Any) -> Any:
 
 
 def each_array(weights: Any, function: Callable[[np.ndarray], Any]) -> Any:
-    """A tree of dataclasses and tuples with function(array) in the place of each array."""
+    """A tree of dataclasses and tuples with function(array) in place of each array."""
     if isinstance(weights, np.ndarray):
         return function(weights)
     if isinstance(weights, tuple):

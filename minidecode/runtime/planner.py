@@ -34,11 +34,11 @@ class Lifetime:
 
 @dataclass(frozen=True)
 class Layout:
-    """A place for each lifetime: it has the bytes from its offset on."""
+    """An offset for each lifetime."""
 
     lifetimes: tuple[Lifetime, ...]
     offsets: tuple[int, ...]
-    placed_by: str  # the code that found the places
+    placed_by: str  # the code that found the offsets
 
     @property
     def bytes(self) -> int:
@@ -60,7 +60,7 @@ class Layout:
 def lay_out(lifetimes: Sequence[Lifetime], place: Callable[..., np.ndarray]) -> Layout:
     """Places for these, of whole cache lines each, by `assign_offsets` or what stands for it.
 
-    Raises OptionError, before anything is computed, where a function of the user's own gives places that no step could
+    Raises OptionError, before anything is computed, where a function of the user's own gives offsets that no step could
     use.
     """
     if not lifetimes:
@@ -84,7 +84,7 @@ def lay_out(lifetimes: Sequence[Lifetime], place: Callable[..., np.ndarray]) -> 
 
 
 def fault(layout: Layout) -> str | None:
-    """Why no step could use these places, in words; None if there is nothing against them."""
+    """Why no step could use these offsets, in words; None if there is nothing against them."""
     for offset, a in zip(layout.offsets, layout.lifetimes, strict=True):
         if offset < 0 or offset % ALIGNED:
             return f"puts {a.name} at {offset}, which is no multiple of {ALIGNED} from 0 up"

@@ -51,7 +51,7 @@ class CountedOps:
         self._counts: dict[str, OpCount] = {}
         self._every: dict[str, OpCount] = {}  # of ops that are not called yet, too
         self._cost_of = least_cost if costs is True else costs or None
-        self.places = Fresh() if places is None else places  # who runs the functions, and finds room for their results
+        self.places = Fresh() if places is None else places  # who runs the functions, and allocates their results
         for name, function in functions.items():
             setattr(self, name, self._counted(name, function))
 
@@ -180,7 +180,7 @@ class Receipt:
     cache: str = ""
     cache_peak_bytes: int = 0  # held between steps, at most; what a step allocates on the way is not in it
     arena_bytes: int = 0  # that steps keep their intermediates in; without an arena they are not counted
-    arena_placed_by: str = ""  # the code that found their places
+    arena_placed_by: str = ""  # the code that found their offsets
     prompt_tokens: int = 0
     new_tokens: int = 0  # in the hypotheses returned
     steps: int = 0

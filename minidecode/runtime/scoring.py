@@ -25,7 +25,7 @@ class Scores:
 
     token_ids: list[np.ndarray]
     token_log_probs: list[np.ndarray]
-    likeliest_ids: list[np.ndarray]  # what the model would have said first in the place of each token
+    likeliest_ids: list[np.ndarray]  # what the model would have said first in place of each token
     bytes: list[int] | None  # of UTF-8 that the tokens stand for, special ones for none; None: the tokenizer cannot say
 
     def __len__(self) -> int:

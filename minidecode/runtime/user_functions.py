@@ -74,7 +74,7 @@ def describe(function: Callable[..., Any]) -> str:
 
 
 class UserOp:
-    """A user's function in the place of an op: its exceptions and wrong shapes are reported as its own mistakes."""
+    """A user's function in place of an op: its exceptions and wrong shapes are reported as its own mistakes."""
 
     def __init__(self, op: str, place: str):
         self.op, self.place, self.stands_for = op, place, find_function(place)

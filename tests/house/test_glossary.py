@@ -95,6 +95,17 @@ def test_no_function_of_an_op_has_an_old_name_in_any_version():
     assert not found
 
 
+def test_shared_kernel_code_has_no_old_function_or_parameter():
+    old, found = dict(pairs("Functions and parameters of shared kernel code and of the thread pool")), []
+    assert old["look"] == "accumulate"
+    for path in (p for folder in ("cuda", "cpu") for p in (ROOT / "minidecode" / folder / "common").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            name = node.arg if isinstance(node, ast.arg) else getattr(node, "name", None)
+            if isinstance(node, (ast.arg, ast.FunctionDef)) and name in old:
+                found.append(f"{path.name}: {name} is now {old[name]}")
+    assert not found
+
+
 PAGES = [
     ROOT / p for p in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md", "tutorials/README.md")
 ]
