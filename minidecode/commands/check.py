@@ -18,7 +18,10 @@ def check(
     examples: Annotated[int, typer.Option(min=1, help="Random inputs to try, beside the planted ones.")] = 200,
     as_json: AsJson = False, quiet: NoBar = False, debug: Debug = False,
 ):  # fmt: skip
-    """Judge an implementation: exit code 0 if it is right on all inputs tried, and as good as the row promises."""
+    """Check an implementation of an optimization, such as yours.
+
+    The exit code is 0 if it is right on all inputs tried, and as good as the row of the catalog promises.
+    """
     from ..catalog import find
     from ..conformance.check import check as judge
     from ..runtime.user_functions import find_function

@@ -30,6 +30,7 @@ from .doctor import doctor
 from .evaluate import evaluate
 from .generate import generate
 from .generate_files import Interrupted
+from .help_text import GroupedCommands, GroupedOptions
 from .interrupts import Terminated, raise_on_signals
 from .ladder import ladder
 from .models import models
@@ -40,7 +41,7 @@ from .trace import trace
 from .tutorial import tutorial
 
 
-class Commands(TyperGroup):
+class Commands(GroupedCommands, TyperGroup):
     """All commands; one that has another name by now is an error that says it."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -53,15 +54,19 @@ app = typer.Typer(
     cls=Commands, help="Fast transformer decoding you can read: load GPT-2 or BART, generate, and see what ran.",
     rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False,
 )  # fmt: skip
-IN_ORDER_OF_HELP = (
-    generate, trace, plan, check, compare, ladder, score, evaluate, convert, models, tutorial, precompile, doctor,
-)  # fmt: skip
+IN_ORDER_OF_HELP = {
+    "Generate": (generate, trace, score),
+    "Measure": (plan, compare, ladder, evaluate),
+    "Check kernels": (check,),
+    "Learn": (tutorial,),  # and exercise
+    "This machine": (models, convert, precompile, doctor),
+}
 
 HYPOTHESIS_FOLDER = "HYPOTHESIS_STORAGE_DIRECTORY"
 SHARED_LIBRARY = re.compile(r"[\w.+-]+(?:\.so(?:\.\d+)*|\.dylib|\.dll|\.pyd)\b", re.IGNORECASE)
 
 
-class OnceEach(TyperCommand):
+class OnceEach(GroupedOptions, TyperCommand):
     """A command that takes each option once: of two values, under one spelling or two, one would be lost silently."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -75,9 +80,10 @@ class OnceEach(TyperCommand):
         return super().parse_args(ctx, args)
 
 
-for command in IN_ORDER_OF_HELP:
-    app.command(cls=OnceEach)(command)
-app.add_typer(exercise_app, name="exercise")
+for group, commands in IN_ORDER_OF_HELP.items():
+    for command in commands:
+        app.command(cls=OnceEach, rich_help_panel=group)(command)
+app.add_typer(exercise_app, name="exercise", rich_help_panel="Learn")
 
 
 @app.callback(invoke_without_command=True)

@@ -32,7 +32,9 @@ def compare(
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw the roofline, as SVG.")] = None,
     as_json: AsJson = False, quiet: NoBar = False, debug: Debug = False,
 ):  # fmt: skip
-    """Check all implementations of an optimization, then time them by turns; refuses to time a wrong one.
+    """Check all implementations of an optimization, then time them.
+
+    They run by turns. A wrong one is not timed.
 
     Beside each time stand the useful bytes and operations per second, and the share of what this machine, measured in
     the same run, allows at the most (its roofline). A function of yours gets fresh values in each turn, and each of its

@@ -18,7 +18,10 @@ def convert(
     out: Annotated[Path, typer.Option(readable=False, help="The new folder: it appears whole, or not at all.")],
     revision: Revision = None, as_json: AsJson = False, debug: Debug = False,
 ):  # fmt: skip
-    """Make a model with fewer key/value heads, each the mean of several: a different model, which needs training."""
+    """Make a model with fewer key/value heads.
+
+    Each is the mean of several. It is a different model, which needs training.
+    """
     import numpy as np
 
     from ..files.head_pooling import convert as run

@@ -42,10 +42,10 @@ def evaluate(
     as_json: AsJson = False, quiet: Quiet = False, debug: Debug = False,
     *, options: dict[str, Any], defaults: dict[str, Any],
 ):  # fmt: skip
-    """Score generated texts against references: ROUGE and BLEU, a row for each model, plan and precision.
+    """Score generated texts against references: ROUGE and BLEU.
 
-    The text of a decoder-only model is compared without its prompt. The first row is what the others
-    are compared with. Needs the packages of the extra `evaluate`.
+    One row for each model, plan and precision; the others are compared with the first. The text of a decoder-only model
+    is compared without its prompt. Needs the packages of the extra `evaluate`.
     """
     import numpy as np
 

@@ -55,7 +55,9 @@ def generate(
     quiet: Quiet = False, debug: Debug = False,
     *, options: dict[str, Any], defaults: dict[str, Any],
 ):  # fmt: skip
-    """Continue texts (GPT-2) or answer them (BART). Without options: greedily, with the bundled GPT-2.
+    """Continue texts (GPT-2) or answer them (BART).
+
+    Without options: greedily, with the bundled GPT-2.
 
     Several texts come out one per line, line breaks written as \\n. Options have Hugging Face's names; where fairseq
     spells one differently, that is taken too.

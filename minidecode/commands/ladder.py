@@ -45,7 +45,9 @@ def ladder(
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw speedups and shares of time, as SVG.")] = None,
     as_json: AsJson = False, quiet: Quiet = False, debug: Debug = False,
 ):  # fmt: skip
-    """Time one optimization after another on this machine, from no cache to all that is fast here (FastSeq, Table 2).
+    """Time one optimization after another on this machine.
+
+    From no cache to all that is fast here (FastSeq, Table 2).
 
     Each rung adds a switch: cache, pipeline, n-gram ban, cache de-duplication, EL, fused kernels, HARS, planned memory,
     low precision, a larger batch. Its tokens must be those of the rung before; one that loses here says why, and is not

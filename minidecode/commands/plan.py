@@ -29,7 +29,7 @@ def plan(
     as_json: AsJson = False, debug: Debug = False,
     *, options: dict[str, Any], defaults: dict[str, Any],
 ):  # fmt: skip
-    """Plan the memory of a decode step: every intermediate, when it lives, and where it lies in one arena.
+    """Plan the arena of a decode step: where each intermediate lies.
 
     Learnt from a dry run of one step at the largest shapes that the options allow (--beam, --max-new-tokens, ...). The
     largest intermediates are printed; --json has all of them.
