@@ -31,6 +31,7 @@ from .evaluate import evaluate
 from .generate import generate
 from .generate_files import Interrupted
 from .help_text import GroupedCommands, GroupedOptions
+from .help_topics import help
 from .interrupts import Terminated, raise_on_signals
 from .ladder import ladder
 from .models import models
@@ -58,7 +59,7 @@ IN_ORDER_OF_HELP = {
     "Generate": (generate, trace, score),
     "Measure": (plan, compare, ladder, evaluate),
     "Check kernels": (check,),
-    "Learn": (tutorial,),  # and exercise
+    "Learn": (help, tutorial),  # and exercise
     "This machine": (models, convert, precompile, doctor),
 }
 

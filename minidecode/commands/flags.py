@@ -10,15 +10,8 @@ import typer
 from ..errors import OptionError
 
 PLAN_HELP = (
-    "auto (fast where that pays and its compiled code is on disk, else numpy), numpy (a cache, NumPy's code), naive (no"
-    " cache, what each paper starts from), fast (compiled code, split memory) or cuda (every kernel, on a device), and"
-    " choices separated by commas:"
-    " cache=replicated, none (no cache), preallocated, split, indirect, rolling (for a model with an attention_window)"
-    " or el; and for the rows of the catalog, such as ngram=..., linear=..., hars=...: reference, naive, cpu, cuda,"
-    " emulator or FILE.py:FUNCTION, which executes the file (hars and epilogue are off by default);"
-    " cache_dtype=float16 stores what steps read"
-    " of it in half the bytes; arena=none, separate, planned or FILE.py:FUNCTION;"
-    " drop_finished=off keeps the rows of sentences that are done; graphs=off launches a device's kernels one by one."
+    "auto, fast, numpy, naive, cuda or emulator, and choices separated by commas, such as cache=split,ngram=cpu."
+    " KEY=FILE.py:FUNCTION executes the file. All keys and values: minidecode help plan."
 )
 DEVICE_HELP = "cpu; cuda (a GPU, with CuPy); auto (cuda where there is one); emulator (the same code for toys)."
 DTYPE_HELP = "float32 or float64; float16 or int8: how products store their weights, with float32 arithmetic."

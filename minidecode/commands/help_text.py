@@ -68,6 +68,7 @@ EXAMPLES = {  # tests/cli/test_help.py reads each as the command line would
         "minidecode convert gpt2 --kv-heads 4 --out gpt2-grouped",
         "minidecode convert facebook/bart-base --kv-heads 1 --out bart-mqa --json",
     ),
+    "help": ("minidecode help", "minidecode help plan", "minidecode help generate"),
     "tutorial": ("minidecode tutorial", "minidecode tutorial 03", "minidecode tutorial 3 --out caches.ipynb"),
     "models": ("minidecode models", "minidecode models --json", "minidecode models --json | jq '.[].name'"),
     "precompile": ("minidecode precompile", "minidecode precompile --quiet", "minidecode precompile --json"),

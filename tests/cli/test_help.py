@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+import re
 import shlex
 
 import pytest
 import typer
 
-from minidecode.catalog import find
+from minidecode.catalog import CATALOG, find
+from minidecode.commands import help_topics
 from minidecode.commands.cli import app
 from minidecode.commands.help_text import COMMAND_GROUPS, EXAMPLES, GROUP_OF, OPTION_GROUPS
+from minidecode.commands.help_topics import TOPICS
 from minidecode.course.chapters import find_chapter
-from minidecode.plan import Plan
+from minidecode.plan import BACKENDS, BASES, CACHES, STORED_AS, SWITCHES, Plan
 
 GROUP = typer.main.get_command(app)
 COMMANDS = [name for name in GROUP.commands if name != "exercise"]
@@ -68,3 +73,48 @@ def test_three_examples_can_be_read(cli, name):
             find(given["name"])
         if given.get("chapter"):
             find_chapter(given["chapter"])
+
+
+# ---- minidecode help -------------------------------------------------------------------------------------------------
+
+
+def test_help_lists_its_topics(cli):
+    ran = cli("help")
+    assert (ran.code, ran.err) == (0, "")
+    assert [line.split()[0] for line in sections(ran.out)["Topics"][:-1]] == list(TOPICS)
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_a_topic_fits_one_screen(cli, topic):
+    lines = cli("help", topic).out.splitlines()
+    assert 10 < len(lines) <= 50 and max(map(len, lines)) <= 80
+
+
+def test_the_topic_plan_names_every_key_and_value(cli):
+    out = cli("help", "plan").out
+    words = set(re.findall(r"\w+", out))
+    assert {f.name for f in dataclasses.fields(Plan)} - {"base"} <= words
+    values = [*BASES, *CACHES, *STORED_AS, *BACKENDS, *itertools.chain(*SWITCHES.values()), *CATALOG["arena"].spelled]
+    assert set(values) <= words
+    examples = re.findall(r"^  --plan (\S+)", out, re.MULTILINE)
+    assert len(examples) == 5
+    for plan in examples:
+        Plan.parse(plan)
+
+
+def test_a_choice_without_a_text_is_an_error_and_not_left_out(monkeypatch):
+    """So that the screen cannot go stale: a cache that is added needs a text."""
+    monkeypatch.setitem(CACHES, "paged", None)
+    with pytest.raises(KeyError, match="paged"):
+        help_topics.cache_help()
+
+
+@pytest.mark.parametrize("words", [["generate"], ["exercise", "start"], ["help"]])
+def test_help_on_a_command_is_its_help(cli, words):
+    assert cli("help", *words) == cli(*words, "--help")
+
+
+@pytest.mark.parametrize(("words", "says"), [(["plans"], "did you mean plan?"), (["cache", "split"], "no help on")])
+def test_help_on_nothing_names_the_topics(fails, words, says):
+    message = fails("help", *words)
+    assert says in message and ", ".join(TOPICS) in message
