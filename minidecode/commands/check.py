@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
+from .completion import complete_row
 from .flags import AsJson, Debug, NoBar
 from .interrupts import unless_interrupted
 from .progress_bar import bar
 
 
 def check(
-    name: Annotated[str, typer.Argument(help="The optimization, such as ngram.")],
+    name: Annotated[str, typer.Argument(autocompletion=complete_row, help="The optimization, such as ngram.")],
     function: Annotated[str, typer.Argument(metavar="FILE.py:FUNCTION", help="Yours; a module:function works too.")],
     examples: Annotated[int, typer.Option(min=1, help="Random inputs to try, beside the planted ones.")] = 200,
     as_json: AsJson = False, quiet: NoBar = False, debug: Debug = False,

@@ -10,6 +10,7 @@ import typer
 
 from ..errors import InputError, OptionError
 from ..files.lines import drawable
+from .completion import complete_row
 from .flags import AsJson, Debug, NoBar, refuse_given
 from .interrupts import unless_interrupted
 from .progress_bar import bar
@@ -18,7 +19,8 @@ from .whole_file import whole_file
 
 def compare(
     context: typer.Context,
-    name: Annotated[str | None, typer.Argument(help="The optimization, such as ngram.  [default: all of them, which"
+    name: Annotated[str | None, typer.Argument(autocompletion=complete_row,
+        help="The optimization, such as ngram.  [default: all of them, which"
                                                " takes minutes]", show_default=False)] = None,
     functions: Annotated[list[str] | None, typer.Argument(metavar="FILE.py:FUNCTION", help="Yours, timed beside"
                                                           " ours; the file is executed.")] = None,

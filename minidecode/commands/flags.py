@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ..errors import OptionError
+from .completion import complete_model, complete_plan
 
 PLAN_HELP = (
     "auto, fast, numpy, naive, cuda or emulator, and choices separated by commas, such as cache=split,ngram=cpu."
@@ -16,9 +17,10 @@ PLAN_HELP = (
 DEVICE_HELP = "cpu; cuda (a GPU, with CuPy); auto (cuda where there is one); emulator (the same code for toys)."
 DTYPE_HELP = "float32 or float64; float16 or int8: how products store their weights, with float32 arithmetic."
 
-ModelName = Annotated[str, typer.Option("--model", "-m", help="A bundled model, a model folder or a hub id.")]
+MODEL_HELP = "A bundled model, a model folder or a hub id."
+ModelName = Annotated[str, typer.Option("--model", "-m", autocompletion=complete_model, help=MODEL_HELP)]
 Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit of a model on the hub.  [default: main]")]
-PlanText = Annotated[str, typer.Option(help=PLAN_HELP)]
+PlanText = Annotated[str, typer.Option(autocompletion=complete_plan, help=PLAN_HELP)]
 Dtype = Annotated[str, typer.Option(help=DTYPE_HELP)]
 Device = Annotated[str, typer.Option(help=DEVICE_HELP)]
 Jsonl = Annotated[bool, typer.Option("--jsonl", help="Read the input as JSONL whatever its name.")]

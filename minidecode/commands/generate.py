@@ -14,6 +14,7 @@ import typer
 from ..errors import InputError, OptionError
 from ..files.lines import drawable, read_record, writable
 from ..runtime.pipeline import ON_ERROR, RunReceipt
+from .completion import complete_model
 from .flags import Debug, Device, Dtype, Jsonl, PlanText, Quiet, Revision, warn_of_files
 from .generate_files import Prompts, check_prompts, prompts_of, run_lines, told_of_failures
 from .progress_bar import bar
@@ -24,7 +25,8 @@ from .whole_file import whole_file
 @with_search_options
 def generate(
     prompts: Annotated[list[str] | None, typer.Argument(help="Texts to continue; - reads standard input.")] = None,
-    model: Annotated[str, typer.Option("--model", "-m", help="A bundled model, a model folder, or a model on the"
+    model: Annotated[str, typer.Option("--model", "-m", autocompletion=complete_model,
+        help="A bundled model, a model folder, or a model on the"
                                        " Hugging Face hub (gpt2, facebook/bart-base), which is downloaded once.")]
     = "tiny-gpt2",
     revision: Revision = None,

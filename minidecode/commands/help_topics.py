@@ -153,7 +153,7 @@ def models_help() -> str:
         }),
         "", "Examples:", "  minidecode generate \"Fellow citizens,\" -m gpt2", "  minidecode plan bart-large",
         "  minidecode ladder -m bart-large --random-weights",
-        "", "Read on: docs/guide/models.md. The command minidecode models lists what you have.",
+        "", "Read on: docs/guide/models.md. minidecode models lists what is on disk.",
     ])  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ..files.lines import drawable
+from .completion import complete_model
 from .flags import AsJson, Debug, Quiet, refuse_given
 from .progress_bar import bar, line_off_a_terminal
 from .whole_file import whole_file
@@ -21,7 +22,8 @@ WORK = (
 
 def ladder(
     context: typer.Context,
-    model: Annotated[str, typer.Option("--model", "-m", help="A bundled model, a model folder or a hub id; with"
+    model: Annotated[str, typer.Option("--model", "-m", autocompletion=complete_model,
+        help="A bundled model, a model folder or a hub id; with"
                                        " --random-weights also gpt2, gpt2-medium, bart-base, bart-large,"
                                        " distilbart-12-6.")] = "tiny-gpt2",
     random_weights: Annotated[bool, typer.Option("--random-weights", help="Only the shapes are the model's; nothing is"
