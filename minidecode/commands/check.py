@@ -9,19 +9,23 @@ from typing import Annotated
 import typer
 
 from ..errors import OptionError
+from .completion import complete_row
 from .flags import AsJson, Debug, NoBar
 from .interrupts import unless_interrupted
 from .progress_bar import bar
 
 
 def check(
-    name: Annotated[str, typer.Argument(help="The optimization, such as ngram.")],
+    name: Annotated[str, typer.Argument(autocompletion=complete_row, help="The optimization, such as ngram.")],
     function: Annotated[str | None, typer.Argument(metavar="FILE.py:FUNCTION", help="Yours; a module:function works"
                                                    " too.", show_default=False)] = None,
     examples: Annotated[int, typer.Option(min=1, help="Random inputs to try, beside the planted ones.")] = 200,
     as_json: AsJson = False, quiet: NoBar = False, debug: Debug = False,
 ):  # fmt: skip
-    """Judge an implementation: exit code 0 if it is right on all inputs tried, and as good as the row promises."""
+    """Check an implementation of an optimization, such as yours.
+
+    The exit code is 0 if it is right on all inputs tried, and as good as the row of the catalog promises.
+    """
     from ..catalog import find
     from ..conformance.check import check as judge
     from ..runtime.user_functions import find_function

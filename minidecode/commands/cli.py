@@ -20,16 +20,18 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from .. import __version__
 from ..errors import MinidecodeError, MinidecodeWarning, OptionError
 from .check import check
 from .compare import compare
+from .completion import words_of_bash
 from .convert import convert
 from .doctor import doctor
 from .evaluate import evaluate
 from .exercise import app as exercise_app
 from .generate import generate
 from .generate_files import Interrupted
+from .help_text import GroupedCommands, GroupedOptions
+from .help_topics import help
 from .interrupts import Terminated, raise_on_signals
 from .ladder import ladder
 from .models import models
@@ -38,33 +40,40 @@ from .precompile import precompile
 from .score import score
 from .trace import trace
 from .tutorial import tutorial
+from .version import version_line
 
 
-class Commands(TyperGroup):
+class Commands(GroupedCommands, TyperGroup):
     """All commands; one that has another name by now is an error that says it."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args[:1] == ["warm"]:
+        if args[:1] == ["warm"] and not ctx.resilient_parsing:
             raise OptionError("warm is now precompile")
         return super().resolve_command(ctx, args)
 
 
 app = typer.Typer(
     cls=Commands, help="Fast transformer decoding you can read: load GPT-2 or BART, generate, and see what ran.",
-    rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False,
+    rich_markup_mode=None, pretty_exceptions_enable=False,
 )  # fmt: skip
-IN_ORDER_OF_HELP = (
-    generate, trace, plan, check, compare, ladder, score, evaluate, convert, models, tutorial, precompile, doctor,
-)  # fmt: skip
+IN_ORDER_OF_HELP = {
+    "Generate": (generate, trace, score),
+    "Measure": (plan, compare, ladder, evaluate),
+    "Check kernels": (check,),
+    "Learn": (help, tutorial),  # and exercise
+    "This machine": (models, convert, precompile, doctor),
+}
 
 HYPOTHESIS_FOLDER = "HYPOTHESIS_STORAGE_DIRECTORY"
 SHARED_LIBRARY = re.compile(r"[\w.+-]+(?:\.so(?:\.\d+)*|\.dylib|\.dll|\.pyd)\b", re.IGNORECASE)
 
 
-class OnceEach(TyperCommand):
+class OnceEach(GroupedOptions, TyperCommand):
     """A command that takes each option once: of two values, under one spelling or two, one would be lost silently."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if ctx.resilient_parsing:  # a shell completes a line that is not whole yet
+            return super().parse_args(ctx, args)
         *_, given = self.make_parser(ctx).parse_args(args=list(args))
         for option, times in Counter(given).items():
             has_values = option.param_type_name == "option" and (not option.is_flag or option.secondary_opts)
@@ -75,18 +84,19 @@ class OnceEach(TyperCommand):
         return super().parse_args(ctx, args)
 
 
-for command in IN_ORDER_OF_HELP:
-    app.command(cls=OnceEach)(command)
-app.add_typer(exercise_app, name="exercise")
+for group, commands in IN_ORDER_OF_HELP.items():
+    for command in commands:
+        app.command(cls=OnceEach, rich_help_panel=group)(command)
+app.add_typer(exercise_app, name="exercise", rich_help_panel="Learn")
 
 
 @app.callback(invoke_without_command=True)
 def _global_options(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and the commit.")] = False,
 ):
     if version:
-        print(f"minidecode {__version__}")
+        print(version_line())
         raise typer.Exit
     if context.invoked_subcommand is None:
         print(context.get_help(), file=sys.stderr)
@@ -97,7 +107,9 @@ def main() -> None:
     """Runs a command; an error that a user can mend is one line on stderr and exit code 1, or 2 for bad usage."""
     raise_on_signals()
     _ready_streams()
-    with _private_folder(), _warnings_in_one_line(quiet=not {"--quiet", "-q"}.isdisjoint(sys.argv[1:])):
+    in_bash = os.environ.get("_MINIDECODE_COMPLETE") == "complete_bash"
+    completing = words_of_bash(os.environ) if in_bash else contextlib.nullcontext()
+    with completing, _private_folder(), _warnings_in_one_line(quiet=not {"--quiet", "-q"}.isdisjoint(sys.argv[1:])):
         code = _run(debug="--debug" in sys.argv[1:])
     sys.exit(code)
 

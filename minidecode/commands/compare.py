@@ -10,6 +10,7 @@ import typer
 
 from ..errors import InputError, OptionError
 from ..files.lines import drawable
+from .completion import complete_row
 from .flags import AsJson, Debug, NoBar, refuse_given
 from .interrupts import unless_interrupted
 from .progress_bar import bar
@@ -18,7 +19,8 @@ from .whole_file import whole_file
 
 def compare(
     context: typer.Context,
-    name: Annotated[str | None, typer.Argument(help="The optimization, such as ngram.  [default: all of them, which"
+    name: Annotated[str | None, typer.Argument(autocompletion=complete_row,
+        help="The optimization, such as ngram.  [default: all of them, which"
                                                " takes minutes]", show_default=False)] = None,
     functions: Annotated[list[str] | None, typer.Argument(metavar="FILE.py:FUNCTION", help="Yours, timed beside"
                                                           " ours; the file is executed.")] = None,
@@ -32,7 +34,9 @@ def compare(
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw the roofline, as SVG.")] = None,
     as_json: AsJson = False, quiet: NoBar = False, debug: Debug = False,
 ):  # fmt: skip
-    """Check all implementations of an optimization, then time them by turns; refuses to time a wrong one.
+    """Check all implementations of an optimization, then time them.
+
+    They run by turns. A wrong one is not timed.
 
     Beside each time stand the useful bytes and operations per second, and the share of what this machine, measured in
     the same run, allows at the most (its roofline). A function of yours gets fresh values in each turn, and each of its

@@ -30,7 +30,7 @@ def doctor(
                                                 " room without network installs from.")] = None,
     as_json: AsJson = False, debug: Debug = False,
 ):  # fmt: skip
-    """Say what this machine has for minidecode, what is missing, and the command that adds it."""
+    """Say what this machine has, what is missing, and how to add it."""
     if wheels is not None and not for_class:
         raise OptionError("--wheels goes with --class")
     if for_class:

@@ -14,6 +14,7 @@ import typer
 from ..errors import InputError
 from ..plan import Plan
 from ..runtime.pipeline import check_lines
+from .completion import complete_model, complete_plan
 from .flags import DTYPE_HELP, PLAN_HELP, AsJson, Debug, Quiet, warn_of_files
 from .progress_bar import bar
 from .read_texts import read_lines, read_records
@@ -30,9 +31,11 @@ def evaluate(
     = None,
     references: Annotated[Path | None, typer.Option(readable=False, help="and one with their references, line by line."
                                                     )] = None,
-    model: Annotated[list[str] | None, typer.Option("--model", "-m", help="A bundled model, a model folder or a hub id;"
+    model: Annotated[list[str] | None, typer.Option("--model", "-m", autocompletion=complete_model,
+        help="A bundled model, a model folder or a hub id;"
                                                     " may repeat.  [default: tiny-gpt2]")] = None,
-    plan: Annotated[list[str] | None, typer.Option(help=f"{PLAN_HELP} May repeat.  [default: auto]")] = None,
+    plan: Annotated[list[str] | None, typer.Option(autocompletion=complete_plan,
+        help=f"{PLAN_HELP} May repeat.  [default: auto]")] = None,
     dtype: Annotated[list[str] | None, typer.Option(help=f"{DTYPE_HELP} May repeat.  [default: float32]")] = None,
     output_texts: Annotated[Path | None, typer.Option(readable=False, help="Write what was generated here, as JSONL.")]
     = None,
@@ -42,10 +45,10 @@ def evaluate(
     as_json: AsJson = False, quiet: Quiet = False, debug: Debug = False,
     *, options: dict[str, Any], defaults: dict[str, Any],
 ):  # fmt: skip
-    """Score generated texts against references: ROUGE and BLEU, a row for each model, plan and precision.
+    """Score generated texts against references: ROUGE and BLEU.
 
-    The text of a decoder-only model is compared without its prompt. The first row is what the others
-    are compared with. Needs the packages of the extra `evaluate`.
+    One row for each model, plan and precision; the others are compared with the first. The text of a decoder-only model
+    is compared without its prompt. Needs the packages of the extra `evaluate`.
     """
     import numpy as np
 

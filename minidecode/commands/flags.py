@@ -8,24 +8,19 @@ from typing import Annotated
 import typer
 
 from ..errors import OptionError
+from .completion import complete_model, complete_plan
 
 PLAN_HELP = (
-    "auto (fast where that pays and its compiled code is on disk, else numpy), numpy (a cache, NumPy's code), naive (no"
-    " cache, what each paper starts from), fast (compiled code, split memory) or cuda (every kernel, on a device), and"
-    " choices separated by commas:"
-    " cache=replicated, none (no cache), preallocated, split, indirect, rolling (for a model with an attention_window)"
-    " or el; and for the rows of the catalog, such as ngram=..., linear=..., hars=...: reference, naive, cpu, cuda,"
-    " emulator or FILE.py:FUNCTION, which executes the file (hars and epilogue are off by default);"
-    " cache_dtype=float16 stores what steps read"
-    " of it in half the bytes; arena=none, separate, planned or FILE.py:FUNCTION;"
-    " drop_finished=off keeps the rows of sentences that are done; graphs=off launches a device's kernels one by one."
+    "auto, fast, numpy, naive, cuda or emulator, and choices separated by commas, such as cache=split,ngram=cpu."
+    " KEY=FILE.py:FUNCTION executes the file. All keys and values: minidecode help plan."
 )
 DEVICE_HELP = "cpu; cuda (a GPU, with CuPy); auto (cuda where there is one); emulator (the same code for toys)."
 DTYPE_HELP = "float32 or float64; float16 or int8: how products store their weights, with float32 arithmetic."
 
-ModelName = Annotated[str, typer.Option("--model", "-m", help="A bundled model, a model folder or a hub id.")]
+MODEL_HELP = "A bundled model, a model folder or a hub id."
+ModelName = Annotated[str, typer.Option("--model", "-m", autocompletion=complete_model, help=MODEL_HELP)]
 Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit of a model on the hub.  [default: main]")]
-PlanText = Annotated[str, typer.Option(help=PLAN_HELP)]
+PlanText = Annotated[str, typer.Option(autocompletion=complete_plan, help=PLAN_HELP)]
 Dtype = Annotated[str, typer.Option(help=DTYPE_HELP)]
 Device = Annotated[str, typer.Option(help=DEVICE_HELP)]
 Jsonl = Annotated[bool, typer.Option("--jsonl", help="Read the input as JSONL whatever its name.")]

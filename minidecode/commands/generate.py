@@ -15,6 +15,7 @@ from ..errors import InputError, OptionError
 from ..files.lines import drawable, writable
 from ..runtime.pipeline import ON_ERROR, RunReceipt
 from ..runtime.records import Line, merged_options, read_record, tokenize_line
+from .completion import complete_model
 from .flags import Debug, Device, Dtype, Jsonl, PlanText, Quiet, Revision, warn_of_files
 from .generate_files import Prompts, check_prompts, check_resume, prompts_of, run_lines, told_of_failures
 from .progress_bar import bar
@@ -25,7 +26,8 @@ from .whole_file import whole_file
 @with_search_options
 def generate(
     prompts: Annotated[list[str] | None, typer.Argument(help="Texts to continue; - reads standard input.")] = None,
-    model: Annotated[str, typer.Option("--model", "-m", help="A bundled model, a model folder, or a model on the"
+    model: Annotated[str, typer.Option("--model", "-m", autocompletion=complete_model,
+        help="A bundled model, a model folder, or a model on the"
                                        " Hugging Face hub (gpt2, facebook/bart-base), which is downloaded once.")]
     = "tiny-gpt2",
     revision: Revision = None,
@@ -57,7 +59,9 @@ def generate(
     quiet: Quiet = False, debug: Debug = False,
     *, options: dict[str, Any], defaults: dict[str, Any],
 ):  # fmt: skip
-    """Continue texts (GPT-2) or answer them (BART). Without options: greedily, with the bundled GPT-2.
+    """Continue texts (GPT-2) or answer them (BART).
+
+    Without options: greedily, with the bundled GPT-2.
 
     Several texts come out one per line, line breaks written as \\n. Options have Hugging Face's names; where fairseq
     spells one differently, that is taken too.

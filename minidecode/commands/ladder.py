@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ..files.lines import drawable
+from .completion import complete_model
 from .flags import AsJson, Debug, Quiet, refuse_given
 from .progress_bar import bar, line_off_a_terminal
 from .whole_file import whole_file
@@ -21,7 +22,8 @@ WORK = (
 
 def ladder(
     context: typer.Context,
-    model: Annotated[str, typer.Option("--model", "-m", help="A bundled model, a model folder or a hub id; with"
+    model: Annotated[str, typer.Option("--model", "-m", autocompletion=complete_model,
+        help="A bundled model, a model folder or a hub id; with"
                                        " --random-weights also gpt2, gpt2-medium, bart-base, bart-large,"
                                        " distilbart-12-6.")] = "tiny-gpt2",
     random_weights: Annotated[bool, typer.Option("--random-weights", help="Only the shapes are the model's; nothing is"
@@ -45,7 +47,9 @@ def ladder(
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw speedups and shares of time, as SVG.")] = None,
     as_json: AsJson = False, quiet: Quiet = False, debug: Debug = False,
 ):  # fmt: skip
-    """Time one optimization after another on this machine, from no cache to all that is fast here (FastSeq, Table 2).
+    """Time one optimization after another on this machine.
+
+    From no cache to all that is fast here (FastSeq, Table 2).
 
     Each rung adds a switch: cache, pipeline, n-gram ban, cache de-duplication, EL, fused kernels, HARS, planned memory,
     low precision, a larger batch. Its tokens must be those of the rung before; one that loses here says why, and is not

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ..files.lines import drawable
+from .completion import complete_model
 from .flags import AsJson, Debug, Dtype, PlanText, refuse_given, warn_of_files
 from .search_flags import with_search_options
 from .whole_file import whole_file
@@ -17,7 +18,8 @@ from .whole_file import whole_file
 @with_search_options
 def plan(
     context: typer.Context,
-    model: Annotated[str, typer.Argument(help="A bundled model, a model folder, a hub id, or the name of a published"
+    model: Annotated[str, typer.Argument(autocompletion=complete_model,
+        help="A bundled model, a model folder, a hub id, or the name of a published"
                                          " shape (gpt2, gpt2-medium, bart-base, bart-large, distilbart-12-6). No"
                                          " weights are needed.")] = "tiny-gpt2",
     batch_size: Annotated[int, typer.Option(help="Prompts, or sources, generated together.")] = 1,
@@ -29,7 +31,7 @@ def plan(
     as_json: AsJson = False, debug: Debug = False,
     *, options: dict[str, Any], defaults: dict[str, Any],
 ):  # fmt: skip
-    """Plan the memory of a decode step: every intermediate, when it lives, and where it lies in one arena.
+    """Plan the arena of a decode step: where each intermediate lies.
 
     Learnt from a dry run of one step at the largest shapes that the options allow (--beam, --max-new-tokens, ...). The
     largest intermediates are printed; --json has all of them.

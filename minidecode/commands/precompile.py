@@ -11,8 +11,11 @@ from .progress_bar import bar
 
 
 def precompile(as_json: AsJson = False, quiet: NoBar = False, debug: Debug = False):
-    """Compile what plan=fast runs, and what may be said beside it, for all models, once on this machine: no run waits
-    for it, and auto may take it."""
+    """Compile what --plan fast runs, once on this machine.
+
+    After that no run waits for the compiler, and --plan auto may choose the compiled code. Code for other choices of a
+    plan is compiled too.
+    """
     from ..runtime.compiled import all_functions
     from ..runtime.compiled import precompile as run
 

@@ -34,7 +34,7 @@ def score(
     device: Device = "cpu",
     as_json: AsJson = False, quiet: Quiet = False, debug: Debug = False,
 ):  # fmt: skip
-    """Say how likely a model finds texts: log-probability, perplexity, bits per byte.
+    """Score texts: log-probability, perplexity, bits per byte.
 
     Each token after the first is scored; begin a text with <|endoftext|> to have all of it scored. BART scores targets
     given their sources.

@@ -34,9 +34,9 @@ def trace(
     debug: Debug = False,
     *, options: dict[str, Any], defaults: dict[str, Any],
 ):  # fmt: skip
-    """Show a search step by step: candidates, scores, what was ruled out, and which beam goes on where.
+    """Show a search step by step: candidates, scores and beams.
 
-    Without a limit, the first 8 new tokens.
+    Also what was ruled out, why, and which beam goes on where. Without a limit, the first 8 new tokens.
     """
     import numpy as np
 

@@ -1,0 +1,115 @@
+"""What --help shows: options and commands in groups, and examples; plain text, which needs no import to draw."""
+
+from __future__ import annotations
+
+from typing import Any
+
+COMMAND_GROUPS = ("Generate", "Measure", "Check kernels", "Learn", "This machine")
+OPTION_GROUPS = {
+    "Model": "model revision dtype device random_weights ignore_generation_config vocab_size kv_heads",
+    "Length": "truncate max_new_tokens max_length max_len_a max_len_b match_source_len min_new_tokens min_length"
+              " input_length",
+    "Search": "dialect num_beams num_return_sequences length_penalty length_normalization early_stopping"
+              " num_beam_groups diversity_penalty sibling_penalty",
+    "Sampling": "do_sample temperature top_k top_p min_p seed",
+    "Rules for tokens": "no_repeat_ngram_size encoder_no_repeat_ngram_size repetition_penalty"
+                        " encoder_repetition_penalty bad_words_ids suppress_tokens begin_suppress_tokens"
+                        " renormalize_logits unk_penalty",
+    "Special tokens": "eos_token_id ignore_eos pad_token_id unk_token_id forced_bos_token_id forced_eos_token_id"
+                      " decoder_start_token_id",
+    "Speed": "plan batch_size sort_window pipeline memory_budget",
+    "Files": "input jsonl output as_json trace timeline svg plot read sources references output_texts out wheels",
+}  # fmt: skip
+GROUP_OF = {name: group for group, names in OPTION_GROUPS.items() for name in names.split()}
+
+EXAMPLES = {  # tests/cli/test_help.py reads each as the command line would
+    "generate": (
+        'minidecode generate "Fellow citizens," --num-beams 4 --no-repeat-ngram-size 3',
+        'minidecode generate "Fellow citizens," --do-sample --top-p 0.9 --seed 1',
+        "minidecode generate -m facebook/bart-large-cnn -i articles.txt -o short.txt",
+    ),
+    "trace": (
+        'minidecode trace "Fellow citizens," --num-beams 2',
+        'minidecode trace "Fellow citizens," --num-beams 3 --svg tree.svg',
+        'minidecode trace "Fellow citizens," --num-beams 4 --against dialect=fairseq',
+    ),
+    "score": (
+        'minidecode score "Fellow citizens, we are met here today."',
+        "minidecode score -i texts.txt --json",
+        "minidecode score -i long.txt -m gpt2 --stride 256",
+    ),
+    "plan": (
+        "minidecode plan",
+        "minidecode plan bart-large --batch-size 32 --input-length 512 --num-beams 4",
+        "minidecode plan gpt2 --input-length 128 --plan arena=planned --svg plan.svg",
+    ),
+    "compare": (
+        "minidecode compare ngram",
+        "minidecode compare ngram mine.py:banned_tokens",
+        "minidecode compare linear --stored float16 --plot roofline.svg",
+    ),
+    "ladder": (
+        "minidecode ladder",
+        "minidecode ladder -m bart-large --random-weights --plot ladder.svg",
+        "minidecode ladder --texts 8 --max-new-tokens 32 --json",
+    ),
+    "evaluate": (
+        "minidecode evaluate pairs.jsonl -m facebook/bart-large-cnn",
+        "minidecode evaluate --sources articles.txt --references summaries.txt",
+        "minidecode evaluate pairs.jsonl --plan numpy --plan fast",
+    ),
+    "check": (
+        "minidecode check ngram mine.py:banned_tokens",
+        "minidecode check softmax mine.py:softmax --examples 1000",
+        "minidecode check ngram mine.py:banned_tokens --json",
+    ),
+    "convert": (
+        "minidecode convert tiny-gpt2 --kv-heads 1 --out tiny-multi-query",
+        "minidecode convert gpt2 --kv-heads 4 --out gpt2-grouped",
+        "minidecode convert facebook/bart-base --kv-heads 1 --out bart-mqa --json",
+    ),
+    "help": ("minidecode help", "minidecode help plan", "minidecode help generate"),
+    "tutorial": ("minidecode tutorial", "minidecode tutorial 03", "minidecode tutorial 3 --out caches.ipynb"),
+    "models": ("minidecode models", "minidecode models --json", "minidecode models --json | jq '.[].name'"),
+    "precompile": ("minidecode precompile", "minidecode precompile --quiet", "minidecode precompile --json"),
+    "doctor": ("minidecode doctor", "minidecode doctor --class", "minidecode doctor --class --wheels wheels"),
+}
+
+
+class GroupedOptions:
+    """Of a command: its options under the names of OPTION_GROUPS, and its examples, a line each."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Arguments", *OPTION_GROUPS, "Options")}
+        for parameter in self.get_params(ctx):
+            if record := parameter.get_help_record(ctx):
+                is_argument = parameter.param_type_name == "argument"
+                groups["Arguments" if is_argument else GROUP_OF.get(parameter.name, "Options")].append(record)
+        _write_groups(groups, formatter)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        if examples := EXAMPLES.get(self.name):
+            with formatter.section("Examples"):
+                for line in examples:
+                    formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
+
+
+class GroupedCommands:
+    """Of the list of all commands: under the names of COMMAND_GROUPS, which a command has as its rich_help_panel."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        commands = [self.get_command(ctx, name) for name in self.list_commands(ctx)]
+        width = max(len(c.name) for c in commands)
+        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in COMMAND_GROUPS}
+        for command in commands:
+            groups[command.rich_help_panel].append(
+                (f"{command.name:<{width}}", command.get_short_help_str(formatter.width - width - 4))
+            )
+        _write_groups(groups, formatter)
+
+
+def _write_groups(groups: dict[str, list[tuple[str, str]]], formatter: Any) -> None:
+    for name, records in groups.items():
+        if records:
+            with formatter.section(name):
+                formatter.write_dl(records)

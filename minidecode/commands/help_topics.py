@@ -1,0 +1,187 @@
+"""`minidecode help`: a plan, a cache, a type and a model name, each explained on one screen; and any command's help."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterable
+from typing import Annotated
+
+import typer
+
+from ..errors import OptionError, did_you_mean
+from ..plan import BACKENDS, BASES, CACHES, STORED_AS, SWITCHES
+from .flags import Debug
+
+WIDTH = 80
+ABOUT_BASES = {
+    "auto": "fast where that pays and its compiled code is on disk, else numpy",
+    "numpy": "a cache per beam, and NumPy's code",
+    "naive": "no cache, and the code that each paper starts from",
+    "fast": "compiled code, and the split cache",
+    "emulator": "every CUDA kernel, thread by thread on the CPU: for toy shapes",
+    "cuda": "every CUDA kernel, on a GPU",
+}
+ABOUT_CACHES = {
+    "none": "nothing: each step computes all positions again",
+    "replicated": "keys and values for each beam; the arrays grow at each step",
+    "preallocated": "the same, in arrays that are allocated once",
+    "split": "the prompt once per sentence, what is generated per beam",
+    "indirect": "the same; beams change places in a table, not in the cache",
+    "rolling": "the last positions alone: for a model with an attention_window",
+    "el": "hidden states of the prompt or source, not its keys and values",
+}
+ABOUT_STORED = {
+    "computed": "what was computed, in full precision",
+    "float16": "half the bytes; nearly the same model, so other tokens may come",
+}
+ABOUT_SWITCHES = {
+    "drop_finished": "take a sentence out of the batch when its search is done",
+    "graphs": "capture a step on a GPU once, then launch it as one",
+}
+ABOUT_BACKENDS = {
+    "reference": "NumPy",
+    "naive": "NumPy, as the paper's baseline has it",
+    "cpu": "compiled by Numba for the CPU",
+    "cuda": "a CUDA kernel, on a GPU",
+    "emulator": "the same kernel, thread by thread on the CPU",
+}
+ABOUT_DTYPES = {
+    "float32": "the default",
+    "float64": "all arithmetic in float64: for comparisons",
+    "float16": "weights of products in half the bytes; float32 arithmetic",
+    "int8": "weights of products in a quarter of the bytes; float32 arithmetic",
+}
+PLAN_EXAMPLES = (
+    ("fast", "compiled code"),
+    ("cache=split", "NumPy, with another cache"),
+    ("fast,ngram=naive", "fast, but for one op"),
+    ("fast,cache_dtype=float16,arena=planned", "several choices"),
+    ("ngram=mine.py:ban", "your function, from a file"),
+)
+
+
+def help(
+    context: typer.Context,
+    topic: Annotated[list[str] | None, typer.Argument(help="A topic, or a command.", show_default=False)] = None,
+    debug: Debug = False,
+):
+    """Explain a topic, such as plan, or show a command's --help."""
+    words = topic or []
+    group = context.parent.command
+    if not words:
+        print(_listed(TOPICS))
+    elif len(words) == 1 and words[0] in TOPICS:
+        print(TOPICS[words[0]][1]())
+    elif words[0] in group.commands:
+        group.main(args=[*words, "--help"], prog_name=context.parent.info_name, standalone_mode=False)
+    else:
+        near = did_you_mean(words[0], [*TOPICS, *group.commands])
+        raise OptionError(
+            f"there is no help on {' '.join(words)!r}: the topics are {', '.join(TOPICS)}, and any command{near}"
+        )
+
+
+def plan_help() -> str:
+    """What a plan is, its keys and values, and examples."""
+    from ..catalog import CATALOG
+
+    rows = [name for name, row in CATALOG.items() if not row.spelled]
+    optional = [name for name in rows if CATALOG[name].may_be_off]
+    keys = {
+        "cache": f"{', '.join(CACHES)} (minidecode help cache)",
+        "cache_dtype": f"{', '.join(STORED_AS)} (minidecode help cache)",
+        **{name: f"{', '.join(row.spelled)} or FILE.py:FUNCTION" for name, row in CATALOG.items() if row.spelled},
+        **{name: f"{', '.join(choices)}: {ABOUT_SWITCHES[name]}" for name, choices in SWITCHES.items()},
+    }
+    return "\n".join([
+        *_paragraph("--plan BASE,KEY=VALUE,... chooses the cache, and one implementation of each op. No base means"
+                    " auto, or numpy if a key is given. A choice that cannot run is an error: nothing falls back"
+                    " silently."),
+        "", "Bases:", *_table(ABOUT_BASES, BASES),
+        "", "Keys:", *_table(keys, keys),
+        "", "Keys of the catalog, one per op:", *_paragraph(", ".join(rows), "  "),
+        "Their values:", *_table(ABOUT_BACKENDS, BACKENDS),
+        *_table({"FILE.py:FUNCTION": "a function of yours; minidecode executes the file",
+                 "off, auto": f"{' and '.join(optional)} alone"}),
+        "", "Examples:", *(f"  --plan {plan:<39} {what}" for plan, what in PLAN_EXAMPLES),
+        "", "Read on: docs/guide/plans.md and docs/catalog.md. --receipt shows what ran.",
+        "The command minidecode plan is another thing: minidecode plan --help.",
+    ])  # fmt: skip
+
+
+def cache_help() -> str:
+    """What each cache stores."""
+    return "\n".join([
+        *_paragraph("The cache keeps keys and values of earlier positions, so that a step need not compute them again."
+                    " --plan cache=NAME chooses one. The tokens stay the same."),
+        "", "cache=", *_table(ABOUT_CACHES, CACHES),
+        "", "cache_dtype=", *_table(ABOUT_STORED, STORED_AS),
+        "", "Examples:", "  minidecode generate \"Fellow citizens,\" --plan cache=split --receipt",
+        "  minidecode generate \"Fellow citizens,\" --plan fast,cache_dtype=float16",
+        "", "Read on: docs/guide/caches.md.",
+    ])  # fmt: skip
+
+
+def dtype_help() -> str:
+    """What --dtype stores and computes."""
+    from ..runtime.low_precision import NARROW
+
+    return "\n".join([
+        *_paragraph("--dtype chooses how weights are stored, and in which precision a model computes."),
+        "", "--dtype", *_table(ABOUT_DTYPES, ("float32", "float64", *NARROW)),
+        "", *_paragraph(f"{' and '.join(NARROW)} make another model, so other tokens may come. The cache has a type of"
+                        " its own: --plan cache_dtype=float16."),
+        "", "Examples:", "  minidecode generate \"Fellow citizens,\" --dtype int8",
+        "  minidecode evaluate pairs.jsonl --dtype float32 --dtype int8",
+        "", "Read on: docs/guide/low_precision.md.",
+    ])  # fmt: skip
+
+
+def models_help() -> str:
+    """What -m takes."""
+    from ..files.published import PUBLISHED
+    from ..model import bundled_models
+
+    return "\n".join([
+        *_paragraph("-m names a model of the families GPT-2 or BART:"),
+        "", *_table({
+            "a bundled model": f"{', '.join(sorted(bundled_models()))}: no download",
+            "a folder": "with config.json, weights and tokenizer, as the Hugging Face hub has them",
+            "a hub id": "gpt2, facebook/bart-large-cnn, ...: downloaded once; --revision picks a commit",
+            "a shape": f"{', '.join(PUBLISHED)}: random weights, without a download, for plan and for ladder"
+                       " --random-weights",
+        }),
+        "", "Examples:", "  minidecode generate \"Fellow citizens,\" -m gpt2", "  minidecode plan bart-large",
+        "  minidecode ladder -m bart-large --random-weights",
+        "", "Read on: docs/guide/models.md. minidecode models lists what is on disk.",
+    ])  # fmt: skip
+
+
+TOPICS: dict[str, tuple[str, Callable[[], str]]] = {
+    "plan": ("what --plan takes: bases, keys and values", plan_help),
+    "cache": ("what each cache stores", cache_help),
+    "dtype": ("how weights are stored and computed with", dtype_help),
+    "models": ("what -m takes", models_help),
+}
+
+
+def _listed(topics: dict[str, tuple[str, Callable[[], str]]]) -> str:
+    lines = ["Topics:", *_table({name: about for name, (about, _) in topics.items()})]
+    return "\n".join([*lines, "", "minidecode help TOPIC explains one; minidecode help COMMAND is COMMAND --help."])
+
+
+def _paragraph(text: str, indent: str = "") -> list[str]:
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+    )
+
+
+def _table(about: dict[str, str], names: Iterable[str] | None = None) -> list[str]:
+    """A line for each name, or several where its text is long. Raises KeyError for a name without a text."""
+    names = list(about if names is None else names)
+    width = max(map(len, names))
+    lines = []
+    for name in names:
+        first, *rest = textwrap.wrap(about[name], WIDTH - width - 4, break_on_hyphens=False)
+        lines += [f"  {name:<{width}}  {first}", *(f"  {'':<{width}}  {line}" for line in rest)]
+    return lines
