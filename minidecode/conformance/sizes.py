@@ -9,6 +9,5 @@ WIDE = 2**16 + 60  # more columns than uint16 counts
 POSITIONS = 2**12 + 33  # position 4,096 is among them, which twelve bits do not count
 SEVERAL_WIDE = (3, 2**12 + 33)  # rows of so many columns, of which not only the first must be right
 MANY_ROWS = 2**16 + 1  # more than a grid has blocks in y or z, and than sixteen bits count
-HEADS = 33  # one more than a warp has threads
-HEAD_WIDTH = 130  # more than 128, as few models have
+LARGE_HEADS = ((33, 3), (1, 130))  # (heads, width): more heads than a warp has threads; a head wider than 128
 BOUNDARIES = tuple(sorted({multiple + more for multiple in (32, 64, 128, 256, 512) for more in (0, 1)}))

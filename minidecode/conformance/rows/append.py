@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ...ops import Heads
-from ..sizes import BOUNDARIES, HEAD_WIDTH, HEADS, MANY_ROWS, POSITIONS, ROWS
+from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS
 from .heads import heads_of, product_of
 from .heads import oracle as heads_oracle
 
@@ -60,7 +60,7 @@ def large() -> list[tuple]:
         arguments_of(list(BOUNDARIES), BOUNDARIES[-1] + 1, one),
         arguments_of([1] * ROWS, 2, one),
         arguments_of([POSITIONS - 1], POSITIONS, one),
-        arguments_of([1, 0], 2, Heads(HEADS, HEADS, HEAD_WIDTH, HEAD_WIDTH, 1.0)),
+        *(arguments_of([1, 0], 2, Heads(G, G, K, K, 1.0)) for G, K in LARGE_HEADS),
         arguments_of([0] * MANY_ROWS, 1, one),
     ]
 

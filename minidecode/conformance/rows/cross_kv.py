@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ...ops import Heads
 from ..attention import drawn
 from ..bounds import EPS
-from ..sizes import BOUNDARIES, HEAD_WIDTH, HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
+from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 from . import linear as product
 from .linear import LAYOUTS, STORED
 
@@ -58,9 +58,10 @@ def large() -> list[tuple]:
     """Many rows, long sums, many heads, wide ones, and widths at the edges of blocks."""
     one = Heads(1, 1, 1, 1, 1.0)
     cases = [random_case(n, 2, n, 1, one, STORED[n % len(STORED)], LAYOUTS[n % 2]) for n in BOUNDARIES]
-    many = Heads(HEADS, HEADS, HEAD_WIDTH, HEAD_WIDTH, 1.0)  # of 8 layers: more columns than sixteen bits count
+    cases += [random_case(32, 2, 1, 2, Heads(G, G, K, K, 1.0)) for G, K in LARGE_HEADS]
     cases += [random_case(30, ROWS, WIDTH, 1, one), random_case(31, 3, POSITIONS, 1, one)]
-    return [*cases, random_case(32, 2, 1, 8, many), random_case(33, MANY_ROWS, 1, 1, one)]
+    wide = Heads(33, 33, 130, 130, 1.0)  # of 8 layers: more columns than sixteen bits count
+    return [*cases, random_case(33, 2, 1, 8, wide), random_case(34, MANY_ROWS, 1, 1, one)]
 
 
 def oracle(h_RD, weight, heads):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ..attention import STORED as STORED
 from ..attention import attend_hidden_bound, attend_hidden_row
-from ..sizes import BOUNDARIES, HEAD_WIDTH, HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
+from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
 FETCHED = ("begin_B",)  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
 
@@ -85,9 +85,8 @@ def large() -> list[tuple]:
     """Many sentences, a long one, many heads, wide ones, and lengths at the edges of blocks."""
     one = dict(W=1, H=1, G=1, K=2, U=2, D=WIDTH)
     cases = [arguments_of(n, B=1, N=n, **one) for n in (*BOUNDARIES, POSITIONS)]
-    many = dict(W=1, H=HEADS, G=HEADS, K=HEAD_WIDTH, U=HEAD_WIDTH, D=WIDTH)
     cases += [arguments_of(1, B=B, N=2, **one) for B in (ROWS, MANY_ROWS)]
-    return [*cases, arguments_of(1, B=1, N=2, **many)]
+    return [*cases, *(arguments_of(1, B=1, N=2, W=1, H=G, G=G, K=K, U=K, D=WIDTH) for G, K in LARGE_HEADS)]
 
 
 def rows_of(q_RHK, h_BND, begin_B):

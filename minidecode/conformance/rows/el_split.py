@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ..attention import attend_hidden_bound, attend_hidden_row, halves
-from ..sizes import BOUNDARIES, HEAD_WIDTH, HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
+from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 from .el import hidden_inputs, planted_sizes, rows_of
 from .el import sizes as prompt_sizes
 
@@ -61,9 +61,8 @@ def large() -> list[tuple]:
     one = dict(W=1, H=1, G=1, K=2, U=2, D=WIDTH)
     cases = [arguments_of(n, n, whole=True, B=1, N=2, **one) for n in (*BOUNDARIES, POSITIONS)]
     cases += [arguments_of(n, 2, B=1, N=n, **one) for n in (*BOUNDARIES, POSITIONS)]
-    many = dict(W=1, H=HEADS, G=HEADS, K=HEAD_WIDTH, U=HEAD_WIDTH, D=WIDTH)
     cases += [arguments_of(1, 1, B=B, N=1, **one) for B in (ROWS, MANY_ROWS)]
-    return [*cases, arguments_of(1, 2, B=1, N=2, **many)]
+    return [*cases, *(arguments_of(1, 2, B=1, N=2, W=1, H=G, G=G, K=K, U=K, D=WIDTH) for G, K in LARGE_HEADS)]
 
 
 def oracle(q_RHK, h_BND, begin_B, *rest):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ..attention import STORED as STORED
 from ..attention import attend_bounds, attend_rows, drawn, halves, hidden, normal, perhaps_halves, timed_in
-from ..sizes import BOUNDARIES, HEAD_WIDTH, HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
+from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
 FETCHED = ("begin_R", "end_R")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
 
@@ -71,8 +71,10 @@ def large() -> list[tuple]:
         R = len(ends)
         arrays = normal(rng, R, 1, WIDTH), normal(rng, R, 1, M, WIDTH), normal(rng, R, 1, M, WIDTH)
         cases.append(arguments_of(*arrays, [0] * R, ends, 0.7))
-    cache = (normal(rng, 1, HEADS, 2, HEAD_WIDTH) for _ in range(2))
-    return [*cases, arguments_of(normal(rng, 1, HEADS, HEAD_WIDTH), *cache, [0], [2], 0.1)]
+    for G, K in LARGE_HEADS:
+        cache = (normal(rng, 1, G, 2, K) for _ in range(2))
+        cases.append(arguments_of(normal(rng, 1, G, K), *cache, [0], [2], 0.1))
+    return cases
 
 
 def seen(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale):

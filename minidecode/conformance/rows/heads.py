@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ...ops import Heads
-from ..sizes import BOUNDARIES, HEAD_WIDTH, HEADS, MANY_ROWS, ROWS
+from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, ROWS
 
 
 def product_of(R: int, heads: Heads, bias: bool) -> tuple:
@@ -50,7 +50,7 @@ def large() -> list[tuple]:
     """Many rows, heads at the edges of blocks, many heads, and more columns than sixteen bits count."""
     one = Heads(1, 1, 1, 1, 1.0)
     cases = [product_of(2, Heads(1, 1, n, 1, 1.0), bias=True) for n in BOUNDARIES]
-    cases += [product_of(2, Heads(HEADS, HEADS, HEAD_WIDTH, U, 1.0), bias=True) for U in (HEAD_WIDTH, 1800)]
+    cases += [product_of(2, Heads(G, G, K, K, 1.0), bias=True) for G, K in (*LARGE_HEADS, (33, 700))]
     return [*cases, product_of(ROWS, one, bias=True), product_of(MANY_ROWS, one, bias=False)]
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ..attention import STORED as STORED
 from ..attention import attend_bound, attend_row, halves, perhaps_halves, timed_in
-from ..sizes import BOUNDARIES, HEAD_WIDTH, HEADS, MANY_ROWS, POSITIONS, ROWS
+from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS
 
 POISON = 1e4  # lies where no op may look
 FETCHED = ("prompt_begin_B", "indirection_RT", "begin_R", "end_R")  # what the NumPy code reads as Python numbers
@@ -80,7 +80,7 @@ def large() -> list[tuple]:
     """Many sentences, many positions, many heads, wide ones, and counts of positions at the edges of blocks."""
     cases = [arguments_of(1, 2, 2, n) for n in BOUNDARIES] + [arguments_of(1, 2, n, 2) for n in BOUNDARIES]
     cases += [arguments_of(B, 1, 1, 1) for B in (ROWS, MANY_ROWS)]
-    cases.append(arguments_of(1, 2, 1, 2, G=HEADS, K=HEAD_WIDTH, U=HEAD_WIDTH))
+    cases += [arguments_of(1, 2, 1, 2, G=G, K=K, U=K) for G, K in LARGE_HEADS]
     return [*cases, arguments_of(1, 1, POSITIONS, 1), arguments_of(1, 1, 1, POSITIONS)]
 
 

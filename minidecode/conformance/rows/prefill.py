@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ..attention import attend_bounds, attend_rows, drawn, normal
-from ..sizes import BOUNDARIES, HEAD_WIDTH, HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
+from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
 FETCHED = ("q_offsets_X", "k_offsets_X")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
 
@@ -74,8 +74,10 @@ def large() -> list[tuple]:
     ]:  # fmt: skip
         arrays = (normal(rng, sum(lengths), 1, WIDTH) for lengths in (targets, sources, sources))
         cases.append((*arrays, offsets_of(targets), offsets_of(sources), 0.7, causal))
-    arrays = (normal(rng, 2, HEADS, HEAD_WIDTH) for _ in range(3))
-    return [*cases, (*arrays, offsets_of([2]), offsets_of([2]), 0.1, True)]
+    for G, K in LARGE_HEADS:
+        arrays = (normal(rng, 2, G, K) for _ in range(3))
+        cases.append((*arrays, offsets_of([2]), offsets_of([2]), 0.1, True))
+    return cases
 
 
 def seen(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None):

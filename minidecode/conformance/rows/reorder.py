@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from ..sizes import BOUNDARIES, HEAD_WIDTH, HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
+from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
 FETCHED = ("parent_R", "length_R")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
 
@@ -50,7 +50,8 @@ def planted() -> list[tuple]:
 def large() -> list[tuple]:
     """Many rows, late positions, many heads, wide ones, and counts of positions at the edges of blocks."""
     cases = [arguments_of([1, 0], length, length + 1) for length in (*BOUNDARIES, POSITIONS)]
-    cases += [arguments_of(list(range(ROWS))[::-1], 1, 2, X=WIDTH), arguments_of([1, 0], 1, 2, HEADS, HEAD_WIDTH)]
+    cases.append(arguments_of(list(range(ROWS))[::-1], 1, 2, X=WIDTH))
+    cases += [arguments_of([1, 0], 1, 2, G, X) for G, X in LARGE_HEADS]
     return [*cases, arguments_of([*range(MANY_ROWS - 2), MANY_ROWS - 1, MANY_ROWS - 2], 1, 1)]
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ..attention import STORED as STORED
 from ..attention import attend_bound, attend_row, halves, perhaps_halves, timed_in
-from ..sizes import BOUNDARIES, HEAD_WIDTH, HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
+from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
 POISON = 1e4  # lies where no op may look
 FETCHED = ("begin_R", "end_R")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
@@ -68,7 +68,7 @@ def large() -> list[tuple]:
         *(arguments_of([0, 0], [n, n + 1], n) for n in (*BOUNDARIES, POSITIONS)),
         arguments_of([0] * edges, list(BOUNDARIES), room),
         *(arguments_of([0] * R, [2] * R, 1, K=WIDTH, U=WIDTH) for R in (ROWS, MANY_ROWS)),
-        arguments_of([0], [3], 2, G=HEADS, K=HEAD_WIDTH, U=HEAD_WIDTH),
+        *(arguments_of([0], [3], 2, G=G, K=K, U=K) for G, K in LARGE_HEADS),
     ]
 
 

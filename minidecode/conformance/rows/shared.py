@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ..attention import STORED as STORED
 from ..attention import attend_bounds, attend_rows, drawn, halves, hidden, normal, perhaps_halves, timed_in
-from ..sizes import BOUNDARIES, HEAD_WIDTH, HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
+from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
 FETCHED = ("begin_B",)  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
 
@@ -69,8 +69,10 @@ def large() -> list[tuple]:
         B = len(begins)
         arrays = normal(rng, B, 1, WIDTH), normal(rng, B, 1, length, WIDTH), normal(rng, B, 1, length, WIDTH)
         cases.append(arguments_of(*arrays, begins, 0.7))
-    cache = (normal(rng, 1, HEADS, 2, HEAD_WIDTH) for _ in range(2))
-    return [*cases, arguments_of(normal(rng, 1, HEADS, HEAD_WIDTH), *cache, [0], 0.1)]
+    for G, K in LARGE_HEADS:
+        cache = (normal(rng, 1, G, 2, K) for _ in range(2))
+        cases.append(arguments_of(normal(rng, 1, G, K), *cache, [0], 0.1))
+    return cases
 
 
 def seen(q_RHK, k_BGNK, v_BGNU, begin_B, scale):

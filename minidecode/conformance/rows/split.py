@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ..attention import STORED as STORED
 from ..attention import attend_bounds, attend_rows, drawn, halves, hidden, normal, perhaps_halves, timed_in
-from ..sizes import BOUNDARIES, HEAD_WIDTH, HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
+from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
 FETCHED = (
     "prompt_begin_B",
@@ -93,8 +93,10 @@ def large() -> list[tuple]:
         B = len(begins)
         prompt, own = ([normal(rng, B, 1, length, WIDTH) for _ in range(2)] for length in (N, T))
         cases.append(arguments_of(normal(rng, B, 1, WIDTH), *prompt, begins, *own, [0] * B, ends, 0.7))
-    prompt, own = ([normal(rng, 1, HEADS, 2, HEAD_WIDTH) for _ in range(2)] for _ in range(2))
-    return [*cases, arguments_of(normal(rng, 1, HEADS, HEAD_WIDTH), *prompt, [0], *own, [0], [2], 0.1)]
+    for G, K in LARGE_HEADS:
+        prompt, own = ([normal(rng, 1, G, 2, K) for _ in range(2)] for _ in range(2))
+        cases.append(arguments_of(normal(rng, 1, G, K), *prompt, [0], *own, [0], [2], 0.1))
+    return cases
 
 
 def seen(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale):
