@@ -38,8 +38,8 @@ def values_of(key: str) -> list[str]:
 
 def complete_model(incomplete: str) -> list[str]:
     """Bundled models, and published shapes; where none of them fits, a shell completes folders by itself."""
+    from ..files.folder import bundled_models
     from ..files.published import PUBLISHED
-    from ..model import bundled_models
 
     return _fitting(incomplete, [*bundled_models(), *PUBLISHED])
 

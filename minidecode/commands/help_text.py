@@ -7,8 +7,8 @@ from typing import Any
 COMMAND_GROUPS = ("Generate", "Measure", "Check kernels", "Learn", "This machine")
 OPTION_GROUPS = {
     "Model": "model revision dtype device random_weights ignore_generation_config vocab_size kv_heads",
-    "Length": "truncate max_new_tokens max_length max_len_a max_len_b match_source_len min_new_tokens min_length"
-              " input_length",
+    "Length and stops": "truncate max_new_tokens max_length max_len_a max_len_b match_source_len min_new_tokens"
+                        " min_length input_length stop_strings keep_stop_strings max_time",
     "Search": "dialect num_beams num_return_sequences length_penalty length_normalization early_stopping"
               " num_beam_groups diversity_penalty sibling_penalty",
     "Sampling": "do_sample temperature top_k top_p min_p seed",
@@ -18,7 +18,8 @@ OPTION_GROUPS = {
     "Special tokens": "eos_token_id ignore_eos pad_token_id unk_token_id forced_bos_token_id forced_eos_token_id"
                       " decoder_start_token_id",
     "Speed": "plan batch_size sort_window pipeline memory_budget",
-    "Files": "input jsonl output as_json trace timeline svg plot read sources references output_texts out wheels",
+    "Files": "input jsonl output resume as_json trace timeline svg plot read sources references output_texts out"
+             " wheels",
 }  # fmt: skip
 GROUP_OF = {name: group for group, names in OPTION_GROUPS.items() for name in names.split()}
 

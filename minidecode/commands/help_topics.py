@@ -139,8 +139,8 @@ def dtype_help() -> str:
 
 def models_help() -> str:
     """What -m takes."""
+    from ..files.folder import bundled_models
     from ..files.published import PUBLISHED
-    from ..model import bundled_models
 
     return "\n".join([
         *_paragraph("-m names a model of the families GPT-2 or BART:"),

@@ -277,7 +277,9 @@ class Quiet(Array):
 
     def __init__(self, house: House, memory: Memory, data: np.ndarray, base: int, written: np.ndarray | None):
         super().__init__(house, memory, data, base, written)
-        self._numbers = data if self._box is None else data.astype(np.int64)  # widened once, for nobody changes them
+        self._numbers = (
+            data if self._box is None else data.astype(np.int64)
+        )  # widened once, for no schedule changes them
 
     def __getitem__(self, index):
         if type(index) is not int or not 0 <= index < self._length:

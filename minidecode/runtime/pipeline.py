@@ -290,7 +290,7 @@ class Generating(Stages):
 
     def make(self, line: Line) -> None:
         """Ids become text."""
-        stops = self.resolved.stop_strings, self.resolved.keep_stop_strings
+        stops = line.options.get("stop_strings", self.resolved.stop_strings), self.resolved.keep_stop_strings
         line.texts = [cut_at_stop(self.model.tokenizer.decode(ids), *stops) for ids in line.token_ids]
 
     def _budget(self) -> int | None:

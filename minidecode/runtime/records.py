@@ -91,6 +91,11 @@ def own_options(record: dict[str, Any], where: str, context: int) -> dict[str, A
         if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not least <= value <= most:
             raise InputError(f'{where}: "{key}" is {value!r:.80}: give a whole number from {least} to {most}')
         options[key] = int(value)
+    if (stops := record.get("stop")) is not None:
+        stops = [stops] if isinstance(stops, str) else stops
+        if not isinstance(stops, list) or not all(isinstance(s, str) and s for s in stops):
+            raise InputError(f'{where}: "stop" is {stops!r:.80}: give a text, or a list of texts, none of them empty')
+        options["stop_strings"] = tuple(stops)
     return options
 
 
