@@ -21,7 +21,7 @@ KEY = {
     "S": "stacked layers",
     "N": "input length (prompt, or encoder output)",
     "T": "generated positions",
-    "M": "memory positions attended to (N, T or N+T)",
+    "M": "cache positions attended to (N, T or N+T)",
     "D": "model width",
     "H": "query heads",
     "G": "key/value heads",

@@ -141,7 +141,7 @@ class Ladder:
             f"{self.work['model']}: {self.work['texts']} texts of about {self.work['input_length']} tokens, "
             f"{self.work['max_new_tokens']} new, {self.work['num_beams']} beams",
             f"{'rung':<26} {'samples/s':>10} {'seconds: median, least to most':>31} {'speedup':>8} {'in all':>8}"
-            f" {'tokens':>10} {'memory':>8} {'peak':>8}{others}",
+            f" {'tokens':>10} {'cache':>8} {'peak':>8}{others}",
         ]
         return "\n".join([*lines, *map(self._row, self.steps)])
 
@@ -172,7 +172,7 @@ class Ladder:
         m = self.machine
         notes = [
             "speedup: over the rung before it that was carried on, the median of the turns' ratios; in all: over the "
-            "first. memory: keys and values between steps; peak: all that one moment held, both beside the weights "
+            "first. cache: keys and values between steps; peak: all that one moment held, both beside the weights "
             f"({weights}).",
             f"This machine, measured: {m['bandwidth'] / 1e9:,.1f} GB/s, {m['operations'] / 1e9:,.0f} GFLOP/s. "
             f"Code was compiled, or read from disk, in {sum(s.compile_seconds for s in self.measured):.1f} s, which "

@@ -256,7 +256,7 @@ def weights_bytes(model: Model) -> int:
 
 
 def facts_of(done: Run) -> dict[str, str]:
-    """What ran, by receipts: op -> implementation, and memory, dtype, arena, overlap and batches in words."""
+    """What ran, by receipts: op -> implementation, and cache, dtype, arena, overlap and batches in words."""
     first, count = done.receipts[0], len(done.receipts)
     return {op: c.implementation for op, c in first.ops.items()} | {
         "cache": first.cache, "dtype": first.dtype, "overlap": done.overlap,

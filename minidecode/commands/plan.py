@@ -1,4 +1,4 @@
-"""`minidecode plan`: the memory of a decode step, planned."""
+"""`minidecode plan`: the arena of a decode step, planned."""
 
 from __future__ import annotations
 

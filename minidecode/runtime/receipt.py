@@ -198,7 +198,7 @@ class Receipt:
     def __str__(self) -> str:
         stages = ", ".join(f"{stage} {s:.3f} s" for stage, s in self.seconds.items())
         lines = [
-            f"plan {self.plan}; dtype {self.dtype}; memory {self.cache}, at most {self.cache_peak_bytes:,} bytes"
+            f"plan {self.plan}; dtype {self.dtype}; cache {self.cache}, at most {self.cache_peak_bytes:,} bytes"
             + (f"; arena of {self.arena_bytes:,} bytes, by {self.arena_placed_by}" if self.arena_bytes else ""),
             f"search: {', '.join(f'{name} {value}' for name, value in self.search.items())}",
             f"{self.prompt_tokens} prompt tokens, {self.new_tokens} new tokens, {self.steps} steps ({self.rows} rows); "

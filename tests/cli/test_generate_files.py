@@ -156,6 +156,8 @@ def jsonl(tmp_path):
     ({"seed": -1}, '"seed" is -1: give a whole number from 0 to 18446744073709551615'),
     ({"seed": "7"}, "\"seed\" is '7': give a whole number from 0 to 18446744073709551615"),
     ({"seed": 7}, "seed changes nothing without do_sample=True: add it, or leave seed out"),
+    ({"stop": ""}, "\"stop\" is ['']: give a text, or a list of texts, none of them empty"),
+    ({"stop": [3]}, '"stop" is [3]: give a text, or a list of texts, none of them empty'),
     ({"prefix": 3}, '"prefix" is 3: give the text that the new text begins with'),
     ({"prefix": "xyz"}, '"prefix" has 3 tokens, and 3 new ones are allowed: give one of at most 2, or a larger'
                         " max_new_tokens"),

@@ -257,3 +257,19 @@ def test_the_commit_of_an_install_from_git(tmp_path, monkeypatch, direct_url, co
     assert version.commit_of_install(tmp_path / "minidecode") == commit
     monkeypatch.setattr(version, "PACKAGE", tmp_path / "minidecode")
     assert version.version_line() == f"minidecode {md.__version__}" + (f" (commit {commit[:12]})" if commit else "")
+
+
+# ---- old names -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_says_cache_where_the_cache_is_meant(cli, name):
+    """Memory is what a machine has: --memory-budget, planned memory."""
+    text = " ".join(cli(name, "--help").out.split())
+    assert not re.search(r"split memory|memory (dtype|type|per beam)", text)
+
+
+def test_a_receipt_says_cache(cli, toy):
+    lines = cli("generate", "the", "-m", toy, "--max-new-tokens", 2, "--receipt").err.splitlines()
+    (plan,) = [line for line in lines if line.startswith("plan ")]
+    assert "; cache minidecode.cache" in plan and "memory" not in plan

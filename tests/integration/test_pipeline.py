@@ -101,6 +101,7 @@ def test_batches_change_no_text(model, options):
 
 OWN = st.fixed_dictionaries({}, optional={
     "max_new_tokens": st.integers(3, 5), "prefix": st.sampled_from(["x", "ab"]),
+    "stop": st.sampled_from(["a", ["e", "xa"], []]),
 })  # fmt: skip
 
 
@@ -121,9 +122,10 @@ def test_a_line_with_options_gives_what_it_gives_alone(model, lines, batch_size,
         prefix = [model.tokenizer.encode(own["prefix"])] if "prefix" in own else None
         copy = seen[prompt, how.get("seed")]
         seen[prompt, how.get("seed")] += 1
-        out = model.generate([prompt], prefix_tokens=prefix, sample_ids=[copy], **how)
+        stops = {"stop_strings": own["stop"]} if "stop" in own else {}
+        out = model.generate([prompt], prefix_tokens=prefix, sample_ids=[copy], **how, **stops)
         expected.append((out.texts, [t.tolist() for t in out.token_ids]))
-        assert all(text.startswith(own.get("prefix", "")) for text in out.texts)
+        assert stops or all(text.startswith(own.get("prefix", "")) for text in out.texts)
     run = generate_lines(model, records, batch_size=batch_size, sort_window=window, overlap=overlap, max_new_tokens=4,
                          **options)  # fmt: skip
     assert [(line.texts, [t.tolist() for t in line.token_ids]) for line in run] == expected
