@@ -20,7 +20,7 @@ from minidecode.reference import beam_scores
 from minidecode.runtime.launch import InEmulator, launch
 from minidecode.runtime.user_functions import load_file
 
-BY_SIZE = [  # those of many rows, and a kernel of `norm`, take longer: with the other mutants, for one seed
+BY_SIZE = [  # softmax of many rows, and a kernel of `norm`, take longer: with the other mutants, for one seed
     ("activation", "columns_in_sixteen_bits"),
     ("beam_scores", "columns_in_sixteen_bits"),
     ("beam_update", "tokens_in_sixteen_bits"),
@@ -30,6 +30,7 @@ BY_SIZE = [  # those of many rows, and a kernel of `norm`, take longer: with the
     ("linear", "columns_in_sixteen_bits"),
     ("ngram", "newest_window_of_a_new_block_lost"),
     ("ngram", "positions_in_twelve_bits"),
+    ("ngram", "rows_in_sixteen_bits"),
     ("ngram", "tokens_in_sixteen_bits"),
     ("reorder", "heads_of_one_warp_alone"),
     ("reorder", "positions_in_twelve_bits"),

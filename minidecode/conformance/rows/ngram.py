@@ -82,10 +82,13 @@ def large() -> list[tuple]:
         newest = [[*range(windows - 1), *[windows] * n] for windows in BOUNDARIES]
         oldest = [_long_history(windows + n - 1, 0, n) for windows in BOUNDARIES]
         cases += [arguments_of(newest, n, BOUNDARIES[-1] + 2), arguments_of(oldest, n, BOUNDARIES[-1] + 2)]
-    *three_rows, _ = arguments_of([[0, 1, 0], [1, 1, 1], [2, 1, 2]], 2, 3)
+    *rows, n = arguments_of([[r % 3, 1, r % 3] for r in range(ROWS)], 2, 3)
+    many_rows = [np.resize(a, (MANY_ROWS, *a.shape[1:])) for a in rows]
+    many_rows[2][ROWS:-ROWS] = 0  # only the first and the last have texts: the others would take their time
     return [
         *cases,
-        *((*(np.resize(a, (R, *a.shape[1:])) for a in three_rows), 2) for R in (ROWS, MANY_ROWS)),
+        (*rows, n),
+        (*many_rows, n),
         arguments_of([[WIDE - 1, 5, WIDE - 2, WIDE - 1, 5]], 3, WIDE),
         arguments_of([_long_history(POSITIONS, POSITIONS - 9, 3)], 3, POSITIONS + 1),
     ]
