@@ -270,6 +270,7 @@ def check_whole(folder: Path) -> None:
 def stored_tensors(folder: Path, family: Family, config) -> dict[str, Stored]:
     """Where the weights of a folder lie, each of the shape that config.json asks for."""
     found = find_tensors(folder)
+    hub.warn_of_adapter(folder)
     if config.layers > len(found):  # seen before their shapes are listed: a lying number costs no memory
         raise CheckpointError(
             f"{folder}: config.json says {config.layers} layers, and the weights are {len(found)} tensors in all: "

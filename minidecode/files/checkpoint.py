@@ -78,7 +78,8 @@ def read_json(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read as JSON: {error}") from None
     if not isinstance(fields, dict):
-        raise CheckpointError(f"{path} should hold a JSON object, and holds a {type(fields).__name__}")
+        what = "null, which is nothing" if fields is None else f"a {type(fields).__name__}"
+        raise CheckpointError(f"{path} should hold a JSON object, and holds {what}: download the file again")
     return fields
 
 

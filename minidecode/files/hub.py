@@ -94,6 +94,17 @@ def is_an_adapter(place: str) -> str:
     )
 
 
+def warn_of_adapter(folder: Path) -> None:
+    """Warns of the files of an adapter beside the weights of a whole model: the model is loaded without it."""
+    if found := [file for file in ADAPTER if (folder / file).exists()]:
+        warnings.warn(
+            f"{folder} also holds a PEFT adapter ({', '.join(found)}), which is not applied: to use it, merge it into"
+            " the model first (in Python with peft: model.merge_and_unload()), and save that",
+            MinidecodeWarning,
+            stacklevel=2,
+        )
+
+
 def is_complete(folder: Path, weights: bool = True) -> bool:
     """Whether a folder of the cache has a config.json and, if they are asked for, all its weights."""
     present = {f.name for f in folder.iterdir() if f.exists()}  # a link into nothing does not exist

@@ -39,6 +39,8 @@ def check_tokenizer(path: Path, fields: dict[str, Any]) -> float:
                 f"{path}: its post_processor adds more than {MOST_SPECIAL} tokens to a text: use another tokenizer"
             )
         _check_merges(path, fields.get("model"))
+        if isinstance(model := fields.get("model"), dict) and model.get("vocab") in ({}, []):
+            raise CheckpointError(f"{path}: its vocabulary is empty: download the file again")
         return growth(path, fields.get("normalizer"))
     except RecursionError:
         raise CheckpointError(f"{path}: its parts are nested too deeply: use another tokenizer") from None

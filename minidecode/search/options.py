@@ -50,13 +50,13 @@ WHOLE_NUMBERS = [
 # (name, test, the rule in words)
 NUMBERS = [
     ("length_penalty", lambda x: abs(x) <= 10, "from -10 to 10"),
-    ("max_len_a", lambda x: 0 <= x <= 1e6, "from 0 up"),
-    ("temperature", lambda x: 1e-30 <= x <= 1e6, "from 1e-30 up (for always the likeliest token, leave out do_sample)"),
+    ("max_len_a", lambda x: 0 <= x <= 1e6, "from 0 to 1e6"),
+    ("temperature", lambda x: 1e-30 <= x <= 1e6, "from 1e-30 to 1e6 (for the likeliest token, leave out do_sample)"),
     ("top_p", lambda x: 0 < x <= 1, "above 0 and at most 1"),
-    ("repetition_penalty", lambda x: 0 < x <= 1e6, "above 0"),
-    ("encoder_repetition_penalty", lambda x: 0 < x <= 1e6, "above 0"),
-    ("diversity_penalty", lambda x: 0 <= x <= 1e6, "from 0 up"),
-    ("sibling_penalty", lambda x: 0 <= x <= 1e6, "from 0 up"),
+    ("repetition_penalty", lambda x: 0 < x <= 1e6, "above 0 and at most 1e6"),
+    ("encoder_repetition_penalty", lambda x: 0 < x <= 1e6, "above 0 and at most 1e6"),
+    ("diversity_penalty", lambda x: 0 <= x <= 1e6, "from 0 to 1e6"),
+    ("sibling_penalty", lambda x: 0 <= x <= 1e6, "from 0 to 1e6"),
     ("unk_penalty", lambda x: abs(x) <= 1e6, "between -1e6 and 1e6"),
 ]  # fmt: skip
 
@@ -267,10 +267,12 @@ class Options:
         if self.forced_eos_token_id not in ((), self.eos_token_id):
             raise OptionError("fairseq's last token is EOS, always: leave forced_eos_token_id out")
         most = self.max_new_tokens if self.max_len_b is None else self.max_len_b + 1
+        limit = f"max_new_tokens={most}" if self.max_len_b is None else f"max_len_b={self.max_len_b}"
         is_known = most is not None and not self.max_len_a and not self.match_source_len
         if self.eos_token_id and is_known and (self.min_new_tokens or 0) >= most:
             raise OptionError(
-                f"min_new_tokens {self.min_new_tokens} leaves no room for EOS among {most} tokens: fairseq ends with it"
+                f"min_new_tokens={self.min_new_tokens} leaves no room for EOS with {limit}: fairseq ends each text with"
+                " it, so lower the one or raise the other"
             )
         if self.do_sample and self.num_beams > 1:
             raise OptionError("fairseq's beams sample each by itself: use num_beams=1 and num_return_sequences, or hf")
@@ -395,13 +397,29 @@ def resolve(defaults: dict[str, Any], given: dict[str, Any], source: str = "gene
             if _is_whole(merged.get(least)) and _is_whole(merged.get(most)) and merged[least] > merged[most] > 0:
                 warn_of_minimum(least, merged[least], f"{most}={merged[most]}", stacklevel=4)
                 merged[least] = merged[most]
+    _check_fairseq_limits(given, merged)
     try:
         options = Options(**merged)
     except OptionError as error:
-        Options(**given)  # a rule that the call breaks by itself is told as it is
+        tokens = {name: value for name, value in merged.items() if name in TOKENS}
+        Options(**tokens | given)  # a rule that the call breaks by itself is told as it is
         raise OptionError(f"with the defaults of {source}: {error}; change that option, or {IGNORE_DEFAULTS}") from None
     object.__setattr__(options, "has_default_minimum", has_default_minimum)
     return options
+
+
+def _check_fairseq_limits(given: dict[str, Any], merged: dict[str, Any]) -> None:
+    """Raises OptionError where the call's own least number of tokens is above its own max_len_b, and the end of text.
+
+    A least number that comes from the model's defaults is only warned of.
+    """
+    least, most = given.get("min_new_tokens"), given.get("max_len_b")
+    if merged.get("max_len_a") or merged.get("match_source_len") or not (_is_whole(least) and _is_whole(most)):
+        return
+    if least > most + 1 > 0:
+        raise OptionError(
+            f"min_new_tokens={least} is above max_len_b={most} and the end of text: lower the one, or raise the other"
+        )
 
 
 def _gives(given: dict[str, Any], spellings: Iterable[str]) -> bool:

@@ -514,6 +514,46 @@ def test_the_time_to_the_first_token_does_not_count_the_typing(cli, types, toy):
     assert float(re.search(r"first token ([\d.]+) s", ran.err)[1]) <= seconds + 0.01
 
 
+# --- what is to blame ---
+
+
+@pytest.mark.parametrize(("least", "most", "dialect"), [
+    (9, ["--max-len-b", 5], "hf"), (9, ["--max-len-b", 5], "fairseq"), (6, ["--max-len-b", 5], "fairseq"),
+    (5, ["--max-new-tokens", 5], "fairseq"),
+])  # fmt: skip
+def test_two_flags_that_exclude_each_other_are_both_named(fails, toy, least, most, dialect):
+    """The end of text is the model's, and its generation_config.json is not to blame."""
+    message = fails("generate", "the", "-m", toy, "--min-len", least, *most, "--dialect", dialect)
+    assert f"--min-new-tokens {least}" in message and f"{most[0]} {most[1]}" in message
+    assert "generation_config" not in message and "prompt" not in message
+
+
+def test_a_least_number_within_a_limit_of_fairseqs_is_none_to_blame(cli, toy):
+    assert cli("generate", "the", "-m", toy, "--min-len", 5, "--max-len-b", 5, "--dialect", "fairseq").code == 0
+
+
+def test_a_tokenizer_that_is_null(fails, toy):
+    (toy / "tokenizer.json").write_text("null")
+    message = fails("generate", "the", "-m", toy)
+    assert f"{toy / 'tokenizer.json'} should hold a JSON object, and holds null, which is nothing: download" in message
+
+
+@pytest.mark.parametrize("vocabulary", [{}, []])
+def test_a_tokenizer_without_a_vocabulary_is_to_blame_and_not_the_prompt(fails, toy, vocabulary):
+    path = toy / "tokenizer.json"
+    fields = json.loads(path.read_text(encoding="utf-8"))
+    fields["model"] |= {"vocab": vocabulary, "merges": []}
+    path.write_text(json.dumps(fields), encoding="utf-8")
+    assert f"{path}: its vocabulary is empty: download the file again" in fails("generate", "the", "-m", toy)
+
+
+def test_an_adapter_beside_a_whole_model_is_warned_of(cli, toy):
+    assert cli("generate", "the", "-m", toy, *FEW, "-o", os.devnull).err.count("warning") == 0
+    (toy / "adapter_config.json").write_text("{}")
+    err = cli("generate", "the", "-m", toy, *FEW, "-o", os.devnull).err
+    assert f"minidecode: warning: {toy} also holds a PEFT adapter (adapter_config.json), which is not applied" in err
+
+
 # --- as a process of its own ---
 
 # An interrupt is ignored in processes that a shell has put in the background, and their children inherit that.
@@ -585,14 +625,15 @@ def test_an_interrupt_keeps_what_is_done_and_says_how_much(toy, long_input, tmp_
     arguments = ["generate", "-i", long_input, "-m", toy, "--batch-size", 1, "-o", tmp_path / "out.txt", *FEW]
     process = start(*arguments, stdout=subprocess.PIPE)
     part = tmp_path / "out.txt.part"
+    text = md.load(toy).generate("the sea", max_new_tokens=3).texts[0].replace("\n", "\\n") + "\n"
     deadline = time.monotonic() + 60
-    while not (part.exists() and part.stat().st_size) and time.monotonic() < deadline:
+    # Two records: one that is just written, and not counted yet, is cut off again by an interrupt.
+    while not (part.exists() and part.stat().st_size >= 2 * len(text.encode())) and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(how)
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out, err.count("\n")) == (code, "", 1), err
     written = part.read_text(encoding="utf-8")
-    text = md.load(toy).generate("the sea", max_new_tokens=3).texts[0].replace("\n", "\\n") + "\n"
     done = written.count("\n")
     assert written == text * done and done < 5000, "whole records alone"
     lines = "the first line is" if done == 1 else f"the first {done} lines are"
