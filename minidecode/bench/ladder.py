@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import statistics
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -95,6 +97,7 @@ class Step:
     cost: dict[str, int] = field(default_factory=dict)  # bytes and operations at the least, of all ops
     predicted: dict[str, float] = field(default_factory=dict)  # samples/s of another machine, at the best
     why: str = ""  # where it is slower than what it builds on
+    timed_once: bool = False  # because the seconds that the ladder may take were over
 
     @property
     def outcome(self) -> str:
@@ -153,6 +156,7 @@ class Ladder:
         tokens = "equal" if not s.differing else f"{s.differing} {'other' if s.other_precision else 'tied'}"
         predicted = "".join(f" {s.predicted[m]:>16,.0f}" for m in self.predicted)
         why = f"\n  {s.outcome}: {s.why}" if s.why else ""
+        why += "\n  timed once: the time was over (--seconds)" if s.timed_once else ""
         return (
             f"{s.name:<26} {s.samples_per_second:>10.2f} {spread:>31} {s.speedup:>7.2f}x {s.speedup_total:>7.1f}x"
             f" {tokens if s.builds_on else '':>10} {in_units(s.memory_bytes):>8} {in_units(s.peak_bytes):>8}"
@@ -179,6 +183,12 @@ class Ladder:
             f"are not in any figure. BLAS threads: {self.where['blas_threads']}; processes that wanted one of its "
             f"{self.where['cores']} cores, on average: {self.where.get('load', 'unknown')}.",
         ]
+        if smaller := self.work.get("smaller"):
+            given = ", ".join(f"--{name.replace('_', '-')}" for name in smaller)
+            notes.append(
+                f"The work was made smaller, to take about {self.work['seconds']:.0f} s (--seconds). To choose "
+                f"it, give {given}."
+            )
         if any(s.no_repeat_ngram_size != self.work["no_repeat_ngram_size"] for s in self.measured):
             notes.append(
                 f"HARS takes candidates straight from the logits, and a ban of {self.work['no_repeat_ngram_size']}-"
@@ -219,7 +229,8 @@ def ladder(
     model: Model, *, texts: int = 4, input_length: int = 64, max_new_tokens: int = 16, num_beams: int = 4,
     no_repeat_ngram_size: int = 3, batch_size: int = 2, repeats: int = 3, memory_budget: int | str | None = None,
     cell_seconds: float = 4.0, machine: str | Iterable[str] = (), name: str = "model",
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    seconds: float | None = None, may_shrink: Collection[str] = (),
+    progress: Callable[[float, int], None] = lambda done, total: None,
     announce: Callable[[str], None] = lambda what: None,
 ) -> Ladder:  # fmt: skip
     """What each optimization buys on this machine: FastSeq's Table 2, continued with those of EL and LightSeq.
@@ -231,8 +242,10 @@ def ladder(
 
     memory_budget: also double the batch, method by method, until it would need more (bench/frontier.py); no cell that
     takes longer than about cell_seconds is timed. machine: predict for v100, t4 or h200 too. name: of the model, in the
-    tables. announce: told, in words, what is about to run. Works for a model with random weights, which has no
-    tokenizer: then there is no pipeline.
+    tables. announce: told, in words, what is about to run. seconds: about how long it may take, without batches that
+    are doubled: sizes in `may_shrink` are made smaller, fewer turns are run, and a rung without time left is not run.
+
+    Works for a model with random weights, which has no tokenizer: then there is no pipeline.
 
     Raises NumericalError if a rung's tokens differ: nothing is timed then. OptionError and InputError as `generate`.
     """
@@ -254,18 +267,30 @@ def ladder(
     cap = read_budget(memory_budget)
     if memory_budget is not None and cap is None:
         raise OptionError("memory_budget=available: this system does not say what is left; give bytes, such as 2GB")
-    work = Work.make(model, texts, input_length, num_beams, max_new_tokens)
-    here, total = this_machine(), len(RUNGS) + 1 + repeats
+    clock, total = Clock(seconds), len(RUNGS) + 1 + repeats
+    work = Work.make(model, texts, input_length, num_beams, max_new_tokens)  # which says what cannot be
+    smaller: list[str] = []
+    if seconds is not None and may_shrink:
+        announce("how large the work may be")
+        fitting = fit(model, whole, may_shrink, seconds)
+        smaller = [size for size, number in fitting.items() if number != whole[size]]
+        whole = fitting
+        work = Work.make(model, *(whole[size] for size in ("texts", "input_length", "num_beams", "max_new_tokens")))
+    here = this_machine()
     steps, climbed = climb(
-        work, batch_size, no_repeat_ngram_size, here, bool(others), lambda done: progress(done, total), announce
-    )
+        work, whole["batch_size"], no_repeat_ngram_size, here, bool(others), lambda done: progress(done, total),
+        announce, clock,
+    )  # fmt: skip
     announce(f"all of them by turns, {repeats} time{'' if repeats == 1 else 's'}")
-    turns = by_turns(work, climbed, repeats, lambda done: progress(len(RUNGS) + 1 + done, total))
+    turns = by_turns(work, climbed, repeats, lambda done: progress(len(RUNGS) + 1 + done, total), clock)
     machines = [MACHINES[m] for m in others]
     by_name = {c.step.name: c for c in climbed}
     for mine in climbed:
         describe(mine, by_name.get(mine.step.builds_on), turns, here, machines)
+        mine.step.timed_once = mine.step.runs == 1 < repeats and len(turns) < repeats
     about = {"model": name, "no_repeat_ngram_size": no_repeat_ngram_size} | whole
+    if seconds is not None:
+        about |= {"seconds": seconds, "smaller": smaller}
     frontier = None
     if cap is not None or others:
         announce("batch sizes, method by method")
@@ -296,19 +321,81 @@ class Climbed:
     busy: Counter[str] = field(default_factory=Counter)  # seconds of all turns, by stage
 
 
+class Clock:
+    """How much is left of the seconds that a ladder may take; None: it may take any time."""
+
+    def __init__(self, seconds: float | None):
+        self.began, self.seconds = time.perf_counter(), math.inf if seconds is None else seconds
+
+    @property
+    def gone(self) -> float:
+        return time.perf_counter() - self.began
+
+    def has(self, seconds: float) -> bool:
+        """Whether so many are left."""
+        return self.gone + seconds <= self.seconds
+
+    def left_after(self, done: int, total: int) -> str:
+        """An estimate, in words, when so many parts of all are done."""
+        left = min(self.gone / done * (total - done), max(self.seconds - self.gone, 0.0))
+        return f"about {left:.0f} s left"
+
+
+NO_CACHE_RUNS = 40  # runs of all rungs together, compiling included, in runs of the one without a cache
+SMALLEST = {"max_new_tokens": 4, "input_length": 16, "texts": 2, "batch_size": 1}
+
+
+def fit(model: Model, sizes: dict[str, int], may_shrink: Collection[str], seconds: float) -> dict[str, int]:
+    """These sizes, or smaller ones with which the ladder takes about so many seconds here.
+
+    One short run without a cache is timed. Of larger ones the time grows with the tokens that they compute.
+    """
+    probe = {"texts": 1, "input_length": 4, "num_beams": sizes["num_beams"], "max_new_tokens": FEWEST_NEW}
+    work = Work.make(model, *probe.values())
+    setting = Setting(dict(NO_CACHE.choices), model.dtype, 1, 0)
+    taken = min(run_ids(work, setting).seconds for _ in range(2)) / computed_tokens(probe)
+    sizes = dict(sizes)
+    while taken * computed_tokens(sizes) * NO_CACHE_RUNS > seconds:
+        larger = [size for size, least in SMALLEST.items() if size in may_shrink and sizes[size] >= 2 * least]
+        if not larger or larger == ["batch_size"]:
+            break
+        most = max(larger, key=lambda size: sizes[size] / SMALLEST[size] if size != "batch_size" else 0)
+        sizes[most] //= 2
+        if sizes["batch_size"] >= sizes["texts"] and "batch_size" in may_shrink:  # the last rung takes all at once
+            sizes["batch_size"] = max(1, sizes["texts"] // 2)
+    return sizes
+
+
+def computed_tokens(sizes: dict[str, int]) -> int:
+    """Tokens that a search without a cache computes: at each step every one again."""
+    new = sizes["max_new_tokens"]
+    return sizes["texts"] * sizes["num_beams"] * (new * sizes["input_length"] + new * (new - 1) // 2)
+
+
 def climb(
-    work: Work, batch_size: int, ngram: int, here: Machine, predicts: bool, progress: Callable[[int], None],
-    announce: Callable[[str], None],
+    work: Work, batch_size: int, ngram: int, here: Machine, predicts: bool, progress: Callable[[float], None],
+    announce: Callable[[str], None], clock: Clock,
 ) -> tuple[list[Step], list[Climbed]]:  # fmt: skip
-    """Each rung once: (all rungs, those that ran). What a loser switched is switched back."""
+    """Each rung once: (all rungs, those that ran). What a loser switched is switched back.
+
+    A rung is not run if no time is left for it and for a turn of all rungs.
+    """
     start = Setting(dict(NO_CACHE.choices), work.model.dtype, batch_size, ngram)
     announce(f"rung 1 of {len(RUNGS) + 1}: {NO_CACHE.name}")
     below = tried(work, NO_CACHE, start, None, predicts)
     below.fastest = below.first.seconds  # nothing was compiled in it
     steps, climbed = [below.step], [below]
     progress(1)
+    count = len(RUNGS) + 1
     for done, rung in enumerate(RUNGS, 2):
-        announce(f"rung {done} of {len(RUNGS) + 1}: {rung.name}, checked and raced with the rung before")
+        announce(
+            f"rung {done} of {count}: {rung.name}, checked and raced with the rung before; "
+            f"{clock.left_after(done - 1, count)}"
+        )
+        if not clock.has(clock.gone / len(climbed) + sum(each.fastest for each in climbed)):
+            steps.append(Step(rung.name, rung.paper, not_run=f"the {clock.seconds:.0f} s were over (--seconds)"))
+            progress(done)
+            continue
         try:
             before, mine = tried_above(below, rung, work, predicts)
         except OptionError as error:
@@ -318,7 +405,8 @@ def climb(
         found = [mine] if before is below else [before, mine]
         steps += [each.step for each in found]
         climbed += found
-        decide(work, mine, before, here)
+        progress(done - 0.5)  # compiled, and right
+        decide(work, mine, before, here, clock)
         if mine.step.carried and before is below:
             below = mine
         elif mine.step.carried:  # it was timed without the ban, which the next rungs have again
@@ -342,9 +430,9 @@ def tried_above(below: Climbed, rung: Rung, work: Work, predicts: bool) -> tuple
     return before, tried(work, rung, after, before, predicts)
 
 
-def decide(work: Work, mine: Climbed, before: Climbed, here: Machine) -> None:
+def decide(work: Work, mine: Climbed, before: Climbed, here: Machine, clock: Clock) -> None:
     """Whether the next rungs have this switch too, by a trial against the one before."""
-    seconds, before_seconds = race(work, mine.setting, before)
+    seconds, before_seconds = race(work, mine.setting, before, clock)
     mine.fastest = min(seconds)
     mine.step.trial = [min(seconds), min(before_seconds)]
     mine.step.carried = not is_slower(seconds, before_seconds, least_ratio(mine, before, here))
@@ -395,8 +483,8 @@ def other_texts(work: Work, rung: Rung, setting: Setting, first: Run, before: Cl
     return len(parted)
 
 
-def race(work: Work, mine: Setting, before: Climbed) -> tuple[list[float], list[float]]:
-    """Seconds of both by turns, two at least, and more as long as it is open which is faster.
+def race(work: Work, mine: Setting, before: Climbed, clock: Clock) -> tuple[list[float], list[float]]:
+    """Seconds of both by turns, two at least, and more as long as it is open which is faster, and there is time.
 
     What is known of the one before from its own trial counts only against a rung that is FAR faster: the machine may
     have had other work then.
@@ -406,6 +494,8 @@ def race(work: Work, mine: Setting, before: Climbed) -> tuple[list[float], list[
         return seconds, [before.fastest]
     before_seconds = [run(work, before.setting).seconds]
     while len(seconds) < TRIALS and (len(seconds) < 2 or 1 / OPEN < min(seconds) / min(before_seconds) < OPEN):
+        if not clock.has(len(RUNGS) * (seconds[-1] + before_seconds[-1])):  # as much for each of the others
+            break
         seconds.append(run(work, mine).seconds)
         before_seconds.append(run(work, before.setting).seconds)
     return seconds, before_seconds
@@ -422,16 +512,20 @@ def is_slower(mine: list[float], before: list[float], least: float) -> bool:
 
 
 def by_turns(
-    work: Work, climbed: list[Climbed], repeats: int, progress: Callable[[int], None]
+    work: Work, climbed: list[Climbed], repeats: int, progress: Callable[[float], None], clock: Clock
 ) -> list[dict[str, float]]:
     """Seconds of each, turn by turn: [turn][name of the rung]. A slow moment of the machine hits them all.
 
-    The order changes from turn to turn. A rung that has taken LONG already is left out of the turns that are left.
+    The order changes from turn to turn. A rung that has taken LONG already is left out of the turns that are left. A
+    turn for which no time is left is not run, if there was one.
     """
     turns: list[dict[str, float]] = []
     for turn in range(repeats):
         done: dict[str, float] = {}
-        for mine in climbed if turn % 2 == 0 else reversed(climbed):
+        if turns and not clock.has(sum(turns[-1].values())):
+            break
+        for number, mine in enumerate(climbed if turn % 2 == 0 else reversed(climbed)):
+            progress(turn + number / len(climbed))
             name = mine.step.name
             if sum(t.get(name, 0.0) for t in turns) < LONG:
                 result = run(work, mine.setting)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -16,8 +17,11 @@ from .whole_file import whole_file
 
 WORK = (
     "model", "random_weights", "texts", "input_length", "max_new_tokens", "num_beams", "no_repeat_ngram_size",
-    "batch_size", "repeats", "memory_budget", "cell_seconds", "machine",
+    "batch_size", "repeats", "seconds", "memory_budget", "cell_seconds", "machine",
 )  # fmt: skip
+
+
+SIZES = ("texts", "input_length", "max_new_tokens", "batch_size")
 
 
 def ladder(
@@ -37,6 +41,8 @@ def ladder(
     batch_size: Annotated[int, typer.Option(help="Texts generated together, up to the last rung, which takes all.")]
     = 2,
     repeats: Annotated[int, typer.Option(help="Turns of all rungs.")] = 3,
+    seconds: Annotated[float, typer.Option(min=1, help="About how long it may take, without --memory-budget: sizes that"
+                                           " are not given are made smaller, and fewer turns are run.")] = 90.0,
     memory_budget: Annotated[str | None, typer.Option(help="Also double the batch, method by method, until it would"
                                                       " need more than this beside the weights, such as 16GB, or what"
                                                       " the machine has left (available).")] = None,
@@ -71,13 +77,16 @@ def ladder(
     else:
         if memory_budget is None:
             refuse_given(context, ("cell_seconds",), "without --memory-budget, under which batches are doubled")
-        with np.errstate(all="ignore"), bar("climbing", quiet) as report:
+        given = {name for name in WORK if context.get_parameter_source(name).name == "COMMANDLINE"}
+        started = time.perf_counter()
+        with np.errstate(all="ignore"), bar("loading", quiet) as report:
             loaded = load(model, random_weights=random_weights)
             found = run(
                 loaded, texts=texts, input_length=input_length, max_new_tokens=max_new_tokens, num_beams=num_beams,
                 no_repeat_ngram_size=no_repeat_ngram_size, batch_size=batch_size, repeats=repeats,
                 memory_budget=memory_budget, cell_seconds=cell_seconds, machine=machine or (), name=model,
-                progress=report, announce=line_off_a_terminal("ladder", quiet),
+                seconds=max(seconds - (time.perf_counter() - started), 1.0), may_shrink=set(SIZES) - given,
+                progress=report, announce=report.say if report.is_shown else line_off_a_terminal("ladder", quiet),
             )  # fmt: skip
     print(json.dumps(found.as_dict()) if as_json else found)
     if plot is not None:

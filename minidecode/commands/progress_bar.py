@@ -8,29 +8,47 @@ import time
 from collections.abc import Callable, Iterator
 
 
+class Report:
+    """report(done, total) draws; say(text) tells what is being done. Neither does anything where no bar is shown."""
+
+    is_shown = False
+
+    def __call__(self, done: float, total: int | None) -> None:
+        pass
+
+    def say(self, text: str) -> None:
+        pass
+
+
 @contextlib.contextmanager
-def bar(label: str, quiet: bool, unit: str = "") -> Iterator[Callable[[int, int | None], None]]:
+def bar(label: str, quiet: bool, unit: str = "") -> Iterator[Report]:
     """report(done, total), which draws a progress bar on stderr if that is a terminal; a total of None is unknown.
 
     unit: of what a rate is shown; then it also shows what is left where the total is known.
     """
     if quiet or not sys.stderr.isatty():
-        yield lambda done, total: None
+        yield Report()
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     rate = [TextColumn("{task.fields[rate]}")] if unit else []
-    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), *rate, TimeRemainingColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *rate, TimeRemainingColumn())
     began = time.perf_counter()
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(label, total=None, rate="")
 
-        def report(done: int, total: int | None) -> None:
-            per_second = done / max(time.perf_counter() - began, 1e-9)
-            progress.update(task, completed=done, total=total, rate=f"{per_second:.1f} {unit}/s")
+        class Shown(Report):
+            is_shown = True
 
-        yield report
+            def __call__(self, done: float, total: int | None) -> None:
+                per_second = done / max(time.perf_counter() - began, 1e-9)
+                progress.update(task, completed=done, total=total, rate=f"{per_second:.1f} {unit}/s")
+
+            def say(self, text: str) -> None:
+                progress.update(task, description=text)
+
+        yield Shown()
 
 
 def line_off_a_terminal(label: str, quiet: bool) -> Callable[[str], None]:

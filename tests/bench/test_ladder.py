@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import json
+import re
 import time
 import xml.etree.ElementTree as ElementTree
 
@@ -196,6 +197,41 @@ def test_a_rung_that_takes_long_is_not_run_again(toy, monkeypatch, settled):
     cache, el = one(found, "cache"), one(found, "EL")
     assert (cache.runs, el.runs) == (SIZES["repeats"], 1)
     assert el.builds_on == "cache" and el.speedup < 1 and el.seconds == [ladder.LONG] * 3
+
+
+def test_sizes_are_made_smaller_until_the_seconds_are_enough(toy, monkeypatch):
+    monkeypatch.setattr(ladder, "run_ids", lambda *_: rungs.Run(1e-3 * ladder.computed_tokens(PROBE), [], [], {}))
+    whole = {"texts": 8, "input_length": 64, "max_new_tokens": 16, "num_beams": 2, "batch_size": 2, "repeats": 3}
+    may = ("texts", "input_length", "max_new_tokens", "batch_size")
+    assert ladder.fit(toy, whole, may, 1e9) == whole
+    found = ladder.fit(toy, whole, may, 300.0)
+    assert 75 < 1e-3 * ladder.computed_tokens(found) * ladder.NO_CACHE_RUNS <= 300
+    assert found["batch_size"] < found["texts"] and found["num_beams"] == 2
+    assert ladder.fit(toy, whole, may, 1e-9) == whole | ladder.SMALLEST
+    assert ladder.fit(toy, whole, ("texts",), 1e-9) == whole | {"texts": 2}, "what is given stays"
+
+
+PROBE = {"texts": 1, "input_length": 4, "num_beams": 2, "max_new_tokens": ladder.FEWEST_NEW}
+
+
+def test_without_time_left_each_rung_is_timed_once_and_says_so(toy, monkeypatch, settled):
+    monkeypatch.setattr(ladder, "RUNGS", tuple(r for r in rungs.RUNGS if r.name in ("cache", "pipeline")))
+    monkeypatch.setattr(ladder.Clock, "has", lambda self, seconds: self.gone == 0)
+    monkeypatch.setattr(ladder.Clock, "gone", property(lambda self: 1.0))
+    found = ladder.ladder(toy, **SIZES, seconds=1.0)
+    assert [s.not_run for s in found.steps] == ["", *["the 1 s were over (--seconds)"] * 2]
+    (step,) = found.measured
+    assert step.timed_once and step.runs == 1 < SIZES["repeats"]
+    assert str(found).count("timed once: the time was over") == 1
+    assert found.as_dict()["steps"][0]["timed_once"] is True and found.work["smaller"] == []
+
+
+def test_progress_goes_on_within_a_rung_and_never_back(toy, monkeypatch, settled):
+    monkeypatch.setattr(ladder, "RUNGS", tuple(r for r in rungs.RUNGS if r.name in ("cache", "pipeline")))
+    told, said = [], []
+    ladder.ladder(toy, **SIZES, progress=lambda done, total: told.append(done / total), announce=said.append)
+    assert told == sorted(told) and told[-1] == 1 and len(told) > 3 + 2 * SIZES["repeats"]
+    assert said[0] == "rung 1 of 3: no cache" and all(re.search(r"; about \d+ s left$", s) for s in said[1:3])
 
 
 def test_a_little_slower_is_a_loss_only_where_more_is_to_be_done():

@@ -48,6 +48,15 @@ def test_off_a_terminal_each_rung_is_a_line_on_stderr(cli, tmp_path):
     assert told[len(RUNGS) + 1 :] == ["ladder: all of them by turns, 1 time"]
 
 
+def test_sizes_that_are_not_given_are_made_smaller(cli, tmp_path, monkeypatch):
+    monkeypatch.setattr(ladder, "RUNGS", RUNGS[:1])
+    folder = write_folder(tmp_path / "toy", n_positions=128)
+    ran = cli("ladder", "-m", folder, "--seconds", 1, "--texts", 3, "--beam", 2, "--repeats", 1)
+    assert ran.code == 0 and ": 3 texts of about 16 tokens, 4 new, 2 beams\n" in ran.out
+    assert "made smaller, to take about 1 s (--seconds). To choose it, give --input-length, " in ran.out
+    assert ran.err.startswith("ladder: how large the work may be\n")
+
+
 @pytest.mark.parametrize(("arguments", "says"), [
     (["--machine", "abacus"], "there is no machine 'abacus': say v100, t4, h200"),
     (["--texts", 0], "texts must be a whole number from 1 up, not 0"),
