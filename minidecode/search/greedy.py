@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,8 +11,9 @@ import numpy as np
 from ..ops import ALL_DONE, SOME_DONE, TROUBLE
 from ..runtime.device import array_like, fetch
 from .options import Options
-from .processors import any_due, process
+from .processors import Rows, any_due, process
 from .result import Found, Request, check_logits, clear_trouble, copy_found, raise_trouble, scaled_logits
+from .stopping import Stopping
 
 if TYPE_CHECKING:
     from ..runtime.engine import Engine
@@ -33,91 +35,151 @@ def greedy(
     """
     ops, S = engine.ops, options.num_return_sequences
     is_by_logits = options.rules.greedy_scores == "logits"
-    sentence_R = np.repeat(np.arange(len(request.prompts)), S)
-    row_R = np.arange(len(sentence_R))
-    prompt_R, limit_R = request.prompt_B[sentence_R], request.limit_B[sentence_R]
-
     logits_BV = engine.prefill(request.prompts)
+    sentence_R = np.repeat(np.arange(len(request.prompts)), S)
     logits_RV = ops.gather_rows(logits_BV, np.asarray(sentence_R, like=logits_BV))
     engine.expand(S, int(request.limit_B.max()))
-    text_BM = request.texts_with_room(int((prompt_R + limit_R).max()))
-    tokens_RM = array_like(logits_RV, (len(row_R), text_BM.shape[1]), np.int64, text_BM[sentence_R])
-    length_R, total_R = (array_like(logits_RV, len(row_R), *kind) for kind in ((np.int64, prompt_R), (np.float64, 0)))
-    done_R, nobody_R = (array_like(logits_RV, len(row_R), bool, False) for _ in range(2))
-    # What ops get at every step: none of it changes but which rows are left.
-    every_R, begins_R, limits_R = (array_like(logits_RV, len(row_R), np.int64, a) for a in (row_R, prompt_R, limit_R))
+    texts = every_text = Texts.start(request, sentence_R, logits_RV)
     eos_X = array_like(logits_RV, len(options.eos_token_id), np.int64, options.eos_token_id)
     draws, stopping = request.draws(logits_RV), request.stopping
-    streams_R = np.ones(len(row_R), bool)  # whose tokens on_token is still to get
-    all_texts = tokens_RM, length_R, total_R
+    streams_R = np.ones(len(sentence_R), bool)  # whose tokens on_token is still to get
     step = 0
     while True:
+        # 1. Score the next token of every text.
         logits_RV = scaled_logits(ops, logits_RV, options)
-        rows = request.rows(tokens_RM, length_R - done_R, sentence_R, step)  # of who is done, what came before the end
+        rows = texts.rows(request, step)
         notes = {} if trace else None
         model_trouble_R = None  # then argmax_tokens looks at the logits themselves
         if options.do_sample or not is_by_logits:  # noted before processors, which may hide it
             logprobs_RV, model_trouble_R = ops.log_softmax(logits_RV)
-            clear_trouble(model_trouble_R, done_R)
+            clear_trouble(model_trouble_R, texts.done_R)
             if options.logits_processor:  # the user's function is not to blame
-                raise_trouble(model_trouble_R, sentence_R, step)
-            # In place: no op reads them any more.
+                raise_trouble(model_trouble_R, texts.sentence_R, step)
+            # In place: nothing reads them any more.
             scores_RV = process(ops, logits_RV if is_by_logits else logprobs_RV, rows, options, notes)
         elif any_due(rows, options):
             if options.logits_processor:
-                check_logits(logits_RV, done_R, sentence_R, step)
-            scores_RV = process(ops, ops.gather_rows(logits_RV, every_R), rows, options, notes)
+                check_logits(logits_RV, texts.done_R, texts.sentence_R, step)
+            scores_RV = process(ops, ops.gather_rows(logits_RV, texts.every_R), rows, options, notes)
         else:
             scores_RV = logits_RV
+
+        # 2. Choose it: the likeliest, or one that is drawn.
         if options.do_sample:
             chosen_R = ops.sample_tokens(scores_RV, draws.keys_R2, draws.step_R, options.seed)
             gained_R, trouble_R = ops.gather_logprobs(chosen_R, scores_RV, logprobs_RV if is_by_logits else None)
         else:
             chosen_R, gained_R, trouble_R = ops.argmax_tokens(scores_RV, logits_RV if is_by_logits else None)
-        clear_trouble(trouble_R, done_R)
-        going_R = ~done_R if trace else None
+        clear_trouble(trouble_R, texts.done_R)
+        going_R = ~texts.done_R if trace else None
         if stopping and stopping.is_late:
-            limits_R[...] = step + 1
-        flag = int(ops.extend_sequences(
-            tokens_RM, chosen_R, gained_R, rows.certain_R if is_by_logits else nobody_R, trouble_R, total_R, length_R,
-            done_R, begins_R, limits_R, eos_X, model_trouble_R,
-        )[0])  # fmt: skip
+            texts.limits_R[...] = step + 1
+        certain_R = rows.certain_R if is_by_logits else texts.nobody_R
+        flag = texts.extend(ops, chosen_R, gained_R, certain_R, trouble_R, eos_X, model_trouble_R)
         if flag & TROUBLE:
             if model_trouble_R is not None:
-                raise_trouble(model_trouble_R, sentence_R, step)
-            raise_trouble(trouble_R, sentence_R, step)
+                raise_trouble(model_trouble_R, texts.sentence_R, step)
+            raise_trouble(trouble_R, texts.sentence_R, step)
         if stopping and stopping.looks_at_texts:
-            ids_RM, lengths_R = fetch(tokens_RM), fetch(length_R)
-            texts = [ids_RM[r, : lengths_R[r]] for r in range(len(ids_RM))]
-            end_R = stopping.ends(texts, prompt_R, fetch(scores_RV)) & ~fetch(done_R)
-            if end_R.any():
-                done_R |= np.asarray(end_R, like=done_R)
-                flag |= SOME_DONE | (ALL_DONE if fetch(done_R).all() else 0)
+            flag |= texts.stop(stopping, request, scores_RV)
         if trace:
-            trace.note_tokens(step, rows.on_host, *map(fetch, (chosen_R, total_R, going_R, done_R)), notes)
+            trace.note_tokens(step, rows.on_host, *map(fetch, (chosen_R, texts.total_R, going_R, texts.done_R)), notes)
         step += 1
         if draws:
             draws.next()
         if on_token:
             ids_R = fetch(chosen_R)
             for r in np.flatnonzero(streams_R):
-                on_token(int(row_R[r]), int(ids_R[r]))
-            streams_R &= ~fetch(done_R)
+                on_token(int(texts.row_R[r]), int(ids_R[r]))
+            streams_R &= ~fetch(texts.done_R)
         if flag & ALL_DONE:
             break
-        if engine.drop_finished and flag & SOME_DONE and (done_B := fetch(done_R).reshape(-1, S).all(axis=1)).any():
-            copy_found((tokens_RM, length_R, total_R), all_texts, np.repeat(done_B, S), row_R)
-            stays_R = np.flatnonzero(np.repeat(~done_B, S))
-            tokens_RM, length_R, total_R, done_R = (a[stays_R] for a in (tokens_RM, length_R, total_R, done_R))
-            row_R, sentence_R, prompt_R, limit_R = (a[stays_R] for a in (row_R, sentence_R, prompt_R, limit_R))
-            every_R, nobody_R, streams_R = every_R[: len(stays_R)], nobody_R[: len(stays_R)], streams_R[stays_R]
-            begins_R, limits_R, draws = begins_R[stays_R], limits_R[stays_R], draws and draws.of(stays_R)
-            engine.leave(np.flatnonzero(~done_B), S)
-        # A text that is done feeds its last token but one again: the last may lie beyond the context.
-        logits_RV = engine.step(tokens_RM, length_R - done_R, None)
 
-    copy_found((tokens_RM, length_R, total_R), all_texts, np.arange(len(row_R)), row_R)
-    (tokens_RM, length_R, total_R), prompt_R = map(fetch, all_texts), np.repeat(request.prompt_B, S)
+        # 3. Sentences that are done leave the batch, if the plan says so.
+        if engine.drop_finished and flag & SOME_DONE:
+            done_B = fetch(texts.done_R).reshape(-1, S).all(axis=1)
+            if done_B.any():
+                copy_found(texts.finds(), every_text.finds(), np.repeat(done_B, S), texts.row_R)
+                stays_R = np.flatnonzero(np.repeat(~done_B, S))
+                texts, streams_R, draws = texts.of(stays_R), streams_R[stays_R], draws and draws.of(stays_R)
+                engine.leave(np.flatnonzero(~done_B), S)
+
+        # 4. The new tokens go through the model.
+        # A text that is done feeds its last token but one again: the last may lie beyond the context.
+        logits_RV = engine.step(texts.tokens_RM, texts.length_R - texts.done_R, None)
+
+    copy_found(texts.finds(), every_text.finds(), np.arange(len(texts.row_R)), texts.row_R)
+    return _found(every_text, request, options, step)
+
+
+@dataclass
+class Texts:
+    """One row per text: prompts and new tokens, and what ops are given with them. The host keeps the last two."""
+
+    tokens_RM: np.ndarray
+    length_R: np.ndarray  # prompt included
+    total_R: np.ndarray  # sum of log-probabilities of the new tokens
+    done_R: np.ndarray
+    every_R: np.ndarray  # 0, 1, 2, ..: all rows
+    nobody_R: np.ndarray  # False in each row
+    begins_R: np.ndarray  # where new tokens begin: the tokens of the prompt
+    limits_R: np.ndarray  # most new tokens
+    row_R: np.ndarray  # in which row the text began
+    sentence_R: np.ndarray
+
+    @classmethod
+    def start(cls, request: Request, sentence_R: np.ndarray, logits_RV: np.ndarray) -> Texts:
+        """Each row holds the prompt of its sentence, in front of as many places as it may have new tokens."""
+        row_R = np.arange(len(sentence_R))
+        prompt_R, limit_R = request.prompt_B[sentence_R], request.limit_B[sentence_R]
+        text_BM = request.texts_with_room(int((prompt_R + limit_R).max()))
+        tokens_RM = array_like(logits_RV, (len(row_R), text_BM.shape[1]), np.int64, text_BM[sentence_R])
+        length_R, total_R = (
+            array_like(logits_RV, len(row_R), *kind) for kind in ((np.int64, prompt_R), (np.float64, 0))
+        )
+        done_R, nobody_R = (array_like(logits_RV, len(row_R), bool, False) for _ in range(2))
+        every_R, begins_R, limits_R = (
+            array_like(logits_RV, len(row_R), np.int64, a) for a in (row_R, prompt_R, limit_R)
+        )
+        return cls(tokens_RM, length_R, total_R, done_R, every_R, nobody_R, begins_R, limits_R, row_R, sentence_R)
+
+    def rows(self, request: Request, step: int) -> Rows:
+        """What processors look at; of a text that is done, what came before its end."""
+        return request.rows(self.tokens_RM, self.length_R - self.done_R, self.sentence_R, step)
+
+    def finds(self) -> tuple[np.ndarray, ...]:
+        """What has been generated."""
+        return self.tokens_RM, self.length_R, self.total_R
+
+    def of(self, stays_R: np.ndarray) -> Texts:
+        """These rows alone."""
+        fixed = {"every_R": self.every_R[: len(stays_R)], "nobody_R": self.nobody_R[: len(stays_R)]}
+        return replace(
+            self, **{name: array[stays_R] for name, array in vars(self).items() if name not in fixed}, **fixed
+        )
+
+    def extend(self, ops, chosen_R, gained_R, certain_R, trouble_R, eos_X, model_trouble_R) -> int:
+        """Appends the chosen tokens to the texts that go on -> flags: ALL_DONE, SOME_DONE, TROUBLE."""
+        return int(ops.extend_sequences(
+            self.tokens_RM, chosen_R, gained_R, certain_R, trouble_R, self.total_R, self.length_R, self.done_R,
+            self.begins_R, self.limits_R, eos_X, model_trouble_R,
+        )[0])  # fmt: skip
+
+    def stop(self, stopping: Stopping, request: Request, scores_RV: np.ndarray) -> int:
+        """Ends texts by stop strings and functions of the caller's -> flags that are new."""
+        ids_RM, lengths_R = fetch(self.tokens_RM), fetch(self.length_R)
+        texts = [ids_RM[r, : lengths_R[r]] for r in range(len(ids_RM))]
+        end_R = stopping.ends(texts, request.prompt_B[self.sentence_R], fetch(scores_RV)) & ~fetch(self.done_R)
+        if not end_R.any():
+            return 0
+        self.done_R |= np.asarray(end_R, like=self.done_R)
+        return SOME_DONE | (ALL_DONE if fetch(self.done_R).all() else 0)
+
+
+def _found(texts: Texts, request: Request, options: Options, steps: int) -> Found:
+    """The new tokens and the score of each text, by sentence."""
+    S = options.num_return_sequences
+    (tokens_RM, length_R, total_R), prompt_R = map(fetch, texts.finds()), np.repeat(request.prompt_B, S)
     scores_R = total_R / options.length_norm(length_R - prompt_R)
-    texts = [tokens_RM[r, prompt_R[r] : length_R[r]].copy() for r in range(len(prompt_R))]
-    return Found([texts[i : i + S] for i in range(0, len(texts), S)], scores_R.reshape(-1, S), step)
+    new = [tokens_RM[r, prompt_R[r] : length_R[r]].copy() for r in range(len(prompt_R))]
+    return Found([new[i : i + S] for i in range(0, len(new), S)], scores_R.reshape(-1, S), steps)
