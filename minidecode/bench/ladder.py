@@ -342,6 +342,7 @@ class Clock:
 
 
 NO_CACHE_RUNS = 40  # runs of all rungs together, compiling included, in runs of the one without a cache
+COMPILING = 5.0  # seconds that a rung may need for it
 SMALLEST = {"max_new_tokens": 4, "input_length": 16, "texts": 2, "batch_size": 1}
 
 
@@ -383,7 +384,6 @@ def climb(
     start = Setting(dict(NO_CACHE.choices), work.model.dtype, batch_size, ngram)
     announce(f"rung 1 of {len(RUNGS) + 1}: {NO_CACHE.name}")
     below = tried(work, NO_CACHE, start, None, predicts)
-    below.fastest = below.first.seconds  # nothing was compiled in it
     steps, climbed = [below.step], [below]
     progress(1)
     count = len(RUNGS) + 1
@@ -392,7 +392,7 @@ def climb(
             f"rung {done} of {count}: {rung.name}, checked and raced with the rung before; "
             f"{clock.left_after(done - 1, count)}"
         )
-        if not clock.has(clock.gone / len(climbed) + sum(each.fastest for each in climbed)):
+        if not clock.has(COMPILING + 3 * below.fastest + sum(each.fastest for each in climbed)):
             steps.append(Step(rung.name, rung.paper, not_run=f"the {clock.seconds:.0f} s were over (--seconds)"))
             progress(done)
             continue
@@ -459,7 +459,7 @@ def tried(work: Work, rung: Rung, setting: Setting, before: Climbed | None, pred
         step.differing = other_texts(work, rung, setting, first, before)
     is_naive = any("_naive" in c.implementation for c in first.receipts[0].ops.values())
     written = run_ids(work, setting, costs=cost_as_written) if is_naive and predicts else first
-    return Climbed(step, setting, first, written.receipts)
+    return Climbed(step, setting, first, written.receipts, min(first.seconds, again.seconds))
 
 
 def shown_by(done: Run, rung: Rung) -> dict[str, str]:
@@ -486,11 +486,11 @@ def other_texts(work: Work, rung: Rung, setting: Setting, first: Run, before: Cl
 def race(work: Work, mine: Setting, before: Climbed, clock: Clock) -> tuple[list[float], list[float]]:
     """Seconds of both by turns, two at least, and more as long as it is open which is faster, and there is time.
 
-    What is known of the one before from its own trial counts only against a rung that is FAR faster: the machine may
-    have had other work then.
+    What is known of the one before from its own trial counts only against a rung that is FAR faster, or where no time
+    is left: the machine may have had other work then.
     """
     seconds = [run(work, mine).seconds]
-    if before.fastest > FAR * seconds[0]:
+    if before.fastest > FAR * seconds[0] or not clock.has(len(RUNGS) * (seconds[0] + before.fastest)):
         return seconds, [before.fastest]
     before_seconds = [run(work, before.setting).seconds]
     while len(seconds) < TRIALS and (len(seconds) < 2 or 1 / OPEN < min(seconds) / min(before_seconds) < OPEN):

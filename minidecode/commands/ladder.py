@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from ..errors import CheckpointError
 from ..files.lines import drawable
 from .completion import complete_model
 from .flags import AsJson, Debug, Quiet, refuse_given
@@ -21,6 +22,7 @@ WORK = (
 )  # fmt: skip
 
 
+DEFAULT_SECONDS = 90.0
 SIZES = ("texts", "input_length", "max_new_tokens", "batch_size")
 
 
@@ -41,8 +43,9 @@ def ladder(
     batch_size: Annotated[int, typer.Option(help="Texts generated together, up to the last rung, which takes all.")]
     = 2,
     repeats: Annotated[int, typer.Option(help="Turns of all rungs.")] = 3,
-    seconds: Annotated[float, typer.Option(min=1, help="About how long it may take, without --memory-budget: sizes that"
-                                           " are not given are made smaller, and fewer turns are run.")] = 90.0,
+    seconds: Annotated[float | None, typer.Option(min=1, help="About how long it may take, without --memory-budget:"
+                                                  " sizes that are not given are made smaller, and fewer turns are run."
+                                                  "  [default: 90; with a size, no limit]")] = None,
     memory_budget: Annotated[str | None, typer.Option(help="Also double the batch, method by method, until it would"
                                                       " need more than this beside the weights, such as 16GB, or what"
                                                       " the machine has left (available).")] = None,
@@ -63,7 +66,6 @@ def ladder(
     """
     import numpy as np
 
-    from .. import load
     from ..bench.ladder import ladder as run
     from ..bench.ladder import read_ladder
 
@@ -78,14 +80,17 @@ def ladder(
         if memory_budget is None:
             refuse_given(context, ("cell_seconds",), "without --memory-budget, under which batches are doubled")
         given = {name for name in WORK if context.get_parameter_source(name).name == "COMMANDLINE"}
+        if seconds is None and not given & set(SIZES):
+            seconds = DEFAULT_SECONDS
         started = time.perf_counter()
         with np.errstate(all="ignore"), bar("loading", quiet) as report:
-            loaded = load(model, random_weights=random_weights)
+            loaded = _loaded(model, random_weights)
             found = run(
                 loaded, texts=texts, input_length=input_length, max_new_tokens=max_new_tokens, num_beams=num_beams,
                 no_repeat_ngram_size=no_repeat_ngram_size, batch_size=batch_size, repeats=repeats,
                 memory_budget=memory_budget, cell_seconds=cell_seconds, machine=machine or (), name=model,
-                seconds=max(seconds - (time.perf_counter() - started), 1.0), may_shrink=set(SIZES) - given,
+                seconds=seconds and max(seconds - (time.perf_counter() - started), 1.0),
+                may_shrink=set(SIZES) - given,
                 progress=report, announce=report.say if report.is_shown else line_off_a_terminal("ladder", quiet),
             )  # fmt: skip
     print(json.dumps(found.as_dict()) if as_json else found)
@@ -94,3 +99,16 @@ def ladder(
 
         with whole_file(plot) as file:
             write_svg(ladder_picture(found), file, f"The ladder of {found.work['model']}", ladder_in_words(found))
+
+
+def _loaded(model: str, random_weights: bool):
+    """The model. Raises CheckpointError, which names --random-weights where that would do."""
+    from .. import load
+    from ..files.published import PUBLISHED
+
+    try:
+        return load(model, random_weights=random_weights)
+    except CheckpointError as error:
+        if model in PUBLISHED and not random_weights:
+            error.args = (f"{error}; or say --random-weights, which needs the shapes of {model} alone",)
+        raise

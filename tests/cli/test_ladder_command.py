@@ -57,6 +57,17 @@ def test_sizes_that_are_not_given_are_made_smaller(cli, tmp_path, monkeypatch):
     assert ran.err.startswith("ladder: how large the work may be\n")
 
 
+@pytest.mark.parametrize(("given", "seconds"), [([], 90), (["--texts", 3], None), (["--texts", 3, "--seconds", 9], 9)])
+def test_work_that_is_given_is_done_whole(cli, toy, monkeypatch, given, seconds):
+    asked = {}
+    monkeypatch.setattr(ladder, "ladder", lambda model, **how: asked.update(how))
+    cli("ladder", "-m", toy, *given)
+    assert asked["seconds"] == (seconds and pytest.approx(seconds, abs=2))
+    assert asked["may_shrink"] == {"texts", "input_length", "max_new_tokens", "batch_size"} - (
+        {"texts"} if given else set()
+    )
+
+
 @pytest.mark.parametrize(("arguments", "says"), [
     (["--machine", "abacus"], "there is no machine 'abacus': say v100, t4, h200"),
     (["--texts", 0], "texts must be a whole number from 1 up, not 0"),
@@ -64,6 +75,7 @@ def test_sizes_that_are_not_given_are_made_smaller(cli, tmp_path, monkeypatch):
     (["--input-length", 15, "--max-new-tokens", 9], "beyond the context of 16"),
     (["--memory-budget", "much"], "memory_budget must be bytes"),
     (["--random-weights", "-m", "gpt3"], "neither a bundled model"),
+    (["-m", "bart-large"], "or say --random-weights, which needs the shapes of bart-large alone"),
     (["--cell-seconds", 4], "--cell-seconds has no effect without --memory-budget"),
     (["--read", "nowhere.json"], "nowhere.json cannot be read: No such file"),
 ])  # fmt: skip
