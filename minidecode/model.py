@@ -115,6 +115,7 @@ class Model:
         plan: str | Plan | None = None,
         arena: Arena | None = None,
         truncate: bool = False,
+        return_full_text: bool = False,
         streamer: Callable[[int, int], None] | None = None,
         trace: bool = False,
         sample_ids: Sequence[int] | None = None,
@@ -130,9 +131,10 @@ class Model:
         prefix_tokens: for each sentence the ids that its new text must begin with; -1 leaves a place free.
         plan: overrides the one given to `load`. arena: where the steps keep what they make, of `plan_step`'s plans;
         a plan with arena=planned makes one for this call. truncate: cut what is too long for the context, prompts at
-        their beginning, sources at their end. streamer: called with (text number, token id) as tokens are chosen, or
-        an object with put and end such as transformers' TextStreamer; not with a beam. trace: keep every step's
-        candidates, scores, bans and parents in the output (search/trace.py).
+        their beginning, sources at their end. return_full_text: put the prompt, as the model read it, in front of each
+        text; for decoder-only models. streamer: called with (text number, token id) as tokens are chosen, or an object
+        with put and end such as transformers' TextStreamer; not with a beam. trace: keep every step's candidates,
+        scores, bans and parents in the output (search/trace.py).
         sample_ids: numbers that tell equal prompts apart when sampling; by default each copy in the call is another.
         memory_budget: bytes, or a text such as "2GB", that the call may take beside the weights; by default what the
         machine has left, where it says so (Linux); None: no limit. What may take more (`footprint`) is refused before
@@ -145,6 +147,8 @@ class Model:
         """
         started = time.perf_counter()
         resolved = self.options(**options)
+        if return_full_text:
+            self._check_full_text()
         sources, prompts_ids, limit_B = self.inputs.fitted(prompts, input_ids, attention_mask, resolved, truncate)
         prefixes = self.inputs.prefixes(prefix_tokens, len(prompts_ids))
         if sample_ids is not None:
@@ -197,8 +201,11 @@ class Model:
             graphs=engine.graphs,
             search=resolved.changed(), seconds=stages, compile_seconds=sum(compiling), launches=dict(launches),
         )  # fmt: skip
-        stops = resolved.stop_strings, resolved.keep_stop_strings
-        return Output(token_ids, found.scores_BX.reshape(-1), receipt, self.tokenizer, steps, *stops)
+        return Output(
+            token_ids, found.scores_BX.reshape(-1), receipt, self.tokenizer, np.asarray(limit_B), steps,
+            stop_strings=resolved.stop_strings, keep_stop_strings=resolved.keep_stop_strings,
+            eos_token_id=resolved.eos_token_id or (), prompt_ids=prompts_ids if return_full_text else None,
+        )  # fmt: skip
 
     def stream(self, prompts: Texts, **options: Any) -> Stream:
         """The new text of one prompt or several, piece by piece as it is generated; then `output` is what it became.
@@ -219,6 +226,13 @@ class Model:
         stops = resolved.stop_strings, resolved.keep_stop_strings
         text_stream = functools.partial(TextStream, self.tokenizer, *stops) if resolved.num_beams == 1 else None
         return Stream(functools.partial(self.generate, prompts, **options), text_stream, is_single)
+
+    def _check_full_text(self) -> None:
+        """Raises on return_full_text where no prompt is part of the text, or no tokenizer can write it."""
+        if self.is_encoder_decoder:
+            raise OptionError("return_full_text is for decoder-only models: a source is no part of the new text")
+        if self.tokenizer is None:
+            raise InputError("return_full_text needs a tokenizer, and this model folder has none: read token_ids")
 
     def _stopping(self, options: Options, began: float) -> Stopping | None:
         """What ends texts beside EOS and limits, if the options ask for any of it."""
