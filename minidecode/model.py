@@ -15,6 +15,7 @@ import numpy as np
 from .cache.factory import CacheFactory
 from .cache.no_cache import NoCache
 from .errors import CheckpointError, InputError, NumericalError, OptionError
+from .files.folder import chosen_defaults
 from .files.tokenizer import TextStream
 from .models import Family
 from .plan import Plan
@@ -42,6 +43,12 @@ from .search.options import Options, refuse_unsupported, resolve
 from .search.result import Request
 from .search.stopping import Stopping
 from .search.trace import Trace
+
+# What callers of transformers ask to have returned, and what gives it here.
+RETURNED = {
+    "return_dict_in_generate": "leave it out, and read its token_ids, scores and texts",
+    "output_scores": "ask for trace=True, which keeps the candidates and scores of each step",
+}
 
 
 class Model:
@@ -84,10 +91,17 @@ class Model:
     def options(self, **given: Any) -> Options:
         """The options that a call of `generate` with these would run under: generation_config.json fills the gaps.
 
+        generation_config: a dict, the path of a JSON file, or False, in place of the model's defaults; as in `load`.
         Raises OptionError on an unknown name, a value that breaks a rule, or one that this model cannot serve.
         """
-        options = resolve(self.defaults, given, self.defaults_from)
-        refuse_unsupported(self.defaults, options.do_sample, self.defaults_from)
+        defaults, source = self.defaults, self.defaults_from
+        if (config := given.pop("generation_config", None)) is not None:
+            defaults, source = chosen_defaults(None, defaults, config)
+        for name, instead in RETURNED.items():
+            if given.pop(name, None):
+                raise OptionError(f"{name}=True: generate always returns an Output; {instead}")
+        options = resolve(defaults, given, source)
+        refuse_unsupported(defaults, options.do_sample, source)
         options = options.for_vocabulary(self.config.vocab_size)
         options.check_vocabulary(self.config.vocab_size)
         return options
@@ -140,7 +154,8 @@ class Model:
         machine has left, where it says so (Linux); None: no limit. What may take more (`footprint`) is refused before
         anything is computed. costs: note in the receipt what each call of an op takes at the least, by its cost model;
         or what your function of (op, implementation, arguments by name) says, a Cost; no step is captured then.
-        options: see search/options.py; unset ones come from generation_config.json.
+        options: see search/options.py; unset ones come from generation_config.json, or from generation_config=,
+        a dict or a path that takes its place for this call.
 
         Raises InputError on prompts that cannot be used, OptionError on options, MemoryBudgetError on what does not
         fit, NumericalError on NaN scores.
