@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import inspect
@@ -17,7 +18,7 @@ from .cache.no_cache import NoCache
 from .errors import CheckpointError, InputError, NumericalError, OptionError
 from .files.folder import chosen_defaults
 from .files.tokenizer import TextStream
-from .models import Family
+from .models import FAMILIES, Family
 from .plan import Plan
 from .runtime.arena import Arena, Extent, Fresh, Places, StepPlan
 from .runtime.blas_threads import one_blas_thread, products_are_small
@@ -63,7 +64,8 @@ class Model:
     ):  # fmt: skip
         self.device, self.defaults_from = device, defaults_from
         self.config, self.tokenizer, self.defaults, self.plan = config, tokenizer, defaults, plan
-        self.tensors, self.network = tensors, family.network
+        self.tensors, self.network, self.family = tensors, family.network, family.name
+        self.loaded_from: Any = None  # a loading.LoadedFrom, by which it is pickled
         self.weights = family.tensors.bind(config, tensors)
         self.parameters = sum(t.size for t in tensors.values())  # numbers in the weights, tied ones once
         self.dtype = dtype or str(next(iter(tensors.values())).dtype)  # as given to `load`
@@ -82,6 +84,24 @@ class Model:
             f"Model({self.config.layers} layers of width {self.config.width}, {self.parameters / 1e6:.1f} million "
             f"parameters, dtype {self.dtype}, plan {self.plan}, on {self.device})"
         )
+
+    def __copy__(self) -> Model:
+        """A model on the same weights, which nothing changes, with defaults and captured steps of its own."""
+        return _from_state(self._state() | {"defaults": copy.deepcopy(self.defaults)})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Model:
+        return self.__copy__()
+
+    def __reduce__(self) -> tuple[Callable[..., Model], tuple]:
+        """Pickles by reference what was loaded of files that are still the same (see LoadedFrom), the rest by value."""
+        if self.loaded_from is not None and self.loaded_from.is_unchanged():
+            return self.loaded_from.load_again, (self.plan, self.defaults, self.defaults_from)
+        return _from_state, (self._state(),)
+
+    def _state(self) -> dict[str, Any]:
+        """All that another model can take over: `_from_state` makes the rest anew."""
+        own = {"network", "buckets", "inputs"}
+        return {name: value for name, value in vars(self).items() if name not in own}
 
     @property
     def is_encoder_decoder(self) -> bool:
@@ -502,3 +522,14 @@ class Model:
 OF_A_CALL = {  # what `generate` takes beside the options of generation
     name for name, p in inspect.signature(Model.generate).parameters.items() if p.kind is p.KEYWORD_ONLY
 }
+
+
+def _from_state(state: dict[str, Any]) -> Model:
+    """A model of these fields; see `Model._state`."""
+    model = Model.__new__(Model)
+    vars(model).update(state)
+    model.network, model.buckets = FAMILIES[model.family].network, Buckets(model.device)
+    model.inputs = Inputs(model.config, model.tokenizer, model.defaults, model.is_encoder_decoder)
+    if model.device == "cpu":
+        model.weights = read_only(model.weights)
+    return model
