@@ -9,7 +9,7 @@ import inspect
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from .cache.factory import CacheFactory
 from .cache.no_cache import NoCache
 from .errors import CheckpointError, InputError, NumericalError, OptionError
 from .files.folder import chosen_defaults
-from .files.tokenizer import TextStream
+from .files.tokenizer import TextStream, Tokenizer
 from .models import FAMILIES, Family
 from .plan import Plan
 from .runtime.arena import Arena, Extent, Fresh, Places, StepPlan
@@ -40,6 +40,7 @@ from .search.beam import beam_search
 from .search.candidates import never_straight
 from .search.draws import check_sample_ids
 from .search.greedy import greedy
+from .search.option_types import GenerateOptions
 from .search.options import Options, refuse_unsupported, resolve
 from .search.result import Request
 from .search.stopping import Stopping
@@ -59,7 +60,8 @@ class Model:
     """
 
     def __init__(
-        self, family: Family, config, tensors: dict[str, np.ndarray], tokenizer, defaults, plan: Plan,
+        self, family: Family, config: Any, tensors: dict[str, np.ndarray], tokenizer: Tokenizer | None,
+        defaults: dict[str, Any], plan: Plan,
         dtype: str | None = None, device: str = "cpu", defaults_from: str = "generation_config.json",
     ):  # fmt: skip
         self.device, self.defaults_from = device, defaults_from
@@ -108,7 +110,7 @@ class Model:
         """Whether texts given are sources that another text is generated from (BART), or beginnings (GPT-2)."""
         return hasattr(self.network, "encode")
 
-    def options(self, **given: Any) -> Options:
+    def options(self, **given: Unpack[GenerateOptions]) -> Options:
         """The options that a call of `generate` with these would run under: generation_config.json fills the gaps.
 
         generation_config: a dict, the path of a JSON file, or False, in place of the model's defaults; as in `load`.
@@ -135,7 +137,7 @@ class Model:
         sources, prompts, _ = self.inputs.fitted(prompt, None, None, options, truncate)
         return (sources or prompts)[0]
 
-    def check(self, prompts: Texts, *, truncate: bool = False, **options: Any) -> None:
+    def check(self, prompts: Texts, *, truncate: bool = False, **options: Unpack[GenerateOptions]) -> None:
         """Raises what `generate` would raise on these prompts and options, without computing anything."""
         self.inputs.fitted(prompts, None, None, self.options(**options), truncate)
 
@@ -155,7 +157,7 @@ class Model:
         sample_ids: Sequence[int] | None = None,
         memory_budget: int | str | None = "available",
         costs: bool | CostOf = False,
-        **options: Any,
+        **options: Unpack[GenerateOptions],
     ) -> Output:
         """Continues each prompt, or for an encoder-decoder model answers each source: greedily, by sampling or a beam.
 
@@ -311,7 +313,7 @@ class Model:
         attention_mask: Any = None,
         plan: str | Plan | None = None,
         truncate: bool | None = False,
-        **options: Any,
+        **options: Unpack[GenerateOptions],
     ) -> Footprint:
         """The bytes that `generate` may take with these arguments, beside the weights: upper bounds from shapes alone.
 
@@ -323,7 +325,12 @@ class Model:
         return footprint(self, self._settled(plan, resolved, extent)[0], extent, resolved)
 
     def plan_step(
-        self, *, batch_size: int = 1, input_length: int = 1, plan: str | Plan | None = None, **options: Any
+        self,
+        *,
+        batch_size: int = 1,
+        input_length: int = 1,
+        plan: str | Plan | None = None,
+        **options: Unpack[GenerateOptions],
     ) -> StepPlan:
         """Where a decode step's intermediates lie in an arena, learnt from a dry run (LightSeq, section 2.3).
 
