@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .errors import MemoryBudgetError, OptionError
+from .errors import CheckpointError, MemoryBudgetError, OptionError
 from .files.folder import chosen_defaults, find_folder, read_settings, stored_tensors
 from .files.published import published_config, random_tensors
 from .files.stored import read_json
@@ -67,7 +69,73 @@ def load(
                 for name, shape in shapes.items()
             }
         tokenizer = Tokenizer.from_folder(folder) if folder else None
-        return Model(family, config, tensors, tokenizer, defaults, plan, dtype, device, source)
+        model = Model(family, config, tensors, tokenizer, defaults, plan, dtype, device, source)
+    arguments = {"dtype": dtype, "device": device, "random_weights": random_weights}
+    model.loaded_from = LoadedFrom.of(name, revision, folder, arguments)
+    return model
+
+
+@dataclass(frozen=True)
+class LoadedFrom:
+    """What a loaded model is pickled as: what `load` was given, and what its files held.
+
+    Weights may take gigabytes, which another process maps from the same files.
+    """
+
+    name: str
+    revision: str | None
+    folder: Path | None  # None: random weights of published shapes
+    arguments: dict[str, Any]
+    files: dict[str, str]  # file -> its size, and SHA-256 of its first and its last megabyte
+
+    @classmethod
+    def of(cls, name: str | Path, revision: str | None, folder: Path | None, arguments: dict[str, Any]) -> LoadedFrom:
+        folder = folder and folder.absolute()
+        return cls(str(name), revision, folder, arguments, _fingerprints(folder))
+
+    def is_unchanged(self) -> bool:
+        """Whether the files are there and still the same."""
+        return _fingerprints(self.folder) == self.files
+
+    def load_again(self, plan: Plan, defaults: dict[str, Any], source: str) -> Model:
+        """The same model, from its folder, or where that is not (another machine) from the hub or the package.
+
+        Raises CheckpointError where the files are others.
+        """
+        name, revision, folder = self.name, self.revision, self.folder
+        if folder is not None:
+            if folder.is_dir():
+                name, revision = str(folder), None
+            else:
+                folder = find_folder(name, revision, weights=not self.arguments["random_weights"])
+            if _fingerprints(folder) != self.files:
+                raise CheckpointError(
+                    f"{folder} holds other files than when the model was pickled: load it by its name instead"
+                )
+        model = load(name, plan=plan, revision=revision, **self.arguments)
+        model.defaults.clear()
+        model.defaults.update(defaults)
+        model.defaults_from = source
+        return model
+
+
+def _fingerprints(folder: Path | None) -> dict[str, str]:
+    """What tells one model's files from another's, for little reading: of the files that a model is made of."""
+    if folder is None or not folder.is_dir():
+        return {}
+    made_of = ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt")
+    paths = [folder / file for file in made_of if (folder / file).exists()]
+    weights = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("*.bin"))
+    return {path.name: _fingerprint(path) for path in [*paths, *weights]}
+
+
+def _fingerprint(path: Path) -> str:
+    size, part, digest = path.stat().st_size, 2**20, hashlib.sha256()
+    with path.open("rb") as file:
+        digest.update(file.read(part))
+        file.seek(max(0, size - part))
+        digest.update(file.read(part))
+    return f"{size} {digest.hexdigest()}"
 
 
 def load_shapes(

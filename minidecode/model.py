@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import inspect
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from .cache.factory import CacheFactory
 from .cache.no_cache import NoCache
 from .errors import CheckpointError, InputError, NumericalError, OptionError
-from .files.tokenizer import TextStream
-from .models import Family
+from .files.folder import chosen_defaults
+from .files.tokenizer import TextStream, Tokenizer
+from .models import FAMILIES, Family
 from .plan import Plan
 from .runtime.arena import Arena, Extent, Fresh, Places, StepPlan
 from .runtime.blas_threads import one_blas_thread, products_are_small
@@ -38,10 +40,17 @@ from .search.beam import beam_search
 from .search.candidates import never_straight
 from .search.draws import check_sample_ids
 from .search.greedy import greedy
+from .search.option_types import GenerateOptions
 from .search.options import Options, refuse_unsupported, resolve
 from .search.result import Request
 from .search.stopping import Stopping
 from .search.trace import Trace
+
+# What callers of transformers ask to have returned, and what gives it here.
+RETURNED = {
+    "return_dict_in_generate": "leave it out, and read its token_ids, scores and texts",
+    "output_scores": "ask for trace=True, which keeps the candidates and scores of each step",
+}
 
 
 class Model:
@@ -51,12 +60,14 @@ class Model:
     """
 
     def __init__(
-        self, family: Family, config, tensors: dict[str, np.ndarray], tokenizer, defaults, plan: Plan,
+        self, family: Family, config: Any, tensors: dict[str, np.ndarray], tokenizer: Tokenizer | None,
+        defaults: dict[str, Any], plan: Plan,
         dtype: str | None = None, device: str = "cpu", defaults_from: str = "generation_config.json",
     ):  # fmt: skip
         self.device, self.defaults_from = device, defaults_from
         self.config, self.tokenizer, self.defaults, self.plan = config, tokenizer, defaults, plan
-        self.tensors, self.network = tensors, family.network
+        self.tensors, self.network, self.family = tensors, family.network, family.name
+        self.loaded_from: Any = None  # a loading.LoadedFrom, by which it is pickled
         self.weights = family.tensors.bind(config, tensors)
         self.parameters = sum(t.size for t in tensors.values())  # numbers in the weights, tied ones once
         self.dtype = dtype or str(next(iter(tensors.values())).dtype)  # as given to `load`
@@ -76,18 +87,43 @@ class Model:
             f"parameters, dtype {self.dtype}, plan {self.plan}, on {self.device})"
         )
 
+    def __copy__(self) -> Model:
+        """A model on the same weights, which nothing changes, with defaults and captured steps of its own."""
+        return _from_state(self._state() | {"defaults": copy.deepcopy(self.defaults)})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Model:
+        return self.__copy__()
+
+    def __reduce__(self) -> tuple[Callable[..., Model], tuple]:
+        """Pickles by reference what was loaded of files that are still the same (see LoadedFrom), the rest by value."""
+        if self.loaded_from is not None and self.loaded_from.is_unchanged():
+            return self.loaded_from.load_again, (self.plan, self.defaults, self.defaults_from)
+        return _from_state, (self._state(),)
+
+    def _state(self) -> dict[str, Any]:
+        """All that another model can take over: `_from_state` makes the rest anew."""
+        own = {"network", "buckets", "inputs"}
+        return {name: value for name, value in vars(self).items() if name not in own}
+
     @property
     def is_encoder_decoder(self) -> bool:
         """Whether texts given are sources that another text is generated from (BART), or beginnings (GPT-2)."""
         return hasattr(self.network, "encode")
 
-    def options(self, **given: Any) -> Options:
+    def options(self, **given: Unpack[GenerateOptions]) -> Options:
         """The options that a call of `generate` with these would run under: generation_config.json fills the gaps.
 
+        generation_config: a dict, the path of a JSON file, or False, in place of the model's defaults; as in `load`.
         Raises OptionError on an unknown name, a value that breaks a rule, or one that this model cannot serve.
         """
-        options = resolve(self.defaults, given, self.defaults_from)
-        refuse_unsupported(self.defaults, options.do_sample, self.defaults_from)
+        defaults, source = self.defaults, self.defaults_from
+        if (config := given.pop("generation_config", None)) is not None:
+            defaults, source = chosen_defaults(None, defaults, config)
+        for name, instead in RETURNED.items():
+            if given.pop(name, None):
+                raise OptionError(f"{name}=True: generate always returns an Output; {instead}")
+        options = resolve(defaults, given, source)
+        refuse_unsupported(defaults, options.do_sample, source)
         options = options.for_vocabulary(self.config.vocab_size)
         options.check_vocabulary(self.config.vocab_size)
         return options
@@ -101,7 +137,7 @@ class Model:
         sources, prompts, _ = self.inputs.fitted(prompt, None, None, options, truncate)
         return (sources or prompts)[0]
 
-    def check(self, prompts: Texts, *, truncate: bool = False, **options: Any) -> None:
+    def check(self, prompts: Texts, *, truncate: bool = False, **options: Unpack[GenerateOptions]) -> None:
         """Raises what `generate` would raise on these prompts and options, without computing anything."""
         self.inputs.fitted(prompts, None, None, self.options(**options), truncate)
 
@@ -115,12 +151,13 @@ class Model:
         plan: str | Plan | None = None,
         arena: Arena | None = None,
         truncate: bool = False,
+        return_full_text: bool = False,
         streamer: Callable[[int, int], None] | None = None,
         trace: bool = False,
         sample_ids: Sequence[int] | None = None,
         memory_budget: int | str | None = "available",
         costs: bool | CostOf = False,
-        **options: Any,
+        **options: Unpack[GenerateOptions],
     ) -> Output:
         """Continues each prompt, or for an encoder-decoder model answers each source: greedily, by sampling or a beam.
 
@@ -130,21 +167,25 @@ class Model:
         prefix_tokens: for each sentence the ids that its new text must begin with; -1 leaves a place free.
         plan: overrides the one given to `load`. arena: where the steps keep what they make, of `plan_step`'s plans;
         a plan with arena=planned makes one for this call. truncate: cut what is too long for the context, prompts at
-        their beginning, sources at their end. streamer: called with (text number, token id) as tokens are chosen, or
-        an object with put and end such as transformers' TextStreamer; not with a beam. trace: keep every step's
-        candidates, scores, bans and parents in the output (search/trace.py).
+        their beginning, sources at their end. return_full_text: put the prompt, as the model read it, in front of each
+        text; for decoder-only models. streamer: called with (text number, token id) as tokens are chosen, or an object
+        with put and end such as transformers' TextStreamer; not with a beam. trace: keep every step's candidates,
+        scores, bans and parents in the output (search/trace.py).
         sample_ids: numbers that tell equal prompts apart when sampling; by default each copy in the call is another.
         memory_budget: bytes, or a text such as "2GB", that the call may take beside the weights; by default what the
         machine has left, where it says so (Linux); None: no limit. What may take more (`footprint`) is refused before
         anything is computed. costs: note in the receipt what each call of an op takes at the least, by its cost model;
         or what your function of (op, implementation, arguments by name) says, a Cost; no step is captured then.
-        options: see search/options.py; unset ones come from generation_config.json.
+        options: see search/options.py; unset ones come from generation_config.json, or from generation_config=,
+        a dict or a path that takes its place for this call.
 
         Raises InputError on prompts that cannot be used, OptionError on options, MemoryBudgetError on what does not
         fit, NumericalError on NaN scores.
         """
         started = time.perf_counter()
         resolved = self.options(**options)
+        if return_full_text:
+            self._check_full_text()
         sources, prompts_ids, limit_B = self.inputs.fitted(prompts, input_ids, attention_mask, resolved, truncate)
         prefixes = self.inputs.prefixes(prefix_tokens, len(prompts_ids))
         if sample_ids is not None:
@@ -197,8 +238,11 @@ class Model:
             graphs=engine.graphs,
             search=resolved.changed(), seconds=stages, compile_seconds=sum(compiling), launches=dict(launches),
         )  # fmt: skip
-        stops = resolved.stop_strings, resolved.keep_stop_strings
-        return Output(token_ids, found.scores_BX.reshape(-1), receipt, self.tokenizer, steps, *stops)
+        return Output(
+            token_ids, found.scores_BX.reshape(-1), receipt, self.tokenizer, np.asarray(limit_B), steps,
+            stop_strings=resolved.stop_strings, keep_stop_strings=resolved.keep_stop_strings,
+            eos_token_id=resolved.eos_token_id or (), prompt_ids=prompts_ids if return_full_text else None,
+        )  # fmt: skip
 
     def stream(self, prompts: Texts, **options: Any) -> Stream:
         """The new text of one prompt or several, piece by piece as it is generated; then `output` is what it became.
@@ -219,6 +263,13 @@ class Model:
         stops = resolved.stop_strings, resolved.keep_stop_strings
         text_stream = functools.partial(TextStream, self.tokenizer, *stops) if resolved.num_beams == 1 else None
         return Stream(functools.partial(self.generate, prompts, **options), text_stream, is_single)
+
+    def _check_full_text(self) -> None:
+        """Raises on return_full_text where no prompt is part of the text, or no tokenizer can write it."""
+        if self.is_encoder_decoder:
+            raise OptionError("return_full_text is for decoder-only models: a source is no part of the new text")
+        if self.tokenizer is None:
+            raise InputError("return_full_text needs a tokenizer, and this model folder has none: read token_ids")
 
     def _stopping(self, options: Options, began: float) -> Stopping | None:
         """What ends texts beside EOS and limits, if the options ask for any of it."""
@@ -262,7 +313,7 @@ class Model:
         attention_mask: Any = None,
         plan: str | Plan | None = None,
         truncate: bool | None = False,
-        **options: Any,
+        **options: Unpack[GenerateOptions],
     ) -> Footprint:
         """The bytes that `generate` may take with these arguments, beside the weights: upper bounds from shapes alone.
 
@@ -274,7 +325,12 @@ class Model:
         return footprint(self, self._settled(plan, resolved, extent)[0], extent, resolved)
 
     def plan_step(
-        self, *, batch_size: int = 1, input_length: int = 1, plan: str | Plan | None = None, **options: Any
+        self,
+        *,
+        batch_size: int = 1,
+        input_length: int = 1,
+        plan: str | Plan | None = None,
+        **options: Unpack[GenerateOptions],
     ) -> StepPlan:
         """Where a decode step's intermediates lie in an arena, learnt from a dry run (LightSeq, section 2.3).
 
@@ -473,3 +529,14 @@ class Model:
 OF_A_CALL = {  # what `generate` takes beside the options of generation
     name for name, p in inspect.signature(Model.generate).parameters.items() if p.kind is p.KEYWORD_ONLY
 }
+
+
+def _from_state(state: dict[str, Any]) -> Model:
+    """A model of these fields; see `Model._state`."""
+    model = Model.__new__(Model)
+    vars(model).update(state)
+    model.network, model.buckets = FAMILIES[model.family].network, Buckets(model.device)
+    model.inputs = Inputs(model.config, model.tokenizer, model.defaults, model.is_encoder_decoder)
+    if model.device == "cpu":
+        model.weights = read_only(model.weights)
+    return model

@@ -51,6 +51,22 @@ class Tokenizer:
         _add_tokens(backend, _added_tokens(folder, settings), folder)
         return cls(backend, growth, may_panic)
 
+    def __call__(self, text: str | Sequence[str]) -> dict[str, Any]:
+        """{"input_ids": ids, "attention_mask": ones}, for one text or a list for each of several: `generate` takes it.
+
+        As in transformers, without padding. Raises InputError as `encode` does.
+        """
+        if isinstance(text, str):
+            ids = self.encode(text).tolist()
+            return {"input_ids": ids, "attention_mask": [1] * len(ids)}
+        if not isinstance(text, list | tuple) or not all(isinstance(t, str) for t in text):
+            raise InputError(f"a tokenizer takes a text or a list of texts, not {text!r:.80}")
+        rows = [self.encode(t).tolist() for t in text]
+        return {"input_ids": rows, "attention_mask": [[1] * len(row) for row in rows]}
+
+    def __repr__(self) -> str:
+        return f"Tokenizer({self._backend.get_vocab_size():,} tokens, special ids {self.special_ids})"
+
     def encode(self, text: str) -> np.ndarray:
         """Token ids, int64. Raises InputError on half a surrogate pair: that is no Unicode text."""
         try:

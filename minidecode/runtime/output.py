@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import html
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
 from ..errors import InputError
-from ..search.stopping import cut_at_stop
+from ..search.stopping import cut_at_stop, first_stop
 from ..search.trace import Trace
 from .receipt import Receipt
 
@@ -18,24 +20,128 @@ if TYPE_CHECKING:
 
 @dataclass(repr=False)
 class Output:
-    """What `generate` returns: one entry per hypothesis, num_return_sequences of each prompt in turn, best first."""
+    """What `generate` returns: one entry per hypothesis, num_return_sequences of each prompt in turn, best first.
+
+    `len(out)`, `out[0]` and `for hypothesis in out` read it hypothesis by hypothesis.
+    """
 
     token_ids: list[np.ndarray]  # new tokens alone, EOS included where it was reached
     scores: np.ndarray  # sum of log-probabilities / length ** length_penalty
     receipt: Receipt
     tokenizer: Tokenizer | None
+    limits: np.ndarray  # most new tokens of each prompt
     trace: Trace | None = None  # if it was asked for
     stop_strings: tuple[str, ...] = ()
     keep_stop_strings: bool = False
+    eos_token_id: tuple[int, ...] = ()
+    prompt_ids: list[np.ndarray] | None = None  # what texts begin with, if return_full_text asked for it
+
+    def __len__(self) -> int:
+        return len(self.token_ids)
+
+    @overload
+    def __getitem__(self, which: int) -> Hypothesis: ...
+    @overload
+    def __getitem__(self, which: slice) -> list[Hypothesis]: ...
+    def __getitem__(self, which: int | slice) -> Hypothesis | list[Hypothesis]:
+        places = range(len(self))[which]  # raises IndexError, as a list does
+        return Hypothesis(self, places) if isinstance(places, int) else [Hypothesis(self, place) for place in places]
+
+    def __iter__(self) -> Iterator[Hypothesis]:
+        return (Hypothesis(self, place) for place in range(len(self)))
+
+    def __bool__(self) -> bool:  # else its length would decide
+        return True
 
     def __repr__(self) -> str:
-        said = self.texts if self.tokenizer else [f"{len(ids)} tokens" for ids in self.token_ids]
-        return "\n".join(f"{score:9.4f}  {text!r}" for score, text in zip(self.scores, said, strict=True))
+        return "\n".join(f"{score:9.4f}  {text!r}" for score, text in zip(self.scores, self._said(), strict=True))
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks: score, why it ended and text of each hypothesis; the receipt is folded below it."""
+        rows = [
+            f"<tr><td>{h.score:.4f}</td><td>{h.finish_reason or ''}</td>"
+            f'<td style="text-align:left;white-space:pre-wrap">{html.escape(said)}</td></tr>'
+            for h, said in zip(self, self._said(), strict=True)
+        ]
+        head = "<tr><th>score</th><th>finish reason</th><th>text</th></tr>"
+        receipt = f"<details><summary>receipt</summary><pre>{html.escape(str(self.receipt))}</pre></details>"
+        return f"<div><table>{head}{''.join(rows)}</table>{receipt}</div>"
 
     @property
     def texts(self) -> list[str]:
-        """The new text of each hypothesis, up to its stop string, without the prompt and without special tokens."""
+        """The new text of each hypothesis, up to its stop string, without special tokens.
+
+        The prompt stands in front of it if `generate` was called with return_full_text=True.
+        """
+        return [self._text(place) for place in range(len(self))]
+
+    @property
+    def finish_reasons(self) -> list[str | None]:
+        """Why each hypothesis ended: see `Hypothesis.finish_reason`."""
+        return [hypothesis.finish_reason for hypothesis in self]
+
+    def _said(self) -> list[str]:
+        return self.texts if self.tokenizer else [f"{len(ids)} tokens" for ids in self.token_ids]
+
+    def _new_text(self, place: int) -> str:
+        """With all of its stop string."""
         if self.tokenizer is None:
             raise InputError("this model folder has no tokenizer: read token_ids instead of texts")
-        texts = [self.tokenizer.decode(ids) for ids in self.token_ids]
-        return [cut_at_stop(text, self.stop_strings, self.keep_stop_strings) for text in texts]
+        return self.tokenizer.decode(self.token_ids[place])
+
+    def _text(self, place: int) -> str:
+        text = cut_at_stop(self._new_text(place), self.stop_strings, self.keep_stop_strings)
+        if self.prompt_ids is None:
+            return text
+        return self.tokenizer.decode(self.prompt_ids[self._prompt(place)]) + text
+
+    def _prompt(self, place: int) -> int:
+        return place * len(self.limits) // len(self)  # each prompt has as many hypotheses
+
+    def _finish_reason(self, place: int) -> str | None:
+        ids = self.token_ids[place]
+        if len(ids) == 0:
+            return None
+        if ids[-1] in self.eos_token_id or len(ids) < self.limits[self._prompt(place)]:
+            return "stop"
+        return "stop" if self.stop_strings and first_stop(self._new_text(place), self.stop_strings) else "length"
+
+
+@dataclass(frozen=True, repr=False)
+class Hypothesis:
+    """One entry of an `Output`."""
+
+    output: Output
+    index: int  # its place in the output
+
+    def __repr__(self) -> str:
+        said = repr(self.text) if self.output.tokenizer else f"{len(self.token_ids)} tokens"
+        return f"Hypothesis({said}, score={self.score:.4f}, finish_reason={self.finish_reason!r}, prompt={self.prompt})"
+
+    @property
+    def text(self) -> str:
+        """As in `Output.texts`."""
+        return self.output._text(self.index)
+
+    @property
+    def token_ids(self) -> np.ndarray:
+        """The new tokens, EOS included where it was reached."""
+        return self.output.token_ids[self.index]
+
+    @property
+    def score(self) -> float:
+        """As in `Output.scores`."""
+        return float(self.output.scores[self.index])
+
+    @property
+    def finish_reason(self) -> str | None:
+        """ "length" if the limit of new tokens ended the text; "stop" if EOS, a stop string, or anything else did.
+
+        A text whose last token allowed is EOS, forced or not, has stopped. None if the rules left this place empty.
+        """
+        return self.output._finish_reason(self.index)
+
+    @property
+    def prompt(self) -> int:
+        """The number of its prompt in the call, from 0."""
+        return self.output._prompt(self.index)

@@ -1,0 +1,70 @@
+"""What `generate` returns, read hypothesis by hypothesis: why it ended, its prompt, its full text, its HTML."""
+
+from xml.etree import ElementTree
+
+import pytest
+from toy_folder import write_bart_folder
+
+import minidecode as md
+
+PROMPTS = ["Fellow citizens,", "The Congress of the United States"]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return md.load("tiny-gpt2")
+
+
+def test_an_output_is_a_sequence_of_hypotheses(model):
+    out = model.generate(PROMPTS, num_beams=3, num_return_sequences=2, max_new_tokens=4)
+    assert len(out) == 4 and [h.prompt for h in out] == [0, 0, 1, 1]
+    assert [h.text for h in out] == out.texts and [h.score for h in out] == out.scores.tolist()
+    assert [h.token_ids.tolist() for h in out] == [ids.tolist() for ids in out.token_ids]
+    assert out[-1] == out[3] and out[1:3] == [out[1], out[2]] and out.texts[0] in repr(out[0])
+    with pytest.raises(IndexError):
+        out[4]
+
+
+@pytest.mark.parametrize("options", [{}, {"num_beams": 2, "num_return_sequences": 2}, {"do_sample": True}])
+def test_a_text_ends_by_eos_or_by_its_limit(model, options):
+    """The second token of the first text is made EOS: that text stops at it, also where the limit is two tokens."""
+    free = model.generate(PROMPTS, max_new_tokens=6, eos_token_id=None, **options)
+    assert set(free.finish_reasons) == {"length"}
+    eos = int(free.token_ids[0][1])
+    for limit in (2, 6):
+        for plan in ("drop_finished=on", "drop_finished=off"):
+            out = model.generate(PROMPTS, max_new_tokens=limit, eos_token_id=eos, plan=plan, **options)
+            assert "stop" in out.finish_reasons
+            for hypothesis in out:
+                ended = hypothesis.token_ids[-1] == eos
+                assert hypothesis.finish_reason == ("stop" if ended else "length")
+                assert ended or len(hypothesis.token_ids) == limit
+
+
+def test_a_stop_string_stops_a_text_also_in_its_last_token(model):
+    (text,) = model.generate(PROMPTS[0], max_new_tokens=6).texts
+    for limit in (6, 7):
+        out = model.generate(PROMPTS[0], max_new_tokens=limit, stop_strings=text[-3:])
+        assert out.finish_reasons == ["stop"]
+
+
+def test_each_prompt_has_its_own_limit(model):
+    """max_length counts the prompt."""
+    out = model.generate(PROMPTS, max_length=12, eos_token_id=None)
+    assert len(set(map(len, out.token_ids))) == 2 and out.finish_reasons == ["length", "length"]
+
+
+def test_the_full_text_begins_with_the_prompt(model, tmp_path):
+    how = {"max_new_tokens": 4, "num_beams": 2, "num_return_sequences": 2}
+    new = model.generate(PROMPTS, **how).texts
+    full = model.generate(PROMPTS, return_full_text=True, **how)
+    assert full.texts == [PROMPTS[h.prompt] + new[h.index] for h in full] == [h.text for h in full]
+    with pytest.raises(md.OptionError, match="a source is no part of the new text"):
+        md.load(write_bart_folder(tmp_path / "bart")).generate("a", return_full_text=True)
+
+
+def test_the_page_of_a_notebook_escapes_texts_and_folds_the_receipt(model):
+    out = model.generate("a<b> & <script>", max_new_tokens=3, return_full_text=True, num_beams=2)
+    page = ElementTree.fromstring(out._repr_html_())  # well-formed, so everything in it is escaped
+    assert page.find(".//script") is None and out.texts[0] in "".join(page.itertext())
+    assert "".join(page.find("details").itertext()).startswith("receipt") and "plan" in page.findtext("details/pre")

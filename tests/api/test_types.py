@@ -1,0 +1,26 @@
+"""The types that checkers of users' programs see: complete, and shipped."""
+
+import dataclasses
+import typing
+from pathlib import Path
+
+import minidecode as md
+from minidecode.search.option_types import GenerateOptions
+from minidecode.search.options import Options
+
+OF_A_CALL = {"generation_config", "return_dict_in_generate", "output_scores"}  # read before there are Options
+
+
+def test_the_types_name_every_option():
+    names = set(typing.get_type_hints(GenerateOptions))
+    assert names - OF_A_CALL == {field.name for field in dataclasses.fields(Options)} and names >= OF_A_CALL
+    assert not GenerateOptions.__required_keys__
+
+
+def test_each_method_that_takes_options_names_their_types():
+    for method in (md.Model.generate, md.Model.options, md.Model.check, md.Model.footprint, md.Model.plan_step):
+        assert "Unpack[GenerateOptions]" in method.__annotations__.values(), method.__name__
+
+
+def test_the_package_says_that_it_has_types():
+    assert (Path(md.__file__).parent / "py.typed").exists()
