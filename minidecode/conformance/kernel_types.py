@@ -52,12 +52,19 @@ def check_types(kernel: Callable[..., Any], argument_types: tuple) -> list[TypeN
 
 
 def narrow_indices(kernel: Callable[..., Any], argument_types: tuple) -> list[TypeNote]:
-    """Lines of a kernel where an array that it is given is indexed by an integer of fewer than 32 bits."""
+    """Lines of a kernel where an array that it is given is indexed by an integer of fewer than 32 bits.
+
+    None of one that has no types: `check_types` says why.
+    """
     from numba.core import ir as nodes
     from numba.core import types as t
+    from numba.core.errors import NumbaError
 
     function, notes = getattr(kernel, "py_func", kernel), []
-    ir, types, _, _ = _infer(function, argument_types)
+    try:
+        ir, types, _, _ = _infer(function, argument_types)
+    except NumbaError:
+        return []
     given = {s.target.name for s in _assignments(ir) if isinstance(s.value, nodes.Arg)}
     for statement in (s for block in ir.blocks.values() for s in block.body):
         place = statement.value if isinstance(statement, nodes.Assign) else statement

@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import pkgutil
+import sys
 
 import pytest
 from numba import cuda, float32, float64, int32, int64
@@ -177,7 +178,8 @@ def comprehends(x):
 @pytest.mark.parametrize(
     ("kernel", "text", "says"),
     [(returns_a_number, "return x[0]", "a kernel returns nothing"),
-     (assigns_a_slice, "x[1:3]", "assign element by element"), (comprehends, "def ", "write a loop")],
+     (assigns_a_slice, "x[1:3]", "assign element by element"),
+     *([(comprehends, "def ", "write a loop")] if sys.version_info < (3, 12) else [])],  # from then on it is a loop
 )  # fmt: skip
 def test_what_inference_lets_pass(kernel, text, says):
     (note,) = check_types(kernel, (F,))

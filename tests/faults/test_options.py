@@ -52,7 +52,7 @@ BROKEN = [  # options, what the message must say: the option at fault, and the r
     ({"bad_words_ids": [3, 4]}, "bad_words_ids must be lists of token ids"),
     ({"bad_words_ids": "ab"}, "bad_words_ids must be lists of token ids"),
     ({"bad_words_ids": [[1, -1]]}, "bad_words_ids must be token ids from 0 up, not -1"),
-    ({"prefix_allowed_tokens_fn": [1, 2]}, "must be functions"),
+    ({"prefix_allowed_tokens_fn": [1, 2]}, "must be a function, not"),
     ({"logits_processor": ["top_k"]}, "must be functions"),
     # ---- sampling
     ({"do_sample": True, "temperature": 0.0}, "temperature must be a number from 1e-30 to 1e6"),
