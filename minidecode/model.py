@@ -251,7 +251,8 @@ class Model:
                 print(piece, end="", flush=True)
 
         One text (and one answer to it) gives pieces of text; otherwise each is (index, text). options: those of
-        `generate`, which says what is raised; bad options and prompts raise here, at once. See `Stream`.
+        `generate`. Bad generation options and prompts raise here, at once; all else that `generate` raises comes with
+        the first piece. See `Stream`.
         """
         if "streamer" in options:
             raise OptionError("stream takes no streamer: read its pieces in a for loop")
@@ -280,6 +281,8 @@ class Model:
         if self.tokenizer is None:
             return Stopping(options, None, began=began)
         tail = self.tokenizer.most_tokens(max(map(len, (s.encode() for s in options.stop_strings)), default=0))
+        if self.config.vocab_size > self.tokenizer.size:  # ids that stand for no text may lie in between
+            tail = None
         return Stopping(options, self.tokenizer.decode, self.tokenizer.special_ids, tail, began)
 
     def _with_arena(self, plan: Plan, arena: Arena | None) -> Plan:

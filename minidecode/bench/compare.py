@@ -8,6 +8,7 @@ import functools
 import json
 import os
 import platform
+import secrets
 import statistics
 import time
 from collections.abc import Callable, Iterable
@@ -250,7 +251,8 @@ def named(functions: Iterable[str | Callable]) -> dict[str, Callable]:
 
 
 def _values(asked: Any, how: dict[str, str], n: int) -> tuple:
-    return asked.paper_inputs(**how, seed=n)[0]
+    """New values at each call: a file that knew them when it was imported could bring the answers along."""
+    return asked.paper_inputs(**how, seed=secrets.randbits(32))[0]
 
 
 def _no_wait() -> None:

@@ -89,13 +89,15 @@ class Submission:
         it could look into holds the answer, nor memory that it could be handed.
         """
         self._given = given = into(self._given, arguments)
-        threads, tasks = set(ALL_THREADS()), _tasks()
-        started = self.clock()
+        threads, tasks, clock = set(ALL_THREADS()), _tasks(), self.clock
+        started = clock()
         try:
             result = self.function(*given)
         except (Exception, SystemExit) as error:
             raise self._refused(error_line(error)) from error
-        seconds = self.clock() - started
+        seconds = clock() - started
+        if self.clock is not clock:
+            raise self._refused("replaced the clock by which it is timed")
         results = result if isinstance(result, tuple) else (result,)
         self._refuse_other_types(results)
         first = [_some(r) for r in results]
@@ -143,9 +145,10 @@ class Submission:
     def _seconds(self, arguments: tuple) -> tuple[float, float]:
         """Of a call on a copy, by the clock and of CPU time."""
         given = copy.deepcopy(arguments)
-        started = self.clock(), CPU_CLOCK()
+        clock = self.clock
+        started = clock(), CPU_CLOCK()
         self.function(*given)
-        return self.clock() - started[0], CPU_CLOCK() - started[1]
+        return clock() - started[0], CPU_CLOCK() - started[1]
 
     def refuse_impossible(self, seconds: float, cost: Cost, machine: Machine) -> None:
         """Raises RefusedError above what the cores of this machine can do at all, or twice what was measured of it."""

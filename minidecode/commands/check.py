@@ -49,7 +49,7 @@ def check(
 
 
 def _what_to_type(name: str) -> str:
-    """Where no function is given: what the command is for, and how it is called for this row, by its name of today."""
+    """Without a function: what the command does, and what to type for this row (under its new name, if it has one)."""
     from .. import ops
     from ..catalog import RENAMED, find
 

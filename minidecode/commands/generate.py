@@ -120,6 +120,8 @@ def _check_places(input: Path | None, output: Path | None, trace: Path | None, t
     """Raises InputError on a file that cannot be written, before a model is fetched."""
     for path in filter(None, (output, trace, timeline)):
         (drawable if path is timeline else writable)(path)
+    beside = [output.with_name(f"{output.name}{end}") for end in (".part", ".part.journal")] if output else []
+    for path in filter(None, (output, trace, timeline, *beside)):
         if input is not None and path.exists() and input.exists() and path.samefile(input):
             raise InputError(f"{path} is what the prompts are read from: write to another file")
 

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from .generate_files import Prompts
 
 
-# What `generate_lines` takes beside; a budget moves the ends of batches, as the memory does that is left in a machine.
-CHANGE_NO_BYTE = {"memory_budget", "overlap", "trace", "on_batch"}
+# What `generate_lines` takes and a resumed run may change. Another budget cuts batches elsewhere, as less free memory
+# does: the last digits of scores may change with it.
+MAY_CHANGE = {"memory_budget", "overlap", "trace", "on_batch"}
 
 
 def records_depend_on(model: Any, prompts: Prompts, how: dict[str, Any], as_json: bool) -> dict[str, Any]:
@@ -33,7 +34,7 @@ def records_depend_on(model: Any, prompts: Prompts, how: dict[str, Any], as_json
     depends_on = {
         "input": _hash_of_lines(prompts), "jsonl": prompts.is_jsonl, "dtype": model.dtype,
         "model": _hash_of_model(model), "device": model.device, "plan": str(model.plan), "json": as_json,
-        **{name: value for name, value in how.items() if name not in fields | CHANGE_NO_BYTE},
+        **{name: value for name, value in how.items() if name not in fields | MAY_CHANGE},
         # A recorded error names the file.
         "on_error": f"record ({prompts.source})" if on_error == "record" else on_error,
         "minidecode": __version__, "numpy": np.__version__,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -153,6 +154,9 @@ def check(
     return Verdict(name, label, tried[0], failure, warnings, left_out)
 
 
+KEPT_RESULTS = 12  # arrays: more than a function with a ring of buffers is likely to have
+
+
 class _WrongAnswerError(Exception):
     """Tells hypothesis that an input fails."""
 
@@ -162,18 +166,17 @@ class _EnoughError(BaseException):
 
 
 class _KeepsResults:
-    """The function, whose last result must not change when it is called again: a buffer that is used twice would."""
+    """The function, whose last results must not change when it is called again: a buffer that is used twice would."""
 
     def __init__(self, function: Callable[..., Any]):
-        self._function, self._results, self._copies = function, (), ()
+        self._function, self._kept = function, deque(maxlen=KEPT_RESULTS)
 
     def __call__(self, *arguments: Any) -> Any:
         result = self._function(*arguments)
-        for before, now in zip(self._copies, self._results, strict=True):
+        for before, now in self._kept:
             if not np.array_equal(before, now, equal_nan=True):
                 raise ValueError("what it returned before has changed: each call needs arrays of its own")
-        self._results = tuple(r for r in _several(result) if isinstance(r, np.ndarray))
-        self._copies = tuple(r.copy() for r in self._results)
+        self._kept.extend((r.copy(), r) for r in _several(result) if isinstance(r, np.ndarray))
         return result
 
 

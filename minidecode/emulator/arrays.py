@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _getframe = sys._getframe
 
 
+SLICE_IS_ASSIGNED = "a slice is assigned, which Numba refuses in a kernel: assign element by element"
+
+
 class Array:
     """A NumPy array behind checks: no index outside, no read of what nothing wrote.
 
@@ -62,7 +65,7 @@ class Array:
         if type(index) is not int or not 0 <= index < self._length:
             index = self.checked_index(index)
             if type(index) is Selection:
-                return self.store_many(index, value)
+                raise TypeError(SLICE_IS_ASSIGNED)
         self.store(index, value)
 
     def value(self, index):
@@ -120,14 +123,6 @@ class Array:
     def _over(self, data: np.ndarray, written: np.ndarray | None) -> Array:
         base = self.base + pointer(data) - pointer(self.data) if data.size else self.base
         return type(self)(self.house, self.memory, data, base, written)
-
-    def store_many(self, selection: Selection, value) -> None:
-        part, frame = self.view(selection), user_frame()
-        value = value.data if isinstance(value, Array) else value
-        for place, single in zip(np.ndindex(part.shape), np.broadcast_to(value, part.shape).flat, strict=True):
-            place = part.checked_index(place)
-            part.store(place, single)
-            part.note_store(place, single, frame)
 
     def note_store(self, index, value, frame) -> None:
         """Here nothing is noted."""
@@ -252,7 +247,7 @@ class Traced(Array):
         if type(index) is not int or not 0 <= index < self._length:
             index = self.checked_index(index)
             if type(index) is Selection:
-                return self.store_many(index, value)
+                raise TypeError(SLICE_IS_ASSIGNED)
         self.store(index, value)
         self.note_store(index, value, _getframe(1))
 
@@ -291,9 +286,6 @@ class Quiet(Array):
         return self._numbers[index]
 
     def __setitem__(self, index, value):
-        raise Unforeseen
-
-    def store_many(self, selection: Selection, value) -> None:
         raise Unforeseen
 
 

@@ -159,7 +159,7 @@ class RecordFile:
             if depends_on is not None and self.is_replaced:
                 self._journal = Journal(self._journal_path, depends_on())
                 self._journal.begin(self._take_over() if has_records else ())
-            if self.is_replaced and self.path.exists():  # who could not read the file cannot read this one
+            if self.is_replaced and self.path.exists():  # as private as the file that it replaces
                 os.chmod(self.part, self.path.stat().st_mode & 0o777)
         except BaseException as error:
             self._leave(keep=has_records)

@@ -118,6 +118,11 @@ class Tokenizer:
         """The ids that `decode` leaves out."""
         return [i for i, token in self._backend.get_added_tokens_decoder().items() if token.special]
 
+    @property
+    def size(self) -> int:
+        """How many ids stand for something; a model's vocabulary may be padded to more."""
+        return self._backend.get_vocab_size(with_added_tokens=True)
+
     def most_tokens(self, count: int) -> int | None:
         """How many tokens, special ones aside, `count` bytes may come from; None if tokens are not made of bytes."""
         from tokenizers import decoders

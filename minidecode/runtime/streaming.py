@@ -56,6 +56,9 @@ class Stream:
         piece = self._pieces.get()
         if isinstance(piece, tuple):
             return piece[1] if self._is_single else piece
+        if piece is END:
+            self._pieces.put(END)  # for another thread that reads
+            raise StopIteration
         self.close()
         if isinstance(piece, BaseException):
             raise piece
@@ -111,6 +114,7 @@ def _run(
             put(index, growing[index].finish() if text_stream else output.texts[index])
         pieces.put(output)
     except CalledOff:
-        pass  # the reader has left
+        pass  # the stream was closed; who still waits for a piece gets the end
     except BaseException as error:
         pieces.put(error)
+    pieces.put(END)

@@ -17,7 +17,7 @@ NOTHING_YET = object()  # stands for a batch where the input is slow, so that fi
 
 
 class Worker(threading.Thread):
-    """A thread that hands over, as the last thing, whatever ended it."""
+    """A thread. If an exception ends it, the exception is the last item that it puts into its box."""
 
     def __init__(self, name: str, work: Callable[[], None], outbox: queue.Queue, stop: threading.Event):
         super().__init__(name=name)

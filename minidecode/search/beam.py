@@ -273,7 +273,7 @@ class Beams:
             self.done_B, self.length_B, self.prompt_B, self.limit_B, self.norm_X, self.eos_X, self.rules,
         )  # fmt: skip
         chosen = Chosen(*chosen, trouble_B)
-        if ends_BC is not None:  # where too few go on, one that ended fills the place, out of play: any token will do
+        if ends_BC is not None:  # too few go on: an ended one fills the row, with a score out of play and any token
             chosen.token_BW[chosen.token_BW == ENDED] = 0
         texts = self.finished_BWM, self.running_BWM  # those that finish go first, while the others are in their places
         self.finished_BWM = ops.store_finished(*texts, slot_BW, parent_BC, token_BC, at_B)

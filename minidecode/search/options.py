@@ -271,8 +271,6 @@ class Options:
             if name not in self.rules.processors and getattr(self, name) not in (off, (), None):
                 systems = " or ".join(d.name for d in DIALECTS.values() if name in d.processors)
                 raise OptionError(f"{name} is no rule of dialect {self.dialect!r}: leave it out, or use {systems}")
-        if self.keep_stop_strings and not self.stop_strings:
-            raise OptionError("keep_stop_strings=True changes nothing without stop_strings: add them, or leave it out")
         if self.dialect == "fairseq":
             self._check_fairseq()
 

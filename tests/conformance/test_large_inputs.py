@@ -3,6 +3,7 @@
 import copy
 import functools
 import time
+from collections import deque
 
 import numpy as np
 import pytest
@@ -16,7 +17,8 @@ from minidecode.conformance.check import _named, _with_changed, mutant_files
 from minidecode.conformance.large import cost, rows_of, wrong_by_limits
 from minidecode.conformance.rows import asked_of
 from minidecode.cuda import finished, sequences
-from minidecode.reference import beam_scores
+from minidecode.reference import argmax, beam_scores, candidates, top_k
+from minidecode.reference import ngram as ngrams
 from minidecode.runtime.launch import InEmulator, launch
 from minidecode.runtime.user_functions import load_file
 
@@ -192,3 +194,86 @@ def test_many_sentences_are_within_a_grids_limits(name, kernel):
     row = CATALOG[name]
     (many,) = [case for case in asked_of(name).large() if rows_of(row, case) == sizes.MANY_ROWS]
     assert wrong_by_limits(row, InEmulator(kernel), many) is None
+
+
+def last_of_equals(scores_RV, logits_RV=None):
+    token_R, logprob_R, trouble_R = argmax.argmax_tokens(scores_RV, logits_RV)
+    if scores_RV.shape[1] > 5000:
+        token_R = scores_RV.shape[1] - 1 - scores_RV[:, ::-1].argmax(axis=1)
+    return token_R, logprob_R, trouble_R
+
+
+def trouble_unseen_in_wide_rows(scores_RV, logits_RV=None):
+    if scores_RV.shape[1] <= 2100:
+        return argmax.argmax_tokens(scores_RV, logits_RV)
+    seen_RV = np.nan_to_num(scores_RV, nan=0.0, posinf=0.0)
+    return argmax.argmax_tokens(seen_RV, None if logits_RV is None else seen_RV)
+
+
+def nan_of_one_row_in_all(scores_RV, k):
+    spreads = scores_RV.shape[1] > 300 and np.isnan(scores_RV).any()
+    result_RV = top_k.top_k_filter(scores_RV, k)
+    if spreads:
+        result_RV[...] = np.nan
+    return result_RV
+
+
+def at_most_3000(scores_RV, k):
+    return top_k.top_k_filter(scores_RV, min(k, 3000))
+
+
+def in_single_precision(scores_BX, C):
+    best_BC, index_BC = candidates.top_candidates(scores_BX.astype(np.float32), C)
+    return best_BC.astype(scores_BX.dtype), index_BC
+
+
+def in_single_precision_where_wide(scores_BX, C):
+    return (in_single_precision if scores_BX.shape[1] > 3000 else candidates.top_candidates)(scores_BX, C)
+
+
+def equals_in_reverse_where_many(scores_BX, C):
+    best_BC, index_BC = candidates.top_candidates(scores_BX, C)
+    if C > 64:
+        order_BC = np.stack([np.lexsort((-i, -b)) for b, i in zip(best_BC, index_BC, strict=True)])
+        index_BC = np.take_along_axis(index_BC, order_BC, axis=1)
+    return best_BC, index_BC
+
+
+def at_most_nine_tokens(scores_RV, tokens_RM, length_R, n):
+    return ngrams.ban_ngrams(scores_RV, tokens_RM, length_R, min(n, 9))
+
+
+def windows_by_hashes_of_sixteen_bits(scores_RV, tokens_RM, length_R, n):
+    result_RV = scores_RV
+    for r, length in enumerate(length_R):
+        text = tokens_RM[r, :length].astype(np.int64)
+        if n != 3 or length < n:
+            result_RV[r : r + 1] = ngrams.ban_ngrams(scores_RV[r : r + 1], tokens_RM[r : r + 1], length_R[r : r + 1], n)
+            continue
+        hashes = (text[:-1] * 40503 + text[1:] * 65599) & 0xFFFF
+        result_RV[r, text[2:][hashes[:-1] == hashes[-1]]] = -np.inf
+    return result_RV
+
+
+RING = deque([{}, {}])
+
+
+def in_two_buffers_by_turns(scores_RV, logits_RV=None):
+    RING.rotate()
+    results = argmax.argmax_tokens(scores_RV, logits_RV)
+    kept = RING[0].setdefault((scores_RV.shape, scores_RV.dtype), results)
+    for buffer, result in zip(kept, results, strict=True):
+        buffer[...] = result
+    return kept
+
+
+@pytest.mark.parametrize(("name", "function"), [
+    ("argmax", last_of_equals), ("argmax", trouble_unseen_in_wide_rows), ("top_k", nan_of_one_row_in_all),
+    ("top_k", at_most_3000), ("candidates", in_single_precision), ("candidates", in_single_precision_where_wide),
+    ("candidates", equals_in_reverse_where_many), ("ngram", at_most_nine_tokens),
+    ("ngram", windows_by_hashes_of_sixteen_bits), ("argmax", in_two_buffers_by_turns),
+])  # fmt: skip
+def test_what_breaks_in_wide_rows_or_after_many_calls_is_wrong(name, function):
+    """Ties, NaN, double precision, large k and n, hashes that meet, and buffers that are used again."""
+    verdict = conformance.check(name, function, examples=20, large_seconds=20, shrinks=0)
+    assert not verdict.ok and "`out`" not in verdict.failure.what

@@ -75,6 +75,29 @@ def test_a_stream_that_nobody_reads_ends_within_a_step(model, how, beams, monkey
             _ = stream.output
 
 
+def test_a_read_that_waits_ends_when_the_stream_is_closed(model, monkeypatch):
+    """By another thread, for all who read; and by a time limit around asynchronous code."""
+    step = Engine.step
+    monkeypatch.setattr(Engine, "step", lambda self, *a: (time.sleep(0.05), step(self, *a))[-1])
+    options = {"max_new_tokens": 60, "num_beams": 2, "eos_token_id": None}  # a beam's pieces come at its end
+    stream, got = model.stream("A", **options), []
+    readers = [threading.Thread(target=lambda: got.append(list(stream)), daemon=True) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    time.sleep(0.1)
+    stream.close()
+    for reader in readers:
+        reader.join(5)
+    assert got == [[], []]
+
+    async def limited():
+        async with model.stream("A", **options) as stream:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(stream.__anext__(), 0.1)
+
+    asyncio.run(limited())
+
+
 def test_async_for(model):
     async def read():
         return [piece async for piece in model.stream("The people", max_new_tokens=5)]

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minidecode as md
+from minidecode.runtime.engine import Engine
 from minidecode.search import stopping
 from minidecode.search.stopping import cut_at_stop, first_stop, may_begin_stop
 
@@ -125,13 +126,43 @@ def test_stops_on_a_device(beams):
     [({"stop_strings": ""}, "stop_strings must be texts that are not empty"),
      ({"stop_strings": ["a", 3]}, "stop_strings must be texts"), ({"stop_strings": 3}, "stop_strings must be texts"),
      ({"stopping_criteria": 3}, "stopping_criteria must be functions"), ({"max_time": 0}, "of seconds above 0"),
-     ({"max_time": "1"}, "max_time must be a number"), ({"keep_stop_strings": True}, "changes nothing without"),
+     ({"max_time": "1"}, "max_time must be a number"),
      ({"stopping_criteria": lambda ids, scores: 1}, "return True or False"),
      ({"stopping_criteria": lambda ids, scores: np.zeros(7, bool)}, "one for each of the 1 texts")],
 )  # fmt: skip
 def test_bad_stops_are_refused(model, given, say):
     with pytest.raises(md.OptionError, match=say):
         model.generate("A", max_new_tokens=2, **given)
+
+
+def test_special_tokens_between_do_not_hide_a_stop_string(model):
+    """Nor do ids that the tokenizer does not know, as a padded vocabulary has: they are no text."""
+    t, h, e = (int(model.tokenizer.encode(letter)[0]) for letter in "the")
+    end = int(model.tokenizer.token_to_id("<|endoftext|>"))
+    criteria = model.options(stop_strings=["the"])
+    for between in ([end] * 3, []):
+        asked = model._stopping(criteria, 0.0)
+        assert asked.tail == 3 and asked.ends([np.array([t, h, *between, e])], [0], None).all()
+        assert not asked.ends([np.array([t, *between, e])], [0], None).any()
+    padded = md.load("tiny-gpt2", plan="numpy")
+    object.__setattr__(padded.config, "vocab_size", padded.config.vocab_size + 64)
+    asked = padded._stopping(criteria, 0.0)
+    assert asked.ends([np.array([t, h, *[padded.config.vocab_size - 1] * 3, e])], [0], None).all()
+
+
+def test_no_beam_goes_on_with_a_token_that_is_none(model, monkeypatch):
+    """Where all candidates of a sentence end at once, its rows stay, out of play, while the others go on."""
+    first, fed, step = len(model.tokenizer.encode(PROMPTS[0])), [], Engine.step
+    begun = model.tokenizer.encode(PROMPTS[0]).tolist()
+
+    def watched(self, tokens_RM, length_R, parent_R):
+        fed.append(int(tokens_RM.min()))
+        return step(self, tokens_RM, length_R, parent_R)
+
+    monkeypatch.setattr(Engine, "step", watched)
+    ends = lambda ids, scores: np.array([i[:first].tolist() == begun for i in ids])  # noqa: E731
+    out = model.generate(PROMPTS, num_beams=3, stopping_criteria=ends, plan="cache=split,drop_finished=off", **LONG)
+    assert len(out.token_ids[0]) == 1 and min(fed) >= 0 and len(fed) > 3
 
 
 def test_a_file_of_defaults_may_hold_stops(model):

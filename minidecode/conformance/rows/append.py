@@ -66,7 +66,7 @@ def large() -> list[tuple]:
 
 
 def oracle(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R):
-    """The queries, and new caches: position by position what it was, or the row's, as the nearest that there is."""
+    """The queries, and the caches with each row's keys and values at its position, rounded to what the cache stores."""
     q_RHK, *new = heads_oracle(qkv_RX, bias_X, heads)
     after = [k_RGMK.copy(), v_RGMU.copy()]
     for cache_RGMX, new_RGX in zip(after, new, strict=True):

@@ -67,7 +67,12 @@ def large() -> list[tuple]:
         logits_RV = rng.standard_normal((R, V))
         logits_RV[0, -1] = 9.0
         cases.append(arguments_of(logits_RV, logits_RV))
-    return cases
+    R, V = SEVERAL_WIDE
+    logits_RV = rng.standard_normal((R, V))
+    logits_RV[1, -5], logits_RV[2, -9] = NAN, INF
+    # Of equals the first.
+    equal_RV = np.where(np.arange(WIDE) % 1000, -1.0, 9.0)[None]
+    return [*cases, arguments_of(logits_RV, logits_RV), arguments_of(equal_RV, equal_RV)]
 
 
 def oracle(scores_RV, logits_RV):

@@ -74,7 +74,13 @@ def large() -> list[tuple]:
         scores_BX[0, [-1, -2, 0]] = 9.0, 8.0, 7.0
         cases.append(arguments_of(scores_BX, 4))
     many = [((ROWS, WIDTH), 2), (SEVERAL_WIDE, 4), ((MANY_ROWS, 2), 1)]
-    return [*cases, *(arguments_of(rng.standard_normal(shape), C) for shape, C in many)]
+    cases += [arguments_of(rng.standard_normal(shape), C) for shape, C in many]
+    cases.append(arguments_of(rng.integers(-3, 3, SEVERAL_WIDE), 100))  # many equals, and more candidates than a warp
+    for X in (40, SEVERAL_WIDE[1]):  # float64: two scores that are one in float32
+        scores_BX = np.full((1, X), -1.0)
+        scores_BX[0, [3, X - 2]] = 1.0, 1.0 + 2.0**-40
+        cases.append((scores_BX, 2))
+    return cases
 
 
 def oracle(scores_BX, C):

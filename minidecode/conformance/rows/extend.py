@@ -125,6 +125,6 @@ def oracle(
 
 
 def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
-    """A step of 128 texts, of which a fourth is done; in every other one none, so the flag is never the one before."""
+    """A step of 128 texts. For even seeds a fourth is done, for odd ones none, so that the flag differs."""
     texts = [Text(3 + r + seed, -0.5 - (r + seed) % 9, is_done=seed % 2 == 0 and r % 4 == 0) for r in range(128)]
     return arguments_of(texts, model_trouble=[FINE] * 128), "128 texts"

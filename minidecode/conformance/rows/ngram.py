@@ -91,6 +91,10 @@ def large() -> list[tuple]:
         (*many_rows, n),
         arguments_of([[WIDE - 1, 5, WIDE - 2, WIDE - 1, 5]], 3, WIDE),
         arguments_of([_long_history(POSITIONS, POSITIONS - 9, 3)], 3, POSITIONS + 1),
+        arguments_of([[20, 21, 22, 23, *range(4, 12), 70, *range(12)]], 13, 100),  # eight of twelve tokens agree
+        arguments_of(
+            np.random.default_rng(2).integers(0, 1000, (128, 2400)).tolist(), 3, 1000
+        ),  # hashes of 16 bits would meet
     ]
 
 

@@ -60,7 +60,10 @@ def large() -> list[tuple]:
         scores_RV = rng.standard_normal((R, V))
         scores_RV[0, -1] = 9.0
         cases.append(arguments_of(scores_RV, k))
-    return cases
+    R, V = SEVERAL_WIDE
+    scores_RV = rng.standard_normal((R, V))
+    scores_RV[1, V // 2] = np.nan  # in its own row alone
+    return [*cases, arguments_of(scores_RV, V - 100)]
 
 
 def oracle(scores_RV, k):

@@ -149,7 +149,7 @@ class PredictionTask(Task):
 
 
 def factor(one: Any, two: Any) -> float:
-    """By what one number is off from the other, from 1 up; of what is no number, 1 if equal and else infinity."""
+    """The larger of two numbers divided by the smaller. For other values: 1 if they are equal, else infinity."""
     if not all(isinstance(n, int | float) and not isinstance(n, bool) for n in (one, two)):
         return 1.0 if _comparable(one) == _comparable(two) else float("inf")
     if one == two:
