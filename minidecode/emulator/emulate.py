@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from types import FunctionType
 
 import numpy as np
 
-from ..errors import EmulationError, OptionError
+from ..errors import EmulationError, MinidecodeWarning, OptionError
 from ..runtime.seen_kernels import DRY, note_kernel
 from .arrays import Unforeseen
 from .binding import python_function
@@ -49,6 +51,7 @@ def emulate(
     blocks: "all", or how many to run as a sample. By default all, unless that would take more than a minute.
     patience: seconds of processor time without any thread coming on, after which a loop is taken for endless.
     operations: counts the kernel's arithmetic operations and comparisons too, which makes it several times as slow.
+    Python 3.11 counts them all; newer ones miss the first call of each function, and a warning says so.
     schedules: the most orders of blocks and threads to run, if the kernel uses atomics or fences and is traced. Which
     accesses those order depends on the schedule. They stop before they take six times the first one's time, if that is
     more than half a second.
@@ -70,6 +73,12 @@ def emulate(
         )
     if not isinstance(schedules, int) or schedules < 1:
         raise OptionError(f"schedules must be a whole number from 1 up, not {schedules!r}")
+    if operations and sys.version_info >= (3, 12):
+        warnings.warn(
+            "operations: this Python's tracing misses the first call of each function: use Python 3.11 for exact counts",
+            MinidecodeWarning,
+            stacklevel=2,
+        )
     settings = Settings(seed, trace, strict, negative_indices, tuple(empty), blocks, patience, operations, schedules)
     return Emulated(kernel, python_function(kernel), settings)
 

@@ -91,7 +91,8 @@ def greedy(
             ids_R = fetch(chosen_R)
             for r in np.flatnonzero(streams_R):
                 on_token(int(texts.row_R[r]), int(ids_R[r]))
-            streams_R &= ~fetch(texts.done_R)
+            ends_R = np.isin(ids_R, options.eos_token_id) | (request.limit_B[texts.sentence_R] <= step)
+            streams_R &= ~(fetch(texts.done_R) if stopping else ends_R)
         if flag & ALL_DONE:
             break
 
