@@ -75,7 +75,7 @@ def emulate(
         raise OptionError(f"schedules must be a whole number from 1 up, not {schedules!r}")
     if operations and sys.version_info >= (3, 12):
         warnings.warn(
-            "operations: this Python's tracing misses the first call of each function: use Python 3.11 for exact counts",
+            "operations: this Python's tracing misses the first call of each function: use Python 3.11",
             MinidecodeWarning,
             stacklevel=2,
         )
