@@ -151,7 +151,7 @@ def test_a_missing_package_is_named_with_the_command_that_adds_it(fails, tiny_fo
 def test_version(cli):
     out = cli("--version").out
     assert re.fullmatch(rf"minidecode {re.escape(md.__version__)}( \(commit [0-9a-f]{{12}}\))?\n", out)
-    run = [sys.executable, "-m", "minidecode", "--version"]
+    run = [sys.executable, "-P", "-m", "minidecode", "--version"]  # the installed one, not this folder's
     assert subprocess.run(run, capture_output=True, text=True).stdout == out
 
 
