@@ -1,4 +1,7 @@
-"""FastSeq's Table 2 on the user's machine: one switch after another, from no cache to all that is fast here."""
+"""FastSeq's Table 2 on the user's machine: one switch after another, from no cache to all that is fast here.
+
+Measuring, the table and its JSON stay in one file: each column of the one is a field of the other.
+"""
 
 from __future__ import annotations
 
