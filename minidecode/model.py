@@ -28,6 +28,7 @@ from .runtime.device import fetch, moved_to
 from .runtime.dry_run import dry_run, search_of
 from .runtime.engine import Engine
 from .runtime.footprint import Footprint, check_fits, footprint, read_budget
+from .runtime.guidance import GuidedEngine
 from .runtime.inputs import Inputs, Texts, extent_of, token_callback
 from .runtime.launch import counted_launches
 from .runtime.low_precision import NARROW, read_only, stored_as
@@ -148,6 +149,8 @@ class Model:
         input_ids: Any = None,
         attention_mask: Any = None,
         prefix_tokens: Sequence[Sequence[int]] | None = None,
+        negative_prompt: Texts | None = None,
+        negative_prompt_ids: Any = None,
         plan: str | Plan | None = None,
         arena: Arena | None = None,
         truncate: bool = False,
@@ -165,6 +168,8 @@ class Model:
         attention_mask (B, N) marks with 0. A mapping that a tokenizer of transformers returned stands for both.
         A sentence gives the same tokens alone and in any batch.
         prefix_tokens: for each sentence the ids that its new text must begin with; -1 leaves a place free.
+        negative_prompt, negative_prompt_ids: with guidance_scale, what texts shall not sound like: one for all, or one
+        for each prompt; by default the prompt's last token alone.
         plan: overrides the one given to `load`. arena: where the steps keep what they make, of `plan_step`'s plans;
         a plan with arena=planned makes one for this call. truncate: cut what is too long for the context, prompts at
         their beginning, sources at their end. return_full_text: put the prompt, as the model read it, in front of each
@@ -192,12 +197,15 @@ class Model:
             check_sample_ids(sample_ids, len(prompts_ids))
         stopping = self._stopping(resolved, started)
         request = Request.make(prompts_ids, limit_B, resolved, sources, prefixes, sample_ids, stopping)
-        extent = extent_of(sources, prompts_ids, limit_B)
+        negatives = self.inputs.negatives(negative_prompt, negative_prompt_ids, prompts_ids, limit_B, resolved)
+        extent = extent_of(sources, prompts_ids, limit_B, negatives)
         on_token, at_end = token_callback(streamer, prompts_ids, resolved) if streamer is not None else (None, None)
         tokenized = time.perf_counter()
 
         plan = self._with_arena(self.plan if plan is None else Plan.parse(plan), arena)
         plan, chosen = self._settled(plan, resolved, extent)
+        if negatives and plan.arena != "none":
+            raise OptionError("guidance_scale needs arena=none: a planned step has no place for the second prediction")
         stages = {"prompts": tokenized - started}
         if chosen and plan.base == "fast":
             stages["code"] = time.perf_counter() - tokenized
@@ -213,7 +221,9 @@ class Model:
             ):
                 if plan.arena != "none":
                     stages["plan"] = time.perf_counter() - tokenized
-                engine = self._engine(plan, places, costs)
+                engine = self._engine(plan, places, costs, negatives)
+                if negatives:
+                    request = dataclasses.replace(request, guide=engine)
                 if sources:
                     engine.encode(sources)
                 if resolved.num_beams == 1:
@@ -503,13 +513,17 @@ class Model:
         options.check_vocabulary(self.config.vocab_size)
         return options
 
-    def _engine(self, plan: Plan, places: Fresh | Places | None = None, costs: bool | CostOf = False) -> Engine:
+    def _engine(
+        self, plan: Plan, places: Fresh | Places | None = None, costs: bool | CostOf = False,
+        negatives: list[np.ndarray] | None = None,
+    ) -> Engine:  # fmt: skip
         functions, make_cache = plan.resolve(self.is_encoder_decoder, self.device)
         ops, drop_finished, buckets = CountedOps(functions, places, costs), plan.drop_finished == "on", None
         if plan.captures(self.device) and not costs:  # whose models look at lengths, at each step anew
             # A kept step writes into no arena of another call.
             buckets = Buckets(self.device) if plan.arena != "none" else self.buckets
-        return Engine(self.network, self.weights, ops, make_cache, drop_finished, self.device, buckets)
+        args = self.network, self.weights, ops, make_cache, drop_finished, self.device, buckets
+        return GuidedEngine(*args, negative_prompts=negatives) if negatives else Engine(*args)
 
     def _check_finite(self) -> None:
         """Raises CheckpointError on weights that no narrow number stands for."""

@@ -46,13 +46,18 @@ def _flags(
     sibling_penalty: Annotated[float | None, typer.Option("--sibling-penalty", "--diversity-rate",
         help="A beam's k-th best continuation loses k times this.")] = None,
     do_sample: Annotated[bool | None, typer.Option("--do-sample/--no-sample", "--sampling",
-        help="Draw tokens at random, from what the next four leave.")] = None,
+        help="Draw tokens at random, from what the next eight leave.")] = None,
     temperature: Annotated[float | None, typer.Option(help="Below 1 the likely tokens gain.")] = None,
     top_k: Annotated[int | None, typer.Option("--top-k", "--sampling-topk",
         help="The k likeliest tokens; 0: all.  [default: 50]")] = None,
     top_p: Annotated[float | None, typer.Option("--top-p", "--sampling-topp",
         help="The fewest likeliest tokens of this much probability.")] = None,
     min_p: Annotated[float | None, typer.Option(help="Tokens this much as likely as the likeliest.")] = None,
+    top_h: Annotated[float | None, typer.Option(help="The likeliest tokens of this share of the entropy.")] = None,
+    typical_p: Annotated[float | None, typer.Option(
+        help="Tokens as surprising as usual, of this much probability.")] = None,
+    epsilon_cutoff: Annotated[float | None, typer.Option(help="Tokens of at least this probability.")] = None,
+    eta_cutoff: Annotated[float | None, typer.Option(help="The same, less strict where the model is unsure.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of the random numbers; the same seed, the same texts.")] = None,
     stop_strings: Annotated[list[str] | None, typer.Option("--stop", "--stop-strings", metavar="TEXT",
         help="End a text where this is complete in it, and cut it off; may repeat.")] = None,
@@ -71,6 +76,14 @@ def _flags(
         help="Token ids that must not follow each other; may repeat.")] = None,
     suppress_tokens: Annotated[list[int] | None, typer.Option(help="Never this token; may repeat.")] = None,
     begin_suppress_tokens: Annotated[list[int] | None, typer.Option(help="Not first; may repeat.")] = None,
+    sequence_bias: Annotated[list[str] | None, typer.Option(metavar="ID,ID,..=BIAS",
+        help="Add to the last token's score where the text ends with the others; may repeat.")] = None,
+    exponential_decay_length_penalty: Annotated[str | None, typer.Option(metavar="START,FACTOR",
+        help="Make the end likelier with each token after START.")] = None,
+    guidance_scale: Annotated[float | None, typer.Option(help="Above 1: keep closer to the prompt, at twice the cost.")]
+    = None,
+    remove_invalid_values: Annotated[bool | None, typer.Option("--remove-invalid-values",
+        help="Go on with 0 where the model's scores are NaN.")] = None,
     renormalize_logits: Annotated[bool | None, typer.Option("--renormalize-logits",
         help="Make what is left after all rules probabilities again.")] = None,
     unk_penalty: Annotated[float | None, typer.Option("--unk-penalty", "--unkpen",
@@ -136,6 +149,8 @@ def _read(given: dict[str, Any]) -> dict[str, Any]:
             raise OptionError(f"{new} and {whole} are two spellings of one limit: give one of them")
     given["early_stopping"] = _early_stopping(given["early_stopping"])
     given["bad_words_ids"] = [_token_ids(text) for text in given["bad_words_ids"] or []]
+    given["sequence_bias"] = [_bias(text) for text in given["sequence_bias"] or []]
+    given["exponential_decay_length_penalty"] = _decay(given["exponential_decay_length_penalty"])
     options = {name: value for name, value in given.items() if value is not None and value != []}
     if options.pop("ignore_eos"):
         options["eos_token_id"] = None
@@ -147,6 +162,25 @@ def _token_ids(text: str) -> list[int]:
         return [int(part) for part in text.split(",")]
     except ValueError:
         raise OptionError(f"--bad-words-ids takes token ids with commas between them, not {text!r}") from None
+
+
+def _bias(text: str) -> tuple[list[int], float]:
+    ids, _, bias = text.partition("=")
+    try:
+        return [int(part) for part in ids.split(",")], float(bias)
+    except ValueError:
+        raise OptionError(f"--sequence-bias takes token ids and a number, such as 11,262=-2.5, not {text!r}") from None
+
+
+def _decay(text: str | None) -> tuple[int, float] | None:
+    if text is None:
+        return None
+    start, _, factor = text.partition(",")
+    try:
+        return int(start), float(factor)
+    except ValueError:
+        what = "a number of tokens and a factor, such as 15,1.05"
+        raise OptionError(f"--exponential-decay-length-penalty takes {what}, not {text!r}") from None
 
 
 def _early_stopping(text: str | None) -> bool | str | None:

@@ -64,6 +64,7 @@ class Engine:
         self.rows = 0  # that all steps have computed
         self.source: Source | None = None
         self.cache_peak_bytes = 0
+        self.beside_bytes = 0  # in caches of another engine that steps beside this one
         self.counted: list[weakref.ref] = []  # arrays by which `_note_cache` knows what it has counted
         self.seconds: Counter[str] = Counter()  # by stage
 
@@ -227,4 +228,4 @@ class Engine:
             return
         self.counted = [weakref.ref(a) for a in telling]
         held = held_bytes([*(a for cache in self.caches for a in cache.arrays()), *of_source])
-        self.cache_peak_bytes = max(self.cache_peak_bytes, held)
+        self.cache_peak_bytes = max(self.cache_peak_bytes, held + self.beside_bytes)

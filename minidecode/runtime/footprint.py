@@ -21,6 +21,7 @@ UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**
 SCORES, NAIVE_SCORES, FEEDS, NAIVE_FEEDS = 4, 6, 4, 6
 SEARCH_SCORES = 5  # logits, log-probabilities, sums of a beam, a processor's copy, what a choice of candidates sorts
 OBJECTS = 2**20  # Python's: the receipt, options, counters; they do not grow with a request
+FILTER_SCORES = 8  # what a filter makes of one row, in float64 (filters.py)
 DRAWN_SCORES = 4  # more of them, in float64, where tokens are drawn: what filters sort and sum, and the noise
 
 
@@ -102,7 +103,7 @@ def footprint(model: Any, plan: Plan, extent: Extent, options: Options, arena_gi
 
     naive = any(choice == "naive" or ":" in choice for choice in vars(plan).values())
     copies = 2 * layer * (h.H // h.G if naive else 1)
-    choice = R * V * (SEARCH_SCORES * s + (8 * DRAWN_SCORES if options.do_sample else 0))
+    choice = R * V * (SEARCH_SCORES * s + (8 * DRAWN_SCORES if options.do_sample else 0)) + 8 * FILTER_SCORES * V
     widened = _widest(model) * s if narrow else 0
 
     def on_the_way(rows: int, seen: int, rows_at_once: int) -> int:
@@ -127,10 +128,11 @@ def footprint(model: Any, plan: Plan, extent: Extent, options: Options, arena_gi
     one_layer = on_the_way(R, max(N + T, S), R)
     separate = L * 4 * one_layer + choice  # what a planner of the user's own may take, too
     arena = {"none": 0, "planned": one_layer + choice}.get(plan.arena, separate)
+    twice = 1 if options.guidance_scale == 1.0 else 2  # a second engine steps behind the negative prompts
     return Footprint(
-        cache=max(held_reading, held_stepping), reading=held_reading + reading + widened + choice,
-        expanding=held_reading + held_stepping + copies + choice,
-        stepping=held_stepping + step + widened + choice, arena=0 if arena_given else arena,
+        cache=twice * max(held_reading, held_stepping), reading=twice * (held_reading + reading + widened + choice),
+        expanding=twice * (held_reading + held_stepping + copies + choice),
+        stepping=twice * (held_stepping + step + widened + choice), arena=0 if arena_given else arena,
     )  # fmt: skip
 
 

@@ -42,7 +42,7 @@ class Inputs:
 
     def given(self, texts, input_ids, attention_mask, what: str = "prompt") -> list[np.ndarray]:
         """Token ids without padding from texts or from ids, checked; `what` they are, for the errors."""
-        name = "target_ids" if what == "target" else "input_ids"
+        name = {"target": "target_ids", "negative_prompt": "negative_prompt_ids"}.get(what, "input_ids")
         if isinstance(texts, Mapping) and input_ids is None:  # of a tokenizer of transformers
             (input_ids, attention_mask), texts = ids_and_mask(texts, attention_mask, f"{what}s"), None
         if (texts is None) == (input_ids is None):
@@ -65,6 +65,34 @@ class Inputs:
                 bad = row[(row < -1) | (row >= V)][0]
                 raise InputError(f"prefix_tokens: {bad} is neither in the vocabulary of {V} tokens nor -1 (free)")
         return prefixes
+
+    def negatives(self, texts, ids, prompts: list[np.ndarray], limit_B, options: Options) -> list[np.ndarray] | None:
+        """The negative prompt of each sentence, if guidance_scale asks for them: by default its prompt's last token.
+
+        Raises OptionError where they would change nothing, InputError on those that cannot be used.
+        """
+        is_given = texts is not None or ids is not None
+        if options.guidance_scale == 1.0:
+            if is_given:
+                raise OptionError("negative_prompt changes nothing without guidance_scale: add it, such as 1.5")
+            return None
+        if self.is_encoder_decoder:
+            raise OptionError("guidance_scale is for decoder-only models: leave it out")
+        if not is_given:
+            return [prompt[-1:] for prompt in prompts]
+        negatives = self.given(texts, ids, None, "negative_prompt")
+        if len(negatives) not in (1, len(prompts)):
+            raise InputError(
+                f"there are {len(negatives)} negative prompts and {len(prompts)} prompts: give one, or one for each"
+            )
+        negatives *= len(prompts) // len(negatives)
+        for b, (negative, limit) in enumerate(zip(negatives, limit_B, strict=True), 1):
+            if len(negative) + limit > self.config.context:
+                raise InputError(
+                    f"negative prompt {b} has {len(negative)} tokens, and with {limit} new ones that is above the "
+                    f"{self.config.context} of the context: shorten it, or lower max_new_tokens"
+                )
+        return negatives
 
     def _encode(self, prompts, what: str, name: str) -> list[np.ndarray]:
         if self.tokenizer is None:
@@ -100,9 +128,11 @@ class Inputs:
         return np.array([start])
 
 
-def extent_of(sources, prompts, limit_B) -> Extent:
-    """How large a request is."""
+def extent_of(sources, prompts, limit_B, negatives: list[np.ndarray] | None = None) -> Extent:
+    """How large a request is, whichever of its two prompts is the longer one."""
     prompt_B = np.array([len(p) for p in prompts])
+    if negatives:
+        prompt_B = np.maximum(prompt_B, [len(p) for p in negatives])
     longest_source = max(map(len, sources), default=0)
     return Extent(len(prompts), longest_source, int(prompt_B.max()), int(max(limit_B)), int((prompt_B + limit_B).max()))
 

@@ -120,7 +120,8 @@ def _log_probabilities(
     logprobs_RV, trouble_R = ops.log_softmax(logits_RV)
     beams_per_sentence = len(logits_RV) // len(sentence_B)
     done_BG = np.stack([beams.done_B for beams in groups], axis=1)
-    clear_trouble(trouble_R, np.repeat(done_BG.reshape(-1), beams_per_sentence // len(groups)))
+    done_R = np.repeat(done_BG.reshape(-1), beams_per_sentence // len(groups))
+    clear_trouble(trouble_R, done_R | options.remove_invalid_values)
     if options.logits_processor:  # the user's function is not to blame
         raise_trouble(trouble_R, np.repeat(sentence_B, beams_per_sentence), step)
     return logprobs_RV, trouble_R

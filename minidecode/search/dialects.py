@@ -22,10 +22,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 HF_PROCESSORS = (
-    "encoder_repetition_penalty", "repetition_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size",
-    "bad_words_ids", "min_new_tokens", "prefix_allowed_tokens_fn", "prefix_tokens", "forced_bos_token_id",
-    "forced_eos_token_id", "suppress_tokens", "begin_suppress_tokens", "logits_processor", "temperature", "top_k",
-    "top_p", "min_p", "renormalize_logits",
+    "guidance_scale", "sequence_bias", "encoder_repetition_penalty", "repetition_penalty", "no_repeat_ngram_size",
+    "encoder_no_repeat_ngram_size", "bad_words_ids", "min_new_tokens", "prefix_allowed_tokens_fn", "prefix_tokens",
+    "forced_bos_token_id", "forced_eos_token_id", "remove_invalid_values", "exponential_decay_length_penalty",
+    "suppress_tokens", "begin_suppress_tokens", "logits_processor", "temperature", "top_h", "top_k", "top_p", "min_p",
+    "typical_p", "epsilon_cutoff", "eta_cutoff", "renormalize_logits",
 )  # fmt: skip
 FAIRSEQ_PROCESSORS = (
     "never_pad", "unk_penalty", "end_at_limit", "begin_with_bos", "prefix_tokens", "min_new_tokens",
@@ -51,7 +52,14 @@ class Dialect:
 
 
 HF = Dialect("hf", HF_PROCESSORS, -1.0e9, drawn_order="drawn", defaults={"top_k": 50})
-HF4 = Dialect("hf4", HF_PROCESSORS, -1.0e9, stop="candidate", at_limit="running", defaults={"top_k": 50})
+HF4 = Dialect(
+    "hf4",
+    tuple(p for p in HF_PROCESSORS if p != "top_h"),
+    -1.0e9,
+    stop="candidate",
+    at_limit="running",
+    defaults={"top_k": 50},
+)
 FAIRSEQ = Dialect(
     "fairseq", FAIRSEQ_PROCESSORS, float("-inf"), greedy_scores="log-probabilities", temperature_in_softmax=True,
     finished="first", stop="full", at_limit="eos", groups="interleaved", defaults={"min_new_tokens": 1},

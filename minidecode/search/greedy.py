@@ -11,7 +11,7 @@ import numpy as np
 from ..ops import ALL_DONE, SOME_DONE, TROUBLE
 from ..runtime.device import array_like, fetch
 from .options import Options
-from .processors import Rows, any_due, process
+from .processors import Rows, any_due, process, remove_invalid_values
 from .result import Found, Request, check_logits, clear_trouble, copy_found, raise_trouble, scaled_logits
 from .stopping import Stopping
 
@@ -47,6 +47,8 @@ def greedy(
     while True:
         # 1. Score the next token of every text.
         logits_RV = scaled_logits(ops, logits_RV, options)
+        if options.remove_invalid_values:
+            logits_RV = remove_invalid_values(ops, logits_RV, None, options)
         rows = texts.rows(request, step)
         notes = {} if trace else None
         model_trouble_R = None  # then argmax_tokens looks at the logits themselves

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
@@ -34,6 +34,10 @@ class GenerateOptions(TypedDict, total=False):
     top_k: int | None
     top_p: float
     min_p: float | None
+    top_h: float | None
+    typical_p: float
+    epsilon_cutoff: float
+    eta_cutoff: float
     seed: int
     no_repeat_ngram_size: int
     encoder_no_repeat_ngram_size: int
@@ -42,6 +46,10 @@ class GenerateOptions(TypedDict, total=False):
     bad_words_ids: Sequence[Sequence[int]]
     suppress_tokens: Sequence[int] | None
     begin_suppress_tokens: Sequence[int] | None
+    sequence_bias: Mapping[tuple[int, ...], float] | Sequence[Sequence[Any]]
+    exponential_decay_length_penalty: tuple[int, float] | None
+    guidance_scale: float
+    remove_invalid_values: bool
     renormalize_logits: bool
     unk_penalty: float
     eos_token_id: int | Sequence[int] | None

@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 import numbers
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,10 +20,21 @@ from .stopping import checked_functions, checked_stops
 
 DEFAULT_NEW_TOKENS = 64
 
-# Settings of transformers that are not there yet, and off at this value.
-NEUTRAL = {
-    "guidance_scale": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0, "typical_p": 1.0, "remove_invalid_values": False,
-}  # fmt: skip
+# Options of transformers that minidecode has not, and what there is instead.
+NOT_HERE = {
+    "penalty_alpha": "contrastive search is not here, and not in transformers 5 either: sample with top_h or typical_p",
+    "constraints": "words that a text must hold are not here: prefix_tokens says how it begins",
+    "force_words_ids": "words that a text must hold are not here: prefix_tokens says how it begins",
+    "dola_layers": "DoLa is not here: guidance_scale also holds one prediction against another",
+    "watermarking_config": "watermarks are not here: a function of your own can make one (logits_processor)",
+    "assistant_model": "speculative decoding is not here",
+    "prompt_lookup_num_tokens": "speculative decoding is not here",
+    "negative_prompt_attention_mask": "give negative_prompt_ids without padding: lists may differ in length",
+    "tokenizer": "the model brings its tokenizer (model.tokenizer)",
+    "max_tokens": "did you mean max_new_tokens?",
+    "stop": "did you mean stop_strings?",
+    "n": "did you mean num_return_sequences?",
+}
 SAMPLING_ALONE = {"temperature", "top_k", "top_p", "min_p", "top_h", "typical_p", "epsilon_cutoff", "eta_cutoff"}
 # Settings that change nothing here: what transformers returns, caches and assists with.
 HARMLESS = {
@@ -59,10 +70,15 @@ NUMBERS = [
     ("diversity_penalty", lambda x: 0 <= x <= 1e6, "from 0 to 1e6"),
     ("sibling_penalty", lambda x: 0 <= x <= 1e6, "from 0 to 1e6"),
     ("unk_penalty", lambda x: abs(x) <= 1e6, "between -1e6 and 1e6"),
+    ("guidance_scale", lambda x: abs(x) <= 1e6, "between -1e6 and 1e6 (1 leaves scores as they are)"),
+    ("typical_p", lambda x: 0 < x <= 1, "above 0 and at most 1"),
+    ("epsilon_cutoff", lambda x: 0 <= x < 1, "from 0 to below 1"),
+    ("eta_cutoff", lambda x: 0 <= x < 1, "from 0 to below 1"),
 ]  # fmt: skip
 
 MAY_BE_NONE = [
     ("min_p", lambda x: 0 <= x <= 1, "from 0 to 1"),
+    ("top_h", lambda x: 0 < x <= 1, "above 0 and at most 1"),
     ("max_time", lambda x: x > 0, "of seconds above 0"),
 ]
 
@@ -95,17 +111,21 @@ class Options:
     sibling_penalty: diverse siblings search (Li et al. 2016; LightSeq's and fairseq's other "diverse" search): the
     k-th best continuation of each beam loses k times the penalty.
 
-    **Sampling.** do_sample draws tokens at random, from what temperature, top_k (50, if not given, as in transformers;
-    0 keeps all), top_p and min_p leave; with several beams each draws its continuations, without replacement, from at
-    least 1 + (EOS ids) tokens. The same seed gives a sentence the same text in any batch; equal prompts in one call
-    differ by their order (or by sample_ids).
+    **Sampling.** do_sample draws tokens at random, from what temperature, top_h, top_k (50, if not given, as in
+    transformers; 0 keeps all), top_p, min_p, typical_p, epsilon_cutoff and eta_cutoff leave (filters.py); with several
+    beams each draws its continuations, without replacement, from at least 1 + (EOS ids) tokens, whatever the filter
+    but top_h. The same seed gives a sentence the same text in any batch; equal prompts in one call differ by their
+    order (or by sample_ids).
 
     **Tokens.** repetition_penalty, encoder_repetition_penalty, no_repeat_ngram_size, encoder_no_repeat_ngram_size,
-    bad_words_ids (lists of ids), suppress_tokens, begin_suppress_tokens: see processors.py. forced_bos_token_id comes
-    right after a target of one token, forced_eos_token_id last of the most tokens allowed; decoder_start_token_id is
-    what the targets of an encoder-decoder model begin with, as a prompt that is not returned. pad_token_id never
-    reaches the model and texts come back without it; fairseq never generates it, and a diverse group of transformers
-    that is done counts as choosing it. unk_penalty comes off the score of unk_token_id (fairseq).
+    bad_words_ids (lists of ids), suppress_tokens, begin_suppress_tokens, remove_invalid_values: see processors.py.
+    sequence_bias, {ids: bias} or a list of [ids, bias], adds to the score of the last id where the text ends with the
+    others. exponential_decay_length_penalty (start, factor): EOS gains with each new token beyond `start`.
+    guidance_scale: above 1, texts keep to their prompt, and away from negative_prompt.
+    forced_bos_token_id comes right after a target of one token, forced_eos_token_id last of the most tokens allowed;
+    decoder_start_token_id is what the targets of an encoder-decoder model begin with, as a prompt that is not returned.
+    pad_token_id never reaches the model and texts come back without it; fairseq never generates it, and a diverse group
+    of transformers that is done counts as choosing it. unk_penalty comes off the score of unk_token_id (fairseq).
     prefix_allowed_tokens_fn(sentence, ids) returns the ids that may follow; logits_processor: your own functions, each
     called as f(scores_RV, rows), see processors.Rows, and returning the new scores (in transformers: of input_ids and
     scores).
@@ -137,6 +157,10 @@ class Options:
     top_k: int | None = None
     top_p: float = 1.0
     min_p: float | None = None
+    top_h: float | None = None
+    typical_p: float = 1.0
+    epsilon_cutoff: float = 0.0
+    eta_cutoff: float = 0.0
     seed: int = 0
     no_repeat_ngram_size: int = 0
     encoder_no_repeat_ngram_size: int = 0
@@ -145,6 +169,10 @@ class Options:
     bad_words_ids: tuple[tuple[int, ...], ...] = ()
     suppress_tokens: tuple[int, ...] | None = None
     begin_suppress_tokens: tuple[int, ...] | None = None
+    sequence_bias: tuple[tuple[tuple[int, ...], float], ...] = ()
+    exponential_decay_length_penalty: tuple[int, float] | None = None
+    guidance_scale: float = 1.0
+    remove_invalid_values: bool = False
     renormalize_logits: bool = False
     unk_penalty: float = 0.0
     eos_token_id: int | tuple[int, ...] | None = None
@@ -197,6 +225,8 @@ class Options:
         if not _is_list(words) or any(not _is_list(w) or len(w) == 0 for w in words):
             raise OptionError(f"bad_words_ids must be lists of token ids, none of them empty, not {words!r}")
         object.__setattr__(self, "bad_words_ids", tuple(_token_tuple("bad_words_ids", w) for w in words))
+        object.__setattr__(self, "sequence_bias", _biases(self.sequence_bias))
+        object.__setattr__(self, "exponential_decay_length_penalty", _decay(self.exponential_decay_length_penalty))
         for name, least, may_be_none in WHOLE_NUMBERS:
             value = getattr(self, name)
             if value is None and may_be_none:
@@ -213,7 +243,13 @@ class Options:
             if isinstance(value, bool) or not isinstance(value, numbers.Real) or not rule(value):
                 raise OptionError(f"{name} must be a number {words}, not {value!r}")
             object.__setattr__(self, name, float(value))
-        for name in ("do_sample", "renormalize_logits", "match_source_len", "keep_stop_strings"):
+        for name in (
+            "do_sample",
+            "renormalize_logits",
+            "match_source_len",
+            "keep_stop_strings",
+            "remove_invalid_values",
+        ):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name} must be True or False, not {getattr(self, name)!r}")
         if not isinstance(self.early_stopping, bool) and self.early_stopping != "never":
@@ -257,6 +293,8 @@ class Options:
             )
         if G > 1 and (self.do_sample or self.sibling_penalty):
             raise OptionError("num_beam_groups, do_sample and sibling_penalty do not go together: choose one")
+        if G > 1 and self.guidance_scale != 1.0:
+            raise OptionError("guidance_scale and num_beam_groups do not go together: choose one")
         if self.sibling_penalty and (self.do_sample or W == 1):
             raise OptionError("sibling_penalty needs num_beams above 1, and no do_sample: it is for beams")
         if self.do_sample and W > 1 and self.temperature < 1e-4:
@@ -300,6 +338,7 @@ class Options:
         named = [(name, getattr(self, name)) for name in TOKEN_IDS]
         named += [(name, (getattr(self, name),)) for name in TOKEN_ID]
         named += [("bad_words_ids", word) for word in self.bad_words_ids]
+        named += [("sequence_bias", ids) for ids, _ in self.sequence_bias]
         for name, ids in named:
             for i in ids:
                 if i is not None and i >= vocab_size:
@@ -386,6 +425,8 @@ def resolve(defaults: dict[str, Any], given: dict[str, Any], source: str = "gene
     names = {f.name for f in dataclasses.fields(Options)}
     for name in given:
         if name not in names:
+            if name in NOT_HERE:
+                raise OptionError(f"generate has no option {name!r}: {NOT_HERE[name]}")
             close = difflib.get_close_matches(name, names, 1)
             hint = f"did you mean {close[0]}?" if close else f"the options are {', '.join(sorted(names))}"
             raise OptionError(f"generate has no option {name!r}: {hint}")
@@ -461,11 +502,9 @@ def refuse_unsupported(defaults: dict[str, Any], do_sample: bool, source: str = 
     """
     known = {f.name for f in dataclasses.fields(Options)} | HARMLESS | (set() if do_sample else SAMPLING_ALONE)
     for name, value in defaults.items():
-        neutral = NEUTRAL.get(name)
-        if name not in known and not name.startswith("_") and value not in (None, False, [], {}) and value != neutral:
-            remedy = f"set it to {neutral!r} there" if name in NEUTRAL else "delete it there"
+        if name not in known and not name.startswith("_") and value not in (None, False, [], {}):
             raise OptionError(
-                f"{source} asks for {name}={value!r}, which is not supported: {remedy}, or {IGNORE_DEFAULTS}"
+                f"{source} asks for {name}={value!r}, which is not supported: delete it there, or {IGNORE_DEFAULTS}"
             )
 
 
@@ -481,6 +520,34 @@ def _is_list(value: object) -> bool:
 
 def _is_whole(value: object) -> bool:
     return isinstance(value, numbers.Integral)
+
+
+def _biases(value: Any) -> tuple[tuple[tuple[int, ...], float], ...]:
+    """sequence_bias as pairs (ids, bias). Raises OptionError on what is no mapping and no list of pairs."""
+    pairs = list(value.items()) if isinstance(value, Mapping) else list(value or ()) if _is_list(value or ()) else None
+    if pairs is None or any(not _is_list(pair) or len(pair) != 2 for pair in pairs):
+        raise OptionError(f"sequence_bias must be {{ids: bias}} or a list of [ids, bias], not {value!r:.80}")
+    for ids, bias in pairs:
+        if not _is_list(ids) or len(ids) == 0:
+            raise OptionError(f"sequence_bias needs one token id or more for each bias, not {ids!r:.80}")
+        if isinstance(bias, bool) or not isinstance(bias, numbers.Real) or not abs(bias) <= 1e6:
+            raise OptionError(f"sequence_bias must be numbers between -1e6 and 1e6, not {bias!r:.80}")
+    return tuple({_token_tuple("sequence_bias", ids): float(bias) for ids, bias in pairs}.items())
+
+
+def _decay(value: Any) -> tuple[int, float] | None:
+    """exponential_decay_length_penalty as (start, factor). Raises OptionError on anything else."""
+    if value is None:
+        return None
+    is_pair = _is_list(value) and len(value) == 2
+    start, factor = map(as_python, value) if is_pair else (None, None)
+    is_start = _is_whole(start) and not isinstance(start, bool) and start >= 0
+    if not is_start or isinstance(factor, bool) or not isinstance(factor, numbers.Real) or not 0 < factor <= 100:
+        raise OptionError(
+            "exponential_decay_length_penalty must be (new tokens from which it acts, factor above 0 and at most 100), "
+            f"not {value!r:.80}"
+        )
+    return int(start), float(factor)
 
 
 def _token_tuple(name: str, value) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ import numpy as np
 from ..errors import OptionError
 from ..runtime.device import fetch
 from ..runtime.user_functions import call_option
-from .filters import min_p_filter
+from .filters import epsilon_filter, eta_filter, min_p_filter, top_h_filter, typical_filter
 
 if TYPE_CHECKING:
     from .options import Options
@@ -40,6 +40,7 @@ class Rows:
     sources: list[np.ndarray]  # by sentence: what the encoder read, or the prompt where there is no encoder
     prefix_BP: np.ndarray | None = None  # tokens that the text must begin with; -1 leaves a place free
     step: int | None = None  # where it is not known, the lengths say it
+    unconditional_RV: np.ndarray | None = None  # logits of the same new tokens behind the negative prompts
     certain_R: np.ndarray = field(init=False)  # rows whose next token a processor has made certain
 
     def __post_init__(self):
@@ -124,6 +125,32 @@ def always_due(options: Options) -> list[str]:
     return [name for name in options.rules.processors if globals()[name].is_always_due(options)]
 
 
+# ---- wishes for tokens -----------------------------------------------------------------------------------------------
+
+
+@acts(lambda o: o.guidance_scale != 1.0, by_op=True)
+def guidance_scale(ops, scores_RV, rows, o):
+    """u + scale * (c - u): c, u the log-probabilities behind the prompt and the negative one (Sanchez et al. 2023)."""
+    with_RV, _ = ops.log_softmax(scores_RV)
+    without_RV, _ = ops.log_softmax(rows.unconditional_RV)
+    return without_RV + scores_RV.dtype.type(o.guidance_scale) * (with_RV - without_RV)
+
+
+@acts(lambda o: o.sequence_bias)
+def sequence_bias(ops, scores_RV, rows, o):
+    """Adds each sequence's bias to the score of its last token, where the text ends with its other tokens."""
+    bias_RV = np.zeros_like(scores_RV)
+    for (*start, last), bias in o.sequence_bias:
+        for r in range(len(scores_RV)):
+            if _ends_with(rows.text(r), start):
+                bias_RV[r, last] += bias
+    return np.add(scores_RV, bias_RV, out=scores_RV)
+
+
+def _ends_with(text: np.ndarray, tokens: list[int]) -> bool:
+    return len(text) >= len(tokens) and text[len(text) - len(tokens) :].tolist() == tokens
+
+
 # ---- repetition ------------------------------------------------------------------------------------------------------
 
 
@@ -178,7 +205,7 @@ def bad_words_ids(ops, scores_RV, rows, o):
         if not start and last in o.eos_token_id:
             continue
         for r in range(len(scores_RV)):
-            if rows.length_R[r] >= len(start) and rows.text(r)[rows.length_R[r] - len(start) :].tolist() == start:
+            if _ends_with(rows.text(r), start):
                 scores_RV[r, last] = -np.inf
     return scores_RV
 
@@ -228,6 +255,29 @@ def _force(scores_RV, rows, where_R, ids: tuple[int, ...]):
 def end_at_limit(ops, scores_RV, rows, o):
     """fairseq's end: the last token that fits is EOS. It keeps its log-probability."""
     return _leave_only(scores_RV, rows.last_R, o.eos_token_id)
+
+
+@acts(lambda o: o.remove_invalid_values)
+def remove_invalid_values(ops, scores_RV, rows, o):
+    """NaN becomes 0, an infinity the largest number of its sign: so what is ruled out can be chosen, if all else is."""
+    largest = np.finfo(scores_RV.dtype).max
+    return np.nan_to_num(scores_RV, copy=False, nan=0.0, posinf=largest, neginf=-largest)
+
+
+def _beyond_decay_start(rows, o) -> np.ndarray:
+    return rows.new_R > o.exponential_decay_length_penalty[0]
+
+
+@acts(lambda o: o.exponential_decay_length_penalty and o.eos_token_id, _beyond_decay_start)
+def exponential_decay_length_penalty(ops, scores_RV, rows, o):
+    """From more than `start` new tokens on, EOS gains |score| * (factor ** (new tokens - start) - 1)."""
+    start, factor = o.exponential_decay_length_penalty
+    for r in np.flatnonzero(_beyond_decay_start(rows, o)):
+        growth = factor ** (int(rows.new_R[r]) - start) - 1
+        for token in o.eos_token_id:
+            if np.isfinite(scores_RV[r, token]):
+                scores_RV[r, token] += abs(scores_RV[r, token]) * growth
+    return scores_RV
 
 
 def _leave_only(scores_RV, where_R, ids):
@@ -343,6 +393,11 @@ def temperature(ops, scores_RV, rows, o):
     return ops.apply_temperature(scores_RV, o.temperature)
 
 
+@acts(lambda o: o.do_sample and o.top_h is not None)
+def top_h(ops, scores_RV, rows, o):
+    return top_h_filter(scores_RV, o.top_h)
+
+
 @acts(lambda o: o.do_sample and o.top_k, by_op=True)
 def top_k(ops, scores_RV, rows, o):
     """Leaves the k likeliest tokens of each row, and what ties with the k-th (Fan et al. 2018)."""
@@ -358,6 +413,21 @@ def top_p(ops, scores_RV, rows, o):
 @acts(lambda o: o.do_sample and o.min_p is not None)
 def min_p(ops, scores_RV, rows, o):
     return min_p_filter(scores_RV, o.min_p, o.least_kept)
+
+
+@acts(lambda o: o.do_sample and o.typical_p < 1.0)
+def typical_p(ops, scores_RV, rows, o):
+    return typical_filter(scores_RV, o.typical_p, o.least_kept)
+
+
+@acts(lambda o: o.do_sample and o.epsilon_cutoff)
+def epsilon_cutoff(ops, scores_RV, rows, o):
+    return epsilon_filter(scores_RV, o.epsilon_cutoff, o.least_kept)
+
+
+@acts(lambda o: o.do_sample and o.eta_cutoff)
+def eta_cutoff(ops, scores_RV, rows, o):
+    return eta_filter(scores_RV, o.eta_cutoff, o.least_kept)
 
 
 # ---- and last --------------------------------------------------------------------------------------------------------

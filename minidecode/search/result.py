@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from .draws import Draws, sentence_keys
 from .options import Options
 from .processors import Rows
 from .stopping import Stopping
+
+if TYPE_CHECKING:
+    from ..runtime.guidance import GuidedEngine
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,7 @@ class Request:
     prefix_BP: np.ndarray | None = None  # tokens that new texts must begin with; see Rows
     keys_R2: np.ndarray | None = None  # for sampling: two random keys a text
     stopping: Stopping | None = None  # what ends texts beside EOS and limits
+    guide: GuidedEngine | None = None  # the engine, where guidance_scale asks for scores behind other prompts too
 
     @classmethod
     def make(
@@ -67,7 +72,8 @@ class Request:
         self, tokens_RM: np.ndarray, length_R: np.ndarray, sentence_R: np.ndarray, step: int | None = None
     ) -> Rows:
         prompt_R, limit_R = self.prompt_B[sentence_R], self.limit_B[sentence_R]
-        return Rows(tokens_RM, length_R, prompt_R, limit_R, sentence_R, self.sources, self.prefix_BP, step)
+        other_RV = None if self.guide is None else self.guide.unconditional_RV
+        return Rows(tokens_RM, length_R, prompt_R, limit_R, sentence_R, self.sources, self.prefix_BP, step, other_RV)
 
 
 @dataclass

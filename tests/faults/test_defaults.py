@@ -17,8 +17,7 @@ def with_defaults(folder, **settings):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("sequence_bias", [[[3], 1.0]]), ("penalty_alpha", 0.6),
-     ("exponential_decay_length_penalty", [1, 3.0]), ("guidance_scale", 1.5), ("constraints", ["x"]),
+    [("penalty_alpha", 0.6), ("watermarking_config", {"bias": 2.5}), ("constraints", ["x"]),
      ("a_setting_of_next_year", True)],
 )  # fmt: skip
 def test_what_would_change_the_tokens_is_refused(tiny_folder, name, value):
@@ -28,12 +27,19 @@ def test_what_would_change_the_tokens_is_refused(tiny_folder, name, value):
         model.generate(input_ids=IDS)
 
 
-@pytest.mark.parametrize(("name", "value"), [("typical_p", 0.9), ("top_h", 0.5), ("eta_cutoff", 0.1)])
-def test_filters_that_are_not_there_are_refused_where_they_would_matter(tiny_folder, name, value):
-    model = with_defaults(tiny_folder(), **{name: value})
-    model.generate(input_ids=IDS, max_new_tokens=2)
-    with pytest.raises(md.OptionError, match=name):
-        model.generate(input_ids=IDS, max_new_tokens=2, do_sample=True)
+@pytest.mark.parametrize(("name", "value"), [
+    ("typical_p", 0.2), ("top_h", 0.05), ("eta_cutoff", 0.5), ("epsilon_cutoff", 0.5), ("sequence_bias", [[[3], 90.0]]),
+    ("exponential_decay_length_penalty", [1, 3.0]), ("guidance_scale", 1.5), ("remove_invalid_values", True),
+])  # fmt: skip
+def test_the_models_own_wishes_are_followed(tiny_folder, name, value):
+    """As if the call had said them; filters when sampling alone."""
+    model, plain = with_defaults(tiny_folder(), **{name: value}), md.load(tiny_folder())
+    sampling = {"do_sample": True} if name.endswith(("_p", "_h", "_cutoff")) else {}
+    assert model.generate(input_ids=IDS, max_new_tokens=4).receipt.search.keys() >= (set() if sampling else {name})
+    by_file = model.generate(input_ids=IDS, max_new_tokens=4, **sampling)
+    by_call = plain.generate(input_ids=IDS, max_new_tokens=4, **sampling, **{name: value})
+    assert name in by_file.receipt.search
+    assert [ids.tolist() for ids in by_file.token_ids] == [ids.tolist() for ids in by_call.token_ids]
 
 
 def test_a_refused_setting_names_file_setting_and_remedy(tiny_folder):

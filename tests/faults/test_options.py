@@ -40,6 +40,25 @@ BROKEN = [  # options, what the message must say: the option at fault, and the r
     ({"repetition_penalty": 0.0}, "repetition_penalty must be a number above 0"),
     ({"repetition_penalty": 1e300}, "repetition_penalty must be a number above 0 and at most 1e6, not 1e.300"),
     ({"encoder_repetition_penalty": -1.0}, "encoder_repetition_penalty must be a number above 0"),
+    ({"sequence_bias": 3}, "sequence_bias must be {ids: bias} or a list"),
+    ({"sequence_bias": [[5, 1.0]]}, "sequence_bias needs one token id or more"),
+    ({"sequence_bias": {(): 1.0}}, "sequence_bias needs one token id or more"),
+    ({"sequence_bias": {(1,): "much"}}, "sequence_bias must be numbers"),
+    ({"sequence_bias": {(1,): float("nan")}}, "sequence_bias must be numbers"),
+    ({"sequence_bias": [[[-1], 1.0]]}, "sequence_bias must be token ids from 0 up"),
+    ({"exponential_decay_length_penalty": 1.5}, "exponential_decay_length_penalty must be"),
+    ({"exponential_decay_length_penalty": (1.5, 2.0)}, "exponential_decay_length_penalty must be"),
+    ({"exponential_decay_length_penalty": (1, -2.0)}, "exponential_decay_length_penalty must be"),
+    ({"exponential_decay_length_penalty": (1, float("nan"))}, "exponential_decay_length_penalty must be"),
+    ({"guidance_scale": float("inf")}, "guidance_scale must be a number between"),
+    ({"guidance_scale": 2.0, "num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 1.0}, "do not go together"),
+    ({"do_sample": True, "typical_p": 0.0}, "typical_p must be a number above 0"),
+    ({"do_sample": True, "epsilon_cutoff": 1.0}, "epsilon_cutoff must be a number from 0 to below 1"),
+    ({"do_sample": True, "eta_cutoff": -0.1}, "eta_cutoff must be a number from 0 to below 1"),
+    ({"do_sample": True, "top_h": 1.1}, "top_h must be a number above 0"),
+    ({"do_sample": True, "top_h": 0.5, "dialect": "hf4"}, "top_h is no rule of dialect 'hf4'"),
+    ({"remove_invalid_values": 1}, "remove_invalid_values must be True or False"),
+    ({"dialect": "fairseq", "guidance_scale": 1.5}, "guidance_scale is no rule"),
     ({"diversity_penalty": -0.5}, "diversity_penalty must be a number from 0 to 1e6"),
     ({"sibling_penalty": -0.5}, "sibling_penalty must be a number from 0 to 1e6"),
     ({"unk_penalty": float("inf"), "unk_token_id": 3}, "unk_penalty must be a number"),
@@ -149,10 +168,14 @@ def test_sampling_options_without_sampling_are_refused(dialect, name, value):
         assert getattr(resolve({"do_sample": True}, {name: value, "dialect": dialect}), name) == value
 
 
-def test_sampling_filters_that_are_not_there_are_no_options():
-    for name in ("typical_p", "top_h", "epsilon_cutoff"):
-        with pytest.raises(md.OptionError, match=f"generate has no option '{name}'"):
-            resolve({}, {"do_sample": True, name: 0.5})
+@pytest.mark.parametrize(("name", "instead"), [
+    ("penalty_alpha", "sample with top_h or typical_p"), ("constraints", "prefix_tokens says how it begins"),
+    ("watermarking_config", "logits_processor"), ("assistant_model", "speculative decoding is not here"),
+    ("max_tokens", "did you mean max_new_tokens"), ("stop", "did you mean stop_strings"),
+])  # fmt: skip
+def test_what_others_have_and_we_have_not_names_what_there_is(name, instead):
+    with pytest.raises(md.OptionError, match=rf"generate has no option '{name}': .*{instead}"):
+        resolve({}, {name: 0.5})
 
 
 @pytest.mark.parametrize(("options", "name", "value"), [
@@ -288,8 +311,8 @@ def test_a_rule_broken_with_a_default_says_where_it_comes_from():
 
 
 def test_a_filter_of_the_models_defaults_matters_only_when_sampling():
-    refuse_unsupported({"typical_p": 0.9, "top_h": 0.4, "top_k": 5, "min_p": 0.1}, do_sample=False)
-    refuse_unsupported({"typical_p": 1.0, "top_k": 5, "min_p": 0.1, "temperature": 0.7}, do_sample=True)
-    for name in ("typical_p", "top_h", "eta_cutoff"):
-        with pytest.raises(md.OptionError, match=name):
-            refuse_unsupported({name: 0.5}, do_sample=True)
+    defaults = {"typical_p": 0.9, "top_h": 0.4, "eta_cutoff": 0.1, "epsilon_cutoff": 0.1}
+    refuse_unsupported(defaults, do_sample=False)
+    refuse_unsupported(defaults, do_sample=True)
+    assert resolve(defaults, {}).changed() == {}
+    assert resolve(defaults, {"do_sample": True}).changed() == defaults | {"do_sample": True, "top_k": 50}

@@ -40,7 +40,8 @@ MODELS = ("gpt2/gelu", "gpt2/relu", "gpt2/tanh", "gpt2/untied", "bart/gelu", "ba
 # The options that cases are about, in a call or out of it; the others (lengths, forced tokens, a ban of n-grams) are
 # drawn as for the models' own cases; OTHERS are to be among them.
 OWN = ("repetition_penalty", "encoder_repetition_penalty", "encoder_no_repeat_ngram_size", "bad_words_ids",
-       "suppress_tokens", "begin_suppress_tokens", "prefix_allowed", "renormalize_logits")  # fmt: skip
+       "suppress_tokens", "begin_suppress_tokens", "prefix_allowed", "sequence_bias",
+       "exponential_decay_length_penalty", "renormalize_logits")  # fmt: skip
 OTHERS = ("min_new_tokens", "min_length", "no_repeat_ngram_size", "several EOS ids", "forced_bos_token_id",
           "forced_eos_token_id")  # fmt: skip
 ALONE = OWN[:-1]  # renormalize_logits changes something only where another processor did
@@ -50,7 +51,7 @@ MIXED_GREEDY, MIXED_BEAM = 12, 16  # cases with several of OWN, for each model
 LONGEST_PROMPT = 9
 DRAWS = 8  # how often a case is drawn before one in which not every option is needed will do
 LEAST_EACH = 12  # cases of each option, in greedy and in beam search
-FILTER_ROWS = 100
+FILTER_ROWS = 200
 
 # ---- asking transformers ---------------------------------------------------------------------------------------------
 
@@ -112,6 +113,8 @@ def draw_base(rng: random.Random, model, W: int, names: tuple[str, ...]) -> tupl
     is_pair, V = model.config.is_encoder_decoder, model.config.vocab_size
     prompts = draw_prompts(rng, V)[:3]
     eos = draw_eos(rng, model, prompts)
+    while "exponential_decay_length_penalty" in names and not eos:  # it is EOS that it favours
+        eos = draw_eos(rng, model, prompts)
     options = make_bart.draw_pair_options(rng, W, eos, model) if is_pair else draw_options(rng, W, eos, prompts)
     if W > 1 and rng.random() < 0.2:
         options["length_penalty"] = 3.0
@@ -150,6 +153,8 @@ def draw_own(rng: random.Random, model, prompts: list[list[int]], base: dict, na
         "suppress_tokens": lambda: draw_suppressed(rng, base, said),
         "begin_suppress_tokens": lambda: draw_first(rng, base, said),
         "prefix_allowed": lambda: draw_allowed(rng, model.config.vocab_size, base),
+        "sequence_bias": lambda: draw_biases(rng, model, prompts, base, said),
+        "exponential_decay_length_penalty": lambda: [rng.choice([0, 1, 2]), rng.choice([1.1, 1.5, 3.0])],
         "renormalize_logits": lambda: True,
     }
     own = {name: draw[name]() for name in OWN if name in names}
@@ -203,6 +208,19 @@ def draw_words(rng: random.Random, model, prompts, base: dict, said: list[list[i
     if rng.random() < 0.2:
         words.append(words[0][-1:])
     return words
+
+
+def draw_biases(rng: random.Random, model, prompts, base: dict, said: list[list[int]]) -> list[list]:
+    """[ids, bias] of sequences that the model says, made less likely, and of one token, made more so."""
+    words = [
+        word
+        for word in draw_words(rng, model, prompts, base, said)
+        if len(word) > 1 or word[0] not in (base["eos_token_id"] or [])
+    ]
+    different = [list(word) for word in dict.fromkeys(map(tuple, words))]
+    liked = [rng.randrange(model.config.vocab_size)]
+    biases = [[word, rng.choice([-4.0, -1.5, -0.5])] for word in different if word != liked]
+    return [*biases, [liked, rng.choice([0.5, 1.5])]]
 
 
 def begun_with(model, prompt: list[int], options: dict) -> list[int]:
@@ -340,9 +358,13 @@ def draw_filters(rng: random.Random, i: int) -> dict:
         "top_k": lambda: rng.choice([1, 2, 3, 5, 8, 20, 50]),
         "top_p": lambda: rng.choice([0.01, 0.3, 0.5, 0.8, 0.9, 0.95, 0.999]),
         "min_p": lambda: rng.choice([0.0, 0.02, 0.1, 0.3, 0.7, 1.0]),
+        "top_h": lambda: rng.choice([0.05, 0.3, 0.5, 0.8, 0.95]),
+        "typical_p": lambda: rng.choice([0.01, 0.2, 0.5, 0.9, 0.99]),
+        "epsilon_cutoff": lambda: rng.choice([0.003, 0.02, 0.1, 0.4]),
+        "eta_cutoff": lambda: rng.choice([0.003, 0.02, 0.1, 0.4]),
     }
     number = rng.choice([2, 2, 3, 4])
-    names = [list(draw)[i % 4]] if i < FILTER_ROWS // 2 else rng.sample(list(draw), number)
+    names = [list(draw)[i % len(draw)]] if i < FILTER_ROWS // 2 else rng.sample(list(draw), number)
     return {name: value() for name, value in draw.items() if name in names}
 
 
@@ -379,9 +401,12 @@ def filter_case(rng: random.Random, model, i: int) -> dict | None:
     return {"scores": scores, "options": options, "eos_token_id": eos} | found
 
 
+THRESHOLDS = ("top_p", "top_h", "typical_p", "epsilon_cutoff", "eta_cutoff")
+
+
 def shifted(options: dict, off: float) -> dict:
     """The options with thresholds a little off; a min_p of 1 keeps what ties with the best, and stays."""
-    return {k: v + off if k == "top_p" or (k == "min_p" and 0 < v < 1) else v for k, v in options.items()}
+    return {k: v + off if k in THRESHOLDS or (k == "min_p" and 0 < v < 1) else v for k, v in options.items()}
 
 
 def possible(probabilities: list[float]) -> list[bool]:

@@ -82,6 +82,21 @@ def penalized(s, penalty):
     return s * penalty if s < 0 else s / penalty
 
 
+def sequence_bias(t, s, v, o, scores):
+    return s + sum(bias for ids, bias in o.sequence_bias if ends_with([*t.tokens, v], ids))
+
+
+def exponential_decay_length_penalty(t, s, v, o, scores):
+    if o.exponential_decay_length_penalty is None or v not in o.eos_token_id or math.isinf(s):
+        return s
+    start, factor = o.exponential_decay_length_penalty
+    return s + abs(s) * (factor ** (t.new - start) - 1) if t.new > start else s
+
+
+def remove_invalid_values(t, s, v, o, scores):
+    return float(np.finfo(np.float32).min) if o.remove_invalid_values and s == OFF else s
+
+
 def repetition_penalty(t, s, v, o, scores):
     return penalized(s, o.repetition_penalty) if v in t.tokens else s
 
@@ -181,6 +196,12 @@ RULES = {  # name -> (the rule, options under which it is tried)
     begin_suppress_tokens: {"begin_suppress_tokens": some_ids, "forced_bos_token_id": some_ids},
     temperature: {"temperature": st.sampled_from([0.5, 1.0, 4.0]), "do_sample": st.booleans()},
     renormalize_logits: {"renormalize_logits": st.booleans()},
+    sequence_bias: {"sequence_bias": st.dictionaries(
+        st.lists(ids, min_size=1, max_size=3).map(tuple), st.sampled_from([-2.0, 0.5, 3.0]), max_size=4)},
+    exponential_decay_length_penalty: {
+        "exponential_decay_length_penalty": st.none() | st.tuples(st.integers(0, 3), st.sampled_from([0.5, 1.5, 3.0])),
+        "eos_token_id": some_ids},
+    remove_invalid_values: {"remove_invalid_values": st.booleans()},
 }  # fmt: skip
 FAIRSEQ_RULES = {
     never_pad: {"pad_token_id": st.none() | ids, "eos_token_id": st.lists(ids, max_size=1)},
@@ -248,7 +269,8 @@ def test_what_a_users_function_allows(batch):
 
 
 def test_every_processor_of_every_dialect_is_tried():
-    elsewhere = {"logits_processor", "prefix_allowed_tokens_fn", "top_k", "top_p", "min_p"}  # and test_sampling.py
+    elsewhere = {"logits_processor", "prefix_allowed_tokens_fn", "guidance_scale"}  # and in test_sampling.py
+    elsewhere |= {"top_h", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff"}
     for d, rules in [("hf", RULES), ("hf4", RULES), ("fairseq", FAIRSEQ_RULES)]:
         names = {rule.__name__ for rule in rules} | elsewhere
         assert set(dialects.DIALECTS[d].processors) <= names
@@ -417,6 +439,18 @@ ORDER = [  # dialect, what runs first, what runs later, text, options, which tok
     ("hf", "temperature", "min_p", T([0]),
      {"temperature": 4.0, "do_sample": True, "min_p": 0.7}, {0: -0.25, 1: -0.5}),
     ("hf", "top_k", "top_p", T([0]), {"do_sample": True, "top_k": 2, "top_p": 0.72}, {0: -1.0}),
+    ("hf", "temperature", "top_h", T([0]),
+     {"temperature": 4.0, "do_sample": True, "top_h": 0.5}, {0: -0.25, 1: -0.5}),
+    ("hf", "top_h", "top_k", T([0]), {"do_sample": True, "top_h": 0.8, "top_k": 2}, {0: -1.0, 1: -2.0}),
+    ("hf", "min_p", "typical_p", T([0]), {"do_sample": True, "min_p": 0.3, "typical_p": 0.7}, {0: -1.0}),
+    ("hf", "typical_p", "epsilon_cutoff", T([0]),
+     {"do_sample": True, "typical_p": 0.6, "epsilon_cutoff": 0.05}, {0: -1.0, 1: -2.0}),
+    ("hf", "epsilon_cutoff", "eta_cutoff", T([0]),
+     {"do_sample": True, "epsilon_cutoff": 0.1, "eta_cutoff": 0.3}, {0: -1.0}),
+    ("hf", "sequence_bias", "repetition_penalty", T([2]),
+     {"sequence_bias": [[[2], 4.0]], "repetition_penalty": 2.0, "suppress_tokens": (1, 3, 4)}, {0: -1.0, 2: 0.5}),
+    ("hf", "remove_invalid_values", "suppress_tokens", T([1]),
+     {"remove_invalid_values": True, "suppress_tokens": (1, 2, 3, 4)}, {0: -1.0}),
     ("hf", "logits_processor", "renormalize_logits", T([0]),
      {"logits_processor": lift_all, "suppress_tokens": (1, 2, 3, 4), "renormalize_logits": True}, {0: 0.0}),
     ("hf", "top_k", "renormalize_logits", T([0]),
@@ -460,7 +494,8 @@ def test_the_order_where_it_matters(dialect, first, later, text, options, expect
 
 
 def test_both_dialects_of_transformers_run_the_same_processors():
-    assert dialects.HF.processors == dialects.HF4.processors
+    """But for top_h, which 4.49 has not."""
+    assert [p for p in dialects.HF.processors if p != "top_h"] == list(dialects.HF4.processors)
 
 
 # ---- the user's functions --------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from minidecode.reference.top_p import top_p_filter
 from minidecode.search.beam import beam_search
 from minidecode.search.candidates import sampled
 from minidecode.search.draws import Draws, sentence_keys
-from minidecode.search.filters import min_p_filter
+from minidecode.search.filters import epsilon_filter, eta_filter, min_p_filter, top_h_filter, typical_filter
 from minidecode.search.greedy import greedy
 from minidecode.search.options import Options
 from minidecode.search.result import Request
@@ -329,10 +329,91 @@ def test_min_p(scores, p, least):
     assert sorted(scores[i] for i in stays) == sorted(max(by_rule, best, key=len))
 
 
+# ---- and those of later papers ----
+
+
+def surprise(p: float) -> float:
+    return -p * math.log(p) if p > 0 else 0.0
+
+
+def by_rule_or_best(scores, is_kept, least):
+    """The tokens that the rule keeps, and what is at least as likely as the `least`-th; none that is impossible."""
+    kth = sorted(scores, reverse=True)[min(least, len(scores)) - 1]
+    return [v for v, s in enumerate(scores) if (is_kept[v] or s >= kth) and s > -math.inf]
+
+
+@given(score_lists, st.floats(0.001, 0.9), st.integers(1, 4))
+def test_epsilon(scores, epsilon, least):
+    """A token stays if its probability is at least epsilon."""
+    scores = np.array(scores, np.float32).tolist()
+    probability = probabilities(scores)
+    assume(all(abs(p - epsilon) > 1e-9 for p in probability))
+    expected = by_rule_or_best(scores, [p >= epsilon for p in probability], least)
+    assert kept(epsilon_filter, scores, epsilon, least) == expected
+
+
+@given(score_lists, st.floats(0.001, 0.9), st.integers(1, 4))
+def test_eta(scores, epsilon, least):
+    """A token stays if its probability is at least epsilon, or at least sqrt(epsilon) exp(-entropy)."""
+    scores = np.array(scores, np.float32).tolist()
+    probability = probabilities(scores)
+    eta = min(epsilon, math.sqrt(epsilon) * math.exp(-math.fsum(map(surprise, probability))))
+    assume(all(abs(p - eta) > 1e-9 for p in probability))
+    assert kept(eta_filter, scores, epsilon, least) == by_rule_or_best(scores, [p >= eta for p in probability], least)
+
+
+@given(score_lists, st.floats(0.01, 0.99), st.integers(1, 4))
+def test_typical(scores, mass, least):
+    """Tokens in the order of |-log p - entropy|, until their mass is reached; what ties with the last one too."""
+    scores = np.array(scores, np.float32).tolist()
+    probability = probabilities(scores)
+    entropy = math.fsum(map(surprise, probability))
+    distance = [abs(-math.log(p) - entropy) if p > 0 else math.inf for p in probability]
+    order = sorted(range(len(scores)), key=distance.__getitem__)
+    masses = [math.fsum(probability[v] for v in order[:n]) for n in range(1, len(scores) + 1)]
+    assume(min(abs(m - mass) for m in masses) > 1e-9)
+    gaps = [abs(distance[a] - distance[b]) for a, b in itertools.combinations(range(len(scores)), 2)
+            if distance[a] < math.inf > distance[b]]  # fmt: skip
+    assume(all(gap > 1e-9 for gap in gaps))
+    number = max(next(n for n, m in enumerate(masses, 1) if m >= mass), least)
+    assert kept(typical_filter, scores, mass, least) == sorted(v for v in order[:number] if scores[v] > -math.inf)
+
+
+@given(score_lists, st.floats(0.01, 1.0))
+def test_top_h(scores, h):
+    """The likeliest tokens whose surprise sums to at most h times the entropy, and the likeliest in any case."""
+    scores = np.array(scores, np.float32).tolist()
+    falling = sorted(probabilities(scores), reverse=True)
+    sums = [math.fsum(map(surprise, falling[:n])) for n in range(1, len(scores) + 1)]
+    assume(h == 1.0 or all(abs(x - h * sums[-1]) > 1e-9 for x in sums))
+    possible = sum(p > 0 for p in falling)
+    number = possible if h == 1.0 else max(1, sum(x <= h * sums[-1] for x in sums[:possible]))
+    stays = kept(top_h_filter, scores, h)
+    assert sorted((scores[v] for v in stays), reverse=True) == sorted(scores, reverse=True)[:number]
+
+
+def test_top_h_looks_at_the_hundred_likeliest():
+    assert kept(top_h_filter, [0.0] * 50 + [0.1] * 70 + [-1.0] * 80, 1.0) == [*range(30), *range(50, 120)]
+
+
+def test_a_token_that_is_too_likely_is_not_typical():
+    """p = 0.4 has a surprise of 0.92 at an entropy of 1.75; those of 0.1 have 2.30 and are nearer to it."""
+    scores = np.log([0.4, *[0.1] * 6]).tolist()
+    assert kept(typical_filter, scores, 0.3) == [1, 2, 3, 4, 5, 6]
+
+
+def test_where_the_model_is_unsure_less_likely_tokens_may_come():
+    """sqrt(0.04) exp(-log 50) = 0.004, below the probability of 0.02 that epsilon alone would rule out."""
+    flat = [0.0] * 50
+    assert len(kept(eta_filter, flat, 0.04)) == 50
+    assert kept(epsilon_filter, [*flat[1:], 0.1], 0.04) == [49]
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("arguments", [
     (top_k_filter, 2), (top_p_filter, 0.5, 2),
-    (min_p_filter, 0.5, 2),
+    (min_p_filter, 0.5, 2), (epsilon_filter, 0.3, 2), (eta_filter, 0.3, 2), (typical_filter, 0.5, 2),
+    (top_h_filter, 0.999),
 ])  # fmt: skip
 def test_a_row_that_nothing_is_left_of_stays_so(arguments):
     """A beam that may not go on, beside one that may; a warning would be a line on the screen that nobody can mend."""
@@ -342,10 +423,13 @@ def test_a_row_that_nothing_is_left_of_stays_so(arguments):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("function", [top_p_filter, min_p_filter])
-def test_large_logits_do_not_overflow(function):
-    assert kept(function, [9999.0, 9998.9, 9000.0], 0.6) == [0, 1]
-    assert kept(function, [-9999.0, -9999.0, -9990.0], 0.6) == [2]
+@pytest.mark.parametrize(("function", "threshold"), [
+    (top_p_filter, 0.6), (min_p_filter, 0.6), (epsilon_filter, 0.3), (eta_filter, 0.3), (typical_filter, 0.6),
+    (top_h_filter, 1.0),
+])  # fmt: skip
+def test_large_logits_do_not_overflow(function, threshold):
+    assert kept(function, [9999.0, 9998.9, 9000.0], threshold)[:2] == [0, 1]
+    assert 2 in kept(function, [-9999.0, -9999.0, -9990.0], threshold)
 
 
 @given(score_lists, st.floats(-30, 30), st.floats(0.05, 0.95))
