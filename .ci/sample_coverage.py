@@ -3,7 +3,8 @@
 python .ci/sample_coverage.py .coverage            compares a short run with the record
 python .ci/sample_coverage.py .coverage --record   after a full run: writes the record, tests/coverage.json
 
-Both runs: COVERAGE_CORE=sysmon pytest [--full] --cov=minidecode --cov-report= (Python 3.12 or newer, and pytest-cov).
+Both runs: COVERAGE_CORE=sysmon pytest [--full] --cov=FOLDER --cov-report= (Python 3.12 or newer, and pytest-cov), where
+FOLDER is the package that runs: the installed one, not the one beside the tests.
 """
 
 import json

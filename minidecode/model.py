@@ -32,7 +32,7 @@ from .runtime.guidance import GuidedEngine
 from .runtime.inputs import Inputs, Texts, extent_of, token_callback
 from .runtime.launch import counted_launches
 from .runtime.low_precision import NARROW, read_only, stored_as
-from .runtime.output import Output
+from .runtime.output import LogProbs, Output, check_logprobs
 from .runtime.prompts import fit_prompts, fit_sources, token_rows
 from .runtime.receipt import CostOf, CountedOps, Receipt
 from .runtime.scoring import Piece, Scores, checked_stride, score_pieces, target_pieces, text_pieces
@@ -155,6 +155,7 @@ class Model:
         arena: Arena | None = None,
         truncate: bool = False,
         return_full_text: bool = False,
+        logprobs: int | None = None,
         streamer: Callable[[int, int], None] | None = None,
         trace: bool = False,
         sample_ids: Sequence[int] | None = None,
@@ -173,7 +174,9 @@ class Model:
         plan: overrides the one given to `load`. arena: where the steps keep what they make, of `plan_step`'s plans;
         a plan with arena=planned makes one for this call. truncate: cut what is too long for the context, prompts at
         their beginning, sources at their end. return_full_text: put the prompt, as the model read it, in front of each
-        text; for decoder-only models. streamer: called with (text number, token id) as tokens are chosen, or an object
+        text; for decoder-only models. logprobs: note the log-probability of each new token, and of so many likeliest
+        ones beside it (0: of none), by the model itself, before options change its scores; one forward pass more over
+        each text, as `score` makes it. streamer: called with (text number, token id) as tokens are chosen, or an object
         with put and end such as transformers' TextStreamer; not with a beam. trace: keep every step's candidates,
         scores, bans and parents in the output (search/trace.py).
         sample_ids: numbers that tell equal prompts apart when sampling; by default each copy in the call is another.
@@ -191,6 +194,7 @@ class Model:
         resolved = self.options(**options)
         if return_full_text:
             self._check_full_text()
+        check_logprobs(logprobs, self.config.vocab_size)
         sources, prompts_ids, limit_B = self.inputs.fitted(prompts, input_ids, attention_mask, resolved, truncate)
         prefixes = self.inputs.prefixes(prefix_tokens, len(prompts_ids))
         if sample_ids is not None:
@@ -239,6 +243,10 @@ class Model:
         stages["search"] = time.perf_counter() - started - sum(stages.values())
 
         token_ids = [hypothesis for sentence in found.tokens for hypothesis in sentence]
+        log_probs = None
+        if logprobs is not None:
+            log_probs = self._log_probs(sources, prompts_ids, token_ids, plan, logprobs)
+            stages["logprobs"] = time.perf_counter() - started - sum(stages.values())
         receipt = Receipt(
             plan=str(plan), chosen=chosen, dtype=self.dtype, ops=engine.ops.counts(),
             cache=engine.make_cache.name(self.is_encoder_decoder),
@@ -248,8 +256,11 @@ class Model:
             graphs=engine.graphs,
             search=resolved.changed(), seconds=stages, compile_seconds=sum(compiling), launches=dict(launches),
         )  # fmt: skip
+        if stopping and stopping.cut_at is not None:
+            limit_B = np.minimum(limit_B, stopping.cut_at)
         return Output(
             token_ids, found.scores_BX.reshape(-1), receipt, self.tokenizer, np.asarray(limit_B), steps,
+            log_probs=log_probs,
             stop_strings=resolved.stop_strings, keep_stop_strings=resolved.keep_stop_strings,
             eos_token_id=resolved.eos_token_id or (), prompt_ids=prompts_ids if return_full_text else None,
         )  # fmt: skip
@@ -468,12 +479,29 @@ class Model:
         engine = Engine(self.network, self.weights, CountedOps(functions), cache, device=self.device)
         try:
             with one_blas_thread(self.is_small):
-                log_probs, likeliest = score_pieces(engine, pieces, len(ids), self.config.context, progress)
+                log_probs, best, _ = score_pieces(engine, pieces, len(ids), self.config.context, progress)
         except NumericalError as error:
             raise NumericalError(f"{error}{self._nan_tensors(self.plan)}") from None
         scored = [row[1:] for row in ids] if target_rows is None else target_rows
         sizes = None if self.tokenizer is None else [self.tokenizer.count_bytes(row) for row in scored]
+        likeliest = [best_RK[:, 0] for best_RK in best]
         return Scores(scored, log_probs, likeliest, None if sizes is None or None in sizes else sizes)
+
+    def _log_probs(self, sources, prompts, new_ids: list[np.ndarray], plan: Plan, best: int) -> list[LogProbs]:
+        """The model's own log-probabilities of new tokens, hypothesis by hypothesis, in a forward pass of their own."""
+        each, context = len(new_ids) // len(prompts), self.config.context
+        spoken = [i for i, ids in enumerate(new_ids) if len(ids)]  # the rules may leave a place empty
+        ids = [new_ids[i] for i in spoken]
+        if sources:
+            pieces = target_pieces([sources[i // each] for i in spoken], ids, prompts[0], context)
+        else:
+            pieces = text_pieces([prompts[i // each] for i in spoken], ids, context, checked_stride(None, context))
+        functions, _ = plan.resolve(device=self.device)
+        engine = Engine(self.network, self.weights, CountedOps(functions), CacheFactory(NoCache), device=self.device)
+        with one_blas_thread(self.is_small):
+            found = score_pieces(engine, pieces, len(spoken), context, best=max(1, best)) if spoken else ([], [], [])
+        by_place = {i: LogProbs(*parts, best) for i, *parts in zip(spoken, *found, strict=True)}
+        return [by_place.get(i, LogProbs.of_nothing(best)) for i in range(len(new_ids))]
 
     def check_scoring(self, stride: int | None, truncate: bool) -> None:
         """Raises OptionError on what `score` would refuse whatever the texts."""

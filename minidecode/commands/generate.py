@@ -39,6 +39,8 @@ def generate(
                                                  " the file appears whole at the end; until then, and if the run is"
                                                  " broken off, finished lines are in OUTPUT.part.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per prompt: ids, scores, texts.")] = False,
+    logprobs: Annotated[int | None, typer.Option(help="Note the log-probability of each token, and of so many likeliest"
+                                                 " ones beside it; with --json.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the OUTPUT.part of an earlier run.")] = False,
     plan: PlanText = "auto",
     dtype: Dtype = "float32",
@@ -77,6 +79,8 @@ def generate(
         raise OptionError(f"on_error must be one of {', '.join(ON_ERROR)}, not {on_error!r}")
     if on_error == "record" and not as_json:
         raise OptionError("on_error=record puts errors into JSON objects: say --json too")
+    if logprobs is not None and not as_json:
+        raise OptionError("logprobs come in JSON objects: say --json too")
     _check_places(input, output, trace, timeline)
     if not quiet:
         warn_of_files(plan)
@@ -101,7 +105,7 @@ def generate(
             receipts, new_tokens = _generate_many(
                 loaded, given, output, as_json=as_json, quiet=quiet, keep_receipts=receipt, trace=trace,
                 timeline=timeline, resume=resume, batch_size=batch_size, sort_window=sort_window, on_error=on_error,
-                overlap="both" if pipeline else "none", **how,
+                logprobs=logprobs, overlap="both" if pipeline else "none", **how,
             )  # fmt: skip
         seconds = time.perf_counter() - generation_started
     if not quiet:

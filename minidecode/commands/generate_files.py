@@ -214,8 +214,15 @@ def record_of(as_json: bool) -> Callable[[Line], str]:
         if line.error:
             record["error"] = str(line.error)
         else:
-            texts = zip(line.texts, line.token_ids, line.scores, strict=True)
-            record["hypotheses"] = [{"text": t, "token_ids": ids.tolist(), "score": finite(s)} for t, ids, s in texts]
+            parts = zip(line.texts, line.token_ids, line.scores, line.finish_reasons, strict=True)
+            record["hypotheses"] = [
+                {"text": text, "token_ids": ids.tolist(), "score": finite(score), "finish_reason": reason}
+                for text, ids, score, reason in parts
+            ]
+            for hypothesis, log_probs in zip(record["hypotheses"], line.log_probs or (), strict=False):
+                hypothesis["token_logprobs"] = [finite(p) for p in log_probs.token_R]
+                if log_probs.best:
+                    hypothesis["top_logprobs"] = [[[i, finite(p)] for i, p in step.items()] for step in log_probs.top]
         return json.dumps(record, ensure_ascii=False) + "\n"
 
     def as_texts(line: Line) -> str:

@@ -19,8 +19,8 @@ OPTION_GROUPS = {
     "Special tokens": "eos_token_id ignore_eos pad_token_id unk_token_id forced_bos_token_id forced_eos_token_id"
                       " decoder_start_token_id",
     "Speed": "plan batch_size sort_window pipeline memory_budget",
-    "Files": "input jsonl output resume as_json trace timeline svg plot read sources references output_texts out"
-             " wheels",
+    "Files": "input jsonl output resume as_json logprobs trace timeline svg plot read sources references output_texts"
+             " out wheels",
 }  # fmt: skip
 GROUP_OF = {name: group for group, names in OPTION_GROUPS.items() for name in names.split()}
 

@@ -90,8 +90,11 @@ class Engine:
         self._note_cache()
         return logits_RV
 
-    def score(self, texts: list[np.ndarray], scored: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """(score_R, likeliest_R) for the tokens in `scored`: their log-probabilities, and the model's first choices.
+    def score(
+        self, texts: list[np.ndarray], scored: list[np.ndarray], best: int = 1
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(score_R, best_RK, best_score_RK) for the tokens in `scored`: their log-probabilities, and the model's first
+        choices, the likeliest K tokens with theirs.
 
         scored[b] are the tokens that come after the last len(scored[b]) tokens of texts[b]. Logits for all rows would
         be a table of tokens x vocabulary: there are only ever those of LOGITS_ROWS rows.
@@ -99,14 +102,21 @@ class Engine:
         h_RD = self._read(texts, every_row=True)
         ends = zip(scored, np.cumsum([len(text) for text in texts]), strict=True)
         pick_R, token_R = np.concatenate([np.arange(end - len(s), end) for s, end in ends]), np.concatenate(scored)
-        score_R, likeliest_R = np.empty(len(token_R), h_RD.dtype), np.empty_like(token_R)
+        score_R = np.empty(len(token_R), h_RD.dtype)
+        best_RK, best_score_RK = np.empty((len(token_R), best), np.int64), np.empty((len(token_R), best), h_RD.dtype)
         for first in range(0, len(token_R), LOGITS_ROWS):
             here = slice(first, first + LOGITS_ROWS)
             picked_RD = self.ops.gather_rows(h_RD, put(pick_R[here], self.device))
             logits_RV = self.network.lm_head(self.weights, picked_RD, self.ops)
             score_R[here] = fetch(self.ops.token_logprobs(logits_RV, put(token_R[here], self.device)))
-            likeliest_R[here] = fetch(logits_RV.argmax(axis=1))
-        return score_R, likeliest_R
+            if best == 1:
+                id_RK = logits_RV.argmax(axis=1)[:, None]
+                logit_RK = np.take_along_axis(logits_RV, id_RK, axis=1)
+            else:
+                logit_RK, id_RK = self.ops.top_candidates(logits_RV, best)
+            log_sum_R = logit_RK[:, 0] - self.ops.token_logprobs(logits_RV, id_RK[:, 0])
+            best_RK[here], best_score_RK[here] = fetch(id_RK), fetch(logit_RK - log_sum_R[:, None])
+        return score_R, best_RK, best_score_RK
 
     @timed("prefill")
     def expand(self, beams: int, steps: int) -> None:

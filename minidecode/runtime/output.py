@@ -3,19 +3,50 @@
 from __future__ import annotations
 
 import html
+import numbers
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from ..errors import InputError
+from ..errors import InputError, OptionError
 from ..search.stopping import cut_at_stop, first_stop
 from ..search.trace import Trace
 from .receipt import Receipt
 
 if TYPE_CHECKING:
     from ..files.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class LogProbs:
+    """Natural logarithms of the model's own probabilities, a row for each new token, EOS included."""
+
+    token_R: np.ndarray  # of the tokens themselves
+    best_RK: np.ndarray  # ids of the likeliest ones, first choice first
+    best_logprob_RK: np.ndarray
+    best: int  # how many of them were asked for
+
+    @classmethod
+    def of_nothing(cls, best: int) -> LogProbs:
+        """Of a place that the rules left empty."""
+        return cls(np.empty(0), np.empty((0, max(1, best)), np.int64), np.empty((0, max(1, best))), best)
+
+    @property
+    def top(self) -> list[dict[int, float]]:
+        """{token id: log-probability} of the likeliest tokens at each step, first choice first."""
+        return [
+            dict(zip(ids[: self.best].tolist(), scores[: self.best].tolist(), strict=True))
+            for ids, scores in zip(self.best_RK, self.best_logprob_RK, strict=True)
+        ]
+
+
+def check_logprobs(logprobs: Any, vocab_size: int) -> None:
+    """Raises OptionError unless it is a number of tokens that there are, or None."""
+    is_number = isinstance(logprobs, numbers.Integral) and not isinstance(logprobs, bool)
+    if logprobs is not None and not (is_number and 0 <= logprobs <= vocab_size):
+        raise OptionError(f"logprobs must be a whole number from 0 to {vocab_size}, the vocabulary, not {logprobs!r}")
 
 
 @dataclass(repr=False)
@@ -35,6 +66,7 @@ class Output:
     keep_stop_strings: bool = False
     eos_token_id: tuple[int, ...] = ()
     prompt_ids: list[np.ndarray] | None = None  # what texts begin with, if return_full_text asked for it
+    log_probs: list[LogProbs] | None = None  # if logprobs asked for them
 
     def __len__(self) -> int:
         return len(self.token_ids)
@@ -79,6 +111,23 @@ class Output:
     def finish_reasons(self) -> list[str | None]:
         """Why each hypothesis ended: see `Hypothesis.finish_reason`."""
         return [hypothesis.finish_reason for hypothesis in self]
+
+    @property
+    def token_logprobs(self) -> list[np.ndarray]:
+        """By hypothesis, the log-probability of each new token; `generate` was called with logprobs=0 or more."""
+        return [hypothesis.token_logprobs for hypothesis in self]
+
+    @property
+    def top_logprobs(self) -> list[list[dict[int, float]]]:
+        """By hypothesis and new token, {id: log-probability} of the `logprobs` likeliest tokens."""
+        return [hypothesis.top_logprobs for hypothesis in self]
+
+    def _log_probs(self, place: int) -> LogProbs:
+        if self.log_probs is None:
+            raise OptionError(
+                "log-probabilities were not asked for: call generate with logprobs=0, or a number of them"
+            )
+        return self.log_probs[place]
 
     def _said(self) -> list[str]:
         return self.texts if self.tokenizer else [f"{len(ids)} tokens" for ids in self.token_ids]
@@ -135,11 +184,22 @@ class Hypothesis:
 
     @property
     def finish_reason(self) -> str | None:
-        """ "length" if the limit of new tokens ended the text; "stop" if EOS, a stop string, or anything else did.
+        """ "length" if the limit of new tokens or max_time cut the text off; "stop" if EOS, a stop string or a function
+        of the caller's ended it.
 
         A text whose last token allowed is EOS, forced or not, has stopped. None if the rules left this place empty.
         """
         return self.output._finish_reason(self.index)
+
+    @property
+    def token_logprobs(self) -> np.ndarray:
+        """As in `Output.token_logprobs`."""
+        return self.output._log_probs(self.index).token_R
+
+    @property
+    def top_logprobs(self) -> list[dict[int, float]]:
+        """As in `Output.top_logprobs`."""
+        return self.output._log_probs(self.index).top
 
     @property
     def prompt(self) -> int:

@@ -36,6 +36,7 @@ from ..errors import InputError, LineError, MemoryBudgetError, MinidecodeError, 
 from ..plan import Plan
 from ..search.stopping import cut_at_stop
 from .footprint import read_budget
+from .output import check_logprobs
 from .receipt import CostOf, Receipt
 from .records import Line, merged_options, read_record, tokenize_line
 from .worker_threads import NOTHING_YET, Worker, ahead, behind
@@ -284,6 +285,8 @@ class Generating(Stages):
         for b, line in enumerate(part):
             mine = slice(b * each, (b + 1) * each)
             line.token_ids, line.scores = out.token_ids[mine], out.scores[mine].tolist()
+            line.finish_reasons = [out[place].finish_reason for place in range(*mine.indices(len(out)))]
+            line.log_probs = out.log_probs and out.log_probs[mine]
         self.receipt.new_tokens += out.receipt.new_tokens
         if self.on_batch:
             self.on_batch(out.receipt)
@@ -422,6 +425,7 @@ def generate_lines(
     overlap: str = "both", threads: int = 2, on_error: str = "stop", jsonl: bool = False, source: str = "line",
     plan: str | Plan | None = None, arena: Arena | None = None, truncate: bool = False,
     memory_budget: int | str | None = "available", costs: bool | CostOf = False, done: int = 0,
+    logprobs: int | None = None,
     render: Callable[[Line], Any] | None = None, on_batch: Callable[[Receipt], None] | None = None,
     trace: bool = False, **options: Any,
 ) -> LineRun:  # fmt: skip
@@ -443,9 +447,9 @@ def generate_lines(
     done: the first lines, so many, are read and do not come: an earlier run had got so far. The others give what they
     would have given in one run, to the last bit: batches are those of all lines.
     render(line): made of each line by the threads that make text. on_batch(receipt): called after each batch.
-    trace: keep `receipt.spans`, of which runtime/timeline.py makes pictures. plan, truncate, costs, options: as in
-    `generate`. Of what that takes beside these, sample_ids are counted here; a streamer and a search's trace are for
-    single calls: batches follow no order of the lines.
+    trace: keep `receipt.spans`, of which runtime/timeline.py makes pictures. plan, truncate, costs, logprobs, options:
+    as in `generate`. Of what that takes beside these, sample_ids are counted here; a streamer and a search's trace are
+    for single calls: batches follow no order of the lines.
 
     Raises OptionError at once on options; while it is read LineError, and whatever reading `lines` raises.
     """
@@ -464,12 +468,14 @@ def generate_lines(
     if isinstance(lines, str | bytes):
         raise InputError("lines must be several, such as a list of texts or an open file")
     read_budget(memory_budget)
+    check_logprobs(logprobs, model.config.vocab_size)
     plan = model.plan if plan is None else Plan.parse(plan)
     plan.resolve(model.is_encoder_decoder)
     stages = Generating(
         model, lines, RunReceipt(overlap), jsonl=jsonl, source=source, batch_size=batch_size,
         sort_window=window, on_error=on_error, traced=trace, render=render, done=done, on_batch=on_batch,
-        how={"plan": plan, "arena": arena, "truncate": truncate, "memory_budget": memory_budget, "costs": costs},
+        how={"plan": plan, "arena": arena, "truncate": truncate, "memory_budget": memory_budget, "costs": costs}
+        | ({} if logprobs is None else {"logprobs": logprobs}),
         options=options,
     )  # fmt: skip
     return LineRun(stages, overlap in ("both", "prefetch"), threads if overlap in ("both", "post-process") else 0)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..model import Model
+    from .output import LogProbs
 
 
 @dataclass
@@ -32,6 +33,8 @@ class Line:
     texts: list[str] = field(default_factory=list)
     token_ids: list[np.ndarray] = field(default_factory=list)
     scores: Any = field(default_factory=list)  # a number for each of the texts; or the `Scores` of this one
+    finish_reasons: list[str | None] = field(default_factory=list)
+    log_probs: list[LogProbs] | None = None  # if they were asked for
     rendered: Any = None  # what `render` made of it
     error: LineError | None = None  # and then nothing else counts
 

@@ -156,26 +156,28 @@ def batches(pieces: Iterable[Piece], most: int) -> Iterator[list[Piece]]:
 
 
 def score_pieces(
-    engine: Engine, pieces: list[Piece], texts: int, most: int, progress: Callable[[int, int], None] | None = None
-) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """(log-probabilities, first choices) of the scored tokens of each text, forward passes of about `most` tokens.
+    engine: Engine, pieces: list[Piece], texts: int, most: int, progress: Callable[[int, int], None] | None = None,
+    best: int = 1,
+) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:  # fmt: skip
+    """(log-probabilities, the `best` first choices, theirs) of the scored tokens of each text.
 
-    progress(tokens scored, of how many) is called after each. Raises NumericalError on NaN.
+    Forward passes are of about `most` tokens. progress(tokens scored, of how many) is called after each.
+    Raises NumericalError on NaN.
     """
-    log_probs, likeliest = [[] for _ in range(texts)], [[] for _ in range(texts)]
+    found: list[tuple[list[np.ndarray], ...]] = [([], [], []) for _ in range(texts)]
     done, total = 0, sum(len(p.scored) for p in pieces)
     for batch in batches(pieces, most):
         if batch[0].source is not None:
             engine.encode([p.source for p in batch])
-        score_R, likeliest_R = engine.score([p.read for p in batch], [p.scored for p in batch])
+        scores = engine.score([p.read for p in batch], [p.scored for p in batch], best)
         ends = np.cumsum([len(p.scored) for p in batch])
         for piece, end in zip(batch, ends, strict=True):
             mine = slice(end - len(piece.scored), end)
-            if np.isnan(score_R[mine]).any():
+            if np.isnan(scores[0][mine]).any():
                 raise NumericalError(f"the model's scores are NaN in text {piece.text + 1} of {texts}")
-            log_probs[piece.text].append(score_R[mine])
-            likeliest[piece.text].append(likeliest_R[mine])
+            for part, part_R in zip(found[piece.text], scores, strict=True):
+                part.append(part_R[mine])
         done += int(ends[-1])
         if progress:
             progress(done, total)
-    return [np.concatenate(p) for p in log_probs], [np.concatenate(i) for i in likeliest]
+    return tuple([np.concatenate(parts[i]) for parts in found] for i in range(3))

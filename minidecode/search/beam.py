@@ -76,7 +76,7 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
                 running_BWM, length_B = beams.running_BWM.copy(), beams.length_B.copy()
                 before = replace(beams, running_BWM=running_BWM, length_B=length_B, done_B=was_done_B)
             ends_BC = None
-            if stopping and stopping.is_late:
+            if stopping and stopping.is_last(step):
                 beams.limit_B[...] = step + 1
             if stopping and stopping.looks_at_texts:
                 ends_BC = beams.that_end(candidates, stopping)

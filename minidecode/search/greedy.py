@@ -74,7 +74,7 @@ def greedy(
             chosen_R, gained_R, trouble_R = ops.argmax_tokens(scores_RV, logits_RV if is_by_logits else None)
         clear_trouble(trouble_R, texts.done_R)
         going_R = ~texts.done_R if trace else None
-        if stopping and stopping.is_late:
+        if stopping and stopping.is_last(step):
             texts.limits_R[...] = step + 1
         certain_R = rows.certain_R if is_by_logits else texts.nobody_R
         flag = texts.extend(ops, chosen_R, gained_R, certain_R, trouble_R, eos_X, model_trouble_R)

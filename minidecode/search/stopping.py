@@ -52,11 +52,13 @@ class Stopping:
     special: Sequence[int] = ()
     tail: int | None = None
     began: float = field(default_factory=time.perf_counter)
+    cut_at: int | None = None  # the new tokens at which max_time ended what was left
 
-    @property
-    def is_late(self) -> bool:
-        """Whether max_time is over: this step is the last."""
-        return self.options.max_time is not None and time.perf_counter() - self.began >= self.options.max_time
+    def is_last(self, step: int) -> bool:
+        """Whether max_time is over, so that this step is the last."""
+        if self.cut_at is None and time.perf_counter() - self.began >= (self.options.max_time or float("inf")):
+            self.cut_at = step + 1
+        return self.cut_at is not None
 
     @property
     def looks_at_texts(self) -> bool:

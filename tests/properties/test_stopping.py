@@ -97,19 +97,20 @@ def test_the_clock_ends_all_texts_with_their_next_token(model, search, monkeypat
     """As if their limit had been the tokens that they have."""
     options = LONG | SEARCHES[search]
     expected = model.generate(PROMPTS, **options | {"max_new_tokens": 5})
-    clock = iter(range(1000))
-    monkeypatch.setattr(stopping.Stopping, "is_late", property(lambda _: next(clock) // groups(search) >= 4))
+
+    def is_last(self, step):
+        self.cut_at = step + 1 if step >= 4 else None
+        return step >= 4
+
+    monkeypatch.setattr(stopping.Stopping, "is_last", is_last)
     found = model.generate(PROMPTS, max_time=60.0, **options)
     assert [t.tolist() for t in found.token_ids] == [t.tolist() for t in expected.token_ids]
-
-
-def groups(search):
-    return SEARCHES[search].get("num_beam_groups", 1)
+    assert found.finish_reasons == expected.finish_reasons, "cut off is cut off, by a limit or by the clock"
 
 
 def test_the_true_clock(model):
     out = model.generate("A", max_new_tokens=500, eos_token_id=None, max_time=0.01)
-    assert 1 <= len(out.token_ids[0]) < 500
+    assert 1 <= len(out.token_ids[0]) < 500 and out.finish_reasons == ["length"]
 
 
 @pytest.mark.parametrize("beams", [1, 2])
