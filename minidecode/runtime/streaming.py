@@ -81,8 +81,8 @@ class Stream:
         return self
 
     async def __anext__(self) -> str | tuple[int, str]:
-        piece = await asyncio.to_thread(next, self, END)
-        if piece is END:
+        piece = await asyncio.to_thread(next, self, None)
+        if piece is None:
             raise StopAsyncIteration
         return piece
 
@@ -105,6 +105,7 @@ def _run(
 
     def push(index: int, token_id: int) -> None:
         if index not in growing:
+            assert text_stream is not None  # else nothing calls this
             growing[index] = text_stream()
         put(index, growing[index].push(token_id))
 
