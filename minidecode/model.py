@@ -36,7 +36,7 @@ from .runtime.output import LogProbs, Output, check_logprobs
 from .runtime.prompts import fit_prompts, fit_sources, token_rows
 from .runtime.receipt import CostOf, CountedOps, Receipt
 from .runtime.scoring import Piece, Scores, checked_stride, score_pieces, target_pieces, text_pieces
-from .runtime.streaming import Stream
+from .runtime.streaming import Stream, StreamOptions
 from .search.beam import beam_search
 from .search.candidates import never_straight
 from .search.draws import check_sample_ids
@@ -266,7 +266,7 @@ class Model:
             eos_token_id=resolved.eos_token_id, prompt_ids=prompts_ids if return_full_text else None,
         )  # fmt: skip
 
-    def stream(self, prompts: Texts, **options: Any) -> Stream:
+    def stream(self, prompts: Texts, **options: Unpack[StreamOptions]) -> Stream:
         """The new text of one prompt or several, piece by piece as it is generated; then `output` is what it became.
 
             for piece in model.stream("Fellow citizens,"):
@@ -278,7 +278,8 @@ class Model:
         """
         if "streamer" in options:
             raise OptionError("stream takes no streamer: read its pieces in a for loop")
-        resolved = self.options(**{name: value for name, value in options.items() if name not in OF_A_CALL})
+        of_generation: dict[str, Any] = {name: value for name, value in options.items() if name not in OF_A_CALL}
+        resolved = self.options(**of_generation)
         if self.tokenizer is None:
             raise InputError("this model folder has no tokenizer: add its tokenizer.json, or use generate's streamer")
         self.inputs.fitted(prompts, None, None, resolved, options.get("truncate", False))
