@@ -28,25 +28,33 @@ def load(
     random_weights: bool = False, revision: str | None = None,
     generation_config: dict[str, Any] | str | Path | bool | None = None,
 ) -> Model:  # fmt: skip
-    """A model from a bundled name, a local folder in the Hugging Face layout, or a hub id such as "gpt2".
+    """A model, by a bundled name, a folder in the Hugging Face layout, or a hub id such as "gpt2".
 
-    float32 weights on disk are mapped, not read: GPT-2 takes no memory of its own; BART copies its q, k and v matrices
-    into one. (For a plan with linear=cpu, such as "fast", GPT-2's are copied too, into the order that few rows are
-    multiplied fastest in.) So leave the files as they are while the model is in use: rewriting them changes the model,
-    and cutting them short ends the program (deleting them is safe). dtype: "float32" or "float64" is what is computed
-    in; "float16" or "int8" is what products store their matrices as, copies of those in the file, while their sums and
-    all between products stay float32 (see precision.py). Each weight is then off by its rounding, or by half of its
-    output's scale: nearly the same model, but equal tokens are not promised.
-    device: "cuda" puts the weights, and all that is computed, on a GPU (it needs CuPy); "auto" does so where there is
-    one. "emulator" runs the same code without a GPU, kernels thread by thread: for toy shapes. Both compute in float32.
-    random_weights: only the shapes are those of the model; it needs no weights, so that gpt2,
-    gpt2-medium, bart-base, bart-large and distilbart-12-6 can be timed without a download; pass input_ids to it.
-    revision: the branch, tag or commit of a hub id; main if it is not given.
-    generation_config: the defaults of `generate`; None takes those of the model's generation_config.json. A dict, or
-    the path of a JSON file, goes in their place, and False leaves them out; in both cases the ids of the model's
-    special tokens (the end of text, the first token of a target) stay as they are.
+        model = md.load("tiny-gpt2")
+        model = md.load("gpt2", plan="fast", dtype="int8")
 
-    Raises CheckpointError on a folder that cannot be used, OptionError on a plan, a dtype or a device.
+    name: a name of `bundled_models()`, a folder, or a hub id.
+    plan: how each optimization is done, such as "fast" or "cache=split"; see `Plan`.
+    dtype: "float32" or "float64" is what is computed in. "float16" or "int8" is what products
+        store their matrices as; their sums and all between products stay float32. Each weight
+        is then off by its rounding: nearly the same model, but equal tokens are not promised.
+    device: "cpu". "cuda" computes on a GPU and needs CuPy; "auto" does so where there is a GPU.
+        "emulator" runs the same kernels without one, thread by thread: for toy shapes.
+    random_weights: take only the shapes of gpt2, gpt2-medium, bart-base, bart-large or
+        distilbart-12-6, to time them without a download; pass input_ids to `generate`.
+    revision: the branch, tag or commit of a hub id; main by default.
+    generation_config: the defaults of `generate`. None: those of the model's
+        generation_config.json. A dict, or the path of a JSON file, replaces them, and False
+        leaves them out. The ids of the model's special tokens (the end of text, the first token
+        of a target) stay in both cases.
+
+    Raises CheckpointError on a folder that cannot be used, OptionError on a plan, a dtype or a
+    device.
+
+    float32 weights are mapped, not read: GPT-2 takes no memory of its own. BART's q, k and v
+    matrices are copied into one, and plans with linear=cpu, such as "fast", copy GPT-2's
+    matrices too. So leave the files as they are while the model is in use: rewriting them
+    changes the model, and cutting them short ends the program. Deleting them is safe.
     """
     _check_dtype(dtype)
     plan, device = Plan.parse(plan), chosen_device(device)

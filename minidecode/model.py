@@ -164,32 +164,47 @@ class Model:
         costs: bool | CostOf = False,
         **options: Unpack[GenerateOptions],
     ) -> Output:
-        """Continues each prompt, or for an encoder-decoder model answers each source: greedily, by sampling or a beam.
+        """Continues each prompt, or for an encoder-decoder model answers each source.
 
-        prompts: one text or several. Or input_ids, a list of token id sequences or an array (B, N) whose padding
-        attention_mask (B, N) marks with 0. A mapping that a tokenizer of transformers returned stands for both.
-        A sentence gives the same tokens alone and in any batch.
-        prefix_tokens: for each sentence the ids that its new text must begin with; -1 leaves a place free.
-        negative_prompt, negative_prompt_ids: with guidance_scale, what texts shall not sound like: one for all, or one
-        for each prompt; by default the prompt's last token alone.
-        plan: overrides the one given to `load`. arena: where the steps keep what they make, of `plan_step`'s plans;
-        a plan with arena=planned makes one for this call. truncate: cut what is too long for the context, prompts at
-        their beginning, sources at their end. return_full_text: put the prompt, as the model read it, in front of each
-        text; for decoder-only models. logprobs: note the log-probability of each new token, and of so many likeliest
-        ones beside it (0: of none), by the model itself, before options change its scores; one forward pass more over
-        each text, as `score` makes it. streamer: called with (text number, token id) as tokens are chosen, or an object
-        with put and end such as transformers' TextStreamer; not with a beam. trace: keep every step's candidates,
-        scores, bans and parents in the output (search/trace.py).
-        sample_ids: numbers that tell equal prompts apart when sampling; by default each copy in the call is another.
-        memory_budget: bytes, or a text such as "2GB", that the call may take beside the weights; by default what the
-        machine has left, where it says so (Linux); None: no limit. What may take more (`footprint`) is refused before
-        anything is computed. costs: note in the receipt what each call of an op takes at the least, by its cost model;
-        or what your function of (op, implementation, arguments by name) says, a Cost; no step is captured then.
-        options: see search/options.py; unset ones come from generation_config.json, or from generation_config=,
-        a dict or a path that takes its place for this call.
+            out = model.generate("Fellow citizens,", num_beams=4, max_new_tokens=40)
+            print(out.texts[0], out.receipt)
 
-        Raises InputError on prompts that cannot be used, OptionError on options, MemoryBudgetError on what does not
-        fit, NumericalError on NaN scores.
+        options: beams, sampling, lengths, stops. `help(minidecode.GenerateOptions)` lists them all.
+            What is not given comes from generation_config.json.
+
+        prompts: one text or several, or what a tokenizer of transformers returned. A sentence gives
+            the same tokens alone and in any batch.
+        input_ids, attention_mask: instead of prompts, lists of token ids, or an array (B, N) whose
+            padding the mask (B, N) marks with 0.
+        prefix_tokens: for each sentence the ids that its new text must begin with; -1 leaves a
+            place free.
+        negative_prompt, negative_prompt_ids: with guidance_scale, what texts shall not sound like:
+            one for all, or one for each prompt; by default the prompt's last token alone.
+        plan: overrides the one given to `load`.
+        arena: where the steps keep what they compute, made of `plan_step`'s plans. Without it, a
+            plan with arena=planned makes one for this call.
+        truncate: cut what is too long for the context, prompts at their beginning, sources at their
+            end.
+        return_full_text: put the prompt, as the model read it, in front of each text; for
+            decoder-only models.
+        logprobs: note the log-probability of each new token, and of so many likeliest ones beside
+            it (0: of none), by the model itself, before options change its scores. It takes one
+            forward pass more over each text, as `score` does.
+        streamer: called with (text number, token id) as tokens are chosen, or an object with put
+            and end such as transformers' TextStreamer; not with a beam.
+        trace: keep every step's candidates, scores, bans and parents in the output
+            (search/trace.py).
+        sample_ids: numbers that tell equal prompts apart when sampling; by default each copy in the
+            call is another.
+        memory_budget: bytes, or a text such as "2GB", that the call may take beside the weights;
+            None sets no limit. By default it is what the machine has left, where it says so
+            (Linux). What may take more (`footprint`) is refused before anything is computed.
+        costs: note in the receipt what each call of an op takes at the least, by its cost model; or
+            what your function of (op, implementation, arguments by name) says, a Cost. No step is
+            captured then.
+
+        Raises InputError on prompts that cannot be used, OptionError on options, MemoryBudgetError
+        on what does not fit, NumericalError on NaN scores.
         """
         started = time.perf_counter()
         resolved = self.options(**options)

@@ -430,29 +430,47 @@ def generate_lines(
     render: Callable[[Line], Any] | None = None, on_batch: Callable[[Receipt], None] | None = None,
     trace: bool = False, **options: Unpack[GenerateOptions],
 ) -> LineRun:  # fmt: skip
-    """Generates for many lines, in batches, and yields a `Line` for each in the order of the input (FastSeq 4.3).
+    """Generates for many lines, in batches; yields a `Line` for each, in the order of the input.
 
-    lines: texts, UTF-8 bytes, or objects with a "prompt", from any iterable; it is read by another thread, so many
-    lines ahead as two batches and a window hold. If reading may wait for ever, give it a method `call_off` that ends
-    the wait. jsonl: each line is JSON. An object may have a "max_new_tokens", a "seed" and a "prefix" (the text that
-    its new text begins with) for itself alone. Lines are batched with those of equal options; this changes no text.
-    batch_size: lines generated together. sort_window: lines among which those of about one length are put together
-    (eight batches by default; no more than batch_size keeps the order). Neither changes a text, samples included.
-    overlap: "both", "prefetch" (reading and tokenizing ahead), "post-process" (by so many `threads`; results then wait
-    for the next batch, or the end), or "none": all in the calling thread, one batch after the other. It changes no byte
-    of the results.
-    on_error: a line that cannot be done raises its LineError when its turn comes ("stop"), is left out and counted
-    ("skip"), or comes with its `error` ("record"). source: what a line is called in errors, before its number.
-    memory_budget, arena: as in `generate`; a batch that does not fit is cut, a line that does not fit alone is an
-    error. One arena serves all batches; without it, a plan with arena=planned makes one for each.
-    done: the first lines, so many, are read and do not come: an earlier run had got so far. The others give what they
-    would have given in one run, to the last bit: batches are those of all lines.
-    render(line): made of each line by the threads that make text. on_batch(receipt): called after each batch.
-    trace: keep `receipt.spans`, of which runtime/timeline.py makes pictures. plan, truncate, costs, logprobs, options:
-    as in `generate`. Of what that takes beside these, sample_ids are counted here; a streamer and a search's trace are
-    for single calls: batches follow no order of the lines.
+        for line in md.generate_lines(model, open("prompts.txt"), batch_size=16, num_beams=4):
+            print(line.texts[0])
 
-    Raises OptionError at once on options; while it is read LineError, and whatever reading `lines` raises.
+    options: as in `generate`; `help(minidecode.GenerateOptions)` lists them all.
+    plan, truncate, costs, logprobs: as in `generate`. Its sample_ids are counted here. A
+        streamer and a search's trace are for single calls: batches follow no order of the
+        lines.
+
+    model: what `load` returns.
+    lines: texts, UTF-8 bytes, or objects with a "prompt", from any iterable. Another thread
+        reads it, ahead by two batches and a window. If reading may wait for ever, give it a
+        method `call_off` that ends the wait.
+    jsonl: each line is JSON. An object may have a "max_new_tokens", a "seed", a "stop" and a
+        "prefix" (the text that its new text begins with) for itself alone. Lines are batched
+        with those of equal options; this changes no text.
+    batch_size: lines generated together; it changes no text, samples included.
+    sort_window: lines among which those of about one length are put together. None: eight
+        batches; no more than batch_size keeps the order. It changes no text either.
+    overlap: "both"; "prefetch" (read and tokenize ahead); "post-process" (make text in other
+        threads; results then wait for the next batch, or the end); or "none" (all in the
+        calling thread, one batch after the other). It changes no byte of the results
+        (FastSeq, section 4.3).
+    threads: how many of them make text.
+    on_error: what a line that cannot be done does when its turn comes: "stop" raises its
+        LineError, "skip" leaves it out and counts it, "record" yields it with its `error`.
+    source: what a line is called in errors, before its number.
+    memory_budget, arena: as in `generate`. A batch that does not fit is cut; a line that does
+        not fit alone is an error. One arena serves all batches; without it, a plan with
+        arena=planned makes one for each.
+    done: so many lines from the first were done by an earlier run: they are read, and do not
+        come. The others give what they would have given in one run, to the last bit: batches
+        are those of all lines.
+    render: called with each line by the threads that make text; `line.rendered` is what it
+        returns.
+    on_batch: called with the receipt of each batch.
+    trace: keep `receipt.spans`, of which runtime/timeline.py makes pictures.
+
+    Raises OptionError at once on options; while it is read LineError, and whatever reading
+    `lines` raises.
     """
     for name, number, least in (("batch_size", batch_size, 1), ("threads", threads, 1), ("done", done, 0)):
         if isinstance(number, bool) or not isinstance(number, numbers.Integral) or number < least:

@@ -10,7 +10,146 @@ import numpy as np
 
 
 class GenerateOptions(TypedDict, total=False):
-    """What `options.Options` explains, field by field; and generation_config, which takes the model's place."""
+    """The options of `generate`: keywords of a call, or one dict.
+
+        model.generate("Fellow citizens,", num_beams=4, no_repeat_ngram_size=3)
+        options: md.GenerateOptions = {"num_beams": 4, "no_repeat_ngram_size": 3}
+        model.generate("Fellow citizens,", **options)
+
+    What a call leaves out comes from the model's generation_config.json, and then from here. Names
+    and meanings are Hugging Face's. `help(minidecode.search.options.Options)` explains more.
+
+    Lengths, in tokens:
+
+    max_new_tokens: int | None = None
+        At most this many after the prompt. With no limit: 64, or as many as the context holds.
+    max_length: int | None = None
+        The same, counted with the prompt.
+    max_len_a: float = 0.0
+        fairseq's limit: max_len_a * (tokens of the source) + max_len_b, and the end of text.
+    max_len_b: int | None = None
+        See max_len_a; it may be below 0.
+    match_source_len: bool = False
+        fairseq's other limit: as many as the source has, and the end of text.
+    min_new_tokens: int | None = None
+        No end of text before this many after the prompt.
+    min_length: int = 0
+        The same, counted with the prompt.
+
+    Search:
+
+    dialect: Literal["hf", "hf4", "fairseq"] = "hf"
+        Whose rules count where systems differ: "hf" (transformers 5), "hf4" (4.49) or
+        "fairseq" (0.10.2).
+    num_beams: int = 1
+        Beam width; 1 is greedy.
+    num_return_sequences: int = 1
+        Texts per prompt, best first.
+    length_penalty: float = 1.0
+        A finished text scores log-probability / length ** length_penalty.
+    length_normalization: Literal["power", "gnmt"] = "power"
+        "gnmt" divides by ((5 + length) / 6) ** length_penalty instead.
+    early_stopping: bool | Literal["never"] = False
+        When a sentence's beam search ends. True: when num_beams texts are finished; False: when
+        the best running beam, as long as it is now, cannot beat the worst of them; "never": when
+        it could not at the maximal length either.
+    num_beam_groups: int = 1
+        Diverse beam search: groups of beams that choose in turn.
+    diversity_penalty: float = 0.0
+        What a token costs for each time that a group before has chosen it.
+    sibling_penalty: float = 0.0
+        A beam's k-th best continuation loses k times this.
+
+    Sampling:
+
+    do_sample: bool = False
+        Draw tokens at random, from what the filters below leave.
+    temperature: float = 1.0
+        Scores are divided by it: below 1 the likely tokens gain.
+    top_k: int | None = None
+        The k likeliest tokens; 0: all. With do_sample it is 50 if not given, as in transformers.
+    top_p: float = 1.0
+        The fewest likeliest tokens of this much probability.
+    min_p: float | None = None
+        Tokens this much as likely as the likeliest.
+    top_h: float | None = None
+        The likeliest tokens of this share of the entropy.
+    typical_p: float = 1.0
+        Tokens as surprising as usual, of this much probability.
+    epsilon_cutoff: float = 0.0
+        Tokens of at least this probability.
+    eta_cutoff: float = 0.0
+        The same, less strict where the model is unsure.
+    seed: int = 0
+        Of the random numbers; the same seed gives a prompt the same text in any batch.
+
+    Rules for tokens:
+
+    no_repeat_ngram_size: int = 0
+        Never repeat n tokens in a row; 0 allows it.
+    encoder_no_repeat_ngram_size: int = 0
+        Never repeat n tokens in a row of the source.
+    repetition_penalty: float = 1.0
+        Above 1: tokens of the text become less likely.
+    encoder_repetition_penalty: float = 1.0
+        Above 1: tokens of the source become more likely.
+    bad_words_ids: Sequence[Sequence[int]] = ()
+        Token ids that must not follow each other, such as [[5, 6], [7]].
+    suppress_tokens: Sequence[int] | None = ()
+        Never these tokens.
+    begin_suppress_tokens: Sequence[int] | None = ()
+        Not these tokens first.
+    sequence_bias: Mapping[tuple[int, ...], float] | Sequence[Sequence[Any]] = ()
+        {ids: bias}, or a list of [ids, bias]: added to the score of the last id where
+        the text ends with the others.
+    exponential_decay_length_penalty: tuple[int, float] | None = None
+        (start, factor): the end gets likelier with each new token beyond start.
+    guidance_scale: float = 1.0
+        Above 1: texts keep to their prompt, and away from negative_prompt, at twice the cost.
+    remove_invalid_values: bool = False
+        Go on with 0 where the model's scores are NaN.
+    renormalize_logits: bool = False
+        Make what is left after all rules probabilities again.
+    unk_penalty: float = 0.0
+        Taken off the score of unk_token_id (fairseq).
+    prefix_allowed_tokens_fn: Callable[[int, np.ndarray], Sequence[int]] | None = None
+        f(sentence, ids) returns the ids that may follow.
+    logits_processor: Callable[..., np.ndarray] | Sequence[Callable[..., np.ndarray]] = ()
+        Functions f(scores_RV, rows) that return new scores; see processors.Rows.
+
+    Special tokens:
+
+    eos_token_id: int | Sequence[int] | None = ()
+        End of text. None: texts go on to their limit; not given: the model's.
+    pad_token_id: int | None = None
+        Padding, which texts come back without.
+    unk_token_id: int | None = None
+        The token of what is unknown.
+    forced_bos_token_id: int | Sequence[int] | None = ()
+        The first token of a target.
+    forced_eos_token_id: int | Sequence[int] | None = ()
+        The last token of the most that are allowed.
+    decoder_start_token_id: int | None = None
+        What targets begin with (BART).
+
+    Stops:
+
+    stop_strings: str | Sequence[str] = ()
+        A text ends where one of these is complete in it, and is cut before it.
+    keep_stop_strings: bool = False
+        Do not cut it off.
+    stopping_criteria: Callable[..., Any] | Sequence[Callable[..., Any]] = ()
+        Functions f(ids, scores) that return True, or a truth value for each text.
+    max_time: float | None = None
+        After so many seconds the texts end with their next token.
+
+    For one call alone:
+
+    generation_config: dict[str, Any] | str | Path | bool | None = None
+        Defaults, or their file, in place of the model's; False: none.
+    return_dict_in_generate, output_scores: False
+        As callers of transformers may pass them; they change nothing.
+    """
 
     generation_config: dict[str, Any] | str | Path | bool | None
     dialect: Literal["hf", "hf4", "fairseq"]

@@ -21,7 +21,7 @@ def functions() -> Iterator[tuple[str, object]]:
             yield name, thing
 
 
-@pytest.mark.parametrize(("name", "function"), functions(), ids=lambda x: x if isinstance(x, str) else "")
+@pytest.mark.parametrize(("name", "function"), list(functions()), ids=lambda x: x if isinstance(x, str) else "")
 def test_a_public_function_is_annotated_in_full(name, function):
     signature = inspect.signature(function)
     bare = [p.name for p in signature.parameters.values() if p.annotation is p.empty and p.name not in ("self", "cls")]
