@@ -194,7 +194,7 @@ class Model:
         if sample_ids is not None:
             check_sample_ids(sample_ids, len(prompts_ids))
         stopping = self._stopping(resolved, started)
-        constraint = self._constraint(resolved, prompts_ids, limit_B)
+        constraint = self._constraint(resolved, prompts_ids, limit_B, prefixes)
         request = Request.make(prompts_ids, limit_B, resolved, sources, prefixes, sample_ids, stopping, constraint)
         extent = extent_of(sources, prompts_ids, limit_B)
         on_token, at_end = token_callback(streamer, prompts_ids, resolved) if streamer is not None else (None, None)
@@ -290,11 +290,12 @@ class Model:
             tail = None
         return Stopping(options, self.tokenizer.decode, self.tokenizer.special_ids, tail, began)
 
-    def _constraint(self, options: Options, prompts_ids, limit_B) -> Constraint | None:
+    def _constraint(self, options: Options, prompts_ids, limit_B, prefixes=None) -> Constraint | None:
         """What new texts must match, if the options ask for it. Raises OptionError where no match fits into a limit."""
         constraint = Constraint.make(options, self.tokenizer, self.config.vocab_size)
         if constraint is not None:
             constraint.check_limits(limit_B, map(len, prompts_ids))
+            constraint.check_prefixes(prefixes or (), limit_B)
         return constraint
 
     def _with_arena(self, plan: Plan, arena: Arena | None) -> Plan:

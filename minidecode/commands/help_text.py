@@ -14,7 +14,7 @@ OPTION_GROUPS = {
     "Sampling": "do_sample temperature top_k top_p min_p seed",
     "Rules for tokens": "no_repeat_ngram_size encoder_no_repeat_ngram_size repetition_penalty"
                         " encoder_repetition_penalty bad_words_ids suppress_tokens begin_suppress_tokens"
-                        " renormalize_logits unk_penalty",
+                        " renormalize_logits unk_penalty regex json_schema",
     "Special tokens": "eos_token_id ignore_eos pad_token_id unk_token_id forced_bos_token_id forced_eos_token_id"
                       " decoder_start_token_id",
     "Speed": "plan batch_size sort_window pipeline memory_budget",

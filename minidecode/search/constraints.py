@@ -10,14 +10,15 @@ GPT-2's 50,257; sampling without top_k takes 4, for it asks for the ends of 1,02
 
 from __future__ import annotations
 
+import functools
 import heapq
+import itertools
 import json
 import re
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +33,10 @@ if TYPE_CHECKING:
 
 KEPT = 64  # tokens of a row that get through where the likeliest are chosen: more than any search looks at
 KEPT_TO_SAMPLE = 1024  # where tokens are drawn, and top_k does not say how many
-SEARCHES = 16  # for new ends, of a row at a step
-NEW_END, FIRST_END = 300, 5000  # states that such a search looks at, and the one before the first token
+SEARCHES = 3  # for new ends, of a row at a step, that find none
+NEW_END, FIRST_END = 200, 5000  # states that such a search looks at, and the one before the first token
+GRAMMARS = 8  # whose matchers a vocabulary keeps for later calls
+END_OF_BYTES = 256  # the id of the end, where every byte is a token
 SAME_LENGTH, SAME_MASK = 24, 4  # states that such a search follows at one length, and of these with one mask
 MANY_BYTES = 24  # of more that may follow, a search tries these alone:
 LIKELY_BYTES = b"\"'}])>01259aAeZz ,:.;-_/\\{[(<+*=!?@#$%&|~^`\n\t"
@@ -109,7 +112,9 @@ class Vocabulary:
     backend: Any  # an llguidance.LLTokenizer
     words: dict[bytes, int]  # id of each token that is text
     text_of: dict[int, bytes]
+    is_text_X: np.ndarray
     longest: int  # bytes of a token, at most
+    roots: dict[str, tuple[Any, Any, bytes | None]] = field(default_factory=dict)  # by grammar: what `make` found
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> Vocabulary:
@@ -132,7 +137,9 @@ class Vocabulary:
         for i, text in text_of.items():
             if text:
                 words.setdefault(text, i)
-        return cls(backend, words, text_of, max(map(len, words), default=1))
+        is_text_X = np.zeros(backend.vocab_size, bool)
+        is_text_X[[i for i, text in text_of.items() if text]] = True
+        return cls(backend, words, text_of, is_text_X, max(map(len, words), default=1))
 
 
 _vocabularies: weakref.WeakKeyDictionary[Tokenizer, Vocabulary] = weakref.WeakKeyDictionary()
@@ -145,6 +152,10 @@ def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
     return _vocabularies[tokenizer]
 
 
+def _split(text: bytes) -> list[bytes]:
+    return [text[i : i + 1] for i in range(len(text))]
+
+
 def _one_line(message: object) -> str:
     """The library's message without its pictures of the place: "what: why"."""
     text = str(message)
@@ -152,6 +163,23 @@ def _one_line(message: object) -> str:
     if why := next((line for line in lines if line.startswith("error: ")), None):
         return why.removeprefix("error: ")
     return re.sub(r"^at \d+\(\d+\): (invalid regex \S+ \(in regex\): )?", "", lines[0] if lines else text)[:200]
+
+
+class ByteTokens:
+    """Every byte a token, and an end: what a search for an end goes by, for masks over a vocabulary take longer."""
+
+    tokens = [*_split(bytes(range(256))), b"<|end|>"]  # noqa: RUF012
+    eos_token_id, bos_token_id, special_token_ids = END_OF_BYTES, None, (END_OF_BYTES,)
+
+    def __call__(self, text: str | bytes) -> list[int]:
+        return list(text.encode() if isinstance(text, str) else text)
+
+
+@functools.cache
+def byte_backend() -> Any:
+    """As llguidance knows them."""
+    library = _library()
+    return library.LLTokenizer(library.TokenizerWrapper(ByteTokens()))
 
 
 # ---- the constraint --------------------------------------------------------------------------------------------------
@@ -175,12 +203,13 @@ class Counts:
 class Beginning:
     """A text so far: what may follow it, and bytes that complete it."""
 
+    text: bytes
     matcher: Any  # an llguidance.LLMatcher
     end: bytes | None  # None: none is known
     ends: dict[int, bytes | None] = field(default_factory=dict)  # behind a token more
     searches: int = 0
 
-    @cached_property
+    @functools.cached_property
     def allowed_X(self) -> np.ndarray:
         """Truth values: whether a token may follow, of as many ids as the library has."""
         return np.unpackbits(np.frombuffer(self.matcher.compute_bitmask(), np.uint8), bitorder="little").astype(bool)
@@ -193,6 +222,7 @@ class Constraint:
     name: str  # of the option
     vocabulary: Vocabulary
     root: Beginning
+    by_byte: Any  # an LLMatcher of bytes at the beginning of a text
     eos: list[int]  # ids that end a text and are no text themselves
     skipped: tuple[int, ...]  # a forced BOS, which is no text either
     kept: int  # tokens that get through, at most
@@ -220,17 +250,22 @@ class Constraint:
             grammar = library.LLMatcher.grammar_from_regex(options.regex)
         else:
             grammar = library.LLMatcher.grammar_from_json_schema(options.json_schema, overrides=JSON_FORM)
-        matcher = library.LLMatcher(vocabulary.backend, grammar, log_level=0)
-        if matcher.get_error():
-            remedy = "mend the pattern" if name == "regex" else "mend the schema, or ask for less"
-            raise OptionError(f"{name} is refused by llguidance ({_one_line(matcher.get_error())}): {remedy}")
+        if grammar not in vocabulary.roots:
+            backends = vocabulary.backend, byte_backend()
+            matcher, by_byte = (library.LLMatcher(backend, grammar, log_level=0) for backend in backends)
+            if matcher.get_error():
+                remedy = "mend the pattern" if name == "regex" else "mend the schema, or ask for less"
+                raise OptionError(f"{name} is refused by llguidance ({_one_line(matcher.get_error())}): {remedy}")
+            if len(vocabulary.roots) >= GRAMMARS:
+                vocabulary.roots.clear()
+            constraint = cls(name, vocabulary, Beginning(b"", matcher, None), by_byte, eos, (), 1)
+            vocabulary.roots[grammar] = matcher, by_byte, constraint._search(b"", None, np.inf, FIRST_END)
+        matcher, by_byte, end = vocabulary.roots[grammar]
         kept = KEPT
         if options.do_sample or options.renormalize_logits:
             kept = max(KEPT, options.top_k or 0) if options.do_sample and options.top_k else KEPT_TO_SAMPLE
-        skipped = options.forced_bos_token_id
-        constraint = cls(name, vocabulary, Beginning(matcher, None), eos, skipped, max(kept, 4 * options.candidates))
-        constraint.root.end = constraint._search(matcher, None, FIRST_END)
-        return constraint
+        root, kept = Beginning(b"", matcher.deep_copy(), end), max(kept, 4 * options.candidates)
+        return cls(name, vocabulary, root, by_byte, eos, options.forced_bos_token_id, kept)
 
     def check_limits(self, limit_B: Iterable[int], prompt_B: Iterable[int]) -> None:
         """Raises OptionError where a sentence may not have as many new tokens as the shortest known match takes."""
@@ -242,6 +277,19 @@ class Constraint:
                 raise OptionError(
                     f"{self.name}: the shortest match that was found takes {needed} tokens with its end, and a text "
                     f"may have {limit}: give max_new_tokens={needed} or more, or shorten what must match"
+                )
+
+    def check_prefixes(self, prefixes: Sequence[Sequence[int]], limit_B: Sequence[int]) -> None:
+        """Raises OptionError where the tokens that a text must begin with lead to no match within its limit."""
+        for b, prefix in enumerate(prefixes):
+            beginning: Beginning | None = self.root
+            fixed = list(itertools.takewhile(lambda i: i >= 0 and i not in self.eos, prefix))
+            for token in fixed[1:] if fixed[:1] and fixed[0] in self.skipped else fixed:
+                beginning = self._after(beginning, token)
+            if beginning is None or len(fixed) + self._tokens(beginning.end) + 1 > limit_B[b]:
+                raise OptionError(
+                    f"prefix_tokens of sentence {b + 1} begin no text that {self.name} allows within {limit_B[b]} "
+                    "tokens: give others, or a higher max_new_tokens"
                 )
 
     def apply(self, scores_RV: np.ndarray, rows: Rows, options: Options) -> np.ndarray:
@@ -310,7 +358,7 @@ class Constraint:
         if token not in beginning.ends:  # a token that nobody asked for: a user's own search
             beginning.ends[token] = self._end_behind(beginning, token, np.inf)
         end = beginning.ends[token]
-        return None if end is None else Beginning(matcher, end)
+        return None if end is None else Beginning(beginning.text + self.vocabulary.text_of[token], matcher, end)
 
     def _allowed(self, beginning: Beginning | None, V: int) -> np.ndarray:
         """Truth values of V tokens. A model may have more ids than its tokenizer, and these are no text."""
@@ -318,12 +366,9 @@ class Constraint:
         if beginning is not None:
             known = min(V, self.vocabulary.backend.vocab_size)
             allowed_V[:known] = beginning.allowed_X[:known]
-            allowed_V[self._no_text(V)] = False
+            allowed_V[:known] &= self.vocabulary.is_text_X[:known]
             allowed_V[self.eos] = beginning.matcher.is_accepting()
         return allowed_V
-
-    def _no_text(self, V: int) -> list[int]:
-        return [i for i in range(min(V, self.vocabulary.backend.vocab_size)) if i not in self.vocabulary.text_of]
 
     def _with_an_end(
         self, beginning: Beginning | None, allowed_V: np.ndarray, scores_V: np.ndarray, left: int
@@ -365,42 +410,57 @@ class Constraint:
 
     def _end_behind(self, beginning: Beginning, token: int, left: float) -> bytes | None:
         """The end that was known, or what is left of it, if it completes this, too; else one that is searched for."""
-        matcher, text = beginning.matcher, self.vocabulary.text_of[token]
-        if (end := beginning.end) is not None:
-            cuts = {len(text)} if end.startswith(text) else set()
-            for cut in sorted({*cuts, *range(max(len(end) - 8, 0), len(end) + 1), *range(min(len(end), 4))})[::-1]:
-                ids = [token, *self._byte_ids(end[cut:]), self.vocabulary.backend.eos_token]
-                if matcher.validate_tokens(ids) == len(ids) and self._tokens(end[cut:]) + 2 <= left:
-                    return end[cut:]
-        if beginning.searches >= SEARCHES:
-            return None
+        most, text = left - 2, self.vocabulary.text_of[token]
+        end = self._old_end(beginning.matcher, [token], beginning.end, most, len(text))
+        if end is not None or beginning.searches >= SEARCHES:
+            return end
         beginning.searches += 1
-        after = matcher.deep_copy()
-        after.consume_token(token)
-        return self._search(after, None if left == np.inf else int(left) - 2, NEW_END)
+        end = self._search(beginning.text + text, beginning.end, most, NEW_END)
+        beginning.searches -= end is not None  # those that fail are counted
+        return end
 
-    def _byte_ids(self, text: bytes) -> list[int] | None:
-        """A token for each byte; None where the vocabulary lacks one."""
-        ids = [self.vocabulary.words.get(text[i : i + 1]) for i in range(len(text))]
-        return None if None in ids else ids
+    def _old_end(
+        self, matcher: Any, tokens: list[int], old: bytes | None, most: float, likely_cut: int = 0
+    ) -> bytes | None:
+        """What is left of a known end behind a cut, if it completes the matcher's text and these tokens."""
+        if old is None:
+            return None
+        first, last = range(min(4, len(old))), range(max(len(old) - 8, 0), len(old) + 1)
+        for cut in dict.fromkeys([min(likely_cut, len(old)), *first, *last]):
+            if self._tokens(old[cut:]) <= most:
+                ids = [*tokens, *self._byte_ids(old[cut:]), self.vocabulary.backend.eos_token]
+                if matcher.validate_tokens(ids) == len(ids):
+                    return old[cut:]
+        return None
 
-    def _search(self, matcher: Any, most: int | None, states: int) -> bytes | None:
-        """A short end, byte by byte, the shortest beginnings first; most: tokens that it may have.
+    def _byte_ids(self, text: bytes) -> list[int]:
+        """A token for each byte."""
+        return [self.vocabulary.words[text[i : i + 1]] for i in range(len(text))]
 
-        Bytes behind which the same tokens may follow are mostly the same to a pattern: of these the first is tried, and
-        of texts of one length a few. So what is found is an end, and mostly a shortest one; where none is found within
-        so many states, one may still exist.
+    def _search(self, text: bytes, old: bytes | None, most: float, states: int) -> bytes | None:
+        """A short end of a text, in at most so many tokens: bytes alone, or bytes and then what is left of the old end.
+
+        It goes byte by byte, the shortest first. Bytes behind which the same may follow are mostly the same to a
+        pattern: of these the first is tried, and of texts of one length a few. So what is found is an end, and mostly a
+        short one; where none is found within so many states, one may still exist.
         """
-        longest = self.vocabulary.longest
-        heap, order, followed = [(0, 0, b"", matcher)], 0, Counter[Any]()
+        start = self.by_byte.deep_copy()
+        start.consume_tokens(list(text))
+        heap, order, followed = [(0, 0, b"", start)], 0, Counter[Any]()
         for _ in range(states):
             if not heap:
                 return None
-            length, _, text, state = heapq.heappop(heap)
-            if state.is_accepting() and (most is None or self._tokens(text) <= most):
-                return text
-            following: Iterable[bytes] = [state.compute_ff_bytes()]  # then the mask holds one token that begins them
-            if not all(following):
+            length, _, more, state = heapq.heappop(heap)
+            if most < np.inf and self._tokens(more) > most + 1:
+                continue
+            if state.is_accepting() and self._tokens(more) <= most:
+                return more
+            if old is not None and (end := self._joined(state, more, old, most)) is not None:
+                return end
+            forced = state.compute_ff_bytes()
+            if forced:
+                following = [forced] if all(b in self._bytes for b in _split(forced)) else []
+            else:
                 mask = state.compute_bitmask()
                 followed[length] += 1
                 followed[length, mask] += 1
@@ -408,49 +468,53 @@ class Constraint:
                     continue
                 following = self._bytes_that_follow(np.unpackbits(np.frombuffer(mask, np.uint8), bitorder="little"))
             masks = set()
-            for more in following:
-                if most is not None and length + len(more) > most * longest:
-                    continue
-                after, ids = state.deep_copy(), self._byte_ids(more)
-                if ids is None or not after.consume_tokens(ids):
+            for piece in following:
+                after = state.deep_copy()
+                if not after.consume_tokens(list(piece)):
                     continue
                 mask = after.compute_bitmask(), after.is_accepting()
                 if mask not in masks:
                     masks.add(mask)
                     order += 1
-                    heapq.heappush(heap, (length + len(more), order, text + more, after))
+                    heapq.heappush(heap, (length + len(piece), order, more + piece, after))
+        return None
+
+    def _joined(self, state: Any, more: bytes, old: bytes, most: float) -> bytes | None:
+        """These bytes and what is left of the old end, if that completes the state's text."""
+        most -= self._tokens(more)
+        for cut in range(len(old) + 1):
+            if self._tokens(old[cut:]) <= most:
+                ids = [*old[cut:], END_OF_BYTES]
+                if state.validate_tokens(ids) == len(ids):
+                    return more + old[cut:]
         return None
 
     def _bytes_that_follow(self, allowed_X: np.ndarray) -> list[bytes]:
         """Those to try: ASCII before all others; of many, the likely ends."""
-        following = [b for b in self._bytes if allowed_X[self.vocabulary.words[b]]]
+        following = [b for b in self._bytes if allowed_X[b[0]]]
         following = [b for b in following if b < b"\x80"] or following
         if len(following) > MANY_BYTES:
             following = [b for b in following if b in LIKELY_BYTES] or following[:MANY_BYTES]
         return following
 
-    @cached_property
+    @functools.cached_property
     def _bytes(self) -> list[bytes]:
         """The bytes that are tokens, likely ends first."""
-        single = [bytes([b]) for b in range(256) if bytes([b]) in self.vocabulary.words]
+        single = [b for b in _split(bytes(range(256))) if b in self.vocabulary.words]
         return sorted(single, key=lambda b: LIKELY_BYTES.find(b) if b in LIKELY_BYTES else len(LIKELY_BYTES))
 
     def _tokens(self, text: bytes) -> int:
         """The fewest tokens that a text can be cut into."""
-        if (known := self._fewest.get(text)) is None:
-            known = self._fewest[text] = self._cuts(text)[0]
-        return known
-
-    def _cuts(self, text: bytes) -> list[int]:
-        """The fewest tokens of each end of a text, by where it begins."""
-        words, longest, fewest = self.vocabulary.words, self.vocabulary.longest, [0] * (len(text) + 1)
-        for i in range(len(text) - 1, -1, -1):
-            ends = range(i + 1, min(i + longest, len(text)) + 1)
-            fewest[i] = 1 + min(fewest[j] for j in ends if text[i:j] in words)
-        return fewest
+        if text not in self._fewest:
+            words, longest, fewest = self.vocabulary.words, self.vocabulary.longest, [0] * (len(text) + 1)
+            for i in range(len(text) - 1, -1, -1):
+                ends = range(i + 1, min(i + longest, len(text)) + 1)
+                fewest[i] = 1 + min(fewest[j] for j in ends if text[i:j] in words)
+            self._fewest |= {text[i:]: number for i, number in enumerate(fewest)}
+        return self._fewest[text]
 
     def _first_token(self, text: bytes) -> int:
         """The first of the fewest tokens."""
-        fewest, words = self._cuts(text), self.vocabulary.words
-        ends: Sequence[int] = range(1, min(self.vocabulary.longest, len(text)) + 1)
-        return words[text[: next(j for j in ends if text[:j] in words and fewest[j] == fewest[0] - 1)]]
+        words, fewest = self.vocabulary.words, self._tokens(text)
+        ends = range(1, min(self.vocabulary.longest, len(text)) + 1)
+        return words[text[: next(j for j in ends if text[:j] in words and self._tokens(text[j:]) == fewest - 1)]]
