@@ -19,7 +19,7 @@ NEEDED = (
 )  # fmt: skip
 EXTRAS = {  # package -> the extra that brings it
     "numba-cuda": "cu12", "torch": "oracle", "transformers": "oracle", "pytest": "test",
-    "rouge-score": "evaluate", "sacrebleu": "evaluate", "matplotlib": "plots",
+    "rouge-score": "evaluate", "sacrebleu": "evaluate", "matplotlib": "plots", "llguidance": "constrain",
 }  # fmt: skip
 
 
