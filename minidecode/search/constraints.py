@@ -101,7 +101,9 @@ def _library() -> Any:
     try:
         import llguidance
     except ModuleNotFoundError as error:
-        raise MinidecodeError(f"the package {error.name} is missing: {pip_install('llguidance', 'constrain')}") from None
+        raise MinidecodeError(
+            f"the package {error.name} is missing: {pip_install('llguidance', 'constrain')}"
+        ) from None
     return llguidance
 
 
