@@ -137,9 +137,10 @@ class Options:
     text; ids are the texts so far, each with its prompt and its newest token, and scores those of the step (None in a
     beam search, which asks for each candidate). max_time: after so many seconds the texts end with their next token.
 
-    **Constraints.** regex: a pattern that all of the new text matches. json_schema: a JSON schema, as a dict, as JSON
-    text or as the path of a file; the new text is JSON that it allows, with the white space of json.dumps. One of them;
-    both need the extra `constrain`. Texts end in time for their limit; see constraints.py.
+    **Constraints.** regex: a pattern that all of the new text matches, in the syntax of Rust's regex crate.
+    json_schema: a dict, JSON text or the path of a file; the new text is JSON that it allows, spaced as json.dumps
+    does. Give one of them; each needs the extra `constrain` and an EOS. Texts are complete at their limit at the
+    latest. Where other rules leave no token, the constraint goes before them. See constraints.py.
     """
 
     dialect: str = "hf"
