@@ -35,6 +35,7 @@ from .runtime.device import device_kind
 from .runtime.output import Output
 from .runtime.pipeline import generate_lines
 from .runtime.scoring import Scores
+from .search.option_types import GenerateOptions
 
 __version__ = "0.1.0"
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "CheckpointError",
     "CompiledCodeError",
     "EmulationError",
+    "GenerateOptions",
     "InputError",
     "LineError",
     "MemoryBudgetError",

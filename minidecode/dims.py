@@ -11,6 +11,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -53,7 +54,7 @@ def unify(named: list[tuple[str, object]], sizes: dict[str, int] | None = None) 
         axes = letters(name)
         if axes is None:
             continue
-        shape = np.shape(array)
+        shape = array.shape
         if len(shape) != len(axes):
             raise ValueError(f"{name} should have {len(axes)} axes ({axes}) and has shape {shape}")
         for letter, size in zip(axes, shape, strict=True):
@@ -66,7 +67,7 @@ def unify(named: list[tuple[str, object]], sizes: dict[str, int] | None = None) 
     return sizes
 
 
-def arrays_in(named: list[tuple[str, object]]) -> Iterator[tuple[str, object]]:
+def arrays_in(named: list[tuple[str, Any]]) -> Iterator[tuple[str, np.ndarray]]:
     """The arrays among these, and those in the fields of dataclasses, by their names."""
     for name, value in named:
         if dataclasses.is_dataclass(value):

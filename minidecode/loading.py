@@ -63,6 +63,7 @@ def load(
         if random_weights:
             tensors = random_tensors(family.tensors.tensor_shapes(config), compute)
         else:
+            assert folder is not None  # only random weights have none
             stored, shapes = stored_tensors(folder, family, config), family.tensors.tensor_shapes(config)
             tensors = {
                 name: stored[name].read(compute) if name in stored else np.zeros(shape, compute)
@@ -150,8 +151,10 @@ def load_shapes(
     """
     _check_dtype(dtype)
     fields = published_config(str(name))
-    folder = find_folder(name, weights=False) if fields is None else None
-    fields = read_json(folder / "config.json") if fields is None else fields
+    folder = None
+    if fields is None:
+        folder = find_folder(name, weights=False)
+        fields = read_json(folder / "config.json")
     if vocab_size is not None:
         fields = fields | {"vocab_size": vocab_size}
     family, config, defaults = read_settings(folder, fields)

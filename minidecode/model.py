@@ -36,7 +36,7 @@ from .runtime.output import LogProbs, Output, check_logprobs
 from .runtime.prompts import fit_prompts, fit_sources, token_rows
 from .runtime.receipt import CostOf, CountedOps, Receipt
 from .runtime.scoring import Piece, Scores, checked_stride, score_pieces, target_pieces, text_pieces
-from .runtime.streaming import Stream
+from .runtime.streaming import Stream, StreamOptions
 from .search.beam import beam_search
 from .search.candidates import never_straight
 from .search.constraints import Constraint
@@ -119,12 +119,13 @@ class Model:
         Raises OptionError on an unknown name, a value that breaks a rule, or one that this model cannot serve.
         """
         defaults, source = self.defaults, self.defaults_from
-        if (config := given.pop("generation_config", None)) is not None:
+        own: dict[str, Any] = dict(given)
+        if (config := own.pop("generation_config", None)) is not None:
             defaults, source = chosen_defaults(None, defaults, config)
         for name, instead in RETURNED.items():
-            if given.pop(name, None):
+            if own.pop(name, None):
                 raise OptionError(f"{name}=True: generate always returns an Output; {instead}")
-        options = resolve(defaults, given, source)
+        options = resolve(defaults, own, source)
         refuse_unsupported(defaults, options.do_sample, source)
         options = options.for_vocabulary(self.config.vocab_size)
         options.check_vocabulary(self.config.vocab_size)
@@ -230,7 +231,7 @@ class Model:
                 if plan.arena != "none":
                     stages["plan"] = time.perf_counter() - tokenized
                 engine = self._engine(plan, places, costs, negatives)
-                if negatives:
+                if isinstance(engine, GuidedEngine):
                     request = dataclasses.replace(request, guide=engine)
                 if sources:
                     engine.encode(sources)
@@ -258,7 +259,7 @@ class Model:
             prompt_tokens=sum(map(len, sources or prompts_ids)),
             new_tokens=sum(map(len, token_ids)), steps=found.steps, rows=engine.rows,
             graphs=engine.graphs,
-            constraint=constraint and constraint.counts,
+            constraint=None if constraint is None else constraint.counts,
             search=resolved.changed(), seconds=stages, compile_seconds=sum(compiling), launches=dict(launches),
         )  # fmt: skip
         if stopping and stopping.cut_at is not None:
@@ -267,10 +268,10 @@ class Model:
             token_ids, found.scores_BX.reshape(-1), receipt, self.tokenizer, np.asarray(limit_B), steps,
             log_probs=log_probs,
             stop_strings=resolved.stop_strings, keep_stop_strings=resolved.keep_stop_strings,
-            eos_token_id=resolved.eos_token_id or (), prompt_ids=prompts_ids if return_full_text else None,
+            eos_token_id=resolved.eos_token_id, prompt_ids=prompts_ids if return_full_text else None,
         )  # fmt: skip
 
-    def stream(self, prompts: Texts, **options: Any) -> Stream:
+    def stream(self, prompts: Texts, **options: Unpack[StreamOptions]) -> Stream:
         """The new text of one prompt or several, piece by piece as it is generated; then `output` is what it became.
 
             for piece in model.stream("Fellow citizens,"):
@@ -282,7 +283,8 @@ class Model:
         """
         if "streamer" in options:
             raise OptionError("stream takes no streamer: read its pieces in a for loop")
-        resolved = self.options(**{name: value for name, value in options.items() if name not in OF_A_CALL})
+        of_generation: dict[str, Any] = {name: value for name, value in options.items() if name not in OF_A_CALL}
+        resolved = self.options(**of_generation)
         if self.tokenizer is None:
             raise InputError("this model folder has no tokenizer: add its tokenizer.json, or use generate's streamer")
         self.inputs.fitted(prompts, None, None, resolved, options.get("truncate", False))
@@ -340,6 +342,7 @@ class Model:
         if needed.total > budget and self.buckets.idle:
             self.buckets.clear()
             budget = read_budget(memory_budget, self.device)
+            assert budget is not None  # there was one before
         check_fits(needed, budget, extent)
 
     def footprint(
@@ -496,9 +499,10 @@ class Model:
         except NumericalError as error:
             raise NumericalError(f"{error}{self._nan_tensors(self.plan)}") from None
         scored = [row[1:] for row in ids] if target_rows is None else target_rows
-        sizes = None if self.tokenizer is None else [self.tokenizer.count_bytes(row) for row in scored]
+        sizes = [] if self.tokenizer is None else [self.tokenizer.count_bytes(row) for row in scored]
+        known = [size for size in sizes if size is not None]
         likeliest = [best_RK[:, 0] for best_RK in best]
-        return Scores(scored, log_probs, likeliest, None if sizes is None or None in sizes else sizes)
+        return Scores(scored, log_probs, likeliest, known if len(known) == len(scored) else None)
 
     def _log_probs(self, sources, prompts, new_ids: list[np.ndarray], plan: Plan, best: int) -> list[LogProbs]:
         """The model's own log-probabilities of new tokens, hypothesis by hypothesis, in a forward pass of their own."""
@@ -513,7 +517,8 @@ class Model:
         engine = Engine(self.network, self.weights, CountedOps(functions), CacheFactory(NoCache), device=self.device)
         with one_blas_thread(self.is_small):
             found = score_pieces(engine, pieces, len(spoken), context, best=max(1, best)) if spoken else ([], [], [])
-        by_place = {i: LogProbs(*parts, best) for i, *parts in zip(spoken, *found, strict=True)}
+        each_text = zip(spoken, *found, strict=True)
+        by_place = {i: LogProbs(token_R, ids_RK, logprob_RK, best) for i, token_R, ids_RK, logprob_RK in each_text}
         return [by_place.get(i, LogProbs.of_nothing(best)) for i in range(len(new_ids))]
 
     def check_scoring(self, stride: int | None, truncate: bool) -> None:

@@ -22,6 +22,7 @@ from .cache.factory import CacheFactory
 from .cache.indirect import IndirectCache
 from .cache.no_cache import NoCache
 from .cache.preallocated import PreallocatedCache
+from .cache.protocol import LayerCache
 from .cache.replicated import ReplicatedCache
 from .cache.rolling import RollingCache
 from .cache.split import SplitCache
@@ -31,7 +32,7 @@ from .runtime.device import device_kind
 from .runtime.launch import InEmulator, OnHost
 from .runtime.user_functions import UserOp
 
-CACHES = {
+CACHES: dict[str, type[LayerCache]] = {
     "none": NoCache,
     "replicated": ReplicatedCache,
     "preallocated": PreallocatedCache,
@@ -40,7 +41,9 @@ CACHES = {
     "rolling": RollingCache,
     "el": ElCache,
 }
-WITH_CROSS = CACHES | {"el": SplitBesideEl}  # of a decoder that also sees what an encoder made of a source
+WITH_CROSS: dict[str, type[LayerCache]] = CACHES | {
+    "el": SplitBesideEl
+}  # of a decoder that also sees what an encoder made of a source
 
 
 BACKENDS = ("reference", "naive", "cpu", "cuda", "emulator")
@@ -228,7 +231,8 @@ class Plan:
             raise OptionError(f"plan must be a text such as 'cache=none', or a Plan, not {text!r}")
         if not text.strip(", "):
             raise OptionError("plan is empty: say auto, which chooses by itself, or leave it out")
-        names, choices = [f.name for f in dataclasses.fields(cls)], {}
+        names = [f.name for f in dataclasses.fields(cls)]
+        choices: dict[str, str] = {}
         for part in filter(None, (p.strip() for p in text.split(","))):
             name, equals, value = part.partition("=")
             if part in BASES:
@@ -264,6 +268,7 @@ class Plan:
             raise OptionError(
                 "plan: cuda needs a GPU, and Numba finds none: say fast, which is for CPUs, or emulator for toy shapes"
             )
+        assert self.cache is not None  # the base has chosen it
         functions = backend(reference)
         if device != "cpu":  # what is no row of the catalog is a kernel, too
             functions |= backend(importlib.import_module("minidecode.cuda"))
@@ -285,6 +290,7 @@ class Plan:
         """Whether steps on this device are captured. Raises OptionError where that was asked for and cannot be."""
         if self.graphs == "on" and device == "cpu":
             raise OptionError("plan: graphs=on needs a device: say device=cuda, or device=emulator for toy shapes")
+        assert self.cache is not None  # the base has chosen it
         return self.graphs != "off" and device != "cpu" and CACHES[self.cache].in_place
 
     def settled(self, without: Iterable[str]) -> Plan:

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..runtime.low_precision import cast_to
 from .padding import padding, replicate
+from .protocol import SourceCache, StepCache
 
 
 def of_layer(product, layer: int, layers: int):
@@ -29,7 +30,8 @@ class CrossCache:
         """A cache for each layer: the keys and values of all of them at once (LightSeq's encoder output)."""
         layers = ops.project_cross_kv(source.h_RD, weights.cross_kv, weights.blocks[0].cross_heads)
         layout = source.offsets_X, target_offsets_X, stored_as, source.N
-        return [cls(block, *kv, *layout) for block, *kv in zip(weights.blocks, *layers, strict=True)]
+        each = zip(weights.blocks, *layers, strict=True)
+        return [cls(block, k_RGK, v_RGU, *layout) for block, k_RGK, v_RGU in each]
 
     def __init__(self, block, k_RGK, v_RGU, source_offsets_X, target_offsets_X, stored_as, N):
         self.query_bias_X, self.heads = block.cross_q.bias, block.cross_heads
@@ -104,7 +106,7 @@ class SharedCrossCache(CrossCache):
 class DecoderCache:
     """A decoder layer's own cache, and by `cross` that of the source."""
 
-    def __init__(self, own, cross):
+    def __init__(self, own: StepCache, cross: SourceCache):
         self.own, self.cross = own, cross
         self.append, self.attend = own.append, own.attend
 

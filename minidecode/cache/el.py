@@ -14,6 +14,7 @@ narrow (float16, int8): EL computes with W_K and W_V themselves, and each genera
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from ..ops import Weight
 from ..runtime.low_precision import cast_to, widened
 from .cross import of_layer
 from .padding import padding
+from .protocol import SourceCacheKind
 from .split import SplitCache
 
 
@@ -31,7 +33,9 @@ def key_value_weights(weight: Weight, heads):
     """
     G, K, U = heads.G, heads.K, heads.U
     keys_and_values = weight.of_outputs(slice(-G * (K + U), None))
-    matrix, bias_X = widened(keys_and_values, weight.bias.dtype), keys_and_values.bias
+    bias_X = keys_and_values.bias
+    assert bias_X is not None  # every product of an attention has one
+    matrix = widened(keys_and_values, bias_X.dtype)
     matrix_XD = matrix if weight.layout == "oi" else matrix.T
     return (
         matrix_XD[: G * K].reshape(G, K, -1), bias_X[: G * K].reshape(G, K),
@@ -41,8 +45,8 @@ def key_value_weights(weight: Weight, heads):
 
 def copies_among(weights, weight: Weight) -> tuple:
     """Those of `key_value_weights` that are copies, which the cache holds beside the model."""
-    w_k_GKD, _, w_v_GUD, _ = weights
-    return () if weight.data.dtype == weight.bias.dtype else (w_k_GKD, w_v_GUD)
+    w_k_GKD, b_k_GK, w_v_GUD, _ = weights
+    return () if weight.data.dtype == b_k_GK.dtype else (w_k_GKD, w_v_GUD)
 
 
 class ElCache(SplitCache):
@@ -145,4 +149,4 @@ class ElCrossCache:
 class SplitBesideEl(SplitCache):
     """A decoder's own beside a source is the split cache: EL leaves its self-attention as it is (section 3.2)."""
 
-    cross = ElCrossCache
+    cross: ClassVar[SourceCacheKind] = ElCrossCache

@@ -5,20 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from .protocol import LayerCache
+
 
 @dataclass(frozen=True)
 class CacheFactory:
     """Makes caches of one kind. stored_as: a smaller dtype than the arithmetic's; None stores what is computed."""
 
-    kind: type
-    stored_as: Any = None
+    kind: type[LayerCache]
+    stored_as: np.dtype | None = None
 
     @property
     def keeps(self) -> bool:
         """Whether a step computes one row per beam."""
         return self.kind.keeps
 
-    def __call__(self, block, offsets_X, N):
+    def __call__(self, block, offsets_X: np.ndarray, N: int) -> LayerCache:
         """A decoder layer's own cache, of prompts that the steps find padded to N positions."""
         return self.kind(block, offsets_X, self.stored_as, N)
 
@@ -28,6 +32,6 @@ class CacheFactory:
 
     def name(self, has_encoder: bool) -> str:
         """As receipts say it."""
-        kinds = [self.kind, *([self.kind.cross] if has_encoder else [])]
+        kinds: list[Any] = [self.kind, *([self.kind.cross] if has_encoder else [])]
         names = " + ".join(f"{kind.__module__}.{kind.__qualname__}" for kind in kinds)
         return names if self.stored_as is None else f"{names} in {self.stored_as}"

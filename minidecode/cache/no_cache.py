@@ -5,13 +5,18 @@ An encoder, which runs once over whole sources, uses the same cache without the 
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from .cross import CrossCache
+from .protocol import SourceCacheKind
 
 
 class NoCache:
     """Serves one forward pass over whole sequences, then is thrown away: nothing is remembered or stored."""
 
-    keeps, in_place, cross = False, False, CrossCache
+    keeps: ClassVar[bool] = False
+    in_place: ClassVar[bool] = False
+    cross: ClassVar[SourceCacheKind] = CrossCache
 
     def __init__(self, block, offsets_X, stored_as=None, N=None, causal=True):
         self.bias_X, self.heads, self.offsets_X, self.causal = block.qkv.bias, block.heads, offsets_X, causal

@@ -6,9 +6,13 @@ and reorders.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, ClassVar
+
 from ..runtime.low_precision import cast_to
 from .cross import CrossCache
 from .padding import longest
+from .protocol import SourceCacheKind
 
 
 class PromptCache:
@@ -19,7 +23,14 @@ class PromptCache:
     where they are.
     """
 
-    keeps, in_place, cross, decoding = True, True, CrossCache, False
+    keeps: ClassVar[bool] = True
+    in_place: ClassVar[bool] = True
+    cross: ClassVar[SourceCacheKind] = CrossCache
+    decoding = False
+    begin_steps: Callable[..., None]
+    append_step: Callable[..., Any]
+    attend_step: Callable[..., Any]
+    step_arrays: Callable[[], tuple[Any, ...]]
 
     def __init__(self, block, offsets_X, stored_as=None, N=None):
         self.bias_X, self.heads, self.offsets_X = block.qkv.bias, block.heads, offsets_X

@@ -7,18 +7,21 @@ an encoder-decoder model is kept once for all beams.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from ..errors import OptionError
 from .cross import SharedCrossCache
 from .padding import padding
 from .prompt import PromptCache
+from .protocol import SourceCacheKind
 
 
 class RollingCache(PromptCache):
     """One layer's keys and values, after the prefill: M slots per beam; end[r] positions have been written."""
 
-    cross = SharedCrossCache
+    cross: ClassVar[SourceCacheKind] = SharedCrossCache
 
     def __init__(self, block, offsets_X, stored_as=None, N=None):
         if block.heads.window is None:

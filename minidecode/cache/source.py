@@ -18,7 +18,7 @@ class Source:
     def __init__(self, h_RD, offsets_X, stored_as=None, N=None):
         self.h_RD, self.offsets_X, self.stored_as = h_RD, offsets_X, stored_as
         self.N = longest(offsets_X) if N is None else N  # positions that sources are padded to
-        self.h_BND = None
+        self.h_BND: np.ndarray | None = None
 
     def padded(self, ops):
         """h_BND, padded on the left, as it is stored; made at the first call, and the rows are given up for it."""
@@ -39,6 +39,7 @@ class Source:
 
     def leave(self, ops, stays_B) -> None:
         """The padded sources of these sentences alone. Sentences that leave make it shorter, so it is done once."""
+        assert self.h_BND is not None  # `padded` has made it
         if len(self.h_BND) > len(stays_B):
             self.h_BND = ops.gather_rows(self.h_BND, stays_B)
 

@@ -6,17 +6,20 @@ same for all of them, following the beams moves the generated part alone.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from .cross import SharedCrossCache
 from .padding import padding
 from .prompt import PromptCache
+from .protocol import SourceCacheKind
 
 
 class SplitCache(PromptCache):
     """One layer's keys and values, after the prefill: a block per sentence, and one per beam for what it generates."""
 
-    cross = SharedCrossCache
+    cross: ClassVar[SourceCacheKind] = SharedCrossCache
 
     def begin_steps(self, ops, k_RGK, v_RGU, beams, steps):
         """Prompts once each; space for `steps` positions of each beam."""

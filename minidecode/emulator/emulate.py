@@ -26,7 +26,7 @@ MOST_SHARED = 227 * 1024  # bytes of dynamic shared memory, of an H100
 
 
 def emulate(
-    kernel,
+    kernel: Callable[..., None],
     *,
     seed: int = 0,
     trace: bool = True,

@@ -25,7 +25,7 @@ def tied(c) -> dict[str, str]:
 def tensor_shapes(c) -> dict[str, tuple[int, ...]]:
     """Name -> shape of every tensor in a file of config `c`, names without the prefix `model.`."""
     D, V = c.d_model, c.vocab_size
-    shapes = {"shared.weight": (V, D), "final_logits_bias": (1, V)}
+    shapes: dict[str, tuple[int, ...]] = {"shared.weight": (V, D), "final_logits_bias": (1, V)}
     if not c.tie_word_embeddings:
         shapes |= {f"{name}.weight": (V, D) for name in ("encoder.embed_tokens", "decoder.embed_tokens", "lm_head")}
     stacks = [("encoder", c.encoder_layers, c.encoder_ffn_dim, c.heads(c.encoder_attention_heads)),

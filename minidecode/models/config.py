@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import CheckpointError
 from ..ops import Heads
@@ -22,6 +22,12 @@ class Config:
     SIZES: ClassVar[tuple[str, ...]]  # whole numbers above 0
     FLAGS: ClassVar[tuple[str, ...]]  # true or false
     ALIASES: ClassVar[dict[str, str]]  # other names that transformers takes for a field
+
+    if TYPE_CHECKING:  # what each family has
+        activation_function: str
+
+        @property
+        def width(self) -> int: ...
 
     num_key_value_heads: int | None = None  # G: 1 is multi-query attention
     key_width: int | None = None  # K, of a query and key head

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..cache.cross import DecoderCache
 from ..cache.no_cache import NoCache
+from ..cache.protocol import StepCache
 from ..cache.source import Source
 from .buckets import Bucket, Buckets, apart, room_for
 from .device import fetch, put
@@ -62,6 +63,7 @@ class Engine:
         self.bucket: Bucket | None = None  # the one that the steps run in now
         self.graphs = GraphCounts()
         self.rows = 0  # that all steps have computed
+        self.caches: list[StepCache] = []  # by layer
         self.source: Source | None = None
         self.cache_peak_bytes = 0
         self.beside_bytes = 0  # in caches of another engine that steps beside this one
@@ -185,7 +187,7 @@ class Engine:
 
     def give_back(self) -> None:
         """The bucket may be another generation's. A failed generation does not call this: its bucket is dropped."""
-        if self.bucket is not None:
+        if self.bucket is not None and self.buckets is not None:
             self.buckets.give(self.bucket)
             self.bucket = None
 

@@ -23,7 +23,7 @@ class GuidedEngine(Engine):
         self.other = Engine(*args, **kwargs)
         self.other.seconds = self.seconds  # one account of the time
         self.negative_R = negative_prompts  # by row, as of now
-        self.prompt_R: np.ndarray | None = None  # tokens of each row's own prompt
+        self.prompt_R = np.empty(0, np.int64)  # tokens of each row's own prompt; the prefill tells
         self.unconditional_RV: np.ndarray | None = None  # the other engine's logits, row by row
 
     def prefill(self, prompts: list[np.ndarray], every_row: bool = False) -> np.ndarray:

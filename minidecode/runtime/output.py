@@ -132,17 +132,20 @@ class Output:
     def _said(self) -> list[str]:
         return self.texts if self.tokenizer else [f"{len(ids)} tokens" for ids in self.token_ids]
 
-    def _new_text(self, place: int) -> str:
-        """With all of its stop string."""
+    def _decoded(self, ids: np.ndarray) -> str:
         if self.tokenizer is None:
             raise InputError("this model folder has no tokenizer: read token_ids instead of texts")
-        return self.tokenizer.decode(self.token_ids[place])
+        return self.tokenizer.decode(ids)
+
+    def _new_text(self, place: int) -> str:
+        """With all of its stop string."""
+        return self._decoded(self.token_ids[place])
 
     def _text(self, place: int) -> str:
         text = cut_at_stop(self._new_text(place), self.stop_strings, self.keep_stop_strings)
         if self.prompt_ids is None:
             return text
-        return self.tokenizer.decode(self.prompt_ids[self._prompt(place)]) + text
+        return self._decoded(self.prompt_ids[self._prompt(place)]) + text
 
     def _prompt(self, place: int) -> int:
         return place * len(self.limits) // len(self)  # each prompt has as many hypotheses

@@ -30,10 +30,11 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ..errors import InputError, LineError, MemoryBudgetError, MinidecodeError, OptionError, PipelineError
 from ..plan import Plan
+from ..search.option_types import GenerateOptions
 from ..search.stopping import cut_at_stop
 from .footprint import read_budget
 from .output import check_logprobs
@@ -427,7 +428,7 @@ def generate_lines(
     memory_budget: int | str | None = "available", costs: bool | CostOf = False, done: int = 0,
     logprobs: int | None = None,
     render: Callable[[Line], Any] | None = None, on_batch: Callable[[Receipt], None] | None = None,
-    trace: bool = False, **options: Any,
+    trace: bool = False, **options: Unpack[GenerateOptions],
 ) -> LineRun:  # fmt: skip
     """Generates for many lines, in batches, and yields a `Line` for each in the order of the input (FastSeq 4.3).
 
@@ -476,7 +477,7 @@ def generate_lines(
         sort_window=window, on_error=on_error, traced=trace, render=render, done=done, on_batch=on_batch,
         how={"plan": plan, "arena": arena, "truncate": truncate, "memory_budget": memory_budget, "costs": costs}
         | ({} if logprobs is None else {"logprobs": logprobs}),
-        options=options,
+        options=dict(options),
     )  # fmt: skip
     return LineRun(stages, overlap in ("both", "prefetch"), threads if overlap in ("both", "post-process") else 0)
 

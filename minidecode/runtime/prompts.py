@@ -136,6 +136,7 @@ def fairseq_limit(source: np.ndarray, options: Options) -> int:
     if options.match_source_len:
         pad = [] if options.pad_token_id is None else [options.pad_token_id]
         return 1 + int((~np.isin(source, [*options.eos_token_id, *pad])).sum())
+    assert options.max_len_b is not None  # else another option says the limit
     return 1 + int(options.max_len_a * len(source) + options.max_len_b)
 
 

@@ -135,7 +135,7 @@ def moved(args, kwargs, result, tables: set[int]) -> int:
 def _collect(values: Iterable[Any], arrays: dict[int, int]) -> None:
     """Notes the bytes of each array by its identity; of a weight, what the product reads, which is not the bias."""
     for value in values:
-        if hasattr(value, "nbytes") and getattr(value, "ndim", 0):
+        if hasattr(value, "nbytes") and getattr(value, "ndim", 0) > 0:
             arrays[id(value)] = value.nbytes
         elif isinstance(value, tuple):
             _collect(value, arrays)

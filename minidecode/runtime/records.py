@@ -49,7 +49,7 @@ def read_record(given: str | bytes | dict[str, Any], jsonl: bool, where: str, wh
     if isinstance(given, dict):
         return checked_record(given, where)
     is_of_a_file = isinstance(given, bytes)
-    if is_of_a_file:
+    if isinstance(given, bytes):
         try:
             given = given.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -87,11 +87,12 @@ def own_options(record: dict[str, Any], where: str, context: int) -> dict[str, A
     context: how many tokens the model holds. The values can be hashed: lines of equal ones are generated together.
     Raises InputError, which names the key and its range.
     """
-    options = {}
+    options: dict[str, Any] = {}
     for key, least, most in (("max_new_tokens", 1, context), ("seed", 0, 2**64 - 1)):
         if (value := record.get(key)) is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not least <= value <= most:
+        is_whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+        if not is_whole or not least <= value <= most:
             raise InputError(f'{where}: "{key}" is {value!r:.80}: give a whole number from {least} to {most}')
         options[key] = int(value)
     if (stops := record.get("stop")) is not None:
@@ -115,24 +116,29 @@ def tokenize_line(
 
     options, resolved: those of the call, as given and as the model reads them. Raises what `generate` would.
     """
-    line.options = own_options(line.record, where, model.config.context)
+    record = line.record
+    assert record is not None  # it has been read
+    line.options = own_options(record, where, model.config.context)
     if line.options:
         try:
             resolved = model.options(**merged_options(options, line.options))
         except OptionError as error:
             raise InputError(f"{where}: {error}") from None
-    line.ids = model.tokenize(line.record["prompt"], resolved, truncate=truncate)
-    line.prefix = _prefix_of(model, line, where, resolved)
+    line.ids = model.tokenize(record["prompt"], resolved, truncate=truncate)
+    line.prefix = _prefix_of(model, record, line.ids, where, resolved)
     return resolved
 
 
-def _prefix_of(model: Model, line: Line, where: str, options: Options) -> np.ndarray | None:
+def _prefix_of(
+    model: Model, record: dict[str, Any], prompt_ids: np.ndarray, where: str, options: Options
+) -> np.ndarray | None:
     """The tokens of a line's "prefix"; None if it has none. Raises InputError if no text can begin with it."""
-    text = line.record.get("prefix")
+    text = record.get("prefix")
     if text is None or text == "":
         return None
     if not isinstance(text, str):
         raise InputError(f'{where}: "prefix" is {text!r:.80}: give the text that the new text begins with')
+    assert model.tokenizer is not None  # it has read the prompt
     ids, around = model.tokenizer.encode(text), model.tokenizer.encode("")  # what a tokenizer puts around each text
     if len(around) and ids[-1] == around[-1]:
         ids = ids[:-1]  # BART's end of text
@@ -140,7 +146,7 @@ def _prefix_of(model: Model, line: Line, where: str, options: Options) -> np.nda
         ids = ids[1:]  # the prompt begins with it
     if any(i in options.eos_token_id for i in ids):
         raise InputError(f'{where}: "prefix" holds the end of text: leave it out there')
-    *_, (limit,) = model.inputs.fitted(None, [line.ids], None, options, None)
+    *_, (limit,) = model.inputs.fitted(None, [prompt_ids], None, options, None)
     if len(ids) >= limit:  # the last place is that of the end of text
         remedy = f"give one of at most {limit - 1}, or a larger max_new_tokens"
         raise InputError(f'{where}: "prefix" has {len(ids)} tokens, and {limit} new ones are allowed: {remedy}')

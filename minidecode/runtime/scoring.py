@@ -38,10 +38,13 @@ class Scores:
     @classmethod
     def joined(cls, each: Sequence[Scores]) -> Scores:
         """Several as one, text after text."""
-        lists = [
-            [x for s in each for x in getattr(s, name)] for name in ("token_ids", "token_log_probs", "likeliest_ids")
-        ]
-        return cls(*lists, None if any(s.bytes is None for s in each) else [size for s in each for size in s.bytes])
+        sizes = [s.bytes for s in each if s.bytes is not None]
+        return cls(
+            [ids for s in each for ids in s.token_ids],
+            [log_probs for s in each for log_probs in s.token_log_probs],
+            [ids for s in each for ids in s.likeliest_ids],
+            [size for of_one in sizes for size in of_one] if len(sizes) == len(each) else None,
+        )
 
     @property
     def tokens(self) -> np.ndarray:
@@ -180,4 +183,5 @@ def score_pieces(
         done += int(ends[-1])
         if progress:
             progress(done, total)
-    return tuple([np.concatenate(parts[i]) for parts in found] for i in range(3))
+    log_probs, first_ids, first_log_probs = ([np.concatenate(parts[i]) for parts in found] for i in range(3))
+    return log_probs, first_ids, first_log_probs

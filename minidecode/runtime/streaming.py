@@ -7,17 +7,39 @@ import contextvars
 import queue
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
+from ..plan import Plan
+from ..search.option_types import GenerateOptions
+from .arena import Arena
 from .engine import CALLED_OFF, CalledOff
+from .inputs import Texts
 from .output import Output
+from .receipt import CostOf
 
 if TYPE_CHECKING:
     from ..files.tokenizer import TextStream
 
 END = object()  # comes last, whatever happened
+
+
+class StreamOptions(GenerateOptions, total=False):
+    """What `stream` takes beside its prompts: as in `generate`."""
+
+    prefix_tokens: Sequence[Sequence[int]] | None
+    negative_prompt: Texts | None
+    negative_prompt_ids: Any
+    plan: str | Plan | None
+    arena: Arena | None
+    truncate: bool
+    return_full_text: bool
+    logprobs: int | None
+    trace: bool
+    sample_ids: Sequence[int] | None
+    memory_budget: int | str | None
+    costs: bool | CostOf
 
 
 class Stream:
@@ -81,8 +103,8 @@ class Stream:
         return self
 
     async def __anext__(self) -> str | tuple[int, str]:
-        piece = await asyncio.to_thread(next, self, END)
-        if piece is END:
+        piece = await asyncio.to_thread(next, self, None)
+        if piece is None:
             raise StopAsyncIteration
         return piece
 
@@ -105,6 +127,7 @@ def _run(
 
     def push(index: int, token_id: int) -> None:
         if index not in growing:
+            assert text_stream is not None  # else nothing calls this
             growing[index] = text_stream()
         put(index, growing[index].push(token_id))
 

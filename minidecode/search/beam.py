@@ -57,8 +57,8 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
         decided = []
         for g, beams in enumerate(groups):
             # 1. Score every continuation of every beam, and keep the best C of each sentence.
-            notes = {} if trace else None
-            if is_straight:
+            notes: dict[str, np.ndarray] | None = {} if trace else None
+            if logprobs_RV is None:
                 candidates = straight_from_logits(ops, logits_RV, beams.running_score_BW, C)
             else:
                 scores_RV = diversity.penalized(logprobs_RV, g) if diversity else logprobs_RV
@@ -98,7 +98,7 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
 
         # 3. Sentences that are done leave the batch, if the plan says so.
         done_X, _, parent_BX = together
-        if engine.drop_finished and flag & SOME_DONE and (done_B := fetch(done_X).reshape(G, B).all(axis=0)).any():
+        if engine.drop_finished and flag & SOME_DONE and (done_B := np.all(fetch(done_X).reshape(G, B), axis=0)).any():
             _copy_finds(groups, all_groups, done_B, sentence_B)
             stays_B = np.flatnonzero(~done_B)
             groups, draws = [beams.of(stays_B) for beams in groups], draws and draws.of(stays_B)
@@ -269,11 +269,11 @@ class Beams:
         """Takes up a step's candidates. ends_BC: those that end their texts though their token is no EOS."""
         score_BC, parent_BC, token_BC = candidates
         known_BC = token_BC if ends_BC is None else np.where(np.asarray(ends_BC, like=token_BC), ENDED, token_BC)
-        *chosen, slot_BW, at_B, trouble_B = ops.update_beams(
+        kept_BW, parent_BW, next_BW, finishes_BC, slot_BW, at_B, trouble_B = ops.update_beams(
             score_BC, parent_BC, known_BC, self.running_score_BW, self.finished_score_BW, self.finished_length_BW,
             self.done_B, self.length_B, self.prompt_B, self.limit_B, self.norm_X, self.eos_X, self.rules,
         )  # fmt: skip
-        chosen = Chosen(*chosen, trouble_B)
+        chosen = Chosen(kept_BW, parent_BW, next_BW, finishes_BC, trouble_B)
         if ends_BC is not None:  # too few go on: an ended one fills the row, with a score out of play and any token
             chosen.token_BW[chosen.token_BW == ENDED] = 0
         texts = self.finished_BWM, self.running_BWM  # those that finish go first, while the others are in their places

@@ -36,7 +36,8 @@ def _draw_group(steps, results, word, name_it: bool) -> tuple[list[str], int, in
     """(lines of SVG, width, height) of one group."""
     rows = max(len(s.candidates) for s in steps)
     width, height = LEFT + COLUMN * (len(steps) + 1), TOP + ROW * rows + 40
-    places = [{0: (LEFT - 20, TOP + ROW * (rows - 1) / 2)}]  # by step: running beam -> where its last token stands
+    # By step: running beam -> where its last token stands.
+    places: list[dict[int, tuple[float, float]]] = [{0: (LEFT - 20, TOP + ROW * (rows - 1) / 2)}]
     edges, nodes = [], []
     for column, s in enumerate(steps):
         below: dict[int, tuple[float, float]] = {}
@@ -58,8 +59,8 @@ def _draw_group(steps, results, word, name_it: bool) -> tuple[list[str], int, in
         for i, (fate, meaning) in enumerate(FATES.items())
     )
     name = f'<text x="8" y="28" font-size="12" font-weight="600">group {steps[0].group + 1}</text>'
-    below = f'<text x="{LEFT}" y="{height - 14}" font-size="12">{legend}</text>'
-    return [*([name] if name_it else []), *heads, *edges, *nodes, below], width, height
+    footer = f'<text x="{LEFT}" y="{height - 14}" font-size="12">{legend}</text>'
+    return [*([name] if name_it else []), *heads, *edges, *nodes, footer], width, height
 
 
 def _edge(start: tuple[float, float], end: tuple[float, float], fate: str, is_best: bool) -> str:

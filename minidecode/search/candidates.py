@@ -122,4 +122,5 @@ def interleaved_groups(ops, total_BWV, C, G, penalty) -> Candidates:
         score, parent, token = best(ops, group_BWV, C // G)
         chosen_BX = np.concatenate([chosen_BX, token], axis=1)
         found.append((score, parent * G + g, token))
-    return tuple(np.stack(part, axis=2).reshape(B, C) for part in zip(*found, strict=True))
+    score_BC, parent_BC, token_BC = (np.stack(part, axis=2).reshape(B, C) for part in zip(*found, strict=True))
+    return score_BC, parent_BC, token_BC

@@ -274,7 +274,7 @@ class Constraint:
             grammar = library.LLMatcher.grammar_from_regex(options.regex)
         else:
             grammar = library.LLMatcher.grammar_from_json_schema(options.json_schema, overrides=JSON_FORM)
-        patterns = [options.regex] if name == "regex" else _patterns(json.loads(options.json_schema))
+        patterns = [str(options.regex)] if name == "regex" else _patterns(json.loads(str(options.json_schema)))
         found = [shortest_match(pattern) for pattern in patterns[:HINTS]]
         hints = [hint.encode("utf-8", "ignore") for hint in found if hint]
         hints = [hint for hint in hints if all(b in vocabulary.words for b in _split(hint))]
@@ -314,7 +314,8 @@ class Constraint:
             fixed = list(itertools.takewhile(lambda i: i >= 0 and i not in self.eos, prefix))
             for token in fixed[1:] if fixed[:1] and fixed[0] in self.skipped else fixed:
                 beginning = self._after(beginning, token)
-            if beginning is None or len(fixed) + self._tokens(beginning.end) + 1 > limit_B[b]:
+            end = None if beginning is None else beginning.end
+            if end is None or len(fixed) + self._tokens(end) + 1 > limit_B[b]:
                 raise OptionError(
                     f"prefix_tokens of sentence {b + 1} begin no text that {self.name} allows within {limit_B[b]} "
                     "tokens: give others, or a higher max_new_tokens"

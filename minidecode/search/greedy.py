@@ -50,7 +50,7 @@ def greedy(
         if options.remove_invalid_values:
             logits_RV = remove_invalid_values(ops, logits_RV, None, options)
         rows = texts.rows(request, step)
-        notes = {} if trace else None
+        notes: dict[str, np.ndarray] | None = {} if trace else None
         model_trouble_R = None  # then argmax_tokens looks at the logits themselves
         if options.do_sample or not is_by_logits:  # noted before processors, which may hide it
             logprobs_RV, model_trouble_R = ops.log_softmax(logits_RV)
@@ -67,7 +67,7 @@ def greedy(
             scores_RV = logits_RV
 
         # 2. Choose it: the likeliest, or one that is drawn.
-        if options.do_sample:
+        if draws is not None:
             chosen_R = ops.sample_tokens(scores_RV, draws.keys_R2, draws.step_R, options.seed)
             gained_R, trouble_R = ops.gather_logprobs(chosen_R, scores_RV, logprobs_RV if is_by_logits else None)
         else:
@@ -85,7 +85,8 @@ def greedy(
         if stopping and stopping.looks_at_texts:
             flag |= texts.stop(stopping, request, scores_RV)
         if trace:
-            trace.note_tokens(step, rows.on_host, *map(fetch, (chosen_R, texts.total_R, going_R, texts.done_R)), notes)
+            token_R, total_R, went_R, done_R = map(fetch, (chosen_R, texts.total_R, going_R, texts.done_R))
+            trace.note_tokens(step, rows.on_host, token_R, total_R, went_R, done_R, notes)
         step += 1
         if draws:
             draws.next()

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import numpy as np
 
@@ -174,19 +174,19 @@ class Options:
     repetition_penalty: float = 1.0
     encoder_repetition_penalty: float = 1.0
     bad_words_ids: tuple[tuple[int, ...], ...] = ()
-    suppress_tokens: tuple[int, ...] | None = None
-    begin_suppress_tokens: tuple[int, ...] | None = None
+    suppress_tokens: tuple[int, ...] = ()
+    begin_suppress_tokens: tuple[int, ...] = ()
     sequence_bias: tuple[tuple[tuple[int, ...], float], ...] = ()
     exponential_decay_length_penalty: tuple[int, float] | None = None
     guidance_scale: float = 1.0
     remove_invalid_values: bool = False
     renormalize_logits: bool = False
     unk_penalty: float = 0.0
-    eos_token_id: int | tuple[int, ...] | None = None
+    eos_token_id: tuple[int, ...] = ()
     pad_token_id: int | None = None
     unk_token_id: int | None = None
-    forced_bos_token_id: int | tuple[int, ...] | None = None
-    forced_eos_token_id: int | tuple[int, ...] | None = None
+    forced_bos_token_id: tuple[int, ...] = ()
+    forced_eos_token_id: tuple[int, ...] = ()
     decoder_start_token_id: int | None = None
     prefix_allowed_tokens_fn: Callable[[int, np.ndarray], Sequence[int]] | None = None
     logits_processor: tuple[Callable[..., np.ndarray], ...] = ()
@@ -230,10 +230,10 @@ class Options:
         """Each option by itself."""
         for name in TOKEN_IDS:
             object.__setattr__(self, name, _token_tuple(name, getattr(self, name)))
-        words = self.bad_words_ids if self.bad_words_ids is not None else ()
-        if not _is_list(words) or any(not _is_list(w) or len(w) == 0 for w in words):
-            raise OptionError(f"bad_words_ids must be lists of token ids, none of them empty, not {words!r}")
-        object.__setattr__(self, "bad_words_ids", tuple(_token_tuple("bad_words_ids", w) for w in words))
+        bad = self.bad_words_ids if self.bad_words_ids is not None else ()
+        if not _is_list(bad) or any(not _is_list(w) or len(w) == 0 for w in bad):
+            raise OptionError(f"bad_words_ids must be lists of token ids, none of them empty, not {bad!r}")
+        object.__setattr__(self, "bad_words_ids", tuple(_token_tuple("bad_words_ids", w) for w in bad))
         object.__setattr__(self, "sequence_bias", _biases(self.sequence_bias))
         object.__setattr__(self, "exponential_decay_length_penalty", _decay(self.exponential_decay_length_penalty))
         for name, least, may_be_none in WHOLE_NUMBERS:
@@ -249,7 +249,7 @@ class Options:
             value = getattr(self, name)
             if value is None and (name, rule, words) in MAY_BE_NONE:
                 continue
-            if isinstance(value, bool) or not isinstance(value, numbers.Real) or not rule(value):
+            if not _is_number(value) or not rule(value):
                 raise OptionError(f"{name} must be a number {words}, not {value!r}")
             object.__setattr__(self, name, float(value))
         for name in (
@@ -334,8 +334,8 @@ class Options:
             raise OptionError("fairseq's last token is EOS, always: leave forced_eos_token_id out")
         most = self.max_new_tokens if self.max_len_b is None else self.max_len_b + 1
         limit = f"max_new_tokens={most}" if self.max_len_b is None else f"max_len_b={self.max_len_b}"
-        is_known = most is not None and not self.max_len_a and not self.match_source_len
-        if self.eos_token_id and is_known and (self.min_new_tokens or 0) >= most:
+        varies = self.max_len_a or self.match_source_len  # with the source
+        if self.eos_token_id and most is not None and not varies and (self.min_new_tokens or 0) >= most:
             raise OptionError(
                 f"min_new_tokens={self.min_new_tokens} leaves no room for EOS with {limit}: fairseq ends each text with"
                 " it, so lower the one or raise the other"
@@ -530,8 +530,12 @@ def _is_list(value: object) -> bool:
     return isinstance(value, Iterable) and hasattr(value, "__len__") and not isinstance(value, str | bytes | dict)
 
 
-def _is_whole(value: object) -> bool:
+def _is_whole(value: object) -> TypeGuard[int]:
     return isinstance(value, numbers.Integral)
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def _biases(value: Any) -> tuple[tuple[tuple[int, ...], float], ...]:
@@ -542,7 +546,7 @@ def _biases(value: Any) -> tuple[tuple[tuple[int, ...], float], ...]:
     for ids, bias in pairs:
         if not _is_list(ids) or len(ids) == 0:
             raise OptionError(f"sequence_bias needs one token id or more for each bias, not {ids!r:.80}")
-        if isinstance(bias, bool) or not isinstance(bias, numbers.Real) or not abs(bias) <= 1e6:
+        if not _is_number(bias) or not abs(bias) <= 1e6:
             raise OptionError(f"sequence_bias must be numbers between -1e6 and 1e6, not {bias!r:.80}")
     return tuple({_token_tuple("sequence_bias", ids): float(bias) for ids, bias in pairs}.items())
 
@@ -553,8 +557,7 @@ def _decay(value: Any) -> tuple[int, float] | None:
         return None
     is_pair = _is_list(value) and len(value) == 2
     start, factor = map(as_python, value) if is_pair else (None, None)
-    is_start = _is_whole(start) and not isinstance(start, bool) and start >= 0
-    if not is_start or isinstance(factor, bool) or not isinstance(factor, numbers.Real) or not 0 < factor <= 100:
+    if not _is_whole(start) or isinstance(start, bool) or start < 0 or not _is_number(factor) or not 0 < factor <= 100:
         raise OptionError(
             "exponential_decay_length_penalty must be (new tokens from which it acts, factor above 0 and at most 100), "
             f"not {value!r:.80}"

@@ -55,8 +55,8 @@ class Rows:
             return self
         mine_X = np.flatnonzero(self.limit_R > self.step)
         prompt_R, limit_R, sentence_R = self.prompt_R[mine_X], self.limit_R[mine_X], self.sentence_R[mine_X]
-        known = {"length_R": prompt_R + self.step, "prompt_R": prompt_R, "limit_R": limit_R, "sentence_R": sentence_R}
-        return replace(self, **known)
+        length_R = prompt_R + self.step
+        return replace(self, length_R=length_R, prompt_R=prompt_R, limit_R=limit_R, sentence_R=sentence_R)
 
     @property
     def on_host(self) -> Rows:
@@ -101,7 +101,7 @@ def acts(
     def note(function):
         @functools.wraps(function)
         def processor(ops, scores_RV, rows, o):
-            if not processor.is_due(rows, o):
+            if not noted.is_due(rows, o):
                 return scores_RV
             if by_op or isinstance(scores_RV, np.ndarray):
                 return function(ops, scores_RV, rows, o)
@@ -110,9 +110,10 @@ def acts(
             rows.certain_R[...] = np.asarray(here.certain_R, like=scores_RV)
             return np.asarray(result_RV, like=scores_RV)
 
-        processor.is_always_due = lambda o: at is None and bool(on(o))
-        processor.is_due = lambda rows, o: bool(on(o)) and (at is None or at(rows.that_may_go_on, o).any())
-        return processor
+        noted: Any = processor  # a function, which also says when it is due
+        noted.is_always_due = lambda o: at is None and bool(on(o))
+        noted.is_due = lambda rows, o: bool(on(o)) and (at is None or at(rows.that_may_go_on, o).any())
+        return noted
 
     return note
 
@@ -222,7 +223,7 @@ def _too_early(rows, o) -> np.ndarray:
     """
     too_early_R = rows.length_R < o.min_length if o.min_new_tokens is None else rows.new_R < o.min_new_tokens
     if o.dialect == "fairseq" and rows.prefix_BP is not None:
-        too_early_R &= rows.new_R >= _prefix_length(rows)[rows.sentence_R]
+        too_early_R &= rows.new_R >= _prefix_length(rows.prefix_BP)[rows.sentence_R]
     return too_early_R
 
 
@@ -314,9 +315,9 @@ def prefix_tokens(ops, scores_RV, rows, o):
     return scores_RV
 
 
-def _prefix_length(rows: Rows) -> np.ndarray:
+def _prefix_length(prefix_BP: np.ndarray) -> np.ndarray:
     """Columns of each sentence's prefix, free ones (-1) before its last included; -2 marks what lies behind it."""
-    return (rows.prefix_BP >= -1).sum(axis=1)
+    return (prefix_BP >= -1).sum(axis=1)
 
 
 @acts(lambda o: o.prefix_allowed_tokens_fn is not None)

@@ -17,7 +17,7 @@ MOST = 10_000  # characters
 def shortest_match(pattern: str) -> str | None:
     """None where the pattern is none of Python's, holds look-around or a reference, or matches long texts alone."""
     try:
-        text = _of(re._parser.parse(pattern))  # type: ignore[attr-defined]  (the parser has no public name)
+        text = _of(re._parser.parse(pattern))  # type: ignore[attr-defined]  # it has no public name
     except (re.error, AttributeError, NotImplementedError, OverflowError, RecursionError):
         return None
     return text if len(text) <= MOST else None

@@ -80,7 +80,7 @@ class Stopping:
         return end_R
 
     def _has_stop(self, ids: np.ndarray) -> bool:
-        if not self.options.stop_strings:
+        if self.decode is None or not self.options.stop_strings:
             return False
         ids = ids[~np.isin(ids, self.special)]
         text = self.decode(ids if self.tail is None else ids[-self.tail :])

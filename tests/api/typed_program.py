@@ -1,13 +1,75 @@
-"""A user's program, for `mypy --strict --follow-imports=silent tests/api/typed_program.py`; no test runs it."""
+"""A user's program for type checkers; no test runs it. CI asks mypy --strict and pyright in strict mode.
+
+Each wrong use is an error that is expected: where a type is lost, there is none, and then the unused "ignore" is one.
+"""
+
+from collections.abc import Sequence
+from typing import assert_type
+
+import numpy as np
 
 import minidecode as md
+from minidecode.cache.protocol import LayerCache, StepCache
+from minidecode.runtime.records import Line
+from minidecode.runtime.streaming import Stream
 
-model = md.load("tiny-gpt2", plan="numpy")
-out = model.generate(["Fellow citizens,"], max_new_tokens=3, num_beams=2, stop_strings="x")
-texts: list[str] = out.texts
-for hypothesis in out:
-    reason: str | None = hypothesis.finish_reason
-    text: str = hypothesis.text
-assert model.tokenizer is not None
-ids = model.tokenizer.encode(out[0].text)
-model.generate("a", max_new_tokenz=3)  # type: ignore[call-arg]  # with --strict, an error if it is none
+model = md.load("tiny-gpt2", plan=md.Plan.parse("cache=split"), dtype="float32", generation_config={"num_beams": 2})
+md.load("tiny-gpt2", plam="fast")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+md.load(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+out = model.generate(
+    ["Fellow citizens,"], max_new_tokens=3, num_beams=2, num_return_sequences=2, length_penalty=0.8,
+    early_stopping="never", no_repeat_ngram_size=3, bad_words_ids=[[3, 4]], sequence_bias={(5,): -1.0},
+    stop_strings="x", eos_token_id=[0, 1], max_time=2.0, logprobs=2, memory_budget="2GB", generation_config=False,
+)  # fmt: skip
+model.generate("a", max_new_tokenz=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+model.generate("a", num_beams="2")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+model.generate("a", early_stopping="often")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+model.generate("a", stop_strings=[3])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+model.generate(7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+options: md.GenerateOptions = {"num_beams": 2, "do_sample": False}
+model.check("a", **options)
+
+assert_type(out, md.Output)
+assert_type(out.texts, list[str])
+assert_type(out[0].text, str)
+assert_type([h.finish_reason for h in out[1:]], list[str | None])
+assert_type(out[0].score, float)
+assert_type(out[0].top_logprobs, list[dict[int, float]])
+rows: list[np.ndarray] = out.token_ids
+steps: int = out.receipt.steps
+out["first"]  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+model.generates("a")  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+length: int = out[0].finish_reason  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+
+for piece in model.stream("a", max_new_tokens=3, plan="fast", truncate=True):
+    assert_type(piece, str | tuple[int, str])
+model.stream("a", streamer=print)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+async def pieces(stream: Stream) -> list[str]:
+    async with stream:
+        return [piece async for piece in stream]  # type: ignore[misc]  # pyright: ignore[reportReturnType]
+
+
+scores = model.score(["One.", "Two."], stride=8)
+assert_type(scores.perplexity, float)
+assert_type(scores[0].bytes, list[int] | None)
+scores["One."]  # type: ignore[index]  # pyright: ignore[reportArgumentType]
+
+for line in md.generate_lines(model, ["One.", b"Two.", {"prompt": "Three."}], batch_size=2, num_beams=2):
+    assert_type(line, Line)
+    assert_type(line.texts, list[str])
+md.generate_lines(model, ["One."], num_beam=2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+md.Plan(linaer="cpu")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+def held_bytes(caches: Sequence[StepCache]) -> int:
+    return sum(array.nbytes for cache in caches for array in cache.arrays())
+
+
+def kinds() -> dict[str, type[LayerCache]]:
+    from minidecode.plan import CACHES
+
+    assert_type(CACHES["el"].in_place, bool)
+    return {"none": dict}  # type: ignore[dict-item]  # pyright: ignore[reportReturnType]

@@ -1,0 +1,74 @@
+"""What the engine and the models ask of a cache: the methods that the classes in this folder share."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+
+class SourceCache(Protocol):
+    """What one decoder layer keeps of the source."""
+
+    def attend(self, ops: Any, q_RX: np.ndarray) -> np.ndarray:
+        """Attention of each row to the whole of its source, from the query product without its bias."""
+
+    def expand(self, ops: Any, beams: int) -> None:
+        """Ends the prefill: from here on a row per beam."""
+
+    def leave(self, ops: Any, stays_B: np.ndarray, stays_R: np.ndarray) -> None:
+        """These sentences, and these rows of theirs, alone go on."""
+
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """What is held between steps."""
+
+
+class SourceCacheKind(Protocol):
+    """A class of them: it makes those of all layers at once."""
+
+    def of_layers(
+        self, ops: Any, weights: Any, source: Any, target_offsets_X: np.ndarray, stored_as: np.dtype | None = None
+    ) -> list[SourceCache]:
+        """One for each layer."""
+
+
+class LayerCache(Protocol):
+    """One decoder layer's keys and values (or what they are made from) in a forward pass over prompts."""
+
+    keeps: ClassVar[bool]  # whether it goes on in steps, as a `StepCache`
+    in_place: ClassVar[bool]  # whether steps work on arrays that stay where they are
+    cross: ClassVar[SourceCacheKind]  # what a decoder that sees a source has beside it
+
+    def __init__(self, block: Any, offsets_X: np.ndarray, stored_as: np.dtype | None = None, N: int | None = None):
+        """For sequences that begin at these offsets, in steps padded to N positions; stored_as: in a smaller dtype."""
+
+    def append(self, ops: Any, qkv_RX: np.ndarray, h_RD: np.ndarray) -> np.ndarray:
+        """Adds the bias, cuts into heads, keeps keys and values, returns the queries."""
+
+    def attend(self, ops: Any, q_RHK: np.ndarray) -> np.ndarray:
+        """Attention of each row to its text up to itself."""
+
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """What is held between steps."""
+
+
+class StepCache(Protocol):
+    """One decoder layer's cache from step to step, with what it keeps of a source, if there is one."""
+
+    def append(self, ops: Any, qkv_RX: np.ndarray, h_RD: np.ndarray) -> np.ndarray:
+        """As in `LayerCache`; in a step, for one new position a row."""
+
+    def attend(self, ops: Any, q_RHK: np.ndarray) -> np.ndarray:
+        """As in `LayerCache`."""
+
+    def expand(self, ops: Any, beams: int, steps: int) -> None:
+        """Ends the prefill: from here on a row per beam, for at most so many steps."""
+
+    def reorder(self, ops: Any, parent_R: np.ndarray) -> None:
+        """Row r goes on from what row parent[r] held."""
+
+    def leave(self, ops: Any, stays_B: np.ndarray, stays_R: np.ndarray) -> None:
+        """These sentences, and these rows of theirs, alone go on."""
+
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """What is held between steps."""
