@@ -3,12 +3,16 @@
     minidecode ladder --json --memory-budget 1GB --machine v100 --machine t4 --machine h200 \\
         > benchmarks/results/ladder-cpu.json
     python benchmarks/ladder.py benchmarks/results/ladder-cpu.json --readme benchmarks/README.md \\
-        --batch-sizes docs/tables.md \\
+        --batch-sizes docs/tables.md
+
+    minidecode ladder -m gpt2 --random-weights --input-length 64 --max-new-tokens 16 --seconds 500 --json \\
+        > benchmarks/results/ladder-gpt2.json
+    python benchmarks/ladder.py benchmarks/results/ladder-gpt2.json \\
         --light docs/static/ladder-light.svg --dark docs/static/ladder-dark.svg
 
-The first takes some minutes and measures; this takes a second and measures nothing. Prints the tables; writes the first
-into --readme between the marks ladder, the second into --batch-sizes between the marks batch-sizes. --light and
---dark draw the README's picture.
+`minidecode ladder` takes some minutes and measures; this script takes a second and measures nothing. Prints the tables;
+writes the first into --readme between the marks ladder, the second into --batch-sizes between the marks batch-sizes.
+--light and --dark draw the picture of the project's README.
 """
 
 from __future__ import annotations

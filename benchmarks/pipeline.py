@@ -67,7 +67,14 @@ def stand_in(model: md.Model, wait: float) -> Iterator[None]:
         time.sleep(wait)
         texts = each * len(input_ids)
         receipt = SimpleNamespace(new_tokens=texts * tokens)
-        return SimpleNamespace(token_ids=list(table[:texts]), scores=np.zeros(texts), receipt=receipt)
+        reasons = ["length"] * texts
+        return SimpleNamespace(
+            token_ids=list(table[:texts]),
+            scores=np.zeros(texts),
+            receipt=receipt,
+            finish_reasons=reasons,
+            log_probs=None,
+        )
 
     model.generate = generate
     try:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
+import re
 import shlex
 import subprocess
 from collections.abc import Iterable
+from pathlib import Path
+
+OTHER_NAMES = {"yaml": "PyYAML", "sklearn": "scikit-learn", "PIL": "pillow", "cupy": "cupy-cuda12x"}  # import -> pip
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:
@@ -18,6 +23,47 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
 def quoted(path: object) -> str:
     """A path or another word as a shell takes it, in quotes where it needs them: for commands in messages."""
     return shlex.quote(str(path)) if os.name == "posix" else subprocess.list2cmdline([str(path)])
+
+
+def pip_install(wanted: str, extra: str | None = None) -> str:
+    """The command that adds a package, by the name that `import` or pip has for it, or a whole extra of minidecode.
+
+    It names the packages and versions that minidecode asks for, never minidecode[extra]: so it works wherever
+    minidecode came from, a checkout, a wheel or an index.
+    """
+    needed = _requirements()
+    if extra in needed:
+        return "pip install " + " ".join(map(quoted, needed[extra]))
+    name = wanted.partition(".")[0]
+    for requirement in (r for requirements in needed.values() for r in requirements):
+        if _plain(re.split(r"[^\w.-]", requirement)[0]) == _plain(name):
+            return f"pip install {quoted(requirement)}"
+    return f"pip install {OTHER_NAMES.get(name, name)}"
+
+
+def _requirements() -> dict[str, list[str]]:
+    """What minidecode asks for, by extra ("": always): as it was installed, or as a checkout's pyproject.toml says."""
+    from importlib import metadata
+
+    told, project = [], Path(__file__).parents[1] / "pyproject.toml"
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        told = metadata.requires("minidecode") or []
+    if not told and project.is_file():
+        import tomllib
+
+        asked = tomllib.loads(project.read_text("utf-8"))["project"]
+        return {"": asked["dependencies"], **asked["optional-dependencies"]}
+    needed: dict[str, list[str]] = {}
+    for requirement in told:
+        words, _, marker = requirement.partition(";")
+        of_extra = re.search(r"""extra\s*==\s*['"]([\w-]+)['"]""", marker)
+        needed.setdefault(of_extra[1] if of_extra else "", []).append(words.strip())
+    return needed
+
+
+def _plain(name: str) -> str:
+    """A package's name without what pip and `import` spell differently."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 class MinidecodeError(Exception):

@@ -39,6 +39,7 @@ from .runtime.scoring import Piece, Scores, checked_stride, score_pieces, target
 from .runtime.streaming import Stream, StreamOptions
 from .search.beam import beam_search
 from .search.candidates import never_straight
+from .search.constraints import Constraint
 from .search.draws import check_sample_ids
 from .search.greedy import greedy
 from .search.option_types import GenerateOptions
@@ -141,7 +142,9 @@ class Model:
 
     def check(self, prompts: Texts, *, truncate: bool = False, **options: Unpack[GenerateOptions]) -> None:
         """Raises what `generate` would raise on these prompts and options, without computing anything."""
-        self.inputs.fitted(prompts, None, None, self.options(**options), truncate)
+        resolved = self.options(**options)
+        _, prompts_ids, limit_B = self.inputs.fitted(prompts, None, None, resolved, truncate)
+        self._constraint(resolved, prompts_ids, limit_B)
 
     def generate(
         self,
@@ -216,7 +219,8 @@ class Model:
         if sample_ids is not None:
             check_sample_ids(sample_ids, len(prompts_ids))
         stopping = self._stopping(resolved, started)
-        request = Request.make(prompts_ids, limit_B, resolved, sources, prefixes, sample_ids, stopping)
+        constraint = self._constraint(resolved, prompts_ids, limit_B, prefixes)
+        request = Request.make(prompts_ids, limit_B, resolved, sources, prefixes, sample_ids, stopping, constraint)
         negatives = self.inputs.negatives(negative_prompt, negative_prompt_ids, prompts_ids, limit_B, resolved)
         extent = extent_of(sources, prompts_ids, limit_B, negatives)
         on_token, at_end = token_callback(streamer, prompts_ids, resolved) if streamer is not None else (None, None)
@@ -270,6 +274,7 @@ class Model:
             prompt_tokens=sum(map(len, sources or prompts_ids)),
             new_tokens=sum(map(len, token_ids)), steps=found.steps, rows=engine.rows,
             graphs=engine.graphs,
+            constraint=None if constraint is None else constraint.counts,
             search=resolved.changed(), seconds=stages, compile_seconds=sum(compiling), launches=dict(launches),
         )  # fmt: skip
         if stopping and stopping.cut_at is not None:
@@ -322,6 +327,14 @@ class Model:
         if self.config.vocab_size > self.tokenizer.size:  # ids that stand for no text may lie in between
             tail = None
         return Stopping(options, self.tokenizer.decode, self.tokenizer.special_ids, tail, began)
+
+    def _constraint(self, options: Options, prompts_ids, limit_B, prefixes=None) -> Constraint | None:
+        """What new texts must match, if the options ask for it. Raises OptionError where no match fits into a limit."""
+        constraint = Constraint.make(options, self.tokenizer, self.config.vocab_size)
+        if constraint is not None:
+            constraint.check_limits(limit_B, map(len, prompts_ids))
+            constraint.check_prefixes(prefixes or (), limit_B)
+        return constraint
 
     def _with_arena(self, plan: Plan, arena: Arena | None) -> Plan:
         """The plan, with arena=planned where a call brings an arena. Raises OptionError on one of another device."""

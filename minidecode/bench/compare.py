@@ -22,7 +22,7 @@ import numpy as np
 from ..catalog import Cost, Row, arguments_of, find
 from ..conformance import check
 from ..conformance.rows import asked_of
-from ..errors import InputError, NumericalError, OptionError
+from ..errors import InputError, NumericalError, OptionError, pip_install
 from ..plan import file_of, is_there
 from ..runtime.device import device_kind
 from ..runtime.launch import counted_launches
@@ -194,7 +194,7 @@ def compare(
         try:
             import cupy
         except ImportError:
-            raise OptionError("timing on a GPU needs CuPy: pip install 'minidecode[cu13]', or [cu12]") from None
+            raise OptionError(f"timing on a GPU needs CuPy: {pip_install('cupy', 'cu13')}") from None
         synchronize = cupy.cuda.get_current_stream().synchronize
 
         def calls(arguments: tuple) -> dict[str, tuple]:

@@ -487,7 +487,7 @@ def other_texts(work: Work, rung: Rung, setting: Setting, first: Run, before: Cl
 
 
 def race(work: Work, mine: Setting, before: Climbed, clock: Clock) -> tuple[list[float], list[float]]:
-    """Seconds of both by turns, two at least, and more as long as it is open which is faster, and there is time.
+    """Seconds of both by turns: two runs each at least, and more while it is unclear which is faster, and time is left.
 
     What is known of the one before from its own trial counts only against a rung that is FAR faster, or where no time
     is left: the machine may have had other work then.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InputError, LineError, MinidecodeError, OptionError
+from ..errors import InputError, LineError, MinidecodeError, OptionError, pip_install
 from ..plan import Plan
 from ..runtime.pipeline import generate_lines
 
@@ -207,7 +207,7 @@ def packages() -> tuple[Any, Any]:
         from rouge_score.rouge_scorer import RougeScorer
         from sacrebleu.metrics import BLEU
     except ModuleNotFoundError as error:
-        raise MinidecodeError(f"the package {error.name} is missing: pip install 'minidecode[evaluate]'") from None
+        raise MinidecodeError(f"the package {error.name} is missing: {pip_install(error.name, 'evaluate')}") from None
     return RougeScorer, BLEU
 
 

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from ..errors import MinidecodeError, MinidecodeWarning, OptionError
+from ..errors import MinidecodeError, MinidecodeWarning, OptionError, pip_install
 from .check import check
 from .compare import compare
 from .completion import words_of_bash
@@ -211,7 +211,7 @@ def _cannot_load(error: OSError | ImportError) -> str | None:
     if isinstance(error, ImportError) and (error.name or "").startswith("minidecode"):
         return None
     if isinstance(error, ModuleNotFoundError):
-        return f"the package {error.name} is missing: pip install {error.name}"
+        return f"the package {error.name} is missing: {pip_install(error.name)}"
     if isinstance(error, OSError) and error.errno is not None:
         return None
     first, library = error, ""
@@ -222,8 +222,11 @@ def _cannot_load(error: OSError | ImportError) -> str | None:
     if library:
         return f"the shared library {library} cannot be loaded ({why}): reinstall the package that it belongs to"
     if isinstance(error, ImportError) and error.name:
+        from importlib import metadata
+
         package = error.name.partition(".")[0]
-        return f"the package {package} cannot be imported ({error}): pip install --force-reinstall {package}"
+        (known,) = metadata.packages_distributions().get(package, [package])[:1]  # pip's name for it
+        return f"the package {package} cannot be imported ({error}): pip install --force-reinstall {known}"
     return None if isinstance(error, ImportError) else str(error)
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
-from ..errors import CompiledCodeError, OptionError, quoted
+from ..errors import CompiledCodeError, OptionError, pip_install, quoted
 from .flags import AsJson, Debug
 
 NEEDED = (
@@ -19,7 +19,7 @@ NEEDED = (
 )  # fmt: skip
 EXTRAS = {  # package -> the extra that brings it
     "numba-cuda": "cu12", "torch": "oracle", "transformers": "oracle", "pytest": "test",
-    "rouge-score": "evaluate", "sacrebleu": "evaluate", "matplotlib": "plots",
+    "rouge-score": "evaluate", "sacrebleu": "evaluate", "matplotlib": "plots", "llguidance": "constrain",
 }  # fmt: skip
 
 
@@ -74,7 +74,7 @@ def _version(package: str) -> str | None:
 
 
 def _how_to_add(package: str) -> str:
-    return f"pip install 'minidecode[{EXTRAS[package]}]'" if package in EXTRAS else f"pip install {package}"
+    return pip_install(package, EXTRAS.get(package))
 
 
 def _device() -> str:
@@ -135,7 +135,7 @@ def _print_report(report: dict[str, Any]) -> None:
     for blas in report["blas"]:
         kernels = f", kernels for {blas['kernels']}" if blas["kernels"] else ""
         _print_row("BLAS", f"{blas['library']} {blas['version']}, {blas['threads']} threads{kernels}{blas['advice']}")
-    remedy = " (no CUDA GPU found; everything runs on the CPU. With an NVIDIA GPU: pip install 'minidecode[cu12]')"
+    remedy = f" (no CUDA GPU found; everything runs on the CPU. With an NVIDIA GPU: {pip_install('cupy', 'cu12')})"
     _print_row("device", f"{report['device']}{remedy if report['device'] == 'none' else ''}")
     compiled = report["compiled"]
     if compiled and "error" in compiled:

@@ -15,7 +15,7 @@ OPTION_GROUPS = {
     "Rules for tokens": "no_repeat_ngram_size encoder_no_repeat_ngram_size repetition_penalty"
                         " encoder_repetition_penalty bad_words_ids suppress_tokens begin_suppress_tokens"
                         " sequence_bias exponential_decay_length_penalty guidance_scale remove_invalid_values"
-                        " renormalize_logits unk_penalty",
+                        " renormalize_logits unk_penalty regex json_schema",
     "Special tokens": "eos_token_id ignore_eos pad_token_id unk_token_id forced_bos_token_id forced_eos_token_id"
                       " decoder_start_token_id",
     "Speed": "plan batch_size sort_window pipeline memory_budget",

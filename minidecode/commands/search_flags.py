@@ -64,6 +64,9 @@ def _flags(
     keep_stop_strings: Annotated[bool | None, typer.Option("--keep-stop", "--keep-stop-strings",
         help="Do not cut it off.")] = None,
     max_time: Annotated[float | None, typer.Option(help="End all texts after so many seconds.")] = None,
+    regex: Annotated[str | None, typer.Option(metavar="PATTERN", help="Make all of the new text match this.")] = None,
+    json_schema: Annotated[str | None, typer.Option(metavar="FILE", help="Make it JSON that this schema allows.")]
+    = None,
     no_repeat_ngram_size: Annotated[int | None, typer.Option(help="Never repeat n tokens in a row; 0 allows it.")]
     = None,
     encoder_no_repeat_ngram_size: Annotated[int | None, typer.Option(help="Nor n tokens in a row of the source.")]

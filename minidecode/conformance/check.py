@@ -206,7 +206,7 @@ def wrong(row: Row, implementation: Callable[..., Any], arguments: tuple, promis
 
 
 def wrong_with_out(row: Row, implementation: Callable[..., Any], arguments: tuple) -> Mistake | None:
-    """What is wrong where `out=` names the arrays to write, poisoned ones; None if it takes none."""
+    """The mistake, if there is one, where `out=` names the arrays to write; they hold poison before."""
     if not getattr(asked_of(row.name), "HANDED_OUT", True):
         return None
     try:

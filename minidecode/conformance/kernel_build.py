@@ -1,7 +1,7 @@
 """CUDA kernels compiled to machine code without a GPU, and what the assembler says of them.
 
 Needs the extra `ptx` (numba-cuda, cuda-core and the CUDA toolkit's compilers as Python packages; Linux or Windows):
-`pip install 'minidecode[ptx]'`. The way is numba-cuda's own: NVVM makes LTO-IR, nvJitLink links it to a cubin.
+The extra `ptx` brings it. The way is numba-cuda's own: NVVM makes LTO-IR, nvJitLink links it to a cubin.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import OptionError
+from ..errors import OptionError, pip_install
 
 ARCHITECTURES = ((7, 5), (8, 0), (9, 0))  # T4, A100, H100 and H200
 FLAGS = ("fastmath", "lineinfo", "debug", "opt", "launch_bounds")
@@ -44,9 +44,10 @@ def build(kernel: Callable[..., Any], argument_types: tuple, architecture: tuple
         from cuda.core import Linker, LinkerOptions, ObjectCode
         from numba import cuda
     except ImportError:
-        raise OptionError("compiling kernels needs the toolkit: pip install 'minidecode[ptx]'") from None
+        raise OptionError(f"compiling kernels needs the toolkit: {pip_install('cuda.core', 'ptx')}") from None
     if getattr(cuda, "implementation", "") != "NVIDIA":
-        raise OptionError("compiling kernels needs numba-cuda, not Numba's own target: pip install 'minidecode[ptx]'")
+        remedy = pip_install("numba_cuda", "ptx")
+        raise OptionError(f"compiling kernels needs numba-cuda, not Numba's own target: {remedy}")
 
     from .kernel_types import pretended_device
 

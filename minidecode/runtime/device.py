@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import OptionError
+from ..errors import OptionError, pip_install
 from .low_precision import each_array
 
 DEVICES = ("cpu", "cuda", "emulator", "auto")
@@ -45,7 +45,7 @@ def _why_no_cuda() -> str | None:
     try:
         import cupy  # noqa: F401
     except ImportError:
-        return "CuPy is not installed (pip install 'minidecode[cu13]', or [cu12])"
+        return f"CuPy is not installed ({pip_install('cupy', 'cu13')})"
     return None
 
 

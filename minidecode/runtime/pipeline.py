@@ -282,11 +282,11 @@ class Generating(Stages):
         how = self.how | {"memory_budget": self._budget()} | merged_options(self.options, part[0].options)
         prefixes = None if part[0].prefix is None else [line.prefix for line in part]  # all are of one kind
         out = self.model.generate(input_ids=ids, sample_ids=copies, prefix_tokens=prefixes, **how)
-        each = self.resolved.num_return_sequences
+        each, finish_reasons = self.resolved.num_return_sequences, out.finish_reasons
         for b, line in enumerate(part):
             mine = slice(b * each, (b + 1) * each)
             line.token_ids, line.scores = out.token_ids[mine], out.scores[mine].tolist()
-            line.finish_reasons = [out[place].finish_reason for place in range(*mine.indices(len(out)))]
+            line.finish_reasons = finish_reasons[mine]
             line.log_probs = out.log_probs and out.log_probs[mine]
         self.receipt.new_tokens += out.receipt.new_tokens
         if self.on_batch:

@@ -13,6 +13,7 @@ import numpy as np
 from .. import ops as signatures
 from ..catalog import CATALOG, Cost
 from ..cpu.common.code_paths import CODE_PATHS, COUNTS
+from ..search.constraints import Counts
 from .arena import Fresh
 from .device import fetch
 from .user_functions import describe
@@ -188,6 +189,7 @@ class Receipt:
     graphs: GraphCounts = field(default_factory=GraphCounts)
     # prompts (tokens of them), code (loaded by auto), encoder, prefill, steps: the forward passes; search: all else
     seconds: dict[str, float] = field(default_factory=dict)
+    constraint: Counts | None = None  # tokens that regex or json_schema masked
     search: dict[str, Any] = field(default_factory=dict)  # the options that are not at their defaults
     compile_seconds: float = 0.0  # of these, compiling for the first time on this machine
     launches: dict[str, int] = field(default_factory=dict)  # of CUDA kernels, with where they ran
@@ -209,6 +211,8 @@ class Receipt:
             paths = ", ".join(f"{c.code_paths[path]:,} {path}" for path in CODE_PATHS if path in c.code_paths)
             ran = f"{c.implementation}: {paths}" if paths else c.implementation
             lines.append(f"{name:<17} {c.calls:>7} {c.seconds:>9.3f} {c.bytes / 1e6:>10.1f}  {ran}")
+        if self.constraint:
+            lines.append(f"{'regex' if 'regex' in self.search else 'json_schema'}: {self.constraint}")
         if (g := self.graphs).launches:
             lines.append(
                 f"{g.launches:,} launches of parts of steps ({g.captured} captured, {g.reused} kept from earlier "

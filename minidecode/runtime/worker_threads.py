@@ -1,4 +1,8 @@
-"""Threads that hand each other work: one reads ahead, others finish behind, and errors reach the thread that waits."""
+"""Threads that hand each other work: one reads ahead, others finish behind, and errors reach the thread that waits.
+
+All boxes are queue.SimpleQueue, which is written in C. queue.Queue is Python: where Ctrl-C or a signal interrupts it
+between two of its lines, a thread may wait for ever for a word that was lost.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +23,15 @@ NOTHING_YET = object()  # stands for a batch where the input is slow, so that fi
 class Worker(threading.Thread):
     """A thread. If an exception ends it, the exception is the last item that it puts into its box."""
 
-    def __init__(self, name: str, work: Callable[[], None], outbox: queue.Queue, stop: threading.Event):
+    def __init__(self, name: str, work: Callable[[], None], outbox: queue.SimpleQueue):
         super().__init__(name=name)
-        self.work, self.outbox, self.stop = work, outbox, stop
+        self.work, self.outbox = work, outbox
 
     def run(self) -> None:
         try:
             self.work()
         except BaseException as error:
-            put_item(self.outbox, Failure(error), self.stop)
+            self.outbox.put(Failure(error))
 
 
 @dataclass(frozen=True)
@@ -37,16 +41,7 @@ class Failure:
     error: BaseException
 
 
-def put_item(box: queue.Queue, item: Any, stop: threading.Event) -> bool:
-    """Puts the item into the box, and waits while that is full; False if the run has ended."""
-    while not stop.is_set():
-        with contextlib.suppress(queue.Full):
-            box.put(item, timeout=TICK)
-            return True
-    return False
-
-
-def next_item(box: queue.Queue, workers: list[Worker]) -> Any:
+def next_item(box: queue.SimpleQueue, workers: list[Worker]) -> Any:
     """The next item, or NOTHING_YET after a while. Raises what ended a worker; PipelineError if one said nothing."""
     silent = next((w for w in workers if not w.is_alive()), None)  # asked first: what it said is in the box by now
     try:
@@ -65,21 +60,35 @@ def ahead(items: Iterable[Any], size: int, call_off: Callable[[], None] | None =
 
     call_off: what ends the thread's own wait for an item.
     """
-    box, stop = queue.Queue(size), threading.Event()
+    box, room, stop = queue.SimpleQueue(), queue.SimpleQueue(), threading.Event()
+    for _ in range(size):
+        room.put(None)
+
+    def there_is_room() -> bool:
+        """Waits for it; False if the run has ended."""
+        while not stop.is_set():
+            with contextlib.suppress(queue.Empty):
+                room.get(timeout=TICK)
+                break
+        return not stop.is_set()
 
     def work() -> None:
         for item in items:
-            if not put_item(box, item, stop):
+            if not there_is_room():
                 return
-        put_item(box, END, stop)
+            box.put(item)
+        box.put(END)
 
-    worker = Worker("prefetch", work, box, stop)
+    worker = Worker("prefetch", work, box)
     try:
         worker.start()
         while (item := next_item(box, [worker])) is not END:
+            if item is not NOTHING_YET:
+                room.put(None)
             yield item
     finally:
         stop.set()
+        room.put(None)  # a thread that waits for it looks up at once
         if call_off:
             call_off()
         if worker.ident is not None:  # it was started
@@ -89,19 +98,18 @@ def ahead(items: Iterable[Any], size: int, call_off: Callable[[], None] | None =
 def behind(function: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Iterator[Any]:
     """function(item) of each, by threads, while the caller's makes the next item; in the order in which they end.
 
-    At most threads + 1 items are under way, and the boxes have room for an END or a Failure of each thread beside them,
-    so no thread waits to put something in. If the items break off, what is under way is handed out before that is
+    At most threads + 1 items are under way. If the items break off, what is under way is handed out before that is
     raised.
     """
     most = threads + 1
-    inbox, outbox, stop = queue.Queue(most + threads), queue.Queue(most + threads), threading.Event()
+    inbox, outbox, stop = queue.SimpleQueue(), queue.SimpleQueue(), threading.Event()
 
     def work() -> None:
         while (item := inbox.get()) is not END:
             if not stop.is_set():
-                put_item(outbox, function(item), stop)
+                outbox.put(function(item))
 
-    workers = [Worker(f"post-process {i + 1}", work, outbox, stop) for i in range(threads)]
+    workers = [Worker(f"post-process {i + 1}", work, outbox) for i in range(threads)]
     under_way, items, broken_off = 0, iter(items), None
     try:
         for worker in workers:
@@ -115,7 +123,7 @@ def behind(function: Callable[[Any], Any], items: Iterable[Any], threads: int) -
                 broken_off = error
                 break
             if item is not NOTHING_YET:
-                inbox.put_nowait(item)
+                inbox.put(item)
                 under_way += 1
             while under_way == most or not outbox.empty():
                 if (done := next_item(outbox, workers)) is not NOTHING_YET:
@@ -130,7 +138,7 @@ def behind(function: Callable[[Any], Any], items: Iterable[Any], threads: int) -
     finally:
         stop.set()
         for _ in workers:
-            inbox.put_nowait(END)
+            inbox.put(END)
         for worker in workers:
             if worker.ident is not None:
                 worker.join()

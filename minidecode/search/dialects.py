@@ -25,12 +25,12 @@ HF_PROCESSORS = (
     "guidance_scale", "sequence_bias", "encoder_repetition_penalty", "repetition_penalty", "no_repeat_ngram_size",
     "encoder_no_repeat_ngram_size", "bad_words_ids", "min_new_tokens", "prefix_allowed_tokens_fn", "prefix_tokens",
     "forced_bos_token_id", "forced_eos_token_id", "remove_invalid_values", "exponential_decay_length_penalty",
-    "suppress_tokens", "begin_suppress_tokens", "logits_processor", "temperature", "top_h", "top_k", "top_p", "min_p",
-    "typical_p", "epsilon_cutoff", "eta_cutoff", "renormalize_logits",
+    "suppress_tokens", "begin_suppress_tokens", "logits_processor", "regex", "json_schema", "temperature", "top_h",
+    "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "renormalize_logits",
 )  # fmt: skip
 FAIRSEQ_PROCESSORS = (
     "never_pad", "unk_penalty", "end_at_limit", "begin_with_bos", "prefix_tokens", "min_new_tokens",
-    "no_repeat_ngram_size", "logits_processor", "top_k", "top_p",
+    "no_repeat_ngram_size", "logits_processor", "regex", "json_schema", "top_k", "top_p",
 )  # fmt: skip
 
 

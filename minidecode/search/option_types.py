@@ -203,5 +203,7 @@ class GenerateOptions(TypedDict, total=False):
     keep_stop_strings: bool
     stopping_criteria: Callable[..., Any] | Sequence[Callable[..., Any]]
     max_time: float | None
+    regex: str | None
+    json_schema: dict[str, Any] | str | Path | None
     return_dict_in_generate: Literal[False]
     output_scores: Literal[False]

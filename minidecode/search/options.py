@@ -8,6 +8,7 @@ import numbers
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from ..errors import MinidecodeWarning, OptionError
 from ..ops import BEST_BEAM, BEST_CANDIDATE, NOBODY, BeamRules
 from ..runtime.user_functions import describe
+from .constraints import check_one_constraint, checked_regex, checked_schema
 from .dialects import DIALECTS, Dialect
 from .stopping import checked_functions, checked_stops
 
@@ -134,6 +136,11 @@ class Options:
     unless keep_stop_strings. stopping_criteria: functions of (ids, scores) that return True, or a truth value for each
     text; ids are the texts so far, each with its prompt and its newest token, and scores those of the step (None in a
     beam search, which asks for each candidate). max_time: after so many seconds the texts end with their next token.
+
+    **Constraints.** regex: a pattern that all of the new text matches, in the syntax of Rust's regex crate.
+    json_schema: a dict, JSON text or the path of a file; the new text is JSON that it allows, spaced as json.dumps
+    does. Give one of them; each needs the extra `constrain` and an EOS. Texts are complete at their limit at the
+    latest. Where other rules leave no token, the constraint goes before them. See constraints.py.
     """
 
     dialect: str = "hf"
@@ -187,6 +194,8 @@ class Options:
     keep_stop_strings: bool = False
     stopping_criteria: tuple[Callable[..., Any], ...] = ()
     max_time: float | None = None
+    regex: str | None = None
+    json_schema: dict[str, Any] | str | Path | None = None
 
     # No option: whether the least length is a default of the model's, and the limit is the caller's. Then a limit
     # below it is only warned of.
@@ -261,6 +270,8 @@ class Options:
         for name in ("logits_processor", "stopping_criteria"):
             object.__setattr__(self, name, checked_functions(name, getattr(self, name)))
         object.__setattr__(self, "stop_strings", checked_stops("stop_strings", self.stop_strings))
+        object.__setattr__(self, "regex", checked_regex(self.regex))
+        object.__setattr__(self, "json_schema", checked_schema(self.json_schema))
 
     def _check_agreement(self) -> None:
         """Options that contradict each other, and options that the dialect has no rule for."""
@@ -302,6 +313,7 @@ class Options:
                 f"temperature {self.temperature} is too low for a beam: its scores would sink below those out of play; "
                 "use one of at least 1e-4, or leave out do_sample"
             )
+        check_one_constraint(self)
         if self.unk_penalty and self.unk_token_id is None:
             raise OptionError("unk_penalty needs unk_token_id: the token that it comes off")
         for name in PROCESSORS:

@@ -21,6 +21,7 @@ from ..runtime.user_functions import call_option
 from .filters import epsilon_filter, eta_filter, min_p_filter, top_h_filter, typical_filter
 
 if TYPE_CHECKING:
+    from .constraints import Constraint
     from .options import Options
 
 
@@ -40,6 +41,7 @@ class Rows:
     sources: list[np.ndarray]  # by sentence: what the encoder read, or the prompt where there is no encoder
     prefix_BP: np.ndarray | None = None  # tokens that the text must begin with; -1 leaves a place free
     step: int | None = None  # where it is not known, the lengths say it
+    constraint: Constraint | None = None  # what new texts must match
     unconditional_RV: np.ndarray | None = None  # logits of the same new tokens behind the negative prompts
     certain_R: np.ndarray = field(init=False)  # rows whose next token a processor has made certain
 
@@ -452,6 +454,18 @@ def logits_processor(ops, scores_RV, rows, o):
             where = f"step {rows.new_R[r] + 1}, sentence {rows.sentence_R[r] + 1}"
             raise OptionError(f"logits_processor must return scores, no NaN or infinity as at {where}")
     return scores_RV.astype(dtype, copy=False)  # the state of a search is of the model's precision
+
+
+@acts(lambda o: o.regex is not None)
+def regex(ops, scores_RV, rows, o):
+    """Leaves what continues a match of the new text, and lets it end in time; EOS where it is complete."""
+    return rows.constraint.apply(scores_RV, rows, o)
+
+
+@acts(lambda o: o.json_schema is not None)
+def json_schema(ops, scores_RV, rows, o):
+    """The same, of a JSON text that the schema allows."""
+    return rows.constraint.apply(scores_RV, rows, o)
 
 
 @acts(lambda o: o.renormalize_logits)

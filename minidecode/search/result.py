@@ -12,6 +12,7 @@ import numpy as np
 from ..errors import NumericalError, OptionError
 from ..ops import FINE, NOT_A_NUMBER
 from ..runtime.device import array_like, fetch
+from .constraints import Constraint
 from .draws import Draws, sentence_keys
 from .options import Options
 from .processors import Rows
@@ -31,12 +32,13 @@ class Request:
     prefix_BP: np.ndarray | None = None  # tokens that new texts must begin with; see Rows
     keys_R2: np.ndarray | None = None  # for sampling: two random keys a text
     stopping: Stopping | None = None  # what ends texts beside EOS and limits
+    constraint: Constraint | None = None  # what new texts must match
     guide: GuidedEngine | None = None  # the engine, where guidance_scale asks for scores behind other prompts too
 
     @classmethod
     def make(
         cls, prompts, limit_B, options: Options, sources=(), prefixes=None, copies=None,
-        stopping: Stopping | None = None,
+        stopping: Stopping | None = None, constraint: Constraint | None = None,
     ) -> Request:  # fmt: skip
         """prefixes: by sentence, token ids; -1 leaves a place free. copies: see draws.sentence_keys."""
         sources = list(sources) or prompts
@@ -47,7 +49,7 @@ class Request:
                 prefix_BP[b, : len(prefix)] = prefix
         texts = options.num_return_sequences if options.num_beams == 1 else 1
         keys_R2 = sentence_keys(sources, copies, texts) if options.do_sample else None
-        return cls(prompts, np.asarray(limit_B), sources, prefix_BP, keys_R2, stopping)
+        return cls(prompts, np.asarray(limit_B), sources, prefix_BP, keys_R2, stopping, constraint)
 
     @functools.cached_property  # asked for at every step
     def prompt_B(self) -> np.ndarray:
@@ -72,8 +74,9 @@ class Request:
         self, tokens_RM: np.ndarray, length_R: np.ndarray, sentence_R: np.ndarray, step: int | None = None
     ) -> Rows:
         prompt_R, limit_R = self.prompt_B[sentence_R], self.limit_B[sentence_R]
+        given = self.sources, self.prefix_BP, step, self.constraint
         other_RV = None if self.guide is None else self.guide.unconditional_RV
-        return Rows(tokens_RM, length_R, prompt_R, limit_R, sentence_R, self.sources, self.prefix_BP, step, other_RV)
+        return Rows(tokens_RM, length_R, prompt_R, limit_R, sentence_R, *given, other_RV)
 
 
 @dataclass
@@ -124,7 +127,7 @@ def raise_trouble(trouble_R: np.ndarray, sentence_R: np.ndarray, step: int) -> N
 def no_token_is_left(sentence: int, step: int) -> OptionError:
     return OptionError(
         f"no token is left for sentence {sentence + 1} at step {step + 1}: the options forbid all of them; relax "
-        "what bans (n-grams, words, tokens, a prefix, a least length), or ask for fewer new tokens"
+        "what bans (n-grams, words, tokens, a prefix, a least length, regex, json_schema), or ask for fewer new tokens"
     )
 
 

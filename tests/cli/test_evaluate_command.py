@@ -172,4 +172,4 @@ def test_a_missing_package(fails, toy, pairs, monkeypatch, package):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     message = fails("evaluate", pairs, "-m", toy)
-    assert package in message and "pip install 'minidecode[evaluate]'" in message
+    assert package in message and "pip install 'rouge-score>=0.1.2' 'sacrebleu>=2.4'" in message

@@ -114,9 +114,9 @@ def test_doctor_lists_all_that_is_required():
 
 @pytest.mark.parametrize(
     ("package", "command"),
-    [("scipy", "pip install scipy"), ("torch", "pip install 'minidecode[oracle]'"),
-     ("hypothesis", "pip install hypothesis"), ("greenlet", "pip install greenlet"),
-     ("numba-cuda", "pip install 'minidecode[cu12]'")],
+    [("scipy", "pip install 'scipy>="), ("torch", "pip install 'torch>="), ("torch", "'transformers>=5.0'"),
+     ("hypothesis", "pip install 'hypothesis>="), ("greenlet", "pip install 'greenlet>="),
+     ("numba-cuda", "pip install 'numba-cuda[cu12]>=")],
 )  # fmt: skip
 def test_doctor_gives_the_command_that_adds_what_is_missing(cli, monkeypatch, package, command):
     version = metadata.version
@@ -127,7 +127,7 @@ def test_doctor_gives_the_command_that_adds_what_is_missing(cli, monkeypatch, pa
         return version(name)
 
     monkeypatch.setattr(metadata, "version", without)
-    assert json.loads(cli("doctor", "--json").out)["missing"][package] == command
+    assert command in json.loads(cli("doctor", "--json").out)["missing"][package]
     assert any(line.startswith(package) and command in line for line in cli("doctor").out.splitlines())
 
 
@@ -145,7 +145,7 @@ def test_a_missing_package_is_named_with_the_command_that_adds_it(fails, tiny_fo
         monkeypatch.delitem(sys.modules, name)
     folder = tiny_folder()
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    assert "pip install tokenizers" in fails("generate", "the", "-m", folder)
+    assert "pip install 'tokenizers>=" in fails("generate", "the", "-m", folder)
 
 
 def test_version(cli):
@@ -304,9 +304,13 @@ def test_auto_and_doctor_get_by_without_a_library(monkeypatch):
 def test_a_package_that_cannot_be_imported_is_named_and_a_bug_of_ours_is_not_hidden():
     from minidecode.commands.cli import _cannot_load
 
-    assert (
-        _cannot_load(ModuleNotFoundError("No module", name="rich")) == "the package rich is missing: pip install rich"
-    )
+    def missing(name):
+        return _cannot_load(ModuleNotFoundError("No module", name=name))
+
+    assert re.fullmatch(r"the package rich is missing: pip install '?rich.*", missing("rich"))
+    assert missing("rouge_score.rouge_scorer").endswith("pip install 'rouge-score>=0.1.2'"), "pip's name, not import's"
+    assert missing("yaml") == "the package yaml is missing: pip install PyYAML"
+    assert _cannot_load(ImportError("cannot import name 'x'", name="yaml.nodes")).endswith("--force-reinstall PyYAML")
     broken = ImportError("cannot import name 'x'", name="scipy.special")
     assert _cannot_load(broken) == (
         "the package scipy cannot be imported (cannot import name 'x'): pip install --force-reinstall scipy"

@@ -202,6 +202,17 @@ def test_a_changed_file_is_refused(cli, fails, tiny_folder, tmp_path, texts, unf
     assert f"{part} is of another run (the {what} has changed): " in fails(*arguments, "--resume")
 
 
+@pytest.mark.parametrize("package", ["minidecode", "numpy"])
+def test_another_version_is_refused(fails, toy, texts, unfinished, monkeypatch, package):
+    """Its last digits, and with them its texts, may be others."""
+    from minidecode.commands import resume
+
+    arguments = command(texts, toy)
+    unfinished(*arguments)
+    monkeypatch.setattr(resume.np if package == "numpy" else resume, "__version__", "9.9")
+    assert f"{package} was " in fails(*arguments, "--resume")
+
+
 def test_the_same_input_under_another_name_is_no_change(cli, toy, texts, unfinished):
     records, *_ = unfinished(*command(texts, toy))
     texts = texts.rename(texts.with_name("q.txt"))

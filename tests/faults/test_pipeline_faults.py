@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import json
 import os
+import queue
+import random
 import signal
 import subprocess
 import sys
@@ -187,23 +190,60 @@ def test_what_kills_a_thread_ends_the_run(monkeypatch, model, overlap, method):
 @pytest.mark.parametrize("after", [0, 1, 2])
 def test_a_thread_that_ends_without_a_word_is_missed(monkeypatch, model, overlap, after):
     """No exception and no sentinel comes from it, as if the system had ended it."""
-    put_item, handed = worker_threads.put_item, []
+    handed = []
 
-    def dies(box, item, stop):
-        handed.append(item)
-        if len(handed) > after:
-            raise Death
-        return put_item(box, item, stop)
+    class Box(queue.SimpleQueue):
+        def put(self, item):
+            if isinstance(threading.current_thread(), Worker):
+                handed.append(item)
+                if len(handed) > after:
+                    raise Death
+            super().put(item)
 
     def silently(self):
         with contextlib.suppress(Death):
             self.work()
 
-    monkeypatch.setattr(worker_threads, "put_item", dies)
+    monkeypatch.setattr(worker_threads.queue, "SimpleQueue", Box)
     monkeypatch.setattr(Worker, "run", silently)
     numbers, raised = outcome(run_of(model, overlap))
     assert isinstance(raised, md.PipelineError) and "ended without a word" in str(raised)
     assert numbers == list(range(1, len(numbers) + 1)) and len(numbers) < 10
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="a timer that interrupts")
+@pytest.mark.parametrize("overlap", ["both", "post-process"])
+def test_an_interrupt_at_any_moment_ends_all_threads(overlap):
+    """Wherever it finds the caller's thread, in a box too: none of the others waits for ever for what was lost."""
+
+    class Interrupt(BaseException):
+        pass
+
+    def interrupt(*_):
+        raise Interrupt
+
+    usual = signal.signal(signal.SIGALRM, interrupt)
+    rng = random.Random(0)
+    try:
+        for _ in range(100):
+            numbers = itertools.count()
+            read = worker_threads.ahead(numbers, 3) if overlap == "both" else numbers
+            written = worker_threads.behind(str, read, 2)
+            with pytest.raises(Interrupt):
+                signal.setitimer(signal.ITIMER_REAL, rng.uniform(0.001, 0.004), PATIENCE)  # again, where it hangs
+                for _ in written:
+                    pass
+            written.close()
+            if overlap == "both":
+                read.close()
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            deadline = time.monotonic() + PATIENCE / 6
+            while any(isinstance(thread, Worker) for thread in threading.enumerate()):  # one that just began ends soon
+                assert time.monotonic() < deadline
+                time.sleep(0.001)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, usual)
 
 
 @pytest.mark.parametrize("overlap", THREADED)

@@ -24,7 +24,7 @@ def modules() -> dict[str, Path]:
 def run_code(tree: ast.AST) -> list[ast.AST]:
     """The nodes of a file without those that only type checkers read."""
     if isinstance(tree, ast.If) and "TYPE_CHECKING" in ast.unparse(tree.test):
-        return []
+        return [node for child in tree.orelse for node in run_code(child)]
     return [tree, *(node for child in ast.iter_child_nodes(tree) for node in run_code(child))]
 
 
@@ -37,6 +37,11 @@ def imports(name: str, path: Path, known: dict[str, Path]) -> set[str]:
         if isinstance(node, ast.Import):
             names = [a.name.split(".") for a in node.names]
             found |= {".".join(parts[1:]) or "__init__" for parts in names if parts[0] == "minidecode"}
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module") and node.args:
+            named = node.args[0].value if isinstance(node.args[0], ast.Constant) else ""
+            if named.startswith((".", "minidecode.")):
+                base = folder if named.startswith(".") else []
+                found.add(".".join([*base, *named.removeprefix("minidecode").lstrip(".").split(".")]))
         elif isinstance(node, ast.ImportFrom):
             module = node.module.split(".") if node.module else []
             if node.level:

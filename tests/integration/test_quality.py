@@ -183,5 +183,5 @@ def test_a_missing_package_is_told_before_anything_is_generated(model, monkeypat
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.setattr(md.Model, "generate", None)
-    with pytest.raises(md.MinidecodeError, match=r"pip install 'minidecode\[evaluate\]'"):
+    with pytest.raises(md.MinidecodeError, match=r"pip install 'rouge-score>=0.1.2' 'sacrebleu>=2.4'"):
         quality.evaluate(model, PROMPTS, PROMPTS)

@@ -269,7 +269,7 @@ def test_what_a_users_function_allows(batch):
 
 
 def test_every_processor_of_every_dialect_is_tried():
-    elsewhere = {"logits_processor", "prefix_allowed_tokens_fn", "guidance_scale"}  # and in test_sampling.py
+    elsewhere = {"logits_processor", "prefix_allowed_tokens_fn", "guidance_scale", "regex", "json_schema"}
     elsewhere |= {"top_h", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff"}
     for d, rules in [("hf", RULES), ("hf4", RULES), ("fairseq", FAIRSEQ_RULES)]:
         names = {rule.__name__ for rule in rules} | elsewhere

@@ -62,7 +62,7 @@ def numbers_made(key_RX, step_R, V, seed) -> int:
 
 
 def oracle(key_RX, step_R, V, seed):
-    """-log(-log(u)) to 30 digits, of the middle u of what a word stands for; 0 where no kernel reads."""
+    """-log(-log(u)) in 30 digits: u is the midpoint of the interval that a random word stands for. 0 elsewhere."""
     noise_RV = np.zeros((len(key_RX), V))
     keys, steps = key_RX.tolist(), step_R.tolist()
     for r, v in itertools.product(places_checked(len(keys)), places_checked(V)):

@@ -68,7 +68,7 @@ def oracle(logits_RV):
 
 
 def bound(logits_RV):
-    """That of HARS, which rounds in the same places; what is wrong is exact."""
+    """The bound of HARS, which rounds in the same places; the flags of trouble are exact."""
     return _scores(logits_RV)[1], np.zeros(len(logits_RV))
 
 

@@ -1,0 +1,553 @@
+"""Text by rule: a regular expression or a JSON schema that all of a new text must match (the extra `constrain`).
+
+The library llguidance says which tokens may follow a beginning of a text. It does not say how many tokens an end takes.
+So each text that runs has a known end: bytes that complete it, in no more tokens than it may still have. A token gets
+through only if an end that fits is known behind it, too. Thus no text is cut off at its limit in the middle of a match.
+
+What holds: a text that ends with EOS matches. Each text ends so, unless a stop string, stopping_criteria or max_time
+ends it before. A call whose limit is below the shortest end that was found is refused before anything is computed.
+What is lost: an end may exist where none is found, so near the limit a token may be ruled out that could have stayed;
+and of each row the likeliest tokens alone get through, KEPT of them, top_k or KEPT_TO_SAMPLE where tokens are drawn.
+
+Milliseconds a step for each row, inside a JSON string, where most tokens may follow (median, one core): 0.7 of
+tiny-gpt2's 4,096 tokens and 0.8 of GPT-2's 50,257; 12 and 11 where tokens are drawn and top_k is 0.
+"""
+
+from __future__ import annotations
+
+import functools
+import heapq
+import itertools
+import json
+import re
+import weakref
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import MinidecodeError, OptionError, pip_install
+from .shortest_match import shortest_match
+
+if TYPE_CHECKING:
+    from ..files.tokenizer import Tokenizer
+    from .options import Options
+    from .processors import Rows
+
+KEPT = 64  # tokens of a row that get through where the likeliest are chosen: more than any search looks at
+KEPT_TO_SAMPLE = 1024  # where tokens are drawn, and top_k does not say how many
+SEARCHES = 3  # for new ends, of a row at a step, that find none
+NEW_END, FIRST_END = 200, 5000  # states that such a search looks at, and the one before the first token
+GRAMMARS = 8  # whose matchers a vocabulary keeps for later calls
+HINTS = 16  # patterns of a schema whose short matches a search tries
+END_OF_BYTES = 256  # the id of the end, where every byte is a token
+SAME_LENGTH, SAME_MASK = 24, 4  # states that such a search follows at one length, and of these with one mask
+MANY_BYTES = 24  # of more that may follow, a search tries these alone:
+LIKELY_BYTES = b"\"'}])>01259aAeZz ,:.;-_/\\{[(<+*=!?@#$%&|~^`\n\t"
+JSON_FORM = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}  # as json.dumps writes it
+
+
+# ---- options ---------------------------------------------------------------------------------------------------------
+
+
+def checked_regex(value: Any) -> str | None:
+    """Raises OptionError unless it is a text that is not empty, or None."""
+    if value is None:
+        return None
+    if not (isinstance(value, str) and value):
+        raise OptionError(f"regex must be a text that is not empty, not {value!r:.80}")
+    if any("\ud800" <= c <= "\udfff" for c in value):
+        raise OptionError("regex holds half a surrogate pair, which is no text: leave it out")
+    return value
+
+
+def checked_schema(value: Any) -> str | None:
+    """A JSON schema as JSON text: of a dict, of JSON text, or of the file at a path. Raises OptionError on others."""
+    if value is None:
+        return None
+    if isinstance(value, dict | bool):
+        try:
+            return json.dumps(value)
+        except (TypeError, ValueError) as error:
+            raise OptionError(f"json_schema holds what JSON does not ({error}): use texts, numbers, lists") from None
+    if not isinstance(value, str | Path):
+        raise OptionError(f"json_schema must be a dict, JSON text or the path of a file, not {value!r:.80}")
+    where, text = "json_schema", str(value)
+    if isinstance(value, Path) or not (text.lstrip().startswith("{") or text in ("true", "false")):
+        where = f"json_schema {text}"
+        try:
+            text = Path(value).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:  # ValueError: a NUL in the path, or no UTF-8 in the file
+            reason = getattr(error, "strerror", None) or error
+            raise OptionError(f"{where} cannot be read ({reason}): give a dict, JSON text or a file") from None
+    try:
+        schema = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise OptionError(f"{where} is no JSON ({error}): mend it") from None
+    if not isinstance(schema, dict | bool):
+        raise OptionError(f"{where} must hold a JSON object, not {text.strip()!r:.80}")
+    return json.dumps(schema)
+
+
+def check_one_constraint(options: Options) -> None:
+    """Raises OptionError on two constraints, and on one whose texts could not end."""
+    if options.regex is not None and options.json_schema is not None:
+        raise OptionError("regex and json_schema do not go together: give one of them")
+    if (name := name_of(options)) and not options.eos_token_id:
+        raise OptionError(f"{name} needs an eos_token_id, for a text ends with it where it is complete: give one")
+
+
+def name_of(options: Options) -> str | None:
+    """The option that constrains texts, if one does."""
+    return "regex" if options.regex is not None else "json_schema" if options.json_schema is not None else None
+
+
+# ---- the library and a tokenizer -------------------------------------------------------------------------------------
+
+
+def _library() -> Any:
+    try:
+        import llguidance
+    except ModuleNotFoundError as error:
+        raise MinidecodeError(
+            f"the package {error.name} is missing: {pip_install('llguidance', 'constrain')}"
+        ) from None
+    return llguidance
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A tokenizer as llguidance knows it, and its tokens as bytes."""
+
+    backend: Any  # an llguidance.LLTokenizer
+    words: dict[bytes, int]  # id of each token that is text
+    text_of: dict[int, bytes]
+    is_text_X: np.ndarray
+    longest: int  # bytes of a token, at most
+    roots: dict[str, tuple[Any, Any, bytes | None]] = field(default_factory=dict)  # by grammar: what `make` found
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> Vocabulary:
+        """Raises OptionError on tokens that are not made of bytes, and on what the library cannot read."""
+        if tokenizer.most_tokens(1) is None:
+            raise OptionError(
+                "regex and json_schema need a byte-level tokenizer, as of GPT-2 and BART, and this model's is another: "
+                "leave them out, or use another model"
+            )
+        try:
+            backend = _library().LLTokenizer(tokenizer.as_json())
+        except ValueError as error:
+            raise OptionError(
+                f"llguidance cannot read this model's tokenizer ({_one_line(error)}): leave out regex and json_schema, "
+                "or use another model"
+            ) from None
+        special = {*tokenizer.special_ids, *(i for i in range(backend.vocab_size) if backend.is_special_token(i))}
+        text_of = {i: backend.decode_bytes([i]) for i in range(backend.vocab_size) if i not in special}
+        words: dict[bytes, int] = {}
+        for i, text in text_of.items():
+            if text:
+                words.setdefault(text, i)
+        is_text_X = np.zeros(backend.vocab_size, bool)
+        is_text_X[[i for i, text in text_of.items() if text]] = True
+        return cls(backend, words, text_of, is_text_X, max(map(len, words), default=1))
+
+
+_vocabularies: weakref.WeakKeyDictionary[Tokenizer, Vocabulary] = weakref.WeakKeyDictionary()
+
+
+def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
+    """Read once for each tokenizer."""
+    if tokenizer not in _vocabularies:
+        _vocabularies[tokenizer] = Vocabulary.of(tokenizer)
+    return _vocabularies[tokenizer]
+
+
+def _patterns(schema: Any) -> list[str]:
+    """The values of all keys "pattern" of a schema."""
+    if isinstance(schema, list):
+        return [pattern for part in schema for pattern in _patterns(part)]
+    if not isinstance(schema, dict):
+        return []
+    own = [schema["pattern"]] if isinstance(schema.get("pattern"), str) else []
+    return own + [pattern for part in schema.values() for pattern in _patterns(part)]
+
+
+def _split(text: bytes) -> list[bytes]:
+    return [text[i : i + 1] for i in range(len(text))]
+
+
+def _one_line(message: object) -> str:
+    """The library's message without its pictures of the place: "what: why"."""
+    text = str(message)
+    lines = [line.strip() for line in text.splitlines()]
+    if why := next((line for line in lines if line.startswith("error: ")), None):
+        return why.removeprefix("error: ")
+    return re.sub(r"^at \d+\(\d+\): (invalid regex \S+ \(in regex\): )?", "", lines[0] if lines else text)[:200]
+
+
+class ByteTokens:
+    """Every byte a token, and an end: what a search for an end goes by, for masks over a vocabulary take longer."""
+
+    tokens = [*_split(bytes(range(256))), b"<|end|>"]  # noqa: RUF012
+    eos_token_id, bos_token_id, special_token_ids = END_OF_BYTES, None, (END_OF_BYTES,)
+
+    def __call__(self, text: str | bytes) -> list[int]:
+        return list(text.encode() if isinstance(text, str) else text)
+
+
+@functools.cache
+def byte_backend() -> Any:
+    """As llguidance knows them."""
+    library = _library()
+    return library.LLTokenizer(library.TokenizerWrapper(ByteTokens()))
+
+
+# ---- the constraint --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Counts:
+    """What a constraint did in a generation: of every row of every step that went on, the tokens it ruled out."""
+
+    masked: int = 0  # tokens that do not continue a match
+    of: int = 0  # tokens looked at
+    too_long: int = 0  # tokens that do, and behind which no end that fits was found
+
+    def __str__(self) -> str:
+        share = 100 * self.masked / max(self.of, 1)
+        late = f"; {self.too_long:,} others left too few tokens for an end" if self.too_long else ""
+        return f"{self.masked:,} of {self.of:,} tokens masked ({share:.1f} %){late}"
+
+
+@dataclass
+class Beginning:
+    """A text so far: what may follow it, and bytes that complete it."""
+
+    text: bytes
+    matcher: Any  # an llguidance.LLMatcher
+    end: bytes | None  # None: none is known
+    ends: dict[int, bytes | None] = field(default_factory=dict)  # behind a token more
+    searches: int = 0
+
+    @functools.cached_property
+    def allowed_X(self) -> np.ndarray:
+        """Truth values: whether a token may follow, of as many ids as the library has."""
+        return np.unpackbits(np.frombuffer(self.matcher.compute_bitmask(), np.uint8), bitorder="little").astype(bool)
+
+
+@dataclass
+class Constraint:
+    """What new texts must match. Made for one generation; `apply` is asked at each of its steps."""
+
+    name: str  # of the option
+    vocabulary: Vocabulary
+    root: Beginning
+    by_byte: Any  # an LLMatcher of bytes at the beginning of a text
+    hints: list[bytes]  # short matches of the patterns, tried as a whole
+    eos: list[int]  # ids that end a text and are no text themselves
+    skipped: tuple[int, ...]  # a forced BOS, which is no text either
+    kept: int  # tokens that get through, at most
+    counts: Counts = field(default_factory=Counts)
+    _step: int = -1
+    _now: dict[tuple[int, ...], Beginning | None] = field(default_factory=dict)  # by new tokens
+    _before: dict[tuple[int, ...], Beginning | None] = field(default_factory=dict)  # those of the step before
+    _fewest: dict[bytes, int] = field(default_factory=dict)
+
+    @classmethod
+    def make(cls, options: Options, tokenizer: Tokenizer | None, vocab_size: int) -> Constraint | None:
+        """None where the options ask for none. Raises OptionError on a pattern, schema or tokenizer that cannot be."""
+        if (name := name_of(options)) is None:
+            return None
+        if tokenizer is None:
+            raise OptionError(f"{name} needs a tokenizer, and this model folder has none: add its tokenizer.json")
+        library, vocabulary = _library(), vocabulary_of(tokenizer)
+        eos = [i for i in options.eos_token_id if i in tokenizer.special_ids and i < vocab_size]
+        if not eos:
+            raise OptionError(
+                f"{name} needs an eos_token_id that is a special token, for a text ends with it, and it is "
+                f"{list(options.eos_token_id) or None}: give one of {tokenizer.special_ids}"
+            )
+        if name == "regex":
+            grammar = library.LLMatcher.grammar_from_regex(options.regex)
+        else:
+            grammar = library.LLMatcher.grammar_from_json_schema(options.json_schema, overrides=JSON_FORM)
+        patterns = [str(options.regex)] if name == "regex" else _patterns(json.loads(str(options.json_schema)))
+        found = [shortest_match(pattern) for pattern in patterns[:HINTS]]
+        hints = [hint.encode("utf-8", "ignore") for hint in found if hint]
+        hints = [hint for hint in hints if all(b in vocabulary.words for b in _split(hint))]
+        if grammar not in vocabulary.roots:
+            backends = vocabulary.backend, byte_backend()
+            matcher, by_byte = (library.LLMatcher(backend, grammar, log_level=0) for backend in backends)
+            if matcher.get_error():
+                remedy = "mend the pattern" if name == "regex" else "mend the schema, or ask for less"
+                raise OptionError(f"{name} is refused by llguidance ({_one_line(matcher.get_error())}): {remedy}")
+            if len(vocabulary.roots) >= GRAMMARS:
+                vocabulary.roots.clear()
+            constraint = cls(name, vocabulary, Beginning(b"", matcher, None), by_byte, hints, eos, (), 1)
+            vocabulary.roots[grammar] = matcher, by_byte, constraint._search(b"", None, np.inf, FIRST_END)
+        matcher, by_byte, end = vocabulary.roots[grammar]
+        kept = KEPT
+        if options.do_sample or options.renormalize_logits:
+            kept = max(KEPT, options.top_k or 0) if options.do_sample and options.top_k else KEPT_TO_SAMPLE
+        root, kept = Beginning(b"", matcher.deep_copy(), end), max(kept, 4 * options.candidates)
+        return cls(name, vocabulary, root, by_byte, hints, eos, options.forced_bos_token_id, kept)
+
+    def check_limits(self, limit_B: Iterable[int], prompt_B: Iterable[int]) -> None:
+        """Raises OptionError where a sentence may not have as many new tokens as the shortest known match takes."""
+        if self.root.end is None:
+            raise OptionError(f"{self.name}: no text that matches was found: mend it, or make it simpler")
+        for limit, prompt in zip(limit_B, prompt_B, strict=True):
+            needed = self._tokens(self.root.end) + 1 + (prompt == 1 and bool(self.skipped))
+            if needed > limit:
+                raise OptionError(
+                    f"{self.name}: the shortest match that was found takes {needed} tokens with its end, and a text "
+                    f"may have {limit}: give max_new_tokens={needed} or more, or shorten what must match"
+                )
+
+    def check_prefixes(self, prefixes: Sequence[Sequence[int]], limit_B: Sequence[int]) -> None:
+        """Raises OptionError where the tokens that a text must begin with lead to no match within its limit."""
+        for b, prefix in enumerate(prefixes):
+            beginning: Beginning | None = self.root
+            fixed = list(itertools.takewhile(lambda i: i >= 0 and i not in self.eos, prefix))
+            for token in fixed[1:] if fixed[:1] and fixed[0] in self.skipped else fixed:
+                beginning = self._after(beginning, token)
+            end = None if beginning is None else beginning.end
+            if end is None or len(fixed) + self._tokens(end) + 1 > limit_B[b]:
+                raise OptionError(
+                    f"prefix_tokens of sentence {b + 1} begin no text that {self.name} allows within {limit_B[b]} "
+                    "tokens: give others, or a higher max_new_tokens"
+                )
+
+    def apply(self, scores_RV: np.ndarray, rows: Rows, options: Options) -> np.ndarray:
+        """Rules out (-inf) what does not continue a match, and what leaves too few tokens for its end.
+
+        Where other rules have ruled out all that is left, for every beam of a sentence, the constraint wins: the next
+        token of the known end is certain (score 0), unless prefix_tokens says another.
+        """
+        self._next_step(int(rows.new_R.max()) if rows.step is None else rows.step)
+        V, stuck = scores_RV.shape[1], []
+        for r, new in enumerate(rows.new_R):
+            if rows.step is not None and new < rows.step:  # this text is done
+                continue
+            ids = tuple(rows.text(r)[rows.prompt_R[r] :].tolist())
+            if rows.prompt_R[r] == 1 and self.skipped:
+                if not ids:
+                    continue  # the forced BOS comes first
+                ids = ids[1:] if ids[0] in self.skipped else ids
+            beginning = self._beginning(ids)
+            allowed_V = self._allowed(beginning, V)
+            self.counts.of += V
+            self.counts.masked += V - int(allowed_V.sum())
+            stays = self._with_an_end(beginning, allowed_V, scores_RV[r], int(rows.limit_R[r] - new))
+            kept = scores_RV[r, stays].copy()
+            scores_RV[r] = -np.inf
+            scores_RV[r, stays] = kept
+            if beginning is not None and not (kept > -np.inf).any():
+                stuck.append((r, beginning))
+        for r, beginning in stuck:
+            mine_R = np.arange(len(scores_RV)) == r if options.num_beams == 1 else rows.sentence_R == rows.sentence_R[r]
+            if not (scores_RV[mine_R] > -np.inf).any() and not self._has_prefix(rows, r):
+                scores_RV[r, self._next_of_the_end(beginning)] = 0.0
+                rows.certain_R[r] = True
+        return scores_RV
+
+    def _has_prefix(self, rows: Rows, r: int) -> bool:
+        """Whether prefix_tokens says the next token."""
+        prefix_BP, new = rows.prefix_BP, rows.new_R[r]
+        return prefix_BP is not None and new < prefix_BP.shape[1] and prefix_BP[rows.sentence_R[r], new] >= 0
+
+    def _next_step(self, step: int) -> None:
+        """Beginnings of the last step alone are kept; diverse groups ask several times in a step."""
+        if step != self._step:
+            self._step, self._before, self._now = step, self._now, {}
+
+    def _beginning(self, ids: tuple[int, ...]) -> Beginning | None:
+        """Where these tokens lead, one token on from the step before; None where they match nothing."""
+        if ids not in self._now:
+            if not ids:
+                self._now[ids] = self.root
+            elif ids[:-1] in self._before:
+                self._now[ids] = self._after(self._before[ids[:-1]], ids[-1])
+            else:  # a search of another step's texts, which no search of ours does
+                beginning: Beginning | None = self.root
+                for i in ids:
+                    beginning = self._after(beginning, i)
+                self._now[ids] = beginning
+        return self._now[ids]
+
+    def _after(self, beginning: Beginning | None, token: int) -> Beginning | None:
+        if beginning is None or token not in self.vocabulary.text_of:
+            return None
+        matcher = beginning.matcher.deep_copy()
+        if not matcher.consume_token(token):
+            return None
+        if token not in beginning.ends:  # a token of no mask of ours
+            beginning.ends[token] = self._end_behind(beginning, token, np.inf)
+        end = beginning.ends[token]
+        return None if end is None else Beginning(beginning.text + self.vocabulary.text_of[token], matcher, end)
+
+    def _allowed(self, beginning: Beginning | None, V: int) -> np.ndarray:
+        """Truth values of V tokens. A model may have more ids than its tokenizer, and these are no text."""
+        allowed_V = np.zeros(V, bool)
+        if beginning is not None:
+            known = min(V, self.vocabulary.backend.vocab_size)
+            allowed_V[:known] = beginning.allowed_X[:known]
+            allowed_V[:known] &= self.vocabulary.is_text_X[:known]
+            allowed_V[self.eos] = beginning.matcher.is_accepting()
+        return allowed_V
+
+    def _with_an_end(
+        self, beginning: Beginning | None, allowed_V: np.ndarray, scores_V: np.ndarray, left: int
+    ) -> list[int]:
+        """The likeliest of the tokens that are allowed and possible and let the text end in time; left: tokens."""
+        possible = np.flatnonzero(allowed_V & (scores_V > -np.inf))
+        if beginning is None or not len(possible):
+            return []
+        asked = 4 * self.kept
+        if len(possible) > asked:
+            possible = possible[np.argpartition(-scores_V[possible], asked)[:asked]]
+        stays: list[int] = []
+        beginning.searches = 0
+        for i in possible[np.argsort(-scores_V[possible], kind="stable")].tolist():
+            if i in self.eos or self._fits(beginning, i, left):
+                stays.append(i)
+                if len(stays) == self.kept:
+                    return stays
+            else:
+                self.counts.too_long += 1
+        return stays or [self._next_of_the_end(beginning)]
+
+    def _next_of_the_end(self, beginning: Beginning) -> int:
+        """The first of the fewest tokens of the end that is known."""
+        if not beginning.end:
+            return self.eos[0]
+        token = self._first_token(beginning.end)
+        beginning.ends[token] = beginning.end[len(self.vocabulary.text_of[token]) :]
+        return token
+
+    # ---- ends --------------------------------------------------------------------------------------------------------
+
+    def _fits(self, beginning: Beginning, token: int, left: int) -> bool:
+        """Whether an end is known behind this token that needs, with EOS, no more than the tokens left behind it."""
+        end = beginning.ends.get(token)
+        if end is None or self._tokens(end) + 2 > left:
+            end = beginning.ends[token] = self._end_behind(beginning, token, left)
+        return end is not None and self._tokens(end) + 2 <= left
+
+    def _end_behind(self, beginning: Beginning, token: int, left: float) -> bytes | None:
+        """The end that was known, or what is left of it, if it completes this, too; else one that is searched for."""
+        most, text = left - 2, self.vocabulary.text_of[token]
+        end = self._old_end(beginning.matcher, [token], beginning.end, most, len(text))
+        has_no_room = beginning.end is not None and most < self._tokens(beginning.end)  # a new end is seldom shorter
+        if end is not None or has_no_room or beginning.searches >= SEARCHES:
+            return end
+        beginning.searches += 1
+        end = self._search(beginning.text + text, beginning.end, most, NEW_END)
+        beginning.searches -= end is not None  # those that fail are counted
+        return end
+
+    def _old_end(
+        self, matcher: Any, tokens: list[int], old: bytes | None, most: float, likely_cut: int = 0
+    ) -> bytes | None:
+        """What is left of a known end behind a cut, if it completes the matcher's text and these tokens."""
+        if old is None:
+            return None
+        first, last = range(min(4, len(old))), range(max(len(old) - 8, 0), len(old) + 1)
+        for cut in dict.fromkeys([min(likely_cut, len(old)), *first, *last]):
+            if self._tokens(old[cut:]) <= most:
+                ids = [*tokens, *self._byte_ids(old[cut:]), self.vocabulary.backend.eos_token]
+                if matcher.validate_tokens(ids) == len(ids):
+                    return old[cut:]
+        return None
+
+    def _byte_ids(self, text: bytes) -> list[int]:
+        """A token for each byte."""
+        return [self.vocabulary.words[text[i : i + 1]] for i in range(len(text))]
+
+    def _search(self, text: bytes, old: bytes | None, most: float, states: int) -> bytes | None:
+        """A short end of a text, in at most so many tokens: bytes alone, or bytes and then what is left of the old end.
+
+        It goes byte by byte, the shortest first. Bytes behind which the same may follow are mostly the same to a
+        pattern: of these the first is tried, and of texts of one length a few. So what is found is an end, and mostly a
+        short one; where none is found within so many states, one may still exist.
+        """
+        start = self.by_byte.deep_copy()
+        start.consume_tokens(list(text))
+        heap, order, followed = [(0, 0, b"", start)], 0, Counter[Any]()
+        for _ in range(states):
+            if not heap:
+                return None
+            length, _, more, state = heapq.heappop(heap)
+            if most < np.inf and self._tokens(more) > most + 1:
+                continue
+            if state.is_accepting() and self._tokens(more) <= most:
+                return more
+            if old is not None and (end := self._joined(state, more, old, most)) is not None:
+                return end
+            if forced := state.compute_ff_bytes():
+                following = [forced] if self._is_text(forced) else []
+            else:
+                mask = state.compute_bitmask()
+                followed[length] += 1
+                followed[length, mask] += 1
+                if followed[length] > SAME_LENGTH or followed[length, mask] > SAME_MASK:
+                    continue
+                following = self._bytes_that_follow(np.unpackbits(np.frombuffer(mask, np.uint8), bitorder="little"))
+            masks = set()
+            for piece in [*following, *self.hints]:
+                after = state.deep_copy()
+                if not after.consume_tokens(list(piece)):
+                    continue
+                mask = after.compute_bitmask(), after.is_accepting()
+                if mask not in masks or piece in self.hints:
+                    masks.add(mask)
+                    order += 1
+                    heapq.heappush(heap, (length + len(piece), order, more + piece, after))
+        return None
+
+    def _joined(self, state: Any, more: bytes, old: bytes, most: float) -> bytes | None:
+        """These bytes and what is left of the old end, if that completes the state's text."""
+        most -= self._tokens(more)
+        for cut in range(len(old) + 1):
+            if self._tokens(old[cut:]) <= most:
+                ids = [*old[cut:], END_OF_BYTES]
+                if state.validate_tokens(ids) == len(ids):
+                    return more + old[cut:]
+        return None
+
+    def _bytes_that_follow(self, allowed_X: np.ndarray) -> list[bytes]:
+        """Those to try: ASCII before all others; of many, the likely ends."""
+        following = [b for b in self._bytes if allowed_X[b[0]]]
+        following = [b for b in following if b < b"\x80"] or following
+        if len(following) > MANY_BYTES:
+            following = [b for b in following if b in LIKELY_BYTES] or following[:MANY_BYTES]
+        return following
+
+    def _is_text(self, text: bytes) -> bool:
+        """Whether each byte is a token."""
+        return all(b in self.vocabulary.words for b in _split(text))
+
+    @functools.cached_property
+    def _bytes(self) -> list[bytes]:
+        """The bytes that are tokens, likely ends first."""
+        single = [b for b in _split(bytes(range(256))) if b in self.vocabulary.words]
+        return sorted(single, key=lambda b: LIKELY_BYTES.find(b) if b in LIKELY_BYTES else len(LIKELY_BYTES))
+
+    def _tokens(self, text: bytes) -> int:
+        """The fewest tokens that a text can be cut into."""
+        if text not in self._fewest:
+            words, longest, fewest = self.vocabulary.words, self.vocabulary.longest, [0] * (len(text) + 1)
+            for i in range(len(text) - 1, -1, -1):
+                ends = range(i + 1, min(i + longest, len(text)) + 1)
+                fewest[i] = 1 + min(fewest[j] for j in ends if text[i:j] in words)
+            self._fewest |= {text[i:]: number for i, number in enumerate(fewest)}
+        return self._fewest[text]
+
+    def _first_token(self, text: bytes) -> int:
+        """The first of the fewest tokens."""
+        words, fewest = self.vocabulary.words, self._tokens(text)
+        ends = range(1, min(self.vocabulary.longest, len(text)) + 1)
+        return words[text[: next(j for j in ends if text[:j] in words and self._tokens(text[j:]) == fewest - 1)]]
