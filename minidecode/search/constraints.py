@@ -292,6 +292,7 @@ class Constraint:
         kept = KEPT
         if options.do_sample or options.renormalize_logits:
             kept = max(KEPT, options.top_k or 0) if options.do_sample and options.top_k else KEPT_TO_SAMPLE
+        # A copy, for other threads may generate under the same grammar.
         root, kept = Beginning(b"", matcher.deep_copy(), end), max(kept, 4 * options.candidates)
         return cls(name, vocabulary, root, by_byte, hints, eos, options.forced_bos_token_id, kept)
 
@@ -432,14 +433,17 @@ class Constraint:
 
     def _fits(self, beginning: Beginning, token: int, left: int) -> bool:
         """Whether an end is known behind this token that needs, with EOS, no more than the tokens left behind it."""
-        end = beginning.ends.get(token)
-        if end is None or self._tokens(end) + 2 > left:
-            end = beginning.ends[token] = self._end_behind(beginning, token, left)
-        return end is not None and self._tokens(end) + 2 <= left
+        most, end = left - 2, beginning.ends.get(token)
+        if end is None or self._tokens(end) > most:
+            end = beginning.ends[token] = self._end_behind(beginning, token, most)
+        return end is not None
 
-    def _end_behind(self, beginning: Beginning, token: int, left: float) -> bytes | None:
-        """The end that was known, or what is left of it, if it completes this, too; else one that is searched for."""
-        most, text = left - 2, self.vocabulary.text_of[token]
+    def _end_behind(self, beginning: Beginning, token: int, most: float) -> bytes | None:
+        """The end that was known, or what is left of it, if it completes this, too; else one that is searched for.
+
+        most: tokens that it may have.
+        """
+        text = self.vocabulary.text_of[token]
         end = self._old_end(beginning.matcher, [token], beginning.end, most, len(text))
         has_no_room = beginning.end is not None and most < self._tokens(beginning.end)  # a new end is seldom shorter
         if end is not None or has_no_room or beginning.searches >= SEARCHES:

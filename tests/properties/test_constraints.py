@@ -247,6 +247,53 @@ def test_ids_that_the_tokenizer_lacks_are_no_text(toy):
         assert "<|endoftext|>" not in scores_after(toy, "", 9, "(?s).+", kept=400, V=V)[0]
 
 
+def test_an_end_is_a_token_of_the_options_alone():
+    """The library has an EOS of its own, which it reads off the tokenizer: it may not come inside a text."""
+    bart = md.load("tiny-bart", plan="numpy")
+    options = Options(eos_token_id=4096, regex="(ab)*")
+    constraint = Constraint.make(options, bart.tokenizer, bart.config.vocab_size)
+    request = Request.make([np.array([5, 9])], np.array([9]), options, constraint=constraint)
+    rows = request.rows(np.array([[5, 9]]), np.array([2]), np.array([0]), 0)
+    left = np.flatnonzero(constraint.apply(np.zeros((1, bart.config.vocab_size), np.float32), rows, options)[0] == 0)
+    assert constraint.vocabulary.backend.eos_token == 4098
+    assert [i for i in left if i in bart.tokenizer.special_ids] == [4096] and len(left) > 1
+
+
+def test_where_none_of_the_likeliest_fits_the_known_end_goes_on(toy):
+    """With its own score: it is not certain, for in a beam other texts compete with it."""
+    options = Options(eos_token_id=0, regex="[a-z]*!")
+    constraint = Constraint.make(options, toy, toy.size)
+    constraint.kept = 1
+    scores_1V = np.linspace(-2, -1, toy.size, dtype=np.float32)[None]
+    mark = int(toy.encode("!")[0])
+    assert mark not in np.argsort(-scores_1V[0])[:200]
+    request = Request.make([np.array([5, 9])], np.array([2]), options, constraint=constraint)
+    rows = request.rows(np.array([[5, 9]]), np.array([2]), np.array([0]), 0)
+    left_V = constraint.apply(scores_1V.copy(), rows, options)[0]
+    assert np.flatnonzero(left_V > -np.inf).tolist() == [mark] and left_V[mark] == scores_1V[0, mark]
+    assert not rows.certain_R.any()
+
+
+def test_a_beam_that_other_rules_leave_nothing_is_left_out_while_another_goes_on(toy):
+    """And where all are left nothing, the first goes on, with a token that is certain."""
+    a, b, c, d = (int(toy.encode(letter)[0]) for letter in "abcd")
+    for banned, stay in (([b], [[], [d]]), ([b, d], [[b], []])):
+        options = Options(eos_token_id=0, regex="ab|cd", num_beams=2)
+        constraint = Constraint.make(options, toy, toy.size)
+        scores_2V = np.full((2, toy.size), -3, np.float32)
+        scores_2V[:, banned] = -np.inf
+        request = Request.make([np.array([5, 9])], np.array([9]), options, constraint=constraint)
+        rows = request.rows(np.array([[5, 9, a], [5, 9, c]]), np.array([3, 3]), np.array([0, 0]), 1)
+        left_2V = constraint.apply(scores_2V, rows, options)
+        assert [np.flatnonzero(left_V > -np.inf).tolist() for left_V in left_2V] == stay
+        assert rows.certain_R.tolist() == [len(banned) == 2, False] and (left_2V[0, b] == 0) == (len(banned) == 2)
+
+
+def test_a_new_end_goes_over_into_the_known_one(toy):
+    """Behind a backslash an n must come before what was known: a search that knew nothing would not get so far."""
+    assert "\\" in scores_after(toy, '"', 300, r'"([^"\\]|\\n)*"[0-9]{250}!', kept=400)[0]
+
+
 def test_of_many_tokens_the_likeliest_are_kept(toy):
     options = Options(eos_token_id=0, regex="[a-z]+", do_sample=True, top_k=70)
     constraint = Constraint.make(options, toy, toy.size)
@@ -298,6 +345,14 @@ def test_prefix_tokens_are_a_part_of_the_match(model, search):
     assert all(re.fullmatch(options["regex"], text) for text in out.texts)
     with pytest.raises(md.OptionError, match="prefix_tokens of sentence 2 begin no text that regex allows"):
         model.generate(PROMPTS, prefix_tokens=[prefix, model.tokenizer.encode("Ms").tolist()], **options)
+    aaaaa, options = (
+        [model.tokenizer.encode("a").tolist() * 5],
+        {"regex": "a*b", "no_repeat_ngram_size": 0, **SEARCHES[search]},
+    )
+    with pytest.raises(md.OptionError, match="prefix_tokens of sentence 1 begin no text that regex allows within 6"):
+        model.generate("A", prefix_tokens=aaaaa, max_new_tokens=6, **options)
+    assert model.generate("A", prefix_tokens=aaaaa, max_new_tokens=7, **options).texts == ["aaaaab"]
+    options = {"regex": r"Mr[s]? [A-Z][a-z]*\.", "max_new_tokens": 9, **SEARCHES[search]}
     with pytest.raises(md.OptionError, match="no token is left for sentence 1"):  # behind a free place
         wrong = [-1] * len(prefix) + model.tokenizer.encode("?").tolist()
         model.generate(PROMPTS[0], prefix_tokens=[wrong], **options)
@@ -354,6 +409,9 @@ def test_the_receipt_counts_what_was_masked(model, toy):
     assert f"regex: {6 * (V - 1):,} of {6 * V:,} tokens masked (100.0 %)" in str(out.receipt).splitlines()
     assert json.loads(json.dumps(out.receipt.as_dict()))["search"]["regex"] == "q7"
     assert model.generate("A", max_new_tokens=2).receipt.constraint is None
+    out = model.generate(["A", "B", "The"], regex="[a-z ]+[.]|[A-Z]", max_new_tokens=9, plan="drop_finished=off")
+    assert len({len(ids) for ids in out.token_ids}) > 1  # texts that are done are looked at no more
+    assert out.receipt.constraint.of == V * out.receipt.new_tokens
     _, constraint = scores_after(toy, "", 2, "ab|c")
     assert vars(constraint.counts) == {"masked": toy.size - 2, "of": toy.size, "too_long": 1}
 
