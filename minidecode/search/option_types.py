@@ -112,6 +112,10 @@ class GenerateOptions(TypedDict, total=False):
         Make what is left after all rules probabilities again.
     unk_penalty: float = 0.0
         Taken off the score of unk_token_id (fairseq).
+    regex: str | None = None
+        A pattern that all of the new text matches; it needs the extra `constrain`.
+    json_schema: dict[str, Any] | str | Path | None = None
+        The new text is JSON that this schema allows: a dict, JSON text or the path of a file.
     prefix_allowed_tokens_fn: Callable[[int, np.ndarray], Sequence[int]] | None = None
         f(sentence, ids) returns the ids that may follow.
     logits_processor: Callable[..., np.ndarray] | Sequence[Callable[..., np.ndarray]] = ()
