@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 KEPT = 64  # tokens of a row that get through where the likeliest are chosen: more than any search looks at
 KEPT_TO_SAMPLE = 1024  # where tokens are drawn, and top_k does not say how many
 SEARCHES = 3  # for new ends, of a row at a step, that find none
-NEW_END, FIRST_END = 200, 5000  # states that such a search looks at, and the one before the first token
+NEW_END, FIRST_END = 200, 20_000  # states that such a search looks at, and the one before the first token
 GRAMMARS = 8  # whose matchers a vocabulary keeps for later calls
 HINTS = 16  # patterns of a schema whose short matches a search tries
 END_OF_BYTES = 256  # the id of the end, where every byte is a token
@@ -68,7 +68,7 @@ def checked_schema(value: Any) -> str | None:
     """A JSON schema as JSON text: of a dict, of JSON text, or of the file at a path. Raises OptionError on others."""
     if value is None:
         return None
-    if isinstance(value, dict | bool):
+    if isinstance(value, dict):
         try:
             return json.dumps(value)
         except (TypeError, ValueError) as error:
@@ -76,7 +76,7 @@ def checked_schema(value: Any) -> str | None:
     if not isinstance(value, str | Path):
         raise OptionError(f"json_schema must be a dict, JSON text or the path of a file, not {value!r:.80}")
     where, text = "json_schema", str(value)
-    if isinstance(value, Path) or not (text.lstrip().startswith("{") or text in ("true", "false")):
+    if isinstance(value, Path) or not text.lstrip().startswith("{"):
         where = f"json_schema {text}"
         try:
             text = Path(value).read_text(encoding="utf-8")
@@ -87,7 +87,7 @@ def checked_schema(value: Any) -> str | None:
         schema = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise OptionError(f"{where} is no JSON ({error}): mend it") from None
-    if not isinstance(schema, dict | bool):
+    if not isinstance(schema, dict):
         raise OptionError(f"{where} must hold a JSON object, not {text.strip()!r:.80}")
     return json.dumps(schema)
 
@@ -475,16 +475,17 @@ class Constraint:
         """A short end of a text, in at most so many tokens: bytes alone, or bytes and then what is left of the old end.
 
         It goes byte by byte, the shortest first. Bytes behind which the same may follow are mostly the same to a
-        pattern: of these the first is tried, and of texts of one length a few. So what is found is an end, and mostly a
-        short one; where none is found within so many states, one may still exist.
+        pattern: of these the first is tried. Of texts of one length a few are followed, those first that turned off the
+        first byte's way seldom, and long ago: they are the furthest on. So what is found is an end, and mostly a short
+        one; where none is found within so many states, one may still exist.
         """
         start = self.by_byte.deep_copy()
         start.consume_tokens(list(text))
-        heap, order, followed = [(0, 0, b"", start)], 0, Counter[Any]()
+        heap, order, followed = [(0, 0, 0, 0, b"", start)], 0, Counter[Any]()
         for _ in range(states):
             if not heap:
                 return None
-            length, _, more, state = heapq.heappop(heap)
+            length, turns, last_turn, _, more, state = heapq.heappop(heap)
             if most < np.inf and self._tokens(more) > most + 1:
                 continue
             if state.is_accepting() and self._tokens(more) <= most:
@@ -507,9 +508,10 @@ class Constraint:
                     continue
                 mask = after.compute_bitmask(), after.is_accepting()
                 if mask not in masks or piece in self.hints:
+                    way = (turns + 1, length) if masks else (turns, last_turn)
                     masks.add(mask)
                     order += 1
-                    heapq.heappush(heap, (length + len(piece), order, more + piece, after))
+                    heapq.heappush(heap, (length + len(piece), *way, order, more + piece, after))
         return None
 
     def _joined(self, state: Any, more: bytes, old: bytes, most: float) -> bytes | None:

@@ -30,6 +30,7 @@ def model():
      ({"json_schema": '{"type":'}, "json_schema is no JSON (Expecting value"),
      ({"json_schema": "nowhere.json"}, "json_schema nowhere.json cannot be read (No such file or directory): give a"),
      ({"json_schema": "a\0b"}, "cannot be read"), ({"json_schema": {"enum": [object]}}, "holds what JSON does not"),
+     ({"json_schema": True}, "json_schema must be a dict, JSON text or the path of a file, not True"),
      ({"json_schema": 7}, "json_schema must be a dict, JSON text or the path of a file, not 7"),
      ({"regex": "a", "json_schema": {}}, "regex and json_schema do not go together: give one of them"),
      ({"regex": "a", "eos_token_id": None}, "regex needs an eos_token_id, for a text ends with it"),

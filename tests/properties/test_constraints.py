@@ -291,7 +291,7 @@ def test_a_beam_that_other_rules_leave_nothing_is_left_out_while_another_goes_on
 
 def test_a_new_end_goes_over_into_the_known_one(toy):
     """Behind a backslash an n must come before what was known: a search that knew nothing would not get so far."""
-    assert "\\" in scores_after(toy, '"', 300, r'"([^"\\]|\\n)*"[0-9]{250}!', kept=400)[0]
+    assert "\\" in scores_after(toy, '"', 300, r'"(a|\\n)*"[0-9]{210}!', kept=400)[0]
 
 
 def test_of_many_tokens_the_likeliest_are_kept(toy):
@@ -388,8 +388,20 @@ def test_a_forced_bos_is_no_part_of_the_match(beams):
 @pytest.mark.parametrize("beams", [1, 2])
 def test_scores_on_a_device(model, beams):
     there = md.load("tiny-gpt2", plan="numpy", device="emulator")
-    options = {"regex": "[ab]!", "max_new_tokens": 3, "num_beams": beams}
-    assert there.generate("The people", **options).texts == model.generate("The people", **options).texts
+    options = {"regex": "[ab]", "max_new_tokens": 2, "num_beams": beams}
+    assert there.generate("A", **options).texts == model.generate("A", **options).texts
+
+
+@pytest.mark.parametrize(
+    ("schema", "shortest"),
+    [({"type": "string", "minLength": 60}, 62), ({"type": "array", "minItems": 9, "items": {"type": "null"}}, 54),
+     ({"type": "object", "properties": {"e": {"type": "string", "format": "email"}, "u": {"type": "string", "format":
+       "uuid"}}, "required": ["e", "u"]}, 57), ({"$ref": "#/$defs/n", "$defs": {"n": {"type": "array", "items": {
+           "$ref": "#/$defs/n"}, "minItems": 0}}}, 2)],
+)  # fmt: skip
+def test_the_first_end_is_found_where_it_is_long_or_many_loops_lead_to_it(toy, schema, shortest):
+    constraint = Constraint.make(Options(eos_token_id=0, json_schema=schema), toy, toy.size)
+    assert len(constraint.root.end) == shortest and json.loads(constraint.root.end) is not None
 
 
 def test_a_schema_is_a_dict_a_text_or_a_file(model, tmp_path):
