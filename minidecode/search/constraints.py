@@ -501,7 +501,7 @@ class Constraint:
                 if followed[length] > SAME_LENGTH or followed[length, mask] > SAME_MASK:
                     continue
                 following = self._bytes_that_follow(np.unpackbits(np.frombuffer(mask, np.uint8), bitorder="little"))
-            masks = set()
+            masks: set[Any] = set()
             for piece in [*following, *self.hints]:
                 after = state.deep_copy()
                 if not after.consume_tokens(list(piece)):
