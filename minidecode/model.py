@@ -137,7 +137,13 @@ class Model:
         options: made by `options`. truncate: None where a caller cannot ask for it, so that errors do not name it.
         Raises InputError on a prompt that cannot be used.
         """
-        sources, prompts, _ = self.inputs.fitted(prompt, None, None, options, truncate)
+        sources, prompts, limit_B = self.inputs.fitted(prompt, None, None, options, truncate)
+        constraint = Constraint.make(options, self.tokenizer, self.config.vocab_size)
+        if constraint is not None:
+            try:
+                constraint.check_limits(limit_B, map(len, prompts))
+            except OptionError as error:
+                raise InputError(str(error)) from None
         return (sources or prompts)[0]
 
     def check(self, prompts: Texts, *, truncate: bool = False, **options: Unpack[GenerateOptions]) -> None:

@@ -98,3 +98,13 @@ def test_the_command_line_says_it_with_flags(cli, tmp_path):
     (tmp_path / "s.json").write_text('{"enum": ["yes", "no"]}', encoding="utf-8")
     ran = cli("generate", "A", "--json-schema", tmp_path / "s.json", "--receipt")
     assert ran.out.strip() in ('"yes"', '"no"') and "json_schema: " in ran.err and " tokens masked (" in ran.err
+
+
+def test_a_line_whose_own_limit_is_too_low_is_its_own_error(cli, tmp_path):
+    """The other lines of its batch are done."""
+    lines = tmp_path / "in.jsonl"
+    lines.write_text('{"prompt": "A", "max_new_tokens": 2}\n{"prompt": "A"}\n', encoding="utf-8")
+    ran = cli("generate", "-i", lines, "--json", "--on-error", "record", "--regex", "[0-9]{4}-[0-9]{2}", "--quiet")
+    bad, good = map(json.loads, ran.out.splitlines())
+    assert "line 1: regex: the shortest match that was found takes" in bad["error"]
+    assert good["hypotheses"][0]["finish_reason"] == "stop" and ran.code == 0
