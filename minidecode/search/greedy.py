@@ -47,9 +47,9 @@ def greedy(
     while True:
         # 1. Score the next token of every text.
         logits_RV = scaled_logits(ops, logits_RV, options)
-        if options.remove_invalid_values:
-            logits_RV = remove_invalid_values(ops, logits_RV, None, options)
         rows = texts.rows(request, step)
+        if options.remove_invalid_values:
+            logits_RV = remove_invalid_values(ops, logits_RV, rows, options)
         notes: dict[str, np.ndarray] | None = {} if trace else None
         model_trouble_R = None  # then argmax_tokens looks at the logits themselves
         if options.do_sample or not is_by_logits:  # noted before processors, which may hide it

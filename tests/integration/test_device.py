@@ -265,3 +265,15 @@ def test_the_same_on_a_gpu(kind, plan, options):
     options = {"max_new_tokens": 3} | options
     there = make(kind, "cuda").generate(input_ids=IDS, plan=f"cuda,{plan}", **options)
     same(make(kind, "emulator").generate(input_ids=IDS, plan=f"cuda,{plan}", **options), there)
+
+
+@pytest.mark.parametrize("options", [
+    {"remove_invalid_values": True}, {"guidance_scale": 1.5}, {"guidance_scale": 1.5, "num_beams": 2},
+    {"sequence_bias": {(5,): 2.0}}, {"exponential_decay_length_penalty": (1, 1.5)}, {"do_sample": True, "typical_p": 0.5},
+], ids=str)  # fmt: skip
+def test_later_options_say_the_same_on_a_device(tiny_folder, options):
+    """Scores lie there; what is no op of the plan's gets copies."""
+    folder, how = tiny_folder(), {"input_ids": [[5, 6], [7]], "max_new_tokens": 3, **options}
+    here, there = (md.load(folder, plan="numpy", device=device) for device in ("cpu", "emulator"))
+    expected = [ids.tolist() for ids in here.generate(**how).token_ids]
+    assert [ids.tolist() for ids in there.generate(**how).token_ids] == expected
