@@ -269,7 +269,8 @@ def test_the_same_on_a_gpu(kind, plan, options):
 
 @pytest.mark.parametrize("options", [
     {"remove_invalid_values": True}, {"guidance_scale": 1.5}, {"guidance_scale": 1.5, "num_beams": 2},
-    {"sequence_bias": {(5,): 2.0}}, {"exponential_decay_length_penalty": (1, 1.5)}, {"do_sample": True, "typical_p": 0.5},
+    {"sequence_bias": {(5,): 2.0}}, {"exponential_decay_length_penalty": (1, 1.5)},
+    {"do_sample": True, "typical_p": 0.5},
 ], ids=str)  # fmt: skip
 def test_later_options_say_the_same_on_a_device(tiny_folder, options):
     """Scores lie there; what is no op of the plan's gets copies."""
