@@ -1,4 +1,4 @@
-"""What the build of the wheel adds: the exercises' skeletons, made from their solutions, which stay outside.
+"""What the build of the wheel adds: the commit, and the exercises' skeletons, made from solutions that stay outside.
 
 Of these it notes their shapes, by which `grade` knows them again.
 """
@@ -29,6 +29,11 @@ class Skeletons(BuildHookInterface):
             made.write_text(strip(solution.read_text(encoding="utf-8")), encoding="utf-8")
             build_data["force_include"][str(made)] = f"minidecode/course/exercises/skeletons/{name}"
             shapes[made.stem] = published.published(solution.parent, made.read_text(encoding="utf-8"))
+        version_file = _module(root / "minidecode" / "commands" / "version.py")
+        if commit := version_file.commit_of_checkout(root):
+            told = Path(self._made.name) / version_file.COMMIT
+            told.write_text(commit, encoding="ascii")
+            build_data["force_include"][str(told)] = f"minidecode/commands/{version_file.COMMIT}"
         noted = Path(self._made.name) / published.NOTED
         noted.write_text(published.as_noted(shapes), encoding="utf-8")
         build_data["force_include"][str(noted)] = f"minidecode/course/exercises/skeletons/{published.NOTED}"

@@ -106,10 +106,10 @@ class Step:
     def outcome(self) -> str:
         """In words, where it is slower; noise may have a rung lose its trial and not the turns, or the other way."""
         if self.carried:
-            return "loses"
+            return "slower, and kept: its trial could not tell"
         if self.speedup < 1:
-            return "loses, and is not carried on"
-        return f"lost its trial ({self.trial[0]:.3f} s at best against {self.trial[1]:.3f} s), and is not carried on"
+            return "slower: dropped"
+        return f"slower in its trial ({self.trial[0]:.3f} s, was {self.trial[1]:.3f} s): dropped"
 
 
 @dataclass
@@ -183,8 +183,8 @@ class Ladder:
             f"({weights}).",
             f"This machine, measured: {m['bandwidth'] / 1e9:,.1f} GB/s, {m['operations'] / 1e9:,.0f} GFLOP/s. "
             f"Code was compiled, or read from disk, in {sum(s.compile_seconds for s in self.measured):.1f} s, which "
-            f"are not in any figure. BLAS threads: {self.where['blas_threads']}; processes that wanted one of its "
-            f"{self.where['cores']} cores, on average: {self.where.get('load', 'unknown')}.",
+            f"are not in any figure. BLAS threads: {self.where['blas_threads']}; load average "
+            f"{self.where.get('load', 'unknown')} on {self.where['cores']} cores.",
         ]
         if smaller := self.work.get("smaller"):
             given = ", ".join(f"--{name.replace('_', '-')}" for name in smaller)
@@ -225,6 +225,13 @@ def read_ladder(path: Path) -> Ladder:
 # ---- the ladder ------------------------------------------------------------------------------------------------------
 
 
+DOES = {  # each rung in a few words, for those who wait
+    "cache": "keeps keys and values", "pipeline": "reads and writes while the model runs",
+    "n-gram": "bans n-grams in compiled code", "cache de-duplication": "beams share the prompt's keys and values",
+    "EL": "keeps hidden states in place of keys and values", "fused kernels": "fewer passes over memory",
+    "HARS": "finds candidates without sorting", "planned memory": "one arena for all steps",
+    "low precision": "int8 weights, float16 cache", "larger batch": "all texts together",
+}  # fmt: skip
 FEWEST_NEW = 3  # with fewer, switches are on and nothing runs them
 
 
@@ -274,7 +281,7 @@ def ladder(
     work = Work.make(model, texts, input_length, num_beams, max_new_tokens)  # which says what cannot be
     smaller: list[str] = []
     if seconds is not None and may_shrink:
-        announce("how large the work may be")
+        announce("choosing sizes that fit the time")
         fitting = fit(model, whole, may_shrink, seconds)
         smaller = [size for size, number in fitting.items() if number != whole[size]]
         whole = fitting
@@ -284,7 +291,7 @@ def ladder(
         work, whole["batch_size"], no_repeat_ngram_size, here, bool(others), lambda done: progress(done, total),
         announce, clock,
     )  # fmt: skip
-    announce(f"all of them by turns, {repeats} time{'' if repeats == 1 else 's'}")
+    announce(f"final timing, {repeats} round{'' if repeats == 1 else 's'} of all rungs")
     turns = by_turns(work, climbed, repeats, lambda done: progress(len(RUNGS) + 1 + done, total), clock)
     machines = [MACHINES[m] for m in others]
     by_name = {c.step.name: c for c in climbed}
@@ -385,16 +392,13 @@ def climb(
     A rung is not run if no time is left for it and for a turn of all rungs.
     """
     start = Setting(dict(NO_CACHE.choices), work.model.dtype, batch_size, ngram)
-    announce(f"rung 1 of {len(RUNGS) + 1}: {NO_CACHE.name}")
+    announce(f"1/{len(RUNGS) + 1} {NO_CACHE.name}: each step reads the whole text again")
     below = tried(work, NO_CACHE, start, None, predicts)
     steps, climbed = [below.step], [below]
     progress(1)
     count = len(RUNGS) + 1
     for done, rung in enumerate(RUNGS, 2):
-        announce(
-            f"rung {done} of {count}: {rung.name}, checked and raced with the rung before; "
-            f"{clock.left_after(done - 1, count)}"
-        )
+        announce(f"{done}/{count} {rung.name}: {DOES[rung.name]}; {clock.left_after(done - 1, count)}")
         if not clock.has(COMPILING + 3 * below.fastest + sum(each.fastest for each in climbed)):
             steps.append(Step(rung.name, rung.paper, not_run=f"the {clock.seconds:.0f} s were over (--seconds)"))
             progress(done)

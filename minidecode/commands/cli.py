@@ -235,7 +235,7 @@ def _of_a_dash(message: str, context: Any) -> str:
     arguments = {p.name for p in context.command.params if p.param_type_name == "argument"} if context else set()
     for name, what in (("prompts", "prompt"), ("prompt", "prompt"), ("texts", "text")):
         if name in arguments:
-            return f"; a {what} that begins with - goes behind all options and --"
+            return f"; put -- before a {what} that begins with -"
     if "exercise" in arguments and re.search(r" -\d", message):
         return "; an exercise is one of the numbers or names of minidecode exercise list"
     return ""

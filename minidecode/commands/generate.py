@@ -46,7 +46,7 @@ def generate(
     dtype: Dtype = "float32",
     device: Device = "cpu",
     batch_size: Annotated[int, typer.Option(help="Prompts generated together.")] = 8,
-    sort_window: Annotated[int | None, typer.Option(help="Lines among which those of about one length are put together;"
+    sort_window: Annotated[int | None, typer.Option(help="Lines to sort by length before batching;"
                                                     " the output keeps their order.  [default: 8 batches]")] = None,
     pipeline: Annotated[bool, typer.Option("--pipeline/--no-pipeline", help="Read and tokenize ahead, and make text"
                                            " behind, in threads; or one batch after the other. Same results.")] = True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,7 @@ from ..errors import CheckpointError
 from ..files.lines import drawable
 from .completion import complete_model
 from .flags import AsJson, Debug, Quiet, refuse_given
-from .progress_bar import bar, line_off_a_terminal
+from .progress_bar import Report, bar, line_off_a_terminal
 from .whole_file import whole_file
 
 WORK = (
@@ -35,7 +36,7 @@ def ladder(
     random_weights: Annotated[bool, typer.Option("--random-weights", help="Only the shapes are the model's; nothing is"
                                                  " downloaded. No tokenizer, so no pipeline.")] = False,
     texts: Annotated[int, typer.Option(help="Texts that every rung generates.")] = 4,
-    input_length: Annotated[int, typer.Option(help="Tokens of each, about.")] = 64,
+    input_length: Annotated[int, typer.Option(help="Approximate prompt length in tokens.")] = 64,
     max_new_tokens: Annotated[int, typer.Option(help="New tokens of each, exactly; at least 3.")] = 16,
     num_beams: Annotated[int, typer.Option("--num-beams", "--beam", help="Beams of the search.")] = 4,
     no_repeat_ngram_size: Annotated[int, typer.Option(min=0, help="The ban whose compiled code is a rung; with 0 there"
@@ -49,7 +50,7 @@ def ladder(
     memory_budget: Annotated[str | None, typer.Option(help="Also double the batch, method by method, until it would"
                                                       " need more than this beside the weights, such as 16GB, or what"
                                                       " the machine has left (available).")] = None,
-    cell_seconds: Annotated[float, typer.Option(help="No batch that would take longer is timed there.")] = 4.0,
+    cell_seconds: Annotated[float, typer.Option(help="Skip batches slower than this, in seconds.")] = 4.0,
     machine: Annotated[list[str] | None, typer.Option(help="Predict for this one too, with its own memory as a cap:"
                                                       " v100, t4 or h200; may be given several times.")] = None,
     read: Annotated[Path | None, typer.Option("--read", help="Time nothing: show a file that --json wrote.")] = None,
@@ -91,7 +92,7 @@ def ladder(
                 memory_budget=memory_budget, cell_seconds=cell_seconds, machine=machine or (), name=model,
                 seconds=seconds and max(seconds - (time.perf_counter() - started), 1.0),
                 may_shrink=set(SIZES) - given,
-                progress=report, announce=report.say if report.is_shown else line_off_a_terminal("ladder", quiet),
+                progress=report, announce=_short(report) if report.is_shown else line_off_a_terminal("ladder", quiet),
             )  # fmt: skip
     print(json.dumps(found.as_dict()) if as_json else found)
     if plot is not None:
@@ -99,6 +100,11 @@ def ladder(
 
         with whole_file(plot) as file:
             write_svg(ladder_picture(found), file, f"The ladder of {found.work['model']}", ladder_in_words(found))
+
+
+def _short(report: Report) -> Callable[[str], None]:
+    """On a terminal: what runs, by name alone, so that the bar and its time left fit beside it."""
+    return lambda text: report.say(text.partition(":")[0])
 
 
 def _loaded(model: str, random_weights: bool):

@@ -46,19 +46,19 @@ def _flags(
     sibling_penalty: Annotated[float | None, typer.Option("--sibling-penalty", "--diversity-rate",
         help="A beam's k-th best continuation loses k times this.")] = None,
     do_sample: Annotated[bool | None, typer.Option("--do-sample/--no-sample", "--sampling",
-        help="Draw tokens at random, from what the next eight leave.")] = None,
+        help="Sample tokens; the next eight options shape what is drawn.")] = None,
     temperature: Annotated[float | None, typer.Option(help="Below 1 the likely tokens gain.")] = None,
     top_k: Annotated[int | None, typer.Option("--top-k", "--sampling-topk",
         help="The k likeliest tokens; 0: all.  [default: 50]")] = None,
     top_p: Annotated[float | None, typer.Option("--top-p", "--sampling-topp",
         help="The fewest likeliest tokens of this much probability.")] = None,
-    min_p: Annotated[float | None, typer.Option(help="Tokens this much as likely as the likeliest.")] = None,
-    top_h: Annotated[float | None, typer.Option(help="The likeliest tokens of this share of the entropy.")] = None,
+    min_p: Annotated[float | None, typer.Option(help="Drop tokens below this share of the top probability.")] = None,
+    top_h: Annotated[float | None, typer.Option(help="Keep the likeliest tokens of this share of the entropy.")] = None,
     typical_p: Annotated[float | None, typer.Option(
-        help="Tokens as surprising as usual, of this much probability.")] = None,
-    epsilon_cutoff: Annotated[float | None, typer.Option(help="Tokens of at least this probability.")] = None,
-    eta_cutoff: Annotated[float | None, typer.Option(help="The same, less strict where the model is unsure.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of the random numbers; the same seed, the same texts.")] = None,
+        help="Keep the tokens of about average surprise, with this much probability.")] = None,
+    epsilon_cutoff: Annotated[float | None, typer.Option(help="Drop tokens below this probability.")] = None,
+    eta_cutoff: Annotated[float | None, typer.Option(help="A cutoff that falls where the entropy is high.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed: the same seed gives the same texts.")] = None,
     stop_strings: Annotated[list[str] | None, typer.Option("--stop", "--stop-strings", metavar="TEXT",
         help="End a text where this is complete in it, and cut it off; may repeat.")] = None,
     keep_stop_strings: Annotated[bool | None, typer.Option("--keep-stop", "--keep-stop-strings",
@@ -69,11 +69,11 @@ def _flags(
     = None,
     no_repeat_ngram_size: Annotated[int | None, typer.Option(help="Never repeat n tokens in a row; 0 allows it.")]
     = None,
-    encoder_no_repeat_ngram_size: Annotated[int | None, typer.Option(help="Nor n tokens in a row of the source.")]
+    encoder_no_repeat_ngram_size: Annotated[int | None, typer.Option(help="Never copy an n-gram of the source.")]
     = None,
     repetition_penalty: Annotated[float | None, typer.Option(help="Above 1: tokens of the text become less likely.")]
     = None,
-    encoder_repetition_penalty: Annotated[float | None, typer.Option(help="Above 1: tokens of the source more.")]
+    encoder_repetition_penalty: Annotated[float | None, typer.Option(help="Above 1: tokens of the source gain.")]
     = None,
     bad_words_ids: Annotated[list[str] | None, typer.Option(metavar="ID,ID,..",
         help="Token ids that must not follow each other; may repeat.")] = None,
@@ -88,18 +88,18 @@ def _flags(
     remove_invalid_values: Annotated[bool | None, typer.Option("--remove-invalid-values",
         help="Go on with 0 where the model's scores are NaN.")] = None,
     renormalize_logits: Annotated[bool | None, typer.Option("--renormalize-logits",
-        help="Make what is left after all rules probabilities again.")] = None,
+        help="Renormalize scores after all rules.")] = None,
     unk_penalty: Annotated[float | None, typer.Option("--unk-penalty", "--unkpen",
         help="Taken off the score of --unk-token-id (fairseq).")] = None,
     eos_token_id: Annotated[list[int] | None, typer.Option(help="End of text, instead of the model's; may repeat.")]
     = None,
-    ignore_eos: Annotated[bool, typer.Option("--ignore-eos", help="Go on past the end of text, to the most tokens.")]
+    ignore_eos: Annotated[bool, typer.Option("--ignore-eos", help="Ignore the end of text: generate up to the limit.")]
     = False,
     pad_token_id: Annotated[int | None, typer.Option(help="Instead of the model's.")] = None,
-    unk_token_id: Annotated[int | None, typer.Option(help="The token of what is unknown.")] = None,
-    forced_bos_token_id: Annotated[list[int] | None, typer.Option(help="The first token of a target; may repeat.")]
+    unk_token_id: Annotated[int | None, typer.Option(help="Id of the unknown token.")] = None,
+    forced_bos_token_id: Annotated[list[int] | None, typer.Option(help="Token forced at a target's start; may repeat.")]
     = None,
-    forced_eos_token_id: Annotated[list[int] | None, typer.Option(help="The last token of the most; may repeat.")]
+    forced_eos_token_id: Annotated[list[int] | None, typer.Option(help="Token forced at the length limit; may repeat.")]
     = None,
     decoder_start_token_id: Annotated[int | None, typer.Option(help="What targets begin with (BART).")] = None,
 ):  # fmt: skip

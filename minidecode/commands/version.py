@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
+COMMIT = "commit.txt"  # beside this file, in a wheel that was built in a checkout
 
 
 def version_line() -> str:
@@ -42,9 +44,11 @@ def commit_of_checkout(folder: Path) -> str | None:
 
 
 def commit_of_install(package: Path) -> str | None:
-    """The commit that pip installed this package from; None where it came from elsewhere (PEP 610)."""
+    """The commit that the wheel was built at, or that pip installed from (PEP 610); None where neither is known."""
     from importlib import metadata
 
+    with contextlib.suppress(OSError):
+        return _checked((package / "commands" / COMMIT).read_text(encoding="ascii").strip())
     for found in metadata.distributions(name=package.name, path=[str(package.parent)]):
         try:
             commit = json.loads(found.read_text("direct_url.json") or "{}").get("vcs_info", {}).get("commit_id")

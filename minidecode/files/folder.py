@@ -115,5 +115,7 @@ def chosen_defaults(
         raise OptionError(f"generation_config must be a dict, a path, False or None, not {given!r}")
     tokens = {name: value for name, value in defaults.items() if name in TOKENS}
     if isinstance(given, str | Path):
+        if not Path(given).is_file():
+            raise OptionError(f"generation_config: there is no file {given}")
         return tokens | read_json(Path(given)), str(given)
     return tokens | (given or {}), "generation_config"

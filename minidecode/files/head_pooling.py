@@ -137,7 +137,7 @@ def _check_heads(c: Config, G: int) -> None:
         shared = math.gcd(*before.values())
         choices = [str(g) for g in range(1, shared + 1) if shared % g == 0 and any(g < b for b in before.values())]
         raise OptionError(
-            f"key/value heads: {G!r} does not divide what the model has ({told})"
+            f"key/value heads: {G!r} is no divisor of those that the model has ({told})"
             + (f"; choose {' or '.join(choices)}" if choices else ", and nothing that is less does")
         )
     if all(heads == G for heads in before.values()):

@@ -42,10 +42,10 @@ def test_off_a_terminal_each_rung_is_a_line_on_stderr(cli, tmp_path):
     """Minutes of silence look like a program that hangs."""
     ran = cli("ladder", "-m", write_folder(tmp_path / "toy", n_positions=64), *SIZES)
     told = ran.err.splitlines()
-    assert ran.code == 0 and told[0] == f"ladder: rung 1 of {len(RUNGS) + 1}: no cache"
+    assert ran.code == 0 and told[0].startswith(f"ladder: 1/{len(RUNGS) + 1} no cache: ")
     for number, (rung, line) in enumerate(zip(RUNGS, told[1:], strict=False), 2):
-        assert line.startswith(f"ladder: rung {number} of {len(RUNGS) + 1}: {rung.name}")
-    assert told[len(RUNGS) + 1 :] == ["ladder: all of them by turns, 1 time"]
+        assert line.startswith(f"ladder: {number}/{len(RUNGS) + 1} {rung.name}: ")
+    assert told[len(RUNGS) + 1 :] == ["ladder: final timing, 1 round of all rungs"]
 
 
 def test_sizes_that_are_not_given_are_made_smaller(cli, tmp_path, monkeypatch):
@@ -54,7 +54,7 @@ def test_sizes_that_are_not_given_are_made_smaller(cli, tmp_path, monkeypatch):
     ran = cli("ladder", "-m", folder, "--seconds", 1, "--texts", 3, "--beam", 2, "--repeats", 1)
     assert ran.code == 0 and ": 3 texts of about 16 tokens, 4 new, 2 beams\n" in ran.out
     assert "made smaller, to take about 1 s (--seconds). To choose it, give --input-length, " in ran.out
-    assert ran.err.startswith("ladder: how large the work may be\n")
+    assert ran.err.startswith("ladder: choosing sizes that fit the time\n")
 
 
 @pytest.mark.parametrize(("given", "seconds"), [([], 90), (["--texts", 3], None), (["--texts", 3, "--seconds", 9], 9)])

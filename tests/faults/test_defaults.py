@@ -83,7 +83,7 @@ def test_generation_config_may_be_left_out_or_replaced(tiny_folder, tmp_path):
     for wrong in (True, 3, ["num_beams"]):
         with pytest.raises(md.OptionError, match="generation_config must be a dict, a path, False or None"):
             md.load(folder, generation_config=wrong)
-    with pytest.raises(md.CheckpointError, match=r"no missing.json"):
+    with pytest.raises(md.OptionError, match=r"generation_config: there is no file .*missing.json"):
         md.load(folder, generation_config=tmp_path / "missing.json")
 
 

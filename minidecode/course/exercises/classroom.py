@@ -53,7 +53,7 @@ def _keeps_compiled_code() -> str:
     from ...plan import file_of
 
     file_of("cpu", "norm")
-    return "compiled code, which most chapters run, has a folder to be kept in"
+    return "the cache of compiled code is writable"
 
 
 def _finds_a_race() -> str:
