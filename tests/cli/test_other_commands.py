@@ -116,7 +116,7 @@ def test_doctor_lists_all_that_is_required():
     ("package", "command"),
     [("scipy", "pip install 'scipy>="), ("torch", "pip install 'torch>="), ("torch", "'transformers>=5.0'"),
      ("hypothesis", "pip install 'hypothesis>="), ("greenlet", "pip install 'greenlet>="),
-     ("numba-cuda", "pip install 'numba-cuda[cu12]")],
+     ("numba-cuda", " 'numba-cuda[cu12]")],
 )  # fmt: skip
 def test_doctor_gives_the_command_that_adds_what_is_missing(cli, monkeypatch, package, command):
     version = metadata.version
