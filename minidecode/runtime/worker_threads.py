@@ -1,7 +1,10 @@
 """Threads that hand each other work: one reads ahead, others finish behind, and errors reach the thread that waits.
 
-All boxes are queue.SimpleQueue, which is written in C. queue.Queue is Python: where Ctrl-C or a signal interrupts it
-between two of its lines, a thread may wait for ever for a word that was lost.
+Ctrl-C or a signal may interrupt the caller's thread between any two lines of Python, those of the standard library
+among them. So nothing here waits for a word that could be lost. All boxes are queue.SimpleQueue, which is written in C;
+queue.Queue and threading.Event are Python. And a thread ends when nobody holds the Lease of its work any more, also
+where the caller did not come to say so: Python 3.13 does not run `finally` for a signal at the end of a loop's body.
+What is left is Python's own Thread.start, which a signal can interrupt so that the new thread never runs.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +22,18 @@ from ..errors import PipelineError
 TICK = 0.1  # seconds after which a thread that waits looks whether it still should
 END = object()  # what a thread hands over last
 NOTHING_YET = object()  # stands for a batch where the input is slow, so that finished batches go on
+
+
+class Lease:
+    """Work goes on as long as somebody holds this and has not said that it is over."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+
+    def watched(self) -> Callable[[], bool]:
+        """Whether the work still goes on, for a thread, which must not hold the lease itself."""
+        lease = weakref.ref(self)
+        return lambda: (held := lease()) is not None and not held.is_over
 
 
 class Worker(threading.Thread):
@@ -60,17 +76,18 @@ def ahead(items: Iterable[Any], size: int, call_off: Callable[[], None] | None =
 
     call_off: what ends the thread's own wait for an item.
     """
-    box, room, stop = queue.SimpleQueue(), queue.SimpleQueue(), threading.Event()
+    box, room, lease = queue.SimpleQueue(), queue.SimpleQueue(), Lease()
+    goes_on = lease.watched()
     for _ in range(size):
         room.put(None)
 
     def there_is_room() -> bool:
         """Waits for it; False if the run has ended."""
-        while not stop.is_set():
+        while goes_on():
             with contextlib.suppress(queue.Empty):
                 room.get(timeout=TICK)
                 break
-        return not stop.is_set()
+        return goes_on()
 
     def work() -> None:
         for item in items:
@@ -87,12 +104,11 @@ def ahead(items: Iterable[Any], size: int, call_off: Callable[[], None] | None =
                 room.put(None)
             yield item
     finally:
-        stop.set()
+        lease.is_over = True
         room.put(None)  # a thread that waits for it looks up at once
         if call_off:
             call_off()
-        if worker.ident is not None:  # it was started
-            worker.join()
+        _join([worker])
 
 
 def behind(function: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Iterator[Any]:
@@ -102,12 +118,18 @@ def behind(function: Callable[[Any], Any], items: Iterable[Any], threads: int) -
     raised.
     """
     most = threads + 1
-    inbox, outbox, stop = queue.SimpleQueue(), queue.SimpleQueue(), threading.Event()
+    inbox, outbox, lease = queue.SimpleQueue(), queue.SimpleQueue(), Lease()
+    goes_on = lease.watched()
 
     def work() -> None:
-        while (item := inbox.get()) is not END:
-            if not stop.is_set():
-                outbox.put(function(item))
+        while goes_on():
+            try:
+                item = inbox.get(timeout=TICK)
+            except queue.Empty:
+                continue
+            if item is END:
+                return
+            outbox.put(function(item))
 
     workers = [Worker(f"post-process {i + 1}", work, outbox) for i in range(threads)]
     under_way, items, broken_off = 0, iter(items), None
@@ -136,9 +158,14 @@ def behind(function: Callable[[Any], Any], items: Iterable[Any], threads: int) -
         if broken_off is not None:
             raise broken_off
     finally:
-        stop.set()
+        lease.is_over = True
         for _ in workers:
             inbox.put(END)
-        for worker in workers:
-            if worker.ident is not None:
-                worker.join()
+        _join(workers)
+
+
+def _join(workers: list[Worker]) -> None:
+    """Waits for those that run; one that an interrupt has left in the middle of its start ends by itself."""
+    for worker in workers:
+        if worker.is_alive():
+            worker.join()
