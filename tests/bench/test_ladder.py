@@ -168,12 +168,11 @@ def test_a_loser_says_why_and_is_not_carried_on(toy, monkeypatch):
     monkeypatch.setattr(el_split, "attend_el_split", slow)
     picked = [r for r in rungs.RUNGS if r.name in ("cache", "EL", "cache de-duplication", "fused kernels")]
     monkeypatch.setattr(ladder, "RUNGS", tuple(picked))
-    real = ladder.is_slower
     judged = []
 
-    def judge(mine, before, least):  # EL's case alone is left to the clock
+    def judge(mine, before, least):  # the third is EL; the clock of a busy machine is asked for none
         judged.append(least)
-        return len(judged) == 3 and real(mine, before, least)
+        return len(judged) == 3
 
     monkeypatch.setattr(ladder, "is_slower", judge)
     found = ladder.ladder(toy, **SIZES)
