@@ -100,7 +100,11 @@ def rows_of(layer: str) -> list[str]:
     return [
         row.name
         for row in CATALOG.values()
-        if not row.may_be_off and not row.spelled and row.op != "linear" and row.called_by(FUSED, layer != "GPT-2")
+        if not row.may_be_off
+        and not row.spelled
+        and row.op != "linear"
+        and not row.with_dynamic
+        and row.called_by(FUSED, layer != "GPT-2")
     ]
 
 

@@ -27,6 +27,7 @@ class Row:
     them, or no cache at all); beside_source: those of a model with an encoder, where they are others.
     may_be_off: without it, other ops do the work, and that is the default. instead_of: the rows that never run where
     this one does. spelled: the words that plans have for it, where they are not those of the other rows.
+    with_dynamic: True for what only a model with dtype=int8_dynamic calls, False for what no such model calls.
     """
 
     name: str  # the file in reference/, cpu/, cuda/, and the folder in tests/mutants/
@@ -40,6 +41,7 @@ class Row:
     may_be_off: bool = False
     instead_of: tuple[str, ...] = ()
     spelled: Mapping[str, str] = field(default_factory=dict, hash=False)
+    with_dynamic: bool | None = None
 
     def called_by(self, cache: str, has_encoder: bool) -> bool:
         """Whether a model under a plan with this cache calls the op."""
@@ -67,6 +69,17 @@ def _epilogue_cost(x_RX, weight, activation=None, add_to=None) -> Cost:
     moved = (0 if bias is None else bias.nbytes) + (0 if add_to is None else add_to.nbytes)
     each = (bias is not None) + (activation is not None) + (add_to is not None)
     return Cost(product.bytes + moved, product.operations + each * results)
+
+
+def _linear_int8_cost(x_RX, weight, bias_X=None, activation=None, add_to=None) -> Cost:
+    """Rows, int8 weights and scales are read once, results written; an operation more for each thing a sum ends in."""
+    (R, inputs), outputs = x_RX.shape, weight.outputs
+    moved = sum(a.nbytes for a in (weight.scale, bias_X, add_to) if a is not None)
+    ends = 1 + sum(a is not None for a in (bias_X, activation, add_to))
+    matrix = inputs * outputs
+    return Cost(
+        x_RX.itemsize * R * (inputs + outputs) + matrix + moved, 2 * R * matrix + R * (3 * inputs + ends * outputs)
+    )
 
 
 def _norm_cost(x_RD, y_RD, bias_D, norm) -> Cost:
@@ -336,6 +349,16 @@ CATALOG = {
             ("add_to",),
             may_be_off=True,
             instead_of=("activation",),
+            with_dynamic=False,
+        ),
+        Row(
+            "linear_int8",
+            "linear_int8",
+            "LightSeq, section 2.1: the products between its kernels, here of whole numbers",
+            "tolerance",
+            _linear_int8_cost,
+            ("add_to",),
+            with_dynamic=True,
         ),
         Row("norm", "residual_norm", "LightSeq, section 2.1, Figure 2", "tolerance", _norm_cost),
         Row("heads", "split_heads", "LightSeq, section 2.1, Figure 2", "exact", _heads_cost),
@@ -359,7 +382,9 @@ CATALOG = {
             beside_source=("none", "replicated", "preallocated", "split", "indirect", "rolling"),
         ),
         Row("embedding", "embed_norm", "LightSeq, section 2.1", "tolerance", _embedding_cost),
-        Row("activation", "bias_activation", "LightSeq, section 2.1", "tolerance", _activation_cost),
+        Row(
+            "activation", "bias_activation", "LightSeq, section 2.1", "tolerance", _activation_cost, with_dynamic=False
+        ),
         Row(
             "split",
             "attend_split",

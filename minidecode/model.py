@@ -19,6 +19,7 @@ from .errors import CheckpointError, InputError, NumericalError, OptionError
 from .files.folder import chosen_defaults
 from .files.tokenizer import TextStream, Tokenizer
 from .models import FAMILIES, Family
+from .ops import Weight
 from .plan import Plan
 from .runtime.arena import Arena, Extent, Fresh, Places, StepPlan
 from .runtime.blas_threads import one_blas_thread, products_are_small
@@ -31,7 +32,7 @@ from .runtime.footprint import Footprint, check_fits, footprint, read_budget
 from .runtime.guidance import GuidedEngine
 from .runtime.inputs import Inputs, Texts, extent_of, token_callback
 from .runtime.launch import counted_launches
-from .runtime.low_precision import NARROW, read_only, stored_as
+from .runtime.low_precision import DYNAMIC, NARROW, read_only, stored_as
 from .runtime.output import LogProbs, Output, check_logprobs
 from .runtime.prompts import fit_prompts, fit_sources, token_rows
 from .runtime.receipt import CostOf, CountedOps, Receipt
@@ -75,7 +76,10 @@ class Model:
         self.dtype = dtype or str(next(iter(tensors.values())).dtype)  # as given to `load`
         if dtype in NARROW:
             self._check_finite()
-            self.weights, self.tensors = stored_as(dtype, self.weights), {}  # the wide ones are dropped
+            self.weights, self.tensors = (
+                stored_as(dtype, self.weights, then=self._packing()),
+                {},
+            )  # wide ones are dropped
         elif dtype == "float32" and (plan.linear == "cpu" or device != "cpu"):
             self.weights = stored_as("float32", self.weights)
         self.weights = read_only(self.weights) if device == "cpu" else moved_to(device, self.weights)
@@ -425,7 +429,7 @@ class Model:
         return plan.settled(["hars"] if options.num_beams == 1 or never_straight(options) else []), chosen
 
     def _plan_step(self, plan: Plan, extent: Extent, search: Options) -> StepPlan:
-        functions, make_cache = plan.resolve(self.is_encoder_decoder, self.device)
+        functions, make_cache = plan.resolve(self.is_encoder_decoder, self.device, self.dtype)
         with np.errstate(all="ignore"):
             made_for, captured = (self, plan, search), plan.captures(self.device)
             return dry_run(
@@ -510,7 +514,7 @@ class Model:
             if len(target_rows) != len(ids):
                 raise InputError(f"there are {len(ids)} texts and {len(target_rows)} targets: give each text its own")
         pieces = self._pieces(ids, target_rows, stride, truncate, decoder_start_token_id)
-        functions, _ = self.plan.on(self.device).resolve(device=self.device)
+        functions, _ = self.plan.on(self.device).resolve(device=self.device, dtype=self.dtype)
         # Nothing comes after the scored tokens, so no keys and values are kept.
         cache = CacheFactory(NoCache)
         engine = Engine(self.network, self.weights, CountedOps(functions), cache, device=self.device)
@@ -534,7 +538,7 @@ class Model:
             pieces = target_pieces([sources[i // each] for i in spoken], ids, prompts[0], context)
         else:
             pieces = text_pieces([prompts[i // each] for i in spoken], ids, context, checked_stride(None, context))
-        functions, _ = plan.resolve(device=self.device)
+        functions, _ = plan.resolve(device=self.device, dtype=self.dtype)
         engine = Engine(self.network, self.weights, CountedOps(functions), CacheFactory(NoCache), device=self.device)
         with one_blas_thread(self.is_small):
             found = score_pieces(engine, pieces, len(spoken), context, best=max(1, best)) if spoken else ([], [], [])
@@ -584,13 +588,25 @@ class Model:
         self, plan: Plan, places: Fresh | Places | None = None, costs: bool | CostOf = False,
         negatives: list[np.ndarray] | None = None,
     ) -> Engine:  # fmt: skip
-        functions, make_cache = plan.resolve(self.is_encoder_decoder, self.device)
+        functions, make_cache = plan.resolve(self.is_encoder_decoder, self.device, self.dtype)
         ops, drop_finished, buckets = CountedOps(functions, places, costs), plan.drop_finished == "on", None
         if plan.captures(self.device) and not costs:  # whose models look at lengths, at each step anew
             # A kept step writes into no arena of another call.
             buckets = Buckets(self.device) if plan.arena != "none" else self.buckets
         args = self.network, self.weights, ops, make_cache, drop_finished, self.device, buckets
         return GuidedEngine(*args, negative_prompts=negatives) if negatives else Engine(*args)
+
+    def _packing(self) -> Callable[[Weight], Weight] | None:
+        """What packs each weight for the processor's integer dot products; None where nothing is to be packed.
+
+        Raises OptionError on a processor that has none, unless the plan is one that needs none.
+        """
+        if self.dtype not in DYNAMIC or self.device != "cpu":
+            return None
+        from .cpu.linear_int8 import packed
+
+        needs_kind = self.plan.base == "auto" or self.plan.linear_int8 == "cpu"
+        return functools.partial(packed, must=needs_kind)
 
     def _check_finite(self) -> None:
         """Raises CheckpointError on weights that no narrow number stands for."""

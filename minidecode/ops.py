@@ -49,18 +49,30 @@ class Weight:
     data may be narrower than what is computed with: float16, or int8 with one `scale` per output, which stands for
     scale * data (runtime/low_precision.py makes them); floats have none. bias is added by the op *after* the product,
     fused with what follows (LightSeq, section 2.1), or by `linear_epilogue`, never by `linear` itself.
+
+    x_bits: 8 or 7 where the rows that meet an int8 weight are rounded to so many bits (`linear_int8`); None where they
+    stay floats. Such a weight may be packed for the CPU's compiled product: its layout is "panels" then, and data is
+    (panels, groups of 4 inputs, outputs of a panel, 4) as cpu/common/int8_gemm.py has it.
     """
 
     data: Array
     bias: Array | None = None
     scale: Array | None = None
     layout: str = "io"
+    x_bits: int | None = None
+
+    @property
+    def outputs(self) -> int:
+        """How many there are; panels may hold more, which are zeros."""
+        if self.layout == "panels":
+            return len(self.scale)
+        return self.data.shape[0 if self.layout == "oi" else 1]
 
     def of_outputs(self, outputs: slice) -> Weight:
         """Some of its outputs: views of its arrays, not copies."""
         data = self.data[outputs] if self.layout == "oi" else self.data[:, outputs]
         bias, scale = (None if a is None else a[outputs] for a in (self.bias, self.scale))
-        return Weight(data, bias, scale, self.layout)
+        return Weight(data, bias, scale, self.layout, self.x_bits)
 
 
 @dataclass(frozen=True)
@@ -157,6 +169,23 @@ def linear_epilogue(
     Contract: tolerance, for the weights that are stored; see `linear`.
     Moves R*(in + out)*s bytes, R*out*s more with `add_to`, and in*out times the bytes of a weight; 2*R*in*out
     operations. A product, `bias_activation` and a sum by themselves move 2*R*out*s and 2*R*out*s bytes more.
+    """
+
+
+@returns("y_RX")
+def linear_int8(
+    x_RX: Array, weight: Weight, bias_X: Array | None = None, activation: str | None = None,
+    add_to: Array | None = None, out: Array | None = None,
+) -> Array:  # fmt: skip
+    """y = act(s_R (q W) s_X + bias): whole numbers times whole numbers; with `add_to`, that plus y, in place.
+
+    Each row of x is rounded as it comes (dynamic quantization): s_R = max |x| / L and q = x / s_R, rounded to the
+    nearest whole number, ties to even. L is 127, or 63 where the weight's x_bits is 7. W is int8 in the layout "oi" or
+    "panels", s_X its scale for each output. bias_X is an argument, since products of attention get theirs later.
+    Contract: tolerance. The sums q W are exact in every backend; their ending rounds. A row that holds an infinity or
+    NaN becomes NaN, that row alone; one with all |x| below 1e-35 counts as zeros. Raises OptionError beyond 66,000
+    inputs, where a sum of 32 bits could overflow. Float32 alone.
+    Moves R*(in + out)*4 bytes, R*out*4 more with `add_to`, and in*out; 2*R*in*out operations.
     """
 
 

@@ -30,6 +30,7 @@ from .catalog import CATALOG, RENAMED, Row
 from .errors import CompiledCodeError, OptionError, did_you_mean
 from .runtime.device import device_kind
 from .runtime.launch import InEmulator, OnHost
+from .runtime.low_precision import DYNAMIC
 from .runtime.user_functions import UserOp
 
 CACHES: dict[str, type[LayerCache]] = {
@@ -111,6 +112,7 @@ class Plan:
     ngram: str | None = None
     linear: str | None = None
     epilogue: str | None = None
+    linear_int8: str | None = None
     norm: str | None = None
     heads: str | None = None
     append: str | None = None
@@ -256,11 +258,12 @@ class Plan:
         return Plan("cuda", **{name: getattr(self, name) for name in own if getattr(self, name) != self._of_base(name)})
 
     def resolve(
-        self, has_encoder: bool = True, device: str = "cpu"
+        self, has_encoder: bool = True, device: str = "cpu", dtype: str = "float32"
     ) -> tuple[dict[str, Callable[..., Any]], CacheFactory]:
         """The functions that will run, by op name, and what makes a layer's cache. What is off is not there.
 
         On a device, what is no kernel runs on copies that are brought to the host and back, each time.
+        dtype: the model's, for int8_dynamic has products of its own.
 
         Raises OptionError if one of them cannot run here, or never would: a plan never falls back in silence.
         """
@@ -279,6 +282,16 @@ class Plan:
                     continue
                 where = f"with cache={self.cache} in a model {'with' if has_encoder else 'without'} an encoder"
                 raise OptionError(f"plan: {row.name}={choice} has no effect {where}")
+            if row.with_dynamic is not None and row.with_dynamic != (dtype in DYNAMIC):
+                if self._is_asked_for(row):
+                    remedy = (
+                        "the products end in bias and activation"
+                        if dtype in DYNAMIC
+                        else "load with dtype='int8_dynamic'"
+                    )
+                    raise OptionError(f"plan: {row.name}={choice} has no effect with dtype={dtype}: {remedy}")
+                del functions[row.op]
+                continue
             if choice in ("off", "auto"):  # auto: until `settled` replaces it
                 del functions[row.op]
             else:  # places are found on the host, wherever they are

@@ -46,7 +46,7 @@ from .rungs import (
 )
 
 STAGES = {  # op -> the stage that its seconds belong to (FastSeq, Figure 1)
-    **dict.fromkeys(("linear", "linear_epilogue", "project_cross_kv"), "products"),
+    **dict.fromkeys(("linear", "linear_epilogue", "linear_int8", "project_cross_kv"), "products"),
     **dict.fromkeys((op for op in vars(signatures) if op.startswith("attend")), "attention"),
     **dict.fromkeys(
         ("reorder_cache", "gather_rows", "concat_step", "update_indirection", "append_kv", "pad_left"), "cache moves"),

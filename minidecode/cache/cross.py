@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..runtime.low_precision import cast_to
+from ..runtime.low_precision import cast_to, unpacked
 from .padding import padding, replicate
 from .protocol import SourceCache, StepCache
 
@@ -19,7 +19,7 @@ from .protocol import SourceCache, StepCache
 def of_layer(product, layer: int, layers: int):
     """One layer's part of a product whose outputs are those of all layers side by side."""
     width = len(product.bias) // layers
-    return product.of_outputs(slice(layer * width, (layer + 1) * width))
+    return unpacked(product).of_outputs(slice(layer * width, (layer + 1) * width))
 
 
 class CrossCache:

@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..ops import Weight
-from ..runtime.low_precision import cast_to, widened
+from ..runtime.low_precision import cast_to, unpacked, widened
 from .cross import of_layer
 from .padding import padding
 from .protocol import SourceCacheKind
@@ -32,6 +32,7 @@ def key_value_weights(weight: Weight, heads):
     Views of its matrix; of a low-precision one (float16, int8) float32 copies: they are read outside of the product.
     """
     G, K, U = heads.G, heads.K, heads.U
+    weight = unpacked(weight)
     keys_and_values = weight.of_outputs(slice(-G * (K + U), None))
     bias_X = keys_and_values.bias
     assert bias_X is not None  # every product of an attention has one
@@ -104,8 +105,8 @@ class ElCrossCache:
 
         stored_as is the source's own business, for all of them read what it keeps.
         """
-        layers = len(weights.blocks)
-        parts = (of_layer(weights.cross_kv, layer, layers) for layer in range(layers))
+        layers, product = len(weights.blocks), unpacked(weights.cross_kv)
+        parts = (of_layer(product, layer, layers) for layer in range(layers))
         return [cls(b, part, source, target_offsets_X) for b, part in zip(weights.blocks, parts, strict=True)]
 
     def __init__(self, block, key_values, source, target_offsets_X):

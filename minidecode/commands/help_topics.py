@@ -50,6 +50,8 @@ ABOUT_DTYPES = {
     "float64": "all arithmetic in float64: for comparisons",
     "float16": "weights of products in half the bytes; float32 arithmetic",
     "int8": "weights of products in a quarter of the bytes; float32 arithmetic",
+    "int8_dynamic": "int8 weights, and rows rounded to 8 bits as they come: whole-number products",
+    "int8_dynamic7": "the same with rows of 7 bits, for older x86 processors",
 }
 PLAN_EXAMPLES = (
     ("fast", "compiled code"),
@@ -129,7 +131,7 @@ def dtype_help() -> str:
     return "\n".join([
         *_paragraph("--dtype chooses how weights are stored, and in which precision a model computes."),
         "", "--dtype", *_table(ABOUT_DTYPES, ("float32", "float64", *NARROW)),
-        "", *_paragraph(f"{' and '.join(NARROW)} make another model, so other tokens may come. The cache has a type of"
+        "", *_paragraph(f"{', '.join(NARROW)} make another model, so other tokens may come. The cache has a type of"
                         " its own: --plan cache_dtype=float16."),
         "", "Examples:", "  minidecode generate \"Fellow citizens,\" --dtype int8",
         "  minidecode evaluate pairs.jsonl --dtype float32 --dtype int8",

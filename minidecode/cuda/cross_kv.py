@@ -14,6 +14,7 @@ from ..reference.cross_kv import results
 from ..runtime.launch import launch
 from .heads import THREADS, add_and_cut, bias_or_zeros, per_row
 from .linear import linear
+from .linear_int8 import linear_int8
 
 
 def project_cross_kv_v1(h_RD, weight, heads, out=None):
@@ -51,7 +52,7 @@ def arrange_layers(kv_RX, bias_X, k_SRX, v_SRX):
 def _product(h_RD, weight, heads, out):
     """(where keys go, where values go, the product of all layers, its bias); heads side by side."""
     k_SRGK, v_SRGU = results(h_RD, weight, heads, out)
-    kv_RX = linear(h_RD, weight)
+    kv_RX = linear(h_RD, weight) if weight.x_bits is None else linear_int8(h_RD, weight)
     S, R, _, _ = k_SRGK.shape
     return k_SRGK.reshape(S, R, -1), v_SRGU.reshape(S, R, -1), kv_RX, bias_or_zeros(kv_RX, weight.bias)
 

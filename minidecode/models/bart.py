@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..ops import Heads, Norm, Weight
-from .products import activated, residual_norm
+from .products import activated, product, residual_norm
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def encode(w: Weights, ids_R, pos_R, caches, ops):
     stack = w.encoder
     _, x_RD = ops.embed_norm(ids_R, pos_R, stack.wte_VD, stack.wpe_ND, w.embedding_scale, stack.ln_embedding)
     for block, cache in zip(w.encoder.blocks, caches, strict=True):
-        q_RHK = cache.append(ops, ops.linear(x_RD, block.qkv), x_RD)
+        q_RHK = cache.append(ops, product(ops, x_RD, block.qkv), x_RD)
         a_RX = cache.attend(ops, q_RHK)
         _, x_RD = residual_norm(ops, x_RD, a_RX, block.out, block.ln_self)
         x_RD = feed_forward(x_RD, block, w.activation, ops)
@@ -73,10 +73,10 @@ def forward(w: Weights, ids_R, pos_R, caches, ops, pick_R=None):
     stack = w.decoder
     _, x_RD = ops.embed_norm(ids_R, pos_R, stack.wte_VD, stack.wpe_ND, w.embedding_scale, stack.ln_embedding)
     for block, cache in zip(w.decoder.blocks, caches, strict=True):
-        q_RHK = cache.append(ops, ops.linear(x_RD, block.qkv), x_RD)
+        q_RHK = cache.append(ops, product(ops, x_RD, block.qkv), x_RD)
         a_RX = cache.attend(ops, q_RHK)
         _, x_RD = residual_norm(ops, x_RD, a_RX, block.out, block.ln_self)
-        a_RX = cache.cross.attend(ops, ops.linear(x_RD, block.cross_q))
+        a_RX = cache.cross.attend(ops, product(ops, x_RD, block.cross_q))
         _, x_RD = residual_norm(ops, x_RD, a_RX, block.cross_out, block.ln_cross)
         x_RD = feed_forward(x_RD, block, w.activation, ops)
     return x_RD if pick_R is None else ops.gather_rows(x_RD, pick_R)

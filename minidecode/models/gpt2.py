@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..ops import Heads, Norm, Weight
-from .products import activated, residual_norm
+from .products import activated, product, residual_norm
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def forward(w: Weights, ids_R, pos_R, caches, ops, pick_R=None):
     """
     x_RD, h_RD = ops.embed_norm(ids_R, pos_R, w.wte_VD, w.wpe_ND, 1.0, w.blocks[0].ln_1)
     for block, cache in zip(w.blocks, caches, strict=True):
-        qkv_RX = ops.linear(h_RD, block.qkv)
+        qkv_RX = product(ops, h_RD, block.qkv)
         q_RHK = cache.append(ops, qkv_RX, h_RD)  # bias, split to heads, keys and values kept
         a_RX = cache.attend(ops, q_RHK)
         if pick_R is not None and block is w.blocks[-1]:

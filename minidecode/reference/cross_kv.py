@@ -6,23 +6,27 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..runtime.low_precision import unpacked
 from .heads import split_heads_naive
 from .linear import linear, linear_naive
+from .linear_int8 import linear_int8, linear_int8_naive
 
 
 def project_cross_kv_naive(h_RD, weight, heads, out=None):
     """A product for each layer, which reads the source as often; then its bias, and the cut into heads."""
     k_SRGK, v_SRGU = results(h_RD, weight, heads, out)
-    width = heads.G * (heads.K + heads.U)
+    weight, width = unpacked(weight), heads.G * (heads.K + heads.U)
+    multiply = linear_naive if weight.x_bits is None else linear_int8_naive
     for s in range(len(k_SRGK)):
         part = weight.of_outputs(slice(s * width, (s + 1) * width))
-        _, k_SRGK[s], v_SRGU[s] = split_heads_naive(linear_naive(h_RD, part), part.bias, replace(heads, H=0))
+        _, k_SRGK[s], v_SRGU[s] = split_heads_naive(multiply(h_RD, part), part.bias, replace(heads, H=0))
     return k_SRGK, v_SRGU
 
 
 def project_cross_kv(h_RD, weight, heads, out=None, *, workspace=None):
     """One product. Its columns are those of all layers side by side; each number goes where it stays, bias added."""
-    return arranged(linear(h_RD, weight, workspace=workspace), weight, heads, out)
+    multiply = linear if weight.x_bits is None else linear_int8
+    return arranged(multiply(h_RD, weight, workspace=workspace), weight, heads, out)
 
 
 def arranged(kv_RX, weight, heads, out=None):
@@ -40,6 +44,5 @@ def results(x_RX, weight, heads, out):
     """Where keys and values of all layers go; as many layers as the product has outputs for."""
     if out is not None:
         return out
-    outputs = weight.data.shape[1 if weight.layout == "io" else 0]
-    stack = outputs // (heads.G * (heads.K + heads.U)), len(x_RX), heads.G
+    stack = weight.outputs // (heads.G * (heads.K + heads.U)), len(x_RX), heads.G
     return tuple(np.empty_like(x_RX, shape=(*stack, width), order="C") for width in (heads.K, heads.U))

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 from ..plan import file_of
 from ..search.candidates import never_straight
 from ..search.options import Options
-from .low_precision import arrays_of
+from .low_precision import DYNAMIC, arrays_of
 
 if TYPE_CHECKING:
     from ..model import Model
     from .arena import Extent
 
 # A letter for what is in it: f, d floats of 32 and 64 bits, i int64, u uint64, w uint32, h the bits of a float16, q
-# int8, b bool. A number behind it: an array of so many axes; with "r", one that may only be read, as all weights are,
-# with "a" such a one whose numbers need not touch, with "s" one to write whose numbers need not.
+# int8, o uint8, b bool. A number behind it: an array of so many axes; with "r", one that may only be read, as all
+# weights are, with "a" such a one whose numbers need not touch, with "s" one to write whose numbers need not.
 TASK, WORKERS = "i i", {"common.thread_pool._work": ["i1 i"]}
 ATTENTION = {"split._attention": ["f3 f4 f4 i1 f4 f4 i1 i1 f3 i i1"], "split._task_of_float32": [TASK]} | WORKERS
 BEST, BEST_OF_SUMS = "f2 f2 i2", "d2 d2 i2"  # a beam search that samples adds its noise in float64
@@ -60,6 +60,10 @@ PRODUCTS = {  # "linear", by what the weights are stored as
     "int8": {"common.skinny_gemm._product": ["f2 q2r f1r b f2 i i i1"],
              "common.skinny_gemm._task_of_int8": [TASK], "common.low_precision._widen": ["q2r f2"]} | WORKERS,
 }  # fmt: skip
+WHOLE_NUMBERS = {"common.int8_gemm._rounding": ["f2 f o2 f1 i i1"], "common.int8_gemm._task_of_rounding": [TASK],
+                 "common.int8_gemm._product": ["o2 f1 q4r f1r f2 i b b i i i i1"],
+                 "common.int8_gemm._task_of_product": [TASK], "norm._norm": ["f2 f1r f1r f f2"]}  # fmt: skip
+PRODUCTS |= dict.fromkeys(DYNAMIC, PRODUCTS["int8"] | WHOLE_NUMBERS)
 ASKED_FOR: dict[str, dict[str, list[str]]] = {
     "cache_dtype=float16": {"split._attention": ["f3 h4 h4 i1 h4 h4 i1 i1 f3 i i1"],
                              "split._task_of_float16": [TASK], "reorder._reorder_cache": ["h4 i1 i"]},
@@ -71,12 +75,12 @@ ASKED_FOR: dict[str, dict[str, list[str]]] = {
     "epilogue=cpu": {"epilogue._end": ["f2 f1r i b f2"], "norm._norm": ["f2 f1r f1r f f2"]},
 }  # fmt: skip
 LETTERS = {"f": "float32", "d": "float64", "i": "int64", "u": "uint64", "w": "uint32", "h": "uint16", "q": "int8",
-           "b": "boolean"}  # fmt: skip
+           "o": "uint8", "b": "boolean"}  # fmt: skip
 # Loading takes about half a second, Numba's import included, and what it saves is seldom more than half of NumPy's
 # time. A product of one row takes as long as one of about 16, or of float16 weights, which NumPy casts slowly, of 100;
 # with those counted, NumPy's time for so many numbers of weights times rows was two seconds on two cores.
 WORTH_LOADING = 1.5e11
-AS_LONG_AS_ROWS = {"float16": 100}
+AS_LONG_AS_ROWS = {"float16": 100} | dict.fromkeys(DYNAMIC, 100)
 
 
 def reason_for_numpy(model: Model, extent: Extent, options: Options) -> str | None:

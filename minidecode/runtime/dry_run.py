@@ -32,6 +32,7 @@ from .arena import Call, Extent, Fresh, Result, StepPlan
 from .buckets import room_for
 from .device import is_array, put
 from .engine import Engine
+from .low_precision import PANEL_HEADER
 from .planner import Lifetime, lay_out
 from .receipt import CountedOps, root
 
@@ -176,11 +177,13 @@ class _Hollow:
 
 
 def _inputs(weight) -> int:
+    if weight.layout == "panels":
+        return (weight.data.shape[1] - PANEL_HEADER) * weight.data.shape[3]
     return weight.data.shape[0 if weight.layout == "io" else 1]
 
 
 def _outputs(weight) -> int:
-    return weight.data.shape[1 if weight.layout == "io" else 0]
+    return weight.outputs
 
 
 def _twin(cache):

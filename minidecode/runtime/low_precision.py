@@ -26,26 +26,32 @@ import numpy as np
 from ..errors import CheckpointError
 from ..ops import Weight
 
-COMPUTED_IN = {"float32": np.float32, "float64": np.float64, "float16": np.float32, "int8": np.float32}
-NARROW = ("float16", "int8")
+COMPUTED_IN = {"float32": np.float32, "float64": np.float64, "float16": np.float32, "int8": np.float32,
+               "int8_dynamic": np.float32, "int8_dynamic7": np.float32}  # fmt: skip
+STORED = ("float16", "int8")  # what a weight of `linear` may be stored as, beside what is computed with
+DYNAMIC = {"int8_dynamic": 8, "int8_dynamic7": 7}  # int8, and the bits that rows of x are rounded to
+NARROW = (*STORED, *DYNAMIC)
+PANEL_HEADER = 2  # numbers of 32 bits that a panel has in front of each output's weights
 LARGEST = 127  # of the whole numbers that int8 holds; -128 would make the range lopsided
 
 
-def stored_as(dtype: str, weights: Any, place: str = "") -> Any:
-    """`weights`, a tree of dataclasses and tuples, with every product's matrix stored as "float16" or "int8".
+def stored_as(dtype: str, weights: Any, place: str = "", then: Callable[[Weight], Weight] | None = None) -> Any:
+    """`weights`, a tree of dataclasses and tuples, with every product's matrix stored as one of NARROW.
 
-    Each output's numbers lie side by side then; "float32" changes that order alone. They must be finite. Raises
-    CheckpointError, which names the matrix, on one that float16 cannot hold.
+    Each output's numbers lie side by side then; "float32" changes that order alone. They must be finite. With a dtype
+    in DYNAMIC the output matrix, "lm_head", gets none of its rows rounded: its logits decide between tokens. Raises
+    CheckpointError, which names the matrix, on one that float16 cannot hold. then: what is done with each weight next.
     """
     if isinstance(weights, Weight):
-        return narrowed(dtype, weights, place)
+        weight = narrowed(dtype, weights, place)
+        return weight if then is None else then(weight)
     if isinstance(weights, tuple):
-        return tuple(stored_as(dtype, part, f"{place}[{i}]") for i, part in enumerate(weights))
+        return tuple(stored_as(dtype, part, f"{place}[{i}]", then) for i, part in enumerate(weights))
     if not dataclasses.is_dataclass(weights):
         return weights
     parts = {f.name: getattr(weights, f.name) for f in dataclasses.fields(weights)}
     return dataclasses.replace(
-        weights, **{name: stored_as(dtype, part, f"{place}.{name}".strip(".")) for name, part in parts.items()}
+        weights, **{name: stored_as(dtype, part, f"{place}.{name}".strip("."), then) for name, part in parts.items()}
     )
 
 
@@ -92,8 +98,10 @@ def narrowed(dtype: str, weight: Weight, place: str = "the matrix") -> Weight:
     weight = by_output(weight)
     if dtype == "float32":
         return weight
-    if dtype == "int8":
+    if dtype == "int8" or (dtype in DYNAMIC and place == "lm_head"):
         return quantized(weight)
+    if dtype in DYNAMIC:
+        return dataclasses.replace(quantized(weight), x_bits=DYNAMIC[dtype])
     with np.errstate(over="ignore"):
         data = weight.data.astype(np.float16)
     if not np.isfinite(data).all():
@@ -129,6 +137,16 @@ def widened(weight: Weight, dtype: np.dtype) -> np.ndarray:
     if weight.scale is None:
         return data
     return data * (weight.scale if weight.layout == "io" else weight.scale[:, None])
+
+
+def unpacked(weight: Weight) -> Weight:
+    """The weight with its outputs in rows again ("oi"), if it was packed in panels; a copy."""
+    if weight.layout != "panels":
+        return weight
+    data = weight.data[:, PANEL_HEADER:]
+    panels, steps, width, group = data.shape
+    data = data.transpose(0, 2, 1, 3).reshape(panels * width, steps * group)[: weight.outputs]
+    return dataclasses.replace(weight, data=data, layout="oi")
 
 
 def largest_of(dtype: Any) -> np.float32:

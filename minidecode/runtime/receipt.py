@@ -145,6 +145,11 @@ def _collect(values: Iterable[Any], arrays: dict[int, int]) -> None:
             _collect(vars(value).values(), arrays)
 
 
+def _known_first(paths: Iterable[str]) -> list[str]:
+    """Code paths in a fixed order; then those that a processor names, such as "vnni512"."""
+    return [*(path for path in CODE_PATHS if path in paths), *(path for path in paths if path not in CODE_PATHS)]
+
+
 def held_bytes(arrays: Iterable[np.ndarray]) -> int:
     """Bytes kept alive by these arrays: each distinct base array once, whole, however small the view into it."""
     bases = {}
@@ -208,7 +213,7 @@ class Receipt:
             f"{'op':<17} {'calls':>7} {'seconds':>9} {'MB':>10}  implementation",
         ]
         for name, c in self.ops.items():
-            paths = ", ".join(f"{c.code_paths[path]:,} {path}" for path in CODE_PATHS if path in c.code_paths)
+            paths = ", ".join(f"{c.code_paths[path]:,} {path}" for path in _known_first(c.code_paths))
             ran = f"{c.implementation}: {paths}" if paths else c.implementation
             lines.append(f"{name:<17} {c.calls:>7} {c.seconds:>9.3f} {c.bytes / 1e6:>10.1f}  {ran}")
         if self.constraint:

@@ -16,6 +16,7 @@ import numpy as np
 from .. import dims
 from .. import ops as signatures
 from ..errors import InputError, OptionError
+from .low_precision import unpacked
 
 
 def load_file(path: Path) -> ModuleType:
@@ -82,7 +83,7 @@ class UserOp:
 
     def __call__(self, *args, **kwargs):
         try:
-            result = self.stands_for(*args, **kwargs)
+            result = self.stands_for(*map(_in_rows, args), **kwargs)
         except (Exception, SystemExit) as error:
             raise OptionError(f"{self.place}, run as {self.op}, {error_line(error)}") from error
         names = signatures.RETURNS[self.op]
@@ -100,6 +101,11 @@ class UserOp:
             if mine.dtype != due:
                 raise OptionError(f"{self.place}, run as {self.op}, returned {name} in {mine.dtype} where {due} is due")
         return result
+
+
+def _in_rows(argument: Any) -> Any:
+    """A packed weight with its outputs in rows again; anything else as it is."""
+    return unpacked(argument) if isinstance(argument, signatures.Weight) else argument
 
 
 def call_option(option: str, signature: str, function: Callable[..., Any], *arguments: Any) -> Any:

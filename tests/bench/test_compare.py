@@ -228,8 +228,11 @@ def test_narrow_weights_and_memories_are_timed_too(name):
     """The cost model sees them, and the shape says so: figures of different ones are never set side by side."""
     found = {stored: asked_of(name).paper_inputs(stored) for stored in stored_as(name)}
     bytes_ = {stored: CATALOG[name].cost(*arguments).bytes for stored, (arguments, _) in found.items()}
-    assert bytes_["float32"] > bytes_["float16"] > bytes_.get("int8", 0)
     assert len({said for _, said in found.values()}) == len(found)
+    if name == "linear_int8":  # rows are rounded to fewer bits, and stay bytes
+        assert stored_as(name) == ("int8_dynamic", "int8_dynamic7") and len(set(bytes_.values())) == 1
+        return
+    assert bytes_["float32"] > bytes_["float16"] > bytes_.get("int8", 0)
     assert stored_as(name)[:2] == ("float32", "float16") and set(stored_as(name)[2:]) <= {"int8"}
 
 

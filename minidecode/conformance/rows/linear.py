@@ -10,7 +10,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ...ops import Weight
-from ...runtime.low_precision import NARROW, narrowed
+from ...runtime.low_precision import STORED as NARROW
+from ...runtime.low_precision import narrowed
 from ..attention import drawn
 from ..bounds import EPS
 from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH

@@ -1,0 +1,191 @@
+"""The processor's integer dot products (VNNI, sdot), and the tile of a GEMM that is made of them.
+
+One instruction multiplies four activations by four weights, for each of 16 outputs, and adds the products to 16 sums of
+32 bits: 64 multiplications, where a float32 instruction of the same width does 16. NumPy and Numba have no word for it.
+So the tile below is written in LLVM's language, by an intrinsic that compiled code calls.
+
+Which instructions may be emitted is asked of Numba's code generator, not of the processor: Numba's cache on disk is
+keyed on the same list, so code never meets a machine without them, and NUMBA_CPU_FEATURES is obeyed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core.registry import cpu_target
+from numba.extending import intrinsic
+
+I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+F32 = ir.FloatType()
+GROUP = 4  # inputs of a dot product, side by side in 32 bits
+STEPS_AHEAD, SECOND_LEVEL = (
+    32,
+    2,
+)  # weights are fetched so many steps before they are read, into that level of the cache
+MOST_ROWS = 6  # of a tile
+
+
+@dataclass(frozen=True)
+class DotProduct:
+    """A kind of instruction, and the tile that suits its registers.
+
+    offset: what is added to each activation, because x86 multiplies unsigned by signed bytes. x_bits: how many bits an
+    activation may have; vpmaddubsw adds two products in 16 bits, which hold those of 7 bits at the most.
+    """
+
+    name: str
+    features: tuple[str, ...]  # all of them, as LLVM names them
+    lanes: int  # outputs in a register
+    rows: int  # of a tile
+    registers: int  # of outputs in a tile
+    offset: int = 128
+    x_bits: int = 8
+
+    @property
+    def width(self) -> int:
+        """Outputs of a tile, and of a panel of packed weights."""
+        return self.lanes * self.registers
+
+
+# The sums of a tile, a register for each of its weights, and one or two for activations fill 32 registers, or 16.
+KINDS = (
+    DotProduct("vnni512", ("avx512f", "avx512vnni"), 16, 6, 4),
+    DotProduct("vnni256", ("avxvnni",), 8, 6, 2),
+    DotProduct("sdot", ("dotprod",), 4, 6, 4, offset=0),
+    DotProduct("maddubs512", ("avx512bw",), 16, 6, 4, offset=64, x_bits=7),
+    DotProduct("maddubs256", ("avx2",), 8, 5, 2, offset=64, x_bits=7),
+)
+
+
+def features() -> set[str]:
+    """What compiled code may use."""
+    listed = cpu_target.target_context.codegen().magic_tuple()[-1]
+    return {part[1:] for part in listed.split(",") if part.startswith("+")}
+
+
+def best_kind() -> DotProduct | None:
+    """The fastest kind that may be emitted here; None if there is none."""
+    available = features()
+    return next((kind for kind in KINDS if available.issuperset(kind.features)), None)
+
+
+KIND = best_kind()
+
+
+def tile_of(kind: DotProduct | None, rows: int) -> Any:
+    """The intrinsic that computes a tile of so many rows: `tile(x, x_row, panel, steps, scale, y, y_row)`.
+
+    All arguments are whole numbers of 64 bits: the addresses of the activations of the first row, of the panel, of the
+    first row's scale and of the results; the distances in bytes between rows of either; and how many groups of four
+    inputs there are, at least one. A panel begins with two numbers for each of its outputs: what its sums begin with,
+    in 32 bits, and their scale, a float32. y[r, o] = (begin[o] + sum over k of x[r, k] w[o, k]) scale[r] scale[o].
+    """
+
+    @intrinsic
+    def tile(typing_context, x, x_row, panel, steps, scale, y, y_row):
+        def code(context, builder, signature, arguments):
+            if kind is not None:
+                write_tile(kind, min(rows, kind.rows), builder, *arguments)
+            return context.get_dummy_value()
+
+        return types.none(*[types.int64] * 7), code
+
+    return tile
+
+
+def write_tile(kind, rows, builder, x, x_row, panel, steps, scale, y, y_row):
+    """Writes the tile's code. Every sum has a register of its own until all inputs have gone by.
+
+    A step loads a register of weights for each of the panel's, and four activations of each row, which it copies to
+    all lanes. So six rows and four registers are 10 loads for 24 dot products.
+    """
+    words, floats, size = ir.VectorType(I32, kind.lanes), ir.VectorType(F32, kind.lanes), 4 * kind.lanes
+    dot, registers = _dot(kind, builder), range(kind.registers)
+    places_x = [builder.add(x, builder.mul(x_row, I64(r))) for r in range(rows)]
+    begin_V = [_load(builder, builder.add(panel, I64(v * size)), words, size) for v in registers]
+    scales = builder.add(panel, I64(kind.registers * size))
+    w = builder.add(scales, I64(kind.registers * size))
+    before, body, behind = builder.block, builder.append_basic_block("step"), builder.append_basic_block("end")
+    builder.branch(body)
+
+    builder.position_at_end(body)
+    step, place_w = builder.phi(I64), builder.phi(I64)
+    sums_RV = [[builder.phi(words) for _ in registers] for _ in range(rows)]
+    w_V = [_load(builder, builder.add(place_w, I64(v * size)), words, size) for v in registers]
+    _fetch_ahead(builder, place_w, kind.registers * size)
+    at = builder.mul(step, I64(GROUP))
+    next_RV = []
+    for r in range(rows):
+        four = _on_all_lanes(builder, _load(builder, builder.add(places_x[r], at), I32, 4), words)
+        next_RV.append([dot(sums_RV[r][v], w_V[v], four) for v in registers])
+    for r in range(rows):
+        for v in registers:
+            sums_RV[r][v].add_incoming(begin_V[v], before)
+            sums_RV[r][v].add_incoming(next_RV[r][v], body)
+    next_step, next_w = builder.add(step, I64(1)), builder.add(place_w, I64(kind.registers * size))
+    for value, first, following in ((step, I64(0), next_step), (place_w, w, next_w)):
+        value.add_incoming(first, before)
+        value.add_incoming(following, body)
+    builder.cbranch(builder.icmp_signed("<", next_step, steps), body, behind)
+
+    builder.position_at_end(behind)
+    scale_V = [_load(builder, builder.add(scales, I64(v * size)), floats, size) for v in registers]
+    for r in range(rows):
+        scale_of_row = _on_all_lanes(builder, _load(builder, builder.add(scale, I64(4 * r)), F32, 4), floats)
+        for v in registers:
+            ended = builder.fmul(builder.sitofp(next_RV[r][v], floats), builder.fmul(scale_of_row, scale_V[v]))
+            place = builder.add(builder.add(y, builder.mul(y_row, I64(r))), I64(v * size))
+            builder.store(ended, builder.inttoptr(place, floats.as_pointer())).align = 4
+
+
+def _load(builder, address, type_, align):
+    value = builder.load(builder.inttoptr(address, type_.as_pointer()))
+    value.align = align
+    return value
+
+
+def _on_all_lanes(builder, value, vector):
+    nothing, first = ir.Constant(vector, ir.Undefined), ir.VectorType(I32, vector.count)
+    return builder.shuffle_vector(
+        builder.insert_element(nothing, value, I32(0)), nothing, ir.Constant(first, [0] * vector.count)
+    )
+
+
+def _fetch_ahead(builder, place_w, step_bytes):
+    """Asks for the weights of a later step: a model's weights are in no cache when their turn comes."""
+    byte = I8.as_pointer()
+    kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
+    prefetch = builder.module.declare_intrinsic("llvm.prefetch.p0", (), kind)
+    for far in range(0, step_bytes, 64):
+        place = builder.inttoptr(builder.add(place_w, I64(STEPS_AHEAD * step_bytes + far)), byte)
+        builder.call(prefetch, [place, I32(0), I32(SECOND_LEVEL), I32(1)])
+
+
+def _dot(kind: DotProduct, builder) -> Callable[..., ir.Value]:
+    """A function (sums, weights, activations) -> sums that writes the instruction for one register of outputs.
+
+    LLVM changed what types vpdpbusd's operands have. The types here are the older ones, which newer versions read too.
+    """
+    words, halves = ir.VectorType(I32, kind.lanes), ir.VectorType(I16, 2 * kind.lanes)
+    octets, bits = ir.VectorType(I8, 4 * kind.lanes), 32 * kind.lanes
+
+    def named(name, result, *operands):
+        function = builder.module.declare_intrinsic(name, (), ir.FunctionType(result, operands))
+        return lambda *values: builder.call(
+            function, [builder.bitcast(v, t) for v, t in zip(values, operands, strict=True)]
+        )
+
+    if kind.name.startswith("vnni"):  # that of AVX-VNNI has the same name; features choose
+        dot = named(f"llvm.x86.avx512.vpdpbusd.{bits}", words, words, words, words)
+        return lambda sums, w, x: dot(sums, x, w)
+    if kind.name == "sdot":
+        return named("llvm.aarch64.neon.sdot.v4i32.v16i8", words, words, octets, octets)
+    is_wide = bits == 512
+    pairs = named("llvm.x86." + ("avx512.pmaddubs.w.512" if is_wide else "avx2.pmadd.ub.sw"), halves, octets, octets)
+    fours = named("llvm.x86." + ("avx512.pmaddw.d.512" if is_wide else "avx2.pmadd.wd"), words, halves, halves)
+    ones = ir.Constant(halves, [1] * 2 * kind.lanes)
+    return lambda sums, w, x: builder.add(sums, fours(pairs(x, w), ones))

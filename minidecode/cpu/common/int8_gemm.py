@@ -1,0 +1,232 @@
+"""GEMM of int8 weights and of rows that are rounded to whole numbers as they come (dynamic quantization).
+
+1. `round_rows`: q = rint(x * largest / max |x|) of each row, in one byte, `offset` added (see dot_products.py).
+2. Weights are packed once, when a model is loaded (`pack`): a panel is as many outputs as a tile has, and holds for
+   every four inputs the four weights of each of its outputs, side by side. Before them stand the scale of each output,
+   and what its sums begin with: minus the offset's part, which is offset times the sum of the output's weights. A tile
+   reads its panel from the first byte to the last, whatever the number of rows. So one layout serves one row and a
+   thousand.
+3. A task is some panels, at most half of a second-level cache, for some rows. The rows of a tile stay in the first
+   cache while the panels go by.
+4. Behind each tile of rows bias, activation and residual are added to its results, which are still in a cache.
+
+Sums are exact: |x| |w| inputs < 2^31 up to MOST_INPUTS. So results depend neither on tasks, threads or rows, nor on
+the kind of instruction.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import config, types
+from numba.extending import intrinsic
+
+from ...ops import ALIGNED, Weight
+from ...reference.activation import PLAIN
+from ...runtime.low_precision import PANEL_HEADER as HEADER
+from ..activation import activate
+from .atomics import array_at
+from .dot_products import GROUP, KIND, MOST_ROWS, DotProduct, tile_of
+from .jit import njit
+from .thread_pool import ALL_WORKERS, CALLER_ALONE, DONE, parallel_for, schedule
+
+F = np.float32
+LARGE = F(1.5 * 2**23)  # float32 numbers near it are whole: adding it rounds, ties to even
+LEAST = F(1e-35)  # rows whose numbers are all below it count as zeros: 127 divided by them would overflow
+PANELS_BYTES, ROWS_BYTES = 2**19, 2**20  # of a task: half of a second-level cache, and what goes by
+ROWS_OF_ROUNDING = 16  # in a task
+TASKS_PER_THREAD = 4  # at the least, where the product is large: no thread waits long for the last one
+WORTH_TWO_TASKS = 2**20  # bytes of weights times rows, of which four take no longer than one
+
+
+def pack(weight: Weight, kind: DotProduct | None = KIND) -> Weight:
+    """The weight in panels: (panels, HEADER + groups of 4 inputs, outputs of a panel, 4), padded with zeros."""
+    assert kind is not None and weight.layout == "oi"
+    outputs, inputs = weight.data.shape
+    panels, steps = -(-outputs // kind.width), -(-inputs // GROUP)
+    padded = np.zeros((panels * kind.width, steps * GROUP), np.int8)
+    padded[:outputs, :inputs] = weight.data
+    data = aligned((panels, HEADER + steps, kind.width, GROUP), np.int8)
+    data[:, HEADER:] = padded.reshape(panels, kind.width, steps, GROUP).transpose(0, 2, 1, 3)
+    begin_X, scale_X = np.zeros(panels * kind.width, np.int32), np.zeros(panels * kind.width, np.float32)
+    begin_X[:outputs], scale_X[:outputs] = -kind.offset * weight.data.sum(1, dtype=np.int32), weight.scale
+    for number, of_outputs in enumerate((begin_X, scale_X)):
+        data[:, number] = of_outputs.view(np.int8).reshape(panels, kind.width, GROUP)
+    return dataclasses.replace(weight, data=data, layout="panels")
+
+
+def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Zeros that begin at a cache line."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    raw = np.zeros(size + ALIGNED, np.uint8)
+    first = -raw.ctypes.data % ALIGNED
+    return raw[first : first + size].view(dtype).reshape(shape)
+
+
+def round_rows(x_RX, largest, q_RX, scale_R):
+    """Rows of float32 to bytes and a scale each; tasks of some rows, on all threads if they are many."""
+    workers = ALL_WORKERS if len(x_RX) > ROWS_OF_ROUNDING else CALLER_ALONE
+    parallel_for(_rounding, (x_RX, F(largest), q_RX, scale_R), _task_of_rounding, workers)
+
+
+@njit(cache=True, nogil=True)
+def _rounding(x_RX, largest, q_RX, scale_R, function, table):
+    """Lays the rounding on the table."""
+    rows, inputs = x_RX.shape
+    x, q, scale = x_RX.ctypes.data, q_RX.ctypes.data, scale_R.ctypes.data
+    args = np.int64(x), np.int64(q), np.int64(scale), rows, inputs, q_RX.shape[1], np.int64(largest)
+    return schedule(-(-rows // ROWS_OF_ROUNDING), function, args, table)
+
+
+@njit(cache=True, nogil=True)
+def _task_of_rounding(args, task):
+    x, q, scale, rows, inputs, width, largest = array_at(args, 0, (7,))
+    first, last = task * ROWS_OF_ROUNDING, min((task + 1) * ROWS_OF_ROUNDING, rows)
+    x_RX, q_RX = array_at(x, F(0), (rows, inputs)), array_at(q, np.uint8(0), (rows, width))
+    scale_R = array_at(scale, F(0), (rows,))
+    for r in range(first, last):
+        scale_R[r] = _round_row(x_RX[r], F(largest), q_RX[r])
+    return DONE
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _round_row(x_X, largest, q_X):
+    """The row's scale; NaN if it holds a number that is not finite.
+
+    The largest of |x| is found by its bits: whole numbers run on vectors, `max` of floats does not. Adding LARGE rounds
+    to a whole number, which is then the last bits of the sum; LARGE's own are zero.
+    """
+    most = np.int32(0)
+    for i in range(len(x_X)):
+        most = max(most, _bits_of(x_X[i]) & np.int32(0x7FFFFFFF))
+    largest_here = _float_of(most)
+    inverse = largest / largest_here if largest_here > LEAST else F(0)
+    for i in range(len(x_X)):
+        q_X[i] = np.uint8(_bits_of(x_X[i] * inverse + LARGE) + np.int32(OFFSET))
+    for i in range(len(x_X), len(q_X)):
+        q_X[i] = np.uint8(OFFSET)
+    return largest_here / largest if largest_here <= F(3.4028235e38) else F(np.nan)
+
+
+OFFSET = 0 if KIND is None else KIND.offset
+
+
+@intrinsic
+def _bits_of(typing_context, number):
+    def code(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], ir.IntType(32))
+
+    return types.int32(types.float32), code
+
+
+@intrinsic
+def _float_of(typing_context, bits):
+    def code(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], ir.FloatType())
+
+    return types.float32(types.int32), code
+
+
+def multiply(q_RX, scale_R, weight: Weight, bias_X, code: int, y_RX, adds: bool) -> None:
+    """y = act(x w + bias), or added to y; the weight is packed, x rounded. y is float32 and contiguous, R at least 1.
+
+    bias_X: None for none.
+    """
+    (rows, row_bytes), (panels, steps, width, _) = q_RX.shape, weight.data.shape
+    together, rows_of_task = max(1, min(panels, PANELS_BYTES // (steps * width * GROUP))), rows
+    tasks = weight.data.nbytes * max(rows, 4) // WORTH_TWO_TASKS
+    if tasks >= 2:
+        together = max(1, min(together, panels // min(tasks, TASKS_PER_THREAD * config.NUMBA_NUM_THREADS)))
+        rows_of_task = max(MOST_ROWS, ROWS_BYTES // row_bytes // MOST_ROWS * MOST_ROWS)
+    ends = bias_X is not None or code != PLAIN or adds
+    bias_X = _no_bias(weight.outputs) if bias_X is None else bias_X
+    arrays = q_RX, scale_R, weight.data, bias_X, y_RX, code, adds, ends, together, rows_of_task
+    parallel_for(_product, arrays, _task_of_product, ALL_WORKERS if tasks >= 2 else CALLER_ALONE)
+
+
+@functools.lru_cache(maxsize=64)
+def _no_bias(outputs):
+    zeros_X = np.zeros(outputs, F)
+    zeros_X.flags.writeable = False  # as all weights are: code is compiled for one kind alone
+    return zeros_X
+
+
+@njit(cache=True, nogil=True)
+def _product(q_RX, scale_R, w_PSWG, bias_X, y_RX, code, adds, ends, together, rows_of_task, function, table):
+    """Lays a product on the table."""
+    (rows, outputs), (panels, steps) = y_RX.shape, w_PSWG.shape[:2]
+    x, scale, w, y = q_RX.ctypes.data, scale_R.ctypes.data, w_PSWG.ctypes.data, y_RX.ctypes.data
+    args = (
+        np.int64(x), np.int64(scale), np.int64(w), np.int64(bias_X.ctypes.data), np.int64(y), rows, q_RX.shape[1],
+        outputs, panels, steps, np.int64(code), np.int64(adds), np.int64(ends), together, rows_of_task,
+    )  # fmt: skip
+    tasks = -(-panels // together) * -(-rows // rows_of_task)
+    return schedule(tasks, function, args, table)
+
+
+WIDTH, TILE_ROWS = (1, 1) if KIND is None else (KIND.width, KIND.rows)
+_one, _two, _three, _four, _five, _six = (tile_of(KIND, rows) for rows in range(1, MOST_ROWS + 1))
+
+
+@njit(cache=True, nogil=True)
+def _task_of_product(args, task):
+    """Some panels for some rows: tiles of rows one after the other, and for each of them all panels of the task.
+
+    Results that lack nothing go where they belong at once; others, and those of a panel that is wider than the outputs
+    left, go by way of `tile_RX`.
+    """
+    x, scale, w, bias, y, rows, row_bytes, outputs, panels, steps, code, adds, ends, together, rows_of_task = array_at(
+        args, 0, (15,)
+    )
+    tasks_of_panels = -(-panels // together)
+    p0, r0 = task % tasks_of_panels * together, task // tasks_of_panels * rows_of_task
+    p1, r1 = min(p0 + together, panels), min(r0 + rows_of_task, rows)
+    o0, o1, panel_bytes = p0 * WIDTH, min(p1 * WIDTH, outputs), steps * WIDTH * GROUP
+    y_RX, bias_X = array_at(y, F(0), (rows, outputs)), array_at(bias, F(0), (outputs,))
+    tile_RX, spare_X = np.empty((TILE_ROWS, (p1 - p0) * WIDTH), np.float32), np.empty(o1 - o0, np.float32)
+    tile, tile_row = np.int64(tile_RX.ctypes.data), np.int64(tile_RX.shape[1] * 4)
+    first = o0 if ends else max(o0, outputs // WIDTH * WIDTH)  # of the outputs that go by way of tile_RX
+    for r in range(r0, r1, TILE_ROWS):
+        here = min(TILE_ROWS, r1 - r)
+        for p in range(p0, p1):
+            o = p * WIDTH
+            to, to_row = (tile + 4 * (o - o0), tile_row) if o >= first else (y + 4 * (r * outputs + o), 4 * outputs)
+            _tile(here, x + r * row_bytes, row_bytes, w + p * panel_bytes, steps - HEADER, scale + 4 * r, to, to_row)
+        for k in range(here if first < o1 else 0):
+            _end(tile_RX[k, first - o0 : o1 - o0], bias_X[first:o1], code, adds, spare_X, y_RX[r + k, first:o1])
+    return DONE
+
+
+@njit(inline="always")
+def _tile(rows, x, x_row, panel, steps, scale, y, y_row):
+    """The tile that has so many rows."""
+    if rows == 6:
+        _six(x, x_row, panel, steps, scale, y, y_row)
+    elif rows == 5:
+        _five(x, x_row, panel, steps, scale, y, y_row)
+    elif rows == 4:
+        _four(x, x_row, panel, steps, scale, y, y_row)
+    elif rows == 3:
+        _three(x, x_row, panel, steps, scale, y, y_row)
+    elif rows == 2:
+        _two(x, x_row, panel, steps, scale, y, y_row)
+    else:
+        _one(x, x_row, panel, steps, scale, y, y_row)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def _end(tile_X, bias_X, code, adds, spare_X, y_X):
+    """What becomes of a row of a tile: bias, activation, and the residual or none."""
+    if adds and code == PLAIN:
+        for o in range(len(y_X)):
+            y_X[o] += tile_X[o] + bias_X[o]
+        return
+    ended_X = spare_X[: len(y_X)] if adds else y_X
+    activate(tile_X, bias_X, code, ended_X)
+    if adds:
+        for o in range(len(y_X)):
+            y_X[o] += ended_X[o]

@@ -1,0 +1,215 @@
+"""int8_dynamic: whole-number products in every kind of instruction, and models that use them."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import minidecode as md
+from minidecode.cpu import linear_int8 as compiled
+from minidecode.cpu.common import dot_products, int8_gemm
+from minidecode.cpu.common.dot_products import KIND, KINDS
+from minidecode.ops import Weight
+from minidecode.reference import linear_int8 as reference
+from minidecode.runtime.low_precision import DYNAMIC, arrays_of, narrowed, unpacked
+
+HERE = [dtype for dtype, bits in DYNAMIC.items() if KIND is not None and bits <= KIND.x_bits]
+pytestmark = pytest.mark.skipif(not HERE, reason="no integer dot product here")
+PROMPT = "Fellow citizens of the Senate and of the House"
+
+
+def weight_of(rng, inputs, outputs, dtype=HERE[0] if HERE else "int8_dynamic"):
+    return narrowed(dtype, Weight(rng.standard_normal((inputs, outputs)).astype(np.float32)))
+
+
+@pytest.mark.parametrize("dtype", HERE)
+@pytest.mark.parametrize("inputs", [1, 3, 4, 63, 65, 300])
+def test_sums_are_numpys_bit_for_bit(dtype, inputs):
+    """At every number of rows that a tile has, and outputs that fill a panel, miss one, or begin another."""
+    rng = np.random.default_rng(inputs)
+    for rows in (1, 2, 3, 4, 5, 6, 7, 12, 13, 40):
+        for outputs in {1, KIND.width - 1, KIND.width, KIND.width + 1, 3 * KIND.width + 5}:
+            x_RX, weight = (
+                rng.standard_normal((rows, inputs)).astype(np.float32),
+                weight_of(rng, inputs, outputs, dtype),
+            )
+            right = reference.linear_int8_naive(x_RX, weight)
+            for given in (weight, int8_gemm.pack(weight)):
+                assert compiled.linear_int8(x_RX, given).tobytes() == right.tobytes(), (rows, outputs)
+                assert reference.linear_int8(x_RX, given).tobytes() == right.tobytes()
+
+
+def test_many_tasks_make_what_one_makes(monkeypatch):
+    """More rows and panels than a task has; and all on one thread."""
+    rng = np.random.default_rng(0)
+    x_RX, weight = rng.standard_normal((700, 512)).astype(np.float32), weight_of(rng, 512, 1500)
+    right, packed = reference.linear_int8(x_RX, weight), int8_gemm.pack(weight)
+    assert compiled.linear_int8(x_RX, packed).tobytes() == right.tobytes()
+    monkeypatch.setattr(int8_gemm, "ROWS_BYTES", 100 * 512)
+    monkeypatch.setattr(int8_gemm, "PANELS_BYTES", 1)
+    assert compiled.linear_int8(x_RX, packed).tobytes() == right.tobytes()
+    monkeypatch.setattr(int8_gemm, "WORTH_TWO_TASKS", 2**60)
+    assert compiled.linear_int8(x_RX, packed).tobytes() == right.tobytes()
+
+
+def test_the_longest_sum_of_the_largest_numbers():
+    """66,000 products of 127 by 127, and with the offset of 255 by 127: no sum leaves 32 bits."""
+    x_RX, matrix = np.ones((2, 66_000), np.float32), np.ones((66_000, 2), np.float32)
+    x_RX[1] = -1
+    weight = narrowed(HERE[0], Weight(matrix))
+    right = np.float32([[66_000], [-66_000]]) + np.zeros((1, 2), np.float32)
+    for function in (reference.linear_int8_naive, reference.linear_int8, compiled.linear_int8):
+        np.testing.assert_allclose(function(x_RX, weight), right, rtol=1e-6)
+        with pytest.raises(md.OptionError, match="adds up at most 66,000 inputs in 32 bits, and here are 66,001: load"):
+            function(np.ones((1, 66_001), np.float32), weight)
+
+
+def test_results_go_where_they_are_asked_for():
+    rng = np.random.default_rng(1)
+    x_RX, weight, bias_X = rng.standard_normal((7, 40)).astype(np.float32), weight_of(rng, 40, 70), np.ones(70, "f")
+    right, before = reference.linear_int8_naive(x_RX, weight, bias_X, "relu"), rng.standard_normal((7, 70))
+    plain, wide = np.empty(7 * 70 + 1, np.float32)[1:].reshape(7, 70), np.empty((7, 140), np.float32)
+    for out in (plain, wide[:, ::2], np.empty((70, 7), np.float32).T):  # 4 bytes off a cache line; with gaps; columns
+        assert compiled.linear_int8(x_RX, weight, bias_X, "relu", out=out) is out
+        np.testing.assert_allclose(out, right, rtol=1e-6, atol=1e-6)
+        out[...] = before
+        assert compiled.linear_int8(x_RX, weight, bias_X, "relu", add_to=out) is out
+        np.testing.assert_allclose(out, right + before.astype(np.float32), rtol=1e-5, atol=1e-5)
+    assert compiled.linear_int8(x_RX[:0], weight).shape == reference.linear_int8(x_RX[:0], weight).shape == (0, 70)
+    assert compiled.linear_int8(x_RX[:, ::2], weight_of(rng, 20, 5)).shape == (7, 5)
+
+
+def test_a_row_that_is_not_finite_spoils_itself_alone():
+    rng = np.random.default_rng(2)
+    x_RX, weight = rng.standard_normal((9, 70)).astype(np.float32), weight_of(rng, 70, 9)
+    x_RX[1, 69], x_RX[3, 0], x_RX[5, 64], x_RX[7] = np.nan, np.inf, -np.inf, 0
+    for function in (reference.linear_int8_naive, reference.linear_int8, compiled.linear_int8):
+        y_RX = function(x_RX, weight)
+        assert np.isnan(y_RX[[1, 3, 5]]).all() and (y_RX[7] == 0).all()
+        assert y_RX[::2].tobytes() == function(np.ascontiguousarray(x_RX[::2]), weight).tobytes()
+
+
+KIND_HERE = """
+import numpy as np
+from minidecode.cpu.common import dot_products
+from minidecode.cpu.linear_int8 import linear_int8
+from minidecode.ops import Weight
+from minidecode.reference.linear_int8 import linear_int8_naive
+from minidecode.runtime.low_precision import narrowed
+rng, kind = np.random.default_rng(0), dot_products.KIND
+for rows, inputs, outputs in ((1, 3, 7), (5, 64, 64), (13, 300, 130)):
+    for sign in (1, -1):
+        x_RX = rng.standard_normal((rows, inputs)).astype(np.float32)
+        x_RX[0] = sign  # the largest sums there are
+        matrix = rng.standard_normal((inputs, outputs)).astype(np.float32)
+        matrix[:, 0] = 1
+        weight = narrowed("int8_dynamic" if kind.x_bits == 8 else "int8_dynamic7", Weight(matrix))
+        assert linear_int8(x_RX, weight).tobytes() == linear_int8_naive(x_RX, weight).tobytes()
+print(kind.name, kind.x_bits)
+"""
+LOWER = {  # what Numba is told of the processor
+    "vnni256": ("alderlake", "+avx2,+fma,+avxvnni"),
+    "maddubs512": ("skylake-avx512", "+avx2,+fma,+avx512f,+avx512bw,+avx512vl,+avx512dq,+avx512cd"),
+    "maddubs256": ("haswell", "+avx2,+fma"),
+}
+
+
+@pytest.mark.parametrize("name", LOWER)
+def test_processors_with_less_make_the_same_sums(name, tmp_path):
+    """As on an older processor, in a process of its own; the instructions must be there to run them."""
+    kind = next(kind for kind in KINDS if kind.name == name)
+    if not dot_products.features().issuperset(kind.features):
+        pytest.skip(f"this processor has no {name}")
+    cpu, features = LOWER[name]
+    told = {"NUMBA_CPU_NAME": cpu, "NUMBA_CPU_FEATURES": features, "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", KIND_HERE], capture_output=True, text=True, env=os.environ | told)
+    assert done.stdout == f"{name} {kind.x_bits}\n", done.stderr
+
+
+@pytest.mark.parametrize("dtype", HERE)
+@pytest.mark.parametrize("name", ["tiny-gpt2", "tiny-bart"])
+def test_every_plan_generates_the_same(name, dtype):
+    model = md.load(name, dtype=dtype)
+    right = model.generate(PROMPT, plan="naive", max_new_tokens=12, num_beams=2)
+    for plan in ("numpy", "fast", "fast,cache=indirect", "fast,linear_int8=naive", "fast,arena=planned", "cache=none"):
+        out = model.generate(PROMPT, plan=plan, max_new_tokens=12, num_beams=2)
+        assert out.texts == right.texts, plan
+    assert right.receipt.ops["linear_int8"].implementation.startswith(
+        "minidecode.reference.linear_int8.linear_int8_naive"
+    )
+    fast = model.generate(PROMPT, plan="fast", max_new_tokens=4).receipt
+    assert fast.ops["linear_int8"].code_paths == {KIND.name: fast.ops["linear_int8"].calls}
+    assert f"linear_int8.py:16): {fast.ops['linear_int8'].calls} {KIND.name}" in str(fast)
+    assert "bias_activation" not in fast.ops and fast.ops["linear"].calls == fast.steps  # of the output matrix
+
+
+def test_scores_stay_near_those_of_floats():
+    text = "We hold these truths to be self-evident, that all men are created equal"
+    bits = {
+        dtype: md.load("tiny-gpt2", dtype=dtype).score([text]).bits_per_byte for dtype in ("float32", "int8", *HERE)
+    }
+    assert all(abs(bits[dtype] - bits["float32"]) < 0.02 for dtype in bits), bits
+    assert len(set(bits.values())) == len(bits)  # each rounds differently
+
+
+def test_weights_are_packed_once_and_nothing_else_is_kept():
+    model, plain = md.load("tiny-gpt2", dtype=HERE[0]), md.load("tiny-gpt2", dtype="int8")
+    blocks = [w for block in model.weights.blocks for w in (block.qkv, block.out, block.up, block.down)]
+    assert {w.layout for w in blocks} == {"panels"} and all(w.data.ctypes.data % 64 == 0 for w in blocks)
+    assert model.weights.lm_head.layout == "oi" and model.weights.lm_head.x_bits is None
+    of = {m: sum(a.nbytes for a in arrays_of(m.weights.blocks)) for m in (model, plain)}
+    assert of[model] <= 1.1 * of[plain]
+    for block, as_int8 in zip(model.weights.blocks, plain.weights.blocks, strict=True):
+        assert (unpacked(block.up).data == as_int8.up.data).all() and (block.up.scale == as_int8.up.scale).all()
+
+
+def test_it_is_pickled_and_copied(tmp_path):
+    model = md.load("tiny-gpt2", dtype=HERE[0])
+    again = pickle.loads(pickle.dumps(model))
+    assert again.dtype == HERE[0] and again.weights.blocks[0].up.layout == "panels"
+    assert again.generate(PROMPT, max_new_tokens=5).texts == model.generate(PROMPT, max_new_tokens=5).texts
+
+
+def test_a_function_of_the_users_gets_rows(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from minidecode.reference.linear_int8 import linear_int8 as reference\n"
+        "def mine(x_RX, weight, bias_X=None, activation=None, add_to=None, out=None):\n"
+        "    assert weight.layout == 'oi'\n"
+        "    return reference(x_RX, weight, bias_X, activation, add_to, out)\n"
+    )
+    model = md.load("tiny-gpt2", dtype=HERE[0])
+    out = model.generate(PROMPT, plan=f"linear_int8={path}:mine", max_new_tokens=5)
+    assert out.texts == model.generate(PROMPT, max_new_tokens=5).texts
+    assert "mine.py" in out.receipt.ops["linear_int8"].implementation
+
+
+@pytest.mark.parametrize("choice", ["linear_int8=cpu", "fast,linear_int8=naive"])
+def test_a_choice_without_effect_is_an_error(choice):
+    with pytest.raises(
+        md.OptionError, match=r"linear_int8=\w+ has no effect with dtype=int8: load with dtype='int8_dyn"
+    ):
+        md.load("tiny-gpt2", dtype="int8").generate(PROMPT, plan=choice)
+    dynamic = md.load("tiny-gpt2", dtype=HERE[0])
+    for choice in ("epilogue=cpu", "activation=naive"):
+        with pytest.raises(md.OptionError, match=f"{choice} has no effect with dtype={HERE[0]}: the products"):
+            dynamic.generate(PROMPT, plan=choice)
+
+
+@pytest.mark.parametrize("kind", [None, KINDS[-1]])
+def test_a_processor_without_the_instruction_says_so_when_loading(monkeypatch, kind):
+    monkeypatch.setattr(compiled, "KIND", kind)
+    says = (
+        r"load with dtype='int8'" if kind is None else r"takes rows of 7 bits, not 8: load with dtype='int8_dynamic7'"
+    )
+    for plan in ("auto", "fast"):
+        with pytest.raises(md.OptionError, match=says):
+            md.load("tiny-gpt2", dtype="int8_dynamic", plan=plan)
+    if kind is None:
+        model = md.load("tiny-gpt2", dtype="int8_dynamic", plan="numpy")  # slow, and right anywhere
+        assert model.generate(PROMPT, max_new_tokens=3).receipt.ops["linear_int8"].calls
