@@ -56,6 +56,7 @@ SETTINGS = {
 SYSTEMS = {  # name -> (function that loads it, what it is given, environment)
     "minidecode fp32": ("ours", {"dtype": "float32"}, {}),
     "minidecode int8": ("ours", {"dtype": "int8"}, {}),
+    "minidecode int8_dynamic": ("ours", {"dtype": "int8_dynamic"}, {}),
 }
 # Threads of OpenMP, which ours has not, sleep between two products or, as is their default, spin for a while.
 for _spins, _waiting in (("", {"OMP_WAIT_POLICY": "PASSIVE"}), (", spinning", {})):
@@ -399,19 +400,20 @@ def versions() -> dict[str, str | None]:
 
 def table(found: dict) -> str:
     """Tokens per second, and ours over the best of each peer."""
-    lines = ["| work | minidecode fp32 | int8 | CTranslate2 fp32 | int8 | transformers | ours / CTranslate2: fp32,"
-             " int8 | ours / transformers |", "|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    lines = ["| work | minidecode fp32 | int8 | int8_dynamic | CTranslate2 fp32 | int8 | transformers |"
+             " ours / CTranslate2: fp32, int8_dynamic | ours / transformers |",
+             "|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
     for name, rows in found["work"].items():
 
         def best(start: str, rows: dict = rows) -> dict | None:
             mine = [row for system, row in rows.items() if system.startswith(start)]
             return max(mine, key=lambda row: row["tokens_per_second"], default=None)
 
-        ours_fp32, ours_int8 = best("minidecode fp32"), best("minidecode int8")
+        ours_fp32, *ours_int8 = (rows.get(f"minidecode {kind}") for kind in ("fp32", "int8", "int8_dynamic"))
         theirs, theirs_int8, torch = best("CTranslate2 fp32"), best("CTranslate2 int8"), best("transformers")
-        systems = (ours_fp32, ours_int8, theirs, theirs_int8, torch)
+        systems = (ours_fp32, *ours_int8, theirs, theirs_int8, torch)
         shown = [f"{row['tokens_per_second']:,.1f}" if row else "" for row in systems]
-        pairs = [(ours_fp32, theirs), (ours_int8, theirs_int8), (ours_fp32, torch)]
+        pairs = [(ours_fp32, theirs), (ours_int8[1], theirs_int8), (ours_fp32, torch)]
         first, second, third = (ratio(a, b) if a and b else "" for a, b in pairs)
         lines.append(f"| {name} | {' | '.join(shown)} | {first}, {second} | {third} |")
     turns = min(len(row["seconds"]) for rows in found["work"].values() for row in rows.values())

@@ -104,7 +104,7 @@ def write_tile(kind, rows, builder, x, x_row, panel, steps, scale, y, y_row):
     all lanes. So six rows and four registers are 10 loads for 24 dot products.
     """
     words, floats, size = ir.VectorType(I32, kind.lanes), ir.VectorType(F32, kind.lanes), 4 * kind.lanes
-    dot, registers = _dot(kind, builder), range(kind.registers)
+    dot, registers = dot_of(kind, builder), range(kind.registers)
     places_x = [builder.add(x, builder.mul(x_row, I64(r))) for r in range(rows)]
     begin_V = [_load(builder, builder.add(panel, I64(v * size)), words, size) for v in registers]
     scales = builder.add(panel, I64(kind.registers * size))
@@ -120,7 +120,7 @@ def write_tile(kind, rows, builder, x, x_row, panel, steps, scale, y, y_row):
     at = builder.mul(step, I64(GROUP))
     next_RV = []
     for r in range(rows):
-        four = _on_all_lanes(builder, _load(builder, builder.add(places_x[r], at), I32, 4), words)
+        four = on_all_lanes(builder, _load(builder, builder.add(places_x[r], at), I32, 4), words)
         next_RV.append([dot(sums_RV[r][v], w_V[v], four) for v in registers])
     for r in range(rows):
         for v in registers:
@@ -135,7 +135,7 @@ def write_tile(kind, rows, builder, x, x_row, panel, steps, scale, y, y_row):
     builder.position_at_end(behind)
     scale_V = [_load(builder, builder.add(scales, I64(v * size)), floats, size) for v in registers]
     for r in range(rows):
-        scale_of_row = _on_all_lanes(builder, _load(builder, builder.add(scale, I64(4 * r)), F32, 4), floats)
+        scale_of_row = on_all_lanes(builder, _load(builder, builder.add(scale, I64(4 * r)), F32, 4), floats)
         for v in registers:
             ended = builder.fmul(builder.sitofp(next_RV[r][v], floats), builder.fmul(scale_of_row, scale_V[v]))
             place = builder.add(builder.add(y, builder.mul(y_row, I64(r))), I64(v * size))
@@ -148,7 +148,7 @@ def _load(builder, address, type_, align):
     return value
 
 
-def _on_all_lanes(builder, value, vector):
+def on_all_lanes(builder, value, vector):
     nothing, first = ir.Constant(vector, ir.Undefined), ir.VectorType(I32, vector.count)
     return builder.shuffle_vector(
         builder.insert_element(nothing, value, I32(0)), nothing, ir.Constant(first, [0] * vector.count)
@@ -165,7 +165,7 @@ def _fetch_ahead(builder, place_w, step_bytes):
         builder.call(prefetch, [place, I32(0), I32(SECOND_LEVEL), I32(1)])
 
 
-def _dot(kind: DotProduct, builder) -> Callable[..., ir.Value]:
+def dot_of(kind: DotProduct, builder) -> Callable[..., ir.Value]:
     """A function (sums, weights, activations) -> sums that writes the instruction for one register of outputs.
 
     LLVM changed what types vpdpbusd's operands have. The types here are the older ones, which newer versions read too.

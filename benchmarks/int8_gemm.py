@@ -1,0 +1,162 @@
+"""Whole-number products (dtype=int8_dynamic) beside what the processor and its memory allow.
+
+    python benchmarks/int8_gemm.py --out benchmarks/results/int8-gemm-cpu.json
+
+Two limits are measured in the same turns as the products: operations per second of the dot product on registers alone,
+and bytes per second that as many threads read from memory. Products of 1, 4 and 16 rows should come near the second,
+products of many rows near the first. Each call gets another matrix than the one before, so that weights come from
+memory, as in a model. Rounding the rows counts as part of a product. Beside them: `int8`, which rounds weights alone,
+and float32 by the BLAS. Everything runs on as many threads as Numba is told (NUMBA_NUM_THREADS).
+
+Takes about two minutes. Prints a table; writes all figures to --out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle
+
+import numpy as np
+from flags import positive, to_write
+from llvmlite import ir
+from numba import config, njit, types
+from numba.extending import intrinsic
+
+from minidecode.bench.compare import where_it_ran
+from minidecode.cpu.common import dot_products
+from minidecode.cpu.common.dot_products import GROUP, I32, I64, KIND
+from minidecode.cpu.common.int8_gemm import pack
+from minidecode.cpu.linear import linear
+from minidecode.cpu.linear_int8 import linear_int8
+from minidecode.ops import Weight
+from minidecode.runtime.low_precision import narrowed
+
+PRODUCTS = {"out": (768, 768), "qkv": (768, 2304), "up": (768, 3072), "down": (3072, 768)}  # GPT-2's
+ROWS = (1, 4, 16, 64, 128, 512, 1024)
+COLD = 2**26  # bytes of weights that go by
+READ = 2**26  # numbers that are read to find how fast memory is
+SUMS = 24  # registers: as many as a tile has, so that no instruction waits for the one before
+TURNS_OF_REGISTERS = 200_000
+
+
+@intrinsic
+def _registers_alone(typing_context, n, word):
+    """n turns of SUMS dot products of what is in registers -> a number that depends on each of them."""
+
+    def code(context, builder, signature, arguments):
+        n, word = arguments
+        words, dot = ir.VectorType(I32, KIND.lanes), dot_products.dot_of(KIND, builder)
+        w = dot_products.on_all_lanes(builder, builder.trunc(word, I32), words)
+        x = builder.xor(w, ir.Constant(words, [0x10001] * KIND.lanes))
+        before, body, behind = builder.block, builder.append_basic_block(), builder.append_basic_block()
+        builder.branch(body)
+        builder.position_at_end(body)
+        left, sums = builder.phi(I64), [builder.phi(words) for _ in range(SUMS)]
+        following = [dot(total, w, x) for total in sums]
+        fewer = builder.sub(left, I64(1))
+        left.add_incoming(n, before)
+        left.add_incoming(fewer, body)
+        for k, (total, made) in enumerate(zip(sums, following, strict=True)):
+            total.add_incoming(ir.Constant(words, [k] * KIND.lanes), before)
+            total.add_incoming(made, body)
+        builder.cbranch(builder.icmp_signed(">", fewer, I64(0)), body, behind)
+        builder.position_at_end(behind)
+        mixed = following[0]
+        for made in following[1:]:  # each in its own way, or LLVM computes one alone
+            mixed = builder.xor(builder.mul(mixed, ir.Constant(words, [3] * KIND.lanes)), made)
+        return builder.sext(builder.extract_element(mixed, I32(0)), I64)
+
+    return types.int64(types.int64, types.int64), code
+
+
+@njit(nogil=True)
+def registers_alone(n, word):
+    return _registers_alone(n, word)
+
+
+@njit(nogil=True, fastmath=True)
+def total_of(numbers):
+    found = np.float32(0)
+    for i in range(len(numbers)):
+        found += numbers[i]
+    return found
+
+
+def seconds_of(call) -> float:
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
+def measure(rows: int, inputs: int, outputs: int, turns: int, pool, numbers) -> dict:
+    """Medians of one product and of both limits, by turns."""
+    rng, threads = np.random.default_rng(0), config.NUMBA_NUM_THREADS
+    copies = max(2, COLD // (inputs * outputs))
+    plain = [
+        narrowed("int8_dynamic", Weight(rng.standard_normal((inputs, outputs), np.float32))) for _ in range(copies)
+    ]
+    x_RX, y_RX = rng.standard_normal((rows, inputs), np.float32), np.empty((rows, outputs), np.float32)
+    wide = [w.data.T.astype(np.float32) for w in plain[:4]]
+    packed, weights, wides = cycle([pack(w) for w in plain]), cycle(plain), cycle(wide)
+    parts = np.array_split(numbers, threads)
+    calls = {
+        "int8_dynamic": lambda: linear_int8(x_RX, next(packed), out=y_RX),
+        "int8": lambda: linear(x_RX, next(weights), out=y_RX),
+        "float32": lambda: np.matmul(x_RX, next(wides), out=y_RX),
+        "registers": lambda: list(pool.map(registers_alone, [TURNS_OF_REGISTERS] * threads, [0x01010101] * threads)),
+        "reading": lambda: list(pool.map(total_of, parts)),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(turns + 1):
+        for name in rng.permutation(list(calls)).tolist():
+            took = min(seconds_of(calls[name]) for _ in range(3))
+            if turn:
+                seconds[name].append(took)
+    operations = 2 * rows * inputs * outputs
+    of_registers = 2 * threads * TURNS_OF_REGISTERS * SUMS * KIND.lanes * GROUP
+    peaks = [of_registers / s for s in seconds["registers"]]
+    reads = [numbers.nbytes / s for s in seconds["reading"]]
+    mine = seconds["int8_dynamic"]
+    return {
+        "rows": rows, "inputs": inputs, "outputs": outputs,
+        "milliseconds": {name: round(1e3 * statistics.median(s), 4) for name, s in seconds.items()},
+        "of_registers": round(statistics.median(operations / s / p for s, p in zip(mine, peaks, strict=True)), 3),
+        "of_reading": round(statistics.median(inputs * outputs / s / r for s, r in zip(mine, reads, strict=True)), 3),
+        "gigaoperations": round(operations / statistics.median(mine) / 1e9, 1),
+    }  # fmt: skip
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--turns", type=positive, default=7)
+    p.add_argument("--rows", type=positive, nargs="+", default=list(ROWS))
+    p.add_argument("--products", nargs="+", default=list(PRODUCTS), choices=list(PRODUCTS))
+    p.add_argument("--out", type=to_write, help="JSON file to write")
+    a = p.parse_args()
+    if KIND is None:
+        raise SystemExit("this processor has no integer dot product that compiled code could use")
+    numbers, found = np.ones(READ, np.float32), []
+    print(f"{KIND.name}, {config.NUMBA_NUM_THREADS} threads")
+    print("product  rows  int8_dynamic ms  int8 ms  float32 ms  Gop/s  of registers  of reading")
+    with ThreadPoolExecutor(config.NUMBA_NUM_THREADS) as pool:
+        for name in a.products:
+            for rows in a.rows:
+                row = {"product": name} | measure(rows, *PRODUCTS[name], a.turns, pool, numbers)
+                found.append(row)
+                ms = row["milliseconds"]
+                print(
+                    f"{name:<8} {rows:>4}  {ms['int8_dynamic']:>15.3f}  {ms['int8']:>7.3f}  {ms['float32']:>10.3f}"
+                    f"  {row['gigaoperations']:>5.0f}  {row['of_registers']:>12.0%}  {row['of_reading']:>10.0%}",
+                    flush=True,
+                )  # fmt: skip
+    result = {"machine": where_it_ran() | {"kind": KIND.name, "threads": config.NUMBA_NUM_THREADS}, "products": found}
+    if a.out:
+        a.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+"""The benchmark of whole-number products runs, in small, and writes what it prints."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from minidecode.cpu.common.dot_products import KIND
+from minidecode.runtime.user_functions import load_file
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "int8_gemm.py"
+
+
+@pytest.mark.skipif(KIND is None, reason="no integer dot product here")
+def test_it_runs_in_small_and_writes_json(tmp_path, monkeypatch, capsys):
+    out = tmp_path / "int8.json"
+    monkeypatch.setattr("sys.argv", ["int8_gemm.py", "--rows", "1", "6", "--turns", "1", "--products", "out", "--out",
+                                     str(out)])  # fmt: skip
+    script = load_file(SCRIPT)
+    for size in ("COLD", "READ"):
+        monkeypatch.setattr(script, size, 2**20)
+    script.main()
+    rows = json.loads(out.read_text(encoding="utf-8"))["products"]
+    assert [(r["product"], r["rows"]) for r in rows] == [("out", 1), ("out", 6)]
+    assert all(0 < r["of_registers"] < 1.2 and r["of_reading"] > 0 for r in rows)
+    assert len(capsys.readouterr().out.splitlines()) == 4
