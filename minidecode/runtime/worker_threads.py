@@ -2,8 +2,8 @@
 
 Ctrl-C or a signal may interrupt the caller's thread between any two lines of Python, those of the standard library
 among them. So nothing here waits for a word that could be lost. All boxes are queue.SimpleQueue, which is written in C;
-queue.Queue and threading.Event are Python. And a thread ends when nobody holds the Lease of its work any more, also
-where the caller did not come to say so: Python 3.13 does not run `finally` for a signal at the end of a loop's body.
+queue.Queue and threading.Event are Python. And a thread ends when its work's Lease is gone, also where the
+caller did not come to say so: Python 3.13 does not run `finally` for a signal at the end of a loop's body.
 What is left is Python's own Thread.start, which a signal can interrupt so that the new thread never runs.
 """
 
