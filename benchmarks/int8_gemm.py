@@ -1,6 +1,6 @@
 """Whole-number products (dtype=int8_dynamic) beside what the processor and its memory allow.
 
-    python benchmarks/int8_gemm.py --out benchmarks/results/int8-gemm-cpu.json
+    python benchmarks/int8_gemm.py --out benchmarks/results/int8-gemm-cpu.json --readme benchmarks/README.md
 
 Two limits are measured in the same turns as the products: operations per second of the dot product on registers alone,
 and bytes per second that as many threads read from memory. Products of 1, 4 and 16 rows should come near the second,
@@ -8,7 +8,7 @@ products of many rows near the first. Each call gets another matrix than the one
 memory, as in a model. Rounding the rows counts as part of a product. Beside them: `int8`, which rounds weights alone,
 and float32 by the BLAS. Everything runs on as many threads as Numba is told (NUMBA_NUM_THREADS).
 
-Takes about two minutes. Prints a table; writes all figures to --out.
+Takes about two minutes. Prints a table; writes it into --readme between the marks int8-gemm, and all figures to --out.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from flags import positive, to_write
 from llvmlite import ir
 from numba import config, njit, types
 from numba.extending import intrinsic
+from readme import with_marks, write_between_markers
 
 from minidecode.bench.compare import where_it_ran
-from minidecode.cpu.common import dot_products
-from minidecode.cpu.common.dot_products import GROUP, I32, I64, KIND
-from minidecode.cpu.common.int8_gemm import pack
+from minidecode.cpu.common import tile
+from minidecode.cpu.common.panel_gemm import pack_int8
+from minidecode.cpu.common.tile import DOT, GROUP, I32, I64
 from minidecode.cpu.linear import linear
 from minidecode.cpu.linear_int8 import linear_int8
 from minidecode.ops import Weight
@@ -49,9 +50,9 @@ def _registers_alone(typing_context, n, word):
 
     def code(context, builder, signature, arguments):
         n, word = arguments
-        words, dot = ir.VectorType(I32, KIND.lanes), dot_products.dot_of(KIND, builder)
-        w = dot_products.on_all_lanes(builder, builder.trunc(word, I32), words)
-        x = builder.xor(w, ir.Constant(words, [0x10001] * KIND.lanes))
+        words, dot = ir.VectorType(I32, DOT.lanes), tile.multiplication(DOT, builder)
+        w = tile.on_all_lanes(builder, builder.trunc(word, I32), words)
+        x = builder.xor(w, ir.Constant(words, [0x10001] * DOT.lanes))
         before, body, behind = builder.block, builder.append_basic_block(), builder.append_basic_block()
         builder.branch(body)
         builder.position_at_end(body)
@@ -61,13 +62,13 @@ def _registers_alone(typing_context, n, word):
         left.add_incoming(n, before)
         left.add_incoming(fewer, body)
         for k, (total, made) in enumerate(zip(sums, following, strict=True)):
-            total.add_incoming(ir.Constant(words, [k] * KIND.lanes), before)
+            total.add_incoming(ir.Constant(words, [k] * DOT.lanes), before)
             total.add_incoming(made, body)
         builder.cbranch(builder.icmp_signed(">", fewer, I64(0)), body, behind)
         builder.position_at_end(behind)
         mixed = following[0]
         for made in following[1:]:  # each in its own way, or LLVM computes one alone
-            mixed = builder.xor(builder.mul(mixed, ir.Constant(words, [3] * KIND.lanes)), made)
+            mixed = builder.xor(builder.mul(mixed, ir.Constant(words, [3] * DOT.lanes)), made)
         return builder.sext(builder.extract_element(mixed, I32(0)), I64)
 
     return types.int64(types.int64, types.int64), code
@@ -101,7 +102,7 @@ def measure(rows: int, inputs: int, outputs: int, turns: int, pool, numbers) -> 
     ]
     x_RX, y_RX = rng.standard_normal((rows, inputs), np.float32), np.empty((rows, outputs), np.float32)
     wide = [w.data.T.astype(np.float32) for w in plain[:4]]
-    packed, weights, wides = cycle([pack(w) for w in plain]), cycle(plain), cycle(wide)
+    packed, weights, wides = cycle([pack_int8(w) for w in plain]), cycle(plain), cycle(wide)
     parts = np.array_split(numbers, threads)
     calls = {
         "int8_dynamic": lambda: linear_int8(x_RX, next(packed), out=y_RX),
@@ -117,7 +118,7 @@ def measure(rows: int, inputs: int, outputs: int, turns: int, pool, numbers) -> 
             if turn:
                 seconds[name].append(took)
     operations = 2 * rows * inputs * outputs
-    of_registers = 2 * threads * TURNS_OF_REGISTERS * SUMS * KIND.lanes * GROUP
+    of_registers = 2 * threads * TURNS_OF_REGISTERS * SUMS * DOT.lanes * GROUP
     peaks = [of_registers / s for s in seconds["registers"]]
     reads = [numbers.nbytes / s for s in seconds["reading"]]
     mine = seconds["int8_dynamic"]
@@ -130,32 +131,49 @@ def measure(rows: int, inputs: int, outputs: int, turns: int, pool, numbers) -> 
     }  # fmt: skip
 
 
+def table(found: dict) -> str:
+    """Milliseconds of each way, and ours in int8_dynamic over both limits."""
+    m = found["machine"]
+    lines = ["| product | rows | int8_dynamic | int8 | float32, BLAS | G/s | of registers alone | of reading |",
+             "|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    for row in found["products"]:
+        ms = row["milliseconds"]
+        lines.append(
+            f"| {row['product']}, {row['inputs']} x {row['outputs']} | {row['rows']} | {ms['int8_dynamic']:.3f} ms"
+            f" | {ms['int8']:.3f} | {ms['float32']:.3f} | {row['gigaoperations']:,.0f} | {row['of_registers']:.0%}"
+            f" | {row['of_reading']:.0%} |"
+        )
+    where = (
+        f"Medians, {m['threads']} threads on {m['cores']} cores ({m['processor']}), {m['kind']}; numba {m['numba']}."
+    )
+    return "\n".join([*lines, "", f"{where} {m['note']}".strip()])
+
+
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--turns", type=positive, default=7)
     p.add_argument("--rows", type=positive, nargs="+", default=list(ROWS))
     p.add_argument("--products", nargs="+", default=list(PRODUCTS), choices=list(PRODUCTS))
+    p.add_argument("--note", default="", help="what a reader should know of the machine")
     p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--readme", type=with_marks("int8-gemm"), help="file whose table between these marks is replaced")
     a = p.parse_args()
-    if KIND is None:
+    if DOT is None:
         raise SystemExit("this processor has no integer dot product that compiled code could use")
     numbers, found = np.ones(READ, np.float32), []
-    print(f"{KIND.name}, {config.NUMBA_NUM_THREADS} threads")
-    print("product  rows  int8_dynamic ms  int8 ms  float32 ms  Gop/s  of registers  of reading")
     with ThreadPoolExecutor(config.NUMBA_NUM_THREADS) as pool:
         for name in a.products:
             for rows in a.rows:
                 row = {"product": name} | measure(rows, *PRODUCTS[name], a.turns, pool, numbers)
                 found.append(row)
-                ms = row["milliseconds"]
-                print(
-                    f"{name:<8} {rows:>4}  {ms['int8_dynamic']:>15.3f}  {ms['int8']:>7.3f}  {ms['float32']:>10.3f}"
-                    f"  {row['gigaoperations']:>5.0f}  {row['of_registers']:>12.0%}  {row['of_reading']:>10.0%}",
-                    flush=True,
-                )  # fmt: skip
-    result = {"machine": where_it_ran() | {"kind": KIND.name, "threads": config.NUMBA_NUM_THREADS}, "products": found}
+                print(name, rows, row["milliseconds"], flush=True)
+    machine = where_it_ran() | {"kind": DOT.name, "threads": config.NUMBA_NUM_THREADS, "note": a.note}
+    result = {"machine": machine, "products": found}
+    print(table(result))
     if a.out:
         a.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    if a.readme:
+        write_between_markers(a.readme, "int8-gemm", table(result))
 
 
 if __name__ == "__main__":

@@ -19,8 +19,7 @@ from .errors import CheckpointError, InputError, NumericalError, OptionError
 from .files.folder import chosen_defaults
 from .files.tokenizer import TextStream, Tokenizer
 from .models import FAMILIES, Family
-from .ops import Weight
-from .plan import Plan
+from .plan import Plan, file_of
 from .runtime.arena import Arena, Extent, Fresh, Places, StepPlan
 from .runtime.blas_threads import one_blas_thread, products_are_small
 from .runtime.buckets import Buckets
@@ -76,12 +75,16 @@ class Model:
         self.dtype = dtype or str(next(iter(tensors.values())).dtype)  # as given to `load`
         if dtype in NARROW:
             self._check_finite()
-            self.weights, self.tensors = (
-                stored_as(dtype, self.weights, then=self._packing()),
-                {},
-            )  # wide ones are dropped
-        elif dtype == "float32" and (plan.linear == "cpu" or device != "cpu"):
-            self.weights = stored_as("float32", self.weights)
+        by_outputs = dtype == "float32" and (plan.linear == "cpu" or device != "cpu")
+        # EL reads the matrices of keys and values themselves, which packed ones would have to be copied for.
+        packs_floats = dtype == "float32" and plan.base == "fast" and plan.linear == "cpu" and plan.cache != "el"
+        if device == "cpu" and (dtype in DYNAMIC or packs_floats):
+            must = plan.base == "auto" or plan.linear_int8 == "cpu"
+            self.weights = file_of("cpu", "packing").packed(dtype, self.weights, must)
+        elif dtype in NARROW or by_outputs:
+            self.weights = stored_as(dtype, self.weights)
+        if dtype in NARROW:
+            self.tensors = {}  # the wide ones are dropped
         self.weights = read_only(self.weights) if device == "cpu" else moved_to(device, self.weights)
         self.inputs = Inputs(config, tokenizer, defaults, self.is_encoder_decoder)
         self.is_small = products_are_small(self.weights)
@@ -595,18 +598,6 @@ class Model:
             buckets = Buckets(self.device) if plan.arena != "none" else self.buckets
         args = self.network, self.weights, ops, make_cache, drop_finished, self.device, buckets
         return GuidedEngine(*args, negative_prompts=negatives) if negatives else Engine(*args)
-
-    def _packing(self) -> Callable[[Weight], Weight] | None:
-        """What packs each weight for the processor's integer dot products; None where nothing is to be packed.
-
-        Raises OptionError on a processor that has none, unless the plan is one that needs none.
-        """
-        if self.dtype not in DYNAMIC or self.device != "cpu":
-            return None
-        from .cpu.linear_int8 import packed
-
-        needs_kind = self.plan.base == "auto" or self.plan.linear_int8 == "cpu"
-        return functools.partial(packed, must=needs_kind)
 
     def _check_finite(self) -> None:
         """Raises CheckpointError on weights that no narrow number stands for."""

@@ -51,8 +51,10 @@ class Weight:
     fused with what follows (LightSeq, section 2.1), or by `linear_epilogue`, never by `linear` itself.
 
     x_bits: 8 or 7 where the rows that meet an int8 weight are rounded to so many bits (`linear_int8`); None where they
-    stay floats. Such a weight may be packed for the CPU's compiled product: its layout is "panels" then, and data is
-    (panels, groups of 4 inputs, outputs of a panel, 4) as cpu/common/int8_gemm.py has it.
+    stay floats.
+
+    layout "panels": packed for the CPU's compiled products, as cpu/common/panel_gemm.py has it; `packed_outputs` is how
+    many outputs the panels hold. runtime/low_precision.py lays them out in rows again (`unpacked`).
     """
 
     data: Array
@@ -60,12 +62,13 @@ class Weight:
     scale: Array | None = None
     layout: str = "io"
     x_bits: int | None = None
+    packed_outputs: int | None = None
 
     @property
     def outputs(self) -> int:
         """How many there are; panels may hold more, which are zeros."""
-        if self.layout == "panels":
-            return len(self.scale)
+        if self.packed_outputs is not None:
+            return self.packed_outputs
         return self.data.shape[0 if self.layout == "oi" else 1]
 
     def of_outputs(self, outputs: slice) -> Weight:

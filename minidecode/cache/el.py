@@ -29,7 +29,7 @@ from .split import SplitCache
 def key_value_weights(weight: Weight, heads):
     """(w_k_GKD, b_k_GK, w_v_GUD, b_v_GU): of a product whose last G*K and G*U outputs are keys and values.
 
-    Views of its matrix; of a low-precision one (float16, int8) float32 copies: they are read outside of the product.
+    Views of its matrix; of a low-precision or packed one float32 copies: they are read outside of the product.
     """
     G, K, U = heads.G, heads.K, heads.U
     weight = unpacked(weight)
@@ -47,7 +47,8 @@ def key_value_weights(weight: Weight, heads):
 def copies_among(weights, weight: Weight) -> tuple:
     """Those of `key_value_weights` that are copies, which the cache holds beside the model."""
     w_k_GKD, b_k_GK, w_v_GUD, _ = weights
-    return () if weight.data.dtype == b_k_GK.dtype else (w_k_GKD, w_v_GUD)
+    is_whole = weight.data.dtype == b_k_GK.dtype and weight.layout != "panels"
+    return () if is_whole else (w_k_GKD, w_v_GUD)
 
 
 class ElCache(SplitCache):
@@ -107,12 +108,13 @@ class ElCrossCache:
         """
         layers, product = len(weights.blocks), unpacked(weights.cross_kv)
         parts = (of_layer(product, layer, layers) for layer in range(layers))
-        return [cls(b, part, source, target_offsets_X) for b, part in zip(weights.blocks, parts, strict=True)]
+        packed = weights.cross_kv.layout == "panels"
+        return [cls(b, part, source, target_offsets_X, packed) for b, part in zip(weights.blocks, parts, strict=True)]
 
-    def __init__(self, block, key_values, source, target_offsets_X):
+    def __init__(self, block, key_values, source, target_offsets_X, was_packed=False):
         self.query_bias_X, self.heads, self.key_values = block.cross_q.bias, block.cross_heads, key_values
         self.weights = key_value_weights(key_values, block.cross_heads)
-        self.copies = copies_among(self.weights, key_values)
+        self.copies = (self.weights[0], self.weights[2]) if was_packed else copies_among(self.weights, key_values)
         self.source, self.target_offsets_X = source, target_offsets_X
         self.begin_B = padding(source.offsets_X, source.N)
         self.one_row_each = bool((np.diff(target_offsets_X) == 1).all())  # as where a text begins

@@ -7,8 +7,10 @@ copies the weights into an order of its own, which pays where many rows share th
 What is few was measured by benchmarks/skinny_gemm.py, beside OpenBLAS: up to `FEW` rows these loops are faster than the
 other way, and further on processors with 32 vector registers, where a tile's sums all find one. Float32 in the layout
 "io" is near BLAS's own order: there one row is BLAS's, and from `FEW_OF_IO` rows on all are. So are float32 weights
-under `SMALL`, whose copies stay in a cache. A model that is loaded for this code has its weights in "oi"
-(runtime/low_precision.py).
+under `SMALL`, whose copies stay in a cache.
+
+A model that is loaded for this code (plan=fast) has its float32 weights in panels where the processor has AVX-512, and
+panel_gemm.py multiplies any number of rows; elsewhere its weights lie in "oi" (packing.py).
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from numba import config
 from ..reference import linear as reference
 from .common.code_paths import BLAS, BLAS_CAST, COMPILED, ran
 from .common.low_precision import in_bits, widen_all
+from .common.panel_gemm import multiply_floats
 from .common.skinny_gemm import multiply
 
 MANY_REGISTERS = platform.machine() in ("arm64", "aarch64") or binding.get_host_cpu_features().get("avx512f", False)
@@ -36,6 +39,8 @@ WORTH_A_LOT = 2**20  # bytes of weights times rows, of which four take no longer
 
 def linear(x_RX, weight, add_to=None, out=None, *, workspace=None):
     """Few rows here, each sum ending in its scale; many by BLAS, low-precision weights widened by blocks."""
+    if weight.layout == "panels" and x_RX.dtype == np.float32:
+        return _of_panels(x_RX, weight, add_to, out)
     if x_RX.dtype == np.float32 and _is_few(len(x_RX), weight):
         return linear_few_rows(x_RX, weight, add_to, out)
     if x_RX.dtype == weight.data.dtype:
@@ -44,6 +49,20 @@ def linear(x_RX, weight, add_to=None, out=None, *, workspace=None):
     ran(BLAS_CAST)
     y_RX = reference.product_by_blocks(x_RX, weight, out, widen_all, workspace)
     return y_RX if add_to is None else np.add(add_to, y_RX, out=add_to)
+
+
+def _of_panels(x_RX, weight, add_to=None, out=None):
+    """The tiles of panel_gemm.py, for any number of rows; x and the weights are float32."""
+    y_RX, shape = out if add_to is None else add_to, (len(x_RX), weight.outputs)
+    fits = y_RX is not None and y_RX.shape == shape and y_RX.dtype == np.float32 and y_RX.flags.c_contiguous
+    sums_RX = y_RX if fits else np.empty(shape, np.float32)
+    if sums_RX.size:
+        ran(COMPILED)
+        multiply_floats(np.ascontiguousarray(x_RX), weight, sums_RX, adds=fits and add_to is not None)
+    if y_RX is None or fits:
+        return sums_RX
+    y_RX[...] = sums_RX if add_to is None else y_RX + sums_RX
+    return y_RX
 
 
 def _is_few(rows, weight):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..runtime.low_precision import widened
+from ..runtime.low_precision import unpacked, widened
 from . import scratch
 
 CACHED = 2**17  # weights that are widened together: half a megabyte of float32, which stays in a cache
@@ -19,6 +19,7 @@ def linear_naive(x_RX, weight, add_to=None, out=None):
 
 def linear(x_RX, weight, add_to=None, out=None, *, workspace=None):
     """One BLAS product; a weight stored (out, in) is transposed as a view, not copied. Narrow ones go by blocks."""
+    weight = unpacked(weight)
     if weight.data.dtype != x_RX.dtype:
         y_RX = product_by_blocks(x_RX, weight, out, np.copyto, workspace)
     else:

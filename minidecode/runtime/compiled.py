@@ -54,15 +54,17 @@ TYPES: dict[str, dict[str, list[str]]] = {
 }
 PRODUCTS = {  # "linear", by what the weights are stored as
     "float32": {"common.skinny_gemm._product": ["f2 f2r f1r b f2 i i i1"],
-                "common.skinny_gemm._task_of_float32": [TASK]} | WORKERS,
+                "common.skinny_gemm._task_of_float32": [TASK],
+                "common.panel_gemm._product_of_floats": ["f2 f3r f1r f2 b i i i i1"],
+                "common.panel_gemm._task_of_floats": [TASK]} | WORKERS,
     "float16": {"common.skinny_gemm._product": ["f2 h2r f1r b f2 i i i1"],
                 "common.skinny_gemm._task_of_float16": [TASK], "common.low_precision._widen": ["h2r f2"]} | WORKERS,
     "int8": {"common.skinny_gemm._product": ["f2 q2r f1r b f2 i i i1"],
              "common.skinny_gemm._task_of_int8": [TASK], "common.low_precision._widen": ["q2r f2"]} | WORKERS,
 }  # fmt: skip
-WHOLE_NUMBERS = {"common.int8_gemm._rounding": ["f2 f o2 f1 i i1"], "common.int8_gemm._task_of_rounding": [TASK],
-                 "common.int8_gemm._product": ["o2 f1 q4r f1r f2 i b b i i i i1"],
-                 "common.int8_gemm._task_of_product": [TASK], "norm._norm": ["f2 f1r f1r f f2"]}  # fmt: skip
+WHOLE_NUMBERS = {"common.panel_gemm._rounding": ["f2 f o2 f1 i i1"], "common.panel_gemm._task_of_rounding": [TASK],
+                 "common.panel_gemm._product_of_int8": ["o2 q4r f1 f1r f2 i b b i i i i1"],
+                 "common.panel_gemm._task_of_int8": [TASK], "norm._norm": ["f2 f1r f1r f f2"]}  # fmt: skip
 PRODUCTS |= dict.fromkeys(DYNAMIC, PRODUCTS["int8"] | WHOLE_NUMBERS)
 ASKED_FOR: dict[str, dict[str, list[str]]] = {
     "cache_dtype=float16": {"split._attention": ["f3 h4 h4 i1 h4 h4 i1 i1 f3 i i1"],

@@ -178,7 +178,7 @@ class _Hollow:
 
 def _inputs(weight) -> int:
     if weight.layout == "panels":
-        return (weight.data.shape[1] - PANEL_HEADER) * weight.data.shape[3]
+        return weight.data.shape[1] if weight.scale is None else 4 * (weight.data.shape[1] - PANEL_HEADER)
     return weight.data.shape[0 if weight.layout == "io" else 1]
 
 

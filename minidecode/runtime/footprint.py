@@ -72,7 +72,7 @@ def footprint(model: Any, plan: Plan, extent: Extent, options: Options, arena_gi
     R = B * (options.num_beams if options.num_beams > 1 else options.num_return_sequences)
     L, D, h, V = len(blocks), model.config.width, blocks[0].heads, model.config.vocab_size
     position, has_source = h.G * (h.K + h.U) * s, S > 0
-    narrow, el = model.dtype in NARROW, plan.cache == "el"
+    narrow, el = model.dtype in NARROW or blocks[0].qkv.layout == "panels", plan.cache == "el"
     stored_as = STORED_AS[plan.cache_dtype]
     m = s if stored_as is None else min(s, stored_as.itemsize)  # bytes of a number in a cache
     kept = h.G * (h.K + h.U) * m

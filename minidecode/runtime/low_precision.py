@@ -35,23 +35,27 @@ PANEL_HEADER = 2  # numbers of 32 bits that a panel has in front of each output'
 LARGEST = 127  # of the whole numbers that int8 holds; -128 would make the range lopsided
 
 
-def stored_as(dtype: str, weights: Any, place: str = "", then: Callable[[Weight], Weight] | None = None) -> Any:
+def stored_as(dtype: str, weights: Any) -> Any:
     """`weights`, a tree of dataclasses and tuples, with every product's matrix stored as one of NARROW.
 
     Each output's numbers lie side by side then; "float32" changes that order alone. They must be finite. With a dtype
     in DYNAMIC the output matrix, "lm_head", gets none of its rows rounded: its logits decide between tokens. Raises
-    CheckpointError, which names the matrix, on one that float16 cannot hold. then: what is done with each weight next.
+    CheckpointError, which names the matrix, on one that float16 cannot hold.
     """
+    return each_weight(weights, lambda place, weight: narrowed(dtype, weight, place))
+
+
+def each_weight(weights: Any, function: Callable[[str, Weight], Weight], place: str = "") -> Any:
+    """A tree of dataclasses and tuples with function(place, weight) in place of each product's weight."""
     if isinstance(weights, Weight):
-        weight = narrowed(dtype, weights, place)
-        return weight if then is None else then(weight)
+        return function(place, weights)
     if isinstance(weights, tuple):
-        return tuple(stored_as(dtype, part, f"{place}[{i}]", then) for i, part in enumerate(weights))
+        return tuple(each_weight(part, function, f"{place}[{i}]") for i, part in enumerate(weights))
     if not dataclasses.is_dataclass(weights):
         return weights
     parts = {f.name: getattr(weights, f.name) for f in dataclasses.fields(weights)}
     return dataclasses.replace(
-        weights, **{name: stored_as(dtype, part, f"{place}.{name}".strip("."), then) for name, part in parts.items()}
+        weights, **{name: each_weight(part, function, f"{place}.{name}".strip(".")) for name, part in parts.items()}
     )
 
 
@@ -132,7 +136,11 @@ def quantized(weight: Weight) -> Weight:
 
 
 def widened(weight: Weight, dtype: np.dtype) -> np.ndarray:
-    """The whole matrix as it is computed with, in its own layout: a view where it is stored so, else a new array."""
+    """The whole matrix as it is computed with: a view where it is stored so, else a new array.
+
+    In its own layout; one that is packed comes with its outputs in rows.
+    """
+    weight = unpacked(weight)
     data = weight.data.astype(dtype, copy=False)
     if weight.scale is None:
         return data
@@ -143,10 +151,10 @@ def unpacked(weight: Weight) -> Weight:
     """The weight with its outputs in rows again ("oi"), if it was packed in panels; a copy."""
     if weight.layout != "panels":
         return weight
-    data = weight.data[:, PANEL_HEADER:]
+    data = weight.data[:, PANEL_HEADER:] if weight.data.dtype == np.int8 else weight.data[..., None]
     panels, steps, width, group = data.shape
     data = data.transpose(0, 2, 1, 3).reshape(panels * width, steps * group)[: weight.outputs]
-    return dataclasses.replace(weight, data=data, layout="oi")
+    return dataclasses.replace(weight, data=data, layout="oi", packed_outputs=None)
 
 
 def largest_of(dtype: Any) -> np.float32:

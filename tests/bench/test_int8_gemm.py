@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from minidecode.cpu.common.dot_products import KIND
+from minidecode.cpu.common.tile import DOT
 from minidecode.runtime.user_functions import load_file
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "int8_gemm.py"
 
 
-@pytest.mark.skipif(KIND is None, reason="no integer dot product here")
+@pytest.mark.skipif(DOT is None, reason="no integer dot product here")
 def test_it_runs_in_small_and_writes_json(tmp_path, monkeypatch, capsys):
     out = tmp_path / "int8.json"
     monkeypatch.setattr("sys.argv", ["int8_gemm.py", "--rows", "1", "6", "--turns", "1", "--products", "out", "--out",
@@ -23,4 +23,9 @@ def test_it_runs_in_small_and_writes_json(tmp_path, monkeypatch, capsys):
     rows = json.loads(out.read_text(encoding="utf-8"))["products"]
     assert [(r["product"], r["rows"]) for r in rows] == [("out", 1), ("out", 6)]
     assert all(0 < r["of_registers"] < 1.2 and r["of_reading"] > 0 for r in rows)
-    assert len(capsys.readouterr().out.splitlines()) == 4
+    assert f"{rows[1]['of_registers']:.0%} |" in capsys.readouterr().out
+
+
+def test_the_readme_says_what_was_recorded(monkeypatch):
+    recorded = json.loads((SCRIPT.parent / "results" / "int8-gemm-cpu.json").read_text(encoding="utf-8"))
+    assert load_file(SCRIPT).table(recorded) in (SCRIPT.parent / "README.md").read_text(encoding="utf-8")

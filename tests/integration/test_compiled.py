@@ -106,8 +106,8 @@ import itertools, numba, numpy as np, minidecode as md
 from numba.core.dispatcher import Dispatcher
 from minidecode.cpu import linear
 from minidecode.cpu.common import thread_pool
-from minidecode.cpu.common.dot_products import KIND
-DYNAMIC = [dtype for dtype, bits in (("int8_dynamic", 8), ("int8_dynamic7", 7)) if KIND and bits <= KIND.x_bits]
+from minidecode.cpu.common.tile import DOT, FLOAT
+DYNAMIC = [dtype for dtype, bits in (("int8_dynamic", 8), ("int8_dynamic7", 7)) if DOT and bits <= DOT.x_bits]
 from minidecode.runtime import compiled
 known = {}
 for name, types in compiled.all_functions():
@@ -152,7 +152,8 @@ for name, dtype, plan, beside in [
         model.generate(input_ids=ids, plan=said, max_new_tokens=3, no_repeat_ngram_size=2 * (i % 2), **search)
 print(*wrong, sep="\\n")
 idle = {(name, types) for name, each in known.items() for types in each} - seen
-idle = {(name, types) for name, types in idle if KIND or "int8_gemm" not in name}
+idle = {(name, types) for name, types in idle if FLOAT or "floats" not in name}
+idle = {(name, types) for name, types in idle if DOT or "int8" not in name}
 print(*sorted(map(str, idle)))
 """
 

@@ -12,13 +12,14 @@ import pytest
 
 import minidecode as md
 from minidecode.cpu import linear_int8 as compiled
-from minidecode.cpu.common import dot_products, int8_gemm
-from minidecode.cpu.common.dot_products import KIND, KINDS
+from minidecode.cpu import packing
+from minidecode.cpu.common import panel_gemm, tile
+from minidecode.cpu.common.tile import DOT, DOT_PRODUCTS
 from minidecode.ops import Weight
 from minidecode.reference import linear_int8 as reference
 from minidecode.runtime.low_precision import DYNAMIC, arrays_of, narrowed, unpacked
 
-HERE = [dtype for dtype, bits in DYNAMIC.items() if KIND is not None and bits <= KIND.x_bits]
+HERE = [dtype for dtype, bits in DYNAMIC.items() if DOT is not None and bits <= DOT.x_bits]
 pytestmark = pytest.mark.skipif(not HERE, reason="no integer dot product here")
 PROMPT = "Fellow citizens of the Senate and of the House"
 
@@ -33,13 +34,13 @@ def test_sums_are_numpys_bit_for_bit(dtype, inputs):
     """At every number of rows that a tile has, and outputs that fill a panel, miss one, or begin another."""
     rng = np.random.default_rng(inputs)
     for rows in (1, 2, 3, 4, 5, 6, 7, 12, 13, 40):
-        for outputs in {1, KIND.width - 1, KIND.width, KIND.width + 1, 3 * KIND.width + 5}:
+        for outputs in {1, DOT.width - 1, DOT.width, DOT.width + 1, 3 * DOT.width + 5}:
             x_RX, weight = (
                 rng.standard_normal((rows, inputs)).astype(np.float32),
                 weight_of(rng, inputs, outputs, dtype),
             )
             right = reference.linear_int8_naive(x_RX, weight)
-            for given in (weight, int8_gemm.pack(weight)):
+            for given in (weight, panel_gemm.pack_int8(weight)):
                 assert compiled.linear_int8(x_RX, given).tobytes() == right.tobytes(), (rows, outputs)
                 assert reference.linear_int8(x_RX, given).tobytes() == right.tobytes()
 
@@ -48,12 +49,12 @@ def test_many_tasks_make_what_one_makes(monkeypatch):
     """More rows and panels than a task has; and all on one thread."""
     rng = np.random.default_rng(0)
     x_RX, weight = rng.standard_normal((700, 512)).astype(np.float32), weight_of(rng, 512, 1500)
-    right, packed = reference.linear_int8(x_RX, weight), int8_gemm.pack(weight)
+    right, packed = reference.linear_int8(x_RX, weight), panel_gemm.pack_int8(weight)
     assert compiled.linear_int8(x_RX, packed).tobytes() == right.tobytes()
-    monkeypatch.setattr(int8_gemm, "ROWS_BYTES", 100 * 512)
-    monkeypatch.setattr(int8_gemm, "PANELS_BYTES", 1)
+    monkeypatch.setattr(panel_gemm, "ROWS_BYTES", 100 * 512)
+    monkeypatch.setattr(panel_gemm, "PANELS_BYTES", 1)
     assert compiled.linear_int8(x_RX, packed).tobytes() == right.tobytes()
-    monkeypatch.setattr(int8_gemm, "WORTH_TWO_TASKS", 2**60)
+    monkeypatch.setattr(panel_gemm, "WORTH_TWO_TASKS", 2**60)
     assert compiled.linear_int8(x_RX, packed).tobytes() == right.tobytes()
 
 
@@ -96,12 +97,12 @@ def test_a_row_that_is_not_finite_spoils_itself_alone():
 
 KIND_HERE = """
 import numpy as np
-from minidecode.cpu.common import dot_products
+from minidecode.cpu.common.tile import DOT
 from minidecode.cpu.linear_int8 import linear_int8
 from minidecode.ops import Weight
 from minidecode.reference.linear_int8 import linear_int8_naive
 from minidecode.runtime.low_precision import narrowed
-rng, kind = np.random.default_rng(0), dot_products.KIND
+rng, kind = np.random.default_rng(0), DOT
 for rows, inputs, outputs in ((1, 3, 7), (5, 64, 64), (13, 300, 130)):
     for sign in (1, -1):
         x_RX = rng.standard_normal((rows, inputs)).astype(np.float32)
@@ -122,8 +123,8 @@ LOWER = {  # what Numba is told of the processor
 @pytest.mark.parametrize("name", LOWER)
 def test_processors_with_less_make_the_same_sums(name, tmp_path):
     """As on an older processor, in a process of its own; the instructions must be there to run them."""
-    kind = next(kind for kind in KINDS if kind.name == name)
-    if not dot_products.features().issuperset(kind.features):
+    kind = next(kind for kind in DOT_PRODUCTS if kind.name == name)
+    if not tile.features().issuperset(kind.features):
         pytest.skip(f"this processor has no {name}")
     cpu, features = LOWER[name]
     told = {"NUMBA_CPU_NAME": cpu, "NUMBA_CPU_FEATURES": features, "NUMBA_CACHE_DIR": str(tmp_path)}
@@ -143,8 +144,8 @@ def test_every_plan_generates_the_same(name, dtype):
         "minidecode.reference.linear_int8.linear_int8_naive"
     )
     fast = model.generate(PROMPT, plan="fast", max_new_tokens=4).receipt
-    assert fast.ops["linear_int8"].code_paths == {KIND.name: fast.ops["linear_int8"].calls}
-    assert f"linear_int8.py:16): {fast.ops['linear_int8'].calls} {KIND.name}" in str(fast)
+    assert fast.ops["linear_int8"].code_paths == {DOT.name: fast.ops["linear_int8"].calls}
+    assert f"linear_int8.py:16): {fast.ops['linear_int8'].calls} {DOT.name}" in str(fast)
     assert "bias_activation" not in fast.ops and fast.ops["linear"].calls == fast.steps  # of the output matrix
 
 
@@ -201,9 +202,9 @@ def test_a_choice_without_effect_is_an_error(choice):
             dynamic.generate(PROMPT, plan=choice)
 
 
-@pytest.mark.parametrize("kind", [None, KINDS[-1]])
+@pytest.mark.parametrize("kind", [None, DOT_PRODUCTS[-1]])
 def test_a_processor_without_the_instruction_says_so_when_loading(monkeypatch, kind):
-    monkeypatch.setattr(compiled, "KIND", kind)
+    monkeypatch.setattr(packing, "DOT", kind)
     says = (
         r"load with dtype='int8'" if kind is None else r"takes rows of 7 bits, not 8: load with dtype='int8_dynamic7'"
     )

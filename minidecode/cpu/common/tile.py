@@ -1,8 +1,9 @@
-"""The processor's integer dot products (VNNI, sdot), and the tile of a GEMM that is made of them.
+"""The tile of a GEMM: some rows by some outputs, whose sums stay in registers until all inputs have gone by.
 
-One instruction multiplies four activations by four weights, for each of 16 outputs, and adds the products to 16 sums of
-32 bits: 64 multiplications, where a float32 instruction of the same width does 16. NumPy and Numba have no word for it.
-So the tile below is written in LLVM's language, by an intrinsic that compiled code calls.
+It is made of one kind of instruction. Of float32, each multiplies an activation by the weights of 16 outputs, and adds.
+An integer dot product (VNNI, sdot) multiplies four activations by four weights for each of 16 outputs: 64
+multiplications at once. NumPy and Numba have no word for it, and LLVM by itself keeps no such tile in registers. So the
+tile is written in LLVM's language, by an intrinsic that compiled code calls.
 
 Which instructions may be emitted is asked of Numba's code generator, not of the processor: Numba's cache on disk is
 keyed on the same list, so code never meets a machine without them, and NUMBA_CPU_FEATURES is obeyed.
@@ -21,20 +22,19 @@ from numba.extending import intrinsic
 
 I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 F32 = ir.FloatType()
-GROUP = 4  # inputs of a dot product, side by side in 32 bits
-STEPS_AHEAD, SECOND_LEVEL = (
-    32,
-    2,
-)  # weights are fetched so many steps before they are read, into that level of the cache
+GROUP = 4  # int8 inputs of a dot product, side by side in 32 bits
+STEPS_AHEAD = 32  # so many steps before weights are read, they are fetched
+SECOND_LEVEL = 2  # into that level of the cache
 MOST_ROWS = 6  # of a tile
 
 
 @dataclass(frozen=True)
-class DotProduct:
+class Kind:
     """A kind of instruction, and the tile that suits its registers.
 
-    offset: what is added to each activation, because x86 multiplies unsigned by signed bytes. x_bits: how many bits an
-    activation may have; vpmaddubsw adds two products in 16 bits, which hold those of 7 bits at the most.
+    is_float: it multiplies float32, one input at a time. Of the others, offset is what is added to each activation,
+    because x86 multiplies unsigned by signed bytes; and x_bits is how many bits an activation may have: vpmaddubsw adds
+    two products in 16 bits, which hold those of 7 bits at the most.
     """
 
     name: str
@@ -44,6 +44,7 @@ class DotProduct:
     registers: int  # of outputs in a tile
     offset: int = 128
     x_bits: int = 8
+    is_float: bool = False
 
     @property
     def width(self) -> int:
@@ -52,13 +53,15 @@ class DotProduct:
 
 
 # The sums of a tile, a register for each of its weights, and one or two for activations fill 32 registers, or 16.
-KINDS = (
-    DotProduct("vnni512", ("avx512f", "avx512vnni"), 16, 6, 4),
-    DotProduct("vnni256", ("avxvnni",), 8, 6, 2),
-    DotProduct("sdot", ("dotprod",), 4, 6, 4, offset=0),
-    DotProduct("maddubs512", ("avx512bw",), 16, 6, 4, offset=64, x_bits=7),
-    DotProduct("maddubs256", ("avx2",), 8, 5, 2, offset=64, x_bits=7),
+DOT_PRODUCTS = (
+    Kind("vnni512", ("avx512f", "avx512vnni"), 16, 6, 4),
+    Kind("vnni256", ("avxvnni",), 8, 6, 2),
+    Kind("sdot", ("dotprod",), 4, 6, 4, offset=0),
+    Kind("maddubs512", ("avx512bw",), 16, 6, 4, offset=64, x_bits=7),
+    Kind("maddubs256", ("avx2",), 8, 5, 2, offset=64, x_bits=7),
 )
+# Processors with fewer registers leave float32 to the BLAS, whose tiles are as good there.
+FLOATS = (Kind("fma512", ("avx512f",), 16, 6, 4, is_float=True),)
 
 
 def features() -> set[str]:
@@ -67,22 +70,23 @@ def features() -> set[str]:
     return {part[1:] for part in listed.split(",") if part.startswith("+")}
 
 
-def best_kind() -> DotProduct | None:
+def best_of(kinds: tuple[Kind, ...]) -> Kind | None:
     """The fastest kind that may be emitted here; None if there is none."""
     available = features()
-    return next((kind for kind in KINDS if available.issuperset(kind.features)), None)
+    return next((kind for kind in kinds if available.issuperset(kind.features)), None)
 
 
-KIND = best_kind()
+DOT, FLOAT = best_of(DOT_PRODUCTS), best_of(FLOATS)
 
 
-def tile_of(kind: DotProduct | None, rows: int) -> Any:
+def tile_of(kind: Kind | None, rows: int) -> Any:
     """The intrinsic that computes a tile of so many rows: `tile(x, x_row, panel, steps, scale, y, y_row)`.
 
     All arguments are whole numbers of 64 bits: the addresses of the activations of the first row, of the panel, of the
-    first row's scale and of the results; the distances in bytes between rows of either; and how many groups of four
-    inputs there are, at least one. A panel begins with two numbers for each of its outputs: what its sums begin with,
-    in 32 bits, and their scale, a float32. y[r, o] = (begin[o] + sum over k of x[r, k] w[o, k]) scale[r] scale[o].
+    first row's scale and of the results; the distances in bytes between rows of either; and how many inputs there are,
+    of int8 groups of four, at least one. Of float32, y[r, o] = sum over k of x[r, k] w[o, k], and no scale is read. A
+    panel of int8 begins with two numbers for each of its outputs: what its sums begin with, in 32 bits, and their
+    scale, a float32. There y[r, o] = (begin[o] + sum over k of x[r, k] w[o, k]) scale[r] scale[o].
     """
 
     @intrinsic
@@ -100,28 +104,32 @@ def tile_of(kind: DotProduct | None, rows: int) -> Any:
 def write_tile(kind, rows, builder, x, x_row, panel, steps, scale, y, y_row):
     """Writes the tile's code. Every sum has a register of its own until all inputs have gone by.
 
-    A step loads a register of weights for each of the panel's, and four activations of each row, which it copies to
-    all lanes. So six rows and four registers are 10 loads for 24 dot products.
+    A step loads a register of weights for each of the panel's, and an activation of each row (of int8, four), which it
+    copies to all lanes. So six rows and four registers are 10 loads for 24 multiplications.
     """
     words, floats, size = ir.VectorType(I32, kind.lanes), ir.VectorType(F32, kind.lanes), 4 * kind.lanes
-    dot, registers = dot_of(kind, builder), range(kind.registers)
+    number, numbers = (F32, floats) if kind.is_float else (I32, words)
+    multiply, registers = multiplication(kind, builder), range(kind.registers)
     places_x = [builder.add(x, builder.mul(x_row, I64(r))) for r in range(rows)]
-    begin_V = [_load(builder, builder.add(panel, I64(v * size)), words, size) for v in registers]
-    scales = builder.add(panel, I64(kind.registers * size))
-    w = builder.add(scales, I64(kind.registers * size))
+    if kind.is_float:
+        begin_V, w = [ir.Constant(floats, None)] * kind.registers, panel
+    else:
+        begin_V = [_load(builder, builder.add(panel, I64(v * size)), words, size) for v in registers]
+        scales = builder.add(panel, I64(kind.registers * size))
+        w = builder.add(scales, I64(kind.registers * size))
     before, body, behind = builder.block, builder.append_basic_block("step"), builder.append_basic_block("end")
     builder.branch(body)
 
     builder.position_at_end(body)
     step, place_w = builder.phi(I64), builder.phi(I64)
-    sums_RV = [[builder.phi(words) for _ in registers] for _ in range(rows)]
-    w_V = [_load(builder, builder.add(place_w, I64(v * size)), words, size) for v in registers]
+    sums_RV = [[builder.phi(numbers) for _ in registers] for _ in range(rows)]
+    w_V = [_load(builder, builder.add(place_w, I64(v * size)), numbers, size) for v in registers]
     _fetch_ahead(builder, place_w, kind.registers * size)
-    at = builder.mul(step, I64(GROUP))
+    at = builder.mul(step, I64(4))
     next_RV = []
     for r in range(rows):
-        four = on_all_lanes(builder, _load(builder, builder.add(places_x[r], at), I32, 4), words)
-        next_RV.append([dot(sums_RV[r][v], w_V[v], four) for v in registers])
+        activations = on_all_lanes(builder, _load(builder, builder.add(places_x[r], at), number, 4), numbers)
+        next_RV.append([multiply(sums_RV[r][v], w_V[v], activations) for v in registers])
     for r in range(rows):
         for v in registers:
             sums_RV[r][v].add_incoming(begin_V[v], before)
@@ -133,13 +141,18 @@ def write_tile(kind, rows, builder, x, x_row, panel, steps, scale, y, y_row):
     builder.cbranch(builder.icmp_signed("<", next_step, steps), body, behind)
 
     builder.position_at_end(behind)
-    scale_V = [_load(builder, builder.add(scales, I64(v * size)), floats, size) for v in registers]
+    if not kind.is_float:
+        scale_V = [_load(builder, builder.add(scales, I64(v * size)), floats, size) for v in registers]
     for r in range(rows):
-        scale_of_row = on_all_lanes(builder, _load(builder, builder.add(scale, I64(4 * r)), F32, 4), floats)
+        ended_V = next_RV[r]
+        if not kind.is_float:
+            of_row = on_all_lanes(builder, _load(builder, builder.add(scale, I64(4 * r)), F32, 4), floats)
+            ended_V = [
+                builder.fmul(builder.sitofp(ended_V[v], floats), builder.fmul(of_row, scale_V[v])) for v in registers
+            ]
         for v in registers:
-            ended = builder.fmul(builder.sitofp(next_RV[r][v], floats), builder.fmul(scale_of_row, scale_V[v]))
             place = builder.add(builder.add(y, builder.mul(y_row, I64(r))), I64(v * size))
-            builder.store(ended, builder.inttoptr(place, floats.as_pointer())).align = 4
+            builder.store(ended_V[v], builder.inttoptr(place, floats.as_pointer())).align = 4
 
 
 def _load(builder, address, type_, align):
@@ -165,8 +178,8 @@ def _fetch_ahead(builder, place_w, step_bytes):
         builder.call(prefetch, [place, I32(0), I32(SECOND_LEVEL), I32(1)])
 
 
-def dot_of(kind: DotProduct, builder) -> Callable[..., ir.Value]:
-    """A function (sums, weights, activations) -> sums that writes the instruction for one register of outputs.
+def multiplication(kind: Kind, builder) -> Callable[..., ir.Value]:
+    """A function (sums, weights, activations) -> sums, which writes the instruction for one register of outputs.
 
     LLVM changed what types vpdpbusd's operands have. The types here are the older ones, which newer versions read too.
     """
@@ -179,6 +192,10 @@ def dot_of(kind: DotProduct, builder) -> Callable[..., ir.Value]:
             function, [builder.bitcast(v, t) for v, t in zip(values, operands, strict=True)]
         )
 
+    if kind.is_float:
+        floats = ir.VectorType(F32, kind.lanes)
+        fused = named(f"llvm.fma.v{kind.lanes}f32", floats, floats, floats, floats)
+        return lambda sums, w, x: fused(w, x, sums)
     if kind.name.startswith("vnni"):  # that of AVX-VNNI has the same name; features choose
         dot = named(f"llvm.x86.avx512.vpdpbusd.{bits}", words, words, words, words)
         return lambda sums, w, x: dot(sums, x, w)

@@ -1,17 +1,18 @@
-"""GEMM of int8 weights and of rows that are rounded to whole numbers as they come (dynamic quantization).
+"""GEMM of packed weights: float32, or int8 with rows that are rounded to whole numbers as they come.
 
-1. `round_rows`: q = rint(x * largest / max |x|) of each row, in one byte, `offset` added (see dot_products.py).
-2. Weights are packed once, when a model is loaded (`pack`): a panel is as many outputs as a tile has, and holds for
-   every four inputs the four weights of each of its outputs, side by side. Before them stand the scale of each output,
-   and what its sums begin with: minus the offset's part, which is offset times the sum of the output's weights. A tile
-   reads its panel from the first byte to the last, whatever the number of rows. So one layout serves one row and a
-   thousand.
-3. A task is some panels, at most half of a second-level cache, for some rows. The rows of a tile stay in the first
+1. Weights are packed once, when a model is loaded (`pack`). A panel is as many outputs as a tile has, and holds for
+   each input the weights of its outputs, side by side; of int8, for every four inputs the four weights of each output.
+   A tile reads its panel from the first byte to the last, whatever the number of rows. So one layout serves one row and
+   a thousand.
+2. A panel of int8 begins with what each output's sums begin with, and its scale. Sums begin with minus the offset's
+   part: the offset times the sum of the output's weights (see tile.py).
+3. `round_rows` makes what int8 weights meet: q = rint(x * largest / max |x|) of each row, in one byte, offset added.
+4. A task is some panels, at most half of a second-level cache, for some rows. The rows of a tile stay in the first
    cache while the panels go by.
-4. Behind each tile of rows bias, activation and residual are added to its results, which are still in a cache.
+5. Behind each tile of rows bias, activation and residual are added to its results, which are still in a cache.
 
-Sums are exact: |x| |w| inputs < 2^31 up to MOST_INPUTS. So results depend neither on tasks, threads or rows, nor on
-the kind of instruction.
+A sum runs over its inputs in their order, so results depend neither on tasks, threads nor on the other rows. Those of
+int8 are exact: |x| |w| inputs < 2^31 up to MOST_INPUTS.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from ...reference.activation import PLAIN
 from ...runtime.low_precision import PANEL_HEADER as HEADER
 from ..activation import activate
 from .atomics import array_at
-from .dot_products import GROUP, KIND, MOST_ROWS, DotProduct, tile_of
 from .jit import njit
 from .thread_pool import ALL_WORKERS, CALLER_ALONE, DONE, parallel_for, schedule
+from .tile import DOT, FLOAT, GROUP, MOST_ROWS, Kind, tile_of
 
 F = np.float32
 LARGE = F(1.5 * 2**23)  # float32 numbers near it are whole: adding it rounds, ties to even
@@ -43,7 +44,20 @@ TASKS_PER_THREAD = 4  # at the least, where the product is large: no thread wait
 WORTH_TWO_TASKS = 2**20  # bytes of weights times rows, of which four take no longer than one
 
 
-def pack(weight: Weight, kind: DotProduct | None = KIND) -> Weight:
+def pack_floats(weight: Weight) -> Weight:
+    """The weight in panels: (panels, inputs, outputs of a panel), padded with zeros."""
+    assert FLOAT is not None
+    w_XX = weight.data if weight.layout == "oi" else weight.data.T
+    (outputs, inputs), width = w_XX.shape, FLOAT.width
+    panels, rest = -(-outputs // width), outputs // width * width
+    data = aligned((panels, inputs, width), np.float32)
+    data[: outputs // width] = w_XX[:rest].reshape(-1, width, inputs).transpose(0, 2, 1)
+    if rest < outputs:
+        data[-1, :, : outputs - rest] = w_XX[rest:].T
+    return dataclasses.replace(weight, data=data, layout="panels", packed_outputs=outputs)
+
+
+def pack_int8(weight: Weight, kind: Kind | None = DOT) -> Weight:
     """The weight in panels: (panels, HEADER + groups of 4 inputs, outputs of a panel, 4), padded with zeros."""
     assert kind is not None and weight.layout == "oi"
     outputs, inputs = weight.data.shape
@@ -51,12 +65,13 @@ def pack(weight: Weight, kind: DotProduct | None = KIND) -> Weight:
     padded = np.zeros((panels * kind.width, steps * GROUP), np.int8)
     padded[:outputs, :inputs] = weight.data
     data = aligned((panels, HEADER + steps, kind.width, GROUP), np.int8)
-    data[:, HEADER:] = padded.reshape(panels, kind.width, steps, GROUP).transpose(0, 2, 1, 3)
+    words = padded.view(np.int32).reshape(panels, kind.width, steps)  # four weights each
+    data.view(np.int32)[:, HEADER:, :, 0] = words.transpose(0, 2, 1)
     begin_X, scale_X = np.zeros(panels * kind.width, np.int32), np.zeros(panels * kind.width, np.float32)
     begin_X[:outputs], scale_X[:outputs] = -kind.offset * weight.data.sum(1, dtype=np.int32), weight.scale
     for number, of_outputs in enumerate((begin_X, scale_X)):
         data[:, number] = of_outputs.view(np.int8).reshape(panels, kind.width, GROUP)
-    return dataclasses.replace(weight, data=data, layout="panels")
+    return dataclasses.replace(weight, data=data, layout="panels", packed_outputs=outputs)
 
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
@@ -112,7 +127,7 @@ def _round_row(x_X, largest, q_X):
     return largest_here / largest if largest_here <= F(3.4028235e38) else F(np.nan)
 
 
-OFFSET = 0 if KIND is None else KIND.offset
+OFFSET = 0 if DOT is None else DOT.offset
 
 
 @intrinsic
@@ -131,21 +146,31 @@ def _float_of(typing_context, bits):
     return types.float32(types.int32), code
 
 
-def multiply(q_RX, scale_R, weight: Weight, bias_X, code: int, y_RX, adds: bool) -> None:
-    """y = act(x w + bias), or added to y; the weight is packed, x rounded. y is float32 and contiguous, R at least 1.
+def multiply_int8(q_RX, scale_R, weight: Weight, bias_X, code: int, y_RX, adds: bool) -> None:
+    """y = act(x w + bias), or added to y; x is rounded. y is float32 and contiguous, with at least one row.
 
     bias_X: None for none.
     """
-    (rows, row_bytes), (panels, steps, width, _) = q_RX.shape, weight.data.shape
-    together, rows_of_task = max(1, min(panels, PANELS_BYTES // (steps * width * GROUP))), rows
+    ends = bias_X is not None or code != PLAIN or adds
+    bias_X = _no_bias(weight.outputs) if bias_X is None else bias_X
+    _multiply(_product_of_int8, _task_of_int8, q_RX, weight, (scale_R, bias_X, y_RX, code, adds, ends))
+
+
+def multiply_floats(x_RX, weight: Weight, y_RX, adds: bool = False) -> None:
+    """y = x w, or added to y. x and y are float32 and contiguous, with at least one row."""
+    _multiply(_product_of_floats, _task_of_floats, x_RX, weight, (_no_bias(weight.outputs), y_RX, adds))
+
+
+def _multiply(describe, function, x_RX, weight, rest) -> None:
+    """Cuts the work into tasks: some panels for some rows each."""
+    (rows, row_bytes), panels = (len(x_RX), x_RX.strides[0]), len(weight.data)
+    together, rows_of_task = max(1, min(panels, PANELS_BYTES // weight.data[0].nbytes)), rows
     tasks = weight.data.nbytes * max(rows, 4) // WORTH_TWO_TASKS
     if tasks >= 2:
         together = max(1, min(together, panels // min(tasks, TASKS_PER_THREAD * config.NUMBA_NUM_THREADS)))
         rows_of_task = max(MOST_ROWS, ROWS_BYTES // row_bytes // MOST_ROWS * MOST_ROWS)
-    ends = bias_X is not None or code != PLAIN or adds
-    bias_X = _no_bias(weight.outputs) if bias_X is None else bias_X
-    arrays = q_RX, scale_R, weight.data, bias_X, y_RX, code, adds, ends, together, rows_of_task
-    parallel_for(_product, arrays, _task_of_product, ALL_WORKERS if tasks >= 2 else CALLER_ALONE)
+    workers = ALL_WORKERS if tasks >= 2 else CALLER_ALONE
+    parallel_for(describe, (x_RX, weight.data, *rest, together, rows_of_task), function, workers)
 
 
 @functools.lru_cache(maxsize=64)
@@ -156,7 +181,7 @@ def _no_bias(outputs):
 
 
 @njit(cache=True, nogil=True)
-def _product(q_RX, scale_R, w_PSWG, bias_X, y_RX, code, adds, ends, together, rows_of_task, function, table):
+def _product_of_int8(q_RX, w_PSWG, scale_R, bias_X, y_RX, code, adds, ends, together, rows_of_task, function, table):
     """Lays a product on the table."""
     (rows, outputs), (panels, steps) = y_RX.shape, w_PSWG.shape[:2]
     x, scale, w, y = q_RX.ctypes.data, scale_R.ctypes.data, w_PSWG.ctypes.data, y_RX.ctypes.data
@@ -168,16 +193,41 @@ def _product(q_RX, scale_R, w_PSWG, bias_X, y_RX, code, adds, ends, together, ro
     return schedule(tasks, function, args, table)
 
 
-WIDTH, TILE_ROWS = (1, 1) if KIND is None else (KIND.width, KIND.rows)
-_one, _two, _three, _four, _five, _six = (tile_of(KIND, rows) for rows in range(1, MOST_ROWS + 1))
+@njit(cache=True, nogil=True)
+def _product_of_floats(x_RX, w_PSW, bias_X, y_RX, adds, together, rows_of_task, function, table):
+    """The same, with no rows' scales and no ending but to be added."""
+    (rows, outputs), (panels, steps) = y_RX.shape, w_PSW.shape[:2]
+    x, w, y = x_RX.ctypes.data, w_PSW.ctypes.data, y_RX.ctypes.data
+    args = (
+        np.int64(x), np.int64(0), np.int64(w), np.int64(bias_X.ctypes.data), np.int64(y), rows, 4 * x_RX.shape[1],
+        outputs, panels, steps, np.int64(PLAIN), np.int64(adds), np.int64(adds), together, rows_of_task,
+    )  # fmt: skip
+    tasks = -(-panels // together) * -(-rows // rows_of_task)
+    return schedule(tasks, function, args, table)
+
+
+DOT_WIDTH, DOT_ROWS = (1, 1) if DOT is None else (DOT.width, DOT.rows)
+FLOAT_WIDTH, FLOAT_ROWS = (1, 1) if FLOAT is None else (FLOAT.width, FLOAT.rows)
+_one, _two, _three, _four, _five, _six = (tile_of(DOT, rows) for rows in range(1, MOST_ROWS + 1))
+_one_f, _two_f, _three_f, _four_f, _five_f, _six_f = (tile_of(FLOAT, rows) for rows in range(1, MOST_ROWS + 1))
 
 
 @njit(cache=True, nogil=True)
-def _task_of_product(args, task):
+def _task_of_int8(args, task):
+    return _panels_for_rows(args, task, _tile_of_int8, DOT_WIDTH, DOT_ROWS, HEADER, GROUP)
+
+
+@njit(cache=True, nogil=True)
+def _task_of_floats(args, task):
+    return _panels_for_rows(args, task, _tile_of_floats, FLOAT_WIDTH, FLOAT_ROWS, 0, 4)
+
+
+@njit(inline="always")
+def _panels_for_rows(args, task, tile, width, tile_rows, header, number_bytes):
     """Some panels for some rows: tiles of rows one after the other, and for each of them all panels of the task.
 
     Results that lack nothing go where they belong at once; others, and those of a panel that is wider than the outputs
-    left, go by way of `tile_RX`.
+    left, go by way of `tile_RX`. A step of a panel is number_bytes for each of its outputs.
     """
     x, scale, w, bias, y, rows, row_bytes, outputs, panels, steps, code, adds, ends, together, rows_of_task = array_at(
         args, 0, (15,)
@@ -185,24 +235,24 @@ def _task_of_product(args, task):
     tasks_of_panels = -(-panels // together)
     p0, r0 = task % tasks_of_panels * together, task // tasks_of_panels * rows_of_task
     p1, r1 = min(p0 + together, panels), min(r0 + rows_of_task, rows)
-    o0, o1, panel_bytes = p0 * WIDTH, min(p1 * WIDTH, outputs), steps * WIDTH * GROUP
+    o0, o1, panel_bytes = p0 * width, min(p1 * width, outputs), steps * width * number_bytes
     y_RX, bias_X = array_at(y, F(0), (rows, outputs)), array_at(bias, F(0), (outputs,))
-    tile_RX, spare_X = np.empty((TILE_ROWS, (p1 - p0) * WIDTH), np.float32), np.empty(o1 - o0, np.float32)
-    tile, tile_row = np.int64(tile_RX.ctypes.data), np.int64(tile_RX.shape[1] * 4)
-    first = o0 if ends else max(o0, outputs // WIDTH * WIDTH)  # of the outputs that go by way of tile_RX
-    for r in range(r0, r1, TILE_ROWS):
-        here = min(TILE_ROWS, r1 - r)
+    tile_RX, spare_X = np.empty((tile_rows, (p1 - p0) * width), np.float32), np.empty(o1 - o0, np.float32)
+    tile_at, tile_row = np.int64(tile_RX.ctypes.data), np.int64(tile_RX.shape[1] * 4)
+    first = o0 if ends else max(o0, outputs // width * width)  # of the outputs that go by way of tile_RX
+    for r in range(r0, r1, tile_rows):
+        here = min(tile_rows, r1 - r)
         for p in range(p0, p1):
-            o = p * WIDTH
-            to, to_row = (tile + 4 * (o - o0), tile_row) if o >= first else (y + 4 * (r * outputs + o), 4 * outputs)
-            _tile(here, x + r * row_bytes, row_bytes, w + p * panel_bytes, steps - HEADER, scale + 4 * r, to, to_row)
+            o = p * width
+            to, to_row = (tile_at + 4 * (o - o0), tile_row) if o >= first else (y + 4 * (r * outputs + o), 4 * outputs)
+            tile(here, x + r * row_bytes, row_bytes, w + p * panel_bytes, steps - header, scale + 4 * r, to, to_row)
         for k in range(here if first < o1 else 0):
             _end(tile_RX[k, first - o0 : o1 - o0], bias_X[first:o1], code, adds, spare_X, y_RX[r + k, first:o1])
     return DONE
 
 
 @njit(inline="always")
-def _tile(rows, x, x_row, panel, steps, scale, y, y_row):
+def _tile_of_int8(rows, x, x_row, panel, steps, scale, y, y_row):
     """The tile that has so many rows."""
     if rows == 6:
         _six(x, x_row, panel, steps, scale, y, y_row)
@@ -216,6 +266,22 @@ def _tile(rows, x, x_row, panel, steps, scale, y, y_row):
         _two(x, x_row, panel, steps, scale, y, y_row)
     else:
         _one(x, x_row, panel, steps, scale, y, y_row)
+
+
+@njit(inline="always")
+def _tile_of_floats(rows, x, x_row, panel, steps, scale, y, y_row):
+    if rows == 6:
+        _six_f(x, x_row, panel, steps, scale, y, y_row)
+    elif rows == 5:
+        _five_f(x, x_row, panel, steps, scale, y, y_row)
+    elif rows == 4:
+        _four_f(x, x_row, panel, steps, scale, y, y_row)
+    elif rows == 3:
+        _three_f(x, x_row, panel, steps, scale, y, y_row)
+    elif rows == 2:
+        _two_f(x, x_row, panel, steps, scale, y, y_row)
+    else:
+        _one_f(x, x_row, panel, steps, scale, y, y_row)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
