@@ -322,16 +322,20 @@ class Constraint:
     def check_prefixes(self, prefixes: Sequence[Sequence[int]], limit_B: Sequence[int]) -> None:
         """Raises OptionError where the tokens that a text must begin with lead to no match within its limit."""
         for b, prefix in enumerate(prefixes):
-            beginning: Beginning | None = self.root
-            fixed = list(itertools.takewhile(lambda i: i >= 0 and i not in self.eos, prefix))
-            for token in fixed[1:] if fixed[:1] and fixed[0] in self.skipped else fixed:
-                beginning = self._after(beginning, token)
-            end = None if beginning is None else beginning.end
-            if end is None or len(fixed) + self._tokens(end) + 1 > limit_B[b]:
+            if not self.allows_prefix(prefix, limit_B[b]):
                 raise OptionError(
                     f"prefix_tokens of sentence {b + 1} begin no text that {self.name} allows within {limit_B[b]} "
                     "tokens: give others, or a higher max_new_tokens"
                 )
+
+    def allows_prefix(self, prefix: Sequence[int], limit: int) -> bool:
+        """Whether a match within the limit is known that begins with these tokens."""
+        beginning: Beginning | None = self.root
+        fixed = list(itertools.takewhile(lambda i: i >= 0 and i not in self.eos, prefix))
+        for token in fixed[1:] if fixed[:1] and fixed[0] in self.skipped else fixed:
+            beginning = self._after(beginning, token)
+        end = None if beginning is None else beginning.end
+        return end is not None and len(fixed) + self._tokens(end) + 1 <= limit
 
     def apply(self, scores_RV: np.ndarray, rows: Rows, options: Options) -> np.ndarray:
         """Rules out (-inf) what does not continue a match, and what leaves too few tokens for its end.
