@@ -227,7 +227,9 @@ class Model:
         stopping = self._stopping(resolved, started)
         constraint = self._constraint(resolved, prompts_ids, limit_B, prefixes)
         request = Request.make(prompts_ids, limit_B, resolved, sources, prefixes, sample_ids, stopping, constraint)
-        negatives = self.inputs.negatives(negative_prompt, negative_prompt_ids, prompts_ids, limit_B, resolved)
+        negatives = self.inputs.negatives(
+            negative_prompt, negative_prompt_ids, prompts_ids, limit_B, resolved, truncate
+        )
         extent = extent_of(sources, prompts_ids, limit_B, negatives)
         on_token, at_end = token_callback(streamer, prompts_ids, resolved) if streamer is not None else (None, None)
         tokenized = time.perf_counter()
