@@ -273,7 +273,8 @@ class Model:
         token_ids = [hypothesis for sentence in found.tokens for hypothesis in sentence]
         log_probs = None
         if logprobs is not None:
-            log_probs = self._log_probs(sources, prompts_ids, token_ids, plan, logprobs)
+            goes_on = resolved.remove_invalid_values  # where the model's scores are NaN
+            log_probs = self._log_probs(sources, prompts_ids, token_ids, plan, logprobs, may_be_nan=goes_on)
             stages["logprobs"] = time.perf_counter() - started - sum(stages.values())
         receipt = Receipt(
             plan=str(plan), chosen=chosen, dtype=self.dtype, ops=engine.ops.counts(),
@@ -527,7 +528,9 @@ class Model:
         likeliest = [best_RK[:, 0] for best_RK in best]
         return Scores(scored, log_probs, likeliest, known if len(known) == len(scored) else None)
 
-    def _log_probs(self, sources, prompts, new_ids: list[np.ndarray], plan: Plan, best: int) -> list[LogProbs]:
+    def _log_probs(
+        self, sources, prompts, new_ids: list[np.ndarray], plan: Plan, best: int, may_be_nan: bool
+    ) -> list[LogProbs]:
         """The model's own log-probabilities of new tokens, hypothesis by hypothesis, in a forward pass of their own."""
         each, context = len(new_ids) // len(prompts), self.config.context
         spoken = [i for i, ids in enumerate(new_ids) if len(ids)]  # the rules may leave a place empty
@@ -539,7 +542,8 @@ class Model:
         functions, _ = plan.resolve(device=self.device)
         engine = Engine(self.network, self.weights, CountedOps(functions), CacheFactory(NoCache), device=self.device)
         with one_blas_thread(self.is_small):
-            found = score_pieces(engine, pieces, len(spoken), context, best=max(1, best)) if spoken else ([], [], [])
+            how = {"best": max(1, best), "may_be_nan": may_be_nan}
+            found = score_pieces(engine, pieces, len(spoken), context, **how) if spoken else ([], [], [])
         each_text = zip(spoken, *found, strict=True)
         by_place = {i: LogProbs(token_R, ids_RK, logprob_RK, best) for i, token_R, ids_RK, logprob_RK in each_text}
         return [by_place.get(i, LogProbs.of_nothing(best)) for i in range(len(new_ids))]
