@@ -241,7 +241,7 @@ class Model:
         stages = {"prompts": tokenized - started}
         if chosen and plan.base == "fast":
             stages["code"] = time.perf_counter() - tokenized
-        self._check_memory(plan, extent, resolved, arena, memory_budget)
+        self._check_memory(plan, extent, resolved, arena, memory_budget, logprobs)
 
         steps = Trace() if trace else None
         try:
@@ -357,12 +357,13 @@ class Model:
         return dataclasses.replace(plan.on(self.device), arena="planned") if plan.arena == "none" else plan
 
     def _check_memory(
-        self, plan: Plan, extent: Extent, options: Options, arena: Arena | None, memory_budget: int | str | None
-    ) -> None:
+        self, plan: Plan, extent: Extent, options: Options, arena: Arena | None, memory_budget: int | str | None,
+        logprobs: int | None,
+    ) -> None:  # fmt: skip
         """Raises MemoryBudgetError if a call may take more than its budget; steps kept for later calls go first."""
         if (budget := read_budget(memory_budget, self.device)) is None:
             return
-        needed = footprint(self, plan, extent, options, arena_given=arena is not None)
+        needed = footprint(self, plan, extent, options, arena is not None, logprobs)
         if needed.total > budget and self.buckets.idle:
             self.buckets.clear()
             budget = read_budget(memory_budget, self.device)
@@ -375,8 +376,11 @@ class Model:
         *,
         input_ids: Any = None,
         attention_mask: Any = None,
+        negative_prompt: Texts | None = None,
+        negative_prompt_ids: Any = None,
         plan: str | Plan | None = None,
         truncate: bool | None = False,
+        logprobs: int | None = None,
         **options: Unpack[GenerateOptions],
     ) -> Footprint:
         """The bytes that `generate` may take with these arguments, beside the weights: upper bounds from shapes alone.
@@ -384,9 +388,12 @@ class Model:
         The formula stands in runtime/footprint.py. Raises InputError and OptionError as `generate` does.
         """
         resolved = self.options(**options)
+        check_logprobs(logprobs, self.config.vocab_size)
         plan = self.plan if plan is None else Plan.parse(plan)
-        extent = extent_of(*self.inputs.fitted(prompts, input_ids, attention_mask, resolved, truncate))
-        return footprint(self, self._settled(plan, resolved, extent)[0], extent, resolved)
+        fitted = self.inputs.fitted(prompts, input_ids, attention_mask, resolved, truncate)
+        negatives = self.inputs.negatives(negative_prompt, negative_prompt_ids, *fitted[1:], resolved, truncate)
+        extent = extent_of(*fitted, negatives)
+        return footprint(self, self._settled(plan, resolved, extent)[0], extent, resolved, logprobs=logprobs)
 
     def plan_step(
         self,
