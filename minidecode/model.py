@@ -158,7 +158,7 @@ class Model:
         *,
         input_ids: Any = None,
         attention_mask: Any = None,
-        prefix_tokens: Sequence[Sequence[int]] | None = None,
+        prefix_tokens: Sequence[Sequence[int]] | np.ndarray | None = None,
         negative_prompt: Texts | None = None,
         negative_prompt_ids: Any = None,
         plan: str | Plan | None = None,
@@ -390,9 +390,11 @@ class Model:
         resolved = self.options(**options)
         check_logprobs(logprobs, self.config.vocab_size)
         plan = self.plan if plan is None else Plan.parse(plan)
-        fitted = self.inputs.fitted(prompts, input_ids, attention_mask, resolved, truncate)
-        negatives = self.inputs.negatives(negative_prompt, negative_prompt_ids, *fitted[1:], resolved, truncate)
-        extent = extent_of(*fitted, negatives)
+        sources, prompts_ids, limit_B = self.inputs.fitted(prompts, input_ids, attention_mask, resolved, truncate)
+        negatives = self.inputs.negatives(
+            negative_prompt, negative_prompt_ids, prompts_ids, limit_B, resolved, truncate
+        )
+        extent = extent_of(sources, prompts_ids, limit_B, negatives)
         return footprint(self, self._settled(plan, resolved, extent)[0], extent, resolved, logprobs=logprobs)
 
     def plan_step(
@@ -549,8 +551,7 @@ class Model:
         functions, _ = plan.resolve(device=self.device)
         engine = Engine(self.network, self.weights, CountedOps(functions), CacheFactory(NoCache), device=self.device)
         with one_blas_thread(self.is_small):
-            how = {"best": max(1, best), "may_be_nan": may_be_nan}
-            found = score_pieces(engine, pieces, len(spoken), context, **how) if spoken else ([], [], [])
+            found = score_pieces(engine, pieces, len(spoken), context, best=max(1, best), may_be_nan=may_be_nan)
         each_text = zip(spoken, *found, strict=True)
         by_place = {i: LogProbs(token_R, ids_RK, logprob_RK, best) for i, token_R, ids_RK, logprob_RK in each_text}
         return [by_place.get(i, LogProbs.of_nothing(best)) for i in range(len(new_ids))]

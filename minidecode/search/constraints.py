@@ -328,7 +328,7 @@ class Constraint:
                     "tokens: give others, or a higher max_new_tokens"
                 )
 
-    def allows_prefix(self, prefix: Sequence[int], limit: int) -> bool:
+    def allows_prefix(self, prefix: Iterable[int], limit: int) -> bool:
         """Whether a match within the limit is known that begins with these tokens."""
         beginning: Beginning | None = self.root
         fixed = list(itertools.takewhile(lambda i: i >= 0 and i not in self.eos, prefix))

@@ -98,7 +98,9 @@ def shortest_json(schema: Any, root: Any = None) -> str | None:
     """
     try:
         return json.dumps(_value(schema, schema if root is None else root, ()), ensure_ascii=False)
-    except (NotImplementedError, RecursionError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError):
+    except (re.error, NotImplementedError, RecursionError, ArithmeticError):
+        return None
+    except (AttributeError, LookupError, TypeError, ValueError):  # no schema: a matcher says so
         return None
 
 
@@ -140,8 +142,8 @@ def _value(schema: Any, root: Any, within: tuple[str, ...]) -> Any:
             return [*(_value(part, root, within) for part in first[:least]), *rest]
         case "string":
             text = FORMATS[schema["format"]] if "format" in schema else ""
-            if (pattern := schema.get("pattern")) is not None and (text := shortest_match(pattern)) is None:
-                raise NotImplementedError
+            if "pattern" in schema:
+                text = _of(re._parser.parse(schema["pattern"]))  # type: ignore[attr-defined]
             return text.ljust(min(schema.get("minLength", 0), MOST), "0")
         case "integer" | "number":
             return _number(schema, is_whole=kind == "integer")
@@ -157,7 +159,7 @@ def _shortest_of(parts: list[Any], root: Any, within: tuple[str, ...]) -> Any:
     for part in parts:
         try:
             values.append(_value(part, root, within))
-        except (NotImplementedError, LookupError):
+        except (re.error, NotImplementedError, LookupError):
             continue  # such as a tree's branch, where another part is its leaf
     if not values:
         raise NotImplementedError
