@@ -151,6 +151,7 @@ class Model:
         resolved = self.options(**options)
         _, prompts_ids, limit_B = self.inputs.fitted(prompts, None, None, resolved, truncate)
         self._constraint(resolved, prompts_ids, limit_B)
+        self.inputs.negatives(None, None, prompts_ids, limit_B, resolved, truncate)
 
     def generate(
         self,

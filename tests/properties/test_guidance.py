@@ -110,6 +110,14 @@ def test_what_cannot_be_guided_is_refused(model, options, says):
 def test_an_encoder_decoder_model_is_not_guided():
     with pytest.raises(md.OptionError, match="guidance_scale is for decoder-only models"):
         md.load("tiny-bart").generate("It was", guidance_scale=2.0)
+    with pytest.raises(md.OptionError, match="guidance_scale is for decoder-only models"):
+        md.load("tiny-bart").check("It was", guidance_scale=2.0)
+
+
+def test_where_a_negative_prompt_is_no_argument_the_error_says_where_it_is_one(model):
+    for call in (model.check, lambda prompt, **how: md.generate_lines(model, [prompt], **how)):
+        with pytest.raises(md.OptionError, match="'negative_prompt': only generate, stream and footprint take it"):
+            call("It was", guidance_scale=2.0, negative_prompt="A whale")
 
 
 @pytest.mark.parametrize("search", [{}, {"num_beams": 2}], ids=str)
