@@ -158,6 +158,7 @@ class Model:
         resolved = self.options(**options)
         _, prompts_ids, limit_B = self.inputs.fitted(prompts, None, None, resolved, truncate)
         self._constraint(resolved, prompts_ids, limit_B)
+        self.inputs.negatives(None, None, prompts_ids, limit_B, resolved, truncate)
 
     def generate(
         self,
@@ -165,7 +166,7 @@ class Model:
         *,
         input_ids: Any = None,
         attention_mask: Any = None,
-        prefix_tokens: Sequence[Sequence[int]] | None = None,
+        prefix_tokens: Sequence[Sequence[int]] | np.ndarray | None = None,
         negative_prompt: Texts | None = None,
         negative_prompt_ids: Any = None,
         plan: str | Plan | None = None,
@@ -234,7 +235,9 @@ class Model:
         stopping = self._stopping(resolved, started)
         constraint = self._constraint(resolved, prompts_ids, limit_B, prefixes)
         request = Request.make(prompts_ids, limit_B, resolved, sources, prefixes, sample_ids, stopping, constraint)
-        negatives = self.inputs.negatives(negative_prompt, negative_prompt_ids, prompts_ids, limit_B, resolved)
+        negatives = self.inputs.negatives(
+            negative_prompt, negative_prompt_ids, prompts_ids, limit_B, resolved, truncate
+        )
         extent = extent_of(sources, prompts_ids, limit_B, negatives)
         on_token, at_end = token_callback(streamer, prompts_ids, resolved) if streamer is not None else (None, None)
         tokenized = time.perf_counter()
@@ -246,7 +249,7 @@ class Model:
         stages = {"prompts": tokenized - started}
         if chosen and plan.base == "fast":
             stages["code"] = time.perf_counter() - tokenized
-        self._check_memory(plan, extent, resolved, arena, memory_budget)
+        self._check_memory(plan, extent, resolved, arena, memory_budget, logprobs)
 
         steps = Trace() if trace else None
         try:
@@ -278,7 +281,8 @@ class Model:
         token_ids = [hypothesis for sentence in found.tokens for hypothesis in sentence]
         log_probs = None
         if logprobs is not None:
-            log_probs = self._log_probs(sources, prompts_ids, token_ids, plan, logprobs)
+            goes_on = resolved.remove_invalid_values  # where the model's scores are NaN
+            log_probs = self._log_probs(sources, prompts_ids, token_ids, plan, logprobs, may_be_nan=goes_on)
             stages["logprobs"] = time.perf_counter() - started - sum(stages.values())
         receipt = Receipt(
             plan=str(plan), chosen=chosen, dtype=self.dtype, ops=engine.ops.counts(),
@@ -361,12 +365,13 @@ class Model:
         return dataclasses.replace(plan.on(self.device), arena="planned") if plan.arena == "none" else plan
 
     def _check_memory(
-        self, plan: Plan, extent: Extent, options: Options, arena: Arena | None, memory_budget: int | str | None
-    ) -> None:
+        self, plan: Plan, extent: Extent, options: Options, arena: Arena | None, memory_budget: int | str | None,
+        logprobs: int | None,
+    ) -> None:  # fmt: skip
         """Raises MemoryBudgetError if a call may take more than its budget; steps kept for later calls go first."""
         if (budget := read_budget(memory_budget, self.device)) is None:
             return
-        needed = footprint(self, plan, extent, options, arena_given=arena is not None)
+        needed = footprint(self, plan, extent, options, arena is not None, logprobs)
         if needed.total > budget and self.buckets.idle:
             self.buckets.clear()
             budget = read_budget(memory_budget, self.device)
@@ -379,8 +384,11 @@ class Model:
         *,
         input_ids: Any = None,
         attention_mask: Any = None,
+        negative_prompt: Texts | None = None,
+        negative_prompt_ids: Any = None,
         plan: str | Plan | None = None,
         truncate: bool | None = False,
+        logprobs: int | None = None,
         **options: Unpack[GenerateOptions],
     ) -> Footprint:
         """The bytes that `generate` may take with these arguments, beside the weights: upper bounds from shapes alone.
@@ -388,9 +396,14 @@ class Model:
         The formula stands in runtime/footprint.py. Raises InputError and OptionError as `generate` does.
         """
         resolved = self.options(**options)
+        check_logprobs(logprobs, self.config.vocab_size)
         plan = self.plan if plan is None else Plan.parse(plan)
-        extent = extent_of(*self.inputs.fitted(prompts, input_ids, attention_mask, resolved, truncate))
-        return footprint(self, self._settled(plan, resolved, extent)[0], extent, resolved)
+        sources, prompts_ids, limit_B = self.inputs.fitted(prompts, input_ids, attention_mask, resolved, truncate)
+        negatives = self.inputs.negatives(
+            negative_prompt, negative_prompt_ids, prompts_ids, limit_B, resolved, truncate
+        )
+        extent = extent_of(sources, prompts_ids, limit_B, negatives)
+        return footprint(self, self._settled(plan, resolved, extent)[0], extent, resolved, logprobs=logprobs)
 
     def plan_step(
         self,
@@ -532,7 +545,9 @@ class Model:
         likeliest = [best_RK[:, 0] for best_RK in best]
         return Scores(scored, log_probs, likeliest, known if len(known) == len(scored) else None)
 
-    def _log_probs(self, sources, prompts, new_ids: list[np.ndarray], plan: Plan, best: int) -> list[LogProbs]:
+    def _log_probs(
+        self, sources, prompts, new_ids: list[np.ndarray], plan: Plan, best: int, may_be_nan: bool
+    ) -> list[LogProbs]:
         """The model's own log-probabilities of new tokens, hypothesis by hypothesis, in a forward pass of their own."""
         each, context = len(new_ids) // len(prompts), self.config.context
         spoken = [i for i, ids in enumerate(new_ids) if len(ids)]  # the rules may leave a place empty
@@ -544,7 +559,7 @@ class Model:
         functions, _ = plan.resolve(device=self.device, dtype=self.dtype)
         engine = Engine(self.network, self.weights, CountedOps(functions), CacheFactory(NoCache), device=self.device)
         with one_blas_thread(self.is_small):
-            found = score_pieces(engine, pieces, len(spoken), context, best=max(1, best)) if spoken else ([], [], [])
+            found = score_pieces(engine, pieces, len(spoken), context, best=max(1, best), may_be_nan=may_be_nan)
         each_text = zip(spoken, *found, strict=True)
         by_place = {i: LogProbs(token_R, ids_RK, logprob_RK, best) for i, token_R, ids_RK, logprob_RK in each_text}
         return [by_place.get(i, LogProbs.of_nothing(best)) for i in range(len(new_ids))]

@@ -13,6 +13,7 @@ from ..plan import STORED_AS, Plan
 from ..search.options import Options
 from .arena import Extent
 from .buckets import room_for
+from .engine import LOGITS_ROWS
 from .low_precision import NARROW
 
 UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
@@ -22,6 +23,7 @@ SCORES, NAIVE_SCORES, FEEDS, NAIVE_FEEDS = 4, 6, 4, 6
 SEARCH_SCORES = 5  # logits, log-probabilities, sums of a beam, a processor's copy, what a choice of candidates sorts
 OBJECTS = 2**20  # Python's: the receipt, options, counters; they do not grow with a request
 FILTER_SCORES = 8  # what a filter makes of one row, in float64 (filters.py)
+NOTED = 3  # copies of the log-probabilities that a call notes: of a pass, of all passes, and the output's
 DRAWN_SCORES = 4  # more of them, in float64, where tokens are drawn: what filters sort and sum, and the noise
 
 
@@ -34,13 +36,16 @@ class Footprint:
     expanding: int  # the moment at which the caches of the prefill become those of the steps
     stepping: int  # a step at its longest, with what it makes on its way
     arena: int  # there all the while
+    scoring: int = 0  # the moment at which log-probabilities are noted, if the call asks for them
 
     @property
     def total(self) -> int:
-        return OBJECTS + self.arena + max(self.reading, self.expanding, self.stepping)
+        return OBJECTS + self.arena + max(self.reading, self.expanding, self.stepping, self.scoring)
 
 
-def footprint(model: Any, plan: Plan, extent: Extent, options: Options, arena_given: bool = False) -> Footprint:
+def footprint(
+    model: Any, plan: Plan, extent: Extent, options: Options, arena_given: bool = False, logprobs: int | None = None
+) -> Footprint:
     """The bytes of a generation of this extent: B sentences of N prompt tokens (S source tokens) and T new ones.
 
     With R = B * W rows (beams, or samples of each), L layers, numbers of s bytes, and position = G * (K + U) * s, the
@@ -59,8 +64,9 @@ def footprint(model: Any, plan: Plan, extent: Extent, options: Options, arena_gi
     M positions makes, in a layer, r * (6 D + 2 X) numbers (X: queries, keys and values), and then either 4 F a row (F:
     feed-forward) or one F and 4 H * M, the scores, whichever is more; 6 in place of each 4 if written naively, or
     by a function of the user's own. A step makes R * V logits, and the search copies of
-    them. A memory that grows or follows its beams copies
-    one layer at a time. Where steps are captured, N, S and T are those that there is room for (`room_for`).
+    them. A memory that grows or follows its beams copies one layer at a time. Noting log-probabilities is a forward
+    pass more over whole texts, while the caches are still there, and keeps K ids and numbers of each token. Where steps
+    are captured, N, S and T are those that there is room for (`room_for`).
 
     Upper bounds, apart from what the process takes once: buffers of the BLAS, compiled code, imported modules.
     """
@@ -128,11 +134,21 @@ def footprint(model: Any, plan: Plan, extent: Extent, options: Options, arena_gi
     one_layer = on_the_way(R, max(N + T, S), R)
     separate = L * 4 * one_layer + choice  # what a planner of the user's own may take, too
     arena = {"none": 0, "planned": one_layer + choice}.get(plan.arena, separate)
+    scoring = 0
+    if logprobs is not None:
+        texts, at_once = B * options.num_return_sequences, model.config.context  # tokens of texts in one pass
+        read, heard = (min(texts * longest, max(at_once, longest)) for longest in (N + T, S))
+        passes = max(on_the_way(read, max(N + T, S), N + T), on_the_way(heard, S, S))
+        sources = heard * (D * s + 3 * L * cross_position) if has_source else 0
+        logits = min(read, LOGITS_ROWS) * V * (SEARCH_SCORES * s + 16)
+        noted = NOTED * texts * T * (s + max(1, logprobs) * (s + 8))
+        scoring = held_stepping + passes + sources + logits + noted + widened
     twice = 1 if options.guidance_scale == 1.0 else 2  # a second engine steps behind the negative prompts
     return Footprint(
         cache=twice * max(held_reading, held_stepping), reading=twice * (held_reading + reading + widened + choice),
         expanding=twice * (held_reading + held_stepping + copies + choice),
         stepping=twice * (held_stepping + step + widened + choice), arena=0 if arena_given else arena,
+        scoring=scoring and scoring + (twice - 1) * held_stepping,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import InputError, OptionError
 from ..search.options import Options
 from .arena import Extent
-from .prompts import fit_prompts, fit_sources, ids_and_mask, token_rows
+from .prompts import fit_prompts, fit_sources, ids_and_mask, or_cut, token_rows
 
 if TYPE_CHECKING:
     from ..files.tokenizer import Tokenizer
@@ -66,9 +66,12 @@ class Inputs:
                 raise InputError(f"prefix_tokens: {bad} is neither in the vocabulary of {V} tokens nor -1 (free)")
         return prefixes
 
-    def negatives(self, texts, ids, prompts: list[np.ndarray], limit_B, options: Options) -> list[np.ndarray] | None:
+    def negatives(
+        self, texts, ids, prompts: list[np.ndarray], limit_B, options: Options, truncate: bool | None
+    ) -> list[np.ndarray] | None:
         """The negative prompt of each sentence, if guidance_scale asks for them: by default its prompt's last token.
 
+        With truncate, negative prompts that are too long lose their beginnings, as prompts do; see `fit_prompts`.
         Raises OptionError where they would change nothing, InputError on those that cannot be used.
         """
         is_given = texts is not None or ids is not None
@@ -86,12 +89,14 @@ class Inputs:
                 f"there are {len(negatives)} negative prompts and {len(prompts)} prompts: give one, or one for each"
             )
         negatives *= len(prompts) // len(negatives)
-        for b, (negative, limit) in enumerate(zip(negatives, limit_B, strict=True), 1):
-            if len(negative) + limit > self.config.context:
+        for b, (negative, limit) in enumerate(zip(negatives, limit_B, strict=True)):
+            room = self.config.context + 1 - int(limit)  # the last new token is never read
+            if len(negative) > room and not truncate:
                 raise InputError(
-                    f"negative prompt {b} has {len(negative)} tokens, and with {limit} new ones that is above the "
-                    f"{self.config.context} of the context: shorten it, or lower max_new_tokens"
+                    f"negative prompt {b + 1} has {len(negative)} tokens, and {limit} new ones go beyond the context "
+                    f"of {self.config.context}: shorten it, or lower max_new_tokens{or_cut(truncate, 'it')}"
                 )
+            negatives[b] = negative[-room:]
         return negatives
 
     def _encode(self, prompts, what: str, name: str) -> list[np.ndarray]:

@@ -206,7 +206,8 @@ class Stages:
                 with self._errors_of(line):
                     self._work([line])
             is_first = self.receipt.batches == 0 == self.done
-            if isinstance(error, OptionError) and is_first and all(x.error for x in part):
+            has_own = any(line.options or line.prefix is not None for line in part)
+            if isinstance(error, OptionError) and is_first and not has_own and all(x.error for x in part):
                 raise  # no line has ever been done under these options: they are to blame
 
     def _work(self, part: list[Line]) -> None:

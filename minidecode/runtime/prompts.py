@@ -91,7 +91,7 @@ def fit_prompts(
         who = f"prompt {b} of {len(ids)} has {len(row)} tokens"
         room = whole - len(row)
         if len(row) > context:
-            raise InputError(f"{who} and the model's context holds {context}: shorten it{_or_cut(truncate, 'it')}")
+            raise InputError(f"{who} and the model's context holds {context}: shorten it{or_cut(truncate, 'it')}")
         if room < 1:
             raise InputError(f"{who} and max_length is {options.max_length}: raise it")
         limit = min(DEFAULT_NEW_TOKENS, room)
@@ -111,7 +111,7 @@ def fit_prompts(
                 raise InputError(
                     f"{limit} new tokens go beyond the decoder's context of {context}: ask for at most {room}"
                 )
-            cut = "" if limit > context else _or_cut(truncate, "the prompt")
+            cut = "" if limit > context else or_cut(truncate, "the prompt")
             raise InputError(
                 f"{who}, and {limit} new ones go beyond the context of {context}: ask for at most {room}{cut}"
             )
@@ -140,7 +140,7 @@ def fairseq_limit(source: np.ndarray, options: Options) -> int:
     return 1 + int(options.max_len_a * len(source) + options.max_len_b)
 
 
-def _or_cut(truncate: bool | None, what: str) -> str:
+def or_cut(truncate: bool | None, what: str) -> str:
     """The other remedy against too many tokens, where there is a choice that was not made."""
     return f", or cut {what} with --truncate (truncate=True)" if truncate is False else ""
 
@@ -157,7 +157,7 @@ def fit_sources(ids: list[np.ndarray], context: int, truncate: bool | None) -> l
         if len(row) > context:
             raise InputError(
                 f"source {b} of {len(ids)} has {len(row)} tokens and the encoder holds {context}: "
-                f"shorten it{_or_cut(truncate, 'it')}"
+                f"shorten it{or_cut(truncate, 'it')}"
             )
         fitting.append(row)
     return fitting

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, LineError, OptionError
+from ..search.constraints import Constraint
 from ..search.options import MAXIMA, Options
 
 if TYPE_CHECKING:
@@ -150,6 +151,10 @@ def _prefix_of(
     if len(ids) >= limit:  # the last place is that of the end of text
         remedy = f"give one of at most {limit - 1}, or a larger max_new_tokens"
         raise InputError(f'{where}: "prefix" has {len(ids)} tokens, and {limit} new ones are allowed: {remedy}')
+    constraint = Constraint.make(options, model.tokenizer, model.config.vocab_size)
+    if constraint is not None and not constraint.allows_prefix(ids, limit):
+        allowed = f"{constraint.name} allows within {limit} tokens"
+        raise InputError(f'{where}: "prefix" begins no text that {allowed}: give another, or a larger max_new_tokens')
     return ids
 
 

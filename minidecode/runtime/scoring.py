@@ -160,12 +160,12 @@ def batches(pieces: Iterable[Piece], most: int) -> Iterator[list[Piece]]:
 
 def score_pieces(
     engine: Engine, pieces: list[Piece], texts: int, most: int, progress: Callable[[int, int], None] | None = None,
-    best: int = 1,
+    best: int = 1, may_be_nan: bool = False,
 ) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:  # fmt: skip
     """(log-probabilities, the `best` first choices, theirs) of the scored tokens of each text.
 
     Forward passes are of about `most` tokens. progress(tokens scored, of how many) is called after each.
-    Raises NumericalError on NaN.
+    Raises NumericalError on NaN, unless it may be.
     """
     found: list[tuple[list[np.ndarray], ...]] = [([], [], []) for _ in range(texts)]
     done, total = 0, sum(len(p.scored) for p in pieces)
@@ -176,7 +176,7 @@ def score_pieces(
         ends = np.cumsum([len(p.scored) for p in batch])
         for piece, end in zip(batch, ends, strict=True):
             mine = slice(end - len(piece.scored), end)
-            if np.isnan(scores[0][mine]).any():
+            if not may_be_nan and np.isnan(scores[0][mine]).any():
                 raise NumericalError(f"the model's scores are NaN in text {piece.text + 1} of {texts}")
             for part, part_R in zip(found[piece.text], scores, strict=True):
                 part.append(part_R[mine])

@@ -10,6 +10,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..errors import InputError
 from ..plan import Plan
 from ..search.option_types import GenerateOptions
@@ -28,7 +30,7 @@ END = object()  # comes last, whatever happened
 class StreamOptions(GenerateOptions, total=False):
     """What `stream` takes beside its prompts: as in `generate`."""
 
-    prefix_tokens: Sequence[Sequence[int]] | None
+    prefix_tokens: Sequence[Sequence[int]] | np.ndarray | None
     negative_prompt: Texts | None
     negative_prompt_ids: Any
     plan: str | Plan | None

@@ -22,7 +22,7 @@ import json
 import re
 import weakref
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import MinidecodeError, OptionError, pip_install
-from .shortest_match import shortest_match
+from .shortest_match import shortest_json, shortest_match
 
 if TYPE_CHECKING:
     from ..files.tokenizer import Tokenizer
@@ -42,11 +42,11 @@ KEPT_TO_SAMPLE = 1024  # where tokens are drawn, and top_k does not say how many
 SEARCHES = 3  # for new ends, of a row at a step, that find none
 NEW_END, FIRST_END = 200, 20_000  # states that such a search looks at, and the one before the first token
 GRAMMARS = 8  # whose matchers a vocabulary keeps for later calls
-HINTS = 16  # patterns of a schema whose short matches a search tries
+HINTS = 16  # texts that a search tries as a whole
 END_OF_BYTES = 256  # the id of the end, where every byte is a token
 SAME_LENGTH, SAME_MASK = 24, 4  # states that such a search follows at one length, and of these with one mask
 MANY_BYTES = 24  # of more that may follow, a search tries these alone:
-LIKELY_BYTES = b"\"'}])>01259aAeZz ,:.;-_/\\{[(<+*=!?@#$%&|~^`\n\t"
+LIKELY_BYTES = b"\"'}])>,01259aAeZz :.;-_/\\{[(<+*=!?@#$%&|~^`\n\t"
 JSON_FORM = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}  # as json.dumps writes it
 
 
@@ -165,14 +165,26 @@ def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
     return _vocabularies[tokenizer]
 
 
-def _patterns(schema: Any) -> list[str]:
-    """The values of all keys "pattern" of a schema."""
-    if isinstance(schema, list):
-        return [pattern for part in schema for pattern in _patterns(part)]
-    if not isinstance(schema, dict):
-        return []
-    own = [schema["pattern"]] if isinstance(schema.get("pattern"), str) else []
-    return own + [pattern for part in schema.values() for pattern in _patterns(part)]
+def _parts(schema: Any) -> Iterator[dict[str, Any]]:
+    """The dicts in a schema, itself included."""
+    if isinstance(schema, dict):
+        yield schema
+    for part in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        yield from _parts(part)
+
+
+def _hints(options: Options) -> Iterator[str]:
+    """Texts that a search for an end tries as a whole: what patterns match, and of objects what is behind the brace."""
+    if options.regex is not None:
+        yield shortest_match(options.regex) or ""
+        return
+    schema = json.loads(str(options.json_schema))
+    for part in _parts(schema):
+        if isinstance(part.get("pattern"), str):
+            yield shortest_match(part["pattern"]) or ""
+        if isinstance(part.get("properties"), dict) and (text := shortest_json(part, schema)):
+            yield text[1:]  # behind {
+            yield text[2:]  # and behind {"
 
 
 def _split(text: bytes) -> list[bytes]:
@@ -246,7 +258,7 @@ class Constraint:
     vocabulary: Vocabulary
     root: Beginning
     by_byte: Any  # an LLMatcher of bytes at the beginning of a text
-    hints: list[bytes]  # short matches of the patterns, tried as a whole
+    hints: list[bytes]  # short matches of parts, which a search tries as a whole
     eos: list[int]  # ids that end a text and are no text themselves
     skipped: tuple[int, ...]  # a forced BOS, which is no text either
     kept: int  # tokens that get through, at most
@@ -274,9 +286,8 @@ class Constraint:
             grammar = library.LLMatcher.grammar_from_regex(options.regex)
         else:
             grammar = library.LLMatcher.grammar_from_json_schema(options.json_schema, overrides=JSON_FORM)
-        patterns = [str(options.regex)] if name == "regex" else _patterns(json.loads(str(options.json_schema)))
-        found = [shortest_match(pattern) for pattern in patterns[:HINTS]]
-        hints = [hint.encode("utf-8", "ignore") for hint in found if hint]
+        found = itertools.islice(dict.fromkeys(filter(None, _hints(options))), HINTS)
+        hints = [hint.encode("utf-8", "ignore") for hint in found]
         hints = [hint for hint in hints if all(b in vocabulary.words for b in _split(hint))]
         if grammar not in vocabulary.roots:
             backends = vocabulary.backend, byte_backend()
@@ -287,7 +298,7 @@ class Constraint:
             if len(vocabulary.roots) >= GRAMMARS:
                 vocabulary.roots.clear()
             constraint = cls(name, vocabulary, Beginning(b"", matcher, None), by_byte, hints, eos, (), 1)
-            vocabulary.roots[grammar] = matcher, by_byte, constraint._search(b"", None, np.inf, FIRST_END)
+            vocabulary.roots[grammar] = matcher, by_byte, constraint._first_end(options)
         matcher, by_byte, end = vocabulary.roots[grammar]
         kept = KEPT
         if options.do_sample or options.renormalize_logits:
@@ -311,16 +322,20 @@ class Constraint:
     def check_prefixes(self, prefixes: Sequence[Sequence[int]], limit_B: Sequence[int]) -> None:
         """Raises OptionError where the tokens that a text must begin with lead to no match within its limit."""
         for b, prefix in enumerate(prefixes):
-            beginning: Beginning | None = self.root
-            fixed = list(itertools.takewhile(lambda i: i >= 0 and i not in self.eos, prefix))
-            for token in fixed[1:] if fixed[:1] and fixed[0] in self.skipped else fixed:
-                beginning = self._after(beginning, token)
-            end = None if beginning is None else beginning.end
-            if end is None or len(fixed) + self._tokens(end) + 1 > limit_B[b]:
+            if not self.allows_prefix(prefix, limit_B[b]):
                 raise OptionError(
                     f"prefix_tokens of sentence {b + 1} begin no text that {self.name} allows within {limit_B[b]} "
                     "tokens: give others, or a higher max_new_tokens"
                 )
+
+    def allows_prefix(self, prefix: Iterable[int], limit: int) -> bool:
+        """Whether a match within the limit is known that begins with these tokens."""
+        beginning: Beginning | None = self.root
+        fixed = list(itertools.takewhile(lambda i: i >= 0 and i not in self.eos, prefix))
+        for token in fixed[1:] if fixed[:1] and fixed[0] in self.skipped else fixed:
+            beginning = self._after(beginning, token)
+        end = None if beginning is None else beginning.end
+        return end is not None and len(fixed) + self._tokens(end) + 1 <= limit
 
     def apply(self, scores_RV: np.ndarray, rows: Rows, options: Options) -> np.ndarray:
         """Rules out (-inf) what does not continue a match, and what leaves too few tokens for its end.
@@ -471,13 +486,24 @@ class Constraint:
         """A token for each byte."""
         return [self.vocabulary.words[text[i : i + 1]] for i in range(len(text))]
 
+    def _first_end(self, options: Options) -> bytes | None:
+        """A short text that matches: what a walk through the pattern or schema says, or else what a search finds."""
+        is_regex = self.name == "regex"
+        found = shortest_match(str(options.regex)) if is_regex else shortest_json(json.loads(str(options.json_schema)))
+        text = None if found is None else found.encode("utf-8", "ignore")
+        if text is not None and self._is_text(text):
+            ids = [*text, END_OF_BYTES]
+            if self.by_byte.validate_tokens(ids) == len(ids):
+                return text
+        return self._search(b"", None, np.inf, FIRST_END)
+
     def _search(self, text: bytes, old: bytes | None, most: float, states: int) -> bytes | None:
         """A short end of a text, in at most so many tokens: bytes alone, or bytes and then what is left of the old end.
 
-        It goes byte by byte, the shortest first. Bytes behind which the same may follow are mostly the same to a
-        pattern: of these the first is tried. Of texts of one length a few are followed, those first that turned off the
-        first byte's way seldom, and long ago: they are the furthest on. So what is found is an end, and mostly a short
-        one; where none is found within so many states, one may still exist.
+        It goes byte by byte, the shortest first; a hint counts as one byte. Bytes behind which the same may follow are
+        mostly the same to a pattern: of these the first is tried. Of texts of one length a few are followed, those
+        first that turned off the first byte's way seldom, and long ago: they are the furthest on. So what is found is
+        an end, and mostly a short one; where none is found within so many states, one may still exist.
         """
         start = self.by_byte.deep_copy()
         start.consume_tokens(list(text))
@@ -500,18 +526,21 @@ class Constraint:
                 followed[length, mask] += 1
                 if followed[length] > SAME_LENGTH or followed[length, mask] > SAME_MASK:
                     continue
-                following = self._bytes_that_follow(np.unpackbits(np.frombuffer(mask, np.uint8), bitorder="little"))
+                allowed_X = np.unpackbits(np.frombuffer(mask, np.uint8), bitorder="little")
+                following = self._bytes_that_follow(allowed_X)
+            hints = [hint for hint in self.hints if (hint[0] == forced[0] if forced else allowed_X[hint[0]])]
             masks: set[Any] = set()
-            for piece in [*following, *self.hints]:
+            for piece in [*following, *hints]:
                 after = state.deep_copy()
                 if not after.consume_tokens(list(piece)):
                     continue
-                mask = after.compute_bitmask(), after.is_accepting()
-                if mask not in masks or piece in self.hints:
+                mask = after.compute_bitmask(), after.compute_ff_bytes(), after.is_accepting()
+                if mask not in masks or piece in hints:
                     way = (turns + 1, length) if masks else (turns, last_turn)
                     masks.add(mask)
                     order += 1
-                    heapq.heappush(heap, (length + len(piece), *way, order, more + piece, after))
+                    cost = 1 if piece in hints else len(piece)
+                    heapq.heappush(heap, (length + cost, *way, order, more + piece, after))
         return None
 
     def _joined(self, state: Any, more: bytes, old: bytes, most: float) -> bytes | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
@@ -93,18 +93,18 @@ class GenerateOptions(TypedDict, total=False):
         Above 1: tokens of the text become less likely.
     encoder_repetition_penalty: float = 1.0
         Above 1: tokens of the source become more likely.
-    bad_words_ids: Sequence[Sequence[int]] = ()
+    bad_words_ids: Sequence[Sequence[int]] | None = ()
         Token ids that must not follow each other, such as [[5, 6], [7]].
-    suppress_tokens: Sequence[int] | None = ()
+    suppress_tokens: int | Sequence[int] | None = ()
         Never these tokens.
-    begin_suppress_tokens: Sequence[int] | None = ()
+    begin_suppress_tokens: int | Sequence[int] | None = ()
         Not these tokens first.
-    sequence_bias: Mapping[tuple[int, ...], float] | Sequence[Sequence[Any]] = ()
+    sequence_bias: Mapping[tuple[int, ...], float] | Sequence[Sequence[Any]] | None = ()
         {ids: bias}, or a list of [ids, bias]: added to the score of the last id where
         the text ends with the others.
-    exponential_decay_length_penalty: tuple[int, float] | None = None
+    exponential_decay_length_penalty: Sequence[float] | None = None
         (start, factor): the end gets likelier with each new token beyond start.
-    guidance_scale: float = 1.0
+    guidance_scale: float | None = 1.0
         Above 1: texts keep to their prompt, and away from negative_prompt, at twice the cost.
     remove_invalid_values: bool = False
         Go on with 0 where the model's scores are NaN.
@@ -116,9 +116,9 @@ class GenerateOptions(TypedDict, total=False):
         A pattern that all of the new text matches; it needs the extra `constrain`.
     json_schema: dict[str, Any] | str | Path | None = None
         The new text is JSON that this schema allows: a dict, JSON text or the path of a file.
-    prefix_allowed_tokens_fn: Callable[[int, np.ndarray], Sequence[int]] | None = None
+    prefix_allowed_tokens_fn: Callable[[int, np.ndarray], Iterable[int]] | None = None
         f(sentence, ids) returns the ids that may follow.
-    logits_processor: Callable[..., np.ndarray] | Sequence[Callable[..., np.ndarray]] = ()
+    logits_processor: Callable[..., np.ndarray] | Sequence[Callable[..., np.ndarray]] | None = ()
         Functions f(scores_RV, rows) that return new scores; see processors.Rows.
 
     Special tokens:
@@ -138,24 +138,24 @@ class GenerateOptions(TypedDict, total=False):
 
     Stops:
 
-    stop_strings: str | Sequence[str] = ()
+    stop_strings: str | Sequence[str] | None = ()
         A text ends where one of these is complete in it, and is cut before it.
     keep_stop_strings: bool = False
         Do not cut it off.
-    stopping_criteria: Callable[..., Any] | Sequence[Callable[..., Any]] = ()
+    stopping_criteria: Callable[..., Any] | Sequence[Callable[..., Any]] | None = ()
         Functions f(ids, scores) that return True, or a truth value for each text.
     max_time: float | None = None
         After so many seconds the texts end with their next token.
 
     For one call alone:
 
-    generation_config: dict[str, Any] | str | Path | bool | None = None
+    generation_config: dict[str, Any] | str | Path | Literal[False] | None = None
         Defaults, or their file, in place of the model's; False: none.
     return_dict_in_generate, output_scores: False
         As callers of transformers may pass them; they change nothing.
     """
 
-    generation_config: dict[str, Any] | str | Path | bool | None
+    generation_config: dict[str, Any] | str | Path | Literal[False] | None
     dialect: Literal["hf", "hf4", "fairseq"]
     num_beams: int
     num_return_sequences: int
@@ -186,12 +186,12 @@ class GenerateOptions(TypedDict, total=False):
     encoder_no_repeat_ngram_size: int
     repetition_penalty: float
     encoder_repetition_penalty: float
-    bad_words_ids: Sequence[Sequence[int]]
-    suppress_tokens: Sequence[int] | None
-    begin_suppress_tokens: Sequence[int] | None
-    sequence_bias: Mapping[tuple[int, ...], float] | Sequence[Sequence[Any]]
-    exponential_decay_length_penalty: tuple[int, float] | None
-    guidance_scale: float
+    bad_words_ids: Sequence[Sequence[int]] | None
+    suppress_tokens: int | Sequence[int] | None
+    begin_suppress_tokens: int | Sequence[int] | None
+    sequence_bias: Mapping[tuple[int, ...], float] | Sequence[Sequence[Any]] | None
+    exponential_decay_length_penalty: Sequence[float] | None
+    guidance_scale: float | None
     remove_invalid_values: bool
     renormalize_logits: bool
     unk_penalty: float
@@ -201,11 +201,11 @@ class GenerateOptions(TypedDict, total=False):
     forced_bos_token_id: int | Sequence[int] | None
     forced_eos_token_id: int | Sequence[int] | None
     decoder_start_token_id: int | None
-    prefix_allowed_tokens_fn: Callable[[int, np.ndarray], Sequence[int]] | None
-    logits_processor: Callable[..., np.ndarray] | Sequence[Callable[..., np.ndarray]]
-    stop_strings: str | Sequence[str]
+    prefix_allowed_tokens_fn: Callable[[int, np.ndarray], Iterable[int]] | None
+    logits_processor: Callable[..., np.ndarray] | Sequence[Callable[..., np.ndarray]] | None
+    stop_strings: str | Sequence[str] | None
     keep_stop_strings: bool
-    stopping_criteria: Callable[..., Any] | Sequence[Callable[..., Any]]
+    stopping_criteria: Callable[..., Any] | Sequence[Callable[..., Any]] | None
     max_time: float | None
     regex: str | None
     json_schema: dict[str, Any] | str | Path | None

@@ -32,6 +32,8 @@ NOT_HERE = {
     "assistant_model": "speculative decoding is not here",
     "prompt_lookup_num_tokens": "speculative decoding is not here",
     "negative_prompt_attention_mask": "give negative_prompt_ids without padding: lists may differ in length",
+    "negative_prompt": "only generate, stream and footprint take it, as an argument beside the options",
+    "negative_prompt_ids": "only generate, stream and footprint take it, as an argument beside the options",
     "tokenizer": "the model brings its tokenizer (model.tokenizer)",
     "max_tokens": "did you mean max_new_tokens?",
     "stop": "did you mean stop_strings?",

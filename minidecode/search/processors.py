@@ -275,11 +275,14 @@ def _beyond_decay_start(rows, o) -> np.ndarray:
 def exponential_decay_length_penalty(ops, scores_RV, rows, o):
     """From more than `start` new tokens on, EOS gains |score| * (factor ** (new tokens - start) - 1)."""
     start, factor = o.exponential_decay_length_penalty
+    largest = np.sqrt(np.finfo(scores_RV.dtype).max)  # so that sums with it are numbers
     for r in np.flatnonzero(_beyond_decay_start(rows, o)):
-        growth = factor ** (int(rows.new_R[r]) - start) - 1
-        for token in o.eos_token_id:
-            if np.isfinite(scores_RV[r, token]):
-                scores_RV[r, token] += abs(scores_RV[r, token]) * growth
+        with np.errstate(over="ignore"):
+            growth = np.minimum(np.float64(factor) ** (int(rows.new_R[r]) - start) - 1, largest)
+            for token in o.eos_token_id:
+                if np.isfinite(scores_RV[r, token]):
+                    gain = np.float64(abs(scores_RV[r, token])) * growth
+                    scores_RV[r, token] = min(scores_RV[r, token] + gain, largest)
     return scores_RV
 
 

@@ -27,6 +27,14 @@ model.generate("a", num_beams="2")  # type: ignore[arg-type]  # pyright: ignore[
 model.generate("a", early_stopping="often")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 model.generate("a", stop_strings=[3])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
 model.generate(7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+model.generate(
+    "a", guidance_scale=None, stop_strings=None, bad_words_ids=None, sequence_bias=None, logits_processor=None,
+    stopping_criteria=None, suppress_tokens=3, exponential_decay_length_penalty=[5, 1.1],
+    prefix_tokens=np.array([[1, -1]]), prefix_allowed_tokens_fn=lambda sentence, ids: ids[:1],
+)  # fmt: skip
+model.generate("a", sequence_bias={3: 1.0})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
+model.generate("a", generation_config=True)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+model.generate("a", negative_prompt=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 options: md.GenerateOptions = {"num_beams": 2, "do_sample": False}
 model.check("a", **options)
 

@@ -108,3 +108,16 @@ def test_a_line_whose_own_limit_is_too_low_is_its_own_error(cli, tmp_path):
     bad, good = map(json.loads, ran.out.splitlines())
     assert "line 1: regex: the shortest match that was found takes" in bad["error"]
     assert good["hypotheses"][0]["finish_reason"] == "stop" and ran.code == 0
+
+
+@pytest.mark.parametrize(("prefix", "options", "says"), [
+    ("xyz", {"regex": "[0-9]{3}"}, 'line 1: "prefix" begins no text that regex allows within 9 tokens: give another'),
+    ("12345", {"regex": "7|[0-9]{5}xqxqxq", "max_new_tokens": 5}, "allows within 5 tokens"),
+    (" the", {"suppress_tokens": 260}, "no token is left"),
+])  # fmt: skip
+def test_a_prefix_that_cannot_be_is_the_error_of_its_line(model, prefix, options, says):
+    """Also where it is the first of all, in a batch of its own."""
+    lines, how = [{"prompt": "A", "prefix": prefix}, {"prompt": "A"}], {"max_new_tokens": 9, "on_error": "record"}
+    with md.generate_lines(model, lines, **how | options) as run:
+        bad, good = run
+    assert says in str(bad.error) and good.error is None and good.texts[0]

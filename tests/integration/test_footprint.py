@@ -199,3 +199,33 @@ def test_a_line_that_does_not_fit_alone_is_its_own_error(models):
     errors = [line.error for line in run]
     assert errors[0] is errors[2] is None
     assert isinstance(errors[1].__cause__, md.MemoryBudgetError) and str(errors[1]).startswith("line 2: 1 x (prompts")
+
+
+@pytest.mark.parametrize("name", ["gpt2", "int8", "bart"])
+@pytest.mark.parametrize("search", ["greedy", "samples"])
+def test_log_probabilities_are_part_of_the_estimate(models, name, search):
+    """A long text goes once more through the model as a whole, and each token may keep many numbers."""
+    model = models[name]
+    for best in (0, 200):
+        how = {
+            "input_ids": [[5, 6, 7]] * 2,
+            "eos_token_id": None,
+            "plan": "numpy",
+            "logprobs": best,
+            **SEARCHES[search],
+        }
+        model.generate(**how | {"max_new_tokens": 2})
+        how["max_new_tokens"] = 90
+        needed = model.footprint(**how).total
+        out, peak = traced(lambda how=how: model.generate(**how))
+        assert len(out.token_logprobs[0]) == 90 and peak <= needed
+        assert peak >= SHARE * (needed - OBJECTS)
+        with pytest.raises(md.MemoryBudgetError):
+            model.generate(**how, memory_budget=needed - 1)
+
+
+def test_a_long_negative_prompt_is_part_of_the_estimate(models):
+    how = {"input_ids": [[5]], "guidance_scale": 1.5, "max_new_tokens": 4}
+    short, long = (models["gpt2"].footprint(**how, negative_prompt_ids=[[5] * n]).cache for n in (1, 100))
+    out = models["gpt2"].generate(**how, negative_prompt_ids=[[5] * 100], eos_token_id=None)
+    assert short < out.receipt.cache_peak_bytes <= long

@@ -17,7 +17,7 @@ from minidecode.search.constraints import Constraint, checked_schema
 from minidecode.search.greedy import greedy
 from minidecode.search.options import Options
 from minidecode.search.result import Request
-from minidecode.search.shortest_match import shortest_match
+from minidecode.search.shortest_match import shortest_json, shortest_match
 
 SEARCHES = {
     "greedy": {}, "sampling": {"do_sample": True, "top_k": 0, "num_return_sequences": 2}, "beams": {"num_beams": 3},
@@ -469,3 +469,49 @@ def test_a_loop_that_allows_everything_does_not_hide_the_end(toy, pattern):
               "additionalProperties": False}  # fmt: skip
     texts, *_ = texts_of(toy, 1, 60, "greedy", json_schema=schema)
     assert re.fullmatch(pattern, json.loads(toy.decode(texts[0]))["a"])
+
+
+def node(**more):
+    tree = {
+        "type": "object",
+        "properties": {"left": {"$ref": "#"}, "value": {"type": "integer"}},
+        "required": ["value"],
+    }
+    return tree | more
+
+
+@pytest.mark.parametrize(("schema", "shortest"), [
+    (node(), '{"value": 0}'), (node(additionalProperties=False), '{"value": 0}'),
+    ({"type": "array", "minItems": 12, "items": {"type": "object", "properties": {"x": {"type": "number"}, "y": {
+        "type": "number"}}, "required": ["x", "y"]}}, json.dumps([{"x": 0, "y": 0}] * 12)),
+    ({"type": "object", "properties": {"a": {"pattern": "foo[0-9]{2}"}, "b": {"pattern": "[a-z]{5}@x"}, "c": {
+        "items": {"pattern": "[0-9]{5}"}, "minItems": 2}}, "required": ["c", "a", "b"]},
+     '{"a": "foo00", "b": "aaaaa@x", "c": ["00000", "00000"]}'),
+])  # fmt: skip
+def test_the_first_end_is_found_where_a_search_alone_takes_long(toy, schema, shortest):
+    constraint = Constraint.make(Options(eos_token_id=0, json_schema=schema), toy, toy.size)
+    assert constraint.root.end.decode() == shortest
+
+
+def test_an_optional_branch_may_come_before_what_is_required(toy):
+    """Behind `{"` the letters l and v lead on alike for one byte, and to different ends."""
+    stay = scores_after(toy, '{"', 40, r'\{("left": \{\}, )?"value": 0\}', kept=300)[0]
+    assert stay == {"l", "v"}
+    constraint = Constraint.make(Options(eos_token_id=0, json_schema=node()), toy, toy.size)
+    for text, end in (('{"left": {', '"value": 0}, "value": 0}'), ('{"left": {"', 'value": 0}, "value": 0}')):
+        assert constraint._search(text.encode(), constraint.root.end[1:], np.inf, 200).decode() == end
+
+
+@pytest.mark.parametrize(("schema", "shortest"), [
+    ({"type": "number", "minimum": 17.3, "maximum": 17.4}, "17.35"), ({"type": "integer", "minimum": 7}, "7"),
+    ({"type": "integer", "exclusiveMinimum": 0}, "1"), ({"type": "integer", "exclusiveMaximum": -3}, "-4"),
+    ({"type": "integer", "minimum": 5, "multipleOf": 4}, "8"), ({"type": ["null", "string"]}, '""'),
+    ({"type": "string", "minLength": 3}, '"000"'), ({"type": "string", "format": "date"}, '"2000-01-01"'),
+    ({"enum": ["long", 7]}, "7"), ({"const": None}, "null"), ({}, "0"), ({"allOf": [{"type": "boolean"}]}, "true"),
+    ({"prefixItems": [{"type": "null"}], "minItems": 2, "items": {"type": "integer"}}, "[null, 0]"),
+    ({"anyOf": [{"$ref": "#"}, {"type": "string"}]}, '""'), ({"required": ["a"]}, '{"a": 0}'),
+    ({"$ref": "#"}, None), ({"$ref": "https://example.com"}, None), ({"type": "string", "format": "x"}, None),
+    ({"pattern": "(?=a)"}, None), ({"anyOf": [{"$ref": "#"}]}, None), ({"minItems": 10**9}, None),
+])  # fmt: skip
+def test_a_short_json_of_a_schema(schema, shortest):
+    assert shortest_json(schema) == shortest

@@ -97,7 +97,7 @@ def test_a_text_as_negative_prompt_serves_all(model):
     ({"negative_prompt": "I"}, "negative_prompt changes nothing without guidance_scale"),
     ({"guidance_scale": 2.0, "negative_prompt": ["I", "we"]}, "2 negative prompts and 1 prompts"),
     ({"guidance_scale": 2.0, "negative_prompt": ""}, "negative_prompt 1 of 1 is empty"),
-    ({"guidance_scale": 2.0, "negative_prompt_ids": [[3] * 510], "max_new_tokens": 20}, "shorten it, or lower"),
+    ({"guidance_scale": 2.0, "negative_prompt_ids": [[3] * 510], "max_new_tokens": 20}, "or lower .* or cut it"),
     ({"guidance_scale": 2.0, "negative_prompt_ids": [[9**9]]}, "not in the vocabulary"),
     ({"guidance_scale": 2.0, "plan": "numpy,arena=planned"}, "guidance_scale needs arena=none"),
     ({"guidance_scale": 2.0, "plan": "numpy,hars=reference", "num_beams": 2}, "guidance_scale .* comes between them"),
@@ -110,3 +110,25 @@ def test_what_cannot_be_guided_is_refused(model, options, says):
 def test_an_encoder_decoder_model_is_not_guided():
     with pytest.raises(md.OptionError, match="guidance_scale is for decoder-only models"):
         md.load("tiny-bart").generate("It was", guidance_scale=2.0)
+    with pytest.raises(md.OptionError, match="guidance_scale is for decoder-only models"):
+        md.load("tiny-bart").check("It was", guidance_scale=2.0)
+
+
+def test_where_a_negative_prompt_is_no_argument_the_error_says_where_it_is_one(model):
+    for call in (model.check, lambda prompt, **how: md.generate_lines(model, [prompt], **how)):
+        with pytest.raises(md.OptionError, match="'negative_prompt': only generate, stream and footprint take it"):
+            call("It was", guidance_scale=2.0, negative_prompt="A whale")
+
+
+@pytest.mark.parametrize("search", [{}, {"num_beams": 2}], ids=str)
+def test_a_negative_prompt_may_be_as_long_as_a_prompt_and_is_cut_as_it_is(model, search):
+    """The last new token is never read, so it needs no position."""
+    context = model.config.context
+    ids = np.random.default_rng(2).integers(5, 4000, context).tolist()
+    how = {"guidance_scale": 1.5, "max_new_tokens": 3, "eos_token_id": None, **search}
+    fits = model.generate(input_ids=[[9]], negative_prompt_ids=[ids[2:]], **how)
+    cut = model.generate(input_ids=[[9]], negative_prompt_ids=[ids], truncate=True, **how)
+    assert [len(new) for new in fits.token_ids] == [3]
+    assert fits.token_ids[0].tolist() == cut.token_ids[0].tolist() and fits.scores == cut.scores
+    with pytest.raises(md.InputError, match=f"negative prompt 1 has {context - 1} tokens, and 3 new ones go beyond"):
+        model.generate(input_ids=[[9]], negative_prompt_ids=[ids[1:]], **how)

@@ -103,3 +103,23 @@ def test_records_hold_them(cli, tmp_path):
     assert "token_logprobs" not in plain["hypotheses"][0]
     refused = cli("generate", "I have", "--logprobs", 2)
     assert refused.code == 1 and "say --json too" in refused.err
+
+
+@pytest.mark.parametrize("best", [0, 2])
+def test_scores_that_are_nan_are_noted_as_nan(model, best, monkeypatch):
+    """With remove_invalid_values the text goes on; the model's own log-probabilities are no numbers."""
+    head = model.network.lm_head
+
+    def spoiled(*args):
+        logits_RV = head(*args)
+        logits_RV[:, 9] = np.nan
+        return logits_RV
+
+    monkeypatch.setattr(model.network, "lm_head", spoiled)
+    how = {"input_ids": PROMPTS, "max_new_tokens": 3, "plan": "numpy", "num_beams": 1, "min_length": 0}
+    out = model.generate(**how, remove_invalid_values=True, logprobs=best)
+    for ids, logprobs, top in zip(out.token_ids, out.token_logprobs, out.top_logprobs, strict=True):
+        assert len(ids) == len(logprobs) == len(top) and np.isnan(logprobs).all()
+        assert all(len(step) <= best for step in top)
+    with pytest.raises(md.NumericalError):
+        model.generate(**how, logprobs=best)

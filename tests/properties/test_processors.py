@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import warnings
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -688,3 +689,17 @@ def test_scores_that_are_none_are_told_of_without_a_warning(W, bad):
     for allowed in ([4, 5], [5, 6]):
         with pytest.raises(md.NumericalError, match="NaN at step 1, sentence 1"):
             run(Broken(0, 9), [[1]], 3, num_beams=W, prefix_allowed_tokens_fn=lambda b, ids, a=allowed: a)
+
+
+@pytest.mark.parametrize("search", [{}, {"num_beams": 2}, {"do_sample": True, "typical_p": 0.9}], ids=str)
+@pytest.mark.parametrize("least", [0, 30, 170])
+def test_an_end_that_gains_beyond_all_numbers_comes(search, least):
+    """100 ** 160 is no float, and 100 ** 30 none of 32 bits: EOS is certain, and a beam's score is a number."""
+    model = md.load("tiny-gpt2", plan="numpy")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        out = model.generate("A", exponential_decay_length_penalty=(1, 100.0), min_new_tokens=least,
+                             max_new_tokens=180, no_repeat_ngram_size=0, **search)  # fmt: skip
+    assert (
+        out.finish_reasons == ["stop"] and len(out.token_ids[0]) <= max(least, 3) + 1 and np.isfinite(out.scores).all()
+    )
