@@ -81,7 +81,7 @@ class Model:
         if device == "cpu" and (dtype in DYNAMIC or packs_floats):
             must = plan.base == "auto" or plan.linear_int8 == "cpu"
             self.weights = file_of("cpu", "packing").packed(dtype, self.weights, must)
-        elif dtype in NARROW or by_outputs:
+        elif dtype is not None and (dtype in NARROW or by_outputs):
             self.weights = stored_as(dtype, self.weights)
         if dtype in NARROW:
             self.tensors = {}  # the wide ones are dropped

@@ -33,6 +33,7 @@ ASKS = {  # what these launchers keep between their kernels, at the sizes that t
     "shared": "the same",
     "grouped": "the same",
     "el": "queries against hidden states, scores and sums, before and behind the library's products",
+    "linear_int8": "rows in whole numbers, and what one of each stands for",
     "el_split": "queries against hidden states, and softmaxes of ranges",
     "candidates": "the scores that survive the threshold",
     "hars": "the same",

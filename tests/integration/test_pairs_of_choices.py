@@ -11,9 +11,13 @@ import numpy as np
 import pytest
 from test_attention_settings import make
 
-from minidecode.catalog import CATALOG
+from minidecode.catalog import CATALOG, Row
+from minidecode.cpu.common.tile import DOT
 from minidecode.errors import OptionError
+from minidecode.model import Model
+from minidecode.models import FAMILIES
 from minidecode.plan import CACHES, SWITCHES, Plan, is_there
+from minidecode.runtime.low_precision import DYNAMIC
 
 PROMPTS = [[5, 9, 2, 7, 7], [3], [8, 8, 3, 11, 4, 6, 2]]
 SEARCHES = [  # between them they call every op of a search
@@ -26,10 +30,11 @@ SEARCHES = [  # between them they call every op of a search
 ]
 
 
-def choices_of(name: str, is_windowed: bool) -> list[str]:
+def choices_of(name: str, model: Model, is_windowed: bool) -> list[str]:
     """What a field of the plan may say, and where no GPU and no emulator is needed."""
-    if name == "cache":
-        return [m for m in CACHES if m != "rolling" or is_windowed]
+    if name == "cache":  # EL multiplies by the matrices of keys and values without rounding: other numbers
+        others = {"rolling": is_windowed, "el": model.dtype not in DYNAMIC}
+        return [m for m in CACHES if others.get(m, True)]
     if name == "drop_finished":
         return list(SWITCHES[name])
     row = CATALOG[name]
@@ -39,37 +44,43 @@ def choices_of(name: str, is_windowed: bool) -> list[str]:
     return ["off", *found] if row.may_be_off else found
 
 
-def plan_of(choices: dict[str, str], has_encoder: bool) -> Plan | None:
-    """The plan, without the choices that its cache has no use for; None if two of the others exclude each other."""
-    rows = {n: c for n, c in choices.items() if n not in CATALOG or CATALOG[n].called_by(choices["cache"], has_encoder)}
+def calls(row: Row, cache: str, model: Model) -> bool:
+    """Whether a generation of the model calls the row's op."""
+    by_dtype = row.with_dynamic is None or row.with_dynamic == (model.dtype in DYNAMIC)
+    return by_dtype and row.called_by(cache, model.is_encoder_decoder)
+
+
+def plan_of(choices: dict[str, str], model: Model) -> Plan | None:
+    """The plan, without the choices that nothing calls; None if two of the others exclude each other."""
+    rows = {n: c for n, c in choices.items() if n not in CATALOG or calls(CATALOG[n], choices["cache"], model)}
     try:
         return Plan(**rows)
     except OptionError:
         return None
 
 
-def pairs(plan: Plan, has_encoder: bool) -> set[frozenset]:
+def pairs(plan: Plan, model: Model) -> set[frozenset]:
     """The pairs of choices that meet in it."""
     used = [n for n in ("cache", "drop_finished", *CATALOG)
-            if n not in CATALOG or CATALOG[n].called_by(plan.cache, has_encoder)]  # fmt: skip
+            if n not in CATALOG or calls(CATALOG[n], plan.cache, model)]  # fmt: skip
     return {frozenset(two) for two in itertools.combinations([(n, getattr(plan, n)) for n in used], 2)}
 
 
-def covering(has_encoder: bool, is_windowed: bool) -> list[Plan]:
+def covering(model: Model, is_windowed: bool) -> list[Plan]:
     """Plans, few of them, in which all pairs meet: of 30 drawn ones, that with the most new pairs, again and again."""
     draw = random.Random(0)
-    fields = {name: choices_of(name, is_windowed) for name in ("cache", "drop_finished", *CATALOG)}
+    fields = {name: choices_of(name, model, is_windowed) for name in ("cache", "drop_finished", *CATALOG)}
 
     def drawn() -> Plan:
-        while (plan := plan_of({n: draw.choice(c) for n, c in fields.items()}, has_encoder)) is None:
+        while (plan := plan_of({n: draw.choice(c) for n, c in fields.items()}, model)) is None:
             pass
         return plan
 
-    missing = set().union(*(pairs(drawn(), has_encoder) for _ in range(3000)))
+    missing = set().union(*(pairs(drawn(), model) for _ in range(3000)))
     plans = []
     while missing:
-        best = max((drawn() for _ in range(30)), key=lambda plan: len(pairs(plan, has_encoder) & missing))
-        if new := pairs(best, has_encoder) & missing:
+        best = max((drawn() for _ in range(30)), key=lambda plan: len(pairs(plan, model) & missing))
+        if new := pairs(best, model) & missing:
             plans.append(best)
             missing -= new
     return plans
@@ -80,16 +91,26 @@ def tokens(model, plan, search) -> list[list[int]]:
     return [t.tolist() for t in model.generate(input_ids=PROMPTS, plan=plan, **options).token_ids]
 
 
-@pytest.mark.parametrize(
-    ("kind", "settings"),
-    [("gpt2", {}), ("gpt2", {"attention_window": 4}), ("bart", {})],
-    ids=["gpt2", "window", "bart"],
-)
-def test_all_pairs_of_choices_say_the_same(kind, settings):
+def in_dtype(dtype: str, kind: str, **settings) -> Model:
     model = make(kind, **settings)
     tensors = {name: data.astype(np.float32) for name, data in model.tensors.items()}
-    model = make(kind, tensors, **settings)
-    plans = covering(model.is_encoder_decoder, "attention_window" in settings)
+    return Model(FAMILIES[kind], model.config, tensors, None, model.defaults, Plan(), dtype)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "dtype"),
+    [
+        ("gpt2", {}, "float32"),
+        ("gpt2", {"attention_window": 4}, "float32"),
+        ("bart", {}, "float32"),
+        pytest.param("bart", {}, "int8_dynamic", marks=pytest.mark.skipif(
+            DOT is None or DOT.x_bits < DYNAMIC["int8_dynamic"], reason="no dot product of 8 bits here")),
+    ],
+    ids=["gpt2", "window", "bart", "int8_dynamic"],
+)  # fmt: skip
+def test_all_pairs_of_choices_say_the_same(kind, settings, dtype):
+    model = in_dtype(dtype, kind, **settings)
+    plans = covering(model, "attention_window" in settings)
     assert len(plans) > 12
     expected = [tokens(model, "cache=none", search) for search in SEARCHES]
     assert len({str(e) for e in expected}) == len(SEARCHES)  # they are not all one answer
