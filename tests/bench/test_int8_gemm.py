@@ -22,10 +22,10 @@ def test_it_runs_in_small_and_writes_json(tmp_path, monkeypatch, capsys):
     script.main()
     rows = json.loads(out.read_text(encoding="utf-8"))["products"]
     assert [(r["product"], r["rows"]) for r in rows] == [("out", 1), ("out", 6)]
-    assert all(0 < r["of_registers"] < 1.2 and r["of_reading"] > 0 for r in rows)
+    assert all(r["of_registers"] > 0 and r["of_reading"] > 0 for r in rows)
     assert f"{rows[1]['of_registers']:.0%} |" in capsys.readouterr().out
 
 
 def test_the_readme_says_what_was_recorded(monkeypatch):
     recorded = json.loads((SCRIPT.parent / "results" / "int8-gemm-cpu.json").read_text(encoding="utf-8"))
-    assert load_file(SCRIPT).table(recorded) in (SCRIPT.parent / "README.md").read_text(encoding="utf-8")
+    assert load_file(SCRIPT).table(recorded, {"up"}) in (SCRIPT.parent / "README.md").read_text(encoding="utf-8")
