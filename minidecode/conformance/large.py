@@ -60,8 +60,8 @@ def judge_large(
 def _within(seconds: float, judge: Callable[[tuple], Any], arguments: tuple) -> tuple[Any, bool]:
     """(what the judge says, whether that is only that it takes too long in the emulator)."""
     mistake, watchdog = None, Watchdog(seconds, lambda: None)
-    with contextlib.suppress(Interrupted), watchdog:
-        mistake = judge(arguments)
+    with contextlib.suppress(Interrupted):
+        mistake = watchdog.run(lambda: judge(arguments))
     is_refused = mistake is not None and "blocks would take about" in mistake.what
     return mistake, watchdog.has_interrupted or is_refused
 

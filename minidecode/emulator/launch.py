@@ -101,8 +101,7 @@ class Launch:
             self._call = partial(self._counted(bound) if self.operations else bound, *self._wrap(arguments))
             resident: list[Block] = []
             try:
-                with Watchdog(self.settings.patience, self._progress):
-                    self._run_blocks(resident)
+                Watchdog(self.settings.patience, self._progress).run(partial(self._run_blocks, resident))
             except Stop as stop:
                 self.was_stopped = True
                 self.findings.append(stop.finding)

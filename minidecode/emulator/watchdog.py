@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import sys
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
 
 class Interrupted(BaseException):
@@ -14,45 +15,56 @@ class Interrupted(BaseException):
 
 
 class Watchdog:
-    """Interrupts the calling thread when `progress()` has not changed for `patience` seconds of processor time.
+    """Interrupts `run(work)` when `progress()` has not changed for `patience` seconds of processor time.
 
     The interruption arrives as an exception between two byte codes, which every platform can do, and which costs
     nothing as long as all goes well. A laptop that sleeps, or that is busy with other work, counts nothing. Python
-    drops an exception that arrives inside a destructor; so the interruption is sent again until the thread comes here.
+    drops an exception that arrives inside a destructor; so the interruption is sent again until the work is over.
+
+    It may also arrive when the work has just ended: after a long call into C code, the next byte code is the first one
+    of whatever follows. In an `__exit__` it would go off before that has told the watching thread to stop, which would
+    then interrupt the thread for ever. So `run` is one function, and what it calls after the work is C code, which no
+    interruption stops half-way.
     """
 
     TICK = 0.1
     AGAIN = 1.0  # seconds after which an interruption that did not end the work is sent again
 
-    def __init__(self, patience: float, progress):
+    def __init__(self, patience: float, progress: Callable[[], object]):
+        self.has_interrupted = False  # whether the time was over before the work was
         self._patience = patience
         self._progress = progress
         self._target = threading.get_ident()
-        self._over = threading.Event()
-        self._has_sent = False
+        self._at_work = threading.Lock()  # held while the work runs
+        self._sending = threading.Lock()
         self._usual_hook = sys.unraisablehook
-        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._watch, daemon=True, name="emulator watchdog")
 
-    def __enter__(self) -> Watchdog:
+    def run(self, work: Callable[[], Any]) -> Any:
+        """What `work()` returns. Raises Interrupted if the work was interrupted; once it is over, nothing arrives."""
+        interruption = result = None
         self._usual_hook, sys.unraisablehook = sys.unraisablehook, self._on_unraisable
+        self._at_work.acquire()
         self._thread.start()
-        return self
-
-    def __exit__(self, kind, *_) -> None:
-        with self._lock:  # after this no interruption is sent any more
-            self._over.set()
-        sys.unraisablehook = self._usual_hook
-        # Taking it back by ctypes (a null exception) would leave CPython 3.11 checking for it for ever after.
-        if self._has_sent and kind is not Interrupted:  # one is still under way: let it arrive here
-            with contextlib.suppress(Interrupted):
-                for _ in range(10_000_000):
-                    pass
-
-    @property
-    def has_interrupted(self) -> bool:
-        """Whether the time was over before the work was done."""
-        return self._has_sent
+        try:
+            try:
+                result = work()
+            finally:
+                self._at_work.release()  # at most one interruption comes after this: the one that is being sent
+        except Interrupted as raised:
+            interruption = raised
+        finally:
+            try:
+                self._sending.acquire()  # after this none is sent
+                if self.has_interrupted:
+                    for _ in range(1000):  # if one was sent late, let it arrive here
+                        pass
+            except Interrupted:
+                pass
+            sys.unraisablehook = self._usual_hook
+        if interruption is not None:
+            raise interruption
+        return result
 
     def _on_unraisable(self, unraisable) -> None:
         """Says nothing of an interruption that a destructor has swallowed."""
@@ -61,18 +73,19 @@ class Watchdog:
 
     def _watch(self) -> None:
         seen, since = self._progress(), time.process_time()
-        while not self._over.wait(self.TICK):
+        while not self._at_work.acquire(timeout=self.TICK):
             now = self._progress()
             if now != seen:
                 seen, since = now, time.process_time()
             elif time.process_time() - since >= self._patience:
-                while not self._over.is_set():
+                self._interrupt()
+                while not self._at_work.acquire(timeout=self.AGAIN):
                     self._interrupt()
-                    self._over.wait(self.AGAIN)
+                return
 
     def _interrupt(self) -> None:
-        with self._lock:
-            if not self._over.is_set():
-                self._has_sent = True
+        with self._sending:
+            if self._at_work.locked():
+                self.has_interrupted = True
                 exception = ctypes.py_object(Interrupted)
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._target), exception)
