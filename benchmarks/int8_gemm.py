@@ -24,7 +24,7 @@ from itertools import cycle
 import numpy as np
 from flags import positive, to_write
 from llvmlite import ir
-from numba import config, njit, types
+from numba import njit, types
 from numba.extending import intrinsic
 from readme import with_marks, write_between_markers
 
@@ -35,6 +35,7 @@ from minidecode.cpu.common.tile import DOT, GROUP, I32, I64
 from minidecode.cpu.linear import linear
 from minidecode.cpu.linear_int8 import linear_int8
 from minidecode.ops import Weight
+from minidecode.runtime.cores import worker_threads
 from minidecode.runtime.low_precision import narrowed
 
 PRODUCTS = {"out": (768, 768), "qkv": (768, 2304), "down": (3072, 768), "up": (768, 3072)}  # GPT-2's
@@ -96,7 +97,7 @@ def seconds_of(call) -> float:
 
 def measure(rows: int, inputs: int, outputs: int, turns: int, pool, numbers) -> dict:
     """Medians of one product and of both limits, by turns."""
-    rng, threads = np.random.default_rng(0), config.NUMBA_NUM_THREADS
+    rng, threads = np.random.default_rng(0), worker_threads().number
     copies = max(2, COLD // (inputs * outputs))
     plain = [
         narrowed("int8_dynamic", Weight(rng.standard_normal((inputs, outputs), np.float32))) for _ in range(copies)
@@ -161,13 +162,13 @@ def main() -> None:
     if DOT is None:
         raise SystemExit("this processor has no integer dot product that compiled code could use")
     numbers, found = np.ones(READ, np.float32), []
-    with ThreadPoolExecutor(config.NUMBA_NUM_THREADS) as pool:
+    with ThreadPoolExecutor(worker_threads().number) as pool:
         for name in a.products:
             for rows in a.rows:
                 row = {"product": name} | measure(rows, *PRODUCTS[name], a.turns, pool, numbers)
                 found.append(row)
                 print(name, rows, row["milliseconds"], flush=True)
-    machine = where_it_ran() | {"kind": DOT.name, "threads": config.NUMBA_NUM_THREADS, "note": a.note}
+    machine = where_it_ran() | {"kind": DOT.name, "threads": worker_threads().number, "note": a.note}
     result = {"machine": machine, "products": found}
     print(table(result, set(a.products)))
     if a.out:

@@ -21,7 +21,7 @@ from .files.tokenizer import TextStream, Tokenizer
 from .models import FAMILIES, Family
 from .plan import Plan, file_of
 from .runtime.arena import Arena, Extent, Fresh, Places, StepPlan
-from .runtime.blas_threads import one_blas_thread, products_are_small
+from .runtime.blas_threads import few_blas_threads, products_are_small
 from .runtime.buckets import Buckets
 from .runtime.compiled import compile_time, reason_for_numpy
 from .runtime.device import fetch, moved_to
@@ -254,7 +254,7 @@ class Model:
         steps = Trace() if trace else None
         try:
             with (
-                one_blas_thread(self.is_small),
+                few_blas_threads(self.is_small),
                 compile_time(plan.is_compiled) as compiling,
                 self._places(plan, arena, extent, resolved) as places,
                 counted_launches() as launches,
@@ -488,7 +488,7 @@ class Model:
                 )
             sources = fit_sources(sources, context, truncate=None)
         ids, _ = fit_prompts(ids, context, Options(), truncate=None)
-        with one_blas_thread(self.is_small):
+        with few_blas_threads(self.is_small):
             if sources:
                 engine.encode(sources)
             logits_RV = fetch(engine.prefill(ids, every_row=True))
@@ -535,7 +535,7 @@ class Model:
         cache = CacheFactory(NoCache)
         engine = Engine(self.network, self.weights, CountedOps(functions), cache, device=self.device)
         try:
-            with one_blas_thread(self.is_small):
+            with few_blas_threads(self.is_small):
                 log_probs, best, _ = score_pieces(engine, pieces, len(ids), self.config.context, progress)
         except NumericalError as error:
             raise NumericalError(f"{error}{self._nan_tensors(self.plan)}") from None
@@ -558,7 +558,7 @@ class Model:
             pieces = text_pieces([prompts[i // each] for i in spoken], ids, context, checked_stride(None, context))
         functions, _ = plan.resolve(device=self.device, dtype=self.dtype)
         engine = Engine(self.network, self.weights, CountedOps(functions), CacheFactory(NoCache), device=self.device)
-        with one_blas_thread(self.is_small):
+        with few_blas_threads(self.is_small):
             found = score_pieces(engine, pieces, len(spoken), context, best=max(1, best), may_be_nan=may_be_nan)
         each_text = zip(spoken, *found, strict=True)
         by_place = {i: LogProbs(token_R, ids_RK, logprob_RK, best) for i, token_R, ids_RK, logprob_RK in each_text}

@@ -21,7 +21,7 @@ from .. import ops as signatures
 from ..catalog import Cost
 from ..errors import InputError, NumericalError, OptionError
 from ..model import Model
-from ..runtime.blas_threads import one_blas_thread
+from ..runtime.blas_threads import few_blas_threads
 from ..runtime.footprint import in_units, read_budget
 from ..runtime.receipt import Receipt
 from .compare import where_it_ran
@@ -313,7 +313,7 @@ def how_busy(model: Model) -> dict[str, str]:
     """Threads of the BLAS while the model generates; how many processes wanted a core in the last minutes, if told."""
     from threadpoolctl import threadpool_info
 
-    with one_blas_thread(model.is_small):
+    with few_blas_threads(model.is_small):
         threads = sorted({i["num_threads"] for i in threadpool_info() if i["user_api"] == "blas"})
     load = {"load": f"{os.getloadavg()[0]:.1f}"} if hasattr(os, "getloadavg") else {}
     return {"blas_threads": ", ".join(map(str, threads)) or "unknown"} | load

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +10,7 @@ import typer
 
 from .. import __version__
 from ..errors import CompiledCodeError, OptionError, pip_install, quoted
+from ..runtime.cores import Threads, allowed_cores, usable_cores, worker_threads
 from .flags import AsJson, Debug
 
 NEEDED = (
@@ -53,7 +53,8 @@ def _report() -> dict[str, Any]:
         "minidecode": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": allowed_cores(),
+        "threads": _threads()._asdict(),
         "blas": _blas(),
         "device": _device(),
         "compiled": _compiled_code(),
@@ -61,6 +62,13 @@ def _report() -> dict[str, Any]:
         "missing": {name: _how_to_add(name) for name, version in packages.items() if version is None},
         "bundled_models": list(bundled_models()),
     }
+
+
+def _threads() -> Threads:
+    try:
+        return worker_threads()
+    except (ImportError, OSError):  # Numba, or a shared library of it
+        return usable_cores()
 
 
 def _version(package: str) -> str | None:
@@ -132,6 +140,7 @@ def wider_kernels(kernels: str | None) -> str:
 def _print_report(report: dict[str, Any]) -> None:
     for name in ("minidecode", "python", "platform", "cores"):
         _print_row(name, report[name])
+    _print_row("threads", f"{report['threads']['number']} ({report['threads']['reason']})")
     for blas in report["blas"]:
         kernels = f", kernels for {blas['kernels']}" if blas["kernels"] else ""
         _print_row("BLAS", f"{blas['library']} {blas['version']}, {blas['threads']} threads{kernels}{blas['advice']}")

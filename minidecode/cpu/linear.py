@@ -20,9 +20,9 @@ import platform
 
 import numpy as np
 from llvmlite import binding
-from numba import config
 
 from ..reference import linear as reference
+from ..runtime.cores import worker_threads
 from .common.code_paths import BLAS, BLAS_CAST, COMPILED, ran
 from .common.low_precision import in_bits, widen_all
 from .common.panel_gemm import multiply_floats
@@ -95,7 +95,7 @@ def _outputs_per_task(layout, size, rows, outputs):
     tasks = size * max(rows, 4) // WORTH_A_LOT
     if tasks < 2:
         return 0
-    return -(-outputs // tasks // 6) * 6 if layout == "oi" else -(-outputs // config.NUMBA_NUM_THREADS)
+    return -(-outputs // tasks // 6) * 6 if layout == "oi" else -(-outputs // worker_threads().number)
 
 
 @functools.lru_cache(maxsize=64)

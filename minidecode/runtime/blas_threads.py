@@ -1,9 +1,13 @@
-"""How many threads the BLAS has while a generation runs: one, where a layer's products are small.
+"""How many threads the BLAS has while a generation runs: one for small products, and what a container allows.
 
 A product that two threads share ends when the slower of them does. On a machine with other work the second thread waits
 for a core, often for ten milliseconds and more, and the first one spins until it has got it; a product of a few rows
 with a matrix that lies in a cache takes a tenth of a millisecond in one thread. So there is little to gain, and a
 hundred times that to lose. Large products keep all threads: reading their weights takes both cores.
+
+A BLAS starts a thread per core of the machine, and its threads spin. In a container with a CPU quota they would use it
+up, and Linux would stop them all (cores.py). So there it has as many threads as the quota allows, unless the user has
+set their number in the environment.
 """
 
 from __future__ import annotations
@@ -15,6 +19,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from .cores import container_quota, usable_cores
+
+SET_BY_USERS = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 SMALL = 2**19  # numbers in a matrix: two megabytes of float32, which stay in a core's cache
 
 
@@ -25,23 +32,22 @@ def products_are_small(weights: Any) -> bool:
 
 
 class _Holders:
-    """Who wants one thread at present: the first to come sets it, the last to go gives back what was there."""
+    """The limits that generations want at present: the least of them counts; the last to go restores what was there."""
 
     def __init__(self):
-        self.lock, self.count, self.before = threading.Lock(), 0, []
+        self.lock, self.limits, self.before = threading.Lock(), [], []
 
-    def come(self) -> None:
+    def come(self, limit: int) -> None:
         with self.lock:
-            self.count += 1
-            if self.count == 1:
+            if not self.limits:
                 self.before = [library.get_num_threads() for library in _libraries()]
-                _tell([1] * len(self.before))
+            self.limits.append(limit)
+            _tell([min(threads, *self.limits) for threads in self.before])
 
-    def go(self) -> None:
+    def go(self, limit: int) -> None:
         with self.lock:
-            self.count -= 1
-            if self.count == 0:
-                _tell(self.before)
+            self.limits.remove(limit)
+            _tell([min([threads, *self.limits]) for threads in self.before])
 
 
 _holders = _Holders()
@@ -66,22 +72,31 @@ def _libraries() -> list[Any]:
     return ThreadpoolController().select(user_api="blas").lib_controllers
 
 
+def _limit(is_small: bool) -> int | None:
+    """None: as many threads as the BLAS has."""
+    if is_small:
+        return 1
+    if container_quota() is None or any(name in os.environ for name in SET_BY_USERS):
+        return None
+    return usable_cores().number
+
+
 @contextmanager
-def one_blas_thread(wanted: bool) -> Iterator[None]:
-    """While it is open the BLAS has one thread, if that is wanted: for the whole process, since it knows no other way.
+def few_blas_threads(is_small: bool) -> Iterator[None]:
+    """While it is open the BLAS has one thread for small products, and for others as many as a container allows.
 
-    Open in several Python threads at once, it stays so until the last of them is through.
-
-    Products that others make meanwhile may differ in their last bits, as on any other number of threads.
+    For the whole process, since a BLAS has one setting. Open in several Python threads at once, the least limit holds
+    until its thread is through. Products that others make meanwhile may differ in their last bits.
     """
-    if not wanted:
+    limit = _limit(is_small)
+    if limit is None:
         yield
         return
-    _holders.come()
+    _holders.come(limit)
     try:
         yield
     finally:
-        _holders.go()
+        _holders.go(limit)
 
 
 def _renew_lock() -> None:

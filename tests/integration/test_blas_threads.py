@@ -86,14 +86,14 @@ def test_of_two_at_once_the_last_gives_back_what_was_there():
     first_is_in, first_may_go = threading.Event(), threading.Event()
 
     def first():
-        with blas_threads.one_blas_thread(True):
+        with blas_threads.few_blas_threads(True):
             first_is_in.set()
             first_may_go.wait()
 
     thread = threading.Thread(target=first)
     thread.start()
     first_is_in.wait()
-    with blas_threads.one_blas_thread(True):
+    with blas_threads.few_blas_threads(True):
         first_may_go.set()
         thread.join()
         assert numbers() == {1}  # the first one's going does not end it

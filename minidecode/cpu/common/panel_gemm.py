@@ -23,11 +23,12 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import config, types
+from numba import types
 from numba.extending import intrinsic
 
 from ...ops import ALIGNED, Weight
 from ...reference.activation import PLAIN
+from ...runtime.cores import worker_threads
 from ...runtime.low_precision import PANEL_HEADER as HEADER
 from ..activation import activate
 from .atomics import array_at
@@ -167,7 +168,7 @@ def _multiply(describe, function, x_RX, weight, rest) -> None:
     together, rows_of_task = max(1, min(panels, PANELS_BYTES // weight.data[0].nbytes)), rows
     tasks = weight.data.nbytes * max(rows, 4) // WORTH_TWO_TASKS
     if tasks >= 2:
-        together = max(1, min(together, panels // min(tasks, TASKS_PER_THREAD * config.NUMBA_NUM_THREADS)))
+        together = max(1, min(together, panels // min(tasks, TASKS_PER_THREAD * worker_threads().number)))
         rows_of_task = max(MOST_ROWS, ROWS_BYTES // row_bytes // MOST_ROWS * MOST_ROWS)
     workers = ALL_WORKERS if tasks >= 2 else CALLER_ALONE
     parallel_for(describe, (x_RX, weight.data, *rest, together, rows_of_task), function, workers)

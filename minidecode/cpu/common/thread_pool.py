@@ -27,9 +27,9 @@ import time
 from pathlib import Path
 
 import numpy as np
-from numba import config
 
 from ...errors import WorkerError
+from ...runtime.cores import worker_threads
 from .atomics import add, address_of, call, load, pause, store
 from .jit import njit
 
@@ -73,11 +73,12 @@ def parallel_for(describe, arrays, function, workers):
 @functools.cache
 def _pool():
     """None where there is but one thread."""
-    if config.NUMBA_NUM_THREADS == 1:
+    threads = worker_threads().number
+    if threads == 1:
         return None
     with _starting:
         if not _started:
-            _started.append(ThreadPool(config.NUMBA_NUM_THREADS - 1, _looks_a_second()))
+            _started.append(ThreadPool(threads - 1, _looks_a_second()))
         return _started[0]
 
 
