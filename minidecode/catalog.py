@@ -124,8 +124,10 @@ def _cross_kv_cost(h_RD, weight, heads) -> Cost:
 def _embedding_cost(ids_R, pos_R, wte_VD, wpe_ND, scale, norm) -> Cost:
     """A row of each table is read, the sum and its norm written; two operations per number, and eight of the norm."""
     R, D = len(ids_R), wte_VD.shape[1]
-    moved = ids_R.nbytes + pos_R.nbytes + norm.gain_D.nbytes + norm.bias_D.nbytes
-    return Cost(4 * R * D * wte_VD.itemsize + moved, 10 * R * D)
+    moved = ids_R.nbytes + (1 + (norm.bias_D is not None)) * norm.gain_D.nbytes
+    if wpe_ND is None:
+        return Cost(3 * R * D * wte_VD.itemsize + moved, 9 * R * D)
+    return Cost(4 * R * D * wte_VD.itemsize + moved + pos_R.nbytes, 10 * R * D)
 
 
 def _activation_cost(f_RF, bias_F, activation) -> Cost:

@@ -80,10 +80,10 @@ class Weight:
 
 @dataclass(frozen=True)
 class Norm:
-    """Gain, bias and epsilon of a layer normalisation."""
+    """Gain, bias and epsilon of a layer normalisation; without a bias, of an RMS norm, which takes no mean off."""
 
     gain_D: Array
-    bias_D: Array
+    bias_D: Array | None
     eps: float
 
 
@@ -135,13 +135,15 @@ class BeamRules:
 
 @returns("x_RD", "h_RD", tables=("wte_VD", "wpe_ND"))
 def embed_norm(
-    ids_R: Array, pos_R: Array, wte_VD: Array, wpe_ND: Array, scale: float, norm: Norm, out: Any = None
+    ids_R: Array, pos_R: Array, wte_VD: Array, wpe_ND: Array | None, scale: float, norm: Norm, out: Any = None
 ) -> tuple[Array, Array]:
     """x[r] = scale * wte[ids[r]] + wpe[pos[r]], h = layer_norm(x): token plus position, normalised.
 
     layer_norm(x) = gain * (x - mean(x)) / sqrt(var(x) + eps) + bias, over each row; var is the mean squared deviation,
-    and the mean is taken off before squaring: E[x^2] - mean^2 loses everything on rows far from 0. GPT-2 goes on with
-    both, BART, which may scale the token by sqrt(D), with h alone. One of LightSeq's fused kernels (section 2.1).
+    and the mean is taken off before squaring: E[x^2] - mean^2 loses everything on rows far from 0. A norm whose bias is
+    None is an RMS norm: gain * x / sqrt(mean(x^2) + eps). Without wpe_ND no position is added, whatever pos_R is.
+    GPT-2 goes on with both, BART, which may scale the token by sqrt(D), with h alone. One of LightSeq's fused kernels
+    (section 2.1).
 
     Contract: tolerance. ids_R, pos_R: int64, inside their tables; a kernel would read whatever lies outside of them.
     Moves 4*R*D*s bytes; about 10*R*D operations.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..reference import or_empty
 from .common.jit import njit
 
 VECTORS = {"cache": True, "fastmath": {"reassoc", "contract"}}  # sums in any order, so that they run on vectors
@@ -13,13 +14,14 @@ def residual_norm(x_RD, y_RD, bias_D, norm, out=None):
     """Row by row, so that a row stays in the cache through its three passes."""
     summed_RD, h_RD = out or (None, None)
     h_RD = np.empty_like(x_RD) if h_RD is None else h_RD
+    shift_D = or_empty(norm.bias_D, norm.gain_D)
     if y_RD is None:
-        _norm(np.ascontiguousarray(x_RD), norm.gain_D, norm.bias_D, x_RD.dtype.type(norm.eps), h_RD)
+        _norm(np.ascontiguousarray(x_RD), norm.gain_D, shift_D, x_RD.dtype.type(norm.eps), h_RD)
         return x_RD, h_RD
     summed_RD = np.empty_like(x_RD) if summed_RD is None else summed_RD
-    bias_D = np.zeros_like(norm.gain_D) if bias_D is None else bias_D
+    bias_D = or_empty(bias_D, norm.gain_D)
     x_RD, y_RD = np.ascontiguousarray(x_RD), np.ascontiguousarray(y_RD)  # else sums do not run on vectors
-    _residual_norm(x_RD, y_RD, bias_D, norm.gain_D, norm.bias_D, x_RD.dtype.type(norm.eps), summed_RD, h_RD)
+    _residual_norm(x_RD, y_RD, bias_D, norm.gain_D, shift_D, x_RD.dtype.type(norm.eps), summed_RD, h_RD)
     return summed_RD, h_RD
 
 
@@ -27,8 +29,12 @@ def residual_norm(x_RD, y_RD, bias_D, norm, out=None):
 def _residual_norm(x_RD, y_RD, bias_D, gain_D, shift_D, eps, summed_RD, h_RD):
     R, D = x_RD.shape
     for r in range(R):
-        for d in range(D):
-            summed_RD[r, d] = x_RD[r, d] + y_RD[r, d] + bias_D[d]
+        if len(bias_D):
+            for d in range(D):
+                summed_RD[r, d] = x_RD[r, d] + y_RD[r, d] + bias_D[d]
+        else:
+            for d in range(D):
+                summed_RD[r, d] = x_RD[r, d] + y_RD[r, d]
         normalise_row(summed_RD, r, gain_D, shift_D, eps, h_RD)
 
 
@@ -40,15 +46,20 @@ def _norm(x_RD, gain_D, shift_D, eps, h_RD):
 
 @njit(**VECTORS)
 def normalise_row(x_RD, r, gain_D, shift_D, eps, h_RD):
-    """Row r of h: that of x, normalised."""
+    """Row r of h: that of x, normalised. With an empty `shift`, by its root mean square alone."""
     D, width = x_RD.shape[1], x_RD.dtype.type(x_RD.shape[1])
     total = x_RD.dtype.type(0)
-    for d in range(D):
-        total += x_RD[r, d]
+    if len(shift_D):
+        for d in range(D):
+            total += x_RD[r, d]
     mean = total / width
     squares = x_RD.dtype.type(0)
     for d in range(D):
         squares += (x_RD[r, d] - mean) ** 2
     spread = np.sqrt(squares / width + eps)
-    for d in range(D):
-        h_RD[r, d] = (x_RD[r, d] - mean) / spread * gain_D[d] + shift_D[d]
+    if len(shift_D):
+        for d in range(D):
+            h_RD[r, d] = (x_RD[r, d] - mean) / spread * gain_D[d] + shift_D[d]
+    else:
+        for d in range(D):
+            h_RD[r, d] = x_RD[r, d] / spread * gain_D[d]

@@ -6,6 +6,8 @@
    Sums run by shuffles inside each warp and once over the warps: two barriers each.
 3. A warp per row: each lane keeps its numbers of the row in registers, and shuffles alone make the sums. No shared
    memory, no barrier; and a block takes several rows, so that none of its warps waits for another.
+
+An empty `wpe` says that no position is added, an empty `shift` that the norm is an RMS norm (cuda/norm.py).
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ import numpy as np
 from numba import cuda, float32, int64
 
 from ..errors import OptionError
+from ..reference import or_empty
 from ..runtime.launch import launch
 from .common.reduction import THREADS, WARPS, warp_sum
-from .norm import ROOM, normalise_row
+from .norm import ROOM, normalise_row, shifted
 
 KEPT = 32  # numbers of a row that a lane of version 3 has registers for
 WIDEST = 32 * KEPT  # row of version 3
@@ -26,8 +29,9 @@ WIDEST = 32 * KEPT  # row of version 3
 
 def embed_norm_v1(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None, *, threads=128):
     x_RD, h_RD = results(ids_R, wte_VD, out)
-    launch(embed_per_number, -(-x_RD.size // threads), threads, ids_R, pos_R, wte_VD, wpe_ND, np.float32(scale), x_RD)
-    launch(norm_per_row, len(ids_R), THREADS, x_RD, norm.gain_D, norm.bias_D, np.float32(norm.eps), h_RD)
+    tables, (gain_D, shift_D, eps) = tables_of(wte_VD, wpe_ND, scale), constants_of(norm)
+    launch(embed_per_number, -(-x_RD.size // threads), threads, ids_R, pos_R, *tables, x_RD)
+    launch(norm_per_row, len(ids_R), THREADS, x_RD, gain_D, shift_D, eps, h_RD)
     return x_RD, h_RD
 
 
@@ -37,7 +41,13 @@ def embed_per_number(ids_R, pos_R, wte_VD, wpe_ND, scale, x_RD):
     if i < x_RD.size:
         r = i // x_RD.shape[1]
         d = i - r * x_RD.shape[1]
-        x_RD[r, d] = scale * wte_VD[ids_R[r], d] + wpe_ND[pos_R[r], d]
+        x_RD[r, d] = placed(scale * wte_VD[ids_R[r], d], wpe_ND, pos_R[r], d)
+
+
+@cuda.jit(device=True)
+def placed(x, wpe_ND, position, d):
+    """x with the number of its position added; or x, where there is no table of positions."""
+    return x + wpe_ND[position, d] if wpe_ND.shape[0] > 0 else x
 
 
 @cuda.jit
@@ -55,8 +65,8 @@ def embed_norm_v2(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
     if wte_VD.shape[1] > ROOM:
         return embed_norm_v1(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out)
     x_RD, h_RD = results(ids_R, wte_VD, out)
-    constants = np.float32(scale), norm.gain_D, norm.bias_D, np.float32(norm.eps)
-    launch(embedding_per_block, len(ids_R), THREADS, ids_R, pos_R, wte_VD, wpe_ND, *constants, x_RD, h_RD)
+    given = *tables_of(wte_VD, wpe_ND, scale), *constants_of(norm)
+    launch(embedding_per_block, len(ids_R), THREADS, ids_R, pos_R, *given, x_RD, h_RD)
     return x_RD, h_RD
 
 
@@ -68,7 +78,7 @@ def embedding_per_block(ids_R, pos_R, wte_VD, wpe_ND, scale, gain_D, shift_D, ep
     token, position = ids_R[r], pos_R[r]
     total = float32(0)
     for d in range(t, D, THREADS):
-        row[d] = scale * wte_VD[token, d] + wpe_ND[position, d]  # each thread reads back what it wrote itself
+        row[d] = placed(scale * wte_VD[token, d], wpe_ND, position, d)  # each thread reads back what it wrote itself
         x_RD[r, d] = row[d]
         total += row[d]
     normalise_row(row, total, part, gain_D, shift_D, eps, h_RD)
@@ -79,9 +89,8 @@ def embed_norm(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
     if wte_VD.shape[1] > WIDEST:
         return embed_norm_v2(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out)
     x_RD, h_RD = results(ids_R, wte_VD, out)
-    constants = np.float32(scale), norm.gain_D, norm.bias_D, np.float32(norm.eps)
-    blocks = -(-len(ids_R) // WARPS)
-    launch(embedding_per_warp, blocks, THREADS, ids_R, pos_R, wte_VD, wpe_ND, *constants, x_RD, h_RD)
+    given = *tables_of(wte_VD, wpe_ND, scale), *constants_of(norm)
+    launch(embedding_per_warp, -(-len(ids_R) // WARPS), THREADS, ids_R, pos_R, *given, x_RD, h_RD)
     return x_RD, h_RD
 
 
@@ -96,10 +105,10 @@ def embedding_per_warp(ids_R, pos_R, wte_VD, wpe_ND, scale, gain_D, shift_D, eps
     for k in range(KEPT):  # as often for all rows: only so do the compiler's registers have fixed names
         d = lane + 32 * k
         if d < D:
-            kept[k] = scale * wte_VD[token, d] + wpe_ND[position, d]
+            kept[k] = placed(scale * wte_VD[token, d], wpe_ND, position, d)
             x_RD[r, d] = kept[k]
             total += kept[k]
-    mean = warp_sum(total) / float32(D)
+    mean = warp_sum(total) / float32(D) if shift_D.shape[0] > 0 else float32(0)
     squares = float32(0)
     for k in range(KEPT):
         if lane + 32 * k < D:
@@ -108,7 +117,17 @@ def embedding_per_warp(ids_R, pos_R, wte_VD, wpe_ND, scale, gain_D, shift_D, eps
     for k in range(KEPT):
         d = lane + 32 * k
         if d < D:
-            h_RD[r, d] = (kept[k] - mean) / spread * gain_D[d] + shift_D[d]
+            h_RD[r, d] = shifted((kept[k] - mean) / spread * gain_D[d], shift_D, d)
+
+
+def tables_of(wte_VD, wpe_ND, scale):
+    """The arguments of a kernel that say what a row's x is."""
+    return wte_VD, or_empty(wpe_ND, wte_VD), np.float32(scale)
+
+
+def constants_of(norm):
+    """And those that say how it is normalised."""
+    return norm.gain_D, or_empty(norm.bias_D, norm.gain_D), np.float32(norm.eps)
 
 
 def results(ids_R, wte_VD, out):

@@ -1,13 +1,15 @@
 """Residual, bias and layer normalisation in one kernel (LightSeq, section 2.1).
 
 1. A thread per row: the loops of the CPU. Neighbouring threads read addresses a row apart. One thread sums a whole
-   row, so it sums what lies above the row's first number: of equal numbers nothing, and nothing that rounds.
+   row, so it sums what lies above the row's first number: of equal numbers nothing, and nothing that rounds. Squares,
+   which all have one sign, it sums by pieces.
 2. A block per row: neighbouring threads read neighbouring numbers; sums run over a tree in shared memory, with a
    barrier at each of its levels.
 3. The row is staged in shared memory, so that nothing is read from global memory twice; sums run by shuffles inside
    each warp and once over the warps: two barriers a sum, however wide the block.
 
-The mean comes off before squaring: E[x^2] - mean^2 loses everything on rows far from zero.
+The mean comes off before squaring: E[x^2] - mean^2 loses everything on rows far from zero. An empty `shift` says that
+the norm has no bias: it is an RMS norm, whose mean is 0, and no thread sums for one.
 """
 
 from __future__ import annotations
@@ -18,20 +20,30 @@ import numpy as np
 from numba import boolean, cuda, float32
 
 from ..errors import OptionError
+from ..reference import or_empty
 from ..runtime.launch import launch
 from .common.reduction import THREADS, WARPS, block_sum
 
+PIECE = 64  # squares that a thread of version 1 sums before it adds their sum to the row's
 ROOM = 4096  # widest row of version 3: 16 KiB of shared memory
 
 
 @cuda.jit(device=True)
 def residual(x_RD, y_RD, bias_D, adds, r, d, summed_RD):
-    """x + y + bias, kept in `summed`; or x, which is `summed` too, where there is nothing to add."""
+    """x + y + bias, kept in `summed`; or x, which is `summed` too, where there is nothing to add. bias may be empty."""
     x = x_RD[r, d]
     if adds:
-        x = x + y_RD[r, d] + bias_D[d]
+        x = x + y_RD[r, d]
+        if bias_D.shape[0] > 0:
+            x = x + bias_D[d]
         summed_RD[r, d] = x
     return x
+
+
+@cuda.jit(device=True)
+def shifted(x, shift_D, d):
+    """x + shift[d], or x where there is no shift."""
+    return x + shift_D[d] if shift_D.shape[0] > 0 else x
 
 
 def residual_norm_v1(x_RD, y_RD, bias_D, norm, out=None, *, threads=128):
@@ -50,13 +62,16 @@ def norm_thread_per_row(x_RD, y_RD, bias_D, adds, gain_D, shift_D, eps, summed_R
         if d == 0:
             first = x
         total += x - first
-    mean = first + total / float32(D)
-    squares = float32(0)
+    mean = first + total / float32(D) if shift_D.shape[0] > 0 else float32(0)
+    squares, piece = float32(0), float32(0)
     for d in range(D):
-        squares += (summed_RD[r, d] - mean) * (summed_RD[r, d] - mean)
-    spread = math.sqrt(squares / float32(D) + eps)
+        piece += (summed_RD[r, d] - mean) * (summed_RD[r, d] - mean)
+        if d % PIECE == PIECE - 1:
+            squares += piece
+            piece = float32(0)
+    spread = math.sqrt((squares + piece) / float32(D) + eps)
     for d in range(D):
-        h_RD[r, d] = (summed_RD[r, d] - mean) / spread * gain_D[d] + shift_D[d]
+        h_RD[r, d] = shifted((summed_RD[r, d] - mean) / spread * gain_D[d], shift_D, d)
 
 
 def residual_norm_v2(x_RD, y_RD, bias_D, norm, out=None):
@@ -70,13 +85,15 @@ def norm_block_per_row(x_RD, y_RD, bias_D, adds, gain_D, shift_D, eps, summed_RD
     total = float32(0)
     for d in range(t, D, THREADS):
         total += residual(x_RD, y_RD, bias_D, adds, r, d, summed_RD)
-    mean = tree_sum(part, total) / float32(D)
+    mean = float32(0)
+    if shift_D.shape[0] > 0:  # so it is for all threads: all of them meet at the barriers, or none
+        mean = tree_sum(part, total) / float32(D)
     squares = float32(0)
     for d in range(t, D, THREADS):
         squares += (summed_RD[r, d] - mean) * (summed_RD[r, d] - mean)
     spread = math.sqrt(tree_sum(part, squares) / float32(D) + eps)
     for d in range(t, D, THREADS):
-        h_RD[r, d] = (summed_RD[r, d] - mean) / spread * gain_D[d] + shift_D[d]
+        h_RD[r, d] = shifted((summed_RD[r, d] - mean) / spread * gain_D[d], shift_D, d)
 
 
 @cuda.jit(device=True)
@@ -118,13 +135,15 @@ def norm_staged(x_RD, y_RD, bias_D, adds, gain_D, shift_D, eps, summed_RD, h_RD)
 def normalise_row(row, total, part, gain_D, shift_D, eps, h_RD):
     """h of a block's row; `total` is the sum of every THREADS-th of its numbers, this thread's own share."""
     r, t, D = cuda.blockIdx.x, cuda.threadIdx.x, h_RD.shape[1]
-    mean = block_sum(total, part) / float32(D)
+    mean = float32(0)
+    if shift_D.shape[0] > 0:  # so it is for all threads: all of them meet at the barriers, or none
+        mean = block_sum(total, part) / float32(D)
     squares = float32(0)
     for d in range(t, D, THREADS):
         squares += (row[d] - mean) * (row[d] - mean)
     spread = math.sqrt(block_sum(squares, part) / float32(D) + eps)
     for d in range(t, D, THREADS):
-        h_RD[r, d] = (row[d] - mean) / spread * gain_D[d] + shift_D[d]
+        h_RD[r, d] = shifted((row[d] - mean) / spread * gain_D[d], shift_D, d)
 
 
 def _launch(kernel, grid, block, x_RD, y_RD, bias_D, norm, out):
@@ -134,10 +153,10 @@ def _launch(kernel, grid, block, x_RD, y_RD, bias_D, norm, out):
     h_RD = np.empty_like(x_RD) if h_RD is None else h_RD
     adds = y_RD is not None
     if not adds:  # what stands in the places of y and the bias is not read
-        summed_RD, y_RD, bias_D = x_RD, x_RD, norm.bias_D
+        summed_RD, y_RD, bias_D = x_RD, x_RD, None
     summed_RD = np.empty_like(x_RD) if summed_RD is None else summed_RD
-    bias_D = np.zeros_like(norm.gain_D) if bias_D is None else bias_D
-    constants = norm.gain_D, norm.bias_D, np.float32(norm.eps)
+    bias_D = or_empty(bias_D, norm.gain_D)
+    constants = norm.gain_D, or_empty(norm.bias_D, norm.gain_D), np.float32(norm.eps)
     launch(kernel, grid, block, x_RD, y_RD, bias_D, adds, *constants, summed_RD, h_RD)
     return summed_RD, h_RD
 

@@ -20,6 +20,11 @@ def in_rows(array):
     return array.reshape(len(array), int(np.prod(array.shape[1:])))
 
 
+def or_empty(array, like):
+    """`array`, or for None an empty one of like's kind: compiled code takes no None without being compiled again."""
+    return like[:0] if array is None else array
+
+
 def scratch(workspace, shape, like, dtype=None):
     """An array of this shape, of like's dtype if no other is said; without a workspace, of like's kind (CuPy's)."""
     if workspace is None:

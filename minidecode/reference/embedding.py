@@ -11,7 +11,8 @@ def embed_norm_naive(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
     out_x, out_h = out or (None, None)
     x_RD = gather_rows(wte_VD, ids_R, out=out_x)
     x_RD *= scale
-    x_RD += gather_rows(wpe_ND, pos_R)
+    if wpe_ND is not None:
+        x_RD += gather_rows(wpe_ND, pos_R)
     return x_RD, layer_norm_naive(x_RD, norm, out=out_h)
 
 
@@ -20,6 +21,7 @@ def embed_norm(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
     x_RD, h_RD = out or (None, None)
     x_RD = gather_rows(wte_VD, ids_R, out=x_RD)
     x_RD *= scale
-    h_RD = gather_rows(wpe_ND, pos_R, out=h_RD)
-    x_RD += h_RD
+    if wpe_ND is not None:
+        h_RD = gather_rows(wpe_ND, pos_R, out=h_RD)
+        x_RD += h_RD
     return x_RD, layer_norm(x_RD, norm, out=h_RD)

@@ -11,12 +11,16 @@ from ..sizes import BOUNDARIES, MANY_ROWS, POSITIONS, ROWS, WIDE, WIDTH
 from .norm import bound_of_the_norm, layer_norm_oracle
 
 
-def arguments_of(ids, pos, wte_VD: np.ndarray, wpe_ND: np.ndarray, scale: float, eps: float, seed: int = 0) -> tuple:
-    """The op's arguments, with gains and biases that differ from column to column."""
+def arguments_of(
+    ids, pos, wte_VD: np.ndarray, wpe_ND: np.ndarray | None, scale: float, eps: float, seed: int = 0, rms: bool = False
+) -> tuple:
+    """The op's arguments, with gains and biases that differ from column to column; rms: with an RMS norm."""
     rng = np.random.default_rng(seed)
     D = wte_VD.shape[1]
-    norm = Norm(*(a.astype(np.float32) for a in (1 + 0.2 * rng.standard_normal(D), 0.2 * rng.standard_normal(D))), eps)
-    return np.asarray(ids), np.asarray(pos), wte_VD.astype(np.float32), wpe_ND.astype(np.float32), scale, norm
+    gain_D, shift_D = (1 + 0.2 * rng.standard_normal(D)), 0.2 * rng.standard_normal(D)
+    norm = Norm(gain_D.astype(np.float32), None if rms else shift_D.astype(np.float32), eps)
+    tables = (None if table is None else table.astype(np.float32) for table in (wte_VD, wpe_ND))
+    return np.asarray(ids), np.asarray(pos), *tables, scale, norm
 
 
 @st.composite
@@ -31,7 +35,9 @@ def inputs(draw):
 
     ids, pos = ([draw(st.integers(0, length - 1)) for _ in range(R)] for length in (V, N))
     scale = draw(st.sampled_from([1.0, 4.0]))
-    return arguments_of(ids, pos, numbers(V, D), numbers(N, D), scale, draw(st.sampled_from([1e-5, 1e-3])))
+    wpe_ND = numbers(N, D) if draw(st.integers(0, 3)) else None
+    eps, rms = draw(st.sampled_from([1e-5, 1e-3])), draw(st.integers(0, 3)) == 3
+    return arguments_of(ids, pos, numbers(V, D), wpe_ND, scale, eps, rms=rms)
 
 
 def planted() -> list[tuple]:
@@ -48,6 +54,9 @@ def planted() -> list[tuple]:
         wte_VD[6] *= 1e12
         wte_VD[7], wpe_ND[3] = wte_VD[7] * 1e-25, wpe_ND[3] * 1e-25  # squares that are 0 in float32
         cases.append(arguments_of(ids, pos, wte_VD, wpe_ND, D**0.5 if D % 2 else 1.0, 1e-5, seed=D))
+        if D in (1, 33, 100, 1025, 4100):  # RMS norms, and no positions, whose rows may then be any
+            cases.append(arguments_of(ids, pos, wte_VD, wpe_ND, 1.0, 1e-5, seed=D, rms=True))
+            cases.append(arguments_of(ids, np.array(pos) + 7, wte_VD, None, D**0.5, 1e-5, seed=D, rms=D != 33))
     for R in (1, 31, 33, 150):  # more rows than a block has warps, and than it has threads
         tables = rng.standard_normal((2, 40, 6))
         cases.append(arguments_of(rng.integers(40, size=R), rng.integers(40, size=R), *tables, 1.0, 1e-5))
@@ -67,15 +76,16 @@ def large() -> list[tuple]:
 
 def oracle(ids_R, pos_R, wte_VD, wpe_ND, scale, norm):
     """Row by row in float64: x too, which a float32 implementation rounds before it normalises."""
-    rows = [scale * wte_VD[i].astype(np.float64) + wpe_ND[p] for i, p in zip(ids_R, pos_R, strict=True)]
-    x_RD = np.array(rows)
+    x_RD = np.array([scale * wte_VD[i].astype(np.float64) for i in ids_R])
+    if wpe_ND is not None:
+        x_RD += np.array([wpe_ND[p] for p in pos_R])
     return x_RD, layer_norm_oracle(x_RD, norm)
 
 
 def bound(ids_R, pos_R, wte_VD, wpe_ND, scale, norm):
     """The scale is rounded, and the product, and the sum; and what that does to the norm."""
     scaled_RD = scale * wte_VD[ids_R].astype(np.float64)
-    x_RD = scaled_RD + wpe_ND[pos_R]
+    x_RD = scaled_RD if wpe_ND is None else scaled_RD + wpe_ND[pos_R]
     off_RD = EPS * (2 * np.abs(scaled_RD) + np.abs(x_RD))
     return off_RD, bound_of_the_norm(x_RD, off_RD, norm)
 

@@ -13,13 +13,13 @@ from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, WIDE, WIDTH
 
 
 def arguments_of(
-    x_RD: np.ndarray, y_RD: np.ndarray | None, bias_D: np.ndarray | None, eps: float, seed: int = 0
+    x_RD: np.ndarray, y_RD: np.ndarray | None, bias_D: np.ndarray | None, eps: float, seed: int = 0, rms: bool = False
 ) -> tuple:
-    """(x_RD, y_RD, bias_D, norm) with gains and biases that differ from column to column."""
+    """(x_RD, y_RD, bias_D, norm) with gains and biases that differ from column to column; rms: with an RMS norm."""
     rng = np.random.default_rng(seed)
     D = x_RD.shape[1]
     gain_D, shift_D = (1 + 0.2 * rng.standard_normal(D)), 0.2 * rng.standard_normal(D)
-    norm = Norm(gain_D.astype(np.float32), shift_D.astype(np.float32), eps)
+    norm = Norm(gain_D.astype(np.float32), None if rms else shift_D.astype(np.float32), eps)
     x_RD, y_RD, bias_D = (None if a is None else a.astype(np.float32) for a in (x_RD, y_RD, bias_D))
     return x_RD, y_RD, bias_D, norm
 
@@ -34,10 +34,10 @@ def inputs(draw):
         count = int(np.prod(shape))
         return np.array(draw(st.lists(number, min_size=count, max_size=count))).reshape(shape)
 
-    x_RD, eps = numbers(R, D), draw(st.sampled_from([1e-5, 1e-3]))
+    x_RD, eps, rms = numbers(R, D), draw(st.sampled_from([1e-5, 1e-3])), draw(st.booleans())
     if draw(st.integers(0, 3)) == 3:  # the norm alone
-        return arguments_of(x_RD, None, None, eps)
-    return arguments_of(x_RD, numbers(R, D), numbers(D) if draw(st.booleans()) else None, eps)
+        return arguments_of(x_RD, None, None, eps, rms=rms)
+    return arguments_of(x_RD, numbers(R, D), numbers(D) if draw(st.booleans()) else None, eps, rms=rms)
 
 
 def planted() -> list[tuple]:
@@ -54,6 +54,9 @@ def planted() -> list[tuple]:
         cases.append(arguments_of(x_RD, y_RD, None if D % 2 else bias_D, 1e-5, seed=D))
         if D in (33, 1025, 4100):
             cases.append(arguments_of(x_RD, None, None, 1e-5, seed=D))
+        if D in (1, 32, 100, 1025, 4100):
+            cases.append(arguments_of(x_RD, y_RD, bias_D if D == 32 else None, 1e-5, seed=D, rms=True))
+            cases.append(arguments_of(x_RD, None, None, 1e-5, seed=D, rms=True))
     for R in (1, 31, 33, 150):  # the last are more rows than a block has threads
         cases.append(arguments_of(*rng.standard_normal((2, R, 6)), None, 1e-5))
     return cases
@@ -61,6 +64,8 @@ def planted() -> list[tuple]:
 
 def layer_norm_oracle(x_RD, norm):
     """Row by row, with sums that round once."""
+    if norm.bias_D is None:
+        return np.array([rms_norm_oracle(row, norm) for row in np.asarray(x_RD, np.float64)])
     rows = []
     for row in np.asarray(x_RD, np.float64):
         mean = math.fsum(row) / len(row)
@@ -70,11 +75,16 @@ def layer_norm_oracle(x_RD, norm):
     return np.array(rows)
 
 
+def rms_norm_oracle(row, norm):
+    return row / math.sqrt(math.fsum(v * v for v in row) / len(row) + norm.eps) * norm.gain_D.astype(np.float64)
+
+
 def large() -> list[tuple]:
     """Many rows, a wide one, and widths at the edges of blocks."""
     rng = np.random.default_rng(1)
     shapes = [*((2, D) for D in BOUNDARIES), (ROWS, WIDTH), (1, WIDE), (MANY_ROWS, WIDTH)]
-    return [arguments_of(*rng.standard_normal((2, *shape)), None, 1e-5) for shape in shapes]
+    cases = [arguments_of(*rng.standard_normal((2, *shape)), None, 1e-5) for shape in shapes]
+    return [*cases, *(arguments_of(*rng.standard_normal((2, *shape)), None, 1e-5, rms=True) for shape in shapes[-3:])]
 
 
 def oracle(x_RD, y_RD, bias_D, norm):
@@ -90,10 +100,16 @@ def layer_norm_bound(x_RD, norm):
     """
     x_RD = x_RD.astype(np.float64)
     spread_R1, normalised_RD = _normalised(x_RD, norm)
+    if norm.bias_D is None:  # squares have one sign: their sum is off by as many roundings of itself, its root by half
+        return (3 + roundings_of_a_sum(x_RD.shape[1]) / 2) * EPS * np.abs(norm.gain_D) * normalised_RD
     reach_R1 = np.abs(x_RD).max(axis=1, keepdims=True)
     relative_RD = reach_R1 / spread_R1 * (1 + normalised_RD) + 2 * normalised_RD
-    D = x_RD.shape[1]
-    return (2 + max(math.log2(D), math.sqrt(D))) * EPS * (np.abs(norm.gain_D) * relative_RD + np.abs(norm.bias_D))
+    roundings = 2 + roundings_of_a_sum(x_RD.shape[1])
+    return roundings * EPS * (np.abs(norm.gain_D) * relative_RD + np.abs(norm.bias_D))
+
+
+def roundings_of_a_sum(D):
+    return max(math.log2(D), math.sqrt(D))
 
 
 def bound(x_RD, y_RD, bias_D, norm):
@@ -115,7 +131,10 @@ def bound_of_the_norm(x_RD, off_RD, norm):
 
 
 def _normalised(x_RD, norm):
-    """(standard deviation with the epsilon, |x - mean| in units of it)."""
+    """(standard deviation with the epsilon, |x - mean| in units of it); of an RMS norm the mean is not taken off."""
+    if norm.bias_D is None:
+        spread_R1 = np.sqrt((x_RD**2).mean(axis=1, keepdims=True) + norm.eps)
+        return spread_R1, np.abs(x_RD) / spread_R1
     spread_R1 = np.sqrt(x_RD.var(axis=1, keepdims=True) + norm.eps)
     return spread_R1, np.abs(x_RD - x_RD.mean(axis=1, keepdims=True)) / spread_R1
 
