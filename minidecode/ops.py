@@ -16,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 Array = Any  # a NumPy array here; backends bring their own
 
 ALIGNED = 64  # bytes: a cache line; every array in an arena begins on one
@@ -70,6 +72,11 @@ class Weight:
         if self.packed_outputs is not None:
             return self.packed_outputs
         return self.data.shape[0 if self.layout == "oi" else 1]
+
+    @property
+    def computed_in(self) -> Any:
+        """The dtype of products: float32 for weights that are stored in fewer bits, else their own."""
+        return np.result_type(self.data.dtype, np.float32)
 
     def of_outputs(self, outputs: slice) -> Weight:
         """Some of its outputs: views of its arrays, not copies."""

@@ -309,7 +309,7 @@ def score_bound(work: Work, number: int, tokens: int) -> float:
     weights, config = work.model.weights, work.model.config
     layers = 3 * len(weights.blocks) + 2 * len(weights.encoder.blocks) if work.model.is_encoder_decoder else (
         2 * len(weights.blocks))  # fmt: skip
-    longest = max(config.width, config.context, *(len(b.up.bias) for b in weights.blocks))
+    longest = max(config.width, config.context, *(b.up.outputs for b in weights.blocks))
     ids = [work.ids[number]]
     start = [work.model.inputs.decoder_start(work.model.options())] if work.model.is_encoder_decoder else None
     largest = float(np.abs(work.model.logits(ids, decoder_input_ids=start)[0]).max())

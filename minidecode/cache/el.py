@@ -35,8 +35,8 @@ def key_value_weights(weight: Weight, heads):
     weight = unpacked(weight)
     keys_and_values = weight.of_outputs(slice(-G * (K + U), None))
     bias_X = keys_and_values.bias
-    assert bias_X is not None  # every product of an attention has one
-    matrix = widened(keys_and_values, bias_X.dtype)
+    matrix = widened(keys_and_values, weight.computed_in)
+    bias_X = np.zeros_like(matrix, shape=G * (K + U)) if bias_X is None else bias_X
     matrix_XD = matrix if weight.layout == "oi" else matrix.T
     return (
         matrix_XD[: G * K].reshape(G, K, -1), bias_X[: G * K].reshape(G, K),

@@ -6,6 +6,8 @@ and tanh are arithmetic alone, so that the loops run on vectors, which a call of
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from ..reference import activation as reference
@@ -38,8 +40,16 @@ def bias_activation(f_RF, bias_F, activation, out=None):
         return reference.bias_activation(f_RF, bias_F, activation, out)
     out = np.empty(f_RF.shape, F) if out is None else out
     ran(COMPILED)
-    _bias_activation(f_RF, np.zeros(f_RF.shape[1], F) if bias_F is None else bias_F, code_of(activation), out)
+    _bias_activation(f_RF, no_bias(f_RF.shape[1]) if bias_F is None else bias_F, code_of(activation), out)
     return out
+
+
+@functools.lru_cache(maxsize=64)
+def no_bias(outputs):
+    """Zeros to add where there is no bias: code is compiled for arrays alone, and adding them costs nothing."""
+    zeros_X = np.zeros(outputs, F)
+    zeros_X.flags.writeable = False  # as all weights are: code is compiled for one kind alone
+    return zeros_X
 
 
 # A division does not check for zero, which would keep a loop off vectors; a product and a sum round once.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..reference import append as reference
+from .activation import no_bias
 from .common.code_paths import COMPILED, NUMPY, ran
 from .common.jit import njit
 
@@ -17,11 +18,12 @@ def append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None, *, workspac
     So it does where shapes or positions do not fit: what it raises is raised here too.
     """
     arrays = qkv_RX, k_RGMK, v_RGMU, qkv_RX if out is None else out
-    if bias_X is not None and all(a.dtype == F and a.flags.c_contiguous for a in arrays):
+    bias_of_X = no_bias(qkv_RX.shape[1]) if bias_X is None else bias_X
+    if all(a.dtype == F and a.flags.c_contiguous for a in arrays):
         q_RHK = np.empty((len(qkv_RX), heads.H, heads.K), F) if out is None else out
         kv_shapes = (heads.G, heads.K), (heads.G, heads.U)
         have_heads = (k_RGMK.shape[1::2], v_RGMU.shape[1::2]) == kv_shapes and q_RHK.shape[1:] == (heads.H, heads.K)
-        if have_heads and _append_kv(qkv_RX, bias_X, k_RGMK, v_RGMU, at_R, q_RHK):
+        if have_heads and _append_kv(qkv_RX, bias_of_X, k_RGMK, v_RGMU, at_R, q_RHK):
             ran(COMPILED)
             return q_RHK
     ran(NUMPY)

@@ -17,7 +17,7 @@ from ..reference import epilogue as reference
 from ..reference import scratch
 from ..reference.activation import code_of
 from . import linear as products
-from .activation import activate
+from .activation import activate, no_bias
 from .common.code_paths import NUMPY, ran
 from .common.jit import njit
 
@@ -30,7 +30,7 @@ def linear_epilogue(x_RX, weight, activation=None, add_to=None, out=None, *, wor
     if add_to is not None:
         out = scratch(workspace, add_to.shape, add_to)
     sums_RX = products.linear(x_RX, weight, None, out, workspace=workspace)
-    bias_X = np.zeros(sums_RX.shape[1], np.float32) if weight.bias is None else weight.bias
+    bias_X = no_bias(sums_RX.shape[1]) if weight.bias is None else weight.bias
     y_RX = sums_RX if add_to is None else add_to
     _end(sums_RX, bias_X, code_of(activation), add_to is not None, y_RX)
     return y_RX

@@ -18,6 +18,7 @@ import numpy as np
 from numba import cuda, float32, int64
 
 from ..errors import OptionError
+from ..reference import or_empty
 from ..reference.activation import (
     GELU_10,
     GELU_NEW,
@@ -34,6 +35,7 @@ from ..reference.activation import (
     code_of,
 )
 from ..runtime.launch import launch
+from .common.bias import plus
 from .common.vector_load import begins_at_16_bytes, wide_load, wide_store
 
 THREADS = 128
@@ -88,7 +90,7 @@ def activation_per_number(f_RF, bias_F, code, out_RF):
     if i < f_RF.size:
         r = i // f_RF.shape[1]
         c = i - r * f_RF.shape[1]
-        out_RF[r, c] = activated(f_RF[r, c] + bias_F[c], code)
+        out_RF[r, c] = activated(plus(f_RF[r, c], bias_F, c), code)
 
 
 def bias_activation_v2(f_RF, bias_F, activation, out=None):
@@ -103,7 +105,7 @@ def bias_activation_v2(f_RF, bias_F, activation, out=None):
 def activation_per_column(f_RF, bias_F, code, out_RF):
     c = cuda.grid(1)
     if c < f_RF.shape[1]:
-        bias = bias_F[c]
+        bias = plus(float32(0), bias_F, c)
         for r in range(cuda.blockIdx.y, f_RF.shape[0], cuda.gridDim.y):
             out_RF[r, c] = activated(f_RF[r, c] + bias, code)
 
@@ -112,7 +114,8 @@ def bias_activation(f_RF, bias_F, activation, out=None):
     """Version 3; version 2 where rows do not begin at multiples of 16 bytes, or do not end there."""
     bias_F, out_RF = bias_and_result(f_RF, bias_F, out)
     R, F = f_RF.shape
-    if F % 4 or not all(begins_at_16_bytes(a) for a in (f_RF, bias_F[None], out_RF)):
+    loaded = (f_RF, out_RF, bias_F[None]) if len(bias_F) else (f_RF, out_RF)
+    if F % 4 or not all(begins_at_16_bytes(a) for a in loaded):
         return bias_activation_v2(f_RF, bias_F, activation, out_RF)
     grid = -(-F // (4 * THREADS)), min(-(-R // ROWS), MOST_BLOCKS)
     launch(activation_per_four_columns, grid, THREADS, f_RF, bias_F, code_of(activation), out_RF)
@@ -123,7 +126,9 @@ def bias_activation(f_RF, bias_F, activation, out=None):
 def activation_per_four_columns(f_RF, bias_F, code, out_RF):
     c = 4 * cuda.grid(1)
     if c < f_RF.shape[1]:
-        a, b, d, e = wide_load(bias_F, c)
+        a = b = d = e = float32(0)
+        if bias_F.shape[0] > 0:
+            a, b, d, e = wide_load(bias_F, c)
         for r in range(cuda.blockIdx.y, f_RF.shape[0], cuda.gridDim.y):
             w, x, y, z = wide_load(f_RF[r], c)
             w, x = activated(w + a, code), activated(x + b, code)
@@ -140,13 +145,12 @@ def add_bias(x_RX, bias_X, out=None):
 
 
 def bias_and_result(f_RF, bias_F, out):
-    """A bias of zeros where there is none, and where the result is written: `out`, or a new array beside f."""
+    """An empty bias where there is none, and where the result is written: `out`, or a new array beside f."""
     if f_RF.dtype != np.float32:
         raise OptionError(
             f"the kernels of cuda/activation.py compute in float32, not {f_RF.dtype}: activation=cpu does both"
         )
-    bias_F = np.zeros_like(f_RF, shape=f_RF.shape[1]) if bias_F is None else bias_F
-    return bias_F, np.empty_like(f_RF, order="C") if out is None else out
+    return or_empty(bias_F, f_RF[:, 0]), np.empty_like(f_RF, order="C") if out is None else out
 
 
 # What each kernel is compiled and type-checked for, without a GPU.

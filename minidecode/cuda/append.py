@@ -17,10 +17,11 @@ import numpy as np
 from numba import cuda, float32, int64, types
 
 from ..errors import OptionError
-from ..reference import in_rows
+from ..reference import in_rows, or_empty
 from ..runtime.launch import launch
 from ..runtime.low_precision import largest_of
-from .heads import PRODUCT_RX, ROW_X, ROWS_RX, THREADS, bias_or_zeros, per_row, split_heads_v1
+from .common.bias import plus
+from .heads import PRODUCT_RX, ROW_X, ROWS_RX, THREADS, per_row, split_heads_v1
 
 
 def append_kv_v1(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
@@ -58,7 +59,7 @@ def append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
     refuse_other_types(qkv_RX, k_RGMK, v_RGMU)
     shape = len(qkv_RX), heads.H, heads.K
     q_RHK = np.empty_like(qkv_RX, shape=shape, order="C") if out is None else out
-    arrays = qkv_RX, bias_or_zeros(qkv_RX, bias_X), in_rows(q_RHK), k_RGMK, v_RGMU, at_R
+    arrays = qkv_RX, or_empty(bias_X, qkv_RX[:, 0]), in_rows(q_RHK), k_RGMK, v_RGMU, at_R
     launch(add_and_append, per_row(qkv_RX), THREADS, *arrays, largest_of(k_RGMK.dtype))
     return q_RHK
 
@@ -71,7 +72,7 @@ def add_and_append(qkv_RX, bias_X, q_RX, k_RGMK, v_RGMU, at_R, largest):
     values = keys + G * K
     if x >= qkv_RX.shape[1]:
         return
-    number = qkv_RX[r, x] + bias_X[x]
+    number = plus(qkv_RX[r, x], bias_X, x)
     if x < keys:
         q_RX[r, x] = number
     elif x < values:

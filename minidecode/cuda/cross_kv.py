@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from numba import cuda, float32
 
+from ..reference import or_empty
 from ..reference.cross_kv import results
 from ..runtime.launch import launch
-from .heads import THREADS, add_and_cut, bias_or_zeros, per_row
+from .common.bias import plus
+from .heads import THREADS, add_and_cut, per_row
 from .linear import linear
 from .linear_int8 import linear_int8
 
@@ -42,7 +44,7 @@ def arrange_layers(kv_RX, bias_X, k_SRX, v_SRX):
     values, width = k_SRX.shape[2], k_SRX.shape[2] + v_SRX.shape[2]
     if x >= width:
         return
-    number = kv_RX[r, s * width + x] + bias_X[s * width + x]
+    number = plus(kv_RX[r, s * width + x], bias_X, s * width + x)
     if x < values:
         k_SRX[s, r, x] = number
     else:
@@ -54,7 +56,7 @@ def _product(h_RD, weight, heads, out):
     k_SRGK, v_SRGU = results(h_RD, weight, heads, out)
     kv_RX = linear(h_RD, weight) if weight.x_bits is None else linear_int8(h_RD, weight)
     S, R, _, _ = k_SRGK.shape
-    return k_SRGK.reshape(S, R, -1), v_SRGU.reshape(S, R, -1), kv_RX, bias_or_zeros(kv_RX, weight.bias)
+    return k_SRGK.reshape(S, R, -1), v_SRGU.reshape(S, R, -1), kv_RX, or_empty(weight.bias, kv_RX[:, 0])
 
 
 def _in_heads(k_SRX, v_SRX, heads):

@@ -20,8 +20,9 @@ from numba import cuda, float32, int64
 from ..errors import OptionError
 from ..reference import or_empty
 from ..runtime.launch import launch
+from .common.bias import plus
 from .common.reduction import THREADS, WARPS, warp_sum
-from .norm import ROOM, normalise_row, shifted
+from .norm import ROOM, normalise_row
 
 KEPT = 32  # numbers of a row that a lane of version 3 has registers for
 WIDEST = 32 * KEPT  # row of version 3
@@ -117,7 +118,7 @@ def embedding_per_warp(ids_R, pos_R, wte_VD, wpe_ND, scale, gain_D, shift_D, eps
     for k in range(KEPT):
         d = lane + 32 * k
         if d < D:
-            h_RD[r, d] = shifted((kept[k] - mean) / spread * gain_D[d], shift_D, d)
+            h_RD[r, d] = plus((kept[k] - mean) / spread * gain_D[d], shift_D, d)
 
 
 def tables_of(wte_VD, wpe_ND, scale):

@@ -15,8 +15,9 @@ import numpy as np
 from numba import cuda, float32, int64
 
 from ..errors import OptionError
-from ..reference import in_rows
+from ..reference import in_rows, or_empty
 from ..runtime.launch import launch
+from .common.bias import plus
 
 THREADS = 128
 
@@ -24,7 +25,7 @@ THREADS = 128
 def split_heads_v1(qkv_RX, bias_X, heads, out=None):
     q_RHK, k_RGK, v_RGU = results(qkv_RX, heads, out)
     biased_RX = np.empty_like(q_RHK, shape=qkv_RX.shape)
-    launch(plus_bias, per_row(biased_RX), THREADS, qkv_RX, bias_or_zeros(qkv_RX, bias_X), biased_RX)
+    launch(plus_bias, per_row(biased_RX), THREADS, qkv_RX, or_empty(bias_X, qkv_RX[:, 0]), biased_RX)
     first = 0
     for part in (q_RHK, k_RGK, v_RGU):
         part_RX = in_rows(part)
@@ -37,7 +38,7 @@ def split_heads_v1(qkv_RX, bias_X, heads, out=None):
 def plus_bias(qkv_RX, bias_X, biased_RX):
     r, x = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
     if x < biased_RX.shape[1]:
-        biased_RX[r, x] = qkv_RX[r, x] + bias_X[x]
+        biased_RX[r, x] = plus(qkv_RX[r, x], bias_X, x)
 
 
 @cuda.jit
@@ -51,7 +52,7 @@ def split_heads(qkv_RX, bias_X, heads, out=None):
     """Version 2."""
     q_RHK, k_RGK, v_RGU = results(qkv_RX, heads, out)
     parts = map(in_rows, (q_RHK, k_RGK, v_RGU))
-    launch(add_and_cut, per_row(qkv_RX), THREADS, qkv_RX, bias_or_zeros(qkv_RX, bias_X), *parts)
+    launch(add_and_cut, per_row(qkv_RX), THREADS, qkv_RX, or_empty(bias_X, qkv_RX[:, 0]), *parts)
     return q_RHK, k_RGK, v_RGU
 
 
@@ -62,7 +63,7 @@ def add_and_cut(qkv_RX, bias_X, q_RX, k_RX, v_RX):
     values = keys + k_RX.shape[1]
     if x >= qkv_RX.shape[1]:
         return
-    number = qkv_RX[r, x] + bias_X[x]
+    number = plus(qkv_RX[r, x], bias_X, x)
     if x < keys:
         q_RX[r, x] = number
     elif x < values:
@@ -84,10 +85,6 @@ def results(qkv_RX, heads, out):
     R, G = len(qkv_RX), heads.G
     shapes = (R, heads.H, heads.K), (R, G, heads.K), (R, G, heads.U)
     return out or tuple(np.empty_like(qkv_RX, shape=shape, order="C") for shape in shapes)
-
-
-def bias_or_zeros(qkv_RX, bias_X):
-    return np.zeros_like(qkv_RX, shape=qkv_RX.shape[1]) if bias_X is None else bias_X
 
 
 # What each kernel is compiled and type-checked for, without a GPU. A product may be some columns of a wider one.

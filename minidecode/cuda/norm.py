@@ -22,6 +22,7 @@ from numba import boolean, cuda, float32
 from ..errors import OptionError
 from ..reference import or_empty
 from ..runtime.launch import launch
+from .common.bias import plus
 from .common.reduction import THREADS, WARPS, block_sum
 
 PIECE = 64  # squares that a thread of version 1 sums before it adds their sum to the row's
@@ -30,20 +31,12 @@ ROOM = 4096  # widest row of version 3: 16 KiB of shared memory
 
 @cuda.jit(device=True)
 def residual(x_RD, y_RD, bias_D, adds, r, d, summed_RD):
-    """x + y + bias, kept in `summed`; or x, which is `summed` too, where there is nothing to add. bias may be empty."""
+    """x + y + bias, kept in `summed`; or x, which is `summed` too, where there is nothing to add."""
     x = x_RD[r, d]
     if adds:
-        x = x + y_RD[r, d]
-        if bias_D.shape[0] > 0:
-            x = x + bias_D[d]
+        x = plus(x + y_RD[r, d], bias_D, d)
         summed_RD[r, d] = x
     return x
-
-
-@cuda.jit(device=True)
-def shifted(x, shift_D, d):
-    """x + shift[d], or x where there is no shift."""
-    return x + shift_D[d] if shift_D.shape[0] > 0 else x
 
 
 def residual_norm_v1(x_RD, y_RD, bias_D, norm, out=None, *, threads=128):
@@ -71,7 +64,7 @@ def norm_thread_per_row(x_RD, y_RD, bias_D, adds, gain_D, shift_D, eps, summed_R
             piece = float32(0)
     spread = math.sqrt((squares + piece) / float32(D) + eps)
     for d in range(D):
-        h_RD[r, d] = shifted((summed_RD[r, d] - mean) / spread * gain_D[d], shift_D, d)
+        h_RD[r, d] = plus((summed_RD[r, d] - mean) / spread * gain_D[d], shift_D, d)
 
 
 def residual_norm_v2(x_RD, y_RD, bias_D, norm, out=None):
@@ -93,7 +86,7 @@ def norm_block_per_row(x_RD, y_RD, bias_D, adds, gain_D, shift_D, eps, summed_RD
         squares += (summed_RD[r, d] - mean) * (summed_RD[r, d] - mean)
     spread = math.sqrt(tree_sum(part, squares) / float32(D) + eps)
     for d in range(t, D, THREADS):
-        h_RD[r, d] = shifted((summed_RD[r, d] - mean) / spread * gain_D[d], shift_D, d)
+        h_RD[r, d] = plus((summed_RD[r, d] - mean) / spread * gain_D[d], shift_D, d)
 
 
 @cuda.jit(device=True)
@@ -143,7 +136,7 @@ def normalise_row(row, total, part, gain_D, shift_D, eps, h_RD):
         squares += (row[d] - mean) * (row[d] - mean)
     spread = math.sqrt(block_sum(squares, part) / float32(D) + eps)
     for d in range(t, D, THREADS):
-        h_RD[r, d] = shifted((row[d] - mean) / spread * gain_D[d], shift_D, d)
+        h_RD[r, d] = plus((row[d] - mean) / spread * gain_D[d], shift_D, d)
 
 
 def _launch(kernel, grid, block, x_RD, y_RD, bias_D, norm, out):

@@ -162,13 +162,12 @@ class _Hollow:
 
     def encode(self, weights, ids_R, pos_R, caches, ops):
         qkv = weights.blocks[0].qkv
-        dtype = qkv.bias.dtype  # that of what is computed; the matrix may be int8
-        return np.zeros((len(ids_R), _inputs(qkv)), dtype, like=ids_R)
+        return np.zeros((len(ids_R), _inputs(qkv)), qkv.computed_in, like=ids_R)
 
     def forward(self, weights, ids_R, pos_R, caches, ops, pick_R=None):
         for block, cache in zip(weights.blocks, caches, strict=True):
             sizes = _outputs(block.qkv), _inputs(block.qkv)
-            qkv_RX, h_RD = (np.zeros((len(ids_R), n), block.qkv.bias.dtype, like=ids_R) for n in sizes)
+            qkv_RX, h_RD = (np.zeros((len(ids_R), n), block.qkv.computed_in, like=ids_R) for n in sizes)
             cache.append(ops, qkv_RX, h_RD)
         return h_RD if pick_R is None else h_RD[pick_R]
 

@@ -73,7 +73,7 @@ def footprint(
     if plan.captures(model.device):
         room = {name: room_for(getattr(extent, name)) for name in ("source_tokens", "prompt_tokens", "new_tokens")}
         extent = replace(extent, **room)
-    blocks, s = model.weights.blocks, model.weights.blocks[0].qkv.bias.dtype.itemsize
+    blocks, s = model.weights.blocks, model.weights.blocks[0].qkv.computed_in.itemsize
     B, N, S, T = extent.sentences, extent.prompt_tokens, extent.source_tokens, extent.new_tokens
     R = B * (options.num_beams if options.num_beams > 1 else options.num_return_sequences)
     L, D, h, V = len(blocks), model.config.width, blocks[0].heads, model.config.vocab_size
@@ -115,7 +115,7 @@ def footprint(
     def on_the_way(rows: int, seen: int, rows_at_once: int) -> int:
         """What one layer of a forward pass makes; attention looks from so many rows at once."""
         stack = [*blocks, *(model.weights.encoder.blocks if has_source else ())]
-        F, X = max(len(b.up.bias) for b in stack), max(len(b.qkv.bias) for b in stack)
+        F, X = max(b.up.outputs for b in stack), max(b.qkv.outputs for b in stack)
         H = max(b.heads.H for b in stack)
         scores, feeds = (NAIVE_SCORES, NAIVE_FEEDS) if naive else (SCORES, FEEDS)
         attention = rows * F + scores * H * rows_at_once * seen  # with what the layer before has left

@@ -18,7 +18,6 @@ int8 are exact: |x| |w| inputs < 2^31 up to MOST_INPUTS.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,7 @@ from ...ops import ALIGNED, Weight
 from ...reference.activation import PLAIN
 from ...runtime.cores import worker_threads
 from ...runtime.low_precision import PANEL_HEADER as HEADER
-from ..activation import activate
+from ..activation import activate, no_bias
 from .atomics import array_at
 from .jit import njit
 from .thread_pool import ALL_WORKERS, CALLER_ALONE, DONE, parallel_for, schedule
@@ -153,13 +152,13 @@ def multiply_int8(q_RX, scale_R, weight: Weight, bias_X, code: int, y_RX, adds: 
     bias_X: None for none.
     """
     ends = bias_X is not None or code != PLAIN or adds
-    bias_X = _no_bias(weight.outputs) if bias_X is None else bias_X
+    bias_X = no_bias(weight.outputs) if bias_X is None else bias_X
     _multiply(_product_of_int8, _task_of_int8, q_RX, weight, (scale_R, bias_X, y_RX, code, adds, ends))
 
 
 def multiply_floats(x_RX, weight: Weight, y_RX, adds: bool = False) -> None:
     """y = x w, or added to y. x and y are float32 and contiguous, with at least one row."""
-    _multiply(_product_of_floats, _task_of_floats, x_RX, weight, (_no_bias(weight.outputs), y_RX, adds))
+    _multiply(_product_of_floats, _task_of_floats, x_RX, weight, (no_bias(weight.outputs), y_RX, adds))
 
 
 def _multiply(describe, function, x_RX, weight, rest) -> None:
@@ -172,13 +171,6 @@ def _multiply(describe, function, x_RX, weight, rest) -> None:
         rows_of_task = max(MOST_ROWS, ROWS_BYTES // row_bytes // MOST_ROWS * MOST_ROWS)
     workers = ALL_WORKERS if tasks >= 2 else CALLER_ALONE
     parallel_for(describe, (x_RX, weight.data, *rest, together, rows_of_task), function, workers)
-
-
-@functools.lru_cache(maxsize=64)
-def _no_bias(outputs):
-    zeros_X = np.zeros(outputs, F)
-    zeros_X.flags.writeable = False  # as all weights are: code is compiled for one kind alone
-    return zeros_X
 
 
 @njit(cache=True, nogil=True)
