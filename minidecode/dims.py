@@ -31,6 +31,8 @@ KEY = {
     "F": "feed-forward width",
     "V": "vocabulary",
     "C": "candidates",
+    "P": "buckets of a position bias",
+    "L": "distances from query to key",
     "X": "several of these side by side (the name or the docstring says which)",
 }
 

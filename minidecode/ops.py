@@ -95,10 +95,29 @@ class Norm:
 
 
 @dataclass(frozen=True)
+class PositionBias:
+    """What attention adds to its scores by how far a key is from its query (T5): a number by query head and bucket.
+
+    bias_XHP: one for all rows of a call (X = 1), or one for each (X = R). bucket_L: int64; a query at position t and a
+    key at position m have the bucket in entry t - m + zero, and beyond either end of the table that of the end. Scores
+    get it after their scale. Positions count within a sentence, so padding in front of it does not matter.
+    """
+
+    bias_XHP: Array
+    bucket_L: Array
+    zero: int = 0
+
+    def of_rows(self, rows: slice) -> PositionBias:
+        """That of some rows of the call."""
+        return self if len(self.bias_XHP) == 1 else PositionBias(self.bias_XHP[rows], self.bucket_L, self.zero)
+
+
+@dataclass(frozen=True)
 class Heads:
     """How the width of an attention layer is cut: H query heads over G key/value heads; scores are times `scale`.
 
     window: a row sees that many positions, its own the last of them (local attention, MQA section 4.1); None sees all.
+    bias: what self-attention adds to its scores by distance, if anything.
     """
 
     H: int
@@ -107,6 +126,12 @@ class Heads:
     U: int
     scale: float
     window: int | None = None
+    bias: PositionBias | None = None
+
+    @property
+    def biases(self) -> dict[str, PositionBias]:
+        """The argument `bias` of an attention op: none where there is no bias, so that such calls stay as they are."""
+        return {} if self.bias is None else {"bias": self.bias}
 
 
 # Whose hope keeps a sentence going after W texts have finished, and what can go wrong in a step of one.
@@ -241,7 +266,7 @@ def project_cross_kv(h_RD: Array, weight: Weight, heads: Heads, out: Any = None)
 @returns("a_RX")
 def attend_prefill(
     q_RHK: Array, k_XGK: Array, v_XGU: Array, q_offsets_X: Array, k_offsets_X: Array, scale: float, causal: bool,
-    window: int | None = None, out: Array | None = None,
+    window: int | None = None, bias: PositionBias | None = None, out: Array | None = None,
 ) -> Array:  # fmt: skip
     """Attention inside each sentence, over rows without padding: prompts, encoders, and sources seen from targets.
 
@@ -249,6 +274,7 @@ def attend_prefill(
     sees all keys of its sentence, or, if causal (then both offsets are the same), those up to itself, of which a
     window leaves the last `window`:
     a[r, h] = sum_m softmax_m(scale * q[r, h] . k[m, g]) v[m, g],  g = h // (H/G).
+    A position bias is added to the scores; positions of queries and of keys count from where their sentence begins.
     Returns the heads side by side, X = H*U columns. LightSeq's two products of an encoder layer and what is between and
     behind them, `ker_correlation_softmax_encself` and `ker_arrange_atten_output` (section 2.1). Raises ValueError where
     a sentence has queries and no keys.
@@ -260,12 +286,14 @@ def attend_prefill(
 
 @returns("a_RX")
 def attend(
-    q_RHK: Array, k_RGMK: Array, v_RGMU: Array, begin_R: Array, end_R: Array, scale: float, out: Array | None = None
+    q_RHK: Array, k_RGMK: Array, v_RGMU: Array, begin_R: Array, end_R: Array, scale: float,
+    bias: PositionBias | None = None, out: Array | None = None,
 ) -> Array:  # fmt: skip
     """One new row per sequence against that sequence's own keys and values (the replicated cache).
 
     a[r, h] = sum_m softmax_m(scale * q[r, h] . k[r, g, m]) v[r, g, m], over begin[r] <= m < end[r]; g = h // (H/G).
     Positions before begin[r] are left padding, those from end[r] on are not written yet; at least one is neither.
+    A position bias is added to the scores; the row's own position is end[r] - 1.
     Returns the heads side by side, X = H*U columns.
 
     Contract: tolerance. Moves R*M*G*(K+U)*s bytes (the whole cache, each step); 2*R*M*H*(K+U) operations.
@@ -288,13 +316,14 @@ def attend_shared(
 @returns("a_RX")
 def attend_split(
     q_RHK: Array, prompt_k_BGNK: Array, prompt_v_BGNU: Array, prompt_begin_B: Array, k_RGTK: Array, v_RGTU: Array,
-    begin_R: Array, end_R: Array, scale: float, out: Array | None = None,
+    begin_R: Array, end_R: Array, scale: float, bias: PositionBias | None = None, out: Array | None = None,
 ) -> Array:  # fmt: skip
     """A sentence's prompt is kept once, what its beams have generated once each (FastSeq, Equation 3).
 
     One softmax runs over both parts: over prompt_begin[b] <= n < N of the prompt of sentence b = r // (R/B), and over
     begin[r] <= t < end[r] of the row's own positions, of which there is at least one. The prompt part may be empty
-    (prompt_begin[b] = N), as under a window. g = h // (H/G). Returns the heads side by side, X = H*U columns.
+    (prompt_begin[b] = N), as under a window. g = h // (H/G). A position bias is added to the scores: own position t is
+    position N + t, and the row's own is N + end[r] - 1. Returns the heads side by side, X = H*U columns.
 
     Contract: tolerance. Moves (B*N + R*T)*G*(K+U)*s bytes; 2*R*(N+T)*H*(K+U) operations.
     """
@@ -343,13 +372,15 @@ def attend_el_split(
 @returns("a_RX")
 def attend_indirect(
     q_RHK: Array, prompt_k_BGNK: Array, prompt_v_BGNU: Array, prompt_begin_B: Array, k_RGTK: Array, v_RGTU: Array,
-    indirection_RT: Array, begin_R: Array, end_R: Array, scale: float, out: Array | None = None,
+    indirection_RT: Array, begin_R: Array, end_R: Array, scale: float, bias: PositionBias | None = None,
+    out: Array | None = None,
 ) -> Array:  # fmt: skip
     """As `attend_split`, but what a row has generated may lie in other rows: a table says where (FasterTransformer).
 
     Row r's own position t is k[source[r, t], :, t], v[source[r, t], :, t], for begin[r] <= t < end[r]; there is at
     least one. indirection_RT: int64, rows of the same sentence. The rest is as in `attend_split`: one softmax over the
-    prompt, prompt_begin[b] <= n < N, and the row's own positions. Returns the heads side by side, X = H*U columns.
+    prompt, prompt_begin[b] <= n < N, and the row's own positions, and a position bias is added as there. Returns the
+    heads side by side, X = H*U columns.
 
     Contract: tolerance. Moves at most (B*N + R*T)*G*(K+U)*s bytes, less where beams share what they have generated,
     and a table of R*T numbers; 2*R*(N+T)*H*(K+U) operations.
@@ -358,13 +389,15 @@ def attend_indirect(
 
 @returns("a_RX")
 def attend_rolling(
-    q_RHK: Array, k_RGMK: Array, v_RGMU: Array, begin_R: Array, end_R: Array, scale: float, out: Array | None = None
+    q_RHK: Array, k_RGMK: Array, v_RGMU: Array, begin_R: Array, end_R: Array, scale: float,
+    bias: PositionBias | None = None, out: Array | None = None,
 ) -> Array:  # fmt: skip
     """One new row per sequence against the last M positions of its own: local attention (MQA, section 4.1).
 
     Position p lies in slot p % M. Row r sees max(begin[r], end[r] - M) <= p < end[r]: positions before begin[r] are
     left padding, end[r] - 1 is the newest; at least one is seen. Slots whose position is not seen may hold anything.
-    g = h // (H/G). Returns the heads side by side, X = H*U columns.
+    g = h // (H/G). A position bias is added to the scores; the row's own position is end[r] - 1. Returns the heads
+    side by side, X = H*U columns.
 
     Contract: tolerance. Moves R*M*G*(K+U)*s bytes, however long the text; 2*R*M*H*(K+U) operations.
     """

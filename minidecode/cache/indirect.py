@@ -25,7 +25,7 @@ class IndirectCache(SplitCache):
         prompt_begin_B, begin_R = self.first_seen()
         return ops.attend_indirect(
             q_RHK, self.prompt_k_BGNK, self.prompt_v_BGNU, prompt_begin_B, self.k_RGTK, self.v_RGTU,
-            self.indirection_RT, begin_R, self.end_R, self.heads.scale,
+            self.indirection_RT, begin_R, self.end_R, self.heads.scale, **self.heads.biases,
         )  # fmt: skip
 
     def reorder(self, ops, parent_R):

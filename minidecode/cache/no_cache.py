@@ -31,7 +31,8 @@ class NoCache:
         h, offsets_X = self.heads, self.offsets_X
         k_RGK, v_RGU = self.k_RGK, self.v_RGU
         del self.k_RGK, self.v_RGU
-        return ops.attend_prefill(q_RHK, k_RGK, v_RGU, offsets_X, offsets_X, h.scale, self.causal, h.window)
+        cache = k_RGK, v_RGU, offsets_X, offsets_X
+        return ops.attend_prefill(q_RHK, *cache, h.scale, self.causal, h.window, **h.biases)
 
     def arrays(self):
         """What is held between steps: nothing."""

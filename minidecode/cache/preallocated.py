@@ -31,7 +31,7 @@ class PreallocatedCache(PromptCache):
         """Attention of each row to what its beam holds, itself included."""
         h = self.heads
         begin_R = np.maximum(self.begin_R, self.end_R - h.window) if h.window else self.begin_R
-        return ops.attend(q_RHK, self.k_RGMK, self.v_RGMU, begin_R, self.end_R, h.scale)
+        return ops.attend(q_RHK, self.k_RGMK, self.v_RGMU, begin_R, self.end_R, h.scale, **h.biases)
 
     def reorder(self, ops, parent_R):
         """Row r goes on from what row parent[r] held."""

@@ -49,7 +49,8 @@ class PromptCache:
         if self.decoding:
             return self.attend_step(ops, q_RHK)
         h, offsets_X = self.heads, self.offsets_X
-        a_RX = ops.attend_prefill(q_RHK, self.k_RGK, self.v_RGU, offsets_X, offsets_X, h.scale, True, h.window)
+        cache = self.k_RGK, self.v_RGU, offsets_X, offsets_X
+        a_RX = ops.attend_prefill(q_RHK, *cache, h.scale, True, h.window, **h.biases)
         self.store()
         return a_RX
 

@@ -32,7 +32,7 @@ class ReplicatedCache(PromptCache):
         """Attention of each row to what its beam holds, itself included."""
         h, end_R = self.heads, np.full_like(self.begin_R, self.k_RGMK.shape[2])
         begin_R = np.maximum(self.begin_R, end_R - h.window) if h.window else self.begin_R
-        return ops.attend(q_RHK, self.k_RGMK, self.v_RGMU, begin_R, end_R, h.scale)
+        return ops.attend(q_RHK, self.k_RGMK, self.v_RGMU, begin_R, end_R, h.scale, **h.biases)
 
     def reorder(self, ops, parent_R):
         """Row r goes on from what row parent[r] held: a copy of the whole cache."""

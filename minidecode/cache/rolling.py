@@ -47,7 +47,8 @@ class RollingCache(PromptCache):
 
     def attend_step(self, ops, q_RHK):
         """Attention of each row to the slots of its beam, itself included."""
-        return ops.attend_rolling(q_RHK, self.k_RGMK, self.v_RGMU, self.begin_R, self.end_R, self.heads.scale)
+        h = self.heads
+        return ops.attend_rolling(q_RHK, self.k_RGMK, self.v_RGMU, self.begin_R, self.end_R, h.scale, **h.biases)
 
     def reorder(self, ops, parent_R):
         """Row r goes on from what row parent[r] held, in the slots that are written."""

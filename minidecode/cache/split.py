@@ -46,7 +46,7 @@ class SplitCache(PromptCache):
         prompt_begin_B, begin_R = self.first_seen()
         return ops.attend_split(
             q_RHK, self.prompt_k_BGNK, self.prompt_v_BGNU, prompt_begin_B, self.k_RGTK, self.v_RGTU,
-            begin_R, self.end_R, self.heads.scale,
+            begin_R, self.end_R, self.heads.scale, **self.heads.biases,
         )  # fmt: skip
 
     def first_seen(self):

@@ -12,6 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from ..ops import PositionBias
 from ..runtime.low_precision import cast_to
 from .bounds import EPS, TINY
 
@@ -59,6 +60,48 @@ def normal(rng, *shape: int) -> np.ndarray:
     return rng.standard_normal(shape).astype(np.float32)
 
 
+def table_of_buckets(buckets: int, farthest: int, two_sided: bool = False) -> tuple[np.ndarray, int]:
+    """(bucket_L, zero) as T5 has them: small distances each their own, larger ones by their logarithm.
+
+    With both directions, the upper half of the buckets is that of keys behind the query.
+    """
+    n = buckets // 2 if two_sided else buckets
+    own = n // 2
+
+    def bucket(back: int) -> int:
+        far = abs(back) if two_sided else max(back, 0)
+        grown = own + math.floor(math.log(max(far, own) / own) / math.log(farthest / own) * (n - own))
+        return (n if two_sided and back < 0 else 0) + (far if far < own else min(grown, n - 1))
+
+    zero = farthest if two_sided else 0
+    return np.array([bucket(entry - zero) for entry in range(zero + farthest + 1)]), zero
+
+
+def position_bias(rng, H: int, rows: int = 1, buckets: int = 32, farthest: int = 128, two_sided: bool = False):
+    """A bias at random over T5's buckets; rows: 1 for a bias that all rows share."""
+    return PositionBias(2 * normal(rng, rows, H, buckets), *table_of_buckets(buckets, farthest, two_sided))
+
+
+def perhaps_biased(draw, arguments: tuple, H: int, R: int) -> tuple:
+    """The same arguments, or with a position bias behind them: few buckets, which end within a text."""
+    kind = draw(st.sampled_from(["none", "shared", "of rows"]))
+    if kind == "none":
+        return arguments
+    bucket_L = draw(st.sampled_from([[0, 1, 2, 2, 3], [0, 1], [3, 1, 0, 2]]))
+    zero = draw(st.integers(0, len(bucket_L) - 1))
+    bias_XHP = drawn(draw, 1 if kind == "shared" else R, H, 4)
+    return (*arguments, PositionBias(bias_XHP, np.array(bucket_L), zero))
+
+
+def bias_of_row(bias, r: int, distances) -> np.ndarray | None:
+    """bias_HM of one row, for keys so far before it; None without a bias."""
+    if bias is None:
+        return None
+    bias_HP = bias.bias_XHP[0 if len(bias.bias_XHP) == 1 else r].astype(np.float64)
+    entries = [min(max(int(d) + bias.zero, 0), len(bias.bucket_L) - 1) for d in distances]
+    return bias_HP[:, [bias.bucket_L[e] for e in entries]]
+
+
 def softmax(scores):
     most = max(scores)
     exps = [math.exp(s - most) for s in scores]
@@ -66,33 +109,37 @@ def softmax(scores):
     return [e / total for e in exps]
 
 
-def attend_row(q_HK, k_GMK, v_GMU, scale):
+def attend_row(q_HK, k_GMK, v_GMU, scale, bias_HM=None):
     """One query row over all M positions given: the heads side by side."""
     H, G = len(q_HK), len(k_GMK)
     heads = []
     for h in range(H):
         g = h // (H // G)
         scores = [scale * math.fsum(float(a) * float(b) for a, b in zip(q_HK[h], k, strict=True)) for k in k_GMK[g]]
+        if bias_HM is not None:
+            scores = [score + float(bias) for score, bias in zip(scores, bias_HM[h], strict=True)]
         weights = softmax(scores)
         heads.append(sum(w * np.asarray(v, np.float64) for w, v in zip(weights, v_GMU[g], strict=True)))
     return np.concatenate(heads)
 
 
-def attend_bound(q_HK, k_GMK, v_GMU, scale):
+def attend_bound(q_HK, k_GMK, v_GMU, scale, bias_HM=None):
     """For one row. A score is off by eps times the length of its vector of products, at worst sqrt(K) of that.
 
     That is a relative error of the position's weight; M such errors, independent of each other, add up as a random
     walk of steps w|v|. The sum over positions is a walk too, of sqrt(M) roundings where one thread adds them all, and
     log2(M) in a tree, which is more where M is small; normalising costs two. A weight below the smallest normal number
-    may be 0, and so may its product with v.
+    may be 0, and so may its product with v. A bias is one rounding more, of the score that it makes.
     """
     H, K = q_HK.shape
     k_HMK, v_HMU = (np.repeat(a.astype(np.float64), H // len(a), axis=0) for a in (k_GMK, v_GMU))
     products_HMK = scale * q_HK[:, None].astype(np.float64) * k_HMK
     scores_HM = products_HMK.sum(axis=-1)
+    scores_HM += 0 if bias_HM is None else bias_HM
     weights_HM = np.exp(scores_HM - scores_HM.max(axis=-1, keepdims=True))
     weights_HM /= weights_HM.sum(axis=-1, keepdims=True)
     score_error_HM = EPS * (math.sqrt(K) * np.linalg.norm(products_HMK, axis=-1) + np.ptp(scores_HM, axis=-1)[:, None])
+    score_error_HM += 0 if bias_HM is None else EPS * np.abs(scores_HM)
     steps_HMU = weights_HM[..., None] * v_HMU
     walk_HU = np.linalg.norm(steps_HMU * (score_error_HM + EPS)[..., None], axis=1)
     M = k_GMK.shape[1]

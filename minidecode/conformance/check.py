@@ -94,7 +94,7 @@ def check(
     row = find(name)
     label = describe(implementation)
     asked = asked_of(name)
-    strategy, planted = asked.inputs(), asked.planted()
+    strategy, planted = asked.inputs(), [for_function(implementation, case) for case in asked.planted()]
     total = examples + len(planted)
     tried, since, last, kept, left_out = [0], [0], [None], _KeepsResults(implementation), []
 
@@ -122,7 +122,7 @@ def check(
     )  # fmt: skip
     @given(strategy)
     def judge_random(arguments: tuple) -> None:
-        judge(arguments)
+        judge(for_function(implementation, arguments))
 
     failure = None
     with traced_launches():
@@ -152,6 +152,23 @@ def check(
         failure = Failure({}, refused[0])
     warnings = [f"{kernel}: {note}" for kernel, note in remarks if note.kind == "warning"]
     return Verdict(name, label, tried[0], failure, warnings, left_out)
+
+
+def for_function(function: Callable[..., Any], arguments: tuple) -> tuple:
+    """The arguments without a position bias, if the function has no parameter for it.
+
+    Such a function serves models that have none.
+    """
+    if not isinstance(arguments[-1], ops.PositionBias) or _takes_bias(function):
+        return arguments
+    return arguments[:-1]
+
+
+def _takes_bias(function: Callable[..., Any]) -> bool:
+    try:
+        return "bias" in inspect.signature(function).parameters
+    except ValueError:  # a function without a signature
+        return False
 
 
 KEPT_RESULTS = 12  # arrays: more than a function with a ring of buffers is likely to have

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..reference.attention import heads_side_by_side, mask, scores_of_sentences, sums_of_sentences
+from ..reference.attention import (
+    add_position_bias,
+    distances,
+    heads_side_by_side,
+    mask,
+    scores_of_sentences,
+    sums_of_sentences,
+)
 from ..reference.softmax import softmax
 from .common.jit import njit
 from .common.low_precision import in_bits, wide, widen_all
 
 
 def attend_indirect(
-    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R, scale, out=None
-):
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R, scale,
+    bias=None, out=None,
+):  # fmt: skip
     """The prompt as `attend_split` has it, by products over all beams of a sentence; the rest through the table."""
     (R, H, _), (B, _, N, _), T = q_RHK.shape, prompt_k_BGNK.shape, int(end_R.max())
     q_RHK = np.ascontiguousarray(q_RHK)  # a view of what a product gave: where neighbours touch, vectors are loaded
     scores_RHM = np.empty((R, H, N + T), q_RHK.dtype)
     scores_RHM[:, :, :N] = scores_of_sentences(q_RHK, prompt_k_BGNK, scale, widen=widen_all)
     _scores(q_RHK, in_bits(k_RGTK), indirection_RT, q_RHK.dtype.type(scale), scores_RHM[:, :, N:])
+    if bias is not None:
+        add_position_bias(scores_RHM, bias, distances(end_R + N, N + T))
     mask(scores_RHM[:, :, :N], np.repeat(prompt_begin_B, R // B), np.full(R, N))
     mask(scores_RHM[:, :, N:], begin_R, end_R)
     weights_RHM = softmax(scores_RHM)

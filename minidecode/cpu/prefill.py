@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..reference.prefill import sentences
+from ..reference.prefill import add_bias_of_distances, sentences
 from .common.jit import njit
 from .softmax import softmax_in_place
 
 QUERIES = 32  # in a block; with 64 numbers a head and up to 128 keys its products are small enough for one BLAS thread
 
 
-def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, out=None):
+def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, bias=None, out=None):
     """If causal, a block of queries meets the keys that one of them sees, which are little more than half of all.
 
     NumPy goes six times over all scores; here a row stays in the cache. And where the BLAS would share small products
@@ -21,25 +21,33 @@ def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal,
     a_RHU = np.empty((R, H, U), q_RHK.dtype) if out is None else out.reshape(R, H, U)
     for q_rows, k_rows in sentences(q_offsets_X, k_offsets_X):
         q_NHK, k_MGK, v_MGU, a_NHU = q_RHK[q_rows], k_XGK[k_rows], v_XGU[k_rows], a_RHU[q_rows]
+        bias_of_rows = bias and bias.of_rows(q_rows)
         if not causal:
-            _attend(q_NHK, k_MGK, v_MGU, scale, None, 0, a_NHU)
+            _attend(q_NHK, k_MGK, v_MGU, scale, None, 0, bias_of_rows, a_NHU)
             continue
         N = len(q_NHK)
         for first in range(0, N, QUERIES):
             mine, begin = slice(first, min(first + QUERIES, N)), max(0, first + 1 - (window or N))
             seen = slice(begin, mine.stop)
-            _attend(q_NHK[mine], k_MGK[seen], v_MGU[seen], scale, window or N, first - begin, a_NHU[mine])
+            mine_of_bias = bias_of_rows and bias_of_rows.of_rows(mine)
+            _attend(
+                q_NHK[mine], k_MGK[seen], v_MGU[seen], scale, window or N, first - begin, mine_of_bias, a_NHU[mine]
+            )  # fmt: skip
     return a_RHU.reshape(R, H * U)
 
 
-def _attend(q_NHK, k_MGK, v_MGU, scale, window, ahead, a_NHU):
-    """softmax(scale q k^T) v of all heads, into a_NHU.
+def _attend(q_NHK, k_MGK, v_MGU, scale, window, ahead, bias, a_NHU):
+    """softmax(scale q k^T + bias) v of all heads, into a_NHU.
 
     window: None if every query sees all keys; else query n sees as many, the last of which is key ahead + n.
     """
     (N, H, K), (M, G, U) = q_NHK.shape, v_MGU.shape
     q_GXK = q_NHK.transpose(1, 0, 2).reshape(G, -1, K)  # the H/G query heads of a group, stacked
     scores_GXM = q_GXK @ k_MGK.transpose(1, 2, 0)
+    if bias is not None:
+        scores_GXM *= scale
+        add_bias_of_distances(scores_GXM.reshape(H, N, M), bias, ahead)
+        scale = 1.0
     _to_weights(scores_GXM.reshape(H, N, M), scores_GXM.dtype.type(scale), window is not None, window or 0, ahead)
     a_NHU[:] = (scores_GXM @ v_MGU.transpose(1, 0, 2)).reshape(H, N, U).transpose(1, 0, 2)
 

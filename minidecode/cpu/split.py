@@ -15,6 +15,7 @@ from ..reference.attention import heads_side_by_side
 from .common.atomics import array_at
 from .common.jit import njit
 from .common.low_precision import in_bits, wide
+from .common.position_bias import add_bias, bias_arrays
 from .common.thread_pool import CALLER_ALONE, DONE, SPINNING_WORKERS, parallel_for, schedule
 from .softmax import softmax_in_place
 
@@ -22,14 +23,16 @@ REORDER = {"reassoc", "contract"}  # sums in any order, so that they run on vect
 WORTH_WORKERS = 2**16  # numbers of keys and values, times the queries that they meet: some 20 us of reading
 
 
-def attend_split(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None):
+def attend_split(
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, bias=None, out=None
+):
     """Equation 3. With an empty prompt, or no room for what rows generate, also what grouped.py and shared.py do."""
     (R, H, K), (B, G, N, _), (T, U) = q_RHK.shape, prompt_k_BGNK.shape, v_RGTU.shape[2:]
     a_RHU = np.empty((R, H, U), q_RHK.dtype)
     q_RHK = np.multiply(q_RHK, q_RHK.dtype.type(scale), order="C")
     cache = [np.ascontiguousarray(in_bits(x)) for x in (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU)]
     prompt_begin_B, begin_R, end_R = (np.ascontiguousarray(x, np.int64) for x in (prompt_begin_B, begin_R, end_R))
-    arrays = q_RHK, *cache[:2], prompt_begin_B, *cache[2:], begin_R, end_R, a_RHU
+    arrays = q_RHK, *cache[:2], prompt_begin_B, *cache[2:], begin_R, end_R, *bias_arrays(bias, q_RHK.dtype), a_RHU
     kinds = {x.dtype for x in cache}
     if q_RHK.dtype == np.float32 and len(kinds) == 1 and cache[0].dtype in TASK_OF:  # workers know only addresses
         is_long = B * G > 1 and R * (N + T) * H * (K + U) > WORTH_WORKERS
@@ -40,14 +43,17 @@ def attend_split(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_
 
 
 @njit(cache=True, nogil=True)
-def _attention(q_RHK, k_BGNK, v_BGNU, begin_B, k_RGTK, v_RGTU, begin_R, end_R, a_RHU, function, table):
+def _attention(
+    q_RHK, k_BGNK, v_BGNU, begin_B, k_RGTK, v_RGTU, begin_R, end_R, bias_XHP, bucket_L, zero, a_RHU, function, table
+):
     """Lays attention on the table: a task for each key/value head of each sentence."""
     (R, H, K), (B, G, N, U), T = q_RHK.shape, v_BGNU.shape, k_RGTK.shape[2]
     args = (
         np.int64(q_RHK.ctypes.data), np.int64(k_BGNK.ctypes.data), np.int64(v_BGNU.ctypes.data),
         np.int64(begin_B.ctypes.data), np.int64(k_RGTK.ctypes.data), np.int64(v_RGTU.ctypes.data),
-        np.int64(begin_R.ctypes.data), np.int64(end_R.ctypes.data), np.int64(a_RHU.ctypes.data),
-        R, H, K, B, G, N, U, T,
+        np.int64(begin_R.ctypes.data), np.int64(end_R.ctypes.data), np.int64(bias_XHP.ctypes.data),
+        np.int64(bucket_L.ctypes.data), zero, np.int64(a_RHU.ctypes.data),
+        R, H, K, B, G, N, U, T, len(bias_XHP), bias_XHP.shape[2], len(bucket_L),
     )  # fmt: skip
     return schedule(B * G, function, args, table)
 
@@ -55,12 +61,14 @@ def _attention(q_RHK, k_BGNK, v_BGNU, begin_B, k_RGTK, v_RGTU, begin_R, end_R, a
 @njit(inline="always")
 def _attend_task(args, task, like):
     """Key/value head `task` of the attention that args describes; its cache holds numbers like `like`."""
-    q, k, v, begin_B, own_k, own_v, begin_R, end_R, a, R, H, K, B, G, N, U, T = array_at(args, 0, (17,))
+    (
+        q, k, v, begin_B, own_k, own_v, begin_R, end_R, bias, bucket, zero, a, R, H, K, B, G, N, U, T, X, P, L
+    ) = array_at(args, 0, (23,))  # fmt: skip
     _attend_head(
         array_at(q, np.float32(0), (R, H, K)), array_at(k, like, (B, G, N, K)), array_at(v, like, (B, G, N, U)),
         array_at(begin_B, 0, (B,)), array_at(own_k, like, (R, G, T, K)), array_at(own_v, like, (R, G, T, U)),
-        array_at(begin_R, 0, (R,)), array_at(end_R, 0, (R,)), array_at(a, np.float32(0), (R, H, U)),
-        task // G, task % G,
+        array_at(begin_R, 0, (R,)), array_at(end_R, 0, (R,)), array_at(bias, np.float32(0), (X, H, P)),
+        array_at(bucket, 0, (L,)), zero, array_at(a, np.float32(0), (R, H, U)), task // G, task % G,
     )  # fmt: skip
     return DONE
 
@@ -79,17 +87,22 @@ TASK_OF = {np.dtype(np.float32): _task_of_float32, np.dtype(np.uint16): _task_of
 
 
 @njit(cache=True, nogil=True)
-def _attend_heads(q_RHK, k_BGNK, v_BGNU, begin_B, k_RGTK, v_RGTU, begin_R, end_R, a_RHU):
+def _attend_heads(
+    q_RHK, k_BGNK, v_BGNU, begin_B, k_RGTK, v_RGTU, begin_R, end_R, bias_XHP, bucket_L, zero, a_RHU
+):  # fmt: skip
     """All key/value heads of all sentences, one after the other."""
     B, G = k_BGNK.shape[:2]
     for task in range(B * G):
         _attend_head(
-            q_RHK, k_BGNK, v_BGNU, begin_B, k_RGTK, v_RGTU, begin_R, end_R, a_RHU, task // G, task % G
+            q_RHK, k_BGNK, v_BGNU, begin_B, k_RGTK, v_RGTU, begin_R, end_R, bias_XHP, bucket_L, zero, a_RHU,
+            task // G, task % G,
         )  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
-def _attend_head(q_RHK, k_BGNK, v_BGNU, begin_B, k_RGTK, v_RGTU, begin_R, end_R, a_RHU, b, g):
+def _attend_head(
+    q_RHK, k_BGNK, v_BGNU, begin_B, k_RGTK, v_RGTU, begin_R, end_R, bias_XHP, bucket_L, zero, a_RHU, b, g
+):  # fmt: skip
     """Key/value head g of sentence b, for the W rows of the sentence, and of each row the P query heads of the group.
 
     X are the W*P queries; the scores of each are of N positions of the prompt, and then of its row's own.
@@ -110,7 +123,12 @@ def _attend_head(q_RHK, k_BGNK, v_BGNU, begin_B, k_RGTK, v_RGTU, begin_R, end_R,
         r, mine = b * W + w, slice(w * P, w * P + P)
         _scores(q_XK[mine], k_RGTK[r, g, begin_R[r] : end_R[r]], scores_XM[mine, N:])
         for p in range(P):
-            softmax_in_place(scores_XM[w * P + p, : N + end_R[r] - begin_R[r]])
+            scores_M = scores_XM[w * P + p, : N + end_R[r] - begin_R[r]]
+            if len(bias_XHP):
+                bias_P, newest = bias_XHP[min(r, len(bias_XHP) - 1), g * P + p], end_R[r] - 1 + zero
+                add_bias(scores_M[:N], bias_P, bucket_L, newest + N)
+                add_bias(scores_M[N:], bias_P, bucket_L, newest - begin_R[r])
+            softmax_in_place(scores_M)
     _add_sums(scores_XM, v_NU, a_XU)
     for w in range(W):
         r, mine = b * W + w, slice(w * P, w * P + P)

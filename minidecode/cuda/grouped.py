@@ -18,6 +18,7 @@ import numpy as np
 from numba import cuda, float32, int64
 
 from ..runtime.launch import launch
+from . import split
 from .common.attention import (
     BOUNDS,
     CACHES,
@@ -46,8 +47,8 @@ from .common.attention import (
 )
 
 
-def attend_v1(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
-    return three_kernels(q_RHK, [(k_RGMK, v_RGMU, begin_R, end_R)], scale, out)
+def attend_v1(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None, out=None):
+    return three_kernels(q_RHK, [(k_RGMK, v_RGMU, begin_R, end_R)], scale, out, bias, end_R)
 
 
 def attend_v2(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
@@ -90,8 +91,11 @@ def block_per_cache(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale, a_RX):
     write_answers(buffers, tile_head, count, v_XGMU.shape[3], a_RX)
 
 
-def attend(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None, *, workspace=None):
-    """Version 4, where there are few blocks and many positions."""
+def attend(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None, out=None, *, workspace=None):
+    """Version 4, where there are few blocks and many positions. With a position bias, split.py's kernel for that."""
+    if bias is not None:  # each row is a sentence whose prompt is empty
+        no_prompt = k_RGMK[:, :, :0], v_RGMU[:, :, :0], begin_R
+        return split.attend_split_biased(q_RHK, *no_prompt, k_RGMK, v_RGMU, begin_R, end_R, scale, bias, out)
     a_RX, cache = result(q_RHK, (k_RGMK, v_RGMU), out), (k_RGMK, v_RGMU, begin_R, end_R)
     M = k_RGMK.shape[2]
     partials_XRHX = scratch_for_ranges(q_RHK, k_RGMK, v_RGMU, M, workspace)

@@ -13,14 +13,16 @@ import numpy as np
 from numba import cuda, float32, int64
 
 from ..runtime.launch import launch
-from .common.attention import CACHES, NUMBERS_X, QUERIES_RHK, RESULT_RX, result, three_kernels
+from .common.attention import BIAS, CACHES, NUMBERS_X, QUERIES_RHK, RESULT_RX, result, three_kernels
 from .common.online_softmax import MINUS_INF, WIDEST, begin, put_together, take_in
+from .common.position_bias import bias_arguments, bias_at
 from .common.reduction import THREADS, WARPS
 
 
 def attend_indirect_v1(
-    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R, scale, out=None
-):
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R, scale,
+    bias=None, out=None,
+):  # fmt: skip
     gathered = [np.empty_like(k_RGTK), np.empty_like(v_RGTU)]
     for own_RGTX, gathered_RGTX in zip((k_RGTK, v_RGTU), gathered, strict=True):
         launch(
@@ -29,7 +31,7 @@ def attend_indirect_v1(
         )  # fmt: skip
     prompt_end_B = np.full_like(prompt_begin_B, prompt_k_BGNK.shape[2])
     parts = [(prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, prompt_end_B), (*gathered, begin_R, end_R)]
-    return three_kernels(q_RHK, parts, scale, out)
+    return three_kernels(q_RHK, parts, scale, out, bias, end_R, ahead=prompt_k_BGNK.shape[2])
 
 
 @cuda.jit
@@ -43,36 +45,43 @@ def gather_through_table(own_RGTX, indirection_RT, begin_R, end_R, gathered_RGTX
 
 
 def attend_indirect(
-    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R, scale, out=None
-):
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R, scale,
+    bias=None, out=None,
+):  # fmt: skip
     """Version 2."""
     cache = prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R
     if max(k_RGTK.shape[3], v_RGTU.shape[3]) > WIDEST:
-        return attend_indirect_v1(q_RHK, *cache, scale, out)
+        return attend_indirect_v1(q_RHK, *cache, scale, bias, out)
     a_RX = result(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
-    launch(look_up_and_attend, q_RHK.shape[:2], THREADS, q_RHK, *cache, np.float32(scale), a_RX)
+    biases = bias_arguments(bias, q_RHK, end_R)
+    launch(look_up_and_attend, q_RHK.shape[:2], THREADS, q_RHK, *cache, np.float32(scale), *biases, a_RX)
     return a_RX
 
 
 @cuda.jit
 def look_up_and_attend(
-    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R, scale, a_RX
-):
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R, scale,
+    bias_XHP, bucket_L, zero, a_RX,
+):  # fmt: skip
     query = cuda.shared.array(WIDEST, float32)
     found = cuda.shared.array((WARPS, WIDEST), float32)
     (R, H, _), (B, G, N, U) = q_RHK.shape, prompt_v_BGNU.shape
     r, h, warp = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x // 32
     b, g = r // (R // B), h // (H // G)
     begin(q_RHK[r, h], query, found)
-    running_max, running_sum = MINUS_INF, float32(0)
+    running_max, running_sum, added = MINUS_INF, float32(0), float32(0)
     for n in range(prompt_begin_B[b] + warp, N, WARPS):
+        if bias_XHP.shape[0]:
+            added = bias_at(bias_XHP, bucket_L, r, h, N + end_R[r] - 1 - n + zero)
         running_max, running_sum = take_in(
-            query, prompt_k_BGNK[b, g, n], prompt_v_BGNU[b, g, n], scale, running_max, running_sum, found[warp]
+            query, prompt_k_BGNK[b, g, n], prompt_v_BGNU[b, g, n], scale, added, running_max, running_sum, found[warp]
         )
     for t in range(begin_R[r] + warp, end_R[r], WARPS):
         row = indirection_RT[r, t]
+        if bias_XHP.shape[0]:
+            added = bias_at(bias_XHP, bucket_L, r, h, end_R[r] - 1 - t + zero)
         running_max, running_sum = take_in(
-            query, k_RGTK[row, g, t], v_RGTU[row, g, t], scale, running_max, running_sum, found[warp]
+            query, k_RGTK[row, g, t], v_RGTU[row, g, t], scale, added, running_max, running_sum, found[warp]
         )
     put_together(running_max, running_sum, found, a_RX[r, h * U : (h + 1) * U])
 
@@ -82,7 +91,7 @@ _TABLE = int64[:, ::1]
 SIGNATURES = {
     gather_through_table: [(m, _TABLE, NUMBERS_X, NUMBERS_X, m) for m in CACHES],
     look_up_and_attend: [
-        (QUERIES_RHK, m, m, NUMBERS_X, m, m, _TABLE, NUMBERS_X, NUMBERS_X, float32, RESULT_RX) for m in CACHES
+        (QUERIES_RHK, m, m, NUMBERS_X, m, m, _TABLE, NUMBERS_X, NUMBERS_X, float32, *BIAS, RESULT_RX) for m in CACHES
     ],
 }
 REGISTERS = {look_up_and_attend: 72}  # seven blocks of such threads fit into the 65,536 of an SM

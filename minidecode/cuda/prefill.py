@@ -23,18 +23,20 @@ from numba import boolean, cuda, float32, int64
 from ..errors import OptionError
 from ..reference.prefill import sentences
 from ..runtime.launch import launch, products
+from .common.position_bias import bias_at
 from .common.reduction import THREADS, WARPS, warp_max, warp_sum
 
 NOTHING = float32(-np.inf)  # the score of what is not seen
 
 
-def attend_prefill_v1(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, out=None):
+def attend_prefill_v1(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, bias=None, out=None):
     q_HRK, k_GXK, v_GXU = (heads_in_front(x) for x in (q_RHK, k_XGK, v_XGU))
     q_RHK, k_XGK, v_XGU = (x.transpose(1, 0, 2) for x in (q_HRK, k_GXK, v_GXU))
     rows, scores_RHM = scores_of(q_RHK, k_XGK, q_offsets_X, k_offsets_X, make=np.zeros_like)
     bounds = q_offsets_X, k_offsets_X, causal, window or len(q_RHK)
     top_RH, total_RH = (np.empty_like(scores_RHM, shape=scores_RHM.shape[:2]) for _ in range(2))
     thread_per_number(scale_scores, scores_RHM, np.float32(scale))
+    add_position_bias(scores_RHM, 1.0, bias, q_offsets_X, k_offsets_X)
     thread_per_number(mask_scores, scores_RHM, *bounds)
     thread_per_number(maxima, top_RH, scores_RHM)
     thread_per_number(subtract, scores_RHM, top_RH)
@@ -123,13 +125,37 @@ def divide(scores_RHM, total_RH):
         scores_RHM[i // (H * M), i // M % H, i % M] /= total_RH[i // (H * M), i // M % H]
 
 
-def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, out=None):
+def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, bias=None, out=None):
     """Version 2."""
     rows, scores_RHM = scores_of(q_RHK, k_XGK, q_offsets_X, k_offsets_X)
     blocks = -(-scores_RHM.shape[0] * scores_RHM.shape[1] // WARPS)
     bounds = q_offsets_X, k_offsets_X, causal, window or len(q_RHK)
+    scale = add_position_bias(scores_RHM, scale, bias, q_offsets_X, k_offsets_X)
     launch(softmax_of_seen, blocks, THREADS, scores_RHM, np.float32(scale), *bounds)
     return weighted_values(scores_RHM, v_XGU, rows, out)
+
+
+def add_position_bias(scores_RHM, scale, bias, q_offsets_X, k_offsets_X):
+    """Scales the scores and adds the bias -> the scale that is left to do; without a bias nothing is done."""
+    if bias is None:
+        return scale
+    biases = bias.bias_XHP, bias.bucket_L, bias.zero
+    thread_per_number(scale_and_add_bias, scores_RHM, np.float32(scale), *biases, q_offsets_X, k_offsets_X)
+    return 1.0
+
+
+@cuda.jit
+def scale_and_add_bias(scores_RHM, scale, bias_XHP, bucket_L, zero, q_offsets_X, k_offsets_X):
+    _, H, M = scores_RHM.shape
+    i = cuda.grid(1)
+    if i < scores_RHM.size:
+        r, h, m = i // (H * M), i // M % H, i % M
+        b = 0
+        while q_offsets_X[b + 1] <= r:
+            b += 1
+        if m < k_offsets_X[b + 1] - k_offsets_X[b]:
+            bias = bias_at(bias_XHP, bucket_L, r, h, r - q_offsets_X[b] - m + zero)
+            scores_RHM[r, h, m] = scale * scores_RHM[r, h, m] + bias
 
 
 @cuda.jit
@@ -217,6 +243,7 @@ _BOUNDS = (int64[::1], int64[::1], boolean, int64)
 SIGNATURES = {
     lay_out: [(_HEADS, float32[:, :, :])],
     scale_scores: [(_SCORES, float32)],
+    scale_and_add_bias: [(_SCORES, float32, float32[:, :, :], int64[::1], int64, int64[::1], int64[::1])],
     mask_scores: [(_SCORES, *_BOUNDS)],
     maxima: [(_OF_ROWS, _SCORES)],
     subtract: [(_SCORES, _OF_ROWS)],

@@ -11,17 +11,19 @@ import numpy as np
 from numba import cuda, float32
 
 from ..runtime.launch import launch
-from .common.attention import CACHES, NUMBERS_X, QUERIES_RHK, RESULT_RX, result, three_kernels
+from .common.attention import BIAS, CACHES, NUMBERS_X, QUERIES_RHK, RESULT_RX, result, three_kernels
 from .common.online_softmax import MINUS_INF, WIDEST, begin, put_together, take_in
+from .common.position_bias import bias_arguments, bias_at
 from .common.reduction import THREADS, WARPS
 
 
-def attend_rolling_v1(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
+def attend_rolling_v1(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None, out=None):
     M, ordered = k_RGMK.shape[2], [np.empty_like(k_RGMK), np.empty_like(v_RGMU)]
     for slots_RGMX, ordered_RGMX in zip((k_RGMK, v_RGMU), ordered, strict=True):
         launch(put_in_order, -(-slots_RGMX.size // THREADS), THREADS, slots_RGMX, end_R, ordered_RGMX)
     first_R = np.maximum(begin_R - (end_R - M), 0)
-    return three_kernels(q_RHK, [(*ordered, first_R, np.full_like(end_R, M))], scale, out)
+    end_of_M_R = np.full_like(end_R, M)
+    return three_kernels(q_RHK, [(*ordered, first_R, end_of_M_R)], scale, out, bias, end_of_M_R)
 
 
 @cuda.jit
@@ -33,18 +35,19 @@ def put_in_order(slots_RGMX, end_R, ordered_RGMX):
         ordered_RGMX[r, g, m, x] = slots_RGMX[r, g, (end_R[r] + m) % M, x]  # position end - M + m
 
 
-def attend_rolling(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
+def attend_rolling(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None, out=None):
     """Version 2."""
     if max(k_RGMK.shape[3], v_RGMU.shape[3]) > WIDEST:
-        return attend_rolling_v1(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out)
+        return attend_rolling_v1(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias, out)
     a_RX = result(q_RHK, (k_RGMK, v_RGMU), out)
-    arguments = q_RHK, k_RGMK, v_RGMU, begin_R, end_R, np.float32(scale), a_RX
+    biases = bias_arguments(bias, q_RHK, end_R)
+    arguments = q_RHK, k_RGMK, v_RGMU, begin_R, end_R, np.float32(scale), *biases, a_RX
     launch(attend_slot_by_slot, q_RHK.shape[:2], THREADS, *arguments)
     return a_RX
 
 
 @cuda.jit
-def attend_slot_by_slot(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, a_RX):
+def attend_slot_by_slot(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias_XHP, bucket_L, zero, a_RX):
     query = cuda.shared.array(WIDEST, float32)
     found = cuda.shared.array((WARPS, WIDEST), float32)
     _, G, M, U = v_RGMU.shape
@@ -52,12 +55,14 @@ def attend_slot_by_slot(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, a_RX):
     g = h // (q_RHK.shape[1] // G)
     begin(q_RHK[r, h], query, found)
     seen, newest = end_R[r] - begin_R[r], (end_R[r] - 1) % M
-    running_max, running_sum = MINUS_INF, float32(0)
+    running_max, running_sum, added = MINUS_INF, float32(0), float32(0)
     for slot in range(warp, M, WARPS):
         age = newest - slot if slot <= newest else newest - slot + M
         if age < seen:
+            if bias_XHP.shape[0]:
+                added = bias_at(bias_XHP, bucket_L, r, h, age + zero)
             running_max, running_sum = take_in(
-                query, k_RGMK[r, g, slot], v_RGMU[r, g, slot], scale, running_max, running_sum, found[warp]
+                query, k_RGMK[r, g, slot], v_RGMU[r, g, slot], scale, added, running_max, running_sum, found[warp]
             )
     put_together(running_max, running_sum, found, a_RX[r, h * U : (h + 1) * U])
 
@@ -65,6 +70,6 @@ def attend_slot_by_slot(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, a_RX):
 # What each kernel is compiled and type-checked for, without a GPU.
 SIGNATURES = {
     put_in_order: [(m, NUMBERS_X, m) for m in CACHES],
-    attend_slot_by_slot: [(QUERIES_RHK, m, m, NUMBERS_X, NUMBERS_X, float32, RESULT_RX) for m in CACHES],
+    attend_slot_by_slot: [(QUERIES_RHK, m, m, NUMBERS_X, NUMBERS_X, float32, *BIAS, RESULT_RX) for m in CACHES],
 }
 REGISTERS = {attend_slot_by_slot: 72}  # seven blocks of such threads fit into the 65,536 of an SM

@@ -15,7 +15,7 @@ from . import filled, grouped
 
 
 def attend_shared_v1(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):
-    return grouped.attend_v1(q_RHK, k_BGNK, v_BGNU, begin_B, end_of(k_BGNK, begin_B), scale, out)
+    return grouped.attend_v1(q_RHK, k_BGNK, v_BGNU, begin_B, end_of(k_BGNK, begin_B), scale, None, out)
 
 
 def attend_shared_v2(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):
@@ -28,7 +28,7 @@ def attend_shared_v3(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):
 
 def attend_shared(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None, *, workspace=None):
     end_B = end_of(k_BGNK, begin_B, workspace)
-    return grouped.attend(q_RHK, k_BGNK, v_BGNU, begin_B, end_B, scale, out, workspace=workspace)
+    return grouped.attend(q_RHK, k_BGNK, v_BGNU, begin_B, end_B, scale, None, out, workspace=workspace)
 
 
 def end_of(k_BGNK, begin_B, workspace=None):

@@ -18,6 +18,7 @@ from numba import cuda, float32, int64
 
 from ..runtime.launch import launch
 from .common.attention import (
+    BIAS,
     BOUNDS,
     CACHES,
     MINUS_INF,
@@ -44,14 +45,17 @@ from .common.attention import (
     write_answers,
     write_partials,
 )
+from .common.online_softmax import WIDEST, begin, put_together, take_in
+from .common.position_bias import bias_at
+from .common.reduction import WARPS
 
 
 def attend_split_v1(
-    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, bias=None, out=None
 ):
     prompt_end_B = np.full_like(prompt_begin_B, prompt_k_BGNK.shape[2])
     parts = [(prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, prompt_end_B), (k_RGTK, v_RGTU, begin_R, end_R)]
-    return three_kernels(q_RHK, parts, scale, out)
+    return three_kernels(q_RHK, parts, scale, out, bias, end_R, ahead=prompt_k_BGNK.shape[2])
 
 
 def attend_split_v2(
@@ -120,12 +124,14 @@ def accumulate_own(k_RGTK, v_RGTU, begin_R, end_R, earliest, latest, g, tile_hea
 
 
 def attend_split(
-    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None, *,
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, bias=None, out=None, *,
     workspace=None,
 ):  # fmt: skip
-    """Version 4, where there are few blocks and many positions."""
+    """Version 4, where there are few blocks and many positions; with a position bias a kernel of its own."""
     cache = (prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R)
     a_RX = result(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
+    if bias is not None:
+        return attend_split_biased(q_RHK, *cache, scale, bias, a_RX)
     M = prompt_k_BGNK.shape[2] + k_RGTK.shape[2]
     partials_XRHX = scratch_for_ranges(q_RHK, prompt_k_BGNK, prompt_v_BGNU, M, workspace)
     if partials_XRHX is None:
@@ -148,8 +154,50 @@ def split_per_range(
     write_partials(buffers, tile_head, count, U, partials_XRHX[cuda.blockIdx.z])
 
 
+def attend_split_biased(
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, bias, out=None
+):
+    """A block per row and query head, whose warps share the positions; each beam reads the prompt.
+
+    Heads that do not fit take version 1.
+    """
+    cache = prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R
+    if max(k_RGTK.shape[3], v_RGTU.shape[3]) > WIDEST:
+        return attend_split_v1(q_RHK, *cache, scale, bias, out)
+    a_RX = result(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
+    biases = bias.bias_XHP, bias.bucket_L, bias.zero
+    launch(split_biased, q_RHK.shape[:2], THREADS, q_RHK, *cache, np.float32(scale), *biases, a_RX)
+    return a_RX
+
+
+@cuda.jit
+def split_biased(
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, bias_XHP, bucket_L,
+    zero, a_RX,
+):  # fmt: skip
+    query = cuda.shared.array(WIDEST, float32)
+    found = cuda.shared.array((WARPS, WIDEST), float32)
+    (R, H, _), (B, G, N, U) = q_RHK.shape, prompt_v_BGNU.shape
+    r, h, warp = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x // 32
+    b, g = r // (R // B), h // (H // G)
+    begin(q_RHK[r, h], query, found)
+    running_max, running_sum, newest = MINUS_INF, float32(0), end_R[r] - 1 + zero
+    for n in range(prompt_begin_B[b] + warp, N, WARPS):
+        bias = bias_at(bias_XHP, bucket_L, r, h, N + newest - n)
+        running_max, running_sum = take_in(
+            query, prompt_k_BGNK[b, g, n], prompt_v_BGNU[b, g, n], scale, bias, running_max, running_sum, found[warp]
+        )
+    for t in range(begin_R[r] + warp, end_R[r], WARPS):
+        bias = bias_at(bias_XHP, bucket_L, r, h, newest - t)
+        running_max, running_sum = take_in(
+            query, k_RGTK[r, g, t], v_RGTU[r, g, t], scale, bias, running_max, running_sum, found[warp]
+        )
+    put_together(running_max, running_sum, found, a_RX[r, h * U : (h + 1) * U])
+
+
 # What each kernel is compiled and type-checked for, without a GPU.
 ARGUMENTS = [(QUERIES_RHK, m, m, NUMBERS_X, m, m, NUMBERS_X, NUMBERS_X, float32) for m in CACHES]
 SIGNATURES = {kernel: [(*a, RESULT_RX) for a in ARGUMENTS] for kernel in (split_per_head, split_per_sentence)}
 SIGNATURES[split_per_range] = [(*a, int64, PARTIALS_XRHX) for a in ARGUMENTS]
-REGISTERS = dict.fromkeys(SIGNATURES, 96)
+SIGNATURES[split_biased] = [(*a, *BIAS, RESULT_RX) for a in ARGUMENTS]
+REGISTERS = dict.fromkeys(SIGNATURES, 96) | {split_biased: 72}

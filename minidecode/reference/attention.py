@@ -107,6 +107,27 @@ def rows_apart(x_BGXX, R, H, workspace):
     return x_RHX
 
 
+def add_position_bias(scores_RHM, bias, distance_RM, workspace=None) -> None:
+    """Adds to each score what the bias has for that row, head and distance; without a bias, nothing."""
+    if bias is None:
+        return
+    (R, H, M), L = scores_RHM.shape, len(bias.bucket_L)
+    bucket_RM = scratch(workspace, (R, M), distance_RM)
+    place_RM = np.add(distance_RM, bias.zero, out=distance_RM)
+    np.take(bias.bucket_L, np.clip(place_RM, 0, L - 1, out=place_RM), out=bucket_RM, mode="clip")
+    for x, bias_HP in enumerate(bias.bias_XHP):
+        rows = slice(None) if len(bias.bias_XHP) == 1 else slice(x, x + 1)
+        added_HRM = scratch(workspace, (H, *bucket_RM[rows].shape), scores_RHM)
+        scores_RHM[rows] += np.take(bias_HP, bucket_RM[rows], axis=1, out=added_HRM, mode="clip").transpose(1, 0, 2)
+
+
+def distances(end_R, M, workspace=None):
+    """distance_RM: how far before its row's own position, end[r] - 1, each of M positions lies."""
+    distance_RM = scratch(workspace, (len(end_R), M), end_R, np.int64)
+    np.subtract(end_R[:, None], np.arange(1, M + 1), out=distance_RM)
+    return distance_RM
+
+
 def mask(scores_RHM, begin_R, end_R) -> None:
     """-inf for the positions outside of begin <= m < end, if there are any."""
     if begin_R.any() or (end_R < scores_RHM.shape[2]).any():

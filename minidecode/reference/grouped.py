@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from .attention import heads_side_by_side, mask, scores_of_rows, sums_of_rows
+from .attention import add_position_bias, distances, heads_side_by_side, mask, scores_of_rows, sums_of_rows
 from .softmax import softmax
 
 
-def attend_naive(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
+def attend_naive(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None, out=None):
     """What grouped heads replace: keys and values repeated, a copy for each query head, then plain multi-head."""
     per_group = q_RHK.shape[1] // k_RGMK.shape[1]
     k_RHMK, v_RHMU = np.repeat(k_RGMK, per_group, axis=1), np.repeat(v_RGMU, per_group, axis=1)
-    return attend(q_RHK, k_RHMK, v_RHMU, begin_R, end_R, scale, out)
+    return attend(q_RHK, k_RHMK, v_RHMU, begin_R, end_R, scale, bias, out)
 
 
-def attend(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None, *, workspace=None):
+def attend(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None, out=None, *, workspace=None):
     """All rows at once: each is a small product with its own cache."""
     M = int(end_R.max())
     scores_RHM = scores_of_rows(q_RHK, k_RGMK[:, :, :M], scale, workspace)
+    if bias is not None:
+        add_position_bias(scores_RHM, bias, distances(end_R, M, workspace), workspace)
     mask(scores_RHM, begin_R, end_R)
     return heads_side_by_side(sums_of_rows(softmax(scores_RHM, workspace), v_RGMU[:, :, :M], workspace), out)

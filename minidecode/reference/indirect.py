@@ -9,23 +9,24 @@ from .split import attend_split, attend_split_naive
 
 
 def attend_indirect_naive(
-    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R, scale, out=None
-):
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R, scale,
+    bias=None, out=None,
+):  # fmt: skip
     """The cache that the table saves: everything is put where it would lie if the rows had been moved."""
     k_RGTK, v_RGTU = _through(indirection_RT, k_RGTK), _through(indirection_RT, v_RGTU)
     prompt = prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B
-    return attend_split_naive(q_RHK, *prompt, k_RGTK, v_RGTU, begin_R, end_R, scale, out)
+    return attend_split_naive(q_RHK, *prompt, k_RGTK, v_RGTU, begin_R, end_R, scale, bias, out)
 
 
 def attend_indirect(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R, scale,
-    out=None, *, workspace=None,
+    bias=None, out=None, *, workspace=None,
 ):  # fmt: skip
     """The same for what is written alone, and then the two products of `attend_split`."""
     indirection_RT = indirection_RT[:, : int(end_R.max())]
     k_RGTK, v_RGTU = _through(indirection_RT, k_RGTK, workspace), _through(indirection_RT, v_RGTU, workspace)
     prompt = prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B
-    return attend_split(q_RHK, *prompt, k_RGTK, v_RGTU, begin_R, end_R, scale, out, workspace=workspace)
+    return attend_split(q_RHK, *prompt, k_RGTK, v_RGTU, begin_R, end_R, scale, bias, out, workspace=workspace)
 
 
 def _through(indirection_RT, k_RGTX, workspace=None):

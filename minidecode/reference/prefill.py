@@ -5,11 +5,15 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
+from .attention import add_position_bias
 from .softmax import softmax
 
 
-def attend_prefill_naive(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, out=None):
+def attend_prefill_naive(
+    q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, bias=None, out=None
+):
     """One elementary operation after the other, each into an array of its own, as a framework would launch them."""
     R, H, _ = q_RHK.shape
     G, U = v_XGU.shape[1:]
@@ -22,6 +26,9 @@ def attend_prefill_naive(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, c
         v_HMU = v_XGU[k_rows].transpose(1, 0, 2).copy()
         products_HNM = q_HNK @ k_HKM
         scaled_HNM = products_HNM * scale
+        if bias is not None:
+            distance_NM = np.arange(scaled_HNM.shape[1])[:, None] - np.arange(scaled_HNM.shape[2])
+            add_position_bias(scaled_HNM.transpose(1, 0, 2), bias.of_rows(q_rows), distance_NM)
         unseen_NM = hidden(*scaled_HNM.shape[1:], causal, window)
         scores_HNM = np.where(unseen_NM, -np.inf, scaled_HNM).astype(q_RHK.dtype, copy=False)
         top_HN1 = scores_HNM.max(axis=-1, keepdims=True)
@@ -34,7 +41,7 @@ def attend_prefill_naive(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, c
     return a_RHU.reshape(R, H * U)
 
 
-def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, out=None):
+def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, bias=None, out=None):
     """Heads by strides, not by copies; scores become weights in place; if causal, only a band is left unmasked."""
     R, H, K = q_RHK.shape
     G, U = v_XGU.shape[1:]
@@ -46,11 +53,27 @@ def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal,
         v_GMU = v_XGU[k_rows].transpose(1, 0, 2)
         scores_HNM = (q_GXK @ k_GKM).reshape(H, N, M)
         scores_HNM *= scale
+        if bias is not None:
+            add_bias_of_distances(scores_HNM, bias.of_rows(q_rows))
         if causal:
             scores_HNM[:, hidden(N, M, causal, window)] = -np.inf
         weights_GXM = softmax(scores_HNM).reshape(G, -1, M)
         a_RHU[q_rows] = (weights_GXM @ v_GMU).reshape(H, N, U).transpose(1, 0, 2)
     return a_RHU.reshape(R, H * U)
+
+
+def add_bias_of_distances(scores_HNM, bias, ahead=0):
+    """Adds to each score what the bias has for its distance: query n stands at position ahead + n, key m at m.
+
+    A bias for all rows is the same along each diagonal: one number for each distance, which rows read shifted by one.
+    """
+    _, N, M = scores_HNM.shape
+    if len(bias.bias_XHP) > 1:
+        distance_NM = ahead + np.arange(N)[:, None] - np.arange(M)
+        return add_position_bias(scores_HNM.transpose(1, 0, 2), bias, distance_NM)
+    distance_X = np.arange(ahead + N - 1, ahead - M, -1)  # from the largest to the smallest
+    bucket_X = bias.bucket_L[np.clip(distance_X + bias.zero, 0, len(bias.bucket_L) - 1)]
+    scores_HNM += sliding_window_view(bias.bias_XHP[0][:, bucket_X], M, axis=1)[:, ::-1]
 
 
 def sentences(q_offsets_X, k_offsets_X):

@@ -5,28 +5,41 @@ from __future__ import annotations
 import numpy as np
 
 from . import scratch
-from .attention import heads_side_by_side, mask, scores_of_rows, scores_of_sentences, sums_of_rows, sums_of_sentences
-from .grouped import attend
+from .attention import (
+    add_position_bias,
+    distances,
+    heads_side_by_side,
+    mask,
+    scores_of_rows,
+    scores_of_sentences,
+    sums_of_rows,
+    sums_of_sentences,
+)
 from .softmax import softmax
 
 
 def attend_split_naive(
-    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, bias=None, out=None
 ):
     """The cache that FastSeq found: the prompt copied for every beam, and what each has generated behind it."""
     R, B, N = len(q_RHK), len(prompt_k_BGNK), prompt_k_BGNK.shape[2]
     sentence_R = np.arange(R) // (R // B)
     a_RX = np.empty_like(q_RHK, shape=(R, q_RHK.shape[1] * v_RGTU.shape[3])) if out is None else out
-    for r, b in enumerate(sentence_R):  # the two parts of a row need not touch, so each row by itself
-        prompt, own = slice(prompt_begin_B[b], N), slice(begin_R[r], end_R[r])
-        k_1GMK = np.concatenate([prompt_k_BGNK[b, :, prompt], k_RGTK[r, :, own]], axis=1)[None]
-        v_1GMU = np.concatenate([prompt_v_BGNU[b, :, prompt], v_RGTU[r, :, own]], axis=1)[None]
-        a_RX[r] = attend(q_RHK[r : r + 1], k_1GMK, v_1GMU, np.zeros(1, int), np.full(1, k_1GMK.shape[2]), scale)[0]
+    for r, b in enumerate(sentence_R):  # the two parts of a row need not touch: what lies between is masked
+        own, begin = slice(0, end_R[r]), prompt_begin_B[b]
+        k_GMK = np.concatenate([prompt_k_BGNK[b], k_RGTK[r, :, own]], axis=1)
+        v_GMU = np.concatenate([prompt_v_BGNU[b], v_RGTU[r, :, own]], axis=1)
+        M = k_GMK.shape[1]
+        scores_1HM = scores_of_rows(q_RHK[r : r + 1], k_GMK[None], scale)
+        if bias is not None:
+            add_position_bias(scores_1HM, bias.of_rows(slice(r, r + 1)), distances(np.full(1, M), M))
+        scores_1HM[:, :, :begin], scores_1HM[:, :, N : N + begin_R[r]] = -np.inf, -np.inf
+        a_RX[r] = sums_of_rows(softmax(scores_1HM), v_GMU[None]).reshape(-1)
     return a_RX
 
 
 def attend_split(
-    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None, *,
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, bias=None, out=None, *,
     workspace=None,
 ):  # fmt: skip
     """Equation 3: two partial scores side by side, one softmax, split again, two partial sums, added."""
@@ -38,6 +51,8 @@ def attend_split(
     mask(scores_RHT, begin_R, end_R)
     scores_RHM = scratch(workspace, (R, q_RHK.shape[1], N + T), q_RHK)
     np.concatenate([prompt_scores_RHN, scores_RHT], axis=2, out=scores_RHM)
+    if bias is not None:
+        add_position_bias(scores_RHM, bias, distances(end_R + N, N + T, workspace), workspace)
     weights_RHM = softmax(scores_RHM, workspace)
     prompt_weights_RHN, weights_RHT = weights_RHM[:, :, :N], weights_RHM[:, :, N:]
     a_RHU = sums_of_sentences(prompt_weights_RHN, prompt_v_BGNU, workspace)
@@ -46,7 +61,19 @@ def attend_split(
 
 
 def attend_split_merged(
-    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None, *, piece=256
+    q_RHK,
+    prompt_k_BGNK,
+    prompt_v_BGNU,
+    prompt_begin_B,
+    k_RGTK,
+    v_RGTU,
+    begin_R,
+    end_R,
+    scale,
+    bias=None,
+    out=None,
+    *,
+    piece=256,
 ):
     """A softmax of its own for each piece of the cache, put together afterwards (as flash-decoding does).
 
@@ -54,28 +81,32 @@ def attend_split_merged(
     hands gains too where its BLAS is quick with small products: OpenBLAS copies keys and values first from about 400
     positions on.
     """
-    prompt_end_B = np.full(len(prompt_k_BGNK), prompt_k_BGNK.shape[2])
-    prompt = pieces_of(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, prompt_end_B, scale, piece)
-    own = pieces_of(q_RHK, k_RGTK, v_RGTU, begin_R, end_R, scale, piece)
+    N = prompt_k_BGNK.shape[2]
+    prompt_end_B = np.full(len(prompt_k_BGNK), N)
+    prompt = pieces_of(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, prompt_end_B, scale, piece, bias, end_R + N)
+    own = pieces_of(q_RHK, k_RGTK, v_RGTU, begin_R, end_R, scale, piece, bias, end_R)
     return heads_side_by_side(merge([*prompt, *own]), out)
 
 
-def pieces_of(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale, piece):
+def pieces_of(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale, piece, bias=None, end_R=None):
     """`partial` of each piece of a cache, one after the other."""
     M = int(end_X.max())
     for first in range(0, M, piece):
         here = np.s_[:, :, first : min(first + piece, M)]
-        yield partial(q_RHK, k_XGMK[here], v_XGMU[here], begin_X - first, end_X - first, scale)
+        from_R = None if bias is None else end_R - first
+        yield partial(q_RHK, k_XGMK[here], v_XGMU[here], begin_X - first, end_X - first, scale, bias, from_R)
 
 
-def partial(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale):
+def partial(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale, bias=None, end_R=None):
     """(sum_RHU, top_RH, total_RH): what a piece of a cache of M positions gives by itself. Each of X serves R/X rows.
 
     sum = sum_m exp(score_m - top) v_m, total = sum_m exp(score_m - top), and top is the largest score. Where a row sees
-    nothing of this piece, top is -inf, and the sums are 0.
+    nothing of this piece, top is -inf, and the sums are 0. With a position bias, end[r] - 1 is the row's own position.
     """
     W = len(q_RHK) // len(k_XGMK)
     scores_RHM = scores_of_sentences(q_RHK, k_XGMK, scale)
+    if bias is not None:
+        add_position_bias(scores_RHM, bias, distances(end_R, scores_RHM.shape[2]))
     mask(scores_RHM, np.repeat(begin_X, W), np.repeat(end_X, W))
     top_RH = scores_RHM.max(axis=2, initial=-np.inf)
     scores_RHM -= np.where(top_RH == -np.inf, 0, top_RH)[:, :, None]  # -inf - -inf would be no number

@@ -6,16 +6,28 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ..attention import STORED as STORED
-from ..attention import attend_bounds, attend_rows, drawn, halves, hidden, normal, perhaps_halves, timed_in
+from ..attention import (
+    attend_bounds,
+    attend_rows,
+    bias_of_row,
+    drawn,
+    halves,
+    hidden,
+    normal,
+    perhaps_biased,
+    perhaps_halves,
+    position_bias,
+    timed_in,
+)
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
 FETCHED = ("begin_R", "end_R")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
 
 
-def arguments_of(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale: float) -> tuple:
+def arguments_of(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale: float, *bias) -> tuple:
     """The positional arguments, with poison in the positions that a row does not see."""
     begin_R, end_R = np.array(begin_R), np.array(end_R)
-    return q_RHK, *hidden(k_RGMK, v_RGMU, begin_R, end_R), begin_R, end_R, scale
+    return q_RHK, *hidden(k_RGMK, v_RGMU, begin_R, end_R), begin_R, end_R, scale, *bias
 
 
 @st.composite
@@ -28,16 +40,18 @@ def inputs(draw):
     end_R = [draw(st.integers(begin + 1, M)) for begin in begin_R]
     q_RHK, k_RGMK, v_RGMU = drawn(draw, R, G * per_group, K), drawn(draw, R, G, M, K), drawn(draw, R, G, M, U)
     scale = draw(st.sampled_from([1.0, 0.5, 0.125]))
-    return perhaps_halves(draw, arguments_of(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale))
+    arguments = perhaps_halves(draw, arguments_of(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale))
+    return perhaps_biased(draw, arguments, G * per_group, R)
 
 
 def planted() -> list[tuple]:
     rng = np.random.default_rng(0)
 
-    def case(begin_R, end_R, G, H, M, K, U, scale=0.7):
+    def case(begin_R, end_R, G, H, M, K, U, scale=0.7, **of_bias):
         R = len(begin_R)
         cache = normal(rng, R, G, M, K), normal(rng, R, G, M, U)
-        return arguments_of(normal(rng, R, H, K), *cache, begin_R, end_R, scale)
+        bias = [position_bias(rng, H, **of_bias)] if of_bias else []
+        return arguments_of(normal(rng, R, H, K), *cache, begin_R, end_R, scale, *bias)
 
     rising = case([0, 3], [70, 66], 1, 2, 70, 4, 3)
     rising[0][:], rising[1][:] = 1.0, np.linspace(0, 25, 70, dtype=np.float32)[:, None]  # a new maximum at every step
@@ -61,6 +75,10 @@ def planted() -> list[tuple]:
         case([3], [35], 1, 2, 35, 130, 66),  # wider than there is room for
         case([0], [35], 1, 2, 35, 5, 130),
         case([2], [9], 1, 19, 9, 3, 2),  # more query heads than a block takes
+        case([0, 4], [140, 133], 2, 4, 140, 4, 3, buckets=32),  # a position bias, to its last bucket
+        case([0, 3, 1], [20, 19, 2], 1, 2, 20, 3, 2, buckets=8, farthest=12, rows=3),  # one for each row
+        halves(case([2], [40], 1, 2, 40, 16, 8, buckets=8, farthest=12)),
+        case([1], [20], 1, 2, 20, 300, 290, buckets=8, farthest=12),  # wider than there is room for
     ]
 
 
@@ -77,10 +95,11 @@ def large() -> list[tuple]:
     return cases
 
 
-def seen(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale):
+def seen(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None):
     """Row by row: its queries, and the keys and values of the positions that it sees."""
     for r, (begin, end) in enumerate(zip(begin_R, end_R, strict=True)):
-        yield q_RHK[r], k_RGMK[r, :, begin:end], v_RGMU[r, :, begin:end], scale
+        bias_HM = bias_of_row(bias, r, end - 1 - np.arange(begin, end))
+        yield q_RHK[r], k_RGMK[r, :, begin:end], v_RGMU[r, :, begin:end], scale, bias_HM
 
 
 def oracle(*arguments):

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from hypothesis import strategies as st
 
 from ..attention import STORED as STORED
-from ..attention import attend_bound, attend_row, halves, perhaps_halves, timed_in
+from ..attention import (
+    attend_bound,
+    attend_row,
+    bias_of_row,
+    halves,
+    perhaps_biased,
+    perhaps_halves,
+    position_bias,
+    timed_in,
+)
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS
 
 POISON = 1e4  # lies where no op may look
@@ -15,7 +26,7 @@ FETCHED = ("prompt_begin_B", "indirection_RT", "begin_R", "end_R")  # what the N
 
 def arguments_of(
     B: int, W: int, N: int, T: int, *, G: int = 1, per_group: int = 1, K: int = 2, U: int = 2, begin: int = 0,
-    padding: list[int] | None = None, end: int | None = None, seed: int = 0,
+    padding: list[int] | None = None, end: int | None = None, seed: int = 0, **of_bias: Any,
 ) -> tuple:  # fmt: skip
     """The op's arguments for B sentences of W beams, whose table is as reorders at random leave it.
 
@@ -39,7 +50,8 @@ def arguments_of(
         prompt_k_BGNK[b, :, : prompt_begin_B[b]], prompt_v_BGNU[b, :, : prompt_begin_B[b]] = POISON, POISON
     for part in (slice(begin), slice(end, None)):
         k_RGTK[:, :, part], v_RGTU[:, :, part] = POISON, POISON
-    own = indirection_RT, np.full(R, begin), np.full(R, end), 0.7
+    bias = [position_bias(rng, G * per_group, **of_bias)] if of_bias else []
+    own = indirection_RT, np.full(R, begin), np.full(R, end), 0.7, *bias
     return q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, *own
 
 
@@ -48,12 +60,13 @@ def inputs(draw):
     """A few sentences and beams, some padding, some windows that hide the prompt or a part of what is generated."""
     size = st.integers(1, 3)
     B, W, N, end = draw(size), draw(size), draw(st.integers(1, 5)), draw(st.integers(1, 5))
+    G, per_group = draw(st.integers(1, 2)), draw(st.integers(1, 2))
     arguments = arguments_of(
-        B, W, N, end + draw(st.integers(0, 2)), G=draw(st.integers(1, 2)), per_group=draw(st.integers(1, 2)),
+        B, W, N, end + draw(st.integers(0, 2)), G=G, per_group=per_group,
         K=draw(size), U=draw(size), begin=draw(st.integers(0, end - 1)), end=end,
         padding=draw(st.lists(st.integers(0, N), min_size=B, max_size=B)), seed=draw(st.integers(0, 5)),
     )  # fmt: skip
-    return perhaps_halves(draw, arguments)
+    return perhaps_biased(draw, perhaps_halves(draw, arguments), G * per_group, B * W)
 
 
 def planted() -> list[tuple]:
@@ -69,11 +82,17 @@ def planted() -> list[tuple]:
         arguments_of(1, 3, 33, 2, K=33, U=100, per_group=2),
         arguments_of(1, 2, 3, 4, K=300, U=290),
     ]
+    biased = [
+        arguments_of(2, 2, 110, 30, G=2, per_group=2, padding=[0, 4], buckets=32),  # a bias, to its last bucket
+        arguments_of(1, 3, 5, 9, begin=2, buckets=8, farthest=12, rows=3),  # one for each row
+        halves(arguments_of(1, 2, 8, 9, K=16, U=8, buckets=8, farthest=12)),
+        arguments_of(1, 2, 9, 6, K=300, U=290, buckets=8, farthest=12),
+    ]
     for far in (0, 1):  # the softmax has one peak: in the prompt, and among what was generated
         arguments = arguments_of(2, 2, 40, 40, K=8, U=8, seed=far)
         arguments[1 + 3 * far][:, :, 17] *= 30
         cases.append(arguments)
-    return cases
+    return [*cases, *biased]
 
 
 def large() -> list[tuple]:
@@ -85,7 +104,8 @@ def large() -> list[tuple]:
 
 
 def rows_of(
-    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R, scale
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R, scale,
+    bias=None,
 ):  # fmt: skip
     """For each row its query and the keys and values that it sees, looked up one by one."""
     W = len(q_RHK) // len(prompt_k_BGNK)
@@ -95,7 +115,10 @@ def rows_of(
         seen_v = [prompt_v_BGNU[b, :, n] for n in range(prompt_begin_B[b], prompt_v_BGNU.shape[2])]
         seen_k += [k_RGTK[indirection_RT[r, t], :, t] for t in span]
         seen_v += [v_RGTU[indirection_RT[r, t], :, t] for t in span]
-        yield q_RHK[r], np.stack(seen_k, axis=1), np.stack(seen_v, axis=1), scale
+        N = prompt_k_BGNK.shape[2]
+        distances = [N + end_R[r] - 1 - n for n in range(prompt_begin_B[b], N)] + [end_R[r] - 1 - t for t in span]
+        bias_HM = bias_of_row(bias, r, distances)
+        yield q_RHK[r], np.stack(seen_k, axis=1), np.stack(seen_v, axis=1), scale, bias_HM
 
 
 def oracle(*arguments):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from ..attention import attend_bounds, attend_rows, drawn, normal
+from ..attention import attend_bounds, attend_rows, bias_of_row, drawn, normal, perhaps_biased, position_bias
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
 FETCHED = ("q_offsets_X", "k_offsets_X")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
@@ -27,15 +27,17 @@ def inputs(draw):
     k_XGK, v_XGU = drawn(draw, sum(sources), G, K), drawn(draw, sum(sources), G, U)
     scale, window = draw(st.sampled_from([1.0, 0.5, 0.125])), draw(st.sampled_from([None, 1, 2]))
     offsets = offsets_of(targets), offsets_of(sources)
-    return (q_RHK, k_XGK, v_XGU, *offsets, scale, causal, *([window] if causal else []))
+    arguments = q_RHK, k_XGK, v_XGU, *offsets, scale, causal, window if causal else None
+    return perhaps_biased(draw, arguments, G * per_group, sum(targets))
 
 
 def planted() -> list[tuple]:
     rng = np.random.default_rng(0)
 
-    def case(targets, sources, G, H, K, U, causal=False, window=None, scale=0.7):
+    def case(targets, sources, G, H, K, U, causal=False, window=None, scale=0.7, **of_bias):
         arrays = normal(rng, sum(targets), H, K), normal(rng, sum(sources), G, K), normal(rng, sum(sources), G, U)
-        return [*arrays, offsets_of(targets), offsets_of(sources), scale, causal, window]
+        bias = [position_bias(rng, H, **of_bias)] if of_bias else []
+        return [*arrays, offsets_of(targets), offsets_of(sources), scale, causal, window, *bias]
 
     rising = case([3, 2], [70, 3], 1, 2, 4, 3)
     rising[0][:], rising[1][:] = 1.0, np.linspace(0, 25, 73, dtype=np.float32)[:, None, None]  # ever larger scores
@@ -60,6 +62,9 @@ def planted() -> list[tuple]:
             case([1, 33], [1, 33], 1, 1, 31, 33, causal=True),
             case([2], [33], 1, 2, 64, 64),  # the width of GPT-2's heads
             case([41], [41], 1, 1, 3, 2, causal=True, window=32),  # past a warp's columns on both sides
+            case([140, 3], [140, 3], 2, 4, 4, 3, causal=True, buckets=32),  # a position bias, to its last bucket
+            case([20, 5], [20, 5], 1, 3, 5, 4, buckets=8, farthest=12, two_sided=True),  # of an encoder
+            case([40, 1], [40, 1], 1, 2, 3, 2, causal=True, window=9, buckets=8, farthest=12, rows=41),  # one for each
         ]
     ]
 
@@ -80,7 +85,7 @@ def large() -> list[tuple]:
     return cases
 
 
-def seen(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None):
+def seen(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, bias=None):
     """Row by row: its queries, and the keys and values that it sees."""
     for b in range(len(q_offsets_X) - 1):
         for r in range(q_offsets_X[b], q_offsets_X[b + 1]):
@@ -88,7 +93,8 @@ def seen(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=No
             if causal:
                 end = r + 1
                 begin = begin if window is None else max(begin, end - window)
-            yield q_RHK[r], k_XGK[begin:end].swapaxes(0, 1), v_XGU[begin:end].swapaxes(0, 1), scale
+            bias_HM = bias_of_row(bias, r, (r - q_offsets_X[b]) - (np.arange(begin, end) - k_offsets_X[b]))
+            yield q_RHK[r], k_XGK[begin:end].swapaxes(0, 1), v_XGU[begin:end].swapaxes(0, 1), scale, bias_HM
 
 
 def oracle(*arguments):

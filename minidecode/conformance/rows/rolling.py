@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from hypothesis import strategies as st
 
 from ..attention import STORED as STORED
-from ..attention import attend_bound, attend_row, halves, perhaps_halves, timed_in
+from ..attention import (
+    attend_bound,
+    attend_row,
+    bias_of_row,
+    halves,
+    perhaps_biased,
+    perhaps_halves,
+    position_bias,
+    timed_in,
+)
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
 POISON = 1e4  # lies where no op may look
@@ -14,7 +25,8 @@ FETCHED = ("begin_R", "end_R")  # what the NumPy code reads as Python numbers, s
 
 
 def arguments_of(
-    begins: list[int], ends: list[int], M: int, *, G: int = 1, per_group: int = 1, K: int = 2, U: int = 2, seed: int = 0
+    begins: list[int], ends: list[int], M: int, *, G: int = 1, per_group: int = 1, K: int = 2, U: int = 2,
+    seed: int = 0, **of_bias: Any,
 ) -> tuple:  # fmt: skip
     """The op's arguments; slots whose position is not seen, or not written yet, hold poison."""
     rng = np.random.default_rng(seed)
@@ -26,7 +38,8 @@ def arguments_of(
         is_unseen_M = np.ones(M, bool)
         is_unseen_M[np.arange(max(begin, end - M), end) % M] = False
         k_RGMK[r][:, is_unseen_M], v_RGMU[r][:, is_unseen_M] = POISON, POISON
-    return q_RHK, k_RGMK, v_RGMU, np.array(begins), np.array(ends), 0.7
+    bias = [position_bias(rng, G * per_group, **of_bias)] if of_bias else []
+    return q_RHK, k_RGMK, v_RGMU, np.array(begins), np.array(ends), 0.7, *bias
 
 
 @st.composite
@@ -35,11 +48,12 @@ def inputs(draw):
     R, M, size = draw(st.integers(1, 3)), draw(st.integers(1, 6)), st.integers(1, 3)
     ends = draw(st.lists(st.integers(1, 3 * M + 1), min_size=R, max_size=R))
     begins = [draw(st.integers(0, end - 1)) for end in ends]
+    G, per_group = draw(st.integers(1, 2)), draw(st.integers(1, 2))
     arguments = arguments_of(
-        begins, ends, M, G=draw(st.integers(1, 2)), per_group=draw(st.integers(1, 2)), K=draw(size), U=draw(size),
+        begins, ends, M, G=G, per_group=per_group, K=draw(size), U=draw(size),
         seed=draw(st.integers(0, 5)),
     )  # fmt: skip
-    return perhaps_halves(draw, arguments)
+    return perhaps_biased(draw, perhaps_halves(draw, arguments), G * per_group, R)
 
 
 def planted() -> list[tuple]:
@@ -58,7 +72,13 @@ def planted() -> list[tuple]:
     ]
     peak = arguments_of([0, 0], [50, 61], 40, K=8, U=8)
     peak[1][:, :, 17] *= 30  # a score far above the others
-    return [*cases, peak]
+    biased = [
+        arguments_of([0, 5], [150, 200], 140, G=2, per_group=2, buckets=32),  # a position bias, to its last bucket
+        arguments_of([0, 1, 2], [11, 12, 3], 5, per_group=2, buckets=8, farthest=12, rows=3),  # one for each row
+        halves(arguments_of([0], [30], 20, K=16, U=8, buckets=8, farthest=12)),
+        arguments_of([1, 0], [9, 3], 4, K=300, U=290, buckets=8, farthest=12),
+    ]
+    return [*cases, peak, *biased]
 
 
 def large() -> list[tuple]:
@@ -72,12 +92,13 @@ def large() -> list[tuple]:
     ]
 
 
-def rows_of(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale):
+def rows_of(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None):
     """For each row its query and the keys and values that it sees, by the positions in order."""
     M = k_RGMK.shape[2]
     for r in range(len(q_RHK)):
-        slots = [p % M for p in range(max(begin_R[r], end_R[r] - M), end_R[r])]
-        yield q_RHK[r], k_RGMK[r][:, slots], v_RGMU[r][:, slots], scale
+        position_M = range(max(begin_R[r], end_R[r] - M), end_R[r])
+        slots, bias_HM = [p % M for p in position_M], bias_of_row(bias, r, end_R[r] - 1 - np.array(position_M))
+        yield q_RHK[r], k_RGMK[r][:, slots], v_RGMU[r][:, slots], scale, bias_HM
 
 
 def oracle(*arguments):

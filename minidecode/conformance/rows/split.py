@@ -6,7 +6,19 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ..attention import STORED as STORED
-from ..attention import attend_bounds, attend_rows, drawn, halves, hidden, normal, perhaps_halves, timed_in
+from ..attention import (
+    attend_bounds,
+    attend_rows,
+    bias_of_row,
+    drawn,
+    halves,
+    hidden,
+    normal,
+    perhaps_biased,
+    perhaps_halves,
+    position_bias,
+    timed_in,
+)
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
 FETCHED = (
@@ -16,12 +28,14 @@ FETCHED = (
 )  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
 
 
-def arguments_of(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale) -> tuple:
+def arguments_of(
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, *bias
+) -> tuple:
     """The positional arguments, with poison in the padding of prompts and in what is not written or not seen."""
     prompt_begin_B, begin_R, end_R = np.array(prompt_begin_B), np.array(begin_R), np.array(end_R)
     prompt_end_B = np.full(len(prompt_k_BGNK), prompt_k_BGNK.shape[2])
     prompt = hidden(prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, prompt_end_B)
-    return q_RHK, *prompt, prompt_begin_B, *hidden(k_RGTK, v_RGTU, begin_R, end_R), begin_R, end_R, scale
+    return q_RHK, *prompt, prompt_begin_B, *hidden(k_RGTK, v_RGTU, begin_R, end_R), begin_R, end_R, scale, *bias
 
 
 @st.composite
@@ -38,17 +52,19 @@ def inputs(draw):
     prompt = drawn(draw, B, G, N, K), drawn(draw, B, G, N, U)
     own = drawn(draw, B * W, G, T, K), drawn(draw, B * W, G, T, U)
     scale = draw(st.sampled_from([1.0, 0.5, 0.125]))
-    return perhaps_halves(draw, arguments_of(q_RHK, *prompt, prompt_begin_B, *own, begin_R, end_R, scale))
+    arguments = perhaps_halves(draw, arguments_of(q_RHK, *prompt, prompt_begin_B, *own, begin_R, end_R, scale))
+    return perhaps_biased(draw, arguments, G * per_group, B * W)
 
 
 def planted() -> list[tuple]:
     rng = np.random.default_rng(0)
 
-    def case(prompt_begin_B, begin_R, end_R, G, H, N, T, K, U, scale=0.7):
+    def case(prompt_begin_B, begin_R, end_R, G, H, N, T, K, U, scale=0.7, **of_bias):
         B, R = len(prompt_begin_B), len(begin_R)
         prompt = normal(rng, B, G, N, K), normal(rng, B, G, N, U)
         own = normal(rng, R, G, T, K), normal(rng, R, G, T, U)
-        return arguments_of(normal(rng, R, H, K), *prompt, prompt_begin_B, *own, begin_R, end_R, scale)
+        bias = [position_bias(rng, H, **of_bias)] if of_bias else []
+        return arguments_of(normal(rng, R, H, K), *prompt, prompt_begin_B, *own, begin_R, end_R, scale, *bias)
 
     def slope(first, last):
         """Scores that rise along both parts, or fall: a new maximum at every step, or none but the first."""
@@ -79,6 +95,10 @@ def planted() -> list[tuple]:
         case([0], [0, 0], [5, 4], 1, 1, 33, 5, 64, 64),  # the width of GPT-2's heads
         case([3], [0, 1], [3, 4], 1, 1, 35, 5, 130, 66),  # wider than there is room for
         case([2], [0] * 5, [2, 3, 3, 2, 3], 1, 4, 9, 3, 3, 2),  # more queries than a block takes
+        case([0, 4], [0] * 4, [30, 30, 29, 29], 2, 4, 110, 30, 4, 3, buckets=32),  # a position bias, to its last bucket
+        case([1], [0, 1, 2], [9, 8, 7], 1, 2, 5, 9, 3, 2, buckets=8, farthest=12, rows=3),  # one for each row
+        halves(case([0, 3], [0, 0], [9, 9], 1, 2, 8, 9, 16, 8, buckets=8, farthest=12)),
+        case([1], [0], [5], 1, 2, 9, 6, 300, 290, buckets=8, farthest=12),  # wider than there is room for
     ]
 
 
@@ -99,7 +119,7 @@ def large() -> list[tuple]:
     return cases
 
 
-def seen(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale):
+def seen(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, bias=None):
     """Row by row: its queries, and the keys and values of what it sees of its prompt and of its own."""
     W = len(q_RHK) // len(prompt_k_BGNK)
     for r, q_HK in enumerate(q_RHK):
@@ -107,7 +127,9 @@ def seen(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, be
         prompt = slice(prompt_begin_B[b], None)
         k_GMK = np.concatenate([prompt_k_BGNK[b, :, prompt], k_RGTK[r, :, own]], axis=1)
         v_GMU = np.concatenate([prompt_v_BGNU[b, :, prompt], v_RGTU[r, :, own]], axis=1)
-        yield q_HK, k_GMK, v_GMU, scale
+        N = prompt_k_BGNK.shape[2]
+        position_M = [*range(prompt_begin_B[b], N), *range(N + begin_R[r], N + end_R[r])]
+        yield q_HK, k_GMK, v_GMU, scale, bias_of_row(bias, r, N + end_R[r] - 1 - np.array(position_M))
 
 
 def oracle(*arguments):

@@ -17,6 +17,7 @@ from numba import cuda, float32, int64, types
 from ...errors import OptionError
 from ...reference import scratch
 from ...runtime.launch import launch
+from .position_bias import bias_at
 from .reduction import LANES, THREADS, WARPS, warp_sum
 
 MINUS_INF = float32(-np.inf)  # the score of a position that is not seen; exp of it is 0
@@ -59,6 +60,17 @@ def scores_of_part(q_RHK, k_XGMK, begin_X, end_X, scale, first, scores_RHM):
 
 
 @cuda.jit
+def add_bias(scores_RHM, bias_XHP, bucket_L, shift, end_R):
+    """A thread for each score: what the position bias has for its row, head and distance."""
+    R, H, M = scores_RHM.shape
+    n = cuda.grid(1)
+    if n >= R * H * M:
+        return
+    r, h, m = n // (H * M), n // M % H, n % M
+    scores_RHM[r, h, m] += bias_at(bias_XHP, bucket_L, r, h, end_R[r] - m + shift)
+
+
+@cuda.jit
 def softmax_of_rows(scores_RHM):
     """In place, a thread for each row and head."""
     R, H, M = scores_RHM.shape
@@ -92,8 +104,12 @@ def sums_of_part(weights_RHM, v_XGMU, begin_X, end_X, first, a_RX):
     a_RX[r, h * U + u] += total
 
 
-def three_kernels(q_RHK, parts, scale, out):
-    """The answer by way of all scores; parts: (k_XGMK, v_XGMU, begin_X, end_X) of each."""
+def three_kernels(q_RHK, parts, scale, out, bias=None, end_R=None, ahead=0):
+    """The answer by way of all scores; parts: (k_XGMK, v_XGMU, begin_X, end_X) of each.
+
+    A position bias takes a kernel more. Row r's own position is ahead + end[r] - 1, if those of the parts lie one
+    behind the other.
+    """
     a_RX = result(q_RHK, [array for k_XGMK, v_XGMU, *_ in parts for array in (k_XGMK, v_XGMU)], out)
     R, H = q_RHK.shape[:2]
     scores_RHM = np.empty_like(q_RHK, shape=(R, H, sum(k_XGMK.shape[2] for k_XGMK, *_ in parts)))
@@ -104,6 +120,9 @@ def three_kernels(q_RHK, parts, scale, out):
         launch(scores_of_part, -(-R * H * M // THREADS), THREADS, q_RHK, k_XGMK, begin_X, end_X, np.float32(scale),
                first, scores_RHM)  # fmt: skip
         first += M
+    if bias is not None:
+        biases = bias.bias_XHP, bias.bucket_L, bias.zero + ahead - 1
+        launch(add_bias, -(-scores_RHM.size // THREADS), THREADS, scores_RHM, *biases, end_R)
     launch(softmax_of_rows, -(-R * H // THREADS), THREADS, scores_RHM)
     first = 0
     for k_XGMK, v_XGMU, begin_X, end_X in parts:
@@ -351,9 +370,11 @@ def result(q_RHK, cache, out):
 # What the kernels are compiled and type-checked for, without a GPU. Queries are a view of what a product gave.
 QUERIES_RHK, RESULT_RX, NUMBERS_X = float32[:, :, :], float32[:, ::1], int64[::1]
 CACHES = (float32[:, :, :, ::1], types.float16[:, :, :, ::1])
+BIAS = QUERIES_RHK, NUMBERS_X, int64  # a position bias
 SCORES_RHM, PARTIALS_XRHX = float32[:, :, ::1], float32[:, :, :, ::1]
 SIGNATURES = {
     scores_of_part: [(QUERIES_RHK, m, NUMBERS_X, NUMBERS_X, float32, int64, SCORES_RHM) for m in CACHES],
+    add_bias: [(SCORES_RHM, *BIAS, NUMBERS_X)],
     softmax_of_rows: [(SCORES_RHM,)],
     sums_of_part: [(SCORES_RHM, m, NUMBERS_X, NUMBERS_X, int64, RESULT_RX) for m in CACHES],
     merge_ranges: [(PARTIALS_XRHX, RESULT_RX)],

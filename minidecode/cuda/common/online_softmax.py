@@ -34,8 +34,10 @@ def begin(q_K, query, found):
 
 
 @cuda.jit(device=True)
-def take_in(query, k_K, v_U, scale, running_max, running_sum, found_U):
+def take_in(query, k_K, v_U, scale, bias, running_max, running_sum, found_U):
     """One position more, by one warp, whose sums are found_U: (running_max, running_sum) with it.
+
+    bias: what is added to its score.
 
     Loops by `while`: of a `range` the compiler unrolls some rounds, and that takes half as many registers again.
     """
@@ -45,7 +47,7 @@ def take_in(query, k_K, v_U, scale, running_max, running_sum, found_U):
     while d < k_K.size:
         products += query[d] * float32(k_K[d])
         d += 32
-    score = scale * warp_sum(products)
+    score = scale * warp_sum(products) + bias
     higher = max(running_max, score)
     shrink, weight = math.exp(running_max - higher), math.exp(score - higher)
     u = lane

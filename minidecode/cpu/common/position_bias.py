@@ -1,0 +1,31 @@
+"""A position bias as compiled code takes it: arrays of one type, which are empty where there is no bias.
+
+None would be another type to Numba, and every function that has it as an argument would be compiled twice.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .jit import njit
+
+
+def bias_arrays(bias, dtype):
+    """(bias_XHP, bucket_L, zero) of a bias, or of none; read-only, as weights are."""
+    if bias is None:
+        bias_XHP, bucket_L, zero = np.empty((0, 0, 0), dtype), np.empty(0, np.int64), 0
+    else:
+        bias_XHP, bucket_L = np.ascontiguousarray(bias.bias_XHP, dtype), np.ascontiguousarray(bias.bucket_L, np.int64)
+        zero = bias.zero
+    views = bias_XHP.view(), bucket_L.view()
+    for view in views:
+        view.flags.writeable = False
+    return *views, zero
+
+
+@njit(cache=True, nogil=True)
+def add_bias(scores_M, bias_P, bucket_L, place):
+    """Adds to column m the bias of entry place - m of the table; beyond either end, of the end."""
+    last = len(bucket_L) - 1
+    for m in range(len(scores_M)):
+        scores_M[m] += bias_P[bucket_L[min(max(place - m, 0), last)]]
