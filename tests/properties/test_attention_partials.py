@@ -10,6 +10,7 @@ from minidecode.catalog import CATALOG
 from minidecode.conformance.rows import asked_of
 from minidecode.reference.grouped import attend
 from minidecode.reference.split import attend_split_merged, merge, partial
+from minidecode.runtime.low_precision import each_array
 
 IN_DOUBLE = [
     pytest.param(name, function, id=f"{name}-{label.replace(' ', '-')}")
@@ -23,7 +24,7 @@ IN_DOUBLE = [
 def test_in_double_precision_too(name, function):
     """The bound is one of roundings: in float64 it is 2**29 times as narrow, and the oracle has as much to err."""
     for arguments in asked_of(name).planted():
-        wide = [a.astype(np.float64) if getattr(a, "ndim", 0) > 1 else a for a in arguments]
+        wide = each_array(arguments, lambda a: a.astype(np.float64) if a.ndim > 1 else a)
         a_RX = function(*wide)
         assert a_RX.dtype == np.float64
         assert (np.abs(a_RX - asked_of(name).oracle(*wide)) <= 2 * 2.0**-29 * asked_of(name).bound(*wide)).all()

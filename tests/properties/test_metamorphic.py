@@ -4,6 +4,7 @@ The places of positions, if their masks go with them; more padding and more room
 op calls its positions stands in `parts` and `roomier`; what is asked is the same for all.
 """
 
+import dataclasses
 import inspect
 
 import numpy as np
@@ -19,6 +20,7 @@ from minidecode.runtime.launch import InEmulator
 
 PROMPTS = {"shared": 3, "split": 3, "indirect": 3, "el": 2, "el_split": 2}  # where begin_B stands
 OWN = {"grouped": (1, 3), "split": (4, 6), "rolling": (1, 3), "el_split": (7, 9)}  # where keys and begin_R stand
+BIASED_ROWS = ("grouped", "split", "indirect", "rolling")  # ops that take a position bias
 SMALL = 400  # numbers in all arguments: kernels run in the emulator
 
 
@@ -34,9 +36,15 @@ def test_no_row_of_attention_over_a_memory_is_left_out():
     assert over_a_memory == {*PROMPTS, *OWN}
 
 
-def cases(name):
-    """The planted inputs that are small enough, none of them the same array twice."""
-    small = [a for a in asked_of(name).planted() if sum(np.size(x) for x in a) < SMALL]
+def cases(name, biased=False):
+    """The planted inputs that are small enough, none of them the same array twice; biased: those with a position bias.
+
+    A bias tells positions apart, so what is asked of the others does not hold for it.
+    """
+    planted = [a for a in asked_of(name).planted() if isinstance(a[-1], ops.PositionBias) == biased]
+    small = [a for a in planted if biased or sum(np.size(x) for x in a) < SMALL]
+    if biased:
+        return st.sampled_from(small[1:3]).map(list)  # those of few positions
     assert len(small) >= 4
     return st.sampled_from(small).map(lambda a: [x.copy() if isinstance(x, np.ndarray) else x for x in a])
 
@@ -127,6 +135,30 @@ def test_more_padding_and_more_room_change_nothing(name, attend_it, data, more, 
     arguments = data.draw(cases(name))
     roomy = roomier(name, arguments, more, junk)
     assert within(name, attend_it(*roomy), attend_it(*arguments), arguments, roomy)
+
+
+BIASED = [p for p in EVERY if p.values[0] in BIASED_ROWS and "bias" in inspect.signature(p.values[1]).parameters]
+
+
+@pytest.mark.parametrize(("name", "attend_it"), [p for p in BIASED if p.values[0] != "rolling"])
+@settings(max_examples=3)
+@given(data=st.data(), more=st.integers(1, 40), junk=st.sampled_from([0.0, 1e4, -1e4]))
+def test_a_position_bias_takes_no_notice_of_padding(name, attend_it, data, more, junk):
+    """It goes by distance, so where padding ends does not matter."""
+    arguments = data.draw(cases(name, biased=True))
+    roomy = roomier(name, arguments, more, junk)
+    assert within(name, attend_it(*roomy), attend_it(*arguments), arguments, roomy)
+
+
+@pytest.mark.parametrize(("name", "attend_it"), BIASED)
+@settings(max_examples=3)
+@given(data=st.data())
+def test_a_bias_of_each_row_may_be_the_same_for_all(name, attend_it, data):
+    """One bias for all rows, and as many copies of it as there are rows."""
+    *arguments, bias = data.draw(cases(name, biased=True).filter(lambda a: len(a[-1].bias_XHP) == 1))
+    copies = dataclasses.replace(bias, bias_XHP=np.repeat(bias.bias_XHP, len(arguments[0]), axis=0))
+    result, right = attend_it(*arguments, copies), attend_it(*arguments, bias)
+    assert within(name, result, right, (*arguments, bias))
 
 
 def twice(name, arguments):
