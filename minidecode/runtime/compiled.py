@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 # int8, o uint8, b bool. A number behind it: an array of so many axes; with "r", one that may only be read, as all
 # weights are, with "a" such a one whose numbers need not touch, with "s" one to write whose numbers need not.
 TASK, WORKERS = "i i", {"common.thread_pool._work": ["i1 i"]}
-ATTENTION = {"split._attention": ["f3 f4 f4 i1 f4 f4 i1 i1 f3 i i1"], "split._task_of_float32": [TASK]} | WORKERS
+ATTENTION = {
+    "split._attention": ["f3 f4 f4 i1 f4 f4 i1 i1 f3r i1r i f3 i i1"],
+    "split._task_of_float32": [TASK],
+} | WORKERS
 BEST, BEST_OF_SUMS = "f2 f2 i2", "d2 d2 i2"  # a beam search that samples adds its noise in float64
 TYPES: dict[str, dict[str, list[str]]] = {
     "activation": {"activation._bias_activation": ["f2 f1r i f2"]},
@@ -67,7 +70,7 @@ WHOLE_NUMBERS = {"common.panel_gemm._rounding": ["f2 f o2 f1 i i1"], "common.pan
                  "common.panel_gemm._task_of_int8": [TASK], "norm._norm": ["f2 f1r f1r f f2"]}  # fmt: skip
 PRODUCTS |= dict.fromkeys(DYNAMIC, PRODUCTS["int8"] | WHOLE_NUMBERS)
 ASKED_FOR: dict[str, dict[str, list[str]]] = {
-    "cache_dtype=float16": {"split._attention": ["f3 h4 h4 i1 h4 h4 i1 i1 f3 i i1"],
+    "cache_dtype=float16": {"split._attention": ["f3 h4 h4 i1 h4 h4 i1 i1 f3r i1r i f3 i i1"],
                              "split._task_of_float16": [TASK], "reorder._reorder_cache": ["h4 i1 i"]},
     "cache=indirect": {"indirect._scores": ["f3 f4 i2 f f3s"], "indirect._add_sums": ["f3s f4 i2 f3"],
                         "reorder._reorder_cache": ["u4 i1 i"]},
