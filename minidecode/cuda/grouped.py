@@ -95,7 +95,7 @@ def attend(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None, out=None, *,
     """Version 4, where there are few blocks and many positions. With a position bias, split.py's kernel for that."""
     if bias is not None:  # each row is a sentence whose prompt is empty
         no_prompt = k_RGMK[:, :, :0], v_RGMU[:, :, :0], begin_R
-        return split.attend_split_biased(q_RHK, *no_prompt, k_RGMK, v_RGMU, begin_R, end_R, scale, bias, out)
+        return split.split_with_bias(q_RHK, *no_prompt, k_RGMK, v_RGMU, begin_R, end_R, scale, bias, out)
     a_RX, cache = result(q_RHK, (k_RGMK, v_RGMU), out), (k_RGMK, v_RGMU, begin_R, end_R)
     M = k_RGMK.shape[2]
     partials_XRHX = scratch_for_ranges(q_RHK, k_RGMK, v_RGMU, M, workspace)

@@ -131,7 +131,7 @@ def attend_split(
     cache = (prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R)
     a_RX = result(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
     if bias is not None:
-        return attend_split_biased(q_RHK, *cache, scale, bias, a_RX)
+        return split_with_bias(q_RHK, *cache, scale, bias, a_RX)
     M = prompt_k_BGNK.shape[2] + k_RGTK.shape[2]
     partials_XRHX = scratch_for_ranges(q_RHK, prompt_k_BGNK, prompt_v_BGNU, M, workspace)
     if partials_XRHX is None:
@@ -154,7 +154,7 @@ def split_per_range(
     write_partials(buffers, tile_head, count, U, partials_XRHX[cuda.blockIdx.z])
 
 
-def attend_split_biased(
+def split_with_bias(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, bias, out=None
 ):
     """A block per row and query head, whose warps share the positions; each beam reads the prompt.

@@ -17,7 +17,7 @@ def attend_el_split_naive(
 ):  # fmt: skip
     """The prompt's keys and values are built again, as if nothing but its hidden states had been kept."""
     k_BGNK, v_BGNU = keys_and_values(prompt_h_BND, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU)
-    return attend_split(q_RHK, k_BGNK, v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out)
+    return attend_split(q_RHK, k_BGNK, v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, None, out)
 
 
 def attend_el_split(

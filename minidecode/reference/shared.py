@@ -13,7 +13,7 @@ def attend_shared_naive(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):
     """The cache that FastSeq found: copied for every beam, and each row against its own copy."""
     R, W = len(q_RHK), len(q_RHK) // len(k_BGNK)
     k_RGNK, v_RGNU = np.repeat(k_BGNK, W, axis=0), np.repeat(v_BGNU, W, axis=0)
-    return attend(q_RHK, k_RGNK, v_RGNU, np.repeat(begin_B, W), np.full(R, k_BGNK.shape[2]), scale, out)
+    return attend(q_RHK, k_RGNK, v_RGNU, np.repeat(begin_B, W), np.full(R, k_BGNK.shape[2]), scale, None, out)
 
 
 def attend_shared(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None, *, workspace=None):
