@@ -40,6 +40,7 @@ from minidecode.reference import linear as linear_file
 from minidecode.reference import norm as norm_file
 from minidecode.runtime.engine import Engine
 from minidecode.runtime.launch import PRODUCT, InEmulator, counted_launches
+from minidecode.runtime.low_precision import each_weight, joined
 from minidecode.runtime.receipt import CountedOps, moved
 
 LAYERS = ("BART encoder", "BART decoder", "GPT-2")
@@ -77,7 +78,7 @@ def model_of(layer: str, layers: int, D: int, H: int) -> tuple:
         fields[f"{layer.split()[1]}_layers"] = layers
     config = family.config.from_json(fields)
     tensors = random_tensors(family.tensors.tensor_shapes(config), np.dtype(np.float32))
-    return family, family.tensors.bind(config, tensors)
+    return family, each_weight(family.tensors.bind(config, tensors), lambda place, weight: joined(weight))
 
 
 def ready(layer: str, engine: Engine, texts: list[np.ndarray]):

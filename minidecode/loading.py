@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import hashlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,9 +53,12 @@ def load(
     device.
 
     float32 weights are mapped, not read: GPT-2 takes no memory of its own. BART's q, k and v
-    matrices are copied into one, and plans with linear=cpu, such as "fast", copy GPT-2's
-    matrices too. So leave the files as they are while the model is in use: rewriting them
-    changes the model, and cutting them short ends the program. Deleting them is safe.
+    matrices are copied into one. plan="fast" copies all matrices of layers, in the order that
+    compiled products read: 340 MB for GPT-2, beside a mapped file of 498 MB. Other plans with
+    linear=cpu copy GPT-2's. Narrower weights are made a matrix at a time, and are all that stays:
+    at int8_dynamic 124 MB for GPT-2. A file of float16 or bfloat16 is cast to float32 as a whole
+    first. Leave the files as they are while the model is in use: rewriting them changes the
+    model, and cutting them short ends the program. Deleting them is safe.
     """
     _check_dtype(dtype)
     plan, device = Plan.parse(plan), chosen_device(device)
@@ -79,9 +83,17 @@ def load(
             }
         tokenizer = Tokenizer.from_folder(folder) if folder else None
         model = Model(family, config, tensors, tokenizer, defaults, plan, dtype, device, source)
+        del tensors
+        _return_free_memory()
     arguments = {"dtype": dtype, "device": device, "random_weights": random_weights}
     model.loaded_from = LoadedFrom.of(name, revision, folder, arguments)
     return model
+
+
+def _return_free_memory() -> None:
+    """Gives freed memory back to the system where the C library can: else it keeps what weights were made from."""
+    with suppress(AttributeError, OSError, TypeError):  # no such function; on Windows no such library
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from .runtime.footprint import Footprint, check_fits, footprint, read_budget
 from .runtime.guidance import GuidedEngine
 from .runtime.inputs import Inputs, Texts, extent_of, token_callback
 from .runtime.launch import counted_launches
-from .runtime.low_precision import DYNAMIC, NARROW, read_only, stored_as
+from .runtime.low_precision import DYNAMIC, NARROW, each_weight, joined, read_only, stored_as
 from .runtime.output import LogProbs, Output, check_logprobs
 from .runtime.prompts import fit_prompts, fit_sources, token_rows
 from .runtime.receipt import CostOf, CountedOps, Receipt
@@ -83,6 +83,8 @@ class Model:
             self.weights = file_of("cpu", "packing").packed(dtype, self.weights, must)
         elif dtype is not None and (dtype in NARROW or by_outputs):
             self.weights = stored_as(dtype, self.weights)
+        else:
+            self.weights = each_weight(self.weights, lambda place, weight: joined(weight))
         if dtype in NARROW:
             self.tensors = {}  # the wide ones are dropped
         self.weights = read_only(self.weights) if device == "cpu" else moved_to(device, self.weights)

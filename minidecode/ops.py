@@ -57,6 +57,9 @@ class Weight:
 
     layout "panels": packed for the CPU's compiled products, as cpu/common/panel_gemm.py has it; `packed_outputs` is how
     many outputs the panels hold. runtime/low_precision.py lays them out in rows again (`unpacked`).
+
+    While a model is loaded, data may be a tuple of matrices in "oi", whose outputs follow each other. `joined` makes
+    one matrix of them, when it is their turn to be stored: a copy of all layers at once would take memory.
     """
 
     data: Array

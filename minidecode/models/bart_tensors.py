@@ -49,7 +49,10 @@ def tensor_shapes(c) -> dict[str, tuple[int, ...]]:
 
 
 def bind(c, tensors: dict[str, Any]) -> Weights:
-    """The tensors under the names that the forward passes read; projections that share an input become one matrix."""
+    """The tensors under the names that the forward passes read; projections that share an input are one weight.
+
+    Its data is a tuple then: runtime/low_precision.py joins the matrices.
+    """
 
     def norm(name):
         return Norm(tensors[f"{name}.weight"], tensors[f"{name}.bias"], 1e-5)
@@ -58,7 +61,7 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
         data, bias = ([tensors[f"{n}.{kind}"] for n in names] for kind in ("weight", "bias"))
         if len(names) == 1:
             return Weight(data[0], bias[0], layout="oi")
-        return Weight(np.concatenate(data), np.concatenate(bias), layout="oi")
+        return Weight(tuple(data), np.concatenate(bias), layout="oi")
 
     def block(layer, kind, heads, **cross):
         attention = f"{layer}.self_attn"

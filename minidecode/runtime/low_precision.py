@@ -32,6 +32,7 @@ STORED = ("float16", "int8")  # what a weight of `linear` may be stored as, besi
 DYNAMIC = {"int8_dynamic": 8, "int8_dynamic7": 7}  # int8, and the bits that rows of x are rounded to
 NARROW = (*STORED, *DYNAMIC)
 PANEL_HEADER = 2  # numbers of 32 bits that a panel has in front of each output's weights
+ROUNDED_AT_ONCE = 2**18  # weights
 LARGEST = 127  # of the whole numbers that int8 holds; -128 would make the range lopsided
 
 
@@ -99,19 +100,26 @@ def arrays_of(weights: Any) -> Iterator[np.ndarray]:
 
 def narrowed(dtype: str, weight: Weight, place: str = "the matrix") -> Weight:
     """One weight, stored as "float16" or "int8", by outputs; with "float32" it is as it was, but by outputs."""
-    weight = by_output(weight)
+    if dtype == "int8" or (dtype in DYNAMIC and place == "lm_head"):
+        return by_output(quantized(weight))
+    if dtype in DYNAMIC:
+        return dataclasses.replace(by_output(quantized(weight)), x_bits=DYNAMIC[dtype])
+    weight = by_output(joined(weight))
     if dtype == "float32":
         return weight
-    if dtype == "int8" or (dtype in DYNAMIC and place == "lm_head"):
-        return quantized(weight)
-    if dtype in DYNAMIC:
-        return dataclasses.replace(quantized(weight), x_bits=DYNAMIC[dtype])
     with np.errstate(over="ignore"):
         data = weight.data.astype(np.float16)
     if not np.isfinite(data).all():
         largest = np.abs(weight.data).max()
         raise CheckpointError(f"{place} holds {largest:.3g}, more than float16 can: load it as float32 or int8")
     return dataclasses.replace(weight, data=data)
+
+
+def joined(weight: Weight) -> Weight:
+    """The weight with one matrix where it had a tuple of them."""
+    if not isinstance(weight.data, tuple):
+        return weight
+    return dataclasses.replace(weight, data=np.concatenate(weight.data))
 
 
 def by_output(weight: Weight) -> Weight:
@@ -127,12 +135,26 @@ def quantized(weight: Weight) -> Weight:
     scale = max |w| / 127 over the output's weights, q = w / scale, rounded. So each weight is off by scale / 2 at the
     most, and a product by scale / 2 times the sum of |x|: an outlier among an output's weights costs the others their
     digits, but not those of other outputs. An output of zeros has scale 0.
+
+    Some outputs are rounded at a time: float copies of a whole vocabulary's matrix would be larger than the rest of the
+    model. Matrices that are one weight are joined when they are small, as int8.
     """
-    inputs = 0 if weight.layout == "io" else 1
-    scale_X = np.abs(weight.data).max(axis=inputs) / weight.data.dtype.type(LARGEST)
-    steps = np.expand_dims(np.where(scale_X > 0, scale_X, 1), inputs)
-    data = np.rint(weight.data / steps).clip(-LARGEST, LARGEST).astype(np.int8)
-    return dataclasses.replace(weight, data=data, scale=scale_X)
+    parts = weight.data if isinstance(weight.data, tuple) else (weight.data,)
+    found = [_quantized(w_XX if weight.layout == "oi" else w_XX.T) for w_XX in parts]
+    q_XX, scale_X = found[0] if len(found) == 1 else map(np.concatenate, zip(*found, strict=True))
+    return dataclasses.replace(weight, data=q_XX if weight.layout == "oi" else q_XX.T, scale=scale_X)
+
+
+def _quantized(w_XX: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(int8, scales) of a matrix whose outputs are rows."""
+    (outputs, inputs), one = w_XX.shape, w_XX.dtype.type
+    q_XX, scale_X = np.empty_like(w_XX, np.int8), np.empty(outputs, w_XX.dtype)  # in the order that w lies in
+    for first in range(0, outputs, at_once := max(1, ROUNDED_AT_ONCE // max(1, inputs))):
+        some = slice(first, first + at_once)
+        scale_X[some] = np.abs(w_XX[some]).max(axis=1) / one(LARGEST)
+        steps = np.where(scale_X[some] > 0, scale_X[some], 1)[:, None]
+        q_XX[some] = np.rint(w_XX[some] / steps).clip(-LARGEST, LARGEST)
+    return q_XX, scale_X
 
 
 def widened(weight: Weight, dtype: np.dtype) -> np.ndarray:

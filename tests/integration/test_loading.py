@@ -13,6 +13,7 @@ from tolerance import FLOAT32, logit_bound
 from toy_folder import CONFIG, bfloat16, toy_tensors, write_bpe, write_json, write_safetensors, write_shards
 
 import minidecode as md
+from minidecode.cpu.common.tile import DOT
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -153,6 +154,21 @@ def test_loading_and_one_token_peak_below_the_file_and_a_third():
     measured = json.loads(subprocess.run([*command, "--json"], check=True, capture_output=True, text=True).stdout)
     assert measured["file_MB"] > 120
     assert 0.5 < measured["ratio"] < 1.3  # below a half, the weights were not touched and nothing was measured
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux reports it")
+@pytest.mark.parametrize("model", ["gpt2", "bart-base"])
+@pytest.mark.parametrize("dtype", ["int8_dynamic", "int8", "float16", "float32"])
+def test_weights_are_copied_a_matrix_at_a_time(model, dtype):
+    """After loading, at most 1.1 times the stored matrices; two layers of float32 more meanwhile. At true widths."""
+    if dtype == "int8_dynamic" and (DOT is None or DOT.x_bits < 8):
+        pytest.skip("this processor has no dot product for int8_dynamic")
+    command = [sys.executable, ROOT / "benchmarks" / "loading_memory.py", "--model", model, "--layers", "3", "--json"]
+    command += ["--dtype", dtype, "--plan", "fast"]
+    measured = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    most = 1.1 * measured["matrices_MB"]
+    assert 0.7 * measured["matrices_MB"] < measured["anonymous_MB"] < most  # less, and nothing was measured
+    assert 0.9 * measured["matrices_MB"] < measured["peak_MB"] < most + 2 * measured["layer_MB"]
 
 
 HEAVY = ["numba", "scipy", "tokenizers", "typer", "rich", "safetensors", "huggingface_hub", "torch", "threadpoolctl"]
