@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from llvmlite import binding, ir
 
 import minidecode as md
 from minidecode.cpu import linear_int8 as compiled
@@ -114,6 +116,7 @@ for rows, inputs, outputs in ((1, 3, 7), (5, 64, 64), (13, 300, 130)):
 print(kind.name, kind.x_bits)
 """
 LOWER = {  # what Numba is told of the processor
+    "vnni512": ("cascadelake", "+avx2,+fma,+avx512f,+avx512bw,+avx512vl,+avx512dq,+avx512cd,+avx512vnni"),
     "vnni256": ("alderlake", "+avx2,+fma,+avxvnni"),
     "maddubs512": ("skylake-avx512", "+avx2,+fma,+avx512f,+avx512bw,+avx512vl,+avx512dq,+avx512cd"),
     "maddubs256": ("haswell", "+avx2,+fma"),
@@ -130,6 +133,36 @@ def test_processors_with_less_make_the_same_sums(name, tmp_path):
     told = {"NUMBA_CPU_NAME": cpu, "NUMBA_CPU_FEATURES": features, "NUMBA_CACHE_DIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", KIND_HERE], capture_output=True, text=True, env=os.environ | told)
     assert done.stdout == f"{name} {kind.x_bits}\n", done.stderr
+
+
+MACHINE_CODE = {  # kind -> processor, its features, and the instruction that multiplies
+    "vnni512": ("x86_64", "+avx512f,+avx512vnni", "vpdpbusd"),
+    "vnni256": ("x86_64", "+avx2,+avxvnni", "vpdpbusd"),
+    "sdot": ("aarch64", "+neon,+dotprod", "sdot"),
+    "maddubs512": ("x86_64", "+avx512bw", "vpmaddubsw"),
+    "maddubs256": ("x86_64", "+avx2", "vpmaddubsw"),
+}
+
+
+@pytest.mark.parametrize("kind", DOT_PRODUCTS, ids=lambda kind: kind.name)
+def test_a_tile_becomes_the_instructions_of_its_kind(kind):
+    """Machine code for a processor that need not be here: a dot product for each row and register, and for no more."""
+    processor, features, instruction = MACHINE_CODE[kind.name]
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    try:
+        target = binding.Target.from_triple(f"{processor}-unknown-linux-gnu")
+    except RuntimeError as error:
+        pytest.skip(f"this llvmlite writes no code for {processor}: {error}")
+    module = ir.Module()
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [tile.I64] * 7), "tile")
+    builder = ir.IRBuilder(function.append_basic_block())
+    tile.write_tile(kind, kind.rows, builder, *function.args)
+    builder.ret_void()
+    code = binding.parse_assembly(str(module))
+    code.verify()
+    assembly = target.create_target_machine(features=features, opt=3).emit_assembly(code)
+    assert len(re.findall(rf"\s{instruction}\s", assembly)) == kind.rows * kind.registers
 
 
 @pytest.mark.parametrize("dtype", HERE)
