@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import CheckpointError, OptionError, did_you_mean
 from ..models import FAMILIES, Family
 from ..search.options import TOKENS, Options
-from . import hub
+from . import gguf_folder, hub
 from .checkpoint import find_tensors, match_tensors
 from .published import PUBLISHED
 from .stored import Stored, read_json
@@ -28,6 +28,8 @@ def bundled_models() -> dict[str, Path]:
 def find_folder(name: str | Path, revision: str | None = None, weights: bool = True) -> Path:
     """The folder of a bundled name, of a path, or of a hub id, which is downloaded if the hub's cache has it not.
 
+    A GGUF file, and a model that a package brings as one, stands for the folder that it is converted into.
+
     revision: a branch, tag or commit of a hub id. weights: whether they are needed. Raises CheckpointError, which
     names the bundled models where there is nothing of that name.
     """
@@ -37,6 +39,11 @@ def find_folder(name: str | Path, revision: str | None = None, weights: bool = T
     with contextlib.suppress(RuntimeError):  # the ~ of a user who is not there
         folder = folder.expanduser()
     local = bundled.get(str(name), folder if os.path.isdir(folder) else None)
+    if str(name) in gguf_folder.PACKAGED or (folder.suffix == ".gguf" and os.path.isfile(folder)):
+        if revision is not None:
+            raise OptionError(f"revision={revision!r} is for models on the hub, and {str(name)!r} is none")
+        is_file = str(name) not in gguf_folder.PACKAGED
+        return gguf_folder.converted_folder(folder) if is_file else gguf_folder.packaged_folder(str(name))
     if not str(name):
         raise CheckpointError(f"the model has no name: name {' or '.join(bundled)}, or a folder")
     if local is not None:

@@ -6,24 +6,23 @@ The heads of a group give way to one whose key and value projections are the mea
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import math
 import re
-import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
-from ..errors import CheckpointError, OptionError
+from ..errors import OptionError
 from ..models.config import Config
 from .checkpoint import write_safetensors
 from .folder import find_folder, read_settings, stored_tensors
 from .hub import SETTINGS
+from .new_folder import check_new, whole_folder
 from .stored import read_json
 
 COPIED = (*SETTINGS, "tokenizer.json", "vocab.json", "merges.txt")
@@ -70,7 +69,7 @@ def convert(
     that cannot be had, CheckpointError on a folder that cannot be read or written.
     """
     out = Path(out).expanduser()
-    _check_new(out)
+    check_new(out)
     source = find_folder(name, revision)
     fields = read_json(source / "config.json")
     family, config, _ = read_settings(source, None)
@@ -94,7 +93,7 @@ def convert(
             progress(next(count), len(stored))
         return pooled
 
-    with _whole_folder(out) as partial:
+    with whole_folder(out) as partial:
         for file in COPIED:
             if (source / file).exists():
                 shutil.copyfile(source / file, partial / file)
@@ -142,25 +141,3 @@ def _check_heads(c: Config, G: int) -> None:
         )
     if all(heads == G for heads in before.values()):
         raise OptionError(f"the model has {G} key/value heads ({told}): there is nothing to convert")
-
-
-def _check_new(out: Path) -> None:
-    if out.exists() or out.is_symlink():
-        raise CheckpointError(f"{out} exists already, and nothing is overwritten: name a folder that does not exist")
-    if not out.parent.is_dir():
-        raise CheckpointError(f"{out} cannot be written: there is no folder {out.parent}; make it first")
-
-
-@contextlib.contextmanager
-def _whole_folder(out: Path) -> Iterator[Path]:
-    """A folder beside `out` that takes its name when all is written; on an error nothing is left."""
-    partial = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
-    try:
-        partial.mkdir()
-        yield partial
-        partial.rename(out)
-    except BaseException as error:
-        shutil.rmtree(partial, ignore_errors=True)
-        if isinstance(error, OSError):
-            raise CheckpointError(f"{out} cannot be written: {error}") from None
-        raise

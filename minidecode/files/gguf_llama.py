@@ -1,0 +1,154 @@
+"""GGUF's architecture `llama` -> config.json, and which tensor each of the Hugging Face layout is made of."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+
+from .gguf_file import GGUF, DamagedError, UnusableError
+
+LAYER = {
+    "attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
+}  # fmt: skip
+LAYER_TENSOR = re.compile(rf"blk\.\d+\.({'|'.join(LAYER)})\.(weight|bias)")
+BIASES = {
+    "attention_bias": ("attn_q", "attn_k", "attn_v", "attn_output"),
+    "mlp_bias": ("ffn_gate", "ffn_up", "ffn_down"),
+}
+# Settings that config.json takes, and those that change nothing. Any other would change what is computed.
+READ = {
+    "block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
+    "attention.head_count_kv", "attention.key_length", "attention.value_length", "attention.layer_norm_rms_epsilon",
+    "rope.freq_base", "rope.dimension_count", "rope.scaling.type", "rope.scaling.factor",
+    "rope.scaling.original_context_length", "vocab_size", "expert_count", "expert_used_count",
+}  # fmt: skip
+# How Llama 3 stretches its context: the factors of 3.1 and 3.2. The file has only what comes of them.
+LLAMA3 = {
+    "rope_type": "llama3",
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
+
+
+def config_of(g: GGUF) -> dict[str, Any]:
+    """config.json of the model. Raises DamagedError on settings that are missing, wrong or not supported."""
+    if unknown := sorted(k for k in g.settings if k.startswith("llama.") and k.removeprefix("llama.") not in READ):
+        raise UnusableError(f"{unknown[0]} = {g.settings[unknown[0]]!r:.40} is a kind of llama that is not supported")
+    L, D, F = (_size(g, name) for name in ("block_count", "embedding_length", "feed_forward_length"))
+    H = _size(g, "attention.head_count")
+    G = _size(g, "attention.head_count_kv", H)
+    K = _size(g, "attention.key_length", D // H)
+    for name, value, wanted in (
+        ("attention.value_length", _size(g, "attention.value_length", D // H), K),
+        ("rope.dimension_count", _size(g, "rope.dimension_count", K), K),
+        ("expert_count", g.settings.get("llama.expert_count", 0), 0),
+        ("split.count", g.settings.get("split.count", 0), 0),
+    ):
+        if value != wanted:
+            raise UnusableError(f"{name} is {value!r:.40}, and only {wanted} is supported")
+    if H % G or K % 2:
+        raise DamagedError(f"it has {H} heads of width {K} and {G} key/value heads")
+    if len(g.tensors) < L:
+        raise DamagedError(f"it says that it has {L} layers, and has {len(g.tensors)} tensors in all")
+    embedding = g.tensors.get("token_embd.weight")
+    if embedding is None or len(embedding.shape) != 2:
+        raise DamagedError("it has no token_embd.weight, the table of embeddings")
+    theta = _number(g, "rope.freq_base", 10000.0)
+    config: dict[str, Any] = {
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": embedding.shape[0],
+        "hidden_size": D, "intermediate_size": F, "num_hidden_layers": L, "num_attention_heads": H,
+        "num_key_value_heads": G, "head_dim": K, "max_position_embeddings": _size(g, "context_length"),
+        "rms_norm_eps": _number(g, "attention.layer_norm_rms_epsilon"), "rope_theta": theta,
+        "rope_scaling": _scaling(g, theta, K), "hidden_act": "silu",
+        "tie_word_embeddings": "output.weight" not in g.tensors,
+    }  # fmt: skip
+    for flag, names in BIASES.items():
+        config[flag] = any(f"blk.0.{name}.bias" in g.tensors for name in names)
+    return config
+
+
+def tensors_of(config: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...], int | None]]:
+    """Name -> (name in the GGUF file, shape, heads whose rows are permuted there or None)."""
+    c, prefix = config, "model."
+    D, F, K, V = c["hidden_size"], c["intermediate_size"], c["head_dim"], c["vocab_size"]
+    H, G = c["num_attention_heads"], c["num_key_value_heads"]
+    shapes = {
+        "attn_norm": (D,), "attn_q": (H * K, D), "attn_k": (G * K, D), "attn_v": (G * K, D),
+        "attn_output": (D, H * K), "ffn_norm": (D,), "ffn_gate": (F, D), "ffn_up": (F, D), "ffn_down": (D, F),
+    }  # fmt: skip
+    found: dict[str, tuple[str, tuple[int, ...], int | None]] = {
+        f"{prefix}embed_tokens.weight": ("token_embd.weight", (V, D), None),
+        f"{prefix}norm.weight": ("output_norm.weight", (D,), None),
+    }
+    if not c["tie_word_embeddings"]:
+        found["lm_head.weight"] = ("output.weight", (V, D), None)
+    biased = [name for flag, names in BIASES.items() if c[flag] for name in names]
+    for i in range(c["num_hidden_layers"]):
+        for name, ours in LAYER.items():
+            heads = {"attn_q": H, "attn_k": G}.get(name)
+            found[f"{prefix}layers.{i}.{ours}.weight"] = (f"blk.{i}.{name}.weight", shapes[name], heads)
+            if name in biased:
+                found[f"{prefix}layers.{i}.{ours}.bias"] = (f"blk.{i}.{name}.bias", shapes[name][:1], heads)
+    return found
+
+
+def unpermuted(rows: np.ndarray, heads: int) -> np.ndarray:
+    """Rows of a query or key projection as the Hugging Face layout has them.
+
+    Within a head, GGUF has the rows that turn together side by side: (K/2, 2). The layout here has the first halves
+    of all pairs before the second ones: (2, K/2).
+    """
+    pairs = rows.reshape(heads, rows.shape[0] // heads // 2, 2, *rows.shape[1:])
+    return pairs.swapaxes(1, 2).reshape(rows.shape)
+
+
+def _size(g: GGUF, name: str, default: int | None = None) -> int:
+    value = g.settings.get(f"llama.{name}", default)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**31:
+        raise DamagedError(f"llama.{name} must be a whole number above 0, not {value!r:.40}")
+    return value
+
+
+def _number(g: GGUF, name: str, default: float | None = None) -> float:
+    value = g.settings.get(f"llama.{name}", default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise DamagedError(f"llama.{name} must be a number above 0, not {value!r:.40}")
+    return float(value)
+
+
+def _scaling(g: GGUF, theta: float, K: int) -> dict[str, Any] | None:
+    """rope_scaling of config.json, from the settings or from the tensor of Llama 3."""
+    kind = g.settings.get("llama.rope.scaling.type", "none")
+    if "rope_freqs.weight" in g.tensors:
+        return _llama3(g, theta, K)
+    if kind == "none":
+        return None
+    if kind != "linear":
+        raise UnusableError(f"llama.rope.scaling.type is {kind!r:.40}, and only none and linear are supported")
+    return {"rope_type": "linear", "factor": _number(g, "rope.scaling.factor")}
+
+
+def _llama3(g: GGUF, theta: float, K: int) -> dict[str, Any]:
+    """The factor that rope_freqs.weight was made with; it divides each frequency."""
+    tensor = g.tensors["rope_freqs.weight"]
+    if tensor.shape == (K // 2,):
+        stored = tensor.read()
+        for factor in (8.0, 32.0):
+            scaling = LLAMA3 | {"factor": factor}
+            if np.allclose(stored, llama3_divisors(theta, K, scaling), rtol=1e-5, atol=0):
+                return scaling
+    raise UnusableError("rope_freqs.weight is not that of Llama 3.1 or 3.2: other ways of scaling are not supported")
+
+
+def llama3_divisors(theta: float, K: int, scaling: dict[str, Any]) -> np.ndarray:
+    """What divides each of the K/2 frequencies: 1 for short waves, the factor for long ones."""
+    low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+    waves = 2 * math.pi * theta ** (2 * np.arange(K // 2) / K)
+    smooth = np.clip((scaling["original_max_position_embeddings"] / waves - low) / (high - low), 0, 1)
+    return 1 / ((1 - smooth) / scaling["factor"] + smooth)

@@ -1,0 +1,177 @@
+"""500 damaged GGUF files: one line each, in less than a second, with little memory."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import struct
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+from gguf_writer import as_gguf, joined, llama_settings, llama_tensors, pieces, text_pieces
+
+from minidecode import CheckpointError
+from minidecode.files.gguf_folder import convert_gguf
+
+pytest.importorskip("gguf", reason="needs the extra gguf")
+
+RIGHT = pieces(llama_settings(), as_gguf(llama_tensors()))
+FILES, CHUNK = 500, 20
+LARGE = [0, 1, 2, 3, 31, 255, 2**16, 2**31 - 1, 2**32 - 1, 2**40, 2**61, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
+
+
+def where(kind: str) -> list[int]:
+    return [i for i, (name, _) in enumerate(RIGHT) if name == kind]
+
+
+def number(size: int, value: int) -> bytes:
+    return (value % 2 ** (8 * size)).to_bytes(size, "little")
+
+
+def replaced(rng: random.Random, kind: str) -> bytes:
+    """One or two of the numbers of that kind are others."""
+    file = list(RIGHT)
+    for i in rng.sample(where(kind), min(len(where(kind)), rng.choice([1, 1, 2]))):
+        old = int.from_bytes(file[i][1][:8], "little")
+        value = rng.choice([*LARGE, old + 1, old - 1, old + 32, 2 * old, old ^ (1 << rng.randrange(8))])
+        file[i] = kind, number(len(file[i][1]), value)
+    return joined(file)
+
+
+def cut(rng: random.Random) -> bytes:
+    data = joined(RIGHT)
+    head = len(data) - len(RIGHT[-1][1])
+    return data[: rng.choice([rng.randrange(40), rng.randrange(head), rng.randrange(len(data))])]
+
+
+def bits(rng: random.Random) -> bytes:
+    """Bits of the header are others."""
+    data = bytearray(joined(RIGHT))
+    head = len(data) - len(RIGHT[-1][1])
+    for _ in range(rng.choice([1, 1, 2, 5, 20])):
+        data[rng.randrange(head)] ^= 1 << rng.randrange(8)
+    return bytes(data)
+
+
+def texts(rng: random.Random) -> bytes:
+    """A key, a name or a token is another: not UTF-8, empty, with a line break, or that of another."""
+    file, i = list(RIGHT), rng.choice(where("text"))
+    others = [b"", b"\xff\xfe", b"a\nb", b"\0", file[rng.choice(where("text"))][1], b"x" * 70000]
+    file[i] = "text", rng.choice(others)
+    file[i - 1] = "length", struct.pack("<Q", len(file[i][1]))
+    return joined(file)
+
+
+def moved(rng: random.Random) -> bytes:
+    """Pieces are left out, doubled or exchanged."""
+    file = list(RIGHT)
+    i, j = rng.randrange(len(file) - 1), rng.randrange(len(file) - 1)
+    match rng.randrange(3):
+        case 0:
+            del file[i]
+        case 1:
+            file.insert(i, file[j])
+        case _:
+            file[i], file[j] = file[j], file[i]
+    return joined(file)
+
+
+def nested(rng: random.Random) -> bytes:
+    """Lists in lists, one in the other without an end, or a list that says how large it is and is not."""
+    depth = rng.choice([1, 2, 100, 5000])
+    value = struct.pack("<IIQ", 9, 9, 1) + struct.pack("<IQ", 9, 1) * depth
+    if rng.random() < 0.5:
+        kind = rng.choice([0, 4, 7, 8, 10, 12, 13, 255])
+        value = struct.pack("<IIQ", 9, kind, rng.choice(LARGE[4:])) + bytes(rng.randrange(2000))
+    setting = [*text_pieces("more"), ("value", value)]
+    file = list(RIGHT)
+    count = int.from_bytes(file[3][1], "little")
+    file[3] = "count", struct.pack("<Q", count + 1)
+    return joined([*file[:4], *setting, *file[4:]])
+
+
+def shared_bytes(rng: random.Random) -> bytes:
+    """A tensor that lies where another one lies, or within the header."""
+    file, (i, j) = list(RIGHT), rng.sample(where("offset"), 2)
+    file[i] = file[j] if rng.random() < 0.7 else ("offset", struct.pack("<q", -32 * rng.randrange(1, 9)))
+    return joined(file)
+
+
+KINDS = [
+    *((lambda rng, kind=kind: replaced(rng, kind)) for kind in
+      ("magic", "version", "count", "length", "type", "type", "number", "numbers", "dimensions", "shape", "offset")),
+    cut, cut, bits, bits, texts, moved, nested, shared_bytes,
+]  # fmt: skip
+
+
+def damaged(i: int) -> bytes:
+    return KINDS[i % len(KINDS)](random.Random(i))
+
+
+@pytest.mark.parametrize("first", range(0, FILES, CHUNK))
+def test_a_damaged_file_is_refused_in_one_line_or_harmless(tmp_path, first):
+    """Some damage cannot be seen: another number in a setting that may have it. Then a whole folder is written."""
+    refused, path, out = 0, tmp_path / "a.gguf", tmp_path / "out"
+    convert_gguf_once(tmp_path)  # what is imported and made once is no part of a file's time
+    for i in range(first, first + CHUNK):
+        path.write_bytes(damaged(i))
+        tracemalloc.start()
+        started = time.process_time()
+        try:
+            with np.errstate(all="ignore"):
+                convert_gguf(path, out)
+        except CheckpointError as error:
+            refused += 1
+            message = str(error)
+            assert "\n" not in message and len(message) < 400 and message.startswith(str(path)), (i, message)
+            assert not out.exists(), i
+        else:
+            assert (out / "model.safetensors").exists(), i
+            shutil.rmtree(out)
+        finally:
+            seconds, (_, peak) = time.process_time() - started, tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+        assert seconds < 1, (i, seconds)
+        assert peak < 2**26, (i, peak)  # 64 MB
+    assert refused > CHUNK // 2
+
+
+def convert_gguf_once(folder) -> None:
+    (folder / "right.gguf").write_bytes(joined(RIGHT))
+    convert_gguf(folder / "right.gguf", folder / "right")
+
+
+def test_a_large_file_that_is_all_texts_is_refused_at_once(tmp_path):
+    """60 MB of empty texts would be 7 million: the list is refused by its count, before it is read."""
+    head = b"GGUF" + struct.pack("<IQQ", 3, 0, 1)
+    key = b"".join(piece for _, piece in text_pieces("many"))
+    with open(tmp_path / "a.gguf", "wb") as file:
+        file.write(head + key + struct.pack("<IIQ", 9, 8, 7 * 2**20))
+        file.truncate(60 * 2**20)
+    tracemalloc.start()
+    started = time.process_time()
+    with pytest.raises(CheckpointError, match="many says that it has 7340032 texts"):
+        convert_gguf(tmp_path / "a.gguf", tmp_path / "out")
+    seconds, (_, peak) = time.process_time() - started, tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert seconds < 1 and peak < 2**24
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "missing", "empty"])
+def test_what_is_no_file(tmp_path, kind):
+    import os
+
+    path = tmp_path / "a.gguf"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "empty":
+        path.touch()
+    elif kind == "pipe":
+        if not hasattr(os, "mkfifo"):
+            pytest.skip("no pipes with names here")
+        os.mkfifo(path)
+    with pytest.raises(CheckpointError) as caught:
+        convert_gguf(path, tmp_path / "out")
+    assert "\n" not in str(caught.value)
