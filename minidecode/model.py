@@ -16,6 +16,7 @@ import numpy as np
 from .cache.factory import CacheFactory
 from .cache.no_cache import NoCache
 from .errors import CheckpointError, InputError, NumericalError, OptionError
+from .files.chat import Message
 from .files.folder import chosen_defaults
 from .files.tokenizer import TextStream, Tokenizer
 from .models import FAMILIES, Family
@@ -140,13 +141,16 @@ class Model:
         options.check_vocabulary(self.config.vocab_size)
         return options
 
-    def tokenize(self, prompt: str, options: Options, *, truncate: bool | None = False) -> np.ndarray:
+    def tokenize(
+        self, prompt: str, options: Options, *, truncate: bool | None = False, chat: bool = False
+    ) -> np.ndarray:
         """The token ids of one prompt (or source) as `generate` would start from them, checked and cut.
 
         options: made by `options`. truncate: None where a caller cannot ask for it, so that errors do not name it.
-        Raises InputError on a prompt that cannot be used.
+        chat: the prompt is what a user says in a conversation. Raises InputError on a prompt that cannot be used.
         """
-        sources, prompts, limit_B = self.inputs.fitted(prompt, None, None, options, truncate)
+        ids = [self.inputs.encode_chat([{"role": "user", "content": prompt}])] if chat else None
+        sources, prompts, limit_B = self.inputs.fitted(None if chat else prompt, ids, None, options, truncate)
         constraint = Constraint.make(options, self.tokenizer, self.config.vocab_size)
         if constraint is not None:
             try:
@@ -155,10 +159,17 @@ class Model:
                 raise InputError(str(error)) from None
         return (sources or prompts)[0]
 
-    def check(self, prompts: Texts, *, truncate: bool = False, **options: Unpack[GenerateOptions]) -> None:
-        """Raises what `generate` would raise on these prompts and options, without computing anything."""
-        resolved = self.options(**options)
-        _, prompts_ids, limit_B = self.inputs.fitted(prompts, None, None, resolved, truncate)
+    def check(
+        self, prompts: Texts, *, truncate: bool = False, chat: bool = False, **options: Unpack[GenerateOptions]
+    ) -> None:
+        """Raises what `generate` would raise on these prompts and options, without computing anything.
+
+        chat: each prompt is what a user says in a conversation.
+        """
+        resolved, ids = self.options(**options), None
+        if chat:
+            ids = [self.inputs.encode_chat([{"role": "user", "content": prompt}]) for prompt in prompts]
+        _, prompts_ids, limit_B = self.inputs.fitted(None if chat else prompts, ids, None, resolved, truncate)
         self._constraint(resolved, prompts_ids, limit_B)
         self.inputs.negatives(None, None, prompts_ids, limit_B, resolved, truncate)
 
@@ -304,6 +315,34 @@ class Model:
             stop_strings=resolved.stop_strings, keep_stop_strings=resolved.keep_stop_strings,
             eos_token_id=resolved.eos_token_id, prompt_ids=prompts_ids if return_full_text else None,
         )  # fmt: skip
+
+    def chat(self, messages: Sequence[Message], **options: Unpack[StreamOptions]) -> Output:
+        """Answers a conversation, which the chat template of the model's files puts into words.
+
+            out = model.chat([{"role": "user", "content": "What is the capital of France?"}])
+            print(out.texts[0])
+
+        messages: each with a "role" ("system", "user", "assistant") and a "content". options: those of `generate`.
+        The template is a program in the model's files. It runs in Jinja's sandbox, in a process of its own that may
+        take a second and 256 MB; it needs the package jinja2.
+
+        Raises InputError on a model without a template, on a template that fails, and on a conversation that goes
+        beyond the context: leave out its oldest messages then.
+        """
+        if "streamer" in options or options.get("truncate"):
+            raise OptionError("chat takes no streamer and no truncate: leave out the oldest messages instead")
+        ids = self.inputs.encode_chat(messages)
+        of_generation: dict[str, Any] = {name: value for name, value in options.items() if name not in OF_A_CALL}
+        self.check_chat(ids, self.options(**of_generation))
+        return self.generate(input_ids=[ids], **options)
+
+    def check_chat(self, ids: np.ndarray, options: Options) -> None:
+        """Raises InputError if a conversation and the answer to it go beyond the context."""
+        try:
+            self.inputs.fitted(None, [ids], None, options, None)
+        except InputError as error:
+            message = str(error).replace("prompt 1 of 1", "the conversation").replace("shorten it", "leave out some")
+            raise InputError(message) from None
 
     def stream(self, prompts: Texts, **options: Unpack[StreamOptions]) -> Stream:
         """The new text of one prompt or several, piece by piece as it is generated; then `output` is what it became.

@@ -21,6 +21,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ..errors import MinidecodeError, MinidecodeWarning, OptionError, pip_install
+from .chat import chat
 from .check import check
 from .compare import compare
 from .completion import words_of_bash
@@ -57,7 +58,7 @@ app = typer.Typer(
     rich_markup_mode=None, pretty_exceptions_enable=False,
 )  # fmt: skip
 IN_ORDER_OF_HELP = {
-    "Generate": (generate, trace, score),
+    "Generate": (generate, chat, trace, score),
     "Measure": (plan, compare, ladder, evaluate),
     "Check kernels": (check,),
     "Learn": (help, tutorial),  # and exercise

@@ -13,7 +13,7 @@ import typer
 
 from ..errors import InputError, OptionError
 from ..files.lines import drawable, writable
-from ..runtime.pipeline import ON_ERROR, RunReceipt
+from ..runtime.pipeline import CUT_CHAT, ON_ERROR, RunReceipt
 from ..runtime.records import Line, merged_options, read_record, tokenize_line
 from .completion import complete_model
 from .flags import Debug, Device, Dtype, Jsonl, PlanText, Quiet, Revision, warn_of_files
@@ -42,6 +42,7 @@ def generate(
     logprobs: Annotated[int | None, typer.Option(help="Note the log-probability of each token, and of so many likeliest"
                                                  " ones beside it; with --json.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the OUTPUT.part of an earlier run.")] = False,
+    chat: Annotated[bool, typer.Option("--chat", help="Answer each prompt by the model's chat template.")] = False,
     plan: PlanText = "auto",
     dtype: Dtype = "float32",
     device: Device = "cpu",
@@ -61,7 +62,7 @@ def generate(
     quiet: Quiet = False, debug: Debug = False,
     *, options: dict[str, Any], defaults: dict[str, Any],
 ):  # fmt: skip
-    """Continue texts (GPT-2) or answer them (BART).
+    """Continue texts (GPT-2), or answer them (BART; --chat).
 
     Without options: greedily, with the bundled GPT-2.
 
@@ -81,6 +82,8 @@ def generate(
         raise OptionError("on_error=record puts errors into JSON objects: say --json too")
     if logprobs is not None and not as_json:
         raise OptionError("logprobs come in JSON objects: say --json too")
+    if chat and truncate:
+        raise OptionError(CUT_CHAT)
     _check_places(input, output, trace, timeline)
     if not quiet:
         warn_of_files(plan)
@@ -93,7 +96,8 @@ def generate(
             os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
         loaded = load(model, plan=plan, dtype=dtype, device=device, revision=revision, **defaults)
         resolved = loaded.options(**options)
-        how = {"truncate": truncate, "memory_budget": None if memory_budget == "none" else memory_budget} | options
+        budget = None if memory_budget == "none" else memory_budget
+        how = {"truncate": truncate, "memory_budget": budget, "chat": chat} | options
         if on_error == "stop":
             check_prompts(loaded, given, how)
         aside = output, trace, timeline
@@ -134,11 +138,11 @@ def _generate_alone(loaded, given: Prompts, resolved, how: dict[str, Any]) -> tu
     """A single text, as it grows where it can: (receipts, new tokens, when the first came)."""
     (given_line,) = given.lines
     where, how = f"{given.source} 1", dict(how)
-    memory_budget, truncate = how.pop("memory_budget"), how.pop("truncate")
+    memory_budget, truncate, chat = how.pop("memory_budget"), how.pop("truncate"), how.pop("chat")
     line = Line(1, given_line, read_record(given_line, given.is_jsonl, where))
-    resolved = tokenize_line(loaded, line, where, how, resolved, truncate)
-    begun = "" if loaded.is_encoder_decoder else line.record["prompt"]
-    printer = _Printer(loaded.tokenizer, resolved, begun, sys.stdout) if resolved.num_beams == 1 else None
+    resolved = tokenize_line(loaded, line, where, how, resolved, truncate, chat)
+    begun = "" if loaded.is_encoder_decoder or chat else line.record["prompt"]
+    printer = Printer(loaded.tokenizer, resolved, begun, sys.stdout) if resolved.num_beams == 1 else None
     result = loaded.generate(
         input_ids=[line.ids], prefix_tokens=None if line.prefix is None else [line.prefix], streamer=printer,
         memory_budget=memory_budget, **merged_options(how, line.options),
@@ -150,7 +154,7 @@ def _generate_alone(loaded, given: Prompts, resolved, how: dict[str, Any]) -> tu
     return [result.receipt], result.receipt.new_tokens, printer and printer.first_token_at
 
 
-class _Printer:
+class Printer:
     """Shows a greedy text token by token; on a terminal, after the prompt that it continues."""
 
     def __init__(self, tokenizer, resolved, begun: str, out):

@@ -6,7 +6,7 @@ from typing import Any
 
 COMMAND_GROUPS = ("Generate", "Measure", "Check kernels", "Learn", "This machine")
 OPTION_GROUPS = {
-    "Model": "model revision dtype device random_weights ignore_generation_config vocab_size kv_heads",
+    "Model": "model chat system revision dtype device random_weights ignore_generation_config vocab_size kv_heads",
     "Length and stops": "truncate max_new_tokens max_length max_len_a max_len_b match_source_len min_new_tokens"
                         " min_length input_length stop_strings keep_stop_strings max_time",
     "Search": "dialect num_beams num_return_sequences length_penalty length_normalization early_stopping"
@@ -29,6 +29,11 @@ EXAMPLES = {  # tests/cli/test_help.py reads each as the command line would
         'minidecode generate "Fellow citizens," --num-beams 4 --no-repeat-ngram-size 3',
         'minidecode generate "Fellow citizens," --do-sample --top-p 0.9 --seed 1',
         "minidecode generate -m facebook/bart-large-cnn -i articles.txt -o short.txt",
+    ),
+    "chat": (
+        "minidecode chat",
+        'minidecode chat --system "You answer in one word." --max-new-tokens 20',
+        "minidecode chat -m path/to/model.gguf --dtype int8",
     ),
     "trace": (
         'minidecode trace "Fellow citizens," --num-beams 2',

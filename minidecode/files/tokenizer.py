@@ -12,6 +12,7 @@ import numpy as np
 
 from ..errors import CheckpointError, InputError
 from ..search.stopping import cut_at_stop, may_begin_stop
+from .chat import ChatTemplate, Message
 from .stored import MOST_OF_TEXT, check_regular, read_json
 from .tokenizer_checks import check_tokenizer, has_expressions, is_panic, without_panic_messages
 
@@ -29,9 +30,13 @@ FOLLOW_SETTINGS = {f"{family}Tokenizer{kind}" for family in ("GPT2", "Bart", "Ro
 class Tokenizer:
     """`encode` and `decode` for one model folder. Any Unicode text survives the round trip."""
 
-    def __init__(self, backend: tokenizers.Tokenizer, growth: float = 1.0, may_panic: bool = False):
+    def __init__(
+        self, backend: tokenizers.Tokenizer, growth: float = 1.0, may_panic: bool = False,
+        chat_template: ChatTemplate | None = None,
+    ):  # fmt: skip
         """growth: how many times longer the normalizer may make a text. may_panic: expressions of its own are in it."""
         self._backend, self._growth, self._may_panic = backend, growth, may_panic
+        self.chat_template = chat_template
 
     @classmethod
     def from_folder(cls, folder: Path) -> Tokenizer | None:
@@ -49,7 +54,7 @@ class Tokenizer:
         else:
             return None
         _add_tokens(backend, _added_tokens(folder, settings), folder)
-        return cls(backend, growth, may_panic)
+        return cls(backend, growth, may_panic, ChatTemplate.from_folder(folder))
 
     def __call__(self, text: str | Sequence[str]) -> dict[str, Any]:
         """{"input_ids": ids, "attention_mask": ones}, for one text or a list for each of several: `generate` takes it.
@@ -67,7 +72,17 @@ class Tokenizer:
     def __repr__(self) -> str:
         return f"Tokenizer({self._backend.get_vocab_size():,} tokens, special ids {self.special_ids})"
 
-    def encode(self, text: str) -> np.ndarray:
+    def encode_chat(self, messages: Sequence[Message]) -> np.ndarray:
+        """Token ids of a conversation, up to where the answer begins, by the model's chat template.
+
+        The template alone says which special tokens stand where. As in transformers, a message that holds the text of
+        a special token holds that token. Raises InputError without a template, and as `ChatTemplate.render` does.
+        """
+        if self.chat_template is None:
+            raise InputError("this model has no chat template: use a model that was trained to chat, or plain prompts")
+        return self.encode(self.chat_template.render(messages), add_special_tokens=False)
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> np.ndarray:
         """Token ids, int64. Raises InputError on half a surrogate pair: that is no Unicode text."""
         try:
             text.encode("utf-8")
@@ -77,7 +92,8 @@ class Tokenizer:
             raise InputError(f"the text is not valid UTF-8: {what} at character {error.start}") from None
         if len(text) * self._growth > MOST_CHARACTERS:
             raise InputError(f"the text has {len(text):,} characters, too many for this tokenizer: shorten it")
-        return np.array(self._ask("encode a text", self._backend.encode, text).ids, dtype=np.int64)
+        encode = functools.partial(self._backend.encode, add_special_tokens=add_special_tokens)
+        return np.array(self._ask("encode a text", encode, text).ids, dtype=np.int64)
 
     def decode(self, ids, keep_special: bool = False) -> str:
         """The text of token ids, special tokens left out; bytes that form no character become U+FFFD."""

@@ -15,6 +15,7 @@ from .arena import Extent
 from .prompts import fit_prompts, fit_sources, ids_and_mask, or_cut, token_rows
 
 if TYPE_CHECKING:
+    from ..files.chat import Message
     from ..files.tokenizer import Tokenizer
 
 Texts = str | Sequence[str] | Mapping[str, Any]  # one, several, or what a tokenizer of transformers made of them
@@ -108,6 +109,14 @@ class Inputs:
         if not all(isinstance(t, str) for t in texts):
             raise InputError(f"{what}s must be texts; pass token ids as {name}")
         return [self.tokenizer.encode(t) for t in texts]
+
+    def encode_chat(self, messages: Sequence[Message]) -> np.ndarray:
+        """Token ids of a conversation, up to where the answer begins; see `Tokenizer.encode_chat`."""
+        if self.is_encoder_decoder:
+            raise InputError("chat is for decoder-only models: give an encoder-decoder model its sources")
+        if self.tokenizer is None:
+            raise InputError("this model folder has no tokenizer: add its tokenizer.json and its chat template")
+        return self.tokenizer.encode_chat(messages)
 
     def checked(self, ids: list[np.ndarray], what: str = "prompt") -> list[np.ndarray]:
         """The same ids, if there are any and all are in the vocabulary."""

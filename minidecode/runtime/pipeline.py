@@ -257,10 +257,11 @@ class Generating(Stages):
 
     def __init__(
         self, model: Model, *args: Any, how: dict[str, Any], options: dict[str, Any],
-        on_batch: Callable[[Receipt], None] | None = None, **kwargs: Any,
+        on_batch: Callable[[Receipt], None] | None = None, chat: bool = False, **kwargs: Any,
     ):  # fmt: skip
         """how: what `Model.generate` takes beside the lines and the options. The others are those of `Stages`."""
         super().__init__(model, *args, **kwargs)
+        self.chat = chat
         self.how, self.options, self.resolved = how, options, model.options(**options)
         self.on_batch = on_batch
         self.copies: Counter[bytes] = Counter()  # of each prompt, when sampling
@@ -270,7 +271,7 @@ class Generating(Stages):
         """Parses and tokenizes a line, and checks that the model can take it."""
         where = self.where(line.number)
         line.record = read_record(line.given, self.jsonl, where)
-        options = tokenize_line(self.model, line, where, self.options, self.resolved, self.how["truncate"])
+        options = tokenize_line(self.model, line, where, self.options, self.resolved, self.how["truncate"], self.chat)
         if options.do_sample:
             drawn_from = f"{options.seed} {line.record['prompt']}"
             seen = hashlib.blake2b(drawn_from.encode(), digest_size=16).digest()  # less to keep than the text
@@ -360,6 +361,7 @@ AHEAD = 2  # batches that are ready for the model at the most, beside the one th
 # ---- the whole -------------------------------------------------------------------------------------------------------
 
 FAILURES_KEPT = 10
+CUT_CHAT = "truncate would cut off the beginning of a conversation, with its roles: shorten the prompt instead of chat"
 
 
 class LineRun:
@@ -427,7 +429,7 @@ def generate_lines(
     overlap: str = "both", threads: int = 2, on_error: str = "stop", jsonl: bool = False, source: str = "line",
     plan: str | Plan | None = None, arena: Arena | None = None, truncate: bool = False,
     memory_budget: int | str | None = "available", costs: bool | CostOf = False, done: int = 0,
-    logprobs: int | None = None,
+    logprobs: int | None = None, chat: bool = False,
     render: Callable[[Line], Any] | None = None, on_batch: Callable[[Receipt], None] | None = None,
     trace: bool = False, **options: Unpack[GenerateOptions],
 ) -> LineRun:  # fmt: skip
@@ -442,6 +444,8 @@ def generate_lines(
         lines.
 
     model: what `load` returns.
+    chat: each prompt is what a user says, and the model answers by its chat template; see
+        `Model.chat`.
     lines: texts, UTF-8 bytes, or objects with a "prompt", from any iterable. Another thread
         reads it, ahead by two batches and a window. If reading may wait for ever, give it a
         method `call_off` that ends the wait.
@@ -487,6 +491,8 @@ def generate_lines(
         raise InputError("this model folder has no tokenizer: add its tokenizer.json, or call generate with input_ids")
     if isinstance(lines, str | bytes):
         raise InputError("lines must be several, such as a list of texts or an open file")
+    if chat and truncate:
+        raise OptionError(CUT_CHAT)
     read_budget(memory_budget)
     check_logprobs(logprobs, model.config.vocab_size)
     plan = model.plan if plan is None else Plan.parse(plan)
@@ -494,6 +500,7 @@ def generate_lines(
     stages = Generating(
         model, lines, RunReceipt(overlap), jsonl=jsonl, source=source, batch_size=batch_size,
         sort_window=window, on_error=on_error, traced=trace, render=render, done=done, on_batch=on_batch,
+        chat=chat,
         how={"plan": plan, "arena": arena, "truncate": truncate, "memory_budget": memory_budget, "costs": costs}
         | ({} if logprobs is None else {"logprobs": logprobs}),
         options=dict(options),
@@ -501,11 +508,13 @@ def generate_lines(
     return LineRun(stages, overlap in ("both", "prefetch"), threads if overlap in ("both", "post-process") else 0)
 
 
-def check_lines(model: Model, lines: Iterable[Any], *, jsonl: bool, source: str, truncate: bool, **options: Any) -> int:
+def check_lines(
+    model: Model, lines: Iterable[Any], *, jsonl: bool, source: str, truncate: bool, chat: bool = False, **options: Any
+) -> int:
     """How many lines there are. Raises the LineError of the first that cannot be done; nothing is generated."""
     return looked_through(Generating(
         model, lines, RunReceipt("none"), jsonl=jsonl, source=source, batch_size=1, sort_window=64,
-        how={"truncate": truncate}, options=options,
+        how={"truncate": truncate}, options=options, chat=chat,
     ))  # fmt: skip
 
 

@@ -111,11 +111,12 @@ def merged_options(options: dict[str, Any], own: dict[str, Any]) -> dict[str, An
 
 
 def tokenize_line(
-    model: Model, line: Line, where: str, options: dict[str, Any], resolved: Options, truncate: bool
+    model: Model, line: Line, where: str, options: dict[str, Any], resolved: Options, truncate: bool, chat: bool = False
 ) -> Options:
     """Fills in the tokens, the own options and the prefix of a line that is read -> the options that it runs under.
 
-    options, resolved: those of the call, as given and as the model reads them. Raises what `generate` would.
+    options, resolved: those of the call, as given and as the model reads them. chat: the prompt is what a user says in
+    a conversation. Raises what `generate` would.
     """
     record = line.record
     assert record is not None  # it has been read
@@ -125,7 +126,7 @@ def tokenize_line(
             resolved = model.options(**merged_options(options, line.options))
         except OptionError as error:
             raise InputError(f"{where}: {error}") from None
-    line.ids = model.tokenize(record["prompt"], resolved, truncate=truncate)
+    line.ids = model.tokenize(record["prompt"], resolved, truncate=truncate, chat=chat)
     line.prefix = _prefix_of(model, record, line.ids, where, resolved)
     return resolved
 

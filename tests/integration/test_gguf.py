@@ -307,7 +307,7 @@ def test_a_type_that_cannot_be_dequantised_is_refused(file):
 def test_without_the_package_the_error_says_what_to_install(file, monkeypatch):
     write_llama(file)
     monkeypatch.setitem(sys.modules, "gguf.constants", None)
-    with pytest.raises(CheckpointError, match=r"needs the package gguf .*: pip install 'gguf>="):
+    with pytest.raises(CheckpointError, match=r"needs the package gguf .*: pip install '?gguf"):
         gguf_folder.convert_gguf(file, file.with_name("out"))
 
 

@@ -1,0 +1,75 @@
+"""The process that runs a chat template: JSON in, JSON out, with a limit on processor time and on memory.
+
+It is started as a file by chat.py, and imports nothing but Python's own modules and Jinja.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+
+
+def limit(seconds: float, most: int, out_of_time: int) -> None:
+    """What the system can hold this process to from now on. Time is the processor's, where the system counts it."""
+    with contextlib.suppress(ImportError):
+        import resource
+
+        for name, bytes in (("RLIMIT_DATA", most), ("RLIMIT_AS", 4 * most)):  # files that are mapped count in AS
+            with contextlib.suppress(AttributeError, ValueError, OSError):
+                resource.setrlimit(getattr(resource, name), (bytes, bytes))
+    if hasattr(signal, "setitimer"):
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)  # which ends the process
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+    else:
+        timer = threading.Timer(seconds, os._exit, (out_of_time,))
+        timer.daemon = True
+        timer.start()
+
+
+def environment():
+    """Jinja's sandbox with what transformers gives to templates."""
+    from jinja2.exceptions import TemplateError
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    def raise_exception(message):
+        raise TemplateError(message)
+
+    def strftime_now(format):
+        import datetime
+
+        return datetime.datetime.now().strftime(format)
+
+    def tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
+        return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+    made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
+    made.filters["tojson"] = tojson
+    made.globals |= {"raise_exception": raise_exception, "strftime_now": strftime_now}
+    return made
+
+
+def main() -> None:
+    job = json.load(sys.stdin.buffer)
+    made = environment()
+    out_of_time, out_of_memory = job["codes"]
+    limit(job["seconds"], job["bytes"], out_of_time)
+    try:
+        template = made.from_string(job["template"])
+        text = template.render(messages=job["messages"], add_generation_prompt=True, **job["tokens"])
+        answer = {"text": text}
+    except MemoryError:
+        os._exit(out_of_memory)
+    except Exception as error:  # whatever a template does
+        message = " ".join(str(error).split())[:200]
+        answer = {"error": f"{type(error).__name__}: {message}" if message else type(error).__name__}
+    try:
+        data = json.dumps(answer).encode()
+    except MemoryError:
+        os._exit(out_of_memory)
+    sys.stdout.buffer.write(data)
+
+
+if __name__ == "__main__":
+    main()
