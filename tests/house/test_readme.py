@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -275,6 +276,29 @@ def test_the_page_of_low_precision_says_what_was_measured():
     for rows in (1, 4, 16):
         shown = [f"{medians[rows, way]:.2f}" for way in ("BLAS float32", "ours float32 by outputs", "ours int8")]
         assert f"| {rows} | {' | '.join(shown)} |\n" in text
+    whole = json.loads((RESULTS / "int8-gemm-cpu.json").read_text(encoding="utf-8"))["products"]
+    many = [r["milliseconds"] for r in whole if r["rows"] >= 64]
+    assert "From 64 rows on, `int8_dynamic` is about four times as fast" in in_words(text)
+    assert round(statistics.median(ms["int8"] / ms["int8_dynamic"] for ms in many)) == 4
+
+
+def test_the_page_of_low_precision_says_what_quality_was_measured():
+    text = (ROOT / "docs" / "guide" / "low_precision.md").read_text(encoding="utf-8")
+    rows = json.loads((RESULTS / "precision-quality.json").read_text(encoding="utf-8"))["rows"]
+    of_gpt2 = {(r["variant"], r["dtype"]): r for r in rows if r["model"] == "tiny-gpt2"}
+    for dtype in dict.fromkeys(r["dtype"] for r in rows):
+        cells = []
+        for variant in ("as it is", "outliers, divided back"):
+            found = of_gpt2[variant, dtype]
+            agrees = "" if dtype == "float32" else f"{found['agreement']:.1%}".replace("%", " %")
+            cells += [f"{found['bits_per_byte']:.4f}", agrees]
+        assert f"| {dtype} | {' | '.join(cells)} |".replace("  ", " ") in text
+    restored = [r for r in rows if "scores" in r]
+    scores = sorted(f"{r['scores']['rougeL']:.1f}" for r in restored)
+    assert f"ROUGE-L is {scores[0]} to {scores[-1]}, and no difference from float32 is larger than chance" in in_words(
+        text
+    )
+    assert all(low <= 0 <= high for r in restored if r["intervals"] for low, high in [r["intervals"]["rougeL"]])
 
 
 def test_the_guide_names_the_texts_that_the_cards_name():
