@@ -12,10 +12,14 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Cost:
-    """What one call takes at the least: bytes moved to and from memory, and operations."""
+    """What one call takes at the least: bytes moved to and from memory, and operations.
+
+    int8_operations: how many of the operations multiply or add up bytes, which many processors do faster than floats.
+    """
 
     bytes: int
     operations: int
+    int8_operations: int = 0
 
 
 @dataclass(frozen=True)
@@ -58,28 +62,31 @@ def _ngram_cost(scores_RV, tokens_RM, length_R, n) -> Cost:
 
 def _linear_cost(x_RX, weight) -> Cost:
     """Each row and each weight is read once, as it is stored; two operations for each row and weight."""
-    (R, inputs), outputs = x_RX.shape, weight.data.size // x_RX.shape[1]
+    (R, inputs), outputs = x_RX.shape, weight.outputs
     scale = 0 if weight.scale is None else weight.scale.nbytes
-    return Cost(x_RX.itemsize * R * (inputs + outputs) + weight.data.nbytes + scale, 2 * R * weight.data.size)
+    return Cost(x_RX.itemsize * R * (inputs + outputs) + weight.data.nbytes + scale, 2 * R * inputs * outputs)
 
 
 def _epilogue_cost(x_RX, weight, activation=None, add_to=None) -> Cost:
     """The product's; the bias and what is added to are read too. Per result an operation for each of the three."""
-    product, bias, results = _linear_cost(x_RX, weight), weight.bias, len(x_RX) * weight.data.size // x_RX.shape[1]
+    product, bias, results = _linear_cost(x_RX, weight), weight.bias, len(x_RX) * weight.outputs
     moved = (0 if bias is None else bias.nbytes) + (0 if add_to is None else add_to.nbytes)
     each = (bias is not None) + (activation is not None) + (add_to is not None)
     return Cost(product.bytes + moved, product.operations + each * results)
 
 
 def _linear_int8_cost(x_RX, weight, bias_X=None, activation=None, add_to=None) -> Cost:
-    """Rows, int8 weights and scales are read once, results written; an operation more for each thing a sum ends in."""
+    """Rows, int8 weights and scales are read once, results written. Rounded rows and their scales are written and read.
+
+    Of operations, rounding takes three for each number: the largest of the row, a product, the nearest whole number. A
+    sum of products of bytes ends in two scales and, one operation each, bias, activation and residual.
+    """
     (R, inputs), outputs = x_RX.shape, weight.outputs
-    moved = sum(a.nbytes for a in (weight.scale, bias_X, add_to) if a is not None)
-    ends = 1 + sum(a is not None for a in (bias_X, activation, add_to))
-    matrix = inputs * outputs
-    return Cost(
-        x_RX.itemsize * R * (inputs + outputs) + matrix + moved, 2 * R * matrix + R * (3 * inputs + ends * outputs)
-    )
+    of_products = 2 * R * inputs * outputs
+    of_floats = R * (3 * inputs + (2 + sum(a is not None for a in (bias_X, activation, add_to))) * outputs)
+    moved = x_RX.itemsize * R * (inputs + outputs) + inputs * outputs + 2 * R * (inputs + x_RX.itemsize)
+    moved += sum(a.nbytes for a in (weight.scale, bias_X, add_to) if a is not None)
+    return Cost(moved, of_products + of_floats, of_products)
 
 
 def _norm_cost(x_RD, y_RD, bias_D, norm) -> Cost:
@@ -116,9 +123,9 @@ def _prefill_cost(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, 
 
 def _cross_kv_cost(h_RD, weight, heads) -> Cost:
     """The product's, and the bias behind it. What is between the two need not be written or read."""
-    product = _linear_cost(h_RD, weight)
-    results, bias = len(h_RD) * weight.data.size // h_RD.shape[1], 0 if weight.bias is None else weight.bias.nbytes
-    return Cost(product.bytes + bias, product.operations + results)
+    product = (_linear_cost if weight.x_bits is None else _linear_int8_cost)(h_RD, weight)
+    results, bias = len(h_RD) * weight.outputs, 0 if weight.bias is None else weight.bias.nbytes
+    return Cost(product.bytes + bias, product.operations + results, product.int8_operations)
 
 
 def _embedding_cost(ids_R, pos_R, wte_VD, wpe_ND, scale, norm) -> Cost:

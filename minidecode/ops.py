@@ -225,7 +225,8 @@ def linear_int8(
     Contract: tolerance. The sums q W are exact in every backend; their ending rounds. A row that holds an infinity or
     NaN becomes NaN, that row alone; one with all |x| below 1e-35 counts as zeros. Raises OptionError beyond 66,000
     inputs, where a sum of 32 bits could overflow. Float32 alone.
-    Moves R*(in + out)*4 bytes, R*out*4 more with `add_to`, and in*out; 2*R*in*out operations.
+    Moves R*(in + out)*4 bytes, R*out*4 more with `add_to`, in*out of weights, and 2*R*in of rounded rows, which are
+    written and read; 2*R*in*out operations with bytes, and 3*R*in with floats to round.
     """
 
 

@@ -77,7 +77,7 @@ class Comparison:
     def as_dict(self) -> dict:
         machine, *others = [
             {"name": m.name, "source": m.source, "bandwidth": m.bandwidth, "operations": m.operations,
-             "least_seconds": m.seconds(self.cost)}
+             "int8_operations": m.int8_operations, "least_seconds": m.seconds(self.cost)}
             for m in (self.machine, *self.predicted)
         ]  # fmt: skip
         timings = []
@@ -93,7 +93,7 @@ class Comparison:
     def from_dict(cls, found: dict) -> Comparison:
         """What `as_dict` wrote. Raises KeyError or TypeError if it is something else."""
         machine, *others = [
-            Machine(m["name"], m["bandwidth"], m["operations"], m["source"])
+            Machine(m["name"], m["bandwidth"], m["operations"], m["source"], int8_operations=m.get("int8_operations"))
             for m in (found["machine"], *found["predicted"])
         ]
         timings = [Timing(*(t[f.name] for f in dataclasses.fields(Timing))) for t in found["timings"]]
@@ -117,9 +117,10 @@ class Comparison:
         return "\n".join([*lines, *self.notes])
 
     def _of_times(self) -> str:
+        unit = "Gop/s" if self.cost.int8_operations else "GFLOP/s"
         lines = [
             f"{self.name}: {self.shape}",
-            f"{'measured here':<28} {'median':>11} {'fastest to slowest':>25} {'speed':>8} {'GB/s':>7} {'GFLOP/s':>8}"
+            f"{'measured here':<28} {'median':>11} {'fastest to slowest':>25} {'speed':>8} {'GB/s':>7} {unit:>8}"
             f" {'of roof':>8}",
         ]
         for t in self.timings:
@@ -130,9 +131,13 @@ class Comparison:
                 f" {bytes_ / 1e9:>7.2f} {operations / 1e9:>8.2f} {share:>8.1%}"
             )
         cost = f"{self.cost.bytes / 1e6:,.3f} MB, {self.cost.operations / 1e6:,.3f} million operations"
+        if self.cost.int8_operations:
+            cost += f" ({self.cost.int8_operations / 1e6:,.3f} with bytes)"
         lines.append(f"at the least: {cost}; in that time at best:")
         for m in (self.machine, *self.predicted):
             limits = f"{m.bandwidth / 1e9:,.1f} GB/s, {m.operations / 1e9:,.0f} GFLOP/s"
+            if self.cost.int8_operations and m.int8_operations:
+                limits += f", {m.int8_operations / 1e9:,.0f} Gop/s with bytes"
             lines.append(f"  {m.name + ' (' + m.source + ')':<50} {_milliseconds(m.seconds(self.cost)):>11}  {limits}")
         return "\n".join([*lines, *self.notes])
 
@@ -189,7 +194,7 @@ def compare(
             )
     how = {} if stored is None else {"stored": stored}
     arguments, shape = asked.paper_inputs(**how)
-    kernels = [label for label in ours if label.startswith("cuda")]
+    kernels, cost = [label for label in ours if label.startswith("cuda")], row.cost(*arguments)
     if device_kind() == "gpu":
         try:
             import cupy
@@ -200,16 +205,15 @@ def compare(
         def calls(arguments: tuple) -> dict[str, tuple]:
             return calls_on_device(row, ours, arguments, cupy)
 
-        here = this_machine(cupy, synchronize)
+        here = this_machine(cupy, synchronize, int8=cost.int8_operations > 0)
         notes = ["arrays live on the GPU, and transfers are counted; 'on the host' is apart: it has no way to the GPU"]
     else:
-        synchronize, here = _no_wait, this_machine()
+        synchronize, here = _no_wait, this_machine(int8=cost.int8_operations > 0)
 
         def calls(arguments: tuple) -> dict[str, tuple]:
             return {label: (f, arguments) for label, f in ours.items() if label not in kernels}
 
         notes = [f"no GPU: {', '.join(kernels)} are right in the emulator, and not timed"] if kernels else []
-    cost = row.cost(*arguments)
     if yours:
         fresh = functools.partial(_values, asked, how)
         seconds, submissions = time_verified(row, calls, yours, fresh, repeats, synchronize)
@@ -232,7 +236,7 @@ def compare(
             others = []
     elif any(t.median < cost.bytes / here.bandwidth for t in timings):
         notes.append(f"faster than memory: these {cost.bytes / 1e6:.1f} MB stay in a cache")
-    if any(t.median < cost.operations / here.operations for t in timings):
+    if any(t.median < here.computing(cost) for t in timings):
         notes.append("faster than the products that this machine was measured by: measure again, it was busy then")
     progress(len(every) + 1, len(every) + 1)
     predicted = [MACHINES[m] for m in others]

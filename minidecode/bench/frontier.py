@@ -15,7 +15,7 @@ from ..runtime.arena import Extent
 from ..runtime.footprint import available_bytes, footprint, in_units
 from ..runtime.receipt import Receipt
 from .machines import Machine
-from .rungs import Setting, Work, run_ids, weights_bytes
+from .rungs import Setting, Work, run_ids, summed, weights_bytes
 
 METHODS = {  # what is kept of the input; all else is the compiled code
     "no cache": {"cache": "none"},
@@ -198,13 +198,10 @@ def continued(one: Iterable[Receipt], two: Iterable[Receipt], batch: int) -> lis
         for op in a.ops | b.ops:
             costs = [r.ops[op].costs if op in r.ops else [] for r in (a, b)]
             if len(costs[0]) != len(costs[1]):
-                costs = [[Cost(sum(c.bytes for c in part), sum(c.operations for c in part))] for part in costs]
+                costs = [[summed(part)] for part in costs]
             for first, second in zip(*costs, strict=True):
-                each = second.bytes - first.bytes, second.operations - first.operations
-                found.append(Cost(
-                    max(0, int(first.bytes + (batch - 1) * each[0])),
-                    max(0, int(first.operations + (batch - 1) * each[1])),
-                ))  # fmt: skip
+                pairs = zip(dataclasses.astuple(first), dataclasses.astuple(second), strict=True)
+                found.append(Cost(*(max(0, int(a + (batch - 1) * (b - a))) for a, b in pairs)))
     return found
 
 

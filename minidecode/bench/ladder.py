@@ -23,6 +23,7 @@ from ..errors import InputError, NumericalError, OptionError
 from ..model import Model
 from ..runtime.blas_threads import few_blas_threads
 from ..runtime.footprint import in_units, read_budget
+from ..runtime.low_precision import DYNAMIC
 from ..runtime.receipt import Receipt
 from .compare import where_it_ran
 from .frontier import Frontier, explore
@@ -41,6 +42,7 @@ from .rungs import (
     peak_of,
     run,
     run_ids,
+    summed,
     switched,
     weights_bytes,
 )
@@ -286,7 +288,7 @@ def ladder(
         smaller = [size for size, number in fitting.items() if number != whole[size]]
         whole = fitting
         work = Work.make(model, *(whole[size] for size in ("texts", "input_length", "num_beams", "max_new_tokens")))
-    here = this_machine()
+    here = this_machine(int8=model.dtype in DYNAMIC)
     steps, climbed = climb(
         work, whole["batch_size"], no_repeat_ngram_size, here, bool(others), lambda done: progress(done, total),
         announce, clock,
@@ -587,11 +589,6 @@ def seconds_by_stage(done: Run) -> Counter[str]:
 
 def costs_of(receipt: Receipt) -> list[Cost]:
     return [cost for count in receipt.ops.values() for cost in count.costs]
-
-
-def summed(costs: Iterable[Cost]) -> Cost:
-    costs = list(costs)
-    return Cost(sum(int(c.bytes) for c in costs), sum(int(c.operations) for c in costs))
 
 
 def least_seconds(receipts: Iterable[Receipt], machine: Machine) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..catalog import Cost
 from ..errors import OptionError
+from ..ops import Weight
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,8 @@ class Machine:
     """bandwidth: bytes/s of main (or device) memory. operations: float32 operations/s, a multiply-add being two.
 
     tensor_operations: those of float16 matrix products on tensor cores, where there are such. memory: bytes of the main
-    (or device) memory, where a data sheet says them.
+    (or device) memory, where a data sheet says them. int8_operations: products and sums of bytes; None if the machine
+    has no instruction for them, or they were not measured: then they count as float32's.
     """
 
     name: str
@@ -26,6 +28,7 @@ class Machine:
     source: str
     tensor_operations: float | None = None
     memory: int | None = None
+    int8_operations: float | None = None
 
     @property
     def balance(self) -> float:
@@ -34,7 +37,12 @@ class Machine:
 
     def seconds(self, cost: Cost) -> float:
         """The least time, if moving and computing overlap wholly: the roofline (Williams et al. 2009)."""
-        return max(cost.bytes / self.bandwidth, cost.operations / self.operations)
+        return max(cost.bytes / self.bandwidth, self.computing(cost))
+
+    def computing(self, cost: Cost) -> float:
+        """The least time of its operations: those with floats, and then those with bytes."""
+        of_floats = (cost.operations - cost.int8_operations) / self.operations
+        return of_floats + cost.int8_operations / (self.int8_operations or self.operations)
 
     def on_tensor_cores(self) -> Machine:
         """The same machine for float16 matrix products. Raises OptionError where it has no units for them."""
@@ -43,20 +51,24 @@ class Machine:
         return replace(self, operations=self.tensor_operations)
 
 
+DP4A = 4  # products of bytes in the place of one of floats, at the most: GPUs' instruction without tensor cores
 MACHINES = {
     m.name: m
     for m in [
-        Machine("v100", 900e9, 15.7e12, "data sheet, SXM2", 125e12, 16 * 10**9),
-        Machine("t4", 320e9, 8.1e12, "data sheet", 65e12, 16 * 10**9),
-        Machine("h200", 4.8e12, 67e12, "data sheet, SXM, without tensor cores", 989e12, 141 * 10**9),
+        Machine("v100", 900e9, 15.7e12, "data sheet, SXM2", 125e12, 16 * 10**9, DP4A * 15.7e12),
+        Machine("t4", 320e9, 8.1e12, "data sheet", 65e12, 16 * 10**9, DP4A * 8.1e12),
+        Machine("h200", 4.8e12, 67e12, "data sheet, SXM, without tensor cores", 989e12, 141 * 10**9, DP4A * 67e12),
     ]
 }
 
 
-def this_machine(xp=np, synchronize: Callable[[], None] = lambda: None, repeats: int = 5) -> Machine:
+def this_machine(
+    xp=np, synchronize: Callable[[], None] = lambda: None, repeats: int = 5, int8: bool = False
+) -> Machine:
     """By measurement: the best of a few copies of 256 MB, and of a few float32 products of 1024-cubed matrices.
 
-    xp: NumPy, or CuPy for the GPU, with what waits for it.
+    xp: NumPy, or CuPy for the GPU, with what waits for it. int8: also measure products of bytes of that size, by the
+    processor's integer dot product, if it has one; of a GPU they are DP4A times the float32 ones.
     """
     source = xp.ones(32 * 2**20)
     target = xp.empty_like(source)
@@ -71,7 +83,25 @@ def this_machine(xp=np, synchronize: Callable[[], None] = lambda: None, repeats:
         synchronize()
 
     copying, computing = (min(_seconds(call) for _ in range(repeats)) for call in (copy, multiply))
-    return Machine("this", 2 * source.nbytes / copying, 2 * 1024**3 / computing, "measured now")
+    operations, of_bytes = 2 * 1024**3 / computing, None
+    if int8:
+        of_bytes = _int8_operations(repeats) if xp is np else DP4A * operations
+    return Machine("this", 2 * source.nbytes / copying, operations, "measured now", int8_operations=of_bytes)
+
+
+def _int8_operations(repeats: int) -> float | None:
+    """Of 1024-cubed products of bytes, rounding included; None where no instruction multiplies them."""
+    from ..cpu.common.panel_gemm import pack_int8
+    from ..cpu.common.tile import DOT
+    from ..cpu.linear_int8 import linear_int8
+
+    if DOT is None:
+        return None
+    bits = DOT.x_bits
+    data, scale_X = np.ones((1024, 1024), np.int8), np.ones(1024, np.float32)
+    x_RX, weight = np.ones((1024, 1024), np.float32), pack_int8(Weight(data, scale=scale_X, layout="oi", x_bits=bits))
+    linear_int8(x_RX, weight)  # compiled, or loaded
+    return 2 * 1024**3 / min(_seconds(lambda: linear_int8(x_RX, weight)) for _ in range(repeats))
 
 
 def _seconds(call) -> float:

@@ -8,7 +8,7 @@ import math
 import time
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -215,7 +215,13 @@ def cost_as_written(op: str, function: Any, given: dict[str, Any]) -> Cost | Non
         return cost
     counts = Counts()
     elementary(function, counts)(*given.values())
-    return Cost(max(cost.bytes, counts.bytes), cost.operations)
+    return dataclasses.replace(cost, bytes=max(cost.bytes, counts.bytes))
+
+
+def summed(costs: Iterable[Cost]) -> Cost:
+    """Of several calls."""
+    costs = list(costs)
+    return Cost(*(sum(int(getattr(c, f.name)) for c in costs) for f in dataclasses.fields(Cost)))
 
 
 def peak_of(call: Callable[[], Run]) -> tuple[Run, int]:

@@ -50,6 +50,7 @@ ROUNDS, LEAST_SAVED = 5, 20e-6  # calls on new values, each with one on the same
 TINY = 1e-30
 # What no core passes: 128 bytes and 64 float32 operations a cycle, at 6 GHz. These do not depend on what else runs now.
 CORE_BYTES, CORE_OPERATIONS = 128 * 6e9, 64 * 6e9
+BYTES_FOR_A_FLOAT = 4  # that an instruction multiplies in place of one
 AGAIN = 0.5  # of the time on new values: a function that takes less for values that it has seen does not compute them
 
 
@@ -153,9 +154,12 @@ class Submission:
     def refuse_impossible(self, seconds: float, cost: Cost, machine: Machine) -> None:
         """Raises RefusedError above what the cores of this machine can do at all, or twice what was measured of it."""
         cores = os.cpu_count() or 1
-        bandwidth = max(cores * CORE_BYTES, 2 * machine.bandwidth)
         operations = max(cores * CORE_OPERATIONS, 2 * machine.operations)
-        least = max(cost.bytes / bandwidth, cost.operations / operations)
+        of_bytes = max(BYTES_FOR_A_FLOAT * operations, 2 * (machine.int8_operations or 0))
+        bandwidth = max(cores * CORE_BYTES, 2 * machine.bandwidth)
+        least = dataclasses.replace(
+            machine, bandwidth=bandwidth, operations=operations, int8_operations=of_bytes
+        ).seconds(cost)
         if seconds < least:
             raise self._refused(
                 f"took {_microseconds(seconds)}, where no machine with {cores} cores moves these bytes and does these"

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import json
+import os
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import minidecode as md
 from minidecode.bench import compare
 from minidecode.bench.compare import (
     Comparison,
+    Timing,
     calls_on_device,
     implementations,
     read_comparisons,
@@ -18,13 +20,18 @@ from minidecode.bench.compare import (
     stored_as,
     time_by_turns,
 )
+from minidecode.bench.machines import MACHINES, Machine, this_machine
 from minidecode.bench.pictures import MARKERS, roofline
+from minidecode.bench.verified import CORE_OPERATIONS, Submission
 from minidecode.catalog import CATALOG, Cost
 from minidecode.conformance.rows import asked_of
-from minidecode.errors import InputError, NumericalError
-from minidecode.ops import Norm
+from minidecode.cpu.common.panel_gemm import pack_int8
+from minidecode.cpu.common.tile import DOT
+from minidecode.errors import InputError, NumericalError, RefusedError
+from minidecode.ops import Heads, Norm, Weight
 from minidecode.reference import norm as norm_file
 from minidecode.runtime.device import fetch, put
+from minidecode.runtime.low_precision import narrowed
 
 
 class OnDevice(np.ndarray):
@@ -278,3 +285,69 @@ def test_a_wrong_implementation_is_not_timed(monkeypatch):
     monkeypatch.setattr(norm_file, "residual_norm_naive", lambda x, y, bias, norm, out=None: (x, y))
     with pytest.raises(NumericalError, match="nothing is timed"):
         md.compare("norm", repeats=1)
+
+
+# ---- products of bytes -----------------------------------------------------------------------------------------------
+
+WITH_BYTES = Machine("m", 1e9, 2e9, "by hand", int8_operations=8e9)
+
+
+def test_products_of_bytes_have_a_roof_of_their_own():
+    """By hand: 4e9 operations with floats take 2 s, 8e9 with bytes 1 s; where none multiplies bytes, 4 s."""
+    cost = Cost(1, 12 * 10**9, 8 * 10**9)
+    assert WITH_BYTES.seconds(cost) == WITH_BYTES.computing(cost) == 3
+    assert dataclasses.replace(WITH_BYTES, int8_operations=None).seconds(cost) == 6
+    assert WITH_BYTES.seconds(dataclasses.replace(cost, bytes=10**10)) == 10, "memory decides"
+    assert WITH_BYTES.seconds(Cost(1, 12 * 10**9)) == 6, "an op of floats alone"
+
+
+def test_a_comparison_says_what_bytes_take_and_comes_back_whole():
+    cost = Cost(10**6, 12 * 10**9, 8 * 10**9)
+    found = Comparison("linear_int8", "s", cost, [Timing("cpu", 6.0, 5.0, 7.0)], WITH_BYTES, [MACHINES["t4"]])
+    assert "Gop/s  of roof" in str(found) and "(8,000.000 with bytes)" in str(found) and "50.0%" in str(found)
+    assert "1.0 GB/s, 2 GFLOP/s, 8 Gop/s with bytes" in str(found) and "32,400 Gop/s with bytes" in str(found)
+    assert str(Comparison.from_dict(json.loads(json.dumps(found.as_dict())))) == str(found)
+    of_floats = dataclasses.replace(found, cost=Cost(10**6, 10**9))
+    assert "with bytes" not in str(of_floats) and "GFLOP/s  of roof" in str(of_floats)
+
+
+@pytest.mark.parametrize("ending", [{}, {"bias_X": True}, {"bias_X": True, "activation": "relu", "add_to": True}])
+def test_what_a_product_of_bytes_costs_counts_the_rounding(ending):
+    """Number by number: x, weights, scales, results; q and the row's scale, written and read; packed or not."""
+    R, inputs, outputs = 3, 10, 7
+    weight = narrowed("int8_dynamic", Weight(np.ones((inputs, outputs), np.float32)))
+    arrays = {"bias_X": np.ones(outputs, np.float32), "add_to": np.ones((R, outputs), np.float32)}
+    given = {name: arrays[name] if value is True else value for name, value in ending.items()}
+    bytes_ = 4 * R * inputs + inputs * outputs + 4 * outputs + 4 * R * outputs + 2 * (R * inputs + 4 * R)
+    bytes_ += sum(a.nbytes for a in given.values() if isinstance(a, np.ndarray))
+    each_result = 2 + len(given)  # of two scales
+    of_bytes = 2 * R * inputs * outputs
+    for packed in (weight, *([] if DOT is None else [pack_int8(weight)])):
+        cost = CATALOG["linear_int8"].cost(np.ones((R, inputs), np.float32), packed, **given)
+        assert cost == Cost(bytes_, of_bytes + 3 * R * inputs + each_result * R * outputs, of_bytes)
+
+
+def test_keys_and_values_of_a_source_count_products_of_bytes_too():
+    h_RD, heads = np.ones((3, 8), np.float32), Heads(2, 2, 2, 2, 1.0)
+    wide = Weight(np.ones((8, 8), np.float32), bias=np.ones(8, np.float32))
+    floats, whole = (CATALOG["cross_kv"].cost(h_RD, w, heads) for w in (wide, narrowed("int8_dynamic", wide)))
+    assert floats.int8_operations == 0 and whole.int8_operations == 2 * 3 * 8 * 8
+    assert whole.bytes < floats.bytes
+
+
+@pytest.mark.skipif(DOT is None, reason="no integer dot product here")
+def test_this_machine_is_measured_with_bytes_where_it_is_asked():
+    here = this_machine(repeats=1, int8=True)
+    assert here.int8_operations > 0 and this_machine(repeats=1).int8_operations is None
+
+
+def test_a_right_function_of_bytes_is_not_refused_as_impossible():
+    """Four times as fast as floats can be is what an integer dot product does."""
+    submission = Submission(CATALOG["linear_int8"], "mine.py:f", lambda: None)
+    cores = os.cpu_count() or 1
+    fastest = 10**13 / (CORE_OPERATIONS * cores)
+    machine = Machine("m", 1e15, 1e9, "by hand", int8_operations=1e9)
+    submission.refuse_impossible(0.3 * fastest, Cost(0, 10**13, 10**13), machine)
+    for seconds, cost in ((0.2 * fastest, Cost(0, 10**13, 10**13)), (0.3 * fastest, Cost(0, 10**13))):
+        with pytest.raises(RefusedError, match="the time cannot be right"):
+            submission.refuse_impossible(seconds, cost, machine)
