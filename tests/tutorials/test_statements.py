@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from minidecode.course.chapters import OUTPUT, find_chapter, without_outputs
+from minidecode.reference.linear_int8 import EXACT, MOST_INPUTS
 
 ROOT = Path(__file__).parents[2]
 PRINTED = [  # chapter, what the prose says, what a cell prints
@@ -26,6 +27,7 @@ PRINTED = [  # chapter, what the prose says, what a cell prints
     ("02", r" and ([\d.]+) \(the bytes\)", r"product_bytes: not predicted, found ([\d.]+)"),
     ("09", r'asks the prompt "we meet again we", in head (\d)', r"beam 1, head (\d)"),
     ("11", r"It is 8 \* \(1 \+ 1/2 \+ ... \+ 1/8\) = ([\d.]+);", r"C =  8: law ([\d.]+)"),
+    ("12", r"two steps in place of (\d+)\.", r"a scale for each row +half of the inputs within (\d+) steps"),
 ]
 
 
@@ -57,6 +59,15 @@ def test_float16_is_off_by_the_power_that_chapter_12_states():
     weights_X = np.linspace(1, 2, 2**16 + 1)
     largest = (np.abs(weights_X.astype(np.float16) - weights_X) / weights_X).max()
     assert 2.0 ** -(power + 1) < largest <= 2.0**-power
+
+
+def test_whole_numbers_fit_where_chapter_12_says():
+    """Products of bytes in 16 bits, in the 24 of a float32, and in 32."""
+    text = " ".join(find_chapter("12").text.split())
+    assert "255 * 127 = 32,385. Two of them are beyond 32,767" in text and 255 * 127 == 32_385 <= 2**15 - 1 < 2 * 32_385
+    assert "2 * 127 * 127 = 32,258 just fits" in text and 2 * 127 * 127 == 32_258 <= 2**15 - 1
+    assert "exactly up to 2^24, and 1,040 products of 127 by 127" in text and EXACT == 1_040 == 2**24 // 127**2
+    assert "room for 66,000 inputs" in text and MOST_INPUTS == 66_000 <= (2**31 - 1) // (255 * 127)
 
 
 def test_scores_of_the_second_sentence_collide_as_chapter_11_says():

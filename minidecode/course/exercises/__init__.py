@@ -1,4 +1,4 @@
-"""The thirty exercises: skeletons, inputs, graders, and the processes that run foreign code.
+"""The thirty-one exercises: skeletons, inputs, graders, and the processes that run foreign code.
 
 
 
