@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .errors import CheckpointError, MemoryBudgetError, OptionError
-from .files.folder import chosen_defaults, find_folder, read_settings, stored_tensors
+from .files.folder import chosen_defaults, find_folder, read_settings, stored_tensors, task_settings
 from .files.published import published_config, random_tensors
 from .files.stored import read_json
 from .files.tokenizer import Tokenizer
@@ -27,7 +27,7 @@ from .runtime.low_precision import COMPUTED_IN
 def load(
     name: str | Path, *, plan: str | Plan = "auto", dtype: str = "float32", device: str = "cpu",
     random_weights: bool = False, revision: str | None = None,
-    generation_config: dict[str, Any] | str | Path | bool | None = None,
+    generation_config: dict[str, Any] | str | Path | bool | None = None, task: str | None = None,
 ) -> Model:  # fmt: skip
     """A model, by a bundled name, a folder in the Hugging Face layout, or a hub id such as "gpt2".
 
@@ -41,13 +41,15 @@ def load(
         is then off by its rounding: nearly the same model, but equal tokens are not promised.
     device: "cpu". "cuda" computes on a GPU and needs CuPy; "auto" does so where there is a GPU.
         "emulator" runs the same kernels without one, thread by thread: for toy shapes.
-    random_weights: take only the shapes of gpt2, gpt2-medium, bart-base, bart-large or
-        distilbart-12-6, to time them without a download; pass input_ids to `generate`.
+    random_weights: take only the shapes of a published model, such as gpt2, bart-base or t5-base,
+        to time them without a download; pass input_ids to `generate`.
     revision: the branch, tag or commit of a hub id; main by default.
     generation_config: the defaults of `generate`. None: those of the model's
         generation_config.json. A dict, or the path of a JSON file, replaces them, and False
         leaves them out. The ids of the model's special tokens (the end of text, the first token
         of a target) stay in both cases.
+    task: a task of the model's config.json, such as "summarization" for T5: its settings become
+        defaults of `generate`, and its prefix is put in front of each text.
 
     Raises CheckpointError on a folder that cannot be used, OptionError on a plan, a dtype or a
     device.
@@ -70,22 +72,24 @@ def load(
     folder = find_folder(name, revision, weights=not random_weights) if fields is None else None
     family, config, defaults = read_settings(folder, fields)
     defaults, source = chosen_defaults(folder, defaults, generation_config)
+    defaults, source, prefix = _with_task(defaults, source, folder, fields, task)
     compute = np.dtype(COMPUTED_IN[dtype])
     with _memory_for_loading(name, dtype):
         if random_weights:
             tensors = random_tensors(family.tensors.tensor_shapes(config), compute)
         else:
             assert folder is not None  # only random weights have none
-            stored, shapes = stored_tensors(folder, family, config), family.tensors.tensor_shapes(config)
+            stored, config = stored_tensors(folder, family, config)
+            shapes = family.tensors.tensor_shapes(config)
             tensors = {
                 name: stored[name].read(compute) if name in stored else np.zeros(shape, compute)
                 for name, shape in shapes.items()
             }
         tokenizer = Tokenizer.from_folder(folder) if folder else None
-        model = Model(family, config, tensors, tokenizer, defaults, plan, dtype, device, source)
+        model = Model(family, config, tensors, tokenizer, defaults, plan, dtype, device, source, prefix)
         del tensors
         _return_free_memory()
-    arguments = {"dtype": dtype, "device": device, "random_weights": random_weights}
+    arguments = {"dtype": dtype, "device": device, "random_weights": random_weights, "task": task}
     model.loaded_from = LoadedFrom.of(name, revision, folder, arguments)
     return model
 
@@ -161,13 +165,13 @@ def _fingerprint(path: Path) -> str:
 
 def load_shapes(
     name: str | Path, *, plan: str | Plan = "auto", dtype: str = "float32", vocab_size: int | None = None,
-    generation_config: dict[str, Any] | str | Path | bool | None = None,
+    generation_config: dict[str, Any] | str | Path | bool | None = None, task: str | None = None,
 ) -> Model:  # fmt: skip
     """A model of that shape, whose weights are zeros: for `plan_step`, which asks for no more.
 
     Memory that is only read as zeros is not taken on Linux and macOS; BART's q, k and v matrices are, for they are
     copied into one, and so are narrow ones. vocab_size: another vocabulary than the model's.
-    generation_config, and what is raised: as in `load`.
+    generation_config, task, and what is raised: as in `load`.
     """
     _check_dtype(dtype)
     fields = published_config(str(name))
@@ -179,11 +183,25 @@ def load_shapes(
         fields = fields | {"vocab_size": vocab_size}
     family, config, defaults = read_settings(folder, fields)
     defaults, source = chosen_defaults(folder, defaults, generation_config)
+    defaults, source, _ = _with_task(defaults, source, folder, fields, task)
     if vocab_size is not None:  # special tokens of the true vocabulary may lie beyond it
         defaults = {k: 0 if k.endswith("token_id") and value else value for k, value in defaults.items()}
     shapes = family.tensors.tensor_shapes(config)
     tensors = {k: np.zeros(shape, COMPUTED_IN[dtype]) for k, shape in shapes.items()}
     return Model(family, config, tensors, None, defaults, Plan.parse(plan), dtype, defaults_from=source)
+
+
+def _with_task(
+    defaults: dict[str, Any], source: str, folder: Path | None, fields: dict[str, Any] | None, task: str | None
+) -> tuple[dict[str, Any], str, str]:
+    """(defaults, where they come from, what stands in front of each text) with those of a task, if one is asked for."""
+    if task is None:
+        return defaults, source, ""
+    if fields is None:
+        assert folder is not None
+        fields = read_json(folder / "config.json")
+    settings, prefix = task_settings(fields, task)
+    return defaults | settings, f"{source} with the task {task}", prefix
 
 
 @contextmanager

@@ -65,9 +65,10 @@ class Model:
     def __init__(
         self, family: Family, config: Any, tensors: dict[str, np.ndarray], tokenizer: Tokenizer | None,
         defaults: dict[str, Any], plan: Plan,
-        dtype: str | None = None, device: str = "cpu", defaults_from: str = "generation_config.json",
+        dtype: str | None = None, device: str = "cpu", defaults_from: str = "generation_config.json", prefix: str = "",
     ):  # fmt: skip
         self.device, self.defaults_from = device, defaults_from
+        self.prefix = prefix  # what stands in front of each text: T5's "summarize: "
         self.config, self.tokenizer, self.defaults, self.plan = config, tokenizer, defaults, plan
         self.tensors, self.network, self.family = tensors, family.network, family.name
         self.loaded_from: Any = None  # a loading.LoadedFrom, by which it is pickled
@@ -89,7 +90,7 @@ class Model:
         if dtype in NARROW:
             self.tensors = {}  # the wide ones are dropped
         self.weights = read_only(self.weights) if device == "cpu" else moved_to(device, self.weights)
-        self.inputs = Inputs(config, tokenizer, defaults, self.is_encoder_decoder)
+        self.inputs = Inputs(config, tokenizer, defaults, self.is_encoder_decoder, prefix)
         self.is_small = products_are_small(self.weights)
         self.buckets = Buckets(device)
 
@@ -683,7 +684,7 @@ def _from_state(state: dict[str, Any]) -> Model:
     model = Model.__new__(Model)
     vars(model).update(state)
     model.network, model.buckets = FAMILIES[model.family].network, Buckets(model.device)
-    model.inputs = Inputs(model.config, model.tokenizer, model.defaults, model.is_encoder_decoder)
+    model.inputs = Inputs(model.config, model.tokenizer, model.defaults, model.is_encoder_decoder, model.prefix)
     if model.device == "cpu":
         model.weights = read_only(model.weights)
     return model

@@ -440,6 +440,16 @@ def bias_activation(f_RF: Array, bias_F: Array | None, activation: str, out: Arr
     """
 
 
+@returns("f_RF")
+def gated_activation(f_RX: Array, activation: str, out: Array | None = None) -> Array:
+    """y[r, i] = act(f[r, 2i]) * f[r, 2i + 1]: a gated feed-forward layer behind its one product (Shazeer 2020, GLU).
+
+    The columns of f are pairs, X = 2F: an output of the gate, and the output of `up` that it lets through. So a pair
+    is where one thread can end both sums. There is no bias. Activations have the names of `bias_activation`.
+    Contract: tolerance. Moves 3*R*F*s bytes.
+    """
+
+
 @returns("x_RX", tables=("x_RX",))
 def gather_rows(x_RX: Array, pick_R: Array, out: Array | None = None) -> Array:
     """Copies of the rows named by pick_R: x[pick]. X is whatever a row holds; the caches reorder with it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from minidecode.models.config import BartConfig
+from minidecode.models.config import BartConfig, T5Config
 
 FLOAT32 = 2.0**-24  # unit roundoff: the largest relative error of one rounded operation
 FLOAT64 = 2.0**-53
@@ -36,6 +36,8 @@ def products(config) -> int:
     """
     if isinstance(config, BartConfig):
         return 2 * config.encoder_layers + 3 * config.decoder_layers + 1
+    if isinstance(config, T5Config):
+        return 2 * config.num_layers + 3 * config.stacks["decoder"][0] + 1
     return 2 * config.n_layer + 1
 
 
@@ -43,6 +45,8 @@ def widths(config) -> list[int]:
     """How many terms the sums of a model have."""
     if isinstance(config, BartConfig):
         return [config.d_model, config.encoder_ffn_dim, config.decoder_ffn_dim, config.max_position_embeddings]
+    if isinstance(config, T5Config):
+        return [config.d_model, config.d_ff, config.num_heads * config.d_kv]
     return [config.n_embd, config.n_inner, config.n_positions]
 
 

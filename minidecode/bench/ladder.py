@@ -52,7 +52,8 @@ STAGES = {  # op -> the stage that its seconds belong to (FastSeq, Figure 1)
     **dict.fromkeys((op for op in vars(signatures) if op.startswith("attend")), "attention"),
     **dict.fromkeys(
         ("reorder_cache", "gather_rows", "concat_step", "update_indirection", "append_kv", "pad_left"), "cache moves"),
-    **dict.fromkeys(("embed_norm", "residual_norm", "split_heads", "add_bias", "bias_activation"), "between products"),
+    **dict.fromkeys(("embed_norm", "residual_norm", "split_heads", "add_bias", "bias_activation", "gated_activation"),
+                    "between products"),
     "ban_ngrams": "n-gram ban",
     **dict.fromkeys(
         ("update_sequences", "update_beams", "store_finished", "step_flags", "extend_sequences", "log_softmax",

@@ -19,6 +19,8 @@ def _flags(
                                            " left, sources on the right.")] = False,
     ignore_generation_config: Annotated[bool, typer.Option("--ignore-generation-config",
         help="Ignore the model's generation_config.json, but for its special tokens.")] = False,
+    task: Annotated[str | None, typer.Option(help="Take the settings and prefix of a task in config.json.")]
+    = None,
     dialect: Annotated[str | None, typer.Option(help="Whose rules: hf (transformers 5), hf4 (4.49) or fairseq.")]
     = None,
     max_new_tokens: Annotated[int | None, typer.Option(
@@ -109,7 +111,7 @@ def _flags(
 def with_search_options(command):
     """Gives a command all these flags; it gets those that were set as the keyword argument `options`.
 
-    What `load` takes of them, it gets as the keyword argument `defaults`: generation_config=False or None.
+    What `load` takes of them, it gets as the keyword argument `defaults`: generation_config=False or None, and task.
     """
     own, flags = inspect.signature(command, eval_str=True), inspect.signature(_flags, eval_str=True)
     parameters = [p for p in own.parameters.values() if p.name not in ("options", "defaults")]
@@ -118,7 +120,8 @@ def with_search_options(command):
     @functools.wraps(command)
     def run(**arguments):
         given = {name: arguments.pop(name) for name in flags.parameters}
-        defaults = {"generation_config": False if given.pop("ignore_generation_config") else None}
+        ignored, task = given.pop("ignore_generation_config"), given.pop("task")
+        defaults = {"generation_config": False if ignored else None, "task": task}
         try:
             return command(**arguments, options=_read(given), defaults=defaults)
         except OptionError as error:

@@ -144,17 +144,38 @@ def add_bias(x_RX, bias_X, out=None):
     return out_RX
 
 
+def gated_activation(f_RX, activation, out=None):
+    """A thread per pair of columns: it reads gate and up side by side."""
+    R, F = len(f_RX), f_RX.shape[1] // 2
+    _check(f_RX)
+    out_RF = np.empty_like(f_RX, shape=(R, F), order="C") if out is None else out
+    launch(gate_per_pair, -(-R * F // THREADS), THREADS, f_RX, code_of(activation), out_RF)
+    return out_RF
+
+
+@cuda.jit
+def gate_per_pair(f_RX, code, out_RF):
+    i, F = cuda.grid(1), out_RF.shape[1]
+    if i < out_RF.size:
+        r, c = i // F, i % F
+        out_RF[r, c] = activated(f_RX[r, 2 * c], code) * f_RX[r, 2 * c + 1]
+
+
 def bias_and_result(f_RF, bias_F, out):
     """An empty bias where there is none, and where the result is written: `out`, or a new array beside f."""
+    _check(f_RF)
+    return or_empty(bias_F, f_RF[:, 0]), np.empty_like(f_RF, order="C") if out is None else out
+
+
+def _check(f_RF):
     if f_RF.dtype != np.float32:
         raise OptionError(
             f"the kernels of cuda/activation.py compute in float32, not {f_RF.dtype}: activation=cpu does both"
         )
-    return or_empty(bias_F, f_RF[:, 0]), np.empty_like(f_RF, order="C") if out is None else out
 
 
 # What each kernel is compiled and type-checked for, without a GPU.
 _ARGUMENTS = (float32[:, ::1], float32[::1], int64, float32[:, ::1])
 SIGNATURES = {
     kernel: [_ARGUMENTS] for kernel in (activation_per_number, activation_per_column, activation_per_four_columns)
-}
+} | {gate_per_pair: [(float32[:, ::1], int64, float32[:, ::1])]}

@@ -143,15 +143,18 @@ def match_tensors(
             stacklevel=4,  # what called `load`
         )
     for copy, original in copies.items():
-        if stored[copy] != stored[original] and not _same_numbers(stored[copy], stored[original]):
+        if stored[copy] != stored[original] and not same_numbers(stored[copy], stored[original]):
             raise CheckpointError(
                 f"{folder}: {copy} differs from {original}, but config.json ties them: set tie_word_embeddings to false"
             )
     return {name: stored[name] for name in shapes if name in stored}
 
 
-def _same_numbers(a: Stored, b: Stored) -> bool:
-    """Compared as bits, so that a NaN equals its copy, and as float32 unless both have more."""
+def same_numbers(a: Stored, b: Stored) -> bool:
+    """Whether two tensors of one shape are equal: as bits, so that a NaN equals its copy.
+
+    As float32, unless both have more.
+    """
     dtype = np.dtype(np.float64 if a.dtype == b.dtype == "F64" else np.float32)
     bits = f"u{dtype.itemsize}"
     return np.array_equal(a.read(dtype).view(bits), b.read(dtype).view(bits))

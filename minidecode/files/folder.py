@@ -12,7 +12,7 @@ from ..errors import CheckpointError, OptionError, did_you_mean
 from ..models import FAMILIES, Family
 from ..search.options import TOKENS, Options
 from . import gguf_folder, hub
-from .checkpoint import find_tensors, match_tensors
+from .checkpoint import find_tensors, match_tensors, same_numbers
 from .published import PUBLISHED
 from .stored import Stored, read_json
 
@@ -88,6 +88,23 @@ def read_settings(folder: Path | None, fields: dict[str, Any] | None) -> tuple[F
         raise CheckpointError(f"{folder}: {error}") from None
 
 
+def task_settings(fields: dict[str, Any], task: str) -> tuple[dict[str, Any], str]:
+    """(defaults of generation, what stands in front of each text) of a task, from config.json's fields.
+
+    Raises OptionError on a task that config.json's task_specific_params does not have.
+    """
+    tasks = fields.get("task_specific_params")
+    if not isinstance(tasks, dict) or not all(isinstance(settings, dict) for settings in tasks.values()) or not tasks:
+        raise OptionError(f"task={task!r}: this model's config.json has no task_specific_params: leave task out")
+    if task not in tasks:
+        raise OptionError(f"task={task!r} is not in config.json's task_specific_params: choose {' or '.join(tasks)}")
+    settings = {name: value for name, value in tasks[task].items() if name != "prefix"}
+    prefix = tasks[task].get("prefix", "")
+    if not isinstance(prefix, str):
+        raise CheckpointError(f"config.json: the prefix of the task {task} must be a text, not {prefix!r}")
+    return settings, prefix
+
+
 def check_whole(folder: Path) -> None:
     """Raises CheckpointError on a folder that holds an adapter alone."""
     files = {file for file in (*hub.WEIGHTS, *hub.ADAPTER) if (folder / file).exists()}
@@ -95,8 +112,11 @@ def check_whole(folder: Path) -> None:
         raise CheckpointError(hub.is_an_adapter(str(folder)))
 
 
-def stored_tensors(folder: Path, family: Family, config) -> dict[str, Stored]:
-    """Where the weights of a folder lie, each of the shape that config.json asks for."""
+def stored_tensors(folder: Path, family: Family, config) -> tuple[dict[str, Stored], Any]:
+    """Where the weights of a folder lie, each of the shape that config.json asks for; and the config.
+
+    Where config.json leaves open what the file answers, the config has the answer.
+    """
     found = find_tensors(folder)
     hub.warn_of_adapter(folder)
     if config.layers > len(found):  # seen before their shapes are listed: a lying number costs no memory
@@ -105,10 +125,12 @@ def stored_tensors(folder: Path, family: Family, config) -> dict[str, Stored]:
             "one of the two is not this model's"
         )
     f = family.tensors
+    if hasattr(f, "settled"):
+        config = f.settled(config, found, same_numbers)
     return match_tensors(
         folder, found, f.tensor_shapes(config), prefix=f.PREFIX, ignored=f.IGNORED, layer=f.LAYER, tied=f.tied(config),
         optional=f.OPTIONAL,
-    )  # fmt: skip
+    ), config  # fmt: skip
 
 
 def chosen_defaults(

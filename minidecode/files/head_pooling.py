@@ -6,6 +6,7 @@ The heads of a group give way to one whose key and value projections are the mea
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import math
@@ -81,8 +82,8 @@ def convert(
         "its texts differ from those of the model that it was made from, and it needs training"
     )
     fields |= {"num_key_value_heads": num_key_value_heads, "different_model": label}
-    converted = family.config.from_json(fields)
-    stored = stored_tensors(source, family, config)
+    stored, config = stored_tensors(source, family, config)
+    converted = dataclasses.replace(config, num_key_value_heads=num_key_value_heads)
     shapes = family.tensors.tensor_shapes(converted)
     count = itertools.count(1)
 
@@ -109,7 +110,7 @@ def pool_tensor(c: Config, name: str, tensor: np.ndarray, G: int) -> np.ndarray:
     if re.search(r"\.attn\.c_attn\.", name):  # GPT-2: q, k and v are columns of one matrix
         q, k, v = np.split(tensor, [h.H * h.K, (h.H + h.G) * h.K], axis=-1)
         return np.concatenate([q, pool_heads(k, h.G, G), pool_heads(v, h.G, G)], axis=-1)
-    if re.search(r"_attn\.[kv]_proj\.", name):  # BART: a matrix each, of which they are rows
+    if re.search(r"(_attn\.[kv]_proj|Attention\.[kv])\.", name):  # BART, T5: a matrix each, of which they are rows
         return pool_heads(tensor.T, h.G, G).T
     return tensor
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+GATED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}  # T5 from version 1.1 on
 # The fields of the published config.json files that differ from their family's defaults.
 PUBLISHED = {
     "gpt2": {"model_type": "gpt2"},
@@ -14,10 +15,16 @@ PUBLISHED = {
     },
     "bart-large": {"model_type": "bart"},
     "distilbart-12-6": {"model_type": "bart", "decoder_layers": 6, "vocab_size": 50264},
+    "t5-small": {"model_type": "t5"},
+    "t5-base": {"model_type": "t5", "d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12},
+    "flan-t5-small": {"model_type": "t5", "d_ff": 1024, "num_layers": 8, "num_heads": 6, **GATED},
+    "flan-t5-base": {"model_type": "t5", "d_model": 768, "num_layers": 12, "num_heads": 12, **GATED},
+    "mt5-small": {"model_type": "mt5", **GATED},
 }  # fmt: skip
 # Special tokens as published, so that searches run as they would.
 SPECIAL_TOKENS = {
     "gpt2": {"bos_token_id": 50256, "eos_token_id": 50256},
+    **dict.fromkeys(("t5", "mt5"), {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0}),
     "bart": {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2},
 }
 

@@ -6,6 +6,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from ..errors import CheckpointError
 from ..ops import Heads
 from ..reference.activation import ACTIVATIONS
@@ -107,9 +109,7 @@ class GPT2Config(Config):
             object.__setattr__(self, "n_inner", 4 * self.n_embd)
         self.check()
         self.check_heads("n_embd", "n_head")
-        epsilon = self.layer_norm_epsilon
-        if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 <= epsilon < 1:
-            raise CheckpointError(f"config.json: layer_norm_epsilon must be a number from 0 to 1, not {epsilon!r}")
+        check_epsilon(self.layer_norm_epsilon)
         if self.add_cross_attention:
             raise CheckpointError("config.json: add_cross_attention is not supported for gpt2: use a model without it")
 
@@ -193,3 +193,136 @@ class BartConfig(Config):
     @property
     def width(self) -> int:
         return self.d_model
+
+
+@dataclass(frozen=True, kw_only=True)
+class T5Config(Config):
+    """The fields of a T5, mT5 or UMT5 `config.json` that change what is computed, with transformers' defaults."""
+
+    SIZES = ("vocab_size", "d_model", "d_kv", "d_ff", "num_layers", "decoder_layers", "num_heads",
+             "relative_attention_num_buckets", "relative_attention_max_distance")  # fmt: skip
+    FLAGS = ("tie_word_embeddings",)
+    ALIASES: ClassVar[dict[str, str]] = {
+        "num_decoder_layers": "decoder_layers", "hidden_size": "d_model", "num_attention_heads": "num_heads",
+        "num_hidden_layers": "num_layers", "head_dim": "d_kv",
+    }  # fmt: skip
+    MULTILINGUAL: ClassVar[dict[str, Any]] = {  # what mT5 and UMT5 have where T5 has other defaults
+        "vocab_size": 250112, "d_ff": 1024, "num_layers": 8, "num_heads": 6, "feed_forward_proj": "gated-gelu",
+    }  # fmt: skip
+
+    model_type: str = "t5"
+    vocab_size: int = 32128
+    d_model: int = 512
+    d_kv: int = 64
+    d_ff: int = 2048
+    num_layers: int = 6
+    decoder_layers: int | None = None  # None: num_layers
+    num_heads: int = 8
+    relative_attention_num_buckets: int = 32
+    relative_attention_max_distance: int = 128
+    layer_norm_epsilon: float = 1e-6
+    feed_forward_proj: str = "relu"
+    tie_word_embeddings: bool = True
+    scale_decoder_outputs: bool | None = None  # as transformers 5 keeps it; None: where the head is tied
+    own_head: bool | None = None  # whether the head's numbers are not the table's, as the file has it; None: not known
+
+    def __post_init__(self):
+        if self.decoder_layers is None:
+            object.__setattr__(self, "decoder_layers", self.num_layers)
+        if not isinstance(self.feed_forward_proj, str):
+            raise CheckpointError(f"config.json: feed_forward_proj must be a name, not {self.feed_forward_proj!r}")
+        self.check()
+        buckets, farthest = self.relative_attention_num_buckets, self.relative_attention_max_distance
+        if buckets < 4 or farthest <= buckets // 2:
+            raise CheckpointError(
+                f"config.json: relative_attention_num_buckets {buckets} must be at least 4, and less than twice "
+                f"relative_attention_max_distance {farthest}"
+            )
+        if (G := self.num_key_value_heads) and self.num_heads % G:
+            raise CheckpointError(
+                f"config.json: num_heads {self.num_heads} is not a multiple of num_key_value_heads {G}"
+            )
+        check_epsilon(self.layer_norm_epsilon)
+        if self.scale_decoder_outputs not in (None, True, False):
+            raise CheckpointError(
+                f"config.json: scale_decoder_outputs must be true or false, not {self.scale_decoder_outputs!r}"
+            )
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]):
+        return super().from_json((cls.MULTILINGUAL if fields.get("model_type") in ("mt5", "umt5") else {}) | fields)
+
+    @property
+    def is_gated(self) -> bool:
+        return self.feed_forward_proj.startswith("gated-")
+
+    @property
+    def activation_function(self) -> str:
+        """ "gated-gelu" is transformers' name for the gated gelu_new; any other name means itself."""
+        name = self.feed_forward_proj.removeprefix("gated-")
+        return "gelu_new" if self.feed_forward_proj == "gated-gelu" else name
+
+    @property
+    def has_bias_in_each_block(self) -> bool:
+        """Whether every layer has a table of position biases of its own, not the first alone for all."""
+        return self.model_type == "umt5"
+
+    @property
+    def has_own_head(self) -> bool:
+        return not self.tie_word_embeddings if self.own_head is None else self.own_head
+
+    @property
+    def logit_scale(self) -> float:
+        """What the decoder's output is multiplied with before the head: 1/sqrt(D) where the head is the table."""
+        if self.has_own_head or not self.tie_word_embeddings or self.scale_decoder_outputs is False:
+            return 1.0
+        if self.model_type == "mt5" and self.scale_decoder_outputs is None:
+            raise CheckpointError(
+                "config.json: the logits of an mt5 whose head is the embedding are scaled by transformers 4 and not by "
+                "transformers 5: set scale_decoder_outputs to true or false"
+            )
+        return self.d_model**-0.5
+
+    def bucket_of_distance(self, two_sided: bool) -> tuple[np.ndarray, int]:
+        """(bucket_L, zero): entry t - m + zero is the bucket of a query at position t and a key at m.
+
+        Half of the buckets are one distance each; the others grow with its logarithm, up to the largest distance. An
+        encoder's key may lie behind its query: such keys have the upper half of all buckets.
+        """
+        buckets, farthest = self.relative_attention_num_buckets, self.relative_attention_max_distance
+        back_L = np.arange(-farthest if two_sided else 0, farthest + 1)
+        n = buckets // 2 if two_sided else buckets
+        own, far_L = n // 2, np.abs(back_L)
+        grown_L = np.log(np.maximum(far_L, own) / own) / np.log(farthest / own) * (n - own)
+        bucket_L = np.where(far_L < own, far_L, np.minimum(own + grown_L.astype(np.int64), n - 1))
+        return bucket_L + np.where(back_L < 0, n, 0), farthest if two_sided else 0
+
+    def heads(self, H: int, scaled: bool = False, window: int | None = None) -> Heads:
+        """T5's heads have a width of their own, and its scores are not scaled."""
+        G, K, U = self.num_key_value_heads or H, self.key_width or self.d_kv, self.value_width or self.d_kv
+        return Heads(H, G, K, U, K**-0.5 if scaled else 1.0, window)
+
+    @property
+    def context(self) -> int:
+        """T5 sets no limit of its own: distances beyond the last bucket count as that. So much is read at once."""
+        return 2**15
+
+    @property
+    def layers(self) -> int:
+        return self.num_layers + (self.decoder_layers or 0)
+
+    @property
+    def stacks(self) -> dict[str, tuple[int, Heads]]:
+        """Name -> its layers, and how each of their attentions is cut into heads."""
+        heads = self.heads(self.num_heads)
+        return {"encoder": (self.num_layers, heads), "decoder": (self.decoder_layers or 0, heads)}
+
+    @property
+    def width(self) -> int:
+        return self.d_model
+
+
+def check_epsilon(epsilon: Any) -> None:
+    """Raises CheckpointError on what a norm cannot add to a variance."""
+    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 <= epsilon < 1:
+        raise CheckpointError(f"config.json: layer_norm_epsilon must be a number from 0 to 1, not {epsilon!r}")

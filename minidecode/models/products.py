@@ -17,6 +17,11 @@ def activated(ops, x_RX, weight, activation):
     return ops.bias_activation(ops.linear(x_RX, weight), weight.bias, activation)
 
 
+def gated(ops, x_RX, weight, activation):
+    """act(x W_gate) * (x W_up): W has their outputs in pairs."""
+    return ops.gated_activation(product(ops, x_RX, weight), activation)
+
+
 def residual_norm(ops, x_RD, a_RX, weight, norm):
     """x' = x + a W + bias, h = layer_norm(x'). A product that adds itself into the residual changes x in place."""
     if weight.x_bits is not None:

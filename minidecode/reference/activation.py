@@ -165,6 +165,20 @@ def add_bias(x_RX, bias_X, out=None):
     return np.add(x_RX, bias_X, out=out)
 
 
+def gated_activation_naive(f_RX, activation, out=None):
+    """Two arrays in place of pairs, and an operation at a time."""
+    gate_RF, up_RF = f_RX[:, 0::2].copy(), f_RX[:, 1::2].copy()
+    return np.multiply(bias_activation_naive(gate_RF, None, activation), up_RF, out=out)
+
+
+def gated_activation(f_RX, activation, out=None, *, workspace=None):
+    """The gates are copied to where the result goes, which is all that is written."""
+    gated_RF = np.add(f_RX[:, 0::2], 0, out=out)
+    ACTIVATIONS[activation](gated_RF, workspace)
+    gated_RF *= f_RX[:, 1::2]
+    return gated_RF
+
+
 def bias_activation(f_RF, bias_F, activation, out=None, *, workspace=None):
     """Add, then apply in place."""
     biased_RF = np.add(f_RF, 0 if bias_F is None else bias_F, out=out)

@@ -29,6 +29,7 @@ class Inputs:
     tokenizer: Tokenizer | None
     defaults: dict[str, Any]  # of generation_config.json
     is_encoder_decoder: bool
+    prefix: str = ""  # what stands in front of each text that is given, as a task asks for
 
     def fitted(self, prompts, input_ids, attention_mask, options: Options, truncate: bool | None):
         """(sources, prompts, most new tokens of each): checked, and cut to what the model holds; see `fit_prompts`.
@@ -108,7 +109,8 @@ class Inputs:
         texts = [prompts] if isinstance(prompts, str) else list(prompts)
         if not all(isinstance(t, str) for t in texts):
             raise InputError(f"{what}s must be texts; pass token ids as {name}")
-        return [self.tokenizer.encode(t) for t in texts]
+        prefix = self.prefix if what in ("prompt", "text") else ""  # of a target there is none
+        return [self.tokenizer.encode(prefix + t) for t in texts]
 
     def encode_chat(self, messages: Sequence[Message]) -> np.ndarray:
         """Token ids of a conversation, up to where the answer begins; see `Tokenizer.encode_chat`."""

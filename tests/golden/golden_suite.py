@@ -1,4 +1,4 @@
-"""What test_gpt2_golden.py and test_bart_golden.py share: a folder of golden files, and the tests that hold for both.
+"""What the golden tests of GPT-2, BART and T5 share: a folder of golden files, and the tests that hold for all.
 
 Needs neither torch nor transformers.
 """
@@ -104,8 +104,8 @@ def check_scores(golden, case, scores, expected, defaults):
 def scale_off_by_a_thousandth(monkeypatch):
     right = prefill.attend_prefill
 
-    def wrong(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, out=None):
-        return right(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, 1.001 * scale, causal, window, out)
+    def wrong(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, bias=None, out=None):
+        return right(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, 1.001 * scale, causal, window, bias, out)
 
     monkeypatch.setattr(prefill, "attend_prefill", wrong)
 
@@ -114,14 +114,14 @@ def last_position_sees_no_first_key(monkeypatch):
     """A dropped mask position: the last row of each prompt of several tokens does without its first key."""
     right = prefill.attend_prefill
 
-    def wrong(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, out=None):
-        a_RX = right(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window, out).copy()
+    def wrong(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, bias=None, out=None):
+        a_RX = right(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window, bias, out).copy()
         for first, last in pairwise(q_offsets_X):
             if causal and last - first > 1:
                 rows = slice(first + 1, last)
                 shorter_X = np.array([0, last - first - 1])
                 shorter = (q_RHK[rows], k_XGK[rows], v_XGU[rows], shorter_X, shorter_X)
-                a_RX[last - 1] = right(*shorter, scale, causal, window)[-1]
+                a_RX[last - 1] = right(*shorter, scale, causal, window, bias)[-1]
         return a_RX
 
     monkeypatch.setattr(prefill, "attend_prefill", wrong)

@@ -36,11 +36,11 @@ def cross_attention_reads_a_padded_position(monkeypatch):
     """Each source seems one token longer: a position of zeros, which is what padding a cache puts there."""
     right = prefill.attend_prefill
 
-    def wrong(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, out=None):
+    def wrong(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, bias=None, out=None):
         if k_offsets_X is not q_offsets_X:
             k_XGK, v_XGU = (np.insert(rows, k_offsets_X[1:], 0.0, axis=0) for rows in (k_XGK, v_XGU))
             k_offsets_X = k_offsets_X + np.arange(len(k_offsets_X))
-        return right(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window, out)
+        return right(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window, bias, out)
 
     monkeypatch.setattr(prefill, "attend_prefill", wrong)
 
@@ -48,9 +48,9 @@ def cross_attention_reads_a_padded_position(monkeypatch):
 def encoder_is_causal(monkeypatch):
     right = prefill.attend_prefill
 
-    def wrong(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, out=None):
+    def wrong(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, bias=None, out=None):
         causal = causal or k_offsets_X is q_offsets_X
-        return right(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window, out)
+        return right(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window, bias, out)
 
     monkeypatch.setattr(prefill, "attend_prefill", wrong)
 

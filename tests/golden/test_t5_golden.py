@@ -1,0 +1,165 @@
+"""T5, mT5 and UMT5 against numbers that transformers 5 computed: logits, greedy search and beam search.
+
+tests/golden/make_t5.py remakes the numbers; golden_suite.py holds the tests that GPT-2 and BART share.
+"""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.register_assert_rewrite("golden_suite")
+
+from golden_suite import Golden, GoldenSuite, open_all  # noqa: E402
+from tolerance import FLOAT32  # noqa: E402
+
+import minidecode as md  # noqa: E402
+from minidecode.models.config import T5Config  # noqa: E402
+from minidecode.ops import Heads  # noqa: E402
+from minidecode.reference import prefill  # noqa: E402
+
+FOLDER = Path(__file__).parent / "t5"
+MODELS = open_all(FOLDER)
+BY_NAME = {golden.name: golden for golden in MODELS}
+
+
+@pytest.fixture(scope="module", params=MODELS, ids=lambda golden: golden.name)
+def golden(request) -> Golden:
+    return request.param
+
+
+# ---- mistakes that the bound has to see ------------------------------------------------------------------------------
+
+
+def with_another_bias(change):
+    """A planted mistake: attention gets what `change` makes of its position bias and its arguments."""
+
+    def plant(monkeypatch):
+        right = prefill.attend_prefill
+
+        def wrong(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, bias=None, out=None):
+            bias = bias and change(bias, q_RHK)
+            return right(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window, bias, out)
+
+        monkeypatch.setattr(prefill, "attend_prefill", wrong)
+
+    return plant
+
+
+def with_buckets(change):
+    """A planted mistake: other buckets of distances."""
+
+    def plant(monkeypatch):
+        right = T5Config.bucket_of_distance
+        monkeypatch.setattr(T5Config, "bucket_of_distance", lambda c, two_sided: change(c, *right(c, two_sided)))
+
+    return plant
+
+
+def first_far_distance_too_near(c, bucket_L, zero):
+    """Off by one where buckets stop to be one distance each: at 16 of T5's 128."""
+    own = max(d for d in range(zero, len(bucket_L)) if bucket_L[d] == d - zero) - zero
+    bucket_L = bucket_L.copy()
+    bucket_L[zero + own] -= 1
+    return bucket_L, zero
+
+
+def last_bucket_never(c, bucket_L, zero):
+    """Off by one at the largest distance: at 128."""
+    last = bucket_L[-1]
+    return np.where(bucket_L == last, last - 1, bucket_L), zero
+
+
+def bias_on_cross_attention(monkeypatch):
+    right = prefill.attend_prefill
+    seen = []
+
+    def wrong(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, bias=None, out=None):
+        seen.append(bias)
+        bias = bias or next(b for b in reversed(seen) if b)
+        return right(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window, bias, out)
+
+    monkeypatch.setattr(prefill, "attend_prefill", wrong)
+
+
+def scores_are_scaled(monkeypatch):
+    right = T5Config.heads
+
+    def wrong(c, H, scaled=False, window=None) -> Heads:
+        return right(c, H, True, window)
+
+    monkeypatch.setattr(T5Config, "heads", wrong)
+
+
+MISTAKES = {
+    "wrong sign": with_another_bias(lambda b, q: dataclasses.replace(b, bias_XHP=-b.bias_XHP)),
+    "key minus query": with_another_bias(lambda b, q: dataclasses.replace(b, bucket_L=b.bucket_L[::-1].copy())),
+    "bias scaled": with_another_bias(
+        lambda b, q: dataclasses.replace(b, bias_XHP=b.bias_XHP * q.dtype.type(q.shape[2] ** -0.5))
+    ),
+    "one position further": with_another_bias(lambda b, q: dataclasses.replace(b, zero=b.zero + 1)),
+    "off by one at 16": with_buckets(first_far_distance_too_near),
+    "off by one at 128": with_buckets(last_bucket_never),
+    "on cross attention": bias_on_cross_attention,
+    "scores scaled": scores_are_scaled,
+}
+
+
+class TestT5(GoldenSuite):
+    FOLDER = FOLDER
+
+    @pytest.mark.parametrize("mistake", MISTAKES)
+    def test_a_mistake_of_position_biases_breaks_the_bound(self, mistake, monkeypatch):
+        golden = BY_NAME["relu"]
+        MISTAKES[mistake](monkeypatch)
+        assert golden.error(golden.load()) > golden.bound(FLOAT32)
+
+    @pytest.mark.parametrize("name", ["relu", "gated-tied", "gated-untied", "mt5", "written-by-5"])
+    def test_the_scale_of_logits(self, name, monkeypatch):
+        """Scaled where the table is the head, and nowhere else: the other way breaks the bound."""
+        golden = BY_NAME[name]
+        D = golden.config.d_model
+        was = golden.config.logit_scale
+        assert was == (D**-0.5 if name in ("relu", "gated-tied") else 1.0)
+        monkeypatch.setattr(T5Config, "logit_scale", D**-0.5 if was == 1.0 else 1.0)
+        assert golden.error(golden.load()) > golden.bound(FLOAT32)
+
+
+def test_umt5_has_a_table_for_each_block(monkeypatch):
+    golden = BY_NAME["umt5"]
+    model = golden.load()
+    first = model.weights.blocks[0].heads
+    blocks = tuple(dataclasses.replace(block, heads=first) for block in model.weights.blocks)
+    decoder = dataclasses.replace(model.weights.decoder, blocks=blocks)
+    model.weights = dataclasses.replace(model.weights, decoder=decoder)
+    assert golden.error(model) > golden.bound(FLOAT32)
+
+
+def test_a_tied_mt5_must_say_whether_its_logits_are_scaled(tmp_path):
+    """transformers 4 scales them and transformers 5 does not."""
+    golden = BY_NAME["gated-tied"]
+    for file in golden.folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    text = (golden.folder / "config.json").read_text(encoding="utf-8").replace('"t5"', '"mt5"', 1)
+    (tmp_path / "config.json").write_text(text, encoding="utf-8")
+    with pytest.raises(md.CheckpointError, match="transformers 4 and not by transformers 5: set scale_decoder_outputs"):
+        md.load(tmp_path)
+    (tmp_path / "config.json").write_text(text.rstrip()[:-1] + ', "scale_decoder_outputs": true}', encoding="utf-8")
+    assert golden.error(md.load(tmp_path)) <= golden.bound(FLOAT32)
+
+
+@pytest.mark.parametrize("name", ["relu", "gated-untied", "umt5"])
+def test_buckets_are_those_of_the_equation(name):
+    """d = key - query; a far distance's bucket is where ln(a / e) has come on its way to ln(largest / e)."""
+    c = BY_NAME[name].config
+    buckets, farthest = c.relative_attention_num_buckets, c.relative_attention_max_distance
+    for two_sided in (True, False):
+        bucket_L, zero = c.bucket_of_distance(two_sided)
+        for d in range(-40, 40):
+            n, base, a = buckets, 0, max(-d, 0)
+            if two_sided:
+                n, base, a = buckets // 2, buckets // 2 if d > 0 else 0, abs(d)
+            e = n // 2
+            grown = e if a == 0 else e + int(np.floor(np.log(a / e) / np.log(farthest / e) * (n - e)))
+            assert bucket_L[min(max(zero - d, 0), len(bucket_L) - 1)] == base + (a if a < e else min(grown, n - 1))
