@@ -24,7 +24,7 @@ PUBLISHED = {
 # Special tokens as published, so that searches run as they would.
 SPECIAL_TOKENS = {
     "gpt2": {"bos_token_id": 50256, "eos_token_id": 50256},
-    **dict.fromkeys(("t5", "mt5"), {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0}),
+    **{name: {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0} for name in ("t5", "mt5")},
     "bart": {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2},
 }
 

@@ -547,6 +547,7 @@ OUT_CASES = {
     "reorder_cache": lambda r: (normal(r, 3, 1, 4, 3), np.array([2, 1, 1]), np.array([4, 4, 4])),
     "residual_norm": lambda r: (normal(r, 2, 4), normal(r, 2, 4), normal(r, 4), Norm(normal(r, 4), normal(r, 4), 0.1)),
     "bias_activation": lambda r: (normal(r, 2, 4), normal(r, 4), "gelu_new"),
+    "gated_activation": lambda r: (normal(r, 2, 8), "gelu_new"),
     "gather_rows": lambda r: (normal(r, 3, 2), np.array([2, 2, 0])),
     "pad_left": lambda r: (normal(r, 3, 2, 2), np.array([0, 1, 3])),
     "concat_step": lambda r: (normal(r, 2, 1, 3, 2), normal(r, 2, 1, 2)),
