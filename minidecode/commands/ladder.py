@@ -31,8 +31,7 @@ def ladder(
     context: typer.Context,
     model: Annotated[str, typer.Option("--model", "-m", autocompletion=complete_model,
         help="A bundled model, a model folder or a hub id; with"
-                                       " --random-weights also gpt2, gpt2-medium, bart-base, bart-large,"
-                                       " distilbart-12-6.")] = "tiny-gpt2",
+                                       " --random-weights also gpt2, bart-base, t5-base and others.")] = "tiny-gpt2",
     random_weights: Annotated[bool, typer.Option("--random-weights", help="Only the shapes are the model's; nothing is"
                                                  " downloaded. No tokenizer, so no pipeline.")] = False,
     texts: Annotated[int, typer.Option(help="Texts that every rung generates.")] = 4,

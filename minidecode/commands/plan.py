@@ -20,7 +20,7 @@ def plan(
     context: typer.Context,
     model: Annotated[str, typer.Argument(autocompletion=complete_model,
         help="A bundled model, a model folder, a hub id, or the name of a published"
-                                         " shape (gpt2, gpt2-medium, bart-base, bart-large, distilbart-12-6). No"
+                                         " shape (gpt2, bart-base, t5-base and others). No"
                                          " weights are needed.")] = "tiny-gpt2",
     batch_size: Annotated[int, typer.Option(help="Prompts, or sources, generated together.")] = 1,
     input_length: Annotated[int, typer.Option(help="The most tokens of each.")] = 1,
