@@ -8,7 +8,7 @@ from ..reference import linear_int8 as reference
 from ..reference import scratch
 from ..reference.activation import code_of
 from .common.code_paths import NUMPY, ran
-from .common.panel_gemm import multiply_int8, pack_int8, round_rows
+from .common.panel_gemm import multiply_int8, pack_int8
 from .common.tile import DOT, GROUP
 from .packing import check_dot_product
 
@@ -32,8 +32,9 @@ def linear_int8(x_RX, weight, bias_X=None, activation=None, add_to=None, out=Non
         ran(DOT.name)
         q_RX = scratch(workspace, (rows, -(-inputs // GROUP) * GROUP), x_RX, np.dtype(np.uint8))
         scale_R = scratch(workspace, (rows,), x_RX)
-        round_rows(np.ascontiguousarray(x_RX), reference.largest_of_bits(weight.x_bits), q_RX, scale_R)
-        multiply_int8(q_RX, scale_R, weight, bias_X, code_of(activation), sums_RX, add_to is not None and fits)
+        x_RX, largest = np.ascontiguousarray(x_RX), reference.largest_of_bits(weight.x_bits)
+        adds = fits and add_to is not None
+        multiply_int8(x_RX, largest, q_RX, scale_R, weight, bias_X, code_of(activation), sums_RX, adds)
     if y_RX is None or fits:
         return sums_RX
     y_RX[...] = sums_RX if add_to is None else y_RX + sums_RX

@@ -1,22 +1,166 @@
-"""Attention inside each sentence: the products by BLAS, and one compiled pass from scores to weights."""
+"""Attention inside each sentence, compiled for the CPU.
+
+By tiles where the processor has AVX-512 (common/tile.py): a task is a key/value head of a sentence and a block of its
+queries, and the worker threads share the tasks. Elsewhere the BLAS makes the products, and one compiled pass makes
+scores into weights.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
+from ..ops import ALIGNED
 from ..reference.prefill import add_bias_of_distances, sentences
+from ..runtime.cores import worker_threads
+from .common.atomics import array_at
+from .common.code_paths import BLAS, COMPILED, ran
 from .common.jit import njit
-from .softmax import softmax_in_place
+from .common.panel_gemm import FLOAT_ROWS, FLOAT_WIDTH, float_tile
+from .common.thread_pool import ALL_WORKERS, CALLER_ALONE, DONE, parallel_for, schedule
+from .common.tile import FLOAT
+from .softmax import exponentials, largest, softmax_in_place
 
 QUERIES = 32  # in a block; with 64 numbers a head and up to 128 keys its products are small enough for one BLAS thread
+TASKS_PER_THREAD = 4  # at the least: no thread waits long for the last one
+QUERIES_PER_TASK = 48  # at the least: each task packs the keys and values of its sentence anew
+WORTH_WORKERS = 2**20  # multiplications; they take some 10 us
 
 
 def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, bias=None, out=None):
+    """By tiles in float32 where there are some, and no bias; else by the BLAS."""
+    arrays = q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window
+    if FLOAT is not None and bias is None and q_RHK.dtype == k_XGK.dtype == v_XGU.dtype == np.float32:
+        return _by_tiles(*arrays, out)
+    return _by_blas(*arrays, bias, out)
+
+
+def _by_tiles(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window, out):
+    """Six queries at a time: their scores, the softmax and their sums of values stay in the first-level cache."""
+    (R, H, K), (G, U) = q_RHK.shape, v_XGU.shape[1:]
+    pairs = list(sentences(q_offsets_X, k_offsets_X))
+    fits = out is not None and out.dtype == np.float32 and out.flags.c_contiguous
+    a_RX = out if fits else np.empty((R, H * U), np.float32)
+    if pairs:
+        ran(COMPILED)
+        bounds_XX = np.array([(q.start, q.stop, k.start, k.stop) for q, k in pairs])
+        longest, threads = int((bounds_XX[:, 1] - bounds_XX[:, 0]).max()), worker_threads().number
+        blocks = -(-TASKS_PER_THREAD * threads // (len(pairs) * G))
+        per_task = max(QUERIES_PER_TASK, -(-longest // blocks)) if blocks > 1 else longest
+        window = (window or longest) if causal else 0
+        arrays = (*map(np.ascontiguousarray, (q_RHK, k_XGK, v_XGU)), bounds_XX, np.full(1, scale, np.float32), a_RX)
+        workers = CALLER_ALONE if R * longest * H * (K + U) < WORTH_WORKERS else ALL_WORKERS
+        parallel_for(_attention_by_tiles, (*arrays, window, per_task, longest), _task_by_tiles, workers)
+    if out is None or fits:
+        return a_RX
+    out[...] = a_RX
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _attention_by_tiles(q_RHK, k_XGK, v_XGU, bounds_XX, scale_1, a_RX, window, per_task, longest, function, table):
+    """Lays attention on the table: a task for some queries that share a key/value head of a sentence."""
+    (H, K), (X, G, U), sentences = q_RHK.shape[1:], v_XGU.shape, len(bounds_XX)
+    args = (
+        np.int64(q_RHK.ctypes.data), np.int64(k_XGK.ctypes.data), np.int64(v_XGU.ctypes.data),
+        np.int64(bounds_XX.ctypes.data), np.int64(scale_1.ctypes.data), np.int64(a_RX.ctypes.data),
+        H, K, X, G, U, sentences, np.int64(window), np.int64(per_task),
+    )  # fmt: skip
+    return schedule(sentences * G * (-(-longest // per_task)), function, args, table)
+
+
+@njit(cache=True, nogil=True)
+def _task_by_tiles(args, task):
+    """The task's queries: all query heads of key/value head g, queries n0 to n1 of the sentence."""
+    q, k, v, bounds, scale, a, H, K, X, G, U, sentences, window, per_task = array_at(args, 0, (14,))
+    q0, q1, k0, k1 = array_at(bounds, 0, (sentences, 4))[task // G % sentences]
+    g, n0 = task % G, task // G // sentences * per_task
+    n1 = min(n0 + per_task, q1 - q0)
+    if n0 < n1:
+        k_XGK, v_XGU = array_at(k, np.float32(0), (X, G, K)), array_at(v, np.float32(0), (X, G, U))
+        last = min(k1 - k0, n1) if window else k1 - k0  # of the keys that the task's queries see
+        k_PKW = _packed_keys(k_XGK[k0 : k0 + last, g], array_at(scale, np.float32(0), (1,))[0])
+        v_PMW = _packed_values(v_XGU[k0 : k0 + last, g])
+        for h in range(g * (H // G), (g + 1) * (H // G)):
+            at = 4 * (q0 * H + h)
+            _attend_head(q + at * K, H * K, k_PKW, v_PMW, window, n0, n1, a + at * U, H * U, U)
+    return DONE
+
+
+@njit(cache=True, nogil=True)
+def _panels(panels, steps):
+    """Zeros that begin at a cache line, as the tile reads its panels."""
+    numbers = panels * steps * FLOAT_WIDTH
+    room_X = np.zeros(numbers + ALIGNED // 4, np.float32)
+    first = -room_X.ctypes.data % ALIGNED // 4
+    return room_X[first : first + numbers].reshape(panels, steps, FLOAT_WIDTH)
+
+
+@njit(cache=True, nogil=True)
+def _packed_keys(k_MK, scale):
+    """Panels of keys for the tile, padded with zeros: for each of K, the numbers of a panel's keys side by side."""
+    M, K = k_MK.shape
+    k_PKW = _panels(-(-M // FLOAT_WIDTH), K)
+    for m in range(M):
+        panel, lane = m // FLOAT_WIDTH, m % FLOAT_WIDTH
+        for i in range(K):
+            k_PKW[panel, i, lane] = k_MK[m, i] * scale
+    return k_PKW
+
+
+@njit(cache=True, nogil=True)
+def _packed_values(v_MU):
+    """Panels of values: for each position, the numbers of a panel side by side, padded with zeros."""
+    M, U = v_MU.shape
+    v_PMW = _panels(-(-U // FLOAT_WIDTH), M)
+    for m in range(M):
+        for u in range(U):
+            v_PMW[u // FLOAT_WIDTH, m, u % FLOAT_WIDTH] = v_MU[m, u]
+    return v_PMW
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _attend_head(q, q_row, k_PKW, v_PMW, window, n0, n1, a, a_row, U):
+    """Queries n0 to n1 of one head, whose first lies at the address q; the results go to the address a.
+
+    window: how many keys a query sees, of which the last is the query's own position; 0 if each sees all keys.
+    A tile's weights are not divided by their sum: its results are, which are fewer.
+    """
+    (panels, K, _), M = k_PKW.shape, v_PMW.shape[1]
+    scores_NM = np.empty((FLOAT_ROWS, panels * FLOAT_WIDTH), np.float32)
+    sums_NU, total_N = np.empty((FLOAT_ROWS, len(v_PMW) * FLOAT_WIDTH), np.float32), np.empty(FLOAT_ROWS, np.float32)
+    scores, sums = np.int64(scores_NM.ctypes.data), np.int64(sums_NU.ctypes.data)
+    keys, values = np.int64(k_PKW.ctypes.data), np.int64(v_PMW.ctypes.data)
+    scores_row, sums_row = np.int64(4 * scores_NM.shape[1]), np.int64(4 * sums_NU.shape[1])
+    panel_bytes, values_bytes = 4 * K * FLOAT_WIDTH, 4 * M * FLOAT_WIDTH
+    for n in range(n0, n1, FLOAT_ROWS):
+        here = min(FLOAT_ROWS, n1 - n)
+        first, last = (max(0, n + 1 - window), n + here) if window else (0, M)
+        for p in range(first // FLOAT_WIDTH, -(-last // FLOAT_WIDTH)):
+            to = scores + 4 * p * FLOAT_WIDTH
+            at = q + 4 * n * q_row
+            float_tile(here, at, 4 * q_row, keys + p * panel_bytes, K, 0, 0, to, scores_row, 1, 1, at, 0)
+        for i in range(here):
+            begin, end = (max(0, n + i + 1 - window), n + i + 1) if window else (0, M)
+            scores_NM[i, first:begin] = 0
+            scores_NM[i, end:last] = 0
+            total_N[i] = exponentials(scores_NM[i, begin:end], largest(scores_NM[i, begin:end]))
+        for p in range(len(v_PMW)):
+            panel, to = values + p * values_bytes + 4 * first * FLOAT_WIDTH, sums + 4 * p * FLOAT_WIDTH
+            at = scores + 4 * first
+            float_tile(here, at, scores_row, panel, last - first, 0, 0, to, sums_row, 1, 1, at, 0)
+        for i in range(here):
+            a_U = array_at(a + 4 * (n + i) * a_row, np.float32(0), (U,))
+            for u in range(U):
+                a_U[u] = sums_NU[i, u] / total_N[i]
+
+
+def _by_blas(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window, bias, out):
     """If causal, a block of queries meets the keys that one of them sees, which are little more than half of all.
 
     NumPy goes six times over all scores; here a row stays in the cache. And where the BLAS would share small products
     among threads, which wait for each other whenever other work has a core, it makes a block's in one.
     """
+    ran(BLAS)
     (R, H, _), U = q_RHK.shape, v_XGU.shape[2]
     a_RHU = np.empty((R, H, U), q_RHK.dtype) if out is None else out.reshape(R, H, U)
     for q_rows, k_rows in sentences(q_offsets_X, k_offsets_X):

@@ -16,11 +16,11 @@ LANES = 16  # maxima that are taken side by side
 @njit(cache=True, nogil=True)
 def softmax_in_place(scores_M):
     """NaN if a score is NaN or plus infinity, or all are minus infinity."""
-    _divide(scores_M, _exponentials(scores_M, _largest(scores_M)))
+    _divide(scores_M, exponentials(scores_M, largest(scores_M)))
 
 
 @njit(cache=True, nogil=True)
-def _largest(scores_M):
+def largest(scores_M):
     """As `largest_of`, for rows so short that many lanes would take longer than they save."""
     lanes_X, first = np.full(LANES, -np.inf, scores_M.dtype), len(scores_M) % LANES
     for m in range(first):
@@ -32,11 +32,11 @@ def _largest(scores_M):
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})  # a sum in any order, so that it runs on vectors
-def _exponentials(scores_M, largest):
+def exponentials(scores_M, most):
     """exp(score - largest) in place of each; and their sum."""
     total = scores_M.dtype.type(0)
     for m in range(len(scores_M)):
-        scores_M[m] = np.exp(scores_M[m] - largest) if scores_M.itemsize == 8 else exp(scores_M[m] - largest)
+        scores_M[m] = np.exp(scores_M[m] - most) if scores_M.itemsize == 8 else exp(scores_M[m] - most)
         total += scores_M[m]
     return total
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..reference.attention import heads_side_by_side
-from .common.atomics import array_at
+from .common.atomics import array_at, fetch
 from .common.jit import njit
 from .common.low_precision import in_bits, wide
 from .common.position_bias import add_bias, bias_arrays
@@ -20,6 +20,7 @@ from .common.thread_pool import CALLER_ALONE, DONE, SPINNING_WORKERS, parallel_f
 from .softmax import softmax_in_place
 
 REORDER = {"reassoc", "contract"}  # sums in any order, so that they run on vectors
+KEYS_AHEAD = 24  # so many keys before one is read, it is fetched
 WORTH_WORKERS = 2**16  # numbers of keys and values, times the queries that they meet: some 20 us of reading
 
 
@@ -118,10 +119,11 @@ def _attend_head(
     for w in range(W):
         q_XK[w * P : w * P + P] = q_RHK[b * W + w, g * P : g * P + P]
 
-    _scores(q_XK, k_NK, scores_XM)
+    _scores(q_XK, k_NK, v_NU, scores_XM)
     for w in range(W):
         r, mine = b * W + w, slice(w * P, w * P + P)
-        _scores(q_XK[mine], k_RGTK[r, g, begin_R[r] : end_R[r]], scores_XM[mine, N:])
+        own_k_TK, own_v_TU = k_RGTK[r, g, begin_R[r] : end_R[r]], v_RGTU[r, g, begin_R[r] : end_R[r]]
+        _scores(q_XK[mine], own_k_TK, own_v_TU, scores_XM[mine, N:])
         for p in range(P):
             scores_M = scores_XM[w * P + p, : N + end_R[r] - begin_R[r]]
             if len(bias_XHP):
@@ -137,19 +139,28 @@ def _attend_head(
 
 
 @njit(cache=True, nogil=True)
-def _scores(q_XK, k_MK, scores_XM):
-    """Each query's product with each key, in the first columns of scores."""
+def _scores(q_XK, k_MK, v_MU, scores_XM):
+    """Each query's product with each key, in the first columns of scores. Keys to come and values are fetched."""
     fours = len(q_XK) // 4 * 4
     for x in range(0, fours, 4):
-        _four_dots(q_XK[x : x + 4], k_MK, scores_XM[x : x + 4])
+        _four_dots(q_XK[x : x + 4], k_MK, v_MU, scores_XM[x : x + 4])
     for x in range(fours, len(q_XK)):
-        _dots(q_XK[x], k_MK, scores_XM[x])
+        _dots(q_XK[x], k_MK, v_MU, scores_XM[x])
+
+
+@njit(inline="always")
+def _fetch_positions(k_MK, v_MU, m):
+    """Where keys and values come from memory, one position's values are as many bytes as the key that is read now."""
+    ahead = min(m + KEYS_AHEAD, len(k_MK) - 1)
+    fetch(k_MK.ctypes.data + ahead * k_MK.strides[0], k_MK.shape[1] * k_MK.itemsize)
+    fetch(v_MU.ctypes.data + m * v_MU.strides[0], v_MU.shape[1] * v_MU.itemsize)
 
 
 @njit(cache=True, nogil=True, fastmath=REORDER)
-def _four_dots(q_XK, k_MK, scores_XM):
+def _four_dots(q_XK, k_MK, v_MU, scores_XM):
     M, K = k_MK.shape
     for m in range(M):
+        _fetch_positions(k_MK, v_MU, m)
         a = b = c = d = q_XK.dtype.type(0)
         for j in range(K):
             key = wide(k_MK[m, j])
@@ -161,9 +172,10 @@ def _four_dots(q_XK, k_MK, scores_XM):
 
 
 @njit(cache=True, nogil=True, fastmath=REORDER)
-def _dots(q_K, k_MK, scores_M):
+def _dots(q_K, k_MK, v_MU, scores_M):
     M, K = k_MK.shape
     for m in range(M):
+        _fetch_positions(k_MK, v_MU, m)
         total = q_K.dtype.type(0)
         for j in range(K):
             total += q_K[j] * wide(k_MK[m, j])

@@ -51,7 +51,12 @@ TYPES: dict[str, dict[str, list[str]]] = {
     "softmax": {"softmax._log_softmax": ["f2 f2 i1"]},
     "split": ATTENTION,
     "flags": {"flags._step_flags": ["b1 i1 i2 i1 i1"]},
-    "prefill": {"prefill._to_weights": ["f3 f b i i"]},
+    "prefill": {
+        "prefill._attention_by_tiles": ["f3 f3 f3 i2 f1 f2 i i i i i1"],
+        "prefill._task_by_tiles": [TASK],
+        "prefill._to_weights": ["f3 f b i i"],
+    }
+    | WORKERS,
     "top_k": {"candidates._top_candidates": [BEST], "top_k._rule_out_below": ["f2 f2"]},
     "top_p": {"top_p._top_p_filter": ["f2 d i"]},
 }
@@ -66,7 +71,7 @@ PRODUCTS = {  # "linear", by what the weights are stored as
              "common.skinny_gemm._task_of_int8": [TASK], "common.low_precision._widen": ["q2r f2"]} | WORKERS,
 }  # fmt: skip
 WHOLE_NUMBERS = {"common.panel_gemm._rounding": ["f2 f o2 f1 i i1"], "common.panel_gemm._task_of_rounding": [TASK],
-                 "common.panel_gemm._product_of_int8": ["o2 q4r f1 f1r f2 i b b i i i i1"],
+                 "common.panel_gemm._product_of_int8": ["f2 f b o2 q4r f1 f1r f2 i b b i i i i1"],
                  "common.panel_gemm._task_of_int8": [TASK], "norm._norm": ["f2 f1r f1r f f2"]}  # fmt: skip
 PRODUCTS |= dict.fromkeys(DYNAMIC, PRODUCTS["int8"] | WHOLE_NUMBERS)
 ASKED_FOR: dict[str, dict[str, list[str]]] = {

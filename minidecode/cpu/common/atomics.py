@@ -85,6 +85,26 @@ def _pointer(typing_context, address, like):
 
 
 @intrinsic
+def _fetch_line(typing_context, address):
+    def code(context, builder, signature, arguments):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch.p0", (), kind)
+        read, second_level, data = (number(n) for n in (0, 2, 1))
+        builder.call(prefetch, [builder.inttoptr(arguments[0], byte), read, second_level, data])
+        return context.get_dummy_value()
+
+    return types.none(types.int64), code
+
+
+@njit(inline="always")
+def fetch(address, size):
+    """Asks for the cache lines of so many bytes, which are read soon."""
+    for line in range(0, size, 64):
+        _fetch_line(address + line)
+
+
+@intrinsic
 def call(typing_context, function, args, task):
     """The whole number that the function at that address makes of two; 0 if it raises, which Python tells on stderr."""
 

@@ -7,9 +7,9 @@
 2. A panel of int8 begins with what each output's sums begin with, and its scale. Sums begin with minus the offset's
    part: the offset times the sum of the output's weights (see tile.py).
 3. `round_rows` makes what int8 weights meet: q = rint(x * largest / max |x|) of each row, in one byte, offset added.
-4. A task is some panels, at most half of a second-level cache, for some rows. The rows of a tile stay in the first
-   cache while the panels go by.
-5. Behind each tile of rows bias, activation and residual are added to its results, which are still in a cache.
+4. A task is some panels for some rows. All tiles of rows multiply a block of weights that fits a first-level cache,
+   and fetch the next block from memory meanwhile: reading and arithmetic are at work at once.
+5. Behind each panel bias, activation and residual are added to its results, which are still in a cache.
 
 A sum runs over its inputs in their order, so results depend neither on tasks, threads nor on the other rows. Those of
 int8 are exact: |x| |w| inputs < 2^31 up to MOST_INPUTS.
@@ -33,12 +33,16 @@ from ..activation import activate, no_bias
 from .atomics import array_at
 from .jit import njit
 from .thread_pool import ALL_WORKERS, CALLER_ALONE, DONE, parallel_for, schedule
-from .tile import DOT, FLOAT, GROUP, MOST_ROWS, Kind, tile_of
+from .tile import DOT, FLOAT, GROUP, LINES, MOST_ROWS, Kind, tile_of
 
 F = np.float32
 LARGE = F(1.5 * 2**23)  # float32 numbers near it are whole: adding it rounds, ties to even
 LEAST = F(1e-35)  # rows whose numbers are all below it count as zeros: 127 divided by them would overflow
-PANELS_BYTES, ROWS_BYTES = 2**19, 2**20  # of a task: half of a second-level cache, and what goes by
+PANELS_BYTES = 2**19  # of a task that is not shared
+ROWS = 48  # that go by before the next panel: a page of each row of results stays known to the processor
+ROWS_OF_TASK = 192  # at most, where several threads share a product
+BLOCK = 96  # steps of a panel that all tiles multiply before the next: 24 KB, half of a first-level cache
+STEPS_AHEAD = 32  # so many steps before weights are read, they are fetched, where no earlier tile can do it
 ROWS_OF_ROUNDING = 16  # in a task
 TASKS_PER_THREAD = 4  # at the least, where the product is large: no thread waits long for the last one
 WORTH_TWO_TASKS = 2**20  # bytes of weights times rows, of which four take no longer than one
@@ -83,9 +87,8 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 def round_rows(x_RX, largest, q_RX, scale_R):
-    """Rows of float32 to bytes and a scale each; tasks of some rows, on all threads if they are many."""
-    workers = ALL_WORKERS if len(x_RX) > ROWS_OF_ROUNDING else CALLER_ALONE
-    parallel_for(_rounding, (x_RX, F(largest), q_RX, scale_R), _task_of_rounding, workers)
+    """Many rows of float32 to bytes and a scale each; tasks of some rows, on all threads."""
+    parallel_for(_rounding, (x_RX, F(largest), q_RX, scale_R), _task_of_rounding, ALL_WORKERS)
 
 
 @njit(cache=True, nogil=True)
@@ -146,36 +149,48 @@ def _float_of(typing_context, bits):
     return types.float32(types.int32), code
 
 
-def multiply_int8(q_RX, scale_R, weight: Weight, bias_X, code: int, y_RX, adds: bool) -> None:
-    """y = act(x w + bias), or added to y; x is rounded. y is float32 and contiguous, with at least one row.
+def multiply_int8(x_RX, largest, q_RX, scale_R, weight: Weight, bias_X, code: int, y_RX, adds: bool) -> None:
+    """y = act(x w + bias), or added to y. x and y are float32 and contiguous, with at least one row.
 
-    bias_X: None for none.
+    x is rounded into q_RX and scale_R: few rows in the compiled call that shares out the product, many in tasks of
+    their own before it. bias_X: None for none.
     """
+    is_rounded = len(x_RX) > ROWS_OF_ROUNDING
+    if is_rounded:
+        round_rows(x_RX, largest, q_RX, scale_R)
     ends = bias_X is not None or code != PLAIN or adds
     bias_X = no_bias(weight.outputs) if bias_X is None else bias_X
-    _multiply(_product_of_int8, _task_of_int8, q_RX, weight, (scale_R, bias_X, y_RX, code, adds, ends))
+    arrays = x_RX, F(largest), is_rounded, q_RX, weight.data, scale_R, bias_X, y_RX, code, adds, ends
+    _multiply(_product_of_int8, _task_of_int8, q_RX, weight, arrays)
 
 
 def multiply_floats(x_RX, weight: Weight, y_RX, adds: bool = False) -> None:
     """y = x w, or added to y. x and y are float32 and contiguous, with at least one row."""
-    _multiply(_product_of_floats, _task_of_floats, x_RX, weight, (no_bias(weight.outputs), y_RX, adds))
+    arrays = x_RX, weight.data, no_bias(weight.outputs), y_RX, adds
+    _multiply(_product_of_floats, _task_of_floats, x_RX, weight, arrays)
 
 
-def _multiply(describe, function, x_RX, weight, rest) -> None:
+def _multiply(describe, function, x_RX, weight, arrays) -> None:
     """Cuts the work into tasks: some panels for some rows each."""
-    (rows, row_bytes), panels = (len(x_RX), x_RX.strides[0]), len(weight.data)
+    rows, panels = len(x_RX), len(weight.data)
     together, rows_of_task = max(1, min(panels, PANELS_BYTES // weight.data[0].nbytes)), rows
     tasks = weight.data.nbytes * max(rows, 4) // WORTH_TWO_TASKS
     if tasks >= 2:
         together = max(1, min(together, panels // min(tasks, TASKS_PER_THREAD * worker_threads().number)))
-        rows_of_task = max(MOST_ROWS, ROWS_BYTES // row_bytes // MOST_ROWS * MOST_ROWS)
+        rows_of_task = ROWS_OF_TASK
     workers = ALL_WORKERS if tasks >= 2 else CALLER_ALONE
-    parallel_for(describe, (x_RX, weight.data, *rest, together, rows_of_task), function, workers)
+    parallel_for(describe, (*arrays, together, rows_of_task), function, workers)
 
 
 @njit(cache=True, nogil=True)
-def _product_of_int8(q_RX, w_PSWG, scale_R, bias_X, y_RX, code, adds, ends, together, rows_of_task, function, table):
-    """Lays a product on the table."""
+def _product_of_int8(
+    x_RX, largest, is_rounded, q_RX, w_PSWG, scale_R, bias_X, y_RX, code, adds, ends, together, rows_of_task, function,
+    table,
+):  # fmt: skip
+    """Rounds the rows, unless they are rounded already, and lays a product on the table."""
+    if not is_rounded:
+        for r in range(len(x_RX)):
+            scale_R[r] = _round_row(x_RX[r], largest, q_RX[r])
     (rows, outputs), (panels, steps) = y_RX.shape, w_PSWG.shape[:2]
     x, scale, w, y = q_RX.ctypes.data, scale_R.ctypes.data, w_PSWG.ctypes.data, y_RX.ctypes.data
     args = (
@@ -207,85 +222,110 @@ _one_f, _two_f, _three_f, _four_f, _five_f, _six_f = (tile_of(FLOAT, rows) for r
 
 @njit(cache=True, nogil=True)
 def _task_of_int8(args, task):
-    return _panels_for_rows(args, task, _tile_of_int8, DOT_WIDTH, DOT_ROWS, HEADER, GROUP)
+    return _panels_for_rows(args, task, int8_tile, DOT_WIDTH, DOT_ROWS, HEADER)
 
 
 @njit(cache=True, nogil=True)
 def _task_of_floats(args, task):
-    return _panels_for_rows(args, task, _tile_of_floats, FLOAT_WIDTH, FLOAT_ROWS, 0, 4)
+    return _panels_for_rows(args, task, float_tile, FLOAT_WIDTH, FLOAT_ROWS, 0)
 
 
 @njit(inline="always")
-def _panels_for_rows(args, task, tile, width, tile_rows, header, number_bytes):
-    """Some panels for some rows: tiles of rows one after the other, and for each of them all panels of the task.
+def _panels_for_rows(args, task, tile, width, most_rows, header):
+    """Some panels for some rows: block after block of weights, and for each all tiles of rows.
 
-    Results that lack nothing go where they belong at once; others, and those of a panel that is wider than the outputs
-    left, go by way of `tile_RX`. A step of a panel is number_bytes for each of its outputs.
+    A block is BLOCK steps of a panel. While the tiles multiply one block, each fetches its part of the next: so memory
+    and arithmetic are at work at once. Results that lack nothing go where they belong; others, and those of a panel
+    that is wider than the outputs left, go by way of `tile_RX`.
     """
     x, scale, w, bias, y, rows, row_bytes, outputs, panels, steps, code, adds, ends, together, rows_of_task = array_at(
         args, 0, (15,)
     )
     tasks_of_panels = -(-panels // together)
-    p0, r0 = task % tasks_of_panels * together, task // tasks_of_panels * rows_of_task
-    p1, r1 = min(p0 + together, panels), min(r0 + rows_of_task, rows)
-    o0, o1, panel_bytes = p0 * width, min(p1 * width, outputs), steps * width * number_bytes
+    p0, first = task % tasks_of_panels * together, task // tasks_of_panels * rows_of_task
+    p1, behind_all = min(p0 + together, panels), min(first + rows_of_task, rows)
+    step_bytes, end_of_task = 4 * width, w + p1 * steps * 4 * width
     y_RX, bias_X = array_at(y, F(0), (rows, outputs)), array_at(bias, F(0), (outputs,))
-    tile_RX, spare_X = np.empty((tile_rows, (p1 - p0) * width), np.float32), np.empty(o1 - o0, np.float32)
-    tile_at, tile_row = np.int64(tile_RX.ctypes.data), np.int64(tile_RX.shape[1] * 4)
-    first = o0 if ends else max(o0, outputs // width * width)  # of the outputs that go by way of tile_RX
-    for r in range(r0, r1, tile_rows):
-        here = min(tile_rows, r1 - r)
+    whole = 0 if ends else outputs // width  # panels whose results need no more
+    tile_RX, spare_X = np.empty((ROWS, width), np.float32), np.empty(width, np.float32)
+    for r0 in range(first, behind_all, ROWS):
+        r1 = min(r0 + ROWS, behind_all)
+        tiles = -(-(r1 - r0) // most_rows)
+        rows_of_tile, parts = -(-(r1 - r0) // tiles), min(tiles, LINES)  # of the next block, each fetched by one tile
         for p in range(p0, p1):
-            o = p * width
-            to, to_row = (tile_at + 4 * (o - o0), tile_row) if o >= first else (y + 4 * (r * outputs + o), 4 * outputs)
-            tile(here, x + r * row_bytes, row_bytes, w + p * panel_bytes, steps - header, scale + 4 * r, to, to_row)
-        for k in range(here if first < o1 else 0):
-            _end(tile_RX[k, first - o0 : o1 - o0], bias_X[first:o1], code, adds, spare_X, y_RX[r + k, first:o1])
+            head = w + p * steps * step_bytes
+            to, to_row = np.int64(tile_RX.ctypes.data), np.int64(step_bytes)
+            if p < whole:
+                to, to_row = y + 4 * (r0 * outputs + p * width), 4 * outputs
+            for k in range(header, steps, BLOCK):
+                last = min(k + BLOCK, steps)
+                block, behind = head + k * step_bytes, head + last * step_bytes
+                is_first, part = p == p0 and k == header, (last - k) * (step_bytes // parts)
+                for t in range(tiles):
+                    r = r0 + t * rows_of_tile
+                    at = x + r * row_bytes + 4 * (k - header)
+                    ahead, ahead_step = at, np.int64(0)  # nothing: what is there already
+                    if tiles == 1 or (is_first and t == 0):
+                        ahead, ahead_step = block + STEPS_AHEAD * step_bytes, step_bytes
+                    elif t < parts and behind < end_of_task:
+                        ahead, ahead_step = behind + t * part, step_bytes // parts
+                    tile(
+                        min(rows_of_tile, r1 - r), at, row_bytes, block, last - k, head, scale + 4 * r,
+                        to + (r - r0) * to_row, to_row, np.int64(k == header), np.int64(last == steps), ahead,
+                        ahead_step,
+                    )  # fmt: skip
+            if p >= whole:
+                o0, o1 = p * width, min((p + 1) * width, outputs)
+                _end(tile_RX, bias_X, code, adds, spare_X, y_RX, r0, r1, o0, o1)
     return DONE
 
 
 @njit(inline="always")
-def _tile_of_int8(rows, x, x_row, panel, steps, scale, y, y_row):
-    """The tile that has so many rows."""
+def int8_tile(rows, x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step):
+    """The tile that has so many rows; tile.py has the arguments."""
     if rows == 6:
-        _six(x, x_row, panel, steps, scale, y, y_row)
+        _six(x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step)
     elif rows == 5:
-        _five(x, x_row, panel, steps, scale, y, y_row)
+        _five(x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step)
     elif rows == 4:
-        _four(x, x_row, panel, steps, scale, y, y_row)
+        _four(x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step)
     elif rows == 3:
-        _three(x, x_row, panel, steps, scale, y, y_row)
+        _three(x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step)
     elif rows == 2:
-        _two(x, x_row, panel, steps, scale, y, y_row)
+        _two(x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step)
     else:
-        _one(x, x_row, panel, steps, scale, y, y_row)
+        _one(x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step)
 
 
 @njit(inline="always")
-def _tile_of_floats(rows, x, x_row, panel, steps, scale, y, y_row):
+def float_tile(rows, x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step):
+    """The same, of float32."""
     if rows == 6:
-        _six_f(x, x_row, panel, steps, scale, y, y_row)
+        _six_f(x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step)
     elif rows == 5:
-        _five_f(x, x_row, panel, steps, scale, y, y_row)
+        _five_f(x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step)
     elif rows == 4:
-        _four_f(x, x_row, panel, steps, scale, y, y_row)
+        _four_f(x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step)
     elif rows == 3:
-        _three_f(x, x_row, panel, steps, scale, y, y_row)
+        _three_f(x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step)
     elif rows == 2:
-        _two_f(x, x_row, panel, steps, scale, y, y_row)
+        _two_f(x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step)
     else:
-        _one_f(x, x_row, panel, steps, scale, y, y_row)
+        _one_f(x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
-def _end(tile_X, bias_X, code, adds, spare_X, y_X):
-    """What becomes of a row of a tile: bias, activation, and the residual or none."""
-    if adds and code == PLAIN:
-        for o in range(len(y_X)):
-            y_X[o] += tile_X[o] + bias_X[o]
-        return
-    ended_X = spare_X[: len(y_X)] if adds else y_X
-    activate(tile_X, bias_X, code, ended_X)
-    if adds:
-        for o in range(len(y_X)):
-            y_X[o] += ended_X[o]
+def _end(tile_RX, bias_X, code, adds, spare_X, y_RX, r0, r1, o0, o1):
+    """What becomes of a panel's results, rows r0 to r1: bias, activation, and the residual or none."""
+    bias_X, spare_X = bias_X[o0:o1], spare_X[: o1 - o0]
+    for r in range(r0, r1):
+        tile_X, y_X = tile_RX[r - r0, : o1 - o0], y_RX[r, o0:o1]
+        if not adds:
+            activate(tile_X, bias_X, code, y_X)
+        elif code == PLAIN:
+            for o in range(len(y_X)):
+                y_X[o] += tile_X[o] + bias_X[o]
+        else:
+            activate(tile_X, bias_X, code, spare_X)
+            for o in range(len(y_X)):
+                y_X[o] += spare_X[o]

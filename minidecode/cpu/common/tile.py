@@ -23,8 +23,8 @@ from numba.extending import intrinsic
 I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 F32 = ir.FloatType()
 GROUP = 4  # int8 inputs of a dot product, side by side in 32 bits
-STEPS_AHEAD = 32  # so many steps before weights are read, they are fetched
-SECOND_LEVEL = 2  # into that level of the cache
+SECOND_LEVEL = 2  # of the cache: where weights are fetched to before they are read
+LINES, LINE = 4, 64  # that a step of a tile fetches, and the bytes of one: a panel's of 64 outputs
 MOST_ROWS = 6  # of a tile
 
 
@@ -80,28 +80,35 @@ DOT, FLOAT = best_of(DOT_PRODUCTS), best_of(FLOATS)
 
 
 def tile_of(kind: Kind | None, rows: int) -> Any:
-    """The intrinsic that computes a tile of so many rows: `tile(x, x_row, panel, steps, scale, y, y_row)`.
+    """The intrinsic that computes a tile of so many rows, for some of the inputs or all:
 
-    All arguments are whole numbers of 64 bits: the addresses of the activations of the first row, of the panel, of the
-    first row's scale and of the results; the distances in bytes between rows of either; and how many inputs there are,
-    of int8 groups of four, at least one. Of float32, y[r, o] = sum over k of x[r, k] w[o, k], and no scale is read. A
-    panel of int8 begins with two numbers for each of its outputs: what its sums begin with, in 32 bits, and their
-    scale, a float32. There y[r, o] = (begin[o] + sum over k of x[r, k] w[o, k]) scale[r] scale[o].
+        tile(x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step)
+
+    All arguments are whole numbers of 64 bits. x, w and y are addresses: of the first row's activations, of the
+    panel's weights and of the results. x_row and y_row are the distances in bytes between rows. steps is how many
+    inputs there are, of int8 groups of four; at least one. Of float32, y[r, o] = sum over k of x[r, k] w[o, k].
+
+    A panel of int8 has a head, two numbers for each of its outputs: what its sums begin with, in 32 bits, and their
+    scale, a float32. scale is the address of the first row's scale. Float32 has neither. There
+    y[r, o] = (begin[o] + sum over k of x[r, k] w[o, k]) scale[r] scale[o].
+
+    begins, ends: 1 if these are the first, and the last, of the sum's inputs. Otherwise y holds the sum so far, of int8
+    as whole numbers of 32 bits. At each step four cache lines from `ahead` on are fetched, and ahead_step is added.
     """
 
     @intrinsic
-    def tile(typing_context, x, x_row, panel, steps, scale, y, y_row):
+    def tile(typing_context, x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step):
         def code(context, builder, signature, arguments):
             if kind is not None:
                 write_tile(kind, min(rows, kind.rows), builder, *arguments)
             return context.get_dummy_value()
 
-        return types.none(*[types.int64] * 7), code
+        return types.none(*[types.int64] * 12), code
 
     return tile
 
 
-def write_tile(kind, rows, builder, x, x_row, panel, steps, scale, y, y_row):
+def write_tile(kind, rows, builder, x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step):
     """Writes the tile's code. Every sum has a register of its own until all inputs have gone by.
 
     A step loads a register of weights for each of the panel's, and an activation of each row (of int8, four), which it
@@ -109,50 +116,80 @@ def write_tile(kind, rows, builder, x, x_row, panel, steps, scale, y, y_row):
     """
     words, floats, size = ir.VectorType(I32, kind.lanes), ir.VectorType(F32, kind.lanes), 4 * kind.lanes
     number, numbers = (F32, floats) if kind.is_float else (I32, words)
-    multiply, registers = multiplication(kind, builder), range(kind.registers)
-    places_x = [builder.add(x, builder.mul(x_row, I64(r))) for r in range(rows)]
+    multiply, registers, each = multiplication(kind, builder), range(kind.registers), range(rows)
+    places_x = [builder.add(x, builder.mul(x_row, I64(r))) for r in each]
+    places_y = [
+        [builder.add(builder.add(y, builder.mul(y_row, I64(r))), I64(v * size)) for v in registers] for r in each
+    ]
+    fresh, carried, body, behind = (builder.append_basic_block(name) for name in ("fresh", "carried", "step", "end"))
+    builder.cbranch(builder.icmp_signed("!=", begins, I64(0)), fresh, carried)
+
+    builder.position_at_end(fresh)
+    for place in (place for row in places_y for place in row):  # a sum that ends must not wait for where it goes
+        _fetch(builder, place, to_write=1)
     if kind.is_float:
-        begin_V, w = [ir.Constant(floats, None)] * kind.registers, panel
+        begin_V = [ir.Constant(floats, None)] * kind.registers
     else:
-        begin_V = [_load(builder, builder.add(panel, I64(v * size)), words, size) for v in registers]
-        scales = builder.add(panel, I64(kind.registers * size))
-        w = builder.add(scales, I64(kind.registers * size))
-    before, body, behind = builder.block, builder.append_basic_block("step"), builder.append_basic_block("end")
+        begin_V = [_load(builder, builder.add(head, I64(v * size)), words, size) for v in registers]
+    builder.branch(body)
+
+    builder.position_at_end(carried)
+    sofar_RV = [[_load(builder, place, numbers, 4) for place in row] for row in places_y]
     builder.branch(body)
 
     builder.position_at_end(body)
-    step, place_w = builder.phi(I64), builder.phi(I64)
-    sums_RV = [[builder.phi(numbers) for _ in registers] for _ in range(rows)]
+    step, place_w, place_ahead = (builder.phi(I64) for _ in range(3))
+    sums_RV = [[builder.phi(numbers) for _ in registers] for _ in each]
     w_V = [_load(builder, builder.add(place_w, I64(v * size)), numbers, size) for v in registers]
-    _fetch_ahead(builder, place_w, kind.registers * size)
+    for line in range(LINES):  # a model's weights are in no cache when their turn comes
+        _fetch(builder, builder.add(place_ahead, I64(LINE * line)))
     at = builder.mul(step, I64(4))
     next_RV = []
-    for r in range(rows):
+    for r in each:
         activations = on_all_lanes(builder, _load(builder, builder.add(places_x[r], at), number, 4), numbers)
         next_RV.append([multiply(sums_RV[r][v], w_V[v], activations) for v in registers])
-    for r in range(rows):
+    for r in each:
         for v in registers:
-            sums_RV[r][v].add_incoming(begin_V[v], before)
+            sums_RV[r][v].add_incoming(begin_V[v], fresh)
+            sums_RV[r][v].add_incoming(sofar_RV[r][v], carried)
             sums_RV[r][v].add_incoming(next_RV[r][v], body)
-    next_step, next_w = builder.add(step, I64(1)), builder.add(place_w, I64(kind.registers * size))
-    for value, first, following in ((step, I64(0), next_step), (place_w, w, next_w)):
-        value.add_incoming(first, before)
+    next_step = builder.add(step, I64(1))
+    for value, first, following in (
+        (step, I64(0), next_step),
+        (place_w, w, builder.add(place_w, I64(kind.registers * size))),
+        (place_ahead, ahead, builder.add(place_ahead, ahead_step)),
+    ):
+        value.add_incoming(first, fresh)
+        value.add_incoming(first, carried)
         value.add_incoming(following, body)
     builder.cbranch(builder.icmp_signed("<", next_step, steps), body, behind)
 
     builder.position_at_end(behind)
-    if not kind.is_float:
-        scale_V = [_load(builder, builder.add(scales, I64(v * size)), floats, size) for v in registers]
-    for r in range(rows):
-        ended_V = next_RV[r]
-        if not kind.is_float:
-            of_row = on_all_lanes(builder, _load(builder, builder.add(scale, I64(4 * r)), F32, 4), floats)
-            ended_V = [
-                builder.fmul(builder.sitofp(ended_V[v], floats), builder.fmul(of_row, scale_V[v])) for v in registers
-            ]
-        for v in registers:
-            place = builder.add(builder.add(y, builder.mul(y_row, I64(r))), I64(v * size))
-            builder.store(ended_V[v], builder.inttoptr(place, floats.as_pointer())).align = 4
+    if kind.is_float:
+        _store(builder, next_RV, places_y, numbers)
+        return
+    whole, scaled, done = (builder.append_basic_block(name) for name in ("whole", "scaled", "done"))
+    builder.cbranch(builder.icmp_signed("!=", ends, I64(0)), scaled, whole)
+    builder.position_at_end(whole)
+    _store(builder, next_RV, places_y, words)
+    builder.branch(done)
+    builder.position_at_end(scaled)
+    scale_V = [_load(builder, builder.add(head, I64((kind.registers + v) * size)), floats, size) for v in registers]
+    ended_RV = []
+    for r in each:
+        of_row = on_all_lanes(builder, _load(builder, builder.add(scale, I64(4 * r)), F32, 4), floats)
+        ended_RV.append(
+            [builder.fmul(builder.sitofp(next_RV[r][v], floats), builder.fmul(of_row, scale_V[v])) for v in registers]
+        )
+    _store(builder, ended_RV, places_y, floats)
+    builder.branch(done)
+    builder.position_at_end(done)
+
+
+def _store(builder, values_RV, places_RV, vector):
+    for values_V, places_V in zip(values_RV, places_RV, strict=True):
+        for value, place in zip(values_V, places_V, strict=True):
+            builder.store(value, builder.inttoptr(place, vector.as_pointer())).align = 4
 
 
 def _load(builder, address, type_, align):
@@ -168,14 +205,12 @@ def on_all_lanes(builder, value, vector):
     )
 
 
-def _fetch_ahead(builder, place_w, step_bytes):
-    """Asks for the weights of a later step: a model's weights are in no cache when their turn comes."""
+def _fetch(builder, address, to_write=0):
+    """Asks for a cache line."""
     byte = I8.as_pointer()
     kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
     prefetch = builder.module.declare_intrinsic("llvm.prefetch.p0", (), kind)
-    for far in range(0, step_bytes, 64):
-        place = builder.inttoptr(builder.add(place_w, I64(STEPS_AHEAD * step_bytes + far)), byte)
-        builder.call(prefetch, [place, I32(0), I32(SECOND_LEVEL), I32(1)])
+    builder.call(prefetch, [builder.inttoptr(address, byte), I32(to_write), I32(SECOND_LEVEL), I32(1)])
 
 
 def multiplication(kind: Kind, builder) -> Callable[..., ir.Value]:
