@@ -53,7 +53,7 @@ def test_many_tasks_make_what_one_makes(monkeypatch):
     x_RX, weight = rng.standard_normal((700, 512)).astype(np.float32), weight_of(rng, 512, 1500)
     right, packed = reference.linear_int8(x_RX, weight), panel_gemm.pack_int8(weight)
     assert compiled.linear_int8(x_RX, packed).tobytes() == right.tobytes()
-    monkeypatch.setattr(panel_gemm, "ROWS_BYTES", 100 * 512)
+    monkeypatch.setattr(panel_gemm, "ROWS_OF_TASK", 100)
     monkeypatch.setattr(panel_gemm, "PANELS_BYTES", 1)
     assert compiled.linear_int8(x_RX, packed).tobytes() == right.tobytes()
     monkeypatch.setattr(panel_gemm, "WORTH_TWO_TASKS", 2**60)

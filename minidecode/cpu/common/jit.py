@@ -20,6 +20,7 @@ SOURCES = (
     "reference/*.py",
     "errors.py",
     "ops.py",
+    "runtime/cores.py",
     "runtime/low_precision.py",
 )  # of functions, and of numbers in them
 
