@@ -19,7 +19,7 @@ class Cost:
 
     bytes: int
     operations: int
-    int8_operations: int = 0
+    int8_operations: int = field(default=0, repr=False)  # most ops have none
 
 
 @dataclass(frozen=True)
