@@ -84,7 +84,7 @@ class Model:
             must = plan.base == "auto" or plan.linear_int8 == "cpu"
             self.weights = file_of("cpu", "packing").packed(dtype, self.weights, must)
         elif dtype is not None and (dtype in NARROW or by_outputs):
-            self.weights = stored_as(dtype, self.weights)
+            self.weights = stored_as(dtype, self.weights, packs=device == "cpu")
         else:
             self.weights = each_weight(self.weights, lambda place, weight: joined(weight))
         if dtype in NARROW:

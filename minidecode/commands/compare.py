@@ -28,7 +28,7 @@ def compare(
     machine: Annotated[list[str] | None, typer.Option(help="Predict for this one too: v100, t4 or h200; may be given"
                                                       " several times.")] = None,
     stored: Annotated[str | None, typer.Option(help="What weights or caches are stored as: float32, float16 or, of"
-                                               " weights, int8; the names without them are left out.")] = None,
+                                               " weights, int8, int8_blocks or int4; the names without them are left out.")] = None,
     read: Annotated[list[Path] | None, typer.Option("--read", help="Time nothing: show a file that --json wrote; given"
                                                     " several times, side by side.")] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw the roofline, as SVG.")] = None,
@@ -107,7 +107,7 @@ def _time_here(name: str | None, *, stored: str | None, quiet: bool, prints: boo
 
     names = [find(name).name] if name else [n for n in CATALOG if stored is None or stored in stored_as(n)]
     if not names:
-        raise OptionError(f"nothing is stored as {stored!r}: say float32, float16 or int8")
+        raise OptionError(f"nothing is stored as {stored!r}: say float32, float16, int8, int8_blocks or int4")
     found = []
     for each in names:
         with bar(f"checking {each}", quiet) as report:

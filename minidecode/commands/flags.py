@@ -15,7 +15,7 @@ PLAN_HELP = (
     " KEY=FILE.py:FUNCTION executes the file. All keys and values: minidecode help plan."
 )
 DEVICE_HELP = "cpu; cuda (a GPU, with CuPy); auto (cuda where there is one); emulator (the same code for toys)."
-DTYPE_HELP = "float32 or float64; float16 or int8: storage of the weight matrices, with float32 arithmetic."
+DTYPE_HELP = "float32 or float64; float16, int8, int4: storage of the weight matrices."
 
 MODEL_HELP = "A bundled model, a model folder or a hub id."
 ModelName = Annotated[str, typer.Option("--model", "-m", autocompletion=complete_model, help=MODEL_HELP)]

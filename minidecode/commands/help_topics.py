@@ -50,6 +50,8 @@ ABOUT_DTYPES = {
     "float64": "all arithmetic in float64: for comparisons",
     "float16": "weights of products in half the bytes; float32 arithmetic",
     "int8": "weights of products in a quarter of the bytes; float32 arithmetic",
+    "int8_blocks": "the same with a scale for every 32 inputs: GGUF's Q8_0",
+    "int4": "an eighth of the bytes, with a scale for every 32 inputs: GGUF's Q4_0",
     "int8_dynamic": "int8 weights, and rows rounded to 8 bits as they come: whole-number products",
     "int8_dynamic7": "the same with rows of 7 bits, for older x86 processors",
 }

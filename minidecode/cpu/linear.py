@@ -23,7 +23,9 @@ from llvmlite import binding
 
 from ..reference import linear as reference
 from ..runtime.cores import worker_threads
-from .common.code_paths import BLAS, BLAS_CAST, COMPILED, ran
+from ..runtime.weight_blocks import in_panels, is_in_blocks
+from .common import block_gemm
+from .common.code_paths import BLAS, BLAS_CAST, COMPILED, NUMPY, ran
 from .common.low_precision import in_bits, widen_all
 from .common.panel_gemm import multiply_floats
 from .common.skinny_gemm import multiply
@@ -38,9 +40,15 @@ WORTH_A_LOT = 2**20  # bytes of weights times rows, of which four take no longer
 
 
 def linear(x_RX, weight, add_to=None, out=None, *, workspace=None):
-    """Few rows here, each sum ending in its scale; many by BLAS, low-precision weights widened by blocks."""
-    if weight.layout == "panels" and x_RX.dtype == np.float32:
+    """Few rows here, each sum ending in its scale; many by BLAS, low-precision weights widened piece by piece.
+
+    Weights in panels, and those in blocks, are multiplied here, however many rows there are.
+    """
+    if x_RX.dtype == np.float32 and (weight.layout == "panels" or is_in_blocks(weight)):
         return _of_panels(x_RX, weight, add_to, out)
+    if is_in_blocks(weight):
+        ran(NUMPY)
+        return reference.linear(x_RX, weight, add_to, out)
     if x_RX.dtype == np.float32 and _is_few(len(x_RX), weight):
         return linear_few_rows(x_RX, weight, add_to, out)
     if x_RX.dtype == weight.data.dtype:
@@ -52,13 +60,19 @@ def linear(x_RX, weight, add_to=None, out=None, *, workspace=None):
 
 
 def _of_panels(x_RX, weight, add_to=None, out=None):
-    """The tiles of panel_gemm.py, for any number of rows; x and the weights are float32."""
+    """The tiles of panel_gemm.py or block_gemm.py, for any number of rows; x is float32.
+
+    Weights in blocks that were not packed when a model was loaded are packed now.
+    """
+    in_blocks = is_in_blocks(weight)
+    weight = in_panels(weight) if in_blocks and weight.layout == "oi" else weight
     y_RX, shape = out if add_to is None else add_to, (len(x_RX), weight.outputs)
     fits = y_RX is not None and y_RX.shape == shape and y_RX.dtype == np.float32 and y_RX.flags.c_contiguous
     sums_RX = y_RX if fits else np.empty(shape, np.float32)
     if sums_RX.size:
-        ran(COMPILED)
-        multiply_floats(np.ascontiguousarray(x_RX), weight, sums_RX, adds=fits and add_to is not None)
+        ran(block_gemm.KIND.name if in_blocks else COMPILED)
+        tiles = block_gemm.multiply if in_blocks else multiply_floats
+        tiles(np.ascontiguousarray(x_RX), weight, sums_RX, adds=fits and add_to is not None)
     if y_RX is None or fits:
         return sums_RX
     y_RX[...] = sums_RX if add_to is None else y_RX + sums_RX

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..runtime.low_precision import unpacked, widened
+from ..runtime.weight_blocks import BLOCK, PANEL_OUTPUTS, is_in_blocks, some_outputs
 from . import scratch
 
 CACHED = 2**17  # weights that are widened together: half a megabyte of float32, which stays in a cache
@@ -18,9 +19,11 @@ def linear_naive(x_RX, weight, add_to=None, out=None):
 
 
 def linear(x_RX, weight, add_to=None, out=None, *, workspace=None):
-    """One BLAS product; a weight stored (out, in) is transposed as a view, not copied. Narrow ones go by blocks."""
-    weight = unpacked(weight)
-    if weight.data.dtype != x_RX.dtype:
+    """One BLAS product; a weight stored (out, in) is transposed as a view, not copied. Narrow ones go in pieces."""
+    weight = weight if is_in_blocks(weight) else unpacked(weight)
+    if is_in_blocks(weight):
+        y_RX = product_of_blocks(x_RX, weight, out)
+    elif weight.data.dtype != x_RX.dtype:
         y_RX = product_by_blocks(x_RX, weight, out, np.copyto, workspace)
     else:
         y_RX = np.matmul(x_RX, weight.data if weight.layout == "io" else weight.data.T, out=out)
@@ -45,4 +48,15 @@ def product_by_blocks(x_RX, weight, out, widen, workspace):
         np.matmul(x_RX, wide if io else wide.T, out=y_RX[:, here])
     if weight.scale is not None:
         y_RX *= weight.scale
+    return y_RX
+
+
+def product_of_blocks(x_RX, weight, out):
+    """As many outputs as stay in a cache become floats, scales with them: each block of inputs has its own."""
+    inputs, outputs = weight.scale.shape[1] * BLOCK, weight.outputs
+    y_RX = np.empty((len(x_RX), outputs), x_RX.dtype) if out is None else out
+    together = max(1, CACHED // inputs // PANEL_OUTPUTS) * PANEL_OUTPUTS
+    for first in range(0, outputs, together):
+        some = some_outputs(weight, first, first + together)
+        np.matmul(x_RX, widened(some, x_RX.dtype).T, out=y_RX[:, first : first + together])
     return y_RX

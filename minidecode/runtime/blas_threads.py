@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from .cores import container_quota, usable_cores
+from .weight_blocks import numbers_in
 
 SET_BY_USERS = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 SMALL = 2**19  # numbers in a matrix: two megabytes of float32, which stay in a core's cache
@@ -28,7 +29,7 @@ SMALL = 2**19  # numbers in a matrix: two megabytes of float32, which stay in a 
 def products_are_small(weights: Any) -> bool:
     """Whether no layer multiplies by a matrix of more than `SMALL` numbers."""
     blocks = (*weights.blocks, *getattr(getattr(weights, "encoder", None), "blocks", ()))
-    return all(w.data.size <= SMALL for block in blocks for w in vars(block).values() if hasattr(w, "layout"))
+    return all(numbers_in(w) <= SMALL for block in blocks for w in vars(block).values() if hasattr(w, "layout"))
 
 
 class _Holders:

@@ -16,6 +16,7 @@ from ..plan import file_of
 from ..search.candidates import never_straight
 from ..search.options import Options
 from .low_precision import DYNAMIC, arrays_of
+from .weight_blocks import BLOCKS
 
 if TYPE_CHECKING:
     from ..model import Model
@@ -74,6 +75,9 @@ WHOLE_NUMBERS = {"common.panel_gemm._rounding": ["f2 f o2 f1 i i1"], "common.pan
                  "common.panel_gemm._product_of_int8": ["f2 f b o2 q4r f1 f1r f2 i b b i i i i1"],
                  "common.panel_gemm._task_of_int8": [TASK], "norm._norm": ["f2 f1r f1r f f2"]}  # fmt: skip
 PRODUCTS |= dict.fromkeys(DYNAMIC, PRODUCTS["int8"] | WHOLE_NUMBERS)
+OF_BLOCKS = {"common.block_gemm._product": ["f2 o2r h2r f2 b i i i i1"]} | WORKERS
+PRODUCTS |= {"int4": OF_BLOCKS | {"common.block_gemm._task_of_int4": [TASK]},
+             "int8_blocks": OF_BLOCKS | {"common.block_gemm._task_of_int8": [TASK]}}  # fmt: skip
 ASKED_FOR: dict[str, dict[str, list[str]]] = {
     "cache_dtype=float16": {"split._attention": ["f3 h4 h4 i1 h4 h4 i1 i1 f3r i1r i f3 i i1"],
                              "split._task_of_float16": [TASK], "reorder._reorder_cache": ["h4 i1 i"]},
@@ -90,7 +94,7 @@ LETTERS = {"f": "float32", "d": "float64", "i": "int64", "u": "uint64", "w": "ui
 # time. A product of one row takes as long as one of about 16, or of float16 weights, which NumPy casts slowly, of 100;
 # with those counted, NumPy's time for so many numbers of weights times rows was two seconds on two cores.
 WORTH_LOADING = 1.5e11
-AS_LONG_AS_ROWS = {"float16": 100} | dict.fromkeys(DYNAMIC, 100)
+AS_LONG_AS_ROWS = {"float16": 100} | dict.fromkeys((*DYNAMIC, *BLOCKS), 100)
 
 
 def reason_for_numpy(model: Model, extent: Extent, options: Options) -> str | None:

@@ -35,6 +35,7 @@ from .engine import Engine
 from .low_precision import PANEL_HEADER
 from .planner import Lifetime, lay_out
 from .receipt import CountedOps, root
+from .weight_blocks import BLOCK, is_in_blocks
 
 
 def search_of(options: Options) -> Options:
@@ -176,6 +177,8 @@ class _Hollow:
 
 
 def _inputs(weight) -> int:
+    if is_in_blocks(weight):
+        return weight.scale.shape[1] * BLOCK
     if weight.layout == "panels":
         return weight.data.shape[1] if weight.scale is None else 4 * (weight.data.shape[1] - PANEL_HEADER)
     return weight.data.shape[0 if weight.layout == "io" else 1]

@@ -15,6 +15,7 @@ from .arena import Extent
 from .buckets import room_for
 from .engine import LOGITS_ROWS
 from .low_precision import NARROW
+from .weight_blocks import numbers_in
 
 UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 # Arrays of attention's scores, and of the feed-forward part with what the layer before has left: as NumPy's code works
@@ -156,7 +157,7 @@ def _widest(model: Any) -> int:
     """Numbers of the largest product's matrix, which a naive product of low-precision weights makes wide."""
     blocks = (*model.weights.blocks, *getattr(getattr(model.weights, "encoder", None), "blocks", ()))
     products = [w for b in blocks for w in vars(b).values() if hasattr(w, "layout")]
-    return max(w.data.size for w in [*products, model.weights.lm_head])
+    return max(numbers_in(w) for w in [*products, model.weights.lm_head])
 
 
 def check_fits(needed: Footprint, budget: int, extent: Extent) -> None:

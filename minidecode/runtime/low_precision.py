@@ -1,4 +1,4 @@
-"""Low-precision storage: weights as float16, or int8 with a scale; caches as float16.
+"""Low-precision storage: weights as float16, or as whole numbers with scales; caches as float16.
 
 A decode step reads every weight of every product once, and does little with it: it takes as long as the reading. So
 weights of half or a quarter of the bytes may take half or a quarter of the time, though every sum is float32 as before.
@@ -25,25 +25,34 @@ import numpy as np
 
 from ..errors import CheckpointError
 from ..ops import Weight
+from . import weight_blocks
+from .weight_blocks import BLOCKS, is_in_blocks
 
 COMPUTED_IN = {"float32": np.float32, "float64": np.float64, "float16": np.float32, "int8": np.float32,
-               "int8_dynamic": np.float32, "int8_dynamic7": np.float32}  # fmt: skip
-STORED = ("float16", "int8")  # what a weight of `linear` may be stored as, beside what is computed with
+               "int8_dynamic": np.float32, "int8_dynamic7": np.float32, "int8_blocks": np.float32,
+               "int4": np.float32}  # fmt: skip
+STORED = ("float16", "int8")  # what a weight of `linear` may be stored as, beside what is computed with, and BLOCKS
 DYNAMIC = {"int8_dynamic": 8, "int8_dynamic7": 7}  # int8, and the bits that rows of x are rounded to
-NARROW = (*STORED, *DYNAMIC)
+NARROW = (*STORED, *DYNAMIC, *BLOCKS)
 PANEL_HEADER = 2  # numbers of 32 bits that a panel has in front of each output's weights
 ROUNDED_AT_ONCE = 2**18  # weights
 LARGEST = 127  # of the whole numbers that int8 holds; -128 would make the range lopsided
 
 
-def stored_as(dtype: str, weights: Any) -> Any:
+def stored_as(dtype: str, weights: Any, packs: bool = False) -> Any:
     """`weights`, a tree of dataclasses and tuples, with every product's matrix stored as one of NARROW.
 
     Each output's numbers lie side by side then; "float32" changes that order alone. They must be finite. With a dtype
-    in DYNAMIC the output matrix, "lm_head", gets none of its rows rounded: its logits decide between tokens. Raises
-    CheckpointError, which names the matrix, on one that float16 cannot hold.
+    in DYNAMIC the output matrix, "lm_head", gets none of its rows rounded: its logits decide between tokens. packs:
+    weights in blocks lie in panels, as the CPU reads them. Raises CheckpointError, which names the matrix, on one that
+    float16 or blocks cannot hold.
     """
-    return each_weight(weights, lambda place, weight: narrowed(dtype, weight, place))
+
+    def each(place: str, weight: Weight) -> Weight:
+        weight = narrowed(dtype, weight, place)
+        return weight_blocks.in_panels(weight) if packs and is_in_blocks(weight) else weight
+
+    return each_weight(weights, each)
 
 
 def each_weight(weights: Any, function: Callable[[str, Weight], Weight], place: str = "") -> Any:
@@ -99,7 +108,7 @@ def arrays_of(weights: Any) -> Iterator[np.ndarray]:
 
 
 def narrowed(dtype: str, weight: Weight, place: str = "the matrix") -> Weight:
-    """One weight, stored as "float16" or "int8", by outputs; with "float32" it is as it was, but by outputs."""
+    """One weight, stored as one of NARROW, by outputs; with "float32" it is as it was, but by outputs."""
     if dtype == "int8" or (dtype in DYNAMIC and place == "lm_head"):
         return by_output(quantized(weight))
     if dtype in DYNAMIC:
@@ -107,6 +116,8 @@ def narrowed(dtype: str, weight: Weight, place: str = "the matrix") -> Weight:
     weight = by_output(joined(weight))
     if dtype == "float32":
         return weight
+    if dtype in BLOCKS:
+        return weight_blocks.in_blocks(dtype, weight, place)
     with np.errstate(over="ignore"):
         data = weight.data.astype(np.float16)
     if not np.isfinite(data).all():
@@ -162,6 +173,8 @@ def widened(weight: Weight, dtype: np.dtype) -> np.ndarray:
 
     In its own layout; one that is packed comes with its outputs in rows.
     """
+    if is_in_blocks(weight):
+        return weight_blocks.wide(weight, dtype)
     weight = unpacked(weight)
     data = weight.data.astype(dtype, copy=False)
     if weight.scale is None:
@@ -173,6 +186,8 @@ def unpacked(weight: Weight) -> Weight:
     """The weight with its outputs in rows again ("oi"), if it was packed in panels; a copy."""
     if weight.layout != "panels":
         return weight
+    if is_in_blocks(weight):
+        return weight_blocks.in_rows(weight)
     data = weight.data[:, PANEL_HEADER:] if weight.data.dtype == np.int8 else weight.data[..., None]
     panels, steps, width, group = data.shape
     data = data.transpose(0, 2, 1, 3).reshape(panels * width, steps * group)[: weight.outputs]

@@ -94,7 +94,7 @@ class Stack:
 def cases(R, inputs, outputs):
     rng = np.random.default_rng(R)
     x_RX, matrix = rng.standard_normal((R, inputs)), matrix_of(R, inputs, outputs)
-    for stored in linear_row.STORED:
+    for stored in linear_row.ANY_WIDTH:
         for layout in linear_row.LAYOUTS:
             yield linear_row.arguments_of(x_RX, matrix, stored, layout)
 

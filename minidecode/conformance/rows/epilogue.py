@@ -8,13 +8,14 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
+from ...runtime.weight_blocks import BLOCKS
 from ..attention import drawn
 from ..bounds import EPS
 from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
 from . import activation as activation_row
 from . import linear as linear_row
 from .activation import EQUATIONS
-from .linear import LAYOUTS, STORED
+from .linear import ANY_WIDTH, LAYOUTS, STORED
 
 
 def arguments_of(
@@ -43,7 +44,7 @@ def planted() -> list[tuple]:
     sizes = [(3, 33, 5), (1, 1025, 2), (2, 31, 33), (31, 1, 2), (33, 65, 1), (65, 3, 3), (4, 64, 5), (1, 2, 1023),
              (9, 1023, 1)]  # fmt: skip
     names, cases = [None, *sorted(EQUATIONS)], []
-    for number, ((R, n_in, n_out), stored, layout) in enumerate(itertools.product(sizes, STORED, LAYOUTS)):
+    for number, ((R, n_in, n_out), stored, layout) in enumerate(itertools.product(sizes, ANY_WIDTH, LAYOUTS)):
         rng = np.random.default_rng(number)
         x_RX, matrix = rng.standard_normal((R, n_in)), rng.standard_normal((n_in, n_out)) / np.sqrt(n_in)
         matrix *= 10.0 ** rng.integers(-2, 2, n_out)  # each output has a scale of its own
@@ -61,7 +62,9 @@ def planted() -> list[tuple]:
         )  # fmt: skip
     rng = np.random.default_rng(0)
     x_RX, matrix, bias_X, add_to = (rng.standard_normal(shape) for shape in ((5, 40), (40, 7), 7, (5, 7)))
-    return [*cases, *(arguments_of(x_RX, matrix, "int8", "io", bias_X, name, add_to) for name in names)]
+    cases += [arguments_of(x_RX, matrix, "int8", "io", bias_X, name, add_to) for name in names]
+    ways = itertools.product(BLOCKS, (None, "gelu"))
+    return [*cases, *(arguments_of(x_RX, matrix, stored, "oi", bias_X, name, add_to) for stored, name in ways)]
 
 
 def large() -> list[tuple]:

@@ -1,4 +1,4 @@
-"""Products with weights of float32, float16 and int8: inputs that find mistakes, what is right, how near."""
+"""Products with weights of float32, float16, int8 and blocks: inputs that find mistakes, what is right, how near."""
 
 from __future__ import annotations
 
@@ -11,19 +11,27 @@ from hypothesis import strategies as st
 
 from ...ops import Weight
 from ...runtime.low_precision import STORED as NARROW
-from ...runtime.low_precision import narrowed
+from ...runtime.low_precision import narrowed, widened
+from ...runtime.weight_blocks import BLOCK, BLOCKS, is_in_blocks
 from ..attention import drawn
 from ..bounds import EPS
 from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
 
-STORED = ("float32", *NARROW)
+ANY_WIDTH = ("float32", *NARROW)  # these may have any number of inputs, and both layouts
+STORED = (*ANY_WIDTH, *BLOCKS)
 LAYOUTS = ("io", "oi")
 
 
 def arguments_of(x_RX: np.ndarray, matrix: np.ndarray, stored: str, layout: str) -> tuple:
-    """(x_RX, weight) from a matrix of (inputs, outputs), laid out and stored as it is said."""
+    """(x_RX, weight) from a matrix of (inputs, outputs), laid out and stored as it is said.
+
+    Weights in blocks are laid out by outputs. The inputs that fill their last block up are zeros on both sides.
+    """
+    if stored in BLOCKS:
+        missing = -len(matrix) % BLOCK
+        x_RX, matrix = np.pad(x_RX, ((0, 0), (0, missing))), np.pad(matrix, ((0, missing), (0, 0)))
     weight = narrowed(stored, Weight(matrix.astype(np.float32)))  # which lays it out by outputs
-    if layout == "io":
+    if layout == "io" and not is_in_blocks(weight):
         weight = dataclasses.replace(weight, data=np.ascontiguousarray(weight.data.T), layout="io")
     return x_RX.astype(np.float32), weight
 
@@ -40,7 +48,7 @@ def planted() -> list[tuple]:
     """All ways to store a weight, at sizes beside the multiples of warps and blocks."""
     sizes = [(3, 33, 5), (1, 1025, 2), (2, 31, 33), (31, 1, 2), (33, 65, 1), (65, 3, 3), (4, 64, 5)]
     cases = []
-    for number, ((R, n_in, n_out), stored, layout) in enumerate(itertools.product(sizes, STORED, LAYOUTS)):
+    for number, ((R, n_in, n_out), stored, layout) in enumerate(itertools.product(sizes, ANY_WIDTH, LAYOUTS)):
         rng = np.random.default_rng(number)
         x_RX, matrix = rng.standard_normal((R, n_in)), rng.standard_normal((n_in, n_out))
         matrix *= 10.0 ** rng.integers(-2, 3, n_out)  # each output has a scale of its own
@@ -50,7 +58,28 @@ def planted() -> list[tuple]:
             matrix[:, n_out // 2] = 0  # an output of zeros: its scale is 0
         cases.append(arguments_of(x_RX, matrix, stored, layout))
     rng = np.random.default_rng(0)  # one sign: sums grow all the way
-    return [*cases, arguments_of(rng.random((2, 500)), rng.random((500, 3)), "float32", "oi")]
+    cases.append(arguments_of(rng.random((2, 500)), rng.random((500, 3)), "float32", "oi"))
+    return [*cases, *in_blocks()]
+
+
+def in_blocks() -> list[tuple]:
+    """Each block with a scale of its own; one of zeros; the extremes -8 and 127; outputs beside those of a panel."""
+    cases = []
+    for number, ((R, blocks, n_out), stored) in enumerate(
+        itertools.product([(3, 2, 5), (1, 24, 33), (7, 1, 64), (65, 3, 2), (13, 33, 1)], BLOCKS)
+    ):
+        rng = np.random.default_rng(number)
+        n_in = blocks * BLOCK
+        x_RX, matrix = rng.standard_normal((R, n_in)), rng.standard_normal((n_in, n_out))
+        matrix = (matrix.reshape(blocks, BLOCK, n_out) * 10.0 ** rng.integers(-2, 3, (blocks, 1, n_out))).reshape(
+            n_in, n_out
+        )
+        x_RX[0, rng.integers(n_in)] = 1000.0  # an outlier among the inputs
+        matrix[-BLOCK:, n_out // 2] = 0  # a block of zeros: its scale is 0
+        cases.append(arguments_of(x_RX, matrix, stored, "oi"))
+    for stored in BLOCKS:  # each input by itself: which number of a byte, or of a word, is whose
+        cases.append(arguments_of(np.eye(64), np.arange(-64.0, 128).reshape(3, 64).T, stored, "oi"))
+    return cases
 
 
 def large() -> list[tuple]:
@@ -82,7 +111,9 @@ def bound(x_RX, weight):
 
 
 def exact_matrix(weight) -> np.ndarray:
-    """(inputs, outputs) in float64: for int8 scale * data, which float64 holds exactly."""
+    """(inputs, outputs) in float64: for whole numbers scale * data, which float64 holds exactly."""
+    if is_in_blocks(weight):
+        return widened(weight, np.dtype(np.float64)).T
     matrix = weight.data.astype(np.float64) if weight.layout == "io" else weight.data.T.astype(np.float64)
     return matrix if weight.scale is None else matrix * weight.scale
 

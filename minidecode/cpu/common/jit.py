@@ -22,6 +22,7 @@ SOURCES = (
     "ops.py",
     "runtime/cores.py",
     "runtime/low_precision.py",
+    "runtime/weight_blocks.py",
 )  # of functions, and of numbers in them
 
 

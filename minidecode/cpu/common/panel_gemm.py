@@ -18,17 +18,17 @@ int8 are exact: |x| |w| inputs < 2^31 up to MOST_INPUTS.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from ...ops import ALIGNED, Weight
+from ...ops import Weight
 from ...reference.activation import PLAIN
 from ...runtime.cores import worker_threads
 from ...runtime.low_precision import PANEL_HEADER as HEADER
+from ...runtime.weight_blocks import aligned
 from ..activation import activate, no_bias
 from .atomics import array_at
 from .jit import njit
@@ -76,14 +76,6 @@ def pack_int8(weight: Weight, kind: Kind | None = DOT) -> Weight:
     for number, of_outputs in enumerate((begin_X, scale_X)):
         data[:, number] = of_outputs.view(np.int8).reshape(panels, kind.width, GROUP)
     return dataclasses.replace(weight, data=data, layout="panels", packed_outputs=outputs)
-
-
-def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Zeros that begin at a cache line."""
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    raw = np.zeros(size + ALIGNED, np.uint8)
-    first = -raw.ctypes.data % ALIGNED
-    return raw[first : first + size].view(dtype).reshape(shape)
 
 
 def round_rows(x_RX, largest, q_RX, scale_R):

@@ -126,27 +126,27 @@ def write_tile(kind, rows, builder, x, x_row, w, steps, head, scale, y, y_row, b
 
     builder.position_at_end(fresh)
     for place in (place for row in places_y for place in row):  # a sum that ends must not wait for where it goes
-        _fetch(builder, place, to_write=1)
+        fetch(builder, place, to_write=1)
     if kind.is_float:
         begin_V = [ir.Constant(floats, None)] * kind.registers
     else:
-        begin_V = [_load(builder, builder.add(head, I64(v * size)), words, size) for v in registers]
+        begin_V = [load_from(builder, builder.add(head, I64(v * size)), words, size) for v in registers]
     builder.branch(body)
 
     builder.position_at_end(carried)
-    sofar_RV = [[_load(builder, place, numbers, 4) for place in row] for row in places_y]
+    sofar_RV = [[load_from(builder, place, numbers, 4) for place in row] for row in places_y]
     builder.branch(body)
 
     builder.position_at_end(body)
     step, place_w, place_ahead = (builder.phi(I64) for _ in range(3))
     sums_RV = [[builder.phi(numbers) for _ in registers] for _ in each]
-    w_V = [_load(builder, builder.add(place_w, I64(v * size)), numbers, size) for v in registers]
+    w_V = [load_from(builder, builder.add(place_w, I64(v * size)), numbers, size) for v in registers]
     for line in range(LINES):  # a model's weights are in no cache when their turn comes
-        _fetch(builder, builder.add(place_ahead, I64(LINE * line)))
+        fetch(builder, builder.add(place_ahead, I64(LINE * line)))
     at = builder.mul(step, I64(4))
     next_RV = []
     for r in each:
-        activations = on_all_lanes(builder, _load(builder, builder.add(places_x[r], at), number, 4), numbers)
+        activations = on_all_lanes(builder, load_from(builder, builder.add(places_x[r], at), number, 4), numbers)
         next_RV.append([multiply(sums_RV[r][v], w_V[v], activations) for v in registers])
     for r in each:
         for v in registers:
@@ -174,10 +174,10 @@ def write_tile(kind, rows, builder, x, x_row, w, steps, head, scale, y, y_row, b
     _store(builder, next_RV, places_y, words)
     builder.branch(done)
     builder.position_at_end(scaled)
-    scale_V = [_load(builder, builder.add(head, I64((kind.registers + v) * size)), floats, size) for v in registers]
+    scale_V = [load_from(builder, builder.add(head, I64((kind.registers + v) * size)), floats, size) for v in registers]
     ended_RV = []
     for r in each:
-        of_row = on_all_lanes(builder, _load(builder, builder.add(scale, I64(4 * r)), F32, 4), floats)
+        of_row = on_all_lanes(builder, load_from(builder, builder.add(scale, I64(4 * r)), F32, 4), floats)
         ended_RV.append(
             [builder.fmul(builder.sitofp(next_RV[r][v], floats), builder.fmul(of_row, scale_V[v])) for v in registers]
         )
@@ -192,7 +192,7 @@ def _store(builder, values_RV, places_RV, vector):
             builder.store(value, builder.inttoptr(place, vector.as_pointer())).align = 4
 
 
-def _load(builder, address, type_, align):
+def load_from(builder, address, type_, align):
     value = builder.load(builder.inttoptr(address, type_.as_pointer()))
     value.align = align
     return value
@@ -205,7 +205,7 @@ def on_all_lanes(builder, value, vector):
     )
 
 
-def _fetch(builder, address, to_write=0):
+def fetch(builder, address, to_write=0):
     """Asks for a cache line."""
     byte = I8.as_pointer()
     kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 from llvmlite import ir
-from numba import float32, int8, types
+from numba import float32, int8, types, uint8
 from numba.core.types import float16
 from numba.cuda.extending import intrinsic
 
@@ -13,8 +14,13 @@ from ...runtime.device import address_of
 
 @intrinsic
 def wide_load(typing_context, numbers_X, index):
-    """The float32 of the numbers in the 16 bytes from numbers_X[index] on, as a tuple: one 128-bit load."""
-    number = {float32: ir.FloatType(), float16: ir.HalfType(), int8: ir.IntType(8)}[numbers_X.dtype]
+    """The float32 of the numbers in the 16 bytes from numbers_X[index] on, as a tuple: one 128-bit load.
+
+    Of uint8 these are a block of int4 (runtime/weight_blocks.py): 32 numbers, the lower halves of the bytes first.
+    """
+    number = {float32: ir.FloatType(), float16: ir.HalfType(), int8: ir.IntType(8), uint8: ir.IntType(8)}[
+        numbers_X.dtype
+    ]
     together = 128 // numbers_X.dtype.bitwidth
 
     def code(context, builder, signature, arguments):
@@ -28,13 +34,20 @@ def wide_load(typing_context, numbers_X, index):
             each = [builder.fpext(n, ir.FloatType()) for n in each]
         if numbers_X.dtype is int8:
             each = [builder.sitofp(n, ir.FloatType()) for n in each]
+        if numbers_X.dtype is uint8:
+            halves = [builder.and_(n, n.type(15)) for n in each] + [builder.lshr(n, n.type(4)) for n in each]
+            each = [builder.sitofp(builder.sub(n, n.type(8)), ir.FloatType()) for n in halves]
         return context.make_tuple(builder, signature.return_type, each)
 
-    return types.UniTuple(float32, together)(numbers_X, types.intp), code
+    count = 2 * together if numbers_X.dtype is uint8 else together
+    return types.UniTuple(float32, count)(numbers_X, types.intp), code
 
 
 @register_body(wide_load)
 def _wide_load(numbers_X, index):
+    if numbers_X.dtype == np.uint8:
+        both = [int(numbers_X[index + k]) for k in range(16)]
+        return [float32((byte >> shift & 15) - 8) for shift in (0, 4) for byte in both]
     return [float32(numbers_X[index + k]) for k in range(16 // numbers_X.itemsize)]
 
 
