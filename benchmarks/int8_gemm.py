@@ -5,8 +5,9 @@
 Two limits are measured in the same turns as the products: operations per second of the dot product on registers alone,
 and bytes per second that as many threads read from memory. Products of 1, 4 and 16 rows should come near the second,
 products of many rows near the first. Each call gets another matrix than the one before, so that weights come from
-memory, as in a model. Rounding the rows counts as part of a product. Beside them: `int8`, which rounds weights alone,
-and float32 by the BLAS. Everything runs on as many threads as Numba is told (NUMBA_NUM_THREADS).
+memory, as in a model. Rounding the rows counts as part of a product. Beside them: `int8`, `int8_blocks` and `int4`,
+which round weights alone, and float32 by the BLAS. Everything runs on as many threads as Numba is told
+(NUMBA_NUM_THREADS).
 
 Takes about two minutes. Prints a table; writes that of the last product into --readme between the marks int8-gemm, and
 all figures to --out.
@@ -37,6 +38,7 @@ from minidecode.cpu.linear_int8 import linear_int8
 from minidecode.ops import Weight
 from minidecode.runtime.cores import worker_threads
 from minidecode.runtime.low_precision import narrowed
+from minidecode.runtime.weight_blocks import BLOCKS, in_panels
 
 PRODUCTS = {"out": (768, 768), "qkv": (768, 2304), "down": (3072, 768), "up": (768, 3072)}  # GPT-2's
 ROWS = (1, 4, 16, 64, 128, 512, 1024)
@@ -105,10 +107,16 @@ def measure(rows: int, inputs: int, outputs: int, turns: int, pool, numbers) -> 
     x_RX, y_RX = rng.standard_normal((rows, inputs), np.float32), np.empty((rows, outputs), np.float32)
     wide = [w.data.T.astype(np.float32) for w in plain[:4]]
     packed, weights, wides = cycle([pack_int8(w) for w in plain]), cycle(plain), cycle(wide)
+    in_blocks = {}
+    for dtype in BLOCKS:
+        each = [in_panels(narrowed(dtype, Weight(w.data.T.astype(np.float32)))) for w in plain]
+        in_blocks[dtype] = cycle(each)
     parts = np.array_split(numbers, threads)
     calls = {
         "int8_dynamic": lambda: linear_int8(x_RX, next(packed), out=y_RX),
         "int8": lambda: linear(x_RX, next(weights), out=y_RX),
+        "int8_blocks": lambda: linear(x_RX, next(in_blocks["int8_blocks"]), out=y_RX),
+        "int4": lambda: linear(x_RX, next(in_blocks["int4"]), out=y_RX),
         "float32": lambda: np.matmul(x_RX, next(wides), out=y_RX),
         "registers": lambda: list(pool.map(registers_alone, [TURNS_OF_REGISTERS] * threads, [0x01010101] * threads)),
         "reading": lambda: list(pool.map(total_of, parts)),
@@ -129,6 +137,7 @@ def measure(rows: int, inputs: int, outputs: int, turns: int, pool, numbers) -> 
         "milliseconds": {name: round(1e3 * statistics.median(s), 4) for name, s in seconds.items()},
         "of_registers": round(statistics.median(operations / s / p for s, p in zip(mine, peaks, strict=True)), 3),
         "of_reading": round(statistics.median(inputs * outputs / s / r for s, r in zip(mine, reads, strict=True)), 3),
+        "int8_over_int4": round(statistics.median(np.divide(seconds["int8"], seconds["int4"]).tolist()), 2),
         "gigaoperations": round(operations / statistics.median(mine) / 1e9, 1),
     }  # fmt: skip
 
@@ -167,7 +176,7 @@ def main() -> None:
             for rows in a.rows:
                 row = {"product": name} | measure(rows, *PRODUCTS[name], a.turns, pool, numbers)
                 found.append(row)
-                print(name, rows, row["milliseconds"], flush=True)
+                print(name, rows, row["milliseconds"], f"int8 / int4 {row['int8_over_int4']}x", flush=True)
     machine = where_it_ran() | {"kind": DOT.name, "threads": worker_threads().number, "note": a.note}
     result = {"machine": machine, "products": found}
     print(table(result, set(a.products)))

@@ -28,7 +28,7 @@ def compare(
     machine: Annotated[list[str] | None, typer.Option(help="Predict for this one too: v100, t4 or h200; may be given"
                                                       " several times.")] = None,
     stored: Annotated[str | None, typer.Option(help="What weights or caches are stored as: float32, float16 or, of"
-                                               " weights, int8, int8_blocks or int4; the names without them are left out.")] = None,
+                                               " weights, int8, int8_blocks, int4; others are left out.")] = None,
     read: Annotated[list[Path] | None, typer.Option("--read", help="Time nothing: show a file that --json wrote; given"
                                                     " several times, side by side.")] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw the roofline, as SVG.")] = None,

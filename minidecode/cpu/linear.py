@@ -89,6 +89,8 @@ def _is_few(rows, weight):
 
 def linear_few_rows(x_RX, weight, add_to=None, out=None):
     """The loops of skinny_gemm.py for any number of rows; x is float32. Each task of a worker is a range of outputs."""
+    if is_in_blocks(weight):
+        return _of_panels(x_RX, weight, add_to, out)
     data = np.ascontiguousarray(in_bits(weight.data))
     shape = len(x_RX), data.shape[0 if weight.layout == "oi" else 1]
     scale_X = _no_scale(shape[1]) if weight.scale is None else np.ascontiguousarray(weight.scale, np.float32)

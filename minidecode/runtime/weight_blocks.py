@@ -173,7 +173,7 @@ def in_rows(weight: Weight) -> Weight:
     """A block weight with its outputs in rows again; a copy."""
     whole_XX, outputs = whole_numbers(weight)[: weight.outputs], weight.outputs
     data = whole_XX if weight.data.dtype == np.int8 else _halves((whole_XX + np.int8(8)).view(np.uint8))
-    scale_XX = scale_in_rows(weight)[:outputs]
+    scale_XX = np.ascontiguousarray(scale_in_rows(weight)[:outputs])
     return dataclasses.replace(weight, data=data, scale=scale_XX, layout="oi", packed_outputs=None)
 
 

@@ -157,7 +157,7 @@ def multiply(x_RX, weight: Weight, y_RX, adds: bool = False) -> None:
     together, rows_of_task = max(1, min(panels, PANELS_BYTES // of_panel)), rows
     tasks = weight.scale.size * BLOCK * max(rows, 4) // WORTH_TWO_TASKS
     if tasks >= 2:
-        together = max(1, min(together, panels // min(tasks, TASKS_PER_THREAD * worker_threads())))
+        together = max(1, min(together, panels // min(tasks, TASKS_PER_THREAD * worker_threads().number)))
         rows_of_task = max(MOST_ROWS, ROWS_BYTES // x_RX.strides[0] // MOST_ROWS * MOST_ROWS)
     w_PX, scale_PX = weight.data.reshape(panels, -1).view(np.uint8), weight.scale.reshape(panels, -1).view(np.uint16)
     workers = ALL_WORKERS if tasks >= 2 else CALLER_ALONE

@@ -8,7 +8,7 @@ from minidecode.reference import epilogue as reference
 
 
 def linear_epilogue(x_RX, weight, activation=None, add_to=None):
-    if weight.scale is None:
+    if weight.scale is None or weight.scale.ndim > 1:
         return reference.linear_epilogue(x_RX, weight, activation, add_to)
     matrix = weight.data if weight.layout == "io" else weight.data.T
     total_RX = np.zeros((len(x_RX), matrix.shape[1]), np.int8)

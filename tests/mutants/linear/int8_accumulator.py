@@ -6,7 +6,7 @@ from minidecode.reference import linear as reference
 
 
 def linear(x_RX, weight):
-    if weight.scale is None:
+    if weight.scale is None or weight.scale.ndim > 1:
         return reference.linear(x_RX, weight)
     matrix = weight.data if weight.layout == "io" else weight.data.T
     total_RX = np.zeros((len(x_RX), matrix.shape[1]), np.int8)
