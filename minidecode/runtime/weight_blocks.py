@@ -128,6 +128,7 @@ def whole_numbers(weight: Weight) -> np.ndarray:
 
 def scale_in_rows(weight: Weight) -> np.ndarray:
     """Its scales, (outputs, blocks), with those of the outputs that fill its last panel up."""
+    assert weight.scale is not None
     if weight.layout != "panels":
         return weight.scale
     return weight.scale.swapaxes(1, 2).reshape(-1, weight.scale.shape[1])
@@ -144,6 +145,7 @@ def some_outputs(weight: Weight, first: int, last: int) -> Weight:
     """A block weight's outputs from `first`, which begins a panel, up to `last`, in its layout: views."""
     if weight.layout != "panels":
         return weight.of_outputs(slice(first, last))
+    assert weight.scale is not None
     panels, last = slice(first // PANEL_OUTPUTS, -(-last // PANEL_OUTPUTS)), min(last, weight.outputs)
     return dataclasses.replace(
         weight, data=weight.data[panels], scale=weight.scale[panels], packed_outputs=last - first, bias=None
@@ -152,6 +154,7 @@ def some_outputs(weight: Weight, first: int, last: int) -> Weight:
 
 def in_panels(weight: Weight) -> Weight:
     """A block weight in rows, as the CPU's tiles read it. The outputs that fill the last panel up are zeros."""
+    assert weight.scale is not None
     (outputs, blocks), is_int4 = weight.scale.shape, weight.data.dtype == np.uint8
     panels, inputs = -(-outputs // PANEL_OUTPUTS), blocks * BLOCK
     shape = (panels, inputs // STEP, PANEL_OUTPUTS, STEP // 2) if is_int4 else (panels, inputs, PANEL_OUTPUTS)

@@ -39,7 +39,7 @@ KINDS = (
     Kind("block tiles (avx2)", ("avx2", "fma", "f16c"), 8, 4, 2, is_float=True),
     Kind("block tiles", (), 4, 4, 4, is_float=True),
 )
-KIND = best_of(KINDS)
+KIND = best_of(KINDS) or KINDS[-1]
 
 
 def tile_of(rows: int, bits: int):
@@ -153,6 +153,7 @@ def _eight_bits(builder, w, first):
 
 def multiply(x_RX, weight: Weight, y_RX, adds: bool = False) -> None:
     """y = x w, or added to y. x and y are float32 and contiguous, with at least one row; the weight is in panels."""
+    assert weight.scale is not None
     rows, panels, of_panel = len(x_RX), len(weight.data), weight.data[0].nbytes
     together, rows_of_task = max(1, min(panels, PANELS_BYTES // of_panel)), rows
     tasks = weight.scale.size * BLOCK * max(rows, 4) // WORTH_TWO_TASKS
