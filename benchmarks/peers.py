@@ -53,6 +53,12 @@ SETTINGS = {
     "bart-base, beam 4, 4 x 512, 32 new, n-gram 3":
         {"model": "bart-base", "batch": 4, "length": 512, "new": 32, "beams": 4, "ngram": 3},
 }  # fmt: skip
+# Works that run if --only names them. Of T5, a model whose output matrix is the embedding: the logits of others are
+# scaled by CTranslate2's converter under transformers 5.
+MORE_SETTINGS = {
+    "t5-base, beam 4, 4 x 256, 32 new":
+        {"model": "t5-base", "batch": 4, "length": 256, "new": 32, "beams": 4, "ngram": 0, "largest_id": 32_000},
+}  # fmt: skip
 SYSTEMS = {  # name -> (function that loads it, what it is given, environment)
     "minidecode fp32": ("ours", {"dtype": "float32"}, {}),
     "minidecode int8": ("ours", {"dtype": "int8"}, {}),
@@ -89,11 +95,13 @@ def make_checkpoint(name: str, folder: Path, shrink: bool, for_peers: bool) -> N
 
     fields = published_config(name)
     if shrink:
-        small = {"n_embd": 64, "n_layer": 2, "n_head": 2} if name == "gpt2" else {
-            "d_model": 64, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 128, "decoder_ffn_dim": 128,
-            "encoder_attention_heads": 2, "decoder_attention_heads": 2,
+        small = {
+            "gpt2": {"n_embd": 64, "n_layer": 2, "n_head": 2},
+            "bart": {"d_model": 64, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 128,
+                     "decoder_ffn_dim": 128, "encoder_attention_heads": 2, "decoder_attention_heads": 2},
+            "t5": {"d_model": 64, "d_kv": 32, "d_ff": 128, "num_layers": 1, "num_heads": 2},
         }  # fmt: skip
-        fields = fields | small
+        fields = fields | small[fields["model_type"]]
     family, config, _ = read_settings(None, fields)
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(fields), encoding="utf-8")
@@ -115,12 +123,14 @@ def complete_config(fields: dict, folder: Path) -> None:
     """All that transformers has in a config.json."""
     import transformers
 
-    is_gpt2 = fields["model_type"] == "gpt2"
-    kind = transformers.GPT2Config if is_gpt2 else transformers.BartConfig
+    is_gpt2, is_bart = (fields["model_type"] == name for name in ("gpt2", "bart"))
+    kind = {"gpt2": transformers.GPT2Config, "bart": transformers.BartConfig, "t5": transformers.T5Config}[
+        fields["model_type"]
+    ]
     written = kind(**{k: v for k, v in fields.items() if k != "model_type"}).to_dict()
     written |= {"architectures": [kind.__name__.replace("Config", "LMHeadModel" if is_gpt2 else
                                                         "ForConditionalGeneration")]}  # fmt: skip
-    if not is_gpt2:  # as CTranslate2's converter asks for them
+    if is_bart:  # as CTranslate2's converter asks for them
         written |= {"normalize_before": False, "normalize_embedding": True, "add_final_layer_norm": False,
                     "static_position_embeddings": False, "extra_pos_embeddings": 2,
                     "add_bias_logits": False}  # fmt: skip
@@ -139,7 +149,9 @@ def complete_for_peers(fields: dict, vocabulary: int, folder: Path) -> None:
     complete_config(fields, folder)
     words = tokenizers.Tokenizer(tokenizers.models.WordLevel({f"t{i}": i for i in range(vocabulary)}, "t0"))
     special = dict.fromkeys(("bos_token", "eos_token", "unk_token", "pad_token"), "t0")
-    if fields["model_type"] != "gpt2":
+    if fields["model_type"] == "t5":
+        special = {"pad_token": "t0", "eos_token": "t1", "unk_token": "t2"}
+    elif fields["model_type"] == "bart":
         special = {"bos_token": "t0", "pad_token": "t1", "eos_token": "t2", "unk_token": "t3"}
     transformers.PreTrainedTokenizerFast(tokenizer_object=words, **special).save_pretrained(folder)
     TransformersConverter(str(folder)).convert(str(folder / "ct2"), quantization="float32")
@@ -148,7 +160,7 @@ def complete_for_peers(fields: dict, vocabulary: int, folder: Path) -> None:
 def prompts_of(setting: dict) -> list[list[int]]:
     """Different prompts of the same length, without special tokens."""
     rng = np.random.default_rng(0)
-    return rng.integers(100, 50_000, (setting["batch"], setting["length"])).tolist()
+    return rng.integers(100, setting.get("largest_id", 50_000), (setting["batch"], setting["length"])).tolist()
 
 
 def options_of(setting: dict) -> dict:
@@ -490,12 +502,14 @@ def main() -> None:
         help="file whose table between the marks peers (plain-cache) is replaced",
     )
     a = p.parse_args()
-    works = {n: s for n, s in SETTINGS.items() if any(n.startswith(o) for o in a.only)}
+    works = {n: s for n, s in (SETTINGS | MORE_SETTINGS).items() if any(n.startswith(o) for o in a.only)}
     systems = {n: s for n, s in SYSTEMS.items() if any(n.startswith(o) for o in a.systems)}
     if a.plain_cache:
         works, systems = {n: s for n, s in works.items() if s["beams"] > 1}, PLAIN_CACHE
     if not works or not systems:
-        raise SystemExit(f"nothing to do: works are {'; '.join(SETTINGS)}; systems are {'; '.join(SYSTEMS)}")
+        raise SystemExit(
+            f"nothing to do: works are {'; '.join(SETTINGS | MORE_SETTINGS)}; systems are {'; '.join(SYSTEMS)}"
+        )
     context, found, agreed, kernels = mp.get_context("spawn"), {}, {}, ""
     common = dict.fromkeys(THREADS, str(a.threads))
     of_ours = common | ({"OPENBLAS_CORETYPE": a.blas_kernels} if a.blas_kernels else {})
