@@ -11,14 +11,15 @@ FLOAT64 = 2.0**-53
 SAFETY = 6.0
 
 
-def logit_bound(config, largest_logit: float, unit: float) -> float:
+def logit_bound(config, largest_logit: float, unit: float, positions: int = 0) -> float:
     """Bound on the error of a logit computed in a format of unit roundoff `unit`.
 
         SAFETY * unit * sqrt(S * X) * largest |logit|
 
     A sum of X terms carries an error of about sqrt(X) * unit times its size, because rounding errors have random
     signs (the worst case, X * unit, needs all signs alike). X is the longest sum in the model: over the width D, over
-    the feed-forward width F, or over the N positions that a softmax adds up. The residual stream takes in S - 1 such
+    the feed-forward width F, or over the N positions that a softmax adds up: the context, or for T5, which has none,
+    `positions`. The residual stream takes in S - 1 such
     results on the way, and the output product is one more; their errors too are independent, so they
     add up as sqrt(S). The norms keep h at the scale of their gains, so an error in h reaches a logit in
     proportion to the logit's scale, for which the largest one stands. SAFETY covers what this leaves out: that one
@@ -26,7 +27,7 @@ def logit_bound(config, largest_logit: float, unit: float) -> float:
 
     golden_suite.py holds it to be of use: it is at most 32 times the error seen, and mistakes break it.
     """
-    return SAFETY * unit * np.sqrt(products(config) * max(widths(config))) * largest_logit
+    return SAFETY * unit * np.sqrt(products(config) * max(*widths(config), positions)) * largest_logit
 
 
 def products(config) -> int:
