@@ -198,10 +198,22 @@ def _run(debug: bool) -> int:
         if not hasattr(error, "format_message"):  # not the command-line library's own complaint: a bug, shown whole
             raise
         command = error.ctx.command_path if getattr(error, "ctx", None) else "minidecode"
-        message = error.format_message().rstrip(".")
+        message = _of_a_number(error.format_message().rstrip("."))
         if "No such option" in message:
             message += _of_a_dash(message, error.ctx)
         return _fail(f"{message} (see {command} --help)", 2, debug)
+
+
+def _of_a_number(message: str) -> str:
+    """A complaint of the command-line library about a number, in plain words; any other as it is."""
+    flag = r"Invalid value for (?P<flag>.+?): "
+    if found := re.fullmatch(rf"{flag}'(?P<value>.*)' is not a valid (?P<kind>int|float)\w*(?: range)?", message):
+        wanted = "a whole number, such as 4" if found["kind"] == "int" else "a number, such as 0.5"
+        return f"{found['flag'].replace(chr(39), '')} takes {wanted}, not {found['value']!r}"
+    if found := re.fullmatch(rf"{flag}(?P<value>\S+) is not in the range x>=(?P<least>\S+)", message):
+        flag = found["flag"].replace("'", "")
+        return f"{flag} must be at least {found['least']}, not {found['value']}"
+    return message
 
 
 def _cannot_load(error: OSError | ImportError) -> str | None:

@@ -1,10 +1,14 @@
-"""What a shell completes: plans, names of models, rows of the catalog. It imports no more than --help does."""
+"""What a shell completes: plans, models, rows of the catalog, dialects, dtypes, topics.
+
+It imports as little as --help does.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import io
 from collections.abc import Iterable, Iterator, MutableMapping
+from typing import Any
 
 from ..catalog import CATALOG
 from ..plan import BACKENDS, BASES, CACHES, STORED_AS, SWITCHES, is_there
@@ -47,6 +51,25 @@ def complete_model(incomplete: str) -> list[str]:
 def complete_row(incomplete: str) -> list[str]:
     """Rows of the catalog."""
     return _fitting(incomplete, CATALOG)
+
+
+def complete_dialect(incomplete: str) -> list[str]:
+    from ..search.dialects import DIALECTS
+
+    return _fitting(incomplete, DIALECTS)
+
+
+def complete_dtype(incomplete: str) -> list[str]:
+    from ..runtime.low_precision import COMPUTED_IN
+
+    return _fitting(incomplete, COMPUTED_IN)
+
+
+def complete_topic(ctx: Any, incomplete: str) -> list[str]:
+    """Topics of `minidecode help`, and all commands."""
+    from .help_topics import TOPICS
+
+    return _fitting(incomplete, [*TOPICS, *ctx.find_root().command.commands])
 
 
 def _fitting(incomplete: str, words: Iterable[str]) -> list[str]:

@@ -14,7 +14,7 @@ import typer
 from ..errors import InputError
 from ..plan import Plan
 from ..runtime.pipeline import check_lines
-from .completion import complete_model, complete_plan
+from .completion import complete_dtype, complete_model, complete_plan
 from .flags import DTYPE_HELP, PLAN_HELP, AsJson, Debug, Quiet, warn_of_files
 from .progress_bar import bar
 from .read_texts import read_lines, read_records
@@ -36,7 +36,8 @@ def evaluate(
                                                     " may repeat.  [default: tiny-gpt2]")] = None,
     plan: Annotated[list[str] | None, typer.Option(autocompletion=complete_plan,
         help=f"{PLAN_HELP} May repeat.  [default: auto]")] = None,
-    dtype: Annotated[list[str] | None, typer.Option(help=f"{DTYPE_HELP} May repeat.  [default: float32]")] = None,
+    dtype: Annotated[list[str] | None, typer.Option(autocompletion=complete_dtype,
+        help=f"{DTYPE_HELP} May repeat.  [default: float32]")] = None,
     output_texts: Annotated[Path | None, typer.Option(readable=False, help="Write what was generated here, as JSONL.")]
     = None,
     batch_size: Annotated[int, typer.Option(help="Prompts generated together.")] = 8,
@@ -55,8 +56,8 @@ def evaluate(
     from .. import load
     from ..bench import quality
 
-    quality.packages()
     prompts, references_of = _read_pairs(pairs, sources, references)
+    quality.packages()
     plans, truncate = [Plan.parse(p) for p in plan or ["auto"]], options.pop("truncate")
     if not quiet:
         warn_of_files(",".join(plan or []))

@@ -10,13 +10,21 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from ..errors import OptionError, quoted
 from .flags import AsJson, Debug, Quiet
+from .help_text import WithExamples
 from .progress_bar import bar
 
+
+class Exercises(WithExamples, TyperGroup):
+    """The group of commands, with examples."""
+
+
 app = typer.Typer(
-    help="The exercises: start one, check it, take a hint. For teachers: grade many.", rich_markup_mode=None,
+    cls=Exercises, help="The exercises: start one, check it, take a hint. For teachers: grade many.",
+    rich_markup_mode=None,
 )  # fmt: skip
 
 
@@ -35,7 +43,10 @@ Student = Annotated[str | None, typer.Option("--student", help="Draw the variati
 
 @app.command("list")
 def list_exercises(folder: Where = None, as_json: AsJson = False, debug: Debug = False):
-    """All exercises: kind, minutes, in which core course each is, and how far you are."""
+    """List all exercises, and how far you are.
+
+    Of each: its kind, its minutes, and which core course it belongs to.
+    """
     from ..course.exercises.find import exercises
     from ..course.exercises.folder import Folder, work_folder
 
@@ -73,6 +84,7 @@ def start(
     found = find(exercise)
     path = work_folder(folder, makes=True).start(found, _seed(seed, student))
     print(path)
+    print(f"chapter {found.text.chapter} explains it: minidecode tutorial {found.text.chapter}", file=sys.stderr)
     print(f"then: minidecode exercise check {found.number if folder is None else quoted(path)}", file=sys.stderr)
 
 
@@ -188,7 +200,10 @@ def reset(
     fresh: Annotated[bool, typer.Option("--fresh", help="With another variation.")] = False,
     seed: Seed = None, student: Student = None, debug: Debug = False,
 ):  # fmt: skip
-    """The skeleton again, of the same variation if no other is asked for; what you wrote is kept beside it, as .bak."""
+    """Write the skeleton again; your file becomes .bak.
+
+    Of the same variation, if no other is asked for.
+    """
     from ..course.exercises.find import find
     from ..course.exercises.folder import work_folder
 
@@ -219,7 +234,10 @@ def grade(
     jobs: Annotated[int, typer.Option(min=1, help="Submissions judged at a time.")] = min(4, os.cpu_count() or 1),
     quiet: Quiet = False, debug: Debug = False,
 ):  # fmt: skip
-    """Grade many submissions, each in processes of its own, with limits on time and memory."""
+    """Grade many submissions.
+
+    Each in processes of its own, with limits on time and memory.
+    """
     from ..course.exercises import grade as grading
     from ..course.exercises import sandbox
     from ..course.exercises.find import find

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..errors import OptionError
-from .completion import complete_model, complete_plan
+from .completion import complete_dtype, complete_model, complete_plan
 
 PLAN_HELP = (
     "auto, fast, numpy, naive, cuda or emulator, and choices separated by commas, such as cache=split,ngram=cpu."
@@ -21,7 +21,7 @@ MODEL_HELP = "A bundled model, a model folder or a hub id."
 ModelName = Annotated[str, typer.Option("--model", "-m", autocompletion=complete_model, help=MODEL_HELP)]
 Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit of a model on the hub.  [default: main]")]
 PlanText = Annotated[str, typer.Option(autocompletion=complete_plan, help=PLAN_HELP)]
-Dtype = Annotated[str, typer.Option(help=DTYPE_HELP)]
+Dtype = Annotated[str, typer.Option(autocompletion=complete_dtype, help=DTYPE_HELP)]
 Device = Annotated[str, typer.Option(help=DEVICE_HELP)]
 Jsonl = Annotated[bool, typer.Option("--jsonl", help="Read the input as JSONL whatever its name.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]

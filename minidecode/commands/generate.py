@@ -36,6 +36,7 @@ def generate(
     = None,
     jsonl: Jsonl = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", readable=False, help="Write here, not to stdout;"
+                                                 " an existing file is replaced;"
                                                  " the file appears whole at the end; until then, and if the run is"
                                                  " broken off, finished lines are in OUTPUT.part.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per prompt: ids, scores, texts.")] = False,

@@ -76,6 +76,7 @@ EXAMPLES = {  # tests/cli/test_help.py reads each as the command line would
         "minidecode convert gpt2 --kv-heads 4 --out gpt2-grouped",
         "minidecode convert facebook/bart-base --kv-heads 1 --out bart-mqa --json",
     ),
+    "exercise": ("minidecode exercise list", "minidecode exercise start 15", "minidecode exercise check 15"),
     "help": ("minidecode help", "minidecode help plan", "minidecode help generate"),
     "tutorial": ("minidecode tutorial", "minidecode tutorial 03", "minidecode tutorial 3 --out caches.ipynb"),
     "models": ("minidecode models", "minidecode models --json", "minidecode models --json | jq '.[].name'"),
@@ -84,8 +85,29 @@ EXAMPLES = {  # tests/cli/test_help.py reads each as the command line would
 }
 
 
-class GroupedOptions:
-    """Of a command: its options under the names of OPTION_GROUPS, and its examples, a line each."""
+NEEDS = {  # what an extra of the package brings
+    "compare": "--plot needs the extra plots (matplotlib).",
+    "evaluate": "It needs the extra evaluate (rouge-score and sacrebleu).",
+    "ladder": "--plot needs the extra plots (matplotlib).",
+    "tutorial": "A notebook needs jupytext.",
+}
+
+
+class WithExamples:
+    """Of a command or a group: its examples, a line each, and the extra that some of them need."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        if examples := EXAMPLES.get(self.name):
+            with formatter.section("Examples"):
+                for line in examples:
+                    formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
+        if needs := NEEDS.get(self.name):
+            with formatter.section("Needs"):
+                formatter.write_text(needs)
+
+
+class GroupedOptions(WithExamples):
+    """Of a command: its options under the names of OPTION_GROUPS, and its examples."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         groups: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Arguments", *OPTION_GROUPS, "Options")}
@@ -94,12 +116,6 @@ class GroupedOptions:
                 is_argument = parameter.param_type_name == "argument"
                 groups["Arguments" if is_argument else GROUP_OF.get(parameter.name, "Options")].append(record)
         _write_groups(groups, formatter)
-
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        if examples := EXAMPLES.get(self.name):
-            with formatter.section("Examples"):
-                for line in examples:
-                    formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
 
 
 class GroupedCommands:

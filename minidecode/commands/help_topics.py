@@ -10,6 +10,7 @@ import typer
 
 from ..errors import OptionError, did_you_mean
 from ..plan import BACKENDS, BASES, CACHES, STORED_AS, SWITCHES
+from .completion import complete_topic
 from .flags import Debug
 
 WIDTH = 80
@@ -66,7 +67,10 @@ PLAN_EXAMPLES = (
 
 def help(
     context: typer.Context,
-    topic: Annotated[list[str] | None, typer.Argument(help="A topic, or a command.", show_default=False)] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Argument(autocompletion=complete_topic, help="A topic, or a command.", show_default=False),
+    ] = None,
     debug: Debug = False,
 ):
     """Explain a topic, such as plan, or show a command's --help."""
@@ -77,6 +81,10 @@ def help(
     elif len(words) == 1 and words[0] in TOPICS:
         print(TOPICS[words[0]][1]())
     elif words[0] in group.commands:
+        parts = getattr(group.commands[words[0]], "commands", {})  # of exercise
+        if words[2:] or (words[1:] and words[1] not in parts):
+            also = f", or one of its commands behind it: {', '.join(parts)}" if parts else ""
+            raise OptionError(f"there is no help on {' '.join(words)!r}: say minidecode help {words[0]}{also}")
         group.main(args=[*words, "--help"], prog_name=context.parent.info_name, standalone_mode=False)
     else:
         near = did_you_mean(words[0], [*TOPICS, *group.commands])

@@ -43,8 +43,9 @@ def ladder(
     batch_size: Annotated[int, typer.Option(help="Texts generated together, up to the last rung, which takes all.")]
     = 2,
     repeats: Annotated[int, typer.Option(help="Turns of all rungs.")] = 3,
-    seconds: Annotated[float | None, typer.Option(min=1, help="About how long it may take, without --memory-budget:"
-                                                  " sizes that are not given are made smaller, and fewer turns are run."
+    seconds: Annotated[float | None, typer.Option(min=1, help="About how long it may take, without --memory-budget and"
+                                                  " the compiler: sizes that are not given are made smaller, and"
+                                                  " fewer turns are run."
                                                   "  [default: 90; with a size, no limit]")] = None,
     memory_budget: Annotated[str | None, typer.Option(help="Also double the batch, method by method, until it would"
                                                       " need more than this beside the weights, such as 16GB, or what"

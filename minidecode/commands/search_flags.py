@@ -12,6 +12,7 @@ import typer
 
 from ..errors import OptionError
 from ..search.options import DEFAULT_NEW_TOKENS
+from .completion import complete_dialect
 
 
 def _flags(
@@ -21,7 +22,8 @@ def _flags(
         help="Ignore the model's generation_config.json, but for its special tokens.")] = False,
     task: Annotated[str | None, typer.Option(help="Take the settings and prefix of a task in config.json.")]
     = None,
-    dialect: Annotated[str | None, typer.Option(help="Whose rules: hf (transformers 5), hf4 (4.49) or fairseq.")]
+    dialect: Annotated[str | None, typer.Option(autocompletion=complete_dialect,
+        help="Whose rules: hf (transformers 5), hf4 (4.49) or fairseq.")]
     = None,
     max_new_tokens: Annotated[int | None, typer.Option(
         help=f"At most this many tokens after the prompt.  [default: {DEFAULT_NEW_TOKENS}]")] = None,

@@ -114,7 +114,7 @@ def differences(before: dict[str, Any], now: dict[str, Any], but: str = "") -> l
         old, new = before.get(name), now.get(name)
         if old != new and name != but:
             is_hash = any(str(value).startswith(HASH) for value in (old, new))
-            found.append(f"the {name} has changed" if is_hash else f"{name} was {old!r} and is {new!r}")
+            found.append(f"the {name} has changed" if is_hash else f"{name} was {old!r}, now {new!r}")
     return found
 
 

@@ -208,8 +208,8 @@ class RecordFile:
         parts = differences(before, self._journal.depends_on, but="" if last.failed else "on_error")
         if parts and kept:
             raise InputError(
-                f"{self.part} is of another run ({', '.join(parts)}): give what that run was given, or delete the file "
-                "to start anew"
+                f"{self.part} was begun with other settings ({', '.join(parts)}): repeat them, or delete the file to "
+                "start anew"
             )
         self._file.truncate(last.end)
         self._file.seek(last.end)

@@ -272,6 +272,8 @@ class Options:
         for name in ("logits_processor", "stopping_criteria"):
             object.__setattr__(self, name, checked_functions(name, getattr(self, name)))
         object.__setattr__(self, "stop_strings", checked_stops("stop_strings", self.stop_strings))
+        if self.keep_stop_strings and not self.stop_strings:
+            raise OptionError("keep_stop_strings=True keeps nothing without a stop string: give one, or leave it out")
         object.__setattr__(self, "regex", checked_regex(self.regex))
         object.__setattr__(self, "json_schema", checked_schema(self.json_schema))
 

@@ -6,6 +6,7 @@ import json
 import re
 import time
 import xml.etree.ElementTree as ElementTree
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -409,3 +410,24 @@ def test_the_footprint_of_a_narrow_memory_holds(tmp_path, cache, has_source):
     _, peak = rungs.peak_of(lambda: out.append(model.generate(**how)))
     assert out[0].receipt.cache_peak_bytes <= said.cache <= 1.5 * out[0].receipt.cache_peak_bytes
     assert peak <= said.total
+
+
+def test_compiling_takes_none_of_the_seconds(monkeypatch):
+    """Each rung compiles for 50 ms: all of them run, and the clock has not noticed."""
+    from numba.core import event
+
+    rung = SimpleNamespace(step=SimpleNamespace(carried=False), setting=None, fastest=0.0)
+
+    def compiles(below, *rest):
+        with event.trigger_event("numba:compile"):
+            time.sleep(0.05)
+        return below, rung
+
+    monkeypatch.setattr(ladder, "tried", lambda *given: rung)
+    monkeypatch.setattr(ladder, "tried_above", compiles)
+    monkeypatch.setattr(ladder, "decide", lambda *given: None)
+    began, clock = time.perf_counter(), ladder.Clock(1000.0)
+    work = SimpleNamespace(model=SimpleNamespace(dtype="float32"))
+    _, climbed = ladder.climb(work, 1, 0, None, False, lambda done: None, lambda what: None, clock)
+    assert len(climbed) == 1 + len(ladder.RUNGS)
+    assert clock.gone <= time.perf_counter() - began - 0.05 * len(ladder.RUNGS)

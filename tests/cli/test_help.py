@@ -53,7 +53,7 @@ def test_commands_stand_in_groups_and_each_summary_fits_its_line(cli, monkeypatc
 @pytest.mark.parametrize("name", COMMANDS)
 def test_options_stand_in_groups(cli, name):
     found = sections(cli(name, "--help").out)
-    assert list(found) == [t for t in ("Arguments", *OPTION_GROUPS, "Options", "Examples") if t in found]
+    assert list(found) == [t for t in ("Arguments", *OPTION_GROUPS, "Options", "Examples", "Needs") if t in found]
     for parameter in GROUP.commands[name].params:
         if parameter.param_type_name == "option":
             assert parameter.name in GROUP_OF or parameter.name in FITS_NO_GROUP
@@ -77,6 +77,55 @@ def test_three_examples_can_be_read(cli, name):
             find(given["name"])
         if given.get("chapter"):
             find_chapter(given["chapter"])
+
+
+@pytest.mark.parametrize(("name", "extra"), [("compare", "plots"), ("ladder", "plots"), ("evaluate", "evaluate")])
+def test_help_names_the_extra_that_examples_need(cli, name, extra):
+    (line,) = sections(cli(name, "--help").out)["Needs"]
+    assert f"the extra {extra}" in line
+
+
+def test_the_exercises_have_examples_and_whole_summaries(cli, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    out = cli("exercise", "--help").out
+    assert "..." not in out
+    group = GROUP.commands["exercise"]
+    examples = [line.strip() for line in sections(out)["Examples"]]
+    assert examples == list(EXAMPLES["exercise"]) and len(examples) == 3
+    for line in examples:
+        program, command, part, *arguments = shlex.split(line)
+        assert (program, command) == ("minidecode", "exercise")
+        group.commands[part].make_context(part, arguments)
+
+
+@pytest.mark.parametrize(
+    ("words", "instead"),
+    [(["generate", "extra"], "say minidecode help generate"), (["exercise", "nosuch"], "list, start, check"),
+     (["exercise", "start", "15"], "say minidecode help exercise")],
+)  # fmt: skip
+def test_words_behind_a_command_are_no_topic(fails, words, instead):
+    message = fails("help", *words)
+    assert f"there is no help on {' '.join(words)!r}: " in message and instead in message
+
+
+def test_help_shows_a_part_of_a_group(cli):
+    assert "Write the skeleton of an exercise" in cli("help", "exercise", "start").out
+
+
+def test_help_says_that_an_output_is_replaced(cli):
+    assert "an existing file is replaced" in " ".join(cli("generate", "--help").out.split())
+
+
+def test_dialects_dtypes_and_topics_are_completed():
+    assert completion.complete_dialect("h") == ["hf", "hf4"]
+    assert completion.complete_dtype("int8_") == ["int8_dynamic", "int8_dynamic7"]
+    context = typer.Context(GROUP.commands["help"], parent=typer.Context(GROUP))
+    assert completion.complete_topic(context, "") == [*TOPICS, *GROUP.commands]
+    assert completion.complete_topic(context, "dt") == ["dtype"]
+    completed = {"help": "topic", "generate": "dtype", "score": "dtype", "evaluate": "dtype"}
+    for command, name in completed.items():
+        (parameter,) = [p for p in GROUP.commands[command].params if p.name == name]
+        assert parameter._custom_shell_complete is not None, command
 
 
 # ---- minidecode help -------------------------------------------------------------------------------------------------

@@ -89,6 +89,32 @@ def test_a_file_in_the_place_of_the_cache(cli, bundled, empty_cache):
     assert cli("models").code == 0
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["generate", "a", "--num-beams", "x"], "--num-beams / --beam takes a whole number, such as 4, not 'x'"),
+        (["generate", "a", "--num-beams", "2.5"], "--num-beams / --beam takes a whole number, such as 4, not '2.5'"),
+        (["generate", "a", "--temperature", "hot"], "--temperature takes a number, such as 0.5, not 'hot'"),
+        (["ladder", "--seconds", "0.5"], "--seconds must be at least 1, not 0.5"),
+        (["exercise", "start", "15", "--seed", "a"], "--seed takes a whole number, such as 4, not 'a'"),
+        (["exercise", "start", "15", "--seed", "-1"], "--seed must be at least 0, not -1"),
+    ],
+)
+def test_what_is_no_number_is_said_with_its_flag(fails, arguments, message):
+    assert message in fails(*arguments, code=2)
+
+
+def test_a_stop_that_is_kept_needs_one(fails):
+    message = fails("generate", "a", "--keep-stop")
+    assert "--keep-stop-strings keeps nothing without a stop string: give one, or leave it out" in message
+
+
+def test_a_missing_file_is_named_before_a_missing_package(fails, monkeypatch):
+    monkeypatch.setitem(sys.modules, "rouge_score", None)
+    monkeypatch.setitem(sys.modules, "rouge_score.rouge_scorer", None)
+    assert "nosuch.jsonl" in fails("evaluate", "nosuch.jsonl")
+
+
 def test_doctor(cli):
     ran = cli("doctor")
     assert (ran.code, ran.err) == (0, "")

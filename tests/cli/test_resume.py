@@ -166,11 +166,11 @@ def test_killed(cli, long_work, tmp_path, records):
 
 
 @pytest.mark.parametrize(("change", "says"), [
-    (["--max-new-tokens", 4], "max_new_tokens was 3 and is 4"), (["--num-beams", 2], "num_beams was 1 and is 2"),
-    (["--json"], "json was False and is True"), (["--batch-size", 3], "batch_size was 2 and is 3"),
-    (["--plan", "cache=split"], "plan was 'auto' and is 'cache=split'"), (["--truncate"], "truncate was False and"),
-    (["--dtype", "float64"], "dtype was 'float32' and is 'float64', the model has changed"),
-    (["--do-sample", "--seed", 4], "do_sample was False and is True, seed was 0 and is 4"),
+    (["--max-new-tokens", 4], "max_new_tokens was 3, now 4"), (["--num-beams", 2], "num_beams was 1, now 2"),
+    (["--json"], "json was False, now True"), (["--batch-size", 3], "batch_size was 2, now 3"),
+    (["--plan", "cache=split"], "plan was 'auto', now 'cache=split'"), (["--truncate"], "truncate was False, now"),
+    (["--dtype", "float64"], "dtype was 'float32', now 'float64', the model has changed"),
+    (["--do-sample", "--seed", 4], "do_sample was False, now True, seed was 0, now 4"),
 ])  # fmt: skip
 def test_a_changed_option_is_refused(fails, toy, texts, unfinished, change, says):
     records, noted, part, journal = unfinished(*command(texts, toy))
@@ -179,7 +179,7 @@ def test_a_changed_option_is_refused(fails, toy, texts, unfinished, change, says
         at = given.index(change[0])
         given[at : at + 2] = []
     message = fails(*given, *change, "--resume")
-    assert f"{part} is of another run ({says}" in message
+    assert f"{part} was begun with other settings ({says}" in message
     assert "give what that run was given, or delete the file to start anew" in message
     assert (part.read_bytes(), journal.read_bytes()) == (records, noted), "nothing is lost"
 
@@ -199,7 +199,7 @@ def test_a_changed_file_is_refused(cli, fails, tiny_folder, tmp_path, texts, unf
         write_folder(toy, tensors=tensors)
     else:
         mine.write_text(mine.read_text(encoding="utf-8") + "\n", encoding="utf-8")
-    assert f"{part} is of another run (the {what} has changed): " in fails(*arguments, "--resume")
+    assert f"{part} was begun with other settings (the {what} has changed): " in fails(*arguments, "--resume")
 
 
 @pytest.mark.parametrize("package", ["minidecode", "numpy"])
@@ -238,7 +238,7 @@ def test_a_line_that_stopped_a_run_can_be_left_out_by_the_next(cli, fails_on_z, 
 def test_lines_that_were_left_out_cannot_be_recorded_by_the_next(fails, toy, objects, unfinished):
     unfinished(*command(objects, toy, "--do-sample", "--json", "--on-error", "skip"))
     message = fails(*command(objects, toy, "--do-sample", "--json", "--on-error", "record"), "--resume")
-    assert f"on_error was 'skip' and is 'record ({objects}, line)'" in message
+    assert f"on_error was 'skip', now 'record ({objects}, line)'" in message
 
 
 def test_a_part_without_a_journal(fails, toy, texts, tmp_path):
