@@ -1,4 +1,4 @@
-"""minidecode beside transformers and CTranslate2: the same random weights, the same inputs, the same number of tokens.
+"""minidecode beside transformers, CTranslate2 and llama.cpp: the same random weights, inputs and number of tokens.
 
     pip install '.[peers]'
     python benchmarks/peers.py --out benchmarks/results/peers-cpu.json --readme benchmarks/README.md
@@ -11,6 +11,10 @@ CTranslate2 once with MKL and once with its own products, transformers in infere
 default cache, each with threads that sleep while they wait and with threads that spin, as is OpenMP's default; ours
 with plan=fast, and with the kernels of OpenBLAS that `minidecode doctor` recommends for the processor (--blas-kernels).
 What is timed is generation from token ids to token ids; loading, converting and a warm-up are not.
+
+llama.cpp joins where its package is installed, which compiles it (some minutes): pip install llama-cpp-python gguf. It
+reads the same weights as GGUF, in F32 and in Q8_0, with and without its flash attention. It has no beam search, so it
+runs the greedy works of GPT-2 alone.
 
 A second table holds ours against what the machine allows: how fast as many threads read, and multiply large matrices,
 is measured in each turn too, and the cost models say what each call reads and computes at the least.
@@ -29,6 +33,7 @@ marks peers, or plain-cache, and all figures to --out.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import multiprocessing as mp
 import os
@@ -72,6 +77,9 @@ for _spins, _waiting in (("", {"OMP_WAIT_POLICY": "PASSIVE"}), (", spinning", {}
                 "ctranslate2", {"compute_type": _compute}, {"CT2_USE_MKL": _mkl} | _waiting
             )  # fmt: skip
     SYSTEMS[f"transformers{_spins}"] = ("transformers", {}, _waiting)
+for _type in ("F32", "Q8_0"):
+    for _how, _flash in (("", True), (", no flash attention", False)):
+        SYSTEMS[f"llama.cpp {_type}{_how}"] = ("llama_cpp", {"stored": _type, "flash": _flash}, {})
 ASLEEP = 0.3  # seconds after which threads that spin have gone to sleep, Intel's too (0.2)
 PLAIN, OURS = "plain cache", "minidecode fp32"
 PLAIN_CACHE = {  # as SYSTEMS
@@ -83,6 +91,7 @@ BESIDE = {  # what ours is held against: no system, but asked in the same way
     "least": ("least", {"dtype": "float32"}, {}),
 }
 OUR_BLAS = ("ours", "ceilings", "least")  # have the kernels of --blas-kernels
+PACKAGES = ("numpy", "numba", "transformers", "torch", "ctranslate2")
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
@@ -109,6 +118,52 @@ def make_checkpoint(name: str, folder: Path, shrink: bool, for_peers: bool) -> N
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     if for_peers:
         complete_for_peers(fields, config.vocab_size, folder)
+        if name == "gpt2" and not missing_of_llama():
+            for stored in ("F32", "Q8_0"):
+                write_gguf(config, tensors, folder / f"{stored}.gguf", stored)
+
+
+def missing_of_llama() -> list[str]:
+    """The packages that llama.cpp needs here and that are not installed."""
+    found = (("llama_cpp", "llama-cpp-python"), ("gguf", "gguf"))
+    return [package for module, package in found if importlib.util.find_spec(module) is None]
+
+
+def can_run(system: str, setting: dict) -> bool:
+    """llama.cpp has no beam search, and no BART."""
+    return not system.startswith("llama.cpp") or (setting["model"] == "gpt2" and setting["beams"] == 1)
+
+
+def write_gguf(config, tensors: dict, path: Path, stored: str) -> None:
+    """GPT-2 as llama.cpp reads it, without a tokenizer: its matrices stored so, each output's numbers side by side."""
+    import gguf
+
+    kind = gguf.GGMLQuantizationType[stored]
+    writer = gguf.GGUFWriter(path, "gpt2")
+    writer.add_context_length(config.n_positions)
+    writer.add_embedding_length(config.n_embd)
+    writer.add_feed_forward_length(config.n_inner)
+    writer.add_block_count(config.n_layer)
+    writer.add_head_count(config.n_head)
+    writer.add_layer_norm_eps(config.layer_norm_epsilon)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_tokenizer_model("none")
+    parts = {"ln_1": "attn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output", "ln_2": "ffn_norm",
+             "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}  # fmt: skip
+    names = {"wte": "token_embd", "wpe": "position_embd", "ln_f": "output_norm"}
+    names |= {f"h.{i}.{a}": f"blk.{i}.{b}" for i in range(config.n_layer) for a, b in parts.items()}
+    for name, tensor in tensors.items():
+        of, _, what = name.rpartition(".")
+        is_product = tensor.ndim == 2 and of != "wpe"
+        data = np.ascontiguousarray(tensor.T if is_product and of != "wte" else tensor, np.float32)
+        if is_product and stored != "F32":
+            writer.add_tensor(f"{names[of]}.{what}", gguf.quants.quantize(data, kind), raw_dtype=kind)
+        else:
+            writer.add_tensor(f"{names[of]}.{what}", data)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
 
 
 def made(context, maker: Callable, arguments: tuple, environment: dict, name: str) -> None:
@@ -229,6 +284,51 @@ def ctranslate2(folder: Path, threads: int, compute_type: str) -> Callable[[dict
             found = model.translate_batch(tokens, max_decoding_length=setting["new"],
                                           min_decoding_length=setting["new"], **common)  # fmt: skip
             return [[int(t[1:]) for t in r.hypotheses[0]] for r in found]
+
+        return run
+
+    return prepare
+
+
+def llama_cpp(folder: Path, threads: int, stored: str, flash: bool) -> Callable[[dict], Callable[[], list]]:
+    """All prompts are one batch; then a batch of one token of each at every step. The likeliest token is taken."""
+    import llama_cpp as c
+
+    c.llama_backend_init()
+    model = c.llama_model_load_from_file(str(folder / f"{stored}.gguf").encode(), c.llama_model_default_params())
+    if not model:
+        raise SystemExit(f"llama.cpp cannot load {stored}.gguf: see above")
+    vocabulary = c.llama_vocab_n_tokens(c.llama_model_get_vocab(model))
+
+    def prepare(setting: dict) -> Callable[[], list]:
+        prompts, batch, length = prompts_of(setting), setting["batch"], setting["length"]
+        given = c.llama_context_default_params()
+        given.n_threads = given.n_threads_batch = threads
+        given.n_seq_max, given.n_batch, given.n_ubatch = batch, batch * length, batch * length
+        given.n_ctx = batch * (-(-(length + setting["new"]) // 256) * 256)  # each sequence has its part
+        given.flash_attn_type = int(flash)
+        context = c.llama_init_from_model(model, given)
+        tokens = c.llama_batch_init(batch * length, 0, 1)
+
+        def likeliest(rows: list[tuple[int, int, int, bool]]) -> list[int]:
+            """rows: (token, position, sequence, whether its next token is asked for) -> those tokens."""
+            tokens.n_tokens = len(rows)
+            for i, (token, position, sequence, is_last) in enumerate(rows):
+                tokens.token[i], tokens.pos[i], tokens.logits[i] = token, position, is_last
+                tokens.n_seq_id[i], tokens.seq_id[i][0] = 1, sequence
+            if c.llama_decode(context, tokens):
+                raise SystemExit("llama.cpp cannot compute this batch: see above")
+            logits = (c.llama_get_logits_ith(context, i) for i, row in enumerate(rows) if row[3])
+            return [int(np.ctypeslib.as_array(each, (vocabulary,)).argmax()) for each in logits]
+
+        def run() -> list:
+            c.llama_memory_clear(c.llama_get_memory(context), True)
+            last = likeliest([(t, p, s, p == length - 1) for s, ids in enumerate(prompts) for p, t in enumerate(ids)])
+            made = [last]
+            for step in range(setting["new"] - 1):
+                last = likeliest([(t, length + step, s, True) for s, t in enumerate(last)])
+                made.append(last)
+            return [list(ids) for ids in zip(*made, strict=True)]
 
         return run
 
@@ -402,7 +502,7 @@ def time_setting(setting: dict, pipes: dict, runs: int, others: dict | None = No
 
 def versions() -> dict[str, str | None]:
     found: dict[str, str | None] = {}
-    for package in ("minidecode", "numpy", "numba", "transformers", "torch", "ctranslate2"):
+    for package in ("minidecode", "numpy", "numba", "transformers", "torch", "ctranslate2", "llama_cpp_python"):
         try:
             found[package] = version(package)
         except PackageNotFoundError:
@@ -428,9 +528,27 @@ def table(found: dict) -> str:
         pairs = [(ours_fp32, theirs), (ours_int8[1], theirs_int8), (ours_fp32, torch)]
         first, second, third = (ratio(a, b) if a and b else "" for a, b in pairs)
         lines.append(f"| {name} | {' | '.join(shown)} | {first}, {second} | {third} |")
+    if llama := llama_lines(found):
+        lines += ["", *llama]
     turns = min(len(row["seconds"]) for rows in found["work"].values() for row in rows.values())
     summary = f"Medians of {turns} turns; in brackets, ratios of the fastest and the slowest of them."
     return "\n".join([*lines, "", summary, *where(found), *(["", limits] if (limits := limits_table(found)) else [])])
+
+
+def llama_lines(found: dict) -> list[str]:
+    """A table of its own, of the works that it can do; nothing where it was not asked."""
+    lines = ["| work | llama.cpp F32 | Q8_0 | minidecode / llama.cpp: fp32, int8_dynamic / Q8_0 |", "|---|---|---|---|"]
+    for name, rows in found["work"].items():
+        best = [
+            max((row for system, row in rows.items() if system.startswith(f"llama.cpp {stored}")), default=None,
+                key=lambda row: row["tokens_per_second"]) for stored in ("F32", "Q8_0")
+        ]  # fmt: skip
+        if any(best):
+            shown = [f"{row['tokens_per_second']:,.1f}" if row else "" for row in best]
+            ours = (rows.get(OURS), rows.get("minidecode int8_dynamic"))
+            ratios = [ratio(a, b) if a and b else "" for a, b in zip(ours, best, strict=True)]
+            lines.append(f"| {name} | {' | '.join(shown)} | {', '.join(ratios)} |")
+    return lines if lines[2:] else []
 
 
 def ratio(ours: dict, theirs: dict) -> str:
@@ -477,7 +595,7 @@ def plain_table(found: dict) -> str:
 def where(found: dict) -> list[str]:
     """The lines below a table."""
     m, v = found["machine"], found["versions"]
-    packages = ", ".join(f"{k} {v[k]}" for k in ("numpy", "numba", "transformers", "torch", "ctranslate2") if v.get(k))
+    packages = ", ".join(f"{k} {v[k]}" for k in (*PACKAGES, "llama_cpp_python") if v.get(k))
     machine = f"{m['threads']} threads on {m['cores']} cores ({m['processor']}); kernels of our OpenBLAS:"
     summary = f"Tokens per second, {machine} {m['blas_kernels']}; {packages}."
     return [summary, found["note"]] if found["note"] else [summary]
@@ -504,6 +622,9 @@ def main() -> None:
     a = p.parse_args()
     works = {n: s for n, s in (SETTINGS | MORE_SETTINGS).items() if any(n.startswith(o) for o in a.only)}
     systems = {n: s for n, s in SYSTEMS.items() if any(n.startswith(o) for o in a.systems)}
+    if (missing := missing_of_llama()) and any(n.startswith("llama.cpp") for n in systems):
+        print(f"llama.cpp is left out, because packages are missing: pip install {' '.join(missing)}")
+        systems = {n: s for n, s in systems.items() if not n.startswith("llama.cpp")}
     if a.plain_cache:
         works, systems = {n: s for n, s in works.items() if s["beams"] > 1}, PLAIN_CACHE
     if not works or not systems:
@@ -522,6 +643,8 @@ def main() -> None:
             pipes, workers = {}, []
             against = BESIDE if OURS in systems and not a.plain_cache else {}
             for system, (load, given, more) in (systems | against).items():
+                if not any(can_run(system, setting) for setting in mine.values()):
+                    continue
                 pipes[system], theirs = context.Pipe()
                 environment = (of_ours if load in OUR_BLAS else common) | more
                 workers.append(started(context, work, (theirs, load, folder, a.threads, given), environment))
@@ -530,7 +653,8 @@ def main() -> None:
             others = {name: pipes.pop(name) for name in BESIDE if name in pipes}
             kernels = next((k for s, k in multiplies.items() if systems[s][0] == "ours"), "none was asked")
             for label, setting in mine.items():
-                found[label] = time_setting(setting, pipes, a.runs, others)
+                able = {system: pipe for system, pipe in pipes.items() if can_run(system, setting)}
+                found[label] = time_setting(setting, able, a.runs, others)
                 print(label, {n: r["tokens_per_second"] for n, r in found[label].items()}, flush=True)
             for pipe in (*pipes.values(), *others.values()):
                 pipe.send(None)
@@ -545,7 +669,8 @@ def main() -> None:
     }
     if a.plain_cache:
         result |= {"plan": PLAIN_CACHE[PLAIN][1]["plan"], "agreed": agreed}
-        del result["versions"]["transformers"], result["versions"]["torch"], result["versions"]["ctranslate2"]
+        for package in ("transformers", "torch", "ctranslate2", "llama_cpp_python"):
+            del result["versions"][package]
     mark, text = ("plain-cache", plain_table(result)) if a.plain_cache else ("peers", table(result))
     print(text)
     if a.out:

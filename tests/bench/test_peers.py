@@ -42,10 +42,10 @@ def test_the_readme_says_what_was_recorded(script):
 def test_peers_wait_both_ways(script):
     """Which of the two is faster hangs on the machine; a peer that may only sleep is not at its best."""
     for name, (_, given, environment) in script.SYSTEMS.items():
-        if not name.startswith("minidecode") and "spinning" not in name:
+        if not name.startswith(("minidecode", "llama.cpp")) and "spinning" not in name:
             _, same, spins = script.SYSTEMS[f"{name}, spinning"]
             assert given == same and environment == spins | {"OMP_WAIT_POLICY": "PASSIVE"}
-    assert len(script.SYSTEMS) == 13
+    assert len(script.SYSTEMS) == 17
 
 
 def test_ours_makes_as_many_tokens_as_were_asked_for(script, tiny_folder):
@@ -162,3 +162,28 @@ def test_nothing_to_do_is_said(script, monkeypatch):
     monkeypatch.setattr("sys.argv", ["peers.py", "--only", "no such work"])
     with pytest.raises(SystemExit, match="nothing to do: works are gpt2, greedy"):
         script.main()
+
+
+def test_llama_cpp_runs_what_it_can_and_has_a_table_of_its_own(script):
+    assert [script.can_run("llama.cpp F32", s) for s in script.SETTINGS.values()] == [True, True, False, False]
+    assert all(script.can_run("minidecode fp32", s) for s in script.SETTINGS.values())
+    speeds = {"minidecode fp32": 60.0, "minidecode int8_dynamic": 150.0, "llama.cpp F32": 40.0,
+              "llama.cpp F32, no flash attention": 50.0, "llama.cpp Q8_0": 100.0}  # fmt: skip
+    rows = {n: {"tokens_per_second": s, "seconds": [10 / s] * 3} for n, s in speeds.items()}
+    assert script.llama_lines({"work": {"gpt2": rows, "beams": {"minidecode fp32": rows["minidecode fp32"]}}})[2:] == [
+        "| gpt2 | 50.0 | 100.0 | 1.20x (1.20-1.20), 1.50x (1.50-1.50) |"
+    ]
+    assert script.llama_lines({"work": {"beams": {"minidecode fp32": rows["minidecode fp32"]}}}) == []
+
+
+def test_a_missing_package_of_llama_cpp_is_named(script, monkeypatch, capsys):
+    find = script.importlib.util.find_spec
+    absent = ("llama_cpp", "gguf")
+    monkeypatch.setattr(script.importlib.util, "find_spec", lambda name: None if name in absent else find(name))
+    monkeypatch.setattr("sys.argv", ["peers.py", "--systems", "llama"])
+    with pytest.raises(SystemExit, match="nothing to do"):
+        script.main()
+    assert (
+        "llama.cpp is left out, because packages are missing: pip install llama-cpp-python gguf"
+        in capsys.readouterr().out
+    )
