@@ -198,21 +198,39 @@ def _run(debug: bool) -> int:
         if not hasattr(error, "format_message"):  # not the command-line library's own complaint: a bug, shown whole
             raise
         command = error.ctx.command_path if getattr(error, "ctx", None) else "minidecode"
-        message = _of_a_number(error.format_message().rstrip("."))
+        message = _of_a_number(error.format_message().rstrip("."), sys.argv[1:])
         if "No such option" in message:
             message += _of_a_dash(message, error.ctx)
         return _fail(f"{message} (see {command} --help)", 2, debug)
 
 
-def _of_a_number(message: str) -> str:
-    """A complaint of the command-line library about a number, in plain words; any other as it is."""
-    flag = r"Invalid value for (?P<flag>.+?): "
-    if found := re.fullmatch(rf"{flag}'(?P<value>.*)' is not a valid (?P<kind>int|float)\w*(?: range)?", message):
-        wanted = "a whole number, such as 4" if found["kind"] == "int" else "a number, such as 0.5"
-        return f"{found['flag'].replace(chr(39), '')} takes {wanted}, not {found['value']!r}"
-    if found := re.fullmatch(rf"{flag}(?P<value>\S+) is not in the range x>=(?P<least>\S+)", message):
-        flag = found["flag"].replace("'", "")
-        return f"{flag} must be at least {found['least']}, not {found['value']}"
+NO_WHOLE_NUMBER = re.compile(r"not a valid int|valid integer")  # words of several versions of the library
+NO_NUMBER = re.compile(r"not a valid float|valid number")
+TOO_SMALL = re.compile(r"(?:in the range x>=|greater than or equal to )(\S+)")
+
+
+def _of_a_number(message: str, given: list[str]) -> str:
+    """A complaint of the command-line library about a number, in plain words; any other as it is.
+
+    given: the command line. The library does not always repeat the value.
+    """
+    found = re.match(r"Invalid value for (.+?): ", message)
+    flags = re.findall(r"'(-[^']+)'", found[1]) if found else []
+    values = [
+        value.removeprefix("=")
+        for word, behind in zip(given, [*given[1:], ""], strict=True)
+        for flag in flags
+        for value in ([behind] if word == flag else [word.removeprefix(flag)] if word.startswith(f"{flag}=") else [])
+    ]
+    if not values:
+        return message
+    named = f"{' / '.join(flags)} "
+    if NO_WHOLE_NUMBER.search(message):
+        return f"{named}takes a whole number, such as 4, not {values[-1]!r}"
+    if NO_NUMBER.search(message):
+        return f"{named}takes a number, such as 0.5, not {values[-1]!r}"
+    if least := TOO_SMALL.search(message):
+        return f"{named}must be at least {least[1]}, not {values[-1]}"
     return message
 
 

@@ -179,7 +179,7 @@ def solution(
     another: Annotated[bool, typer.Option("--another", help="The second one, in another style.")] = False,
     debug: Debug = False,
 ):  # fmt: skip
-    """Print a solution, where the solutions are: in a checkout of the repository."""
+    """Print a solution; only a checkout of the repository has them."""
     from ..course.exercises.find import find
     from ..course.exercises.folder import work_folder
 

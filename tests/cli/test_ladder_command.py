@@ -15,7 +15,7 @@ SIZES = ["--texts", 2, "--input-length", 5, "--max-new-tokens", 3, "--beam", 2, 
 
 @pytest.fixture(autouse=True)
 def known_machine(monkeypatch):
-    monkeypatch.setattr(ladder, "this_machine", lambda: Machine("this", 10e9, 40e9, "for tests"))
+    monkeypatch.setattr(ladder, "this_machine", lambda **given: Machine("this", 10e9, 40e9, "for tests"))
 
 
 def test_tables_json_and_a_picture_again_from_the_file(cli, tmp_path):
