@@ -32,6 +32,7 @@ class Row:
     may_be_off: without it, other ops do the work, and that is the default. instead_of: the rows that never run where
     this one does. spelled: the words that plans have for it, where they are not those of the other rows.
     with_dynamic: True for what only a model with dtype=int8_dynamic calls, False for what no such model calls.
+    of_rotary: only a model that turns its queries and keys calls it.
     """
 
     name: str  # the file in reference/, cpu/, cuda/, and the folder in tests/mutants/
@@ -46,6 +47,7 @@ class Row:
     instead_of: tuple[str, ...] = ()
     spelled: Mapping[str, str] = field(default_factory=dict, hash=False)
     with_dynamic: bool | None = None
+    of_rotary: bool = False
 
     def called_by(self, cache: str, has_encoder: bool) -> bool:
         """Whether a model under a plan with this cache calls the op."""
@@ -104,6 +106,13 @@ def _heads_cost(qkv_RX, bias_X, heads) -> Cost:
     return Cost(2 * qkv_RX.nbytes + (0 if bias_X is None else bias_X.nbytes), qkv_RX.size)
 
 
+def _rotation_cost(qkv_RX, bias_X, heads, pos_R, turns_NK) -> Cost:
+    """The product is read and as much written, and a row of the table for each row; three operations a number."""
+    R, K = len(qkv_RX), heads.K
+    cost = _heads_cost(qkv_RX, bias_X, heads)
+    return Cost(cost.bytes + pos_R.nbytes + R * K * turns_NK.itemsize, 3 * R * (heads.H + heads.G) * K + qkv_RX.size)
+
+
 def _append_cost(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R) -> Cost:
     """The same, but keys and values are as narrow as the cache."""
     cost, kv = _heads_cost(qkv_RX, bias_X, heads), qkv_RX.size - len(qkv_RX) * heads.H * heads.K
@@ -137,9 +146,10 @@ def _embedding_cost(ids_R, pos_R, wte_VD, wpe_ND, scale, norm) -> Cost:
     return Cost(4 * R * D * wte_VD.itemsize + moved + pos_R.nbytes, 10 * R * D)
 
 
-def _activation_cost(f_RF, bias_F, activation) -> Cost:
-    """f is read and written once. Of operations only the sum is counted, and one for the activation."""
-    return Cost(2 * f_RF.nbytes + (0 if bias_F is None else bias_F.nbytes), 2 * f_RF.size)
+def _activation_cost(f_RX, bias_X, activation) -> Cost:
+    """f is read once and as much written, of pairs half. Of operations only the sum is counted, and the activation."""
+    written = f_RX.nbytes // 2 if activation.startswith("gated-") else f_RX.nbytes
+    return Cost(f_RX.nbytes + written + (0 if bias_X is None else bias_X.nbytes), 2 * f_RX.size)
 
 
 def _grouped_cost(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale) -> Cost:
@@ -371,6 +381,9 @@ CATALOG = {
         ),
         Row("norm", "residual_norm", "LightSeq, section 2.1, Figure 2", "tolerance", _norm_cost),
         Row("heads", "split_heads", "LightSeq, section 2.1, Figure 2", "exact", _heads_cost),
+        Row(
+            "rotation", "rotate_heads", "Su et al. 2021: rotary embedding", "tolerance", _rotation_cost, of_rotary=True
+        ),
         Row(
             "append",
             "append_kv",

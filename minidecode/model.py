@@ -123,6 +123,11 @@ class Model:
         """Whether texts given are sources that another text is generated from (BART), or beginnings (GPT-2)."""
         return hasattr(self.network, "encode")
 
+    @property
+    def is_rotary(self) -> bool:
+        """Whether queries and keys are turned by their positions (Llama)."""
+        return hasattr(self.weights, "turns_NK")
+
     def options(self, **given: Unpack[GenerateOptions]) -> Options:
         """The options that a call of `generate` with these would run under: generation_config.json fills the gaps.
 
@@ -487,7 +492,7 @@ class Model:
         return plan.settled(["hars"] if options.num_beams == 1 or never_straight(options) else []), chosen
 
     def _plan_step(self, plan: Plan, extent: Extent, search: Options) -> StepPlan:
-        functions, make_cache = plan.resolve(self.is_encoder_decoder, self.device, self.dtype)
+        functions, make_cache = plan.resolve(self.is_encoder_decoder, self.device, self.dtype, self.is_rotary)
         with np.errstate(all="ignore"):
             made_for, captured = (self, plan, search), plan.captures(self.device)
             return dry_run(
@@ -572,7 +577,7 @@ class Model:
             if len(target_rows) != len(ids):
                 raise InputError(f"there are {len(ids)} texts and {len(target_rows)} targets: give each text its own")
         pieces = self._pieces(ids, target_rows, stride, truncate, decoder_start_token_id)
-        functions, _ = self.plan.on(self.device).resolve(device=self.device, dtype=self.dtype)
+        functions, _ = self.plan.on(self.device).resolve(device=self.device, dtype=self.dtype, is_rotary=self.is_rotary)
         # Nothing comes after the scored tokens, so no keys and values are kept.
         cache = CacheFactory(NoCache)
         engine = Engine(self.network, self.weights, CountedOps(functions), cache, device=self.device)
@@ -598,7 +603,7 @@ class Model:
             pieces = target_pieces([sources[i // each] for i in spoken], ids, prompts[0], context)
         else:
             pieces = text_pieces([prompts[i // each] for i in spoken], ids, context, checked_stride(None, context))
-        functions, _ = plan.resolve(device=self.device, dtype=self.dtype)
+        functions, _ = plan.resolve(device=self.device, dtype=self.dtype, is_rotary=self.is_rotary)
         engine = Engine(self.network, self.weights, CountedOps(functions), CacheFactory(NoCache), device=self.device)
         with few_blas_threads(self.is_small):
             found = score_pieces(engine, pieces, len(spoken), context, best=max(1, best), may_be_nan=may_be_nan)
@@ -648,7 +653,7 @@ class Model:
         self, plan: Plan, places: Fresh | Places | None = None, costs: bool | CostOf = False,
         negatives: list[np.ndarray] | None = None,
     ) -> Engine:  # fmt: skip
-        functions, make_cache = plan.resolve(self.is_encoder_decoder, self.device, self.dtype)
+        functions, make_cache = plan.resolve(self.is_encoder_decoder, self.device, self.dtype, self.is_rotary)
         ops, drop_finished, buckets = CountedOps(functions, places, costs), plan.drop_finished == "on", None
         if plan.captures(self.device) and not costs:  # whose models look at lengths, at each step anew
             # A kept step writes into no arena of another call.

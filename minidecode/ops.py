@@ -244,6 +244,20 @@ def split_heads(qkv_RX: Array, bias_X: Array | None, heads: Heads, out: Any = No
     """
 
 
+@returns("y_RX", tables=("turns_NK",))
+def rotate_heads(
+    qkv_RX: Array, bias_X: Array | None, heads: Heads, pos_R: Array, turns_NK: Array, out: Array | None = None
+) -> Array:
+    """y = qkv + bias, with each query and key turned by its position (rotary embedding, Su et al. 2021).
+
+    The halves (a, b) of a head become (a cos - b sin, b cos + a sin), number by number. turns_NK has the cosines of
+    position n in its first K/2 columns and the sines in the others. Columns are those of `split_heads`, which comes
+    next, without a bias; values stay as they are. Keys lie in a cache as they were turned: what is done with a cache
+    does not depend on it. pos_R: int64, 0 <= pos < N. K is even.
+    Contract: tolerance. Moves 2*R*X*s + R*K*s bytes; about 3*R*(H+G)*K operations.
+    """
+
+
 @returns("q_RHK", tables=("k_RGMK", "v_RGMU"))
 def append_kv(
     qkv_RX: Array, bias_X: Array | None, heads: Heads, k_RGMK: Array, v_RGMU: Array, at_R: Array,
@@ -432,25 +446,17 @@ def add_bias(x_RX: Array, bias_X: Array, out: Array | None = None) -> Array:
     """
 
 
-@returns("f_RF")
-def bias_activation(f_RF: Array, bias_F: Array | None, activation: str, out: Array | None = None) -> Array:
+@returns("y_RX")
+def bias_activation(f_RX: Array, bias_X: Array | None, activation: str, out: Array | None = None) -> Array:
     """act(f + bias), with the activation by its name in config.json: LightSeq's `ker_bias_gelu`, `ker_bias_relu`.
 
     gelu: f/2 (1 + erf(f/sqrt 2)); gelu_new: f/2 (1 + tanh(sqrt(2/pi) (f + 0.044715 f^3))), also called
     gelu_fast and gelu_pytorch_tanh; quick_gelu: f / (1 + exp(-1.702 f)); relu; silu, also called swish; tanh.
     gelu_python is gelu; gelu_10: gelu, at most 10; mish: f tanh(log(1 + exp f)); relu2: relu(f)^2;
     laplace: (1 + erf((f - 0.707107) / (0.282095 sqrt 2))) / 2; linear: f.
-    Contract: tolerance. Moves 2*R*F*s bytes.
-    """
-
-
-@returns("f_RF")
-def gated_activation(f_RX: Array, activation: str, out: Array | None = None) -> Array:
-    """y[r, i] = act(f[r, 2i]) * f[r, 2i + 1]: a gated feed-forward layer behind its one product (Shazeer 2020, GLU).
-
-    The columns of f are pairs, X = 2F: an output of the gate, and the output of `up` that it lets through. So a pair
-    is where one thread can end both sums. There is no bias. Activations have the names of `bias_activation`.
-    Contract: tolerance. Moves 3*R*F*s bytes.
+    gated-NAME: act(f[2j] + bias[2j]) * (f[2j+1] + bias[2j+1]), half as many results: columns are pairs of gate and up
+    (Llama, T5 1.1), so that one thread ends a pair.
+    Contract: tolerance. Moves 2*R*X*s bytes, of pairs 1.5*R*X*s.
     """
 
 

@@ -115,6 +115,7 @@ class Plan:
     linear_int8: str | None = None
     norm: str | None = None
     heads: str | None = None
+    rotation: str | None = None
     append: str | None = None
     prefill: str | None = None
     cross_kv: str | None = None
@@ -258,12 +259,12 @@ class Plan:
         return Plan("cuda", **{name: getattr(self, name) for name in own if getattr(self, name) != self._of_base(name)})
 
     def resolve(
-        self, has_encoder: bool = True, device: str = "cpu", dtype: str = "float32"
+        self, has_encoder: bool = True, device: str = "cpu", dtype: str = "float32", is_rotary: bool = False
     ) -> tuple[dict[str, Callable[..., Any]], CacheFactory]:
         """The functions that will run, by op name, and what makes a layer's cache. What is off is not there.
 
         On a device, what is no kernel runs on copies that are brought to the host and back, each time.
-        dtype: the model's, for int8_dynamic has products of its own.
+        dtype: the model's, for int8_dynamic has products of its own. is_rotary: whether it turns queries and keys.
 
         Raises OptionError if one of them cannot run here, or never would: a plan never falls back in silence.
         """
@@ -272,6 +273,11 @@ class Plan:
                 "plan: cuda needs a GPU, and Numba finds none: say fast, which is for CPUs, or emulator for toy shapes"
             )
         assert self.cache is not None  # the base has chosen it
+        if is_rotary and self.cache == "el":
+            raise OptionError(
+                "plan: cache=el: this model turns its keys by their position (rotary), so no single product with the"
+                " query stands in for them; cache=split keeps the prompt once"
+            )
         functions = backend(reference)
         if device != "cpu":  # what is no row of the catalog is a kernel, too
             functions |= backend(importlib.import_module("minidecode.cuda"))
@@ -282,6 +288,13 @@ class Plan:
                     continue
                 where = f"with cache={self.cache} in a model {'with' if has_encoder else 'without'} an encoder"
                 raise OptionError(f"plan: {row.name}={choice} has no effect {where}")
+            if row.of_rotary and not is_rotary:
+                if self._is_asked_for(row):
+                    raise OptionError(
+                        f"plan: {row.name}={choice} has no effect in a model that is not rotary: leave it out"
+                    )
+                del functions[row.op]
+                continue
             if row.with_dynamic is not None and row.with_dynamic != (dtype in DYNAMIC):
                 if self._is_asked_for(row):
                     remedy = (

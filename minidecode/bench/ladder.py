@@ -54,7 +54,7 @@ STAGES = {  # op -> the stage that its seconds belong to (FastSeq, Figure 1)
     **dict.fromkeys((op for op in vars(signatures) if op.startswith("attend")), "attention"),
     **dict.fromkeys(
         ("reorder_cache", "gather_rows", "concat_step", "update_indirection", "append_kv", "pad_left"), "cache moves"),
-    **dict.fromkeys(("embed_norm", "residual_norm", "split_heads", "add_bias", "bias_activation", "gated_activation"),
+    **dict.fromkeys(("embed_norm", "residual_norm", "split_heads", "add_bias", "bias_activation", "rotate_heads"),
                     "between products"),
     "ban_ngrams": "n-gram ban",
     **dict.fromkeys(

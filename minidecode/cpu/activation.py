@@ -12,6 +12,7 @@ import numpy as np
 
 from ..reference import activation as reference
 from ..reference.activation import (
+    GATED,
     GELU,
     GELU_10,
     GELU_NEW,
@@ -33,14 +34,16 @@ from .common.vector_exp import exp
 F = np.float32
 
 
-def bias_activation(f_RF, bias_F, activation, out=None):
+def bias_activation(f_RX, bias_X, activation, out=None):
     """In float32. Numbers of any other dtype go to the reference: erf and tanh here have a float32's digits."""
-    if f_RF.dtype != F:
+    if f_RX.dtype != F:
         ran(NUMPY)
-        return reference.bias_activation(f_RF, bias_F, activation, out)
-    out = np.empty(f_RF.shape, F) if out is None else out
+        return reference.bias_activation(f_RX, bias_X, activation, out)
+    (R, X), code = f_RX.shape, code_of(activation)
+    results = X // 2 if code >= GATED else X
+    out = np.empty((R, results), F) if out is None else out
     ran(COMPILED)
-    _bias_activation(f_RF, no_bias(f_RF.shape[1]) if bias_F is None else bias_F, code_of(activation), out)
+    _bias_activation(f_RX, no_bias(X) if bias_X is None else bias_X, no_bias(results), code, out)
     return out
 
 
@@ -81,9 +84,19 @@ def tanh(x):
 
 
 @njit(**VECTORS)
-def _bias_activation(f_RF, bias_F, code, out_RF):
-    for r in range(f_RF.shape[0]):
-        activate(f_RF[r], bias_F, code, out_RF[r])
+def _bias_activation(f_RX, bias_X, zeros_X, code, y_RX):
+    """Of pairs, the gates of a row are laid side by side first, so that they are activated on vectors, too."""
+    results, gated = y_RX.shape[1], code >= GATED
+    gate_X = np.empty(results if gated else 0, np.float32)
+    for r in range(f_RX.shape[0]):
+        if gated:
+            for j in range(results):
+                gate_X[j] = f_RX[r, 2 * j] + bias_X[2 * j]
+            activate(gate_X, zeros_X, code - GATED, y_RX[r])
+            for j in range(results):
+                y_RX[r, j] *= f_RX[r, 2 * j + 1] + bias_X[2 * j + 1]
+        else:
+            activate(f_RX[r], bias_X, code, y_RX[r])
 
 
 @njit(inline="always", **VECTORS)

@@ -15,9 +15,9 @@ import numpy as np
 
 from ..reference import epilogue as reference
 from ..reference import scratch
-from ..reference.activation import code_of
+from ..reference.activation import code_of, is_gated
 from . import linear as products
-from .activation import activate, no_bias
+from .activation import activate, bias_activation, no_bias
 from .common.code_paths import NUMPY, ran
 from .common.jit import njit
 
@@ -27,6 +27,12 @@ def linear_epilogue(x_RX, weight, activation=None, add_to=None, out=None, *, wor
     if x_RX.dtype != np.float32:
         ran(NUMPY)
         return reference.linear_epilogue(x_RX, weight, activation, add_to, out, workspace=workspace)
+    if is_gated(activation):
+        sums_RX = scratch(workspace, (len(x_RX), weight.outputs), x_RX)
+        products.linear(x_RX, weight, None, sums_RX, workspace=workspace)
+        out = out if add_to is None else scratch(workspace, add_to.shape, add_to)
+        y_RF = bias_activation(sums_RX, weight.bias, activation, out)
+        return y_RF if add_to is None else np.add(add_to, y_RF, out=add_to)
     if add_to is not None:
         out = scratch(workspace, add_to.shape, add_to)
     sums_RX = products.linear(x_RX, weight, None, out, workspace=workspace)

@@ -6,7 +6,8 @@ import numpy as np
 
 from ..reference import linear_int8 as reference
 from ..reference import scratch
-from ..reference.activation import code_of
+from ..reference.activation import code_of, is_gated
+from .activation import bias_activation
 from .common.code_paths import NUMPY, ran
 from .common.panel_gemm import multiply_int8, pack_int8
 from .common.tile import DOT, GROUP
@@ -21,6 +22,10 @@ def linear_int8(x_RX, weight, bias_X=None, activation=None, add_to=None, out=Non
     if x_RX.dtype != np.float32:
         ran(NUMPY)
         return reference.linear_int8(x_RX, weight, bias_X, activation, add_to, out, workspace=workspace)
+    if is_gated(activation):
+        sums_RX = linear_int8(x_RX, weight, workspace=workspace)
+        y_RF = bias_activation(sums_RX, bias_X, activation, out if add_to is None else None)
+        return y_RF if add_to is None else np.add(add_to, y_RF, out=add_to)
     check_dot_product(weight.x_bits)
     reference.check_inputs(x_RX)
     weight = pack_int8(weight) if weight.layout == "oi" else weight

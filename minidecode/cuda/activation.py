@@ -20,6 +20,7 @@ from numba import cuda, float32, int64
 from ..errors import OptionError
 from ..reference import or_empty
 from ..reference.activation import (
+    GATED,
     GELU_10,
     GELU_NEW,
     LAPLACE,
@@ -33,6 +34,7 @@ from ..reference.activation import (
     SILU,
     TANH,
     code_of,
+    is_gated,
 )
 from ..runtime.launch import launch
 from .common.bias import plus
@@ -77,63 +79,96 @@ def activated(x, code):
     return TEN if code == GELU_10 and y > TEN else y
 
 
-def bias_activation_v1(f_RF, bias_F, activation, out=None, *, threads=THREADS):
-    bias_F, out_RF = bias_and_result(f_RF, bias_F, out)
-    blocks = -(-f_RF.size // threads)
-    launch(activation_per_number, blocks, threads, f_RF, bias_F, code_of(activation), out_RF)
-    return out_RF
+def bias_activation_v1(f_RX, bias_X, activation, out=None, *, threads=THREADS):
+    if is_gated(activation):
+        return pairs(f_RX, bias_X, activation, out)
+    bias_X, y_RX = bias_and_result(f_RX, bias_X, out)
+    blocks = -(-f_RX.size // threads)
+    launch(activation_per_number, blocks, threads, f_RX, bias_X, code_of(activation), y_RX)
+    return y_RX
 
 
 @cuda.jit
-def activation_per_number(f_RF, bias_F, code, out_RF):
+def activation_per_number(f_RX, bias_X, code, y_RX):
     i = cuda.grid(1)
-    if i < f_RF.size:
-        r = i // f_RF.shape[1]
-        c = i - r * f_RF.shape[1]
-        out_RF[r, c] = activated(plus(f_RF[r, c], bias_F, c), code)
+    if i < f_RX.size:
+        r = i // f_RX.shape[1]
+        c = i - r * f_RX.shape[1]
+        y_RX[r, c] = activated(plus(f_RX[r, c], bias_X, c), code)
 
 
-def bias_activation_v2(f_RF, bias_F, activation, out=None):
-    bias_F, out_RF = bias_and_result(f_RF, bias_F, out)
-    R, F = f_RF.shape
-    grid = -(-F // THREADS), min(-(-R // ROWS), MOST_BLOCKS)
-    launch(activation_per_column, grid, THREADS, f_RF, bias_F, code_of(activation), out_RF)
-    return out_RF
+def bias_activation_v2(f_RX, bias_X, activation, out=None):
+    if is_gated(activation):
+        return pairs(f_RX, bias_X, activation, out)
+    bias_X, y_RX = bias_and_result(f_RX, bias_X, out)
+    R, X = f_RX.shape
+    grid = -(-X // THREADS), min(-(-R // ROWS), MOST_BLOCKS)
+    launch(activation_per_column, grid, THREADS, f_RX, bias_X, code_of(activation), y_RX)
+    return y_RX
 
 
 @cuda.jit
-def activation_per_column(f_RF, bias_F, code, out_RF):
+def activation_per_column(f_RX, bias_X, code, y_RX):
     c = cuda.grid(1)
-    if c < f_RF.shape[1]:
-        bias = plus(float32(0), bias_F, c)
-        for r in range(cuda.blockIdx.y, f_RF.shape[0], cuda.gridDim.y):
-            out_RF[r, c] = activated(f_RF[r, c] + bias, code)
+    if c < f_RX.shape[1]:
+        bias = plus(float32(0), bias_X, c)
+        for r in range(cuda.blockIdx.y, f_RX.shape[0], cuda.gridDim.y):
+            y_RX[r, c] = activated(f_RX[r, c] + bias, code)
 
 
-def bias_activation(f_RF, bias_F, activation, out=None):
+def bias_activation(f_RX, bias_X, activation, out=None):
     """Version 3; version 2 where rows do not begin at multiples of 16 bytes, or do not end there."""
-    bias_F, out_RF = bias_and_result(f_RF, bias_F, out)
-    R, F = f_RF.shape
-    loaded = (f_RF, out_RF, bias_F[None]) if len(bias_F) else (f_RF, out_RF)
-    if F % 4 or not all(begins_at_16_bytes(a) for a in loaded):
-        return bias_activation_v2(f_RF, bias_F, activation, out_RF)
-    grid = -(-F // (4 * THREADS)), min(-(-R // ROWS), MOST_BLOCKS)
-    launch(activation_per_four_columns, grid, THREADS, f_RF, bias_F, code_of(activation), out_RF)
-    return out_RF
+    if is_gated(activation):
+        return pairs(f_RX, bias_X, activation, out)
+    bias_X, y_RX = bias_and_result(f_RX, bias_X, out)
+    R, X = f_RX.shape
+    loaded = (f_RX, y_RX, bias_X[None]) if len(bias_X) else (f_RX, y_RX)
+    if X % 4 or not all(begins_at_16_bytes(a) for a in loaded):
+        return bias_activation_v2(f_RX, bias_X, activation, y_RX)
+    grid = -(-X // (4 * THREADS)), min(-(-R // ROWS), MOST_BLOCKS)
+    launch(activation_per_four_columns, grid, THREADS, f_RX, bias_X, code_of(activation), y_RX)
+    return y_RX
 
 
 @cuda.jit
-def activation_per_four_columns(f_RF, bias_F, code, out_RF):
+def activation_per_four_columns(f_RX, bias_X, code, y_RX):
     c = 4 * cuda.grid(1)
-    if c < f_RF.shape[1]:
+    if c < f_RX.shape[1]:
         a = b = d = e = float32(0)
-        if bias_F.shape[0] > 0:
-            a, b, d, e = wide_load(bias_F, c)
-        for r in range(cuda.blockIdx.y, f_RF.shape[0], cuda.gridDim.y):
-            w, x, y, z = wide_load(f_RF[r], c)
+        if bias_X.shape[0] > 0:
+            a, b, d, e = wide_load(bias_X, c)
+        for r in range(cuda.blockIdx.y, f_RX.shape[0], cuda.gridDim.y):
+            w, x, y, z = wide_load(f_RX[r], c)
             w, x = activated(w + a, code), activated(x + b, code)
             y, z = activated(y + d, code), activated(z + e, code)
-            wide_store(out_RF[r], c, w, x, y, z)
+            wide_store(y_RX[r], c, w, x, y, z)
+
+
+def pairs(f_RX, bias_X, activation, out=None):
+    """The kernel of all versions for columns that are pairs of gate and up."""
+    R, F = len(f_RX), f_RX.shape[1] // 2
+    out = np.empty_like(f_RX, shape=(R, F), order="C") if out is None else out
+    bias_X, y_RF = bias_and_result(f_RX, bias_X, out)
+    grid = -(-F // THREADS), min(-(-R // ROWS), MOST_BLOCKS)
+    launch(pair_per_column, grid, THREADS, f_RX, bias_X, code_of(activation) - GATED, y_RF)
+    return y_RF
+
+
+def end_in_pairs(sums_RX, bias_X, activation, add_to, out):
+    """What a product whose outputs are pairs becomes: two warps of its kernel hold a pair, so a kernel ends it."""
+    if add_to is None:
+        return pairs(sums_RX, bias_X, activation, out)
+    return np.add(add_to, pairs(sums_RX, bias_X, activation), out=add_to)
+
+
+@cuda.jit
+def pair_per_column(f_RX, bias_X, code, y_RF):
+    """A thread ends a pair: it reads two neighbours, as its neighbours do, and writes one number."""
+    c = cuda.grid(1)
+    if c < y_RF.shape[1]:
+        gate, up = plus(float32(0), bias_X, 2 * c), plus(float32(0), bias_X, 2 * c + 1)
+        for r in range(cuda.blockIdx.y, f_RX.shape[0], cuda.gridDim.y):
+            y_RF[r, c] = activated(f_RX[r, 2 * c] + gate, code) * (f_RX[r, 2 * c + 1] + up)
 
 
 def add_bias(x_RX, bias_X, out=None):
@@ -142,23 +177,6 @@ def add_bias(x_RX, bias_X, out=None):
     grid = -(-x_RX.shape[1] // THREADS), min(-(-len(x_RX) // ROWS), MOST_BLOCKS)
     launch(activation_per_column, grid, THREADS, x_RX, bias_X, PLAIN, out_RX)
     return out_RX
-
-
-def gated_activation(f_RX, activation, out=None):
-    """A thread per pair of columns: it reads gate and up side by side."""
-    R, F = len(f_RX), f_RX.shape[1] // 2
-    _check(f_RX)
-    out_RF = np.empty_like(f_RX, shape=(R, F), order="C") if out is None else out
-    launch(gate_per_pair, -(-R * F // THREADS), THREADS, f_RX, code_of(activation), out_RF)
-    return out_RF
-
-
-@cuda.jit
-def gate_per_pair(f_RX, code, out_RF):
-    i, F = cuda.grid(1), out_RF.shape[1]
-    if i < out_RF.size:
-        r, c = i // F, i % F
-        out_RF[r, c] = activated(f_RX[r, 2 * c], code) * f_RX[r, 2 * c + 1]
 
 
 def bias_and_result(f_RF, bias_F, out):
@@ -177,5 +195,6 @@ def _check(f_RF):
 # What each kernel is compiled and type-checked for, without a GPU.
 _ARGUMENTS = (float32[:, ::1], float32[::1], int64, float32[:, ::1])
 SIGNATURES = {
-    kernel: [_ARGUMENTS] for kernel in (activation_per_number, activation_per_column, activation_per_four_columns)
-} | {gate_per_pair: [(float32[:, ::1], int64, float32[:, ::1])]}
+    kernel: [_ARGUMENTS]
+    for kernel in (activation_per_number, activation_per_column, activation_per_four_columns, pair_per_column)
+}

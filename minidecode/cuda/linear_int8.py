@@ -16,11 +16,11 @@ from numba.cuda import libdevice
 
 from ..errors import OptionError
 from ..reference import scratch
-from ..reference.activation import code_of
+from ..reference.activation import code_of, is_gated
 from ..reference.linear_int8 import LEAST, check_inputs, largest_of_bits
 from ..runtime.launch import launch
 from ..runtime.low_precision import unpacked
-from .activation import activated
+from .activation import activated, end_in_pairs
 from .common.dp4a import dp4a
 from .common.reduction import THREADS, WARPS, block_max, warp_sum
 
@@ -55,6 +55,8 @@ def round_rows(x_RX, largest, q_RX, scale_R):
 
 
 def linear_int8_v1(x_RX, weight, bias_X=None, activation=None, add_to=None, out=None, *, workspace=None):
+    if is_gated(activation):
+        return end_in_pairs(linear_int8_v1(x_RX, weight, workspace=workspace), bias_X, activation, add_to, out)
     weight, q_RX, ends_in, y_RX = _rounded(x_RX, weight, bias_X, activation, add_to, out, workspace)
     if y_RX.size:
         launch(thread_per_result, -(-y_RX.size // THREADS), THREADS, q_RX, weight.data, *ends_in, y_RX)
@@ -87,6 +89,8 @@ def end(total, r, o, scale_R, scale_X, bias_X, biased, code, adds, y_RX):
 
 def linear_int8(x_RX, weight, bias_X=None, activation=None, add_to=None, out=None, *, workspace=None):
     """Version 2; version 1 where an output's weights are no whole number of words."""
+    if is_gated(activation):
+        return end_in_pairs(linear_int8(x_RX, weight, workspace=workspace), bias_X, activation, add_to, out)
     if x_RX.shape[1] % GROUP:
         return linear_int8_v1(x_RX, weight, bias_X, activation, add_to, out, workspace=workspace)
     weight, q_RX, ends_in, y_RX = _rounded(x_RX, weight, bias_X, activation, add_to, out, workspace)

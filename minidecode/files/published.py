@@ -20,6 +20,19 @@ PUBLISHED = {
     "flan-t5-small": {"model_type": "t5", "d_ff": 1024, "num_layers": 8, "num_heads": 6, **GATED},
     "flan-t5-base": {"model_type": "t5", "d_model": 768, "num_layers": 12, "num_heads": 12, **GATED},
     "mt5-small": {"model_type": "mt5", **GATED},
+    "SmolLM2-135M": {
+        "model_type": "llama", "vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536,
+        "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3, "max_position_embeddings": 8192,
+        "rms_norm_eps": 1e-5, "rope_theta": 100000.0, "tie_word_embeddings": True, "bos_token_id": 0, "eos_token_id": 0,
+    },
+    "Llama-3.2-1B": {
+        "model_type": "llama", "vocab_size": 128256, "hidden_size": 2048, "intermediate_size": 8192, "head_dim": 64,
+        "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8,
+        "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "tie_word_embeddings": True,
+        "rope_theta": 500000.0, "bos_token_id": 128000, "eos_token_id": 128001,
+        "rope_scaling": {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                         "original_max_position_embeddings": 8192},
+    },
 }  # fmt: skip
 # Special tokens as published, so that searches run as they would.
 SPECIAL_TOKENS = {
@@ -32,7 +45,7 @@ SPECIAL_TOKENS = {
 def published_config(name: str) -> dict | None:
     """config.json of a published model, as far as it matters here; None for another name."""
     fields = PUBLISHED.get(name)
-    return None if fields is None else fields | SPECIAL_TOKENS[fields["model_type"]]
+    return None if fields is None else fields | SPECIAL_TOKENS.get(fields["model_type"], {})
 
 
 def random_tensors(shapes: dict[str, tuple[int, ...]], dtype: np.dtype, seed: int = 0) -> dict[str, np.ndarray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -320,6 +321,128 @@ class T5Config(Config):
     @property
     def width(self) -> int:
         return self.d_model
+
+
+@dataclass(frozen=True, kw_only=True)
+class LlamaConfig(Config):
+    """The fields of a `config.json` of Llama, Qwen2 or Mistral that change what is computed, transformers' defaults.
+
+    model_type decides where biases are: Qwen2 has them at queries, keys and values alone, Mistral has none.
+    """
+
+    SIZES = ("vocab_size", "max_position_embeddings", "hidden_size", "intermediate_size", "num_hidden_layers",
+             "num_attention_heads")  # fmt: skip
+    ALIASES: ClassVar[dict[str, str]] = {"hidden_act": "activation_function"}
+    FLAGS = ("tie_word_embeddings", "qkv_bias", "out_bias", "mlp_bias")
+    KINDS: ClassVar[tuple[str, ...]] = ("default", "linear", "llama3")  # of rotation
+
+    vocab_size: int = 32000
+    max_position_embeddings: int = 2048
+    hidden_size: int = 4096
+    intermediate_size: int = 11008
+    num_hidden_layers: int = 32
+    num_attention_heads: int = 32
+    activation_function: str = "silu"
+    rms_norm_eps: float = 1e-6
+    tie_word_embeddings: bool = False
+    qkv_bias: bool = False
+    out_bias: bool = False
+    mlp_bias: bool = False
+    rope_theta: float = 10000.0
+    rope: dict[str, Any] = dataclasses.field(default_factory=dict)  # the kind of rotation, and its numbers
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]):
+        """Reads the names of transformers 4 (rope_theta, rope_scaling) and 5 (rope_parameters)."""
+        kind, given = fields.get("model_type"), dict(fields)
+        given |= {"qkv_bias": kind == "qwen2" or fields.get("attention_bias", False), "out_bias": False}
+        if kind == "llama":
+            given["out_bias"] = fields.get("attention_bias", False)
+        if fields.get("head_dim") is not None:
+            given |= {"key_width": fields["head_dim"], "value_width": fields["head_dim"]}
+        if fields.get("attention_window") is None:
+            given["attention_window"] = cls._window(kind, fields)
+        rope = fields.get("rope_parameters") or fields.get("rope_scaling") or {}
+        if not isinstance(rope, dict):
+            raise CheckpointError(f"config.json: rope_scaling must be an object, not {rope!r:.80}")
+        given["rope"] = rope
+        if rope.get("rope_theta") is not None:
+            given["rope_theta"] = rope["rope_theta"]
+        return super().from_json({k: v for k, v in given.items() if v is not None})
+
+    @staticmethod
+    def _window(kind: Any, fields: dict[str, Any]) -> int | None:
+        """How many positions a row sees: Mistral's sliding_window."""
+        if kind == "mistral":
+            return fields.get("sliding_window")
+        if kind == "qwen2" and fields.get("use_sliding_window"):
+            raise CheckpointError("config.json: use_sliding_window, a window in some layers alone, is not supported")
+        return None
+
+    def __post_init__(self):
+        self.check()
+        self.check_heads("hidden_size", "num_attention_heads")
+        epsilon, K = self.rms_norm_eps, self.heads(self.num_attention_heads).K
+        if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 <= epsilon < 1:
+            raise CheckpointError(f"config.json: rms_norm_eps must be a number from 0 to 1, not {epsilon!r}")
+        if K % 2:
+            raise CheckpointError(f"config.json: head_dim {K} is odd, and its halves are turned together")
+        kind = self.rope_kind
+        if kind not in self.KINDS:
+            raise CheckpointError(f"config.json: rope_type {kind!r} is not supported: {', '.join(self.KINDS)} are")
+        if self.rope.get("partial_rotary_factor", 1) != 1:
+            raise CheckpointError("config.json: partial_rotary_factor is not supported: all of a head is turned")
+        self._check_number("rope_theta", self.rope_theta, 1)
+        names = {"linear": ("factor",), "llama3": ("factor", "low_freq_factor", "high_freq_factor",
+                                                   "original_max_position_embeddings")}  # fmt: skip
+        for name in names.get(kind, ()):
+            self._check_number(name, self.rope.get(name), 0)
+        if kind == "llama3" and self.rope["low_freq_factor"] >= self.rope["high_freq_factor"]:
+            raise CheckpointError("config.json: low_freq_factor must be below high_freq_factor")
+
+    @staticmethod
+    def _check_number(name: str, value: Any, above: int) -> None:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not above < value < math.inf:
+            raise CheckpointError(f"config.json: {name} must be a number above {above}, not {value!r}")
+
+    @property
+    def rope_kind(self) -> Any:
+        """The kind of rotation; old files call it `type`."""
+        return self.rope.get("rope_type", self.rope.get("type", "default"))
+
+    def frequencies(self, K: int) -> np.ndarray:
+        """f_i, by which the i-th pair of a head turns from one position to the next: theta^(-2i/K), scaled.
+
+        linear: f / factor. llama3: so where a wave is longer than original/low, not at all where it is shorter than
+        original/high, and between the two a share of both.
+        """
+        f_X = self.rope_theta ** (-2 * np.arange(K // 2) / K)
+        if self.rope_kind == "linear":
+            return f_X / self.rope["factor"]
+        if self.rope_kind == "llama3":
+            low, high = self.rope["low_freq_factor"], self.rope["high_freq_factor"]
+            turns_X = self.rope["original_max_position_embeddings"] * f_X / (2 * math.pi)
+            share_X = np.clip((turns_X - low) / (high - low), 0, 1)
+            return (1 - share_X) * f_X / self.rope["factor"] + share_X * f_X
+        return f_X
+
+    @property
+    def context(self) -> int:
+        """The most tokens that the model can look at."""
+        return self.max_position_embeddings
+
+    @property
+    def layers(self) -> int:
+        return self.num_hidden_layers
+
+    @property
+    def stacks(self) -> dict[str, tuple[int, Heads]]:
+        """Name -> its layers, and how each of their attentions is cut into heads."""
+        return {"decoder": (self.num_hidden_layers, self.heads(self.num_attention_heads))}
+
+    @property
+    def width(self) -> int:
+        return self.hidden_size
 
 
 def check_epsilon(epsilon: Any) -> None:

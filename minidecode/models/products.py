@@ -18,8 +18,8 @@ def activated(ops, x_RX, weight, activation):
 
 
 def gated(ops, x_RX, weight, activation):
-    """act(x W_gate) * (x W_up): W has their outputs in pairs."""
-    return ops.gated_activation(product(ops, x_RX, weight), activation)
+    """act(x W_gate) * (x W_up), biases added if there are any: W has the outputs of both in pairs."""
+    return activated(ops, x_RX, weight, f"gated-{activation}")
 
 
 def residual_norm(ops, x_RD, a_RX, weight, norm):

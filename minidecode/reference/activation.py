@@ -129,8 +129,19 @@ _NUMBERS = {
 }  # fmt: skip
 
 
+GATED = 16  # is added to an activation's number where columns are pairs of gate and up
+PAIRS = "gated-"  # and is in front of its name
+
+
+def is_gated(activation):
+    """Whether columns are pairs of gate and up, of which one result comes."""
+    return activation is not None and activation.startswith(PAIRS)
+
+
 def code_of(activation):
     """The number of an activation's name, or of None."""
+    if is_gated(activation):
+        return GATED + code_of(activation.removeprefix(PAIRS))
     return PLAIN if activation is None else _NUMBERS[ACTIVATIONS[activation]]
 
 
@@ -150,14 +161,17 @@ NAIVE = {
 }
 
 
-def bias_activation_naive(f_RF, bias_F, activation, out=None):
+def bias_activation_naive(f_RX, bias_X, activation, out=None):
     """The composition that a fused kernel replaces: a pass over memory for each operation."""
-    biased_RF = f_RF if bias_F is None else f_RF + bias_F
+    biased_RX = f_RX if bias_X is None else f_RX + bias_X
+    if is_gated(activation):
+        gate_RF = bias_activation_naive(biased_RX[:, 0::2], None, activation.removeprefix(PAIRS))
+        return np.multiply(gate_RF, biased_RX[:, 1::2], out=out)
     with np.errstate(over="ignore"):  # what is infinite in between is so for good: 1/inf is 0, tanh(inf) is 1
-        activated_RF = NAIVE[ACTIVATIONS[activation]](biased_RF)
+        y_RX = NAIVE[ACTIVATIONS[activation]](biased_RX)
     if out is None:
-        return activated_RF
-    out[...] = activated_RF
+        return y_RX
+    out[...] = y_RX
     return out
 
 
@@ -165,22 +179,16 @@ def add_bias(x_RX, bias_X, out=None):
     return np.add(x_RX, bias_X, out=out)
 
 
-def gated_activation_naive(f_RX, activation, out=None):
-    """Two arrays in place of pairs, and an operation at a time."""
-    gate_RF, up_RF = f_RX[:, 0::2].copy(), f_RX[:, 1::2].copy()
-    return np.multiply(bias_activation_naive(gate_RF, None, activation), up_RF, out=out)
-
-
-def gated_activation(f_RX, activation, out=None, *, workspace=None):
-    """The gates are copied to where the result goes, which is all that is written."""
-    gated_RF = np.add(f_RX[:, 0::2], 0, out=out)
-    ACTIVATIONS[activation](gated_RF, workspace)
-    gated_RF *= f_RX[:, 1::2]
-    return gated_RF
-
-
-def bias_activation(f_RF, bias_F, activation, out=None, *, workspace=None):
-    """Add, then apply in place."""
-    biased_RF = np.add(f_RF, 0 if bias_F is None else bias_F, out=out)
-    ACTIVATIONS[activation](biased_RF, workspace)
-    return biased_RF
+def bias_activation(f_RX, bias_X, activation, out=None, *, workspace=None):
+    """Add, then apply in place; what is up has room of its own until it is multiplied."""
+    if is_gated(activation):
+        gate_F, up_F = (None, None) if bias_X is None else (bias_X[0::2], bias_X[1::2])
+        y_RF = bias_activation(f_RX[:, 0::2], gate_F, activation.removeprefix(PAIRS), out, workspace=workspace)
+        up_RF = f_RX[:, 1::2]
+        if up_F is not None:
+            up_RF = np.add(up_RF, up_F, out=scratch(workspace, y_RF.shape, f_RX))
+        y_RF *= up_RF
+        return y_RF
+    y_RX = np.add(f_RX, 0 if bias_X is None else bias_X, out=out)
+    ACTIVATIONS[activation](y_RX, workspace)
+    return y_RX

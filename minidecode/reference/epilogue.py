@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import scratch
-from .activation import ACTIVATIONS, bias_activation_naive
+from .activation import ACTIVATIONS, bias_activation, bias_activation_naive, is_gated
 from .linear import linear, linear_naive
 
 
@@ -30,7 +30,13 @@ def linear_epilogue_naive(x_RX, weight, activation=None, add_to=None, out=None):
 
 
 def linear_epilogue(x_RX, weight, activation=None, add_to=None, out=None, *, workspace=None):
-    """The BLAS product, and the rest in place; one that is added to an array has room of its own."""
+    """The BLAS product, and the rest in place; one that is added to an array has room of its own, and so have pairs."""
+    if is_gated(activation):
+        sums_RX = scratch(workspace, (len(x_RX), weight.outputs), x_RX)
+        linear(x_RX, weight, None, sums_RX, workspace=workspace)
+        out = out if add_to is None else scratch(workspace, add_to.shape, add_to)
+        y_RF = bias_activation(sums_RX, weight.bias, activation, out, workspace=workspace)
+        return y_RF if add_to is None else np.add(add_to, y_RF, out=add_to)
     if add_to is not None:
         out = scratch(workspace, add_to.shape, add_to)
     y_RX = linear(x_RX, weight, None, out, workspace=workspace)

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..errors import OptionError
 from ..runtime.low_precision import unpacked
-from .activation import ACTIVATIONS, bias_activation_naive
+from .activation import ACTIVATIONS, bias_activation, bias_activation_naive, is_gated
 from .linear import CACHED
 
 MOST_INPUTS = 66_000  # beyond, a sum of bytes times int8 could need more than 32 bits
@@ -42,7 +42,8 @@ def linear_int8(x_RX, weight, bias_X=None, activation=None, add_to=None, out=Non
     q_RX, scale_R = rounded_rows(x_RX, weight.x_bits)
     weight = unpacked(weight)
     (R, inputs), outputs = x_RX.shape, weight.outputs
-    y_RX = np.empty((R, outputs), np.float32) if out is None or add_to is not None else out
+    has_room = out is not None and add_to is None and not is_gated(activation)  # pairs are twice as many
+    y_RX = out if has_room else np.empty((R, outputs), np.float32)
     piece = min(inputs, EXACT)
     together = max(1, min(outputs, CACHED // max(piece, 1)))
     for first in range(0, outputs, together):
@@ -52,6 +53,9 @@ def linear_int8(x_RX, weight, bias_X=None, activation=None, add_to=None, out=Non
             these = slice(begin, min(begin + EXACT, inputs))
             sums_RX += np.matmul(q_RX[:, these], weight.data[here, these].astype(np.float32).T).astype(np.int32)
         y_RX[:, here] = sums_RX * (scale_R[:, None] * weight.scale[here])
+    if is_gated(activation):
+        y_RX = bias_activation(y_RX, bias_X, activation, out if add_to is None else None, workspace=workspace)
+        return y_RX if add_to is None else np.add(add_to, y_RX, out=add_to)
     return finished(y_RX, bias_X, activation, add_to, workspace)
 
 

@@ -32,7 +32,7 @@ ATTENTION = {
 } | WORKERS
 BEST, BEST_OF_SUMS = "f2 f2 i2", "d2 d2 i2"  # a beam search that samples adds its noise in float64
 TYPES: dict[str, dict[str, list[str]]] = {
-    "activation": {"activation._bias_activation": ["f2 f1r i f2"]},
+    "activation": {"activation._bias_activation": ["f2 f1r f1r i f2"]},
     "append": {"append._append_kv": ["f2 f1r f4 f4 i1 f3"]},
     "beam_update": {
         "beam_update._update_beams": ["f2 i2 i2 f2 f2 i2 b1 i1 i1 i1 f1 i1 f b b i b b b b i2 i2 i2 b2 i2 i1 i1"]
@@ -44,6 +44,7 @@ TYPES: dict[str, dict[str, list[str]]] = {
     "extend": {"extend._extend_sequences": ["i2 i1 f1 b1 i1 d1 i1 b1 i1 i1 i1 i1 b i1"]},
     "finished": {"finished._store_finished": ["i3 i3 i2 i2 i2 i1"]},
     "hars": {"hars._hars_candidates": ["f2 f2 f2 i2"]},
+    "rotation": {"rotation._rotate_heads": ["f2 f1r i1 f2r i f2"]},
     "ngram": {"ngram._ban": ["f2 i2 i1 i"]},
     "norm": {"norm._residual_norm": ["f2 f2 f1r f1r f1r f f2 f2"]},
     "sequences": {"sequences._update_sequences": ["i3 i2 i2 i1"]},
@@ -109,7 +110,7 @@ def reason_for_numpy(model: Model, extent: Extent, options: Options) -> str | No
     if not all(a.flags.c_contiguous and a.flags.aligned for a in arrays_of(model.weights)):
         return "these weights lie in an order that code is not compiled for"
     try:
-        missing = missing_rows(rows_used(options, model.is_encoder_decoder), model.dtype)
+        missing = missing_rows(rows_used(options, model.is_encoder_decoder, model.is_rotary), model.dtype)
     except (ImportError, RuntimeError, OSError) as error:  # Numba or its library is not there, or finds no folder
         return f"compiled code cannot be loaded: {error}"
     if missing:
@@ -124,11 +125,13 @@ def _work(model: Model, extent: Extent, options: Options) -> float:
     return model.parameters * (prompts + extent.new_tokens * max(rows, AS_LONG_AS_ROWS.get(model.dtype, 16)))
 
 
-def rows_used(options: Options, has_encoder: bool) -> list[str]:
+def rows_used(options: Options, has_encoder: bool, is_rotary: bool = False) -> list[str]:
     """The rows of the catalog whose compiled code a generation under `fast` may call."""
     rows = ["embedding", "norm", "linear", "activation", "append", "prefill", "split"]
     if has_encoder:
         rows.append("shared")
+    if is_rotary:
+        rows.append("rotation")
     if options.no_repeat_ngram_size:
         rows.append("ngram")
     if options.num_beams > 1:

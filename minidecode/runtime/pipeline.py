@@ -496,7 +496,7 @@ def generate_lines(
     read_budget(memory_budget)
     check_logprobs(logprobs, model.config.vocab_size)
     plan = model.plan if plan is None else Plan.parse(plan)
-    plan.resolve(model.is_encoder_decoder, dtype=model.dtype)
+    plan.resolve(model.is_encoder_decoder, dtype=model.dtype, is_rotary=model.is_rotary)
     stages = Generating(
         model, lines, RunReceipt(overlap), jsonl=jsonl, source=source, batch_size=batch_size,
         sort_window=window, on_error=on_error, traced=trace, render=render, done=done, on_batch=on_batch,

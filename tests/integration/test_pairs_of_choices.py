@@ -47,7 +47,7 @@ def choices_of(name: str, model: Model, is_windowed: bool) -> list[str]:
 def calls(row: Row, cache: str, model: Model) -> bool:
     """Whether a generation of the model calls the row's op."""
     by_dtype = row.with_dynamic is None or row.with_dynamic == (model.dtype in DYNAMIC)
-    return by_dtype and row.called_by(cache, model.is_encoder_decoder)
+    return by_dtype and row.of_rotary <= model.is_rotary and row.called_by(cache, model.is_encoder_decoder)
 
 
 def plan_of(choices: dict[str, str], model: Model) -> Plan | None:

@@ -77,6 +77,10 @@ def planted() -> list[tuple]:
         f_RF[0, 2:3] = np.nan  # a mistake that must not be hidden
         f_RF, bias_F = f_RF.astype(np.float32), bias_F.astype(np.float32)
         cases += [(f_RF, bias_F, names[k]), (f_RF, None, names[-1 - k])]
+    for name, F in (("gated-silu", 1), ("gated-gelu_new", 31), ("gated-relu", 257), ("gated-gelu", 2050)):  # pairs
+        f_RX, bias_X = rng.standard_normal((7, 2 * F)), rng.standard_normal(2 * F)
+        f_RX[0, 0], f_RX[1, -1] = 100.0, -1000.0
+        cases += [(f_RX.astype(np.float32), bias, name) for bias in (bias_X.astype(np.float32), None)]
     line_RF = np.linspace(-9, 9, 2001, dtype=np.float32).reshape(3, 667)
     return [*cases, *((line_RF, None, name) for name in names)]
 
@@ -93,6 +97,8 @@ def large() -> list[tuple]:
 def oracle(f_RF, bias_F, activation):
     """Number by number in float64."""
     biased_RF = f_RF.astype(np.float64) + (0 if bias_F is None else bias_F)
+    if activation.startswith("gated-"):
+        return oracle(biased_RF[:, 0::2], None, activation.removeprefix("gated-")) * biased_RF[:, 1::2]
     return np.array([[EQUATIONS[activation](x) for x in row] for row in biased_RF.tolist()])
 
 
@@ -103,6 +109,8 @@ def bound(f_RF, bias_F, activation):
     roundings are as large as there.
     """
     biased_RF = np.abs(f_RF.astype(np.float64) + (0 if bias_F is None else bias_F))
+    if activation.startswith("gated-"):
+        return through(0 * biased_RF, f_RF, bias_F, activation)
     if activation == "relu2":
         biased_RF = biased_RF**2
     elif activation == "gelu_10":
@@ -110,6 +118,18 @@ def bound(f_RF, bias_F, activation):
     elif activation == "laplace":  # 0 or 1 far from the mean; both parts of 1 + erf round
         biased_RF = np.minimum(biased_RF, 4) + 0.5
     return 6 * EPS * biased_RF + 2.0**-147
+
+
+def through(off_RX, f_RX, bias_X, activation: str):
+    """How far a result may be off where the numbers that are given are off by `off_RX`."""
+    biased_RX = f_RX.astype(np.float64) + (0 if bias_X is None else bias_X)
+    if not activation.startswith("gated-"):
+        return steepest(off_RX, biased_RX, activation) * off_RX + bound(f_RX, bias_X, activation)
+    name, (gate_RF, up_RF) = activation.removeprefix("gated-"), (biased_RX[:, i::2] for i in (0, 1))
+    off_gate_RF = through(off_RX[:, 0::2], gate_RF, None, name)
+    off_up_RF = off_RX[:, 1::2] + EPS * np.abs(up_RF)
+    through_RF = np.abs(oracle(gate_RF, None, name))
+    return off_gate_RF * (np.abs(up_RF) + off_up_RF) + through_RF * (off_up_RF + EPS * np.abs(up_RF)) + 2.0**-147
 
 
 def steepest(off_RF, biased_RF, activation: str):

@@ -64,7 +64,12 @@ def planted() -> list[tuple]:
     x_RX, matrix, bias_X, add_to = (rng.standard_normal(shape) for shape in ((5, 40), (40, 7), 7, (5, 7)))
     cases += [arguments_of(x_RX, matrix, "int8", "io", bias_X, name, add_to) for name in names]
     ways = itertools.product(BLOCKS, (None, "gelu"))
-    return [*cases, *(arguments_of(x_RX, matrix, stored, "oi", bias_X, name, add_to) for stored, name in ways)]
+    cases += [arguments_of(x_RX, matrix, stored, "oi", bias_X, name, add_to) for stored, name in ways]
+    matrix, bias_X, add_to = (rng.standard_normal(shape) for shape in ((40, 66), 66, (5, 33)))  # pairs of gate and up
+    for stored, layout, bias, to in [("float32", "io", bias_X, None), ("int8", "oi", None, add_to),
+                                     ("float16", "oi", bias_X, add_to), ("float32", "oi", None, None)]:  # fmt: skip
+        cases.append(arguments_of(x_RX, matrix, stored, layout, bias, "gated-silu", to))
+    return cases
 
 
 def large() -> list[tuple]:
@@ -94,8 +99,7 @@ def bound(x_RX, weight, activation=None, add_to=None):
     if activation is None:
         off_RX = off_RX + EPS * np.abs(sums_RX + bias_X)
     else:
-        slope = activation_row.steepest(off_RX, sums_RX + bias_X, activation)
-        off_RX = slope * off_RX + activation_row.bound(sums_RX, bias_X, activation)
+        off_RX = activation_row.through(off_RX, sums_RX, bias_X, activation)
     return off_RX if add_to is None else off_RX + EPS * np.abs(oracle(x_RX, weight, activation, add_to))
 
 

@@ -66,7 +66,10 @@ def planted() -> list[tuple]:
         )  # fmt: skip
     rng = np.random.default_rng(0)
     x_RX, matrix, bias_X, add_to = (rng.standard_normal(shape) for shape in ((5, 40), (40, 7), 7, (5, 7)))
-    return [*cases, *_extremes(), *(arguments_of(x_RX, matrix, "int8_dynamic", bias_X, n, add_to) for n in names)]
+    cases += [*_extremes(), *(arguments_of(x_RX, matrix, "int8_dynamic", bias_X, n, add_to) for n in names)]
+    matrix, bias_X, add_to = (rng.standard_normal(shape) for shape in ((40, 66), 66, (5, 33)))  # pairs of gate and up
+    ends = [(bias_X, None), (None, add_to), (None, None)]
+    return [*cases, *(arguments_of(x_RX, matrix, s, b, "gated-silu", a) for s in STORED for b, a in ends)]
 
 
 def _extremes() -> list[tuple]:
@@ -138,8 +141,7 @@ def bound(x_RX, weight, bias_X=None, activation=None, add_to=None):
     if activation is None:
         off_RX = off_RX + EPS * np.abs(sums_RX + bias_X)
     else:
-        slope = activation_row.steepest(off_RX, sums_RX + bias_X, activation)
-        off_RX = slope * off_RX + activation_row.bound(sums_RX, bias_X, activation)
+        off_RX = activation_row.through(off_RX, sums_RX, bias_X, activation)
     return off_RX if add_to is None else off_RX + EPS * np.abs(oracle(x_RX, weight, bias_X, activation, add_to))
 
 

@@ -1,0 +1,76 @@
+"""Bias and rotation of queries and keys in one kernel.
+
+1. A thread per number: it reads its own number and that which turns with it, and both of them are read twice.
+2. A thread per pair: the two numbers, the cosine and the sine are read once. Values get threads of their own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import cuda, float32, int64
+
+from ..errors import OptionError
+from ..reference import in_rows, or_empty
+from ..runtime.launch import launch
+from .common.bias import plus
+
+THREADS = 128
+
+
+def rotate_heads_v1(qkv_RX, bias_X, heads, pos_R, turns_NK, out=None):
+    return _launch(number_per_thread, qkv_RX.shape[1], qkv_RX, bias_X, heads, pos_R, turns_NK, out)
+
+
+@cuda.jit
+def number_per_thread(qkv_RX, bias_X, pos_R, turns_NK, turned, y_RX):
+    r, x, K = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x, turns_NK.shape[1]
+    if x >= qkv_RX.shape[1]:
+        return
+    number = plus(qkv_RX[r, x], bias_X, x)
+    if x < turned:
+        i, half, position = x % K, K // 2, pos_R[r]
+        if i < half:
+            other = plus(qkv_RX[r, x + half], bias_X, x + half)
+            number = number * turns_NK[position, i] - other * turns_NK[position, half + i]
+        else:
+            other = plus(qkv_RX[r, x - half], bias_X, x - half)
+            number = number * turns_NK[position, i - half] + other * turns_NK[position, i]
+    y_RX[r, x] = number
+
+
+def rotate_heads(qkv_RX, bias_X, heads, pos_R, turns_NK, out=None):
+    """Version 2."""
+    threads = qkv_RX.shape[1] - (heads.H + heads.G) * heads.K // 2
+    return _launch(pair_per_thread, threads, qkv_RX, bias_X, heads, pos_R, turns_NK, out)
+
+
+@cuda.jit
+def pair_per_thread(qkv_RX, bias_X, pos_R, turns_NK, turned, y_RX):
+    r, t, half = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x, turns_NK.shape[1] // 2
+    pairs = turned // 2
+    if t < pairs:
+        i = t % half
+        x, position = 2 * (t - i) + i, pos_R[r]
+        a, b = plus(qkv_RX[r, x], bias_X, x), plus(qkv_RX[r, x + half], bias_X, x + half)
+        cos, sin = turns_NK[position, i], turns_NK[position, half + i]
+        y_RX[r, x] = a * cos - b * sin
+        y_RX[r, x + half] = b * cos + a * sin
+    elif t + pairs < qkv_RX.shape[1]:
+        x = t + pairs
+        y_RX[r, x] = plus(qkv_RX[r, x], bias_X, x)
+
+
+def _launch(kernel, threads, qkv_RX, bias_X, heads, pos_R, turns_NK, out):
+    if qkv_RX.dtype != np.float32:
+        raise OptionError(
+            f"the kernels of cuda/rotation.py compute in float32, not {qkv_RX.dtype}: rotation=cpu does both"
+        )
+    y_RX = np.empty_like(qkv_RX, order="C") if out is None else out
+    given = qkv_RX, or_empty(bias_X, qkv_RX[:, 0]), pos_R, turns_NK, (heads.H + heads.G) * heads.K
+    launch(kernel, (len(qkv_RX), -(-threads // THREADS)), THREADS, *given, in_rows(y_RX))
+    return y_RX
+
+
+# What each kernel is compiled and type-checked for, without a GPU.
+_ARGUMENTS = (float32[:, ::1], float32[::1], int64[::1], float32[:, ::1], int64, float32[:, ::1])
+SIGNATURES = {number_per_thread: [_ARGUMENTS], pair_per_thread: [_ARGUMENTS]}
