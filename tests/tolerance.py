@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from minidecode.models.config import BartConfig, T5Config
+from minidecode.models.config import BartConfig, LlamaConfig, T5Config
 
 FLOAT32 = 2.0**-24  # unit roundoff: the largest relative error of one rounded operation
 FLOAT64 = 2.0**-53
@@ -39,7 +39,7 @@ def products(config) -> int:
         return 2 * config.encoder_layers + 3 * config.decoder_layers + 1
     if isinstance(config, T5Config):
         return 2 * config.num_layers + 3 * config.stacks["decoder"][0] + 1
-    return 2 * config.n_layer + 1
+    return 2 * config.layers + 1
 
 
 def widths(config) -> list[int]:
@@ -48,6 +48,8 @@ def widths(config) -> list[int]:
         return [config.d_model, config.encoder_ffn_dim, config.decoder_ffn_dim, config.max_position_embeddings]
     if isinstance(config, T5Config):
         return [config.d_model, config.d_ff, config.num_heads * config.d_kv]
+    if isinstance(config, LlamaConfig):
+        return [config.hidden_size, config.intermediate_size, config.max_position_embeddings]
     return [config.n_embd, config.n_inner, config.n_positions]
 
 

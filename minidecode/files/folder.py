@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CheckpointError, OptionError, did_you_mean
-from ..models import FAMILIES, Family
+from ..models import FAMILIES, REFUSED, Family
 from ..search.options import TOKENS, Options
 from . import gguf_folder, hub
 from .checkpoint import find_tensors, match_tensors, same_numbers
@@ -72,6 +72,11 @@ def read_settings(folder: Path | None, fields: dict[str, Any] | None) -> tuple[F
     family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
     if family is None:
         kinds = " or ".join(FAMILIES)
+        if isinstance(model_type, str) and model_type in REFUSED:
+            raise CheckpointError(
+                f"{folder / 'config.json'}: model_type {model_type!r} is not supported ({REFUSED[model_type]}): name a"
+                f" model of type {kinds}"
+            )
         raise CheckpointError(
             f"{folder / 'config.json'}: model_type {model_type!r} is not known: name a model of type {kinds}"
         )

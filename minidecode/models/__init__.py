@@ -25,3 +25,14 @@ FAMILIES = {
     **{name: Family(name, T5Config, t5, t5_tensors) for name in ("t5", "mt5", "umt5")},
     **{name: Family(name, LlamaConfig, llama, llama_tensors) for name in ("llama", "mistral", "qwen2")},
 }
+
+# What users will try, and why it is not there: the end of an error.
+REFUSED = {
+    "blenderbot": "it is BART with norms in front of each sublayer",
+    "gemma": "its norms multiply by 1 + gain, and its embeddings are scaled",
+    "gpt_neox": "its attention and feed-forward layer run side by side, and a part of each head is turned",
+    "m2m_100": "it is BART with norms in front of each sublayer, and positions of sines",
+    "opt": "its positions and its norms lie elsewhere than GPT-2's",
+    "pegasus": "it is BART with norms in front of each sublayer, and positions of sines",
+    "phi": "its attention and feed-forward layer run side by side, and a part of each head is turned",
+}
