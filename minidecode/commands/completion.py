@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Iterable, Iterator, MutableMapping
-from typing import Any
 
 from ..catalog import CATALOG
 from ..plan import BACKENDS, BASES, CACHES, STORED_AS, SWITCHES, is_there
@@ -27,7 +26,7 @@ def complete_plan(incomplete: str) -> list[str]:
             return [*bases, *(f"{before}{comma}{key}=" for key in keys)]
         last = f"{keys[0]}="  # with its values at once: a shell puts a space behind the only word that fits
     key = last.partition("=")[0]
-    return _fitting(f"{before}{comma}{last}", (f"{before}{comma}{key}={value}" for value in values_of(key)))
+    return fitting(f"{before}{comma}{last}", (f"{before}{comma}{key}={value}" for value in values_of(key)))
 
 
 def values_of(key: str) -> list[str]:
@@ -45,34 +44,27 @@ def complete_model(incomplete: str) -> list[str]:
     from ..files.folder import bundled_models
     from ..files.published import PUBLISHED
 
-    return _fitting(incomplete, [*bundled_models(), *PUBLISHED])
+    return fitting(incomplete, [*bundled_models(), *PUBLISHED])
 
 
 def complete_row(incomplete: str) -> list[str]:
     """Rows of the catalog."""
-    return _fitting(incomplete, CATALOG)
+    return fitting(incomplete, CATALOG)
 
 
 def complete_dialect(incomplete: str) -> list[str]:
     from ..search.dialects import DIALECTS
 
-    return _fitting(incomplete, DIALECTS)
+    return fitting(incomplete, DIALECTS)
 
 
 def complete_dtype(incomplete: str) -> list[str]:
     from ..runtime.low_precision import COMPUTED_IN
 
-    return _fitting(incomplete, COMPUTED_IN)
+    return fitting(incomplete, COMPUTED_IN)
 
 
-def complete_topic(ctx: Any, incomplete: str) -> list[str]:
-    """Topics of `minidecode help`, and all commands."""
-    from .help_topics import TOPICS
-
-    return _fitting(incomplete, [*TOPICS, *ctx.find_root().command.commands])
-
-
-def _fitting(incomplete: str, words: Iterable[str]) -> list[str]:
+def fitting(incomplete: str, words: Iterable[str]) -> list[str]:
     return [word for word in words if word.startswith(incomplete)]
 
 

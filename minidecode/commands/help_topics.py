@@ -10,7 +10,7 @@ import typer
 
 from ..errors import OptionError, did_you_mean
 from ..plan import BACKENDS, BASES, CACHES, STORED_AS, SWITCHES
-from .completion import complete_topic
+from .completion import fitting
 from .flags import Debug
 
 WIDTH = 80
@@ -63,6 +63,11 @@ PLAN_EXAMPLES = (
     ("fast,cache_dtype=float16,arena=planned", "several choices"),
     ("ngram=mine.py:ban", "your function, from a file"),
 )
+
+
+def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The topics, and all commands."""
+    return fitting(incomplete, [*TOPICS, *ctx.find_root().command.commands])
 
 
 def help(

@@ -119,10 +119,10 @@ def test_help_says_that_an_output_is_replaced(cli):
 
 def test_dialects_dtypes_and_topics_are_completed():
     assert completion.complete_dialect("h") == ["hf", "hf4"]
-    assert completion.complete_dtype("int8_") == ["int8_dynamic", "int8_dynamic7"]
+    assert completion.complete_dtype("int8_") == ["int8_dynamic", "int8_dynamic7", "int8_blocks"]
     context = typer.Context(GROUP.commands["help"], parent=typer.Context(GROUP))
-    assert completion.complete_topic(context, "") == [*TOPICS, *GROUP.commands]
-    assert completion.complete_topic(context, "dt") == ["dtype"]
+    assert help_topics.complete_topic(context, "") == [*TOPICS, *GROUP.commands]
+    assert help_topics.complete_topic(context, "dt") == ["dtype"]
     completed = {"help": "topic", "generate": "dtype", "score": "dtype", "evaluate": "dtype"}
     for command, name in completed.items():
         (parameter,) = [p for p in GROUP.commands[command].params if p.name == name]
