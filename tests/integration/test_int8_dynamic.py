@@ -155,7 +155,7 @@ def test_a_tile_becomes_the_instructions_of_its_kind(kind):
     except RuntimeError as error:
         pytest.skip(f"this llvmlite writes no code for {processor}: {error}")
     module = ir.Module()
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [tile.I64] * 7), "tile")
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [tile.I64] * 12), "tile")
     builder = ir.IRBuilder(function.append_basic_block())
     tile.write_tile(kind, kind.rows, builder, *function.args)
     builder.ret_void()
