@@ -23,7 +23,11 @@ IDS = np.random.default_rng(0).integers(1, 250, (1, 12))
 @pytest.fixture
 def toys(tmp_path, monkeypatch):
     """Toy models in place of the bundled ones, and the folder of texts."""
-    folders = {"gpt2": write_folder(tmp_path / "toy-gpt2"), "bart": write_bart_folder(tmp_path / "toy-bart")}
+    widths = {"d_model": 32, "encoder_ffn_dim": 64, "decoder_ffn_dim": 32}  # whole blocks of 32 inputs
+    folders = {
+        "gpt2": write_folder(tmp_path / "toy-gpt2", n_embd=32),
+        "bart": write_bart_folder(tmp_path / "toy-bart", **widths),
+    }
     monkeypatch.setattr(script, "MODELS", {family: str(folder) for family, folder in folders.items()})
     texts = tmp_path / "texts"
     texts.mkdir()
@@ -44,7 +48,8 @@ def test_it_runs_in_small_and_writes_what_it_prints(toys, tmp_path, monkeypatch,
     by_name = {(Path(r["model"]).name, r["variant"], r["dtype"]): r for r in rows}
     for (model, variant, dtype), row in by_name.items():
         wide = by_name[model, variant, "float32"]
-        assert row["agreement"] == 1 if dtype == "float32" else 0 < row["agreement"] <= 1
+        least = {"float32": 1, "float16": 0.9}.get(dtype, 0)  # random weights: few bits may change every choice
+        assert least <= row["agreement"] <= 1
         assert row["positions"] == wide["positions"] and abs(row["bits_per_byte"] / wide["bits_per_byte"] - 1) < 0.1
         assert ("scores" in row) == (model == "toy-bart" and variant == script.PLAIN)
     assert by_name["toy-bart", script.PLAIN, "int8"]["positions"] == 3 * 10, "<s> is given, so it is no position"
@@ -86,8 +91,8 @@ def test_outliers_are_in_all_norms_but_the_last(toys, tmp_path, family):
 
 
 def test_more_channels_than_there_are_is_told_in_a_line(toys, tmp_path):
-    with pytest.raises(SystemExit, match=r"norms of widths \[8\] cannot have 9 channels in common"):
-        changed(toys, tmp_path, "gpt2", script.OUTLIERS, channels=9)
+    with pytest.raises(SystemExit, match=r"norms of widths \[32\] cannot have 33 channels in common"):
+        changed(toys, tmp_path, "gpt2", script.OUTLIERS, channels=33)
 
 
 @pytest.mark.parametrize("text", ["12", "12/0", "a/b", "-1/2"])
