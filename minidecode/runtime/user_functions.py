@@ -28,10 +28,16 @@ def load_file(path: Path) -> ModuleType:
         raise InputError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
     _look_in(path.parent)
+    is_new = path.stem not in sys.modules
+    if is_new:  # dataclasses look their module up while it runs
+        sys.modules[path.stem] = module
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         raise InputError(f"{path} cannot be run: {type(error).__name__}: {error}") from None
+    finally:
+        if is_new:
+            del sys.modules[path.stem]
     return module
 
 

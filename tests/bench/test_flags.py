@@ -14,7 +14,11 @@ FLAG = re.compile(r'add_argument\(\s*"(-?-?[a-z0-9-]+)".*?type=(\w+)')
 WRONG = {"positive": ["0", "-1", "1.5", "many"], "positive_number": ["0", "-1", "inf", "nan"],
          "to_write": ["no/such/folder/x.json", "."], "to_read": ["no_such_file"],
          "with_marks": ["no_such_file", "empty.md"]}  # fmt: skip
-OTHERS = {"fuzz_torch_file.py": {"--seed", "--only"}}  # of which 0 is one
+OTHERS = {
+    "fuzz_torch_file.py": {"--seed", "--only"},  # of which 0 is one
+    "precision_quality.py": {"texts", "--held-out"},
+    "smollm2_perplexity.py": {"text"},
+}
 
 
 def flags_of(path: Path) -> list[tuple[str, str]]:
