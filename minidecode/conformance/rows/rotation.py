@@ -46,10 +46,11 @@ def planted() -> list[tuple]:
 
 
 def large() -> list[tuple]:
-    """Many rows, wide heads, positions beyond sixteen bits."""
+    """Many rows, wide heads, positions beyond sixteen bits, and heads wider than a block has threads."""
     one = Heads(1, 1, 2, 1, 1.0)
     return [arguments_of(2, Heads(32, 8, 128, 128, 1.0), 70_000, True, 1), arguments_of(ROWS, one, 9, False, 2),
-            arguments_of(MANY_ROWS, one, 9, True, 3)]  # fmt: skip
+            arguments_of(MANY_ROWS, one, 9, True, 3),
+            arguments_of(2, Heads(2, 1, 1026, 2, 1.0), 9, True, 4)]  # fmt: skip
 
 
 def oracle(qkv_RX, bias_X, heads, pos_R, turns_NK):
