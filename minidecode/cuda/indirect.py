@@ -94,4 +94,4 @@ SIGNATURES = {
         (QUERIES_RHK, m, m, NUMBERS_X, m, m, _TABLE, NUMBERS_X, NUMBERS_X, float32, *BIAS, RESULT_RX) for m in CACHES
     ],
 }
-REGISTERS = {look_up_and_attend: 72}  # seven blocks of such threads fit into the 65,536 of an SM
+REGISTERS = {look_up_and_attend: 80}  # six blocks of such threads fit into the 65,536 of an SM

@@ -287,4 +287,4 @@ IN_BLOCKS = [(stored[:, ::1], float16[:, ::1]) for stored in (int8, uint8)]
 SIGNATURES[warp_per_output_blocks] = [(ROWS_OF, *blocks, *ENDS_IN) for blocks in IN_BLOCKS]
 SIGNATURES[widen_blocks] = [(*blocks, ROWS_OF) for blocks in IN_BLOCKS]
 REGISTERS = dict.fromkeys(SIGNATURES, 64)  # the sums of ROWS rows
-REGISTERS[warp_per_output_blocks] = REGISTERS[warp_per_output_wide] = 88  # and sixteen numbers of a load
+REGISTERS[warp_per_output_blocks] = REGISTERS[warp_per_output_wide] = 96  # and sixteen numbers of a load

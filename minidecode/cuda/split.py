@@ -200,4 +200,4 @@ ARGUMENTS = [(QUERIES_RHK, m, m, NUMBERS_X, m, m, NUMBERS_X, NUMBERS_X, float32)
 SIGNATURES = {kernel: [(*a, RESULT_RX) for a in ARGUMENTS] for kernel in (split_per_head, split_per_sentence)}
 SIGNATURES[split_per_range] = [(*a, int64, PARTIALS_XRHX) for a in ARGUMENTS]
 SIGNATURES[split_biased] = [(*a, *BIAS, RESULT_RX) for a in ARGUMENTS]
-REGISTERS = dict.fromkeys(SIGNATURES, 96) | {split_biased: 72}
+REGISTERS = dict.fromkeys(SIGNATURES, 96) | {split_biased: 80}

@@ -240,7 +240,7 @@ def test_narrow_weights_and_memories_are_timed_too(name):
         assert stored_as(name) == ("int8_dynamic", "int8_dynamic7") and len(set(bytes_.values())) == 1
         return
     assert bytes_["float32"] > bytes_["float16"] > bytes_.get("int8", 0)
-    assert stored_as(name)[:2] == ("float32", "float16") and set(stored_as(name)[2:]) <= {"int8"}
+    assert stored_as(name)[:2] == ("float32", "float16") and set(stored_as(name)[2:]) <= {"int8", "int4", "int8_blocks"}
 
 
 def test_every_row_that_reads_weights_or_memories_says_how_they_may_be_stored():
@@ -251,7 +251,7 @@ def test_every_row_that_reads_weights_or_memories_says_how_they_may_be_stored():
 def test_compare_in_float16():
     found = md.compare("cross_kv", repeats=1, stored="float16")
     assert "float16 weights" in found.shape
-    refused = [("cross_kv", "int4", "say float32, float16, int8"), ("ngram", "int8", "in one type alone")]
+    refused = [("cross_kv", "int3", "say float32, float16, int8"), ("ngram", "int8", "in one type alone")]
     refused += [("el_split", "float16", "in one type alone")]  # which reads float16, and has no size of a paper for it
     for name, stored, says in refused:
         with pytest.raises(md.OptionError, match=says):

@@ -263,7 +263,7 @@ BAD_OPTIONS = [
     (["--plan", "fast-please"], 1, ["fast-please", "auto"]),
     (["--plan", "cache=rolling"], 1, ["cache=rolling needs a model with an attention_window"]),
     (["--plan", "reorder=cpu"], 1, ["no effect with cache=replicated", "say cache=preallocated or cache=split"]),
-    (["--dtype", "int4"], 1, ["one of float32, float64, float16, int8"]),
+    (["--dtype", "int3"], 1, ["one of float32, float64, float16, int8"]),
     (["--jsonl"], 1, ["--jsonl is for files: the prompts here are arguments"]),
     (["--no-such-option"], 2, ["--no-such-option", "minidecode generate --help"]),
     (["--num-beam", 2], 2, ["--num-beams"]),
