@@ -37,8 +37,9 @@ def load(
     name: a name of `bundled_models()`, a folder, or a hub id.
     plan: how each optimization is done, such as "fast" or "cache=split"; see `Plan`.
     dtype: "float32" or "float64" is what is computed in. "float16", "int8", "int8_blocks" or
-        "int4" is what products store their matrices as; their sums and all between products stay float32. Each weight
-        is then off by its rounding: nearly the same model, but equal tokens are not promised.
+        "int4" is what products store their matrices as; their sums and all between products
+        stay float32. Each weight is then off by its rounding: nearly the same model, but equal
+        tokens are not promised. "int8_dynamic" rounds the rows of products too.
     device: "cpu". "cuda" computes on a GPU and needs CuPy; "auto" does so where there is a GPU.
         "emulator" runs the same kernels without one, thread by thread: for toy shapes.
     random_weights: take only the shapes of a published model, such as gpt2, bart-base or t5-base,

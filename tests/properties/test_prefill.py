@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from minidecode.cpu.common.tile import FLOAT
 from minidecode.cpu.prefill import QUERIES, attend_prefill
 from minidecode.reference.prefill import attend_prefill_naive
 
@@ -35,9 +36,10 @@ def test_results_go_where_the_caller_wants_them():
 
 
 def test_what_no_query_of_a_block_sees_is_not_read():
-    q_RHK, k_XGK, v_XGU, *rest = inputs([3 * QUERIES])
+    together = QUERIES if FLOAT is None else FLOAT.rows
+    q_RHK, k_XGK, v_XGU, *rest = inputs([3 * together])
     expected = attend_prefill(q_RHK, k_XGK, v_XGU, *rest, True, 2)
-    k_XGK[2 * QUERIES :] = v_XGU[2 * QUERIES :] = np.nan
-    k_XGK[: QUERIES - 2] = v_XGU[: QUERIES - 2] = np.nan
-    seen = slice(QUERIES, 2 * QUERIES)
+    k_XGK[2 * together :] = v_XGU[2 * together :] = np.nan
+    k_XGK[: together - 2] = v_XGU[: together - 2] = np.nan
+    seen = slice(together, 2 * together)
     assert np.array_equal(attend_prefill(q_RHK, k_XGK, v_XGU, *rest, True, 2)[seen], expected[seen])
