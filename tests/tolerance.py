@@ -19,8 +19,7 @@ def logit_bound(config, largest_logit: float, unit: float, positions: int = 0) -
     A sum of X terms carries an error of about sqrt(X) * unit times its size, because rounding errors have random
     signs (the worst case, X * unit, needs all signs alike). X is the longest sum in the model: over the width D, over
     the feed-forward width F, or over the N positions that a softmax adds up: the context, or for T5, which has none,
-    `positions`. The residual stream takes in S - 1 such
-    results on the way, and the output product is one more; their errors too are independent, so they
+    `positions`. The residual stream takes in S - 1 such results on the way, and the output product is one more; their errors too are independent, so they
     add up as sqrt(S). The norms keep h at the scale of their gains, so an error in h reaches a logit in
     proportion to the logit's scale, for which the largest one stands. SAFETY covers what this leaves out: that one
     layer can amplify the error of the one before it, and that of thousands of random errors we ask for the largest.
@@ -39,7 +38,7 @@ def products(config) -> int:
         return 2 * config.encoder_layers + 3 * config.decoder_layers + 1
     if isinstance(config, T5Config):
         return 2 * config.num_layers + 3 * config.stacks["decoder"][0] + 1
-    return 2 * config.layers + 1
+    return 2 * getattr(config, "layers", getattr(config, "n_layer", 0)) + 1  # transformers' own has n_layer
 
 
 def widths(config) -> list[int]:

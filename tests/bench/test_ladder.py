@@ -181,7 +181,7 @@ def test_a_loser_says_why_and_is_not_carried_on(toy, monkeypatch):
     assert not el.carried and el.speedup < 0.9
     assert "attention does" in el.why and "operations per byte" in el.why and "does 4.0 in the time of a byte" in el.why
     assert fused.builds_on == "cache de-duplication" and "cache=split" in fused.plan
-    assert "slower: dropped: attention takes" in str(found)
+    assert f"slower: dropped: {el.why[:40]}" in str(found)
 
 
 def test_a_rung_that_takes_long_is_not_run_again(toy, monkeypatch, settled):

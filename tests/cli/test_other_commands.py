@@ -69,7 +69,7 @@ def test_other_and_damaged_models_in_the_cache_are_passed_over(cli, bundled, emp
     put_in_cache(empty_cache, "somebody/other")
     put_in_cache(empty_cache, "somebody/broken")
     for path in empty_cache.glob("*other/snapshots/*/config.json"):
-        write_json(path, CONFIG | {"model_type": "llama"})
+        write_json(path, CONFIG | {"model_type": "gemma"})
     for path in empty_cache.glob("*broken/snapshots/*/config.json"):
         path.write_text("{")
     assert [row["name"] for row in json.loads(cli("models", "--json").out)] == ["toy"]
