@@ -19,10 +19,11 @@ def logit_bound(config, largest_logit: float, unit: float, positions: int = 0) -
     A sum of X terms carries an error of about sqrt(X) * unit times its size, because rounding errors have random
     signs (the worst case, X * unit, needs all signs alike). X is the longest sum in the model: over the width D, over
     the feed-forward width F, or over the N positions that a softmax adds up: the context, or for T5, which has none,
-    `positions`. The residual stream takes in S - 1 such results on the way, and the output product is one more; their errors too are independent, so they
-    add up as sqrt(S). The norms keep h at the scale of their gains, so an error in h reaches a logit in
-    proportion to the logit's scale, for which the largest one stands. SAFETY covers what this leaves out: that one
-    layer can amplify the error of the one before it, and that of thousands of random errors we ask for the largest.
+    `positions`. The residual stream takes in S - 1 such results on the way, and the output product is one more; their
+    errors too are independent, so they add up as sqrt(S). The norms keep h at the scale of their gains, so an error in
+    h reaches a logit in proportion to the logit's scale, for which the largest one stands. SAFETY covers what this
+    leaves out: that one layer can amplify the error of the one before it, and that of thousands of random errors we ask
+    for the largest.
 
     golden_suite.py holds it to be of use: it is at most 32 times the error seen, and mistakes break it.
     """
