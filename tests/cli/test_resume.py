@@ -180,7 +180,7 @@ def test_a_changed_option_is_refused(fails, toy, texts, unfinished, change, says
         given[at : at + 2] = []
     message = fails(*given, *change, "--resume")
     assert f"{part} was begun with other settings ({says}" in message
-    assert "give what that run was given, or delete the file to start anew" in message
+    assert "repeat them, or delete the file to start anew" in message
     assert (part.read_bytes(), journal.read_bytes()) == (records, noted), "nothing is lost"
 
 

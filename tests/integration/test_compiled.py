@@ -143,6 +143,7 @@ for name, dtype, plan, beside in [
     ("tiny-gpt2", "float32", "auto", []), ("tiny-gpt2", "float32", "fast", []), ("tiny-gpt2", "float16", "auto", []),
     ("tiny-gpt2-mqa", "int8", "auto", []), ("tiny-bart", "float32", "auto", list(compiled.ASKED_FOR)),
     ("tiny-bart", "int8", "auto", []), ("tiny-gpt2", "float32", "fast", list(compiled.ASKED_FOR)),
+    ("tiny-gpt2", "int4", "auto", []), ("tiny-bart", "int8_blocks", "auto", []),
     *(((name, dtype, "auto", []) for name in ("tiny-gpt2", "tiny-bart") for dtype in DYNAMIC)),
 ]:
     model = md.load(name, dtype=dtype, plan=plan)
