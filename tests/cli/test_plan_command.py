@@ -100,7 +100,7 @@ def test_no_remedy_is_a_flag_that_there_is_not(cli, shape, config):
     (["--input-length", 12, "--max-new-tokens", 9], "go beyond the context of 16"),
     (["--plan", "arena=big"], "arena='big' is not one of none, separate, planned"),
     (["--truncate"], "--truncate has no effect on a plan"),
-    (["--dtype", "int4"], "dtype must be one of float32, float64, float16, int8"),
+    (["--dtype", "int3"], "dtype must be one of float32, float64, float16, int8"),
 ])  # fmt: skip
 def test_what_cannot_be_planned(cli, shape, arguments, says):
     ran = cli("plan", shape(), *arguments)
