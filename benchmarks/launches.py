@@ -105,6 +105,7 @@ def rows_of(layer: str) -> list[str]:
         and not row.spelled
         and row.op != "linear"
         and not row.with_dynamic
+        and not row.of_rotary
         and row.called_by(FUSED, layer != "GPT-2")
     ]
 
