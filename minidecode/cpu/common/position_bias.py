@@ -5,6 +5,8 @@ None would be another type to Numba, and every function that has it as an argume
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from .jit import njit
@@ -13,14 +15,21 @@ from .jit import njit
 def bias_arrays(bias, dtype):
     """(bias_XHP, bucket_L, zero) of a bias, or of none; read-only, as weights are."""
     if bias is None:
-        bias_XHP, bucket_L, zero = np.empty((0, 0, 0), dtype), np.empty(0, np.int64), 0
-    else:
-        bias_XHP, bucket_L = np.ascontiguousarray(bias.bias_XHP, dtype), np.ascontiguousarray(bias.bucket_L, np.int64)
-        zero = bias.zero
-    views = bias_XHP.view(), bucket_L.view()
-    for view in views:
-        view.flags.writeable = False
-    return *views, zero
+        return _no_bias(np.dtype(dtype))
+    bias_XHP, bucket_L = np.ascontiguousarray(bias.bias_XHP, dtype), np.ascontiguousarray(bias.bucket_L, np.int64)
+    return _read_only(bias_XHP), _read_only(bucket_L), bias.zero
+
+
+@functools.cache
+def _no_bias(dtype):
+    """Made once: each layer of each step asks for it."""
+    return _read_only(np.empty((0, 0, 0), dtype)), _read_only(np.empty(0, np.int64)), 0
+
+
+def _read_only(array):
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 @njit(cache=True, nogil=True)
