@@ -96,6 +96,8 @@ def cli(monkeypatch):
         from minidecode.commands.cli import main
 
         monkeypatch.setattr(sys, "argv", ["minidecode", *map(str, arguments)])
+        monkeypatch.setenv("HF_HUB_DISABLE_PROGRESS_BARS", "")  # which --quiet sets: the end of the test takes it back
+        monkeypatch.delenv("HF_HUB_DISABLE_PROGRESS_BARS")
         given = io.TextIOWrapper(io.BytesIO(stdin)) if isinstance(stdin, bytes) else stdin
         monkeypatch.setattr(sys, "stdin", given)
         out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")  # the poorest terminal; main asks for UTF-8
