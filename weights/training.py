@@ -59,7 +59,8 @@ def make_optimizers(
     """
     matrices, rest, trained = [], [], []
     for name, p in model.named_parameters():
-        is_matrix = p.ndim == 2 and (".h." in name or ".layers." in name)
+        is_matrix = p.ndim == 2 and any(part in name for part in (".h.", ".layers.", ".layer."))
+        is_matrix &= "relative_attention_bias" not in name  # a table, as an embedding
         (trained if is_trained(name) else matrices if is_matrix else rest).append(p)
     groups = [{"params": rest}, *([{"params": trained, "lr": trained_lr}] if trained else [])]
     return [
