@@ -67,7 +67,7 @@ def _of_panels(x_RX, weight, add_to=None, out=None):
     in_blocks = is_in_blocks(weight)
     weight = in_panels(weight) if in_blocks and weight.layout == "oi" else weight
     y_RX, shape = out if add_to is None else add_to, (len(x_RX), weight.outputs)
-    fits = y_RX is not None and y_RX.shape == shape and y_RX.dtype == np.float32 and y_RX.flags.c_contiguous
+    fits = _takes_sums(y_RX, shape, x_RX)
     sums_RX = y_RX if fits else np.empty(shape, np.float32)
     if sums_RX.size:
         ran(block_gemm.KIND.name if in_blocks else COMPILED)
@@ -77,6 +77,14 @@ def _of_panels(x_RX, weight, add_to=None, out=None):
         return sums_RX
     y_RX[...] = sums_RX if add_to is None else y_RX + sums_RX
     return y_RX
+
+
+def _takes_sums(y_RX, shape, x_RX):
+    """Whether tiles may write their sums into y: contiguous float32, and nothing that later tiles read of x."""
+    return (
+        y_RX is not None and y_RX.shape == shape and y_RX.dtype == np.float32 and y_RX.flags.c_contiguous
+        and not np.may_share_memory(y_RX, x_RX)
+    )  # fmt: skip
 
 
 def _is_few(rows, weight):
@@ -94,7 +102,7 @@ def linear_few_rows(x_RX, weight, add_to=None, out=None):
     data = np.ascontiguousarray(in_bits(weight.data))
     shape = len(x_RX), data.shape[0 if weight.layout == "oi" else 1]
     scale_X = _no_scale(shape[1]) if weight.scale is None else np.ascontiguousarray(weight.scale, np.float32)
-    fits = out is not None and out.shape == shape and out.dtype == np.float32 and out.flags.c_contiguous
+    fits = _takes_sums(out, shape, x_RX)
     y_RX = out if fits else np.empty(shape, np.float32)
     if y_RX.size:
         per_task = _outputs_per_task(weight.layout, data.nbytes, *shape)

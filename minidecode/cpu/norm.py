@@ -7,7 +7,8 @@ import numpy as np
 from ..reference import or_empty
 from .common.jit import njit
 
-VECTORS = {"cache": True, "fastmath": {"reassoc", "contract"}}  # sums in any order, so that they run on vectors
+# Sums in any order, so that they run on vectors. A row of zeros with an eps of 0 becomes NaN, as in NumPy: no error.
+VECTORS = {"cache": True, "error_model": "numpy", "fastmath": {"reassoc", "contract"}}
 
 
 def residual_norm(x_RD, y_RD, bias_D, norm, out=None):

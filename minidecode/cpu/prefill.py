@@ -180,29 +180,29 @@ def _by_blas(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, windo
     return a_RHU.reshape(R, H * U)
 
 
-def _attend(q_NHK, k_MGK, v_MGU, scale, window, ahead, bias, a_NHU):
+def _attend(q_NHK, k_MGK, v_MGU, scale, window, offset, bias, a_NHU):
     """softmax(scale q k^T + bias) v of all heads, into a_NHU.
 
-    window: None if every query sees all keys; else query n sees as many, the last of which is key ahead + n.
+    window: None if every query sees all keys; else query n sees as many, the last of which is key offset + n.
     """
     (N, H, K), (M, G, U) = q_NHK.shape, v_MGU.shape
     q_GXK = q_NHK.transpose(1, 0, 2).reshape(G, -1, K)  # the H/G query heads of a group, stacked
     scores_GXM = q_GXK @ k_MGK.transpose(1, 2, 0)
     if bias is not None:
         scores_GXM *= scale
-        add_bias_of_distances(scores_GXM.reshape(H, N, M), bias, ahead)
+        add_bias_of_distances(scores_GXM.reshape(H, N, M), bias, offset)
         scale = 1.0
-    _to_weights(scores_GXM.reshape(H, N, M), scores_GXM.dtype.type(scale), window is not None, window or 0, ahead)
+    _to_weights(scores_GXM.reshape(H, N, M), scores_GXM.dtype.type(scale), window is not None, window or 0, offset)
     a_NHU[:] = (scores_GXM @ v_MGU.transpose(1, 0, 2)).reshape(H, N, U).transpose(1, 0, 2)
 
 
 @njit(cache=True, nogil=True)
-def _to_weights(scores_HNM, scale, causal, window, ahead):
+def _to_weights(scores_HNM, scale, causal, window, offset):
     """Products of queries and keys -> the weights of the positions seen, in their place; `_attend` has the window."""
     H, N, M = scores_HNM.shape
     for h in range(H):
         for n in range(N):
-            first, last = (max(0, ahead + n + 1 - window), ahead + n + 1) if causal else (0, M)
+            first, last = (max(0, offset + n + 1 - window), offset + n + 1) if causal else (0, M)
             scores_HNM[h, n, :first] = 0
             scores_HNM[h, n, last:] = 0
             _multiply(scores_HNM[h, n, first:last], scale)

@@ -20,7 +20,7 @@ from .common.thread_pool import CALLER_ALONE, DONE, SPINNING_WORKERS, parallel_f
 from .softmax import softmax_in_place
 
 REORDER = {"reassoc", "contract"}  # sums in any order, so that they run on vectors
-KEYS_AHEAD = 24  # so many keys before one is read, it is fetched
+PREFETCH_KEYS = 24  # so many keys before one is read, it is fetched
 WORTH_WORKERS = 2**16  # numbers of keys and values, times the queries that they meet: some 20 us of reading
 
 
@@ -151,8 +151,8 @@ def _scores(q_XK, k_MK, v_MU, scores_XM):
 @njit(inline="always")
 def _fetch_positions(k_MK, v_MU, m):
     """Where keys and values come from memory, one position's values are as many bytes as the key that is read now."""
-    ahead = min(m + KEYS_AHEAD, len(k_MK) - 1)
-    fetch(k_MK.ctypes.data + ahead * k_MK.strides[0], k_MK.shape[1] * k_MK.itemsize)
+    key = min(m + PREFETCH_KEYS, len(k_MK) - 1)
+    fetch(k_MK.ctypes.data + key * k_MK.strides[0], k_MK.shape[1] * k_MK.itemsize)
     fetch(v_MU.ctypes.data + m * v_MU.strides[0], v_MU.shape[1] * v_MU.itemsize)
 
 

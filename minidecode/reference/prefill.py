@@ -62,16 +62,16 @@ def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal,
     return a_RHU.reshape(R, H * U)
 
 
-def add_bias_of_distances(scores_HNM, bias, ahead=0):
-    """Adds to each score what the bias has for its distance: query n stands at position ahead + n, key m at m.
+def add_bias_of_distances(scores_HNM, bias, offset=0):
+    """Adds to each score what the bias has for its distance: query n stands at position offset + n, key m at m.
 
     A bias for all rows is the same along each diagonal: one number for each distance, which rows read shifted by one.
     """
     _, N, M = scores_HNM.shape
     if len(bias.bias_XHP) > 1:
-        distance_NM = ahead + np.arange(N)[:, None] - np.arange(M)
+        distance_NM = offset + np.arange(N)[:, None] - np.arange(M)
         return add_position_bias(scores_HNM.transpose(1, 0, 2), bias, distance_NM)
-    distance_X = np.arange(ahead + N - 1, ahead - M, -1)  # from the largest to the smallest
+    distance_X = np.arange(offset + N - 1, offset - M, -1)  # from the largest to the smallest
     bucket_X = bias.bucket_L[np.clip(distance_X + bias.zero, 0, len(bias.bucket_L) - 1)]
     scores_HNM += sliding_window_view(bias.bias_XHP[0][:, bucket_X], M, axis=1)[:, ::-1]
 

@@ -16,7 +16,7 @@ import pytest
 import minidecode as md
 from minidecode.conformance.rows import linear as linear_row
 from minidecode.cpu import linear as compiled
-from minidecode.cpu.common import block_gemm, tile
+from minidecode.cpu.common import block_gemm, panel_gemm, tile
 from minidecode.cpu.common.block_gemm import KIND, KINDS
 from minidecode.ops import Weight
 from minidecode.reference import linear as reference
@@ -109,9 +109,9 @@ def test_many_tasks_make_what_one_makes(dtype, monkeypatch):
     x_RX, weight = rng.standard_normal((100, 512)).astype(np.float32), in_panels(weight_of(rng, 512, 700, dtype))
     right = compiled.linear(x_RX, weight)
     monkeypatch.setattr(block_gemm, "ROWS_BYTES", 20 * 2048)
-    monkeypatch.setattr(block_gemm, "PANELS_BYTES", 1)
+    monkeypatch.setattr(panel_gemm, "PANELS_BYTES", 1)
     assert compiled.linear(x_RX, weight).tobytes() == right.tobytes()
-    monkeypatch.setattr(block_gemm, "WORTH_TWO_TASKS", 2**60)
+    monkeypatch.setattr(panel_gemm, "WORTH_TWO_TASKS", 2**60)
     assert compiled.linear(x_RX, weight).tobytes() == right.tobytes()
 
 
@@ -127,6 +127,72 @@ def test_results_go_where_they_are_asked_for():
         assert compiled.linear(x_RX, weight, out) is out
         np.testing.assert_allclose(out, right + before.astype(np.float32), rtol=1e-5, atol=1e-5)
     assert compiled.linear(x_RX[:0], weight).shape == reference.linear(x_RX[:0], weight).shape == (0, 70)
+
+
+@pytest.mark.parametrize("dtype", [None, *BLOCKS])  # None: float32 in panels, where the processor has its tiles
+@pytest.mark.parametrize("rows", [1, 3, 40])
+def test_results_may_go_where_the_rows_lie(dtype, rows):
+    """Tiles read a row again for each panel: a result that lies there must not come before the last one has."""
+    rng = np.random.default_rng(rows)
+    x_RX, matrix = rng.standard_normal((rows, 256)).astype(np.float32), rng.standard_normal((256, 256), np.float32)
+    plain = narrowed(dtype or "float32", Weight(matrix))
+    packed = in_panels(plain) if dtype else panel_gemm.pack_floats(plain) if tile.FLOAT else plain
+    off = linear_row.bound(x_RX, plain)
+    exact_RX = x_RX.astype(float) @ widened(plain, np.dtype(float)).T
+    for function, weight, add_to in (
+        (compiled.linear, packed, False), (compiled.linear, packed, True), (compiled.linear_few_rows, plain, False)
+    ):  # fmt: skip
+        there_RX = x_RX.copy()
+        y_RX = function(there_RX, weight, there_RX if add_to else None, None if add_to else there_RX)
+        assert y_RX is there_RX
+        assert (np.abs(y_RX - (exact_RX + add_to * x_RX)) <= off + 1e-6 * np.abs(x_RX)).all()
+
+
+@pytest.mark.parametrize("dtype", BLOCKS)
+def test_a_row_that_became_a_matrix_is_multiplied(dtype):
+    """x[None] has a first stride of 0."""
+    rng = np.random.default_rng(3)
+    x_X, weight = rng.standard_normal(1024).astype(np.float32), weight_of(rng, 1024, 1024, dtype)
+    assert compiled.linear(x_X[None], weight).tobytes() == compiled.linear(x_X[None].copy(), weight).tobytes()
+
+
+OFF_A_LINE = """
+import dataclasses, sys
+import numpy as np
+from minidecode.cpu.common import panel_gemm, tile
+from minidecode.cpu.linear import linear
+from minidecode.cpu.linear_int8 import linear_int8
+from minidecode.ops import Weight
+from minidecode.runtime.low_precision import narrowed
+from minidecode.runtime.weight_blocks import in_panels
+
+def shifted(array):
+    raw = np.empty(array.nbytes + 128, np.uint8)
+    first = -raw.ctypes.data % 64 + array.itemsize
+    moved = raw[first : first + array.nbytes].view(array.dtype).reshape(array.shape)
+    moved[...] = array
+    return moved
+
+rng = np.random.default_rng(0)
+x_RX, plain = rng.standard_normal((3, 64), np.float32), Weight(rng.standard_normal((64, 70), np.float32))
+pairs = [(linear, in_panels(narrowed(dtype, plain))) for dtype in ("int4", "int8_blocks")]
+if tile.FLOAT is not None:
+    pairs.append((linear, panel_gemm.pack_floats(plain)))
+if tile.DOT is not None:
+    dtype = "int8_dynamic" if tile.DOT.x_bits == 8 else "int8_dynamic7"
+    pairs.append((linear_int8, panel_gemm.pack_int8(narrowed(dtype, plain))))
+for function, weight in pairs:
+    scale = None if weight.scale is None or weight.scale.ndim == 1 else shifted(weight.scale)
+    moved = dataclasses.replace(weight, data=shifted(weight.data), scale=weight.scale if scale is None else scale)
+    assert function(x_RX, moved).tobytes() == function(x_RX, weight).tobytes()
+print(len(pairs))
+"""
+
+
+def test_panels_that_were_copied_may_begin_anywhere():
+    """In a process of its own: an aligned load of such an address ends it."""
+    done = subprocess.run([sys.executable, "-c", OFF_A_LINE], capture_output=True, text=True)
+    assert done.returncode == 0 and int(done.stdout) >= 2, (done.returncode, done.stderr)
 
 
 def test_double_precision_stays_double():

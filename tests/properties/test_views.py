@@ -37,6 +37,17 @@ def test_rows_of_a_norm_may_lie_anywhere():
                 assert (np.abs(h_RD - right) <= bound).all()
 
 
+@pytest.mark.parametrize("bias_D", [None, np.zeros(4, np.float32)])
+def test_a_row_of_zeros_without_an_epsilon_spoils_itself_alone(bias_D):
+    """A config may have an eps of 0, or one that float32 rounds to it: 0 / 0 is NaN in every backend, and no error."""
+    x_RD = np.float32([[0, 0, 0, 0], [1, -1, 1, -1]])
+    for function in (norm.residual_norm, norm.residual_norm_naive, cpu_norm.residual_norm):
+        for y_RD in (None, np.zeros_like(x_RD)):
+            with np.errstate(invalid="ignore"):
+                h_RD = function(x_RD, y_RD, None, Norm(np.ones(4, np.float32), bias_D, 1e-50))[1]
+            assert np.isnan(h_RD[0]).all() and (h_RD[1] == x_RD[1]).all()
+
+
 @pytest.mark.parametrize("function", [sequences.update_sequences, cpu_refresh.update_sequences])
 def test_texts_may_be_every_second_column(function):
     texts = np.arange(2 * 2 * 8).reshape(2, 2, 8)

@@ -13,44 +13,45 @@ from llvmlite import ir
 from numba import carray, types
 from numba.extending import intrinsic
 
+from . import tile
 from .jit import njit
 
 HAS_PAUSE = platform.machine().lower() in ("x86_64", "amd64")
-TOLD_AND_LOT = (types.int64, types.int64)
+TASK_ARGUMENTS = (types.int64, types.int64)
 
 
-def _place(context, builder, signature, arguments):
+def _address(context, builder, signature, arguments):
     array = context.make_array(signature.args[0])(context, builder, arguments[0])
     return builder.gep(array.data, [arguments[1]])
 
 
 @intrinsic
-def load(typing_context, array, place):
-    """array[place], as the last thread has left it."""
+def load(typing_context, array, index):
+    """array[index], as the last thread has left it."""
 
     def code(context, builder, signature, arguments):
-        return builder.load_atomic(_place(context, builder, signature, arguments), "seq_cst", 8)
+        return builder.load_atomic(_address(context, builder, signature, arguments), "seq_cst", 8)
 
     return types.int64(array, types.intp), code
 
 
 @intrinsic
-def store(typing_context, array, place, number):
-    """array[place] = number. A thread that sees the number sees what this one has written before."""
+def store(typing_context, array, index, number):
+    """array[index] = number. A thread that sees the number sees what this one has written before."""
 
     def code(context, builder, signature, arguments):
-        builder.store_atomic(arguments[2], _place(context, builder, signature, arguments), "seq_cst", 8)
+        builder.store_atomic(arguments[2], _address(context, builder, signature, arguments), "seq_cst", 8)
         return context.get_dummy_value()
 
     return types.none(array, types.intp, types.int64), code
 
 
 @intrinsic
-def add(typing_context, array, place, number):
-    """array[place] += number -> what was there before; no other thread comes between."""
+def add(typing_context, array, index, number):
+    """array[index] += number -> what was there before; no other thread comes between."""
 
     def code(context, builder, signature, arguments):
-        return builder.atomic_rmw("add", _place(context, builder, signature, arguments), arguments[2], "seq_cst")
+        return builder.atomic_rmw("add", _address(context, builder, signature, arguments), arguments[2], "seq_cst")
 
     return types.int64(array, types.intp, types.int64), code
 
@@ -87,11 +88,7 @@ def _pointer(typing_context, address, like):
 @intrinsic
 def _fetch_line(typing_context, address):
     def code(context, builder, signature, arguments):
-        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-        prefetch = builder.module.declare_intrinsic("llvm.prefetch.p0", (), kind)
-        read, second_level, data = (number(n) for n in (0, 2, 1))
-        builder.call(prefetch, [builder.inttoptr(arguments[0], byte), read, second_level, data])
+        tile.fetch(builder, arguments[0])
         return context.get_dummy_value()
 
     return types.none(types.int64), code
@@ -119,6 +116,6 @@ def call(typing_context, function, args, task):
 @functools.cache
 def address_of(function):
     """Where the code lies that Numba makes of a function of two whole numbers; it is made or loaded now."""
-    function.compile(TOLD_AND_LOT)
-    made = function.overloads[TOLD_AND_LOT]
+    function.compile(TASK_ARGUMENTS)
+    made = function.overloads[TASK_ARGUMENTS]
     return made.library.get_pointer_to_function(made.fndesc.llvm_cfunc_wrapper_name)

@@ -21,17 +21,16 @@ from numba import types
 from numba.extending import intrinsic
 
 from ...ops import Weight
-from ...runtime.cores import worker_threads
 from ...runtime.weight_blocks import BLOCK, BYTES_OF_SCALE, PANEL_OUTPUTS, STEP
 from .atomics import array_at
 from .jit import njit
-from .panel_gemm import PANELS_BYTES, TASKS_PER_THREAD, WORTH_TWO_TASKS
-from .thread_pool import ALL_WORKERS, CALLER_ALONE, DONE, parallel_for, schedule
+from .panel_gemm import cut_into_tasks
+from .thread_pool import DONE, parallel_for, schedule
 from .tile import F32, I8, I32, I64, LINE, MOST_ROWS, Kind, best_of, fetch, load_from, on_all_lanes
 
 F = np.float32
 F16 = ir.HalfType()
-FETCHED_BEFORE = 2**12  # so many bytes before weights are read, they are fetched
+PREFETCH_BYTES = 2**12  # so many bytes before weights are read, they are fetched
 ROWS_BYTES = 2**20  # of a task: the rows that go by
 # The totals of a tile, a step's sums beside them, and what a step needs.
 KINDS = (
@@ -69,8 +68,8 @@ def _write_tile(rows, bits, first, builder, x, x_row, panel, scale, steps, y, y_
     multiply_add = ir.FunctionType(floats, [floats] * 3)
     fused = builder.module.declare_intrinsic(f"llvm.fmuladd.v{KIND.lanes}f32", (), multiply_add)
     step_bytes, scale_bytes = STEP * PANEL_OUTPUTS * bits // 8, PANEL_OUTPUTS * BYTES_OF_SCALE
-    places_x = [builder.add(x, builder.mul(x_row, I64(r))) for r in range(rows)]
-    before, body, behind = builder.block, builder.append_basic_block("step"), builder.append_basic_block("end")
+    x_addresses = [builder.add(x, builder.mul(x_row, I64(r))) for r in range(rows)]
+    before, body, end = builder.block, builder.append_basic_block("step"), builder.append_basic_block("end")
     builder.branch(body)
 
     builder.position_at_end(body)
@@ -81,12 +80,10 @@ def _write_tile(rows, bits, first, builder, x, x_row, panel, scale, steps, y, y_
     at_x = builder.mul(step, I64(4 * STEP))
     if first == 0:
         for line in range(0, step_bytes, LINE):
-            fetch(builder, builder.add(w, I64(FETCHED_BEFORE + line)))
+            fetch(builder, builder.add(w, I64(PREFETCH_BYTES + line)))
     halves = ir.VectorType(F16, KIND.lanes)
     scale_V = [
-        builder.fpext(
-            load_from(builder, builder.add(s, I64(2 * (first + v * KIND.lanes))), halves, 2 * KIND.lanes), floats
-        )
+        builder.fpext(load_from(builder, builder.add(s, I64(2 * (first + v * KIND.lanes))), halves, 2), floats)
         for v in registers
     ]
     numbers = _four_bits if bits == 4 else _eight_bits
@@ -95,7 +92,7 @@ def _write_tile(rows, bits, first, builder, x, x_row, panel, scale, steps, y, y_
     for k in range(STEP):
         w_V = [w_VK[v](k) for v in registers]
         for r in range(rows):
-            number = load_from(builder, builder.add(places_x[r], builder.add(at_x, I64(4 * k))), F32, 4)
+            number = load_from(builder, builder.add(x_addresses[r], builder.add(at_x, I64(4 * k))), F32, 4)
             x_V = on_all_lanes(builder, number, floats)
             for v in registers:
                 so_far = sums_RV[r][v]
@@ -111,19 +108,19 @@ def _write_tile(rows, bits, first, builder, x, x_row, panel, scale, steps, y, y_
             totals_RV[r][v].add_incoming(ir.Constant(floats, None), before)
             totals_RV[r][v].add_incoming(next_total, body)
             sums_RV[r][v] = next_total
-    builder.cbranch(builder.icmp_signed("<", next_step, steps), body, behind)
+    builder.cbranch(builder.icmp_signed("<", next_step, steps), body, end)
 
-    builder.position_at_end(behind)
+    builder.position_at_end(end)
     for r in range(rows):
         for v in registers:
-            place = builder.add(builder.add(y, builder.mul(y_row, I64(r))), I64(4 * first + v * size))
-            builder.store(sums_RV[r][v], builder.inttoptr(place, floats.as_pointer())).align = 4
+            address = builder.add(builder.add(y, builder.mul(y_row, I64(r))), I64(4 * first + v * size))
+            builder.store(sums_RV[r][v], builder.inttoptr(address, floats.as_pointer())).align = 4
 
 
 def _four_bits(builder, w, first):
     """A function k -> the floats of input k of a step, for the outputs from `first` on."""
     words, floats = ir.VectorType(I32, KIND.lanes), ir.VectorType(F32, KIND.lanes)
-    eight = load_from(builder, builder.add(w, I64(4 * first)), words, 4 * KIND.lanes)
+    eight = load_from(builder, builder.add(w, I64(4 * first)), words, 4)
 
     def constant(number):
         return ir.Constant(words, [number] * KIND.lanes)
@@ -145,7 +142,7 @@ def _eight_bits(builder, w, first):
     octets, words = (ir.VectorType(number, KIND.lanes) for number in (I8, I32))
 
     def cast(k):
-        numbers = load_from(builder, builder.add(w, I64(k * PANEL_OUTPUTS + first)), octets, KIND.lanes)
+        numbers = load_from(builder, builder.add(w, I64(k * PANEL_OUTPUTS + first)), octets, 1)
         return builder.sitofp(builder.sext(numbers, words), ir.VectorType(F32, KIND.lanes))
 
     return cast
@@ -154,28 +151,23 @@ def _eight_bits(builder, w, first):
 def multiply(x_RX, weight: Weight, y_RX, adds: bool = False) -> None:
     """y = x w, or added to y. x and y are float32 and contiguous, with at least one row; the weight is in panels."""
     assert weight.scale is not None
-    rows, panels, of_panel = len(x_RX), len(weight.data), weight.data[0].nbytes
-    together, rows_of_task = max(1, min(panels, PANELS_BYTES // of_panel)), rows
-    tasks = weight.scale.size * BLOCK * max(rows, 4) // WORTH_TWO_TASKS
-    if tasks >= 2:
-        together = max(1, min(together, panels // min(tasks, TASKS_PER_THREAD * worker_threads().number)))
-        rows_of_task = max(MOST_ROWS, ROWS_BYTES // x_RX.strides[0] // MOST_ROWS * MOST_ROWS)
+    panels, most_rows = len(weight.data), max(MOST_ROWS, ROWS_BYTES // (4 * x_RX.shape[1]) // MOST_ROWS * MOST_ROWS)
+    panels_of_task, rows_of_task, workers = cut_into_tasks(len(x_RX), weight, weight.scale.size * BLOCK, most_rows)
     w_PX, scale_PX = weight.data.reshape(panels, -1).view(np.uint8), weight.scale.reshape(panels, -1).view(np.uint16)
-    workers = ALL_WORKERS if tasks >= 2 else CALLER_ALONE
     function = _task_of_int4 if weight.data.dtype == np.uint8 else _task_of_int8
-    parallel_for(_product, (x_RX, w_PX, scale_PX, y_RX, adds, together, rows_of_task), function, workers)
+    parallel_for(_product, (x_RX, w_PX, scale_PX, y_RX, adds, panels_of_task, rows_of_task), function, workers)
 
 
 @njit(cache=True, nogil=True)
-def _product(x_RX, w_PX, scale_PX, y_RX, adds, together, rows_of_task, function, table):
+def _product(x_RX, w_PX, scale_PX, y_RX, adds, panels_of_task, rows_of_task, function, table):
     """Lays a product on the table."""
     (rows, inputs), outputs, panels = x_RX.shape, y_RX.shape[1], len(w_PX)
     x, w, scale, y = x_RX.ctypes.data, w_PX.ctypes.data, scale_PX.ctypes.data, y_RX.ctypes.data
     args = (
-        np.int64(x), np.int64(w), np.int64(scale), np.int64(y), rows, inputs, outputs, panels, np.int64(adds), together,
-        rows_of_task,
+        np.int64(x), np.int64(w), np.int64(scale), np.int64(y), rows, inputs, outputs, panels, np.int64(adds),
+        panels_of_task, rows_of_task,
     )  # fmt: skip
-    return schedule(-(-panels // together) * -(-rows // rows_of_task), function, args, table)
+    return schedule(-(-panels // panels_of_task) * -(-rows // rows_of_task), function, args, table)
 
 
 TILE_ROWS = KIND.rows
@@ -200,10 +192,10 @@ def _panels_for_rows(args, task, tile, bits):
     Results go where they belong at once; those that are added, and those of a panel that is wider than the outputs
     left, go by way of `tile_RX`.
     """
-    x, w, scale, y, rows, inputs, outputs, panels, adds, together, rows_of_task = array_at(args, 0, (11,))
-    tasks_of_panels = -(-panels // together)
-    p0, r0 = task % tasks_of_panels * together, task // tasks_of_panels * rows_of_task
-    p1, r1 = min(p0 + together, panels), min(r0 + rows_of_task, rows)
+    x, w, scale, y, rows, inputs, outputs, panels, adds, panels_of_task, rows_of_task = array_at(args, 0, (11,))
+    tasks_of_panels = -(-panels // panels_of_task)
+    p0, r0 = task % tasks_of_panels * panels_of_task, task // tasks_of_panels * rows_of_task
+    p1, r1 = min(p0 + panels_of_task, panels), min(r0 + rows_of_task, rows)
     panel_bytes, scale_bytes = inputs * PANEL_OUTPUTS * bits // 8, inputs // BLOCK * PANEL_OUTPUTS * BYTES_OF_SCALE
     y_RX, tile_RX = array_at(y, F(0), (rows, outputs)), np.empty((TILE_ROWS, PANEL_OUTPUTS), np.float32)
     for r in range(r0, r1, TILE_ROWS):

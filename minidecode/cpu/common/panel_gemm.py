@@ -9,7 +9,7 @@
 3. `round_rows` makes what int8 weights meet: q = rint(x * largest / max |x|) of each row, in one byte, offset added.
 4. A task is some panels for some rows. All tiles of rows multiply a block of weights that fits a first-level cache,
    and fetch the next block from memory meanwhile: reading and arithmetic are at work at once.
-5. Behind each panel bias, activation and residual are added to its results, which are still in a cache.
+5. After each panel, bias, activation and residual are added to its results, which are still in a cache.
 
 A sum runs over its inputs in their order, so results depend neither on tasks, threads nor on the other rows. Those of
 int8 are exact: |x| |w| inputs < 2^31 up to MOST_INPUTS.
@@ -42,7 +42,7 @@ PANELS_BYTES = 2**19  # of a task that is not shared
 ROWS = 48  # that go by before the next panel: a page of each row of results stays known to the processor
 ROWS_OF_TASK = 192  # at most, where several threads share a product
 BLOCK = 96  # steps of a panel that all tiles multiply before the next: 24 KB, half of a first-level cache
-STEPS_AHEAD = 32  # so many steps before weights are read, they are fetched, where no earlier tile can do it
+PREFETCH_STEPS = 32  # so many steps before weights are read, they are fetched, where no earlier tile can do it
 ROWS_OF_ROUNDING = 16  # in a task
 TASKS_PER_THREAD = 4  # at the least, where the product is large: no thread waits long for the last one
 WORTH_TWO_TASKS = 2**20  # bytes of weights times rows, of which four take no longer than one
@@ -163,21 +163,27 @@ def multiply_floats(x_RX, weight: Weight, y_RX, adds: bool = False) -> None:
 
 
 def _multiply(describe, function, x_RX, weight, arrays) -> None:
-    """Cuts the work into tasks: some panels for some rows each."""
-    rows, panels = len(x_RX), len(weight.data)
-    together, rows_of_task = max(1, min(panels, PANELS_BYTES // weight.data[0].nbytes)), rows
-    tasks = weight.data.nbytes * max(rows, 4) // WORTH_TWO_TASKS
-    if tasks >= 2:
-        together = max(1, min(together, panels // min(tasks, TASKS_PER_THREAD * worker_threads().number)))
-        rows_of_task = ROWS_OF_TASK
-    workers = ALL_WORKERS if tasks >= 2 else CALLER_ALONE
-    parallel_for(describe, (*arrays, together, rows_of_task), function, workers)
+    panels_of_task, rows_of_task, workers = cut_into_tasks(len(x_RX), weight, weight.data.nbytes, ROWS_OF_TASK)
+    parallel_for(describe, (*arrays, panels_of_task, rows_of_task), function, workers)
+
+
+def cut_into_tasks(rows: int, weight: Weight, work: int, most_rows: int) -> tuple[int, int, int]:
+    """(panels of a task, its rows, which workers take tasks) of a product by a weight in panels.
+
+    work: what a row costs, in bytes of WORTH_TWO_TASKS. most_rows: of a task, where several threads share the product.
+    """
+    panels, tasks = len(weight.data), work * max(rows, 4) // WORTH_TWO_TASKS
+    panels_of_task = max(1, min(panels, PANELS_BYTES // weight.data[0].nbytes))
+    if tasks < 2:
+        return panels_of_task, rows, CALLER_ALONE
+    an_even_share = panels // min(tasks, TASKS_PER_THREAD * worker_threads().number)
+    return max(1, min(panels_of_task, an_even_share)), most_rows, ALL_WORKERS
 
 
 @njit(cache=True, nogil=True)
 def _product_of_int8(
-    x_RX, largest, is_rounded, q_RX, w_PSWG, scale_R, bias_X, y_RX, code, adds, ends, together, rows_of_task, function,
-    table,
+    x_RX, largest, is_rounded, q_RX, w_PSWG, scale_R, bias_X, y_RX, code, adds, ends, panels_of_task, rows_of_task,
+    function, table,
 ):  # fmt: skip
     """Rounds the rows, unless they are rounded already, and lays a product on the table."""
     if not is_rounded:
@@ -187,22 +193,22 @@ def _product_of_int8(
     x, scale, w, y = q_RX.ctypes.data, scale_R.ctypes.data, w_PSWG.ctypes.data, y_RX.ctypes.data
     args = (
         np.int64(x), np.int64(scale), np.int64(w), np.int64(bias_X.ctypes.data), np.int64(y), rows, q_RX.shape[1],
-        outputs, panels, steps, np.int64(code), np.int64(adds), np.int64(ends), together, rows_of_task,
+        outputs, panels, steps, np.int64(code), np.int64(adds), np.int64(ends), panels_of_task, rows_of_task,
     )  # fmt: skip
-    tasks = -(-panels // together) * -(-rows // rows_of_task)
+    tasks = -(-panels // panels_of_task) * -(-rows // rows_of_task)
     return schedule(tasks, function, args, table)
 
 
 @njit(cache=True, nogil=True)
-def _product_of_floats(x_RX, w_PSW, bias_X, y_RX, adds, together, rows_of_task, function, table):
+def _product_of_floats(x_RX, w_PSW, bias_X, y_RX, adds, panels_of_task, rows_of_task, function, table):
     """The same, with no rows' scales and no ending but to be added."""
     (rows, outputs), (panels, steps) = y_RX.shape, w_PSW.shape[:2]
     x, w, y = x_RX.ctypes.data, w_PSW.ctypes.data, y_RX.ctypes.data
     args = (
         np.int64(x), np.int64(0), np.int64(w), np.int64(bias_X.ctypes.data), np.int64(y), rows, 4 * x_RX.shape[1],
-        outputs, panels, steps, np.int64(PLAIN), np.int64(adds), np.int64(adds), together, rows_of_task,
+        outputs, panels, steps, np.int64(PLAIN), np.int64(adds), np.int64(adds), panels_of_task, rows_of_task,
     )  # fmt: skip
-    tasks = -(-panels // together) * -(-rows // rows_of_task)
+    tasks = -(-panels // panels_of_task) * -(-rows // rows_of_task)
     return schedule(tasks, function, args, table)
 
 
@@ -230,18 +236,18 @@ def _panels_for_rows(args, task, tile, width, most_rows, header):
     and arithmetic are at work at once. Results that lack nothing go where they belong; others, and those of a panel
     that is wider than the outputs left, go by way of `tile_RX`.
     """
-    x, scale, w, bias, y, rows, row_bytes, outputs, panels, steps, code, adds, ends, together, rows_of_task = array_at(
-        args, 0, (15,)
+    x, scale, w, bias, y, rows, row_bytes, outputs, panels, steps, code, adds, ends, panels_of_task, rows_of_task = (
+        array_at(args, 0, (15,))
     )
-    tasks_of_panels = -(-panels // together)
-    p0, first = task % tasks_of_panels * together, task // tasks_of_panels * rows_of_task
-    p1, behind_all = min(p0 + together, panels), min(first + rows_of_task, rows)
+    tasks_of_panels = -(-panels // panels_of_task)
+    p0, first = task % tasks_of_panels * panels_of_task, task // tasks_of_panels * rows_of_task
+    p1, end_row = min(p0 + panels_of_task, panels), min(first + rows_of_task, rows)
     step_bytes, end_of_task = 4 * width, w + p1 * steps * 4 * width
     y_RX, bias_X = array_at(y, F(0), (rows, outputs)), array_at(bias, F(0), (outputs,))
     whole = 0 if ends else outputs // width  # panels whose results need no more
     tile_RX, spare_X = np.empty((ROWS, width), np.float32), np.empty(width, np.float32)
-    for r0 in range(first, behind_all, ROWS):
-        r1 = min(r0 + ROWS, behind_all)
+    for r0 in range(first, end_row, ROWS):
+        r1 = min(r0 + ROWS, end_row)
         tiles = -(-(r1 - r0) // most_rows)
         rows_of_tile, parts = -(-(r1 - r0) // tiles), min(tiles, LINES)  # of the next block, each fetched by one tile
         for p in range(p0, p1):
@@ -251,20 +257,20 @@ def _panels_for_rows(args, task, tile, width, most_rows, header):
                 to, to_row = y + 4 * (r0 * outputs + p * width), 4 * outputs
             for k in range(header, steps, BLOCK):
                 last = min(k + BLOCK, steps)
-                block, behind = head + k * step_bytes, head + last * step_bytes
+                block, next_block = head + k * step_bytes, head + last * step_bytes
                 is_first, part = p == p0 and k == header, (last - k) * (step_bytes // parts)
                 for t in range(tiles):
                     r = r0 + t * rows_of_tile
                     at = x + r * row_bytes + 4 * (k - header)
-                    ahead, ahead_step = at, np.int64(0)  # nothing: what is there already
+                    prefetch, prefetch_step = at, np.int64(0)  # nothing: what is there already
                     if tiles == 1 or (is_first and t == 0):
-                        ahead, ahead_step = block + STEPS_AHEAD * step_bytes, step_bytes
-                    elif t < parts and behind < end_of_task:
-                        ahead, ahead_step = behind + t * part, step_bytes // parts
+                        prefetch, prefetch_step = block + PREFETCH_STEPS * step_bytes, step_bytes
+                    elif t < parts and next_block < end_of_task:
+                        prefetch, prefetch_step = next_block + t * part, step_bytes // parts
                     tile(
                         min(rows_of_tile, r1 - r), at, row_bytes, block, last - k, head, scale + 4 * r,
-                        to + (r - r0) * to_row, to_row, np.int64(k == header), np.int64(last == steps), ahead,
-                        ahead_step,
+                        to + (r - r0) * to_row, to_row, np.int64(k == header), np.int64(last == steps), prefetch,
+                        prefetch_step,
                     )  # fmt: skip
             if p >= whole:
                 o0, o1 = p * width, min((p + 1) * width, outputs)
@@ -273,37 +279,37 @@ def _panels_for_rows(args, task, tile, width, most_rows, header):
 
 
 @njit(inline="always")
-def int8_tile(rows, x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step):
+def int8_tile(rows, x, x_row, w, steps, head, scale, y, y_row, begins, ends, prefetch, prefetch_step):
     """The tile that has so many rows; tile.py has the arguments."""
     if rows == 6:
-        _six(x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step)
+        _six(x, x_row, w, steps, head, scale, y, y_row, begins, ends, prefetch, prefetch_step)
     elif rows == 5:
-        _five(x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step)
+        _five(x, x_row, w, steps, head, scale, y, y_row, begins, ends, prefetch, prefetch_step)
     elif rows == 4:
-        _four(x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step)
+        _four(x, x_row, w, steps, head, scale, y, y_row, begins, ends, prefetch, prefetch_step)
     elif rows == 3:
-        _three(x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step)
+        _three(x, x_row, w, steps, head, scale, y, y_row, begins, ends, prefetch, prefetch_step)
     elif rows == 2:
-        _two(x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step)
+        _two(x, x_row, w, steps, head, scale, y, y_row, begins, ends, prefetch, prefetch_step)
     else:
-        _one(x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step)
+        _one(x, x_row, w, steps, head, scale, y, y_row, begins, ends, prefetch, prefetch_step)
 
 
 @njit(inline="always")
-def float_tile(rows, x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step):
+def float_tile(rows, x, x_row, w, steps, head, scale, y, y_row, begins, ends, prefetch, prefetch_step):
     """The same, of float32."""
     if rows == 6:
-        _six_f(x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step)
+        _six_f(x, x_row, w, steps, head, scale, y, y_row, begins, ends, prefetch, prefetch_step)
     elif rows == 5:
-        _five_f(x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step)
+        _five_f(x, x_row, w, steps, head, scale, y, y_row, begins, ends, prefetch, prefetch_step)
     elif rows == 4:
-        _four_f(x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step)
+        _four_f(x, x_row, w, steps, head, scale, y, y_row, begins, ends, prefetch, prefetch_step)
     elif rows == 3:
-        _three_f(x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step)
+        _three_f(x, x_row, w, steps, head, scale, y, y_row, begins, ends, prefetch, prefetch_step)
     elif rows == 2:
-        _two_f(x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step)
+        _two_f(x, x_row, w, steps, head, scale, y, y_row, begins, ends, prefetch, prefetch_step)
     else:
-        _one_f(x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step)
+        _one_f(x, x_row, w, steps, head, scale, y, y_row, begins, ends, prefetch, prefetch_step)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})

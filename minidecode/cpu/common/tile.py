@@ -82,7 +82,7 @@ DOT, FLOAT = best_of(DOT_PRODUCTS), best_of(FLOATS)
 def tile_of(kind: Kind | None, rows: int) -> Any:
     """The intrinsic that computes a tile of so many rows, for some of the inputs or all:
 
-        tile(x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step)
+        tile(x, x_row, w, steps, head, scale, y, y_row, begins, ends, prefetch, prefetch_step)
 
     All arguments are whole numbers of 64 bits. x, w and y are addresses: of the first row's activations, of the
     panel's weights and of the results. x_row and y_row are the distances in bytes between rows. steps is how many
@@ -93,11 +93,12 @@ def tile_of(kind: Kind | None, rows: int) -> Any:
     y[r, o] = (begin[o] + sum over k of x[r, k] w[o, k]) scale[r] scale[o].
 
     begins, ends: 1 if these are the first, and the last, of the sum's inputs. Otherwise y holds the sum so far, of int8
-    as whole numbers of 32 bits. At each step four cache lines from `ahead` on are fetched, and ahead_step is added.
+    as whole numbers of 32 bits. Each step fetches four cache lines from the address `prefetch` on, and adds
+    prefetch_step to it.
     """
 
     @intrinsic
-    def tile(typing_context, x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step):
+    def tile(typing_context, x, x_row, w, steps, head, scale, y, y_row, begins, ends, prefetch, prefetch_step):
         def code(context, builder, signature, arguments):
             if kind is not None:
                 write_tile(kind, min(rows, kind.rows), builder, *arguments)
@@ -108,7 +109,7 @@ def tile_of(kind: Kind | None, rows: int) -> Any:
     return tile
 
 
-def write_tile(kind, rows, builder, x, x_row, w, steps, head, scale, y, y_row, begins, ends, ahead, ahead_step):
+def write_tile(kind, rows, builder, x, x_row, w, steps, head, scale, y, y_row, begins, ends, prefetch, prefetch_step):
     """Writes the tile's code. Every sum has a register of its own until all inputs have gone by.
 
     A step loads a register of weights for each of the panel's, and an activation of each row (of int8, four), which it
@@ -117,36 +118,37 @@ def write_tile(kind, rows, builder, x, x_row, w, steps, head, scale, y, y_row, b
     words, floats, size = ir.VectorType(I32, kind.lanes), ir.VectorType(F32, kind.lanes), 4 * kind.lanes
     number, numbers = (F32, floats) if kind.is_float else (I32, words)
     multiply, registers, each = multiplication(kind, builder), range(kind.registers), range(rows)
-    places_x = [builder.add(x, builder.mul(x_row, I64(r))) for r in each]
-    places_y = [
+    x_addresses = [builder.add(x, builder.mul(x_row, I64(r))) for r in each]
+    y_addresses = [
         [builder.add(builder.add(y, builder.mul(y_row, I64(r))), I64(v * size)) for v in registers] for r in each
     ]
-    fresh, carried, body, behind = (builder.append_basic_block(name) for name in ("fresh", "carried", "step", "end"))
+    fresh, carried, body, end = (builder.append_basic_block(name) for name in ("fresh", "carried", "step", "end"))
     builder.cbranch(builder.icmp_signed("!=", begins, I64(0)), fresh, carried)
 
     builder.position_at_end(fresh)
-    for place in (place for row in places_y for place in row):  # a sum that ends must not wait for where it goes
-        fetch(builder, place, to_write=1)
+    for row in y_addresses:  # a sum that ends must not wait for where it goes
+        for address in row:
+            fetch(builder, address, to_write=1)
     if kind.is_float:
         begin_V = [ir.Constant(floats, None)] * kind.registers
     else:
-        begin_V = [load_from(builder, builder.add(head, I64(v * size)), words, size) for v in registers]
+        begin_V = [load_from(builder, builder.add(head, I64(v * size)), words, 4) for v in registers]
     builder.branch(body)
 
     builder.position_at_end(carried)
-    sofar_RV = [[load_from(builder, place, numbers, 4) for place in row] for row in places_y]
+    sofar_RV = [[load_from(builder, address, numbers, 4) for address in row] for row in y_addresses]
     builder.branch(body)
 
     builder.position_at_end(body)
-    step, place_w, place_ahead = (builder.phi(I64) for _ in range(3))
+    step, w_address, prefetch_at = (builder.phi(I64) for _ in range(3))
     sums_RV = [[builder.phi(numbers) for _ in registers] for _ in each]
-    w_V = [load_from(builder, builder.add(place_w, I64(v * size)), numbers, size) for v in registers]
+    w_V = [load_from(builder, builder.add(w_address, I64(v * size)), numbers, 4) for v in registers]
     for line in range(LINES):  # a model's weights are in no cache when their turn comes
-        fetch(builder, builder.add(place_ahead, I64(LINE * line)))
+        fetch(builder, builder.add(prefetch_at, I64(LINE * line)))
     at = builder.mul(step, I64(4))
     next_RV = []
     for r in each:
-        activations = on_all_lanes(builder, load_from(builder, builder.add(places_x[r], at), number, 4), numbers)
+        activations = on_all_lanes(builder, load_from(builder, builder.add(x_addresses[r], at), number, 4), numbers)
         next_RV.append([multiply(sums_RV[r][v], w_V[v], activations) for v in registers])
     for r in each:
         for v in registers:
@@ -156,43 +158,47 @@ def write_tile(kind, rows, builder, x, x_row, w, steps, head, scale, y, y_row, b
     next_step = builder.add(step, I64(1))
     for value, first, following in (
         (step, I64(0), next_step),
-        (place_w, w, builder.add(place_w, I64(kind.registers * size))),
-        (place_ahead, ahead, builder.add(place_ahead, ahead_step)),
+        (w_address, w, builder.add(w_address, I64(kind.registers * size))),
+        (prefetch_at, prefetch, builder.add(prefetch_at, prefetch_step)),
     ):
         value.add_incoming(first, fresh)
         value.add_incoming(first, carried)
         value.add_incoming(following, body)
-    builder.cbranch(builder.icmp_signed("<", next_step, steps), body, behind)
+    builder.cbranch(builder.icmp_signed("<", next_step, steps), body, end)
 
-    builder.position_at_end(behind)
+    builder.position_at_end(end)
     if kind.is_float:
-        _store(builder, next_RV, places_y, numbers)
+        _store(builder, next_RV, y_addresses, numbers)
         return
     whole, scaled, done = (builder.append_basic_block(name) for name in ("whole", "scaled", "done"))
     builder.cbranch(builder.icmp_signed("!=", ends, I64(0)), scaled, whole)
     builder.position_at_end(whole)
-    _store(builder, next_RV, places_y, words)
+    _store(builder, next_RV, y_addresses, words)
     builder.branch(done)
     builder.position_at_end(scaled)
-    scale_V = [load_from(builder, builder.add(head, I64((kind.registers + v) * size)), floats, size) for v in registers]
+    scale_V = [load_from(builder, builder.add(head, I64((kind.registers + v) * size)), floats, 4) for v in registers]
     ended_RV = []
     for r in each:
         of_row = on_all_lanes(builder, load_from(builder, builder.add(scale, I64(4 * r)), F32, 4), floats)
         ended_RV.append(
             [builder.fmul(builder.sitofp(next_RV[r][v], floats), builder.fmul(of_row, scale_V[v])) for v in registers]
         )
-    _store(builder, ended_RV, places_y, floats)
+    _store(builder, ended_RV, y_addresses, floats)
     builder.branch(done)
     builder.position_at_end(done)
 
 
-def _store(builder, values_RV, places_RV, vector):
-    for values_V, places_V in zip(values_RV, places_RV, strict=True):
-        for value, place in zip(values_V, places_V, strict=True):
-            builder.store(value, builder.inttoptr(place, vector.as_pointer())).align = 4
+def _store(builder, values_RV, addresses_RV, vector):
+    for values_V, addresses_V in zip(values_RV, addresses_RV, strict=True):
+        for value, address in zip(values_V, addresses_V, strict=True):
+            builder.store(value, builder.inttoptr(address, vector.as_pointer())).align = 4
 
 
 def load_from(builder, address, type_, align):
+    """What lies at an address. align: of one number, for a copy of packed weights may begin at no cache line.
+
+    Of aligned addresses the same instruction is as fast.
+    """
     value = builder.load(builder.inttoptr(address, type_.as_pointer()))
     value.align = align
     return value
