@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 
 from .errors import CheckpointError, MemoryBudgetError, OptionError
+from .files.fairseq_tokenizer import CODES, FairseqTokenizer
 from .files.folder import chosen_defaults, find_folder, read_settings, stored_tensors, task_settings
 from .files.published import published_config, random_tensors
 from .files.stored import read_json
 from .files.tokenizer import Tokenizer
 from .model import Model
+from .models import Family
 from .plan import Plan
 from .runtime.device import chosen_device
 from .runtime.low_precision import COMPUTED_IN
@@ -86,13 +88,20 @@ def load(
                 name: stored[name].read(compute) if name in stored else np.zeros(shape, compute)
                 for name, shape in shapes.items()
             }
-        tokenizer = Tokenizer.from_folder(folder) if folder else None
+        tokenizer = _tokenizer_of(folder, family, config) if folder else None
         model = Model(family, config, tensors, tokenizer, defaults, plan, dtype, device, source, prefix)
         del tensors
         _return_free_memory()
     arguments = {"dtype": dtype, "device": device, "random_weights": random_weights, "task": task}
     model.loaded_from = LoadedFrom.of(name, revision, folder, arguments)
     return model
+
+
+def _tokenizer_of(folder: Path, family: Family, config: Any) -> Tokenizer | None:
+    """The tokenizer of a folder, of the kind that its family has; None without its files."""
+    if family.name in ("fairseq", "fsmt"):
+        return FairseqTokenizer.of_folder(folder, config.source_vocab_size, config.vocab_size)
+    return Tokenizer.from_folder(folder)
 
 
 def _return_free_memory() -> None:
@@ -149,8 +158,10 @@ def _fingerprints(folder: Path | None) -> dict[str, str]:
     """What tells one model's files from another's, for little reading: of the files that a model is made of."""
     if folder is None or not folder.is_dir():
         return {}
-    made_of = ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt")
+    made_of = ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab-src.json",
+               "vocab-tgt.json", *CODES)  # fmt: skip
     paths = [folder / file for file in made_of if (folder / file).exists()]
+    paths += sorted(folder.glob("dict.*.txt"))
     weights = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("*.bin"))
     return {path.name: _fingerprint(path) for path in [*paths, *weights]}
 
@@ -181,7 +192,7 @@ def load_shapes(
         folder = find_folder(name, weights=False)
         fields = read_json(folder / "config.json")
     if vocab_size is not None:
-        fields = fields | {"vocab_size": vocab_size}
+        fields = fields | dict.fromkeys(("vocab_size", "src_vocab_size", "tgt_vocab_size"), vocab_size)
     family, config, defaults = read_settings(folder, fields)
     defaults, source = chosen_defaults(folder, defaults, generation_config)
     defaults, source, _ = _with_task(defaults, source, folder, fields, task)

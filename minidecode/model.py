@@ -528,12 +528,12 @@ class Model:
         ids, context = self.inputs.checked(token_rows(input_ids, attention_mask)), self.config.context
         engine, sources = self._engine(self.plan.on(self.device)), []
         if self.is_encoder_decoder:
-            sources, ids = ids, self.inputs.checked(token_rows(decoder_input_ids, decoder_attention_mask))
+            sources, ids = ids, self.inputs.checked(token_rows(decoder_input_ids, decoder_attention_mask), "target")
             if len(sources) != len(ids):
                 raise InputError(
                     f"there are {len(sources)} sources and {len(ids)} decoder_input_ids: give each source one target"
                 )
-            sources = fit_sources(sources, context, truncate=None)
+            sources = fit_sources(sources, self.config.source_context, truncate=None)
         ids, _ = fit_prompts(ids, context, Options(), truncate=None)
         with few_blas_threads(self.is_small):
             if sources:
@@ -639,7 +639,7 @@ class Model:
         if target_rows is None:
             raise InputError("this model scores targets given their sources: give targets (texts) or target_ids beside")
         start = self.inputs.decoder_start(self._scoring_options(decoder_start_token_id))
-        return target_pieces(fit_sources(ids, context, truncate), target_rows, start, context)
+        return target_pieces(fit_sources(ids, self.config.source_context, truncate), target_rows, start, context)
 
     def _scoring_options(self, decoder_start_token_id: int | None) -> Options:
         """Options of which only decoder_start_token_id matters, in a call or else in generation_config.json."""

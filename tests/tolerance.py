@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from minidecode.models.config import BartConfig, LlamaConfig, T5Config
+from minidecode.models.config import BartConfig, FairseqConfig, LlamaConfig, T5Config
 
 FLOAT32 = 2.0**-24  # unit roundoff: the largest relative error of one rounded operation
 FLOAT64 = 2.0**-53
@@ -35,7 +35,7 @@ def products(config) -> int:
 
     BART's encoder is on the way, because cross attention reads what it says.
     """
-    if isinstance(config, BartConfig):
+    if isinstance(config, BartConfig | FairseqConfig):
         return 2 * config.encoder_layers + 3 * config.decoder_layers + 1
     if isinstance(config, T5Config):
         return 2 * config.num_layers + 3 * config.stacks["decoder"][0] + 1
@@ -48,6 +48,9 @@ def widths(config) -> list[int]:
         return [config.d_model, config.encoder_ffn_dim, config.decoder_ffn_dim, config.max_position_embeddings]
     if isinstance(config, T5Config):
         return [config.d_model, config.d_ff, config.num_heads * config.d_kv]
+    if isinstance(config, FairseqConfig):
+        feeds = [config.encoder_ffn_embed_dim, config.decoder_ffn_embed_dim]
+        return [config.width, *feeds, config.source_context, config.context]
     if isinstance(config, LlamaConfig):
         return [config.hidden_size, config.intermediate_size, config.max_position_embeddings]
     return [config.n_embd, config.n_inner, config.n_positions]

@@ -134,7 +134,7 @@ class Work:
         options = {"num_beams": num_beams, "max_new_tokens": max_new_tokens, "min_new_tokens": 0, "eos_token_id": None}
         if model.tokenizer is None:
             rng = np.random.default_rng(0)
-            ids = [rng.integers(3, model.config.vocab_size, input_length) for _ in range(texts)]
+            ids = [rng.integers(3, model.config.source_vocab_size, input_length) for _ in range(texts)]
             model.footprint(input_ids=ids, truncate=None, **options)  # which refuses what the model cannot hold
             return cls(model, ids, None, options)
         encoded = np.resize(model.tokenizer.encode(TEXT), input_length + texts)

@@ -51,6 +51,11 @@ def find_folder(name: str | Path, revision: str | None = None, weights: bool = T
             raise OptionError(f"revision={revision!r} is for models on the hub; {str(name)!r} is the folder {local}")
         return local
     remedy = f"name {' or '.join(bundled)}, or a folder with a config.json"
+    if folder.suffix == ".pt" and os.path.isfile(folder):
+        raise CheckpointError(
+            f"{str(name)!r} is a file, not a folder: if it is a checkpoint of fairseq, make a folder of it with "
+            f"minidecode convert {name} --out FOLDER"
+        )
     if os.path.exists(folder):
         raise CheckpointError(f"{str(name)!r} is a file, not a folder: {remedy}")
     remedy += did_you_mean(str(name), bundled if weights else [*bundled, *PUBLISHED])
@@ -132,8 +137,9 @@ def stored_tensors(folder: Path, family: Family, config) -> tuple[dict[str, Stor
     f = family.tensors
     if hasattr(f, "settled"):
         config = f.settled(config, found, same_numbers)
+    ignored = f.ignored(config) if hasattr(f, "ignored") else f.IGNORED
     return match_tensors(
-        folder, found, f.tensor_shapes(config), prefix=f.PREFIX, ignored=f.IGNORED, layer=f.LAYER, tied=f.tied(config),
+        folder, found, f.tensor_shapes(config), prefix=f.PREFIX, ignored=ignored, layer=f.LAYER, tied=f.tied(config),
         optional=f.OPTIONAL,
     ), config  # fmt: skip
 

@@ -21,12 +21,13 @@ import numpy as np
 from ..errors import OptionError
 from ..models.config import Config
 from .checkpoint import write_safetensors
+from .fairseq_tokenizer import CODES
 from .folder import find_folder, read_settings, stored_tensors
 from .hub import SETTINGS
 from .new_folder import check_new, whole_folder
 from .stored import read_json
 
-COPIED = (*SETTINGS, "tokenizer.json", "vocab.json", "merges.txt")
+COPIED = (*SETTINGS, "tokenizer.json", "vocab.json", "vocab-src.json", "vocab-tgt.json", *CODES)
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,8 @@ def convert(
         return pooled
 
     with whole_folder(out) as partial:
-        for file in COPIED:
+        dictionaries = sorted(path.name for path in source.glob("dict.*.txt"))  # fairseq's
+        for file in [*COPIED, *dictionaries]:
             if (source / file).exists():
                 shutil.copyfile(source / file, partial / file)
         (partial / "config.json").write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")

@@ -20,6 +20,14 @@ PUBLISHED = {
     "flan-t5-small": {"model_type": "t5", "d_ff": 1024, "num_layers": 8, "num_heads": 6, **GATED},
     "flan-t5-base": {"model_type": "t5", "d_model": 768, "num_layers": 12, "num_heads": 12, **GATED},
     "mt5-small": {"model_type": "mt5", **GATED},
+    "transformer_iwslt_de_en": {
+        "model_type": "fairseq", "arch": "transformer_iwslt_de_en", "src_vocab_size": 8848, "tgt_vocab_size": 6632,
+        "share_decoder_input_output_embed": True,
+    },
+    "transformer_vaswani_wmt_en_de_big": {
+        "model_type": "fairseq", "arch": "transformer_vaswani_wmt_en_de_big", "src_vocab_size": 32768,
+        "tgt_vocab_size": 32768, "share_all_embeddings": True,
+    },
     "SmolLM2-135M": {
         "model_type": "llama", "vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536,
         "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3, "max_position_embeddings": 8192,
@@ -38,7 +46,10 @@ PUBLISHED = {
 SPECIAL_TOKENS = {
     "gpt2": {"bos_token_id": 50256, "eos_token_id": 50256},
     **{name: {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0} for name in ("t5", "mt5")},
-    "bart": {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2},
+    **{
+        name: {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2}
+        for name in ("bart", "fairseq")
+    },
 }
 
 

@@ -84,16 +84,15 @@ class Tokenizer:
 
     def encode(self, text: str, add_special_tokens: bool = True) -> np.ndarray:
         """Token ids, int64. Raises InputError on half a surrogate pair: that is no Unicode text."""
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            code = ord(text[error.start])
-            what = f"byte 0x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"the lone surrogate U+{code:04X}"
-            raise InputError(f"the text is not valid UTF-8: {what} at character {error.start}") from None
+        check_text(text)
         if len(text) * self._growth > MOST_CHARACTERS:
             raise InputError(f"the text has {len(text):,} characters, too many for this tokenizer: shorten it")
         encode = functools.partial(self._backend.encode, add_special_tokens=add_special_tokens)
         return np.array(self._ask("encode a text", encode, text).ids, dtype=np.int64)
+
+    def encode_target(self, text: str) -> np.ndarray:
+        """Token ids of a target, as `encode` gives them: the source's and the target's tokens are the same here."""
+        return self.encode(text)
 
     def decode(self, ids, keep_special: bool = False) -> str:
         """The text of token ids, special tokens left out; bytes that form no character become U+FFFD."""
@@ -147,6 +146,16 @@ class Tokenizer:
 
     def token_to_id(self, token: str) -> int | None:
         return self._backend.token_to_id(token)
+
+
+def check_text(text: str) -> None:
+    """Raises InputError on half a surrogate pair: that is no Unicode text."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        code = ord(text[error.start])
+        what = f"byte 0x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"the lone surrogate U+{code:04X}"
+        raise InputError(f"the text is not valid UTF-8: {what} at character {error.start}") from None
 
 
 class TextStream:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -67,8 +67,8 @@ def data_range(file: BinaryIO, file_size: int, entry: zipfile.ZipInfo) -> tuple[
     return start, start + entry.file_size
 
 
-def read_zip(file: BinaryIO, file_size: int) -> tuple[Any, dict[str, int]]:
-    """The value that a zip file describes, and where each of its storages begins."""
+def read_zip(file: BinaryIO, file_size: int, describes: bool = False) -> tuple[Any, dict[str, int]]:
+    """The value that a zip file describes, and where each of its storages begins; describes: see `Machine`."""
     entries = zip_entries(file)
     prefixes = [name.removesuffix("data.pkl") for name in entries if name.endswith("/data.pkl")]
     if len(prefixes) != 1:
@@ -87,7 +87,7 @@ def read_zip(file: BinaryIO, file_size: int) -> tuple[Any, dict[str, int]]:
         raise UnreadableError(
             "was saved on a big-endian machine, or does not say in which order its bytes are: cannot be read"
         )
-    machine = Machine(contents(entries[prefix + "data.pkl"], LONGEST_PICKLE))
+    machine = Machine(contents(entries[prefix + "data.pkl"], LONGEST_PICKLE), describes=describes)
     value = machine.load()
     starts = {}
     for key, stored in machine.storages.items():
@@ -106,8 +106,8 @@ def read_zip(file: BinaryIO, file_size: int) -> tuple[Any, dict[str, int]]:
 # --- the stream container ---
 
 
-def read_stream(file: BinaryIO, file_size: int) -> tuple[Any, dict[str, int]]:
-    """The value that a stream describes, and where each of its storages begins."""
+def read_stream(file: BinaryIO, file_size: int, describes: bool = False) -> tuple[Any, dict[str, int]]:
+    """The value that a stream describes, and where each of its storages begins; describes: see `Machine`."""
     head = file.read(min(LONGEST_PICKLE, file_size))
     magic, end = load_at(head, 0)
     if magic != MAGIC:
@@ -120,7 +120,7 @@ def read_stream(file: BinaryIO, file_size: int) -> tuple[Any, dict[str, int]]:
         raise UnreadableError(
             "was saved on a big-endian machine, or does not say in which order its bytes are: cannot be read"
         )
-    machine = Machine(head, end)
+    machine = Machine(head, end, describes)
     value = machine.load()
     keys, end = load_at(head, machine.at)
     is_texts = isinstance(keys, list) and all(isinstance(key, str) for key in keys)
@@ -207,6 +207,16 @@ def read_torch_file(path: Path) -> dict[str, Stored]:
     Nothing of the tensors is read. All of them together show at most MOST_VIEWS numbers per byte of the file, so that
     few bytes shown again and again cannot fill the memory when they are.
     """
+    return read_torch_value(path, named_tensors)[1]
+
+
+def read_torch_value(
+    path: Path, tensors_of: Callable[[Any], dict[str, Tensor]], describes: bool = False
+) -> tuple[Any, dict[str, Stored]]:
+    """(the value that a file describes, where those of its tensors lie that `tensors_of` finds in it).
+
+    describes: whether objects of unknown classes become inert descriptions; see `Machine`. Raises as `read_torch_file`.
+    """
     check_regular(path)
     try:
         with open(path, "rb") as file:
@@ -214,9 +224,9 @@ def read_torch_file(path: Path) -> dict[str, Stored]:
             file.seek(0)
             is_zip = file.read(4) == b"PK\3\4"
             file.seek(0)
-            value, starts = (read_zip if is_zip else read_stream)(file, file_size)
+            value, starts = (read_zip if is_zip else read_stream)(file, file_size, describes)
         tensors, room = {}, MOST_VIEWS * file_size
-        for name, tensor in named_tensors(value).items():
+        for name, tensor in tensors_of(value).items():
             tensors[name] = place(path, name, tensor, starts[tensor.storage.key])
             room -= tensor.count
             if room < 0:
@@ -227,4 +237,4 @@ def read_torch_file(path: Path) -> dict[str, Stored]:
         raise CheckpointError(f"{path} is missing") from None
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from None
-    return tensors
+    return value, tensors

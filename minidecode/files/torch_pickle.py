@@ -6,6 +6,10 @@ opcodes that torch writes. It builds plain values (numbers, texts, tuples, lists
 (`Dtype`, `Storage`, `Tensor`). The names that it may look up are the keys of GLOBALS; each stands for a function of
 this file that checks its arguments and makes a description. Any other name is refused. No module is imported for a
 file, no attribute is set, nothing else can be called.
+
+Training checkpoints (fairseq's) hold objects of any class beside their tensors. A machine that `describes` takes every
+other name as an inert description (`Unknown`): what is made by it is its name and what the file keeps in it
+(`Described`). Still no module is imported, and nothing is called.
 """
 
 from __future__ import annotations
@@ -77,6 +81,24 @@ class Tensor:
                 return self.count == 0
             expected *= n
         return True
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A name of code that is not looked for."""
+
+    name: str
+
+
+@dataclass(eq=False)
+class Described:
+    """What a pickle makes by code that is not run: the name of the code, and the attributes that follow."""
+
+    name: str
+    state: Any = None
+
+    def __repr__(self) -> str:
+        return f"an object of {ascii(self.name)[1:-1][:100]}"
 
 
 # --- the names that a pickle may look up; each function takes the tuple of arguments that the pickle calls it with ---
@@ -183,8 +205,10 @@ class Machine:
     can make a value whose parts are shared so often that going through it would take for ever.
     """
 
-    def __init__(self, data: bytes, at: int = 0):
-        self.data, self.at = data, at
+    def __init__(self, data: bytes, at: int = 0, describes: bool = False):
+        """describes: whether names that are not in GLOBALS become descriptions; else they are refused."""
+        self.data, self.at, self.describes = data, at, describes
+        self.opcodes = OPCODES | DESCRIBING if describes else OPCODES
         self.stack: list[Any] = []
         self.below: list[list[Any]] = []  # the stacks put aside by MARK
         self.memo: dict[int, Any] = {}
@@ -195,9 +219,9 @@ class Machine:
             opcode = self.take(1)
             if opcode == b".":
                 return self.pop()
-            if opcode not in OPCODES:
+            if opcode not in self.opcodes:
                 raise damaged(f"its pickle has the opcode {opcode!r}, which torch does not write")
-            OPCODES[opcode](self)
+            self.opcodes[opcode](self)
 
     def take(self, count: int) -> bytes:
         """The next bytes of the pickle. A lying count takes nothing: bytes are copied only if all are there."""
@@ -222,6 +246,11 @@ class Machine:
         line = self.text(end - self.at)
         self.at = end + 1
         return line
+
+    def find_global(self, module: str, name: str) -> Dtype | Unknown | Callable[[tuple], Any]:
+        """What stands for a name; see `find_global`."""
+        is_known = f"{module}.{name}" in GLOBALS or not self.describes
+        return find_global(module, name) if is_known else Unknown(f"{module}.{name}")
 
     def push(self, value: Any) -> None:
         self.stack.append(value)
@@ -330,12 +359,12 @@ def add_to_dict(machine: Machine, values: list[Any]) -> None:
 
 
 def global_by_lines(machine: Machine) -> None:
-    machine.push(find_global(machine.line(), machine.line()))
+    machine.push(machine.find_global(machine.line(), machine.line()))
 
 
 def global_by_stack(machine: Machine) -> None:
     name, module = machine.pop(str), machine.pop(str)
-    machine.push(find_global(module, name))
+    machine.push(machine.find_global(module, name))
 
 
 def call(machine: Machine) -> None:
@@ -348,6 +377,48 @@ def drop_state(machine: Machine) -> None:
     """BUILD sets an object's attributes. torch does it for one: a state_dict's `_metadata`, which nothing needs."""
     machine.pop()
     machine.top(dict)
+
+
+# --- what a machine that describes knows besides ---
+
+
+def describe(machine: Machine) -> None:
+    """A call, or the making of an object: of an unknown name, a description without the arguments."""
+    arguments, function = machine.pop(tuple), machine.pop()
+    if isinstance(function, Unknown):
+        machine.push(Described(function.name))
+    elif isinstance(function, FunctionType):
+        machine.push(function(arguments))
+    else:
+        raise damaged(f"its pickle calls a {type(function).__name__}")
+
+
+def describe_state(machine: Machine) -> None:
+    """BUILD: the attributes of a description are kept, but not set."""
+    state = machine.pop()
+    target = machine.top()
+    if not isinstance(target, Described):
+        machine.top(dict)
+    elif target.state is not None:
+        raise damaged("its pickle gives an object its attributes twice")
+    else:
+        target.state = state
+
+
+def describe_entries(machine: Machine, values: list[Any]) -> None:
+    """Entries of a dict whose keys are texts or whole numbers; others, and those of a description, are passed over."""
+    if len(values) % 2:
+        raise damaged("its pickle has a key without a value")
+    if isinstance(machine.top(), Described):
+        return
+    pairs = zip(values[::2], values[1::2], strict=True)
+    add_to_dict(machine, [part for pair in pairs if type(pair[0]) in (str, int) for part in pair])
+
+
+def describe_items(machine: Machine, values: list[Any]) -> None:
+    """Items of a list; those of a description are passed over."""
+    if not isinstance(machine.top(), Described):
+        add_to_list(machine, values)
 
 
 def storage(machine: Machine) -> None:
@@ -380,4 +451,13 @@ OPCODES: dict[bytes, Callable[[Machine], None]] = {
     b"s": lambda machine: add_to_dict(machine, [machine.pop(), machine.pop()][::-1]),
     b"u": lambda machine: add_to_dict(machine, machine.pop_to_mark()),
     b"c": global_by_lines, b"\x93": global_by_stack, b"R": call, b"b": drop_state, b"Q": storage,
+}  # fmt: skip
+DESCRIBING: dict[bytes, Callable[[Machine], None]] = {
+    b"R": describe, b"\x81": describe, b"b": describe_state,
+    b"a": lambda machine: describe_items(machine, [machine.pop()]),
+    b"e": lambda machine: describe_items(machine, machine.pop_to_mark()),
+    b"s": lambda machine: describe_entries(machine, [machine.pop(), machine.pop()][::-1]),
+    b"u": lambda machine: describe_entries(machine, machine.pop_to_mark()),
+    b"B": lambda machine: machine.push(machine.take(machine.number("<I"))),  # bytes
+    b"C": lambda machine: machine.push(machine.take(machine.number("<B"))),
 }  # fmt: skip

@@ -28,9 +28,13 @@ class Config:
 
     if TYPE_CHECKING:  # what each family has
         activation_function: str
+        vocab_size: int
 
         @property
         def width(self) -> int: ...
+
+        @property
+        def context(self) -> int: ...
 
     num_key_value_heads: int | None = None  # G: 1 is multi-query attention
     key_width: int | None = None  # K, of a query and key head
@@ -74,6 +78,16 @@ class Config:
             raise CheckpointError(f"config.json: {width} {D} is not a multiple of {heads} {H}")
         if G and H % G:
             raise CheckpointError(f"config.json: {heads} {H} is not a multiple of num_key_value_heads {G}")
+
+    @property
+    def source_vocab_size(self) -> int:
+        """How many tokens the encoder knows; `vocab_size` is of what is generated."""
+        return self.vocab_size
+
+    @property
+    def source_context(self) -> int:
+        """The most tokens of a source; `context` is of a target."""
+        return self.context
 
     def heads(self, H: int, scaled: bool = True, window: int | None = None) -> Heads:
         """H query heads, and what config.json or else the family's custom says of the rest."""
@@ -443,6 +457,194 @@ class LlamaConfig(Config):
     @property
     def width(self) -> int:
         return self.hidden_size
+
+
+@dataclass(frozen=True, kw_only=True)
+class FairseqConfig(Config):
+    """The values of a fairseq Transformer's Namespace that change what is computed, and the sizes of its dictionaries.
+
+    What config.json leaves out has the default of the architecture that `arch` names. FSMT's config.json, whose names
+    are those of transformers, is read too.
+    """
+
+    SIZES = ("src_vocab_size", "tgt_vocab_size", "encoder_embed_dim", "encoder_layers", "encoder_ffn_embed_dim",
+             "encoder_attention_heads", "decoder_layers", "decoder_ffn_embed_dim", "decoder_attention_heads",
+             "max_source_positions", "max_target_positions")  # fmt: skip
+    FLAGS = ("encoder_normalize_before", "decoder_normalize_before", "encoder_learned_pos", "decoder_learned_pos",
+             "share_all_embeddings", "share_decoder_input_output_embed", "no_scale_embedding", "layernorm_embedding",
+             "no_token_positional_embeddings", "no_encoder_final_norm", "no_decoder_final_norm")  # fmt: skip
+    ALIASES: ClassVar[dict[str, str]] = {"activation_fn": "activation_function"}
+    OF_TRANSFORMER: ClassVar[dict[str, Any]] = {
+        "encoder_embed_dim": 512, "encoder_ffn_embed_dim": 2048, "encoder_layers": 6, "encoder_attention_heads": 8,
+        "decoder_layers": 6, "decoder_attention_heads": 8,
+    }  # fmt: skip
+    OF_BIG: ClassVar[dict[str, Any]] = {
+        "encoder_embed_dim": 1024, "encoder_ffn_embed_dim": 4096, "encoder_layers": 6, "encoder_attention_heads": 16,
+        "decoder_layers": 6, "decoder_attention_heads": 16,
+    }  # fmt: skip
+    T2T: ClassVar[dict[str, Any]] = {"encoder_normalize_before": True, "decoder_normalize_before": True}
+    ARCHITECTURES: ClassVar[dict[str, dict[str, Any]]] = {
+        "transformer": OF_TRANSFORMER, "transformer_wmt_en_de": OF_TRANSFORMER,
+        "transformer_iwslt_de_en": OF_TRANSFORMER | {
+            "encoder_ffn_embed_dim": 1024, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
+        },
+        "transformer_vaswani_wmt_en_de_big": OF_BIG, "transformer_vaswani_wmt_en_fr_big": OF_BIG,
+        "transformer_wmt_en_de_big": OF_BIG, "transformer_wmt_en_de_big_t2t": OF_BIG | T2T,
+    }  # fmt: skip
+    OF_FSMT: ClassVar[dict[str, str]] = {  # transformers' names, and fairseq's
+        "encoder_ffn_dim": "encoder_ffn_embed_dim", "decoder_ffn_dim": "decoder_ffn_embed_dim",
+        "d_model": "encoder_embed_dim", "tie_word_embeddings": "share_all_embeddings",
+    }  # fmt: skip
+    REFUSED: ClassVar[dict[str, str]] = {
+        "adaptive_softmax_cutoff": "a head in clusters of rare words (adaptive softmax)",
+        "adaptive_input": "embeddings in clusters of rare words (adaptive input)",
+        "cross_self_attention": "one attention over source and target together",
+        "no_cross_attention": "a decoder that does not see the source",
+        "encoder_layers_to_keep": "layers that are left out (pruning)",
+        "decoder_layers_to_keep": "layers that are left out (pruning)",
+        "merge_src_tgt_embed": "one table of two dictionaries",
+    }  # fmt: skip
+
+    src_vocab_size: int
+    tgt_vocab_size: int
+    encoder_embed_dim: int
+    encoder_layers: int
+    encoder_ffn_embed_dim: int
+    encoder_attention_heads: int
+    decoder_layers: int
+    decoder_ffn_embed_dim: int
+    decoder_attention_heads: int
+    max_source_positions: int = 1024
+    max_target_positions: int = 1024
+    activation_function: str = "relu"
+    encoder_normalize_before: bool = False
+    decoder_normalize_before: bool = False
+    encoder_learned_pos: bool = False
+    decoder_learned_pos: bool = False
+    share_all_embeddings: bool = False
+    share_decoder_input_output_embed: bool = False
+    no_scale_embedding: bool = False
+    layernorm_embedding: bool = False
+    no_token_positional_embeddings: bool = False
+    no_encoder_final_norm: bool = False  # ours: of the oldest files
+    no_decoder_final_norm: bool = False
+
+    def __post_init__(self):
+        self.check()
+        self.check_heads("encoder_embed_dim", "encoder_attention_heads")
+        self.check_heads("encoder_embed_dim", "decoder_attention_heads")
+        if self.share_all_embeddings and self.src_vocab_size != self.tgt_vocab_size:
+            raise CheckpointError(
+                f"config.json: share_all_embeddings needs one dictionary, and src_vocab_size is {self.src_vocab_size} "
+                f"and tgt_vocab_size {self.tgt_vocab_size}: one of the three is not this model's"
+            )
+        has_sinusoids = not (self.learns_positions("encoder") and self.learns_positions("decoder"))
+        if has_sinusoids and not self.no_token_positional_embeddings and self.width < 4:
+            raise CheckpointError(f"config.json: encoder_embed_dim {self.width} is too small for sinusoids: 4 is least")
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]):
+        given = {name: value for name, value in fields.items() if value is not None}
+        if given.get("model_type") == "fsmt":
+            given = cls._of_fsmt(given)
+        for name, what in cls.REFUSED.items():
+            if given.get(name):
+                raise CheckpointError(f"config.json: {name}={given[name]!r:.60} is not supported: {what}")
+        defaults = cls.ARCHITECTURES.get(given.get("arch", "transformer"), {})
+        needed = ["src_vocab_size", "tgt_vocab_size", *cls.OF_TRANSFORMER]
+        if missing := [name for name in needed if name not in defaults | given]:
+            what = (
+                "how many words its dictionary has, with the four special ones" if missing[0].endswith("vocab_size")
+                else f"the architecture {given.get('arch')!r:.60} is not known, so its defaults are not"
+            )  # fmt: skip
+            raise CheckpointError(f"config.json: {missing[0]} is missing ({what}): add it")
+        given = defaults | given
+        width = given["encoder_embed_dim"]
+        for name in ("decoder_embed_dim", "decoder_input_dim", "decoder_output_dim"):
+            if given.get(name, width) != width:
+                raise CheckpointError(
+                    f"config.json: {name}={given[name]!r:.60} with encoder_embed_dim={width!r:.60} is not supported: "
+                    "all widths must be equal"
+                )
+        given.setdefault("decoder_ffn_embed_dim", given["encoder_ffn_embed_dim"])
+        return super().from_json(given)
+
+    @classmethod
+    def _of_fsmt(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """The same config under fairseq's names; transformers leaves out what has its default."""
+        given = {
+            "src_vocab_size": 42024, "tgt_vocab_size": 42024, "d_model": 1024, "max_position_embeddings": 1024,
+            "encoder_ffn_dim": 4096, "encoder_layers": 12, "encoder_attention_heads": 16, "decoder_ffn_dim": 4096,
+            "decoder_layers": 12, "decoder_attention_heads": 16, "scale_embedding": True,
+        } | given  # fmt: skip
+        most, scales = given.pop("max_position_embeddings"), given.pop("scale_embedding")
+        given = {cls.OF_FSMT.get(name, name): value for name, value in given.items()}
+        return given | {
+            "max_source_positions": most, "max_target_positions": most,
+            "no_scale_embedding": not scales if isinstance(scales, bool) else scales,
+        }  # fmt: skip
+
+    def is_pre_norm(self, side: str) -> bool:
+        """Whether the encoder or the decoder has a norm before each sublayer, not behind it."""
+        return getattr(self, f"{side}_normalize_before")
+
+    def has_final_norm(self, side: str) -> bool:
+        """Whether a norm follows the last layer; in post-norm the last sublayer ends in one anyway."""
+        return self.is_pre_norm(side) and not getattr(self, f"no_{side}_final_norm")
+
+    def learns_positions(self, side: str) -> bool:
+        """Whether a table of positions is in the file; sinusoids are computed."""
+        return getattr(self, f"{side}_learned_pos") and not self.no_token_positional_embeddings
+
+    def frequencies(self) -> np.ndarray:
+        """w_i = 10000^(-i / (D/2 - 1)): fairseq's sinusoids end at 1/10000 exactly, unlike those of the paper."""
+        half = self.width // 2
+        return 10000.0 ** (-np.arange(half) / (half - 1))
+
+    @property
+    def vocab_size(self) -> int:
+        """The target's, whose tokens are generated."""
+        return self.tgt_vocab_size
+
+    @property
+    def source_vocab_size(self) -> int:
+        return self.src_vocab_size
+
+    @property
+    def context(self) -> int:
+        """The most tokens of a target."""
+        return self.max_target_positions
+
+    @property
+    def source_context(self) -> int:
+        return self.max_source_positions
+
+    @property
+    def layers(self) -> int:
+        return self.encoder_layers + self.decoder_layers
+
+    @property
+    def stacks(self) -> dict[str, tuple[int, Heads]]:
+        """Name -> its layers, and how each of their attentions is cut into heads."""
+        return {
+            "encoder": (self.encoder_layers, self.heads(self.encoder_attention_heads)),
+            "decoder": (self.decoder_layers, self.heads(self.decoder_attention_heads)),
+        }
+
+    @property
+    def width(self) -> int:
+        return self.encoder_embed_dim
+
+
+def sinusoids(first: int, count: int, frequency_X: np.ndarray, D: int) -> np.ndarray:
+    """A table of positions, float64: row n is sin(p w_0), sin(p w_1), ..., cos(p w_0), cos(p w_1), ..., p = first + n.
+
+    All sines stand before all cosines. A column of zeros fills an odd width D.
+    """
+    angle_NX = np.arange(first, first + count)[:, None] * frequency_X
+    table_ND = np.zeros((count, D))
+    table_ND[:, : 2 * frequency_X.size] = np.concatenate([np.sin(angle_NX), np.cos(angle_NX)], axis=1)
+    return table_ND
 
 
 def check_epsilon(epsilon: Any) -> None:

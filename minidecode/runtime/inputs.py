@@ -39,7 +39,7 @@ class Inputs:
         ids, context = self.given(prompts, input_ids, attention_mask), self.config.context
         if not self.is_encoder_decoder:
             return (), *fit_prompts(ids, context, options, truncate)
-        sources = fit_sources(ids, context, truncate)
+        sources = fit_sources(ids, self.config.source_context, truncate)
         return sources, *fit_prompts([self.decoder_start(options)] * len(ids), context, options, False, sources)
 
     def given(self, texts, input_ids, attention_mask, what: str = "prompt") -> list[np.ndarray]:
@@ -109,7 +109,9 @@ class Inputs:
         texts = [prompts] if isinstance(prompts, str) else list(prompts)
         if not all(isinstance(t, str) for t in texts):
             raise InputError(f"{what}s must be texts; pass token ids as {name}")
-        prefix = self.prefix if what in ("prompt", "text") else ""  # of a target there is none
+        if what == "target":
+            return [self.tokenizer.encode_target(t) for t in texts]
+        prefix = self.prefix if what in ("prompt", "text") else ""
         return [self.tokenizer.encode(prefix + t) for t in texts]
 
     def encode_chat(self, messages: Sequence[Message]) -> np.ndarray:
@@ -124,7 +126,8 @@ class Inputs:
         """The same ids, if there are any and all are in the vocabulary."""
         if not ids:
             raise InputError(f"there is no {what}: give at least one")
-        V = self.config.vocab_size
+        is_source = self.is_encoder_decoder and what != "target"
+        V = self.config.source_vocab_size if is_source else self.config.vocab_size
         for b, row in enumerate(ids, 1):
             if len(row) == 0:
                 is_prompt = what == "prompt" and not self.is_encoder_decoder

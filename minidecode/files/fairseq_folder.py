@@ -1,0 +1,227 @@
+"""fairseq's checkpoint (`checkpoint_best.pt`) -> a model folder, without fairseq; nothing that the file says is run.
+
+Beside its tensors a checkpoint holds training's own objects, such as an argparse.Namespace. torch_pickle.py describes
+them: no module is imported for a file, and nothing is called. Of the settings, those are taken that change what is
+computed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import CheckpointError, OptionError
+from ..models import fairseq_tensors
+from ..models.config import FairseqConfig
+from .checkpoint import match_tensors, write_safetensors
+from .fairseq_tokenizer import CODES, Dictionary
+from .new_folder import check_new, whole_folder
+from .stored import STORED_DTYPES, Stored
+from .torch_file import Strided, named_tensors, read_torch_value
+from .torch_pickle import Described, Tensor, UnreadableError
+
+WIDTHS = ("decoder_embed_dim", "decoder_input_dim", "decoder_output_dim")
+KEPT = {f.name for f in dataclasses.fields(FairseqConfig)} | set(FairseqConfig.REFUSED) | {
+    "arch", "activation_fn", "source_lang", "target_lang", *WIDTHS,
+}  # fmt: skip
+# As fairseq-generate has them.
+GENERATION = {
+    "dialect": "fairseq", "bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "unk_token_id": 3,
+    "decoder_start_token_id": 2, "num_beams": 5, "max_len_a": 0.0, "max_len_b": 200,
+}  # fmt: skip
+NORMS = {  # of layers, in the oldest files
+    "encoder": ("self_attn_layer_norm", "final_layer_norm"),
+    "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
+}
+
+
+@dataclass(frozen=True)
+class FairseqConversion:
+    """What `convert_fairseq` wrote."""
+
+    folder: str
+    source_lang: str
+    target_lang: str
+    parameters: int  # numbers in the weights, tied ones once
+    codes: str | None  # the file of BPE codes that the folder has
+
+    def as_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    def __str__(self) -> str:
+        codes = f"BPE codes: {self.codes}" if self.codes else "no BPE codes: give texts in the pieces of the dictionary"
+        return f"{self.folder}\n{self.source_lang} to {self.target_lang}, {self.parameters:,} parameters\n{codes}"
+
+
+def convert_fairseq(
+    path: str | Path, out: str | Path, *, source_lang: str | None = None, target_lang: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> FairseqConversion:  # fmt: skip
+    """Writes into the new folder `out` the Transformer of a fairseq checkpoint, with its dictionaries and BPE codes.
+
+    These lie beside the checkpoint: `dict.SRC.txt`, `dict.TGT.txt`, and one of CODES if the model has one. source_lang,
+    target_lang: SRC and TGT, where the checkpoint does not say. progress: called with (tensors written, of how many).
+
+    Raises OptionError on a language that is not the checkpoint's, CheckpointError on a file that is damaged or of a
+    kind that is not supported, before anything is written.
+    """
+    path, out = Path(path).expanduser(), Path(out).expanduser()
+    check_new(out)
+    settings, found = read_fairseq(path)
+    for side, given in (("source", source_lang), ("target", target_lang)):
+        settings[f"{side}_lang"] = language(path, side, settings.get(f"{side}_lang"), given)
+    config = described_config(path, settings, found)
+    fields = settings | {"model_type": "fairseq", "src_vocab_size": config.src_vocab_size,
+                         "tgt_vocab_size": config.tgt_vocab_size}  # fmt: skip
+    stored = match_tensors(
+        path, found, fairseq_tensors.tensor_shapes(config), prefix="", ignored=fairseq_tensors.ignored(config),
+        layer=fairseq_tensors.LAYER, tied=fairseq_tensors.tied(config), optional=(),
+    )  # fmt: skip
+    dictionaries = [path.with_name(f"dict.{settings[f'{side}_lang']}.txt") for side in ("source", "target")]
+    for file, size in zip(dictionaries, (config.src_vocab_size, config.tgt_vocab_size), strict=True):
+        check_dictionary(file, size)
+    codes = next((name for name in CODES if path.with_name(name).is_file()), None)
+    count = itertools.count(1)
+
+    def numbers(name: str) -> np.ndarray:
+        if progress:
+            progress(next(count), len(stored))
+        return stored[name].read(np.dtype(np.float64 if stored[name].dtype == "F64" else np.float32))
+
+    with whole_folder(out) as partial:
+        for file in [*dictionaries, *([path.with_name(codes)] if codes else [])]:
+            shutil.copyfile(file, partial / file.name)
+        for name, content in (("config.json", fields), ("generation_config.json", GENERATION)):
+            (partial / name).write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        layout = {name: (tensor.dtype, tensor.shape) for name, tensor in stored.items()}
+        write_safetensors(partial / "model.safetensors", layout, numbers)
+    parameters = sum(int(np.prod(tensor.shape)) for tensor in stored.values())
+    return FairseqConversion(str(out), settings["source_lang"], settings["target_lang"], parameters, codes)
+
+
+def read_fairseq(path: Path) -> tuple[dict[str, Any], dict[str, Stored]]:
+    """(the settings that change what is computed, the tensors under the names of today) of a checkpoint.
+
+    Raises CheckpointError on a damaged, lying or hostile file, and on one that fairseq did not write.
+    """
+
+    def tensors_of(value: Any) -> dict[str, Tensor]:
+        if not isinstance(value, dict) or not isinstance(value.get("model"), dict):
+            raise UnreadableError("is no checkpoint of fairseq, which holds its tensors under 'model': use such a file")
+        return named_tensors(value["model"])
+
+    value, found = read_torch_value(path, tensors_of, describes=True)
+    settings = {name: plain(setting) for name, setting in settings_of(path, value).items() if name in KEPT}
+    settings = {name: setting for name, setting in settings.items() if setting is not None}
+    # An encoder of version 1, or a decoder of 1 or 2, has no norm behind its last layer, whatever the flags say.
+    for side, last in (("encoder", 1), ("decoder", 2)):
+        ends_in_norm = f"{side}.layer_norm.weight" in found or not settings.get(f"{side}_normalize_before", True)
+        if not ends_in_norm and version_of(found.get(f"{side}.version")) <= last:
+            settings[f"no_{side}_final_norm"] = True
+    return settings, dict(renamed(path, found))
+
+
+def version_of(stored: Stored | None) -> float:
+    """The version of an encoder or a decoder; as in fairseq, 1 where the file has none."""
+    if stored is None or stored.dtype not in STORED_DTYPES:
+        return 1.0
+    return float(stored.read(np.dtype(np.float32)).flat[0])
+
+
+def settings_of(path: Path, value: dict[str, Any]) -> dict[str, Any]:
+    """What training was called with: of the old form, `args`; of the new one, `cfg`, whose languages are the task's."""
+
+    def attributes(holder: Any) -> dict[str, Any]:
+        holder = holder.state if isinstance(holder, Described) else holder
+        return {k: v for k, v in holder.items() if isinstance(k, str)} if isinstance(holder, dict) else {}
+
+    if value.get("args") is not None:
+        found = attributes(value["args"])
+    else:
+        cfg = attributes(value.get("cfg"))
+        model, task = attributes(cfg.get("model")), attributes(cfg.get("task"))
+        nested = {
+            f"{side}_{k}": v for side in ("encoder", "decoder") for k, v in attributes(model.get(side)).items()
+        }  # fmt: skip
+        named = {"arch": model["_name"]} if "_name" in model else {}
+        found = {k: task[k] for k in ("source_lang", "target_lang") if k in task} | named | nested | model
+    if not found:
+        raise CheckpointError(f"{path} holds neither args nor cfg.model, fairseq's settings: use a whole checkpoint")
+    return found
+
+
+def plain(value: Any) -> Any:
+    """A value of JSON as it is; of a list so, or of an object, how it is described."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return repr(value)[:100] if isinstance(value, Described) else f"a {type(value).__name__}"
+
+
+def renamed(path: Path, found: dict[str, Stored]):
+    """(name of today, tensor) of each: the oldest files number norms, and store q, k and v as one matrix."""
+    for name, tensor in found.items():
+        if numbered := re.fullmatch(r"((encoder|decoder)\.layers\.\d+)\.layer_norms\.([0-2])\.(\w+)", name):
+            layer, side, number, part = numbered.groups()
+            if int(number) < len(NORMS[side]):
+                name = f"{layer}.{NORMS[side][int(number)]}.{part}"
+        if name == "decoder.embed_out":
+            name = "decoder.output_projection.weight"
+        if joined := re.fullmatch(r"(.*_attn)\.in_proj_(weight|bias)", name):
+            if isinstance(tensor, Strided) or not tensor.shape or tensor.shape[0] % 3:
+                raise CheckpointError(f"{path}: {name} of shape {tensor.shape} is not q, k and v: use another file")
+            rows, others = tensor.shape[0] // 3, int(np.prod(tensor.shape[1:]))
+            size = {"F64": 8, "F32": 4}.get(tensor.dtype, 2)
+            for i, part in enumerate("qkv"):
+                begin = tensor.offset + i * rows * others * size
+                yield (
+                    f"{joined[1]}.{part}_proj.{joined[2]}",
+                    Stored(tensor.path, begin, tensor.dtype, (rows, *tensor.shape[1:])),
+                )
+            continue
+        yield name, tensor
+
+
+def described_config(path: Path, settings: dict[str, Any], found: dict[str, Stored]) -> FairseqConfig:
+    """The config of a checkpoint, whose tables say how many words there are."""
+    tables = [found.get(f"{side}.embed_tokens.weight") for side in ("encoder", "decoder")]
+    tables = [table or tables[0] for table in tables]
+    if tables[0] is None or any(not table.shape for table in tables):
+        raise CheckpointError(f"{path} has no encoder.embed_tokens.weight: it is no Transformer with an encoder")
+    sizes = {"src_vocab_size": tables[0].shape[0], "tgt_vocab_size": tables[1].shape[0]}
+    try:
+        return FairseqConfig.from_json(settings | sizes)
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {str(error).removeprefix('config.json: ')}") from None
+
+
+def language(path: Path, side: str, known: Any, given: str | None) -> str:
+    """SRC or TGT: what the checkpoint says, or else what is given; it is a part of a file's name."""
+    if isinstance(known, str) and given not in (None, known):
+        raise OptionError(f"{side}_lang={given!r} is not this model's, which is {known!r}: leave it out")
+    name = known if isinstance(known, str) else given
+    if name is None:
+        raise OptionError(f"{path} does not say its {side}_lang: add --{side}-lang ({side}_lang=)")
+    if not re.fullmatch(r"[\w-]+(\.[\w-]+)*", name) or len(name) > 40:
+        raise OptionError(f"{side}_lang={name!r:.60} is no name of a language, such as de: choose another")
+    return name
+
+
+def check_dictionary(path: Path, size: int) -> None:
+    """Raises CheckpointError on a dictionary that is missing, or has not as many words as the model has embeddings."""
+    if not path.is_file():
+        others = ", ".join(sorted(p.name for p in path.parent.glob("dict.*.txt"))) or "none"
+        raise CheckpointError(f"{path} is missing (dictionaries there: {others}): put it beside the checkpoint")
+    if (words := len(Dictionary.from_file(path))) != size:
+        raise CheckpointError(
+            f"{path} has {words} words, the special ones included, and the checkpoint's table has {size}: use the "
+            "dictionary that the model was trained with"
+        )

@@ -1,0 +1,110 @@
+"""Files of fairseq's Transformer, and of FSMT, which has the same names: their tensors, and where each goes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..ops import Norm, Weight
+from .config import FairseqConfig, sinusoids
+from .fairseq import DecoderBlock, EncoderBlock, Stack, Weights
+
+PREFIX = "model."  # FSMT's
+LAYER = r"(encoder|decoder)\.layers\.\d+\."  # what the names of a layer begin with
+OPTIONAL = ()
+SUBLAYERS = {"encoder": ("self_attn", "final"), "decoder": ("self_attn", "encoder_attn", "final")}
+TABLES = tuple(
+    f"{name}.weight" for name in ("encoder.embed_tokens", "decoder.embed_tokens", "decoder.output_projection")
+)
+
+
+def ignored(c: FairseqConfig) -> str:
+    """Buffers: a version, and the sinusoids, which are computed."""
+    computed = "".join(f"|{side}\\.embed_positions\\.weight" for side in SUBLAYERS if not c.learns_positions(side))
+    return rf"(encoder|decoder)\.(version|embed_positions\.(_float_tensor|weights)){computed}"
+
+
+def table_names(c: FairseqConfig) -> tuple[str, str, str]:
+    """The tensors that hold the tokens of the source, those of the target, and the head."""
+    source, target, head = TABLES
+    if c.share_all_embeddings:
+        return source, source, source
+    return source, target, target if c.share_decoder_input_output_embed else head
+
+
+def tied(c: FairseqConfig) -> dict[str, str]:
+    """Tensors that a file may store although they are copies: copy -> original."""
+    return {copy: original for copy, original in zip(TABLES, table_names(c), strict=True) if copy != original}
+
+
+def tensor_shapes(c: FairseqConfig) -> dict[str, tuple[int, ...]]:
+    """Name -> shape of every tensor in a file of config `c`."""
+    D, shapes = c.width, {}
+    for name, V in zip(table_names(c), (c.src_vocab_size, c.vocab_size, c.vocab_size), strict=True):
+        shapes[name] = (V, D)
+    for side, (layers, h) in c.stacks.items():
+        F, positions = getattr(c, f"{side}_ffn_embed_dim"), c.source_context if side == "encoder" else c.context
+        if c.learns_positions(side):
+            shapes[f"{side}.embed_positions.weight"] = (positions + 2, D)
+        norms = [f"{side}.layernorm_embedding"] if c.layernorm_embedding else []
+        norms += [f"{side}.layer_norm"] if c.has_final_norm(side) else []
+        products = []
+        for layer in (f"{side}.layers.{i}" for i in range(layers)):
+            norms += [f"{layer}.{name}_layer_norm" for name in SUBLAYERS[side]]
+            for attention in (f"{layer}.{name}" for name in SUBLAYERS[side][:-1]):
+                widths = {"q": (h.H * h.K, D), "k": (h.G * h.K, D), "v": (h.G * h.U, D), "out": (D, h.H * h.U)}
+                products += [(f"{attention}.{part}_proj", shape) for part, shape in widths.items()]
+            products += [(f"{layer}.fc1", (F, D)), (f"{layer}.fc2", (D, F))]
+        shapes |= {f"{name}.{part}": (D,) for name in norms for part in ("weight", "bias")}
+        for name, shape in products:
+            shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+    return shapes
+
+
+def bind(c: FairseqConfig, tensors: dict[str, Any]) -> Weights:
+    """The tensors under the names that the forward passes read; projections that share an input become one matrix."""
+
+    def norm(name):
+        return Norm(tensors[f"{name}.weight"], tensors[f"{name}.bias"], 1e-5)
+
+    def weight(*names):
+        data, bias = ([tensors[f"{n}.{kind}"] for n in names] for kind in ("weight", "bias"))
+        return Weight(data[0] if len(data) == 1 else tuple(data), np.concatenate(bias), layout="oi")
+
+    def stack(side, wte, kind, window=None):
+        layers, h = c.stacks[side]
+        names = [f"{side}.layers.{i}.{name}_layer_norm" for i in range(layers) for name in SUBLAYERS[side]]
+        own = [norm(name) for name in names]
+        last = norm(f"{side}.layer_norm") if c.has_final_norm(side) else own[-1]
+        after = iter([*own[1:], last] if c.is_pre_norm(side) else own)  # in the order of the sublayers
+        blocks = []
+        for layer in (f"{side}.layers.{i}" for i in range(layers)):
+            ln, attention, cross = [next(after) for _ in SUBLAYERS[side]], f"{layer}.self_attn", f"{layer}.encoder_attn"
+            parts = (
+                weight(*(f"{attention}.{p}_proj" for p in "qkv")), replace(h, window=window),
+                weight(f"{attention}.out_proj"), ln[0], weight(f"{layer}.fc1"), weight(f"{layer}.fc2"), ln[-1],
+            )  # fmt: skip
+            seen = (weight(f"{cross}.q_proj"), h, weight(f"{cross}.out_proj"), ln[1]) if side == "decoder" else ()
+            blocks.append(kind(*parts, *seen))
+        ends = c.has_final_norm(side) or not c.is_pre_norm(side)
+        ln_embedding = norm(f"{side}.layernorm_embedding") if c.layernorm_embedding else None
+        return Stack(wte, positions(side, wte.dtype), ln_embedding, own[0], c.is_pre_norm(side), ends, tuple(blocks))
+
+    def positions(side, dtype):
+        if c.no_token_positional_embeddings:
+            return None
+        if c.learns_positions(side):
+            return tensors[f"{side}.embed_positions.weight"][2:]
+        count = c.source_context if side == "encoder" else c.context
+        return sinusoids(2, count, c.frequencies(), c.width).astype(dtype)
+
+    source, target, head = (tensors[name] for name in table_names(c))
+    layers = (f"decoder.layers.{i}" for i in range(c.decoder_layers))
+    return Weights(
+        stack("encoder", source, EncoderBlock), stack("decoder", target, DecoderBlock, c.attention_window),
+        1.0 if c.no_scale_embedding else math.sqrt(c.width), c.activation_function, Weight(head, layout="oi"),
+        weight(*(f"{layer}.encoder_attn.{p}_proj" for layer in layers for p in "kv")),
+    )  # fmt: skip
