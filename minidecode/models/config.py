@@ -491,6 +491,9 @@ class FairseqConfig(Config):
         "transformer_vaswani_wmt_en_de_big": OF_BIG, "transformer_vaswani_wmt_en_fr_big": OF_BIG,
         "transformer_wmt_en_de_big": OF_BIG, "transformer_wmt_en_de_big_t2t": OF_BIG | T2T,
     }  # fmt: skip
+    TABLES: ClassVar[tuple[str, ...]] = (
+        "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.output_projection.weight",
+    )  # fmt: skip
     OF_FSMT: ClassVar[dict[str, str]] = {  # transformers' names, and fairseq's
         "encoder_ffn_dim": "encoder_ffn_embed_dim", "decoder_ffn_dim": "decoder_ffn_embed_dim",
         "d_model": "encoder_embed_dim", "tie_word_embeddings": "share_all_embeddings",
@@ -595,6 +598,18 @@ class FairseqConfig(Config):
     def learns_positions(self, side: str) -> bool:
         """Whether a table of positions is in the file; sinusoids are computed."""
         return getattr(self, f"{side}_learned_pos") and not self.no_token_positional_embeddings
+
+    @property
+    def tables(self) -> tuple[str, str, str]:
+        """The tensors that hold the tokens of the source, those of the target, and the head."""
+        source, target, head = self.TABLES
+        if self.share_all_embeddings:
+            return source, source, source
+        return source, target, target if self.share_decoder_input_output_embed else head
+
+    def sinusoids(self, side: str) -> np.ndarray:
+        """The table of positions of the encoder or the decoder: the first token's is 2, for padding has 1."""
+        return sinusoids(2, self.source_context if side == "encoder" else self.context, self.frequencies(), self.width)
 
     def frequencies(self) -> np.ndarray:
         """w_i = 10000^(-i / (D/2 - 1)): fairseq's sinusoids end at 1/10000 exactly, unlike those of the paper."""

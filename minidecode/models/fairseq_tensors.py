@@ -9,16 +9,13 @@ from typing import Any
 import numpy as np
 
 from ..ops import Norm, Weight
-from .config import FairseqConfig, sinusoids
+from .config import FairseqConfig
 from .fairseq import DecoderBlock, EncoderBlock, Stack, Weights
 
 PREFIX = "model."  # FSMT's
 LAYER = r"(encoder|decoder)\.layers\.\d+\."  # what the names of a layer begin with
 OPTIONAL = ()
 SUBLAYERS = {"encoder": ("self_attn", "final"), "decoder": ("self_attn", "encoder_attn", "final")}
-TABLES = tuple(
-    f"{name}.weight" for name in ("encoder.embed_tokens", "decoder.embed_tokens", "decoder.output_projection")
-)
 
 
 def ignored(c: FairseqConfig) -> str:
@@ -27,23 +24,15 @@ def ignored(c: FairseqConfig) -> str:
     return rf"(encoder|decoder)\.(version|embed_positions\.(_float_tensor|weights)){computed}"
 
 
-def table_names(c: FairseqConfig) -> tuple[str, str, str]:
-    """The tensors that hold the tokens of the source, those of the target, and the head."""
-    source, target, head = TABLES
-    if c.share_all_embeddings:
-        return source, source, source
-    return source, target, target if c.share_decoder_input_output_embed else head
-
-
 def tied(c: FairseqConfig) -> dict[str, str]:
     """Tensors that a file may store although they are copies: copy -> original."""
-    return {copy: original for copy, original in zip(TABLES, table_names(c), strict=True) if copy != original}
+    return {copy: original for copy, original in zip(c.TABLES, c.tables, strict=True) if copy != original}
 
 
 def tensor_shapes(c: FairseqConfig) -> dict[str, tuple[int, ...]]:
     """Name -> shape of every tensor in a file of config `c`."""
     D, shapes = c.width, {}
-    for name, V in zip(table_names(c), (c.src_vocab_size, c.vocab_size, c.vocab_size), strict=True):
+    for name, V in zip(c.tables, (c.src_vocab_size, c.vocab_size, c.vocab_size), strict=True):
         shapes[name] = (V, D)
     for side, (layers, h) in c.stacks.items():
         F, positions = getattr(c, f"{side}_ffn_embed_dim"), c.source_context if side == "encoder" else c.context
@@ -94,14 +83,11 @@ def bind(c: FairseqConfig, tensors: dict[str, Any]) -> Weights:
         return Stack(wte, positions(side, wte.dtype), ln_embedding, own[0], c.is_pre_norm(side), ends, tuple(blocks))
 
     def positions(side, dtype):
-        if c.no_token_positional_embeddings:
-            return None
         if c.learns_positions(side):
             return tensors[f"{side}.embed_positions.weight"][2:]
-        count = c.source_context if side == "encoder" else c.context
-        return sinusoids(2, count, c.frequencies(), c.width).astype(dtype)
+        return None if c.no_token_positional_embeddings else c.sinusoids(side).astype(dtype)
 
-    source, target, head = (tensors[name] for name in table_names(c))
+    source, target, head = (tensors[name] for name in c.tables)
     layers = (f"decoder.layers.{i}" for i in range(c.decoder_layers))
     return Weights(
         stack("encoder", source, EncoderBlock), stack("decoder", target, DecoderBlock, c.attention_window),

@@ -12,7 +12,6 @@ pytest.register_assert_rewrite("golden_suite")
 from fairseq_cases import CHECKPOINTS, FOLDER, GREEDY, NAMES, Case, case_of, write_checkpoint, write_model  # noqa: E402
 from golden_suite import (  # noqa: E402
     PLANS,
-    gain_off_by_a_thousandth,
     last_position_sees_no_first_key,
     pad,
     scale_off_by_a_thousandth,
@@ -21,7 +20,7 @@ from tolerance import FLOAT32, FLOAT64, logit_bound  # noqa: E402
 
 import minidecode as md  # noqa: E402
 from minidecode.files.fairseq_folder import convert_fairseq  # noqa: E402
-from minidecode.models import fairseq_tensors  # noqa: E402
+from minidecode.models import config, fairseq_tensors  # noqa: E402
 from minidecode.models.config import FairseqConfig  # noqa: E402
 
 
@@ -107,13 +106,13 @@ def test_different_widths_are_refused(tmp_path):
 
 def position_off_by_one(monkeypatch):
     """Positions from 1, or a learned table from its row 1."""
-    right_sinusoids, right_bind = fairseq_tensors.sinusoids, fairseq_tensors.bind
+    right_sinusoids, right_bind = config.sinusoids, fairseq_tensors.bind
 
     def shifted(c, tensors):
         tables = {n: np.roll(a, 1, axis=0) for n, a in tensors.items() if "embed_positions" in n}
         return right_bind(c, tensors | tables)
 
-    monkeypatch.setattr(fairseq_tensors, "sinusoids", lambda first, *rest: right_sinusoids(first - 1, *rest))
+    monkeypatch.setattr(config, "sinusoids", lambda first, *rest: right_sinusoids(first - 1, *rest))
     monkeypatch.setattr(fairseq_tensors, "bind", shifted)
 
 
@@ -122,7 +121,7 @@ def marians_frequencies(monkeypatch):
 
 
 def interleaved_sinusoids(monkeypatch):
-    right = fairseq_tensors.sinusoids
+    right = config.sinusoids
 
     def wrong(first, count, frequency_X, D):
         table_ND = right(first, count, frequency_X, D)
@@ -130,7 +129,7 @@ def interleaved_sinusoids(monkeypatch):
         return np.concatenate([table_ND[:, : 2 * n].reshape(count, 2, n).swapaxes(1, 2).reshape(count, -1),
                                table_ND[:, 2 * n :]], axis=1)  # fmt: skip
 
-    monkeypatch.setattr(fairseq_tensors, "sinusoids", wrong)
+    monkeypatch.setattr(config, "sinusoids", wrong)
 
 
 def replaced(**changes):
