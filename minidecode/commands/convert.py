@@ -26,10 +26,11 @@ def convert(
     = None,
     revision: Revision = None, as_json: AsJson = False, debug: Debug = False,
 ):  # fmt: skip
-    """Make a model with fewer key/value heads, or a folder of a fairseq checkpoint.
+    """Pool key/value heads, or read a fairseq checkpoint.
 
-    Each head is the mean of several: a different model, which needs training. A checkpoint's folder is the same model;
-    its dictionaries and BPE codes must lie beside FILE.pt.
+    With --kv-heads, each new head is the mean of several: a different model, which needs training.
+
+    Of a checkpoint, FILE.pt, it makes a model folder. The dictionaries and BPE codes must lie beside FILE.pt.
     """
     import numpy as np
 

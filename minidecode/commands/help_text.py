@@ -7,7 +7,7 @@ from typing import Any
 COMMAND_GROUPS = ("Generate", "Measure", "Check kernels", "Learn", "This machine")
 OPTION_GROUPS = {
     "Model": "model chat system revision dtype device random_weights ignore_generation_config task"
-             " vocab_size kv_heads",
+             " vocab_size kv_heads source_lang target_lang",
     "Length and stops": "truncate max_new_tokens max_length max_len_a max_len_b match_source_len min_new_tokens"
                         " min_length input_length stop_strings keep_stop_strings max_time",
     "Search": "dialect num_beams num_return_sequences length_penalty length_normalization early_stopping"
@@ -74,7 +74,7 @@ EXAMPLES = {  # tests/cli/test_help.py reads each as the command line would
     "convert": (
         "minidecode convert tiny-gpt2 --kv-heads 1 --out tiny-multi-query",
         "minidecode convert gpt2 --kv-heads 4 --out gpt2-grouped",
-        "minidecode convert facebook/bart-base --kv-heads 1 --out bart-mqa --json",
+        "minidecode convert checkpoint_best.pt --out wmt-en-de",
     ),
     "exercise": ("minidecode exercise list", "minidecode exercise start 15", "minidecode exercise check 15"),
     "help": ("minidecode help", "minidecode help plan", "minidecode help generate"),
