@@ -265,7 +265,10 @@ class T5Config(Config):
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]):
-        return super().from_json((cls.MULTILINGUAL if fields.get("model_type") in ("mt5", "umt5") else {}) | fields)
+        if fields.get("model_type") in ("mt5", "umt5"):
+            named = {cls.ALIASES.get(name, name) for name in fields}
+            fields = {name: value for name, value in cls.MULTILINGUAL.items() if name not in named} | fields
+        return super().from_json(fields)
 
     @property
     def is_gated(self) -> bool:
@@ -303,12 +306,15 @@ class T5Config(Config):
 
         Half of the buckets are one distance each; the others grow with its logarithm, up to the largest distance. An
         encoder's key may lie behind its query: such keys have the upper half of all buckets.
+
+        Logarithms are rounded as transformers rounds them, to float32: in float64, ln(64/4) / ln(128/4) * 5 is below 4.
         """
         buckets, farthest = self.relative_attention_num_buckets, self.relative_attention_max_distance
         back_L = np.arange(-farthest if two_sided else 0, farthest + 1)
         n = buckets // 2 if two_sided else buckets
         own, far_L = n // 2, np.abs(back_L)
-        grown_L = np.log(np.maximum(far_L, own) / own) / np.log(farthest / own) * (n - own)
+        share_L = np.log((np.maximum(far_L, own) / own).astype(np.float32)) / np.float32(math.log(farthest / own))
+        grown_L = share_L * np.float32(n - own)
         bucket_L = np.where(far_L < own, far_L, np.minimum(own + grown_L.astype(np.int64), n - 1))
         return bucket_L + np.where(back_L < 0, n, 0), farthest if two_sided else 0
 
@@ -349,6 +355,12 @@ class LlamaConfig(Config):
     ALIASES: ClassVar[dict[str, str]] = {"hidden_act": "activation_function"}
     FLAGS = ("tie_word_embeddings", "qkv_bias", "out_bias", "mlp_bias")
     KINDS: ClassVar[tuple[str, ...]] = ("default", "linear", "llama3")  # of rotation
+    MOST_TURNS: ClassVar[int] = 2**28  # numbers in the table of rotations: 1 GB, or 2 million positions of 128
+    DEFAULTS: ClassVar[dict[str, dict[str, int]]] = {  # where they are not Llama's
+        "mistral": {"intermediate_size": 14336, "max_position_embeddings": 2**17, "num_key_value_heads": 8,
+                    "sliding_window": 4096},
+        "qwen2": {"vocab_size": 151936, "intermediate_size": 22016, "max_position_embeddings": 2**15},
+    }  # fmt: skip
 
     vocab_size: int = 32000
     max_position_embeddings: int = 2048
@@ -368,7 +380,9 @@ class LlamaConfig(Config):
     @classmethod
     def from_json(cls, fields: dict[str, Any]):
         """Reads the names of transformers 4 (rope_theta, rope_scaling) and 5 (rope_parameters)."""
-        kind, given = fields.get("model_type"), dict(fields)
+        kind = fields.get("model_type")
+        fields = cls.DEFAULTS.get(str(kind), {}) | fields
+        given = dict(fields)
         given |= {"qkv_bias": kind == "qwen2" or fields.get("attention_bias", False), "out_bias": False}
         if kind == "llama":
             given["out_bias"] = fields.get("attention_bias", False)
@@ -386,7 +400,7 @@ class LlamaConfig(Config):
 
     @staticmethod
     def _window(kind: Any, fields: dict[str, Any]) -> int | None:
-        """How many positions a row sees: Mistral's sliding_window."""
+        """How many positions a row sees: Mistral's sliding_window, which is null where it sees all."""
         if kind == "mistral":
             return fields.get("sliding_window")
         if kind == "qwen2" and fields.get("use_sliding_window"):
@@ -401,6 +415,11 @@ class LlamaConfig(Config):
             raise CheckpointError(f"config.json: rms_norm_eps must be a number from 0 to 1, not {epsilon!r}")
         if K % 2:
             raise CheckpointError(f"config.json: head_dim {K} is odd, and its halves are turned together")
+        if self.max_position_embeddings * K > self.MOST_TURNS:
+            raise CheckpointError(
+                f"config.json: max_position_embeddings {self.max_position_embeddings:,} needs a table of "
+                f"{self.max_position_embeddings * K * 4 / 2**30:,.1f} GB: set it to the most tokens that you need"
+            )
         kind = self.rope_kind
         if kind not in self.KINDS:
             raise CheckpointError(f"config.json: rope_type {kind!r} is not supported: {', '.join(self.KINDS)} are")

@@ -13,6 +13,7 @@ PREFIX = "model."
 IGNORED = r".*rotary_emb\.inv_freq"  # angles that old files carry
 LAYER = r"layers\.\d+\."  # what the names of a layer begin with
 OPTIONAL = ()
+AT_ONCE = 2**12  # positions whose angles are computed together
 
 
 def tied(c) -> dict[str, str]:
@@ -76,6 +77,10 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
 
 
 def turns(c, K: int, dtype) -> np.ndarray:
-    """turns_NK: the cosines of p f_i, then the sines, for each position p; computed in float64."""
-    angle_NX = np.arange(c.context)[:, None] * c.frequencies(K)
-    return np.concatenate([np.cos(angle_NX), np.sin(angle_NX)], axis=1).astype(dtype)
+    """turns_NK: the cosines of p f_i, then the sines, for each position p; computed in float64, some at a time."""
+    turns_NK, f_X = np.empty((c.context, K), dtype), c.frequencies(K)
+    for first in range(0, c.context, AT_ONCE):
+        angle_NX = np.arange(first, min(first + AT_ONCE, c.context))[:, None] * f_X
+        here_NK = turns_NK[first : first + AT_ONCE]
+        here_NK[:, : K // 2], here_NK[:, K // 2 :] = np.cos(angle_NX), np.sin(angle_NX)
+    return turns_NK

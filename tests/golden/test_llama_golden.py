@@ -5,9 +5,11 @@ tests/golden/make_llama.py remakes the numbers; golden_suite.py holds the tests 
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import minidecode as md
+from minidecode.models import llama_tensors
 
 pytest.register_assert_rewrite("golden_suite")
 
@@ -15,6 +17,7 @@ from golden_suite import Golden, GoldenSuite, open_all  # noqa: E402
 
 FOLDER = Path(__file__).parent / "llama"
 MODELS = open_all(FOLDER)
+BY_NAME = {golden.name: golden for golden in MODELS}
 PLANS = tuple(f"cache={m}" for m in ("replicated", "none", "preallocated", "split", "indirect"))
 
 
@@ -72,6 +75,7 @@ def test_the_models_cover_what_a_config_can_say():
      ({"rope_parameters": {"rope_theta": 100.0, "partial_rotary_factor": 0.5}}, "partial_rotary_factor is not supp"),
      ({"rope_theta": -1.0}, "rope_theta must be a number above 1, not -1.0"),
      ({"head_dim": 5}, "head_dim 5 is odd"),
+     ({"max_position_embeddings": 2**31 - 1}, "max_position_embeddings 2,147,483,647 needs a table of 48.0 GB: set it"),
      ({"num_key_value_heads": 3}, "num_attention_heads 4 is not a multiple of num_key_value_heads 3"),
      ({"hidden_act": "gelu_7"}, "activation_function 'gelu_7' is not one of"),
      ({"model_type": "qwen2", "use_sliding_window": True}, "use_sliding_window, a window in some layers alone,")],
@@ -82,6 +86,30 @@ def test_what_is_not_supported_is_refused_by_name(changes, say):
     fields = {"model_type": "llama", "hidden_size": 24, "num_attention_heads": 4}
     with pytest.raises(md.CheckpointError, match=say):
         LlamaConfig.from_json(fields | changes)
+
+
+def test_fields_that_are_missing_are_transformers(tmp_path):
+    """Mistral's and Qwen2's defaults are not Llama's. A window of null is none."""
+    from minidecode.models.config import LlamaConfig
+
+    llama, mistral, qwen2 = (LlamaConfig.from_json({"model_type": kind}) for kind in ("llama", "mistral", "qwen2"))
+    assert (llama.intermediate_size, llama.max_position_embeddings, llama.attention_window) == (11008, 2048, None)
+    assert (mistral.intermediate_size, mistral.max_position_embeddings) == (14336, 131072)
+    assert (mistral.num_key_value_heads, mistral.attention_window) == (8, 4096)
+    assert (qwen2.vocab_size, qwen2.intermediate_size, qwen2.max_position_embeddings) == (151936, 22016, 32768)
+    assert qwen2.attention_window is None
+    unlimited = LlamaConfig.from_json({"model_type": "mistral", "sliding_window": None, "num_key_value_heads": None})
+    assert unlimited.attention_window is None and unlimited.heads(32).G == 32
+
+
+def test_the_table_of_rotations_is_the_same_in_pieces(monkeypatch):
+    golden = BY_NAME["llama3"]
+    whole = golden.load().weights.turns_NK
+    monkeypatch.setattr(llama_tensors, "AT_ONCE", 7)
+    assert golden.load().weights.turns_NK.tobytes() == whole.tobytes()
+    c, K = golden.config, whole.shape[1]
+    angle_NX = np.arange(c.context)[:, None] * c.frequencies(K)
+    assert np.array_equal(whole, np.concatenate([np.cos(angle_NX), np.sin(angle_NX)], axis=1).astype(whole.dtype))
 
 
 def test_keys_and_values_can_be_pooled(golden, tmp_path):

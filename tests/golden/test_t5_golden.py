@@ -163,3 +163,22 @@ def test_buckets_are_those_of_the_equation(name):
             e = n // 2
             grown = e if a == 0 else e + int(np.floor(np.log(a / e) / np.log(farthest / e) * (n - e)))
             assert bucket_L[min(max(zero - d, 0), len(bucket_L) - 1)] == base + (a if a < e else min(grown, n - 1))
+
+
+@pytest.mark.parametrize(
+    ("buckets", "farthest", "two_sided", "bucket_of"),
+    [(9, 128, False, {7: 4, 8: 5, 15: 5, 16: 6, 63: 7, 64: 8}),
+     (18, 128, True, {15: 5, 16: 6, 63: 7, 64: 8, -8: 14, -16: 15}),
+     (19, 128, True, {15: 5, 16: 6, 63: 7, 64: 8}),
+     (72, 625, False, {149: 53, 150: 53})],
+)  # fmt: skip
+def test_buckets_that_rounding_decides_are_transformers(buckets, farthest, two_sided, bucket_of):
+    """Where a bucket begins at a whole distance: float64's logarithm misses it. Recorded from transformers 5."""
+    c = T5Config(relative_attention_num_buckets=buckets, relative_attention_max_distance=farthest)
+    bucket_L, zero = c.bucket_of_distance(two_sided)
+    assert {d: int(bucket_L[d + zero]) for d in bucket_of} == bucket_of
+
+
+def test_an_alias_takes_the_place_of_a_default_of_mt5():
+    c = T5Config.from_json({"model_type": "mt5", "num_hidden_layers": 3, "num_attention_heads": 5})
+    assert (c.num_layers, c.num_heads, c.d_ff, c.vocab_size) == (3, 5, 1024, 250112)
