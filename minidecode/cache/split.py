@@ -28,7 +28,7 @@ class SplitCache(PromptCache):
         R, h = len(self.prompt_begin_B) * beams, self.heads
         self.k_RGTK = np.zeros((R, h.G, steps, h.K), k_RGK.dtype, like=k_RGK)
         self.v_RGTU = np.zeros((R, h.G, steps, h.U), v_RGU.dtype, like=v_RGU)
-        self.end_R = np.zeros(R, np.int64, like=self.prompt_begin_B)
+        self.begin_R, self.end_R = (np.zeros(R, np.int64, like=self.prompt_begin_B) for _ in range(2))
 
     def keep_prompt(self, ops, k_RGK, v_RGU):
         """Prompts padded on the left."""
@@ -51,7 +51,7 @@ class SplitCache(PromptCache):
 
     def first_seen(self):
         """(prompt_begin_B, begin_R): where in the prompt, and where in its own part, a row's sight begins."""
-        prompt_begin_B, begin_R, window = self.prompt_begin_B, np.zeros_like(self.end_R), self.heads.window
+        prompt_begin_B, begin_R, window = self.prompt_begin_B, self.begin_R, self.heads.window
         if window:  # it reaches back over the generated part, and perhaps into the prompt
             begin_R = np.maximum(begin_R, self.end_R - window)
             reach_1 = self.end_R[:1] + (self.N - window)  # all rows are as long
@@ -68,7 +68,7 @@ class SplitCache(PromptCache):
         self.leave_prompts(ops, stays_B)
         self.prompt_begin_B = self.prompt_begin_B[stays_B]
         self.k_RGTK, self.v_RGTU = ops.gather_rows(self.k_RGTK, stays_R), ops.gather_rows(self.v_RGTU, stays_R)
-        self.end_R = self.end_R[stays_R]
+        self.begin_R, self.end_R = self.begin_R[stays_R], self.end_R[stays_R]
 
     def leave_prompts(self, ops, stays_B):
         """As wide as before, for `first_seen` counts from where all prompts end."""
