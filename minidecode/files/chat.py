@@ -19,7 +19,7 @@ from ..errors import InputError, pip_install
 from .stored import MOST_OF_TEXT, check_regular, read_json
 
 PROCESS = Path(__file__).with_name("chat_process.py")
-SECONDS, BYTES = 1, 2**28
+SECONDS, BYTES, CHARACTERS = 1, 2**28, 2**24
 SECONDS_AT_MOST = 30  # with the start of the process, on a busy machine
 OUT_OF_TIME, OUT_OF_MEMORY = 3, 4  # exit codes of the process
 ROLES = ("bos", "eos", "unk", "pad")
@@ -89,6 +89,11 @@ class ChatTemplate:
             ) from None
         if "error" in answer:
             raise InputError(f"the chat template refuses this conversation: {answer['error']}")
+        if len(answer["text"]) > CHARACTERS:
+            raise InputError(
+                f"the chat template makes {len(answer['text']):,} characters of this conversation, and {CHARACTERS:,} "
+                "are allowed: shorten it, or use another model's"
+            )
         return answer["text"]
 
 

@@ -62,7 +62,7 @@ def main() -> None:
     except MemoryError:
         os._exit(out_of_memory)
     except Exception as error:  # whatever a template does
-        message = " ".join(str(error).split())[:200]
+        message = " ".join("".join(c if c.isprintable() else " " for c in str(error)).split())[:200]
         answer = {"error": f"{type(error).__name__}: {message}" if message else type(error).__name__}
     try:
         data = json.dumps(answer).encode()

@@ -21,7 +21,8 @@ from ..errors import CheckpointError, pip_install
 from .stored import check_regular
 
 VERSIONS = (2, 3)  # version 1 had other lengths
-MOST_OF_SETTINGS = 2**26  # bytes of all settings; a tokenizer of 200,000 tokens takes about 10 million
+MOST_OF_HEADER = 3 * 2**23  # bytes; a tokenizer of 200,000 tokens takes about 10 million
+MOST_OF_TEXT = 2**22  # bytes of a setting: in memory, a text may take four times as many
 MOST_TEXTS = 2**19  # texts in all lists; the largest tokenizers have about 450,000 merges
 MOST_TENSORS, MOST_SETTINGS, LONGEST_NAME, MOST_DIMENSIONS = 2**16, 2**12, 2**16, 4
 NUMBERS = {0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 10: "<u8", 11: "<i8", 12: "<f8"}
@@ -139,8 +140,6 @@ class _Header:
             if not key.isprintable() or not key or key in found:
                 raise DamagedError(f"the key {key!a:.80} {'is there twice' if key in found else 'is no key'}")
             found[key] = self.value(self.number("<u4", f"the type of {key}"), key)
-            if self.at > MOST_OF_SETTINGS:
-                raise DamagedError(f"its settings take more than {MOST_OF_SETTINGS:,} bytes")
         described = [self.described_tensor() for _ in range(tensors)]
         return GGUF(self.path, found, self.placed(described, found.get("general.alignment", 32)))
 
@@ -149,6 +148,8 @@ class _Header:
         at = self.at
         if count > self.end - at:
             raise DamagedError(f"{what} at byte {at} needs {count} bytes, and the file ends at byte {self.end}")
+        if count > MOST_OF_HEADER - at:
+            raise DamagedError(f"its header takes more than {MOST_OF_HEADER:,} bytes, with {what} at byte {at}")
         self.at = at + count
         return at
 
@@ -178,7 +179,7 @@ class _Header:
                 raise DamagedError(f"{key} is {flag}, and should be 0 or 1")
             return bool(flag)
         if kind == TEXT:
-            return self.text(key, MOST_OF_SETTINGS)
+            return self.text(key, MOST_OF_TEXT)
         if kind == ARRAY:
             return self.array(key)
         raise DamagedError(f"{key} is of type {kind}, and types go from 0 to 12")
@@ -189,8 +190,6 @@ class _Header:
         if kind in NUMBERS or kind == BOOL:
             dtype = np.dtype(NUMBERS.get(kind, "<u1"))
             begin = self.take(count * dtype.itemsize, key)
-            if count * dtype.itemsize > MOST_OF_SETTINGS:
-                raise DamagedError(f"{key} has {count} numbers")
             return np.frombuffer(self.data[begin : self.at], dtype)
         if kind != TEXT:
             raise DamagedError(f"{key} is a list of type {kind}, and lists have numbers or texts")

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import CheckpointError, MinidecodeWarning, pip_install
+from ..models.config import LlamaConfig
 from .checkpoint import write_safetensors
 from .gguf_file import GGUF, DamagedError, UnusableError, naming, read_gguf
 from .gguf_llama import LAYER_TENSOR, config_of, tensors_of, unpermuted
@@ -68,6 +69,10 @@ def described(g: GGUF) -> tuple[dict[str, Any], dict[str, str], Callable[[str], 
     if architecture != "llama":
         raise UnusableError(f"its architecture is {architecture!r:.40}, and only llama is supported")
     config = config_of(g)
+    try:
+        LlamaConfig.from_json(config)
+    except CheckpointError as error:
+        raise UnusableError(f"its settings make no model ({error})") from None
     sources = tensors_of(config)
     for source, shape, _ in sources.values():
         if source not in g.tensors:

@@ -159,6 +159,42 @@ def test_a_large_file_that_is_all_texts_is_refused_at_once(tmp_path):
     assert seconds < 1 and peak < 2**24
 
 
+WIDE = "\N{GRINNING FACE}"  # with it, each letter of a text takes four bytes in memory
+
+
+def setting(key: str, value: bytes) -> bytes:
+    return b"".join(piece for _, piece in text_pieces(key)) + value
+
+
+def text_setting(key: str, size: int) -> bytes:
+    text = b"x" * size + WIDE.encode()
+    return setting(key, struct.pack("<IQ", 8, len(text)) + text)
+
+
+def many_texts(size: int) -> bytes:
+    text = WIDE.encode() + b"x" * size
+    return setting("many", struct.pack("<IIQ", 9, 8, 2**19) + (struct.pack("<Q", len(text)) + text) * 2**19)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [([text_setting("a", 2**26)], "a at byte .* has 67108868 bytes; 4194304 are allowed"),
+     ([text_setting(f"t{i}", 2**22 - 4) for i in range(8)], "its header takes more than 25,165,824 bytes, with t5 at"),
+     ([setting("a", struct.pack("<IIQ", 9, 0, 2**25) + bytes(2**25))], "its header takes more than 25,165,824 bytes"),
+     ([many_texts(110)], "its header takes more than 25,165,824 bytes, with many at"),
+     ([many_texts(30)], "its architecture is None")],
+    ids=["text", "texts", "numbers", "list", "largest-list"],
+)  # fmt: skip
+def test_settings_that_would_fill_the_memory_are_refused(tmp_path, settings, says):
+    (tmp_path / "a.gguf").write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, len(settings)) + b"".join(settings))
+    tracemalloc.start()
+    with pytest.raises(CheckpointError, match=says):
+        convert_gguf(tmp_path / "a.gguf", tmp_path / "out")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 3 * 2**26  # the package gguf and its like take about 50 MB more
+
+
 @pytest.mark.parametrize("kind", ["folder", "pipe", "missing", "empty"])
 def test_what_is_no_file(tmp_path, kind):
     import os

@@ -61,6 +61,7 @@ def test_a_template_makes_a_text(template, text):
         ("{% include '/etc/passwd' %}", "no loader"),
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "RecursionError"),
         ("{{ 1 / 0 }}", "ZeroDivisionError"),
+        ("{{ raise_exception('\x1b[2J\x07gone') }}", "TemplateError: [2J gone"),  # no control characters
     ],
 )
 def test_a_template_that_raises_is_one_line(template, reason):
@@ -91,6 +92,14 @@ def test_a_template_without_an_end_is_ended(template):
 def test_a_template_that_takes_much_memory_is_ended(template):
     with pytest.raises(InputError, match=r"^the chat template takes more than 256 MB: "):
         ChatTemplate(template, {}).render(HI)
+
+
+def test_a_template_that_makes_a_book_is_refused():
+    """Before a tokenizer sees it, whose memory has no limit."""
+    with pytest.raises(
+        InputError, match=r"makes 20,000,000 characters of this conversation, and 16,777,216 are allowed"
+    ):
+        ChatTemplate("{{ 'x' * 20000000 }}", {}).render(HI)
 
 
 def test_the_limits_leave_room_for_long_conversations():

@@ -276,6 +276,15 @@ def test_the_split_decides_what_merges_see(file, pre, wanted):
         ({"llama__rope__freq_base": 0.0}, "llama.rope.freq_base must be a number above 0"),
         ({"llama__attention__layer_norm_rms_epsilon": math.nan}, "must be a number above 0, not nan"),
         ({"llama__context_length": None}, "llama.context_length must be a whole number"),
+        (
+            {"llama__attention__layer_norm_rms_epsilon": 2.0},
+            "its settings make no model (config.json: rms_norm_eps must",
+        ),
+        (
+            {"llama__rope__freq_base": 0.5},
+            "its settings make no model (config.json: rope_theta must be a number above 1",
+        ),
+        ({"llama__context_length": 2**31 - 1}, "max_position_embeddings 2,147,483,647 needs a table of 48.0 GB"),
         ({"tokenizer__ggml__model": "llama"}, "of the kind 'llama', and only gpt2"),
         ({"tokenizer__ggml__pre": "llama-bpe"}, "splits texts as 'llama-bpe'"),
         ({"tokenizer__ggml__add_bos_token": True}, "add_bos_token set"),
