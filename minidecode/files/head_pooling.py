@@ -19,7 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import OptionError
-from ..models.config import Config
+from ..models.config import Config, GPTBigCodeConfig
+from ..models.gpt_bigcode_tensors import side_by_side
+from ..ops import Heads
 from .checkpoint import write_safetensors
 from .fairseq_tokenizer import CODES
 from .folder import find_folder, read_settings, stored_tensors
@@ -83,6 +85,8 @@ def convert(
         "its texts differ from those of the model that it was made from, and it needs training"
     )
     fields |= {"num_key_value_heads": num_key_value_heads, "different_model": label}
+    if isinstance(config, GPTBigCodeConfig) and num_key_value_heads == 1:
+        fields["multi_query"] = True  # as transformers says it
     stored, config = stored_tensors(source, family, config)
     converted = dataclasses.replace(config, num_key_value_heads=num_key_value_heads)
     shapes = family.tensors.tensor_shapes(converted)
@@ -109,12 +113,20 @@ def convert(
 def pool_tensor(c: Config, name: str, tensor: np.ndarray, G: int) -> np.ndarray:
     """The tensor of that name in the model with G key/value heads: another one only if it projects keys or values."""
     _, h = c.stacks["encoder" if name.startswith("encoder.") else "decoder"]
-    if re.search(r"\.attn\.c_attn\.", name):  # GPT-2: q, k and v are columns of one matrix
-        q, k, v = np.split(tensor, [h.H * h.K, (h.H + h.G) * h.K], axis=-1)
-        return np.concatenate([q, pool_heads(k, h.G, G), pool_heads(v, h.G, G)], axis=-1)
+    if isinstance(c, GPTBigCodeConfig) and ".attn.c_attn." in name:  # q, k and v are rows of one matrix
+        rows = side_by_side(c, tensor) if c.is_interleaved else tensor
+        return pool_columns(rows.T, h, G).T
+    if ".attn.c_attn." in name:  # GPT-2: they are its columns
+        return pool_columns(tensor, h, G)
     if re.search(r"(_attn\.[kv]_proj|Attention\.[kv])\.", name):  # BART, T5: a matrix each, of which they are rows
         return pool_heads(tensor.T, h.G, G).T
     return tensor
+
+
+def pool_columns(columns: np.ndarray, h: Heads, G: int) -> np.ndarray:
+    """Columns of all queries, keys and values -> the same with G key/value heads."""
+    q, k, v = np.split(columns, [h.H * h.K, (h.H + h.G) * h.K], axis=-1)
+    return np.concatenate([q, pool_heads(k, h.G, G), pool_heads(v, h.G, G)], axis=-1)
 
 
 def pool_heads(columns: np.ndarray, heads: int, G: int) -> np.ndarray:

@@ -5,10 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 GATED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}  # T5 from version 1.1 on
+STARCODER_TOKENS = {"bos_token_id": 0, "eos_token_id": 0}
 # The fields of the published config.json files that differ from their family's defaults.
 PUBLISHED = {
     "gpt2": {"model_type": "gpt2"},
     "gpt2-medium": {"model_type": "gpt2", "n_embd": 1024, "n_layer": 24, "n_head": 16},
+    "tiny_starcoder_py": {
+        "model_type": "gpt_bigcode", "vocab_size": 49152, "n_positions": 8192, "n_layer": 20, **STARCODER_TOKENS,
+    },
+    "starcoder": {
+        "model_type": "gpt_bigcode", "vocab_size": 49152, "n_positions": 8192, "n_embd": 6144, "n_layer": 40,
+        "n_head": 48, **STARCODER_TOKENS,
+    },
     "bart-base": {
         "model_type": "bart", "d_model": 768, "encoder_layers": 6, "decoder_layers": 6, "encoder_ffn_dim": 3072,
         "decoder_ffn_dim": 3072, "encoder_attention_heads": 12, "decoder_attention_heads": 12,

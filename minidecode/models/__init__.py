@@ -5,8 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from . import bart, bart_tensors, fairseq, fairseq_tensors, gpt2, gpt2_tensors, llama, llama_tensors, t5, t5_tensors
-from .config import BartConfig, FairseqConfig, GPT2Config, LlamaConfig, T5Config
+from . import (
+    bart,
+    bart_tensors,
+    fairseq,
+    fairseq_tensors,
+    gpt2,
+    gpt2_tensors,
+    gpt_bigcode_tensors,
+    llama,
+    llama_tensors,
+    t5,
+    t5_tensors,
+)
+from .config import BartConfig, FairseqConfig, GPT2Config, GPTBigCodeConfig, LlamaConfig, T5Config
 
 
 @dataclass(frozen=True)
@@ -21,6 +33,7 @@ class Family:
 
 FAMILIES = {
     "gpt2": Family("gpt2", GPT2Config, gpt2, gpt2_tensors),
+    "gpt_bigcode": Family("gpt_bigcode", GPTBigCodeConfig, gpt2, gpt_bigcode_tensors),
     "bart": Family("bart", BartConfig, bart, bart_tensors),
     **{name: Family(name, T5Config, t5, t5_tensors) for name in ("t5", "mt5", "umt5")},
     **{name: Family(name, FairseqConfig, fairseq, fairseq_tensors) for name in ("fairseq", "fsmt")},

@@ -126,7 +126,9 @@ class GPT2Config(Config):
         self.check_heads("n_embd", "n_head")
         check_epsilon(self.layer_norm_epsilon)
         if self.add_cross_attention:
-            raise CheckpointError("config.json: add_cross_attention is not supported for gpt2: use a model without it")
+            raise CheckpointError(
+                "config.json: add_cross_attention is not supported in decoder-only models: use a model without it"
+            )
 
     @property
     def context(self) -> int:
@@ -145,6 +147,40 @@ class GPT2Config(Config):
     @property
     def width(self) -> int:
         return self.n_embd
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPTBigCodeConfig(GPT2Config):
+    """The fields of a StarCoder or SantaCoder `config.json`: GPT-2's, and whether query heads share keys and values.
+
+    Without multi_query, c_attn has the query, key and value of head 0, then those of head 1, and so on. Fewer key/value
+    heads, which num_key_value_heads says, are ours (see `convert`): then it has all queries, keys and values in turn.
+    """
+
+    FLAGS = (*GPT2Config.FLAGS, "multi_query")
+
+    activation_function: str = "gelu_pytorch_tanh"
+    multi_query: bool = True
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.multi_query and self.num_key_value_heads is None:
+            object.__setattr__(self, "num_key_value_heads", 1)
+        if self.multi_query and self.num_key_value_heads != 1:
+            raise CheckpointError(
+                f"config.json: multi_query has one key/value head, and num_key_value_heads is "
+                f"{self.num_key_value_heads}: set multi_query to false, or leave num_key_value_heads out"
+            )
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]):
+        """Without GPT-2's division of scores by the layer's number, which these models do not have."""
+        return super().from_json({k: v for k, v in fields.items() if k != "scale_attn_by_inverse_layer_idx"})
+
+    @property
+    def is_interleaved(self) -> bool:
+        """Whether c_attn has the query, key and value of one head beside each other."""
+        return self.num_key_value_heads in (None, self.n_head) and not self.multi_query
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,14 +35,14 @@ def tensor_shapes(c) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def bind(c, tensors: dict[str, Any]) -> Weights:
-    """The tensors under the names that the forward pass reads."""
+def bind(c, tensors: dict[str, Any], layout: str = "io") -> Weights:
+    """The tensors under the names that the forward pass reads; `layout` is that of the layers' matrices."""
 
     def norm(name):
         return Norm(tensors[f"{name}.weight"], tensors[f"{name}.bias"], c.layer_norm_epsilon)
 
     def weight(name):
-        return Weight(tensors[f"{name}.weight"], tensors[f"{name}.bias"], layout="io")
+        return Weight(tensors[f"{name}.weight"], tensors[f"{name}.bias"], layout=layout)
 
     heads = c.heads(c.n_head, c.scale_attn_weights, c.attention_window)
     blocks = []
