@@ -16,6 +16,7 @@ from .common.atomics import array_at
 from .common.code_paths import BLAS, COMPILED, ran
 from .common.jit import njit
 from .common.panel_gemm import FLOAT_ROWS, FLOAT_WIDTH, float_tile
+from .common.position_bias import add_bias, bias_arrays
 from .common.thread_pool import ALL_WORKERS, CALLER_ALONE, DONE, parallel_for, schedule
 from .common.tile import FLOAT
 from .softmax import exponentials, largest, softmax_in_place
@@ -27,14 +28,14 @@ WORTH_WORKERS = 2**20  # multiplications; they take some 10 us
 
 
 def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, bias=None, out=None):
-    """By tiles in float32 where there are some, and no bias; else by the BLAS."""
-    arrays = q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window
-    if FLOAT is not None and bias is None and q_RHK.dtype == k_XGK.dtype == v_XGU.dtype == np.float32:
-        return _by_tiles(*arrays, out)
-    return _by_blas(*arrays, bias, out)
+    """By tiles in float32 where there are some; else, and for a bias of each row's own, by the BLAS."""
+    is_float = q_RHK.dtype == k_XGK.dtype == v_XGU.dtype == np.float32
+    by_tiles = FLOAT is not None and is_float and (bias is None or len(bias.bias_XHP) == 1)
+    attend = _by_tiles if by_tiles else _by_blas
+    return attend(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window, bias, out)
 
 
-def _by_tiles(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window, out):
+def _by_tiles(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window, bias, out):
     """Six queries at a time: their scores, the softmax and their sums of values stay in the first-level cache."""
     (R, H, K), (G, U) = q_RHK.shape, v_XGU.shape[1:]
     pairs = list(sentences(q_offsets_X, k_offsets_X))
@@ -47,7 +48,10 @@ def _by_tiles(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, wind
         blocks = -(-TASKS_PER_THREAD * threads // (len(pairs) * G))
         per_task = max(QUERIES_PER_TASK, -(-longest // blocks)) if blocks > 1 else longest
         window = (window or longest) if causal else 0
-        arrays = (*map(np.ascontiguousarray, (q_RHK, k_XGK, v_XGU)), bounds_XX, np.full(1, scale, np.float32), a_RX)
+        arrays = (
+            *map(np.ascontiguousarray, (q_RHK, k_XGK, v_XGU)), bounds_XX, np.full(1, scale, np.float32),
+            *bias_arrays(bias, np.float32), a_RX,
+        )  # fmt: skip
         workers = CALLER_ALONE if R * longest * H * (K + U) < WORTH_WORKERS else ALL_WORKERS
         parallel_for(_attention_by_tiles, (*arrays, window, per_task, longest), _task_by_tiles, workers)
     if out is None or fits:
@@ -57,13 +61,16 @@ def _by_tiles(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, wind
 
 
 @njit(cache=True, nogil=True)
-def _attention_by_tiles(q_RHK, k_XGK, v_XGU, bounds_XX, scale_1, a_RX, window, per_task, longest, function, table):
+def _attention_by_tiles(
+    q_RHK, k_XGK, v_XGU, bounds_XX, scale_1, bias_XHP, bucket_L, zero, a_RX, window, per_task, longest, function, table
+):  # fmt: skip
     """Lays attention on the table: a task for some queries that share a key/value head of a sentence."""
     (H, K), (X, G, U), sentences = q_RHK.shape[1:], v_XGU.shape, len(bounds_XX)
     args = (
         np.int64(q_RHK.ctypes.data), np.int64(k_XGK.ctypes.data), np.int64(v_XGU.ctypes.data),
-        np.int64(bounds_XX.ctypes.data), np.int64(scale_1.ctypes.data), np.int64(a_RX.ctypes.data),
-        H, K, X, G, U, sentences, np.int64(window), np.int64(per_task),
+        np.int64(bounds_XX.ctypes.data), np.int64(scale_1.ctypes.data), np.int64(bias_XHP.ctypes.data),
+        np.int64(bucket_L.ctypes.data), np.int64(zero), np.int64(a_RX.ctypes.data),
+        H, K, X, G, U, sentences, bias_XHP.shape[2], len(bucket_L), np.int64(window), np.int64(per_task),
     )  # fmt: skip
     return schedule(sentences * G * (-(-longest // per_task)), function, args, table)
 
@@ -71,7 +78,9 @@ def _attention_by_tiles(q_RHK, k_XGK, v_XGU, bounds_XX, scale_1, a_RX, window, p
 @njit(cache=True, nogil=True)
 def _task_by_tiles(args, task):
     """The task's queries: all query heads of key/value head g, queries n0 to n1 of the sentence."""
-    q, k, v, bounds, scale, a, H, K, X, G, U, sentences, window, per_task = array_at(args, 0, (14,))
+    q, k, v, bounds, scale, bias, bucket, zero, a, H, K, X, G, U, sentences, P, L, window, per_task = array_at(
+        args, 0, (19,)
+    )
     q0, q1, k0, k1 = array_at(bounds, 0, (sentences, 4))[task // G % sentences]
     g, n0 = task % G, task // G // sentences * per_task
     n1 = min(n0 + per_task, q1 - q0)
@@ -80,10 +89,24 @@ def _task_by_tiles(args, task):
         last = min(k1 - k0, n1) if window else k1 - k0  # of the keys that the task's queries see
         k_PKW = _packed_keys(k_XGK[k0 : k0 + last, g], array_at(scale, np.float32(0), (1,))[0])
         v_PMW = _packed_values(v_XGU[k0 : k0 + last, g])
+        bias_HP, bucket_L = array_at(bias, np.float32(0), (H, P)), array_at(bucket, 0, (L,))
         for h in range(g * (H // G), (g + 1) * (H // G)):
+            bias_X = _by_distance(bias_HP[h], bucket_L, zero, n1, last)
             at = 4 * (q0 * H + h)
-            _attend_head(q + at * K, H * K, k_PKW, v_PMW, window, n0, n1, a + at * U, H * U, U)
+            _attend_head(q + at * K, H * K, k_PKW, v_PMW, bias_X, window, n0, n1, a + at * U, H * U, U)
     return DONE
+
+
+@njit(cache=True, nogil=True)
+def _by_distance(bias_P, bucket_L, zero, N, M):
+    """A head's bias from the distance of query N - 1 and key 0 down to that of query 0 and key M - 1; empty for none.
+
+    What query n adds to its keys lies side by side there, from entry N - 1 - n on.
+    """
+    bias_X = np.empty(N + M - 1 if len(bias_P) else 0, np.float32)
+    bias_X[:] = 0
+    add_bias(bias_X, bias_P, bucket_L, N - 1 + zero)
+    return bias_X
 
 
 @njit(cache=True, nogil=True)
@@ -119,8 +142,10 @@ def _packed_values(v_MU):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _attend_head(q, q_row, k_PKW, v_PMW, window, n0, n1, a, a_row, U):
+def _attend_head(q, q_row, k_PKW, v_PMW, bias_X, window, n0, n1, a, a_row, U):
     """Queries n0 to n1 of one head, whose first lies at the address q; the results go to the address a.
+
+    bias_X: what is added to the scores, from query n1 - 1 and key 0 on, as `_by_distance` has it; or nothing.
 
     window: how many keys a query sees, of which the last is the query's own position; 0 if each sees all keys.
     A tile's weights are not divided by their sum: its results are, which are fewer.
@@ -143,6 +168,8 @@ def _attend_head(q, q_row, k_PKW, v_PMW, window, n0, n1, a, a_row, U):
             begin, end = (max(0, n + i + 1 - window), n + i + 1) if window else (0, M)
             scores_NM[i, first:begin] = 0
             scores_NM[i, end:last] = 0
+            if len(bias_X):
+                _add(bias_X[n1 - 1 - n - i + begin :], scores_NM[i, begin:end])
             total_N[i] = exponentials(scores_NM[i, begin:end], largest(scores_NM[i, begin:end]))
         for p in range(len(v_PMW)):
             panel, to = values + p * values_bytes + 4 * first * FLOAT_WIDTH, sums + 4 * p * FLOAT_WIDTH
@@ -152,6 +179,12 @@ def _attend_head(q, q_row, k_PKW, v_PMW, window, n0, n1, a, a_row, U):
             a_U = array_at(a + 4 * (n + i) * a_row, np.float32(0), (U,))
             for u in range(U):
                 a_U[u] = sums_NU[i, u] / total_N[i]
+
+
+@njit(cache=True, nogil=True)
+def _add(bias_X, scores_M):
+    for m in range(len(scores_M)):
+        scores_M[m] += bias_X[m]
 
 
 def _by_blas(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window, bias, out):
