@@ -1,0 +1,239 @@
+"""fairseq's Transformer in plans: every cache, kernels, arenas, stored weights, fewer heads; its errors; its words."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "golden"))
+pytest.register_assert_rewrite("fairseq_cases")
+
+from fairseq_cases import case_of, write_model  # noqa: E402
+
+import minidecode as md  # noqa: E402
+
+SHARED, PRE, FREE = (
+    "02-post-sin-shareall",
+    "07-pre-learned-sharedec-lnemb-gelu",
+    "09-pre-nopos-separate-noscale-nofinalnorm",
+)
+OPTIONS = {"num_beams": 3, "max_new_tokens": 10, "eos_token_id": [2], "dialect": "hf"}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Post-norm with one table and sinusoids; pre-norm with learned positions and two tables; neither positions nor
+    a final norm."""
+    return {name: write_model(name, tmp_path_factory.mktemp("fairseq")) for name in (SHARED, PRE, FREE)}
+
+
+@pytest.fixture(params=[SHARED, PRE, FREE])
+def name(request):
+    return request.param
+
+
+def generate(folders, name, plan="numpy", options=OPTIONS, sources=None, **how):
+    model = md.load(folders[name], plan=plan, **how)
+    out = model.generate(input_ids=sources or case_of(name)["src_tokens"], **options)
+    return [ids.tolist() for ids in out.token_ids], out.receipt
+
+
+@pytest.mark.parametrize("plan", [
+    "cache=none", "cache=el", "cache=split", "cache=indirect", "cache=preallocated", "naive",
+    "fast", "fast,cache=indirect", "fast,cache=preallocated", "fast,cache=el", "cache=split,arena=planned",
+    "fast,arena=planned", "cache=indirect,arena=separate", "fast,drop_finished=off", "hars=cpu",
+])  # fmt: skip
+def test_plans_give_the_same_tokens(folders, name, plan):
+    assert generate(folders, name, plan)[0] == generate(folders, name)[0]
+
+
+def test_a_sentence_alone_gives_what_it_gives_in_a_batch(folders, name):
+    tokens = generate(folders, name)[0]
+    alone = [generate(folders, name, sources=[source])[0][0] for source in case_of(name)["src_tokens"]]
+    assert alone == tokens
+
+
+@pytest.mark.parametrize(("name", "cache"), [(SHARED, "split"), (PRE, "el")])
+def test_kernels_give_the_same_tokens(folders, name, cache):
+    short = {"options": {**OPTIONS, "num_beams": 2, "max_new_tokens": 2}, "sources": case_of(name)["src_tokens"][2:]}
+    tokens, receipt = generate(folders, name, f"emulator,cache={cache}", device="emulator", **short)
+    assert tokens == generate(folders, name, **short)[0]
+    attending = {op: c.implementation for op, c in receipt.ops.items() if op.startswith("attend")}
+    assert attending and all("cuda" in where for where in attending.values()), attending
+
+
+def test_el_keeps_the_source_once_for_all_layers(folders, name):
+    """Positions are in the tokens, so EL is what it is for BART."""
+    _, receipt = generate(folders, name, "cache=el")
+    assert receipt.ops["attend_el"].calls and receipt.ops["attend_split"].calls and "attend_shared" not in receipt.ops
+
+
+def test_hars_finds_the_candidates(folders, name):
+    """Without processors, straight from the logits."""
+    _, receipt = generate(folders, name, "hars=cpu")
+    assert receipt.ops["hars_candidates"].calls
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8", "int8_dynamic"])
+def test_stored_weights(folders, name, dtype):
+    """Equal in NumPy and compiled; and near what float32 says."""
+    assert generate(folders, name, "fast", dtype=dtype)[0] == generate(folders, name, "numpy", dtype=dtype)[0]
+    case = case_of(name)
+    given = {"input_ids": case["src_tokens"], "decoder_input_ids": case["prev_output_tokens"]}
+    exact, stored = (md.load(folders[name], dtype=d).logits(**given) for d in ("float32", dtype))
+    off = max(np.abs(a - b).max() for a, b in zip(exact, stored, strict=True))
+    assert 0 < off < 0.2 * max(np.abs(a).max() for a in exact)
+
+
+def test_fewer_heads(folders, tmp_path):
+    from minidecode.files.head_pooling import convert
+
+    convert(folders[SHARED], tmp_path / "grouped", num_key_value_heads=1)
+    folders = folders | {"grouped": tmp_path / "grouped"}
+    sources = case_of(SHARED)["src_tokens"]
+    model = md.load(tmp_path / "grouped")
+    assert [block.heads.G for block in model.weights.blocks] == [1] and model.tokenizer is not None
+    assert (
+        generate(folders, "grouped", "fast,cache=indirect", sources=sources)[0]
+        == generate(folders, "grouped", sources=sources)[0]
+    )
+
+
+def test_a_window_rolls(folders, tmp_path):
+    """attention_window is ours: the decoder sees its last positions, in slots that are written over."""
+    changed(folders[PRE], tmp_path / "model", attention_window=3)
+    folders, sources = folders | {"rolling": tmp_path / "model"}, case_of(PRE)["src_tokens"]
+    tokens = generate(folders, "rolling", "cache=none", sources=sources)[0]
+    assert generate(folders, "rolling", "cache=rolling", sources=sources)[0] == tokens
+    assert tokens != generate(folders, PRE)[0]
+
+
+def test_scores_of_targets_are_those_of_generation(folders, name):
+    model = md.load(folders[name])
+    out = model.generate(input_ids=case_of(name)["src_tokens"], **OPTIONS)
+    scored = model.score(
+        input_ids=case_of(name)["src_tokens"], target_ids=out.token_ids, decoder_start_token_id=2
+    )  # fmt: skip
+    for log_prob_T, ids, score in zip(scored.log_probs, out.token_ids, out.scores, strict=True):
+        assert abs(log_prob_T.sum() / len(ids) - score) < 1e-5
+
+
+def test_the_footprint_holds_what_a_generation_keeps(folders, name):
+    model = md.load(folders[name])
+    how = {"input_ids": case_of(name)["src_tokens"], **OPTIONS}
+    assert model.footprint(**how).cache >= model.generate(**how).receipt.cache_peak_bytes > 0
+
+
+@pytest.mark.parametrize("published", ["transformer_iwslt_de_en", "transformer_vaswani_wmt_en_de_big"])
+def test_published_shapes_plan_a_step(published):
+    """Without their weights: published sizes bind, and say what a step takes."""
+    from minidecode.loading import load_shapes
+
+    model = load_shapes(published, vocab_size=64)
+    step = model.plan_step(batch_size=2, input_length=16, num_beams=2, max_new_tokens=8)
+    assert model.family == "fairseq" and step.bytes > 0
+
+
+# ---- what is refused -------------------------------------------------------------------------------------------------
+
+
+def changed(folder: Path, out: Path, **fields) -> Path:
+    """A copy of a model with other fields in its config.json; None takes one away."""
+    shutil.copytree(folder, out)
+    config = json.loads((out / "config.json").read_text(encoding="utf-8")) | fields
+    config = {name: value for name, value in config.items() if value is not None}
+    (out / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return out
+
+
+BAD_CONFIGS = {
+    "adaptive_softmax_cutoff": ("10000,20000", r"adaptive_softmax_cutoff='10000,20000' is not supported: a head in"),
+    "adaptive_input": (True, "adaptive_input=True is not supported"),
+    "cross_self_attention": (True, "cross_self_attention=True is not supported"),
+    "no_cross_attention": (True, "no_cross_attention=True is not supported"),
+    "encoder_layers_to_keep": ("0,2", "encoder_layers_to_keep='0,2' is not supported: layers that are left out"),
+    "decoder_layers_to_keep": ("0", "decoder_layers_to_keep='0' is not supported"),
+    "decoder_input_dim": (24, "decoder_input_dim=24 with encoder_embed_dim=20 is not supported: all widths"),
+    "src_vocab_size": (None, "src_vocab_size is missing .how many words its dictionary has, with the four"),
+    "encoder_layers": ("two", "encoder_layers must be a whole number from 1"),
+    "decoder_normalize_before": ("yes", "decoder_normalize_before must be true or false, not 'yes'"),
+    "activation_fn": ("swoosh", "activation_function 'swoosh' is not one of"),
+    "encoder_attention_heads": (3, "encoder_embed_dim 20 is not a multiple of encoder_attention_heads 3"),
+    "tgt_vocab_size": (39, "share_all_embeddings needs one dictionary, and src_vocab_size is 38 and tgt_vocab_size 39"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("field", BAD_CONFIGS)
+def test_a_config_that_is_not_supported(folders, tmp_path, field):
+    value, message = BAD_CONFIGS[field]
+    with pytest.raises(md.CheckpointError, match=message) as caught:
+        md.load(changed(folders[SHARED], tmp_path / "model", **{field: value}))
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_architecture_needs_all_sizes(folders, tmp_path):
+    """What the Namespace lacks has the default of its architecture, and nobody knows this one's."""
+    with pytest.raises(md.CheckpointError, match=r"encoder_layers is missing .the architecture 'mine' is not known"):
+        md.load(changed(folders[SHARED], tmp_path / "model", arch="mine", encoder_layers=None))
+    md.load(changed(folders[SHARED], tmp_path / "whole", arch="mine"))
+
+
+def test_what_is_left_out_is_the_architectures():
+    from minidecode.models.config import FairseqConfig
+
+    sizes = {"src_vocab_size": 9, "tgt_vocab_size": 9}
+    c = FairseqConfig.from_json(sizes | {"arch": "transformer_iwslt_de_en"})
+    assert (c.encoder_embed_dim, c.encoder_ffn_embed_dim, c.decoder_ffn_embed_dim) == (512, 1024, 1024)
+    assert (c.encoder_attention_heads, c.decoder_attention_heads, c.encoder_layers) == (4, 4, 6)
+    c = FairseqConfig.from_json(sizes | {"arch": "transformer_wmt_en_de_big_t2t"})
+    assert (c.width, c.decoder_ffn_embed_dim, c.decoder_attention_heads) == (1024, 4096, 16)
+    assert c.is_pre_norm("encoder") and c.is_pre_norm("decoder")
+    c = FairseqConfig.from_json(sizes | {"decoder_layers": 2, "encoder_ffn_embed_dim": 64})
+    assert (c.encoder_layers, c.decoder_layers, c.decoder_ffn_embed_dim) == (6, 2, 64)
+
+
+def test_lengths_are_those_of_either_side(folders, tmp_path):
+    """max_source_positions for sources, max_target_positions for targets."""
+    model = md.load(folders[SHARED])  # 24 and 30
+    with pytest.raises(md.InputError, match="source 1 of 1 has 25 tokens and the encoder holds 24: shorten it, or cut"):
+        model.generate(input_ids=[[5] * 24 + [2]], max_new_tokens=2)
+    cut = model.generate(input_ids=[[5] * 24 + [2]], truncate=True, **OPTIONS).token_ids[0].tolist()
+    assert cut == model.generate(input_ids=[[5] * 23 + [2]], **OPTIONS).token_ids[0].tolist()
+    out = model.generate(input_ids=[[5, 2]], max_new_tokens=30, eos_token_id=(), num_beams=1, dialect="hf")
+    assert len(out.token_ids[0]) == 30
+    with pytest.raises(md.InputError, match="31 new tokens go beyond the decoder's context of 30"):
+        model.generate(input_ids=[[5, 2]], max_new_tokens=31)
+
+
+def test_ids_are_those_of_either_dictionary(tmp_path):
+    """30 words of the source, 40 of the target."""
+    model = md.load(write_model("03-post-sin-sharedec", tmp_path))
+    with pytest.raises(md.InputError, match="prompt 1 of 1: token id 30 is not in the vocabulary of 30 tokens"):
+        model.generate(input_ids=[[30, 2]])
+    assert model.logits([[29, 2]], decoder_input_ids=[[2, 39]])[0].shape == (2, 40)
+    with pytest.raises(md.InputError, match="target 1 of 1: token id 40 is not in the vocabulary of 40 tokens"):
+        model.logits([[29, 2]], decoder_input_ids=[[2, 40]])
+
+
+def test_a_dictionary_that_is_not_the_models(folders, tmp_path):
+    out = changed(folders[SHARED], tmp_path / "model")
+    words = (out / "dict.src.txt").read_text(encoding="utf-8")
+    (out / "dict.src.txt").write_text(words + "more 1\n", encoding="utf-8")
+    with pytest.raises(md.CheckpointError, match=r"dict\.src\.txt has 39 words, .* table has 38: use the dictionary"):
+        md.load(out)
+    (out / "dict.src.txt").unlink()
+    with pytest.raises(md.CheckpointError, match=r"dict\.src\.txt is missing: put it there"):
+        md.load(out)
+
+
+def test_a_folder_without_dictionaries_takes_ids(folders, tmp_path):
+    out = changed(folders[SHARED], tmp_path / "model")
+    for file in out.glob("dict.*.txt"):
+        file.unlink()
+    model = md.load(out)
+    assert model.tokenizer is None and model.generate(input_ids=[[5, 2]], max_new_tokens=2).token_ids
+    with pytest.raises(md.InputError, match="has no tokenizer"):
+        model.generate("is to")
