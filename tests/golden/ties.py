@@ -86,11 +86,17 @@ def check_scores(bound, options, tokens, ours, theirs) -> None:
 
 
 def compare_generation(
-    folder: Path, prompts: Texts, options: dict, theirs: Texts, their_scores: list[float], ties: Ties
+    folder: Path,
+    prompts: Texts,
+    options: dict,
+    theirs: Texts,
+    their_scores: list[float],
+    ties: Ties,
+    plans: tuple[str, ...] = PLANS,
 ) -> bool:
     """One call under every plan, held to what transformers gave. Returns whether it had to be excused as a tie."""
     excused = False
-    for plan in PLANS:
+    for plan in plans:
         out = md.load(folder, plan=plan).generate(input_ids=prompts, **options)
         ours = [ids.tolist() for ids in out.token_ids]
         differing = list(differing_sentences(prompts, ours, theirs))
