@@ -7,7 +7,7 @@ and bytes per second that as many threads read from memory. Products of 1, 4 and
 products of many rows near the first. Each call gets another matrix than the one before, so that weights come from
 memory, as in a model. Rounding the rows counts as part of a product. Beside them: `int8`, `int8_blocks` and `int4`,
 which round weights alone, and float32 by the BLAS. Everything runs on as many threads as Numba is told
-(NUMBA_NUM_THREADS).
+(NUMBA_NUM_THREADS). Each product is compared with NumPy's before it is timed; a wrong one ends the script.
 
 Takes about two minutes. Prints a table; writes that of the last product into --readme between the marks int8-gemm, and
 all figures to --out.
@@ -20,6 +20,7 @@ import json
 import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import cycle
 
 import numpy as np
@@ -36,6 +37,8 @@ from minidecode.cpu.common.tile import DOT, GROUP, I32, I64
 from minidecode.cpu.linear import linear
 from minidecode.cpu.linear_int8 import linear_int8
 from minidecode.ops import Weight
+from minidecode.reference.linear import linear_naive
+from minidecode.reference.linear_int8 import linear_int8_naive
 from minidecode.runtime.cores import worker_threads
 from minidecode.runtime.low_precision import narrowed
 from minidecode.runtime.weight_blocks import BLOCKS, in_panels
@@ -97,6 +100,18 @@ def seconds_of(call) -> float:
     return time.perf_counter() - started
 
 
+def check(x_RX: np.ndarray, plain: Weight) -> None:
+    """Ends the script where a way that is timed makes other numbers than NumPy."""
+    weights = {"int8_dynamic": pack_int8(plain), "int8": replace(plain, x_bits=None)}
+    weights |= {dtype: in_panels(narrowed(dtype, Weight(plain.data.T.astype(np.float32)))) for dtype in BLOCKS}
+    for dtype, weight in weights.items():
+        multiply, right = (linear_int8, linear_int8_naive) if dtype == "int8_dynamic" else (linear, linear_naive)
+        found_RX, right_RX = multiply(x_RX, weight), right(x_RX, weight)
+        close = 0 if dtype == "int8_dynamic" else 1e-5 * np.abs(right_RX).max()
+        if not (np.abs(found_RX - right_RX) <= close).all():
+            raise SystemExit(f"{dtype} is wrong for {x_RX.shape} x {plain.data.shape[::-1]}: nothing was timed")
+
+
 def measure(rows: int, inputs: int, outputs: int, turns: int, pool, numbers) -> dict:
     """Medians of one product and of both limits, by turns."""
     rng, threads = np.random.default_rng(0), worker_threads().number
@@ -105,7 +120,7 @@ def measure(rows: int, inputs: int, outputs: int, turns: int, pool, numbers) -> 
         narrowed("int8_dynamic", Weight(rng.standard_normal((inputs, outputs), np.float32))) for _ in range(copies)
     ]
     x_RX, y_RX = rng.standard_normal((rows, inputs), np.float32), np.empty((rows, outputs), np.float32)
-    wide = [w.data.T.astype(np.float32) for w in plain[:4]]
+    wide = [w.data.T.astype(np.float32) for w in plain[: max(2, COLD // (4 * inputs * outputs))]]
     packed, weights, wides = cycle([pack_int8(w) for w in plain]), cycle(plain), cycle(wide)
     in_blocks = {}
     for dtype in BLOCKS:
@@ -121,6 +136,7 @@ def measure(rows: int, inputs: int, outputs: int, turns: int, pool, numbers) -> 
         "registers": lambda: list(pool.map(registers_alone, [TURNS_OF_REGISTERS] * threads, [0x01010101] * threads)),
         "reading": lambda: list(pool.map(total_of, parts)),
     }
+    check(x_RX, plain[0])
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(turns + 1):
         for name in rng.permutation(list(calls)).tolist():

@@ -26,6 +26,19 @@ def test_it_runs_in_small_and_writes_json(tmp_path, monkeypatch, capsys):
     assert f"{rows[1]['of_registers']:.0%} |" in capsys.readouterr().out
 
 
+@pytest.mark.skipif(DOT is None, reason="no integer dot product here")
+@pytest.mark.parametrize("way", ["linear_int8", "linear"])
+def test_a_wrong_product_is_not_timed(way, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["int8_gemm.py", "--rows", "1", "--turns", "1", "--products", "out"])
+    script = load_file(SCRIPT)
+    for size in ("COLD", "READ"):
+        monkeypatch.setattr(script, size, 2**20)
+    right = getattr(script, way)
+    monkeypatch.setattr(script, way, lambda x_RX, weight, out=None: right(x_RX, weight, out=out) * 1.001)
+    with pytest.raises(SystemExit, match=r"is wrong for \(1, 768\) x \(768, 768\): nothing was timed"):
+        script.main()
+
+
 def test_the_readme_says_what_was_recorded(monkeypatch):
     recorded = json.loads((SCRIPT.parent / "results" / "int8-gemm-cpu.json").read_text(encoding="utf-8"))
     assert load_file(SCRIPT).table(recorded, {"up"}) in (SCRIPT.parent / "README.md").read_text(encoding="utf-8")
