@@ -17,6 +17,7 @@ from .errors import CheckpointError, MemoryBudgetError, OptionError
 from .files.fairseq_tokenizer import CODES, FairseqTokenizer
 from .files.folder import chosen_defaults, find_folder, read_settings, stored_tensors, task_settings
 from .files.published import published_config, random_tensors
+from .files.sentence_settings import SentenceSettings
 from .files.stored import read_json
 from .files.tokenizer import Tokenizer
 from .model import Model
@@ -90,6 +91,8 @@ def load(
             }
         tokenizer = _tokenizer_of(folder, family, config) if folder else None
         model = Model(family, config, tensors, tokenizer, defaults, plan, dtype, device, source, prefix)
+        if folder is not None and model.is_encoder:
+            model.sentences = SentenceSettings.from_folder(folder)
         del tensors
         _return_free_memory()
     arguments = {"dtype": dtype, "device": device, "random_weights": random_weights, "task": task}
@@ -159,7 +162,7 @@ def _fingerprints(folder: Path | None) -> dict[str, str]:
     if folder is None or not folder.is_dir():
         return {}
     made_of = ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab-src.json",
-               "vocab-tgt.json", *CODES)  # fmt: skip
+               "vocab-tgt.json", "vocab.txt", "modules.json", *CODES)  # fmt: skip
     paths = [folder / file for file in made_of if (folder / file).exists()]
     paths += sorted(folder.glob("dict.*.txt"))
     weights = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("*.bin"))

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import inspect
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Unpack
 
@@ -18,15 +18,29 @@ from .cache.no_cache import NoCache
 from .errors import CheckpointError, InputError, NumericalError, OptionError
 from .files.chat import Message
 from .files.folder import chosen_defaults
+from .files.sentence_settings import SentenceSettings
 from .files.tokenizer import TextStream, Tokenizer
 from .models import FAMILIES, Family
 from .plan import Plan, file_of
 from .runtime.arena import Arena, Extent, Fresh, Places, StepPlan
 from .runtime.blas_threads import few_blas_threads, products_are_small
 from .runtime.buckets import Buckets
-from .runtime.compiled import compile_time, reason_for_numpy
+from .runtime.compiled import compile_time, reason_for_numpy, reason_for_numpy_to_encode
 from .runtime.device import fetch, moved_to
 from .runtime.dry_run import dry_run, search_of
+from .runtime.encoding import (
+    Classified,
+    Read,
+    TokenLabel,
+    classified,
+    normalized,
+    read_ids,
+    read_texts,
+    rows_of,
+    scores_of,
+    token_labels,
+    vectors,
+)
 from .runtime.engine import Engine
 from .runtime.footprint import Footprint, check_fits, footprint, read_budget
 from .runtime.guidance import GuidedEngine
@@ -34,7 +48,7 @@ from .runtime.inputs import Inputs, Texts, extent_of, token_callback
 from .runtime.launch import counted_launches
 from .runtime.low_precision import DYNAMIC, NARROW, each_weight, joined, read_only, stored_as
 from .runtime.output import LogProbs, Output, check_logprobs
-from .runtime.prompts import fit_prompts, fit_sources, token_rows
+from .runtime.prompts import fit_prompts, fit_sources, ids_and_mask, token_rows
 from .runtime.receipt import CostOf, CountedOps, Receipt
 from .runtime.scoring import Piece, Scores, checked_stride, score_pieces, target_pieces, text_pieces
 from .runtime.streaming import Stream, StreamOptions
@@ -71,6 +85,7 @@ class Model:
         self.prefix = prefix  # what stands in front of each text: T5's "summarize: "
         self.config, self.tokenizer, self.defaults, self.plan = config, tokenizer, defaults, plan
         self.tensors, self.network, self.family = tensors, family.network, family.name
+        self.sentences = SentenceSettings()  # how texts become vectors, of an encoder alone
         self.loaded_from: Any = None  # a loading.LoadedFrom, by which it is pickled
         self.weights = family.tensors.bind(config, tensors)
         self.parameters = sum(t.size for t in tensors.values())  # numbers in the weights, tied ones once
@@ -124,6 +139,11 @@ class Model:
         return hasattr(self.network, "encode")
 
     @property
+    def is_encoder(self) -> bool:
+        """Whether it reads texts and writes none (BERT)."""
+        return not hasattr(self.network, "lm_head")
+
+    @property
     def is_rotary(self) -> bool:
         """Whether queries and keys are turned by their positions (Llama)."""
         return hasattr(self.weights, "turns_NK")
@@ -134,6 +154,7 @@ class Model:
         generation_config: a dict, the path of a JSON file, or False, in place of the model's defaults; as in `load`.
         Raises OptionError on an unknown name, a value that breaks a rule, or one that this model cannot serve.
         """
+        self._check_it_writes()
         defaults, source = self.defaults, self.defaults_from
         own: dict[str, Any] = dict(given)
         if (config := own.pop("generation_config", None)) is not None:
@@ -335,6 +356,7 @@ class Model:
         Raises InputError on a model without a template, on a template that fails, and on a conversation that goes
         beyond the context: leave out its oldest messages then.
         """
+        self._check_it_writes()
         if "streamer" in options or options.get("truncate"):
             raise OptionError("chat takes no streamer and no truncate: leave out the oldest messages instead")
         ids = self.inputs.encode_chat(messages)
@@ -371,6 +393,11 @@ class Model:
         stops = resolved.stop_strings, resolved.keep_stop_strings
         text_stream = functools.partial(TextStream, self.tokenizer, *stops) if resolved.num_beams == 1 else None
         return Stream(functools.partial(self.generate, prompts, **options), text_stream, is_single)
+
+    def _check_it_writes(self) -> None:
+        """Raises OptionError on an encoder alone."""
+        if self.is_encoder:
+            raise OptionError(f"a {self.family} model reads texts and writes none: use encode or classify")
 
     def _check_full_text(self) -> None:
         """Raises on return_full_text where no prompt is part of the text, or no tokenizer can write it."""
@@ -520,6 +547,7 @@ class Model:
         An encoder-decoder model takes its sources as input_ids and its targets as decoder_input_ids, which must begin
         with decoder_start_token_id to mean what they do in training; the scores are those of the targets' positions.
         """
+        self._check_it_writes()
         if self.is_encoder_decoder != (decoder_input_ids is not None):
             what = "needs" if self.is_encoder_decoder else "takes no"
             raise InputError(f"this model {what} decoder_input_ids beside input_ids")
@@ -592,6 +620,150 @@ class Model:
         likeliest = [best_RK[:, 0] for best_RK in best]
         return Scores(scored, log_probs, likeliest, known if len(known) == len(scored) else None)
 
+    def encode(
+        self, texts: Texts | None = None, *, input_ids: Any = None, attention_mask: Any = None,
+        token_type_ids: Any = None, pooling: str | None = None, normalize: bool | None = None, truncate: bool = False,
+        plan: str | Plan | None = None, progress: Callable[[int, int], None] | None = None,
+    ) -> np.ndarray:  # fmt: skip
+        """One vector for each text, x_BD: for search and for comparing texts, by an encoder such as BERT.
+
+            model = md.load("minilm")
+            a, b = model.encode(["How old are you?", "What is your age?"])
+            print(a @ b)
+
+        texts: one or several; or input_ids and attention_mask (and token_type_ids, by default 0).
+        pooling: "mean" of a text's rows, [CLS] and [SEP] included, "cls" (the first row), "max" (of each
+            number), or "pooler" (tanh of a product of the first row). By default what the files of
+            sentence-transformers say, and without them the mean.
+        normalize: divide each vector by its length, so that products are cosines; by default as the files say.
+        truncate: cut texts that are too long, in front of their last token, as sentence-transformers does unasked.
+        plan: overrides the one given to `load`. progress: called with (texts done, of how many).
+
+        The tokens of all texts are rows of one batch: padding costs nothing, as there is none. A text gives the same
+        vector alone and in any batch, up to rounding. Raises InputError on texts that cannot be used, OptionError on
+        options and on models that are no encoders.
+        """
+        self._check_it_reads("encode")
+        pooling, normalize = self.sentences.chosen(pooling, normalize)
+        if pooling == "pooler" and self.weights.pooler is None:
+            raise OptionError("pooling=pooler: the model's files hold no pooler.dense.weight: choose mean, cls or max")
+        read = self._read(texts, None, input_ids, attention_mask, token_type_ids, truncate)
+        ops = self._ops_to_encode(read, plan)
+        with few_blas_threads(self.is_small), np.errstate(all="ignore"):
+            rows = self._rows(ops, read, pooling in ("cls", "pooler"), progress)
+            x_BD = vectors(rows, self.network, self.weights, ops, pooling)
+        self._check_numbers(x_BD)
+        return (normalized(x_BD) if normalize else x_BD).astype(self.weights.wte_VD.dtype, copy=False)
+
+    def encode_tokens(
+        self, texts: Texts | None = None, *, text_pairs: str | Sequence[str] | None = None, input_ids: Any = None,
+        attention_mask: Any = None, token_type_ids: Any = None, truncate: bool = False, plan: str | Plan | None = None,
+    ) -> list[np.ndarray]:  # fmt: skip
+        """The last layer's row of each token, an array (N, D) for each text. Arguments as for `encode`.
+
+        text_pairs: of each text the one that is read behind it, as the other type of tokens.
+        """
+        self._check_it_reads("encode_tokens")
+        read = self._read(texts, text_pairs, input_ids, attention_mask, token_type_ids, truncate)
+        ops, found = self._ops_to_encode(read, plan), []
+        with few_blas_threads(self.is_small):
+            for x_RD, offsets_X in self._rows(ops, read):
+                found += np.split(fetch(x_RD), offsets_X[1:-1])
+        return found
+
+    def classify(
+        self, texts: Texts | None = None, *, text_pairs: str | Sequence[str] | None = None, input_ids: Any = None,
+        attention_mask: Any = None, token_type_ids: Any = None, truncate: bool = False, plan: str | Plan | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> list[Classified]:  # fmt: skip
+        """The label of each text, by an encoder with a classifier; arguments as for `encode` and `encode_tokens`.
+
+        Scores are a softmax; a sigmoid each, if config.json's problem_type says that several labels may hold or there
+        is one label; and the numbers themselves of a regression. For labels of tokens: `classify_tokens`.
+        """
+        self._check_classifies("classify", of_tokens=False)
+        read = self._read(texts, text_pairs, input_ids, attention_mask, token_type_ids, truncate)
+        ops, found = self._ops_to_encode(read, plan), []
+        with few_blas_threads(self.is_small), np.errstate(all="ignore"):
+            for x_RD, _ in self._rows(ops, read, True, progress):
+                pooled_RD = x_RD if self.weights.pooler is None else self.network.pooled(self.weights, x_RD, ops)
+                found.append(fetch(self.network.classify(self.weights, pooled_RD, ops)))
+        logits_XX = np.concatenate(found)
+        self._check_numbers(logits_XX)
+        return [classified(row, self.config.labels) for row in scores_of(logits_XX, self.config.problem_type)]
+
+    def classify_tokens(
+        self, texts: str | Sequence[str], *, truncate: bool = False, plan: str | Plan | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> list[list[TokenLabel]]:  # fmt: skip
+        """The label of each token of each text, special tokens left out; for instance names of people and places.
+
+        Arguments as for `encode`. A label's score is a softmax over all labels.
+        """
+        self._check_classifies("classify_tokens", of_tokens=True)
+        texts = [texts] if isinstance(texts, str) else texts
+        read = self._read(texts, None, None, None, None, truncate)
+        ops, found = self._ops_to_encode(read, plan), []
+        with few_blas_threads(self.is_small), np.errstate(all="ignore"):
+            for x_RD, offsets_X in self._rows(ops, read, False, progress):
+                logits_RX = fetch(self.network.classify(self.weights, x_RD, ops))
+                self._check_numbers(logits_RX)
+                found += np.split(scores_of(logits_RX, None), offsets_X[1:-1])
+        assert read.places is not None  # they were texts
+        parts = zip(texts, found, read.places, strict=True)
+        return [token_labels(text, score_NX, self.config.labels, places) for text, score_NX, places in parts]
+
+    def _read(self, texts, text_pairs, input_ids, attention_mask, token_type_ids, truncate: bool) -> Read:
+        """What an encoder is given, as rows of tokens that fit."""
+        most, types = self.sentences.max_tokens or self.config.context, self.config.type_vocab_size
+        most = min(most, self.config.context)
+        if isinstance(texts, Mapping) and input_ids is None:  # of a tokenizer of transformers
+            token_type_ids = texts.get("token_type_ids", token_type_ids)
+            (input_ids, attention_mask), texts = ids_and_mask(texts, attention_mask, "texts"), None
+            if token_type_ids is not None and np.ndim(token_type_ids[0]) == 0:
+                token_type_ids = [token_type_ids]
+        if (texts is None) == (input_ids is None):
+            raise InputError("give either texts or input_ids (token ids)")
+        if texts is not None:
+            if attention_mask is not None or token_type_ids is not None:
+                raise InputError("attention_mask and token_type_ids go with input_ids: texts bring their own")
+            return read_texts(self.inputs, texts, text_pairs, most, truncate)
+        if text_pairs is not None:
+            raise InputError("text_pairs go with texts: with input_ids, token_type_ids say which token is of which")
+        return read_ids(self.inputs, input_ids, attention_mask, token_type_ids, most, types, truncate)
+
+    def _ops_to_encode(self, read: Read, plan: str | Plan | None) -> CountedOps:
+        """The functions of a plan, of which an encoder calls some."""
+        plan = (self.plan if plan is None else Plan.parse(plan)).on(self.device)
+        if plan.base == "auto":
+            plan = Plan("fast" if reason_for_numpy_to_encode(self, sum(map(len, read.ids))) is None else "numpy")
+        return CountedOps(plan.resolve(False, self.device, self.dtype)[0])
+
+    def _rows(self, ops: CountedOps, read: Read, first_alone: bool = False, progress=None):
+        positions = self.config.max_position_embeddings
+        return rows_of(self.network, self.weights, ops, read, positions, self.device, first_alone, progress)
+
+    def _check_it_reads(self, what: str) -> None:
+        """Raises OptionError on a model that generates."""
+        if not self.is_encoder:
+            raise OptionError(
+                f"{what} is for encoders, models of type bert such as minilm: this {self.family} can generate and score"
+            )
+
+    def _check_classifies(self, what: str, of_tokens: bool) -> None:
+        """Raises OptionError on a model without the classifier that is asked for."""
+        self._check_it_reads(what)
+        if self.weights.classifier is None:
+            raise OptionError(f"{what}: the model's files hold no classifier.weight: use encode, or another model")
+        if self.config.labels_tokens != of_tokens:
+            other = "tokens, not texts: use classify_tokens" if not of_tokens else "texts, not tokens: use classify"
+            raise OptionError(f"{what}: this model's classifier is one of {other}")
+
+    def _check_numbers(self, x_XX: np.ndarray) -> None:
+        """Raises NumericalError on NaN and infinity."""
+        if not np.isfinite(x_XX).all():
+            raise NumericalError(f"the model's numbers are not finite{self._nan_tensors(self.plan)}")
+
     def _log_probs(
         self, sources, prompts, new_ids: list[np.ndarray], plan: Plan, best: int, may_be_nan: bool
     ) -> list[LogProbs]:
@@ -613,6 +785,7 @@ class Model:
 
     def check_scoring(self, stride: int | None, truncate: bool) -> None:
         """Raises OptionError on what `score` would refuse whatever the texts."""
+        self._check_it_writes()
         if self.is_encoder_decoder and stride is not None:
             raise OptionError("stride is for decoder-only models: a target is read whole")
         if truncate and not self.is_encoder_decoder:

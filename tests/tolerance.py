@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from minidecode.models.config import BartConfig, FairseqConfig, LlamaConfig, T5Config
+from minidecode.models.config import BartConfig, BertConfig, FairseqConfig, LlamaConfig, T5Config
 
 FLOAT32 = 2.0**-24  # unit roundoff: the largest relative error of one rounded operation
 FLOAT64 = 2.0**-53
@@ -51,7 +51,7 @@ def widths(config) -> list[int]:
     if isinstance(config, FairseqConfig):
         feeds = [config.encoder_ffn_embed_dim, config.decoder_ffn_embed_dim]
         return [config.width, *feeds, config.source_context, config.context]
-    if isinstance(config, LlamaConfig):
+    if isinstance(config, LlamaConfig | BertConfig):
         return [config.hidden_size, config.intermediate_size, config.max_position_embeddings]
     return [config.n_embd, config.n_inner, config.n_positions]
 

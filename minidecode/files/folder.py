@@ -13,6 +13,7 @@ from ..models import FAMILIES, REFUSED, Family
 from ..search.options import TOKENS, Options
 from . import gguf_folder, hub
 from .checkpoint import find_tensors, match_tensors, same_numbers
+from .packaged_folder import FOLDERS, packaged_model
 from .published import PUBLISHED
 from .stored import Stored, read_json
 
@@ -44,6 +45,10 @@ def find_folder(name: str | Path, revision: str | None = None, weights: bool = T
             raise OptionError(f"revision={revision!r} is for models on the hub, and {str(name)!r} is none")
         is_file = str(name) not in gguf_folder.PACKAGED
         return gguf_folder.converted_folder(folder) if is_file else gguf_folder.packaged_folder(str(name))
+    if str(name) in FOLDERS:
+        if revision is not None:
+            raise OptionError(f"revision={revision!r} is for models on the hub, and {str(name)!r} is none")
+        return packaged_model(str(name))
     if not str(name):
         raise CheckpointError(f"the model has no name: name {' or '.join(bundled)}, or a folder")
     if local is not None:

@@ -145,6 +145,8 @@ def bytes_per_token(c: Config) -> int:
 
 
 def _check_heads(c: Config, G: int) -> None:
+    if "decoder" not in c.stacks:
+        raise OptionError("an encoder alone keeps no cache of keys and values: there is nothing to make smaller")
     before = {stack: h.G for stack, (_, h) in c.stacks.items()}
     told = " and ".join(f"{heads} in the {stack}" for stack, heads in before.items())
     if isinstance(G, bool) or not isinstance(G, int) or G < 1 or any(heads % G for heads in before.values()):

@@ -28,6 +28,7 @@ HUB_ID = re.compile(rf"({_WORD}/)?{_WORD}", re.ASCII)
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 SETTINGS = ("generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+OF_VECTORS = ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json")  # of sentence-transformers
 # The first that a repository has is taken. Other formats, precisions and frameworks are never fetched.
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 ADAPTER = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin")  # PEFT's files
@@ -121,7 +122,7 @@ def _may_miss(folder: Path) -> list[str]:
     def unknown(file: str) -> bool:
         return not (folder / file).exists() and not (absent / file).exists()
 
-    tokenizers = ("tokenizer.json", "merges.txt")
+    tokenizers = ("tokenizer.json", "merges.txt", "vocab.txt")
     has_tokenizer = any((folder / file).exists() for file in tokenizers)
     return [
         *(["tokenizer"] if not has_tokenizer and any(map(unknown, tokenizers)) else []),
@@ -207,7 +208,10 @@ def _download(repo_id: str, revision: str, listing: Listing, check: Callable[[Pa
         raise CheckpointError(f"{repo_id} on the hub has no config.json: it is no model that minidecode could read")
     folder = _fetch_file(repo_id, "config.json", listing).parent
     check(folder)
-    tokenizer = ("tokenizer.json",) if "tokenizer.json" in files else ("vocab.json", "merges.txt")
+    tokenizer = ("tokenizer.json",) if "tokenizer.json" in files else ("vocab.json", "merges.txt", "vocab.txt")
+    for file in OF_VECTORS:
+        if file in files:
+            _fetch_file(repo_id, file, listing)
     for file in (*SETTINGS, *tokenizer):
         if file in files:
             _fetch_file(repo_id, file, listing)

@@ -17,6 +17,10 @@ PUBLISHED = {
         "model_type": "gpt_bigcode", "vocab_size": 49152, "n_positions": 8192, "n_embd": 6144, "n_layer": 40,
         "n_head": 48, **STARCODER_TOKENS,
     },
+    "bert-base-uncased": {"model_type": "bert", "has_pooler": True},
+    "all-MiniLM-L6-v2": {
+        "model_type": "bert", "hidden_size": 384, "num_hidden_layers": 6, "intermediate_size": 1536, "has_pooler": True,
+    },
     "bart-base": {
         "model_type": "bart", "d_model": 768, "encoder_layers": 6, "decoder_layers": 6, "encoder_ffn_dim": 3072,
         "decoder_ffn_dim": 3072, "encoder_attention_heads": 12, "decoder_attention_heads": 12,

@@ -60,6 +60,15 @@ def check_regular(path: Path, most: int | None = None) -> None:
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file, or CheckpointError naming the file and what is wrong with it."""
+    return _read_json(path, dict)
+
+
+def read_json_list(path: Path) -> list[Any]:
+    """A JSON list, in the same way."""
+    return _read_json(path, list)
+
+
+def _read_json(path: Path, kind: type) -> Any:
     check_regular(path, MOST_OF_TEXT)
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
@@ -67,7 +76,8 @@ def read_json(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path.parent} has no {path.name}: a model folder needs one") from None
     except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read as JSON: {error}") from None
-    if not isinstance(fields, dict):
+    if not isinstance(fields, kind):
         what = "null, which is nothing" if fields is None else f"a {type(fields).__name__}"
-        raise CheckpointError(f"{path} should hold a JSON object, and holds {what}: download the file again")
+        wanted = "object" if kind is dict else "list"
+        raise CheckpointError(f"{path} should hold a JSON {wanted}, and holds {what}: download the file again")
     return fields

@@ -1,10 +1,11 @@
-"""Text <-> token ids: byte-level BPE through the `tokenizers` library."""
+"""Text <-> token ids: byte-level BPE and WordPiece through the `tokenizers` library."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +23,20 @@ if TYPE_CHECKING:
 # Special tokens by role, where tokenizer_config.json does not name others.
 GPT2_TOKENS = dict.fromkeys(("bos", "eos", "unk", "pad"), "<|endoftext|>")
 BART_TOKENS = {"bos": "<s>", "eos": "</s>", "unk": "<unk>", "pad": "<pad>", "mask": "<mask>"}
+BERT_TOKENS = {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"}
 # Classes of transformers that read add_prefix_space beside a tokenizer.json; PreTrainedTokenizerFast does not.
 MOST_CHARACTERS = 2**28  # of a text as the normalizer may leave it
 FOLLOW_SETTINGS = {f"{family}Tokenizer{kind}" for family in ("GPT2", "Bart", "Roberta") for kind in ("", "Fast")}
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A text as an encoder reads it: of each token its id, which of two texts it is of, and where it stands there."""
+
+    ids: np.ndarray
+    types: np.ndarray
+    offsets: list[tuple[int, int]]  # characters of its text
+    is_special: list[bool]
 
 
 class Tokenizer:
@@ -40,7 +52,7 @@ class Tokenizer:
 
     @classmethod
     def from_folder(cls, folder: Path) -> Tokenizer | None:
-        """tokenizer.json, or vocab.json with merges.txt; None if the folder has neither.
+        """tokenizer.json, or vocab.json with merges.txt, or BERT's vocab.txt; None if the folder has none of them.
 
         Tokens that other files add (`_added_tokens`) are added. Raises CheckpointError if a file cannot be read.
         """
@@ -51,6 +63,8 @@ class Tokenizer:
             backend = _read(path, settings)
         elif (folder / "vocab.json").exists() or (folder / "merges.txt").exists():
             backend = _read_bpe(folder, settings)
+        elif (folder / "vocab.txt").exists():
+            backend = _read_wordpiece(folder, settings)
         else:
             return None
         _add_tokens(backend, _added_tokens(folder, settings), folder)
@@ -84,11 +98,22 @@ class Tokenizer:
 
     def encode(self, text: str, add_special_tokens: bool = True) -> np.ndarray:
         """Token ids, int64. Raises InputError on half a surrogate pair: that is no Unicode text."""
-        check_text(text)
-        if len(text) * self._growth > MOST_CHARACTERS:
-            raise InputError(f"the text has {len(text):,} characters, too many for this tokenizer: shorten it")
+        return np.array(self._encoding(text, None, add_special_tokens).ids, dtype=np.int64)
+
+    def encode_for_reading(self, text: str, second: str | None = None) -> Encoded:
+        """What an encoder reads of a text, or of two that belong together. Raises InputError as `encode` does."""
+        found = self._encoding(text, second, True)
+        ids, types = np.array(found.ids, dtype=np.int64), np.array(found.type_ids, dtype=np.int64)
+        return Encoded(ids, types, found.offsets, [bool(special) for special in found.special_tokens_mask])
+
+    def _encoding(self, text: str, second: str | None, add_special_tokens: bool) -> tokenizers.Encoding:
+        """The library's, of checked texts."""
+        for each in (text,) if second is None else (text, second):
+            check_text(each)
+            if len(each) * self._growth > MOST_CHARACTERS:
+                raise InputError(f"the text has {len(each):,} characters, too many for this tokenizer: shorten it")
         encode = functools.partial(self._backend.encode, add_special_tokens=add_special_tokens)
-        return np.array(self._ask("encode a text", encode, text).ids, dtype=np.int64)
+        return self._ask("encode a text", encode, text, second)
 
     def encode_target(self, text: str) -> np.ndarray:
         """Token ids of a target, as `encode` gives them: the source's and the target's tokens are the same here."""
@@ -285,6 +310,36 @@ def _read_bpe(folder: Path, settings: dict) -> tokenizers.Tokenizer:
             )
         first, last = ((special[role], vocab[special[role]]) for role in ("bos", "eos"))
         backend.post_processor = processors.RobertaProcessing(last, first, add_prefix_space=prefix)
+    return backend
+
+
+def _read_wordpiece(folder: Path, settings: dict) -> tokenizers.Tokenizer:
+    """BERT's layout of old: a vocabulary with a word or a piece of one on each line, and what the settings say."""
+    import tokenizers
+    from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
+
+    path = folder / "vocab.txt"
+    check_regular(path, MOST_OF_TEXT)
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from None
+    vocab = {line.removesuffix("\r"): i for i, line in enumerate(lines if lines[-1] else lines[:-1])}
+    special = _special_tokens(settings, BERT_TOKENS)
+    if missing := [special[role] for role in BERT_TOKENS if special[role] not in vocab and role != "mask"]:
+        raise CheckpointError(f"{path} lacks {' and '.join(missing)}, which every text of a BERT needs")
+    backend = tokenizers.Tokenizer(
+        models.WordPiece(vocab, unk_token=special["unk"], max_input_chars_per_word=100, continuing_subword_prefix="##")
+    )
+    backend.normalizer = normalizers.BertNormalizer(
+        clean_text=True, handle_chinese_chars=bool(settings.get("tokenize_chinese_chars", True)),
+        strip_accents=settings.get("strip_accents"), lowercase=bool(settings.get("do_lower_case", True)),
+    )  # fmt: skip
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece(prefix="##")
+    backend.add_special_tokens([AddedToken(t, special=True) for t in dict.fromkeys(special.values()) if t in vocab])
+    first, last = ((special[role], vocab[special[role]]) for role in ("cls", "sep"))
+    backend.post_processor = processors.BertProcessing(last, first)
     return backend
 
 

@@ -8,6 +8,8 @@ from typing import Any
 from . import (
     bart,
     bart_tensors,
+    bert,
+    bert_tensors,
     fairseq,
     fairseq_tensors,
     gpt2,
@@ -18,7 +20,7 @@ from . import (
     t5,
     t5_tensors,
 )
-from .config import BartConfig, FairseqConfig, GPT2Config, GPTBigCodeConfig, LlamaConfig, T5Config
+from .config import BartConfig, BertConfig, FairseqConfig, GPT2Config, GPTBigCodeConfig, LlamaConfig, T5Config
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ FAMILIES = {
     "gpt2": Family("gpt2", GPT2Config, gpt2, gpt2_tensors),
     "gpt_bigcode": Family("gpt_bigcode", GPTBigCodeConfig, gpt2, gpt_bigcode_tensors),
     "bart": Family("bart", BartConfig, bart, bart_tensors),
+    "bert": Family("bert", BertConfig, bert, bert_tensors),
     **{name: Family(name, T5Config, t5, t5_tensors) for name in ("t5", "mt5", "umt5")},
     **{name: Family(name, FairseqConfig, fairseq, fairseq_tensors) for name in ("fairseq", "fsmt")},
     **{name: Family(name, LlamaConfig, llama, llama_tensors) for name in ("llama", "mistral", "qwen2")},

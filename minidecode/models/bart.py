@@ -58,10 +58,7 @@ def encode(w: Weights, ids_R, pos_R, caches, ops):
     stack = w.encoder
     _, x_RD = ops.embed_norm(ids_R, pos_R, stack.wte_VD, stack.wpe_ND, w.embedding_scale, stack.ln_embedding)
     for block, cache in zip(w.encoder.blocks, caches, strict=True):
-        q_RHK = cache.append(ops, product(ops, x_RD, block.qkv), x_RD)
-        a_RX = cache.attend(ops, q_RHK)
-        _, x_RD = residual_norm(ops, x_RD, a_RX, block.out, block.ln_self)
-        x_RD = feed_forward(x_RD, block, w.activation, ops)
+        x_RD = encoder_layer(x_RD, block, cache, w.activation, ops)
     return x_RD
 
 
@@ -85,6 +82,19 @@ def forward(w: Weights, ids_R, pos_R, caches, ops, pick_R=None):
 def lm_head(w: Weights, x_RD, ops):
     """Rows of `forward` -> logits_RV."""
     return ops.add_bias(ops.linear(x_RD, w.lm_head), w.lm_head.bias)
+
+
+def encoder_layer(x_RD, block, cache, activation, ops, pick_R=None):
+    """Self-attention and feed-forward layer, a norm behind each; of the rows in pick_R alone, once they have attended.
+
+    LightSeq's fused layer is this: four products, and between them the ops that `ops` fuses.
+    """
+    q_RHK = cache.append(ops, product(ops, x_RD, block.qkv), x_RD)
+    a_RX = cache.attend(ops, q_RHK)
+    if pick_R is not None:
+        x_RD, a_RX = ops.gather_rows(x_RD, pick_R), ops.gather_rows(a_RX, pick_R)
+    _, x_RD = residual_norm(ops, x_RD, a_RX, block.out, block.ln_self)
+    return feed_forward(x_RD, block, activation, ops)
 
 
 def feed_forward(x_RD, block, activation, ops):

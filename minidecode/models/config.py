@@ -104,7 +104,9 @@ class GPT2Config(Config):
         "hidden_size": "n_embd", "max_position_embeddings": "n_positions", "num_attention_heads": "n_head",
         "num_hidden_layers": "n_layer",
     }  # fmt: skip
-    FLAGS = ("scale_attn_weights", "scale_attn_by_inverse_layer_idx", "tie_word_embeddings", "add_cross_attention")
+    FLAGS: ClassVar[tuple[str, ...]] = (
+        "scale_attn_weights", "scale_attn_by_inverse_layer_idx", "tie_word_embeddings", "add_cross_attention"
+    )  # fmt: skip
 
     vocab_size: int = 50257
     n_positions: int = 1024
@@ -717,7 +719,88 @@ def sinusoids(first: int, count: int, frequency_X: np.ndarray, D: int) -> np.nda
     return table_ND
 
 
-def check_epsilon(epsilon: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class BertConfig(Config):
+    """The fields of a BERT `config.json` that change what is computed, with transformers' defaults."""
+
+    SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
+             "max_position_embeddings", "type_vocab_size")  # fmt: skip
+    FLAGS = ("labels_tokens", "has_pooler", "has_classifier")
+    ALIASES: ClassVar[dict[str, str]] = {"hidden_act": "activation_function"}
+    PROBLEMS = (None, "single_label_classification", "multi_label_classification", "regression")
+    # What later versions of BERT's code have, and this has not.
+    FIXED: ClassVar[dict[str, Any]] = {
+        "is_decoder": False, "add_cross_attention": False, "position_embedding_type": "absolute",
+    }  # fmt: skip
+
+    vocab_size: int = 30522
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    activation_function: str = "gelu"
+    layer_norm_eps: float = 1e-12
+    labels: tuple[str, ...] = ("LABEL_0", "LABEL_1")  # of the classifier
+    problem_type: str | None = None
+    labels_tokens: bool = False  # whether the classifier is one of tokens, not of texts
+    has_pooler: bool = False  # as the file has it
+    has_classifier: bool = False
+
+    def __post_init__(self):
+        self.check()
+        self.check_heads("hidden_size", "num_attention_heads")
+        check_epsilon(self.layer_norm_eps, "layer_norm_eps")
+        if self.problem_type not in self.PROBLEMS:
+            known = ", ".join(str(problem) for problem in self.PROBLEMS[1:])
+            raise CheckpointError(f"config.json: problem_type {self.problem_type!r:.60} is not one of {known}")
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]):
+        """Takes labels from id2label; `labels_tokens` from the architecture, where the file may decide if none is."""
+        for name, value in cls.FIXED.items():
+            if fields.get(name) not in (None, value):
+                raise CheckpointError(f"config.json: {name}={fields[name]!r} is not supported for bert")
+        own = {
+            "labels": cls._labels(fields),
+            "labels_tokens": "ForTokenClassification" in str(fields.get("architectures")),
+        }
+        return super().from_json(own | {name: value for name, value in fields.items() if name not in own})
+
+    @staticmethod
+    def _labels(fields: dict[str, Any]) -> tuple[str, ...]:
+        """The names of the labels in the order of their numbers; LABEL_0, LABEL_1 where config.json names none."""
+        named = fields.get("id2label")
+        if named is None:
+            count = fields.get("num_labels", 2)
+            if isinstance(count, bool) or not isinstance(count, int) or not 0 < count < 2**20:
+                raise CheckpointError(f"config.json: num_labels must be a whole number above 0, not {count!r:.40}")
+            return tuple(f"LABEL_{i}" for i in range(count))
+        if not isinstance(named, dict) or not named or set(named) != {str(i) for i in range(len(named))}:
+            raise CheckpointError(f"config.json: id2label must name each label by its number from 0, not {named!r:.80}")
+        return tuple(str(named[str(i)]) for i in range(len(named)))
+
+    @property
+    def context(self) -> int:
+        """The most tokens of a text."""
+        return self.max_position_embeddings
+
+    @property
+    def layers(self) -> int:
+        return self.num_hidden_layers
+
+    @property
+    def stacks(self) -> dict[str, tuple[int, Heads]]:
+        """Name -> its layers, and how each of their attentions is cut into heads."""
+        return {"encoder": (self.num_hidden_layers, self.heads(self.num_attention_heads))}
+
+    @property
+    def width(self) -> int:
+        return self.hidden_size
+
+
+def check_epsilon(epsilon: Any, name: str = "layer_norm_epsilon") -> None:
     """Raises CheckpointError on what a norm cannot add to a variance."""
     if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 <= epsilon < 1:
-        raise CheckpointError(f"config.json: layer_norm_epsilon must be a number from 0 to 1, not {epsilon!r}")
+        raise CheckpointError(f"config.json: {name} must be a number from 0 to 1, not {epsilon!r}")

@@ -103,14 +103,25 @@ def reason_for_numpy(model: Model, extent: Extent, options: Options) -> str | No
 
     Then all that it calls is loaded. Nothing is ever compiled.
     """
+    rows = rows_used(options, model.is_encoder_decoder, model.is_rotary)
+    return _reason_for_numpy(model, _work(model, extent, options), rows)
+
+
+def reason_for_numpy_to_encode(model: Model, tokens: int) -> str | None:
+    """The same of an encoder that reads so many tokens."""
+    work = (model.parameters - model.config.vocab_size * model.config.width) * tokens  # tables are not multiplied
+    return _reason_for_numpy(model, work, ["embedding", "norm", "linear", "activation", "prefill"])
+
+
+def _reason_for_numpy(model: Model, work: float, rows: list[str]) -> str | None:
     if model.dtype not in PRODUCTS:
         return f"code is compiled for float32, and this is {model.dtype}"
-    if _work(model, extent, options) < WORTH_LOADING:
+    if work < WORTH_LOADING:
         return "loading compiled code would take longer than it saves"
     if not all(a.flags.c_contiguous and a.flags.aligned for a in arrays_of(model.weights)):
         return "these weights lie in an order that code is not compiled for"
     try:
-        missing = missing_rows(rows_used(options, model.is_encoder_decoder, model.is_rotary), model.dtype)
+        missing = missing_rows(rows, model.dtype)
     except (ImportError, RuntimeError, OSError) as error:  # Numba or its library is not there, or finds no folder
         return f"compiled code cannot be loaded: {error}"
     if missing:

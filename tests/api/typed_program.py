@@ -65,6 +65,11 @@ assert_type(scores.perplexity, float)
 assert_type(scores[0].bytes, list[int] | None)
 scores["One."]  # type: ignore[index]  # pyright: ignore[reportArgumentType]
 
+assert_type(model.encode(["One.", "Two."], pooling="mean", truncate=True), np.ndarray)
+assert_type(model.classify("One.", text_pairs="Two.")[0].scores, dict[str, float])
+assert_type(model.classify_tokens("One.")[0][0].label, str)
+model.encode(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
 for line in md.generate_lines(model, ["One.", b"Two.", {"prompt": "Three."}], batch_size=2, num_beams=2):
     assert_type(line, Line)
     assert_type(line.texts, list[str])

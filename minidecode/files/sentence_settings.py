@@ -1,0 +1,56 @@
+"""How a folder says that texts become vectors: the files of sentence-transformers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import CheckpointError, OptionError
+from .stored import read_json, read_json_list
+
+POOLINGS = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token", "max": "pooling_mode_max_tokens"}
+
+
+@dataclass(frozen=True)
+class SentenceSettings:
+    """A pooling of rows, whether vectors are divided by their length, and the most tokens of a text."""
+
+    pooling: str = "mean"
+    normalize: bool = False
+    max_tokens: int | None = None  # None: the model's context
+    refused: str = ""  # what the files ask for and is not supported
+
+    @classmethod
+    def from_folder(cls, folder: Path) -> SentenceSettings:
+        """What modules.json and the files that it names say; without it, the mean of all rows."""
+        if not (folder / "modules.json").is_file():
+            return cls()
+        modules, max_tokens = read_json_list(folder / "modules.json"), None
+        if (path := folder / "sentence_bert_config.json").is_file():
+            max_tokens = read_json(path).get("max_seq_length")
+            if max_tokens is not None and (type(max_tokens) is not int or max_tokens < 2):
+                raise CheckpointError(f"{path}: max_seq_length must be a whole number from 2, not {max_tokens!r:.40}")
+        kinds = [str(module.get("type")).rpartition(".")[2] for module in modules if isinstance(module, dict)]
+        if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
+            return cls(max_tokens=max_tokens, refused=f"modules.json asks for {', '.join(kinds)}")
+        name = modules[1].get("path")
+        if not isinstance(name, str) or Path(name).name != name:
+            raise CheckpointError(f"{folder / 'modules.json'}: {name!r:.60} is no folder beside it")
+        pooling, refused = _pooling(read_json(folder / name / "config.json"))
+        return cls(pooling, "Normalize" in kinds, max_tokens, refused)
+
+    def chosen(self, pooling: str | None, normalize: bool | None) -> tuple[str, bool]:
+        """What a call asks for, and otherwise what the files do. Raises OptionError on what is not supported."""
+        if pooling is None and self.refused:
+            raise OptionError(f"{self.refused}, which is not supported: choose pooling=mean, cls, max or pooler")
+        if pooling not in (None, *POOLINGS, "pooler"):
+            raise OptionError(f"pooling must be mean, cls, max or pooler, not {pooling!r}")
+        return pooling or self.pooling, self.normalize if normalize is None else normalize
+
+
+def _pooling(fields: dict[str, Any]) -> tuple[str, str]:
+    """(pooling, what is not supported) of the config of a pooling module."""
+    asked = [name for name, on in fields.items() if name.startswith("pooling_mode") and on is True]
+    found = [name for name, field in POOLINGS.items() if asked == [field]]
+    return (found[0], "") if found else ("mean", f"the pooling asks for {' and '.join(asked) or 'nothing'}")
