@@ -15,7 +15,7 @@ import numpy as np
 
 from .errors import CheckpointError, MemoryBudgetError, OptionError
 from .files.fairseq_tokenizer import CODES, FairseqTokenizer
-from .files.folder import chosen_defaults, find_folder, read_settings, stored_tensors, task_settings
+from .files.folder import check_languages, chosen_defaults, find_folder, read_settings, stored_tensors, task_settings
 from .files.published import published_config, random_tensors
 from .files.sentence_settings import SentenceSettings
 from .files.stored import read_json
@@ -31,6 +31,7 @@ def load(
     name: str | Path, *, plan: str | Plan = "auto", dtype: str = "float32", device: str = "cpu",
     random_weights: bool = False, revision: str | None = None,
     generation_config: dict[str, Any] | str | Path | bool | None = None, task: str | None = None,
+    source_lang: str | None = None, target_lang: str | None = None,
 ) -> Model:  # fmt: skip
     """A model, by a bundled name, a folder in the Hugging Face layout, or a hub id such as "gpt2".
 
@@ -54,6 +55,8 @@ def load(
         of a target) stay in both cases.
     task: a task of the model's config.json, such as "summarization" for T5: its settings become
         defaults of `generate`, and its prefix is put in front of each text.
+    source_lang, target_lang: the languages of a translation model, such as "de" and "en". It is
+        an error if config.json names others.
 
     Raises CheckpointError on a folder that cannot be used, OptionError on a plan, a dtype or a
     device.
@@ -75,6 +78,7 @@ def load(
         raise OptionError(f"revision={revision!r} is for models on the hub: {name} has random weights")
     folder = find_folder(name, revision, weights=not random_weights) if fields is None else None
     family, config, defaults = read_settings(folder, fields)
+    _check_languages(folder, fields, source_lang, target_lang)
     defaults, source = chosen_defaults(folder, defaults, generation_config)
     defaults, source, prefix = _with_task(defaults, source, folder, fields, task)
     compute = np.dtype(COMPUTED_IN[dtype])
@@ -95,7 +99,8 @@ def load(
             model.sentences = SentenceSettings.from_folder(folder)
         del tensors
         _return_free_memory()
-    arguments = {"dtype": dtype, "device": device, "random_weights": random_weights, "task": task}
+    arguments = {"dtype": dtype, "device": device, "random_weights": random_weights, "task": task,
+                 "source_lang": source_lang, "target_lang": target_lang}  # fmt: skip
     model.loaded_from = LoadedFrom.of(name, revision, folder, arguments)
     return model
 
@@ -181,12 +186,13 @@ def _fingerprint(path: Path) -> str:
 def load_shapes(
     name: str | Path, *, plan: str | Plan = "auto", dtype: str = "float32", vocab_size: int | None = None,
     generation_config: dict[str, Any] | str | Path | bool | None = None, task: str | None = None,
+    source_lang: str | None = None, target_lang: str | None = None,
 ) -> Model:  # fmt: skip
     """A model of that shape, whose weights are zeros: for `plan_step`, which asks for no more.
 
     Memory that is only read as zeros is not taken on Linux and macOS; BART's q, k and v matrices are, for they are
     copied into one, and so are narrow ones. vocab_size: another vocabulary than the model's.
-    generation_config, task, and what is raised: as in `load`.
+    generation_config, task, source_lang, target_lang, and what is raised: as in `load`.
     """
     _check_dtype(dtype)
     fields = published_config(str(name))
@@ -197,6 +203,7 @@ def load_shapes(
     if vocab_size is not None:
         fields = fields | dict.fromkeys(("vocab_size", "src_vocab_size", "tgt_vocab_size"), vocab_size)
     family, config, defaults = read_settings(folder, fields)
+    _check_languages(folder, fields, source_lang, target_lang)
     defaults, source = chosen_defaults(folder, defaults, generation_config)
     defaults, source, _ = _with_task(defaults, source, folder, fields, task)
     if vocab_size is not None:  # special tokens of the true vocabulary may lie beyond it
@@ -204,6 +211,17 @@ def load_shapes(
     shapes = family.tensors.tensor_shapes(config)
     tensors = {k: np.zeros(shape, COMPUTED_IN[dtype]) for k, shape in shapes.items()}
     return Model(family, config, tensors, None, defaults, Plan.parse(plan), dtype, defaults_from=source)
+
+
+def _check_languages(
+    folder: Path | None, fields: dict[str, Any] | None, source_lang: str | None, target_lang: str | None
+) -> None:
+    """Raises OptionError on languages that are not the model's."""
+    if source_lang is not None or target_lang is not None:
+        if fields is None:
+            assert folder is not None
+            fields = read_json(folder / "config.json")
+        check_languages(fields, source_lang, target_lang)
 
 
 def _with_task(

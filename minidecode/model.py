@@ -164,9 +164,19 @@ class Model:
                 raise OptionError(f"{name}=True: generate always returns an Output; {instead}")
         options = resolve(defaults, own, source)
         refuse_unsupported(defaults, options.do_sample, source)
+        self._check_vocabularies(options)
         options = options.for_vocabulary(self.config.vocab_size)
         options.check_vocabulary(self.config.vocab_size)
         return options
+
+    def _check_vocabularies(self, options: Options) -> None:
+        """Raises OptionError on rules that look for the source's tokens in the target, where their ids differ."""
+        off = {"encoder_repetition_penalty": 1.0, "encoder_no_repeat_ngram_size": 0}
+        used = [name for name, value in off.items() if getattr(options, name) != value]
+        if used and not self.config.shares_vocabulary:
+            raise OptionError(
+                f"{used[0]} needs one vocabulary of sources and targets, and this model has two: leave it out"
+            )
 
     def tokenize(
         self, prompt: str, options: Options, *, truncate: bool | None = False, chat: bool = False

@@ -7,7 +7,7 @@ from typing import Any
 COMMAND_GROUPS = ("Generate", "Measure", "Check kernels", "Learn", "This machine")
 OPTION_GROUPS = {
     "Model": "model chat system revision dtype device random_weights ignore_generation_config task"
-             " vocab_size kv_heads source_lang target_lang",
+             " source_lang target_lang vocab_size kv_heads",
     "Length and stops": "truncate max_new_tokens max_length max_len_a max_len_b match_source_len min_new_tokens"
                         " min_length input_length stop_strings keep_stop_strings max_time",
     "Search": "dialect num_beams num_return_sequences length_penalty length_normalization early_stopping"

@@ -22,6 +22,9 @@ def _flags(
         help="Ignore the model's generation_config.json, but for its special tokens.")] = False,
     task: Annotated[str | None, typer.Option(help="Take the settings and prefix of a task in config.json.")]
     = None,
+    source_lang: Annotated[str | None, typer.Option(help="The source's language, such as de, for translation models.")]
+    = None,
+    target_lang: Annotated[str | None, typer.Option(help="The target's language, such as en.")] = None,
     dialect: Annotated[str | None, typer.Option(autocompletion=complete_dialect,
         help="Whose rules: hf (transformers 5), hf4 (4.49) or fairseq.")]
     = None,
@@ -113,7 +116,8 @@ def _flags(
 def with_search_options(command):
     """Gives a command all these flags; it gets those that were set as the keyword argument `options`.
 
-    What `load` takes of them, it gets as the keyword argument `defaults`: generation_config=False or None, and task.
+    What `load` takes of them, it gets as the keyword argument `defaults`: generation_config=False or None, task,
+    source_lang and target_lang.
     """
     own, flags = inspect.signature(command, eval_str=True), inspect.signature(_flags, eval_str=True)
     parameters = [p for p in own.parameters.values() if p.name not in ("options", "defaults")]
@@ -122,8 +126,9 @@ def with_search_options(command):
     @functools.wraps(command)
     def run(**arguments):
         given = {name: arguments.pop(name) for name in flags.parameters}
-        ignored, task = given.pop("ignore_generation_config"), given.pop("task")
-        defaults = {"generation_config": False if ignored else None, "task": task}
+        ignored = given.pop("ignore_generation_config")
+        loading = {name: given.pop(name) for name in ("task", "source_lang", "target_lang")}
+        defaults = {"generation_config": False if ignored else None} | loading
         try:
             return command(**arguments, options=_read(given), defaults=defaults)
         except OptionError as error:

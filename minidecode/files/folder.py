@@ -120,6 +120,21 @@ def task_settings(fields: dict[str, Any], task: str) -> tuple[dict[str, Any], st
     return settings, prefix
 
 
+def check_languages(fields: dict[str, Any], source_lang: str | None, target_lang: str | None) -> None:
+    """Raises OptionError on languages that are not those that config.json's fields name: fairseq's, or FSMT's langs."""
+    langs = fields.get("langs")
+    if not isinstance(langs, list) or len(langs) != 2:
+        langs = [fields.get("source_lang"), fields.get("target_lang")]
+    for name, given, known in zip(("source_lang", "target_lang"), (source_lang, target_lang), langs, strict=True):
+        if given is not None and known is None:
+            raise OptionError(f"{name}={given!r}: this model's config.json names no {name}: leave it out")
+        if given not in (None, known):
+            raise OptionError(
+                f"{name}={given!r} is unknown to this model, which translates {langs[0]} to {langs[1]}: leave it out, "
+                "or use another model"
+            )
+
+
 def check_whole(folder: Path) -> None:
     """Raises CheckpointError on a folder that holds an adapter alone."""
     files = {file for file in (*hub.WEIGHTS, *hub.ADAPTER) if (folder / file).exists()}

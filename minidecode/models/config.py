@@ -85,6 +85,11 @@ class Config:
         return self.vocab_size
 
     @property
+    def shares_vocabulary(self) -> bool:
+        """Whether a token id means the same in sources and targets."""
+        return True
+
+    @property
     def source_context(self) -> int:
         """The most tokens of a source; `context` is of a target."""
         return self.context
@@ -673,7 +678,7 @@ class FairseqConfig(Config):
         half = self.width // 2
         return 10000.0 ** (-np.arange(half) / (half - 1))
 
-    @property
+    @property  # type: ignore[misc]  # a field of other families
     def vocab_size(self) -> int:
         """The target's, whose tokens are generated."""
         return self.tgt_vocab_size
@@ -681,6 +686,10 @@ class FairseqConfig(Config):
     @property
     def source_vocab_size(self) -> int:
         return self.src_vocab_size
+
+    @property
+    def shares_vocabulary(self) -> bool:
+        return self.share_all_embeddings
 
     @property
     def context(self) -> int:

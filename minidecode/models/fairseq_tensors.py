@@ -31,7 +31,8 @@ def tied(c: FairseqConfig) -> dict[str, str]:
 
 def tensor_shapes(c: FairseqConfig) -> dict[str, tuple[int, ...]]:
     """Name -> shape of every tensor in a file of config `c`."""
-    D, shapes = c.width, {}
+    D = c.width
+    shapes: dict[str, tuple[int, ...]] = {}
     for name, V in zip(c.tables, (c.src_vocab_size, c.vocab_size, c.vocab_size), strict=True):
         shapes[name] = (V, D)
     for side, (layers, h) in c.stacks.items():

@@ -237,3 +237,86 @@ def test_a_folder_without_dictionaries_takes_ids(folders, tmp_path):
     assert model.tokenizer is None and model.generate(input_ids=[[5, 2]], max_new_tokens=2).token_ids
     with pytest.raises(md.InputError, match="has no tokenizer"):
         model.generate("is to")
+
+
+def test_languages_are_those_of_the_folder(folders):
+    """config.json names src and tgt: the languages of the checkpoint."""
+    md.load(folders[SHARED], source_lang="src", target_lang="tgt")
+    with pytest.raises(md.OptionError, match="target_lang='fr' is unknown to this model, which translates src to tgt"):
+        md.load(folders[SHARED], target_lang="fr")
+    with pytest.raises(md.OptionError, match=r"source_lang='de': this model's config\.json names no source_lang"):
+        md.load("tiny-gpt2", source_lang="de")
+
+
+def test_the_command_converts_and_translates(tmp_path, cli):
+    from fairseq_cases import write_checkpoint
+
+    path, out = write_checkpoint("05-old-zip", tmp_path / "training"), tmp_path / "model"
+    ran = cli("convert", path, "--out", out, "--source-lang", "src")
+    assert ran.code == 0 and ran.out.startswith(f"{out}\nsrc to tgt, 18,512 parameters\nno BPE codes")
+    text = cli("generate", "-m", out, "--target-lang", "tgt", "--quiet", "the ing", "--beam", 2, "--max-len-b", 5)
+    assert text.code == 0 and text.out.strip() == md.load(out).generate("the ing", num_beams=2, max_len_b=5).texts[0]
+    refused = cli("generate", "-m", out, "--target-lang", "fr", "--quiet", "the")
+    assert refused.code == 1 and "target_lang='fr' is unknown to this model" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"source_lang": "xx"}, "source_lang='xx' is not this model's, which is 'src': leave it out"),
+     ({"out": "."}, "exists already, and nothing is overwritten")],
+)  # fmt: skip
+def test_a_conversion_that_cannot_be(tmp_path, change, message):
+    from fairseq_cases import write_checkpoint
+
+    from minidecode.files.fairseq_folder import convert_fairseq
+
+    path = write_checkpoint("10-oldest-version-2", tmp_path / "training")
+    out = tmp_path / change.pop("out", "model")
+    with pytest.raises(md.MinidecodeError, match=message):
+        convert_fairseq(path, out, **change)
+    assert not (tmp_path / "model").exists()
+
+
+def test_dictionaries_of_a_conversion(tmp_path):
+    from fairseq_cases import write_checkpoint
+
+    from minidecode.files.fairseq_folder import convert_fairseq
+
+    path = write_checkpoint("10-oldest-version-2", tmp_path / "training")
+    words = path.with_name("dict.tgt.txt")
+    words.write_text(words.read_text(encoding="utf-8") + "more 1\n", encoding="utf-8")
+    with pytest.raises(md.CheckpointError, match=r"dict\.tgt\.txt has 40 words, .* checkpoint's table has 39: use the"):
+        convert_fairseq(path, tmp_path / "model")
+    words.unlink()
+    with pytest.raises(md.CheckpointError, match=r"dict\.tgt\.txt is missing .dictionaries there: dict\.src\.txt"):
+        convert_fairseq(path, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_codes_come_along(tmp_path):
+    from fairseq_cases import write_checkpoint
+
+    from minidecode.files.fairseq_folder import convert_fairseq
+
+    path = write_checkpoint("04-new-namespace", tmp_path / "training")
+    path.with_name("bpecodes").write_text("#version: 0.2\nt h\nt o</w>\n", encoding="utf-8")
+    assert convert_fairseq(path, tmp_path / "model").codes == "bpecodes"
+    model = md.load(tmp_path / "model")
+    assert model.tokenizer.encode("to be").tolist() == [19, 3, 3, 2], "b@@ and e are not in the dictionary"
+
+
+def test_a_checkpoint_is_no_folder(tmp_path):
+    (tmp_path / "checkpoint_best.pt").write_bytes(b"PK")
+    with pytest.raises(md.CheckpointError, match=r"is a file, not a folder: if it is a checkpoint of fairseq, make a"):
+        md.load(tmp_path / "checkpoint_best.pt")
+
+
+def test_rules_that_need_one_vocabulary(folders):
+    model = md.load(folders[PRE])
+    with pytest.raises(
+        md.OptionError, match="encoder_no_repeat_ngram_size needs one vocabulary of sources and targets"
+    ):
+        model.generate(input_ids=[[5, 2]], encoder_no_repeat_ngram_size=2, dialect="hf")
+    md.load(folders[SHARED]).generate(
+        input_ids=[[5, 2]], encoder_no_repeat_ngram_size=2, dialect="hf", max_new_tokens=2
+    )
