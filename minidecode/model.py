@@ -407,7 +407,9 @@ class Model:
     def _check_it_writes(self) -> None:
         """Raises OptionError on an encoder alone."""
         if self.is_encoder:
-            raise OptionError(f"a {self.family} model reads texts and writes none: use encode or classify")
+            raise OptionError(
+                f"a {self.family} model reads texts and writes none: use encode or classify (commands embed, classify)"
+            )
 
     def _check_full_text(self) -> None:
         """Raises on return_full_text where no prompt is part of the text, or no tokenizer can write it."""

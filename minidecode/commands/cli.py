@@ -23,10 +23,12 @@ from typer.core import TyperCommand, TyperGroup
 from ..errors import MinidecodeError, MinidecodeWarning, OptionError, pip_install
 from .chat import chat
 from .check import check
+from .classify import classify
 from .compare import compare
 from .completion import words_of_bash
 from .convert import convert
 from .doctor import doctor
+from .embed import embed
 from .evaluate import evaluate
 from .exercise import app as exercise_app
 from .generate import generate
@@ -59,6 +61,7 @@ app = typer.Typer(
 )  # fmt: skip
 IN_ORDER_OF_HELP = {
     "Generate": (generate, chat, trace, score),
+    "Read": (embed, classify),
     "Measure": (plan, compare, ladder, evaluate),
     "Check kernels": (check,),
     "Learn": (help, tutorial),  # and exercise

