@@ -201,7 +201,8 @@ def load_shapes(
         folder = find_folder(name, weights=False)
         fields = read_json(folder / "config.json")
     if vocab_size is not None:
-        fields = fields | dict.fromkeys(("vocab_size", "src_vocab_size", "tgt_vocab_size"), vocab_size)
+        sizes = ("vocab_size", "decoder_vocab_size", "src_vocab_size", "tgt_vocab_size")
+        fields = fields | dict.fromkeys(sizes, vocab_size)
     family, config, defaults = read_settings(folder, fields)
     _check_languages(folder, fields, source_lang, target_lang)
     defaults, source = chosen_defaults(folder, defaults, generation_config)

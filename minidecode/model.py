@@ -165,8 +165,11 @@ class Model:
         options = resolve(defaults, own, source)
         refuse_unsupported(defaults, options.do_sample, source)
         self._check_vocabularies(options)
-        options = options.for_vocabulary(self.config.vocab_size)
+        options = options.for_vocabulary(self.config.head_size)
         options.check_vocabulary(self.config.vocab_size)
+        if self.config.head_size < self.config.vocab_size:
+            options = options.for_head(self.config.head_size)
+            options.check_beams(self.config.head_size)
         return options
 
     def _check_vocabularies(self, options: Options) -> None:
@@ -188,7 +191,7 @@ class Model:
         """
         ids = [self.inputs.encode_chat([{"role": "user", "content": prompt}])] if chat else None
         sources, prompts, limit_B = self.inputs.fitted(None if chat else prompt, ids, None, options, truncate)
-        constraint = Constraint.make(options, self.tokenizer, self.config.vocab_size)
+        constraint = Constraint.make(options, self.tokenizer, self.config.head_size)
         if constraint is not None:
             try:
                 constraint.check_limits(limit_B, map(len, prompts))
@@ -277,7 +280,7 @@ class Model:
         resolved = self.options(**options)
         if return_full_text:
             self._check_full_text()
-        check_logprobs(logprobs, self.config.vocab_size)
+        check_logprobs(logprobs, self.config.head_size)
         sources, prompts_ids, limit_B = self.inputs.fitted(prompts, input_ids, attention_mask, resolved, truncate)
         prefixes = self.inputs.prefixes(prefix_tokens, len(prompts_ids))
         if sample_ids is not None:
@@ -433,7 +436,7 @@ class Model:
 
     def _constraint(self, options: Options, prompts_ids, limit_B, prefixes=None) -> Constraint | None:
         """What new texts must match, if the options ask for it. Raises OptionError where no match fits into a limit."""
-        constraint = Constraint.make(options, self.tokenizer, self.config.vocab_size)
+        constraint = Constraint.make(options, self.tokenizer, self.config.head_size)
         if constraint is not None:
             constraint.check_limits(limit_B, map(len, prompts_ids))
             constraint.check_prefixes(prefixes or (), limit_B)
@@ -482,7 +485,7 @@ class Model:
         The formula stands in runtime/footprint.py. Raises InputError and OptionError as `generate` does.
         """
         resolved = self.options(**options)
-        check_logprobs(logprobs, self.config.vocab_size)
+        check_logprobs(logprobs, self.config.head_size)
         plan = self.plan if plan is None else Plan.parse(plan)
         sources, prompts_ids, limit_B = self.inputs.fitted(prompts, input_ids, attention_mask, resolved, truncate)
         negatives = self.inputs.negatives(

@@ -26,6 +26,15 @@ PUBLISHED = {
         "decoder_ffn_dim": 3072, "encoder_attention_heads": 12, "decoder_attention_heads": 12,
     },
     "bart-large": {"model_type": "bart"},
+    "opus-mt-en-de": {
+        "model_type": "marian", "vocab_size": 58101, "max_position_embeddings": 512, "d_model": 512,
+        "encoder_layers": 6, "decoder_layers": 6, "encoder_ffn_dim": 2048, "decoder_ffn_dim": 2048,
+        "encoder_attention_heads": 8, "decoder_attention_heads": 8, "activation_function": "swish",
+        "scale_embedding": True, "pad_token_id": 58100,
+    },
+    "mbart-large-50": {
+        "model_type": "mbart", "vocab_size": 250054, "activation_function": "relu", "scale_embedding": True,
+    },
     "distilbart-12-6": {"model_type": "bart", "decoder_layers": 6, "vocab_size": 50264},
     "t5-small": {"model_type": "t5"},
     "t5-base": {"model_type": "t5", "d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12},
@@ -60,8 +69,9 @@ SPECIAL_TOKENS = {
     **{name: {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0} for name in ("t5", "mt5")},
     **{
         name: {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2}
-        for name in ("bart", "fairseq")
+        for name in ("bart", "mbart", "fairseq")
     },
+    "marian": {"pad_token_id": 58100, "eos_token_id": 0, "decoder_start_token_id": 58100},
 }
 
 

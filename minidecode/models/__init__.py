@@ -17,10 +17,22 @@ from . import (
     gpt_bigcode_tensors,
     llama,
     llama_tensors,
+    mbart,
+    mbart_tensors,
     t5,
     t5_tensors,
 )
-from .config import BartConfig, BertConfig, FairseqConfig, GPT2Config, GPTBigCodeConfig, LlamaConfig, T5Config
+from .config import (
+    BartConfig,
+    BertConfig,
+    FairseqConfig,
+    GPT2Config,
+    GPTBigCodeConfig,
+    LlamaConfig,
+    MarianConfig,
+    MBartConfig,
+    T5Config,
+)
 
 
 @dataclass(frozen=True)
@@ -38,6 +50,8 @@ FAMILIES = {
     "gpt_bigcode": Family("gpt_bigcode", GPTBigCodeConfig, gpt2, gpt_bigcode_tensors),
     "bart": Family("bart", BartConfig, bart, bart_tensors),
     "bert": Family("bert", BertConfig, bert, bert_tensors),
+    "marian": Family("marian", MarianConfig, bart, bart_tensors),
+    "mbart": Family("mbart", MBartConfig, mbart, mbart_tensors),
     **{name: Family(name, T5Config, t5, t5_tensors) for name in ("t5", "mt5", "umt5")},
     **{name: Family(name, FairseqConfig, fairseq, fairseq_tensors) for name in ("fairseq", "fsmt")},
     **{name: Family(name, LlamaConfig, llama, llama_tensors) for name in ("llama", "mistral", "qwen2")},
@@ -45,11 +59,11 @@ FAMILIES = {
 
 # What users will try, and why it is not there: the end of an error.
 REFUSED = {
-    "blenderbot": "it is BART with norms in front of each sublayer",
+    "blenderbot": "it is mBART without a norm behind the embeddings",
     "gemma": "its norms multiply by 1 + gain, and its embeddings are scaled",
     "gpt_neox": "its attention and feed-forward layer run side by side, and a part of each head is turned",
-    "m2m_100": "it is BART with norms in front of each sublayer, and positions of sines",
+    "m2m_100": "it is mBART without a norm behind the embeddings, and with positions of sines",
     "opt": "its positions and its norms lie elsewhere than GPT-2's",
-    "pegasus": "it is BART with norms in front of each sublayer, and positions of sines",
+    "pegasus": "it is mBART without a norm behind the embeddings, and with positions of sines",
     "phi": "its attention and feed-forward layer run side by side, and a part of each head is turned",
 }

@@ -1,4 +1,4 @@
-"""BART: the forward passes of encoder and decoder."""
+"""BART and Marian: the forward passes of encoder and decoder."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Stack:
     """The encoder or the decoder."""
 
     wte_VD: Any
-    wpe_ND: Any  # from the first position on: the two rows that BART never uses are left out
-    ln_embedding: Norm
+    wpe_ND: Any  # from the first position on: the two rows that BART never uses are left out; Marian's are sinusoids
+    ln_embedding: Norm | None  # Marian has none
     blocks: tuple[Any, ...]
 
 
@@ -55,8 +55,7 @@ class Weights:
 
 def encode(w: Weights, ids_R, pos_R, caches, ops):
     """Source tokens and positions, one row each, no padding -> x_RD, what the decoder's cross attention reads."""
-    stack = w.encoder
-    _, x_RD = ops.embed_norm(ids_R, pos_R, stack.wte_VD, stack.wpe_ND, w.embedding_scale, stack.ln_embedding)
+    x_RD = embed(ids_R, pos_R, w.encoder, w.embedding_scale, ops)
     for block, cache in zip(w.encoder.blocks, caches, strict=True):
         x_RD = encoder_layer(x_RD, block, cache, w.activation, ops)
     return x_RD
@@ -67,8 +66,7 @@ def forward(w: Weights, ids_R, pos_R, caches, ops, pick_R=None):
 
     Each cache holds a layer's own keys and values, and by `cross` those of the source.
     """
-    stack = w.decoder
-    _, x_RD = ops.embed_norm(ids_R, pos_R, stack.wte_VD, stack.wpe_ND, w.embedding_scale, stack.ln_embedding)
+    x_RD = embed(ids_R, pos_R, w.decoder, w.embedding_scale, ops)
     for block, cache in zip(w.decoder.blocks, caches, strict=True):
         q_RHK = cache.append(ops, product(ops, x_RD, block.qkv), x_RD)
         a_RX = cache.attend(ops, q_RHK)
@@ -95,6 +93,13 @@ def encoder_layer(x_RD, block, cache, activation, ops, pick_R=None):
         x_RD, a_RX = ops.gather_rows(x_RD, pick_R), ops.gather_rows(a_RX, pick_R)
     _, x_RD = residual_norm(ops, x_RD, a_RX, block.out, block.ln_self)
     return feed_forward(x_RD, block, activation, ops)
+
+
+def embed(ids_R, pos_R, stack, scale, ops):
+    """x = scale * token + position, with BART's norm behind it. Marian drops what the op's norm computes."""
+    norm = stack.ln_embedding or stack.blocks[0].ln_self
+    x_RD, h_RD = ops.embed_norm(ids_R, pos_R, stack.wte_VD, stack.wpe_ND, scale, norm)
+    return x_RD if stack.ln_embedding is None else h_RD
 
 
 def feed_forward(x_RD, block, activation, ops):

@@ -1,4 +1,4 @@
-"""BART's files: which tensors they hold, and where each goes."""
+"""Files of BART, Marian and mBART: which tensors they hold, and where each goes."""
 
 from __future__ import annotations
 
@@ -11,29 +11,35 @@ from ..ops import Norm, Weight
 from .bart import DecoderBlock, EncoderBlock, Stack, Weights
 
 PREFIX = "model."
-IGNORED = r"(encoder|decoder)\.version"
 LAYER = r"(encoder|decoder)\.layers\.\d+\."  # what the names of a layer begin with
 OPTIONAL = ("final_logits_bias",)  # zeros where a file leaves it out
 
 
+def ignored(c) -> str:
+    """What a file may hold and no model uses: marks of versions, and tables that the config does without."""
+    positions = "" if c.learns_positions else r"|(encoder|decoder)\.embed_positions\.weight"
+    shared = "" if "shared.weight" in c.tables else r"|shared\.weight"
+    return rf"(encoder|decoder)\.version{positions}{shared}"
+
+
 def tied(c) -> dict[str, str]:
     """Tensors that a file may store although they are copies: copy -> original."""
-    copies = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight")
-    return {copy: "shared.weight" for copy in copies} if c.tie_word_embeddings else {}
+    return {copy: original for copy, original in zip(c.TABLES, c.tables, strict=True) if copy != original}
 
 
 def tensor_shapes(c) -> dict[str, tuple[int, ...]]:
     """Name -> shape of every tensor in a file of config `c`, names without the prefix `model.`."""
     D, V = c.d_model, c.vocab_size
-    shapes: dict[str, tuple[int, ...]] = {"shared.weight": (V, D), "final_logits_bias": (1, V)}
-    if not c.tie_word_embeddings:
-        shapes |= {f"{name}.weight": (V, D) for name in ("encoder.embed_tokens", "decoder.embed_tokens", "lm_head")}
+    tables = zip(c.tables, ((n, D) for n in (c.source_vocab_size, V, V)), strict=True)
+    shapes: dict[str, tuple[int, ...]] = dict(tables) | {"final_logits_bias": (1, V)}
     stacks = [("encoder", c.encoder_layers, c.encoder_ffn_dim, c.heads(c.encoder_attention_heads)),
               ("decoder", c.decoder_layers, c.decoder_ffn_dim, c.heads(c.decoder_attention_heads))]  # fmt: skip
     for side, layers, F, h in stacks:
         widths = {"q": h.H * h.K, "k": h.G * h.K, "v": h.G * h.U}
-        shapes[f"{side}.embed_positions.weight"] = (c.max_position_embeddings + 2, D)
-        norms, products = [f"{side}.layernorm_embedding"], []
+        if c.learns_positions:
+            shapes[f"{side}.embed_positions.weight"] = (c.max_position_embeddings + 2, D)
+        norms, products = [f"{side}.layernorm_embedding"] if c.has_embedding_norm else [], []
+        norms += [f"{side}.layer_norm"] if c.has_final_norm else []
         for i in range(layers):
             layer = f"{side}.layers.{i}"
             attentions = ["self_attn", "encoder_attn"] if side == "decoder" else ["self_attn"]
@@ -78,18 +84,19 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
             "cross_out": weight(f"{attention}.out_proj"), "ln_cross": norm(f"{attention}_layer_norm"),
         }  # fmt: skip
 
-    def stack(side, blocks):
-        wte = tensors["shared.weight" if c.tie_word_embeddings else f"{side}.embed_tokens.weight"]
-        return Stack(wte, tensors[f"{side}.embed_positions.weight"][2:], norm(f"{side}.layernorm_embedding"), blocks)
+    def stack(side, wte, blocks):
+        wpe = tensors[f"{side}.embed_positions.weight"][2:] if c.learns_positions else c.sinusoids().astype(wte.dtype)
+        return Stack(wte, wpe, norm(f"{side}.layernorm_embedding") if c.has_embedding_norm else None, blocks)
 
     heads = c.heads(c.encoder_attention_heads)
     encoder = tuple(block(f"encoder.layers.{i}", EncoderBlock, heads) for i in range(c.encoder_layers))
     own, seen = c.heads(c.decoder_attention_heads, window=c.attention_window), c.heads(c.decoder_attention_heads)
     layers = [f"decoder.layers.{i}" for i in range(c.decoder_layers)]
     decoder = tuple(block(layer, DecoderBlock, own, **cross(layer, seen)) for layer in layers)
-    lm_head = tensors["shared.weight" if c.tie_word_embeddings else "lm_head.weight"]
+    (source, target, lm_head), V = (tensors[name] for name in c.tables), c.head_size
     return Weights(
-        stack("encoder", encoder), stack("decoder", decoder), math.sqrt(c.d_model) if c.scale_embedding else 1.0,
-        c.activation_function, Weight(lm_head, tensors["final_logits_bias"][0], layout="oi"),
+        stack("encoder", source, encoder), stack("decoder", target, decoder),
+        math.sqrt(c.d_model) if c.scale_embedding else 1.0, c.activation_function,
+        Weight(lm_head[:V], tensors["final_logits_bias"][0, :V], layout="oi"),
         weight(*(f"{layer}.encoder_attn.{p}_proj" for layer in layers for p in "kv")),
     )  # fmt: skip

@@ -90,6 +90,11 @@ class Config:
         return True
 
     @property
+    def head_size(self) -> int:
+        """How many tokens can be generated, which are the first ones of the vocabulary."""
+        return self.vocab_size
+
+    @property
     def source_context(self) -> int:
         """The most tokens of a source; `context` is of a target."""
         return self.context
@@ -200,12 +205,16 @@ class BartConfig(Config):
     ALIASES: ClassVar[dict[str, str]] = {
         "hidden_size": "d_model", "num_attention_heads": "encoder_attention_heads",
     }  # fmt: skip
+    TABLES: ClassVar[tuple[str, str, str]] = (
+        "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight"
+    )  # fmt: skip
     # Switches of the BART code of old, which later code, and this, has only in one position.
     FIXED: ClassVar[dict[str, bool]] = {
         "normalize_before": False, "normalize_embedding": True, "add_final_layer_norm": False,
         "static_position_embeddings": False,
     }  # fmt: skip
 
+    model_type: str = "bart"
     vocab_size: int = 50265
     max_position_embeddings: int = 1024
     d_model: int = 1024
@@ -228,8 +237,31 @@ class BartConfig(Config):
     def from_json(cls, fields: dict[str, Any]):
         for name, value in cls.FIXED.items():
             if fields.get(name, value) != value:
-                raise CheckpointError(f"config.json: {name}={fields[name]!r} is another kind of model than bart")
+                kind = fields.get("model_type", "bart")
+                raise CheckpointError(f"config.json: {name}={fields[name]!r} is another kind of model than {kind}")
         return super().from_json(fields)
+
+    @property
+    def has_embedding_norm(self) -> bool:
+        """Whether a norm follows the sum of token and position."""
+        return self.FIXED["normalize_embedding"]
+
+    @property
+    def has_final_norm(self) -> bool:
+        """Whether a norm follows the last layer of each side."""
+        return self.FIXED["add_final_layer_norm"]
+
+    @property
+    def learns_positions(self) -> bool:
+        """Whether tables of positions are in the file; sinusoids are computed."""
+        return not self.FIXED["static_position_embeddings"]
+
+    @property
+    def tables(self) -> tuple[str, str, str]:
+        """The tensors that hold the tokens of the source, those of the target, and the head."""
+        if self.tie_word_embeddings:
+            return ("shared.weight",) * 3
+        return self.TABLES
 
     @property
     def context(self) -> int:
@@ -251,6 +283,78 @@ class BartConfig(Config):
     @property
     def width(self) -> int:
         return self.d_model
+
+
+@dataclass(frozen=True, kw_only=True)
+class MBartConfig(BartConfig):
+    """The fields of an mBART `config.json`: BART's, with norms in front of the sublayers, and one at either end."""
+
+    FIXED: ClassVar[dict[str, bool]] = {
+        "normalize_before": True, "normalize_embedding": True, "add_final_layer_norm": True,
+        "static_position_embeddings": False,
+    }  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarianConfig(BartConfig):
+    """The fields of a Marian `config.json`: BART's, without a norm behind the embeddings, and with sinusoids."""
+
+    SIZES = (*BartConfig.SIZES, "encoder_vocab_size")
+    FLAGS = (*BartConfig.FLAGS, "share_encoder_decoder_embeddings")
+    FIXED: ClassVar[dict[str, bool]] = {
+        "normalize_before": False, "normalize_embedding": False, "add_final_layer_norm": False,
+        "static_position_embeddings": True,
+    }  # fmt: skip
+
+    vocab_size: int = 58101  # the target's, which config.json calls decoder_vocab_size
+    encoder_vocab_size: int = 58101  # config.json's vocab_size
+    pad_token_id: int | None = 58100
+    share_encoder_decoder_embeddings: bool = True
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.share_encoder_decoder_embeddings and self.vocab_size != self.encoder_vocab_size:
+            raise CheckpointError(
+                f"config.json: share_encoder_decoder_embeddings needs one vocabulary, and vocab_size is "
+                f"{self.encoder_vocab_size} and decoder_vocab_size {self.vocab_size}: one of the three is not this "
+                "model's"
+            )
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]):
+        source = fields.get("vocab_size", cls.vocab_size)
+        target = fields.get("decoder_vocab_size")
+        target = source if target is None else target
+        return super().from_json(fields | {"vocab_size": target, "encoder_vocab_size": source})
+
+    @property
+    def source_vocab_size(self) -> int:
+        return self.encoder_vocab_size
+
+    @property
+    def shares_vocabulary(self) -> bool:
+        """Two tables of embeddings are of two vocabularies, which may have the same size."""
+        return self.share_encoder_decoder_embeddings
+
+    @property
+    def head_size(self) -> int:
+        """All tokens but the padding, if it is the last one.
+
+        The converter from Marian to transformers added that row of zeros, for targets to begin with.
+        """
+        return self.vocab_size - (self.pad_token_id == self.vocab_size - 1)
+
+    @property
+    def tables(self) -> tuple[str, str, str]:
+        """The tensors that hold the tokens of the source, those of the target, and the head."""
+        if self.share_encoder_decoder_embeddings or not self.tie_word_embeddings:
+            return super().tables
+        return "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.embed_tokens.weight"
+
+    def sinusoids(self) -> np.ndarray:
+        """The table of positions: w_i = 10000^(-2i/D), from position 0. An odd width has one sine more than cosines."""
+        frequency_X = 10000.0 ** (-2 * np.arange((self.width + 1) // 2) / self.width)
+        return sinusoids(0, self.context, frequency_X, 2 * frequency_X.size)[:, : self.width]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,7 +61,7 @@ class Inputs:
         prefixes = token_rows(prefix_tokens, None, "prefix_tokens")
         if len(prefixes) != sentences:
             raise InputError(f"prefix_tokens has {len(prefixes)} rows for {sentences} sentences: give each its own")
-        V = self.config.vocab_size
+        V = self.config.head_size
         for row in prefixes:
             if len(row) and (row.min() < -1 or row.max() >= V):
                 bad = row[(row < -1) | (row >= V)][0]

@@ -494,7 +494,7 @@ def generate_lines(
     if chat and truncate:
         raise OptionError(CUT_CHAT)
     read_budget(memory_budget)
-    check_logprobs(logprobs, model.config.vocab_size)
+    check_logprobs(logprobs, model.config.head_size)
     plan = model.plan if plan is None else Plan.parse(plan)
     plan.resolve(model.is_encoder_decoder, dtype=model.dtype, is_rotary=model.is_rotary)
     stages = Generating(

@@ -359,6 +359,10 @@ class Options:
             for i in ids:
                 if i is not None and i >= vocab_size:
                     raise OptionError(f"{name} {i} is not in the vocabulary of {vocab_size} tokens")
+        self.check_beams(vocab_size)
+
+    def check_beams(self, vocab_size: int) -> None:
+        """Raises OptionError on more beams than V tokens that can be generated are enough for."""
         if self.dialect == "fairseq":
             self._check_wide_beam(vocab_size)
         elif self.num_beams > 1 and self.candidates > vocab_size:
@@ -366,6 +370,23 @@ class Options:
                 f"num_beams {self.num_beams} needs {self.candidates} candidates from the first step, "
                 f"and the vocabulary has {vocab_size} tokens: use fewer beams"
             )
+
+    def for_head(self, size: int) -> Options:
+        """The same options for a model that generates only the first tokens of its vocabulary, so many.
+
+        A ban of another token is met anyway, and is left out. Raises OptionError where such a token would be forced.
+        """
+        for name in ("forced_bos_token_id", "forced_eos_token_id"):
+            if bad := [i for i in getattr(self, name) if i >= size]:
+                raise OptionError(f"{name} {bad[0]} is a token that this model never generates: choose another one")
+        of_head = {
+            name: tuple(i for i in getattr(self, name) if i < size)
+            for name in ("eos_token_id", "suppress_tokens", "begin_suppress_tokens")
+        }
+        words = tuple(word for word in self.bad_words_ids if max(word) < size)
+        biases = tuple(pair for pair in self.sequence_bias if max(pair[0]) < size)
+        no_pad = {"pad_token_id": None} if (self.pad_token_id or 0) >= size else {}
+        return dataclasses.replace(self, bad_words_ids=words, sequence_bias=biases, **of_head, **no_pad)
 
     def for_vocabulary(self, vocab_size: int) -> Options:
         """The same options; fairseq cuts num_beams to V - 1, for it never says the padding token."""
