@@ -29,6 +29,7 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 
 SETTINGS = ("generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 OF_VECTORS = ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json")  # of sentence-transformers
+OF_FAIRSEQ = re.compile(r"vocab-(src|tgt)\.json|dict\.[\w-]+\.txt|bpecodes|codes?|codes\.txt|bpe\.codes")  # and FSMT's
 # The first that a repository has is taken. Other formats, precisions and frameworks are never fetched.
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 ADAPTER = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin")  # PEFT's files
@@ -209,7 +210,7 @@ def _download(repo_id: str, revision: str, listing: Listing, check: Callable[[Pa
     folder = _fetch_file(repo_id, "config.json", listing).parent
     check(folder)
     tokenizer = ("tokenizer.json",) if "tokenizer.json" in files else ("vocab.json", "merges.txt", "vocab.txt")
-    for file in OF_VECTORS:
+    for file in (*OF_VECTORS, *sorted(filter(OF_FAIRSEQ.fullmatch, files))):
         if file in files:
             _fetch_file(repo_id, file, listing)
     for file in (*SETTINGS, *tokenizer):

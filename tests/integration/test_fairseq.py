@@ -320,3 +320,37 @@ def test_rules_that_need_one_vocabulary(folders):
     md.load(folders[SHARED]).generate(
         input_ids=[[5, 2]], encoder_no_repeat_ngram_size=2, dialect="hf", max_new_tokens=2
     )
+
+
+def test_a_folder_of_fsmt_is_the_same_model(folders, tmp_path):
+    """Its own names in config.json, `model.` before those of tensors, two vocabularies and merges with counts."""
+    from minidecode.files.checkpoint import read_header, write_safetensors
+
+    source, out = folders[SHARED], tmp_path / "fsmt"
+    out.mkdir()
+    theirs = json.loads((source / "config.json").read_text(encoding="utf-8"))
+    fields = {
+        "model_type": "fsmt", "langs": ["src", "tgt"], "d_model": 20, "src_vocab_size": 38, "tgt_vocab_size": 38,
+        "max_position_embeddings": 24, "tie_word_embeddings": True, "scale_embedding": True,
+        "activation_function": "relu", "decoder_start_token_id": 2, "decoder": {"vocab_size": 38},
+    } | {
+        f"{side}_{ours}": theirs[f"{side}_{name}"]
+        for side in ("encoder", "decoder")
+        for ours, name in (("layers", "layers"), ("attention_heads", "attention_heads"), ("ffn_dim", "ffn_embed_dim"))
+    }  # fmt: skip
+    (out / "config.json").write_text(json.dumps(fields), encoding="utf-8")
+    stored = read_header(source / "model.safetensors")
+    stored |= {"decoder.output_projection.weight": stored["encoder.embed_tokens.weight"]}
+    write_safetensors(
+        out / "model.safetensors", {f"model.{name}": ("F32", tensor.shape) for name, tensor in stored.items()},
+        lambda name: stored[name.removeprefix("model.")].read(np.dtype(np.float32)),
+    )  # fmt: skip
+    ours = md.load(source)
+    for side, dictionary in (("src", ours.tokenizer.source), ("tgt", ours.tokenizer.target)):
+        pieces = [w if i < 4 else w[:-2] if w.endswith("@@") else f"{w}</w>" for i, w in enumerate(dictionary.words)]
+        (out / f"vocab-{side}.json").write_text(json.dumps({p: i for i, p in enumerate(pieces)}), encoding="utf-8")
+    (out / "merges.txt").write_text("t o</w> 9\ni s</w> 8\n", encoding="utf-8")
+    fsmt = md.load(out, source_lang="src")
+    assert fsmt.family == "fsmt" and fsmt.tokenizer.source.words == ours.tokenizer.source.words
+    assert fsmt.tokenizer.encode("is to").tolist() == ours.tokenizer.encode("is to").tolist()
+    assert generate({"fsmt": out}, "fsmt", sources=case_of(SHARED)["src_tokens"])[0] == generate(folders, SHARED)[0]

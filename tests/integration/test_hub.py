@@ -179,6 +179,10 @@ HAS_AND_NEEDS = {
                  ["model.safetensors", "generation_config.json", "tokenizer_config.json", "special_tokens_map.json"]),
     "one tokenizer": (["model.safetensors", "tokenizer.json", "vocab.json", "merges.txt"],
                       ["model.safetensors", "tokenizer.json"]),
+    "FSMT": (["pytorch_model.bin", "vocab-src.json", "vocab-tgt.json", "merges.txt"],
+             ["pytorch_model.bin", "vocab-src.json", "vocab-tgt.json", "merges.txt"]),
+    "fairseq": (["model.safetensors", "dict.de.txt", "dict.en.txt", "bpecodes"],
+                ["model.safetensors", "dict.de.txt", "dict.en.txt", "bpecodes"]),
     "two halves": (["model.safetensors", "vocab.json", "merges.txt"],
                    ["model.safetensors", "vocab.json", "merges.txt"]),
 }  # fmt: skip
