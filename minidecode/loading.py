@@ -16,8 +16,10 @@ import numpy as np
 from .errors import CheckpointError, MemoryBudgetError, OptionError
 from .files.fairseq_tokenizer import CODES, FairseqTokenizer
 from .files.folder import check_languages, chosen_defaults, find_folder, read_settings, stored_tensors, task_settings
+from .files.hub import SENTENCEPIECE
 from .files.published import published_config, random_tensors
 from .files.sentence_settings import SentenceSettings
+from .files.sentencepiece_tokenizer import MarianTokenizer, MBartJsonTokenizer, MBartTokenizer
 from .files.stored import read_json
 from .files.tokenizer import Tokenizer
 from .model import Model
@@ -55,8 +57,9 @@ def load(
         of a target) stay in both cases.
     task: a task of the model's config.json, such as "summarization" for T5: its settings become
         defaults of `generate`, and its prefix is put in front of each text.
-    source_lang, target_lang: the languages of a translation model, such as "de" and "en". It is
-        an error if config.json names others.
+    source_lang, target_lang: the languages of a translation model, such as "de" and "en". mBART
+        needs both, a Marian model of several target languages the target's. It is an error if the
+        model has others.
 
     Raises CheckpointError on a folder that cannot be used, OptionError on a plan, a dtype or a
     device.
@@ -78,7 +81,8 @@ def load(
         raise OptionError(f"revision={revision!r} is for models on the hub: {name} has random weights")
     folder = find_folder(name, revision, weights=not random_weights) if fields is None else None
     family, config, defaults = read_settings(folder, fields)
-    _check_languages(folder, fields, source_lang, target_lang)
+    if family.name not in ("marian", "mbart"):  # whose tokenizers know them
+        _check_languages(folder, fields, source_lang, target_lang)
     defaults, source = chosen_defaults(folder, defaults, generation_config)
     defaults, source, prefix = _with_task(defaults, source, folder, fields, task)
     compute = np.dtype(COMPUTED_IN[dtype])
@@ -94,6 +98,8 @@ def load(
                 for name, shape in shapes.items()
             }
         tokenizer = _tokenizer_of(folder, family, config) if folder else None
+        if family.name in ("marian", "mbart"):
+            defaults = _with_languages(defaults, tokenizer, source_lang, target_lang)
         model = Model(family, config, tensors, tokenizer, defaults, plan, dtype, device, source, prefix)
         if folder is not None and model.is_encoder:
             model.sentences = SentenceSettings.from_folder(folder)
@@ -109,7 +115,27 @@ def _tokenizer_of(folder: Path, family: Family, config: Any) -> Tokenizer | None
     """The tokenizer of a folder, of the kind that its family has; None without its files."""
     if family.name in ("fairseq", "fsmt"):
         return FairseqTokenizer.of_folder(folder, config.source_vocab_size, config.vocab_size)
-    return Tokenizer.from_folder(folder)
+    tokenizer: Tokenizer | None = None
+    if family.name == "marian":
+        tokenizer = MarianTokenizer.of_folder(folder, config.source_vocab_size, config.vocab_size)
+    if family.name == "mbart":
+        tokenizer = MBartTokenizer.of_folder(folder, config.vocab_size) or MBartJsonTokenizer.of_folder(folder)
+    return tokenizer or Tokenizer.from_folder(folder)
+
+
+def _with_languages(
+    defaults: dict[str, Any], tokenizer: Tokenizer | None, source: str | None, target: str | None
+) -> dict[str, Any]:
+    """The defaults of a Marian or an mBART with what the languages change in them.
+
+    Raises OptionError on languages that the model does not know.
+    """
+    if isinstance(tokenizer, MarianTokenizer | MBartTokenizer | MBartJsonTokenizer):
+        return defaults | tokenizer.for_languages(source, target)
+    for name, language in (("source_lang", source), ("target_lang", target)):
+        if language is not None:
+            raise OptionError(f"{name}={language!r}: this model has no tokenizer that knows languages: leave it out")
+    return defaults
 
 
 def _return_free_memory() -> None:
@@ -167,7 +193,7 @@ def _fingerprints(folder: Path | None) -> dict[str, str]:
     if folder is None or not folder.is_dir():
         return {}
     made_of = ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab-src.json",
-               "vocab-tgt.json", "vocab.txt", "modules.json", *CODES)  # fmt: skip
+               "vocab-tgt.json", "vocab.txt", "modules.json", *CODES, *SENTENCEPIECE)  # fmt: skip
     paths = [folder / file for file in made_of if (folder / file).exists()]
     paths += sorted(folder.glob("dict.*.txt"))
     weights = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("*.bin"))

@@ -30,6 +30,8 @@ def score(
     truncate: Annotated[bool, typer.Option("--truncate", help="Cut sources that are too long, on the right.")] = False,
     on_error: Annotated[str, typer.Option(help="A text that cannot be scored ends the run (stop), is left out and"
                                            ' counted (skip), or comes as an "error" (record; with --json).')] = "stop",
+    source_lang: Annotated[str | None, typer.Option(help="Language of the texts (mBART).")] = None,
+    target_lang: Annotated[str | None, typer.Option(help="Language of the targets (Marian, mBART).")] = None,
     dtype: Dtype = "float32",
     device: Device = "cpu",
     as_json: AsJson = False, quiet: Quiet = False, debug: Debug = False,
@@ -52,7 +54,8 @@ def score(
         np.errstate(all="ignore"),
         bar("scoring", quiet, unit="texts") as report,
     ):
-        loaded = load(model, dtype=dtype, device=device, revision=revision)
+        loaded = load(model, dtype=dtype, device=device, revision=revision, source_lang=source_lang,
+                      target_lang=target_lang)  # fmt: skip
         how = {"jsonl": given.is_jsonl, "source": given.source, "stride": stride, "truncate": truncate}
         if on_error == "stop" and isinstance(given.lines, list):
             check_texts(loaded, given.lines, **how)

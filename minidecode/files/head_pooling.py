@@ -25,11 +25,11 @@ from ..ops import Heads
 from .checkpoint import write_safetensors
 from .fairseq_tokenizer import CODES
 from .folder import find_folder, read_settings, stored_tensors
-from .hub import SETTINGS
+from .hub import SENTENCEPIECE, SETTINGS
 from .new_folder import check_new, whole_folder
 from .stored import read_json
 
-COPIED = (*SETTINGS, "tokenizer.json", "vocab.json", "vocab-src.json", "vocab-tgt.json", *CODES)
+COPIED = (*SETTINGS, "tokenizer.json", "vocab.json", "vocab-src.json", "vocab-tgt.json", *CODES, *SENTENCEPIECE)
 
 
 @dataclass(frozen=True)

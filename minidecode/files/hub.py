@@ -31,6 +31,7 @@ SETTINGS = ("generation_config.json", "tokenizer_config.json", "special_tokens_m
 OF_VECTORS = ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json")  # of sentence-transformers
 OF_FAIRSEQ = re.compile(r"vocab-(src|tgt)\.json|dict\.[\w-]+\.txt|bpecodes|codes?|codes\.txt|bpe\.codes")  # and FSMT's
 # The first that a repository has is taken. Other formats, precisions and frameworks are never fetched.
+SENTENCEPIECE = ("source.spm", "target.spm", "target_vocab.json", "sentencepiece.bpe.model")  # Marian's and mBART's
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 ADAPTER = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin")  # PEFT's files
 
@@ -213,10 +214,10 @@ def _download(repo_id: str, revision: str, listing: Listing, check: Callable[[Pa
     for file in (*OF_VECTORS, *sorted(filter(OF_FAIRSEQ.fullmatch, files))):
         if file in files:
             _fetch_file(repo_id, file, listing)
-    for file in (*SETTINGS, *tokenizer):
+    for file in (*SETTINGS, *tokenizer, *SENTENCEPIECE):
         if file in files:
             _fetch_file(repo_id, file, listing)
-        else:
+        elif file not in SENTENCEPIECE:
             with contextlib.suppress(OSError):  # then the next call asks again
                 _absent(folder).mkdir(parents=True, exist_ok=True)
                 (_absent(folder) / file).touch()

@@ -39,6 +39,8 @@ class Inputs:
         ids, context = self.given(prompts, input_ids, attention_mask), self.config.context
         if not self.is_encoder_decoder:
             return (), *fit_prompts(ids, context, options, truncate)
+        if hasattr(self.tokenizer, "check_target"):
+            self.tokenizer.check_target(options)
         sources = fit_sources(ids, self.config.source_context, truncate)
         return sources, *fit_prompts([self.decoder_start(options)] * len(ids), context, options, False, sources)
 
@@ -140,10 +142,14 @@ class Inputs:
 
     def decoder_start(self, options: Options) -> np.ndarray:
         start = options.decoder_start_token_id
-        if start is None:
+        begins_with_code = hasattr(self.tokenizer, "check_target")  # mBART's targets never begin with <s>
+        if start is None and not begins_with_code:
             start = self.defaults.get("bos_token_id")
         if start is None:
-            raise OptionError("decoder_start_token_id is set nowhere: put it into generation_config.json, or pass it")
+            language = ", or give target_lang" if begins_with_code else ""
+            raise OptionError(
+                f"decoder_start_token_id is set nowhere: put it into generation_config.json, or pass it{language}"
+            )
         return np.array([start])
 
 

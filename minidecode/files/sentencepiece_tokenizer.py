@@ -1,0 +1,433 @@
+"""Text <-> token ids of Marian and mBART: SentencePiece models, language codes, and the package `sentencepiece`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import CheckpointError, InputError, OptionError, did_you_mean, pip_install
+from ..search.options import Options
+from .stored import MOST_OF_TEXT, check_regular, read_json
+from .tokenizer import Tokenizer, check_text
+
+SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # mBART's first ids
+END = 2
+SPACE = "\u2581"  # what SentencePiece writes for a space
+KINDS = {1: "unigram", 2: "BPE", 3: "words", 4: "characters"}  # model_type in a model's trainer_spec
+# fmt: off
+CC25 = (
+    "ar_AR", "cs_CZ", "de_DE", "en_XX", "es_XX", "et_EE", "fi_FI", "fr_XX", "gu_IN", "hi_IN", "it_IT", "ja_XX", "kk_KZ",
+    "ko_KR", "lt_LT", "lv_LV", "my_MM", "ne_NP", "nl_XX", "ro_RO", "ru_RU", "si_LK", "tr_TR", "vi_VN", "zh_CN",
+)
+MBART50 = (
+    *CC25, "af_ZA", "az_AZ", "bn_IN", "fa_IR", "he_IL", "hr_HR", "id_ID", "ka_GE", "km_KH", "mk_MK", "ml_IN", "mn_MN",
+    "mr_IN", "pl_PL", "ps_AF", "pt_XX", "sv_SE", "sw_KE", "ta_IN", "te_IN", "th_TH", "tl_XX", "uk_UA", "ur_PK", "xh_ZA",
+    "gl_ES", "sl_SI",
+)
+# fmt: on
+
+
+class SentencePieceTokenizer(Tokenizer):
+    """What the tokenizers of Marian and mBART share. Languages are fixed when it is made: see `for_languages`."""
+
+    eos: int
+    unknown: int
+    special: frozenset[int]  # ids that `decode` leaves out
+
+    def __init__(self):
+        self.chat_template = None
+
+    def count_bytes(self, ids: Any) -> int | None:
+        return None
+
+    def most_tokens(self, count: int) -> int | None:
+        return None
+
+    @property
+    def special_ids(self) -> list[int]:  # type: ignore[override]
+        """The ids that `decode` leaves out."""
+        return sorted(self.special)
+
+
+class MarianTokenizer(SentencePieceTokenizer):
+    """`encode` by source.spm, `encode_target` by target.spm; vocab.json says the id of each piece.
+
+    A model for several target languages takes one from the beginning of a text, such as >>fr<<, or from target_lang.
+    As in transformers, texts are not normalised beyond what the SentencePiece models do.
+    """
+
+    def __init__(self, models: Sequence[Any], ids: dict[str, int], target_ids: dict[str, int] | None):
+        """models: of the source and of the target. ids: of each piece; target_ids: of the target's, if they differ."""
+        super().__init__()
+        self.models, self.ids, self.target_ids = tuple(models), ids, ids if target_ids is None else target_ids
+        self.separate = target_ids is not None
+        self.pieces = {i: piece for piece, i in self.target_ids.items()}
+        self.codes = [piece for piece in ids if piece.startswith(">>") and piece.endswith("<<")]
+        self.languages: tuple[str | None, str | None] = None, None  # source's and target's
+        self.code: str | None = None  # what stands in front of each source
+        self.special = frozenset(self.target_ids[t] for t in ("</s>", "<unk>", "<pad>") if t in self.target_ids)
+
+    @classmethod
+    def of_folder(cls, folder: Path, source_size: int, target_size: int) -> MarianTokenizer | None:
+        """Of source.spm, target.spm and vocab.json; None without any of the three.
+
+        Raises CheckpointError on files that are missing, damaged, or of another model.
+        """
+        names = ("source.spm", "target.spm", "vocab.json")
+        present = [name for name in names if (folder / name).exists()]
+        if not present:
+            return None
+        if missing := [name for name in names if name not in present]:
+            raise CheckpointError(f"{folder} has no {missing[0]}: a Marian needs {', '.join(names)}")
+        models = [read_sentencepiece(folder / name, "unigram") for name in names[:2]]
+        ids = read_ids(folder / "vocab.json", source_size)
+        settings = _settings(folder)
+        target_ids = None
+        if settings.get("separate_vocabs") or (folder / "target_vocab.json").exists():
+            target_ids = read_ids(folder / "target_vocab.json", target_size)
+        tokenizer = cls(models, ids, target_ids)
+        given = (settings.get("source_lang"), settings.get("target_lang"))
+        tokenizer.languages = tuple(lang if isinstance(lang, str) else None for lang in given)  # type: ignore[assignment]
+        return tokenizer
+
+    def __repr__(self) -> str:
+        return f"MarianTokenizer({len(self.ids):,} pieces, {len(self.codes)} target languages)"
+
+    def for_languages(self, source: str | None, target: str | None) -> dict[str, int]:
+        """Sets the languages. Raises OptionError on those that this model does not translate."""
+        of_source, of_target = self.languages
+        if self.codes and target is not None:
+            languages = [code[2:-2] for code in self.codes]
+            if target not in languages:
+                raise OptionError(
+                    f"target_lang {target!r} is none of this model's: {_some(languages)}"
+                    f"{did_you_mean(target, languages)}"
+                )
+            self.code = f">>{target}<<"
+        elif target is not None and of_target not in (None, target):
+            raise OptionError(f"target_lang {target!r}: this model translates into {of_target!r}: leave it out")
+        if source is not None and of_source is not None and source not in of_source.split("+") and not self.codes:
+            raise OptionError(f"source_lang {source!r}: this model translates from {of_source!r}: leave it out")
+        return {}
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> np.ndarray:
+        """Token ids of a source, </s> at the end.
+
+        Raises InputError on a text without a language for a model of several, and as `Tokenizer.encode` does.
+        """
+        check_text(text)
+        code = []
+        if text.startswith(">>") and "<<" in text:
+            end = text.index("<<") + 2
+            code, text = [text[:end]], text[end:]
+        elif self.code is not None:
+            code = [self.code]
+        if self.codes and not (code and code[0] in self.codes):
+            said = f"begins with {code[0]}, which is none of its languages" if code else "says no language"
+            raise InputError(
+                f"this model translates into several languages, and the text {said}: begin it with one of "
+                f"{_some(self.codes)}, or give target_lang"
+            )
+        return self._ids([*code, *self.models[0].encode(text, out_type=str)], self.ids, add_special_tokens)
+
+    def encode_target(self, text: str) -> np.ndarray:
+        """Token ids of a target, </s> at the end."""
+        check_text(text)
+        return self._ids(self.models[1].encode(text, out_type=str), self.target_ids, True)
+
+    def _ids(self, pieces: Sequence[str], ids: dict[str, int], with_eos: bool) -> np.ndarray:
+        found = [ids.get(piece, ids["<unk>"]) for piece in pieces]
+        return np.array(found + [ids["</s>"]] * with_eos, dtype=np.int64)
+
+    def decode(self, ids: Any, keep_special: bool = False) -> str:
+        """The text of a target's token ids, special tokens left out.
+
+        As in transformers, the source's model joins the pieces where both sides share their vocabulary.
+        """
+        left_out = frozenset() if keep_special else self.special
+        pieces = [self.pieces.get(int(i), "<unk>") for i in ids if int(i) not in left_out]
+        return self.models[1 if self.separate else 0].decode_pieces(pieces).replace(SPACE, " ").strip()
+
+    def as_json(self) -> str:
+        """All of it in one text, the same for tokenizers that do the same."""
+        models = [model.serialized_model_proto().hex() for model in self.models]
+        return json.dumps([models, self.ids, self.target_ids, self.code])
+
+    @property
+    def size(self) -> int:
+        return max(self.target_ids.values()) + 1
+
+    def token_to_id(self, token: str) -> int | None:
+        return self.target_ids.get(token)
+
+
+class MBartLanguages:
+    """Where mBART puts the codes of languages, whatever makes its pieces.
+
+    The first mBART (25 languages) reads `tokens </s> code` and begins targets with a code. mBART-50 reads
+    `code tokens </s>`, begins targets with </s>, and has the code forced as the first token.
+    """
+
+    code_ids: dict[str, int]  # de_DE -> its id
+    source: int | None  # ids of the languages' codes
+    target: int | None
+
+    def piece_ids(self, text: str) -> list[int]:
+        """Token ids of a text, without special tokens."""
+        raise NotImplementedError
+
+    @property
+    def is_50(self) -> bool:
+        return len(self.code_ids) == len(MBART50)
+
+    def set_languages(self, code_ids: dict[str, int], settings: dict[str, Any]) -> None:
+        """Those that tokenizer_config.json names, if it does."""
+        self.code_ids = code_ids
+        self.source, self.target = (
+            code_ids.get(settings[name]) if isinstance(settings.get(name), str) else None
+            for name in ("src_lang", "tgt_lang")
+        )
+
+    def for_languages(self, source: str | None, target: str | None) -> dict[str, int]:
+        """Sets the languages, and returns what they change in the defaults of generation.
+
+        A language is a code, such as de_DE, or its first part: de. Raises OptionError on another.
+        """
+        if source is not None:
+            self.source = self._code("source_lang", source)
+        if target is not None:
+            self.target = self._code("target_lang", target)
+        if self.target is None:
+            return {}
+        return {"forced_bos_token_id" if self.is_50 else "decoder_start_token_id": self.target}
+
+    def _code(self, name: str, language: str) -> int:
+        for code, i in self.code_ids.items():
+            if language in (code, code.partition("_")[0]):
+                return i
+        raise OptionError(
+            f"{name} {language!r} is none of this model's: {_some(list(self.code_ids))}"
+            f"{did_you_mean(language, self.code_ids)}"
+        )
+
+    def check_target(self, options: Options) -> None:
+        """Raises OptionError where nothing says into which language: mBART-50 would choose any."""
+        if self.is_50 and not options.forced_bos_token_id:
+            raise OptionError(
+                f"mBART-50 needs the language of its targets: give target_lang, one of {_some(list(self.code_ids))}, "
+                "or forced_bos_token_id"
+            )
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> np.ndarray:
+        """Token ids of a source with its language. Raises InputError without one, and as `Tokenizer.encode` does."""
+        check_text(text)
+        ids = self.piece_ids(text)
+        if add_special_tokens:
+            if self.source is None:
+                raise InputError(
+                    "mBART needs the language of its sources: give source_lang, one of " + _some(list(self.code_ids))
+                )
+            ids = [self.source, *ids, END] if self.is_50 else [*ids, END, self.source]
+        return np.array(ids, dtype=np.int64)
+
+    def encode_target(self, text: str) -> np.ndarray:
+        """Token ids of a target as it follows decoder_start_token_id: mBART-50 has the language's code in front."""
+        check_text(text)
+        if self.is_50 and self.target is None:
+            raise InputError(
+                "mBART-50 needs the language of its targets: give target_lang, one of " + _some(list(self.code_ids))
+            )
+        return np.array([*([self.target] if self.is_50 else []), *self.piece_ids(text), END], dtype=np.int64)
+
+
+class MBartTokenizer(MBartLanguages, SentencePieceTokenizer):
+    """Pieces by sentencepiece.bpe.model, whose ids are one higher here, behind <s> <pad> </s> <unk>; then the codes."""
+
+    def __init__(self, model: Any, codes: Sequence[str], settings: dict[str, Any]):
+        super().__init__()
+        self.model, self.first = model, model.get_piece_size() + 1  # the id of the first code
+        self.set_languages({code: self.first + i for i, code in enumerate(codes)}, settings)
+        self.mask = self.first + len(codes)
+        self.special = frozenset({0, 1, END, 3, *self.code_ids.values(), self.mask})
+
+    @classmethod
+    def of_folder(cls, folder: Path, size: int) -> MBartTokenizer | None:
+        """Of sentencepiece.bpe.model; None without it. size: of the model's vocabulary, which says how many codes.
+
+        Raises CheckpointError on a file that is damaged or of another model.
+        """
+        path = folder / "sentencepiece.bpe.model"
+        if not path.exists():
+            return None
+        model = read_sentencepiece(path, None)
+        pieces = model.get_piece_size()
+        codes = {len(CC25): CC25, len(MBART50): MBART50}.get(size - pieces - 2)
+        if codes is None:
+            raise CheckpointError(
+                f"{path} has {pieces} pieces and the model's table has {size} rows: with 2 more and {len(CC25)} or "
+                f"{len(MBART50)} codes of languages they should agree, so one of the two is not this model's"
+            )
+        return cls(model, codes, _settings(folder))
+
+    def __repr__(self) -> str:
+        return f"MBartTokenizer({self.size:,} tokens, {len(self.code_ids)} languages)"
+
+    def piece_ids(self, text: str) -> list[int]:
+        """SentencePiece's own 0 is <unk>, which is 3 here."""
+        return [i + 1 if i else 3 for i in self.model.encode(text)]
+
+    def decode(self, ids: Any, keep_special: bool = False) -> str:
+        """The text of token ids, special tokens and codes of languages left out."""
+        left_out = frozenset() if keep_special else self.special
+        pieces = [self._piece(int(i)) for i in ids if int(i) not in left_out]
+        return self.model.decode_pieces(pieces).replace(SPACE, " ").strip()
+
+    def _piece(self, i: int) -> str:
+        if i < len(SPECIAL):
+            return SPECIAL[i]
+        return self.model.id_to_piece(i - 1) if i < self.first else [*self.code_ids, "<mask>"][i - self.first]
+
+    def as_json(self) -> str:
+        """All of it in one text, the same for tokenizers that do the same."""
+        return json.dumps([self.model.serialized_model_proto().hex(), self.code_ids, self.source, self.target])
+
+    @property
+    def size(self) -> int:
+        return self.mask + 1
+
+    def token_to_id(self, token: str) -> int | None:
+        named = {piece: i for i, piece in enumerate(SPECIAL)} | self.code_ids | {"<mask>": self.mask}
+        i = self.model.piece_to_id(token)
+        return named.get(token, i + 1 if i else None)
+
+
+class MBartJsonTokenizer(MBartLanguages, Tokenizer):
+    """mBART's pieces by a tokenizer.json, as transformers 5 writes it; codes where the languages of a call ask."""
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> MBartJsonTokenizer | None:
+        """Of tokenizer.json; None without it. Raises CheckpointError without the codes of an mBART."""
+        if not (folder / "tokenizer.json").exists():
+            return None
+        tokenizer = cls.from_folder(folder)
+        assert isinstance(tokenizer, cls)  # from_folder makes what it is called on
+        for codes in (MBART50, CC25):
+            ids = {code: tokenizer.token_to_id(code) for code in codes}
+            if None not in ids.values():
+                tokenizer.set_languages({code: i for code, i in ids.items() if i is not None}, _settings(folder))
+                return tokenizer
+        raise CheckpointError(
+            f"{folder / 'tokenizer.json'} lacks codes of mBART's languages: use this model's own file"
+        )
+
+    def piece_ids(self, text: str) -> list[int]:
+        return Tokenizer.encode(self, text, add_special_tokens=False).tolist()
+
+    def as_json(self) -> str:
+        """All of it in one text, the same for tokenizers that do the same."""
+        return json.dumps([Tokenizer.as_json(self), self.source, self.target])
+
+
+def read_ids(path: Path, size: int) -> dict[str, int]:
+    """vocab.json: {piece: id}. Raises CheckpointError where it is not one id of `size` for each piece."""
+    if not path.exists():
+        raise CheckpointError(f"{path} is missing: tokenizer_config.json says separate_vocabs, so both are needed")
+    ids = read_json(path)
+    for piece, i in ids.items():
+        if isinstance(i, bool) or not isinstance(i, int) or i < 0:
+            raise CheckpointError(f"{path}: the id of {piece!r:.40} must be a whole number from 0 up, not {i!r:.40}")
+    if len(ids) != size or (ids and max(ids.values()) >= size):
+        raise CheckpointError(
+            f"{path} has {len(ids)} pieces and the model's table has {size} rows: use the vocabulary that the model "
+            "was trained with"
+        )
+    for token in ("</s>", "<unk>"):
+        if token not in ids:
+            raise CheckpointError(f"{path} lacks {token}: use the vocabulary that the model was trained with")
+    return ids
+
+
+def read_sentencepiece(path: Path, kind: str | None) -> Any:
+    """A SentencePieceProcessor of a file, which must be of that kind (None: any).
+
+    Raises CheckpointError on a file that is none or of another kind, OptionError without the package.
+    """
+    try:
+        import sentencepiece
+    except ImportError:
+        raise OptionError(
+            f"the package sentencepiece is missing: {pip_install('sentencepiece', 'translate')}"
+        ) from None
+    check_regular(path, MOST_OF_TEXT)
+    data = path.read_bytes()
+    found = model_kind(data)
+    if found is None:
+        raise CheckpointError(f"{path} is no SentencePiece model, or is cut short: download the file again")
+    if kind is not None and found != kind:
+        raise CheckpointError(f"{path} is a SentencePiece model of kind {found}, and this model needs {kind}")
+    try:
+        return sentencepiece.SentencePieceProcessor(model_proto=data)
+    except (RuntimeError, OSError) as error:
+        raise CheckpointError(f"{path} cannot be read as a SentencePiece model ({error}): download it again") from None
+
+
+def model_kind(data: bytes) -> str | None:
+    """What kind of SentencePiece model the bytes are, in words; None if they are none, or end too early.
+
+    A model is a protobuf message: pieces (field 1), trainer_spec (field 2), in which model_type is field 3.
+    """
+    kind, has_pieces = 1, False
+    try:
+        for field, value in _fields(data):
+            has_pieces |= field == 1
+            if field == 2 and isinstance(value, bytes):
+                kind = next((v for f, v in _fields(value) if f == 3 and isinstance(v, int)), kind)
+    except (ValueError, IndexError):
+        return None
+    return KINDS.get(kind) if has_pieces else None
+
+
+def _fields(data: bytes) -> list[tuple[int, int | bytes]]:
+    """(field, value) of a protobuf message, in order. Raises ValueError or IndexError where it is none."""
+    found, at = [], 0
+    while at < len(data):
+        key, at = _varint(data, at)
+        field, wire = key >> 3, key & 7
+        value: int | bytes
+        if wire == 0:
+            value, at = _varint(data, at)
+        else:
+            if wire not in (1, 2, 5):
+                raise ValueError(f"wire type {wire}")
+            size, at = _varint(data, at) if wire == 2 else ({1: 8, 5: 4}[wire], at)
+            value, at = data[at : at + size], at + size
+        if at > len(data) or field == 0:
+            raise ValueError("cut short")
+        found.append((field, value))
+    return found
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """(the number at this byte, seven bits a byte, and where the next one is)."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value, at, shift = value | (byte & 127) << shift, at + 1, shift + 7
+        if byte < 128:
+            return value, at
+        if shift > 63:
+            raise ValueError("a number of more than 64 bits")
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    path = folder / "tokenizer_config.json"
+    return read_json(path) if path.exists() else {}
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first names of a list that may be long."""
+    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
