@@ -35,7 +35,7 @@ def main() -> None:
     p.add_argument("--dtypes", nargs="+", default=list(DTYPES))
     p.add_argument("--examples", type=int, default=1000, help="of each kind and language")
     p.add_argument("--plan", default="fast")
-    p.add_argument("--show", type=int, default=3, help="wrong answers to print of each kind and language")
+    p.add_argument("--show", type=int, default=0, help="wrong answers to print of each kind and language")
     p.add_argument("--out", type=Path, help="the JSON file with all figures")
     a = p.parse_args()
 
@@ -45,15 +45,25 @@ def main() -> None:
             model = md.load(a.model, dtype=dtype, task=task, plan=a.plan)
             for kind in KINDS:
                 wrong = wrong_answers(model, held_out_examples(kind, language, a.examples))
-                share = 1 - len(wrong) / a.examples
-                rows.append({"dtype": dtype, "language": language, "kind": kind, "exact_match": share})
-                print(f"{dtype:<14}{language:<9}{kind:<21}{share:.1%}", flush=True)
+                rows.append({"kind": kind, "language": language, "dtype": dtype, "wrong": len(wrong)})
                 for source, right, said in wrong[: a.show]:
-                    print(f"    {source}: {said!r}, right is {right!r}", file=sys.stderr)
+                    print(f"{dtype}, {kind}, {source}: {said!r}, right is {right!r}", file=sys.stderr)
+    settings = {"model": a.model, "examples": a.examples, "plan": a.plan, "untrained_words": UNTRAINED_WORDS}
+    record = {"machine": where_it_ran(), "settings": settings, "rows": rows}
+    print("\n".join(table(record)))
     if a.out:
-        settings = {"model": a.model, "examples": a.examples, "plan": a.plan, "untrained_words": UNTRAINED_WORDS}
-        record = {"machine": where_it_ran(), "settings": settings, "rows": rows}
         a.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def table(record: dict) -> list[str]:
+    """Exact match of each kind and language, a column for each dtype, in Markdown."""
+    examples, rows = record["settings"]["examples"], record["rows"]
+    dtypes = list(dict.fromkeys(row["dtype"] for row in rows))
+    lines = [f"| held out | language | {' | '.join(dtypes)} |", "|---" * (2 + len(dtypes)) + "|"]
+    for kind, language in dict.fromkeys((row["kind"], row["language"]) for row in rows):
+        right = {r["dtype"]: 1 - r["wrong"] / examples for r in rows if (r["kind"], r["language"]) == (kind, language)}
+        lines.append(f"| {kind} | {language} | {' | '.join(f'{100 * right[dtype]:.1f} %' for dtype in dtypes)} |")
+    return lines
 
 
 if __name__ == "__main__":

@@ -42,6 +42,13 @@ CORRUPTED = [
     "I have the honor<mask> to transmit a report of the Secretary of War, with<mask> accompanying papers.",
     "“Peace” — 1°",
 ]
+NUMBERS_AND_DATES = [
+    "translate to English: 1,234",
+    "translate to French: 80080",
+    "translate to French: 999999999",
+    "translate to English: 2026-11-24",
+    "translate to French: 1789-07-14",
+]
 
 
 def multi_query_gpt2(folder: Path) -> GPTBigCodeForCausalLM:
@@ -64,6 +71,7 @@ MODELS = {
     "tiny-gpt2": (AutoModelForCausalLM.from_pretrained, BEGINNINGS),
     "tiny-gpt2-mqa": (multi_query_gpt2, BEGINNINGS),
     "tiny-bart": (AutoModelForSeq2SeqLM.from_pretrained, CORRUPTED),
+    "tiny-translator": (AutoModelForSeq2SeqLM.from_pretrained, NUMBERS_AND_DATES),
 }
 
 

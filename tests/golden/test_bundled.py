@@ -35,5 +35,5 @@ def test_a_first_sentence_anyone_can_check():
 
 
 def test_all_bundled_weights_together_are_small():
-    """A wheel that a class downloads: at most 40 MB."""
-    assert sum(f.stat().st_size for folder in md.bundled_models().values() for f in folder.iterdir()) <= 40e6
+    """A wheel that a class downloads: at most 52 MB."""
+    assert sum(f.stat().st_size for folder in md.bundled_models().values() for f in folder.iterdir()) <= 52e6
