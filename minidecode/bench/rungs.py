@@ -129,9 +129,11 @@ class Work:
     def make(cls, model: Model, texts: int, input_length: int, num_beams: int, max_new_tokens: int) -> Work:
         """Different texts of about that many tokens: of a bundled sentence, or random ids without a tokenizer.
 
-        All generate max_new_tokens, whatever the model says, so that every rung does the same work.
+        All generate max_new_tokens, whatever the model says, so that every rung does the same work; under the rules of
+        hf, for fairseq's search cannot do without an EOS.
         """
-        options = {"num_beams": num_beams, "max_new_tokens": max_new_tokens, "min_new_tokens": 0, "eos_token_id": None}
+        options = {"num_beams": num_beams, "max_new_tokens": max_new_tokens, "min_new_tokens": 0, "eos_token_id": None,
+                   "dialect": "hf"}  # fmt: skip
         if model.tokenizer is None:
             rng = np.random.default_rng(0)
             ids = [rng.integers(3, model.config.source_vocab_size, input_length) for _ in range(texts)]

@@ -1,8 +1,9 @@
 """fairseq's golden models as folders: written from numbers, or converted from fairseq's own checkpoints.
 
-fairseq's main branch computed the numbers, with random weights; tests/golden/fairseq_models holds them: `case.json` the
-flags and the inputs, `numbers.npz` the logits of each sentence alone in float64, the weights where no checkpoint has
-them, and the first rows of fairseq's sinusoids. Needs neither fairseq nor torch.
+fairseq's main branch (commit 3d262bb25690, torch 2.13) computed the numbers, with random weights. The folder
+fairseq_models holds them: `case.json` the flags and the inputs, `numbers.npz` the logits of each sentence alone in
+float64, the weights where no checkpoint has them, and the first rows of fairseq's sinusoids. Needs neither fairseq nor
+torch.
 """
 
 from __future__ import annotations

@@ -354,3 +354,12 @@ def test_a_folder_of_fsmt_is_the_same_model(folders, tmp_path):
     assert fsmt.family == "fsmt" and fsmt.tokenizer.source.words == ours.tokenizer.source.words
     assert fsmt.tokenizer.encode("is to").tolist() == ours.tokenizer.encode("is to").tolist()
     assert generate({"fsmt": out}, "fsmt", sources=case_of(SHARED)["src_tokens"])[0] == generate(folders, SHARED)[0]
+
+
+def test_a_ladder_takes_the_rules_of_hf(folders):
+    """A converted folder searches as fairseq does, whose search cannot do without an EOS; a ladder has none."""
+    from minidecode.bench.rungs import Work
+
+    work = Work.make(md.load(folders[SHARED]), texts=2, input_length=5, num_beams=2, max_new_tokens=4)
+    out = work.model.generate(work.texts, **work.options) if work.texts else work.model.generate(input_ids=work.ids)
+    assert [len(ids) for ids in out.token_ids] == [4, 4]
