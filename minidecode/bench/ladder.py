@@ -149,7 +149,8 @@ class Ladder:
     def _times(self) -> str:
         others = "".join(f" {f'{m}, samples/s':>16}" for m in self.predicted)
         lines = [
-            f"{self.work['model']}: {self.work['texts']} texts of about {self.work['input_length']} tokens, "
+            f"{self.work['model']}: {self.work['texts']} text{'s' * (self.work['texts'] != 1)} of about"
+            f" {self.work['input_length']} tokens, "
             f"{self.work['max_new_tokens']} new, {self.work['num_beams']} beams",
             f"{'rung':<26} {'samples/s':>10} {'seconds: median, least to most':>31} {'speedup':>8} {'in all':>8}"
             f" {'tokens':>10} {'cache':>8} {'peak':>8}{others}",

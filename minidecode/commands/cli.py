@@ -56,7 +56,7 @@ class Commands(GroupedCommands, TyperGroup):
 
 
 app = typer.Typer(
-    cls=Commands, help="Fast transformer decoding you can read: load GPT-2 or BART, generate, and see what ran.",
+    cls=Commands, help="Fast transformer decoding you can read: load a model, generate, and see what ran.",
     rich_markup_mode=None, pretty_exceptions_enable=False,
 )  # fmt: skip
 IN_ORDER_OF_HELP = {

@@ -20,6 +20,7 @@ NEEDED = (
 EXTRAS = {  # package -> the extra that brings it
     "numba-cuda": "cu12", "torch": "oracle", "transformers": "oracle", "pytest": "test",
     "rouge-score": "evaluate", "sacrebleu": "evaluate", "matplotlib": "plots", "llguidance": "constrain",
+    "gguf": "gguf", "jinja2": "chat",
 }  # fmt: skip
 
 

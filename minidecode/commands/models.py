@@ -13,7 +13,7 @@ from .flags import AsJson, Debug
 def models(as_json: AsJson = False, debug: Debug = False):
     """List the models that load without a download.
 
-    They are those that ship with the package, and GPT-2 and BART models in the hub cache.
+    They are those that ship with the package, and supported models in the hub cache.
     """
     from ..files.folder import bundled_models, read_settings
 

@@ -63,6 +63,8 @@ def find_folder(name: str | Path, revision: str | None = None, weights: bool = T
         )
     if os.path.exists(folder):
         raise CheckpointError(f"{str(name)!r} is a file, not a folder: {remedy}")
+    if folder.suffix in (".gguf", ".pt"):  # a path that is wrong, and not a model on the hub
+        raise CheckpointError(f"there is no file {name}: name a file that is there")
     remedy += did_you_mean(str(name), bundled if weights else [*bundled, *PUBLISHED])
     nowhere = f"{str(name)!r} is neither a bundled model nor a folder"
     if isinstance(name, Path) or not hub.looks_like_id(name):

@@ -75,7 +75,7 @@ def _read_json(path: Path, kind: type) -> Any:
     except FileNotFoundError:
         raise CheckpointError(f"{path.parent} has no {path.name}: a model folder needs one") from None
     except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} cannot be read as JSON: {error}") from None
+        raise CheckpointError(f"{path} cannot be read as JSON: {error}; download the file again") from None
     if not isinstance(fields, kind):
         what = "null, which is nothing" if fields is None else f"a {type(fields).__name__}"
         wanted = "object" if kind is dict else "list"

@@ -234,7 +234,7 @@ def read_torch_value(
     except UnreadableError as reason:
         raise CheckpointError(f"{path} {reason}") from None
     except FileNotFoundError:
-        raise CheckpointError(f"{path} is missing") from None
+        raise CheckpointError(f"{path} is missing: name a file that is there") from None
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from None
     return value, tensors
