@@ -63,6 +63,8 @@ SETTINGS = {
 MORE_SETTINGS = {
     "t5-base, beam 4, 4 x 256, 32 new":
         {"model": "t5-base", "batch": 4, "length": 256, "new": 32, "beams": 4, "ngram": 0, "largest_id": 32_000},
+    "opus-mt, beam 4, 8 x 64, 64 new":
+        {"model": "opus-mt-en-de", "batch": 8, "length": 64, "new": 64, "beams": 4, "ngram": 0, "largest_id": 58_000},
 }  # fmt: skip
 SYSTEMS = {  # name -> (function that loads it, what it is given, environment)
     "minidecode fp32": ("ours", {"dtype": "float32"}, {}),
@@ -108,6 +110,8 @@ def make_checkpoint(name: str, folder: Path, shrink: bool, for_peers: bool) -> N
             "gpt2": {"n_embd": 64, "n_layer": 2, "n_head": 2},
             "bart": {"d_model": 64, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 128,
                      "decoder_ffn_dim": 128, "encoder_attention_heads": 2, "decoder_attention_heads": 2},
+            "marian": {"d_model": 64, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 128,
+                       "decoder_ffn_dim": 128, "encoder_attention_heads": 2, "decoder_attention_heads": 2},
             "t5": {"d_model": 64, "d_kv": 32, "d_ff": 128, "num_layers": 1, "num_heads": 2},
         }  # fmt: skip
         fields = fields | small[fields["model_type"]]
@@ -179,12 +183,13 @@ def complete_config(fields: dict, folder: Path) -> None:
     import transformers
 
     is_gpt2, is_bart = (fields["model_type"] == name for name in ("gpt2", "bart"))
-    kind = {"gpt2": transformers.GPT2Config, "bart": transformers.BartConfig, "t5": transformers.T5Config}[
-        fields["model_type"]
-    ]
+    kind = {"gpt2": transformers.GPT2Config, "bart": transformers.BartConfig, "t5": transformers.T5Config,
+            "marian": transformers.MarianConfig}[fields["model_type"]]  # fmt: skip
     written = kind(**{k: v for k, v in fields.items() if k != "model_type"}).to_dict()
     written |= {"architectures": [kind.__name__.replace("Config", "LMHeadModel" if is_gpt2 else
                                                         "ForConditionalGeneration")]}  # fmt: skip
+    if fields["model_type"] == "marian":
+        written |= {"architectures": ["MarianMTModel"], "static_position_embeddings": True}
     if is_bart:  # as CTranslate2's converter asks for them
         written |= {"normalize_before": False, "normalize_embedding": True, "add_final_layer_norm": False,
                     "static_position_embeddings": False, "extra_pos_embeddings": 2,
@@ -202,10 +207,15 @@ def complete_for_peers(fields: dict, vocabulary: int, folder: Path) -> None:
     from ctranslate2.converters import TransformersConverter
 
     complete_config(fields, folder)
-    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({f"t{i}": i for i in range(vocabulary)}, "t0"))
+    names = [f"t{i}" for i in range(vocabulary)]
+    if fields["model_type"] == "marian":
+        names[-1] = "<pad>"  # by this name the converter knows the row that Marian itself has not
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({name: i for i, name in enumerate(names)}, "t0"))
     special = dict.fromkeys(("bos_token", "eos_token", "unk_token", "pad_token"), "t0")
     if fields["model_type"] == "t5":
         special = {"pad_token": "t0", "eos_token": "t1", "unk_token": "t2"}
+    elif fields["model_type"] == "marian":
+        special = {"eos_token": "t0", "unk_token": "t1", "pad_token": "<pad>"}
     elif fields["model_type"] == "bart":
         special = {"bos_token": "t0", "pad_token": "t1", "eos_token": "t2", "unk_token": "t3"}
     transformers.PreTrainedTokenizerFast(tokenizer_object=words, **special).save_pretrained(folder)
@@ -245,7 +255,10 @@ def transformers(folder: Path, threads: int) -> Callable[[dict], Callable[[], li
     from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
     torch.set_num_threads(threads)
-    is_gpt2 = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"] == "gpt2"
+    fields = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    is_gpt2 = fields["model_type"] == "gpt2"
+    # Of Marian's vocabulary, the padding must not be generated; ours and CTranslate2's matrices do without it.
+    banned = [[fields["pad_token_id"]]] if fields["model_type"] == "marian" else None
     model = (AutoModelForCausalLM if is_gpt2 else AutoModelForSeq2SeqLM).from_pretrained(folder).eval()
 
     def prepare(setting: dict) -> Callable[[], list]:
@@ -256,7 +269,7 @@ def transformers(folder: Path, threads: int) -> Callable[[dict], Callable[[], li
                 out = model.generate(
                     ids, attention_mask=torch.ones_like(ids), num_beams=setting["beams"], do_sample=False,
                     max_new_tokens=setting["new"], min_new_tokens=setting["new"], pad_token_id=1,
-                    no_repeat_ngram_size=setting["ngram"], early_stopping=False,
+                    no_repeat_ngram_size=setting["ngram"], early_stopping=False, bad_words_ids=banned,
                 )  # fmt: skip
             return out[:, setting["length"] if is_gpt2 else 1 :].tolist()
 

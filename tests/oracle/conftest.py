@@ -4,4 +4,5 @@ import sys
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "golden"))
+sys.path.append(str(Path(__file__).parents[1] / "integration"))
 sys.path.append(str(Path(__file__).parents[2] / "weights"))
