@@ -117,7 +117,7 @@ def results() -> str:
             lines += ["", *shown(picture)]
         sections.append("\n".join([*lines, "", f"Script: {link_to(script)}"]))
     others = [f"- {link_to(p)}" for p in sorted(set(RESULTS.iterdir()) - listed)]
-    why = "Scores of texts, which hang on no machine's speed. [The papers' tables](tables.md) say what they are of."
+    why = "Scores of texts. [The papers' tables](tables.md) and the cards of the models explain them."
     return "\n\n".join([*sections, *(["## Other records", why, "\n".join(others)] if others else [])])
 
 

@@ -3,7 +3,7 @@
     python weights/evaluate_translator.py --out benchmarks/results/translator-quality.json
 
 Exact match is the share of answers of greedy search that are right to the letter. No example was trained on:
-translator_data.py says what each kind holds. Takes about a minute on two cores.
+translator_data.py says what each kind holds. Takes about two minutes on two cores.
 """
 
 from __future__ import annotations
