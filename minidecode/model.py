@@ -749,7 +749,9 @@ class Model:
 
     def _ops_to_encode(self, read: Read, plan: str | Plan | None) -> CountedOps:
         """The functions of a plan, of which an encoder calls some."""
-        plan = (self.plan if plan is None else Plan.parse(plan)).on(self.device)
+        plan = self.plan if plan is None else Plan.parse(plan)
+        plan.check_of_encoder()
+        plan = plan.on(self.device)
         if plan.base == "auto":
             plan = Plan("fast" if reason_for_numpy_to_encode(self, sum(map(len, read.ids))) is None else "numpy")
         return CountedOps(plan.resolve(False, self.device, self.dtype)[0])

@@ -59,6 +59,7 @@ BASES = {  # what a plan starts from, beside cache_dtype=computed; rows of the c
     # A step that is as large as the one before can be captured.
     "cuda": {"cache": "split", "arena": "none", "drop_finished": "off", "graphs": "auto"},
 }
+OF_ENCODERS = ("linear", "epilogue", "linear_int8", "norm", "heads", "prefill", "embedding", "activation")
 STORED_AS = {"computed": None, "float16": np.dtype(np.float16)}
 
 
@@ -201,6 +202,17 @@ class Plan:
     def _is_asked_for(self, row: Row) -> bool:
         """Whether a choice is the user's own, so that it must have an effect; NumPy's code is nothing to ask for."""
         return getattr(self, row.name) not in ("reference", self._of_base(row.name))
+
+    def check_of_encoder(self) -> None:
+        """Raises OptionError on a choice that has no effect in an encoder alone, which decodes nothing."""
+        names = ("cache", "cache_dtype", *SWITCHES, *(n for n in CATALOG if n not in OF_ENCODERS))
+        for name in names:
+            choice = getattr(self, name)
+            asked = self._is_asked_for(CATALOG[name]) if name in CATALOG else choice != self._of_base(name)
+            if asked:
+                raise OptionError(
+                    f"plan: {name}={choice} has no effect in an encoder, which decodes nothing: leave it out"
+                )
 
     @property
     def is_compiled(self) -> bool:

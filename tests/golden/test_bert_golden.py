@@ -146,6 +146,20 @@ def test_types_of_tokens_matter(golden):
     assert golden.error(model, token_type_ids=flat) > golden.bound(FLOAT32)
 
 
+@pytest.mark.parametrize(
+    "plan", ["cache=el", "fast,arena=planned", "ngram=cpu", "fast,cache=indirect", "drop_finished=off"]
+)
+def test_a_choice_without_effect_is_refused(golden, plan):
+    name = plan.removeprefix("fast,").partition("=")[0]
+    with pytest.raises(md.OptionError, match=f"plan: {name}=.* has no effect in an encoder, which decodes nothing"):
+        golden.load(plan=plan).encode(input_ids=[[3, 4]])
+
+
+@pytest.mark.parametrize("plan", ["prefill=naive", "norm=naive", "epilogue=reference", "fast,epilogue=cpu"])
+def test_a_choice_of_an_op_that_encoders_call_has_an_effect(golden, plan):
+    assert golden.error(golden.load(), plan=plan) <= golden.bound(FLOAT32)
+
+
 # ---- pooling and classifiers -----------------------------------------------------------------------------------------
 
 
