@@ -10,6 +10,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import secrets
 import shutil
 import sys
 import warnings
@@ -150,7 +151,7 @@ def converted_folder(path: Path, expected: str | None = None) -> Path:
     if not _kept(sha256):
         if os.path.lexists(out):
             warnings.warn(f"{out} is damaged: {path.name} is converted again", MinidecodeWarning, stacklevel=2)
-            shutil.rmtree(out)
+            _remove(out)
         if not os.environ.get("HF_HUB_DISABLE_PROGRESS_BARS"):
             print(f"minidecode: converting {path.name} into {out}, once", file=sys.stderr)
         try:
@@ -163,6 +164,18 @@ def converted_folder(path: Path, expected: str | None = None) -> Path:
             if not _kept(sha256):  # else another process was faster
                 raise
     return out
+
+
+def _remove(out: Path) -> None:
+    """Removes what has the name of the folder: a folder, a file or a link. Another process may be doing the same."""
+    aside = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
+    try:
+        out.rename(aside)  # at once: nobody meets half of a folder
+        shutil.rmtree(aside) if aside.is_dir() and not aside.is_symlink() else aside.unlink()
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise CheckpointError(f"{out} cannot be removed ({error}): set MINIDECODE_CACHE to another folder") from None
 
 
 def packaged_folder(name: str) -> Path:

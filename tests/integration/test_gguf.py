@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 import sys
 import warnings
 
@@ -360,6 +361,37 @@ def test_a_damaged_folder_is_made_anew_with_a_warning(file, name, damage):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         find_folder(file)
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "link to nothing"])
+def test_what_is_no_folder_gives_way_to_the_model(file, tmp_path, kind):
+    write_llama(file)
+    folder = find_folder(file)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "mine").write_text("kept")
+    shutil.rmtree(folder)
+    folder.write_text("x") if kind == "file" else folder.symlink_to(other if kind == "link" else tmp_path / "gone")
+    with pytest.warns(MinidecodeWarning, match=r"is damaged: toy.gguf is converted again"):
+        assert find_folder(file) == folder
+    assert folder.is_dir() and not folder.is_symlink() and (other / "mine").read_text() == "kept"
+
+
+def test_two_that_find_a_damaged_folder_at_once(file, monkeypatch):
+    """The other process has taken it away, or has made it anew, when this one is about to."""
+    write_llama(file)
+    folder = find_folder(file)
+    (folder / "config.json").write_text("{}")
+    remove = gguf_folder._remove
+
+    def twice(out):
+        remove(out)
+        remove(out)
+
+    monkeypatch.setattr(gguf_folder, "_remove", twice)
+    with pytest.warns(MinidecodeWarning, match=r"is damaged"):
+        assert (find_folder(file) / "model.safetensors").exists()
+    assert [p.name for p in folder.parent.iterdir()] == [folder.name]
 
 
 def test_a_conversion_that_breaks_off_leaves_nothing(file, monkeypatch):
