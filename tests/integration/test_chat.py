@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import time
@@ -11,6 +12,7 @@ from toy_folder import write_folder, write_json
 
 import minidecode as md
 from minidecode import InputError, OptionError
+from minidecode.commands.chat import Conversation
 from minidecode.files import chat as chat_files
 from minidecode.files.chat import ChatTemplate
 
@@ -228,6 +230,25 @@ def test_the_oldest_messages_are_left_out_with_a_line(folder, cli):
 def test_what_a_chat_refuses_is_one_line(folder, cli, arguments, stdin, reason):
     ran = cli("chat", "-m", folder, *arguments, stdin=stdin)
     assert ran.code == 1 and reason in ran.err and ran.err.count("\n") == 1
+
+
+ALTERNATE = (
+    "{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('alternate') }}"
+    "{% endif %}{% if 'bad' in m['content'] %}{{ raise_exception('bad') }}{% endif %}{{ m['content'] }}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize(("text", "reason"), [("bad", "TemplateError: bad"), ("long " * 100, "context")])
+def test_a_message_that_fails_is_taken_back(folder, text, reason):
+    """Or the template would see two messages of the user in a row, and refuse each that follows."""
+    (folder / "chat_template.jinja").write_text(ALTERNATE, encoding="utf-8")
+    conversation = Conversation(md.load(folder), [], {"max_new_tokens": 4})
+    conversation.answer("a", io.StringIO())
+    with pytest.raises(InputError, match=reason):
+        conversation.answer(text, io.StringIO())
+    assert not conversation.messages or conversation.messages[-1]["role"] == "assistant"
+    conversation.answer("b", io.StringIO())
+    assert [m["role"] for m in conversation.messages[-2:]] == ["user", "assistant"]
 
 
 def test_chat_with_a_model_that_has_no_template(tiny_folder, cli):
