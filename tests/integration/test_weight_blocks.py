@@ -208,6 +208,7 @@ KIND_HERE = """
 import numpy as np
 from minidecode.conformance.rows.linear import bound
 from minidecode.cpu.common.block_gemm import KIND
+from minidecode.cpu.common.low_precision import widen_all
 from minidecode.cpu.linear import linear
 from minidecode.ops import Weight
 from minidecode.runtime.low_precision import narrowed, widened
@@ -218,15 +219,25 @@ for dtype in ("int4", "int8_blocks"):
         weight = narrowed(dtype, Weight(rng.standard_normal((96, 70)).astype(np.float32)))
         off = np.abs(linear(x_RX, weight) - x_RX.astype(float) @ widened(weight, np.dtype(float)).T)
         assert (off <= bound(x_RX, weight)).all(), (dtype, rows)
+bits = np.arange(2**16, dtype=np.uint16)
+widened_all = np.empty((2**8, 2**8), np.float32)
+with np.errstate(invalid="ignore"):
+    right = bits.view(np.float16).astype(np.float32)
+widen_all(widened_all, bits.view(np.float16).reshape(2**8, 2**8))
+assert (widened_all.ravel().view(np.uint32) == right.view(np.uint32))[~np.isnan(right)].all()
+assert (np.isnan(widened_all.ravel()) == np.isnan(right)).all()
 print(KIND.name)
 """
-LOWER = {"block tiles (avx2)": ("haswell", "+avx2,+fma,+f16c"), "block tiles": ("ivybridge", "+avx,+f16c")}
+LOWER = {"haswell": "+avx2,+fma,+f16c", "ivybridge": "+avx,+f16c", "nehalem": "+sse4.2"}  # the last casts no float16
 
 
-@pytest.mark.parametrize("name", LOWER)
-def test_processors_with_less_have_tiles_too(name, tmp_path):
-    """As on an older processor, in a process of its own; the instructions must be there to run them."""
-    cpu, features = LOWER[name]
+@pytest.mark.parametrize("cpu", LOWER)
+def test_processors_with_less_have_tiles_too(cpu, tmp_path):
+    """As on an older processor, in a process of its own; the instructions must be there to run them.
+
+    And every float16 number is cast, by an instruction or without.
+    """
+    name, features = "block tiles (avx2)" if cpu == "haswell" else "block tiles", LOWER[cpu]
     if not tile.features().issuperset(f[1:] for f in features.split(",")):
         pytest.skip(f"this processor has no {features}")
     told = {"NUMBA_CPU_NAME": cpu, "NUMBA_CPU_FEATURES": features, "NUMBA_CACHE_DIR": str(tmp_path)}

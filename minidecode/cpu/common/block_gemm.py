@@ -26,10 +26,9 @@ from .atomics import array_at
 from .jit import njit
 from .panel_gemm import cut_into_tasks
 from .thread_pool import DONE, parallel_for, schedule
-from .tile import F32, I8, I32, I64, LINE, MOST_ROWS, Kind, best_of, fetch, load_from, on_all_lanes
+from .tile import F32, I8, I16, I32, I64, LINE, MOST_ROWS, Kind, best_of, fetch, float_of_half, load_from, on_all_lanes
 
 F = np.float32
-F16 = ir.HalfType()
 PREFETCH_BYTES = 2**12  # so many bytes before weights are read, they are fetched
 ROWS_BYTES = 2**20  # of a task: the rows that go by
 # The totals of a tile, a step's sums beside them, and what a step needs.
@@ -81,9 +80,9 @@ def _write_tile(rows, bits, first, builder, x, x_row, panel, scale, steps, y, y_
     if first == 0:
         for line in range(0, step_bytes, LINE):
             fetch(builder, builder.add(w, I64(PREFETCH_BYTES + line)))
-    halves = ir.VectorType(F16, KIND.lanes)
+    halves = ir.VectorType(I16, KIND.lanes)
     scale_V = [
-        builder.fpext(load_from(builder, builder.add(s, I64(2 * (first + v * KIND.lanes))), halves, 2), floats)
+        float_of_half(builder, load_from(builder, builder.add(s, I64(2 * (first + v * KIND.lanes))), halves, 2))
         for v in registers
     ]
     numbers = _four_bits if bits == 4 else _eight_bits

@@ -1,16 +1,16 @@
 """Low-precision numbers (float16, int8) that compiled code reads and casts in a register: weights, float16 caches.
 
-Numba has no float16 on the CPU, but LLVM has: compiled code is handed the bits of halves as whole numbers of 16 bits.
+Numba has no float16 on the CPU. Compiled code gets the bits of halves as whole numbers of 16 bits (tile.py).
 """
 
 from __future__ import annotations
 
 import numpy as np
-from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload
 
 from .jit import njit
+from .tile import float_of_half
 
 
 def in_bits(array):
@@ -23,7 +23,7 @@ def half_to_float(typing_context, bits):
     """The float32 of a float16 given by its bits."""
 
     def code(context, builder, signature, arguments):
-        return builder.fpext(builder.bitcast(arguments[0], ir.HalfType()), ir.FloatType())
+        return float_of_half(builder, arguments[0])
 
     return types.float32(types.uint16), code
 

@@ -11,6 +11,7 @@ keyed on the same list, so code never meets a machine without them, and NUMBA_CP
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -77,6 +78,7 @@ def best_of(kinds: tuple[Kind, ...]) -> Kind | None:
 
 
 DOT, FLOAT = best_of(DOT_PRODUCTS), best_of(FLOATS)
+HAS_HALVES = platform.machine().lower() not in ("x86_64", "amd64") or "f16c" in features()  # casts them by itself
 
 
 def tile_of(kind: Kind | None, rows: int) -> Any:
@@ -202,6 +204,32 @@ def load_from(builder, address, type_, align):
     value = builder.load(builder.inttoptr(address, type_.as_pointer()))
     value.align = align
     return value
+
+
+def float_of_half(builder, bits):
+    """The float32 numbers of the bits of float16 ones: of one number, or of a vector.
+
+    Processors without an instruction for it (x86 without F16C) would call a function that compiled code cannot find. So
+    there the bits move to where a float32 has them, and 2^112 makes up for the exponent, which counts from elsewhere.
+    """
+    count = bits.type.count if isinstance(bits.type, ir.VectorType) else None
+
+    def of(number):
+        return number if count is None else ir.VectorType(number, count)
+
+    def constant(number, type_=I32):
+        return ir.Constant(of(type_), number if count is None else [number] * count)
+
+    if HAS_HALVES:
+        return builder.fpext(builder.bitcast(bits, of(ir.HalfType())), of(F32))
+    word = builder.zext(bits, of(I32))
+    size = builder.shl(builder.and_(word, constant(0x7FFF)), constant(13))
+    number = builder.fmul(builder.bitcast(size, of(F32)), constant(2.0**112, F32))
+    is_finite = builder.icmp_unsigned("<", size, constant(0x7C00 << 13))
+    of_others = builder.or_(size, constant(0x7F800000))  # infinity and NaN
+    found = builder.select(is_finite, builder.bitcast(number, of(I32)), of_others)
+    sign = builder.shl(builder.and_(word, constant(0x8000)), constant(16))
+    return builder.bitcast(builder.or_(found, sign), of(F32))
 
 
 def on_all_lanes(builder, value, vector):
