@@ -170,7 +170,7 @@ def _remove(out: Path) -> None:
     """Removes what has the name of the folder: a folder, a file or a link. Another process may be doing the same."""
     aside = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
     try:
-        out.rename(aside)  # at once: nobody meets half of a folder
+        out.rename(aside)  # at once: no other process meets half of a folder
         shutil.rmtree(aside) if aside.is_dir() and not aside.is_symlink() else aside.unlink()
     except FileNotFoundError:
         pass
