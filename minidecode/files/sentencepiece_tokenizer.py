@@ -48,7 +48,7 @@ class SentencePieceTokenizer(Tokenizer):
         return None
 
     @property
-    def special_ids(self) -> list[int]:  # type: ignore[override]
+    def special_ids(self) -> list[int]:
         """The ids that `decode` leaves out."""
         return sorted(self.special)
 

@@ -199,9 +199,11 @@ class GPTBigCodeConfig(GPT2Config):
 class BartConfig(Config):
     """The fields of a BART `config.json` that change what is computed, with transformers' defaults."""
 
-    SIZES = ("vocab_size", "max_position_embeddings", "d_model", "encoder_layers", "encoder_ffn_dim",
-             "encoder_attention_heads", "decoder_layers", "decoder_ffn_dim", "decoder_attention_heads")  # fmt: skip
-    FLAGS = ("scale_embedding", "tie_word_embeddings")
+    SIZES: ClassVar[tuple[str, ...]] = (
+        "vocab_size", "max_position_embeddings", "d_model", "encoder_layers", "encoder_ffn_dim",
+        "encoder_attention_heads", "decoder_layers", "decoder_ffn_dim", "decoder_attention_heads",
+    )  # fmt: skip
+    FLAGS: ClassVar[tuple[str, ...]] = ("scale_embedding", "tie_word_embeddings")
     ALIASES: ClassVar[dict[str, str]] = {
         "hidden_size": "d_model", "num_attention_heads": "encoder_attention_heads",
     }  # fmt: skip

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..ops import Norm
 from . import bart
-from .bart import Weights, lm_head
+from .bart import lm_head
 from .products import activated, product, residual_norm
 
 __all__ = ["Stack", "Weights", "encode", "forward", "lm_head"]
@@ -17,6 +17,12 @@ class Stack(bart.Stack):
     """The encoder or the decoder. A block's `ln_self`, `ln_cross` and `ln_feed` are in front of these sublayers."""
 
     next_ln: tuple[Norm, ...]  # for each block the norm behind it: the next block's ln_self, at the end the final norm
+
+
+@dataclass(frozen=True)
+class Weights(bart.Weights):
+    encoder: Stack
+    decoder: Stack
 
 
 def encode(w: Weights, ids_R, pos_R, caches, ops):

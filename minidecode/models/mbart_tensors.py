@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from ..ops import Norm
@@ -21,4 +20,4 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
         return Stack(**vars(weights), next_ln=(*(block.ln_self for block in weights.blocks[1:]), final))
 
     w = bart_tensors.bind(c, tensors)
-    return replace(w, encoder=stack("encoder", w.encoder), decoder=stack("decoder", w.decoder))
+    return Weights(**vars(w) | {"encoder": stack("encoder", w.encoder), "decoder": stack("decoder", w.decoder)})
