@@ -659,6 +659,7 @@ class FairseqConfig(Config):
         "transformer_vaswani_wmt_en_de_big": OF_BIG, "transformer_vaswani_wmt_en_fr_big": OF_BIG,
         "transformer_wmt_en_de_big": OF_BIG, "transformer_wmt_en_de_big_t2t": OF_BIG | T2T,
     }  # fmt: skip
+    ACTIVATIONS: ClassVar[dict[str, str]] = {"gelu_accurate": "gelu_new", "relu_squared": "relu2"}  # fairseq's names
     TABLES: ClassVar[tuple[str, ...]] = (
         "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.output_projection.weight",
     )  # fmt: skip
@@ -738,6 +739,9 @@ class FairseqConfig(Config):
                     "all widths must be equal"
                 )
         given.setdefault("decoder_ffn_embed_dim", given["encoder_ffn_embed_dim"])
+        for theirs, ours in cls.ACTIVATIONS.items():
+            if given.get("activation_fn") == theirs:
+                given["activation_fn"] = ours
         return super().from_json(given)
 
     @classmethod

@@ -195,6 +195,18 @@ def test_what_is_left_out_is_the_architectures():
     assert (c.encoder_layers, c.decoder_layers, c.decoder_ffn_embed_dim) == (6, 2, 64)
 
 
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [("relu", "relu"), ("gelu", "gelu"), ("gelu_accurate", "gelu_new"), ("gelu_fast", "gelu_fast"), ("swish", "swish"),
+     ("relu_squared", "relu2"), ("tanh", "tanh"), ("linear", "linear")],
+)  # fmt: skip
+def test_activations_have_fairseqs_names(theirs, ours):
+    from minidecode.models.config import FairseqConfig
+
+    fields = {"src_vocab_size": 9, "tgt_vocab_size": 9, "activation_fn": theirs}
+    assert FairseqConfig.from_json(fields).activation_function == ours
+
+
 def test_lengths_are_those_of_either_side(folders, tmp_path):
     """max_source_positions for sources, max_target_positions for targets."""
     model = md.load(folders[SHARED])  # 24 and 30
