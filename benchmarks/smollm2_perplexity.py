@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import platform
 import zlib
 from pathlib import Path
 
@@ -53,7 +54,10 @@ def main() -> None:
             del model
         print(f"{dtype}: {found[dtype]:.4f} ({found[dtype] / found[arguments.dtypes[0]] - 1:+.2%})", flush=True)
         if arguments.out:
-            arguments.out.write_text(json.dumps(of | {"perplexity": found}, indent=1) + "\n", encoding="utf-8")
+            machine = f"{platform.machine()}, NumPy {np.__version__}; its speed does not bear on perplexity"
+            arguments.out.write_text(
+                json.dumps(of | {"machine": machine, "perplexity": found}, indent=1) + "\n", encoding="utf-8"
+            )
 
 
 if __name__ == "__main__":

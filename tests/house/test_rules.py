@@ -156,6 +156,17 @@ def test_the_map_is_fresh_and_every_file_of_the_package_has_a_first_line():
     assert write_map.PAGE.read_text(encoding="utf-8") == write_map.page(), "run python docs/write_map.py"
 
 
+def test_the_guide_says_what_works_on_each_kind_of_model():
+    """docs/write_models.py asks a toy of each kind; a new family or technique makes the page stale."""
+    spec = importlib.util.spec_from_file_location("write_models", ROOT / "docs" / "write_models.py")
+    write_models = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(write_models)
+    page, tables = write_models.PAGE.read_text(encoding="utf-8"), write_models.tables()
+    assert write_models.written(page, tables) == page, "run python docs/write_models.py"
+    asked = {name for name in tables.split("`") if name in minidecode.models.FAMILIES}
+    assert asked == set(minidecode.models.FAMILIES)
+
+
 @pytest.mark.parametrize(("old", "new"), RENAMED.items())
 def test_an_old_plan_key_is_an_error_that_names_the_new_one(old, new):
     with pytest.raises(minidecode.OptionError, match=f"^plan: {old}=split is now {new}=split$"):
