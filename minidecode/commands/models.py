@@ -13,12 +13,15 @@ from .flags import AsJson, Debug
 def models(as_json: AsJson = False, debug: Debug = False):
     """List the models that load without a download.
 
-    They are those that ship with the package, and supported models in the hub cache.
+    They are those that ship with minidecode, packaged ones that a load has converted, and supported models in the hub
+    cache.
     """
     from ..files.folder import bundled_models, read_settings
+    from ..files.gguf_folder import converted_models
 
     rows = []
     folders = [(name, folder, "bundled") for name, folder in bundled_models().items()]
+    folders += [(name, folder, "converted") for name, folder in converted_models().items()]
     folders += [(name, folder, "cached") for name, folder in _cached_models()]
     for name, folder, where in folders:
         family, c, _ = read_settings(folder, None)

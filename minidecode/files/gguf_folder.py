@@ -193,6 +193,12 @@ def packaged_folder(name: str) -> Path:
     return converted_folder(path, sha256)
 
 
+def converted_models() -> dict[str, Path]:
+    """Name -> folder of the packaged models that were converted before; `load` checks their files, this does not."""
+    places = {name: _place(sha256) for name, (*_, sha256) in PACKAGED.items()}
+    return {name: folder for name, folder in places.items() if (folder / MANIFEST).is_file()}
+
+
 def _place(sha256: str) -> Path:
     return cache_folder() / f"gguf-{FORMAT}" / sha256[:32]
 

@@ -21,7 +21,8 @@ import minidecode as md
 
 @pytest.fixture(autouse=True)
 def empty_cache(tmp_path, monkeypatch):
-    """A Hugging Face cache of this test's own, so that nothing of the user's is listed."""
+    """A Hugging Face cache of this test's own, and one of converted models: nothing of the user's is listed."""
+    monkeypatch.setenv("MINIDECODE_CACHE", str(tmp_path / "converted"))
     cache = tmp_path / "hub"
     monkeypatch.setattr(huggingface_hub, "scan_cache_dir", partial(huggingface_hub.scan_cache_dir, cache))
     return cache
@@ -56,6 +57,18 @@ def test_models_as_json(cli, bundled):
     assert row["name"] == "toy" and row["where"] == "bundled" and row["model_type"] == "gpt2"
     assert (row["layers"], row["width"], row["context"], row["vocabulary"]) == (2, 8, 16, 260)
     assert md.load(row["folder"]).parameters > 0
+
+
+def test_a_packaged_model_is_listed_once_it_is_converted(cli, bundled):
+    from minidecode.files import gguf_folder
+
+    folder = gguf_folder._place(gguf_folder.PACKAGED["smollm2"][3])
+    folder.mkdir(parents=True)
+    write_folder(folder)
+    assert [row["name"] for row in json.loads(cli("models", "--json").out)] == ["toy"], "it is half there"
+    (folder / gguf_folder.MANIFEST).write_text("{}")
+    rows = {row["name"]: row for row in json.loads(cli("models", "--json").out)}
+    assert rows["smollm2"]["where"] == "converted" and rows["smollm2"]["folder"] == str(folder)
 
 
 def test_models_in_the_cache_can_be_loaded_by_their_folder(cli, bundled, empty_cache):
