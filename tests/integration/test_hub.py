@@ -217,8 +217,8 @@ def test_a_torch_file_loads(hub, client, toy, tmp_path):
 
 
 def test_a_model_of_another_kind_is_refused_before_its_weights_are_fetched(hub, client, toy):
-    hub.add("owner/bert", contents(toy) | {"config.json": b'{"model_type": "bert"}'})
-    assert "model_type 'bert' is not known" in client.refusal("owner/bert")
+    hub.add("owner/electra", contents(toy) | {"config.json": b'{"model_type": "electra"}'})
+    assert "model_type 'electra' is not known" in client.refusal("owner/electra")
     assert hub.fetched() == ["config.json"]
 
 
