@@ -358,7 +358,9 @@ class Options:
         for name, ids in named:
             for i in ids:
                 if i is not None and i >= vocab_size:
-                    raise OptionError(f"{name} {i} is not in the vocabulary of {vocab_size} tokens")
+                    raise OptionError(
+                        f"{name} {i} is not in the vocabulary of {vocab_size} tokens: give an id below {vocab_size}"
+                    )
         self.check_beams(vocab_size)
 
     def check_beams(self, vocab_size: int) -> None:
