@@ -6,6 +6,9 @@
 Every seed is fixed, so a second run writes the same files. making.py says what they hold. transformers computes norms,
 softmax and the angles of the rotation in float32, also in a float64 model. So torch's own RMSNorm and attention stand
 in for the first two, and angles are computed here, and compared with its own. Each prompt is asked alone.
+
+transformers 4.49 as it is (norms and softmax in float32) agrees with eleven of the twelve: logits to 8e-6, and the
+tokens of the 16 greedy cases that were tried. It does not read rope_parameters, so of "parameters" it has other logits.
 """
 
 from __future__ import annotations

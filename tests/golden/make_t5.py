@@ -7,6 +7,8 @@ Every seed is fixed, so a second run writes the same files. making.py says what 
 logits are those of the targets in "logit_targets", which are long enough for the buckets of far distances.
 
 transformers 5 scales the logits of a UMT5 with a head of its own; 4.49 does not, and is right. So that is undone here.
+4.49 has the logits of ten of the twelve to 4e-6. It does not know scale_decoder_outputs, and believes
+tie_word_embeddings: so "not-scaled" and "written-by-5" differ there.
 """
 
 from __future__ import annotations
