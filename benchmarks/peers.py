@@ -14,7 +14,12 @@ What is timed is generation from token ids to token ids; loading, converting and
 
 llama.cpp joins where its package is installed, which compiles it (some minutes): pip install llama-cpp-python gguf. It
 reads the same weights as GGUF, in F32 and in Q8_0, with and without its flash attention. It has no beam search, so it
-runs the greedy works of GPT-2 alone.
+runs the greedy works of GPT-2 and SmolLM2 alone.
+
+    python benchmarks/peers.py --only t5 SmolLM2 --out benchmarks/results/peers-models-cpu.json \\
+        --readme benchmarks/README.md
+
+times T5 and Llama in the same way. Their table has the marks peers-models.
 
 A second table holds ours against what the machine allows: how fast as many threads read, and multiply large matrices,
 is measured in each turn too, and the cost models say what each call reads and computes at the least.
@@ -40,7 +45,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -59,12 +64,16 @@ SETTINGS = {
         {"model": "bart-base", "batch": 4, "length": 512, "new": 32, "beams": 4, "ngram": 3},
 }  # fmt: skip
 # Works that run if --only names them. Of T5, a model whose output matrix is the embedding: the logits of others are
-# scaled by CTranslate2's converter under transformers 5.
+# scaled by CTranslate2's converter under transformers 5. SmolLM2 is Llama's kind, with three queries per key.
 MORE_SETTINGS = {
     "t5-base, beam 4, 4 x 256, 32 new":
         {"model": "t5-base", "batch": 4, "length": 256, "new": 32, "beams": 4, "ngram": 0, "largest_id": 32_000},
     "opus-mt, beam 4, 8 x 64, 64 new":
         {"model": "opus-mt-en-de", "batch": 8, "length": 64, "new": 64, "beams": 4, "ngram": 0, "largest_id": 58_000},
+    "SmolLM2-135M, greedy, 1 x 32, 64 new":
+        {"model": "SmolLM2-135M", "batch": 1, "length": 32, "new": 64, "beams": 1, "ngram": 0, "largest_id": 49_000},
+    "SmolLM2-135M, beam 4, 1 x 32, 64 new":
+        {"model": "SmolLM2-135M", "batch": 1, "length": 32, "new": 64, "beams": 4, "ngram": 0, "largest_id": 49_000},
 }  # fmt: skip
 SYSTEMS = {  # name -> (function that loads it, what it is given, environment)
     "minidecode fp32": ("ours", {"dtype": "float32"}, {}),
@@ -93,6 +102,7 @@ BESIDE = {  # what ours is held against: no system, but asked in the same way
     "least": ("least", {"dtype": "float32"}, {}),
 }
 OUR_BLAS = ("ours", "ceilings", "least")  # have the kernels of --blas-kernels
+OF_LLAMA_CPP = ("gpt2", "llama")  # kinds of models that it reads, which continue a text
 PACKAGES = ("numpy", "numba", "transformers", "torch", "ctranslate2")
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
@@ -113,6 +123,8 @@ def make_checkpoint(name: str, folder: Path, shrink: bool, for_peers: bool) -> N
             "marian": {"d_model": 64, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 128,
                        "decoder_ffn_dim": 128, "encoder_attention_heads": 2, "decoder_attention_heads": 2},
             "t5": {"d_model": 64, "d_kv": 32, "d_ff": 128, "num_layers": 1, "num_heads": 2},
+            "llama": {"hidden_size": 96, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 3,
+                      "num_key_value_heads": 1},
         }  # fmt: skip
         fields = fields | small[fields["model_type"]]
     family, config, _ = read_settings(None, fields)
@@ -122,9 +134,9 @@ def make_checkpoint(name: str, folder: Path, shrink: bool, for_peers: bool) -> N
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     if for_peers:
         complete_for_peers(fields, config.vocab_size, folder)
-        if name == "gpt2" and not missing_of_llama():
+        if fields["model_type"] in OF_LLAMA_CPP and not missing_of_llama():
             for stored in ("F32", "Q8_0"):
-                write_gguf(config, tensors, folder / f"{stored}.gguf", stored)
+                write_gguf(fields["model_type"], config, tensors, folder / f"{stored}.gguf", stored)
 
 
 def missing_of_llama() -> list[str]:
@@ -134,16 +146,39 @@ def missing_of_llama() -> list[str]:
 
 
 def can_run(system: str, setting: dict) -> bool:
-    """llama.cpp has no beam search, and no BART."""
-    return not system.startswith("llama.cpp") or (setting["model"] == "gpt2" and setting["beams"] == 1)
+    """llama.cpp has no beam search, and no encoder-decoder model here."""
+    model_type = published_type(setting["model"])
+    return not system.startswith("llama.cpp") or (model_type in OF_LLAMA_CPP and setting["beams"] == 1)
 
 
-def write_gguf(config, tensors: dict, path: Path, stored: str) -> None:
-    """GPT-2 as llama.cpp reads it, without a tokenizer: its matrices stored so, each output's numbers side by side."""
+def published_type(name: str) -> str:
+    """model_type of a published model."""
+    from minidecode.files.published import published_config
+
+    return published_config(name)["model_type"]
+
+
+def write_gguf(model_type: str, config, tensors: dict, path: Path, stored: str) -> None:
+    """A model as llama.cpp reads it, without a tokenizer: its matrices stored so, row by row of their outputs."""
     import gguf
 
     kind = gguf.GGMLQuantizationType[stored]
-    writer = gguf.GGUFWriter(path, "gpt2")
+    writer = gguf.GGUFWriter(path, model_type)
+    writer.add_tokenizer_model("none")
+    for name, data in (describe_gpt2 if model_type == "gpt2" else describe_llama)(writer, config, tensors):
+        is_product = data.ndim == 2 and not name.startswith("position_embd")
+        if is_product and stored != "F32":
+            writer.add_tensor(name, gguf.quants.quantize(data, kind), raw_dtype=kind)
+        else:
+            writer.add_tensor(name, data)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def describe_gpt2(writer, config, tensors: dict) -> Iterator[tuple[str, np.ndarray]]:
+    """Writes GPT-2's sizes; yields its tensors under GGUF's names."""
     writer.add_context_length(config.n_positions)
     writer.add_embedding_length(config.n_embd)
     writer.add_feed_forward_length(config.n_inner)
@@ -151,23 +186,40 @@ def write_gguf(config, tensors: dict, path: Path, stored: str) -> None:
     writer.add_head_count(config.n_head)
     writer.add_layer_norm_eps(config.layer_norm_epsilon)
     writer.add_vocab_size(config.vocab_size)
-    writer.add_tokenizer_model("none")
     parts = {"ln_1": "attn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output", "ln_2": "ffn_norm",
              "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}  # fmt: skip
     names = {"wte": "token_embd", "wpe": "position_embd", "ln_f": "output_norm"}
     names |= {f"h.{i}.{a}": f"blk.{i}.{b}" for i in range(config.n_layer) for a, b in parts.items()}
     for name, tensor in tensors.items():
         of, _, what = name.rpartition(".")
-        is_product = tensor.ndim == 2 and of != "wpe"
-        data = np.ascontiguousarray(tensor.T if is_product and of != "wte" else tensor, np.float32)
-        if is_product and stored != "F32":
-            writer.add_tensor(f"{names[of]}.{what}", gguf.quants.quantize(data, kind), raw_dtype=kind)
-        else:
-            writer.add_tensor(f"{names[of]}.{what}", data)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+        is_stored_by_input = tensor.ndim == 2 and of not in ("wte", "wpe")
+        yield f"{names[of]}.{what}", np.ascontiguousarray(tensor.T if is_stored_by_input else tensor, np.float32)
+
+
+def describe_llama(writer, config, tensors: dict) -> Iterator[tuple[str, np.ndarray]]:
+    """Writes Llama's sizes; yields its tensors under GGUF's names. llama.cpp rotates neighbouring numbers of a head."""
+    heads, groups, layers = config.num_attention_heads, config.num_key_value_heads, config.num_hidden_layers
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_block_count(layers)
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(groups)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(config.rope_theta)
+    writer.add_vocab_size(config.vocab_size)
+    parts = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
+             "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "post_attention_layernorm": "ffn_norm",
+             "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}  # fmt: skip
+    names = {"embed_tokens": "token_embd", "norm": "output_norm"}
+    names |= {f"layers.{i}.{a}": f"blk.{i}.{b}" for i in range(layers) for a, b in parts.items()}
+    for name, tensor in tensors.items():
+        of, _, what = name.rpartition(".")
+        data = np.ascontiguousarray(tensor, np.float32)
+        if of.endswith(("q_proj", "k_proj")):  # its halves, which the Hugging Face layout rotates, become neighbours
+            halves = data.reshape(heads if of.endswith("q_proj") else groups, 2, -1, data.shape[1])
+            data = np.ascontiguousarray(halves.swapaxes(1, 2)).reshape(data.shape)
+        yield f"{names[of]}.{what}", data
 
 
 def made(context, maker: Callable, arguments: tuple, environment: dict, name: str) -> None:
@@ -182,15 +234,16 @@ def complete_config(fields: dict, folder: Path) -> None:
     """All that transformers has in a config.json."""
     import transformers
 
-    is_gpt2, is_bart = (fields["model_type"] == name for name in ("gpt2", "bart"))
-    kind = {"gpt2": transformers.GPT2Config, "bart": transformers.BartConfig, "t5": transformers.T5Config,
-            "marian": transformers.MarianConfig}[fields["model_type"]]  # fmt: skip
+    kind, head = {
+        "gpt2": (transformers.GPT2Config, "LMHeadModel"), "bart": (transformers.BartConfig, "ForConditionalGeneration"),
+        "t5": (transformers.T5Config, "ForConditionalGeneration"), "llama": (transformers.LlamaConfig, "ForCausalLM"),
+        "marian": (transformers.MarianConfig, "MTModel"),
+    }[fields["model_type"]]  # fmt: skip
     written = kind(**{k: v for k, v in fields.items() if k != "model_type"}).to_dict()
-    written |= {"architectures": [kind.__name__.replace("Config", "LMHeadModel" if is_gpt2 else
-                                                        "ForConditionalGeneration")]}  # fmt: skip
+    written |= {"architectures": [kind.__name__.replace("Config", head)]}
     if fields["model_type"] == "marian":
-        written |= {"architectures": ["MarianMTModel"], "static_position_embeddings": True}
-    if is_bart:  # as CTranslate2's converter asks for them
+        written |= {"static_position_embeddings": True}
+    if fields["model_type"] == "bart":  # as CTranslate2's converter asks for them
         written |= {"normalize_before": False, "normalize_embedding": True, "add_final_layer_norm": False,
                     "static_position_embeddings": False, "extra_pos_embeddings": 2,
                     "add_bias_logits": False}  # fmt: skip
@@ -220,6 +273,11 @@ def complete_for_peers(fields: dict, vocabulary: int, folder: Path) -> None:
         special = {"bos_token": "t0", "pad_token": "t1", "eos_token": "t2", "unk_token": "t3"}
     transformers.PreTrainedTokenizerFast(tokenizer_object=words, **special).save_pretrained(folder)
     TransformersConverter(str(folder)).convert(str(folder / "ct2"), quantization="float32")
+
+
+def has_no_encoder(folder: Path) -> bool:
+    """Whether the model continues a text."""
+    return json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"] in OF_LLAMA_CPP
 
 
 def prompts_of(setting: dict) -> list[list[int]]:
@@ -255,11 +313,10 @@ def transformers(folder: Path, threads: int) -> Callable[[dict], Callable[[], li
     from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
     torch.set_num_threads(threads)
-    fields = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    is_gpt2 = fields["model_type"] == "gpt2"
+    fields, is_decoder = json.loads((folder / "config.json").read_text(encoding="utf-8")), has_no_encoder(folder)
     # Of Marian's vocabulary, the padding must not be generated; ours and CTranslate2's matrices do without it.
     banned = [[fields["pad_token_id"]]] if fields["model_type"] == "marian" else None
-    model = (AutoModelForCausalLM if is_gpt2 else AutoModelForSeq2SeqLM).from_pretrained(folder).eval()
+    model = (AutoModelForCausalLM if is_decoder else AutoModelForSeq2SeqLM).from_pretrained(folder).eval()
 
     def prepare(setting: dict) -> Callable[[], list]:
         ids = torch.tensor(prompts_of(setting))
@@ -271,7 +328,7 @@ def transformers(folder: Path, threads: int) -> Callable[[dict], Callable[[], li
                     max_new_tokens=setting["new"], min_new_tokens=setting["new"], pad_token_id=1,
                     no_repeat_ngram_size=setting["ngram"], early_stopping=False, bad_words_ids=banned,
                 )  # fmt: skip
-            return out[:, setting["length"] if is_gpt2 else 1 :].tolist()
+            return out[:, setting["length"] if is_decoder else 1 :].tolist()
 
         return run
 
@@ -281,8 +338,8 @@ def transformers(folder: Path, threads: int) -> Callable[[dict], Callable[[], li
 def ctranslate2(folder: Path, threads: int, compute_type: str) -> Callable[[dict], Callable[[], list]]:
     import ctranslate2
 
-    is_gpt2 = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"] == "gpt2"
-    kind = ctranslate2.Generator if is_gpt2 else ctranslate2.Translator
+    is_decoder = has_no_encoder(folder)
+    kind = ctranslate2.Generator if is_decoder else ctranslate2.Translator
     model = kind(str(folder / "ct2"), "cpu", compute_type=compute_type, inter_threads=1, intra_threads=threads)
 
     def prepare(setting: dict) -> Callable[[], list]:
@@ -290,7 +347,7 @@ def ctranslate2(folder: Path, threads: int, compute_type: str) -> Callable[[dict
         common = {"beam_size": setting["beams"], "no_repeat_ngram_size": setting["ngram"], "max_batch_size": 0}
 
         def run() -> list:
-            if is_gpt2:
+            if is_decoder:
                 found = model.generate_batch(tokens, max_length=setting["new"], min_length=setting["new"],
                                              include_prompt_in_result=False, **common)  # fmt: skip
                 return [r.sequences_ids[0] for r in found]
@@ -494,7 +551,7 @@ def time_setting(setting: dict, pipes: dict, runs: int, others: dict | None = No
             reached.append(asked(others["ceilings"], "ceilings", setting)[0])
     new = setting["batch"] * setting["new"]
     found = {
-        name: {"tokens_per_second": round(new / statistics.median(s), 1), "seconds": [round(x, 4) for x in sorted(s)],
+        name: {"tokens_per_second": round(new / statistics.median(s), 1), "seconds": [round(x, 4) for x in s],
                "same_tokens_as_transformers": None if "transformers" not in tokens else
                sum(a == b for a, b in zip(tokens[name], tokens["transformers"], strict=True))}
         for name, s in seconds.items()
@@ -544,7 +601,7 @@ def table(found: dict) -> str:
     if llama := llama_lines(found):
         lines += ["", *llama]
     turns = min(len(row["seconds"]) for rows in found["work"].values() for row in rows.values())
-    summary = f"Medians of {turns} turns; in brackets, ratios of the fastest and the slowest of them."
+    summary = f"Medians of {turns} turns; in brackets, the lower and the upper quartile of the turns' ratios."
     return "\n".join([*lines, "", summary, *where(found), *(["", limits] if (limits := limits_table(found)) else [])])
 
 
@@ -565,10 +622,10 @@ def llama_lines(found: dict) -> list[str]:
 
 
 def ratio(ours: dict, theirs: dict) -> str:
-    """How much faster ours is: by the medians, and from our slowest beside their fastest to the reverse."""
-    mine, others = ours["seconds"], theirs["seconds"]
-    least, most = min(others) / max(mine), max(others) / min(mine)
-    return f"{ours['tokens_per_second'] / theirs['tokens_per_second']:.2f}x ({least:.2f}-{most:.2f})"
+    """How much faster ours is: by the medians; and of the turns' ratios the lower and the upper quartile."""
+    turns = [b / a for a, b in zip(ours["seconds"], theirs["seconds"], strict=True)]
+    lower, upper = np.quantile(turns, (0.25, 0.75))
+    return f"{ours['tokens_per_second'] / theirs['tokens_per_second']:.2f}x ({lower:.2f}-{upper:.2f})"
 
 
 def limits_table(found: dict) -> str:
@@ -593,7 +650,7 @@ def plain_table(found: dict) -> str:
     for name, rows in found["work"].items():
         speeds = []
         for label in PLAIN_CACHE:
-            seconds = rows[label]["seconds"]
+            seconds = sorted(rows[label]["seconds"])
             speeds.append(f"{rows[label]['tokens_per_second']:,.1f} ({seconds[0]:.2f}-{seconds[-1]:.2f} s)")
         median, least, most = rows[OURS]["over_plain_cache"]
         agreed = found["agreed"][name]
@@ -629,8 +686,8 @@ def main() -> None:
     p.add_argument("--out", type=to_write, help="JSON file to write")
     p.add_argument(
         "--readme",
-        type=with_marks("peers", "plain-cache"),
-        help="file whose table between the marks peers (plain-cache) is replaced",
+        type=with_marks("peers", "peers-models", "plain-cache"),
+        help="file whose table between the marks peers (peers-models, plain-cache) is replaced",
     )
     a = p.parse_args()
     works = {n: s for n, s in (SETTINGS | MORE_SETTINGS).items() if any(n.startswith(o) for o in a.only)}
@@ -685,6 +742,8 @@ def main() -> None:
         for package in ("transformers", "torch", "ctranslate2", "llama_cpp_python"):
             del result["versions"][package]
     mark, text = ("plain-cache", plain_table(result)) if a.plain_cache else ("peers", table(result))
+    if not a.plain_cache and not SETTINGS.keys() & works.keys():
+        mark = "peers-models"
     print(text)
     if a.out:
         a.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
