@@ -32,7 +32,7 @@ def _flags(
         help=f"At most this many tokens after the prompt.  [default: {DEFAULT_NEW_TOKENS}]")] = None,
     max_length: Annotated[int | None, typer.Option(help="The same, counted with the prompt.")] = None,
     max_len_a: Annotated[float | None, typer.Option(help="fairseq's limit: max-len-a * (tokens of the source)")] = None,
-    max_len_b: Annotated[int | None, typer.Option(help="+ max-len-b tokens (or minus), and the end of text.")] = None,
+    max_len_b: Annotated[int | None, typer.Option(help="Tokens beside max-len-a * source; may be below 0.")] = None,
     match_source_len: Annotated[bool | None, typer.Option("--match-source-len",
         help="fairseq's other limit: as many tokens as the source has, and the end of text.")] = None,
     min_new_tokens: Annotated[int | None, typer.Option("--min-new-tokens", "--min-len",
@@ -90,7 +90,7 @@ def _flags(
         help="Add to the last token's score where the text ends with the others; may repeat.")] = None,
     exponential_decay_length_penalty: Annotated[str | None, typer.Option(metavar="START,FACTOR",
         help="Make the end likelier with each token after START.")] = None,
-    guidance_scale: Annotated[float | None, typer.Option(help="Above 1: keep closer to the prompt, at twice the cost.")]
+    guidance_scale: Annotated[float | None, typer.Option(help="Classifier-free guidance: above 1 follows the prompt closer.")]
     = None,
     remove_invalid_values: Annotated[bool | None, typer.Option("--remove-invalid-values",
         help="Go on with 0 where the model's scores are NaN.")] = None,

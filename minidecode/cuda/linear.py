@@ -207,7 +207,7 @@ def _of_blocks(x_RX, weight, add_to=None, out=None, bias_X=None, activation=None
     y_RX = np.empty_like(x_RX, order="C", shape=(len(x_RX), outputs)) if y_RX is None else y_RX
     biased, ones_X = bias_X is not None, filled(workspace, outputs, x_RX, 1)  # sums have had their scales
     ends_in = ones_X, bias_X if biased else ones_X, biased, code_of(activation), add_to is not None
-    arrays = _wide_rows(x_RX), _wide_rows(weight.data), np.ascontiguousarray(weight.scale)
+    arrays = _wide_rows(x_RX), _wide_rows(weight.data), weight.scale
     launch(warp_per_output_blocks, grid, THREADS, *arrays, *ends_in, y_RX)
     return y_RX
 

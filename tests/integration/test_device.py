@@ -105,6 +105,15 @@ def test_narrow_weights(dtype):
     same(here.generate(input_ids=IDS, max_new_tokens=3, plan="numpy"), there.generate(input_ids=IDS, max_new_tokens=3))
 
 
+@pytest.mark.parametrize("dtype", ["int4", "int8_blocks"])
+def test_weights_in_blocks(dtype):
+    """Blocks are of 32 inputs."""
+    sizes = {"n_embd": 32, "n_inner": 64}
+    here, there = (make("gpt2", device, dtype=dtype, **sizes) for device in ("cpu", "emulator"))
+    how = {"input_ids": IDS[:1], "max_new_tokens": 2}
+    same(here.generate(**how, plan="numpy"), there.generate(**how))
+
+
 @pytest.mark.parametrize("asked", ["auto", "fast", "fast,cache=indirect", "cuda"])
 def test_what_is_fastest_there_are_its_kernels(asked):
     there = make("gpt2", "emulator", plan=asked).generate(input_ids=IDS[:1], max_new_tokens=1)
