@@ -54,7 +54,7 @@ TYPES: dict[str, dict[str, list[str]]] = {
     "split": ATTENTION,
     "flags": {"flags._step_flags": ["b1 i1 i2 i1 i1"]},
     "prefill": {
-        "prefill._attention_by_tiles": ["f3 f3 f3 i2 f1 f2 i i i i i1"],
+        "prefill._attention_by_tiles": ["f3 f3 f3 i2 f1 f3r i1r i f2 i i i i i1"],
         "prefill._task_by_tiles": [TASK],
         "prefill._to_weights": ["f3 f b i i"],
     }
