@@ -39,8 +39,8 @@ class Inputs:
         ids, context = self.given(prompts, input_ids, attention_mask), self.config.context
         if not self.is_encoder_decoder:
             return (), *fit_prompts(ids, context, options, truncate)
-        if hasattr(self.tokenizer, "check_target"):
-            self.tokenizer.check_target(options)
+        if check := getattr(self.tokenizer, "check_target", None):
+            check(options)
         sources = fit_sources(ids, self.config.source_context, truncate)
         return sources, *fit_prompts([self.decoder_start(options)] * len(ids), context, options, False, sources)
 

@@ -381,14 +381,15 @@ class Options:
         for name in ("forced_bos_token_id", "forced_eos_token_id"):
             if bad := [i for i in getattr(self, name) if i >= size]:
                 raise OptionError(f"{name} {bad[0]} is a token that this model never generates: choose another one")
-        of_head = {
+        of_head: dict[str, Any] = {
             name: tuple(i for i in getattr(self, name) if i < size)
             for name in ("eos_token_id", "suppress_tokens", "begin_suppress_tokens")
         }
-        words = tuple(word for word in self.bad_words_ids if max(word) < size)
-        biases = tuple(pair for pair in self.sequence_bias if max(pair[0]) < size)
-        no_pad = {"pad_token_id": None} if (self.pad_token_id or 0) >= size else {}
-        return dataclasses.replace(self, bad_words_ids=words, sequence_bias=biases, **of_head, **no_pad)
+        of_head["bad_words_ids"] = tuple(word for word in self.bad_words_ids if max(word) < size)
+        of_head["sequence_bias"] = tuple(pair for pair in self.sequence_bias if max(pair[0]) < size)
+        if (self.pad_token_id or 0) >= size:
+            of_head["pad_token_id"] = None
+        return dataclasses.replace(self, **of_head)
 
     def for_vocabulary(self, vocab_size: int) -> Options:
         """The same options; fairseq cuts num_beams to V - 1, for it never says the padding token."""
