@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import hashlib
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -13,9 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from .errors import CheckpointError, MemoryBudgetError, OptionError
+from .errors import CheckpointError, MemoryBudgetError, MinidecodeWarning, OptionError
 from .files.fairseq_tokenizer import CODES, FairseqTokenizer
-from .files.folder import check_languages, chosen_defaults, find_folder, read_settings, stored_tensors, task_settings
+from .files.folder import (
+    bundled_models,
+    check_languages,
+    chosen_defaults,
+    find_folder,
+    read_settings,
+    stored_tensors,
+    task_settings,
+)
 from .files.hub import SENTENCEPIECE
 from .files.published import published_config, random_tensors
 from .files.sentence_settings import SentenceSettings
@@ -256,12 +265,23 @@ def _with_task(
 ) -> tuple[dict[str, Any], str, str]:
     """(defaults, where they come from, what stands in front of each text) with those of a task, if one is asked for."""
     if task is None:
+        if folder is not None and folder in bundled_models().values():
+            _warn_of_tasks(read_json(folder / "config.json"))
         return defaults, source, ""
     if fields is None:
         assert folder is not None
         fields = read_json(folder / "config.json")
     settings, prefix = task_settings(fields, task)
     return defaults | settings, f"{source} with the task {task}", prefix
+
+
+def _warn_of_tasks(fields: dict[str, Any]) -> None:
+    """Of a bundled model that was trained on nothing but its tasks: other texts get answers that mean nothing."""
+    if tasks := fields.get("task_specific_params"):
+        warnings.warn(
+            f"this model only knows its tasks: give --task {' or '.join(tasks)}, or put a task's words before each "
+            f"text, such as {next(iter(tasks.values()))['prefix']!r}", MinidecodeWarning, stacklevel=4,
+        )  # fmt: skip
 
 
 @contextmanager

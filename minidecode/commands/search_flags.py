@@ -90,8 +90,8 @@ def _flags(
         help="Add to the last token's score where the text ends with the others; may repeat.")] = None,
     exponential_decay_length_penalty: Annotated[str | None, typer.Option(metavar="START,FACTOR",
         help="Make the end likelier with each token after START.")] = None,
-    guidance_scale: Annotated[float | None, typer.Option(help="Classifier-free guidance: above 1 follows the prompt closer.")]
-    = None,
+    guidance_scale: Annotated[float | None, typer.Option(
+        help="Classifier-free guidance: above 1 strengthens the prompt.")] = None,
     remove_invalid_values: Annotated[bool | None, typer.Option("--remove-invalid-values",
         help="Go on with 0 where the model's scores are NaN.")] = None,
     renormalize_logits: Annotated[bool | None, typer.Option("--renormalize-logits",

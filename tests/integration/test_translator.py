@@ -83,3 +83,8 @@ def test_the_card_has_the_record():
 
 def test_its_folder_is_small():
     assert sum(file.stat().st_size for file in FOLDER.iterdir()) <= 7.5e6
+
+
+def test_without_a_task_a_warning_names_the_tasks():
+    with pytest.warns(md.MinidecodeWarning, match="--task translation_to_en or translation_to_fr, or put"):
+        md.load("tiny-translator")
