@@ -16,10 +16,10 @@ llama.cpp joins where its package is installed, which compiles it (some minutes)
 reads the same weights as GGUF, in F32 and in Q8_0, with and without its flash attention. It has no beam search, so it
 runs the greedy works of GPT-2 and SmolLM2 alone.
 
-    python benchmarks/peers.py --only t5 SmolLM2 --out benchmarks/results/peers-models-cpu.json \\
+    python benchmarks/peers.py --only t5 SmolLM2 opus-mt --out benchmarks/results/peers-models-cpu.json \\
         --readme benchmarks/README.md
 
-times T5 and Llama in the same way. Their table has the marks peers-models.
+times T5, Llama and Marian in the same way. Their table has the marks peers-models.
 
 A second table holds ours against what the machine allows: how fast as many threads read, and multiply large matrices,
 is measured in each turn too, and the cost models say what each call reads and computes at the least.
@@ -551,7 +551,7 @@ def time_setting(setting: dict, pipes: dict, runs: int, others: dict | None = No
             reached.append(asked(others["ceilings"], "ceilings", setting)[0])
     new = setting["batch"] * setting["new"]
     found = {
-        name: {"tokens_per_second": round(new / statistics.median(s), 1), "seconds": [round(x, 4) for x in s],
+        name: {"tokens_per_second": round(new / statistics.median(s), 1), "seconds": [round(x, 4) for x in sorted(s)],
                "same_tokens_as_transformers": None if "transformers" not in tokens else
                sum(a == b for a, b in zip(tokens[name], tokens["transformers"], strict=True))}
         for name, s in seconds.items()
@@ -601,7 +601,7 @@ def table(found: dict) -> str:
     if llama := llama_lines(found):
         lines += ["", *llama]
     turns = min(len(row["seconds"]) for rows in found["work"].values() for row in rows.values())
-    summary = f"Medians of {turns} turns; in brackets, the lower and the upper quartile of the turns' ratios."
+    summary = f"Medians of {turns} turns; in brackets, ratios of the fastest and the slowest of them."
     return "\n".join([*lines, "", summary, *where(found), *(["", limits] if (limits := limits_table(found)) else [])])
 
 
@@ -622,10 +622,10 @@ def llama_lines(found: dict) -> list[str]:
 
 
 def ratio(ours: dict, theirs: dict) -> str:
-    """How much faster ours is: by the medians; and of the turns' ratios the lower and the upper quartile."""
-    turns = [b / a for a, b in zip(ours["seconds"], theirs["seconds"], strict=True)]
-    lower, upper = np.quantile(turns, (0.25, 0.75))
-    return f"{ours['tokens_per_second'] / theirs['tokens_per_second']:.2f}x ({lower:.2f}-{upper:.2f})"
+    """How much faster ours is: by the medians, and from our slowest beside their fastest to the reverse."""
+    mine, others = ours["seconds"], theirs["seconds"]
+    least, most = min(others) / max(mine), max(others) / min(mine)
+    return f"{ours['tokens_per_second'] / theirs['tokens_per_second']:.2f}x ({least:.2f}-{most:.2f})"
 
 
 def limits_table(found: dict) -> str:
@@ -650,7 +650,7 @@ def plain_table(found: dict) -> str:
     for name, rows in found["work"].items():
         speeds = []
         for label in PLAIN_CACHE:
-            seconds = sorted(rows[label]["seconds"])
+            seconds = rows[label]["seconds"]
             speeds.append(f"{rows[label]['tokens_per_second']:,.1f} ({seconds[0]:.2f}-{seconds[-1]:.2f} s)")
         median, least, most = rows[OURS]["over_plain_cache"]
         agreed = found["agreed"][name]

@@ -27,9 +27,8 @@ def test_ratios_are_to_the_best_of_each_peer(script):
         "versions": dict.fromkeys(("numpy", "numba", "transformers", "torch", "ctranslate2"), "1"),
         "work": {"gpt2": {n: {"tokens_per_second": s, "seconds": [9 / s, 10 / s, 12 / s]} for n, s in speeds.items()}},
     }  # fmt: skip
-    found["work"]["gpt2"]["CTranslate2 fp32, own"]["seconds"] = [0.18, 0.2, 0.2]  # of ours 0.15, 1/6 and 0.2
     lines = script.table(found).splitlines()
-    assert lines[2] == "| gpt2 | 60.0 | 120.0 | 150.0 | 50.0 | 100.0 |  | 1.20x (1.10-1.20), 1.50x (1.50-1.50) |  |"
+    assert lines[2] == "| gpt2 | 60.0 | 120.0 | 150.0 | 50.0 | 100.0 |  | 1.20x (0.90-1.60), 1.50x (1.12-2.00) |  |"
     assert "Medians of 3 turns" in lines[-3]
     assert lines[-1] == "busy" and "SkylakeX" in lines[-2]
 
@@ -38,12 +37,6 @@ def test_the_readme_says_what_was_recorded(script):
     recorded = json.loads((HERE / "benchmarks" / "results" / "peers-cpu.json").read_text(encoding="utf-8"))
     assert script.table(recorded) in (HERE / "benchmarks" / "README.md").read_text(encoding="utf-8")
     assert set(recorded["work"]) == set(script.SETTINGS)
-
-
-def test_the_readme_says_what_was_recorded_of_other_families(script):
-    recorded = json.loads((HERE / "benchmarks" / "results" / "peers-models-cpu.json").read_text(encoding="utf-8"))
-    assert script.table(recorded) in (HERE / "benchmarks" / "README.md").read_text(encoding="utf-8")
-    assert set(recorded["work"]) <= set(script.MORE_SETTINGS)
 
 
 def test_peers_wait_both_ways(script):
