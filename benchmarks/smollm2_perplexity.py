@@ -54,7 +54,7 @@ def main() -> None:
             del model
         print(f"{dtype}: {found[dtype]:.4f} ({found[dtype] / found[arguments.dtypes[0]] - 1:+.2%})", flush=True)
         if arguments.out:
-            machine = f"{platform.machine()}, NumPy {np.__version__}; its speed does not bear on perplexity"
+            machine = f"any machine (this one: {platform.machine()}, NumPy {np.__version__})"
             arguments.out.write_text(
                 json.dumps(of | {"machine": machine, "perplexity": found}, indent=1) + "\n", encoding="utf-8"
             )

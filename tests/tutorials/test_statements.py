@@ -27,7 +27,7 @@ PRINTED = [  # chapter, what the prose says, what a cell prints
     ("02", r" and ([\d.]+) \(the bytes\)", r"product_bytes: not predicted, found ([\d.]+)"),
     ("09", r'asks the prompt "we meet again we", in head (\d)', r"beam 1, head (\d)"),
     ("11", r"It is 8 \* \(1 \+ 1/2 \+ ... \+ 1/8\) = ([\d.]+);", r"C =  8: law ([\d.]+)"),
-    ("12", r"two steps in place of (\d+)\.", r"a scale for each row +half of the inputs within (\d+) steps"),
+    ("12", r"two steps of zero instead of (\d+)\.", r"a scale for each row +half of the inputs within (\d+) steps"),
 ]
 
 
