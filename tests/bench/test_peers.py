@@ -39,6 +39,12 @@ def test_the_readme_says_what_was_recorded(script):
     assert set(recorded["work"]) == set(script.SETTINGS)
 
 
+def test_the_readme_says_what_was_recorded_of_other_families(script):
+    recorded = json.loads((HERE / "benchmarks" / "results" / "peers-models-cpu.json").read_text(encoding="utf-8"))
+    assert script.table(recorded) in (HERE / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    assert set(recorded["work"]) <= set(script.MORE_SETTINGS)
+
+
 def test_peers_wait_both_ways(script):
     """Which of the two is faster hangs on the machine; a peer that may only sleep is not at its best."""
     for name, (_, given, environment) in script.SYSTEMS.items():
