@@ -28,6 +28,7 @@ class SplitCache(PromptCache):
         R, h = len(self.prompt_begin_B) * beams, self.heads
         self.k_RGTK = np.zeros((R, h.G, steps, h.K), k_RGK.dtype, like=k_RGK)
         self.v_RGTU = np.zeros((R, h.G, steps, h.U), v_RGU.dtype, like=v_RGU)
+        # Without a window, a row sees its own part from the beginning at every step: zeros, made once.
         self.begin_R, self.end_R = (np.zeros(R, np.int64, like=self.prompt_begin_B) for _ in range(2))
 
     def keep_prompt(self, ops, k_RGK, v_RGU):

@@ -5,34 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..ops import Heads, Norm, Weight
+from ..ops import Norm, Weight
 from .products import activated, product, residual_norm
 
 
 @dataclass(frozen=True)
-class EncoderBlock:
-    """Each norm is of the sum that its sublayer ends in: post-norm's own, or pre-norm's of the next sublayer."""
-
-    qkv: Weight
-    heads: Heads
-    out: Weight
-    ln_self: Norm
-    up: Weight
-    down: Weight
-    ln_feed: Norm
-
-
-@dataclass(frozen=True)
-class DecoderBlock(EncoderBlock):
-    cross_q: Weight
-    cross_heads: Heads
-    cross_out: Weight
-    ln_cross: Norm
-
-
-@dataclass(frozen=True)
 class Stack:
-    """The encoder or the decoder."""
+    """The encoder or the decoder, of BART's blocks.
+
+    Each norm of a block is of the sum that its sublayer ends in: post-norm's own, or pre-norm's of the next sublayer.
+    """
 
     wte_VD: Any
     wpe_ND: Any  # from the first position on; None: no positions

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..ops import Norm, Weight
+from .bart import DecoderBlock, EncoderBlock
 from .config import FairseqConfig
-from .fairseq import DecoderBlock, EncoderBlock, Stack, Weights
+from .fairseq import Stack, Weights
 
 PREFIX = "model."  # FSMT's
 LAYER = r"(encoder|decoder)\.layers\.\d+\."  # what the names of a layer begin with
