@@ -30,6 +30,7 @@ from .watchdog import Interrupted, Watchdog
 
 START_ANOTHER = 20  # rounds in which nothing changes, until another block is started beside those that wait
 LONG = 60.0  # seconds; a launch that would take longer is not run unasked
+JUDGED, SURE = 3, 2.0  # so many blocks decide about that; seconds of one block that decide at once
 MANY = 2**20  # blocks; more of them take that long, however little they do, and their order alone fills the memory
 GIVE_UP = 200  # such rounds until it is a deadlock, if the threads that wait do nothing but ask
 GIVE_UP_COUNTING = 50_000  # and if they count while they ask, or go through a long loop of atomics
@@ -143,6 +144,7 @@ class Launch:
     def _run_blocks(self, resident: list[Block]) -> None:
         """One block after the other; beside a block that spins, waiting for another, the next one is started too."""
         self._hub, started = getcurrent(), time.process_time()  # not of other programs, on a busy machine
+        spent: list[float] = []  # seconds, on each of the first blocks
         waiting = self.schedule.blocks[::-1] if self.schedule else self.blocks_to_run()
         self.block_numbers = list(waiting)
         while waiting or resident:
@@ -155,12 +157,21 @@ class Launch:
                 if not block.live:
                     self._finish(block)
                     resident.remove(block)
-                    if self.blocks_run == 1 and self.settings.blocks is None and self.schedule is None:
-                        is_one_of_many = self._blocks > MANY
-                        left = self._blocks - 1 if is_one_of_many else len(waiting)
-                        seconds = (time.process_time() - started) * left
-                        if seconds > LONG or is_one_of_many:
-                            raise TakesTooLongError(seconds)
+                    if self.settings.blocks is None and self.schedule is None and self.blocks_run <= JUDGED:
+                        spent.append(time.process_time() - started - sum(spent))
+                        self._refuse_if_long(spent, len(waiting))
+
+    def _refuse_if_long(self, spent: list[float], waiting: int) -> None:
+        """Ends a launch of which all blocks would take more than LONG seconds; `spent` on each of the first ones.
+
+        The fastest of JUDGED blocks decides, for one may be slow by chance: Python may collect its garbage meanwhile.
+        A block that took over SURE seconds decides alone.
+        """
+        is_one_of_many = self._blocks > MANY
+        seconds = min(spent) * (self._blocks - 1 if is_one_of_many else waiting)
+        is_clear = is_one_of_many or len(spent) == JUDGED or min(spent) > SURE
+        if is_clear and (is_one_of_many or seconds > LONG):
+            raise TakesTooLongError(seconds)
 
     def blocks_to_run(self) -> list[int]:
         """Numbers of the blocks, in the order (from the end) in which they start."""
@@ -409,7 +420,7 @@ def _state_of(frame, kernel: CodeType) -> tuple:
 
 
 class TakesTooLongError(Exception):
-    """After one block it is clear that all of them would take more than LONG seconds."""
+    """After the first blocks it is clear that all of them would take more than LONG seconds."""
 
     def __init__(self, seconds: float):
         super().__init__(seconds)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ElementTree
+from types import SimpleNamespace
 
 import helpers_module
 import numpy as np
@@ -243,11 +245,26 @@ def test_a_long_launch_is_not_run_unasked(monkeypatch):
     from minidecode.emulator import launch
 
     monkeypatch.setattr(launch, "LONG", 0.0)
-    x = np.zeros(64)
+    x = np.zeros(128)
     with pytest.raises(md.EmulationError, match="blocks=8"):
-        md.emulate(plus_one)[2, 32](x)
+        md.emulate(plus_one)[4, 32](x)
     assert (x == 0).all(), "the arrays are as they were"
-    assert md.emulate(plus_one, blocks="all")[2, 32](x).ok
+    assert md.emulate(plus_one, blocks="all")[4, 32](x).ok
+
+
+@pytest.mark.parametrize(("slow", "is_refused"), [((0,), False), ((0, 1, 2), True)])
+def test_a_launch_is_long_if_all_of_the_first_blocks_are(monkeypatch, slow, is_refused):
+    """One of them is slow where Python collects its garbage meanwhile. Here the clock is played."""
+    from minidecode.emulator import launch
+
+    ends = iter(np.cumsum([0.0, *(1.0 if k in slow else 0.01 for k in range(200))]).tolist())
+    monkeypatch.setattr(launch, "time", SimpleNamespace(process_time=lambda: next(ends), monotonic=time.monotonic))
+    x = np.zeros(6400)
+    if is_refused:
+        with pytest.raises(md.EmulationError, match="about 3 minutes"):
+            md.emulate(plus_one)[200, 32](x)
+    else:
+        assert md.emulate(plus_one)[200, 32](x).ok
 
 
 @pytest.mark.parametrize("grid", [2**30, (2, 60_000, 60_000)])
