@@ -40,6 +40,7 @@ from .ladder import ladder
 from .models import models
 from .plan import plan
 from .precompile import precompile
+from .sanitize import sanitize
 from .score import score
 from .trace import trace
 from .tutorial import tutorial
@@ -63,7 +64,7 @@ IN_ORDER_OF_HELP = {
     "Generate": (generate, chat, trace, score),
     "Read": (embed, classify),
     "Measure": (plan, compare, ladder, evaluate),
-    "Check kernels": (check,),
+    "Check kernels": (check, sanitize),
     "Learn": (help, tutorial),  # and exercise
     "This machine": (models, convert, precompile, doctor),
 }
@@ -90,7 +91,8 @@ class OnceEach(GroupedOptions, TyperCommand):
 
 for group, commands in IN_ORDER_OF_HELP.items():
     for command in commands:
-        app.command(cls=OnceEach, rich_help_panel=group)(command)
+        settings = {"allow_interspersed_args": command is not sanitize}  # what follows a script is the script's
+        app.command(cls=OnceEach, rich_help_panel=group, context_settings=settings)(command)
 app.add_typer(exercise_app, name="exercise", rich_help_panel="Learn")
 
 

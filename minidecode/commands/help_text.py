@@ -81,6 +81,11 @@ EXAMPLES = {  # tests/cli/test_help.py reads each as the command line would
         "minidecode check softmax mine.py:softmax --examples 1000",
         "minidecode check ngram mine.py:banned_tokens --json",
     ),
+    "sanitize": (
+        "minidecode sanitize script.py",
+        "minidecode sanitize --traced 100 --blocks all script.py 4096",
+        "minidecode sanitize --json script.py > report.json",
+    ),
     "convert": (
         "minidecode convert tiny-gpt2 --kv-heads 1 --out tiny-multi-query",
         "minidecode convert gpt2 --kv-heads 4 --out gpt2-grouped",

@@ -13,7 +13,7 @@ from .arithmetic import Cast, Undefined, is_numba_type, numba_dtype
 from .arrays import Array
 from .findings import Finding, Stop
 from .source import place_of, user_frame
-from .threads import Dim3
+from .threads import GRID_BARRIER, Dim3
 
 ALL_LANES = 0xFFFFFFFF
 _getframe = sys._getframe
@@ -32,6 +32,7 @@ class FakeCuda:
         self.threadIdx = self.blockIdx = Dim3(0, 0, 0)
         self.laneid = 0
         self.shared, self.local, self.const = Shared(launch), Local(launch), Constant(launch)
+        self.cg = CooperativeGroups(launch)
         self.atomic = Atomics(launch)
         self.fp16 = arithmetic.half_functions()
         self.libdevice = LibDevice()
@@ -151,6 +152,26 @@ class FakeCuda:
 
     def lanemask_lt(self):
         return (1 << self.laneid) - 1
+
+
+class CooperativeGroups:
+    """`cuda.cg`: the group of all threads of the grid is the only one that Numba has."""
+
+    def __init__(self, launch):
+        self._launch = launch
+
+    def this_grid(self):
+        return Grid(self._launch)
+
+
+class Grid:
+    """All threads of the launch. `sync()` lets none of them go on until each has come, of every block."""
+
+    def __init__(self, launch):
+        self._launch = launch
+
+    def sync(self):
+        self._launch.wait(GRID_BARRIER, 0, None, _getframe(1))
 
 
 class Shared:

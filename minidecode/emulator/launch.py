@@ -18,7 +18,7 @@ from .analysis import BATCH, Analysis
 from .arithmetic import Undefined
 from .arrays import Array, House, Quiet, Traced, Unforeseen
 from .binding import Binder, marked
-from .clocks import Publications
+from .clocks import Known, Publications, merged
 from .cuda_module import FakeCuda
 from .findings import Finding, Stop
 from .journal import Journal
@@ -148,11 +148,15 @@ class Launch:
         waiting = self.schedule.blocks[::-1] if self.schedule else self.blocks_to_run()
         self.block_numbers = list(waiting)
         while waiting or resident:
-            if waiting and all(b.idle_rounds > START_ANOTHER for b in resident):
+            running = [b for b in resident if not b.is_at_grid_barrier]
+            if waiting and all(b.idle_rounds > START_ANOTHER for b in running):
                 resident.append(self._start(waiting.pop()))
-            elif all(b.idle_rounds > GIVE_UP_COUNTING or b.asking_rounds > GIVE_UP for b in resident):
-                resident[0].stop_at_spinning()
-            for block in list(resident):
+                running.append(resident[-1])
+            elif not running:
+                running = self._pass_grid_barrier(resident)
+            elif all(b.idle_rounds > GIVE_UP_COUNTING or b.asking_rounds > GIVE_UP for b in running):
+                running[0].stop_at_spinning()
+            for block in running:
                 self._round(block)
                 if not block.live:
                     self._finish(block)
@@ -160,6 +164,27 @@ class Launch:
                     if self.settings.blocks is None and self.schedule is None and self.blocks_run <= JUDGED:
                         spent.append(time.process_time() - started - sum(spent))
                         self._refuse_if_long(spent, len(waiting))
+
+    def _pass_grid_barrier(self, resident: list[Block]) -> list[Block]:
+        """Lets all blocks go on; what each did before is ordered before what any does afterwards (see clocks.py)."""
+        if len(resident) < self._blocks:
+            wait, count = resident[0].live[0].waits, len(resident)
+            is_sample = resident[0].is_sample
+            absent = f"{self._blocks - count} {'do not run in this sample' if is_sample else 'have ended before it'}"
+            raise Stop(Finding(
+                "barrier", f"cuda.{wait.operation}() at {wait.place}: {count} of {self._blocks} blocks wait there, and"
+                f" {absent}. This barrier is for the whole grid.", [wait.place],
+                remedy='Give emulate() blocks="all".' if is_sample else "Let every block come to it equally often.",
+            ))  # fmt: skip
+        for block in resident:
+            block.pass_barrier(self._kernel)
+            block.knows = True
+        past = Known({block.number: block.epoch for block in resident})
+        for thread in [t for block in resident for t in block.live]:
+            thread.known = merged([thread.known, past])
+        self.barriers_passed += len(resident)
+        self._analyse_if_much()
+        return list(resident)
 
     def _refuse_if_long(self, spent: list[float], waiting: int) -> None:
         """Ends a launch of which all blocks would take more than LONG seconds; `spent` on each of the first ones.

@@ -3,8 +3,8 @@
 Within a block each epoch is looked at by itself, for a barrier orders epochs. NumPy sorts the accesses by element and
 sets aside the elements that two threads touch with a write among them: in a kernel without races hardly any. Those are
 gone through one access at a time, each compared with the last write and the reads since (as FastTrack does), which is
-linear in the accesses. Between blocks nothing is ordered but by fences and atomics: what each block did to global
-memory is kept, one row per element and kind, and looked at when the launch is over.
+linear in the accesses. Between blocks nothing is ordered but by fences, atomics and barriers of the grid: what each
+block did to global memory is kept, one row per element and kind, and looked at when the launch is over.
 """
 
 from __future__ import annotations

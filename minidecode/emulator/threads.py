@@ -12,6 +12,8 @@ from .journal import Memory
 from .source import Place, is_written_return, line_of, loop_around, place_of
 
 WARP = 32
+GRID_BARRIER = "cg.this_grid().sync"
+BARRIERS = ("syncthreads", GRID_BARRIER)  # what the names of barriers begin with: no operations of a warp
 
 
 class Dim3(NamedTuple):
@@ -23,9 +25,9 @@ class Dim3(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """What a thread waits for: a barrier of the block, or an operation of its warp (with its mask)."""
+    """What a thread waits for: a barrier of the block or the grid, or an operation of its warp (with its mask)."""
 
-    operation: str  # "syncthreads", "syncwarp", "shfl", "ballot", ...; "spin": nothing, only its next turn
+    operation: str  # "syncthreads", GRID_BARRIER, "syncwarp", "shfl", "ballot", ...; "spin": only for its next turn
     mask: int
     value: object
     code: object
@@ -126,7 +128,7 @@ class Block:
             self.live = [t for t in self.live if not t.done]
         if {t.waits and t.waits.operation for t in self.live} == {"syncthreads"}:  # as it mostly is
             self.spun = []
-            self._pass_barrier(kernel)
+            self.pass_barrier(kernel)
             return True
         freed = False
         self.spun = [(t, t.waits) for t in self.live if t.waits is not None and t.waits.operation == "spin"]
@@ -136,23 +138,30 @@ class Block:
         if freed or not self.live or any(t.waits is None for t in self.live):
             return True
         if all(t.waits.operation.startswith("syncthreads") for t in self.live):
-            self._pass_barrier(kernel)
+            self.pass_barrier(kernel)
             return True
-        return False
+        return self.is_at_grid_barrier  # its launch lets it go when all blocks are there
+
+    @property
+    def is_at_grid_barrier(self) -> bool:
+        """Whether all of its threads wait for those of the other blocks."""
+        return bool(self.live) and all(t.waits is not None and t.waits.operation == GRID_BARRIER for t in self.live)
 
     # The barrier of the block
 
-    def _pass_barrier(self, kernel) -> None:
+    def pass_barrier(self, kernel) -> None:
+        """Lets all threads go on, if they wait at the same barrier."""
         waits = self.live[0].waits
         if any([t.waits.offset != waits.offset or t.waits.code is not waits.code for t in self.live]):
             self._stop_at_two_barriers([t.waits.place for t in self.live])
         if waits.code is not kernel:  # inside a function: they must have come by the same call
             self._stop_at_two_calls(kernel)
         if self.left:
-            self._judge_exits(kernel, waits.place)
+            self._judge_exits(kernel, waits)
         values = [t.waits.value for t in self.live]
         answer = {
             "syncthreads": lambda: None,
+            GRID_BARRIER: lambda: None,
             "syncthreads_count": lambda: sum(map(bool, values)),
             "syncthreads_and": lambda: int(all(values)),
             "syncthreads_or": lambda: int(any(values)),
@@ -187,8 +196,9 @@ class Block:
             remedy="Move it out of the `if` or the loop.",
         ))  # fmt: skip
 
-    def _judge_exits(self, kernel, place: Place) -> None:
+    def _judge_exits(self, kernel, waits: Wait) -> None:
         """Threads are gone, and the others wait: an early `return` is a note, a barrier passed by is an error."""
+        place = waits.place
         at = self._line_in_kernel(kernel, place)
         early = [t for t in self.left if self._left_early(kernel, t, at)]
         skipped = [t for t in self.left if t not in early]
@@ -199,8 +209,9 @@ class Block:
             gone = threads_in_words([t.short for t in skipped])
             raise Stop(Finding(
                 "barrier",
-                f"cuda.syncthreads() at {place}: {waiting}{self.suffix} {verb(self.live, 'wait')} there, and {gone}"
-                f" never {verb(skipped, 'come')} ({ended} {out}). A barrier is for the whole block.", [place, out],
+                f"cuda.{waits.operation}() at {place}: {waiting}{self.suffix} {verb(self.live, 'wait')} there,"
+                f" and {gone} never {verb(skipped, 'come')} ({ended} {out}). A barrier is for the whole block.",
+                [place, out],
                 remedy="Move it out of the `if` or the loop that some threads skip.",
             ))  # fmt: skip
         out = Place(place.file, line_of(kernel, early[0].exit), kernel.co_name)
@@ -213,7 +224,7 @@ class Block:
 
     def barrier_passed_by(self, frame) -> str:
         """Of a thread that reads too early: where others wait, at a barrier that lies behind it; "" if nowhere."""
-        waiting = [t for t in self.live if t.waits is not None and t.waits.operation.startswith("syncthreads")]
+        waiting = [t for t in self.live if t.waits is not None and t.waits.operation.startswith(BARRIERS)]
         if not waiting or waiting[0].waits.code is not frame.f_code or waiting[0].waits.offset > frame.f_lasti:
             return ""
         who = threads_in_words([t.short for t in waiting])
@@ -240,7 +251,7 @@ class Block:
     def _settle_warps(self) -> bool:
         waiting: dict[int, list[Thread]] = {}
         for thread in self.live:
-            if thread.waits is not None and not thread.waits.operation.startswith("syncthreads"):
+            if thread.waits is not None and not thread.waits.operation.startswith(BARRIERS):
                 waiting.setdefault(thread.warp, []).append(thread)
         freed = False
         for warp, threads in waiting.items():
@@ -300,7 +311,7 @@ class Block:
     def stop_at_deadlock(self) -> None:
         """Says who waits for whom, when no thread of the block can go on."""
         for thread in self.live:
-            if not thread.waits.operation.startswith("syncthreads"):
+            if not thread.waits.operation.startswith(BARRIERS):
                 w = thread.waits
                 same = [t for t in self.live if t.warp == thread.warp and t.waits[:2] == w[:2]]
                 lanes = self.threads[thread.warp * WARP : (thread.warp + 1) * WARP]
@@ -313,7 +324,7 @@ class Block:
                     reason = f"{waits} for cuda.{where.operation} at {where.place}"
                 message = absent_lanes(w.operation, w.mask, same, absent, reason)
                 raise Stop(Finding("warp", message, [w.place, where.place]))
-        raise AssertionError("a block whose threads all wait at the barrier passes it")
+        self._stop_at_two_barriers([thread.waits.place for thread in self.live])  # the block's, and the grid's
 
     def stop_at_spinning(self) -> None:
         """The threads ask by atomics again and again, and nothing changes."""

@@ -585,3 +585,44 @@ def one_waits_for_those_who_wait_at_the_barrier(flag, y):
 def an_error_of_python(x, y):
     t = cuda.threadIdx.x
     y[t] = x[t] + None
+
+
+@case(4, 32, arguments=lambda: (floats(128), zeros(128), marked(128)), kind="race", says=("y[",), simulator=False)
+@cuda.jit
+def the_block_barrier_in_place_of_the_grids(x, y, z):
+    i = cuda.grid(1)
+    y[i] = 2 * x[i]
+    cuda.syncthreads()
+    z[i] = y[(i + 32) % y.size]
+
+
+@case(3, 64, arguments=lambda: (floats(192), marked(192)), kind="race", says=("y[",), simulator=False)
+@cuda.jit
+def one_grid_barrier_a_step(x, y):
+    i, grid = cuda.grid(1), cuda.cg.this_grid()
+    y[i] = x[i]
+    for _ in range(4):
+        grid.sync()
+        y[i] = y[i] - y[(i + 1) % y.size]
+
+
+@case(3, 32, arguments=lambda: (floats(96), marked(96)), kind="barrier", says=("2 of 3 blocks", "{grid.sync()}"),
+      simulator=False)  # fmt: skip
+@cuda.jit
+def one_block_never_comes_to_the_grid_barrier(x, y):
+    grid = cuda.cg.this_grid()
+    if cuda.blockIdx.x == 1:
+        return
+    grid.sync()
+    y[cuda.grid(1)] = x[cuda.grid(1)]
+
+
+@case(2, 64, arguments=lambda: (floats(128), marked(128)), kind="barrier", simulator=False,
+      says=("different barriers", "{sync()  # ours}"))  # fmt: skip
+@cuda.jit
+def half_of_a_block_waits_at_the_grid_barrier(x, y):
+    if cuda.threadIdx.x < 32:
+        cuda.cg.this_grid().sync()  # ours
+    else:
+        cuda.syncthreads()
+    y[cuda.grid(1)] = x[cuda.grid(1)]

@@ -470,3 +470,50 @@ def in_place_through_two_names(x, y):
     y[i] += 1
     z = y[cuda.blockIdx.x * 32 : (cuda.blockIdx.x + 1) * 32]
     z[cuda.threadIdx.x] = z[cuda.threadIdx.x] * 1
+
+
+@case(4, 32, arguments=lambda: (floats(128), zeros(128), marked(128)), expected=lambda x, y, z: 2 * np.roll(x, 96),
+      simulator=False)  # fmt: skip
+@cuda.jit
+def reads_another_block_after_the_grid_barrier(x, y, z):
+    i = cuda.grid(1)
+    y[i] = 2 * x[i]
+    cuda.cg.this_grid().sync()
+    z[i] = y[(i + 32) % y.size]
+
+
+@case(3, 64, arguments=lambda: (floats(192), marked(192)), expected=lambda x, y: smoothed(x, 4), simulator=False)
+@cuda.jit
+def steps_between_grid_barriers(x, y):
+    """Each step reads what all blocks wrote in the step before; a second barrier keeps the next one from writing."""
+    i, grid = cuda.grid(1), cuda.cg.this_grid()
+    y[i] = x[i]
+    for _ in range(4):
+        grid.sync()
+        neighbour = y[(i + 1) % y.size]
+        grid.sync()
+        y[i] = y[i] - neighbour
+
+
+def smoothed(x, steps):
+    for _ in range(steps):
+        x = x - np.roll(x, -1)
+    return x
+
+
+@case(2, 64, arguments=lambda: (floats(128), zeros(2), marked(2)), expected=lambda x, part, y: np.full(2, x.sum()),
+      simulator=False)  # fmt: skip
+@cuda.jit
+def barriers_of_blocks_and_of_the_grid(x, part, y):
+    shared = cuda.shared.array(64, float32)
+    t = cuda.threadIdx.x
+    shared[t] = x[cuda.grid(1)]
+    cuda.syncthreads()
+    if t == 0:
+        total = float32(0)
+        for k in range(64):
+            total += shared[k]
+        part[cuda.blockIdx.x] = total
+    cuda.cg.this_grid().sync()
+    if t == 0:
+        y[cuda.blockIdx.x] = part[0] + part[1]

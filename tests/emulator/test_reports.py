@@ -359,11 +359,11 @@ def test_what_is_not_emulated_says_so():
     run = md.emulate(unknown)[1, 1](np.zeros(1, np.float32))
     assert "libdevice.j0f" in run.verdict and "register_body" in run.verdict
 
-    def cooperative(x):
-        cuda.cg.this_grid().sync()
+    def clusters(x):
+        cuda.cluster(x)
 
-    run = md.emulate(cooperative)[1, 1](np.zeros(1))
-    assert not run.ok and "cuda.cg is not emulated" in run.verdict
+    run = md.emulate(clusters)[1, 1](np.zeros(1))
+    assert not run.ok and "cuda.cluster is not emulated" in run.verdict
 
 
 def test_an_error_of_the_kernel_names_its_line_and_shows_no_traceback():

@@ -1,0 +1,169 @@
+"""`minidecode sanitize`: whole Numba-CUDA scripts without a GPU."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+HEAD = """
+import sys
+import numpy as np
+from numba import cuda, float32, void
+"""
+RIGHT = (
+    HEAD
+    + """
+from numba.cuda import grid, shared, syncthreads
+
+@cuda.jit(device=True)
+def twice(v):
+    return 2 * v
+
+@cuda.jit(void(float32[:], float32[:]), lineinfo=True, max_registers=32)
+def block_sum(x, out):
+    s = shared.array(32, float32)
+    s[cuda.threadIdx.x] = twice(x[grid(1)])
+    syncthreads()
+    if cuda.threadIdx.x == 0:
+        total = float32(0)
+        for k in range(32):
+            total += s[k]
+        out[cuda.blockIdx.x] = total
+
+@cuda.jit(["void(float32[:], float32[:])"])
+def rolled(x, y):
+    i = grid(1)
+    y[i] = twice(x[i])
+    cuda.cg.this_grid().sync()
+    value = y[(i + 1) % y.size]
+    cuda.cg.this_grid().sync()
+    y[i] = value
+
+@cuda.jit
+def plus_one(x):
+    i = grid(1)
+    if i < x.size:
+        x[i] += 1
+
+x = np.arange(64, dtype=np.float32)
+stream = cuda.stream()
+there = cuda.to_device(x, stream=stream)
+out = cuda.device_array_like(np.zeros(2, np.float32))
+with stream.auto_synchronize():
+    block_sum[2, 32, stream](there, out)
+print(out.copy_to_host().tolist())
+begin, end = cuda.event(), cuda.event()
+begin.record(stream)
+y = cuda.device_array(64, np.float32)
+rolled[2, 32](there, y)
+end.record(stream)
+end.synchronize()
+print(cuda.event_elapsed_time(begin, end), y.copy_to_host()[:3].tolist())
+host = np.zeros(5, np.float32)
+plus_one.forall(5)(host)
+plus_one[1, 32](cuda.InOut(host))
+kept = np.ones(5, np.float32)
+plus_one[1, 32](cuda.In(kept))
+print(host.tolist(), kept.tolist(), cuda.get_current_device().MULTIPROCESSOR_COUNT > 0, cuda.is_available())
+print(sys.argv[1:])
+"""
+)
+WRONG = (
+    HEAD
+    + """
+@cuda.jit
+def total(x, out):
+    out[0] += x[cuda.grid(1)]
+
+@cuda.jit
+def beyond(x):
+    x[cuda.grid(1)] = 1
+
+@cuda.jit
+def copied(x, y):
+    y[cuda.grid(1)] = x[cuda.grid(1)]
+
+out = np.zeros(1, np.float32)
+for _ in range(3):
+    total[1, 32](np.ones(32, np.float32), out)
+beyond[1, 33](cuda.to_device(np.zeros(32)))
+nothing = cuda.device_array(32, np.float32)
+copied[1, 32](nothing, np.zeros(32, np.float32))
+nothing.copy_to_device(np.ones(32, np.float32))
+copied[1, 32](nothing, np.zeros(32, np.float32))
+half = cuda.device_array(32, np.float32)
+half[:16] = 1.0
+"""
+)
+
+
+def sanitized(folder, script, *before, after=()):
+    """Runs it as a user does, from the folder in which it lies."""
+    (folder / "script.py").write_text(script, encoding="utf-8")
+    command = [sys.executable, "-m", "minidecode", "sanitize", *before, "script.py", *after]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=120)
+
+
+def test_a_right_script_runs_as_on_a_gpu(tmp_path):
+    done = sanitized(tmp_path, RIGHT, after=["--json", "-n", "3"])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "[992.0, 3040.0]", "0.0 [2.0, 4.0, 6.0]", "[2.0, 2.0, 2.0, 2.0, 2.0] [1.0, 1.0, 1.0, 1.0, 1.0] True True",
+        "['--json', '-n', '3']",
+    ]  # fmt: skip
+    assert done.stderr == "0 errors in 5 launches of 3 kernels\n"
+
+
+def test_each_mistake_is_reported_once_where_it_was_launched(tmp_path):
+    done = sanitized(tmp_path, WRONG)
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("    ")]
+    launched = {name: WRONG.splitlines().index(line) + 1 for name, line in (
+        ("total", "    total[1, 32](np.ones(32, np.float32), out)"),
+        ("beyond", "beyond[1, 33](cuda.to_device(np.zeros(32)))"),
+        ("copied", "copied[1, 32](nothing, np.zeros(32, np.float32))"),
+    )}  # fmt: skip
+    assert done.returncode == 1 and done.stdout == ""
+    assert [": ".join(line.split(": ")[1:3]) for line in lines[:-1]] == [
+        "error: race in total"] * 2 + ["error: outside in beyond", "error: uninitialised in copied"]  # fmt: skip
+    assert [int(line.split(":")[1]) for line in lines[:-1]] == [
+        launched["total"], launched["total"], launched["beyond"], launched["copied"]]  # fmt: skip
+    assert lines[-1] == "4 errors in 6 launches of 3 kernels"
+
+
+def test_the_report_as_json_is_alone_on_stdout(tmp_path):
+    done = sanitized(tmp_path, WRONG + "print('to the screen')\nsys.exit(7)\n", "--json", "--traced", "1")
+    report = json.loads(done.stdout)
+    assert done.returncode == report["script_ended_with"] == 7 and "to the screen" in done.stderr
+    assert report["launches"] == {"total": 3, "beyond": 1, "copied": 2} and report["traced"] == 3
+    assert [e["kind"] for e in report["errors"]] == ["race", "race", "outside", "uninitialised"]
+    assert report["errors"][2]["kernel"] == "beyond" and "lies outside" in report["errors"][2]["message"]
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [("kernel = 1 / 0", "script.py:6: ZeroDivisionError: division by zero"), ("if", "script.py:6: SyntaxError"),
+     ("@cuda.jit(link=['a.cu'])\ndef f(x): pass", "link=['a.cu']: code in CUDA C cannot be emulated"),
+     ("@cuda.jit\ndef f(x): pass\nf(np.zeros(3))", "script.py:8: f is launched without a grid: write f[blocks, thr"),
+     ("cuda.syncthreads()", "cuda.syncthreads is called outside of a kernel"),
+     ("@cuda.jit\ndef f(x): pass\nf[1, 2000](np.zeros(3))", "script.py:8: f: a block has at most 1024 threads"),
+     ("@cuda.jit\ndef f(x): pass\nf[2**21, 1](np.zeros(3))", "run the script on a smaller input, or add --blocks 8"),
+     ("@cuda.jit\ndef f(x): pass\nf[1, 1](np.zeros(3, [('a', 'f4')]))", "are not emulated: numbers and booleans only"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_run_is_one_line(tmp_path, script, says):
+    done = sanitized(tmp_path, HEAD + "\n" + script)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert says in done.stderr.splitlines()[0], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [(["no_such.py"], "there is no script no_such.py"), (["--blocks", "few", __file__], "--blocks is a number above 0"),
+     (["--blocks", "0", __file__], "--blocks is a number above 0, or all, and not '0'")],
+)  # fmt: skip
+def test_bad_arguments_are_refused(cli, arguments, says):
+    ran = cli("sanitize", *arguments)
+    assert ran.code == 1 and says in ran.err and ran.err.count("\n") == 1
