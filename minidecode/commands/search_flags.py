@@ -26,7 +26,7 @@ def _flags(
     = None,
     target_lang: Annotated[str | None, typer.Option(help="The target's language, such as en.")] = None,
     dialect: Annotated[str | None, typer.Option(autocompletion=complete_dialect,
-        help="Whose rules: hf (transformers 5), hf4 (4.49) or fairseq.")]
+        help="Whose rules: hf (transformers 5), hf4 (4.49), fairseq or unilm.")]
     = None,
     max_new_tokens: Annotated[int | None, typer.Option(
         help=f"At most this many tokens after the prompt.  [default: {DEFAULT_NEW_TOKENS}]")] = None,

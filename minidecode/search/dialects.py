@@ -14,6 +14,14 @@
 | diverse groups          | (as hf4)                 | a beam search each         | interleaved, one search   |
 
 A beam that is out of play scores -1e9 in both of Hugging Face's, so that it can still come back, and -inf in fairseq.
+
+unilm (s2s-ft, the code of UniLM) is hf but for these rules:
+
+- A step looks at W candidates. One that ends takes the place of one that would go on.
+- A sentence stops when no running beam can beat the worst finished text, however long it gets. s2s-ft itself goes on to
+  the most tokens, and finds the same texts.
+- Scores have the norm of GNMT.
+- There is no sampling and there are no groups.
 """
 
 from __future__ import annotations
@@ -32,6 +40,10 @@ FAIRSEQ_PROCESSORS = (
     "never_pad", "unk_penalty", "end_at_limit", "begin_with_bos", "prefix_tokens", "min_new_tokens",
     "no_repeat_ngram_size", "logits_processor", "regex", "json_schema", "top_k", "top_p",
 )  # fmt: skip
+UNILM_PROCESSORS = (
+    "no_repeat_ngram_size", "min_new_tokens", "prefix_tokens", "forced_bos_token_id", "forced_eos_token_id",
+    "logits_processor", "regex", "json_schema",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -44,10 +56,12 @@ class Dialect:
     greedy_scores: Literal["logits", "log-probabilities"] = "logits"
     temperature_in_softmax: bool = False
     finished: Literal["best", "first"] = "best"
-    stop: Literal["running", "candidate", "full"] = "running"
+    stop: Literal["running", "candidate", "full", "limit"] = "running"
     at_limit: Literal["candidates", "running", "eos"] = "candidates"
     drawn_order: Literal["drawn", "score"] = "score"  # of a beam's samples, of which the first W may end
     groups: Literal["apart", "interleaved"] = "apart"
+    all_go_on: bool = True  # whether W beams go on from a step in which some end
+    norm: Literal["asked", "gnmt"] = "asked"  # of a length: the options', or always this one
     defaults: dict[str, object] = field(default_factory=dict)
 
 
@@ -64,4 +78,7 @@ FAIRSEQ = Dialect(
     "fairseq", FAIRSEQ_PROCESSORS, float("-inf"), greedy_scores="log-probabilities", temperature_in_softmax=True,
     finished="first", stop="full", at_limit="eos", groups="interleaved", defaults={"min_new_tokens": 1},
 )  # fmt: skip
-DIALECTS = {d.name: d for d in (HF, HF4, FAIRSEQ)}
+UNILM = Dialect(
+    "unilm", UNILM_PROCESSORS, -1.0e9, stop="limit", all_go_on=False, norm="gnmt", defaults={"min_new_tokens": 1}
+)
+DIALECTS = {d.name: d for d in (HF, HF4, FAIRSEQ, UNILM)}

@@ -38,9 +38,9 @@ class GenerateOptions(TypedDict, total=False):
 
     Search:
 
-    dialect: Literal["hf", "hf4", "fairseq"] = "hf"
-        Whose rules count where systems differ: "hf" (transformers 5), "hf4" (4.49) or
-        "fairseq" (0.10.2).
+    dialect: Literal["hf", "hf4", "fairseq", "unilm"] = "hf"
+        Whose rules count where systems differ: "hf" (transformers 5), "hf4" (4.49),
+        "fairseq" (0.10.2) or "unilm" (s2s-ft).
     num_beams: int = 1
         Beam width; 1 is greedy.
     num_return_sequences: int = 1
@@ -156,7 +156,7 @@ class GenerateOptions(TypedDict, total=False):
     """
 
     generation_config: dict[str, Any] | str | Path | Literal[False] | None
-    dialect: Literal["hf", "hf4", "fairseq"]
+    dialect: Literal["hf", "hf4", "fairseq", "unilm"]
     num_beams: int
     num_return_sequences: int
     max_new_tokens: int | None

@@ -49,6 +49,10 @@ HARMLESS = {
     "assistant_early_exit", "assistant_lookbehind", "target_lookbehind", "max_matching_ngram_size", "low_memory",
     "is_assistant", "prompt_lookup_num_tokens",
 }  # fmt: skip
+# Dialects whose rule of stopping is fixed.
+NO_EARLY_STOPPING = {
+    "fairseq": "stops when num_beams texts have ended", "unilm": "stops when no text can still become the best"
+}  # fmt: skip
 TOKEN_IDS = ("eos_token_id", "forced_bos_token_id", "forced_eos_token_id", "suppress_tokens", "begin_suppress_tokens")
 MAXIMA = ("max_new_tokens", "max_length", "max_len_b", "match_source_len")  # spellings of one limit
 MINIMA = ("min_new_tokens", "min_length")
@@ -98,7 +102,8 @@ PROCESSORS = {name for d in DIALECTS.values() for name in d.processors} - {
 class Options:
     """What `generate` takes. Lengths are in tokens; names and meanings are Hugging Face's where it has the option.
 
-    dialect: whose rules decide where systems differ: "hf" (transformers 5), "hf4" (4.49) or "fairseq" (0.10.2).
+    dialect: whose rules decide where systems differ: "hf" (transformers 5), "hf4" (4.49), "fairseq" (0.10.2)
+    or "unilm" (s2s-ft).
 
     **Lengths.** max_length and min_length count the prompt, each sentence its own; max_new_tokens and min_new_tokens do
     not, and go before them. fairseq's spelling is max_len_a * (tokens of the source) + max_len_b tokens, and EOS;
@@ -327,6 +332,8 @@ class Options:
                 raise OptionError(f"{name} is no rule of dialect {self.dialect!r}: leave it out, or use {systems}")
         if self.dialect == "fairseq":
             self._check_fairseq()
+        if self.dialect == "unilm":
+            self._check_unilm()
 
     def _check_fairseq(self) -> None:
         """What fairseq cannot do."""
@@ -348,6 +355,17 @@ class Options:
             raise OptionError("fairseq's beams sample each by itself: use num_beams=1 and num_return_sequences, or hf")
         if self.do_sample and self.top_k and self.top_p < 1:
             raise OptionError("fairseq samples by top_k or by top_p, not by both: use dialect hf for both")
+
+    def _check_unilm(self) -> None:
+        """What s2s-ft cannot do."""
+        if self.do_sample or self.num_beam_groups > 1 or self.sibling_penalty:
+            raise OptionError("dialect unilm has greedy and beam search alone: use dialect hf for other searches")
+        if len(self.eos_token_id) > 1:
+            raise OptionError("dialect unilm knows one EOS: give one eos_token_id, or use dialect hf")
+        if self.length_penalty < 0:
+            raise OptionError(
+                f"length_penalty {self.length_penalty:g} means 0 in dialect unilm: give 0, or use dialect hf"
+            )
 
     def check_vocabulary(self, vocab_size: int) -> None:
         """Raises OptionError where the options ask for more than V tokens can give."""
@@ -415,7 +433,7 @@ class Options:
 
     def length_norm(self, length):
         """What a sum of log-probabilities is divided by for a text of so many new tokens."""
-        if self.length_normalization == "gnmt":
+        if "gnmt" in (self.length_normalization, self.rules.norm):
             return ((5 + length) / 6) ** self.length_penalty
         return length**self.length_penalty
 
@@ -427,13 +445,13 @@ class Options:
     @property
     def beam_rules(self) -> BeamRules:
         """Those of the dialect that decide when texts finish and sentences are done, as kernels take them."""
-        rules = self.rules
+        rules, to_limit = self.rules, self.rules.stop == "limit"
         return BeamRules(
             out_of_play=rules.out_of_play,
             first_stay=rules.finished == "first",
-            full_is_done=rules.stop == "full" or self.early_stopping is True,
-            hope={"full": NOBODY, "running": BEST_BEAM, "candidate": BEST_CANDIDATE}[rules.stop],
-            hope_at_limit=self.early_stopping == "never" and self.length_penalty > 0,
+            full_is_done=rules.stop == "full" or (self.early_stopping is True and not to_limit),
+            hope={"full": NOBODY, "candidate": BEST_CANDIDATE}.get(rules.stop, BEST_BEAM),
+            hope_at_limit=(self.early_stopping == "never" or to_limit) and self.length_penalty > 0,
             candidates_at_limit=rules.at_limit == "candidates",
             beams_at_limit=rules.at_limit == "running",
             in_order=rules.groups == "interleaved",
@@ -451,7 +469,12 @@ class Options:
 
     @property
     def candidates(self) -> int:
-        """Continuations looked at per sentence and step: enough that num_beams remain if every beam could end."""
+        """Continuations looked at per sentence and step: enough that num_beams remain if every beam could end.
+
+        In unilm, as many as there are beams.
+        """
+        if not self.rules.all_go_on:
+            return self.num_beams
         return max(2, 1 + len(self.eos_token_id)) * self.num_beams
 
 
@@ -484,10 +507,10 @@ def resolve(defaults: dict[str, Any], given: dict[str, Any], source: str = "gene
         if not merged.get("do_sample") and not (name == "temperature" and merged.get("dialect") == "fairseq"):
             raise OptionError(f"{name} changes nothing without do_sample=True: add it, or leave {name} out")
     stops_early = given.get("early_stopping") is True or given.get("early_stopping") == "never"
-    if stops_early and merged.get("num_beams", 1) == 1 and merged.get("dialect") != "fairseq":
+    if stops_early and merged.get("num_beams", 1) == 1 and merged.get("dialect") not in NO_EARLY_STOPPING:
         raise OptionError("early_stopping changes nothing with one beam: add num_beams, or leave early_stopping out")
-    if "early_stopping" in given and merged.get("dialect") == "fairseq":
-        raise OptionError("early_stopping is no rule of dialect 'fairseq', which stops when num_beams texts have ended")
+    if "early_stopping" in given and (dialect := merged.get("dialect")) in NO_EARLY_STOPPING:
+        raise OptionError(f"early_stopping is no rule of dialect {dialect!r}, which {NO_EARLY_STOPPING[dialect]}")
     has_default_minimum = _gives(given, MAXIMA) and not _gives(given, MINIMA)
     if has_default_minimum:
         for least, most in (("min_new_tokens", "max_new_tokens"), ("min_length", "max_length")):

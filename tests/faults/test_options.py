@@ -14,7 +14,7 @@ every_dialect = pytest.mark.parametrize("dialect", DIALECTS)
 
 BROKEN = [  # options, what the message must say: the option at fault, and the rule
     # ---- values that are none
-    ({"dialect": "hf3"}, "dialect must be hf, hf4, fairseq, not 'hf3'"),
+    ({"dialect": "hf3"}, "dialect must be hf, hf4, fairseq, unilm, not 'hf3'"),
     ({"num_beams": 0}, "num_beams must be a whole number from 1 up"),
     ({"num_beams": 2.0}, "num_beams must be a whole number"),
     ({"num_beams": "2"}, "num_beams must be a whole number"),
@@ -163,7 +163,7 @@ def test_sampling_options_without_sampling_are_refused(dialect, name, value):
         resolve({}, {name: value, "dialect": dialect})
     with pytest.raises(md.OptionError, match=f"{name} changes nothing without do_sample=True"):
         resolve({"do_sample": True}, {name: value, "dialect": dialect, "do_sample": False})
-    if (dialect, name) != ("fairseq", "min_p"):
+    if (dialect, name) != ("fairseq", "min_p") and dialect != "unilm":
         assert not resolve({name: value, "dialect": dialect}, {}).do_sample, "as a default of the model it is let be"
         assert getattr(resolve({"do_sample": True}, {name: value, "dialect": dialect}), name) == value
 
@@ -255,11 +255,13 @@ def test_a_bad_word_outside_of_the_vocabulary_is_refused():
 def test_a_vocabulary_without_enough_candidates_is_refused(dialect):
     """num_beams times (EOS ids + 1), and twice at least; one beam needs none.
 
-    fairseq's beams may be wider (tests/golden/test_fairseq_golden.py), if they need no siblings.
+    fairseq's beams may be wider (tests/golden/test_fairseq_golden.py), if they need no siblings. unilm needs one each.
     """
     for options, candidates in [({"eos_token_id": 0}, 6), ({}, 6), ({"eos_token_id": (0, 1, 2)}, 12)]:
         if dialect == "fairseq":
             options, candidates = {"eos_token_id": 0, "sibling_penalty": 0.5}, 6
+        if dialect == "unilm":
+            options, candidates = {"eos_token_id": 0}, 3
         o = Options(dialect=dialect, num_beams=3, **options)
         o.check_vocabulary(candidates)
         with pytest.raises(md.OptionError, match=f"needs {candidates} candidates .* has {candidates - 1} tokens"):
@@ -286,11 +288,12 @@ def test_padding_is_the_first_eos_where_none_is_given():
     assert Options().padding == 0
 
 
-def test_fairseq_has_no_early_stopping_to_set():
+@pytest.mark.parametrize("dialect", ["fairseq", "unilm"])
+def test_some_dialects_have_no_early_stopping_to_set(dialect):
     for value in (True, False, "never"):
-        with pytest.raises(md.OptionError, match="early_stopping is no rule of dialect 'fairseq'"):
-            resolve({}, {"dialect": "fairseq", "early_stopping": value})
-        assert resolve({"early_stopping": value}, {"dialect": "fairseq"}).dialect == "fairseq"
+        with pytest.raises(md.OptionError, match=f"early_stopping is no rule of dialect '{dialect}', which stops when"):
+            resolve({}, {"dialect": dialect, "early_stopping": value})
+        assert resolve({"early_stopping": value}, {"dialect": dialect}).dialect == dialect
 
 
 def test_early_stopping_is_for_beams():
