@@ -27,8 +27,13 @@ _WORD = r"\w([\w.-]*\w)?"
 HUB_ID = re.compile(rf"({_WORD}/)?{_WORD}", re.ASCII)
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
-SETTINGS = ("generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
-OF_VECTORS = ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json")  # of sentence-transformers
+SETTINGS = (
+    "generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+    "chat_template.jinja",
+)  # fmt: skip
+OF_VECTORS = (  # of sentence-transformers
+    "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json", "1_Pooling/config.json"
+)  # fmt: skip
 OF_FAIRSEQ = re.compile(r"vocab-(src|tgt)\.json|dict\.[\w-]+\.txt|bpecodes|codes?|codes\.txt|bpe\.codes")  # and FSMT's
 # The first that a repository has is taken. Other formats, precisions and frameworks are never fetched.
 SENTENCEPIECE = ("source.spm", "target.spm", "target_vocab.json", "sentencepiece.bpe.model")  # Marian's and mBART's
@@ -125,7 +130,8 @@ def _may_miss(folder: Path) -> list[str]:
         return not (folder / file).exists() and not (absent / file).exists()
 
     tokenizers = ("tokenizer.json", "merges.txt", "vocab.txt")
-    has_tokenizer = any((folder / file).exists() for file in tokenizers)
+    others = ("source.spm", "sentencepiece.bpe.model", "vocab-src.json", *(f.name for f in folder.glob("dict.*.txt")))
+    has_tokenizer = any((folder / file).exists() for file in (*tokenizers, *others))
     return [
         *(["tokenizer"] if not has_tokenizer and any(map(unknown, tokenizers)) else []),
         *(file for file in SETTINGS[:1] if unknown(file)),
@@ -211,6 +217,8 @@ def _download(repo_id: str, revision: str, listing: Listing, check: Callable[[Pa
     folder = _fetch_file(repo_id, "config.json", listing).parent
     check(folder)
     tokenizer = ("tokenizer.json",) if "tokenizer.json" in files else ("vocab.json", "merges.txt", "vocab.txt")
+    if "source.spm" in files:  # a Marian's pieces have their ids in vocab.json, whatever else there is
+        tokenizer = ("vocab.json",)
     for file in (*OF_VECTORS, *sorted(filter(OF_FAIRSEQ.fullmatch, files))):
         if file in files:
             _fetch_file(repo_id, file, listing)

@@ -21,7 +21,7 @@ from toy_folder import CONFIG, write_bpe, write_folder, write_shards
 
 import minidecode as md
 from minidecode.files.folder import find_folder
-from minidecode.files.hub import Listing, _fetch_file, looks_like_id
+from minidecode.files.hub import Listing, _fetch_file, _may_miss, looks_like_id
 
 # Copies in other formats, precisions and frameworks, and what else lies in repositories. None of it is ever needed.
 OTHERS = [
@@ -181,6 +181,12 @@ HAS_AND_NEEDS = {
                       ["model.safetensors", "tokenizer.json"]),
     "FSMT": (["pytorch_model.bin", "vocab-src.json", "vocab-tgt.json", "merges.txt"],
              ["pytorch_model.bin", "vocab-src.json", "vocab-tgt.json", "merges.txt"]),
+    "Marian": (["model.safetensors", "source.spm", "target.spm", "vocab.json", "tokenizer.json"],
+               ["model.safetensors", "source.spm", "target.spm", "vocab.json"]),
+    "chat": (["model.safetensors", "tokenizer.json", "chat_template.jinja"],
+             ["model.safetensors", "tokenizer.json", "chat_template.jinja"]),
+    "prompts of vectors": (["model.safetensors", "vocab.txt", "modules.json", "config_sentence_transformers.json"],
+                           ["model.safetensors", "vocab.txt", "modules.json", "config_sentence_transformers.json"]),
     "fairseq": (["model.safetensors", "dict.de.txt", "dict.en.txt", "bpecodes"],
                 ["model.safetensors", "dict.de.txt", "dict.en.txt", "bpecodes"]),
     "two halves": (["model.safetensors", "vocab.json", "merges.txt"],
@@ -254,6 +260,17 @@ def test_a_commit_of_which_only_a_part_is_there_is_completed(hub, client, toy):
         (folder / name).unlink()
     assert Path(client.ask("folder", "owner/part", revision=commit)["folder"]) == folder
     assert (folder / "generation_config.json").exists() and (folder / "tokenizer.json").exists()
+
+
+@pytest.mark.parametrize("file", ["source.spm", "sentencepiece.bpe.model", "vocab-src.json", "dict.de.txt"])
+def test_a_translators_tokenizer_that_another_tool_has_fetched_is_one(tmp_path, file):
+    """Without a network, a warning of a missing tokenizer would be wrong."""
+    folder = tmp_path / "snapshots" / "0" / "x"
+    folder.mkdir(parents=True)
+    (folder / "generation_config.json").write_text("{}")
+    assert _may_miss(folder) == ["tokenizer"]
+    (folder / file).write_text("")
+    assert _may_miss(folder) == []
 
 
 def test_a_branch_that_has_moved(hub, client, toy, tmp_path):
