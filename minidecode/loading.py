@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 
 from .errors import CheckpointError, MemoryBudgetError, MinidecodeWarning, OptionError
-from .files.fairseq_tokenizer import CODES, FairseqTokenizer
+from .files.fairseq_tokenizer import CODES
 from .files.folder import (
     bundled_models,
-    check_languages,
     chosen_defaults,
     find_folder,
     read_settings,
@@ -28,11 +27,9 @@ from .files.folder import (
 from .files.hub import SENTENCEPIECE
 from .files.published import published_config, random_tensors
 from .files.sentence_settings import SentenceSettings
-from .files.sentencepiece_tokenizer import MarianTokenizer, MBartJsonTokenizer, MBartTokenizer
 from .files.stored import read_json
-from .files.tokenizer import Tokenizer
+from .files.tokenizer_kinds import TOKENIZER_KINDS
 from .model import Model
-from .models import Family
 from .plan import Plan
 from .runtime.device import chosen_device
 from .runtime.low_precision import COMPUTED_IN
@@ -90,10 +87,12 @@ def load(
         raise OptionError(f"revision={revision!r} is for models on the hub: {name} has random weights")
     folder = find_folder(name, revision, weights=not random_weights) if fields is None else None
     family, config, defaults = read_settings(folder, fields)
-    if family.name not in ("marian", "mbart"):  # whose tokenizers know them
-        _check_languages(folder, fields, source_lang, target_lang)
+    kind = TOKENIZER_KINDS[family.tokenizer]
+    with _memory_for_loading(name, dtype):
+        tokenizer = kind.make(folder, config) if folder else None
+    of_languages = kind.languages(tokenizer, fields or folder, source_lang, target_lang)
     defaults, source = chosen_defaults(folder, defaults, generation_config)
-    defaults, source, prefix = _with_task(defaults, source, folder, fields, task)
+    defaults, source, prefix = _with_task(defaults | of_languages, source, folder, fields, task)
     compute = np.dtype(COMPUTED_IN[dtype])
     with _memory_for_loading(name, dtype):
         if random_weights:
@@ -106,9 +105,6 @@ def load(
                 name: stored[name].read(compute) if name in stored else np.zeros(shape, compute)
                 for name, shape in shapes.items()
             }
-        tokenizer = _tokenizer_of(folder, family, config) if folder else None
-        if family.name in ("marian", "mbart"):
-            defaults = _with_languages(defaults, tokenizer, source_lang, target_lang)
         model = Model(family, config, tensors, tokenizer, defaults, plan, dtype, device, source, prefix)
         if folder is not None and model.is_encoder:
             model.sentences = SentenceSettings.from_folder(folder)
@@ -118,33 +114,6 @@ def load(
                  "source_lang": source_lang, "target_lang": target_lang}  # fmt: skip
     model.loaded_from = LoadedFrom.of(name, revision, folder, arguments)
     return model
-
-
-def _tokenizer_of(folder: Path, family: Family, config: Any) -> Tokenizer | None:
-    """The tokenizer of a folder, of the kind that its family has; None without its files."""
-    if family.name in ("fairseq", "fsmt"):
-        return FairseqTokenizer.of_folder(folder, config.source_vocab_size, config.vocab_size)
-    tokenizer: Tokenizer | None = None
-    if family.name == "marian":
-        tokenizer = MarianTokenizer.of_folder(folder, config.source_vocab_size, config.vocab_size)
-    if family.name == "mbart":
-        tokenizer = MBartTokenizer.of_folder(folder, config.vocab_size) or MBartJsonTokenizer.of_folder(folder)
-    return tokenizer or Tokenizer.from_folder(folder)
-
-
-def _with_languages(
-    defaults: dict[str, Any], tokenizer: Tokenizer | None, source: str | None, target: str | None
-) -> dict[str, Any]:
-    """The defaults of a Marian or an mBART with what the languages change in them.
-
-    Raises OptionError on languages that the model does not know.
-    """
-    if isinstance(tokenizer, MarianTokenizer | MBartTokenizer | MBartJsonTokenizer):
-        return defaults | tokenizer.for_languages(source, target)
-    for name, language in (("source_lang", source), ("target_lang", target)):
-        if language is not None:
-            raise OptionError(f"{name}={language!r}: this model has no tokenizer that knows languages: leave it out")
-    return defaults
 
 
 def _return_free_memory() -> None:
@@ -235,11 +204,13 @@ def load_shapes(
     if fields is None:
         folder = find_folder(name, weights=False)
         fields = read_json(folder / "config.json")
+    family, config, defaults = read_settings(folder, fields)
+    if source_lang is not None or target_lang is not None:
+        kind = TOKENIZER_KINDS[family.tokenizer]
+        kind.languages(kind.make(folder, config) if folder else None, fields, source_lang, target_lang)
     if vocab_size is not None:
         sizes = ("vocab_size", "decoder_vocab_size", "src_vocab_size", "tgt_vocab_size")
-        fields = fields | dict.fromkeys(sizes, vocab_size)
-    family, config, defaults = read_settings(folder, fields)
-    _check_languages(folder, fields, source_lang, target_lang)
+        config = family.config.from_json(fields | dict.fromkeys(sizes, vocab_size))
     defaults, source = chosen_defaults(folder, defaults, generation_config)
     defaults, source, _ = _with_task(defaults, source, folder, fields, task)
     if vocab_size is not None:  # special tokens of the true vocabulary may lie beyond it
@@ -247,17 +218,6 @@ def load_shapes(
     shapes = family.tensors.tensor_shapes(config)
     tensors = {k: np.zeros(shape, COMPUTED_IN[dtype]) for k, shape in shapes.items()}
     return Model(family, config, tensors, None, defaults, Plan.parse(plan), dtype, defaults_from=source)
-
-
-def _check_languages(
-    folder: Path | None, fields: dict[str, Any] | None, source_lang: str | None, target_lang: str | None
-) -> None:
-    """Raises OptionError on languages that are not the model's."""
-    if source_lang is not None or target_lang is not None:
-        if fields is None:
-            assert folder is not None
-            fields = read_json(folder / "config.json")
-        check_languages(fields, source_lang, target_lang)
 
 
 def _with_task(

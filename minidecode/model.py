@@ -20,6 +20,7 @@ from .files.chat import Message
 from .files.folder import chosen_defaults
 from .files.sentence_settings import SentenceSettings
 from .files.tokenizer import TextStream, Tokenizer
+from .files.tokenizer_kinds import TOKENIZER_KINDS
 from .models import FAMILIES, Family
 from .plan import Plan, file_of
 from .runtime.arena import Arena, Extent, Fresh, Places, StepPlan
@@ -32,6 +33,7 @@ from .runtime.encoding import (
     Classified,
     Read,
     TokenLabel,
+    as_texts,
     classified,
     normalized,
     read_ids,
@@ -105,7 +107,7 @@ class Model:
         if dtype in NARROW:
             self.tensors = {}  # the wide ones are dropped
         self.weights = read_only(self.weights) if device == "cpu" else moved_to(device, self.weights)
-        self.inputs = Inputs(config, tokenizer, defaults, self.is_encoder_decoder, prefix)
+        self.inputs = self._inputs(family)
         self.is_small = products_are_small(self.weights)
         self.buckets = Buckets(device)
 
@@ -400,12 +402,16 @@ class Model:
         of_generation: dict[str, Any] = {name: value for name, value in options.items() if name not in OF_A_CALL}
         resolved = self.options(**of_generation)
         if self.tokenizer is None:
-            raise InputError("this model folder has no tokenizer: add its tokenizer.json, or use generate's streamer")
+            raise InputError(self.inputs.no_tokenizer("use generate's streamer"))
         self.inputs.fitted(prompts, None, None, resolved, options.get("truncate", False))
         is_single = isinstance(prompts, str) and resolved.num_return_sequences == 1
         stops = resolved.stop_strings, resolved.keep_stop_strings
         text_stream = functools.partial(TextStream, self.tokenizer, *stops) if resolved.num_beams == 1 else None
         return Stream(functools.partial(self.generate, prompts, **options), text_stream, is_single)
+
+    def _inputs(self, family: Family) -> Inputs:
+        files = TOKENIZER_KINDS[family.tokenizer].files
+        return Inputs(self.config, self.tokenizer, self.defaults, self.is_encoder_decoder, self.prefix, files)
 
     def _check_it_writes(self) -> None:
         """Raises OptionError on an encoder alone."""
@@ -424,7 +430,9 @@ class Model:
     def _stopping(self, options: Options, began: float) -> Stopping | None:
         """What ends texts beside EOS and limits, if the options ask for any of it."""
         if options.stop_strings and self.tokenizer is None:
-            raise InputError("stop_strings needs a tokenizer, and this model folder has none: add its tokenizer.json")
+            raise InputError(
+                f"stop_strings needs a tokenizer, and this model folder has none: add its {self.inputs.tokenizer_files}"
+            )
         if not (options.stop_strings or options.stopping_criteria or options.max_time):
             return None
         if self.tokenizer is None:
@@ -652,6 +660,7 @@ class Model:
             sentence-transformers say, and without them the mean.
         normalize: divide each vector by its length, so that products are cosines; by default as the files say.
         truncate: cut texts that are too long, in front of their last token, as sentence-transformers does unasked.
+        The files' default prompt is put in front of texts, and texts are lowered, where the files say so.
         plan: overrides the one given to `load`. progress: called with (texts done, of how many).
 
         The tokens of all texts are rows of one batch: padding costs nothing, as there is none. A text gives the same
@@ -662,6 +671,8 @@ class Model:
         pooling, normalize = self.sentences.chosen(pooling, normalize)
         if pooling == "pooler" and self.weights.pooler is None:
             raise OptionError("pooling=pooler: the model's files hold no pooler.dense.weight: choose mean, cls or max")
+        if texts is not None and not isinstance(texts, Mapping):
+            texts = [self.sentences.prepared(text) for text in as_texts(texts, "texts")]
         read = self._read(texts, None, input_ids, attention_mask, token_type_ids, truncate)
         ops = self._ops_to_encode(read, plan)
         with few_blas_threads(self.is_small), np.errstate(all="ignore"):
@@ -716,8 +727,8 @@ class Model:
         Arguments as for `encode`. A label's score is a softmax over all labels.
         """
         self._check_classifies("classify_tokens", of_tokens=True)
-        texts = [texts] if isinstance(texts, str) else texts
-        read = self._read(texts, None, None, None, None, truncate)
+        texts = as_texts(texts, "texts")
+        read = self._read(texts, None, None, None, None, truncate, with_places=True)
         ops, found = self._ops_to_encode(read, plan), []
         with few_blas_threads(self.is_small), np.errstate(all="ignore"):
             for x_RD, offsets_X in self._rows(ops, read, False, progress):
@@ -728,21 +739,23 @@ class Model:
         parts = zip(texts, found, read.places, strict=True)
         return [token_labels(text, score_NX, self.config.labels, places) for text, score_NX, places in parts]
 
-    def _read(self, texts, text_pairs, input_ids, attention_mask, token_type_ids, truncate: bool) -> Read:
+    def _read(
+        self, texts, text_pairs, input_ids, attention_mask, token_type_ids, truncate: bool, with_places: bool = False
+    ) -> Read:
         """What an encoder is given, as rows of tokens that fit."""
         most, types = self.sentences.max_tokens or self.config.context, self.config.type_vocab_size
         most = min(most, self.config.context)
         if isinstance(texts, Mapping) and input_ids is None:  # of a tokenizer of transformers
             token_type_ids = texts.get("token_type_ids", token_type_ids)
             (input_ids, attention_mask), texts = ids_and_mask(texts, attention_mask, "texts"), None
-            if token_type_ids is not None and np.ndim(token_type_ids[0]) == 0:
+            if token_type_ids is not None and len(token_type_ids) and np.ndim(token_type_ids[0]) == 0:
                 token_type_ids = [token_type_ids]
         if (texts is None) == (input_ids is None):
             raise InputError("give either texts or input_ids (token ids)")
         if texts is not None:
             if attention_mask is not None or token_type_ids is not None:
                 raise InputError("attention_mask and token_type_ids go with input_ids: texts bring their own")
-            return read_texts(self.inputs, texts, text_pairs, most, truncate)
+            return read_texts(self.inputs, texts, text_pairs, most, truncate, with_places)
         if text_pairs is not None:
             raise InputError("text_pairs go with texts: with input_ids, token_type_ids say which token is of which")
         return read_ids(self.inputs, input_ids, attention_mask, token_type_ids, most, types, truncate)
@@ -879,7 +892,7 @@ def _from_state(state: dict[str, Any]) -> Model:
     model = Model.__new__(Model)
     vars(model).update(state)
     model.network, model.buckets = FAMILIES[model.family].network, Buckets(model.device)
-    model.inputs = Inputs(model.config, model.tokenizer, model.defaults, model.is_encoder_decoder, model.prefix)
+    model.inputs = model._inputs(FAMILIES[model.family])
     if model.device == "cpu":
         model.weights = read_only(model.weights)
     return model

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CheckpointError, OptionError, did_you_mean
-from ..models import FAMILIES, REFUSED, Family
+from ..models import FAMILIES, REFUSED, REFUSED_ENCODERS, Family
 from ..search.options import TOKENS, Options
 from . import gguf_folder, hub
 from .checkpoint import find_tensors, match_tensors, same_numbers
@@ -85,6 +85,7 @@ def read_settings(folder: Path | None, fields: dict[str, Any] | None) -> tuple[F
     if family is None:
         kinds = " or ".join(FAMILIES)
         if isinstance(model_type, str) and model_type in REFUSED:
+            kinds = "bert, such as minilm" if model_type in REFUSED_ENCODERS else kinds
             raise CheckpointError(
                 f"{folder / 'config.json'}: model_type {model_type!r} is not supported ({REFUSED[model_type]}): name a"
                 f" model of type {kinds}"
@@ -96,7 +97,7 @@ def read_settings(folder: Path | None, fields: dict[str, Any] | None) -> tuple[F
         defaults = read_json(folder / "generation_config.json")
     else:  # old folders keep the settings of generation in config.json
         options = {f.name for f in dataclasses.fields(Options)} | {"bos_token_id"}
-        defaults = {name: value for name, value in fields.items() if name in options}
+        defaults = dict(family.defaults) | {name: value for name, value in fields.items() if name in options}
         if fields.get("force_bos_token_to_be_generated"):  # as the first BART configs say it
             defaults.setdefault("forced_bos_token_id", fields.get("bos_token_id", 0))
     try:
@@ -120,21 +121,6 @@ def task_settings(fields: dict[str, Any], task: str) -> tuple[dict[str, Any], st
     if not isinstance(prefix, str):
         raise CheckpointError(f"config.json: the prefix of the task {task} must be a text, not {prefix!r}")
     return settings, prefix
-
-
-def check_languages(fields: dict[str, Any], source_lang: str | None, target_lang: str | None) -> None:
-    """Raises OptionError on languages that are not those that config.json's fields name: fairseq's, or FSMT's langs."""
-    langs = fields.get("langs")
-    if not isinstance(langs, list) or len(langs) != 2:
-        langs = [fields.get("source_lang"), fields.get("target_lang")]
-    for name, given, known in zip(("source_lang", "target_lang"), (source_lang, target_lang), langs, strict=True):
-        if given is not None and known is None:
-            raise OptionError(f"{name}={given!r}: this model's config.json names no {name}: leave it out")
-        if given not in (None, known):
-            raise OptionError(
-                f"{name}={given!r} is unknown to this model, which translates {langs[0]} to {langs[1]}: leave it out, "
-                "or use another model"
-            )
 
 
 def check_whole(folder: Path) -> None:
@@ -162,7 +148,7 @@ def stored_tensors(folder: Path, family: Family, config) -> tuple[dict[str, Stor
     ignored = f.ignored(config) if hasattr(f, "ignored") else f.IGNORED
     return match_tensors(
         folder, found, f.tensor_shapes(config), prefix=f.PREFIX, ignored=ignored, layer=f.LAYER, tied=f.tied(config),
-        optional=f.OPTIONAL,
+        optional=f.OPTIONAL, is_whole=getattr(f, "IS_WHOLE", False),
     ), config  # fmt: skip
 
 

@@ -14,11 +14,13 @@ POOLINGS = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token",
 
 @dataclass(frozen=True)
 class SentenceSettings:
-    """A pooling of rows, whether vectors are divided by their length, and the most tokens of a text."""
+    """How texts are prepared, a pooling of rows, whether vectors are divided by their length, and the most tokens."""
 
     pooling: str = "mean"
     normalize: bool = False
     max_tokens: int | None = None  # None: the model's context
+    prompt: str = ""  # what stands in front of each text
+    lowers: bool = False
     refused: str = ""  # what the files ask for and is not supported
 
     @classmethod
@@ -26,19 +28,30 @@ class SentenceSettings:
         """What modules.json and the files that it names say; without it, the mean of all rows."""
         if not (folder / "modules.json").is_file():
             return cls()
-        modules, max_tokens = read_json_list(folder / "modules.json"), None
+        modules, max_tokens, lowers = read_json_list(folder / "modules.json"), None, False
         if (path := folder / "sentence_bert_config.json").is_file():
-            max_tokens = read_json(path).get("max_seq_length")
+            fields = read_json(path)
+            max_tokens, lowers = fields.get("max_seq_length"), fields.get("do_lower_case") is True
             if max_tokens is not None and (type(max_tokens) is not int or max_tokens < 2):
                 raise CheckpointError(f"{path}: max_seq_length must be a whole number from 2, not {max_tokens!r:.40}")
         kinds = [str(module.get("type")).rpartition(".")[2] for module in modules if isinstance(module, dict)]
+        prompt = _prompt(folder)
         if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
-            return cls(max_tokens=max_tokens, refused=f"modules.json asks for {', '.join(kinds)}")
+            refused = f"modules.json asks for {', '.join(kinds)}"
+            return cls(max_tokens=max_tokens, prompt=prompt, lowers=lowers, refused=refused)
         name = modules[1].get("path")
         if not isinstance(name, str) or Path(name).name != name:
             raise CheckpointError(f"{folder / 'modules.json'}: {name!r:.60} is no folder beside it")
-        pooling, refused = _pooling(read_json(folder / name / "config.json"))
-        return cls(pooling, "Normalize" in kinds, max_tokens, refused)
+        fields = read_json(folder / name / "config.json")
+        pooling, refused = _pooling(fields)
+        if prompt and fields.get("include_prompt") is False:
+            refused = refused or "the pooling leaves out the rows of the prompt (include_prompt)"
+        return cls(pooling, "Normalize" in kinds, max_tokens, prompt, lowers, refused)
+
+    def prepared(self, text: str) -> str:
+        """A text as sentence-transformers hands it to the tokenizer."""
+        text = self.prompt + text
+        return text.lower() if self.lowers else text
 
     def chosen(self, pooling: str | None, normalize: bool | None) -> tuple[str, bool]:
         """What a call asks for, and otherwise what the files do. Raises OptionError on what is not supported."""
@@ -47,6 +60,21 @@ class SentenceSettings:
         if pooling not in (None, *POOLINGS, "pooler"):
             raise OptionError(f"pooling must be mean, cls, max or pooler, not {pooling!r}")
         return pooling or self.pooling, self.normalize if normalize is None else normalize
+
+
+def _prompt(folder: Path) -> str:
+    """The prompt that config_sentence_transformers.json puts in front of texts by default; mostly there is none."""
+    path = folder / "config_sentence_transformers.json"
+    fields = read_json(path) if path.is_file() else {}
+    if (name := fields.get("default_prompt_name")) is None:
+        return ""
+    prompts = fields.get("prompts")
+    prompt = prompts.get(name) if isinstance(prompts, dict) and isinstance(name, str) else None
+    if not isinstance(prompt, str):
+        raise CheckpointError(
+            f"{path}: prompts has no text called {name!r:.40}, as default_prompt_name says: set it to null there"
+        )
+    return prompt
 
 
 def _pooling(fields: dict[str, Any]) -> tuple[str, str]:

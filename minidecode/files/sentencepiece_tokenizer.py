@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -108,10 +108,20 @@ class MarianTokenizer(SentencePieceTokenizer):
                     f"{did_you_mean(target, languages)}"
                 )
             self.code = f">>{target}<<"
-        elif target is not None and of_target not in (None, target):
-            raise OptionError(f"target_lang {target!r}: this model translates into {of_target!r}: leave it out")
-        if source is not None and of_source is not None and source not in of_source.split("+") and not self.codes:
-            raise OptionError(f"source_lang {source!r}: this model translates from {of_source!r}: leave it out")
+        elif target is not None and target != of_target:
+            into = (
+                "its files do not say into which it translates"
+                if of_target is None
+                else (f"this model translates into {of_target!r}")
+            )
+            raise OptionError(f"target_lang {target!r}: {into}: leave it out")
+        if source is not None and source not in (of_source or "").split("+"):
+            of = (
+                "its files do not say from which it translates"
+                if of_source is None
+                else (f"this model translates from {of_source!r}")
+            )
+            raise OptionError(f"source_lang {source!r}: {of}: leave it out")
         return {}
 
     def encode(self, text: str, add_special_tokens: bool = True) -> np.ndarray:
@@ -391,9 +401,9 @@ def model_kind(data: bytes) -> str | None:
     return KINDS.get(kind) if has_pieces else None
 
 
-def _fields(data: bytes) -> list[tuple[int, int | bytes]]:
+def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """(field, value) of a protobuf message, in order. Raises ValueError or IndexError where it is none."""
-    found, at = [], 0
+    at = 0
     while at < len(data):
         key, at = _varint(data, at)
         field, wire = key >> 3, key & 7
@@ -407,8 +417,7 @@ def _fields(data: bytes) -> list[tuple[int, int | bytes]]:
             value, at = data[at : at + size], at + size
         if at > len(data) or field == 0:
             raise ValueError("cut short")
-        found.append((field, value))
-    return found
+        yield field, value
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

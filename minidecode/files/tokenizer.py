@@ -35,8 +35,7 @@ class Encoded:
 
     ids: np.ndarray
     types: np.ndarray
-    offsets: list[tuple[int, int]]  # characters of its text
-    is_special: list[bool]
+    places: list[tuple[int, int] | None]  # characters of its text; None of a special token. Empty if not asked for
 
 
 class Tokenizer:
@@ -100,11 +99,14 @@ class Tokenizer:
         """Token ids, int64. Raises InputError on half a surrogate pair: that is no Unicode text."""
         return np.array(self._encoding(text, None, add_special_tokens).ids, dtype=np.int64)
 
-    def encode_for_reading(self, text: str, second: str | None = None) -> Encoded:
+    def encode_for_reading(self, text: str, second: str | None = None, with_places: bool = False) -> Encoded:
         """What an encoder reads of a text, or of two that belong together. Raises InputError as `encode` does."""
-        found = self._encoding(text, second, True)
+        found, places = self._encoding(text, second, True), []
         ids, types = np.array(found.ids, dtype=np.int64), np.array(found.type_ids, dtype=np.int64)
-        return Encoded(ids, types, found.offsets, [bool(special) for special in found.special_tokens_mask])
+        if with_places:
+            each = zip(found.offsets, found.special_tokens_mask, strict=True)
+            places = [None if is_special else place for place, is_special in each]
+        return Encoded(ids, types, places)
 
     def _encoding(self, text: str, second: str | None, add_special_tokens: bool) -> tokenizers.Encoding:
         """The library's, of checked texts."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from . import (
@@ -43,21 +44,39 @@ class Family:
     config: type
     network: Any
     tensors: Any
+    tokenizer: str = "tokenizer.json"  # a key of files/tokenizer_kinds.py
+    # Of generation, where neither generation_config.json nor config.json says: as transformers' class of config has it.
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+
+FSMT_DEFAULTS = {
+    "bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2, "forced_eos_token_id": 2,
+    "num_beams": 5, "max_length": 200,
+}  # fmt: skip
 
 
 FAMILIES = {
     "gpt2": Family("gpt2", GPT2Config, gpt2, gpt2_tensors),
     "gpt_bigcode": Family("gpt_bigcode", GPTBigCodeConfig, gpt2, gpt_bigcode_tensors),
     "bart": Family("bart", BartConfig, bart, bart_tensors),
-    "bert": Family("bert", BertConfig, bert, bert_tensors),
-    "marian": Family("marian", MarianConfig, bart, bart_tensors),
-    "mbart": Family("mbart", MBartConfig, mbart, mbart_tensors),
+    "bert": Family("bert", BertConfig, bert, bert_tensors, "wordpiece"),
+    "marian": Family("marian", MarianConfig, bart, bart_tensors, "marian"),
+    "mbart": Family("mbart", MBartConfig, mbart, mbart_tensors, "mbart"),
     **{name: Family(name, T5Config, t5, t5_tensors) for name in ("t5", "mt5", "umt5")},
-    **{name: Family(name, FairseqConfig, fairseq, fairseq_tensors) for name in ("fairseq", "fsmt")},
+    "fairseq": Family("fairseq", FairseqConfig, fairseq, fairseq_tensors, "fairseq"),
+    "fsmt": Family("fsmt", FairseqConfig, fairseq, fairseq_tensors, "fsmt", FSMT_DEFAULTS),
     **{name: Family(name, LlamaConfig, llama, llama_tensors) for name in ("llama", "mistral", "qwen2")},
 }
 
-# What users will try, and why it is not there: the end of an error.
+# What users will try, and why it is not there: a part of an error.
+REFUSED_ENCODERS = {
+    "albert": "its layers share their weights, and its embeddings are narrower than its layers",
+    "deberta-v2": "its attention adds terms of the distance between tokens, which depend on their content",
+    "distilbert": "it is BERT without token types and pooler, and its tensors have other names",
+    "mpnet": "it is BERT with a bias of scores by distance, and with positions from 2",
+    "roberta": "it is BERT with positions from 2, another classifier and a byte-level tokenizer",
+    "xlm-roberta": "it is BERT with positions from 2, another classifier and a SentencePiece tokenizer",
+}
 REFUSED = {
     "blenderbot": "it is mBART without a norm behind the embeddings",
     "gemma": "its norms multiply by 1 + gain, and its embeddings are scaled",
@@ -66,4 +85,5 @@ REFUSED = {
     "opt": "its positions and its norms lie elsewhere than GPT-2's",
     "pegasus": "it is mBART without a norm behind the embeddings, and with positions of sines",
     "phi": "its attention and feed-forward layer run side by side, and a part of each head is turned",
+    **REFUSED_ENCODERS,
 }

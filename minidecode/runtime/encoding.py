@@ -5,7 +5,7 @@ The tokens of many texts are rows of one batch, without padding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -45,29 +45,35 @@ class TokenLabel:
 
 @dataclass(frozen=True)
 class Read:
-    """Tokens of texts, without padding; with where each stands in its text, if they were texts."""
+    """Tokens of texts, without padding; with where each stands in its text (None: it is a special one), if asked."""
 
     ids: list[np.ndarray]
     types: list[np.ndarray]
-    places: list[tuple[list[tuple[int, int]], list[bool]]] | None = None
+    places: list[list[tuple[int, int] | None]] | None = None
 
 
-def read_texts(inputs: Inputs, texts: Any, text_pairs: Any, most: int, truncate: bool) -> Read:
-    """Texts, or pairs of them, as an encoder reads them. Raises InputError on those that cannot be used."""
+def read_texts(
+    inputs: Inputs, texts: Any, text_pairs: Any, most: int, truncate: bool, with_places: bool = False
+) -> Read:
+    """Texts, or pairs of them, as an encoder reads them. Raises InputError on those that cannot be used.
+
+    with_places: whether it is asked where each token stands, which takes ten times the memory of the token ids.
+    """
     tokenizer = inputs.tokenizer
     if tokenizer is None:
-        raise InputError("this model folder has no tokenizer: add its tokenizer.json or vocab.txt, or pass input_ids")
-    firsts = _as_texts(texts, "texts")
-    seconds = [None] * len(firsts) if text_pairs is None else _as_texts(text_pairs, "text_pairs")
+        raise InputError(inputs.no_tokenizer("pass input_ids"))
+    firsts = as_texts(texts, "texts")
+    seconds = [None] * len(firsts) if text_pairs is None else as_texts(text_pairs, "text_pairs")
     if not firsts or len(seconds) != len(firsts):
         raise InputError(f"there are {len(firsts)} texts and {len(seconds)} text_pairs: give one or more, each its own")
-    read = [tokenizer.encode_for_reading(a, b) for a, b in zip(firsts, seconds, strict=True)]
     if truncate and text_pairs is not None:
         raise InputError("truncate cuts single texts: leave it out, and shorten the pairs that are too long")
+    read = [tokenizer.encode_for_reading(a, b, with_places) for a, b in zip(firsts, seconds, strict=True)]
     ids = fitted([r.ids for r in read], most, None if text_pairs is not None else truncate)
     types = [r.types[: len(row)] for r, row in zip(read, ids, strict=True)]
     inputs.checked(ids, "text")
-    return Read(ids, types, [(r.offsets, r.is_special) for r in read])
+    places = [cut(r.places, len(row)) for r, row in zip(read, ids, strict=True)] if with_places else None
+    return Read(ids, types, places)
 
 
 def read_ids(
@@ -81,10 +87,8 @@ def read_ids(
         kinds = token_rows(token_type_ids, attention_mask, "token_type_ids")
         if [len(k) for k in kinds] != [len(row) for row in ids]:
             raise InputError("token_type_ids has not one number for each of input_ids: give both the same shape")
-        if bad := [k for k in kinds if k.min() < 0 or k.max() >= types]:
-            raise InputError(
-                f"token_type_ids must be from 0 to {types - 1}, as the model has {types}, not {bad[0].max()}"
-            )
+        if bad := [int(k) for row in kinds for k in row[(row < 0) | (row >= types)]]:
+            raise InputError(f"token_type_ids must be from 0 to {types - 1}, as the model has {types}, not {bad[0]}")
     cut = fitted(ids, most, truncate)
     return Read(cut, [k[: len(row)] for k, row in zip(kinds, cut, strict=True)])
 
@@ -98,7 +102,14 @@ def fitted(ids: list[np.ndarray], most: int, truncate: bool | None) -> list[np.n
         if len(row) > most and not truncate:
             who = f"text {b} of {len(ids)} has {len(row)} tokens"
             raise InputError(f"{who}, and the model reads {most}: shorten it{or_cut(truncate, 'it')}")
-    return [np.append(row[: most - 1], row[-1]) if len(row) > most else row for row in ids]
+    return [cut(row, most) for row in ids]
+
+
+def cut(row: Any, most: int) -> Any:
+    """An array or a list of one entry for each token, without what stands in front of the last beyond so many."""
+    if len(row) <= most:
+        return row
+    return np.append(row[: most - 1], row[-1]) if isinstance(row, np.ndarray) else [*row[: most - 1], row[-1]]
 
 
 def rows_of(
@@ -177,19 +188,21 @@ def classified(score_L: np.ndarray, labels: tuple[str, ...]) -> Classified:
 
 
 def token_labels(
-    text: str, score_NL: np.ndarray, labels: tuple[str, ...], places: tuple[list[tuple[int, int]], list[bool]]
+    text: str, score_NL: np.ndarray, labels: tuple[str, ...], places: list[tuple[int, int] | None]
 ) -> list[TokenLabel]:
     """The labels of a text's tokens, special ones left out."""
     found = []
-    for score_L, (start, end), is_special in zip(score_NL, *places, strict=False):
-        if not is_special:
-            best = int(score_L.argmax())
+    for score_L, place in zip(score_NL, places, strict=True):
+        if place is not None:
+            (start, end), best = place, int(score_L.argmax())
             found.append(TokenLabel(text[start:end], start, end, labels[best], float(score_L[best])))
     return found
 
 
-def _as_texts(texts: Any, name: str) -> list[str]:
-    found = [texts] if isinstance(texts, str) else list(texts) if hasattr(texts, "__iter__") else [None]
+def as_texts(texts: Any, name: str) -> list[str]:
+    """A list of texts. Raises InputError on anything else, such as what a tokenizer returned."""
+    is_many = hasattr(texts, "__iter__") and not isinstance(texts, Mapping)
+    found = [texts] if isinstance(texts, str) else list(texts) if is_many else [None]
     if not all(isinstance(text, str) for text in found):
         raise InputError(f"{name} must be a text or several, not {texts!r:.80}")
     return found

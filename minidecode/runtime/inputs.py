@@ -30,6 +30,7 @@ class Inputs:
     defaults: dict[str, Any]  # of generation_config.json
     is_encoder_decoder: bool
     prefix: str = ""  # what stands in front of each text that is given, as a task asks for
+    tokenizer_files: str = "tokenizer.json"  # that a folder of this kind needs
 
     def fitted(self, prompts, input_ids, attention_mask, options: Options, truncate: bool | None):
         """(sources, prompts, most new tokens of each): checked, and cut to what the model holds; see `fit_prompts`.
@@ -103,9 +104,13 @@ class Inputs:
             negatives[b] = negative[-room:]
         return negatives
 
+    def no_tokenizer(self, instead: str) -> str:
+        """An error where texts are given and no tokenizer reads them."""
+        return f"this model folder has no tokenizer: add its {self.tokenizer_files}, or {instead}"
+
     def _encode(self, prompts, what: str, name: str) -> list[np.ndarray]:
         if self.tokenizer is None:
-            raise InputError(f"this model folder has no tokenizer: add its tokenizer.json, or pass {name}")
+            raise InputError(self.no_tokenizer(f"pass {name}"))
         if not isinstance(prompts, Iterable):
             raise InputError(f"{what}s must be a text or several, not {prompts!r}")
         texts = [prompts] if isinstance(prompts, str) else list(prompts)

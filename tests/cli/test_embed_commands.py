@@ -168,6 +168,62 @@ def test_what_sentence_transformers_asks_for_is_done_or_refused(bert):
     assert md.load(folder).encode(TEXTS, pooling="mean").shape == (3, 12)
 
 
+def test_what_sentence_transformers_does_with_texts_is_done(bert):
+    """A prompt by default, and lower case: both before the tokenizer, and of `encode` alone."""
+    folder = bert("plain")
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    kinds = [{"type": "a.Transformer"}, {"type": "a.Pooling", "path": "1_Pooling"}]
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    (folder / "modules.json").write_text(json.dumps(kinds))
+    plain = md.load(folder)
+    (folder / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
+    prompts = folder / "config_sentence_transformers.json"
+    prompts.write_text('{"prompts": {"query": "the war "}, "default_prompt_name": "query"}')
+    model = md.load(folder)
+    assert np.array_equal(model.encode(["A Ship", "sea"]), plain.encode(["the war a ship", "the war sea"]))
+    assert not np.array_equal(plain.encode("A Ship"), plain.encode("a ship"))
+    assert np.array_equal(model.encode_tokens("a ship")[0], plain.encode_tokens("a ship")[0])
+    prompts.write_text('{"prompts": {"query": "the war "}, "default_prompt_name": null}')
+    assert np.array_equal(md.load(folder).encode("a ship"), plain.encode("a ship"))
+    prompts.write_text('{"prompts": {}, "default_prompt_name": "query"}')
+    with pytest.raises(md.CheckpointError, match="prompts has no text called 'query'"):
+        md.load(folder)
+    prompts.write_text('{"prompts": {"query": "the war "}, "default_prompt_name": "query"}')
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true, "include_prompt": false}')
+    with pytest.raises(md.OptionError, match=r"leaves out the rows of the prompt .include_prompt., which is not supp"):
+        md.load(folder).encode("a ship")
+
+
+def test_a_text_that_is_cut_has_labels_of_what_was_read(bert):
+    """[SEP], which stays at the end, labels no word."""
+    model = md.load(bert("tokens"))
+    most = model.config.context
+    found = model.classify_tokens(["war " * (most + 9), "a ship"], truncate=True)
+    assert found == model.classify_tokens(["war " * (most - 2), "a ship"])
+    assert len(found[0]) == most - 2
+
+
+def test_texts_may_come_from_a_generator_and_not_from_a_tokenizer(bert):
+    model = md.load(bert("tokens"))
+    assert model.classify_tokens(text for text in TEXTS) == model.classify_tokens(TEXTS)
+    with pytest.raises(md.InputError, match=r"texts must be a text or several, not \{'input_ids'"):
+        model.classify_tokens({"input_ids": [[2, 5, 3]]})
+    with pytest.raises(md.InputError, match="there is no text"):
+        model.encode({"input_ids": [], "token_type_ids": []})
+    with pytest.raises(md.InputError, match="token_type_ids must be from 0 to 1, as the model has 2, not -1"):
+        model.encode(input_ids=[[2, 5, 3]], token_type_ids=[[0, -1, 0]])
+
+
+def test_where_tokens_stand_is_kept_for_labels_of_tokens_alone(bert):
+    """Of a million texts, a list of places for each would take ten times the memory of their ids."""
+    model = md.load(bert("tokens"))
+    assert model._read(TEXTS, None, None, None, None, False).places is None
+    places = model._read(TEXTS, None, None, None, None, False, with_places=True).places
+    assert places == [[None, (0, 3), (4, 7), (7, 8), None], [None, (0, 3), (4, 7), (8, 13), None],
+                      [None, (0, 1), (2, 6), None]]  # fmt: skip
+
+
 def test_bad_vocabularies(bert):
     folder = bert("plain")
     (folder / "vocab.txt").write_text("the\nsea\n")

@@ -9,6 +9,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -110,11 +111,28 @@ def test_others_with_norms_in_front_are_refused_for_what_they_lack(model_type, t
         md.load(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("model_type", "lacks"), [("roberta", "positions from 2"), ("distilbert", "without token types"),
+                              ("xlm-roberta", "SentencePiece"), ("mpnet", "a bias"), ("albert", "share their weights")]
+)  # fmt: skip
+def test_encoders_that_are_not_bert_are_refused_for_what_they_lack(model_type, lacks, tmp_path):
+    write_json(tmp_path / "config.json", {"model_type": model_type})
+    with pytest.raises(md.CheckpointError, match=f"'{model_type}' is not supported .*{lacks}.*bert, such as minilm$"):
+        md.load(tmp_path)
+
+
 def test_languages_are_refused_where_no_text_has_one():
     with pytest.raises(
-        md.OptionError, match="target_lang='de': this model has no tokenizer that knows languages: leave it out"
+        md.OptionError, match="target_lang='de': this model has no tokenizer that knows languages: leave it out, or add"
     ):
         md.load(FOLDERS[0], target_lang="de")
+
+
+def test_the_files_of_a_missing_tokenizer_are_named():
+    with pytest.raises(md.InputError, match=r"no tokenizer: add its source\.spm, target\.spm and vocab\.json, or pass"):
+        md.load(FOLDERS[0]).generate("a")
+    with pytest.raises(md.InputError, match=r"no tokenizer: add its sentencepiece\.bpe\.model or tokenizer\.json, or"):
+        md.load(FOLDERS[2]).generate("a")
 
 
 # ---- toy folders with SentencePiece models ---------------------------------------------------------------------------
@@ -232,6 +250,40 @@ def test_a_marian_of_two_languages_checks_them(models, tmp_path):
         md.load(folder, target_lang="fr")
     with pytest.raises(md.OptionError, match="source_lang 'fr': this model translates from 'en': leave it out"):
         md.load(folder, source_lang="fr")
+
+
+def test_languages_that_nothing_can_check_are_refused(models, tmp_path):
+    """Not passed over: the text would come in another language than was asked for."""
+    folder = write_marian(tmp_path / "m", models)
+    with pytest.raises(md.OptionError, match="target_lang 'xx': its files do not say into which it translates: leave"):
+        md.load(folder, target_lang="xx")
+    with pytest.raises(md.OptionError, match="source_lang 'xx': its files do not say from which it translates: leave"):
+        md.load(folder, source_lang="xx")
+    folder = write_marian(tmp_path / "several", models, codes=(">>fr<<", ">>de<<"), source_lang="en")
+    with pytest.raises(md.OptionError, match="source_lang 'it': this model translates from 'en': leave it out"):
+        md.load(folder, source_lang="it", target_lang="fr")
+    assert md.load(folder, source_lang="en", target_lang="fr").tokenizer.code == ">>fr<<"
+
+
+def test_a_damaged_model_of_many_fields_takes_no_memory():
+    """A megabyte of fields of two bytes, as of a file that is something else."""
+    from minidecode.files.sentencepiece_tokenizer import model_kind
+
+    data = b"\x18\x01" * 2**19
+    tracemalloc.start()
+    try:
+        assert model_kind(data) is None
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**16, peak
+
+
+def test_a_plan_takes_the_languages_that_load_takes(models, tmp_path):
+    folder = write_mbart(tmp_path / "m", models[2], 52, decoder_start_token_id=2)
+    assert load_shapes(folder, source_lang="de", target_lang="en").config.d_model == 8
+    with pytest.raises(md.OptionError, match="target_lang 'xx' is none of this model's"):
+        load_shapes(folder, target_lang="xx")
 
 
 def test_separate_vocabularies(models, tmp_path):
