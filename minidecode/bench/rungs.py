@@ -112,6 +112,17 @@ def switched(setting: Setting, rung: Rung, work: Work) -> Setting:
     return after
 
 
+def texts_of(model: Model, texts: int, input_length: int) -> list[str]:
+    """Different texts of about that many tokens, of a bundled sentence that is repeated."""
+    encoded = model.tokenizer.encode(TEXT)
+    if model.config.shares_vocabulary:
+        ids = np.resize(encoded, input_length + texts)
+        return [model.tokenizer.decode(ids[i : i + input_length].tolist()) for i in range(texts)]
+    words = TEXT.split()  # `decode` knows targets alone, so texts are made of words
+    count = max(1, input_length * len(words) // len(encoded))
+    return [" ".join(np.roll(words, -i).take(range(count), mode="wrap").tolist()) for i in range(texts)]
+
+
 # ---- what is generated -----------------------------------------------------------------------------------------------
 
 
@@ -139,8 +150,7 @@ class Work:
             ids = [rng.integers(3, model.config.source_vocab_size, input_length) for _ in range(texts)]
             model.footprint(input_ids=ids, truncate=None, **options)  # which refuses what the model cannot hold
             return cls(model, ids, None, options)
-        encoded = np.resize(model.tokenizer.encode(TEXT), input_length + texts)
-        given = [model.tokenizer.decode(encoded[i : i + input_length].tolist()) for i in range(texts)]
+        given = texts_of(model, texts, input_length)
         resolved = model.options(**options)
         return cls(model, [model.tokenize(text, resolved, truncate=None) for text in given], given, options)
 

@@ -90,7 +90,7 @@ def read_shards(index_path: Path, read: Callable[[Path], dict[str, Stored]]) -> 
 
 def match_tensors(
     folder: Path, found: dict[str, Stored], shapes: dict[str, tuple[int, ...]], prefix: str, ignored: str,
-    layer: str, tied: dict[str, str], optional: Collection[str],
+    layer: str, tied: dict[str, str], optional: Collection[str], is_whole: bool = False,
 ) -> dict[str, Stored]:  # fmt: skip
     """The tensors that `shapes` asks for, by its names, out of those `found` in `folder`.
 
@@ -99,8 +99,9 @@ def match_tensors(
     be missing, here and in the result. A name that begins with `layer` is a part of one layer.
 
     Other tensors (a value head, a classification head) are not used, and a MinidecodeWarning names them. But those of a
-    layer that `shapes` has not are an error, since config.json must be wrong then. Raises CheckpointError naming each
-    such tensor and each that is missing, of another shape (with both shapes), or of a dtype that cannot be read.
+    layer that `shapes` has not are an error, since config.json must be wrong then; with is_whole, all others are.
+    Raises CheckpointError naming each such tensor and each that is missing, of another shape (with both shapes), or of
+    a dtype that cannot be read.
     """
     stored: dict[str, Stored] = {}
     for name, tensor in found.items():
@@ -131,6 +132,8 @@ def match_tensors(
         for name in extra
         if (found := re.match(layer, name)) and found.group() not in layers
     ]
+    if is_whole and not problems:
+        problems = [f"{name} is no part of this kind of model, whose answers would be others" for name in extra]
     if problems:
         more = f"; and {len(problems) - 4} more" if len(problems) > 4 else ""
         raise CheckpointError(f"{folder}: the weights do not fit config.json: {'; '.join(problems[:4])}{more}")

@@ -30,7 +30,7 @@ from .torch_file import Strided, named_tensors, read_torch_value
 from .torch_pickle import Described, Tensor, UnreadableError
 
 WIDTHS = ("decoder_embed_dim", "decoder_input_dim", "decoder_output_dim")
-KEPT = {f.name for f in dataclasses.fields(FairseqConfig)} | set(FairseqConfig.REFUSED) | {
+KEPT = {f.name for f in dataclasses.fields(FairseqConfig) if f.name != "model_type"} | set(FairseqConfig.REFUSED) | {
     "arch", "activation_fn", "source_lang", "target_lang", *WIDTHS,
 }  # fmt: skip
 # As fairseq-generate has them.
@@ -38,6 +38,10 @@ GENERATION = {
     "dialect": "fairseq", "bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "unk_token_id": 3,
     "decoder_start_token_id": 2, "num_beams": 5, "max_len_a": 0.0, "max_len_b": 200,
 }  # fmt: skip
+TASKS_WITH_CODES = (
+    "translation_from_pretrained_bart", "translation_multi_simple_epoch", "multilingual_translation",
+    "semisupervised_translation",
+)  # fmt: skip
 NORMS = {  # of layers, in the oldest files
     "encoder": ("self_attn_layer_norm", "final_layer_norm"),
     "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
@@ -85,6 +89,7 @@ def convert_fairseq(
     stored = match_tensors(
         path, found, fairseq_tensors.tensor_shapes(config), prefix="", ignored=fairseq_tensors.ignored(config),
         layer=fairseq_tensors.LAYER, tied=fairseq_tensors.tied(config), optional=(),
+        is_whole=fairseq_tensors.IS_WHOLE,
     )  # fmt: skip
     dictionaries = [path.with_name(f"dict.{settings[f'{side}_lang']}.txt") for side in ("source", "target")]
     for file, size in zip(dictionaries, (config.src_vocab_size, config.tgt_vocab_size), strict=True):
@@ -120,7 +125,13 @@ def read_fairseq(path: Path) -> tuple[dict[str, Any], dict[str, Stored]]:
         return named_tensors(value["model"])
 
     value, found = read_torch_value(path, tensors_of, describes=True)
-    settings = {name: plain(setting) for name, setting in settings_of(path, value).items() if name in KEPT}
+    known = settings_of(path, value)
+    if (task := known.get("task")) in TASKS_WITH_CODES:
+        raise CheckpointError(
+            f"{path} was trained with the task {task}, which puts codes of languages into texts: it is not supported, "
+            "so use a model of the task translation"
+        )
+    settings = {name: plain(setting) for name, setting in known.items() if name in KEPT}
     settings = {name: setting for name, setting in settings.items() if setting is not None}
     # An encoder of version 1, or a decoder of 1 or 2, has no norm behind its last layer, whatever the flags say.
     for side, last in (("encoder", 1), ("decoder", 2)):
@@ -132,7 +143,7 @@ def read_fairseq(path: Path) -> tuple[dict[str, Any], dict[str, Stored]]:
 
 def version_of(stored: Stored | None) -> float:
     """The version of an encoder or a decoder; as in fairseq, 1 where the file has none."""
-    if stored is None or stored.dtype not in STORED_DTYPES:
+    if stored is None or stored.dtype not in STORED_DTYPES or stored.shape not in ((), (1,)):
         return 1.0
     return float(stored.read(np.dtype(np.float32)).flat[0])
 
@@ -153,7 +164,9 @@ def settings_of(path: Path, value: dict[str, Any]) -> dict[str, Any]:
             f"{side}_{k}": v for side in ("encoder", "decoder") for k, v in attributes(model.get(side)).items()
         }  # fmt: skip
         named = {"arch": model["_name"]} if "_name" in model else {}
-        found = {k: task[k] for k in ("source_lang", "target_lang") if k in task} | named | nested | model
+        of_task = {k: task[k] for k in ("source_lang", "target_lang") if k in task}
+        of_task |= {"task": task["_name"]} if "_name" in task else {}
+        found = of_task | named | nested | model
     if not found:
         raise CheckpointError(f"{path} holds neither args nor cfg.model, fairseq's settings: use a whole checkpoint")
     return found

@@ -145,6 +145,11 @@ class FairseqTokenizer(Tokenizer):
         else:
             paths = [folder / f"dict.{fields.get(f'{side}_lang')}.txt" for side in ("source", "target")]
             if not any(path.exists() for path in paths):
+                if there := sorted(path.name for path in folder.glob("dict.*.txt")):
+                    raise CheckpointError(
+                        f"{folder} has {', '.join(there[:4])}, and its config.json names other languages or none: set "
+                        "source_lang and target_lang in it, such as de and en"
+                    )
                 return None
             sides = [Dictionary.from_file(path) for path in paths]
         for path, dictionary, size in zip(paths, sides, (source_vocabulary, target_vocabulary), strict=True):

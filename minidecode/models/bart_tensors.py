@@ -32,9 +32,8 @@ def tensor_shapes(c) -> dict[str, tuple[int, ...]]:
     D, V = c.d_model, c.vocab_size
     tables = zip(c.tables, ((n, D) for n in (c.source_vocab_size, V, V)), strict=True)
     shapes: dict[str, tuple[int, ...]] = dict(tables) | {"final_logits_bias": (1, V)}
-    stacks = [("encoder", c.encoder_layers, c.encoder_ffn_dim, c.heads(c.encoder_attention_heads)),
-              ("decoder", c.decoder_layers, c.decoder_ffn_dim, c.heads(c.decoder_attention_heads))]  # fmt: skip
-    for side, layers, F, h in stacks:
+    for side, (layers, h) in c.stacks.items():
+        F = getattr(c, f"{side}_ffn_dim")
         widths = {"q": h.H * h.K, "k": h.G * h.K, "v": h.G * h.U}
         if c.learns_positions:
             shapes[f"{side}.embed_positions.weight"] = (c.max_position_embeddings + 2, D)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -196,7 +197,29 @@ class GPTBigCodeConfig(GPT2Config):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BartConfig(Config):
+class TranslatorConfig(Config):
+    """What configs of an encoder and a decoder share whose layers and heads have the same names."""
+
+    encoder_layers: int
+    encoder_attention_heads: int
+    decoder_layers: int
+    decoder_attention_heads: int
+
+    @property
+    def layers(self) -> int:
+        return self.encoder_layers + self.decoder_layers
+
+    @property
+    def stacks(self) -> dict[str, tuple[int, Heads]]:
+        """Name -> its layers, and how each of their attentions is cut into heads."""
+        return {
+            "encoder": (self.encoder_layers, self.heads(self.encoder_attention_heads)),
+            "decoder": (self.decoder_layers, self.heads(self.decoder_attention_heads)),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class BartConfig(TranslatorConfig):
     """The fields of a BART `config.json` that change what is computed, with transformers' defaults."""
 
     SIZES: ClassVar[tuple[str, ...]] = (
@@ -269,18 +292,6 @@ class BartConfig(Config):
     def context(self) -> int:
         """The most tokens of a source, and of a target."""
         return self.max_position_embeddings
-
-    @property
-    def layers(self) -> int:
-        return self.encoder_layers + self.decoder_layers
-
-    @property
-    def stacks(self) -> dict[str, tuple[int, Heads]]:
-        """Name -> its layers, and how each of their attentions is cut into heads."""
-        return {
-            "encoder": (self.encoder_layers, self.heads(self.encoder_attention_heads)),
-            "decoder": (self.decoder_layers, self.heads(self.decoder_attention_heads)),
-        }
 
     @property
     def width(self) -> int:
@@ -628,7 +639,7 @@ class LlamaConfig(Config):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FairseqConfig(Config):
+class FairseqConfig(TranslatorConfig):
     """The values of a fairseq Transformer's Namespace that change what is computed, and the sizes of its dictionaries.
 
     What config.json leaves out has the default of the architecture that `arch` names. FSMT's config.json, whose names
@@ -675,17 +686,17 @@ class FairseqConfig(Config):
         "encoder_layers_to_keep": "layers that are left out (pruning)",
         "decoder_layers_to_keep": "layers that are left out (pruning)",
         "merge_src_tgt_embed": "one table of two dictionaries",
+        "base_layers": "layers of experts (BASE)",
+        "char_inputs": "embeddings made of characters",
+        **dict.fromkeys(("scale_attn", "scale_fc", "scale_heads", "scale_resids"), "more norms and gains (NormFormer)"),
     }  # fmt: skip
 
+    model_type: str = "fairseq"
     src_vocab_size: int
     tgt_vocab_size: int
     encoder_embed_dim: int
-    encoder_layers: int
     encoder_ffn_embed_dim: int
-    encoder_attention_heads: int
-    decoder_layers: int
     decoder_ffn_embed_dim: int
-    decoder_attention_heads: int
     max_source_positions: int = 1024
     max_target_positions: int = 1024
     activation_function: str = "relu"
@@ -722,7 +733,7 @@ class FairseqConfig(Config):
         for name, what in cls.REFUSED.items():
             if given.get(name):
                 raise CheckpointError(f"config.json: {name}={given[name]!r:.60} is not supported: {what}")
-        defaults = cls.ARCHITECTURES.get(given.get("arch", "transformer"), {})
+        defaults = cls.ARCHITECTURES.get(str(given.get("arch", "transformer")), {})
         needed = ["src_vocab_size", "tgt_vocab_size", *cls.OF_TRANSFORMER]
         if missing := [name for name in needed if name not in defaults | given]:
             what = (
@@ -811,18 +822,6 @@ class FairseqConfig(Config):
         return self.max_source_positions
 
     @property
-    def layers(self) -> int:
-        return self.encoder_layers + self.decoder_layers
-
-    @property
-    def stacks(self) -> dict[str, tuple[int, Heads]]:
-        """Name -> its layers, and how each of their attentions is cut into heads."""
-        return {
-            "encoder": (self.encoder_layers, self.heads(self.encoder_attention_heads)),
-            "decoder": (self.decoder_layers, self.heads(self.decoder_attention_heads)),
-        }
-
-    @property
     def width(self) -> int:
         return self.encoder_embed_dim
 
@@ -898,7 +897,11 @@ class BertConfig(Config):
             return tuple(f"LABEL_{i}" for i in range(count))
         if not isinstance(named, dict) or not named or set(named) != {str(i) for i in range(len(named))}:
             raise CheckpointError(f"config.json: id2label must name each label by its number from 0, not {named!r:.80}")
-        return tuple(str(named[str(i)]) for i in range(len(named)))
+        labels = tuple(str(named[str(i)]) for i in range(len(named)))
+        if len(set(labels)) < len(labels):
+            (twice, _), *_ = Counter(labels).most_common(1)
+            raise CheckpointError(f"config.json: id2label has {twice!r:.40} twice: give each label a name of its own")
+        return labels
 
     @property
     def context(self) -> int:

@@ -16,7 +16,16 @@ from .fairseq import Stack, Weights
 PREFIX = "model."  # FSMT's
 LAYER = r"(encoder|decoder)\.layers\.\d+\."  # what the names of a layer begin with
 OPTIONAL = ()
+IS_WHOLE = True  # every tensor of a checkpoint takes part in its answers: one that is unknown is of another model
 SUBLAYERS = {"encoder": ("self_attn", "final"), "decoder": ("self_attn", "encoder_attn", "final")}
+
+
+def settled(c: FairseqConfig, stored: dict[str, Any], equal) -> FairseqConfig:
+    """The config as the file answers it: FSMT's head is the target's table, unless the file has a head of its own."""
+    names = {name.removeprefix(PREFIX) for name in stored}
+    if c.model_type == "fsmt" and c.TABLES[2] not in names:
+        return replace(c, share_decoder_input_output_embed=True)
+    return c
 
 
 def ignored(c: FairseqConfig) -> str:

@@ -12,8 +12,10 @@ sys.path.append(str(Path(__file__).parents[1] / "golden"))
 pytest.register_assert_rewrite("fairseq_cases")
 
 from fairseq_cases import case_of, write_model  # noqa: E402
+from torch_writer import TWO, pickled, zip_file  # noqa: E402
 
 import minidecode as md  # noqa: E402
+from minidecode.files.fairseq_folder import convert_fairseq  # noqa: E402
 
 SHARED, PRE, FREE = (
     "02-post-sin-shareall",
@@ -158,6 +160,8 @@ BAD_CONFIGS = {
     "decoder_layers_to_keep": ("0", "decoder_layers_to_keep='0' is not supported"),
     "decoder_input_dim": (24, "decoder_input_dim=24 with encoder_embed_dim=20 is not supported: all widths"),
     "src_vocab_size": (None, "src_vocab_size is missing .how many words its dictionary has, with the four"),
+    "scale_fc": (True, "scale_fc=True is not supported: more norms and gains"),
+    "base_layers": (1, "base_layers=1 is not supported: layers of experts"),
     "encoder_layers": ("two", "encoder_layers must be a whole number from 1"),
     "decoder_normalize_before": ("yes", "decoder_normalize_before must be true or false, not 'yes'"),
     "activation_fn": ("swoosh", "activation_function 'swoosh' is not one of"),
@@ -280,8 +284,6 @@ def test_the_command_converts_and_translates(tmp_path, cli):
 def test_a_conversion_that_cannot_be(tmp_path, change, message):
     from fairseq_cases import write_checkpoint
 
-    from minidecode.files.fairseq_folder import convert_fairseq
-
     path = write_checkpoint("10-oldest-version-2", tmp_path / "training")
     out = tmp_path / change.pop("out", "model")
     with pytest.raises(md.MinidecodeError, match=message):
@@ -291,8 +293,6 @@ def test_a_conversion_that_cannot_be(tmp_path, change, message):
 
 def test_dictionaries_of_a_conversion(tmp_path):
     from fairseq_cases import write_checkpoint
-
-    from minidecode.files.fairseq_folder import convert_fairseq
 
     path = write_checkpoint("10-oldest-version-2", tmp_path / "training")
     words = path.with_name("dict.tgt.txt")
@@ -307,8 +307,6 @@ def test_dictionaries_of_a_conversion(tmp_path):
 
 def test_codes_come_along(tmp_path):
     from fairseq_cases import write_checkpoint
-
-    from minidecode.files.fairseq_folder import convert_fairseq
 
     path = write_checkpoint("04-new-namespace", tmp_path / "training")
     path.with_name("bpecodes").write_text("#version: 0.2\nt h\nt o</w>\n", encoding="utf-8")
@@ -345,6 +343,7 @@ def test_a_folder_of_fsmt_is_the_same_model(folders, tmp_path):
         "model_type": "fsmt", "langs": ["src", "tgt"], "d_model": 20, "src_vocab_size": 38, "tgt_vocab_size": 38,
         "max_position_embeddings": 24, "tie_word_embeddings": True, "scale_embedding": True,
         "activation_function": "relu", "decoder_start_token_id": 2, "decoder": {"vocab_size": 38},
+        "forced_eos_token_id": None,
     } | {
         f"{side}_{ours}": theirs[f"{side}_{name}"]
         for side in ("encoder", "decoder")
@@ -366,6 +365,118 @@ def test_a_folder_of_fsmt_is_the_same_model(folders, tmp_path):
     assert fsmt.family == "fsmt" and fsmt.tokenizer.source.words == ours.tokenizer.source.words
     assert fsmt.tokenizer.encode("is to").tolist() == ours.tokenizer.encode("is to").tolist()
     assert generate({"fsmt": out}, "fsmt", sources=case_of(SHARED)["src_tokens"])[0] == generate(folders, SHARED)[0]
+
+
+def write_fsmt(source: Path, out: Path, **fields) -> Path:
+    """FSMT's folder of a model with two dictionaries whose head is the target's table, as transformers 4 saves it."""
+    from minidecode.files.checkpoint import read_header, write_safetensors
+
+    out.mkdir()
+    theirs = json.loads((source / "config.json").read_text(encoding="utf-8"))
+    names = (("layers", "layers"), ("attention_heads", "attention_heads"), ("ffn_dim", "ffn_embed_dim"))
+    fields = {
+        "model_type": "fsmt", "langs": ["src", "tgt"], "d_model": theirs["encoder_embed_dim"],
+        "src_vocab_size": theirs["src_vocab_size"], "tgt_vocab_size": theirs["tgt_vocab_size"],
+        "max_position_embeddings": 210, "tie_word_embeddings": False, "scale_embedding": True,
+        **{f"{side}_{ours}": theirs[f"{side}_{name}"] for side in ("encoder", "decoder") for ours, name in names},
+    } | fields  # fmt: skip
+    (out / "config.json").write_text(json.dumps(fields), encoding="utf-8")
+    stored = read_header(source / "model.safetensors")
+    layout = {f"model.{name}": ("F32", tensor.shape) for name, tensor in stored.items() if "output" not in name}
+    write_safetensors(
+        out / "model.safetensors", layout, lambda name: stored[name.removeprefix("model.")].read(np.dtype(np.float32))
+    )
+    return out
+
+
+def test_fsmt_without_settings_of_generation_has_those_of_transformers(tmp_path):
+    """Published ones (wmt19) have no generation_config.json, and a config.json without decoder_start_token_id."""
+    source = write_model("03-post-sin-sharedec", tmp_path / "training")
+    model = md.load(write_fsmt(source, tmp_path / "fsmt", bos_token_id=0, eos_token_id=2, num_beams=3))
+    options = model.options()
+    assert options.decoder_start_token_id == 2, "not <s>, bos_token_id"
+    assert (options.forced_eos_token_id, options.max_length, options.num_beams) == ((2,), 200, 3)
+    assert md.load(tmp_path / "fsmt", generation_config=False).options().decoder_start_token_id == 2
+    sources = case_of("03-post-sin-sharedec")["src_tokens"]
+    how = {"input_ids": sources, "max_new_tokens": 6, "num_beams": 2, "dialect": "hf"}
+    ours = md.load(source).generate(**how, eos_token_id=[2], forced_eos_token_id=[2])
+    assert [a.tolist() for a in model.generate(**how).token_ids] == [b.tolist() for b in ours.token_ids]
+
+
+def test_the_head_of_fsmt_is_the_targets_table_where_it_is_not_stored(tmp_path):
+    """transformers 4 has one matrix for both, and stores it once."""
+    source = write_model("03-post-sin-sharedec", tmp_path / "training")
+    model = md.load(write_fsmt(source, tmp_path / "fsmt"))
+    given = {"input_ids": [[4, 5, 2]], "decoder_input_ids": [[2, 6, 7]]}
+    assert np.array_equal(model.logits(**given)[0], md.load(source).logits(**given)[0])
+
+
+def test_a_tensor_that_is_not_this_kind_of_models_is_refused(folders, tmp_path):
+    """As of a non-autoregressive Transformer, which has all names of this one and more."""
+    from minidecode.files.checkpoint import read_header, write_safetensors
+
+    out = changed(folders[SHARED], tmp_path / "model")
+    stored = read_header(folders[SHARED] / "model.safetensors")
+    layout = {name: ("F32", tensor.shape) for name, tensor in stored.items()}
+    for name in ("decoder.embed_length.weight", "decoder.layers.0.ffn_layernorm.weight"):
+        write_safetensors(
+            out / "model.safetensors", layout | {name: ("F32", (3, 4))},
+            lambda n: stored[n].read(np.dtype(np.float32)) if n in stored else np.ones((3, 4), np.float32),
+        )  # fmt: skip
+        with pytest.raises(md.CheckpointError, match=f"{name} is no part of this kind of model"):
+            md.load(out)
+
+
+@pytest.mark.parametrize("form", ["args", "cfg"])
+def test_a_task_that_puts_codes_into_texts_is_refused(tmp_path, form):
+    task = "translation_from_pretrained_bart"
+    cfg = {"model": {"arch": "transformer"}, "task": {"_name": task}}
+    settings = {"args": {"task": task}} if form == "args" else {"args": None, "cfg": cfg}
+    path = tmp_path / "model.pt"
+    path.write_bytes(zip_file(pickled(settings | {"model": {"encoder.embed_tokens.weight": TWO}}), {"0": b"\0" * 48}))
+    with pytest.raises(md.CheckpointError, match=f"was trained with the task {task}, which puts codes of languages"):
+        convert_fairseq(path, tmp_path / "out", source_lang="de", target_lang="en")
+
+
+def test_a_version_is_one_number(tmp_path):
+    """A tensor of many is not read: it may be a few bytes shown over and over."""
+    from minidecode.files.fairseq_folder import version_of
+    from minidecode.files.stored import Stored
+
+    (tmp_path / "f").write_bytes(np.full(4, 3.0, "<f4").tobytes())
+    assert version_of(Stored(tmp_path / "f", 0, "F32", (1,))) == 3 == version_of(Stored(tmp_path / "f", 0, "F32", ()))
+    assert version_of(Stored(tmp_path / "f", 0, "F32", (4,))) == 1 == version_of(None)
+
+
+def test_dictionaries_without_languages_are_named(folders, tmp_path):
+    out = changed(folders[SHARED], tmp_path / "model", source_lang=None, target_lang=None)
+    with pytest.raises(md.CheckpointError, match=r"has dict\.src\.txt, dict\.tgt\.txt, and its config\.json names oth"):
+        md.load(out)
+    for path in out.glob("dict.*.txt"):
+        path.unlink()
+    with pytest.raises(md.InputError, match=r"has no tokenizer: add its dict\.SRC\.txt and dict\.TGT\.txt, or pass"):
+        md.load(out).generate("is to")
+
+
+def test_an_architecture_that_is_no_name_is_one_line(folders, tmp_path):
+    assert md.load(changed(folders[SHARED], tmp_path / "model", arch=["x"])).config.encoder_layers == 3
+
+
+def test_a_ladders_texts_are_words_of_the_source(tmp_path):
+    """Not of the target, whose dictionary alone decodes."""
+    from minidecode.bench.rungs import TEXT, Work
+
+    out = write_model("03-post-sin-sharedec", tmp_path)
+    fields = json.loads((out / "config.json").read_text(encoding="utf-8")) | {"source_lang": "de", "target_lang": "en"}
+    (out / "config.json").write_text(json.dumps(fields), encoding="utf-8")
+    words = dict.fromkeys(TEXT.split())
+    for language, size, first in (("de", 26, list(words)[:9]), ("en", 36, [])):
+        lines = [*first, *(f"{language}{i}" for i in range(size - len(first)))]
+        (out / f"dict.{language}.txt").write_text("".join(f"{word} 1\n" for word in lines), encoding="utf-8")
+    model = md.load(out)
+    work = Work.make(model, texts=3, input_length=6, num_beams=2, max_new_tokens=4)
+    assert set(" ".join(work.texts).split()) <= set(words) and len(set(work.texts)) == 3
+    assert all(5 <= len(ids) <= 8 for ids in work.ids) and any((ids > 3).any() for ids in work.ids)
 
 
 def test_a_ladder_takes_the_rules_of_hf(folders):
