@@ -734,7 +734,7 @@ class Model:
             for x_RD, offsets_X in self._rows(ops, read, False, progress):
                 logits_RX = fetch(self.network.classify(self.weights, x_RD, ops))
                 self._check_numbers(logits_RX)
-                found += np.split(scores_of(logits_RX, None), offsets_X[1:-1])
+                found += np.split(scores_of(logits_RX, "single_label_classification"), offsets_X[1:-1])
         assert read.places is not None  # they were texts
         parts = zip(texts, found, read.places, strict=True)
         return [token_labels(text, score_NX, self.config.labels, places) for text, score_NX, places in parts]

@@ -10,11 +10,12 @@ import numpy as np
 
 from ..ops import Norm, Weight
 from .bart import DecoderBlock, EncoderBlock
+from .bart_tensors import LAYER, PREFIX, tied
 from .config import FairseqConfig
 from .fairseq import Stack, Weights
 
-PREFIX = "model."  # FSMT's
-LAYER = r"(encoder|decoder)\.layers\.\d+\."  # what the names of a layer begin with
+__all__ = ["LAYER", "PREFIX", "bind", "ignored", "settled", "tensor_shapes", "tied"]  # PREFIX is FSMT's alone
+
 OPTIONAL = ()
 IS_WHOLE = True  # every tensor of a checkpoint takes part in its answers: one that is unknown is of another model
 SUBLAYERS = {"encoder": ("self_attn", "final"), "decoder": ("self_attn", "encoder_attn", "final")}
@@ -22,10 +23,8 @@ SUBLAYERS = {"encoder": ("self_attn", "final"), "decoder": ("self_attn", "encode
 
 def settled(c: FairseqConfig, stored: dict[str, Any], equal) -> FairseqConfig:
     """The config as the file answers it: FSMT's head is the target's table, unless the file has a head of its own."""
-    names = {name.removeprefix(PREFIX) for name in stored}
-    if c.model_type == "fsmt" and c.TABLES[2] not in names:
-        return replace(c, share_decoder_input_output_embed=True)
-    return c
+    has_head = c.TABLES[2] in stored or PREFIX + c.TABLES[2] in stored
+    return c if has_head or c.model_type != "fsmt" else replace(c, share_decoder_input_output_embed=True)
 
 
 def ignored(c: FairseqConfig) -> str:
@@ -34,24 +33,17 @@ def ignored(c: FairseqConfig) -> str:
     return rf"(encoder|decoder)\.(version|embed_positions\.(_float_tensor|weights)){computed}"
 
 
-def tied(c: FairseqConfig) -> dict[str, str]:
-    """Tensors that a file may store although they are copies: copy -> original."""
-    return {copy: original for copy, original in zip(c.TABLES, c.tables, strict=True) if copy != original}
-
-
 def tensor_shapes(c: FairseqConfig) -> dict[str, tuple[int, ...]]:
     """Name -> shape of every tensor in a file of config `c`."""
     D = c.width
-    shapes: dict[str, tuple[int, ...]] = {}
-    for name, V in zip(c.tables, (c.src_vocab_size, c.vocab_size, c.vocab_size), strict=True):
-        shapes[name] = (V, D)
+    tables = zip(c.tables, ((V, D) for V in (c.src_vocab_size, c.vocab_size, c.vocab_size)), strict=True)
+    shapes: dict[str, tuple[int, ...]] = dict(tables)
     for side, (layers, h) in c.stacks.items():
         F, positions = getattr(c, f"{side}_ffn_embed_dim"), c.source_context if side == "encoder" else c.context
         if c.learns_positions(side):
             shapes[f"{side}.embed_positions.weight"] = (positions + 2, D)
         norms = [f"{side}.layernorm_embedding"] if c.layernorm_embedding else []
-        norms += [f"{side}.layer_norm"] if c.has_final_norm(side) else []
-        products = []
+        norms, products = norms + ([f"{side}.layer_norm"] if c.has_final_norm(side) else []), []
         for layer in (f"{side}.layers.{i}" for i in range(layers)):
             norms += [f"{layer}.{name}_layer_norm" for name in SUBLAYERS[side]]
             for attention in (f"{layer}.{name}" for name in SUBLAYERS[side][:-1]):

@@ -169,12 +169,12 @@ def normalized(x_BD: np.ndarray) -> np.ndarray:
 def scores_of(logits_XX: np.ndarray, problem: str | None) -> np.ndarray:
     """Logits of labels as scores: softmax, where one label is right; a sigmoid of each, where several may be.
 
-    A single label has a sigmoid; a regression's numbers stay as they are.
+    A single label has a sigmoid if no problem is named; a regression's numbers stay as they are.
     """
     x = logits_XX.astype(np.float64)
     if problem == "regression":
         return x
-    if problem == "multi_label_classification" or x.shape[1] == 1:
+    if problem == "multi_label_classification" or (problem is None and x.shape[1] == 1):
         return 1 / (1 + np.exp(-x))
     e = np.exp(x - x.max(axis=1, keepdims=True))
     return e / e.sum(axis=1, keepdims=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -202,6 +203,17 @@ def test_a_text_that_is_cut_has_labels_of_what_was_read(bert):
     found = model.classify_tokens(["war " * (most + 9), "a ship"], truncate=True)
     assert found == model.classify_tokens(["war " * (most - 2), "a ship"])
     assert len(found[0]) == most - 2
+
+
+def test_a_single_label_of_tokens_is_certain(bert):
+    """A softmax over all labels, as transformers' pipeline has it; a text's single label has a sigmoid."""
+    model = md.load(bert("tokens"))
+    labels = model.config.labels
+    model.config = dataclasses.replace(model.config, labels=labels[:1])
+    w = model.weights.classifier
+    one = dataclasses.replace(w, data=w.data[:1], bias=w.bias[:1])
+    model.weights = dataclasses.replace(model.weights, classifier=one)
+    assert {t.score for t in model.classify_tokens("the sea")[0]} == {1.0}
 
 
 def test_texts_may_come_from_a_generator_and_not_from_a_tokenizer(bert):
