@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,8 @@ def toy_fields(model_type: str) -> dict[str, Any]:
     small = {name: next((n for part, n in SIZES.items() if part in name), 32) for name in config.SIZES if name in known}
     fields |= small | {"eos_token_id": 1, "bos_token_id": 0, "pad_token_id": 1, "decoder_start_token_id": 0}
     fields |= {"num_key_value_heads": 2} if grouped else {}
-    return fields
+    fields |= {"has_classifier": True} if model_type == "bert" else {}
+    return fields | {"task_specific_params": {"toy": {"prefix": "toy: ", "num_beams": 2}}}
 
 
 def generates(**how: Any) -> Callable[[Path], None]:
@@ -53,6 +55,29 @@ def generates(**how: Any) -> Callable[[Path], None]:
         model.generate(input_ids=ids, num_beams=2, max_new_tokens=len(ids[0]) - 1 or 1, no_repeat_ngram_size=0)
 
     return trial
+
+
+def takes_a_task(folder: Path) -> None:
+    """A trial: a search with the settings of a task."""
+    md.load(folder, random_weights=True, task="toy").generate(input_ids=[[3, 4, 5]], max_new_tokens=2)
+
+
+def chats(folder: Path) -> None:
+    """A trial: an answer to a message, by a tokenizer that has a chat template."""
+    model = md.load(folder, random_weights=True)
+    speaker = SimpleNamespace(encode_chat=lambda messages: np.array([3, 4, 5]))
+    model.inputs = dataclasses.replace(model.inputs, tokenizer=speaker)
+    model.chat([{"role": "user", "content": "a"}], max_new_tokens=2)
+
+
+def scores(folder: Path) -> None:
+    """A trial: the log-probabilities of two tokens."""
+    md.load(folder, random_weights=True).score(input_ids=[[3, 4, 5]], target_ids=[[3, 4]])
+
+
+def reads(method: str) -> Callable[[Path], None]:
+    """A trial: what an encoder says of a text."""
+    return lambda folder: getattr(md.load(folder, random_weights=True), method)(input_ids=[[3, 4, 5]])
 
 
 def pools(folder: Path) -> None:
@@ -72,15 +97,21 @@ TRIALS: dict[str, Callable[[Path], None]] = {
     "`--device cuda` (tried in the emulator)": generates(plan="cuda", device="emulator"),
     **{f"`dtype={name}`": generates(dtype=name) for name in ("float16", "int8", "int8_dynamic", "int8_blocks", "int4")},
     "`convert --kv-heads`": pools,
+    "`--task` (a name from config.json)": takes_a_task,
+    "`chat`, `--chat` (by the template of its files)": chats,
+    "`score`": scores,
+    "`embed`": reads("encode"),
+    "`classify`": reads("classify"),
 }  # fmt: skip
 
 
-def answer(trial: Callable[[Path], None], folder: Path) -> str:
-    """Yes, or the first sentence of the error, without the place that it is about."""
+def answer(trial: Callable[[Path], None], folder: Path, model_type: str) -> str:
+    """Yes, or the error, without the folder and the kind of model that it is about."""
     try:
         trial(folder)
     except md.MinidecodeError as error:
-        return str(error).replace(str(folder), "the model").removeprefix("plan: ")
+        message = str(error).replace(str(folder), "the model").replace(f"this {model_type} ", "this model ")
+        return message.removeprefix("plan: ")
     return "yes"
 
 
@@ -94,7 +125,7 @@ def answers() -> dict[str, dict[str, str]]:
             shapes = family.tensors.tensor_shapes(family.config.from_json(fields))
             tensors = random_tensors(shapes, np.dtype(np.float32))
             save_file({family.tensors.PREFIX + n: t for n, t in tensors.items()}, folder / "model.safetensors")
-            found[model_type] = {asked: answer(trial, folder) for asked, trial in TRIALS.items()}
+            found[model_type] = {asked: answer(trial, folder, model_type) for asked, trial in TRIALS.items()}
     return found
 
 

@@ -287,8 +287,8 @@ class Plan:
         assert self.cache is not None  # the base has chosen it
         if is_rotary and self.cache == "el":
             raise OptionError(
-                "plan: cache=el: this model turns its keys by their position (rotary), so no single product with the"
-                " query stands in for them; cache=split keeps the prompt once"
+                "plan: cache=el: this model rotates its keys by their positions (RoPE), so W_k cannot be folded into"
+                " the query: use cache=split, which also stores the prompt once"
             )
         functions = backend(reference)
         if device != "cpu":  # what is no row of the catalog is a kernel, too

@@ -111,10 +111,10 @@ class Step:
     def outcome(self) -> str:
         """In words, where it is slower; noise may have a rung lose its trial and not the turns, or the other way."""
         if self.carried:
-            return "slower, and kept: its trial could not tell"
+            return "slower, but its trial was too close to tell, so it is kept"
         if self.speedup < 1:
-            return "slower: dropped"
-        return f"slower in its trial ({self.trial[0]:.3f} s, was {self.trial[1]:.3f} s): dropped"
+            return "slower, so it is dropped"
+        return f"slower in its trial ({self.trial[0]:.3f} s; before: {self.trial[1]:.3f} s), so it is dropped"
 
 
 @dataclass
@@ -164,8 +164,8 @@ class Ladder:
         spread = f"{median:.3f}, {least:.3f} to {most:.3f}"
         tokens = "equal" if not s.differing else f"{s.differing} {'other' if s.other_precision else 'tied'}"
         predicted = "".join(f" {s.predicted[m]:>16,.0f}" for m in self.predicted)
-        why = f"\n  {s.outcome}: {s.why}" if s.why else ""
-        why += "\n  timed once: the time was over (--seconds)" if s.timed_once else ""
+        why = f"\n  {s.outcome}. {s.why[:1].upper()}{s.why[1:]}." if s.why else ""
+        why += "\n  timed once: no time was left for more (--seconds)" if s.timed_once else ""
         return (
             f"{s.name:<26} {s.samples_per_second:>10.2f} {spread:>31} {s.speedup:>7.2f}x {s.speedup_total:>7.1f}x"
             f" {tokens if s.builds_on else '':>10} {in_units(s.memory_bytes):>8} {in_units(s.peak_bytes):>8}"
@@ -184,36 +184,31 @@ class Ladder:
         )
         m = self.machine
         notes = [
-            "speedup: over the rung before it that was carried on, the median of the turns' ratios; in all: over the "
-            "first. cache: keys and values between steps; peak: all that one moment held, both beside the weights "
-            f"({weights}).",
+            "speedup: over the last rung that was kept, the median of the rounds' ratios. in all: over no cache. "
+            "cache: bytes of keys and values between steps. peak: the most bytes at one moment. Both are without the "
+            f"weights ({weights}).",
             f"This machine, measured: {m['bandwidth'] / 1e9:,.1f} GB/s, {m['operations'] / 1e9:,.0f} GFLOP/s. "
-            f"Code was compiled, or read from disk, in {sum(s.compile_seconds for s in self.measured):.1f} s, which "
-            f"are not in any figure. BLAS threads: {self.where['blas_threads']}; load average "
+            f"Compiling code, or reading it from disk, took {sum(s.compile_seconds for s in self.measured):.1f} s; no "
+            f"figure includes them. BLAS threads: {self.where['blas_threads']}; load average "
             f"{self.where.get('load', 'unknown')} on {self.where['cores']} cores.",
         ]
         if smaller := self.work.get("smaller"):
             given = ", ".join(f"--{name.replace('_', '-')}" for name in smaller)
-            notes.append(
-                f"The work was made smaller, to take about {self.work['seconds']:.0f} s (--seconds). To choose "
-                f"it, give {given}."
-            )
+            notes.append(f"Sizes are smaller than the defaults, to fit the time (--seconds). To choose them: {given}.")
         if any(s.no_repeat_ngram_size != self.work["no_repeat_ngram_size"] for s in self.measured):
             notes.append(
-                f"HARS takes candidates straight from the logits, and a ban of {self.work['no_repeat_ngram_size']}-"
-                "grams comes between the two at every step: it is timed without the ban, against the rung before it "
-                "without the ban, and the later rungs, which have it, run without HARS."
+                "HARS takes candidates straight from the logits, which a ban of "
+                f"{self.work['no_repeat_ngram_size']}-grams changes at every step. So HARS is timed without the ban, "
+                "against the rung before it without the ban. Later rungs have the ban, and so no HARS."
             )
-        if narrow := [s.name for s in self.measured if s.other_precision]:
-            notes.append(
-                f"Another precision, so another model: {' and '.join(narrow)}; their other tokens are counted."
-            )
+        if other := [s.name for s in self.measured if s.other_precision]:
+            notes.append(f"Another precision, so another model: {' and '.join(other)}; their other tokens are counted.")
         if self.predicted:
             notes.append(
                 "Predicted, not measured: the least time of each op on that machine (its bytes or its operations, "
-                "whichever takes longer), summed; naive attention and what stands between products operation by "
-                "operation, all other ops at their least. No launch, no Python and no pipeline is in it, so that "
-                "switches that save those alone change nothing."
+                "whichever takes longer), summed. Naive attention, and what is between products, counts operation by "
+                "operation; all other ops count at their least. Launches, Python and the pipeline are left out, so "
+                "rungs that save only those change nothing."
             )
         return "\n".join(notes)
 
@@ -297,7 +292,8 @@ def ladder(
         work, whole["batch_size"], no_repeat_ngram_size, here, bool(others), lambda done: progress(done, total),
         announce, clock,
     )  # fmt: skip
-    announce(f"final timing, {repeats} round{'' if repeats == 1 else 's'} of all rungs")
+    rounds = f"{repeats} round{'' if repeats == 1 else 's'}"
+    announce(f"final timing, {rounds if seconds is None else f'up to {rounds}'} of all rungs")
     turns = by_turns(work, climbed, repeats, lambda done: progress(len(RUNGS) + 1 + done, total), clock)
     machines = [MACHINES[m] for m in others]
     by_name = {c.step.name: c for c in climbed}
@@ -411,11 +407,12 @@ def climb(
     progress(1)
     count = len(RUNGS) + 1
     for done, rung in enumerate(RUNGS, 2):
-        announce(f"{done}/{count} {rung.name}: {DOES[rung.name]}; {clock.left_after(done - 1, count)}")
         if not clock.has(LOADING + 3 * below.fastest + sum(each.fastest for each in climbed)):
-            steps.append(Step(rung.name, rung.paper, not_run=f"the {clock.seconds:.0f} s were over (--seconds)"))
+            announce(f"{done}/{count} {rung.name}: left out, no time is left")
+            steps.append(Step(rung.name, rung.paper, not_run="no time was left (--seconds)"))
             progress(done)
             continue
+        announce(f"{done}/{count} {rung.name}: {DOES[rung.name]}; {clock.left_after(done - 1, count)}")
         try:
             with clock.stopped_while_compiling():
                 before, mine = tried_above(below, rung, work, predicts)
@@ -631,11 +628,12 @@ def why(mine: Climbed, before: Climbed, here: Machine) -> str:
     grown = max(SHARES, key=lambda stage: now.get(stage, 0) - then.get(stage, 0))
     notes = [
         f"the cost model expects at least {whole_now:.1f} ms, and {whole_then:.1f} ms for the rung before",
-        f"measured, {grown} went from {1e3 * then.get(grown, 0):.0f} to {1e3 * now.get(grown, 0):.0f} ms",
-        f"peak memory from {in_units(b.peak_bytes)} to {in_units(a.peak_bytes)}",
+        f"measured, the stage {grown!r} went from {1e3 * then.get(grown, 0):.0f} to {1e3 * now.get(grown, 0):.0f} ms",
     ]
+    if (before_bytes := in_units(b.peak_bytes)) != (now_bytes := in_units(a.peak_bytes)):
+        notes.append(f"peak memory went from {before_bytes} to {now_bytes}")
     if a.seconds[1] <= b.seconds[2] and b.seconds[1] <= a.seconds[2]:
-        notes.append(f"the runs overlap ({_span(a)}, {_span(b)})")
+        notes.append(f"the times overlap ({_span(a)}; before: {_span(b)})")
     return "; ".join(notes)
 
 

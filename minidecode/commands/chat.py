@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +21,7 @@ NEW_TOKENS = 256  # of an answer, where nothing says otherwise
 @with_search_options
 def chat(
     model: ModelName = "smollm2",
-    system: Annotated[str | None, typer.Option(help="The first message: who the model shall be.")] = None,
+    system: Annotated[str | None, typer.Option(help="The system message, such as how to answer.")] = None,
     revision: Revision = None,
     plan: PlanText = "auto",
     dtype: Dtype = "float32",
@@ -45,16 +44,12 @@ def chat(
         options["max_new_tokens"] = NEW_TOKENS
     if not quiet:
         warn_of_files(plan)
-    else:
-        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     with np.errstate(all="ignore"):
         loaded = load(model, plan=plan, dtype=dtype, device=device, revision=revision, **defaults)
         if loaded.options(**options).num_return_sequences != 1:
             raise OptionError("num_return_sequences must be 1 in a chat: leave it out")
         first = [{"role": "system", "content": system}] if system is not None else []
-        loaded.inputs.encode_chat(
-            [*first, {"role": "user", "content": "a"}]
-        )  # a model that cannot chat says so at once
+        loaded.inputs.encode_chat([*first, {"role": "user", "content": "a"}])  # a model that cannot chat says so now
         _talk(Conversation(loaded, first, options))
 
 

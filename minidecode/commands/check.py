@@ -24,7 +24,7 @@ def check(
 ):  # fmt: skip
     """Check an implementation of an optimization, such as yours.
 
-    The exit code is 0 if it is right on all inputs tried, and as good as the row of the catalog promises.
+    The exit code is 0 if it is right on all inputs tried, by the contract of its catalog row (exact, or a tolerance).
     """
     from ..catalog import find
     from ..conformance.check import check as judge

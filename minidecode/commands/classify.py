@@ -35,7 +35,8 @@ def classify(
     from .. import load
     from ..errors import InputError
 
-    warn_of_files(plan)
+    if not quiet:
+        warn_of_files(plan)
     records = records_of(texts or [], input, jsonl)
     with bar("reading", quiet, unit="texts") as report:
         loaded = load(model, plan=plan, dtype=dtype, device=device, revision=revision)

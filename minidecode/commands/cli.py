@@ -115,7 +115,10 @@ def main() -> None:
     _ready_streams()
     in_bash = os.environ.get("_MINIDECODE_COMPLETE") == "complete_bash"
     completing = words_of_bash(os.environ) if in_bash else contextlib.nullcontext()
-    with completing, _private_folder(), _warnings_in_one_line(quiet=not {"--quiet", "-q"}.isdisjoint(sys.argv[1:])):
+    quiet = not {"--quiet", "-q"}.isdisjoint(sys.argv[1:])
+    if quiet:  # read when the hub's client is imported, and before a file is converted
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    with completing, _private_folder(), _warnings_in_one_line(quiet):
         code = _run(debug="--debug" in sys.argv[1:])
     sys.exit(code)
 
@@ -267,7 +270,9 @@ def _cannot_load(error: OSError | ImportError) -> str | None:
 
 
 def _of_a_dash(message: str, context: Any) -> str:
-    """What may have been meant by a word with a dash that is no option of this command: a text, or an exercise."""
+    """What may have been meant by a word with a dash that is no option here: a text, an exercise, another command."""
+    if "--random-weights" in message:
+        return ": they are for timing, in minidecode ladder --random-weights"
     arguments = {p.name for p in context.command.params if p.param_type_name == "argument"} if context else set()
     for name, what in (("prompts", "prompt"), ("prompt", "prompt"), ("texts", "text")):
         if name in arguments:

@@ -24,9 +24,9 @@ def compare(
                                                " takes minutes]", show_default=False)] = None,
     functions: Annotated[list[str] | None, typer.Argument(metavar="FILE.py:FUNCTION", help="Yours, timed beside"
                                                           " ours; the file is executed.")] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Turns of each implementation.")] = 9,
-    machine: Annotated[list[str] | None, typer.Option(help="Predict for this one too: v100, t4 or h200; may be given"
-                                                      " several times.")] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="How often each implementation is timed.")] = 9,
+    machine: Annotated[list[str] | None, typer.Option(help="Predict for this one too: v100, t4 or h200; may repeat.")]
+    = None,
     stored: Annotated[str | None, typer.Option(help="What weights or caches are stored as: float32, float16 or, of"
                                                " weights, int8, int8_blocks, int4; others are left out.")] = None,
     read: Annotated[list[Path] | None, typer.Option("--read", help="Time nothing: show a file that --json wrote; given"
@@ -36,11 +36,11 @@ def compare(
 ):  # fmt: skip
     """Check all implementations of an optimization, then time them.
 
-    They run by turns. A wrong one is not timed.
+    They run in turn. A wrong one is not timed.
 
-    Beside each time stand the useful bytes and operations per second, and the share of what this machine, measured in
-    the same run, allows at the most (its roofline). A function of yours gets fresh values in each turn, and each of its
-    results is compared.
+    Each line has the time, the useful bytes and operations per second, and the share of this machine's limit, which is
+    measured in the same run (its roofline). A function of yours gets fresh values in each turn, and each of its results
+    is compared.
     """
     from ..bench.compare import side_by_side
 

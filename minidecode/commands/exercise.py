@@ -160,7 +160,7 @@ def hint(
     exercise: Which, folder: Where = None,
     every: Annotated[bool, typer.Option("--all", help="All three.")] = False, debug: Debug = False,
 ):  # fmt: skip
-    """The next of three hints, each a step further."""
+    """Print the next of three hints."""
     from ..course.exercises.find import find
     from ..course.exercises.folder import work_folder
 
@@ -221,7 +221,7 @@ def reset(
 @app.command()
 def grade(
     folders: Annotated[list[Path], typer.Argument(help="One folder for each student, or a folder of such folders.")],
-    exercise: Annotated[list[str] | None, typer.Option("--exercise", "-e", help="Only this one; may be repeated.")]
+    exercise: Annotated[list[str] | None, typer.Option("--exercise", "-e", help="Only this one; may repeat.")]
     = None,
     format: Annotated[str, typer.Option(help="table, csv, json, or gradescope (its results.json, of one"
                                          " submission).")] = "table",

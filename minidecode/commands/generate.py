@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from pathlib import Path
@@ -40,9 +39,9 @@ def generate(
                                                  " the file appears whole at the end; until then, and if the run is"
                                                  " broken off, finished lines are in OUTPUT.part.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per prompt: ids, scores, texts.")] = False,
-    logprobs: Annotated[int | None, typer.Option(help="Note the log-probability of each token, and of so many likeliest"
-                                                 " ones beside it; with --json.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the OUTPUT.part of an earlier run.")] = False,
+    logprobs: Annotated[int | None, typer.Option(help="With --json: add each token's log-probability, and those of this"
+                                                 " many likeliest tokens.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run from its OUTPUT.part.")] = False,
     chat: Annotated[bool, typer.Option("--chat", help="Answer each prompt by the model's chat template.")] = False,
     plan: PlanText = "auto",
     dtype: Dtype = "float32",
@@ -50,15 +49,16 @@ def generate(
     batch_size: Annotated[int, typer.Option(help="Prompts generated together.")] = 8,
     sort_window: Annotated[int | None, typer.Option(help="Lines to sort by length before batching;"
                                                     " the output keeps their order.  [default: 8 batches]")] = None,
-    pipeline: Annotated[bool, typer.Option("--pipeline/--no-pipeline", help="Read and tokenize ahead, and make text"
-                                           " behind, in threads; or one batch after the other. Same results.")] = True,
-    on_error: Annotated[str, typer.Option(help="A line that cannot be done ends the run (stop), is left out and counted"
-                                          ' (skip), or comes as an "error" (record; with --json).')] = "stop",
-    memory_budget: Annotated[str, typer.Option(help="What a batch may take beside the weights, such as 2GB, or none; a"
-                                               " batch that would not fit is cut.")] = "available",
-    trace: Annotated[Path | None, typer.Option(help="Write when which thread did what here, in Chrome's trace format.")]
+    pipeline: Annotated[bool, typer.Option("--pipeline/--no-pipeline", help="Tokenize and decode texts in other"
+                                           " threads while the model runs, or one after the other. Same results.")]
+    = True,
+    on_error: Annotated[str, typer.Option(help="On a bad line: stop, skip it and count it, or record the error (with"
+                                          " --json).")] = "stop",
+    memory_budget: Annotated[str, typer.Option(help="Memory for a batch beside the weights, such as 2GB, or none for no"
+                                               " limit. A batch that needs more is split.")] = "available",
+    trace: Annotated[Path | None, typer.Option(help="Write a trace of all threads to this file, in Chrome's format.")]
     = None,
-    timeline: Annotated[Path | None, typer.Option(help="Draw that into this SVG file.")] = None,
+    timeline: Annotated[Path | None, typer.Option(help="Draw that trace into this SVG file.")] = None,
     receipt: Annotated[bool, typer.Option("--receipt", help="Print to stderr what ran, how often, how long.")] = False,
     quiet: Quiet = False, debug: Debug = False,
     *, options: dict[str, Any], defaults: dict[str, Any],
@@ -67,8 +67,8 @@ def generate(
 
     Without options: greedily, with the bundled GPT-2.
 
-    Several texts come out one per line, line breaks written as \\n. Options have Hugging Face's names; where fairseq
-    spells one differently, that is taken too.
+    Several texts come out one per line, line breaks written as \\n. Options have Hugging Face's names; fairseq's
+    spellings work too.
     """
     import numpy as np
 
@@ -93,8 +93,6 @@ def generate(
         if resume:
             check_resume(given, output)
         started = time.perf_counter()  # of the work: typing a prompt takes time
-        if quiet:  # read when the hub's client is imported, which a local model never does
-            os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
         loaded = load(model, plan=plan, dtype=dtype, device=device, revision=revision, **defaults)
         resolved = loaded.options(**options)
         budget = None if memory_budget == "none" else memory_budget

@@ -18,6 +18,7 @@ from ..runtime.pipeline import Line, RunReceipt, check_lines, generate_lines
 from ..runtime.records import read_record
 from .interrupts import Terminated
 from .resume import records_depend_on
+from .whole_file import will_be_replaced
 
 
 class Interrupted(BaseException):
@@ -96,7 +97,7 @@ def check_prompts(model: Any, prompts: Prompts, how: dict[str, Any]) -> None:
 def check_resume(prompts: Prompts, output: Path | None) -> None:
     """Raises InputError where --resume has nothing to go on with, whatever an earlier run has done."""
     if output is None:
-        raise InputError("--resume goes on with a file of records: say --output FILE, as the run before did")
+        raise InputError("--resume continues a file of records: say --output FILE, as the run before did")
     if not prompts.can_be_read_again:
         name = prompts.source.removesuffix(", line")
         raise InputError(f"--resume reads all prompts again, and {name} can be read once: give them by --input FILE")
@@ -131,8 +132,10 @@ def run_lines(
     """
     with _output(model, prompts, output, resume, as_json, how) as out:
         if resume:
-            done = f"goes on behind line {out.reached}" if out.reached else "has no line yet: starting with the first"
+            done = f"continues after line {out.reached}" if out.reached else "has no line yet: starting with the first"
             told(f"{out.part} {done}")
+        if output is not None and (warning := will_be_replaced(output)):
+            told(warning)
         run = generate_lines(
             model, prompts.lines, jsonl=prompts.is_jsonl, source=prompts.source, render=record_of(as_json),
             done=out.reached, **how,
@@ -196,7 +199,7 @@ def what_is_done(out: StandardOutput | RecordFile) -> str:
     if not out.reached:
         return ""
     lines = "the first line is" if out.reached == 1 else f"the first {out.reached} lines are"
-    remedy = ": --resume goes on with it" if out.can_be_resumed else ""
+    remedy = ": --resume continues it" if out.can_be_resumed else ""
     return f"; {lines} done" + (f", in {out.part}{remedy}" if out.part else "")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import time
 from collections.abc import Callable
@@ -38,21 +39,21 @@ def ladder(
     input_length: Annotated[int, typer.Option(help="Approximate prompt length in tokens.")] = 64,
     max_new_tokens: Annotated[int, typer.Option(help="New tokens of each, exactly; at least 3.")] = 16,
     num_beams: Annotated[int, typer.Option("--num-beams", "--beam", help="Beams of the search.")] = 4,
-    no_repeat_ngram_size: Annotated[int, typer.Option(min=0, help="The ban whose compiled code is a rung; with 0 there"
-                                                      " is none, and HARS goes on to the later rungs.")] = 3,
+    no_repeat_ngram_size: Annotated[int, typer.Option(min=0, help="Ban of repeated n-grams, which has a rung. 0: no"
+                                                      " ban, so later rungs may keep HARS.")] = 3,
     batch_size: Annotated[int, typer.Option(help="Texts generated together, up to the last rung, which takes all.")]
     = 2,
-    repeats: Annotated[int, typer.Option(help="Turns of all rungs.")] = 3,
-    seconds: Annotated[float | None, typer.Option(min=1, help="About how long it may take, without --memory-budget and"
-                                                  " the compiler: sizes that are not given are made smaller, and"
-                                                  " fewer turns are run."
-                                                  "  [default: 90; with a size, no limit]")] = None,
+    repeats: Annotated[int, typer.Option(help="How often each rung is timed at the end.")] = 3,
+    seconds: Annotated[float | None, typer.Option(min=1, help="Take about this long, not counting the compiler and"
+                                                  " --memory-budget: sizes that are not given become smaller, and"
+                                                  " rungs may be left out.  [default: 90; with a size, no limit]")]
+    = None,
     memory_budget: Annotated[str | None, typer.Option(help="Also double the batch, method by method, until it would"
                                                       " need more than this beside the weights, such as 16GB, or what"
                                                       " the machine has left (available).")] = None,
     cell_seconds: Annotated[float, typer.Option(help="Skip batches slower than this, in seconds.")] = 4.0,
     machine: Annotated[list[str] | None, typer.Option(help="Predict for this one too, with its own memory as a cap:"
-                                                      " v100, t4 or h200; may be given several times.")] = None,
+                                                      " v100, t4 or h200; may repeat.")] = None,
     read: Annotated[Path | None, typer.Option("--read", help="Time nothing: show a file that --json wrote.")] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw speedups and shares of time, as SVG.")] = None,
     as_json: AsJson = False, quiet: Quiet = False, debug: Debug = False,
@@ -61,9 +62,9 @@ def ladder(
 
     From no cache to all that is fast here (FastSeq, Table 2).
 
-    Each rung adds a switch: cache, pipeline, n-gram ban, cache de-duplication, EL, fused kernels, HARS, planned memory,
-    low precision, a larger batch. Its tokens must be those of the rung before; one that loses here says why, and is not
-    carried on.
+    Each rung adds one: cache, pipeline, n-gram ban, cache de-duplication, EL, fused kernels, HARS, planned memory, low
+    precision, a larger batch. Each must give the tokens of the rung before. If a rung is slower, the report explains
+    why and drops it.
     """
     import numpy as np
 
@@ -108,13 +109,14 @@ def _short(report: Report) -> Callable[[str], None]:
 
 
 def _loaded(model: str, random_weights: bool):
-    """The model. Raises CheckpointError, which names --random-weights where that would do."""
+    """The model. Raises CheckpointError, which names --random-weights and a published shape where those would do."""
     from .. import load
     from ..files.published import PUBLISHED
 
     try:
         return load(model, random_weights=random_weights)
     except CheckpointError as error:
-        if model in PUBLISHED and not random_weights:
-            error.args = (f"{error}; or say --random-weights, which needs the shapes of {model} alone",)
+        near = [model] if model in PUBLISHED else difflib.get_close_matches(model, PUBLISHED, n=1)
+        if near and not random_weights and not Path(model).is_dir():
+            error.args = (f"{error}; or time random weights of that shape: -m {near[0]} --random-weights",)
         raise

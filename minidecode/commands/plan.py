@@ -31,10 +31,10 @@ def plan(
     as_json: AsJson = False, debug: Debug = False,
     *, options: dict[str, Any], defaults: dict[str, Any],
 ):  # fmt: skip
-    """Plan the arena of a decode step: where each intermediate lies.
+    """Plan the memory of a decode step, an offset per array.
 
-    Learnt from a dry run of one step at the largest shapes that the options allow (--beam, --max-new-tokens, ...). The
-    largest intermediates are printed; --json has all of them.
+    A dry run of one step at the largest shapes that the options allow (--beam, --max-new-tokens, ...) finds when each
+    is alive. The largest are printed; --json has all of them.
     """
     from ..loading import load_shapes
 

@@ -28,8 +28,8 @@ def score(
     stride: Annotated[int | None, typer.Option(help="Tokens from window to window of a text longer than the context."
                                                "  [default: half a context]")] = None,
     truncate: Annotated[bool, typer.Option("--truncate", help="Cut sources that are too long, on the right.")] = False,
-    on_error: Annotated[str, typer.Option(help="A text that cannot be scored ends the run (stop), is left out and"
-                                           ' counted (skip), or comes as an "error" (record; with --json).')] = "stop",
+    on_error: Annotated[str, typer.Option(help="On a bad text: stop, skip it and count it, or record the error (with"
+                                           " --json).")] = "stop",
     source_lang: Annotated[str | None, typer.Option(help="Language of the texts (mBART).")] = None,
     target_lang: Annotated[str | None, typer.Option(help="Language of the targets (Marian, mBART).")] = None,
     dtype: Dtype = "float32",

@@ -28,7 +28,7 @@ def trace(
     device: Device = "cpu",
     svg: Annotated[Path | None, typer.Option(help="Draw the beam tree into this file.")] = None,
     against: Annotated[str | None, typer.Option(metavar="OPTION=VALUE,..",
-        help="Search again with these changed (dialect=fairseq, plan=cache=none); say where the two part.")]
+        help="Search again with these changed (dialect=fairseq, plan=cache=none); show the first difference.")]
     = None,
     as_json: Annotated[bool, typer.Option("--json", help="All steps as JSON.")] = False,
     debug: Debug = False,
@@ -36,7 +36,7 @@ def trace(
 ):  # fmt: skip
     """Show a search step by step: candidates, scores and beams.
 
-    Also what was ruled out, why, and which beam goes on where. Without a limit, the first 8 new tokens.
+    Also what was ruled out, why, and which beam each candidate becomes. Without a limit, the first 8 new tokens.
     """
     import numpy as np
 

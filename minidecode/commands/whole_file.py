@@ -43,6 +43,12 @@ def whole_file(path: Path) -> Iterator[Any]:
         raise
 
 
+def will_be_replaced(path: Path) -> str:
+    """A sentence for those who asked for a file that is there already and holds something; "" for any other path."""
+    is_there = path.is_file() and path.stat().st_size > 0
+    return f"{path} is there already: it will be replaced at the end" if is_there else ""
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)

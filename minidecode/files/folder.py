@@ -23,7 +23,8 @@ def bundled_models() -> dict[str, Path]:
     here = Path(__file__).resolve().parents[1]
     roots = [here / "weights", here.parent / "weights"]  # installed from a wheel; run from a checkout
     folders = [f for root in roots if root.is_dir() for f in sorted(root.iterdir()) if (f / "config.json").exists()]
-    return {f.name: f for f in reversed(folders)}
+    found = {f.name: f for f in reversed(folders)}
+    return dict(sorted(found.items()))
 
 
 def find_folder(name: str | Path, revision: str | None = None, weights: bool = True) -> Path:
@@ -55,7 +56,8 @@ def find_folder(name: str | Path, revision: str | None = None, weights: bool = T
         if revision is not None:
             raise OptionError(f"revision={revision!r} is for models on the hub; {str(name)!r} is the folder {local}")
         return local
-    remedy = f"name {' or '.join(bundled)}, or a folder with a config.json"
+    packaged = [*gguf_folder.PACKAGED, *FOLDERS]
+    remedy = f"name {', '.join([*bundled, *packaged])}, or a folder with a config.json"
     if folder.suffix == ".pt" and os.path.isfile(folder):
         raise CheckpointError(
             f"{str(name)!r} is a file, not a folder: if it is a checkpoint of fairseq, make a folder of it with "
@@ -65,7 +67,7 @@ def find_folder(name: str | Path, revision: str | None = None, weights: bool = T
         raise CheckpointError(f"{str(name)!r} is a file, not a folder: {remedy}")
     if folder.suffix in (".gguf", ".pt"):  # a path that is wrong, and not a model on the hub
         raise CheckpointError(f"there is no file {name}: name a file that is there")
-    remedy += did_you_mean(str(name), bundled if weights else [*bundled, *PUBLISHED])
+    remedy += did_you_mean(str(name), [*bundled, *packaged, *([] if weights else PUBLISHED)])
     nowhere = f"{str(name)!r} is neither a bundled model nor a folder"
     if isinstance(name, Path) or not hub.looks_like_id(name):
         raise CheckpointError(f"{nowhere}: {remedy}")

@@ -42,15 +42,16 @@ PACKAGED = {
 }  # fmt: skip
 
 
-def convert_gguf(path: Path, out: Path, sha256: str = "") -> None:
+def convert_gguf(path: Path, out: Path, sha256: str = "", announce: Callable[[], None] = lambda: None) -> None:
     """Writes the model of a GGUF file into the new folder `out`, which appears whole or not at all.
 
-    sha256: of the file, for the manifest. Raises CheckpointError on a file that is damaged or of an unsupported kind,
-    before anything is written.
+    sha256: of the file, for the manifest. announce: called when the file is checked, before the slow part. Raises
+    CheckpointError on a file that is damaged or of an unsupported kind, before anything is written.
     """
     g = read_gguf(path)
     with naming(path):
         config, files, read = described(g)
+    announce()
     with whole_folder(out) as partial:
         for name, text in files.items():
             (partial / name).write_text(text, encoding="utf-8", newline="\n")
@@ -152,18 +153,22 @@ def converted_folder(path: Path, expected: str | None = None) -> Path:
         if os.path.lexists(out):
             warnings.warn(f"{out} is damaged: {path.name} is converted again", MinidecodeWarning, stacklevel=2)
             _remove(out)
-        if not os.environ.get("HF_HUB_DISABLE_PROGRESS_BARS"):
-            print(f"minidecode: converting {path.name} into {out}, once", file=sys.stderr)
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise CheckpointError(f"{out} cannot be made ({error}): set MINIDECODE_CACHE to another folder") from None
         try:
-            convert_gguf(path, out, sha256)
+            convert_gguf(path, out, sha256, announce=lambda: _announce(path, out))
         except CheckpointError:
             if not _kept(sha256):  # else another process was faster
                 raise
     return out
+
+
+def _announce(path: Path, out: Path) -> None:
+    """A line on stderr for those who wait, unless progress bars are switched off."""
+    if not os.environ.get("HF_HUB_DISABLE_PROGRESS_BARS"):
+        print(f"minidecode: converting {path.name} into {out}, once", file=sys.stderr, flush=True)
 
 
 def _remove(out: Path) -> None:

@@ -78,12 +78,12 @@ REFUSED_ENCODERS = {
     "xlm-roberta": "it is BERT with positions from 2, another classifier and a SentencePiece tokenizer",
 }
 REFUSED = {
-    "blenderbot": "it is mBART without a norm behind the embeddings",
+    "blenderbot": "it is mBART without a norm after the embeddings",
     "gemma": "its norms multiply by 1 + gain, and its embeddings are scaled",
-    "gpt_neox": "its attention and feed-forward layer run side by side, and a part of each head is turned",
-    "m2m_100": "it is mBART without a norm behind the embeddings, and with positions of sines",
-    "opt": "its positions and its norms lie elsewhere than GPT-2's",
-    "pegasus": "it is mBART without a norm behind the embeddings, and with positions of sines",
-    "phi": "its attention and feed-forward layer run side by side, and a part of each head is turned",
+    "gpt_neox": "attention and feed-forward layer run in parallel, and RoPE rotates a part of each head",
+    "m2m_100": "it is mBART without a norm after the embeddings, and with sinusoidal positions",
+    "opt": "its table of positions has an offset of 2, and some sizes are post-norm",
+    "pegasus": "it is mBART without a norm after the embeddings, and with sinusoidal positions",
+    "phi": "attention and feed-forward layer run in parallel, and RoPE rotates a part of each head",
     **REFUSED_ENCODERS,
 }

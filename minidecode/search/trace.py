@@ -11,7 +11,7 @@ import numpy as np
 
 from ..runtime.device import fetch
 
-FATES = {"runs": "goes on", "ends": "finished", "refused": "ended, and did not count", "dropped": "not among the best"}
+FATES = {"runs": "goes on", "ends": "finished", "refused": "ended, not kept", "dropped": "not among the best"}
 
 
 @dataclass

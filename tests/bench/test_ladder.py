@@ -181,7 +181,7 @@ def test_a_loser_says_why_and_is_not_carried_on(toy, monkeypatch):
     assert not el.carried and el.speedup < 0.9
     assert "attention does" in el.why and "operations per byte" in el.why and "does 4.0 in the time of a byte" in el.why
     assert fused.builds_on == "cache de-duplication" and "cache=split" in fused.plan
-    assert f"slower: dropped: {el.why[:40]}" in str(found)
+    assert f"slower, so it is dropped. {el.why[:1].upper()}{el.why[1:40]}" in str(found)
 
 
 def test_a_rung_that_takes_long_is_not_run_again(toy, monkeypatch, settled):
@@ -219,10 +219,10 @@ def test_without_time_left_each_rung_is_timed_once_and_says_so(toy, monkeypatch,
     monkeypatch.setattr(ladder.Clock, "has", lambda self, seconds: self.gone == 0)
     monkeypatch.setattr(ladder.Clock, "gone", property(lambda self: 1.0))
     found = ladder.ladder(toy, **SIZES, seconds=1.0)
-    assert [s.not_run for s in found.steps] == ["", *["the 1 s were over (--seconds)"] * 2]
+    assert [s.not_run for s in found.steps] == ["", *["no time was left (--seconds)"] * 2]
     (step,) = found.measured
     assert step.timed_once and step.runs == 1 < SIZES["repeats"]
-    assert str(found).count("timed once: the time was over") == 1
+    assert str(found).count("timed once: no time was left for more") == 1
     assert found.as_dict()["steps"][0]["timed_once"] is True and found.work["smaller"] == []
 
 
@@ -242,9 +242,10 @@ def test_a_little_slower_is_a_loss_only_where_more_is_to_be_done():
 
 def test_the_outcome_in_words():
     lost = ladder.Step("x", "", carried=False, speedup=1.02, trial=[1.1, 1.0])
-    assert lost.outcome == "slower in its trial (1.100 s, was 1.000 s): dropped"
-    assert dataclasses.replace(lost, speedup=0.9).outcome == "slower: dropped"
-    assert dataclasses.replace(lost, speedup=0.9, carried=True).outcome == "slower, and kept: its trial could not tell"
+    assert lost.outcome == "slower in its trial (1.100 s; before: 1.000 s), so it is dropped"
+    assert dataclasses.replace(lost, speedup=0.9).outcome == "slower, so it is dropped"
+    kept = dataclasses.replace(lost, speedup=0.9, carried=True)
+    assert kept.outcome == "slower, but its trial was too close to tell, so it is kept"
 
 
 def test_json_comes_back_whole(found, tmp_path):

@@ -142,6 +142,14 @@ def test_output_replaces_what_a_link_points_to_and_keeps_its_rights(cli, toy, ex
     assert target.stat().st_mode & 0o777 == 0o640
 
 
+def test_a_file_is_not_replaced_in_silence(cli, toy, tmp_path):
+    path = tmp_path / "out.txt"
+    for old, told in (("", 0), ("old", 1), ("older", 0)):
+        path.write_text(old)
+        err = cli("generate", *PROMPTS, "-m", toy, *FEW, "-o", path, *(["-q"] if old == "older" else [])).err
+        assert err.count(f"minidecode: {path} is there already: it will be replaced at the end\n") == told
+
+
 # --- options ---
 
 ALIASES = [
@@ -459,7 +467,7 @@ def test_output_on_a_full_disk(fails, toy, tmp_path, monkeypatch):
 def test_an_existing_output_survives_a_failure_half_way(fails, fails_on_z, tmp_path):
     path = tmp_path / "out.txt"
     path.write_text("old")
-    message = fails("generate", "the", "zoo", "sea", "-m", fails_on_z, "--batch-size", 1, "-o", path)
+    message = fails("generate", "the", "zoo", "sea", "-m", fails_on_z, "--batch-size", 1, "-o", path, "-q")
     assert "prompt 2: " in message and "NaN" in message and "wte.weight" in message
     assert f"the first line is done, in {path}.part" in message
     assert path.read_text() == "old"
@@ -646,7 +654,7 @@ def test_an_interrupt_keeps_what_is_done_and_says_how_much(toy, long_input, tmp_
     done = written.count("\n")
     assert written == text * done and done < 5000, "whole records alone"
     lines = "the first line is" if done == 1 else f"the first {done} lines are"
-    assert err == f"minidecode: {word}; {lines} done, in {part}: --resume goes on with it\n"
+    assert err == f"minidecode: {word}; {lines} done, in {part}: --resume continues it\n"
     assert sorted(os.listdir(tmp_path)) == ["long.txt", "out.txt.part", "out.txt.part.journal", "toy-gpt2"]
 
 

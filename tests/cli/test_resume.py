@@ -107,7 +107,7 @@ def test_what_is_done_is_not_generated_again(cli, toy, texts, unfinished, monkey
     without_quiet = [a for a in command(texts, toy) if a != "-q"]
     ran = cli(*without_quiet, "--resume")
     assert ran.code == 0 and len(calls) == 2, "two batches hold the last four lines"
-    assert ran.err.startswith(f"minidecode: {part} goes on behind line 8\n[")
+    assert ran.err.startswith(f"minidecode: {part} continues after line 8\n[")
 
 
 @pytest.mark.parametrize("flags", [[], ["--json", "--do-sample"]])
@@ -229,7 +229,7 @@ def test_a_line_that_stopped_a_run_can_be_left_out_by_the_next(cli, fails_on_z, 
     (tmp_path / "out").unlink()
     stopped = cli(*command(path, fails_on_z))
     assert stopped.code == 1 and "line 5" in stopped.err
-    assert stopped.err.endswith(f"; the first 4 lines are done, in {tmp_path / 'out.part'}: --resume goes on with it\n")
+    assert stopped.err.endswith(f"; the first 4 lines are done, in {tmp_path / 'out.part'}: --resume continues it\n")
     assert cli(*command(path, fails_on_z), "--resume").err == stopped.err, "it stops there again"
     ran = cli(*skip, "--resume")
     assert (ran.code, ran.err) == (0, whole.err) and (tmp_path / "out").read_bytes() == expected

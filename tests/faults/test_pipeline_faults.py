@@ -441,11 +441,11 @@ def test_the_system_takes_no_more_bytes(toy, tmp_path, flag):
     assert process.returncode == 1 and not out.exists()
     assert err.decode() == (
         f"minidecode: {out} cannot be written: File too large; the first {len(records)} lines are done, in {out}.part: "
-        "--resume goes on with it\n"
+        "--resume continues it\n"
     )
     process = start("generate", "-i", prompts, "-m", toy, "-o", out, "--json", "--max-new-tokens", 3, flag, "--resume")
     _, err = process.communicate(timeout=2 * PATIENCE)
-    assert process.returncode == 0 and f"{out}.part goes on behind line {len(records)}\n" in err.decode()
+    assert process.returncode == 0 and f"{out}.part continues after line {len(records)}\n" in err.decode()
     found = out.read_text().splitlines(keepends=True)
     assert found[: len(records)] == records and [json.loads(r)["line"] for r in found] == list(range(1, 201))
 

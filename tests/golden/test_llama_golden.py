@@ -45,7 +45,7 @@ def test_a_rolling_cache_under_a_window():
 
 
 def test_el_is_refused_with_the_reason(golden):
-    with pytest.raises(md.OptionError, match=r"turns its keys by their position \(rotary\).*cache=split keeps the"):
+    with pytest.raises(md.OptionError, match=r"rotates its keys by their positions \(RoPE\).*cache=split, which also"):
         golden.load().generate(input_ids=[[3, 4]], plan="cache=el", max_new_tokens=2)
 
 

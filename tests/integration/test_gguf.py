@@ -321,6 +321,18 @@ def test_without_the_package_the_error_says_what_to_install(file, monkeypatch):
         gguf_folder.convert_gguf(file, file.with_name("out"))
 
 
+@pytest.mark.parametrize("spoil", ["package", "file"])
+def test_a_conversion_is_announced_only_if_it_begins(file, monkeypatch, capsys, spoil):
+    write_llama(file)
+    if spoil == "package":
+        monkeypatch.setitem(sys.modules, "gguf.constants", None)
+    else:
+        file.write_bytes(file.read_bytes()[:64])
+    with pytest.raises(CheckpointError):
+        find_folder(file)
+    assert capsys.readouterr().err == ""
+
+
 # --- the cache of converted models ---
 
 
@@ -411,7 +423,7 @@ def test_two_that_convert_at_once_get_the_same_folder(file, monkeypatch):
     write_llama(file)
     convert = gguf_folder.convert_gguf
 
-    def slower(path, out, sha256):
+    def slower(path, out, sha256, **how):
         convert(path, out, sha256)  # the other process
         convert(path, out, sha256)
 

@@ -65,7 +65,7 @@ def test_published_shapes_plan_a_step():
 
 
 @pytest.mark.parametrize(("kind", "el"), [
-    ("llama/grouped", "turns its keys by their position (rotary)"), ("t5/gated-untied", None),
+    ("llama/grouped", "rotates its keys by their positions (RoPE)"), ("t5/gated-untied", None),
 ])  # fmt: skip
 def test_the_ladder_climbs_all_rungs_that_there_are(kind, el, monkeypatch):
     """EL is a rung of T5's cross attention; on Llama it says why it is none. Every other rung gives equal tokens."""
@@ -76,5 +76,5 @@ def test_the_ladder_climbs_all_rungs_that_there_are(kind, el, monkeypatch):
     )  # fmt: skip
     steps = {step.name: step for step in found.steps}
     shown = str(found)
-    assert (el is None) == ("rotary" not in shown) and (el is None or el in shown)
+    assert (el is None) == ("RoPE" not in shown) and (el is None or el in shown)
     assert {"cache", "cache de-duplication", "fused kernels", "planned memory", "larger batch"} <= set(steps)

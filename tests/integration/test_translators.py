@@ -107,7 +107,7 @@ def test_a_source_beyond_the_positions_is_an_error():
 @pytest.mark.parametrize("model_type", ["blenderbot", "pegasus", "m2m_100"])
 def test_others_with_norms_in_front_are_refused_for_what_they_lack(model_type, tmp_path):
     write_json(tmp_path / "config.json", {"model_type": model_type})
-    with pytest.raises(md.CheckpointError, match=f"'{model_type}' is not supported .*without a norm behind the embedd"):
+    with pytest.raises(md.CheckpointError, match=f"'{model_type}' is not supported .*without a norm after the embedd"):
         md.load(tmp_path)
 
 
