@@ -23,7 +23,7 @@ from ..errors import CheckpointError, OptionError
 from ..models import fairseq_tensors
 from ..models.config import FairseqConfig
 from .checkpoint import match_tensors, write_safetensors
-from .fairseq_tokenizer import CODES, Dictionary
+from .fairseq_tokenizer import CODES, Dictionary, is_language
 from .new_folder import check_new, whole_folder
 from .stored import STORED_DTYPES, Stored
 from .torch_file import Strided, named_tensors, read_torch_value
@@ -223,7 +223,7 @@ def language(path: Path, side: str, known: Any, given: str | None) -> str:
     name = known if isinstance(known, str) else given
     if name is None:
         raise OptionError(f"{path} does not say its {side}_lang: add --{side}-lang ({side}_lang=)")
-    if not re.fullmatch(r"[\w-]+(\.[\w-]+)*", name) or len(name) > 40:
+    if not is_language(name):
         raise OptionError(f"{side}_lang={name!r:.60} is no name of a language, such as de: choose another")
     return name
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -143,7 +144,10 @@ class FairseqTokenizer(Tokenizer):
             paths = [folder / "vocab-src.json", folder / "vocab-tgt.json"]
             sides = [Dictionary.from_vocabulary(path) for path in paths]
         else:
-            paths = [folder / f"dict.{fields.get(f'{side}_lang')}.txt" for side in ("source", "target")]
+            languages = [fields.get(f"{side}_lang") for side in ("source", "target")]
+            if bad := [language for language in languages if not (language is None or is_language(language))]:
+                raise CheckpointError(f"{folder / 'config.json'}: {bad[0]!r:.60} is no name of a language, such as de")
+            paths = [folder / f"dict.{language}.txt" for language in languages]
             if not any(path.exists() for path in paths):
                 if there := sorted(path.name for path in folder.glob("dict.*.txt")):
                     raise CheckpointError(
@@ -212,6 +216,11 @@ class FairseqTokenizer(Tokenizer):
 
     def token_to_id(self, token: str) -> int | None:
         return self.target.index.get(token)
+
+
+def is_language(name: object) -> bool:
+    """Whether it can be SRC in dict.SRC.txt, a file of the same folder."""
+    return isinstance(name, str) and len(name) <= 40 and re.fullmatch(r"[\w-]+(\.[\w-]+)*", name) is not None
 
 
 def read_lines(path: Path) -> list[str]:

@@ -93,7 +93,7 @@ def read_settings(folder: Path | None, fields: dict[str, Any] | None) -> tuple[F
                 f" model of type {kinds}"
             )
         raise CheckpointError(
-            f"{folder / 'config.json'}: model_type {model_type!r} is not known: name a model of type {kinds}"
+            f"{folder / 'config.json'}: model_type {model_type!r:.80} is not known: name a model of type {kinds}"
         )
     if folder is not None and (folder / "generation_config.json").exists():
         defaults = read_json(folder / "generation_config.json")

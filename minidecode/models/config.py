@@ -61,15 +61,15 @@ class Config:
         for field in (*self.SIZES, *ours):
             value = getattr(self, field)
             if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**31:
-                told = "a number of that size" if isinstance(value, int) and abs(value) >= 2**31 else repr(value)
+                told = "a number of that size" if isinstance(value, int) and abs(value) >= 2**31 else repr(value)[:80]
                 raise CheckpointError(f"config.json: {field} must be a whole number from 1 to 2**31 - 1, not {told}")
         for field in self.FLAGS:
             if not isinstance(getattr(self, field), bool):
-                raise CheckpointError(f"config.json: {field} must be true or false, not {getattr(self, field)!r}")
+                raise CheckpointError(f"config.json: {field} must be true or false, not {getattr(self, field)!r:.80}")
         activation = self.activation_function
         if not isinstance(activation, str) or activation not in ACTIVATIONS:
             raise CheckpointError(
-                f"config.json: activation_function {activation!r} is not one of {', '.join(ACTIVATIONS)}"
+                f"config.json: activation_function {activation!r:.80} is not one of {', '.join(ACTIVATIONS)}"
             )
 
     def check_heads(self, width: str, heads: str) -> None:
@@ -263,7 +263,7 @@ class BartConfig(TranslatorConfig):
         for name, value in cls.FIXED.items():
             if fields.get(name, value) != value:
                 kind = fields.get("model_type", "bart")
-                raise CheckpointError(f"config.json: {name}={fields[name]!r} is another kind of model than {kind}")
+                raise CheckpointError(f"config.json: {name}={fields[name]!r:.80} is another kind of model than {kind}")
         return super().from_json(fields)
 
     @property
@@ -879,7 +879,7 @@ class BertConfig(Config):
         """Takes labels from id2label; `labels_tokens` from the architecture, where the file may decide if none is."""
         for name, value in cls.FIXED.items():
             if fields.get(name) not in (None, value):
-                raise CheckpointError(f"config.json: {name}={fields[name]!r} is not supported for bert")
+                raise CheckpointError(f"config.json: {name}={fields[name]!r:.80} is not supported for bert")
         own = {
             "labels": cls._labels(fields),
             "labels_tokens": "ForTokenClassification" in str(fields.get("architectures")),

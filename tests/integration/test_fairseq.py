@@ -458,6 +458,13 @@ def test_dictionaries_without_languages_are_named(folders, tmp_path):
         md.load(out).generate("is to")
 
 
+@pytest.mark.parametrize("language", ["a" * 5000, "a\0", "../de", ["de"]])
+def test_a_language_that_is_no_name_is_one_line(folders, tmp_path, language):
+    with pytest.raises(md.CheckpointError, match=r"config\.json: .* is no name of a language, such as de$") as caught:
+        md.load(changed(folders[SHARED], tmp_path / "model", target_lang=language))
+    assert len(str(caught.value)) < 300
+
+
 def test_an_architecture_that_is_no_name_is_one_line(folders, tmp_path):
     assert md.load(changed(folders[SHARED], tmp_path / "model", arch=["x"])).config.encoder_layers == 3
 
