@@ -34,6 +34,9 @@ class SentenceSettings:
             max_tokens, lowers = fields.get("max_seq_length"), fields.get("do_lower_case") is True
             if max_tokens is not None and (type(max_tokens) is not int or max_tokens < 2):
                 raise CheckpointError(f"{path}: max_seq_length must be a whole number from 2, not {max_tokens!r:.40}")
+        if max_tokens is None and (path := folder / "tokenizer_config.json").is_file():
+            most = read_json(path).get("model_max_length")  # transformers writes 1e30 where there is no limit
+            max_tokens = most if type(most) is int and 2 <= most < 2**31 else None
         kinds = [str(module.get("type")).rpartition(".")[2] for module in modules if isinstance(module, dict)]
         prompt = _prompt(folder)
         if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
@@ -78,7 +81,17 @@ def _prompt(folder: Path) -> str:
 
 
 def _pooling(fields: dict[str, Any]) -> tuple[str, str]:
-    """(pooling, what is not supported) of the config of a pooling module."""
-    asked = [name for name, on in fields.items() if name.startswith("pooling_mode") and on is True]
-    found = [name for name, field in POOLINGS.items() if asked == [field]]
-    return (found[0], "") if found else ("mean", f"the pooling asks for {' and '.join(asked) or 'nothing'}")
+    """(pooling, what is not supported) of the config of a pooling module.
+
+    sentence-transformers 6 writes the name of a mode, or several; before, a flag for each mode was true or false.
+    """
+    named = fields.get("pooling_mode")
+    if named is None:
+        modes = {field: name for name, field in POOLINGS.items()}
+        flags = [name for name, on in fields.items() if name.startswith("pooling_mode_") and on is True]
+        asked = [modes.get(flag, flag) for flag in flags] or ["mean"]
+    else:
+        asked = [named] if isinstance(named, str) else [str(mode) for mode in named] if isinstance(named, list) else []
+    if len(asked) == 1 and asked[0] in POOLINGS:
+        return asked[0], ""
+    return "mean", f"the pooling asks for {' and '.join(asked)[:80] or repr(named)[:80]}"

@@ -169,6 +169,34 @@ def test_what_sentence_transformers_asks_for_is_done_or_refused(bert):
     assert md.load(folder).encode(TEXTS, pooling="mean").shape == (3, 12)
 
 
+def test_files_of_sentence_transformers_6(bert):
+    """The mode has a name, and the most tokens are the tokenizer's."""
+    folder = bert("plain")
+    plain = md.load(folder)
+    kinds = [{"type": "st.base.modules.transformer.Transformer", "path": ""},
+             {"type": "st.sentence_transformer.modules.pooling.Pooling", "path": "1_Pooling"}]  # fmt: skip
+    (folder / "1_Pooling").mkdir()
+    (folder / "modules.json").write_text(json.dumps(kinds))
+    (folder / "sentence_bert_config.json").write_text('{"transformer_task": "feature-extraction"}')
+    (folder / "tokenizer_config.json").write_text('{"model_max_length": 5}')
+    for mode in ("cls", "max", "mean", ["mean"]):
+        (folder / "1_Pooling" / "config.json").write_text(json.dumps({"embedding_dimension": 12, "pooling_mode": mode}))
+        model = md.load(folder)
+        right = model.encode(TEXTS, pooling=mode if isinstance(mode, str) else "mean")
+        assert np.array_equal(model.encode(TEXTS), right), mode
+    assert np.array_equal(model.encode("war and peace is", truncate=True), model.encode("war and peace"))
+    with pytest.raises(md.InputError, match="has 6 tokens, and the model reads 5"):
+        model.encode("war and peace is")
+    (folder / "tokenizer_config.json").write_text('{"model_max_length": 1000000000000000019884624838656}')
+    assert np.array_equal(md.load(folder).encode("war " * 20), plain.encode("war " * 20, pooling="mean"))
+    for mode, says in (("lasttoken", "lasttoken"), (["cls", "mean"], "cls and mean"), (7, "7")):
+        (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": mode}))
+        with pytest.raises(md.OptionError, match=f"the pooling asks for {says}, which is not supported"):
+            md.load(folder).encode(TEXTS)
+    (folder / "1_Pooling" / "config.json").write_text('{"word_embedding_dimension": 12}')
+    assert np.array_equal(md.load(folder).encode(TEXTS), model.encode(TEXTS, pooling="mean"))
+
+
 def test_what_sentence_transformers_does_with_texts_is_done(bert):
     """A prompt by default, and lower case: both before the tokenizer, and of `encode` alone."""
     folder = bert("plain")
