@@ -33,6 +33,7 @@ KEY = {
     "C": "candidates",
     "P": "buckets of a position bias",
     "L": "distances from query to key",
+    "Z": "numbers of a latent",
     "X": "several of these side by side (the name or the docstring says which)",
 }
 

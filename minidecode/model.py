@@ -35,6 +35,7 @@ from .runtime.encoding import (
     TokenLabel,
     as_texts,
     classified,
+    fitted,
     normalized,
     read_ids,
     read_texts,
@@ -47,6 +48,7 @@ from .runtime.engine import Engine
 from .runtime.footprint import Footprint, check_fits, footprint, read_budget
 from .runtime.guidance import GuidedEngine
 from .runtime.inputs import Inputs, Texts, extent_of, token_callback
+from .runtime.latents import Posterior, between, chosen_latents
 from .runtime.launch import counted_launches
 from .runtime.low_precision import DYNAMIC, NARROW, each_weight, joined, read_only, stored_as
 from .runtime.output import LogProbs, Output, check_logprobs
@@ -150,6 +152,16 @@ class Model:
         """Whether queries and keys are turned by their positions (Llama)."""
         return hasattr(self.weights, "turns_NK")
 
+    @property
+    def has_latent(self) -> bool:
+        """Whether a latent stands in front of each text (gpt2_latent)."""
+        return hasattr(self.network, "latent")
+
+    @property
+    def traits(self) -> dict[str, Any]:
+        """What plans depend on, beside the encoder and the device."""
+        return {"dtype": self.dtype, "is_rotary": self.is_rotary, "has_latent": self.has_latent}
+
     def options(self, **given: Unpack[GenerateOptions]) -> Options:
         """The options that a call of `generate` with these would run under: generation_config.json fills the gaps.
 
@@ -224,6 +236,8 @@ class Model:
         prefix_tokens: Sequence[Sequence[int]] | np.ndarray | None = None,
         negative_prompt: Texts | None = None,
         negative_prompt_ids: Any = None,
+        latent: Any = None,
+        latent_seed: int | None = None,
         plan: str | Plan | None = None,
         arena: Arena | None = None,
         truncate: bool = False,
@@ -252,6 +266,9 @@ class Model:
             place free.
         negative_prompt, negative_prompt_ids: with guidance_scale, what texts shall not sound like:
             one for all, or one for each prompt; by default the prompt's last token alone.
+        latent: for a model with a latent, Z numbers for all prompts, or an array (B, Z); by default
+            zeros.
+        latent_seed: draw a latent for each prompt instead.
         plan: overrides the one given to `load`.
         arena: where the steps keep what they compute, made of `plan_step`'s plans. Without it, a
             plan with arena=planned makes one for this call.
@@ -287,6 +304,7 @@ class Model:
         prefixes = self.inputs.prefixes(prefix_tokens, len(prompts_ids))
         if sample_ids is not None:
             check_sample_ids(sample_ids, len(prompts_ids))
+        z_BZ = self._latents(latent, latent_seed, prompts_ids, sample_ids)
         stopping = self._stopping(resolved, started)
         constraint = self._constraint(resolved, prompts_ids, limit_B, prefixes)
         request = Request.make(prompts_ids, limit_B, resolved, sources, prefixes, sample_ids, stopping, constraint)
@@ -321,6 +339,8 @@ class Model:
                     request = dataclasses.replace(request, guide=engine)
                 if sources:
                     engine.encode(sources)
+                if z_BZ is not None:
+                    engine.read_latent(z_BZ)
                 if resolved.num_beams == 1:
                     found = greedy(engine, request, resolved, on_token, steps)
                 else:
@@ -337,7 +357,7 @@ class Model:
         log_probs = None
         if logprobs is not None:
             goes_on = resolved.remove_invalid_values  # where the model's scores are NaN
-            log_probs = self._log_probs(sources, prompts_ids, token_ids, plan, logprobs, may_be_nan=goes_on)
+            log_probs = self._log_probs(sources, prompts_ids, token_ids, plan, logprobs, goes_on, z_BZ)
             stages["logprobs"] = time.perf_counter() - started - sum(stages.values())
         receipt = Receipt(
             plan=str(plan), chosen=chosen, dtype=self.dtype, ops=engine.ops.counts(),
@@ -378,6 +398,61 @@ class Model:
         of_generation: dict[str, Any] = {name: value for name, value in options.items() if name not in OF_A_CALL}
         self.check_chat(ids, self.options(**of_generation))
         return self.generate(input_ids=[ids], **options)
+
+    def _latents(self, latent: Any, seed: int | None, sentences, copies: Sequence[int] | None = None):
+        """z_BZ of a call; None of a model without a latent. Raises OptionError where it has none to give."""
+        if self.has_latent:
+            computed_in = self.weights.memory.computed_in
+            return chosen_latents(latent, seed, sentences, self.config.latent_size, computed_in, copies)
+        for name, value in (("latent", latent), ("latent_seed", seed)):
+            if value is not None:
+                raise OptionError(f"{name}: a {self.family} model has no latent: leave it out")
+        return None
+
+    def encode_latent(
+        self, texts: Texts | None = None, *, input_ids: Any = None, attention_mask: Any = None,
+        plan: str | Plan | None = None,
+    ) -> Posterior:  # fmt: skip
+        """What the encoder of a model with a latent reads from texts: mean and log variance of their latents.
+
+            z_BZ = model.encode_latent(["the old baker sold a boat."]).mean_BZ
+            print(model.generate("the", latent=z_BZ).texts)
+
+        Raises InputError on texts that cannot be used, OptionError on a model without a latent.
+        """
+        if not self.has_latent:
+            raise OptionError(f"encode_latent: a {self.family} model has no latent: use one of type gpt2_latent")
+        ids = self.inputs.given(texts, input_ids, attention_mask, "text")
+        ids = fitted(ids, most := self.config.n_positions, truncate=None)
+        plan = (self.plan if plan is None else Plan.parse(plan)).on(self.device)
+        functions, _ = plan.resolve(device=self.device, **self.traits)
+        ops, bert = CountedOps(functions), FAMILIES["bert"].network
+        read, encoder = Read(ids, [np.zeros_like(row) for row in ids]), self.weights.encoder
+        with few_blas_threads(self.is_small):
+            rows = rows_of(bert, encoder, ops, read, most, self.device, first_alone=True)
+            found = [fetch(self.network.posterior(self.weights, x_RD, ops)) for x_RD, _ in rows]
+        mean_BZ, log_variance_BZ = np.split(np.concatenate(found), 2, axis=1)
+        self._check_numbers(mean_BZ)
+        self._check_numbers(log_variance_BZ)
+        return Posterior(mean_BZ, log_variance_BZ)
+
+    def interpolate(
+        self, first: str, last: str, *, steps: int = 5, plan: str | Plan | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> Output:  # fmt: skip
+        """Texts on the way from one to another, by a model with a latent: `steps` of them, the two ends included.
+
+            for text in model.interpolate("the baker lost a key.", "my neighbor will buy a red boat.").texts:
+                print(text)
+
+        Latents are z = (1 - t) a + t b for t from 0 to 1, where a and b are the means that the encoder reads from the
+        two texts. Each text is generated from bos_token_id alone. options: those of `generate`.
+        """
+        a_Z, b_Z = self.encode_latent([first, last], plan=plan).mean_BZ
+        if (bos := self.defaults.get("bos_token_id")) is None:
+            raise OptionError("bos_token_id is set nowhere: put it into generation_config.json")
+        z_BZ = between(a_Z, b_Z, steps)
+        return self.generate(input_ids=[[bos]] * len(z_BZ), latent=z_BZ, plan=plan, **options)
 
     def check_chat(self, ids: np.ndarray, options: Options) -> None:
         """Raises InputError if a conversation and the answer to it go beyond the context."""
@@ -542,7 +617,7 @@ class Model:
         return plan.settled(["hars"] if options.num_beams == 1 or never_straight(options) else []), chosen
 
     def _plan_step(self, plan: Plan, extent: Extent, search: Options) -> StepPlan:
-        functions, make_cache = plan.resolve(self.is_encoder_decoder, self.device, self.dtype, self.is_rotary)
+        functions, make_cache = plan.resolve(self.is_encoder_decoder, self.device, **self.traits)
         with np.errstate(all="ignore"):
             made_for, captured = (self, plan, search), plan.captures(self.device)
             return dry_run(
@@ -563,12 +638,13 @@ class Model:
 
     def logits(
         self, input_ids: Any, attention_mask: Any = None, decoder_input_ids: Any = None,
-        decoder_attention_mask: Any = None,
+        decoder_attention_mask: Any = None, latent: Any = None,
     ) -> list[np.ndarray]:  # fmt: skip
         """The scores before softmax of every position, one array (N, V) per sentence, padding left out.
 
         An encoder-decoder model takes its sources as input_ids and its targets as decoder_input_ids, which must begin
         with decoder_start_token_id to mean what they do in training; the scores are those of the targets' positions.
+        latent: as for `generate`.
         """
         self._check_it_writes()
         if self.is_encoder_decoder != (decoder_input_ids is not None):
@@ -586,9 +662,12 @@ class Model:
                 )
             sources = fit_sources(sources, self.config.source_context, truncate=None)
         ids, _ = fit_prompts(ids, context, Options(), truncate=None)
+        z_BZ = self._latents(latent, None, ids)
         with few_blas_threads(self.is_small):
             if sources:
                 engine.encode(sources)
+            if z_BZ is not None:
+                engine.read_latent(z_BZ)
             logits_RV = fetch(engine.prefill(ids, every_row=True))
         return np.split(logits_RV, np.cumsum([len(i) for i in ids])[:-1])
 
@@ -603,6 +682,7 @@ class Model:
         stride: int | None = None,
         truncate: bool = False,
         decoder_start_token_id: int | None = None,
+        latent: Any = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Scores:
         """How likely the model finds texts: the log-probability of each token after those before it; see `Scores`.
@@ -615,7 +695,8 @@ class Model:
         stride: a text longer than the context is read in windows that start so many tokens apart, half a context by
         default. Each token is scored once, by the first window that reaches it; so all but those of the first window
         come after at least context - stride tokens. truncate: cut sources that are too long at their end.
-        decoder_start_token_id: instead of the model's. progress: called with (tokens scored, of how many).
+        decoder_start_token_id: instead of the model's. latent: as for `generate`, of all texts or of each.
+        progress: called with (tokens scored, of how many).
 
         Logits exist for a few rows at a time, so long texts and large vocabularies take no more memory than a
         forward pass does. Raises InputError on texts that cannot be used, NumericalError on NaN scores.
@@ -628,13 +709,15 @@ class Model:
             if len(target_rows) != len(ids):
                 raise InputError(f"there are {len(ids)} texts and {len(target_rows)} targets: give each text its own")
         pieces = self._pieces(ids, target_rows, stride, truncate, decoder_start_token_id)
-        functions, _ = self.plan.on(self.device).resolve(device=self.device, dtype=self.dtype, is_rotary=self.is_rotary)
+        z_BZ = self._latents(latent, None, ids)
+        functions, _ = self.plan.on(self.device).resolve(device=self.device, **self.traits)
         # Nothing comes after the scored tokens, so no keys and values are kept.
         cache = CacheFactory(NoCache)
         engine = Engine(self.network, self.weights, CountedOps(functions), cache, device=self.device)
         try:
             with few_blas_threads(self.is_small):
-                log_probs, best, _ = score_pieces(engine, pieces, len(ids), self.config.context, progress)
+                context = self.config.context
+                log_probs, best, _ = score_pieces(engine, pieces, len(ids), context, progress, z_BZ=z_BZ)
         except NumericalError as error:
             raise NumericalError(f"{error}{self._nan_tensors(self.plan)}") from None
         scored = [row[1:] for row in ids] if target_rows is None else target_rows
@@ -795,7 +878,7 @@ class Model:
             raise NumericalError(f"the model's numbers are not finite{self._nan_tensors(self.plan)}")
 
     def _log_probs(
-        self, sources, prompts, new_ids: list[np.ndarray], plan: Plan, best: int, may_be_nan: bool
+        self, sources, prompts, new_ids: list[np.ndarray], plan: Plan, best: int, may_be_nan: bool, z_BZ
     ) -> list[LogProbs]:
         """The model's own log-probabilities of new tokens, hypothesis by hypothesis, in a forward pass of their own."""
         each, context = len(new_ids) // len(prompts), self.config.context
@@ -805,10 +888,12 @@ class Model:
             pieces = target_pieces([sources[i // each] for i in spoken], ids, prompts[0], context)
         else:
             pieces = text_pieces([prompts[i // each] for i in spoken], ids, context, checked_stride(None, context))
-        functions, _ = plan.resolve(device=self.device, dtype=self.dtype, is_rotary=self.is_rotary)
+        functions, _ = plan.resolve(device=self.device, **self.traits)
         engine = Engine(self.network, self.weights, CountedOps(functions), CacheFactory(NoCache), device=self.device)
+        if z_BZ is not None:
+            z_BZ = z_BZ[[i // each for i in spoken]]
         with few_blas_threads(self.is_small):
-            found = score_pieces(engine, pieces, len(spoken), context, best=max(1, best), may_be_nan=may_be_nan)
+            found = score_pieces(engine, pieces, len(spoken), context, None, max(1, best), may_be_nan, z_BZ)
         each_text = zip(spoken, *found, strict=True)
         by_place = {i: LogProbs(token_R, ids_RK, logprob_RK, best) for i, token_R, ids_RK, logprob_RK in each_text}
         return [by_place.get(i, LogProbs.of_nothing(best)) for i in range(len(new_ids))]
@@ -856,7 +941,7 @@ class Model:
         self, plan: Plan, places: Fresh | Places | None = None, costs: bool | CostOf = False,
         negatives: list[np.ndarray] | None = None,
     ) -> Engine:  # fmt: skip
-        functions, make_cache = plan.resolve(self.is_encoder_decoder, self.device, self.dtype, self.is_rotary)
+        functions, make_cache = plan.resolve(self.is_encoder_decoder, self.device, **self.traits)
         ops, drop_finished, buckets = CountedOps(functions, places, costs), plan.drop_finished == "on", None
         if plan.captures(self.device) and not costs:  # whose models look at lengths, at each step anew
             # A kept step writes into no arena of another call.

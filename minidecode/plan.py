@@ -271,12 +271,14 @@ class Plan:
         return Plan("cuda", **{name: getattr(self, name) for name in own if getattr(self, name) != self._of_base(name)})
 
     def resolve(
-        self, has_encoder: bool = True, device: str = "cpu", dtype: str = "float32", is_rotary: bool = False
-    ) -> tuple[dict[str, Callable[..., Any]], CacheFactory]:
+        self, has_encoder: bool = True, device: str = "cpu", dtype: str = "float32", is_rotary: bool = False,
+        has_latent: bool = False,
+    ) -> tuple[dict[str, Callable[..., Any]], CacheFactory]:  # fmt: skip
         """The functions that will run, by op name, and what makes a layer's cache. What is off is not there.
 
         On a device, what is no kernel runs on copies that are brought to the host and back, each time.
         dtype: the model's, for int8_dynamic has products of its own. is_rotary: whether it turns queries and keys.
+        has_latent: whether a latent stands in front of texts.
 
         Raises OptionError if one of them cannot run here, or never would: a plan never falls back in silence.
         """
@@ -289,6 +291,11 @@ class Plan:
             raise OptionError(
                 "plan: cache=el: this model rotates its keys by their positions (RoPE), so W_k cannot be folded into"
                 " the query: use cache=split, which also stores the prompt once"
+            )
+        if has_latent and self.cache == "el":
+            raise OptionError(
+                "plan: cache=el: no hidden state makes the key and value of this model's latent: use cache=split,"
+                " which also stores the prompt once"
             )
         functions = backend(reference)
         if device != "cpu":  # what is no row of the catalog is a kernel, too

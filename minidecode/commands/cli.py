@@ -35,6 +35,7 @@ from .generate import generate
 from .generate_files import Interrupted
 from .help_text import GroupedCommands, GroupedOptions
 from .help_topics import help
+from .interpolate import interpolate
 from .interrupts import Terminated, raise_on_signals
 from .ladder import ladder
 from .models import models
@@ -61,7 +62,7 @@ app = typer.Typer(
     rich_markup_mode=None, pretty_exceptions_enable=False,
 )  # fmt: skip
 IN_ORDER_OF_HELP = {
-    "Generate": (generate, chat, trace, score),
+    "Generate": (generate, chat, interpolate, trace, score),
     "Read": (embed, classify),
     "Measure": (plan, compare, ladder, evaluate),
     "Check kernels": (check, sanitize),

@@ -43,6 +43,10 @@ def generate(
                                                  " many likeliest tokens.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run from its OUTPUT.part.")] = False,
     chat: Annotated[bool, typer.Option("--chat", help="Answer each prompt by the model's chat template.")] = False,
+    latent: Annotated[str | None, typer.Option(metavar="NUMBERS", help="The latent of all texts (gpt2_latent): numbers"
+                                               " with commas between them, or a .npy file.")] = None,
+    latent_seed: Annotated[int | None, typer.Option(help="Draw a latent for each text: the same seed, the same ones.")]
+    = None,
     plan: PlanText = "auto",
     dtype: Dtype = "float32",
     device: Device = "cpu",
@@ -99,6 +103,10 @@ def generate(
         how = {"truncate": truncate, "memory_budget": budget, "chat": chat} | options
         if on_error == "stop":
             check_prompts(loaded, given, how)
+        if latent is not None:
+            how["latent"] = read_latent(latent)
+        if latent_seed is not None:
+            how["latent_seed"] = latent_seed
         aside = output, trace, timeline
         alone = given.is_single and not as_json and resolved.num_return_sequences == 1 and on_error == "stop"
         generation_started, first_token_at = time.perf_counter(), None
@@ -121,6 +129,21 @@ def generate(
     if receipt:
         for text in receipts:
             print(text, file=sys.stderr)
+
+
+def read_latent(text: str) -> list:
+    """Numbers with commas between them, or those of a .npy file. Raises InputError."""
+    import numpy as np
+
+    if text.endswith(".npy"):
+        try:
+            return np.load(text, allow_pickle=False).tolist()
+        except (OSError, ValueError) as error:
+            raise InputError(f"--latent: {text} cannot be read ({error}): write it with numpy.save") from None
+    try:
+        return [float(number) for number in text.split(",")]
+    except ValueError:
+        raise InputError(f"--latent takes numbers with commas between them, or a .npy file, not {text!r:.80}") from None
 
 
 def _check_places(input: Path | None, output: Path | None, trace: Path | None, timeline: Path | None) -> None:

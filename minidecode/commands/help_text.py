@@ -7,7 +7,7 @@ from typing import Any
 COMMAND_GROUPS = ("Generate", "Read", "Measure", "Check kernels", "Learn", "This machine")
 OPTION_GROUPS = {
     "Model": "model chat system revision dtype device random_weights ignore_generation_config task"
-             " source_lang target_lang vocab_size kv_heads pooling normalize",
+             " source_lang target_lang vocab_size kv_heads pooling normalize latent latent_seed",
     "Length and stops": "truncate max_new_tokens max_length max_len_a max_len_b match_source_len min_new_tokens"
                         " min_length input_length stop_strings keep_stop_strings max_time",
     "Search": "dialect num_beams num_return_sequences length_penalty length_normalization early_stopping"
@@ -35,6 +35,11 @@ EXAMPLES = {  # tests/cli/test_help.py reads each as the command line would
         "minidecode chat",
         'minidecode chat --system "You answer in one word." --max-new-tokens 20',
         "minidecode chat -m path/to/model.gguf --dtype int8",
+    ),
+    "interpolate": (
+        'minidecode interpolate -m my-latent "the baker lost a key." "it is late."',
+        'minidecode interpolate -m my-latent "a cat." "a dog." --steps 9',
+        'minidecode interpolate -m my-latent "a cat." "a dog." --beam 4 --json',
     ),
     "trace": (
         'minidecode trace "Fellow citizens," --num-beams 2',

@@ -20,6 +20,7 @@ import numpy as np
 
 from ..errors import OptionError
 from ..models.config import Config, GPTBigCodeConfig
+from ..models.gpt2_latent_tensors import MEMORY
 from ..models.gpt_bigcode_tensors import side_by_side
 from ..ops import Heads
 from .checkpoint import write_safetensors
@@ -112,12 +113,17 @@ def convert(
 
 def pool_tensor(c: Config, name: str, tensor: np.ndarray, G: int) -> np.ndarray:
     """The tensor of that name in the model with G key/value heads: another one only if it projects keys or values."""
-    _, h = c.stacks["encoder" if name.startswith("encoder.") else "decoder"]
+    side = "encoder" if name.startswith("encoder.") else "decoder"
+    if side not in c.stacks:  # what reads latents keeps its heads
+        return tensor
+    layers, h = c.stacks[side]
     if isinstance(c, GPTBigCodeConfig) and ".attn.c_attn." in name:  # q, k and v are rows of one matrix
         rows = side_by_side(c, tensor) if c.is_interleaved else tensor
         return pool_columns(rows.T, h, G).T
     if ".attn.c_attn." in name:  # GPT-2: they are its columns
         return pool_columns(tensor, h, G)
+    if name == MEMORY:  # keys and values of the latent, layer after layer
+        return pool_heads(tensor.T, layers * h.G, layers * G).T
     if re.search(r"(_attn\.[kv]_proj|Attention\.[kv])\.", name):  # BART, T5: a matrix each, of which they are rows
         return pool_heads(tensor.T, h.G, G).T
     return tensor

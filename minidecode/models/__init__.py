@@ -14,6 +14,8 @@ from . import (
     fairseq,
     fairseq_tensors,
     gpt2,
+    gpt2_latent,
+    gpt2_latent_tensors,
     gpt2_tensors,
     gpt_bigcode_tensors,
     llama,
@@ -28,6 +30,7 @@ from .config import (
     BertConfig,
     FairseqConfig,
     GPT2Config,
+    GPT2LatentConfig,
     GPTBigCodeConfig,
     LlamaConfig,
     MarianConfig,
@@ -57,6 +60,7 @@ FSMT_DEFAULTS = {
 
 FAMILIES = {
     "gpt2": Family("gpt2", GPT2Config, gpt2, gpt2_tensors),
+    "gpt2_latent": Family("gpt2_latent", GPT2LatentConfig, gpt2_latent, gpt2_latent_tensors),
     "gpt_bigcode": Family("gpt_bigcode", GPTBigCodeConfig, gpt2, gpt_bigcode_tensors),
     "bart": Family("bart", BartConfig, bart, bart_tensors),
     "bert": Family("bert", BertConfig, bert, bert_tensors, "wordpiece"),

@@ -110,7 +110,7 @@ class Config:
 class GPT2Config(Config):
     """The fields of a GPT-2 `config.json` that change what is computed, with transformers' defaults."""
 
-    SIZES = ("vocab_size", "n_positions", "n_embd", "n_layer", "n_head", "n_inner")
+    SIZES: ClassVar[tuple[str, ...]] = ("vocab_size", "n_positions", "n_embd", "n_layer", "n_head", "n_inner")
     ALIASES: ClassVar[dict[str, str]] = {
         "hidden_size": "n_embd", "max_position_embeddings": "n_positions", "num_attention_heads": "n_head",
         "num_hidden_layers": "n_layer",
@@ -160,6 +160,47 @@ class GPT2Config(Config):
     @property
     def width(self) -> int:
         return self.n_embd
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPT2LatentConfig(GPT2Config):
+    """The fields of a GPT-2 with a latent, which are ours: GPT-2's, and of the BERT that reads latents from texts.
+
+    That BERT has the decoder's vocabulary, positions, widths and heads. Position 0 of the decoder is the latent's, so
+    that a text has one position less.
+    """
+
+    SIZES = (*GPT2Config.SIZES, "latent_size", "encoder_layers")
+
+    latent_size: int = 32
+    encoder_layers: int = 12
+
+    def __post_init__(self):
+        super().__post_init__()
+        heads = self.heads(self.n_head)
+        if heads.K != heads.U:
+            raise CheckpointError(
+                f"config.json: key_width {heads.K} and value_width {heads.U} must be equal in a gpt2_latent, where one "
+                "vector is both: leave one of them out"
+            )
+        if self.n_positions < 2:
+            raise CheckpointError("config.json: n_positions must be at least 2: the first is the latent's")
+
+    @property
+    def context(self) -> int:
+        """The most tokens that the model can look at, beside the latent."""
+        return self.n_positions - 1
+
+    @property
+    def encoder(self) -> BertConfig:
+        """Of the encoder."""
+        assert self.n_inner is not None  # as __post_init__ has left it
+        return BertConfig(
+            vocab_size=self.vocab_size, hidden_size=self.n_embd, num_hidden_layers=self.encoder_layers,
+            num_attention_heads=self.n_head, intermediate_size=self.n_inner, max_position_embeddings=self.n_positions,
+            type_vocab_size=1, activation_function=self.activation_function, layer_norm_eps=self.layer_norm_epsilon,
+            has_pooler=True,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,6 +39,11 @@ def forward(w: Weights, ids_R, pos_R, caches, ops, pick_R=None):
     three quarters of the last block.)
     """
     x_RD, h_RD = ops.embed_norm(ids_R, pos_R, w.wte_VD, w.wpe_ND, 1.0, w.blocks[0].ln_1)
+    return layers(w, x_RD, h_RD, caches, ops, pick_R)
+
+
+def layers(w: Weights, x_RD, h_RD, caches, ops, pick_R):
+    """All layers: x_RD is the residual stream, h_RD what the first layer's norm makes of it."""
     for block, cache in zip(w.blocks, caches, strict=True):
         qkv_RX = product(ops, h_RD, block.qkv)
         q_RHK = cache.append(ops, qkv_RX, h_RD)  # bias, split to heads, keys and values kept

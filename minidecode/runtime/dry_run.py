@@ -84,6 +84,8 @@ def dry_run(
 def _record(engine, network, weights, functions, extent: Extent, search: Options, limit: int) -> Recorder:
     """The last step of the longest texts, in a search of `limit` rounds that is stopped after its second."""
     plain = engine(network, weights, CountedOps(functions, Fresh()))
+    if hasattr(network, "latent"):
+        plain.read_latent(np.zeros((extent.sentences, _inputs(weights.memory)), weights.memory.computed_in))
     recorder = Recorder(lambda: [a for cache in plain.caches for a in cache.arrays()])
     stand_in = _StandIn(plain, extent, CountedOps(functions, recorder))
     sources = [np.zeros(extent.source_tokens, np.int64)] * extent.sentences

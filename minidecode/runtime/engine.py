@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..cache.cross import DecoderCache
+from ..cache.latent import Latent, with_latent
 from ..cache.no_cache import NoCache
 from ..cache.protocol import StepCache
 from ..cache.source import Source
@@ -65,6 +66,7 @@ class Engine:
         self.rows = 0  # that all steps have computed
         self.caches: list[StepCache] = []  # by layer
         self.source: Source | None = None
+        self.latent: Latent | None = None
         self.cache_peak_bytes = 0
         self.beside_bytes = 0  # in caches of another engine that steps beside this one
         self.counted: list[weakref.ref] = []  # arrays by which `_note_cache` knows what it has counted
@@ -77,6 +79,11 @@ class Engine:
         caches = [NoCache(b, offsets_X, causal=False) for b in self.weights.encoder.blocks]
         h_RD = self.network.encode(self.weights, ids_R, pos_R, caches, self.ops)
         self.source = Source(h_RD, offsets_X, self.make_cache.stored_as, self._room(max(map(len, sources))))
+
+    @timed("prefill")
+    def read_latent(self, z_BZ: np.ndarray) -> None:
+        """The latents of the sentences that come next: prefill and steps put them in front of texts."""
+        self.latent = Latent(*self.network.latent(self.weights, put(z_BZ, self.device), self.ops))
 
     @timed("prefill")
     def prefill(self, prompts: list[np.ndarray], every_row: bool = False) -> np.ndarray:
@@ -126,10 +133,13 @@ class Engine:
         if self.make_cache.keeps:
             for cache in self.caches:
                 cache.expand(self.ops, beams, self._room(steps))
-            self.source = None  # the cross caches hold what is needed of it
+            self.source = self.latent = None  # the caches hold what is needed of them
             self._note_cache()
         elif self.source is not None:  # whole sequences again at each step, each beam with a source of its own
             self.source = self.source.picked(self.ops, np.repeat(np.arange(len(self.source.offsets_X) - 1), beams))
+        elif self.latent is not None:
+            each_R = np.repeat(np.arange(len(self.latent.addend_BD)), beams)
+            self.latent = self.latent.picked(self.ops, put(each_R, self.device))
 
     @timed("steps")
     def leave(self, stays_B: np.ndarray, beams: int) -> None:
@@ -148,6 +158,8 @@ class Engine:
             cache.leave(self.ops, *there)
         if self.source is not None:  # whole sequences again at each step
             self.source = self.source.picked(self.ops, stays_R)
+        if self.latent is not None:
+            self.latent = self.latent.picked(self.ops, there[1])
         self.give_back()  # not before its caches have been read: then it may be another one's
 
     @timed("steps")
@@ -210,8 +222,13 @@ class Engine:
         Without every_row, of each text's last one.
         """
         ids_R, pos_R, offsets_X = self._rows_of(texts)
-        N = self._room(max(map(len, texts)))
-        self.caches = [self.make_cache(block, offsets_X, N) for block in self.weights.blocks]
+        if self.latent is None:
+            N = self._room(max(map(len, texts)))
+            self.caches = [self.make_cache(block, offsets_X, N) for block in self.weights.blocks]
+        else:
+            N, own_offsets_X = self._room(max(map(len, texts)) + 1), with_latent(offsets_X)
+            own = [self.make_cache(block, own_offsets_X, N) for block in self.weights.blocks]
+            self.caches = self.latent.in_front(self.weights.blocks, own, offsets_X)
         if self.source is not None:
             crosses = self.make_cache.of_source(self.ops, self.weights, self.source, offsets_X)
             self.caches = [DecoderCache(*both) for both in zip(self.caches, crosses, strict=True)]

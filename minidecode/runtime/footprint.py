@@ -66,11 +66,14 @@ def footprint(
     feed-forward) or one F and 4 H * M, the scores, whichever is more; 6 in place of each 4 if written naively, or
     by a function of the user's own. A step makes R * V logits, and the search copies of
     them. A memory that grows or follows its beams copies one layer at a time. Noting log-probabilities is a forward
-    pass more over whole texts, while the caches are still there, and keeps K ids and numbers of each token. Where steps
-    are captured, N, S and T are those that there is room for (`room_for`).
+    pass more over whole texts, while the caches are still there, and keeps K ids and numbers of each token. A latent is
+    one more of the N positions, and adds B * D * s. Where steps are captured, N, S and T are those that there is room
+    for (`room_for`).
 
     Upper bounds, apart from what the process takes once: buffers of the BLAS, compiled code, imported modules.
     """
+    if model.has_latent:
+        extent = replace(extent, prompt_tokens=extent.prompt_tokens + 1)
     if plan.captures(model.device):
         room = {name: room_for(getattr(extent, name)) for name in ("source_tokens", "prompt_tokens", "new_tokens")}
         extent = replace(extent, **room)
@@ -108,6 +111,12 @@ def footprint(
         held_reading, held_stepping = (held + L * wide.G * (wide.K + wide.U) * D * s
                                        for held in (held_reading, held_stepping))  # fmt: skip
 
+    latent = 0
+    if model.has_latent:  # what it gives each layer, and rows of queries, keys and values with the latents' in front
+        X, is_kept = blocks[0].qkv.outputs, plan.cache != "none"
+        sentences, rows = (B, B * N) if is_kept else (R, R * (N + T))
+        latent = (sentences * (L * (h.G * h.K + X) + D) + 2 * rows * X) * s
+        held_reading, held_stepping = (held + is_kept * B * D * s for held in (held_reading, held_stepping))
     naive = any(choice == "naive" or ":" in choice for choice in vars(plan).values())
     copies = 2 * layer * (h.H // h.G if naive else 1)
     choice = R * V * (SEARCH_SCORES * s + (8 * DRAWN_SCORES if options.do_sample else 0)) + 8 * FILTER_SCORES * V
@@ -126,9 +135,9 @@ def footprint(
         text = N + T
         every = on_the_way(R * max(text, S), max(text, S), max(text, S))
         again = 3 * L * R * S * cross_position if has_source else 0
-        reading, step = every + again, every + again + R * text * 2 * position
+        reading, step = every + again + latent, every + again + latent + R * text * 2 * position
     else:
-        reading = on_the_way(B * max(N, S), max(N, S), max(N, S))
+        reading = on_the_way(B * max(N, S), max(N, S), max(N, S)) + latent
         if has_source:  # its keys and values are made, of all layers at once, when the encoder is done
             reading = max(reading, on_the_way(B * N, max(N, S), N) + 2 * L * B * S * cross_position)
         step = on_the_way(R, max(N + T, S), R) + copies

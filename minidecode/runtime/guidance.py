@@ -26,6 +26,10 @@ class GuidedEngine(Engine):
         self.prompt_R = np.empty(0, np.int64)  # tokens of each row's own prompt; the prefill tells
         self.unconditional_RV: np.ndarray | None = None  # the other engine's logits, row by row
 
+    def read_latent(self, z_BZ: np.ndarray) -> None:
+        super().read_latent(z_BZ)
+        self.other.latent = self.latent
+
     def prefill(self, prompts: list[np.ndarray], every_row: bool = False) -> np.ndarray:
         self.prompt_R = np.array([len(prompt) for prompt in prompts])
         self.unconditional_RV = self.other.prefill(self.negative_R)

@@ -272,7 +272,7 @@ class Generating(Stages):
         where = self.where(line.number)
         line.record = read_record(line.given, self.jsonl, where)
         options = tokenize_line(self.model, line, where, self.options, self.resolved, self.how["truncate"], self.chat)
-        if options.do_sample:
+        if options.do_sample or "latent_seed" in self.how:
             drawn_from = f"{options.seed} {line.record['prompt']}"
             seen = hashlib.blake2b(drawn_from.encode(), digest_size=16).digest()  # less to keep than the text
             line.copy = self.copies[seen]
@@ -429,7 +429,7 @@ def generate_lines(
     overlap: str = "both", threads: int = 2, on_error: str = "stop", jsonl: bool = False, source: str = "line",
     plan: str | Plan | None = None, arena: Arena | None = None, truncate: bool = False,
     memory_budget: int | str | None = "available", costs: bool | CostOf = False, done: int = 0,
-    logprobs: int | None = None, chat: bool = False,
+    logprobs: int | None = None, chat: bool = False, latent: Any = None, latent_seed: int | None = None,
     render: Callable[[Line], Any] | None = None, on_batch: Callable[[Receipt], None] | None = None,
     trace: bool = False, **options: Unpack[GenerateOptions],
 ) -> LineRun:  # fmt: skip
@@ -439,9 +439,9 @@ def generate_lines(
             print(line.texts[0])
 
     options: as in `generate`; `help(minidecode.GenerateOptions)` lists them all.
-    plan, truncate, costs, logprobs: as in `generate`. Its sample_ids are counted here. A
-        streamer and a search's trace are for single calls: batches follow no order of the
-        lines.
+    plan, truncate, costs, logprobs, latent, latent_seed: as in `generate`; latent is one for
+        all lines. Its sample_ids are counted here. A streamer and a search's trace are for
+        single calls: batches follow no order of the lines.
 
     model: what `load` returns.
     chat: each prompt is what a user says, and the model answers by its chat template; see
@@ -496,13 +496,14 @@ def generate_lines(
     read_budget(memory_budget)
     check_logprobs(logprobs, model.config.head_size)
     plan = model.plan if plan is None else Plan.parse(plan)
-    plan.resolve(model.is_encoder_decoder, dtype=model.dtype, is_rotary=model.is_rotary)
+    plan.resolve(model.is_encoder_decoder, **model.traits)
+    given = ("logprobs", logprobs), ("latent", latent), ("latent_seed", latent_seed)
     stages = Generating(
         model, lines, RunReceipt(overlap), jsonl=jsonl, source=source, batch_size=batch_size,
         sort_window=window, on_error=on_error, traced=trace, render=render, done=done, on_batch=on_batch,
         chat=chat,
         how={"plan": plan, "arena": arena, "truncate": truncate, "memory_budget": memory_budget, "costs": costs}
-        | ({} if logprobs is None else {"logprobs": logprobs}),
+        | {name: value for name, value in given if value is not None},
         options=dict(options),
     )  # fmt: skip
     return LineRun(stages, overlap in ("both", "prefetch"), threads if overlap in ("both", "post-process") else 0)

@@ -160,10 +160,11 @@ def batches(pieces: Iterable[Piece], most: int) -> Iterator[list[Piece]]:
 
 def score_pieces(
     engine: Engine, pieces: list[Piece], texts: int, most: int, progress: Callable[[int, int], None] | None = None,
-    best: int = 1, may_be_nan: bool = False,
+    best: int = 1, may_be_nan: bool = False, z_BZ: np.ndarray | None = None,
 ) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:  # fmt: skip
     """(log-probabilities, the `best` first choices, theirs) of the scored tokens of each text.
 
+    z_BZ: the latent of each text, for a model that has one.
     Forward passes are of about `most` tokens. progress(tokens scored, of how many) is called after each.
     Raises NumericalError on NaN, unless it may be.
     """
@@ -172,6 +173,8 @@ def score_pieces(
     for batch in batches(pieces, most):
         if batch[0].source is not None:
             engine.encode([p.source for p in batch])
+        if z_BZ is not None:
+            engine.read_latent(z_BZ[[p.text for p in batch]])
         scores = engine.score([p.read for p in batch], [p.scored for p in batch], best)
         ends = np.cumsum([len(p.scored) for p in batch])
         for piece, end in zip(batch, ends, strict=True):

@@ -33,6 +33,8 @@ class StreamOptions(GenerateOptions, total=False):
     prefix_tokens: Sequence[Sequence[int]] | np.ndarray | None
     negative_prompt: Texts | None
     negative_prompt_ids: Any
+    latent: Any
+    latent_seed: int | None
     plan: str | Plan | None
     arena: Arena | None
     truncate: bool

@@ -26,7 +26,7 @@ GROUP = typer.main.get_command(app)
 COMMANDS = [name for name in GROUP.commands if name != "exercise"]
 FITS_NO_GROUP = {
     "help", "debug", "quiet", "on_error", "receipt", "against", "stride", "examples", "functions", "stored", "repeats",
-    "machine", "texts", "cell_seconds", "seconds", "for_class", "traced", "blocks",
+    "machine", "texts", "cell_seconds", "seconds", "for_class", "traced", "blocks", "steps",
 }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from latent_oracle import write_model as write_latent
 from toy_folder import write_bart_folder, write_folder
 
 import minidecode as md
@@ -34,6 +35,7 @@ def models(tmp_path_factory):
         "multi-query": md.load(write_folder(folder / "mqa", **wide, num_key_value_heads=1)),
         "window": md.load(write_folder(folder / "window", **wide, attention_window=24)),
         "bart": md.load(bart), "bart int8": md.load(bart, dtype="int8"),
+        "latent": md.load(write_latent(folder / "latent", "plain", **wide)),
     }  # fmt: skip
 
 
@@ -47,7 +49,7 @@ CASES = [
         ("gpt2", "int8", "float64", "multi-query", "window", "bart", "bart int8"), CACHES, SEARCHES
     )
     if cache != "rolling" or name == "window"
-]
+] + [("latent", cache, "beam") for cache in ("none", "replicated", "split")]
 
 
 def traced(call):

@@ -1,0 +1,69 @@
+"""Latents of sentences: those that are given, drawn from the prior, or read from texts."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError, OptionError
+from ..search.draws import sentence_keys
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """What an encoder says of the latents of texts: z is normally distributed, each number by itself."""
+
+    mean_BZ: np.ndarray
+    log_variance_BZ: np.ndarray
+
+    def sample(self, seed: int) -> np.ndarray:
+        """z_BZ = mean + exp(log variance / 2) * noise."""
+        noise_BZ = np.random.default_rng(seed).standard_normal(self.mean_BZ.shape)
+        return (self.mean_BZ + np.exp(self.log_variance_BZ / 2) * noise_BZ).astype(self.mean_BZ.dtype)
+
+
+def chosen_latents(
+    latent: Any, seed: int | None, sentences: Sequence[np.ndarray], Z: int, dtype: np.dtype,
+    copies: Sequence[int] | None = None,
+) -> np.ndarray:  # fmt: skip
+    """z_BZ of a call: as given, drawn by the seed, or zeros, the mean of the prior.
+
+    latent: Z numbers for all sentences, or Z for each. A drawn one depends on the sentence's tokens, and on how many
+    equal ones there were before it (copies, or counted here): so it is the same in any batch. Raises InputError on
+    latents of another shape or that are not finite, OptionError on seeds.
+    """
+    B = len(sentences)
+    if latent is not None and seed is not None:
+        raise OptionError("latent and latent_seed both say what the latent is: leave one of them out")
+    if seed is not None:
+        if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or not 0 <= seed < 2**64:
+            raise OptionError(f"latent_seed must be a whole number from 0 to 2**64 - 1, not {seed!r}")
+        keys_B2 = sentence_keys(sentences, copies, 1).astype(np.uint64)
+        keys_B = keys_B2[:, 0] << np.uint64(32) | keys_B2[:, 1]
+        generators = (np.random.Generator(np.random.Philox(key=np.array([seed, key], np.uint64))) for key in keys_B)
+        return np.array([generator.standard_normal(Z) for generator in generators]).astype(dtype)
+    if latent is None:
+        return np.zeros((B, Z), dtype)
+    try:
+        z_BZ = np.array(latent, dtype)
+    except (TypeError, ValueError):
+        raise InputError(f"latent must be {Z} numbers, or so many for each sentence, not {latent!r:.80}") from None
+    if z_BZ.shape not in ((Z,), (B, Z)):
+        raise InputError(f"latent has shape {z_BZ.shape}: give ({Z},) for all sentences, or ({B}, {Z})")
+    if not np.isfinite(z_BZ).all():
+        raise InputError("latent holds NaN or infinity: give finite numbers")
+    return np.broadcast_to(z_BZ, (B, Z)).copy()
+
+
+def between(a_Z: np.ndarray, b_Z: np.ndarray, steps: int) -> np.ndarray:
+    """z_BZ = (1 - t) a + t b for so many t from 0 to 1, both included."""
+    if isinstance(steps, bool) or not isinstance(steps, numbers.Integral) or steps < 2:
+        raise OptionError(
+            f"steps must be a whole number from 2 up, as the first and the last are the texts, not {steps!r}"
+        )
+    t_B1 = np.linspace(0, 1, int(steps))[:, None]
+    return ((1 - t_B1) * a_Z + t_B1 * b_Z).astype(a_Z.dtype)
