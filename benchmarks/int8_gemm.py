@@ -1,4 +1,4 @@
-"""Whole-number products (dtype=int8_dynamic) beside what the processor and its memory allow.
+"""Integer products (dtype=int8_dynamic) beside what the processor and its memory allow.
 
     python benchmarks/int8_gemm.py --out benchmarks/results/int8-gemm-cpu.json --readme benchmarks/README.md
 
@@ -40,7 +40,7 @@ from minidecode.ops import Weight
 from minidecode.reference.linear import linear_naive
 from minidecode.reference.linear_int8 import linear_int8_naive
 from minidecode.runtime.cores import worker_threads
-from minidecode.runtime.low_precision import narrowed
+from minidecode.runtime.low_precision import stored_weight
 from minidecode.runtime.weight_blocks import BLOCKS, in_panels
 
 PRODUCTS = {"out": (768, 768), "qkv": (768, 2304), "down": (3072, 768), "up": (768, 3072)}  # GPT-2's
@@ -103,7 +103,7 @@ def seconds_of(call) -> float:
 def check(x_RX: np.ndarray, plain: Weight) -> None:
     """Ends the script where a way that is timed makes other numbers than NumPy."""
     weights = {"int8_dynamic": pack_int8(plain), "int8": replace(plain, x_bits=None)}
-    weights |= {dtype: in_panels(narrowed(dtype, Weight(plain.data.T.astype(np.float32)))) for dtype in BLOCKS}
+    weights |= {dtype: in_panels(stored_weight(dtype, Weight(plain.data.T.astype(np.float32)))) for dtype in BLOCKS}
     for dtype, weight in weights.items():
         multiply, right = (linear_int8, linear_int8_naive) if dtype == "int8_dynamic" else (linear, linear_naive)
         found_RX, right_RX = multiply(x_RX, weight), right(x_RX, weight)
@@ -117,14 +117,14 @@ def measure(rows: int, inputs: int, outputs: int, turns: int, pool, numbers) -> 
     rng, threads = np.random.default_rng(0), worker_threads().number
     copies = max(2, COLD // (inputs * outputs))
     plain = [
-        narrowed("int8_dynamic", Weight(rng.standard_normal((inputs, outputs), np.float32))) for _ in range(copies)
+        stored_weight("int8_dynamic", Weight(rng.standard_normal((inputs, outputs), np.float32))) for _ in range(copies)
     ]
     x_RX, y_RX = rng.standard_normal((rows, inputs), np.float32), np.empty((rows, outputs), np.float32)
     wide = [w.data.T.astype(np.float32) for w in plain[: max(2, COLD // (4 * inputs * outputs))]]
     packed, weights, wides = cycle([pack_int8(w) for w in plain]), cycle(plain), cycle(wide)
     in_blocks = {}
     for dtype in BLOCKS:
-        each = [in_panels(narrowed(dtype, Weight(w.data.T.astype(np.float32)))) for w in plain]
+        each = [in_panels(stored_weight(dtype, Weight(w.data.T.astype(np.float32)))) for w in plain]
         in_blocks[dtype] = cycle(each)
     parts = np.array_split(numbers, threads)
     calls = {

@@ -41,12 +41,12 @@ from threadpoolctl import threadpool_limits
 from minidecode.bench.compare import where_it_ran
 from minidecode.cpu import linear as ours
 from minidecode.cpu.activation import bias_activation
-from minidecode.cpu.common.low_precision import widen_all
+from minidecode.cpu.common.low_precision import cast_all
 from minidecode.cpu.epilogue import linear_epilogue
 from minidecode.cpu.norm import residual_norm
 from minidecode.ops import Norm, Weight
 from minidecode.reference.linear import linear, product_by_blocks
-from minidecode.runtime.low_precision import narrowed
+from minidecode.runtime.low_precision import stored_weight
 
 ROWS = (1, 2, 4, 8, 12, 16, 24, 32, 64)
 COLD = 2**28  # bytes of float32 matrices that go by; of a smaller model as many as it has
@@ -64,8 +64,8 @@ WAYS = {
     "ours float32 by outputs": ("by outputs", ours.linear_few_rows),
     "ours float16": ("float16", ours.linear_few_rows),
     "ours int8": ("int8", ours.linear_few_rows),
-    "blocks float16": ("float16", lambda x_RX, weight: product_by_blocks(x_RX, weight, None, widen_all, None)),
-    "blocks int8": ("int8", lambda x_RX, weight: product_by_blocks(x_RX, weight, None, widen_all, None)),
+    "blocks float16": ("float16", lambda x_RX, weight: product_by_blocks(x_RX, weight, None, cast_all, None)),
+    "blocks int8": ("int8", lambda x_RX, weight: product_by_blocks(x_RX, weight, None, cast_all, None)),
 }
 
 
@@ -92,9 +92,9 @@ def time_product(inputs: int, outputs: int, layout: str, cold: float, rows: tupl
     first = Weight(0.02 * rng.standard_normal(shape, np.float32), layout=layout)
     stored = {
         dtype: [replace(w, data=w.data.copy()) for _ in range(copies)]
-        for dtype, w in [("float32", first), *((d, narrowed(d, first)) for d in ("float16", "int8"))]
+        for dtype, w in [("float32", first), *((d, stored_weight(d, first)) for d in ("float16", "int8"))]
     }
-    stored["by outputs"] = [narrowed("float32", w) for w in stored["float32"]]
+    stored["by outputs"] = [stored_weight("float32", w) for w in stored["float32"]]
     found = []
     for R in rows:
         x_RX = rng.standard_normal((R, inputs), np.float32)
@@ -130,7 +130,7 @@ def time_ends(width: int, rows: tuple, dtypes: tuple, cold: float, *timing) -> l
     for product, (inputs, outputs) in {"up": (width, 4 * width), "down": (4 * width, width)}.items():
         first = Weight(0.02 * rng.standard_normal((inputs, outputs), np.float32), np.ones(outputs, np.float32))
         for dtype in dtypes:
-            weight = first if dtype == "float32" else narrowed(dtype, first)
+            weight = first if dtype == "float32" else stored_weight(dtype, first)
             copies = max(2, int(cold / (4 * inputs * outputs)))
             stored = cycle([replace(weight, data=weight.data.copy()) for _ in range(copies)])
             for R in rows:

@@ -80,7 +80,7 @@ def _epilogue_cost(x_RX, weight, activation=None, add_to=None) -> Cost:
 def _linear_int8_cost(x_RX, weight, bias_X=None, activation=None, add_to=None) -> Cost:
     """Rows, int8 weights and scales are read once, results written. Rounded rows and their scales are written and read.
 
-    Of operations, rounding takes three for each number: the largest of the row, a product, the nearest whole number. A
+    Of operations, rounding takes three for each number: the largest of the row, a product, the nearest integer. A
     sum of products of bytes ends in two scales and, one operation each, bias, activation and residual.
     """
     (R, inputs), outputs = x_RX.shape, weight.outputs
@@ -373,7 +373,7 @@ CATALOG = {
         Row(
             "linear_int8",
             "linear_int8",
-            "LightSeq, section 2.1: the products between its kernels, here of whole numbers",
+            "LightSeq, section 2.1: the products between its kernels, here of integers",
             "tolerance",
             _linear_int8_cost,
             ("add_to",),

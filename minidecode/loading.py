@@ -73,7 +73,7 @@ def load(
     float32 weights are mapped, not read: GPT-2 takes no memory of its own. BART's q, k and v
     matrices are copied into one. plan="fast" copies all matrices of layers, in the order that
     compiled products read: 340 MB for GPT-2, beside a mapped file of 498 MB. Other plans with
-    linear=cpu copy GPT-2's. Narrower weights are made a matrix at a time, and are all that stays:
+    linear=cpu copy GPT-2's. Low-precision weights are made a matrix at a time, and are all that stays:
     at int8_dynamic 124 MB for GPT-2. A file of float16 or bfloat16 is cast to float32 as a whole
     first. Leave the files as they are while the model is in use: rewriting them changes the
     model, and cutting them short ends the program. Deleting them is safe.
@@ -195,7 +195,7 @@ def load_shapes(
     """A model of that shape, whose weights are zeros: for `plan_step`, which asks for no more.
 
     Memory that is only read as zeros is not taken on Linux and macOS; BART's q, k and v matrices are, for they are
-    copied into one, and so are narrow ones. vocab_size: another vocabulary than the model's.
+    copied into one, and so are low-precision ones. vocab_size: another vocabulary than the model's.
     generation_config, task, source_lang, target_lang, and what is raised: as in `load`.
     """
     _check_dtype(dtype)

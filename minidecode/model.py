@@ -50,7 +50,7 @@ from .runtime.guidance import GuidedEngine
 from .runtime.inputs import Inputs, Texts, extent_of, token_callback
 from .runtime.latents import Posterior, between, chosen_latents
 from .runtime.launch import counted_launches
-from .runtime.low_precision import DYNAMIC, NARROW, each_weight, joined, read_only, stored_as
+from .runtime.low_precision import DYNAMIC, LOW_PRECISION, each_weight, joined, read_only, stored_as
 from .runtime.output import LogProbs, Output, check_logprobs
 from .runtime.prompts import fit_prompts, fit_sources, ids_and_mask, token_rows
 from .runtime.receipt import CostOf, CountedOps, Receipt
@@ -94,7 +94,7 @@ class Model:
         self.weights = family.tensors.bind(config, tensors)
         self.parameters = sum(t.size for t in tensors.values())  # numbers in the weights, tied ones once
         self.dtype = dtype or str(next(iter(tensors.values())).dtype)  # as given to `load`
-        if dtype in NARROW:
+        if dtype in LOW_PRECISION:
             self._check_finite()
         by_outputs = dtype == "float32" and (plan.linear == "cpu" or device != "cpu")
         # EL reads the matrices of keys and values themselves, which packed ones would have to be copied for.
@@ -102,11 +102,11 @@ class Model:
         if device == "cpu" and (dtype in DYNAMIC or packs_floats):
             must = plan.base == "auto" or plan.linear_int8 == "cpu"
             self.weights = file_of("cpu", "packing").packed(dtype, self.weights, must)
-        elif dtype is not None and (dtype in NARROW or by_outputs):
+        elif dtype is not None and (dtype in LOW_PRECISION or by_outputs):
             self.weights = stored_as(dtype, self.weights, packs=device == "cpu")
         else:
             self.weights = each_weight(self.weights, lambda place, weight: joined(weight))
-        if dtype in NARROW:
+        if dtype in LOW_PRECISION:
             self.tensors = {}  # the wide ones are dropped
         self.weights = read_only(self.weights) if device == "cpu" else moved_to(device, self.weights)
         self.inputs = self._inputs(family)
@@ -950,7 +950,7 @@ class Model:
         return GuidedEngine(*args, negative_prompts=negatives) if negatives else Engine(*args)
 
     def _check_finite(self) -> None:
-        """Raises CheckpointError on weights that no narrow number stands for."""
+        """Raises CheckpointError on weights that low precision cannot store."""
         if bad := self._not_finite():
             raise CheckpointError(f"the weights hold NaN or infinity, first in {bad[0]}: use another file")
 

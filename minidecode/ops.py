@@ -206,7 +206,7 @@ def linear_epilogue(
 ) -> Array:
     """y = act(x W + bias), with all of it done where each sum ends; with `add_to`, that plus y, in place, is returned.
 
-    The order is: product, scale of narrow weights, bias (if the weight has one), activation (by its name, as in
+    The order is: product, scale of int8 weights, bias (if the weight has one), activation (by its name, as in
     `bias_activation`; None for none), residual. So a feed-forward layer is two ops, and adds itself into the residual
     stream. LightSeq (section 2.1) goes half of the way: its products add into the residual (GEMM with beta = 1), and
     its kernels between them add the bias. X is the number of inputs, and in the result of outputs.
@@ -221,10 +221,10 @@ def linear_int8(
     x_RX: Array, weight: Weight, bias_X: Array | None = None, activation: str | None = None,
     add_to: Array | None = None, out: Array | None = None,
 ) -> Array:  # fmt: skip
-    """y = act(s_R (q W) s_X + bias): whole numbers times whole numbers; with `add_to`, that plus y, in place.
+    """y = act(s_R (q W) s_X + bias): integers times integers; with `add_to`, that plus y, in place.
 
     Each row of x is rounded as it comes (dynamic quantization): s_R = max |x| / L and q = x / s_R, rounded to the
-    nearest whole number, ties to even. L is 127, or 63 where the weight's x_bits is 7. W is int8 in the layout "oi" or
+    nearest integer, ties to even. L is 127, or 63 where the weight's x_bits is 7. W is int8 in the layout "oi" or
     "panels", s_X its scale for each output. bias_X is an argument, since products of attention get theirs later.
     Contract: tolerance. The sums q W are exact in every backend; their ending rounds. A row that holds an infinity or
     NaN becomes NaN, that row alone; one with all |x| below 1e-35 counts as zeros. Raises OptionError beyond 66,000
@@ -278,7 +278,7 @@ def project_cross_kv(h_RD: Array, weight: Weight, heads: Heads, out: Any = None)
 
     The weight's outputs are those of S layers side by side, in each G*K columns of keys before G*U of values; of
     `heads`, H does not matter. LightSeq has one product for them all in place of one a layer, and the kernel behind it
-    (`ker_arrange_encdec_kv`, section 2.1, Figure 2). W may be stored narrow, as in `linear`; the bias comes last.
+    (`ker_arrange_encdec_kv`, section 2.1, Figure 2). W may be low-precision, as in `linear`; the bias comes last.
     Contract: tolerance, for the weights that are stored; the sum runs over the inputs of W.
     Moves R*(D + X)*s bytes for X outputs, and D*X times the bytes of a weight; 2*R*D*X operations. What stands between
     product and kernel is written and read besides, 2*R*X*s bytes; a product for each layer reads h S times.

@@ -473,7 +473,7 @@ def tried(work: Work, rung: Rung, setting: Setting, before: Climbed | None, pred
         cost=vars(summed(cost for r in first.receipts for cost in costs_of(r))),
     )  # fmt: skip
     if before is not None:
-        step.builds_on, step.other_precision = before.step.name, setting.is_narrow
+        step.builds_on, step.other_precision = before.step.name, setting.is_low_precision
         step.differing = other_texts(work, rung, setting, first, before)
     is_naive = any("_naive" in c.implementation for c in first.receipts[0].ops.values())
     written = run_ids(work, setting, costs=cost_as_written) if is_naive and predicts else first
@@ -493,7 +493,7 @@ def other_texts(work: Work, rung: Rung, setting: Setting, first: Run, before: Cl
     """How many texts have other tokens than before: ties, or another precision. Raises NumericalError on others."""
     parted = differing(first, before.first)
     for number in parted:
-        if not setting.is_narrow and not is_tie(work, number, before.setting, setting):
+        if not setting.is_low_precision and not is_tie(work, number, before.setting, setting):
             raise NumericalError(
                 f"{rung.name} gives text {number + 1} of {len(work.ids)} other tokens than {before.step.name}, "
                 "and no tie explains it: nothing is timed"

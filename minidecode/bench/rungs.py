@@ -18,7 +18,7 @@ from ..catalog import Cost
 from ..errors import InputError, OptionError
 from ..model import Model
 from ..plan import Plan
-from ..runtime.low_precision import NARROW, stored_as
+from ..runtime.low_precision import LOW_PRECISION, stored_as
 from ..runtime.pipeline import generate_lines
 from ..runtime.receipt import CostOf, Receipt, held_bytes, least_cost
 from ..search.trace import TraceStep
@@ -44,9 +44,9 @@ class Setting:
         return Plan(**self.choices)
 
     @property
-    def is_narrow(self) -> bool:
+    def is_low_precision(self) -> bool:
         """Whether something is stored in fewer bits than it is computed in: equal tokens are not promised then."""
-        return self.dtype in NARROW or self.choices.get("cache_dtype", "computed") != "computed"
+        return self.dtype in LOW_PRECISION or self.choices.get("cache_dtype", "computed") != "computed"
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Work:
     ids: list[np.ndarray]
     texts: list[str] | None
     options: dict[str, Any]
-    models: dict[str, Model] = field(default_factory=dict)  # by dtype: the same weights, stored narrow
+    models: dict[str, Model] = field(default_factory=dict)  # by dtype: the same weights, stored in that
 
     @classmethod
     def make(cls, model: Model, texts: int, input_length: int, num_beams: int, max_new_tokens: int) -> Work:
@@ -155,13 +155,13 @@ class Work:
         return cls(model, [model.tokenize(text, resolved, truncate=None) for text in given], given, options)
 
     def model_of(self, dtype: str) -> Model:
-        """The model, or the same one with its products' weights stored narrow."""
+        """The model, or the same one with its products' weights stored in low precision."""
         if dtype == self.model.dtype:
             return self.model
         if dtype not in self.models:
-            narrow = copy.copy(self.model)
-            narrow.weights, narrow.dtype = stored_as(dtype, self.model.weights), dtype
-            self.models[dtype] = narrow
+            other = copy.copy(self.model)
+            other.weights, other.dtype = stored_as(dtype, self.model.weights), dtype
+            self.models[dtype] = other
         return self.models[dtype]
 
     def options_of(self, setting: Setting) -> dict[str, Any]:

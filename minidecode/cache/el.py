@@ -7,8 +7,8 @@ as keys and values in both (section 3.2). Since nothing of the input is kept per
 reorder (section 3.3), and a sentence that leaves the batch takes one array with it: of a source, for all layers.
 
 The halves are those of multi-head attention. A model with few key/value heads has keys and values narrower than the
-hidden states, G*(K+U) numbers a position against D, and keeps more this way. So does one whose weights are stored
-narrow (float16, int8): EL computes with W_K and W_V themselves, and each generation makes wide copies of them.
+hidden states, G*(K+U) numbers a position against D, and keeps more this way. So does one whose weights are float16 or
+int8: EL computes with W_K and W_V themselves, and each generation makes float32 copies of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..ops import Weight
-from ..runtime.low_precision import cast_to, unpacked, widened
+from ..runtime.low_precision import cast_to, dequantized, unpacked
 from .cross import of_layer
 from .padding import padding
 from .protocol import SourceCacheKind
@@ -35,7 +35,7 @@ def key_value_weights(weight: Weight, heads):
     weight = unpacked(weight)
     keys_and_values = weight.of_outputs(slice(-G * (K + U), None))
     bias_X = keys_and_values.bias
-    matrix = widened(keys_and_values, weight.computed_in)
+    matrix = dequantized(keys_and_values, weight.computed_in)
     bias_X = np.zeros_like(matrix, shape=G * (K + U)) if bias_X is None else bias_X
     matrix_XD = matrix if weight.layout == "oi" else matrix.T
     return (
@@ -123,7 +123,7 @@ class ElCrossCache:
         """Attention of each row to the whole of its source, from the query product without its bias.
 
         For the logits of whole texts, rows are many: keys and values are built, looked at by all of them, and dropped.
-        A text's first token sees the source as the steps do, narrow ones too: there is never a second copy.
+        A text's first token sees the source as the steps do, float16 ones too: there is never a second copy.
         """
         q_RHK, _, _ = ops.split_heads(q_RX, self.query_bias_X, replace(self.heads, G=0))
         if self.one_row_each:

@@ -53,7 +53,7 @@ ABOUT_DTYPES = {
     "int8": "weights of products in a quarter of the bytes; float32 arithmetic",
     "int8_blocks": "int8 weights with a scale for every 32 inputs: GGUF's Q8_0",
     "int4": "4-bit weights with a scale for every 32 inputs, a seventh of the bytes: GGUF's Q4_0",
-    "int8_dynamic": "int8 weights, and rows rounded to 8 bits as they come: whole-number products",
+    "int8_dynamic": "int8 weights, and activations rounded to 8 bits just before each product",
     "int8_dynamic7": "the same with rows of 7 bits, for older x86 processors",
 }
 PLAN_EXAMPLES = (
@@ -141,13 +141,13 @@ def cache_help() -> str:
 
 def dtype_help() -> str:
     """What --dtype stores and computes."""
-    from ..runtime.low_precision import NARROW
+    from ..runtime.low_precision import LOW_PRECISION
 
     return "\n".join([
         *_paragraph("--dtype chooses how weights are stored, and in which precision a model computes."),
-        "", "--dtype", *_table(ABOUT_DTYPES, ("float32", "float64", *NARROW)),
-        "", *_paragraph(f"{', '.join(NARROW)} make another model, so other tokens may come. The cache has a type of"
-                        " its own: --plan cache_dtype=float16."),
+        "", "--dtype", *_table(ABOUT_DTYPES, ("float32", "float64", *LOW_PRECISION)),
+        "", *_paragraph(f"{', '.join(LOW_PRECISION)} make another model, so other tokens may come. The cache has a type"
+                        " of its own: --plan cache_dtype=float16."),
         "", "Examples:", "  minidecode generate \"Fellow citizens,\" --dtype int8",
         "  minidecode evaluate pairs.jsonl --dtype float32 --dtype int8",
         "", "Read on: docs/guide/low_precision.md.",

@@ -14,7 +14,7 @@ from ..reference.attention import (
 )
 from ..reference.softmax import softmax
 from .common.jit import njit
-from .common.low_precision import in_bits, wide, widen_all
+from .common.low_precision import cast_all, f32, in_bits
 
 
 def attend_indirect(
@@ -25,14 +25,14 @@ def attend_indirect(
     (R, H, _), (B, _, N, _), T = q_RHK.shape, prompt_k_BGNK.shape, int(end_R.max())
     q_RHK = np.ascontiguousarray(q_RHK)  # a view of what a product gave: where neighbours touch, vectors are loaded
     scores_RHM = np.empty((R, H, N + T), q_RHK.dtype)
-    scores_RHM[:, :, :N] = scores_of_sentences(q_RHK, prompt_k_BGNK, scale, widen=widen_all)
+    scores_RHM[:, :, :N] = scores_of_sentences(q_RHK, prompt_k_BGNK, scale, cast=cast_all)
     _scores(q_RHK, in_bits(k_RGTK), indirection_RT, q_RHK.dtype.type(scale), scores_RHM[:, :, N:])
     if bias is not None:
         add_position_bias(scores_RHM, bias, distances(end_R + N, N + T))
     mask(scores_RHM[:, :, :N], np.repeat(prompt_begin_B, R // B), np.full(R, N))
     mask(scores_RHM[:, :, N:], begin_R, end_R)
     weights_RHM = softmax(scores_RHM)
-    a_RHU = sums_of_sentences(weights_RHM[:, :, :N], prompt_v_BGNU, widen=widen_all)
+    a_RHU = sums_of_sentences(weights_RHM[:, :, :N], prompt_v_BGNU, cast=cast_all)
     _add_sums(weights_RHM[:, :, N:], in_bits(v_RGTU), indirection_RT, a_RHU)
     return heads_side_by_side(a_RHU, out)
 
@@ -48,7 +48,7 @@ def _scores(q_RHK, k_RGTK, indirection_RT, scale, scores_RHT):
                 q_K, k_K = q_RHK[r, h], k_GTK[h // per_group, t]
                 total = scale * 0
                 for i in range(len(k_K)):
-                    total += q_K[i] * wide(k_K[i])
+                    total += q_K[i] * f32(k_K[i])
                 scores_RHT[r, h, t] = scale * total
 
 
@@ -62,4 +62,4 @@ def _add_sums(weights_RHT, v_RGTU, indirection_RT, a_RHU):
             for h in range(H):
                 a_U, v_U = a_RHU[r, h], v_GTU[h // per_group, t]
                 for u in range(len(v_U)):
-                    a_U[u] += weights_RHT[r, h, t] * wide(v_U[u])
+                    a_U[u] += weights_RHT[r, h, t] * f32(v_U[u])

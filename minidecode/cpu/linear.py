@@ -26,7 +26,7 @@ from ..runtime.cores import worker_threads
 from ..runtime.weight_blocks import in_panels, is_in_blocks
 from .common import block_gemm
 from .common.code_paths import BLAS, BLAS_CAST, COMPILED, NUMPY, ran
-from .common.low_precision import in_bits, widen_all
+from .common.low_precision import cast_all, in_bits
 from .common.panel_gemm import multiply_floats
 from .common.skinny_gemm import multiply
 
@@ -40,7 +40,7 @@ WORTH_A_LOT = 2**20  # bytes of weights times rows, of which four take no longer
 
 
 def linear(x_RX, weight, add_to=None, out=None, *, workspace=None):
-    """Few rows here, each sum ending in its scale; many by BLAS, low-precision weights widened piece by piece.
+    """Few rows here, each sum ending in its scale; many by BLAS, low-precision weights cast piece by piece.
 
     Weights in panels, and those in blocks, are multiplied here, however many rows there are.
     """
@@ -55,7 +55,7 @@ def linear(x_RX, weight, add_to=None, out=None, *, workspace=None):
         ran(BLAS)
         return reference.linear(x_RX, weight, add_to, out)
     ran(BLAS_CAST)
-    y_RX = reference.product_by_blocks(x_RX, weight, out, widen_all, workspace)
+    y_RX = reference.product_by_blocks(x_RX, weight, out, cast_all, workspace)
     return y_RX if add_to is None else np.add(add_to, y_RX, out=add_to)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..errors import OptionError
 from ..ops import Weight
-from ..runtime.low_precision import DYNAMIC, each_weight, joined, narrowed
+from ..runtime.low_precision import DYNAMIC, each_weight, joined, stored_weight
 from .common.panel_gemm import pack_floats, pack_int8
 from .common.tile import DOT, FLOAT, GROUP
 
@@ -22,8 +22,8 @@ def packed(dtype: str, weights: Any, must: bool) -> Any:
     def each(place: str, weight: Weight) -> Weight:
         if dtype not in DYNAMIC:
             as_it_is = FLOAT is None or place == "lm_head"
-            return narrowed(dtype, weight, place) if as_it_is else pack_floats(joined(weight))
-        weight = narrowed(dtype, weight, place)
+            return stored_weight(dtype, weight, place) if as_it_is else pack_floats(joined(weight))
+        weight = stored_weight(dtype, weight, place)
         packs = weight.x_bits is not None and DOT is not None and weight.data.shape[1] % GROUP == 0
         return pack_int8(weight) if packs else weight
 

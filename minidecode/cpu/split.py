@@ -14,7 +14,7 @@ import numpy as np
 from ..reference.attention import heads_side_by_side
 from .common.atomics import array_at, fetch
 from .common.jit import njit
-from .common.low_precision import in_bits, wide
+from .common.low_precision import f32, in_bits
 from .common.position_bias import add_bias, bias_arrays
 from .common.thread_pool import CALLER_ALONE, DONE, SPINNING_WORKERS, parallel_for, schedule
 from .softmax import softmax_in_place
@@ -163,7 +163,7 @@ def _four_dots(q_XK, k_MK, v_MU, scores_XM):
         _fetch_positions(k_MK, v_MU, m)
         a = b = c = d = q_XK.dtype.type(0)
         for j in range(K):
-            key = wide(k_MK[m, j])
+            key = f32(k_MK[m, j])
             a += q_XK[0, j] * key
             b += q_XK[1, j] * key
             c += q_XK[2, j] * key
@@ -178,7 +178,7 @@ def _dots(q_K, k_MK, v_MU, scores_M):
         _fetch_positions(k_MK, v_MU, m)
         total = q_K.dtype.type(0)
         for j in range(K):
-            total += q_K[j] * wide(k_MK[m, j])
+            total += q_K[j] * f32(k_MK[m, j])
         scores_M[m] = total
 
 
@@ -192,9 +192,9 @@ def _add_sums(weights_XM, v_MU, a_XU):
             a, b, c, d = weights_XM[x, m], weights_XM[x, m + 1], weights_XM[x, m + 2], weights_XM[x, m + 3]
             a_U = a_XU[x]
             for u in range(U):
-                v0, v1, v2, v3 = wide(v_MU[m, u]), wide(v_MU[m + 1, u]), wide(v_MU[m + 2, u]), wide(v_MU[m + 3, u])
+                v0, v1, v2, v3 = f32(v_MU[m, u]), f32(v_MU[m + 1, u]), f32(v_MU[m + 2, u]), f32(v_MU[m + 3, u])
                 a_U[u] += a * v0 + b * v1 + c * v2 + d * v3
     for m in range(fours, M):
         for x in range(len(a_XU)):
             for u in range(U):
-                a_XU[x, u] += weights_XM[x, m] * wide(v_MU[m, u])
+                a_XU[x, u] += weights_XM[x, m] * f32(v_MU[m, u])

@@ -1,4 +1,4 @@
-"""Products of int8 weights and rows that are rounded to whole numbers as they come (dynamic quantization).
+"""Products of int8 weights and rows that are rounded to integers as they come (dynamic quantization).
 
 A kernel rounds the rows, a block each; another multiplies. Of that one:
 1. A thread per result, which multiplies byte by byte.

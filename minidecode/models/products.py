@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def product(ops, x_RX, weight):
-    """x W, without the bias. Where the weight says so, rows are rounded and whole numbers multiplied."""
+    """x W, without the bias. Where the weight says so, rows are rounded and integers multiplied."""
     return ops.linear(x_RX, weight) if weight.x_bits is None else ops.linear_int8(x_RX, weight)
 
 

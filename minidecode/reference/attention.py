@@ -1,7 +1,7 @@
 """What attention over every kind of cache is made of.
 
 A cache may be float16: it is cast by blocks that stay in the L2 cache, and every product and sum is in the dtype of
-the queries. To widen the whole of it would write and read back more bytes than were saved; so do the naive versions.
+the queries. To cast the whole of it would write and read back more bytes than were saved; so do the naive versions.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import numpy as np
 
 from . import scratch
 
-CACHED = 2**17  # numbers that are widened together: half a megabyte of float32, which stays in a cache
+CACHED = 2**17  # numbers that are cast together: half a megabyte of float32, which stays in the L2 cache
 
 # Scores and sums, with the H/G query heads of a key/value head (X) as rows of one product. Where memory is by row, each
 # row is a product of its own; where it is by sentence, the rows of its beams join in.
@@ -32,44 +32,44 @@ def sums_of_rows(weights_RHM, v_RGMU, workspace=None):
     return times_values(weights_RHM.reshape(R, G, H // G, M), v_RGMU, a_RGXU, workspace).reshape(R, H, U)
 
 
-def scores_of_sentences(q_RHK, k_BGNK, scale, workspace=None, widen=np.copyto):
+def scores_of_sentences(q_RHK, k_BGNK, scale, workspace=None, cast=np.copyto):
     B, G, N, _ = k_BGNK.shape
     q_BGXK = rows_joined(q_RHK, B, G, workspace)
     scores_BGXN = scratch(workspace, (*q_BGXK.shape[:3], N), q_RHK)
-    times_keys(q_BGXK, k_BGNK, scores_BGXN, workspace, widen)
+    times_keys(q_BGXK, k_BGNK, scores_BGXN, workspace, cast)
     scores_BGXN *= scale
     return rows_apart(scores_BGXN, *q_RHK.shape[:2], workspace)
 
 
-def sums_of_sentences(weights_RHN, v_BGNU, workspace=None, widen=np.copyto):
+def sums_of_sentences(weights_RHN, v_BGNU, workspace=None, cast=np.copyto):
     B, G, _, U = v_BGNU.shape
     weights_BGXN = rows_joined(weights_RHN, B, G, workspace)
     a_BGXU = scratch(workspace, (*weights_BGXN.shape[:3], U), weights_RHN)
-    times_values(weights_BGXN, v_BGNU, a_BGXU, workspace, widen)
+    times_values(weights_BGXN, v_BGNU, a_BGXU, workspace, cast)
     return rows_apart(a_BGXU, *weights_RHN.shape[:2], workspace)
 
 
-def times_keys(q_XGXK, k_XGMK, scores_XGXM, workspace=None, widen=np.copyto):
-    """scores = q k^T, for each cache and key/value head. widen(to, these) widens a block."""
+def times_keys(q_XGXK, k_XGMK, scores_XGXM, workspace=None, cast=np.copyto):
+    """scores = q k^T, for each cache and key/value head. cast(to, these) casts a block."""
     if k_XGMK.dtype == q_XGXK.dtype:
         return np.matmul(q_XGXK, k_XGMK.transpose(0, 1, 3, 2), out=scores_XGXM)
-    for x, m, wide in wide_blocks(k_XGMK, q_XGXK, workspace, widen):
-        np.matmul(q_XGXK[x], wide.transpose(0, 1, 3, 2), out=scores_XGXM[x, :, :, m])
+    for x, m, floats in float_blocks(k_XGMK, q_XGXK, workspace, cast):
+        np.matmul(q_XGXK[x], floats.transpose(0, 1, 3, 2), out=scores_XGXM[x, :, :, m])
     return scores_XGXM
 
 
-def times_values(weights_XGXM, v_XGMU, a_XGXU, workspace=None, widen=np.copyto):
+def times_values(weights_XGXM, v_XGMU, a_XGXU, workspace=None, cast=np.copyto):
     """a = weights v, for each cache and key/value head."""
     if v_XGMU.dtype == weights_XGXM.dtype:
         return np.matmul(weights_XGXM, v_XGMU, out=a_XGXU)
     part_XGXU = scratch(workspace, a_XGXU.shape, a_XGXU)
     a_XGXU[...] = 0
-    for x, m, wide in wide_blocks(v_XGMU, weights_XGXM, workspace, widen):
-        a_XGXU[x] += np.matmul(weights_XGXM[x, :, :, m], wide, out=part_XGXU[x])
+    for x, m, floats in float_blocks(v_XGMU, weights_XGXM, workspace, cast):
+        a_XGXU[x] += np.matmul(weights_XGXM[x, :, :, m], floats, out=part_XGXU[x])
     return a_XGXU
 
 
-def wide_blocks(k_XGMX, like, workspace, widen):
+def float_blocks(k_XGMX, like, workspace, cast):
     """(caches, positions, their numbers in like's dtype), block by block, in one place that is used again.
 
     A block has as many positions as stay in the L2 cache, or several caches where they are short.
@@ -79,14 +79,14 @@ def wide_blocks(k_XGMX, like, workspace, widen):
         return
     positions = min(M, max(1, CACHED // (G * width)))
     together = min(caches, max(1, CACHED // (G * width * M)))
-    wide_X = scratch(workspace, (min(k_XGMX.size, max(CACHED, G * width)),), like)  # no more for fewer positions
+    float_X = scratch(workspace, (min(k_XGMX.size, max(CACHED, G * width)),), like)  # no more for fewer positions
     for first in range(0, caches, together):
         for begin in range(0, M, positions):
             x, m = slice(first, first + together), slice(begin, begin + positions)
-            narrow = k_XGMX[x, :, m]
-            wide = wide_X[: narrow.size].reshape(narrow.shape)
-            widen(wide, narrow)
-            yield x, m, wide
+            stored = k_XGMX[x, :, m]
+            floats = float_X[: stored.size].reshape(stored.shape)
+            cast(floats, stored)
+            yield x, m, floats
 
 
 def rows_joined(x_RHX, B, G, workspace):

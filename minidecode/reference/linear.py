@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..runtime.low_precision import unpacked, widened
+from ..runtime.low_precision import dequantized, unpacked
 from ..runtime.weight_blocks import BLOCK, PANEL_OUTPUTS, is_in_blocks, some_outputs
 from . import scratch
 
-CACHED = 2**17  # weights that are widened together: half a megabyte of float32, which stays in a cache
+CACHED = 2**17  # weights that are cast together: half a megabyte of float32, which stays in the L2 cache
 
 
 def linear_naive(x_RX, weight, add_to=None, out=None):
-    """Narrow weights are widened whole, written to memory and read back by the product: more bytes, not fewer."""
-    matrix = widened(weight, x_RX.dtype)
+    """A low-precision matrix is cast whole, written to memory and read back by the product: more bytes, not fewer."""
+    matrix = dequantized(weight, x_RX.dtype)
     y_RX = np.matmul(x_RX, matrix if weight.layout == "io" else matrix.T, out=out)
     return y_RX if add_to is None else np.add(add_to, y_RX, out=add_to)
 
 
 def linear(x_RX, weight, add_to=None, out=None, *, workspace=None):
-    """One BLAS product; a weight stored (out, in) is transposed as a view, not copied. Narrow ones go in pieces."""
+    """One BLAS product; a weight stored (out, in) is transposed as a view, not copied. Others are cast in pieces."""
     weight = weight if is_in_blocks(weight) else unpacked(weight)
     if is_in_blocks(weight):
         y_RX = product_of_blocks(x_RX, weight, out)
@@ -30,8 +30,8 @@ def linear(x_RX, weight, add_to=None, out=None, *, workspace=None):
     return y_RX if add_to is None else np.add(add_to, y_RX, out=add_to)
 
 
-def product_by_blocks(x_RX, weight, out, widen, workspace):
-    """As many outputs as stay in a cache are widened, by `widen(to, these)`, and multiplied: then the next ones.
+def product_by_blocks(x_RX, weight, out, cast, workspace):
+    """As many outputs as stay in the L2 cache are cast, by `cast(to, these)`, and multiplied: then the next ones.
 
     The scale comes after the sum, once for each result: s * sum(x q) = sum(x (s q)).
     """
@@ -39,13 +39,13 @@ def product_by_blocks(x_RX, weight, out, widen, workspace):
     inputs, outputs = weight.data.shape if io else weight.data.shape[::-1]
     y_RX = np.empty((len(x_RX), outputs), x_RX.dtype) if out is None else out
     together = max(1, min(outputs, CACHED // inputs))
-    wide_X = scratch(workspace, (inputs * together,), x_RX)
+    float_X = scratch(workspace, (inputs * together,), x_RX)
     for first in range(0, outputs, together):
         here = slice(first, first + together)
-        narrow = weight.data[:, here] if io else weight.data[here]
-        wide = wide_X[: narrow.size].reshape(narrow.shape)
-        widen(wide, narrow)
-        np.matmul(x_RX, wide if io else wide.T, out=y_RX[:, here])
+        stored = weight.data[:, here] if io else weight.data[here]
+        floats = float_X[: stored.size].reshape(stored.shape)
+        cast(floats, stored)
+        np.matmul(x_RX, floats if io else floats.T, out=y_RX[:, here])
     if weight.scale is not None:
         y_RX *= weight.scale
     return y_RX
@@ -58,5 +58,5 @@ def product_of_blocks(x_RX, weight, out):
     together = max(1, CACHED // inputs // PANEL_OUTPUTS) * PANEL_OUTPUTS
     for first in range(0, outputs, together):
         some = some_outputs(weight, first, first + together)
-        np.matmul(x_RX, widened(some, x_RX.dtype).T, out=y_RX[:, first : first + together])
+        np.matmul(x_RX, dequantized(some, x_RX.dtype).T, out=y_RX[:, first : first + together])
     return y_RX

@@ -1,4 +1,4 @@
-"""Products of int8 weights and rows that are rounded to whole numbers as they come (dynamic quantization)."""
+"""Products of int8 weights and rows that are rounded to integers as they come (dynamic quantization)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EXACT = 2**24 // 127**2  # products of int8 whose sum float32 holds exactly, in 
 
 
 def linear_int8_naive(x_RX, weight, bias_X=None, activation=None, add_to=None, out=None):
-    """Numbers are widened to 32 bits and multiplied as what they are; NumPy has no fast product of whole numbers."""
+    """Integers are cast to 32 bits and multiplied as such; NumPy has no fast product of integers."""
     check_inputs(x_RX)
     q_RX, scale_R = rounded_rows(x_RX, weight.x_bits)
     w_XX = unpacked(weight).data[:, : x_RX.shape[1]].astype(np.int32)
@@ -36,7 +36,7 @@ def linear_int8_naive(x_RX, weight, bias_X=None, activation=None, add_to=None, o
 def linear_int8(x_RX, weight, bias_X=None, activation=None, add_to=None, out=None, *, workspace=None):
     """By the BLAS, whose float32 sums are exact as long as they are short: some inputs at a time.
 
-    The sums of those pieces are added in int32. Blocks of outputs are widened as in reference/linear.py.
+    The sums of those pieces are added in int32. Blocks of outputs are cast as in reference/linear.py.
     """
     check_inputs(x_RX)
     q_RX, scale_R = rounded_rows(x_RX, weight.x_bits)
@@ -69,7 +69,7 @@ def finished(y_RX, bias_X, activation, add_to, workspace=None):
 
 
 def rounded_rows(x_RX, x_bits):
-    """(q_RX, scale_R): x = scale * q but for the rounding, q whole numbers in float32.
+    """(q_RX, scale_R): x = scale * q but for the rounding, q integers in float32.
 
     The scale of a row with a number that is not finite is NaN, and its q are zeros.
     """

@@ -68,9 +68,9 @@ PRODUCTS = {  # "linear", by what the weights are stored as
                 "common.panel_gemm._product_of_floats": ["f2 f3r f1r f2 b i i i i1"],
                 "common.panel_gemm._task_of_floats": [TASK]} | WORKERS,
     "float16": {"common.skinny_gemm._product": ["f2 h2r f1r b f2 i i i1"],
-                "common.skinny_gemm._task_of_float16": [TASK], "common.low_precision._widen": ["h2r f2"]} | WORKERS,
+                "common.skinny_gemm._task_of_float16": [TASK], "common.low_precision._cast": ["h2r f2"]} | WORKERS,
     "int8": {"common.skinny_gemm._product": ["f2 q2r f1r b f2 i i i1"],
-             "common.skinny_gemm._task_of_int8": [TASK], "common.low_precision._widen": ["q2r f2"]} | WORKERS,
+             "common.skinny_gemm._task_of_int8": [TASK], "common.low_precision._cast": ["q2r f2"]} | WORKERS,
 }  # fmt: skip
 WHOLE_NUMBERS = {"common.panel_gemm._rounding": ["f2 f o2 f1 i i1"], "common.panel_gemm._task_of_rounding": [TASK],
                  "common.panel_gemm._product_of_int8": ["f2 f b o2 q4r f1 f1r f2 i b b i i i i1"],
@@ -86,7 +86,7 @@ ASKED_FOR: dict[str, dict[str, list[str]]] = {
                         "reorder._reorder_cache": ["u4 i1 i"]},
     "cache=indirect,cache_dtype=float16": {"indirect._scores": ["f3 h4 i2 f f3s"],
                                            "indirect._add_sums": ["f3s h4 i2 f3"],
-                                           "common.low_precision._widen": ["h2 f2"]},
+                                           "common.low_precision._cast": ["h2 f2"]},
     "epilogue=cpu": {"epilogue._end": ["f2 f1r i b f2"], "norm._norm": ["f2 f1r f1r f f2"]},
 }  # fmt: skip
 LETTERS = {"f": "float32", "d": "float64", "i": "int64", "u": "uint64", "w": "uint32", "h": "uint16", "q": "int8",

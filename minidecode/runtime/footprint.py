@@ -14,7 +14,7 @@ from ..search.options import Options
 from .arena import Extent
 from .buckets import room_for
 from .engine import LOGITS_ROWS
-from .low_precision import NARROW
+from .low_precision import LOW_PRECISION
 from .weight_blocks import numbers_in
 
 UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
@@ -82,7 +82,7 @@ def footprint(
     R = B * (options.num_beams if options.num_beams > 1 else options.num_return_sequences)
     L, D, h, V = len(blocks), model.config.width, blocks[0].heads, model.config.vocab_size
     position, has_source = h.G * (h.K + h.U) * s, S > 0
-    narrow, el = model.dtype in NARROW or blocks[0].qkv.layout == "panels", plan.cache == "el"
+    narrow, el = model.dtype in LOW_PRECISION or blocks[0].qkv.layout == "panels", plan.cache == "el"
     stored_as = STORED_AS[plan.cache_dtype]
     m = s if stored_as is None else min(s, stored_as.itemsize)  # bytes of a number in a cache
     kept = h.G * (h.K + h.U) * m

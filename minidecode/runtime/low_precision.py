@@ -1,12 +1,12 @@
-"""Low-precision storage: weights as float16, or as whole numbers with scales; caches as float16.
+"""Low-precision storage: weights as float16, or as integers with scales; caches as float16.
 
 A decode step reads every weight of every product once, and does little with it: it takes as long as the reading. So
 weights of half or a quarter of the bytes may take half or a quarter of the time, though every sum is float32 as before.
 
 Only the matrices of products are stored in fewer bits, each output's weights side by side. The output's matrix is one
 of them. Gains, biases and positions are small. Of the embedding table a step reads one row for each of its own:
-narrow numbers would save nothing there, and cost digits. So where the output is tied to the embedding, the table stays
-as it is (in a float32 file: where it is, in the file), and the output has a narrow copy of it.
+fewer bits would save nothing there, and cost digits. So where the output is tied to the embedding, the table stays
+as it is (in a float32 file: where it is, in the file), and the output has a low-precision copy of it.
 
 What steps read of their caches is as much again, where texts are long: keys and values (of EL: hidden states) that
 are stored as float16 are half of it (LightSeq, section 3.2). Queries, scores, softmax and sums stay float32. A number
@@ -33,14 +33,14 @@ COMPUTED_IN = {"float32": np.float32, "float64": np.float64, "float16": np.float
                "int4": np.float32}  # fmt: skip
 STORED = ("float16", "int8")  # what a weight of `linear` may be stored as, beside what is computed with, and BLOCKS
 DYNAMIC = {"int8_dynamic": 8, "int8_dynamic7": 7}  # int8, and the bits that rows of x are rounded to
-NARROW = (*STORED, *DYNAMIC, *BLOCKS)
+LOW_PRECISION = (*STORED, *DYNAMIC, *BLOCKS)
 PANEL_HEADER = 2  # numbers of 32 bits that a panel has in front of each output's weights
 ROUNDED_AT_ONCE = 2**18  # weights
-LARGEST = 127  # of the whole numbers that int8 holds; -128 would make the range lopsided
+LARGEST = 127  # of the integers that int8 holds; -128 would make the range lopsided
 
 
 def stored_as(dtype: str, weights: Any, packs: bool = False) -> Any:
-    """`weights`, a tree of dataclasses and tuples, with every product's matrix stored as one of NARROW.
+    """`weights`, a tree of dataclasses and tuples, with every product's matrix stored as one of LOW_PRECISION.
 
     Each output's numbers lie side by side then; "float32" changes that order alone. They must be finite. With a dtype
     in DYNAMIC the output matrix, "lm_head", gets none of its rows rounded: its logits decide between tokens. packs:
@@ -49,7 +49,7 @@ def stored_as(dtype: str, weights: Any, packs: bool = False) -> Any:
     """
 
     def each(place: str, weight: Weight) -> Weight:
-        weight = narrowed(dtype, weight, place)
+        weight = stored_weight(dtype, weight, place)
         return weight_blocks.in_panels(weight) if packs and is_in_blocks(weight) else weight
 
     return each_weight(weights, each)
@@ -107,8 +107,8 @@ def arrays_of(weights: Any) -> Iterator[np.ndarray]:
             yield from arrays_of(getattr(weights, f.name))
 
 
-def narrowed(dtype: str, weight: Weight, place: str = "the matrix") -> Weight:
-    """One weight, stored as one of NARROW, by outputs; with "float32" it is as it was, but by outputs."""
+def stored_weight(dtype: str, weight: Weight, place: str = "the matrix") -> Weight:
+    """One weight, stored as one of LOW_PRECISION, by outputs; with "float32" it is as it was, but by outputs."""
     if dtype == "int8" or (dtype in DYNAMIC and place == "lm_head"):
         return by_output(quantized(weight))
     if dtype in DYNAMIC:
@@ -168,13 +168,13 @@ def _quantized(w_XX: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return q_XX, scale_X
 
 
-def widened(weight: Weight, dtype: np.dtype) -> np.ndarray:
+def dequantized(weight: Weight, dtype: np.dtype) -> np.ndarray:
     """The whole matrix as it is computed with: a view where it is stored so, else a new array.
 
     In its own layout; one that is packed comes with its outputs in rows.
     """
     if is_in_blocks(weight):
-        return weight_blocks.wide(weight, dtype)
+        return weight_blocks.floats(weight, dtype)
     weight = unpacked(weight)
     data = weight.data.astype(dtype, copy=False)
     if weight.scale is None:
@@ -195,7 +195,7 @@ def unpacked(weight: Weight) -> Weight:
 
 
 def largest_of(dtype: Any) -> np.float32:
-    """What numbers that are stored so are cut off at: float16's largest; nothing is cut off of wider ones."""
+    """What numbers that are stored so are cut off at: float16's largest; nothing is cut off of larger types."""
     return np.float32(np.finfo(np.float16).max if dtype == np.float16 else np.inf)
 
 

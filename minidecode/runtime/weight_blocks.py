@@ -1,4 +1,4 @@
-"""Weights in blocks: whole numbers of 4 or 8 bits, and a float16 scale for every 32 inputs of each output.
+"""Weights in blocks: integers of 4 or 8 bits, and a float16 scale for every 32 inputs of each output.
 
 These are GGUF's Q4_0 and Q8_0, bit for bit. A scale per output (int8 in low_precision.py) suits 8 bits. Four bits have
 15 steps, of which an outlier among hundreds of inputs would leave the others two or three; among 32 it does less harm.
@@ -112,7 +112,7 @@ def numbers_in(weight: Weight) -> int:
     return weight.data.size * (2 if weight.data.dtype == np.uint8 else 1)
 
 
-def whole_numbers(weight: Weight) -> np.ndarray:
+def integers(weight: Weight) -> np.ndarray:
     """int8 (outputs, inputs) of a block weight, with the outputs that fill its last panel up."""
     data, is_int4 = weight.data, weight.data.dtype == np.uint8
     if weight.layout == "panels":
@@ -134,11 +134,11 @@ def scale_in_rows(weight: Weight) -> np.ndarray:
     return weight.scale.swapaxes(1, 2).reshape(-1, weight.scale.shape[1])
 
 
-def wide(weight: Weight, dtype: np.dtype) -> np.ndarray:
+def floats(weight: Weight, dtype: np.dtype) -> np.ndarray:
     """(outputs, inputs), the numbers that a block weight stands for: each rounds once if float32 does not hold it."""
-    scale_XX, whole_XX = scale_in_rows(weight), whole_numbers(weight)
-    wide_XXX = whole_XX.reshape(*scale_XX.shape, BLOCK) * scale_XX.astype(dtype)[..., None]
-    return wide_XXX.reshape(whole_XX.shape)[: weight.outputs]
+    scale_XX, q_XX = scale_in_rows(weight), integers(weight)
+    float_XXX = q_XX.reshape(*scale_XX.shape, BLOCK) * scale_XX.astype(dtype)[..., None]
+    return float_XXX.reshape(q_XX.shape)[: weight.outputs]
 
 
 def some_outputs(weight: Weight, first: int, last: int) -> Weight:
@@ -162,20 +162,20 @@ def in_panels(weight: Weight) -> Weight:
     scale = aligned((panels, blocks, PANEL_OUTPUTS), np.float16)
     for p in range(panels):
         here = slice(p * PANEL_OUTPUTS, min((p + 1) * PANEL_OUTPUTS, outputs))
-        whole_XX, some = whole_numbers(weight.of_outputs(here)), here.stop - here.start
+        q_XX, some = integers(weight.of_outputs(here)), here.stop - here.start
         if is_int4:
-            both = (whole_XX.view(np.uint8) & 15).reshape(some, inputs // STEP, STEP // 2, 2)
+            both = (q_XX.view(np.uint8) & 15).reshape(some, inputs // STEP, STEP // 2, 2)
             data[p, :, :some] = (both[..., 0] | both[..., 1] << 4).swapaxes(0, 1)
         else:
-            data[p, :, :some] = whole_XX.T
+            data[p, :, :some] = q_XX.T
         scale[p, :, :some] = weight.scale[here].T
     return dataclasses.replace(weight, data=data, scale=scale, layout="panels", packed_outputs=outputs)
 
 
 def in_rows(weight: Weight) -> Weight:
     """A block weight with its outputs in rows again; a copy."""
-    whole_XX, outputs = whole_numbers(weight)[: weight.outputs], weight.outputs
-    data = whole_XX if weight.data.dtype == np.int8 else _halves((whole_XX + np.int8(8)).view(np.uint8))
+    q_XX, outputs = integers(weight)[: weight.outputs], weight.outputs
+    data = q_XX if weight.data.dtype == np.int8 else _halves((q_XX + np.int8(8)).view(np.uint8))
     scale_XX = np.ascontiguousarray(scale_in_rows(weight)[:outputs])
     return dataclasses.replace(weight, data=data, scale=scale_XX, layout="oi", packed_outputs=None)
 

@@ -31,7 +31,7 @@ from minidecode.errors import InputError, NumericalError, RefusedError
 from minidecode.ops import Heads, Norm, Weight
 from minidecode.reference import norm as norm_file
 from minidecode.runtime.device import fetch, put
-from minidecode.runtime.low_precision import narrowed
+from minidecode.runtime.low_precision import stored_weight
 
 
 class OnDevice(np.ndarray):
@@ -315,7 +315,7 @@ def test_a_comparison_says_what_bytes_take_and_comes_back_whole():
 def test_what_a_product_of_bytes_costs_counts_the_rounding(ending):
     """Number by number: x, weights, scales, results; q and the row's scale, written and read; packed or not."""
     R, inputs, outputs = 3, 10, 7
-    weight = narrowed("int8_dynamic", Weight(np.ones((inputs, outputs), np.float32)))
+    weight = stored_weight("int8_dynamic", Weight(np.ones((inputs, outputs), np.float32)))
     arrays = {"bias_X": np.ones(outputs, np.float32), "add_to": np.ones((R, outputs), np.float32)}
     given = {name: arrays[name] if value is True else value for name, value in ending.items()}
     bytes_ = 4 * R * inputs + inputs * outputs + 4 * outputs + 4 * R * outputs + 2 * (R * inputs + 4 * R)
@@ -330,7 +330,7 @@ def test_what_a_product_of_bytes_costs_counts_the_rounding(ending):
 def test_keys_and_values_of_a_source_count_products_of_bytes_too():
     h_RD, heads = np.ones((3, 8), np.float32), Heads(2, 2, 2, 2, 1.0)
     wide = Weight(np.ones((8, 8), np.float32), bias=np.ones(8, np.float32))
-    floats, whole = (CATALOG["cross_kv"].cost(h_RD, w, heads) for w in (wide, narrowed("int8_dynamic", wide)))
+    floats, whole = (CATALOG["cross_kv"].cost(h_RD, w, heads) for w in (wide, stored_weight("int8_dynamic", wide)))
     assert floats.int8_operations == 0 and whole.int8_operations == 2 * 3 * 8 * 8
     assert whole.bytes < floats.bytes
 

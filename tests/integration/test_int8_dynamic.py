@@ -19,7 +19,7 @@ from minidecode.cpu.common import panel_gemm, tile
 from minidecode.cpu.common.tile import DOT, DOT_PRODUCTS
 from minidecode.ops import Weight
 from minidecode.reference import linear_int8 as reference
-from minidecode.runtime.low_precision import DYNAMIC, arrays_of, narrowed, unpacked
+from minidecode.runtime.low_precision import DYNAMIC, arrays_of, stored_weight, unpacked
 
 HERE = [dtype for dtype, bits in DYNAMIC.items() if DOT is not None and bits <= DOT.x_bits]
 pytestmark = pytest.mark.skipif(not HERE, reason="no integer dot product here")
@@ -27,7 +27,7 @@ PROMPT = "Fellow citizens of the Senate and of the House"
 
 
 def weight_of(rng, inputs, outputs, dtype=HERE[0] if HERE else "int8_dynamic"):
-    return narrowed(dtype, Weight(rng.standard_normal((inputs, outputs)).astype(np.float32)))
+    return stored_weight(dtype, Weight(rng.standard_normal((inputs, outputs)).astype(np.float32)))
 
 
 @pytest.mark.parametrize("dtype", HERE)
@@ -64,7 +64,7 @@ def test_the_longest_sum_of_the_largest_numbers():
     """66,000 products of 127 by 127, and with the offset of 255 by 127: no sum leaves 32 bits."""
     x_RX, matrix = np.ones((2, 66_000), np.float32), np.ones((66_000, 2), np.float32)
     x_RX[1] = -1
-    weight = narrowed(HERE[0], Weight(matrix))
+    weight = stored_weight(HERE[0], Weight(matrix))
     right = np.float32([[66_000], [-66_000]]) + np.zeros((1, 2), np.float32)
     for function in (reference.linear_int8_naive, reference.linear_int8, compiled.linear_int8):
         np.testing.assert_allclose(function(x_RX, weight), right, rtol=1e-6)
@@ -103,7 +103,7 @@ from minidecode.cpu.common.tile import DOT
 from minidecode.cpu.linear_int8 import linear_int8
 from minidecode.ops import Weight
 from minidecode.reference.linear_int8 import linear_int8_naive
-from minidecode.runtime.low_precision import narrowed
+from minidecode.runtime.low_precision import stored_weight
 rng, kind = np.random.default_rng(0), DOT
 for rows, inputs, outputs in ((1, 3, 7), (5, 64, 64), (13, 300, 130)):
     for sign in (1, -1):
@@ -111,7 +111,7 @@ for rows, inputs, outputs in ((1, 3, 7), (5, 64, 64), (13, 300, 130)):
         x_RX[0] = sign  # the largest sums there are
         matrix = rng.standard_normal((inputs, outputs)).astype(np.float32)
         matrix[:, 0] = 1
-        weight = narrowed("int8_dynamic" if kind.x_bits == 8 else "int8_dynamic7", Weight(matrix))
+        weight = stored_weight("int8_dynamic" if kind.x_bits == 8 else "int8_dynamic7", Weight(matrix))
         assert linear_int8(x_RX, weight).tobytes() == linear_int8_naive(x_RX, weight).tobytes()
 print(kind.name, kind.x_bits)
 """

@@ -8,7 +8,7 @@ from toy_folder import CONFIG, toy_tensors, write_bart_folder
 
 import minidecode as md
 from minidecode.ops import Weight
-from minidecode.runtime.low_precision import widened
+from minidecode.runtime.low_precision import dequantized
 
 NARROW = ("float16", "int8")
 PLANS = ["cache=none", "cache=replicated", "cache=split,linear=cpu", "cache=el", "cache=indirect,linear=naive",
@@ -24,7 +24,7 @@ def folder(request, tiny_folder, tmp_path):
 def with_stored_numbers(weights):
     """The tree with each narrow matrix as the wide numbers that it stands for."""
     if isinstance(weights, Weight):
-        return dataclasses.replace(weights, data=widened(weights, np.dtype(np.float32)), scale=None)
+        return dataclasses.replace(weights, data=dequantized(weights, np.dtype(np.float32)), scale=None)
     if isinstance(weights, tuple):
         return tuple(with_stored_numbers(part) for part in weights)
     if not dataclasses.is_dataclass(weights):

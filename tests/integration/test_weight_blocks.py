@@ -21,7 +21,7 @@ from minidecode.cpu.common.block_gemm import KIND, KINDS
 from minidecode.ops import Weight
 from minidecode.reference import linear as reference
 from minidecode.runtime.compiled import PRODUCTS
-from minidecode.runtime.low_precision import arrays_of, narrowed, unpacked, widened
+from minidecode.runtime.low_precision import arrays_of, dequantized, stored_weight, unpacked
 from minidecode.runtime.weight_blocks import BLOCKS, in_panels, in_rows, of_gguf
 
 PROMPT = "Fellow citizens of the Senate and of the House"
@@ -30,7 +30,7 @@ SIZE = {"int4": 18, "int8_blocks": 34}  # bytes of a block in a file
 
 
 def weight_of(rng, inputs, outputs, dtype):
-    return narrowed(dtype, Weight(rng.standard_normal((inputs, outputs)).astype(np.float32)))
+    return stored_weight(dtype, Weight(rng.standard_normal((inputs, outputs)).astype(np.float32)))
 
 
 def bytes_of(weight):
@@ -45,7 +45,7 @@ def test_blocks_are_those_that_gguf_writes(dtype):
     """Recorded from its own package: random numbers, ties, a block of zeros, the largest number first and last."""
     w_XX = np.frombuffer(bytes.fromhex(GOLDEN["weights"]), np.float32).reshape(GOLDEN["shape"])
     right = np.frombuffer(bytes.fromhex(GOLDEN[dtype]), np.uint8).reshape(len(w_XX), -1, SIZE[dtype])
-    weight = narrowed(dtype, Weight(w_XX, layout="oi"))
+    weight = stored_weight(dtype, Weight(w_XX, layout="oi"))
     assert (bytes_of(weight) == right).all()
     read = of_gguf(right)
     assert (read.data == weight.data).all() and (read.scale == weight.scale).all() and read.layout == "oi"
@@ -56,32 +56,32 @@ def test_blocks_are_those_that_gguf_writes(dtype):
 def test_nothing_is_lost_by_way_of_floats_or_panels(dtype):
     for outputs in (1, 31, 32, 33, 70):
         weight = weight_of(np.random.default_rng(outputs), 96, outputs, dtype)
-        again = narrowed(dtype, Weight(widened(weight, np.dtype(np.float32)), layout="oi"))
+        again = stored_weight(dtype, Weight(dequantized(weight, np.dtype(np.float32)), layout="oi"))
         packed = in_panels(weight)
         assert packed.outputs == outputs and packed.data.ctypes.data % 64 == 0
         for other in (again, in_rows(packed), unpacked(packed)):
             assert (bytes_of(other) == bytes_of(weight)).all()
         for wide in (np.float32, np.float64):
-            assert (widened(packed, np.dtype(wide)) == widened(weight, np.dtype(wide))).all()
+            assert (dequantized(packed, np.dtype(wide)) == dequantized(weight, np.dtype(wide))).all()
 
 
 @pytest.mark.parametrize("dtype", BLOCKS)
 def test_each_weight_is_off_by_half_a_step_at_most(dtype):
     rng = np.random.default_rng(0)
     matrix = (rng.standard_normal((64, 40)) * 10.0 ** rng.integers(-2, 3, (1, 40))).astype(np.float32)
-    weight = narrowed(dtype, Weight(matrix))
+    weight = stored_weight(dtype, Weight(matrix))
     step = np.repeat(np.abs(weight.scale.astype(float)), 32, axis=1)
     largest = np.abs(matrix.T.reshape(40, 2, 32)).max(2).repeat(32, axis=1)
-    off = np.abs(widened(weight, np.dtype(float)) - matrix.T)
+    off = np.abs(dequantized(weight, np.dtype(float)) - matrix.T)
     # The far end of four bits is cut off at 7 of 8 steps; a scale is off by a part in 2,048, and the largest with it.
     assert (off <= (1 if dtype == "int4" else 0.5) * step + largest / 2047).all()
 
 
 def test_what_blocks_cannot_hold_is_named():
     with pytest.raises(md.CheckpointError, match="up has 40 inputs, and int4 needs a multiple of 32: load it as float"):
-        narrowed("int4", Weight(np.ones((40, 2), np.float32)), "up")
+        stored_weight("int4", Weight(np.ones((40, 2), np.float32)), "up")
     with pytest.raises(md.CheckpointError, match=r"up holds 9e\+06, more than int8_blocks can: load it as float32"):
-        narrowed("int8_blocks", Weight(np.full((32, 2), 9e6, np.float32)), "up")
+        stored_weight("int8_blocks", Weight(np.full((32, 2), 9e6, np.float32)), "up")
 
 
 @pytest.mark.parametrize("dtype", BLOCKS)
@@ -96,7 +96,7 @@ def test_tiles_stay_within_the_bound_and_rows_stay_apart(dtype, inputs):
                 weight_of(rng, inputs, outputs, dtype),
             )
             y_RX, off = compiled.linear(x_RX, weight), linear_row.bound(x_RX, weight)
-            exact_RX = x_RX.astype(float) @ widened(weight, np.dtype(float)).T
+            exact_RX = x_RX.astype(float) @ dequantized(weight, np.dtype(float)).T
             assert (np.abs(y_RX - exact_RX) <= off).all()
             for function in (compiled.linear, reference.linear):
                 assert (np.abs(function(x_RX, in_panels(weight)) - exact_RX) <= off).all()
@@ -135,10 +135,10 @@ def test_results_may_go_where_the_rows_lie(dtype, rows):
     """Tiles read a row again for each panel: a result that lies there must not come before the last one has."""
     rng = np.random.default_rng(rows)
     x_RX, matrix = rng.standard_normal((rows, 256)).astype(np.float32), rng.standard_normal((256, 256), np.float32)
-    plain = narrowed(dtype or "float32", Weight(matrix))
+    plain = stored_weight(dtype or "float32", Weight(matrix))
     packed = in_panels(plain) if dtype else panel_gemm.pack_floats(plain) if tile.FLOAT else plain
     off = linear_row.bound(x_RX, plain)
-    exact_RX = x_RX.astype(float) @ widened(plain, np.dtype(float)).T
+    exact_RX = x_RX.astype(float) @ dequantized(plain, np.dtype(float)).T
     for function, weight, add_to in (
         (compiled.linear, packed, False), (compiled.linear, packed, True), (compiled.linear_few_rows, plain, False)
     ):  # fmt: skip
@@ -163,7 +163,7 @@ from minidecode.cpu.common import panel_gemm, tile
 from minidecode.cpu.linear import linear
 from minidecode.cpu.linear_int8 import linear_int8
 from minidecode.ops import Weight
-from minidecode.runtime.low_precision import narrowed
+from minidecode.runtime.low_precision import stored_weight
 from minidecode.runtime.weight_blocks import in_panels
 
 def shifted(array):
@@ -175,12 +175,12 @@ def shifted(array):
 
 rng = np.random.default_rng(0)
 x_RX, plain = rng.standard_normal((3, 64), np.float32), Weight(rng.standard_normal((64, 70), np.float32))
-pairs = [(linear, in_panels(narrowed(dtype, plain))) for dtype in ("int4", "int8_blocks")]
+pairs = [(linear, in_panels(stored_weight(dtype, plain))) for dtype in ("int4", "int8_blocks")]
 if tile.FLOAT is not None:
     pairs.append((linear, panel_gemm.pack_floats(plain)))
 if tile.DOT is not None:
     dtype = "int8_dynamic" if tile.DOT.x_bits == 8 else "int8_dynamic7"
-    pairs.append((linear_int8, panel_gemm.pack_int8(narrowed(dtype, plain))))
+    pairs.append((linear_int8, panel_gemm.pack_int8(stored_weight(dtype, plain))))
 for function, weight in pairs:
     scale = None if weight.scale is None or weight.scale.ndim == 1 else shifted(weight.scale)
     moved = dataclasses.replace(weight, data=shifted(weight.data), scale=weight.scale if scale is None else scale)
@@ -198,7 +198,7 @@ def test_panels_that_were_copied_may_begin_anywhere():
 def test_double_precision_stays_double():
     rng = np.random.default_rng(2)
     x_RX, weight = rng.standard_normal((3, 64)), weight_of(rng, 64, 33, "int4")
-    exact = x_RX @ widened(weight, np.dtype(float)).T
+    exact = x_RX @ dequantized(weight, np.dtype(float)).T
     for function in (compiled.linear, reference.linear, reference.linear_naive):
         for given in (weight, in_panels(weight)):
             assert np.abs(function(x_RX, given) - exact).max() < 1e-12
@@ -208,24 +208,24 @@ KIND_HERE = """
 import numpy as np
 from minidecode.conformance.rows.linear import bound
 from minidecode.cpu.common.block_gemm import KIND
-from minidecode.cpu.common.low_precision import widen_all
+from minidecode.cpu.common.low_precision import cast_all
 from minidecode.cpu.linear import linear
 from minidecode.ops import Weight
-from minidecode.runtime.low_precision import narrowed, widened
+from minidecode.runtime.low_precision import stored_weight, dequantized
 rng = np.random.default_rng(0)
 for dtype in ("int4", "int8_blocks"):
     for rows in range(1, 8):
         x_RX = rng.standard_normal((rows, 96)).astype(np.float32)
-        weight = narrowed(dtype, Weight(rng.standard_normal((96, 70)).astype(np.float32)))
-        off = np.abs(linear(x_RX, weight) - x_RX.astype(float) @ widened(weight, np.dtype(float)).T)
+        weight = stored_weight(dtype, Weight(rng.standard_normal((96, 70)).astype(np.float32)))
+        off = np.abs(linear(x_RX, weight) - x_RX.astype(float) @ dequantized(weight, np.dtype(float)).T)
         assert (off <= bound(x_RX, weight)).all(), (dtype, rows)
 bits = np.arange(2**16, dtype=np.uint16)
-widened_all = np.empty((2**8, 2**8), np.float32)
+all_floats = np.empty((2**8, 2**8), np.float32)
 with np.errstate(invalid="ignore"):
     right = bits.view(np.float16).astype(np.float32)
-widen_all(widened_all, bits.view(np.float16).reshape(2**8, 2**8))
-assert (widened_all.ravel().view(np.uint32) == right.view(np.uint32))[~np.isnan(right)].all()
-assert (np.isnan(widened_all.ravel()) == np.isnan(right)).all()
+cast_all(all_floats, bits.view(np.float16).reshape(2**8, 2**8))
+assert (all_floats.ravel().view(np.uint32) == right.view(np.uint32))[~np.isnan(right)].all()
+assert (np.isnan(all_floats.ravel()) == np.isnan(right)).all()
 print(KIND.name)
 """
 LOWER = {"haswell": "+avx2,+fma,+f16c", "ivybridge": "+avx,+f16c", "nehalem": "+sse4.2"}  # the last casts no float16

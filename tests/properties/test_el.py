@@ -18,7 +18,7 @@ from minidecode.reference.heads import split_heads
 from minidecode.reference.linear import linear
 from minidecode.reference.shared import attend_shared
 from minidecode.reference.split import attend_split
-from minidecode.runtime.low_precision import quantized, widened
+from minidecode.runtime.low_precision import dequantized, quantized
 
 seeds = st.integers(0, 2**32 - 1)
 EL, EL_SPLIT = (dims.checked(f, ops.RETURNS[f.__name__]) for f in (el.attend_el, el_split.attend_el_split))
@@ -90,6 +90,6 @@ def test_the_weights_of_a_layer_are_views(layout, H):
     agree(np.einsum("rd,gkd->rgk", h_RD, w_k_GKD) + b_k_GK, k_RGK)
     agree(np.einsum("rd,gud->rgu", h_RD, w_v_GUD) + b_v_GU, v_RGU)
     narrow = quantized(weight)
-    wide = dataclasses.replace(weight, data=widened(narrow, bias.dtype))
+    wide = dataclasses.replace(weight, data=dequantized(narrow, bias.dtype))
     for part, expected in zip(key_value_weights(narrow, heads), key_value_weights(wide, heads), strict=True):
         assert np.array_equal(part, expected)

@@ -9,7 +9,7 @@ from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
 from minidecode.conformance.attention import attend_bound, attend_row, halves
 from minidecode.conformance.rows import asked_of
-from minidecode.cpu.common.low_precision import widen_all
+from minidecode.cpu.common.low_precision import cast_all
 from minidecode.reference import attention
 from minidecode.reference.append import append_kv
 from minidecode.reference.move import concat_step
@@ -65,7 +65,7 @@ def test_a_block_is_widened_wherever_it_lies():
     rng = np.random.default_rng(0)
     narrow = rng.standard_normal((2, 3, 9, 8)).astype(np.float16)[:, :, 2:7, 1:6]
     wide = np.empty(narrow.shape, np.float32)
-    widen_all(wide, narrow)
+    cast_all(wide, narrow)
     assert (wide == narrow).all()
 
 
@@ -169,14 +169,14 @@ def test_double_precision_reads_halves_too(name, attend):
 def test_the_reference_widens_by_blocks(monkeypatch):
     """All of a cache, each number once, and never more of it than fits in the cache."""
     monkeypatch.setattr(attention, "CACHED", 64)
-    blocks, right = [], attention.wide_blocks
+    blocks, right = [], attention.float_blocks
 
     def recorded(*arguments):
         for x, m, wide in right(*arguments):
             blocks.append(wide.size)
             yield x, m, wide
 
-    monkeypatch.setattr(attention, "wide_blocks", recorded)
+    monkeypatch.setattr(attention, "float_blocks", recorded)
     for M in (1, 5, 50):
         blocks.clear()
         arguments = halves(cache_case(0, 3, M, 2, 1, 8, 3)[0])

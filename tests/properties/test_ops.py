@@ -38,7 +38,7 @@ from minidecode.reference.shared import attend_shared_naive
 from minidecode.reference.softmax import token_logprobs_naive
 from minidecode.reference.split import attend_split_merged, attend_split_naive
 from minidecode.runtime import dry_run
-from minidecode.runtime.low_precision import narrowed, quantized
+from minidecode.runtime.low_precision import quantized, stored_weight
 
 OPS = {name: dims.checked(f, ops.RETURNS.get(name, ())) for name, f in backend(reference).items()}
 LAYER_NORMS = [layer_norm_naive, layer_norm]
@@ -454,7 +454,7 @@ OUT_CASES = {
     ),
     "linear_int8": lambda r: (
         normal(r, 2, 4).astype(np.float32),
-        narrowed("int8_dynamic", Weight(normal(r, 4, 3).astype(np.float32))),
+        stored_weight("int8_dynamic", Weight(normal(r, 4, 3).astype(np.float32))),
         normal(r, 3).astype(np.float32),
         "gelu",
     ),

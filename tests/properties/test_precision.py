@@ -14,7 +14,7 @@ from minidecode.conformance.rows import linear as linear_row
 from minidecode.cpu import linear as cpu_linear
 from minidecode.ops import Weight
 from minidecode.reference.linear import linear
-from minidecode.runtime.low_precision import narrowed, quantized, stored_as, widened
+from minidecode.runtime.low_precision import dequantized, quantized, stored_as, stored_weight
 
 EPS = 2.0**-24
 ON_CPU = {label: f for label, f in implementations(CATALOG["linear"]).items() if not label.startswith("cuda")}
@@ -56,7 +56,7 @@ def test_the_half_scale_is_reached_and_no_more_is_promised():
 def test_an_outlier_costs_its_own_output_digits_and_no_other():
     matrix = np.full((4, 2), 0.01, np.float32)
     matrix[0, 0] = 100
-    stored = widened(quantized(Weight(matrix)), np.dtype(np.float32))
+    stored = dequantized(quantized(Weight(matrix)), np.dtype(np.float32))
     assert (stored[1:, 0] == 0).all(), "all that is below half a step is gone"
     assert np.allclose(stored[:, 1], 0.01, rtol=1e-6)
 
@@ -73,7 +73,7 @@ def test_outputs_of_zeros_and_of_subnormal_numbers_stay_finite(tiny):
 def test_both_layouts_are_stored_alike(seed, inputs, outputs):
     matrix = matrix_of(seed, inputs, outputs)
     for dtype in ("float16", "int8", "float32"):
-        io, oi = narrowed(dtype, Weight(matrix)), narrowed(dtype, Weight(matrix.T, layout="oi"))
+        io, oi = stored_weight(dtype, Weight(matrix)), stored_weight(dtype, Weight(matrix.T, layout="oi"))
         assert io.layout == oi.layout == "oi" and io.data.flags.c_contiguous
         assert np.array_equal(io.data, oi.data)
         assert io.scale is oi.scale is None or np.array_equal(io.scale, oi.scale)

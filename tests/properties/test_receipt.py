@@ -14,7 +14,7 @@ from minidecode.cpu import linear as cpu_linear
 from minidecode.ops import Heads, Norm, Weight
 from minidecode.plan import Plan
 from minidecode.reference import linear as linear_file
-from minidecode.runtime.low_precision import narrowed
+from minidecode.runtime.low_precision import stored_weight
 from minidecode.runtime.receipt import CountedOps, Receipt, held_bytes
 
 F = np.float32
@@ -88,7 +88,7 @@ def test_a_product_says_which_code_each_of_its_calls_ran(monkeypatch):
     for rows in (1, 4, 500, 500, 500):
         ops.linear(np.ones((rows, 9), F), weight)
     assert ops.counts()["linear"].code_paths == {"compiled": 2, "BLAS": 3}
-    ops.linear(np.ones((500, 9), F), narrowed("int8", Weight(np.ones((9, 8), F))))
+    ops.linear(np.ones((500, 9), F), stored_weight("int8", Weight(np.ones((9, 8), F))))
     ops.linear(np.ones((0, 9), F), weight)  # runs neither
     assert ops.counts()["linear"].code_paths == {"compiled": 2, "BLAS": 3, "BLAS on cast weights": 1}
     receipt = Receipt("fast", ops=ops.counts())

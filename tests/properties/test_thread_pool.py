@@ -18,7 +18,7 @@ from minidecode.cpu.common import skinny_gemm, thread_pool
 from minidecode.cpu.common.atomics import address_of, array_at, pause
 from minidecode.ops import Weight
 from minidecode.reference import split as reference_split
-from minidecode.runtime.low_precision import narrowed
+from minidecode.runtime.low_precision import stored_weight
 
 STORED = ("float32", "float16", "int8")
 
@@ -36,7 +36,7 @@ def cases(rows, seed=0):
     """(x, weight) of weights stored in each way, and of float32 in the layout "io"."""
     rng = np.random.default_rng(seed)
     x_RX, matrix = rng.standard_normal((rows, 65)).astype(np.float32), rng.standard_normal((65, 73)).astype(np.float32)
-    return [(x_RX, Weight(matrix)), *((x_RX, narrowed(stored, Weight(matrix))) for stored in STORED)]
+    return [(x_RX, Weight(matrix)), *((x_RX, stored_weight(stored, Weight(matrix))) for stored in STORED)]
 
 
 def alone(x_RX, weight):

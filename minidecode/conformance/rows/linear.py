@@ -10,14 +10,14 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ...ops import Weight
-from ...runtime.low_precision import STORED as NARROW
-from ...runtime.low_precision import narrowed, widened
+from ...runtime.low_precision import STORED as SMALLER
+from ...runtime.low_precision import dequantized, stored_weight
 from ...runtime.weight_blocks import BLOCK, BLOCKS, is_in_blocks
 from ..attention import drawn
 from ..bounds import EPS
 from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
 
-ANY_WIDTH = ("float32", *NARROW)  # these may have any number of inputs, and both layouts
+ANY_WIDTH = ("float32", *SMALLER)  # these may have any number of inputs, and both layouts
 STORED = (*ANY_WIDTH, *BLOCKS)
 LAYOUTS = ("io", "oi")
 
@@ -30,7 +30,7 @@ def arguments_of(x_RX: np.ndarray, matrix: np.ndarray, stored: str, layout: str)
     if stored in BLOCKS:
         missing = -len(matrix) % BLOCK
         x_RX, matrix = np.pad(x_RX, ((0, 0), (0, missing))), np.pad(matrix, ((0, missing), (0, 0)))
-    weight = narrowed(stored, Weight(matrix.astype(np.float32)))  # which lays it out by outputs
+    weight = stored_weight(stored, Weight(matrix.astype(np.float32)))  # which lays it out by outputs
     if layout == "io" and not is_in_blocks(weight):
         weight = dataclasses.replace(weight, data=np.ascontiguousarray(weight.data.T), layout="io")
     return x_RX.astype(np.float32), weight
@@ -111,9 +111,9 @@ def bound(x_RX, weight):
 
 
 def exact_matrix(weight) -> np.ndarray:
-    """(inputs, outputs) in float64: for whole numbers scale * data, which float64 holds exactly."""
+    """(inputs, outputs) in float64: for integers scale * data, which float64 holds exactly."""
     if is_in_blocks(weight):
-        return widened(weight, np.dtype(np.float64)).T
+        return dequantized(weight, np.dtype(np.float64)).T
     matrix = weight.data.astype(np.float64) if weight.layout == "io" else weight.data.T.astype(np.float64)
     return matrix if weight.scale is None else matrix * weight.scale
 

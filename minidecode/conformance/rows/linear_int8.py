@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ...ops import Weight
-from ...runtime.low_precision import DYNAMIC, narrowed
+from ...runtime.low_precision import DYNAMIC, stored_weight
 from ..attention import drawn
 from ..bounds import EPS
 from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
@@ -26,7 +26,7 @@ def arguments_of(
 ) -> tuple:  # fmt: skip
     """(x_RX, weight, bias_X, activation, add_to), the matrix of (inputs, outputs) rounded as it is said."""
     bias_X, add_to = (None if a is None else a.astype(np.float32) for a in (bias_X, add_to))
-    return x_RX.astype(np.float32), narrowed(stored, Weight(matrix.astype(np.float32))), bias_X, activation, add_to
+    return x_RX.astype(np.float32), stored_weight(stored, Weight(matrix.astype(np.float32))), bias_X, activation, add_to
 
 
 @st.composite
@@ -150,6 +150,6 @@ def paper_inputs(stored: str = "int8_dynamic", *, seed: int = 0) -> tuple[tuple,
     rng = np.random.default_rng(seed)
     rows, n_in, n_out = 128, 768, 3072
     x_RX, matrix, bias_X = rng.standard_normal((rows, n_in)), rng.standard_normal((n_in, n_out)), np.ones(n_out)
-    weight = replace(narrowed(stored, Weight((0.02 * matrix).astype(np.float32))), bias=None)
+    weight = replace(stored_weight(stored, Weight((0.02 * matrix).astype(np.float32))), bias=None)
     description = f"{rows} rows of {8 if stored == 'int8_dynamic' else 7} bits times int8 weights of {n_in} x {n_out}"
     return (x_RX.astype(np.float32), weight, bias_X.astype(np.float32), "gelu_new", None), description

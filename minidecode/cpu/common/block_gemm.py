@@ -1,4 +1,4 @@
-"""GEMM of weights in blocks (int4, int8_blocks): whole numbers become floats in a register, and meet float32 rows.
+"""GEMM of weights in blocks (int4, int8_blocks): integers become floats in a register, and meet float32 rows.
 
 Weights lie in panels of 32 outputs (runtime/weight_blocks.py), whatever the processor. A tile is some rows by a panel's
 outputs. It takes eight inputs at a time, which have one scale for each output:

@@ -1,6 +1,6 @@
 """Low-precision numbers (float16, int8) that compiled code reads and casts in a register: weights, float16 caches.
 
-Numba has no float16 on the CPU. Compiled code gets the bits of halves as whole numbers of 16 bits (tile.py).
+Numba has no float16 on the CPU. Compiled code gets the bits of halves as integers of 16 bits (tile.py).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def half_to_float(typing_context, bits):
     return types.float32(types.uint16), code
 
 
-def wide(number):
+def f32(number):
     """The number as it is computed with: float32 of the bits of a float16 and of an int8, floats as they are."""
 
 
-@overload(wide, inline="always")
-def _wide_by_type(number):
+@overload(f32, inline="always")
+def _f32_by_type(number):
     if number == types.uint16:
         return lambda number: half_to_float(number)
     if isinstance(number, types.Float):
@@ -41,17 +41,17 @@ def _wide_by_type(number):
     return lambda number: np.float32(number)
 
 
-def widen_all(to, narrow):
+def cast_all(to, stored):
     """The numbers of a block of weights or of a cache: NumPy's own way is slow for float16."""
-    if narrow.ndim == 2:
-        return _widen(in_bits(narrow), to)
-    for to_XX, narrow_XX in zip(to, narrow, strict=True):
-        widen_all(to_XX, narrow_XX)
+    if stored.ndim == 2:
+        return _cast(in_bits(stored), to)
+    for to_XX, stored_XX in zip(to, stored, strict=True):
+        cast_all(to_XX, stored_XX)
 
 
 @njit(cache=True, nogil=True)
-def _widen(narrow_XX, wide_XX):
-    for k in range(len(narrow_XX)):
-        narrow_X, wide_X = narrow_XX[k], wide_XX[k]
-        for i in range(len(narrow_X)):
-            wide_X[i] = wide(narrow_X[i])
+def _cast(stored_XX, float_XX):
+    for k in range(len(stored_XX)):
+        stored_X, float_X = stored_XX[k], float_XX[k]
+        for i in range(len(stored_X)):
+            float_X[i] = f32(stored_X[i])

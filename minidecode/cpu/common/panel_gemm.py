@@ -1,4 +1,4 @@
-"""GEMM of packed weights: float32, or int8 with rows that are rounded to whole numbers as they come.
+"""GEMM of packed weights: float32, or int8 with rows that are rounded to integers as they come.
 
 1. Weights are packed once, when a model is loaded (`pack`). A panel is as many outputs as a tile has, and holds for
    each input the weights of its outputs, side by side; of int8, for every four inputs the four weights of each output.

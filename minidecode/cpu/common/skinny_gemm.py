@@ -11,7 +11,7 @@ import numpy as np
 
 from .atomics import array_at
 from .jit import njit
-from .low_precision import wide
+from .low_precision import f32
 from .thread_pool import ALL_WORKERS, CALLER_ALONE, DONE, parallel_for, schedule
 
 REORDER = {"reassoc", "contract"}  # sums in any order, so that they run on vectors
@@ -92,8 +92,8 @@ def _pairs(x_RX, w_XX, scale_X, first, last, y_RX):
         for r in range(len(x_RX)):
             a = b = np.float32(0)
             for i in range(len(w_X)):
-                a += x_RX[r, i] * wide(w_X[i])
-                b += x_RX[r, i] * wide(v_X[i])
+                a += x_RX[r, i] * f32(w_X[i])
+                b += x_RX[r, i] * f32(v_X[i])
             y_RX[r, o], y_RX[r, o + apart] = scale_X[o] * a, scale_X[o + apart] * b
 
 
@@ -113,8 +113,8 @@ def _tiles(x_RX, w_XX, scale_X, first, last, y_RX):
             a0 = a1 = a2 = a3 = a4 = a5 = b0 = b1 = b2 = b3 = b4 = b5 = np.float32(0)
             c0 = c1 = c2 = c3 = c4 = c5 = d0 = d1 = d2 = d3 = d4 = d5 = np.float32(0)
             for i in range(len(w_X)):
-                s, t, u = wide(w_X[i]), wide(w1_X[i]), wide(w2_X[i])
-                v, w, z = wide(w3_X[i]), wide(w4_X[i]), wide(w5_X[i])
+                s, t, u = f32(w_X[i]), f32(w1_X[i]), f32(w2_X[i])
+                v, w, z = f32(w3_X[i]), f32(w4_X[i]), f32(w5_X[i])
                 a, b, c, d = x_RX[r, i], x_RX[r + 1, i], x_RX[r + 2, i], x_RX[r + 3, i]
                 a0, a1, a2, a3, a4, a5 = a0 + a * s, a1 + a * t, a2 + a * u, a3 + a * v, a4 + a * w, a5 + a * z
                 b0, b1, b2, b3, b4, b5 = b0 + b * s, b1 + b * t, b2 + b * u, b3 + b * v, b4 + b * w, b5 + b * z
@@ -153,13 +153,13 @@ def _sums(x_RX, w_XX, scale_X, first, last, y_RX):
             for r in range(R):
                 a, b, c, d, y_X = x_RX[r, i], x_RX[r, i + 1], x_RX[r, i + 2], x_RX[r, i + 3], y_RX[r, begin:end]
                 for o in range(end - begin):
-                    y_X[o] += a * wide(w0_X[o]) + b * wide(w1_X[o]) + c * wide(w2_X[o]) + d * wide(w3_X[o])
+                    y_X[o] += a * f32(w0_X[o]) + b * f32(w1_X[o]) + c * f32(w2_X[o]) + d * f32(w3_X[o])
         for i in range(fours, inputs):
             w_X = w_XX[i, begin:end]
             for r in range(R):
                 a, y_X = x_RX[r, i], y_RX[r, begin:end]
                 for o in range(end - begin):
-                    y_X[o] += a * wide(w_X[o])
+                    y_X[o] += a * f32(w_X[o])
         for r in range(R):
             y_X, s_X = y_RX[r, begin:end], scale_X[begin:end]
             for o in range(end - begin):

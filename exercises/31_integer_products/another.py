@@ -10,7 +10,7 @@ OFFSET = 128
 
 
 def rounded(x_D):
-    """(whole numbers without a sign, the step between two of them)."""
+    """(unsigned integers, the step between two of them)."""
     largest = np.abs(x_D).max()
     if largest == 0:
         return np.full(x_D.shape, OFFSET, np.uint8), largest

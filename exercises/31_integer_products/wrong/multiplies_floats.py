@@ -1,4 +1,4 @@
-"""Rounds, and then multiplies the whole numbers as floats."""
+"""Rounds, and then multiplies the integers as floats."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Exercise 31: a product of rows that are rounded as they come and int8 weights, by whole numbers alone."""
+"""Exercise 31: a product of rows that are rounded as they come and int8 weights, by integers alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..numpy_task import NumPyTask
 from ..verdict import Miss
 from ..wire import Callback
 
-FAR_FROM_A_TIE = 0.4  # of a step: which whole number is nearest does not depend on a last bit
+FAR_FROM_A_TIE = 0.4  # of a step: which integer is nearest does not depend on a last bit
 
 
 class Task(NumPyTask):
@@ -21,16 +21,16 @@ class Task(NumPyTask):
                              " and the row's own numbers have no part in it",
         "one-scale-for-all-rows": "the row with the largest number sets the step of all others, which keep few of"
                                   " their digits",
-        "rounds-half-up": "a number half-way between two whole ones goes to the even one; upwards alone, the sums lean",
+        "rounds-half-up": "a number half-way between two integers goes to the even one; upwards alone, the sums lean",
         "truncated": "what lies behind the point is cut off, so each number comes nearer to 0, by half a step on"
                      " average",
-        "floored": "the cast to uint8 cuts off, so each number goes down to the next whole one, by half a step on"
+        "floored": "the cast to uint8 cuts off, so each number goes down to the next integer, by half a step on"
                    " average",
         "sums-in-16-bits": "16 bits end at 32,767, and three products of 127 by 127 are more",
         "last-piece-lost": "the inputs behind the last whole piece are never multiplied",
         "signed-by-signed": "the processor multiplies unsigned by signed bytes: its first operand has no sign, which is"
                             " what the offset is for",
-        "multiplies-floats": "rounding was to let whole numbers be multiplied, four in the time of one float",
+        "multiplies-floats": "rounding was to let integers be multiplied, four in the time of one float",
     }  # fmt: skip
 
     def variation(self, rng):
@@ -76,7 +76,7 @@ class Task(NumPyTask):
         return self._product(v, inputs, mistake)[0]
 
     def _product(self, v, inputs, mistake=None):
-        """(y_RF, the sizes of what was added up, scaled), row by row and output by output in whole numbers."""
+        """(y_RF, the sizes of what was added up, scaled), row by row and output by output in integers."""
         if mistake in ("signed-by-signed", "multiplies-floats"):
             raise NotImplementedError  # told by what `dot` was called with, or that it does not matter
         x_RD, w_FD = inputs["x_RD"].astype(np.float64), inputs["w_FD"].astype(np.int64)
