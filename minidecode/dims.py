@@ -18,7 +18,8 @@ import numpy as np
 KEY = {
     "B": "sentences in the batch",
     "W": "beam width",
-    "R": "rows of this call, one per token computed (prefill: all prompt tokens; step: B*W)",
+    "R": "rows of this call, one per token computed (prefill: all prompt tokens; step: B*W); with query rows"
+    " (ProphetNet, UniLM) one more for each token that is predicted (step: 2*B*W)",
     "S": "stacked layers",
     "N": "input length (prompt, or encoder output)",
     "T": "generated positions",

@@ -8,6 +8,7 @@ following the beams needs no copying here, but the copies are read at every step
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -24,6 +25,8 @@ def of_layer(product, layer: int, layers: int):
 
 class CrossCache:
     """One layer's keys and values of the source: the rows as they come; after `expand`, a padded block per beam."""
+
+    is_per_beam: ClassVar[bool] = True
 
     @classmethod
     def of_layers(cls, ops, weights, source, target_offsets_X, stored_as=None):
@@ -79,6 +82,8 @@ class CrossCache:
 
 class SharedCrossCache(CrossCache):
     """One block per sentence, for all of its beams."""
+
+    is_per_beam = False
 
     def attend_step(self, ops, q_RHK):
         """All beams of a sentence against its one copy."""

@@ -100,6 +100,8 @@ class ElCache(SplitCache):
 class ElCrossCache:
     """A decoder's of the source: the encoder's output as it is, the same array for all layers and beams."""
 
+    is_per_beam: ClassVar[bool] = False
+
     @classmethod
     def of_layers(cls, ops, weights, source, target_offsets_X, stored_as=None):
         """A cache for each layer, with its part of the weights that make the keys and values of all.

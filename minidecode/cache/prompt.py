@@ -31,6 +31,7 @@ class PromptCache:
     append_step: Callable[..., Any]
     attend_step: Callable[..., Any]
     step_arrays: Callable[[], tuple[Any, ...]]
+    end_R: Any  # how many positions of each row are written, in a cache of fixed size
 
     def __init__(self, block, offsets_X, stored_as=None, N=None):
         self.bias_X, self.heads, self.offsets_X = block.qkv.bias, block.heads, offsets_X
@@ -52,6 +53,12 @@ class PromptCache:
         cache = self.k_RGK, self.v_RGU, offsets_X, offsets_X
         a_RX = ops.attend_prefill(q_RHK, *cache, h.scale, True, h.window, **h.biases)
         self.store()
+        return a_RX
+
+    def attend_next(self, ops, qkv_RX):
+        """Attention of a query row for each beam: it stands where the next token will, which then takes its place."""
+        a_RX = self.attend_step(ops, self.append_step(ops, qkv_RX))
+        self.end_R -= 1
         return a_RX
 
     def store(self):

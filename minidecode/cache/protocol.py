@@ -10,6 +10,9 @@ import numpy as np
 class SourceCache(Protocol):
     """What one decoder layer keeps of the source."""
 
+    is_per_beam: ClassVar[bool]  # whether steps read a copy for each beam
+    target_offsets_X: np.ndarray  # where the rows of each sentence begin, in a prefill
+
     def attend(self, ops: Any, q_RX: np.ndarray) -> np.ndarray:
         """Attention of each row to the whole of its source, from the query product without its bias."""
 

@@ -34,6 +34,13 @@ class ReplicatedCache(PromptCache):
         begin_R = np.maximum(self.begin_R, end_R - h.window) if h.window else self.begin_R
         return ops.attend(q_RHK, self.k_RGMK, self.v_RGMU, begin_R, end_R, h.scale, **h.biases)
 
+    def attend_next(self, ops, qkv_RX):
+        """As in `PromptCache`; the copy with the query row's position is dropped again."""
+        kept = self.k_RGMK, self.v_RGMU
+        a_RX = self.attend_step(ops, self.append_step(ops, qkv_RX))
+        self.k_RGMK, self.v_RGMU = kept
+        return a_RX
+
     def reorder(self, ops, parent_R):
         """Row r goes on from what row parent[r] held: a copy of the whole cache."""
         self.k_RGMK = ops.gather_rows(self.k_RGMK, parent_R)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from ..cache.queries import rows_a_token
 from ..plan import file_of
 from ..search.candidates import never_straight
 from ..search.options import Options
@@ -131,7 +132,7 @@ def _reason_for_numpy(model: Model, work: float, rows: list[str]) -> str | None:
 
 def _work(model: Model, extent: Extent, options: Options) -> float:
     """Numbers of the weights, times rows that they are multiplied with."""
-    rows = extent.sentences * max(options.num_beams, options.num_return_sequences)
+    rows = extent.sentences * max(options.num_beams, options.num_return_sequences) * rows_a_token(model.weights)
     prompts = extent.sentences * (extent.prompt_tokens + extent.source_tokens)
     return model.parameters * (prompts + extent.new_tokens * max(rows, AS_LONG_AS_ROWS.get(model.dtype, 16)))
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from .. import ops as signatures
 from ..cache.cross import of_layer
+from ..cache.queries import rows_a_token
 from ..dims import letters
 from ..reference import scratch
 from ..reference.arena import aligned
@@ -131,6 +132,8 @@ class _StandIn:
         engine.weights = SimpleNamespace(blocks=whole.blocks[:1], encoder=SimpleNamespace(blocks=()))
         if extent.source_tokens:
             engine.weights.cross_kv = of_layer(whole.cross_kv, 0, len(whole.blocks))
+        if rows_a_token(whole) == 2:
+            engine.weights.query_ND = whole.query_ND
 
     def prefill(self, texts):
         return self.engine.prefill([np.zeros(self.extent.prompt_tokens, np.int64) for _ in texts])
@@ -168,11 +171,13 @@ class _Hollow:
         return np.zeros((len(ids_R), _inputs(qkv)), qkv.computed_in, like=ids_R)
 
     def forward(self, weights, ids_R, pos_R, caches, ops, pick_R=None):
+        asked = len(ids_R) if pick_R is None else len(pick_R)
+        rows = len(ids_R) + (rows_a_token(weights) - 1) * asked
         for block, cache in zip(weights.blocks, caches, strict=True):
             sizes = _outputs(block.qkv), _inputs(block.qkv)
-            qkv_RX, h_RD = (np.zeros((len(ids_R), n), block.qkv.computed_in, like=ids_R) for n in sizes)
+            qkv_RX, h_RD = (np.zeros((rows, n), block.qkv.computed_in, like=ids_R) for n in sizes)
             cache.append(ops, qkv_RX, h_RD)
-        return h_RD if pick_R is None else h_RD[pick_R]
+        return h_RD[:asked]
 
     def lm_head(self, weights, h_RD, ops):
         return np.zeros((len(h_RD), self.vocabulary), h_RD.dtype, like=h_RD)
@@ -257,7 +262,7 @@ class Recorder:
         self.now += 1
         self._times[name] = self._times.get(name, 0) + 1
         label = f"{name} {self._times[name]}"
-        arguments = [a for a in (*args, *kwargs.values()) if is_array(a)]
+        arguments = list(_arrays_of((*args, *kwargs.values())))  # a position bias may be one that the step made
         self._read(arguments)
         takes, asked, rows_of = inspect.signature(function).parameters, [], _rows_of(name)
 

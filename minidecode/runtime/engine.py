@@ -17,6 +17,7 @@ from ..cache.cross import DecoderCache
 from ..cache.latent import Latent, with_latent
 from ..cache.no_cache import NoCache
 from ..cache.protocol import StepCache
+from ..cache.queries import QueryCache, QueryCross, QueryRows, rows_a_token
 from ..cache.source import Source
 from .buckets import Bucket, Buckets, apart, room_for
 from .device import fetch, put
@@ -173,7 +174,7 @@ class Engine:
             raise CalledOff
         begin = self.ops.places.begin
         begin("reorder")
-        self.rows += len(length_R)
+        self.rows += len(length_R) * rows_a_token(self.weights)
         if self.make_cache.keeps and parent_R is not None:
             self._run("reorder", self._follow_beams, parent_R)
         begin("forward")
@@ -222,17 +223,23 @@ class Engine:
         Without every_row, of each text's last one.
         """
         ids_R, pos_R, offsets_X = self._rows_of(texts)
+        lengths, targets_X, caches = [len(text) for text in texts], offsets_X, list[Any]()
         if self.latent is None:
-            N = self._room(max(map(len, texts)))
-            self.caches = [self.make_cache(block, offsets_X, N) for block in self.weights.blocks]
+            N = self._room(max(lengths))
+            caches = [self.make_cache(block, offsets_X, N) for block in self.weights.blocks]
         else:
-            N, own_offsets_X = self._room(max(map(len, texts)) + 1), with_latent(offsets_X)
+            N, own_offsets_X = self._room(max(lengths) + 1), with_latent(offsets_X)
             own = [self.make_cache(block, own_offsets_X, N) for block in self.weights.blocks]
-            self.caches = self.latent.in_front(self.weights.blocks, own, offsets_X)
+            caches = self.latent.in_front(self.weights.blocks, own, offsets_X)
+        if rows_a_token(self.weights) == 2:
+            rows = QueryRows.of(lengths, every_row, caches[0].heads.window, self.device)
+            caches, targets_X = [QueryCache(cache, rows) for cache in caches], rows.offsets_X
         if self.source is not None:
-            crosses = self.make_cache.of_source(self.ops, self.weights, self.source, offsets_X)
-            self.caches = [DecoderCache(*both) for both in zip(self.caches, crosses, strict=True)]
-        pick_R = None if every_row else offsets_X[1:] - 1
+            crosses = self.make_cache.of_source(self.ops, self.weights, self.source, targets_X)
+            if rows_a_token(self.weights) == 2:
+                crosses = [QueryCross(*both) for both in zip(crosses, caches, strict=True)]
+            caches = [DecoderCache(*both) for both in zip(caches, crosses, strict=True)]
+        self.caches, pick_R = caches, None if every_row else offsets_X[1:] - 1
         h_RD = self.network.forward(self.weights, ids_R, pos_R, self.caches, self.ops, pick_R)
         if not self.make_cache.keeps:
             self.caches = []

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ..cache.queries import MOST_KEYS, rows_a_token
 from ..errors import MemoryBudgetError, OptionError
 from ..plan import STORED_AS, Plan
 from ..search.options import Options
@@ -68,7 +69,8 @@ def footprint(
     them. A memory that grows or follows its beams copies one layer at a time. Noting log-probabilities is a forward
     pass more over whole texts, while the caches are still there, and keeps K ids and numbers of each token. A latent is
     one more of the N positions, and adds B * D * s. Where steps are captured, N, S and T are those that there is room
-    for (`room_for`).
+    for (`room_for`). With query rows a step and a scored text have two rows in place of each, and a prefill has one
+    more a sentence, which copies the keys and values that it sees.
 
     Upper bounds, apart from what the process takes once: buffers of the BLAS, compiled code, imported modules.
     """
@@ -82,6 +84,7 @@ def footprint(
     R = B * (options.num_beams if options.num_beams > 1 else options.num_return_sequences)
     L, D, h, V = len(blocks), model.config.width, blocks[0].heads, model.config.vocab_size
     position, has_source = h.G * (h.K + h.U) * s, S > 0
+    each = rows_a_token(model.weights)
     narrow, el = model.dtype in LOW_PRECISION or blocks[0].qkv.layout == "panels", plan.cache == "el"
     stored_as = STORED_AS[plan.cache_dtype]
     m = s if stored_as is None else min(s, stored_as.itemsize)  # bytes of a number in a cache
@@ -125,30 +128,35 @@ def footprint(
     def on_the_way(rows: int, seen: int, rows_at_once: int) -> int:
         """What one layer of a forward pass makes; attention looks from so many rows at once."""
         stack = [*blocks, *(model.weights.encoder.blocks if has_source else ())]
-        F, X = max(b.up.outputs for b in stack), max(b.qkv.outputs for b in stack)
+        F, X = max(b.up.outputs for b in stack), max(b.qkv.outputs + relative_outputs(b) for b in stack)
         H = max(b.heads.H for b in stack)
         scores, feeds = (NAIVE_SCORES, NAIVE_FEEDS) if naive else (SCORES, FEEDS)
         attention = rows * F + scores * H * rows_at_once * seen  # with what the layer before has left
-        return s * (rows * (6 * D + 2 * X) + max(attention, feeds * rows * F))
+        return s * (rows * (6 * D + (1 + each) * X) + max(attention, feeds * rows * F))
+
+    def copied(queries: int, kept: int, seen: int) -> int:
+        """Keys and values that query rows of a prefill copy: all of them once, and those that some rows see."""
+        return position * (kept + queries + min(queries * (seen + 1), max(MOST_KEYS, seen + 1))) if each == 2 else 0
 
     if plan.cache == "none":  # a step reads whole texts again, and each beam a source of its own
         text = N + T
-        every = on_the_way(R * max(text, S), max(text, S), max(text, S))
+        every = on_the_way(R * (max(text, S) + each - 1), max(text, S), max(text, S)) + copied(R, R * text, text)
         again = 3 * L * R * S * cross_position if has_source else 0
         reading, step = every + again + latent, every + again + latent + R * text * 2 * position
     else:
-        reading = on_the_way(B * max(N, S), max(N, S), max(N, S)) + latent
+        reading = on_the_way(B * (max(N, S) + each - 1), max(N, S), max(N, S)) + copied(B, B * N, N) + latent
         if has_source:  # its keys and values are made, of all layers at once, when the encoder is done
-            reading = max(reading, on_the_way(B * N, max(N, S), N) + 2 * L * B * S * cross_position)
-        step = on_the_way(R, max(N + T, S), R) + copies
-    one_layer = on_the_way(R, max(N + T, S), R)
+            reading = max(reading, on_the_way(B * (N + each - 1), max(N, S), N) + 2 * L * B * S * cross_position)
+        step = on_the_way(each * R, max(N + T, S), each * R) + copies
+    one_layer = on_the_way(each * R, max(N + T, S), each * R)
     separate = L * 4 * one_layer + choice  # what a planner of the user's own may take, too
     arena = {"none": 0, "planned": one_layer + choice}.get(plan.arena, separate)
     scoring = 0
     if logprobs is not None:
         texts, at_once = B * options.num_return_sequences, model.config.context  # tokens of texts in one pass
         read, heard = (min(texts * longest, max(at_once, longest)) for longest in (N + T, S))
-        passes = max(on_the_way(read, max(N + T, S), N + T), on_the_way(heard, S, S))
+        pieces = on_the_way(each * read, max(N + T, S), each * (N + T)) + copied(read, read, N + T)
+        passes = max(pieces, on_the_way(heard, S, S))
         sources = heard * (D * s + 3 * L * cross_position) if has_source else 0
         logits = min(read, LOGITS_ROWS) * V * (SEARCH_SCORES * s + 16)
         noted = NOTED * texts * T * (s + max(1, logprobs) * (s + 8))
@@ -160,6 +168,11 @@ def footprint(
         stepping=twice * (held_stepping + step + widened + choice), arena=0 if arena_given else arena,
         scoring=scoring and scoring + (twice - 1) * held_stepping,
     )  # fmt: skip
+
+
+def relative_outputs(block: Any) -> int:
+    """Numbers of a row of which a ProphetNet makes its position bias."""
+    return block.relative.outputs if hasattr(block, "relative") else 0
 
 
 def _widest(model: Any) -> int:
