@@ -40,6 +40,7 @@ def toy_fields(model_type: str) -> dict[str, Any]:
     fields |= small | {"eos_token_id": 1, "bos_token_id": 0, "pad_token_id": 1, "decoder_start_token_id": 0}
     fields |= {"num_key_value_heads": 2} if grouped else {}
     fields |= {"has_classifier": True} if model_type == "bert" else {}
+    fields |= {"pad_token_id": 0} if "prophetnet" in model_type else {}  # as all of them have it
     return fields | {"task_specific_params": {"toy": {"prefix": "toy: ", "num_beams": 2}}}
 
 

@@ -24,7 +24,7 @@ from .files.folder import (
     stored_tensors,
     task_settings,
 )
-from .files.hub import SENTENCEPIECE
+from .files.hub import VOCABULARIES
 from .files.published import published_config, random_tensors
 from .files.sentence_settings import SentenceSettings
 from .files.stored import read_json
@@ -171,7 +171,7 @@ def _fingerprints(folder: Path | None) -> dict[str, str]:
     if folder is None or not folder.is_dir():
         return {}
     made_of = ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab-src.json",
-               "vocab-tgt.json", "vocab.txt", "modules.json", *CODES, *SENTENCEPIECE)  # fmt: skip
+               "vocab-tgt.json", "vocab.txt", "modules.json", *CODES, *VOCABULARIES)  # fmt: skip
     paths = [folder / file for file in made_of if (folder / file).exists()]
     paths += sorted(folder.glob("dict.*.txt"))
     weights = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("*.bin"))

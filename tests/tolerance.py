@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from minidecode.models.config import BartConfig, BertConfig, FairseqConfig, LlamaConfig, T5Config
+from minidecode.models.config import BartConfig, BertConfig, FairseqConfig, LlamaConfig, ProphetNetConfig, T5Config
 
 FLOAT32 = 2.0**-24  # unit roundoff: the largest relative error of one rounded operation
 FLOAT64 = 2.0**-53
@@ -37,6 +37,8 @@ def products(config) -> int:
     """
     if isinstance(config, BartConfig | FairseqConfig):
         return 2 * config.encoder_layers + 3 * config.decoder_layers + 1
+    if isinstance(config, ProphetNetConfig):
+        return 2 * config.num_encoder_layers + 3 * config.num_decoder_layers + 1
     if isinstance(config, T5Config):
         return 2 * config.num_layers + 3 * config.stacks["decoder"][0] + 1
     return 2 * getattr(config, "layers", getattr(config, "n_layer", 0)) + 1  # transformers' own has n_layer
@@ -46,6 +48,8 @@ def widths(config) -> list[int]:
     """How many terms the sums of a model have."""
     if isinstance(config, BartConfig):
         return [config.d_model, config.encoder_ffn_dim, config.decoder_ffn_dim, config.max_position_embeddings]
+    if isinstance(config, ProphetNetConfig):
+        return [config.hidden_size, config.encoder_ffn_dim, config.decoder_ffn_dim, config.max_position_embeddings]
     if isinstance(config, T5Config):
         return [config.d_model, config.d_ff, config.num_heads * config.d_kv]
     if isinstance(config, FairseqConfig):

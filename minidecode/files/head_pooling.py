@@ -26,11 +26,11 @@ from ..ops import Heads
 from .checkpoint import write_safetensors
 from .fairseq_tokenizer import CODES
 from .folder import find_folder, read_settings, stored_tensors
-from .hub import SENTENCEPIECE, SETTINGS
+from .hub import SETTINGS, VOCABULARIES
 from .new_folder import check_new, whole_folder
 from .stored import read_json
 
-COPIED = (*SETTINGS, "tokenizer.json", "vocab.json", "vocab-src.json", "vocab-tgt.json", *CODES, *SENTENCEPIECE)
+COPIED = (*SETTINGS, "tokenizer.json", "vocab.json", "vocab-src.json", "vocab-tgt.json", *CODES, *VOCABULARIES)
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def pool_tensor(c: Config, name: str, tensor: np.ndarray, G: int) -> np.ndarray:
         return pool_columns(tensor, h, G)
     if name == MEMORY:  # keys and values of the latent, layer after layer
         return pool_heads(tensor.T, layers * h.G, layers * G).T
-    if re.search(r"(_attn\.[kv]_proj|Attention\.[kv])\.", name):  # BART, T5: a matrix each, of which they are rows
+    if re.search(r"(_attn\.(k|v|key|value)_proj|Attention\.[kv])\.", name):  # a matrix each, by rows: BART, T5, ...
         return pool_heads(tensor.T, h.G, G).T
     return tensor
 

@@ -36,7 +36,9 @@ OF_VECTORS = (  # of sentence-transformers
 )  # fmt: skip
 OF_FAIRSEQ = re.compile(r"vocab-(src|tgt)\.json|dict\.[\w-]+\.txt|bpecodes|codes?|codes\.txt|bpe\.codes")  # and FSMT's
 # The first that a repository has is taken. Other formats, precisions and frameworks are never fetched.
-SENTENCEPIECE = ("source.spm", "target.spm", "target_vocab.json", "sentencepiece.bpe.model")  # Marian's and mBART's
+VOCABULARIES = (  # of single families: Marian's, mBART's and ProphetNet's
+    "source.spm", "target.spm", "target_vocab.json", "sentencepiece.bpe.model", "prophetnet.tokenizer",
+)  # fmt: skip
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 ADAPTER = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin")  # PEFT's files
 
@@ -222,10 +224,10 @@ def _download(repo_id: str, revision: str, listing: Listing, check: Callable[[Pa
     for file in (*OF_VECTORS, *sorted(filter(OF_FAIRSEQ.fullmatch, files))):
         if file in files:
             _fetch_file(repo_id, file, listing)
-    for file in (*SETTINGS, *tokenizer, *SENTENCEPIECE):
+    for file in (*SETTINGS, *tokenizer, *VOCABULARIES):
         if file in files:
             _fetch_file(repo_id, file, listing)
-        elif file not in SENTENCEPIECE:
+        elif file not in VOCABULARIES:
             with contextlib.suppress(OSError):  # then the next call asks again
                 _absent(folder).mkdir(parents=True, exist_ok=True)
                 (_absent(folder) / file).touch()

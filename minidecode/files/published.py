@@ -36,6 +36,7 @@ PUBLISHED = {
         "model_type": "mbart", "vocab_size": 250054, "activation_function": "relu", "scale_embedding": True,
     },
     "distilbart-12-6": {"model_type": "bart", "decoder_layers": 6, "vocab_size": 50264},
+    "prophetnet-large-uncased-cnndm": {"model_type": "prophetnet"},
     "t5-small": {"model_type": "t5"},
     "t5-base": {"model_type": "t5", "d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12},
     "flan-t5-small": {"model_type": "t5", "d_ff": 1024, "num_layers": 8, "num_heads": 6, **GATED},
@@ -71,6 +72,7 @@ SPECIAL_TOKENS = {
         name: {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2}
         for name in ("bart", "mbart", "fairseq")
     },
+    "prophetnet": {"bos_token_id": 102, "pad_token_id": 0, "eos_token_id": 102, "decoder_start_token_id": 102},
     "marian": {"pad_token_id": 58100, "eos_token_id": 0, "decoder_start_token_id": 58100},
 }
 

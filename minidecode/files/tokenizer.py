@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 GPT2_TOKENS = dict.fromkeys(("bos", "eos", "unk", "pad"), "<|endoftext|>")
 BART_TOKENS = {"bos": "<s>", "eos": "</s>", "unk": "<unk>", "pad": "<pad>", "mask": "<mask>"}
 BERT_TOKENS = {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"}
+PROPHETNET_TOKENS = {"unk": "[UNK]", "sep": "[SEP]", "x_sep": "[X_SEP]", "pad": "[PAD]", "mask": "[MASK]"}
 # Classes of transformers that read add_prefix_space beside a tokenizer.json; PreTrainedTokenizerFast does not.
 MOST_CHARACTERS = 2**28  # of a text as the normalizer may leave it
 FOLLOW_SETTINGS = {f"{family}Tokenizer{kind}" for family in ("GPT2", "Bart", "Roberta") for kind in ("", "Fast")}
@@ -50,10 +51,13 @@ class Tokenizer:
         self.chat_template = chat_template
 
     @classmethod
-    def from_folder(cls, folder: Path) -> Tokenizer | None:
-        """tokenizer.json, or vocab.json with merges.txt, or BERT's vocab.txt; None if the folder has none of them.
+    def from_folder(
+        cls, folder: Path, words: str = "vocab.txt", roles: dict[str, str] = BERT_TOKENS
+    ) -> Tokenizer | None:  # fmt: skip
+        """tokenizer.json, or vocab.json with merges.txt, or a list of words; None if the folder has none of them.
 
-        Tokens that other files add (`_added_tokens`) are added. Raises CheckpointError if a file cannot be read.
+        words, roles: the file of that list, and the special tokens of such a model. Tokens that other files add
+        (`_added_tokens`) are added. Raises CheckpointError if a file cannot be read.
         """
         settings, growth, may_panic = _settings(folder, "tokenizer_config.json"), 1.0, False
         if (path := folder / "tokenizer.json").exists():
@@ -62,8 +66,8 @@ class Tokenizer:
             backend = _read(path, settings)
         elif (folder / "vocab.json").exists() or (folder / "merges.txt").exists():
             backend = _read_bpe(folder, settings)
-        elif (folder / "vocab.txt").exists():
-            backend = _read_wordpiece(folder, settings)
+        elif (folder / words).exists():
+            backend = _read_wordpiece(folder, settings, words, roles)
         else:
             return None
         _add_tokens(backend, _added_tokens(folder, settings), folder)
@@ -315,21 +319,25 @@ def _read_bpe(folder: Path, settings: dict) -> tokenizers.Tokenizer:
     return backend
 
 
-def _read_wordpiece(folder: Path, settings: dict) -> tokenizers.Tokenizer:
-    """BERT's layout of old: a vocabulary with a word or a piece of one on each line, and what the settings say."""
+def _read_wordpiece(folder: Path, settings: dict, file: str, roles: dict[str, str]) -> tokenizers.Tokenizer:
+    """BERT's layout of old: a vocabulary with a word or a piece of one on each line, and what the settings say.
+
+    roles: the special tokens by default. A text is framed, [CLS] text [SEP]; without a "cls" it has an end alone.
+    """
     import tokenizers
     from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 
-    path = folder / "vocab.txt"
+    path = folder / file
     check_regular(path, MOST_OF_TEXT)
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from None
     vocab = {line.removesuffix("\r"): i for i, line in enumerate(lines if lines[-1] else lines[:-1])}
-    special = _special_tokens(settings, BERT_TOKENS)
-    if missing := [special[role] for role in BERT_TOKENS if special[role] not in vocab and role != "mask"]:
-        raise CheckpointError(f"{path} lacks {' and '.join(missing)}, which every text of a BERT needs")
+    special = _special_tokens(settings, roles)
+    needed = [special[role] for role in ("unk", "sep", "pad", "cls") if role in roles]
+    if missing := [token for token in needed if token not in vocab]:
+        raise CheckpointError(f"{path} lacks {' and '.join(missing)}, which every text of this model needs")
     backend = tokenizers.Tokenizer(
         models.WordPiece(vocab, unk_token=special["unk"], max_input_chars_per_word=100, continuing_subword_prefix="##")
     )
@@ -340,8 +348,11 @@ def _read_wordpiece(folder: Path, settings: dict) -> tokenizers.Tokenizer:
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece(prefix="##")
     backend.add_special_tokens([AddedToken(t, special=True) for t in dict.fromkeys(special.values()) if t in vocab])
-    first, last = ((special[role], vocab[special[role]]) for role in ("cls", "sep"))
-    backend.post_processor = processors.BertProcessing(last, first)
+    last = special["sep"], vocab[special["sep"]]
+    if "cls" in roles:
+        backend.post_processor = processors.BertProcessing(last, (special["cls"], vocab[special["cls"]]))
+    else:
+        backend.post_processor = processors.TemplateProcessing(["$A", last[0]], ["$A", last[0], "$B", last[0]], [last])
     return backend
 
 

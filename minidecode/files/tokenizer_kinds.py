@@ -11,7 +11,7 @@ from ..errors import OptionError
 from .fairseq_tokenizer import FairseqTokenizer
 from .sentencepiece_tokenizer import MarianTokenizer, MBartJsonTokenizer, MBartLanguages, MBartTokenizer
 from .stored import read_json
-from .tokenizer import Tokenizer
+from .tokenizer import PROPHETNET_TOKENS, Tokenizer
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,10 @@ def _mbart(folder: Path, config: Any) -> Tokenizer | None:
     return MBartTokenizer.of_folder(folder, config.vocab_size) or MBartJsonTokenizer.of_folder(folder)
 
 
+def _prophetnet(folder: Path, config: Any) -> Tokenizer | None:
+    return Tokenizer.from_folder(folder, "prophetnet.tokenizer", PROPHETNET_TOKENS)
+
+
 def _fairseq(folder: Path, config: Any) -> Tokenizer | None:
     return FairseqTokenizer.of_folder(folder, config.source_vocab_size, config.vocab_size)
 
@@ -83,6 +87,7 @@ TOKENIZER_KINDS = {  # by the name that a family gives
     "wordpiece": TokenizerKind("tokenizer.json or vocab.txt", _general),
     "marian": TokenizerKind("source.spm, target.spm and vocab.json", _marian, knows_languages=True),
     "mbart": TokenizerKind("sentencepiece.bpe.model or tokenizer.json", _mbart, knows_languages=True),
+    "prophetnet": TokenizerKind("tokenizer.json or prophetnet.tokenizer", _prophetnet),
     "fairseq": TokenizerKind("dict.SRC.txt and dict.TGT.txt", _fairseq),
     "fsmt": TokenizerKind("vocab-src.json, vocab-tgt.json and merges.txt", _fairseq),
 }

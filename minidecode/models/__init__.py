@@ -22,6 +22,8 @@ from . import (
     llama_tensors,
     mbart,
     mbart_tensors,
+    prophetnet,
+    prophetnet_tensors,
     t5,
     t5_tensors,
 )
@@ -35,6 +37,7 @@ from .config import (
     LlamaConfig,
     MarianConfig,
     MBartConfig,
+    ProphetNetConfig,
     T5Config,
 )
 
@@ -66,6 +69,8 @@ FAMILIES = {
     "bert": Family("bert", BertConfig, bert, bert_tensors, "wordpiece"),
     "marian": Family("marian", MarianConfig, bart, bart_tensors, "marian"),
     "mbart": Family("mbart", MBartConfig, mbart, mbart_tensors, "mbart"),
+    "prophetnet": Family("prophetnet", ProphetNetConfig, prophetnet, prophetnet_tensors, "prophetnet"),
+    "xlm-prophetnet": Family("xlm-prophetnet", ProphetNetConfig, prophetnet, prophetnet_tensors),
     **{name: Family(name, T5Config, t5, t5_tensors) for name in ("t5", "mt5", "umt5")},
     "fairseq": Family("fairseq", FairseqConfig, fairseq, fairseq_tensors, "fairseq"),
     "fsmt": Family("fsmt", FairseqConfig, fairseq, fairseq_tensors, "fsmt", FSMT_DEFAULTS),

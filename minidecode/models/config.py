@@ -514,8 +514,7 @@ class T5Config(Config):
         back_L = np.arange(-farthest if two_sided else 0, farthest + 1)
         n = buckets // 2 if two_sided else buckets
         own, far_L = n // 2, np.abs(back_L)
-        share_L = np.log((np.maximum(far_L, own) / own).astype(np.float32)) / np.float32(math.log(farthest / own))
-        grown_L = share_L * np.float32(n - own)
+        grown_L = log_share(far_L, own, farthest) * np.float32(n - own)
         bucket_L = np.where(far_L < own, far_L, np.minimum(own + grown_L.astype(np.int64), n - 1))
         return bucket_L + np.where(back_L < 0, n, 0), farthest if two_sided else 0
 
@@ -542,6 +541,114 @@ class T5Config(Config):
     @property
     def width(self) -> int:
         return self.d_model
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProphetNetConfig(Config):
+    """The fields of a ProphetNet or XLM-ProphetNet `config.json` that change what is computed, transformers' defaults.
+
+    `ngram` is how many tokens ahead it was trained to predict; of its rows one is needed. Losses are no matter here.
+    """
+
+    SIZES = ("vocab_size", "hidden_size", "num_encoder_layers", "encoder_ffn_dim", "num_encoder_attention_heads",
+             "num_decoder_layers", "decoder_ffn_dim", "num_decoder_attention_heads", "max_position_embeddings", "ngram",
+             "num_buckets", "relative_max_distance")  # fmt: skip
+    FLAGS = ("tie_word_embeddings", "add_cross_attention")
+    ALIASES: ClassVar[dict[str, str]] = {"num_attention_heads": "num_encoder_attention_heads"}
+    FIRST: ClassVar[int] = 1  # the first token's row in a table of positions; the padding's is before it
+    TABLES: ClassVar[tuple[str, str, str]] = (
+        "encoder.word_embeddings.weight", "decoder.word_embeddings.weight", "lm_head.weight"
+    )  # fmt: skip
+
+    vocab_size: int = 30522
+    hidden_size: int = 1024
+    num_encoder_layers: int = 12
+    encoder_ffn_dim: int = 4096
+    num_encoder_attention_heads: int = 16
+    num_decoder_layers: int = 12
+    decoder_ffn_dim: int = 4096
+    num_decoder_attention_heads: int = 16
+    max_position_embeddings: int = 512
+    ngram: int = 2
+    num_buckets: int = 32
+    relative_max_distance: int = 128
+    activation_function: str = "gelu"
+    tie_word_embeddings: bool = True
+    add_cross_attention: bool = True
+
+    def __post_init__(self):
+        self.check()
+        self.check_heads("hidden_size", "num_encoder_attention_heads")
+        self.check_heads("hidden_size", "num_decoder_attention_heads")
+        if self.max_position_embeddings < 3:
+            raise CheckpointError(
+                f"config.json: max_position_embeddings {self.max_position_embeddings} must be at least 3: the padding's"
+                " and those of a token and of the query row behind it"
+            )
+        if self.num_buckets < 2 or self.relative_max_distance <= self.num_buckets // 2:
+            raise CheckpointError(
+                f"config.json: num_buckets {self.num_buckets} must be at least 2, and less than twice "
+                f"relative_max_distance {self.relative_max_distance}"
+            )
+        if not self.add_cross_attention:
+            raise CheckpointError(
+                "config.json: add_cross_attention=False, a decoder alone, is not supported: use a ProphetNet with its"
+                " encoder"
+            )
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]):
+        """Refuses a padding other than 0: positions would be counted from it, which transformers' steps cannot do."""
+        if fields.get("pad_token_id") not in (None, 0):
+            raise CheckpointError(
+                f"config.json: pad_token_id={fields['pad_token_id']!r:.40} is not supported: ProphetNet's is 0"
+            )
+        return super().from_json(fields)
+
+    @property
+    def tables(self) -> tuple[str, str, str]:
+        """The tensors that hold the tokens of the source, those of the target, and the head."""
+        return ("word_embeddings.weight",) * 3 if self.tie_word_embeddings else self.TABLES
+
+    def bucket_of_distance(self) -> np.ndarray:
+        """bucket_L: of each distance from query to key, by T5's equation. Rounded as transformers rounds it here.
+
+        It adds the buckets of one distance each before the fraction is cut off, so that 20.9999999 becomes 21.
+        """
+        n, own = self.num_buckets, self.num_buckets // 2
+        back_L = np.arange(self.relative_max_distance + 1)
+        grown_L = np.float32(own) + log_share(back_L, own, self.relative_max_distance) * np.float32(n - own)
+        return np.where(back_L < own, back_L, np.minimum(grown_L, n - 1).astype(np.int64))
+
+    @property
+    def context(self) -> int:
+        """The most tokens of a target: the query row behind the last of them has a position, too."""
+        return self.max_position_embeddings - self.FIRST - 1
+
+    @property
+    def source_context(self) -> int:
+        return self.max_position_embeddings - self.FIRST
+
+    @property
+    def layers(self) -> int:
+        return self.num_encoder_layers + self.num_decoder_layers
+
+    @property
+    def stacks(self) -> dict[str, tuple[int, Heads]]:
+        """Name -> its layers, and how each of their attentions is cut into heads."""
+        return {
+            "encoder": (self.num_encoder_layers, self.heads(self.num_encoder_attention_heads)),
+            "decoder": (self.num_decoder_layers, self.heads(self.num_decoder_attention_heads)),
+        }
+
+    @property
+    def width(self) -> int:
+        return self.hidden_size
+
+
+def log_share(far_L: np.ndarray, own: int, farthest: int) -> np.ndarray:
+    """ln(far / own) / ln(farthest / own): how much of the way a distance has come; 0 up to `own`. float32."""
+    return np.log((np.maximum(far_L, own) / own).astype(np.float32)) / np.float32(math.log(farthest / own))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -223,7 +223,8 @@ class Engine:
         Without every_row, of each text's last one.
         """
         ids_R, pos_R, offsets_X = self._rows_of(texts)
-        lengths, targets_X, caches = [len(text) for text in texts], offsets_X, list[Any]()
+        lengths, targets_X = [len(text) for text in texts], offsets_X
+        caches: list[Any]
         if self.latent is None:
             N = self._room(max(lengths))
             caches = [self.make_cache(block, offsets_X, N) for block in self.weights.blocks]
