@@ -10,6 +10,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 import minidecode as md
+from minidecode.files.tokenizer import PROPHETNET_TOKENS, Tokenizer
 
 NEEDED = "needs transformers itself: pip install '.[oracle]'"
 torch = pytest.importorskip("torch", reason=NEEDED)
@@ -126,9 +127,7 @@ def test_tokenizer(tmp_path):
     write = tmp_path / "prophetnet.tokenizer"
     write.write_text("\n".join(words) + "\n", encoding="utf-8")
     theirs = transformers.ProphetNetTokenizer(str(write))
-    ours = md.files.tokenizer.Tokenizer.from_folder(
-        tmp_path, "prophetnet.tokenizer", md.files.tokenizer.PROPHETNET_TOKENS
-    )
+    ours = Tokenizer.from_folder(tmp_path, "prophetnet.tokenizer", PROPHETNET_TOKENS)
     for text in (
         "The cat sat on the mats.",
         "caf\u00e9 \u6f22!",
