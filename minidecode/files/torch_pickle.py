@@ -331,7 +331,7 @@ def memoize(machine: Machine) -> None:
 
 def long_number(machine: Machine) -> None:
     count = machine.number("<B")
-    if count > LONGEST_NUMBER:
+    if count > LONGEST_NUMBER and not machine.describes:
         raise damaged(f"its pickle has a number of {count} bytes")
     machine.push(int.from_bytes(machine.take(count), "little", signed=True))
 
@@ -421,6 +421,18 @@ def describe_items(machine: Machine, values: list[Any]) -> None:
         add_to_list(machine, values)
 
 
+def describe_set(machine: Machine) -> None:
+    """A frozenset of what is since the last MARK, which is not kept: nothing is hashed."""
+    machine.pop_to_mark()
+    machine.push(Described("builtins.frozenset"))
+
+
+def pass_over_items(machine: Machine) -> None:
+    """Items of a set."""
+    machine.pop_to_mark()
+    machine.top(Described)
+
+
 def storage(machine: Machine) -> None:
     """A persistent id: what stands outside the pickle, ("storage", dtype, key, device, count)."""
     match machine.pop(tuple):
@@ -460,4 +472,7 @@ DESCRIBING: dict[bytes, Callable[[Machine], None]] = {
     b"u": lambda machine: describe_entries(machine, machine.pop_to_mark()),
     b"B": lambda machine: machine.push(machine.take(machine.number("<I"))),  # bytes
     b"C": lambda machine: machine.push(machine.take(machine.number("<B"))),
+    b"\x96": lambda machine: machine.push(machine.take(machine.number("<Q"))),  # a bytearray
+    b"\x8f": lambda machine: machine.push(Described("builtins.set")), b"\x91": describe_set,
+    b"\x90": pass_over_items,
 }  # fmt: skip

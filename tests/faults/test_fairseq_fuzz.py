@@ -297,6 +297,20 @@ def test_a_class_that_is_here_is_not_made_either(path):
     assert not isinstance(read["args"], argparse.Namespace) and not isinstance(read["x"], collections.Counter)
 
 
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+@pytest.mark.parametrize(
+    "value", [{1, 2}, frozenset("ab"), {"a": {(1, 2), 3}}, 10**60, -(2**127), 1 << 2000, bytearray(b"abc"), b"x" * 300,
+              collections.defaultdict(list, {"a": [1]}), 1j, range(3), [collections.deque([1])]],
+)  # fmt: skip
+def test_what_training_may_keep_beside_its_tensors_is_passed_over(path, value, protocol):
+    """Sets, numbers of many bytes and bytearrays, in every protocol of pickle that torch.save can be told to use."""
+    body = Opcodes(pickle.dumps(value, protocol)[2:-1])
+    path.unlink(missing_ok=True)
+    path.write_bytes(zip_file(pickled(OLD | {"extra_state": {"kept": body, "more": 1}}), KEPT))
+    settings, found = read_fairseq(path)
+    assert settings["arch"] == "transformer" and "encoder.embed_tokens.weight" in found
+
+
 NOT_CHECKPOINTS = {
     "tensors alone": (TENSORS, "is no checkpoint of fairseq, which holds its tensors under 'model'"),
     "a description for a model": ({"model": made("torch.nn.Linear")}, "is no checkpoint of fairseq"),
