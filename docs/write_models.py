@@ -39,6 +39,7 @@ def toy_fields(model_type: str) -> dict[str, Any]:
     small = {name: next((n for part, n in SIZES.items() if part in name), 32) for name in config.SIZES if name in known}
     fields |= small | {"eos_token_id": 1, "bos_token_id": 0, "pad_token_id": 1, "decoder_start_token_id": 0}
     fields |= {"num_key_value_heads": 2} if grouped else {}
+    fields |= {"mask_token_id": 2} if "mask_token_id" in known else {}
     fields |= {"has_classifier": True} if model_type == "bert" else {}
     fields |= {"pad_token_id": 0} if "prophetnet" in model_type else {}  # as all of them have it
     return fields | {"task_specific_params": {"toy": {"prefix": "toy: ", "num_beams": 2}}}

@@ -28,6 +28,7 @@ from .files.hub import VOCABULARIES
 from .files.published import published_config, random_tensors
 from .files.sentence_settings import SentenceSettings
 from .files.stored import read_json
+from .files.tokenizer import Tokenizer
 from .files.tokenizer_kinds import TOKENIZER_KINDS
 from .model import Model
 from .plan import Plan
@@ -93,6 +94,8 @@ def load(
     of_languages = kind.languages(tokenizer, fields or folder, source_lang, target_lang)
     defaults, source = chosen_defaults(folder, defaults, generation_config)
     defaults, source, prefix = _with_task(defaults | of_languages, source, folder, fields, task)
+    if family.name == "unilm":
+        defaults = _with_sep(defaults, config, tokenizer)
     compute = np.dtype(COMPUTED_IN[dtype])
     with _memory_for_loading(name, dtype):
         if random_weights:
@@ -114,6 +117,24 @@ def load(
                  "source_lang": source_lang, "target_lang": target_lang}  # fmt: skip
     model.loaded_from = LoadedFrom.of(name, revision, folder, arguments)
     return model
+
+
+def _with_sep(defaults: dict[str, Any], config: Any, tokenizer: Tokenizer | None) -> dict[str, Any]:
+    """The defaults of a UniLM, whose files do not say that [SEP] ends a text, and begins a target.
+
+    Raises CheckpointError where the tokenizer has another [MASK] than config.json.
+    """
+    known = {name: tokenizer and tokenizer.token_to_id(name) for name in ("[SEP]", "[MASK]")}
+    if known["[MASK]"] not in (None, config.mask_token_id):
+        raise CheckpointError(
+            f"config.json: mask_token_id is {config.mask_token_id}, and the tokenizer's [MASK] is {known['[MASK]']}: "
+            "set mask_token_id to the one that the model was trained with"
+        )
+    sep = known["[SEP]"] or (102 if config.vocab_size > 102 else None)  # as in BERT's vocabularies
+    eos = defaults.get("eos_token_id")
+    start = eos if isinstance(eos, int) else sep
+    found = {"eos_token_id": sep, "decoder_start_token_id": start}
+    return defaults | {name: value for name, value in found.items() if defaults.get(name) is None and value is not None}
 
 
 def _return_free_memory() -> None:

@@ -52,7 +52,7 @@ from .runtime.latents import Posterior, between, chosen_latents
 from .runtime.launch import counted_launches
 from .runtime.low_precision import DYNAMIC, LOW_PRECISION, each_weight, joined, read_only, stored_as
 from .runtime.output import LogProbs, Output, check_logprobs
-from .runtime.prompts import fit_prompts, fit_sources, ids_and_mask, token_rows
+from .runtime.prompts import fit_prompts, ids_and_mask, token_rows
 from .runtime.receipt import CostOf, CountedOps, Receipt
 from .runtime.scoring import Piece, Scores, checked_stride, score_pieces, target_pieces, text_pieces
 from .runtime.streaming import Stream, StreamOptions
@@ -139,7 +139,12 @@ class Model:
 
     @property
     def is_encoder_decoder(self) -> bool:
-        """Whether texts given are sources that another text is generated from (BART), or beginnings (GPT-2)."""
+        """Whether texts given are sources that another text is generated from (BART, UniLM), or beginnings (GPT-2)."""
+        return self.has_encoder or self.config.reads_in_front
+
+    @property
+    def has_encoder(self) -> bool:
+        """Whether a decoder looks at what an encoder makes of sources (BART, T5)."""
         return hasattr(self.network, "encode")
 
     @property
@@ -361,7 +366,7 @@ class Model:
             stages["logprobs"] = time.perf_counter() - started - sum(stages.values())
         receipt = Receipt(
             plan=str(plan), chosen=chosen, dtype=self.dtype, ops=engine.ops.counts(),
-            cache=engine.make_cache.name(self.is_encoder_decoder),
+            cache=engine.make_cache.name(self.has_encoder),
             cache_peak_bytes=engine.cache_peak_bytes, arena_bytes=places.bytes, arena_placed_by=places.placed_by,
             prompt_tokens=sum(map(len, sources or prompts_ids)),
             new_tokens=sum(map(len, token_ids)), steps=found.steps, rows=engine.rows,
@@ -617,7 +622,7 @@ class Model:
         return plan.settled(["hars"] if options.num_beams == 1 or never_straight(options) else []), chosen
 
     def _plan_step(self, plan: Plan, extent: Extent, search: Options) -> StepPlan:
-        functions, make_cache = plan.resolve(self.is_encoder_decoder, self.device, **self.traits)
+        functions, make_cache = plan.resolve(self.has_encoder, self.device, **self.traits)
         with np.errstate(all="ignore"):
             made_for, captured = (self, plan, search), plan.captures(self.device)
             return dry_run(
@@ -660,7 +665,7 @@ class Model:
                 raise InputError(
                     f"there are {len(sources)} sources and {len(ids)} decoder_input_ids: give each source one target"
                 )
-            sources = fit_sources(sources, self.config.source_context, truncate=None)
+            sources = self.inputs.beside(sources, ids, ids[0], truncate=None)
         ids, _ = fit_prompts(ids, context, Options(), truncate=None)
         z_BZ = self._latents(latent, None, ids)
         with few_blas_threads(self.is_small):
@@ -927,7 +932,7 @@ class Model:
         if target_rows is None:
             raise InputError("this model scores targets given their sources: give targets (texts) or target_ids beside")
         start = self.inputs.decoder_start(self._scoring_options(decoder_start_token_id))
-        return target_pieces(fit_sources(ids, self.config.source_context, truncate), target_rows, start, context)
+        return target_pieces(self.inputs.beside(ids, target_rows, start, truncate), target_rows, start, context)
 
     def _scoring_options(self, decoder_start_token_id: int | None) -> Options:
         """Options of which only decoder_start_token_id matters, in a call or else in generation_config.json."""
@@ -941,7 +946,7 @@ class Model:
         self, plan: Plan, places: Fresh | Places | None = None, costs: bool | CostOf = False,
         negatives: list[np.ndarray] | None = None,
     ) -> Engine:  # fmt: skip
-        functions, make_cache = plan.resolve(self.is_encoder_decoder, self.device, **self.traits)
+        functions, make_cache = plan.resolve(self.has_encoder, self.device, **self.traits)
         ops, drop_finished, buckets = CountedOps(functions, places, costs), plan.drop_finished == "on", None
         if plan.captures(self.device) and not costs:  # whose models look at lengths, at each step anew
             # A kept step writes into no arena of another call.

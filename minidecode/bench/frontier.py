@@ -121,8 +121,7 @@ def explore(
 def needed(work: Work, setting: Setting, batch: int) -> int:
     """The footprint of a batch of so many texts, each as long as the longest."""
     longest, new = max(map(len, work.ids)), work.options["max_new_tokens"]
-    has_encoder = work.model.is_encoder_decoder
-    prompt, source = (1, longest) if has_encoder else (longest, 0)
+    prompt, source = (1, longest) if work.model.is_encoder_decoder else (longest, 0)
     extent = Extent(batch, source, prompt, new, prompt + new)
     options = work.model.options(**work.options_of(setting))
     return footprint(work.model, setting.plan, extent, options).total

@@ -88,7 +88,7 @@ RUNGS = (
 
 def switched(setting: Setting, rung: Rung, work: Work) -> Setting:
     """The setting with the rung's switch. Raises OptionError where that is no switch for this model or setting."""
-    choices, change, has_encoder = dict(rung.choices), dict(rung.change), work.model.is_encoder_decoder
+    choices, change, has_encoder = dict(rung.choices), dict(rung.change), work.model.has_encoder
     if "overlap" in change and work.texts is None:
         raise OptionError("the model has no tokenizer, so there is nothing to read ahead and no text to make behind")
     if "ngram" in choices and setting.no_repeat_ngram_size == 0:
@@ -325,7 +325,7 @@ def score_bound(work: Work, number: int, tokens: int) -> float:
     to a logit, and log softmax takes two of them. SAFETY stands for what layers amplify, and for the largest of many.
     """
     weights, config = work.model.weights, work.model.config
-    layers = 3 * len(weights.blocks) + 2 * len(weights.encoder.blocks) if work.model.is_encoder_decoder else (
+    layers = 3 * len(weights.blocks) + 2 * len(weights.encoder.blocks) if work.model.has_encoder else (
         2 * len(weights.blocks))  # fmt: skip
     longest = max(config.width, config.context, *(b.up.outputs for b in weights.blocks))
     ids = [work.ids[number]]

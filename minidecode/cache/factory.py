@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .prefix import Prefix
 from .protocol import LayerCache
 
 
@@ -22,9 +23,14 @@ class CacheFactory:
         """Whether a step computes one row per beam."""
         return self.kind.keeps
 
-    def __call__(self, block, offsets_X: np.ndarray, N: int) -> LayerCache:
-        """A decoder layer's own cache, of prompts that the steps find padded to N positions."""
-        return self.kind(block, offsets_X, self.stored_as, N)
+    def __call__(self, block, offsets_X: np.ndarray, N: int, prefix: Prefix | None = None) -> LayerCache:
+        """A decoder layer's own cache, of prompts that the steps find padded to N positions.
+
+        prefix: the sources in front of them, if they are read in the same layers.
+        """
+        cache = self.kind(block, offsets_X, self.stored_as, N)
+        cache.prefix = prefix
+        return cache
 
     def of_source(self, ops, weights, source, target_offsets_X) -> list:
         """What each decoder layer keeps of the source."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from .cross import CrossCache
+from .prefix import Prefix, attend_prompt
 from .protocol import SourceCacheKind
 
 
@@ -17,6 +18,7 @@ class NoCache:
     keeps: ClassVar[bool] = False
     in_place: ClassVar[bool] = False
     cross: ClassVar[SourceCacheKind] = CrossCache
+    prefix: Prefix | None = None  # rows of sources in front of the texts
 
     def __init__(self, block, offsets_X, stored_as=None, N=None, causal=True):
         self.bias_X, self.heads, self.offsets_X, self.causal = block.qkv.bias, block.heads, offsets_X, causal
@@ -31,8 +33,9 @@ class NoCache:
         h, offsets_X = self.heads, self.offsets_X
         k_RGK, v_RGU = self.k_RGK, self.v_RGU
         del self.k_RGK, self.v_RGU
-        cache = k_RGK, v_RGU, offsets_X, offsets_X
-        return ops.attend_prefill(q_RHK, *cache, h.scale, self.causal, h.window, **h.biases)
+        if self.causal:
+            return attend_prompt(ops, q_RHK, k_RGK, v_RGU, offsets_X, h, self.prefix)
+        return ops.attend_prefill(q_RHK, k_RGK, v_RGU, offsets_X, offsets_X, h.scale, False, h.window, **h.biases)
 
     def arrays(self):
         """What is held between steps: nothing."""

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from ..runtime.low_precision import cast_to
 from .cross import CrossCache
 from .padding import longest
+from .prefix import Prefix, attend_prompt
 from .protocol import SourceCacheKind
 
 
@@ -27,6 +28,7 @@ class PromptCache:
     in_place: ClassVar[bool] = True
     cross: ClassVar[SourceCacheKind] = CrossCache
     decoding = False
+    prefix: Prefix | None = None  # rows of sources in front of the texts
     begin_steps: Callable[..., None]
     append_step: Callable[..., Any]
     attend_step: Callable[..., Any]
@@ -49,9 +51,7 @@ class PromptCache:
         """Attention of each row to its sentence up to itself."""
         if self.decoding:
             return self.attend_step(ops, q_RHK)
-        h, offsets_X = self.heads, self.offsets_X
-        cache = self.k_RGK, self.v_RGU, offsets_X, offsets_X
-        a_RX = ops.attend_prefill(q_RHK, *cache, h.scale, True, h.window, **h.biases)
+        a_RX = attend_prompt(ops, q_RHK, self.k_RGK, self.v_RGU, self.offsets_X, self.heads, self.prefix)
         self.store()
         return a_RX
 

@@ -6,6 +6,8 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from .prefix import Prefix
+
 
 class SourceCache(Protocol):
     """What one decoder layer keeps of the source."""
@@ -41,6 +43,7 @@ class LayerCache(Protocol):
     keeps: ClassVar[bool]  # whether it goes on in steps, as a `StepCache`
     in_place: ClassVar[bool]  # whether steps work on arrays that stay where they are
     cross: ClassVar[SourceCacheKind]  # what a decoder that sees a source has beside it
+    prefix: Prefix | None  # which rows are of sources, in a model that reads them in the same layers
 
     def __init__(self, block: Any, offsets_X: np.ndarray, stored_as: np.dtype | None = None, N: int | None = None):
         """For sequences that begin at these offsets, in steps padded to N positions; stored_as: in a smaller dtype."""

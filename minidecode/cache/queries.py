@@ -36,20 +36,19 @@ class QueryRows:
     ends: tuple[int, ...]  # where the keys of each query row begin in seen_X, and where the last one's end
 
     @classmethod
-    def of(cls, lengths: list[int], every_row: bool, window: int | None, device: str) -> QueryRows:
-        """Of sentences of these lengths, with a query row behind each token, or behind the last of each sentence.
+    def of(cls, lengths: list[int], first_B: list[int], window: int | None, device: str) -> QueryRows:
+        """Of sentences of these lengths, with a query row behind each token from the first_B-th of its sentence on.
 
         Keys are numbered from 0: first those of all tokens, then those of the query rows. window: how many positions
         a row sees, its own included.
         """
         length_B = np.array(lengths, np.int64)
         end_B = length_B.cumsum()
-        has_query_R = np.full(end_B[-1], every_row)
-        has_query_R[end_B - 1] = True
+        begin_R = np.repeat(end_B - length_B, length_B)
+        has_query_R = np.arange(end_B[-1]) >= begin_R + np.repeat(first_B, length_B)
         end_R = np.cumsum(1 + has_query_R)
         token_Q, kept_R = np.flatnonzero(has_query_R), end_R - 1 - has_query_R
-        first_Q = np.repeat(end_B - length_B, length_B)[token_Q]
-        before_Q = token_Q + 1 - first_Q  # tokens that a query row sees
+        before_Q = token_Q + 1 - begin_R[token_Q]  # tokens that a query row sees
         before_Q = before_Q if window is None else np.minimum(before_Q, window - 1)
         ends_X = _from_0(np.cumsum(before_Q + 1))
         back_X = np.arange(ends_X[-1]) - np.repeat(ends_X[:-1], before_Q + 1)  # how far back; 0: the row itself

@@ -30,7 +30,9 @@ from .hub import SETTINGS, VOCABULARIES
 from .new_folder import check_new, whole_folder
 from .stored import read_json
 
-COPIED = (*SETTINGS, "tokenizer.json", "vocab.json", "vocab-src.json", "vocab-tgt.json", *CODES, *VOCABULARIES)
+COPIED = (
+    *SETTINGS, "tokenizer.json", "vocab.txt", "vocab.json", "vocab-src.json", "vocab-tgt.json", *CODES, *VOCABULARIES
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def convert(
 
 def pool_tensor(c: Config, name: str, tensor: np.ndarray, G: int) -> np.ndarray:
     """The tensor of that name in the model with G key/value heads: another one only if it projects keys or values."""
-    side = "encoder" if name.startswith("encoder.") else "decoder"
+    side = "encoder" if name.startswith("encoder.") and not c.reads_in_front else "decoder"
     if side not in c.stacks:  # what reads latents keeps its heads
         return tensor
     layers, h = c.stacks[side]
@@ -124,7 +126,10 @@ def pool_tensor(c: Config, name: str, tensor: np.ndarray, G: int) -> np.ndarray:
         return pool_columns(tensor, h, G)
     if name == MEMORY:  # keys and values of the latent, layer after layer
         return pool_heads(tensor.T, layers * h.G, layers * G).T
-    if re.search(r"(_attn\.(k|v|key|value)_proj|Attention\.[kv])\.", name):  # a matrix each, by rows: BART, T5, ...
+    if name.endswith("self.qkv_linear.weight"):  # UniLM: they may be rows of one matrix
+        return pool_columns(tensor.T, h, G).T
+    # BART, ProphetNet, T5, UniLM: a matrix each, of which they are rows.
+    if re.search(r"(_attn\.(k|v|key|value)_proj|Attention\.[kv]|attention\.self\.(key|value))\.|self\.v_bias$", name):
         return pool_heads(tensor.T, h.G, G).T
     return tensor
 

@@ -21,6 +21,11 @@ PUBLISHED = {
     "all-MiniLM-L6-v2": {
         "model_type": "bert", "hidden_size": 384, "num_hidden_layers": 6, "intermediate_size": 1536, "has_pooler": True,
     },
+    "unilm1.2-base-uncased": {"model_type": "unilm", "vocab_size": 30522},
+    "unilm1-large-cased": {
+        "model_type": "unilm", "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16,
+        "intermediate_size": 4096,
+    },
     "bart-base": {
         "model_type": "bart", "d_model": 768, "encoder_layers": 6, "decoder_layers": 6, "encoder_ffn_dim": 3072,
         "decoder_ffn_dim": 3072, "encoder_attention_heads": 12, "decoder_attention_heads": 12,
@@ -73,6 +78,7 @@ SPECIAL_TOKENS = {
         for name in ("bart", "mbart", "fairseq")
     },
     "prophetnet": {"bos_token_id": 102, "pad_token_id": 0, "eos_token_id": 102, "decoder_start_token_id": 102},
+    "unilm": {"pad_token_id": 0, "eos_token_id": 102, "decoder_start_token_id": 102},
     "marian": {"pad_token_id": 58100, "eos_token_id": 0, "decoder_start_token_id": 58100},
 }
 

@@ -26,6 +26,8 @@ from . import (
     prophetnet_tensors,
     t5,
     t5_tensors,
+    unilm,
+    unilm_tensors,
 )
 from .config import (
     BartConfig,
@@ -39,6 +41,7 @@ from .config import (
     MBartConfig,
     ProphetNetConfig,
     T5Config,
+    UnilmConfig,
 )
 
 
@@ -71,6 +74,7 @@ FAMILIES = {
     "mbart": Family("mbart", MBartConfig, mbart, mbart_tensors, "mbart"),
     "prophetnet": Family("prophetnet", ProphetNetConfig, prophetnet, prophetnet_tensors, "prophetnet"),
     "xlm-prophetnet": Family("xlm-prophetnet", ProphetNetConfig, prophetnet, prophetnet_tensors),
+    "unilm": Family("unilm", UnilmConfig, unilm, unilm_tensors, "wordpiece"),
     **{name: Family(name, T5Config, t5, t5_tensors) for name in ("t5", "mt5", "umt5")},
     "fairseq": Family("fairseq", FairseqConfig, fairseq, fairseq_tensors, "fairseq"),
     "fsmt": Family("fsmt", FairseqConfig, fairseq, fairseq_tensors, "fsmt", FSMT_DEFAULTS),

@@ -100,6 +100,11 @@ class Config:
         """The most tokens of a source; `context` is of a target."""
         return self.context
 
+    @property
+    def reads_in_front(self) -> bool:
+        """Whether the layers of a target read its source in front of it, so that both share one context (UniLM)."""
+        return False
+
     def heads(self, H: int, scaled: bool = True, window: int | None = None) -> Heads:
         """H query heads, and what config.json or else the family's custom says of the rest."""
         K, U = self.key_width or self.width // H, self.value_width or self.width // H
@@ -1068,6 +1073,66 @@ class BertConfig(Config):
     @property
     def width(self) -> int:
         return self.hidden_size
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnilmConfig(BertConfig):
+    """The fields of a UniLM `config.json`: BERT's, and which types source and target tokens have.
+
+    Norms add 1e-5 to variances, as all of UniLM's code does; the file's layer_norm_eps is not read there either.
+    """
+
+    SIZES = BertConfig.SIZES
+    FLAGS = ("pos_shift", "has_fast_qkv")
+    # What later versions of UniLM's code have, and this has not: the largest value that leaves it off, and what it is.
+    UNSUPPORTED: ClassVar[dict[str, tuple[int, str]]] = {
+        "rel_pos_bins": (0, "relative positions (UniLM 2)"), "max_rel_pos": (0, "relative positions (UniLM 2)"),
+        "relax_projection": (1, "a projection for each task"), "new_pos_ids": (0, "positions for each task"),
+        "num_qkv": (1, "several sets of queries, keys and values"), "seg_emb": (0, "segments inside attention"),
+        "ffn_type": (0, "another feed-forward layer"),
+    }  # fmt: skip
+
+    vocab_size: int = 28996
+    type_vocab_size: int = 6
+    source_type_id: int = 0
+    target_type_id: int = 1
+    mask_token_id: int = 103  # [MASK] of BERT's vocabularies
+    pos_shift: bool = False  # whether a token's own row predicts the next one, as in GPT-2
+    has_fast_qkv: bool = False  # as the file has it: one matrix of queries, keys and values, and no bias of keys
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.attention_window is not None:
+            raise CheckpointError("config.json: attention_window is not supported for unilm: leave it out")
+        below = {"source_type_id": self.type_vocab_size, "target_type_id": self.type_vocab_size,
+                 "mask_token_id": self.vocab_size}  # fmt: skip
+        for name, count in below.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < count:
+                rule = f"must be a whole number from 0 to {count - 1}"
+                raise CheckpointError(f"config.json: {name} {rule}, not {value!r:.40}")
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]):
+        """Without what it says of norms and of labels."""
+        for name, (most, what) in cls.UNSUPPORTED.items():
+            value = fields.get(name) or 0
+            if not isinstance(value, int) or value > most:
+                raise CheckpointError(
+                    f"config.json: {name}={value!r} asks for {what}, which is not supported: use a model without it"
+                )
+        unread = ("layer_norm_eps", "id2label", "num_labels", "problem_type", "architectures")
+        own = {name: value for name, value in fields.items() if name not in unread and value is not None}
+        return super().from_json({**own, "layer_norm_eps": 1e-5})
+
+    @property
+    def reads_in_front(self) -> bool:
+        return True
+
+    @property
+    def stacks(self) -> dict[str, tuple[int, Heads]]:
+        """Name -> its layers, and how each of their attentions is cut into heads."""
+        return {"decoder": (self.num_hidden_layers, self.heads(self.num_attention_heads))}
 
 
 def check_epsilon(epsilon: Any, name: str = "layer_norm_epsilon") -> None:

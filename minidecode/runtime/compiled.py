@@ -104,7 +104,7 @@ def reason_for_numpy(model: Model, extent: Extent, options: Options) -> str | No
 
     Then all that it calls is loaded. Nothing is ever compiled.
     """
-    rows = rows_used(options, model.is_encoder_decoder, model.is_rotary)
+    rows = rows_used(options, model.has_encoder, model.is_rotary)
     return _reason_for_numpy(model, _work(model, extent, options), rows)
 
 

@@ -130,10 +130,12 @@ class _StandIn:
         engine.network = _Hollow(engine.weights)
         _, whole = self.whole
         engine.weights = SimpleNamespace(blocks=whole.blocks[:1], encoder=SimpleNamespace(blocks=()))
-        if extent.source_tokens:
+        if hasattr(whole, "cross_kv"):
             engine.weights.cross_kv = of_layer(whole.cross_kv, 0, len(whole.blocks))
         if rows_a_token(whole) == 2:
             engine.weights.query_ND = whole.query_ND
+        if hasattr(whole, "target_place"):
+            engine.weights.target_place = whole.target_place
 
     def prefill(self, texts):
         return self.engine.prefill([np.zeros(self.extent.prompt_tokens, np.int64) for _ in texts])

@@ -21,6 +21,7 @@ from ..cache.queries import QueryCache, QueryCross, QueryRows, rows_a_token
 from ..cache.source import Source
 from .buckets import Bucket, Buckets, apart, room_for
 from .device import fetch, put
+from .in_front import InFront
 from .receipt import GraphCounts, held_bytes
 
 CALLED_OFF: ContextVar[threading.Event | None] = ContextVar("called_off", default=None)  # set: the reader left
@@ -68,6 +69,8 @@ class Engine:
         self.caches: list[StepCache] = []  # by layer
         self.source: Source | None = None
         self.latent: Latent | None = None
+        self.in_front: InFront | None = None  # sources that the layers of the texts read themselves
+        self.places_R: np.ndarray | None = None  # then what comes on top of a row's number in its text
         self.cache_peak_bytes = 0
         self.beside_bytes = 0  # in caches of another engine that steps beside this one
         self.counted: list[weakref.ref] = []  # arrays by which `_note_cache` knows what it has counted
@@ -75,7 +78,13 @@ class Engine:
 
     @timed("encoder")
     def encode(self, sources: list[np.ndarray]) -> None:
-        """Runs the encoder over all tokens of all sources, without padding; prefill and steps then look at them."""
+        """Runs the encoder over all tokens of all sources, without padding; prefill and steps then look at them.
+
+        A model without an encoder reads them in the prefill, in front of the texts.
+        """
+        if hasattr(self.weights, "target_place"):
+            self.in_front = InFront.of(sources, self.weights, self.device)
+            return
         ids_R, pos_R, offsets_X = self._rows_of(sources)
         caches = [NoCache(b, offsets_X, causal=False) for b in self.weights.encoder.blocks]
         h_RD = self.network.encode(self.weights, ids_R, pos_R, caches, self.ops)
@@ -131,6 +140,8 @@ class Engine:
     @timed("prefill")
     def expand(self, beams: int, steps: int) -> None:
         """One row per beam from here on, for at most so many steps."""
+        if self.in_front is not None:
+            self._keep_in_front(np.repeat(np.arange(len(self.in_front.sources)), beams))
         if self.make_cache.keeps:
             for cache in self.caches:
                 cache.expand(self.ops, beams, self._room(steps))
@@ -161,6 +172,8 @@ class Engine:
             self.source = self.source.picked(self.ops, stays_R)
         if self.latent is not None:
             self.latent = self.latent.picked(self.ops, there[1])
+        if self.in_front is not None:
+            self._keep_in_front(stays_R)
         self.give_back()  # not before its caches have been read: then it may be another one's
 
     @timed("steps")
@@ -179,8 +192,9 @@ class Engine:
             self._run("reorder", self._follow_beams, parent_R)
         begin("forward")
         if self.make_cache.keeps:
-            every_R, pos_R = np.arange(len(length_R), like=length_R), length_R - 1
-            logits_RV = self._run("forward", self._forward_of_last, tokens_RM[every_R, pos_R], pos_R)
+            every_R, last_R = np.arange(len(length_R), like=length_R), length_R - 1
+            pos_R = last_R if self.places_R is None else last_R + self.places_R
+            logits_RV = self._run("forward", self._forward_of_last, tokens_RM[every_R, last_R], pos_R)
             self._note_cache()
         else:
             texts_RM = fetch(tokens_RM)
@@ -222,10 +236,19 @@ class Engine:
 
         Without every_row, of each text's last one.
         """
+        if self.in_front is not None:
+            texts = self.in_front.joined(texts)
         ids_R, pos_R, offsets_X = self._rows_of(texts)
         lengths, targets_X = [len(text) for text in texts], offsets_X
+        first_B = [0 if every_row else length - 1 for length in lengths]  # the first token that predicts
+        pick_R = None if every_row else offsets_X[1:] - 1
         caches: list[Any]
-        if self.latent is None:
+        if self.in_front is not None:
+            first_B = self.in_front.first_B(lengths, every_row)
+            pos_R, prefix, pick_R = self.in_front.layout(lengths, first_B)
+            N = self._room(max(lengths))
+            caches = [self.make_cache(block, offsets_X, N, prefix) for block in self.weights.blocks]
+        elif self.latent is None:
             N = self._room(max(lengths))
             caches = [self.make_cache(block, offsets_X, N) for block in self.weights.blocks]
         else:
@@ -233,18 +256,24 @@ class Engine:
             own = [self.make_cache(block, own_offsets_X, N) for block in self.weights.blocks]
             caches = self.latent.in_front(self.weights.blocks, own, offsets_X)
         if rows_a_token(self.weights) == 2:
-            rows = QueryRows.of(lengths, every_row, caches[0].heads.window, self.device)
+            rows = QueryRows.of(lengths, first_B, caches[0].heads.window, self.device)
             caches, targets_X = [QueryCache(cache, rows) for cache in caches], rows.offsets_X
         if self.source is not None:
             crosses = self.make_cache.of_source(self.ops, self.weights, self.source, targets_X)
             if rows_a_token(self.weights) == 2:
                 crosses = [QueryCross(*both) for both in zip(crosses, caches, strict=True)]
             caches = [DecoderCache(*both) for both in zip(caches, crosses, strict=True)]
-        self.caches, pick_R = caches, None if every_row else offsets_X[1:] - 1
+        self.caches = caches
         h_RD = self.network.forward(self.weights, ids_R, pos_R, self.caches, self.ops, pick_R)
         if not self.make_cache.keeps:
             self.caches = []
         return h_RD
+
+    def _keep_in_front(self, pick_X: np.ndarray) -> None:
+        """The sources of these texts, one for each row."""
+        assert self.in_front is not None
+        self.in_front = self.in_front.picked(pick_X)
+        self.places_R = self.in_front.places_R()
 
     def _rows_of(self, sequences: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(ids_R, pos_R, offsets_X): all tokens one after the other, and where each sequence begins and ends."""

@@ -81,6 +81,8 @@ def footprint(
         extent = replace(extent, **room)
     blocks, s = model.weights.blocks, model.weights.blocks[0].qkv.computed_in.itemsize
     B, N, S, T = extent.sentences, extent.prompt_tokens, extent.source_tokens, extent.new_tokens
+    if model.config.reads_in_front:  # sources are read like prompts
+        N, S = S + N, 0
     R = B * (options.num_beams if options.num_beams > 1 else options.num_return_sequences)
     L, D, h, V = len(blocks), model.config.width, blocks[0].heads, model.config.vocab_size
     position, has_source = h.G * (h.K + h.U) * s, S > 0

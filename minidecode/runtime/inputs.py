@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import InputError, OptionError
 from ..search.options import Options
 from .arena import Extent
-from .prompts import fit_prompts, fit_sources, ids_and_mask, or_cut, token_rows
+from .prompts import cut_in_front, fit_in_front, fit_prompts, fit_sources, ids_and_mask, or_cut, token_rows
 
 if TYPE_CHECKING:
     from ..files.chat import Message
@@ -42,8 +42,27 @@ class Inputs:
             return (), *fit_prompts(ids, context, options, truncate)
         if check := getattr(self.tokenizer, "check_target", None):
             check(options)
+        if self.config.reads_in_front:
+            start = self.decoder_start(options)
+            sources, limit_B = fit_in_front(self._without_start(ids, start), context, options, truncate)
+            return sources, [start] * len(ids), limit_B
         sources = fit_sources(ids, self.config.source_context, truncate)
         return sources, *fit_prompts([self.decoder_start(options)] * len(ids), context, options, False, sources)
+
+    def beside(
+        self, sources: list[np.ndarray], targets: list[np.ndarray], start: np.ndarray, truncate: bool | None
+    ) -> list[np.ndarray]:
+        """Sources that fit, beside whole targets, which begin with the token `start`. Raises InputError."""
+        if not self.config.reads_in_front:
+            return fit_sources(sources, self.config.source_context, truncate)
+        sources = self._without_start(sources, start)
+        return cut_in_front(sources, list(map(len, targets)), self.config.context, truncate)
+
+    def _without_start(self, sources: list[np.ndarray], start: np.ndarray) -> list[np.ndarray]:
+        """UniLM's sources as it reads them: with pos_shift, the token at the end is the first one of the target."""
+        if not self.config.pos_shift:
+            return sources
+        return [row[:-1] if len(row) > 1 and row[-1] == start[0] else row for row in sources]
 
     def given(self, texts, input_ids, attention_mask, what: str = "prompt") -> list[np.ndarray]:
         """Token ids without padding from texts or from ids, checked; `what` they are, for the errors."""
@@ -117,7 +136,8 @@ class Inputs:
         if not all(isinstance(t, str) for t in texts):
             raise InputError(f"{what}s must be texts; pass token ids as {name}")
         if what == "target":
-            return [self.tokenizer.encode_target(t) for t in texts]
+            rows = [self.tokenizer.encode_target(t) for t in texts]
+            return [row[1:] for row in rows] if self.config.reads_in_front else rows  # without [CLS]
         prefix = self.prefix if what in ("prompt", "text") else ""
         return [self.tokenizer.encode(prefix + t) for t in texts]
 

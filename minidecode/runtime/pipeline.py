@@ -496,7 +496,7 @@ def generate_lines(
     read_budget(memory_budget)
     check_logprobs(logprobs, model.config.head_size)
     plan = model.plan if plan is None else Plan.parse(plan)
-    plan.resolve(model.is_encoder_decoder, **model.traits)
+    plan.resolve(model.has_encoder, **model.traits)
     given = ("logprobs", logprobs), ("latent", latent), ("latent_seed", latent_seed)
     stages = Generating(
         model, lines, RunReceipt(overlap), jsonl=jsonl, source=source, batch_size=batch_size,

@@ -140,6 +140,40 @@ def fairseq_limit(source: np.ndarray, options: Options) -> int:
     return 1 + int(options.max_len_a * len(source) + options.max_len_b)
 
 
+def fit_in_front(
+    ids: list[np.ndarray], context: int, options: Options, truncate: bool | None
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """(sources, most new tokens of each) where a source and its target share one context. Raises InputError.
+
+    With truncate, ends of sources go until the new tokens fit. What is asked for fits; without a limit, texts have up
+    to 64 new tokens, or as many as the context still holds.
+    """
+    asked = options.max_new_tokens or (options.max_length and options.max_length - 1)
+    room = asked or (min(DEFAULT_NEW_TOKENS, context // 2) if truncate else 1)
+    sources = cut_in_front(ids, [room] * len(ids), context, truncate)
+    start = [np.zeros(1, np.int64)]
+    limits = [fit_prompts(start, context - len(row), options, False, [row])[1][0] for row in sources]
+    return sources, np.array(limits)
+
+
+def cut_in_front(ids: list[np.ndarray], rooms: list[int], context: int, truncate: bool | None) -> list[np.ndarray]:
+    """Sources that leave room for so many tokens of their targets. With truncate, their ends go, but for the last
+    token, which ends the text. Raises InputError on others."""
+    fitting = []
+    for b, (row, room) in enumerate(zip(ids, rooms, strict=True), 1):
+        most = context - room
+        if truncate and len(row) > most > 0:
+            row = np.append(row[: most - 1], row[-1])
+        if len(row) > most:
+            remedy = f"shorten one of them{or_cut(truncate, 'the source')}" if most > 0 else "ask for a shorter target"
+            raise InputError(
+                f"source {b} of {len(ids)} has {len(row)} tokens, and with {room} of its target they go beyond the "
+                f"context of {context}: {remedy}"
+            )
+        fitting.append(row)
+    return fitting
+
+
 def or_cut(truncate: bool | None, what: str) -> str:
     """The other remedy against too many tokens, where there is a choice that was not made."""
     return f", or cut {what} with --truncate (truncate=True)" if truncate is False else ""
