@@ -843,7 +843,7 @@ class Model:
         if texts is not None:
             if attention_mask is not None or token_type_ids is not None:
                 raise InputError("attention_mask and token_type_ids go with input_ids: texts bring their own")
-            return read_texts(self.inputs, texts, text_pairs, most, truncate, with_places)
+            return read_texts(self.inputs, texts, text_pairs, most, types, truncate, with_places)
         if text_pairs is not None:
             raise InputError("text_pairs go with texts: with input_ids, token_type_ids say which token is of which")
         return read_ids(self.inputs, input_ids, attention_mask, token_type_ids, most, types, truncate)

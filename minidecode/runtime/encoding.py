@@ -53,9 +53,11 @@ class Read:
 
 
 def read_texts(
-    inputs: Inputs, texts: Any, text_pairs: Any, most: int, truncate: bool, with_places: bool = False
+    inputs: Inputs, texts: Any, text_pairs: Any, most: int, kinds: int, truncate: bool, with_places: bool = False
 ) -> Read:
-    """Texts, or pairs of them, as an encoder reads them. Raises InputError on those that cannot be used.
+    """Texts, or pairs of them, as an encoder of so many types of tokens reads them.
+
+    Raises InputError on those that cannot be used.
 
     with_places: whether it is asked where each token stands, which takes ten times the memory of the token ids.
     """
@@ -71,6 +73,11 @@ def read_texts(
     read = [tokenizer.encode_for_reading(a, b, with_places) for a, b in zip(firsts, seconds, strict=True)]
     ids = fitted([r.ids for r in read], most, None if text_pairs is not None else truncate)
     types = [r.types[: len(row)] for r, row in zip(read, ids, strict=True)]
+    if (most_types := 1 + max(int(row.max(initial=0)) for row in types)) > kinds:
+        raise InputError(
+            f"the tokenizer tells {most_types} types of tokens apart, such as those of a pair, and the model has "
+            f"{kinds}: give single texts, or another model"
+        )
     inputs.checked(ids, "text")
     places = [cut(r.places, len(row)) for r, row in zip(read, ids, strict=True)] if with_places else None
     return Read(ids, types, places)

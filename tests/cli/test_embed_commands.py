@@ -233,6 +233,14 @@ def test_a_text_that_is_cut_has_labels_of_what_was_read(bert):
     assert len(found[0]) == most - 2
 
 
+def test_a_pair_needs_two_types_of_tokens(bert):
+    folder = bert("gelu-new")  # it has one
+    model = md.load(folder)
+    assert model.config.type_vocab_size == 1 and len(model.encode_tokens("the sea")[0]) == 4
+    with pytest.raises(md.InputError, match="tells 2 types of tokens apart, such as those of a pair, and the model ha"):
+        model.encode_tokens("the sea", text_pairs="a war")
+
+
 def test_a_single_label_of_tokens_is_certain(bert):
     """A softmax over all labels, as transformers' pipeline has it; a text's single label has a sigmoid."""
     model = md.load(bert("tokens"))
