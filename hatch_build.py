@@ -1,4 +1,6 @@
-"""What the build of the wheel adds: the commit, and the exercises' skeletons, made from solutions that stay outside.
+"""What the build of the wheel adds: the commit, and the skeletons of the exercises and of the course project.
+
+They are made from solutions that stay outside.
 
 Of these it notes their shapes, by which `grade` knows them again.
 """
@@ -29,6 +31,11 @@ class Skeletons(BuildHookInterface):
             made.write_text(strip(solution.read_text(encoding="utf-8")), encoding="utf-8")
             build_data["force_include"][str(made)] = f"minidecode/course/exercises/skeletons/{name}"
             shapes[made.stem] = published.published(solution.parent, made.read_text(encoding="utf-8"))
+        engine = Path(self._made.name) / "engine.py"
+        engine.write_text(
+            strip((root / "exercises" / "engine" / "solution.py").read_text(encoding="utf-8")), encoding="utf-8"
+        )
+        build_data["force_include"][str(engine)] = "minidecode/course/project/engine_skeleton.py"
         version_file = _module(root / "minidecode" / "commands" / "version.py")
         if commit := version_file.commit_of_checkout(root):
             told = Path(self._made.name) / version_file.COMMIT

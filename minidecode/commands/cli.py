@@ -41,6 +41,7 @@ from .ladder import ladder
 from .models import models
 from .plan import plan
 from .precompile import precompile
+from .project import app as project_app
 from .sanitize import sanitize
 from .score import score
 from .trace import trace
@@ -66,7 +67,7 @@ IN_ORDER_OF_HELP = {
     "Read": (embed, classify),
     "Measure": (plan, compare, ladder, evaluate),
     "Check kernels": (check, sanitize),
-    "Learn": (help, tutorial),  # and exercise
+    "Learn": (help, tutorial),  # and exercise, project
     "This machine": (models, convert, precompile, doctor),
 }
 
@@ -95,6 +96,7 @@ for group, commands in IN_ORDER_OF_HELP.items():
         settings = {"allow_interspersed_args": command is not sanitize}  # what follows a script is the script's
         app.command(cls=OnceEach, rich_help_panel=group, context_settings=settings)(command)
 app.add_typer(exercise_app, name="exercise", rich_help_panel="Learn")
+app.add_typer(project_app, name="project", rich_help_panel="Learn")
 
 
 @app.callback(invoke_without_command=True)

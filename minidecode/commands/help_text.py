@@ -97,6 +97,7 @@ EXAMPLES = {  # tests/cli/test_help.py reads each as the command line would
         "minidecode convert checkpoint_best.pt --out wmt-en-de",
     ),
     "exercise": ("minidecode exercise list", "minidecode exercise start 15", "minidecode exercise check 15"),
+    "project": ("minidecode project start", "minidecode project check 3", "minidecode project race --out race.svg"),
     "help": ("minidecode help", "minidecode help plan", "minidecode help generate"),
     "tutorial": ("minidecode tutorial", "minidecode tutorial 03", "minidecode tutorial 3 --out caches.ipynb"),
     "models": ("minidecode models", "minidecode models --json", "minidecode models --json | jq '.[].name'"),

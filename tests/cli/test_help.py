@@ -23,7 +23,8 @@ from minidecode.errors import OptionError
 from minidecode.plan import BACKENDS, BASES, CACHES, STORED_AS, SWITCHES, Plan
 
 GROUP = typer.main.get_command(app)
-COMMANDS = [name for name in GROUP.commands if name != "exercise"]
+GROUPS = ("exercise", "project")  # of commands
+COMMANDS = [name for name in GROUP.commands if name not in GROUPS]
 FITS_NO_GROUP = {
     "help", "debug", "quiet", "on_error", "receipt", "against", "stride", "examples", "functions", "stored", "repeats",
     "machine", "texts", "cell_seconds", "seconds", "for_class", "traced", "blocks", "steps",
@@ -85,17 +86,18 @@ def test_help_names_the_extra_that_examples_need(cli, name, extra):
     assert f"the extra {extra}" in line
 
 
-def test_the_exercises_have_examples_and_whole_summaries(cli, monkeypatch):
+@pytest.mark.parametrize(("name", "commands"), [("exercise", 7), ("project", 3)])
+def test_groups_of_commands_have_examples_and_whole_summaries(cli, monkeypatch, name, commands):
     monkeypatch.setenv("COLUMNS", "80")
-    out = cli("exercise", "--help").out
+    out = cli(name, "--help").out
     lines = sections(out)["Commands"]
-    assert len(lines) == 7 and not any(line.endswith("...") for line in lines)
-    group = GROUP.commands["exercise"]
+    assert len(lines) == commands and not any(line.endswith("...") for line in lines)
+    group = GROUP.commands[name]
     examples = [line.strip() for line in sections(out)["Examples"]]
-    assert examples == list(EXAMPLES["exercise"]) and len(examples) == 3
+    assert examples == list(EXAMPLES[name]) and len(examples) == 3
     for line in examples:
         program, command, part, *arguments = shlex.split(line)
-        assert (program, command) == ("minidecode", "exercise")
+        assert (program, command) == ("minidecode", name)
         group.commands[part].make_context(part, arguments)
 
 

@@ -1,0 +1,22 @@
+"""The file that a student begins with: our engine without its answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ...errors import InputError
+from ..exercises.skeleton import checkouts, strip
+
+SHIPPED = Path(__file__).with_name("engine_skeleton.py")  # in a wheel, which has no solution
+HEAD = '"""My engine: one decoder in twelve stages. minidecode project check says how far it is."""\n\n'
+
+
+def engine_skeleton() -> str:
+    """Its text. From a checkout it is made of the solution, so the two cannot differ."""
+    for root in checkouts():
+        solution = root / "exercises" / "engine" / "solution.py"
+        if solution.is_file():
+            return HEAD + strip(solution.read_text("utf-8"))
+    if SHIPPED.is_file():
+        return HEAD + SHIPPED.read_text("utf-8")
+    raise InputError("this installation has no skeleton of the project: reinstall minidecode")

@@ -1,0 +1,513 @@
+"""The stages of the course project: what each must do, and how that is judged.
+
+A stage passes on right answers, on the bytes that its caches hold and on the multiply-adds that it spends. Each
+message names what is wrong and, where the numbers tell it, the mistake.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from . import measure
+
+CLOSE = 2e-3  # that a logit may differ: rounding of float32 through six layers stays below 1e-4, and mistakes do not
+SLACK = 1.02  # of multiply-adds and bytes
+TEXT, MORE = "Fellow citizens of the Senate and of the House of Representatives,", "The people of this country"
+COUNT, WIDTH, GROUPS = 6, 4, 2
+
+
+class Miss(Exception):  # noqa: N818 (it is a verdict)
+    """What is wrong, in words."""
+
+
+@dataclass
+class Kit:
+    """What the checks need: the student's module, its checkpoint, and our model of the same function."""
+
+    engine: ModuleType
+    folder: str
+    numbers: dict[str, Any] = field(default_factory=dict)  # shown with the verdict
+    _known: dict[tuple, np.ndarray] = field(default_factory=dict)
+
+    @cached_property
+    def oracle(self) -> Any:
+        from ...loading import load
+
+        return load("tiny-gpt2")
+
+    @cached_property
+    def prompts(self) -> list[list[int]]:
+        return [[int(i) for i in self.oracle.tokenizer.encode(text)] for text in (TEXT, MORE)]
+
+    @cached_property
+    def model(self) -> Any:
+        return measure.with_counted_weights(self.engine.load(self.folder))
+
+    def logits(self, ids: list[int], model: Any = None) -> np.ndarray:
+        """Ours, of each position; each is computed once."""
+        key = (model, tuple(ids))
+        if key not in self._known:
+            self._known[key] = (model or self.oracle).logits([ids])[0]
+        return self._known[key]
+
+    def spent(self, function: Callable, *args: Any, **named: Any) -> tuple[Any, int]:
+        """(its result, the multiply-adds with weights that it spent)."""
+        measure.count()
+        result = function(*args, **named)
+        return result, measure.count()
+
+    @cached_property
+    def row(self) -> int:
+        """Multiply-adds of one row through all layers and the output matrix."""
+        shapes = self.oracle.config
+        width, vocabulary = shapes.n_embd, shapes.vocab_size
+        _, spent = self.spent(self.engine.forward, self.model, self.prompts[0][:1])
+        least = width * vocabulary + shapes.n_layer * 12 * width * width
+        if spent < least:
+            raise Miss(
+                f"forward multiplies {spent:,} numbers with weights for one token, and {least:,} are needed: make"
+                " products with @, np.matmul, np.dot or np.einsum, so that they can be counted"
+            )
+        return spent
+
+    def rows(self, spent: int) -> float:
+        return spent / self.row
+
+    def shape(self, name: str, value: Any, wanted: tuple[int, ...]) -> np.ndarray:
+        """The value as an array. Raises Miss on another shape."""
+        array = measure.plain(np.asarray(value))
+        if array.shape != wanted:
+            raise Miss(f"{name} gives an array of shape {array.shape}, and {wanted} is wanted")
+        return array
+
+    def same(self, name: str, found: Any, wanted: np.ndarray, hint: str = "") -> None:
+        """Raises Miss where logits differ."""
+        found = self.shape(name, found, wanted.shape)
+        apart = np.abs(found - wanted)
+        if not (apart <= CLOSE).all():
+            worst = np.unravel_index(np.nanargmax(np.where(np.isnan(apart), np.inf, apart)), apart.shape)
+            where = "".join(f"[{k}]" for k in worst)
+            raise Miss(f"{name}{where} is {found[worst]:.4f}, and should be {wanted[worst]:.4f}. {hint}".rstrip())
+
+
+# Stage 1
+
+
+def check_forward(kit: Kit) -> None:
+    ids = kit.prompts[0]
+    wanted = kit.logits(ids)
+    found = kit.shape("forward", kit.engine.forward(kit.model, ids), wanted.shape)
+    if np.abs(found[0] - wanted[0]).max() <= CLOSE < np.abs(found - wanted).max():
+        first = int(np.argmax(np.abs(found - wanted).max(1) > CLOSE))
+        hint = (
+            f"Row 0 is right, and row {first} is the first that is not: positions, the causal mask, or what is divided"
+            " by sqrt(K), concern the rows behind the first."
+        )
+        kit.same("forward", found, wanted, hint)
+    alone = kit.shape("forward", kit.engine.forward(kit.model, ids[:1]), wanted[:1].shape)
+    if np.abs(alone - wanted[:1]).max() <= CLOSE < np.abs(found[:1] - wanted[:1]).max():
+        raise Miss("forward: row 0 changes with the tokens behind it. The causal mask is missing: row t sees 0 to t.")
+    hint = "Norm, GELU (the tanh form), heads, or a tensor of LAYOUT.txt: compare the layers one by one."
+    kit.same("forward", found, wanted, hint)
+    kit.same("forward", kit.engine.forward(kit.model, kit.prompts[1]), kit.logits(kit.prompts[1]))
+    kit.numbers["multiply-adds of one row"] = kit.row
+
+
+# Stage 2
+
+
+def check_greedy(kit: Kit) -> None:
+    for ids in kit.prompts:
+        given = list(ids)
+        wanted = greedy_of(kit, ids)
+        found, spent = kit.spent(kit.engine.greedy, kit.model, given, COUNT)
+        tokens("greedy", found, wanted)
+        if given != list(ids):
+            raise Miss("greedy changed the list that it was given: copy it first")
+        kit.numbers["rows through the layers"] = round(kit.rows(spent))
+    kit.numbers["text"] = kit.oracle.tokenizer.decode(wanted)
+
+
+def greedy_of(kit: Kit, ids: list[int], count: int = COUNT, model: Any = None) -> list[int]:
+    ids = list(ids)
+    for _ in range(count):
+        ids.append(int(kit.logits(ids, model)[-1].argmax()))
+    return ids[-count:]
+
+
+def tokens(name: str, found: Any, wanted: list[int]) -> None:
+    found = [int(i) for i in found]
+    if found != wanted:
+        raise Miss(f"{name} says the ids {found}, and {wanted} are the likeliest")
+
+
+# Stage 3
+
+
+def check_cache(kit: Kit) -> None:
+    engine, model = kit.engine, kit.model
+    for ids in kit.prompts:
+        wanted = kit.logits([*ids, *greedy_of(kit, ids)])
+        (logits, cache), spent = kit.spent(engine.prefill, model, ids)
+        kit.same("prefill", logits, wanted[len(ids) - 1])
+        if kit.rows(spent) > SLACK * len(ids):
+            raise Miss(f"prefill sends {kit.rows(spent):.1f} rows through the layers, and the prompt has {len(ids)}")
+        for k, token in enumerate(greedy_of(kit, ids)):
+            logits, spent = kit.spent(engine.step, model, cache, [token])
+            if kit.rows(spent) > SLACK:
+                raise Miss(
+                    f"step sends {kit.rows(spent):.1f} rows through the layers, and one is new: the others' keys and"
+                    " values are in the cache"
+                )
+            hint = "The first step is wrong: does the new token attend to itself, and is its position that of the next?"
+            later = "The first step was right: each step must keep its token for the next one, and count positions on."
+            kit.same("step", logits, wanted[len(ids) + k][None], later if k else hint)
+    tokens("generate", engine.generate(model, kit.prompts[0], COUNT), greedy_of(kit, kit.prompts[0]))
+    held, positions = held_by(kit, cache), len(ids) + COUNT
+    at_most(kit, "the cache", held, positions * per_position(kit))
+
+
+def per_position(kit: Kit, groups: int | None = None) -> int:
+    """Bytes of a position's keys and values, in float32."""
+    config = kit.oracle.config
+    width = config.n_embd * (groups or config.n_head) // config.n_head
+    return 2 * 4 * width * config.n_layer
+
+
+def held_by(kit: Kit, cache: Any, model: Any = None) -> int:
+    held = measure.held_bytes(cache, kit.model if model is None else model)
+    if held == 0:
+        raise Miss(
+            "the cache holds no arrays that could be counted: keep them in lists, dicts or attributes of an object"
+        )
+    return held
+
+
+def at_most(kit: Kit, name: str, held: int, most: int, hint: str = "") -> None:
+    kit.numbers[f"bytes of {name}"] = held
+    if held > SLACK * most + 4096:
+        raise Miss(f"{name} holds {held:,} bytes, and {most:,} are enough. {hint}".rstrip())
+
+
+# Stage 4
+
+
+def check_beams(kit: Kit) -> None:
+    for ids in kit.prompts:
+        compare_beams(kit, "beam_search", kit.engine.beam_search(kit.model, ids, COUNT, WIDTH), ids)
+    _, spent = kit.spent(kit.engine.beam_search, kit.model, ids, COUNT, WIDTH)
+    rows, most = kit.rows(spent), len(ids) + WIDTH * (COUNT - 1)
+    kit.numbers["rows through the layers"] = round(rows)
+    if rows > SLACK * most:
+        raise Miss(f"beam_search sends {rows:.0f} rows through the layers, and {most} are enough: the prompt once, then"
+                   f" {WIDTH} rows a step")  # fmt: skip
+
+
+def compare_beams(kit: Kit, name: str, found: Any, ids: list[int]) -> None:
+    wanted = beams_of(kit, ids)
+    found = [(float(score), [int(i) for i in row]) for score, row in found]
+    if len(found) != len(wanted):
+        raise Miss(f"{name} gives {len(found)} texts, and {len(wanted)} beams were asked for")
+    if [row for _, row in found] == greedy_in(wanted) and len({tuple(row) for _, row in found}) == 1:
+        raise Miss(f"{name} says the same text {WIDTH} times: the first {WIDTH} beams come from one row, so its W best")
+    for k, ((score, row), (right_score, right)) in enumerate(zip(found, wanted, strict=True)):
+        if row != right:
+            raise Miss(f"{name}: text {k} is {row}, and should be {right} (is the cache reordered with the beams?)")
+        if abs(score - right_score) > CLOSE * COUNT:
+            raise Miss(f"{name}: text {k} is right, and its score is {score:.4f} in place of {right_score:.4f}")
+
+
+def greedy_in(wanted: list[tuple[float, list[int]]]) -> list[list[int]]:
+    return [wanted[0][1]] * len(wanted)
+
+
+def beams_of(kit: Kit, ids: list[int]) -> list[tuple[float, list[int]]]:
+    """Ours: of all continuations the best, each beam's logits from a forward pass of its own."""
+    beams = [(0.0, [])]
+    for _ in range(COUNT):
+        totals = np.concatenate([s + log_softmax(kit.logits([*ids, *said])[-1]) for s, said in beams])
+        best = np.argsort(-totals, kind="stable")[:WIDTH]
+        parents, ids_of = np.divmod(best, len(totals) // len(beams))
+        beams = [(float(totals[b]), [*beams[p][1], int(t)]) for b, p, t in zip(best, parents, ids_of, strict=True)]
+    return beams
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    logits = logits.astype(np.float64) - logits.max()
+    return logits - math.log(np.exp(logits).sum())
+
+
+# Stage 5
+
+
+def check_split(kit: Kit) -> None:
+    engine, ids = kit.engine, kit.prompts[0]
+    compare_beams(
+        kit, "beam_search with split", engine.beam_search(kit.model, ids, COUNT, WIDTH, expand=engine.split), ids
+    )
+    for name, prompts in (("repeat", WIDTH), ("split", 1)):
+        _, cache = engine.prefill(kit.model, ids)
+        cache = getattr(engine, name)(cache, WIDTH)
+        for token in greedy_of(kit, ids)[:3]:
+            engine.step(kit.model, cache, [token] * WIDTH)
+            cache = engine.reorder(cache, [0, 0, 1, 3])
+        most = (prompts * len(ids) + 3 * WIDTH) * per_position(kit)
+        hint = f"The prompt of {len(ids)} positions is to be held {'once' if prompts == 1 else f'{WIDTH} times'}."
+        at_most(kit, f"the cache of {name}", held_by(kit, cache), most, hint)
+
+
+# Stage 6
+
+
+def check_ngrams(kit: Kit) -> None:
+    rng = np.random.default_rng(5)
+    cases = [
+        ([[1, 2, 3, 1, 2]], 3),
+        ([[5, 5, 5]], 2),
+        ([[1, 2]], 3),
+        ([[7]], 3),
+        ([[4, 9, 4, 9, 4]], 1),
+        ([[1, 1, 1, 1]], 3),
+    ]
+    cases += [(rng.integers(0, 4, (3, int(length))).tolist(), int(n)) for length in (5, 17, 40) for n in (2, 3, 4)]
+    for rows, n in cases:
+        scores = rng.normal(size=(len(rows), 12)).astype(np.float32)
+        wanted = scores.copy()
+        for r, row in enumerate(rows):
+            for start in range(len(row) - n + 1):
+                if row[start : start + n - 1] == row[len(row) - n + 1 :] and len(row) >= n - 1:
+                    wanted[r, row[start + n - 1]] = -np.inf
+        found = kit.shape(
+            "ban_ngrams", kit.engine.ban_ngrams(scores.copy(), [list(row) for row in rows], n), wanted.shape
+        )
+        if not np.array_equal(found, wanted):
+            r, v = np.argwhere((found != wanted) & ~(np.isnan(found) & np.isnan(wanted)))[0]
+            verb = (
+                "is to be banned, and is not" if wanted[r, v] == -np.inf else "is banned (or changed), and is not to be"
+            )
+            raise Miss(f"ban_ngrams: in the row {rows[r]}, with n = {n}, token {v} {verb}")
+
+
+# Stage 7
+
+
+def check_top_p(kit: Kit) -> None:
+    rng = np.random.default_rng(7)
+    hand = np.log(np.array([0.1, 0.5, 0.15, 0.25]))
+    cases = [(hand, 0.7, u) for u in (0.0, 0.6, 0.67, 0.999)] + [(hand, 0.5, 0.9), (hand, 1.0, 0.95), (hand, 1e-9, 0.5)]
+    cases += [
+        (rng.normal(0, 3, 200).astype(np.float32), float(rng.uniform(0.05, 1)), float(rng.random())) for _ in range(60)
+    ]
+    cases.append((np.array([0.0, 1.0, 1.0, 0.0]), 0.6, 0.6))
+    exact = [(np.zeros(4), 1.0, u) for u in (0.0, 0.25, 0.5, 0.75)]  # all numbers are exact in binary
+    for logits, p, u in cases + exact:
+        wanted, margin = top_p_of(logits, p, u)
+        found = int(kit.engine.top_p(logits.copy(), p, u))
+        if found != wanted and (margin > 1e-6 or (logits == 0).all()):
+            what = f"logits {np.round(logits, 3).tolist()}" if len(logits) < 9 else f"{len(logits)} logits"
+            raise Miss(
+                f"top_p: of {what}, with p = {p:.3g} and u = {u:.3g}, it draws {found}, and should draw {wanted}"
+            )
+
+
+def top_p_of(logits: np.ndarray, p: float, u: float) -> tuple[int, float]:
+    """(the token, how near its decision is to another)."""
+    probability = np.exp(log_softmax(logits))
+    order = np.argsort(-probability, kind="stable")
+    sums = np.cumsum(probability[order])
+    number = min(int((sums < p).sum()) + 1, len(order))
+    shares = sums[:number] / sums[number - 1]
+    place = min(int((shares <= u).sum()), number - 1)
+    return int(order[place]), float(min(np.abs(sums - p).min() if p < 1 else 1.0, np.abs(shares - u).min()))
+
+
+# Stage 8
+
+
+def check_groups(kit: Kit) -> None:
+    engine, ids = kit.engine, kit.prompts[0]
+    ours = grouped_oracle(kit)
+    model = measure.with_counted_weights(engine.group_heads(kit.model, GROUPS))
+    hint = (
+        f"The mean is over runs of {kit.oracle.config.n_head // GROUPS} neighbouring heads, of weights and of biases."
+    )
+    kit.same("forward of group_heads", engine.forward(model, ids), kit.logits(ids, ours), hint)
+    tokens("generate of group_heads", engine.generate(model, ids, COUNT), greedy_of(kit, ids, model=ours))
+    _, cache = engine.prefill(model, ids)
+    hint = f"It is to hold {GROUPS} heads of each position."
+    at_most(kit, "the cache of fewer heads", held_by(kit, cache, model), len(ids) * per_position(kit, GROUPS), hint)
+    kit.same("forward of the model as it was", engine.forward(kit.model, ids), kit.logits(ids), "It was changed.")
+
+
+def grouped_oracle(kit: Kit) -> Any:
+    import tempfile
+    from pathlib import Path
+
+    from ...files.head_pooling import convert
+    from ...loading import load
+
+    with tempfile.TemporaryDirectory() as folder:
+        convert("tiny-gpt2", Path(folder) / "grouped", num_key_value_heads=GROUPS)
+        return load(Path(folder) / "grouped")
+
+
+# Stage 9
+
+
+def check_el(kit: Kit) -> None:
+    engine, ids = kit.engine, kit.prompts[0]
+    said = greedy_of(kit, ids)
+    wanted = kit.logits([*ids, *said])
+    logits, cache = engine.prefill_el(kit.model, ids)
+    kit.same("prefill_el", logits, wanted[len(ids) - 1])
+    for k, token in enumerate(said):
+        logits, spent = kit.spent(engine.step, kit.model, cache, [token])
+        if kit.rows(spent) > 1.1:
+            raise Miss(
+                f"step with hidden states costs as much as {kit.rows(spent):.1f} rows: do not make keys and values of"
+                " all positions; move the query through the key's weights, (q Wk) h, and mix hidden states before Wv"
+            )
+        hint = "The key's bias adds the same to each position; the value's adds to the result once."
+        kit.same("step after prefill_el", logits, wanted[len(ids) + k][None], hint)
+    at_most(kit, "the cache of hidden states", held_by(kit, cache), (len(ids) + COUNT) * per_position(kit) // 2)
+    for name in ("repeat", "split"):
+        if name == "split" or WIDTH == 1:
+            found = engine.beam_search(
+                kit.model, ids, COUNT, WIDTH, begin=engine.prefill_el, expand=getattr(engine, name)
+            )
+            compare_beams(kit, f"beam_search with prefill_el and {name}", found, ids)
+
+
+# Stage 10
+
+
+def check_hars(kit: Kit) -> None:
+    rng = np.random.default_rng(10)
+    rows = [rng.normal(size=4096).astype(np.float32), kit.logits(kit.prompts[0])[-1], np.zeros(300, np.float32),
+            np.arange(1000, dtype=np.float32), -np.arange(1001, dtype=np.float32)]  # fmt: skip
+    rows.append(np.where(np.arange(640) % 7 == 0, -np.inf, rng.integers(0, 5, 640)).astype(np.float32))
+    for scores in rows:
+        for count, groups in ((1, 1), (8, 8), (8, 32), (3, 16)):
+            wanted = np.argsort(-scores, kind="stable")[:count]
+            counted = Sorted(scores)
+            best, ids = kit.engine.hars(counted, count, groups)
+            ids = kit.shape("hars (ids)", ids, (count,))
+            if ids.tolist() != wanted.tolist():
+                raise Miss(
+                    f"hars: of {len(scores)} scores, count = {count}, groups = {groups}: the ids are {ids.tolist()},"
+                    f" and should be {wanted.tolist()} (equal scores by id; those equal to the threshold stay)"
+                )
+            if not np.array_equal(kit.shape("hars (scores)", best, (count,)), scores[wanted]):
+                raise Miss("hars: the ids are right, and the scores are not theirs")
+            is_spread = len(np.unique(scores)) > 900
+            if (
+                groups >= 16
+                and is_spread
+                and Sorted.numbers > len(scores) // 2
+                and scores is not rows[3] is not rows[4]
+            ):
+                raise Miss(
+                    f"hars sorts {Sorted.numbers} of {len(scores)} scores: sort what reaches the threshold alone"
+                )
+
+
+class Sorted(np.ndarray):
+    """Counts the numbers that NumPy sorts."""
+
+    numbers = 0
+
+    def __new__(cls, scores: np.ndarray) -> Sorted:
+        cls.numbers = 0
+        return scores.copy().view(cls)
+
+    def __array_function__(self, function: Any, types: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+        if function in (np.sort, np.argsort, np.partition, np.argpartition, np.lexsort):
+            Sorted.numbers += int(np.size(args[0]))
+        return super().__array_function__(function, types, args, kwargs)
+
+
+# Stage 11
+
+
+def check_int8(kit: Kit) -> None:
+    engine, ids = kit.engine, kit.prompts[0]
+    before = measure.held_bytes(kit.model)
+    model = measure.with_counted_weights(engine.quantize(kit.model))
+    held = measure.held_bytes(model)
+    config = kit.oracle.config
+    embeddings = 4 * config.n_embd * (config.vocab_size + config.n_positions)
+    at_most(kit, "the int8 model", held, int(1.1 * (before - embeddings) / 4) + embeddings,
+            "Keep int8 numbers and the scales; cast one matrix at a time, in the product.")  # fmt: skip
+    wanted, found = (
+        kit.logits(ids),
+        kit.shape("forward of quantize", engine.forward(model, ids), (len(ids), config.vocab_size)),
+    )
+    share = float((found.argmax(1) == wanted.argmax(1)).mean())
+    kit.numbers["same first choice"], kit.numbers["largest difference"] = share, float(np.abs(found - wanted).max())
+    if not np.isfinite(found).all() or np.abs(found - wanted).mean() > 0.03 or share < 0.9:
+        raise Miss(
+            f"quantize: logits differ by {np.abs(found - wanted).mean():.2f} on average, and the first choice is the"
+            f" same at {share:.0%} of the positions: a scale for each output, and rounding to the nearest, give 0.02"
+            " and 95 %"
+        )
+    engine.generate(model, ids, COUNT)
+    kit.same("forward of the model as it was", engine.forward(kit.model, ids), kit.logits(ids), "It was changed.")
+
+
+# Stage 12
+
+
+def check_kernel(kit: Kit) -> None:
+    from ...emulator import emulate
+
+    rng = np.random.default_rng(12)
+    for rows, positions, width in ((1, 1, 1), (3, 5, 32), (2, 40, 7), (4, 33, 16)):
+        q, k, v = (rng.normal(0, 3, (n, width)).astype(np.float32) for n in (rows, positions, positions))
+        out = np.full((rows, width), np.nan, np.float32)
+        run = emulate(kit.engine.attend_kernel, empty=["out_RK"])[rows, 32](q, k, v, out)
+        if not run.ok:
+            raise Miss(f"attend_kernel, {rows} rows, {positions} positions, K = {width}: {run.errors[0]}")
+        scores = q.astype(np.float64) @ k.T / math.sqrt(width)
+        weights = np.exp(scores - scores.max(1, keepdims=True))
+        wanted = weights / weights.sum(1, keepdims=True) @ v
+        if not np.allclose(out, wanted, atol=1e-4, rtol=1e-4):
+            r, i = np.argwhere(~np.isclose(out, wanted, atol=1e-4, rtol=1e-4))[0]
+            raise Miss(f"attend_kernel, {rows} rows, {positions} positions, K = {width}: out[{r}, {i}] is"
+                       f" {out[r, i]:.4f}, and should be {wanted[r, i]:.4f}")  # fmt: skip
+    kit.numbers["global loads of a thread"] = round(run.global_loads_per_thread, 1)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage: the functions that it asks for, and its check."""
+
+    number: int
+    title: str
+    chapter: str  # after which it can be done
+    functions: tuple[str, ...]
+    check: Callable[[Kit], None]
+
+
+STAGES = {
+    stage.number: stage for stage in (
+        Stage(1, "the forward pass", "01", ("load", "forward"), check_forward),
+        Stage(2, "greedy search", "01", ("greedy",), check_greedy),
+        Stage(3, "a key/value cache", "02", ("prefill", "step", "generate"), check_cache),
+        Stage(4, "beam search", "03", ("repeat", "reorder", "beam_search"), check_beams),
+        Stage(5, "the prompt once for all beams", "07", ("split",), check_split),
+        Stage(6, "no n-gram twice", "06", ("ban_ngrams",), check_ngrams),
+        Stage(7, "top-p sampling", "11", ("top_p",), check_top_p),
+        Stage(8, "fewer key/value heads", "08", ("group_heads",), check_groups),
+        Stage(9, "EL-attention", "09", ("prefill_el",), check_el),
+        Stage(10, "the best candidates without sorting", "11", ("hars",), check_hars),
+        Stage(11, "int8 weights", "12", ("quantize",), check_int8),
+        Stage(12, "attention as a kernel", "10", ("attend_kernel", "attend_step"), check_kernel),
+    )
+}  # fmt: skip

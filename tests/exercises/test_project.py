@@ -1,0 +1,225 @@
+"""The course project: ours passes every stage, known mistakes are named, counts cannot be hidden, files are kept."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from minidecode.course.project import checkpoint, measure
+from minidecode.course.project.run import load_engine, verdict
+from minidecode.course.project.skeleton import engine_skeleton
+from minidecode.course.project.stages import STAGES, Kit
+
+ROOT = Path(__file__).resolve().parents[2]
+SOLUTION = (ROOT / "exercises" / "engine" / "solution.py").read_text("utf-8")
+MISTAKES = [  # stage, what the solution says, what a student wrote instead, what the message says
+    (1, "causal(len(ids)))\n\n    return", "None)\n\n    return", "causal mask"),
+    (1, "+ model.wpe[: len(ids)]\n\n    def", "+ model.wpe[1 : len(ids) + 1]\n\n    def", "compare the layers"),
+    (1, "/ np.float32(math.sqrt(K))\n    if", "\n    if", "sqrt(K)"),
+    (1, "0.5 * x * (1 + np.tanh", "0.5 * x * (1 - np.tanh", "GELU"),
+    (2, "ids = list(ids)\n    for", "for", "changed the list"),
+    (2, ".argmax()))\n    return ids", ".argmin()))\n    return ids", "are the likeliest"),
+    (3, "model.wpe[cache.length]", "model.wpe[cache.length - 1]", "its position that of the next"),
+    (3, "            self.keep(number, k, v)\n            return self.attend(number, q)",
+     "            found = self.attend(number, q) if self.own[number] else attend(q, *self.prompt[number])\n"
+     "            self.keep(number, k, v)\n            return found", "attend to itself"),
+    (3, "    cache.length += 1\n", "", "count positions on"),
+    (3, "    x_RD = model.wte[list(ids)] + model.wpe[cache.length]\n",
+     "    x_RD = model.wte[list(ids)] + model.wpe[cache.length]\n    forward(model, [0] * cache.length)\n",
+     "one is new"),
+    (3, "return logits_of(model, h_TD[-1]), cache\n    # --- end\n\n\ndef step",
+     "forward(model, ids)\n    return logits_of(model, h_TD[-1]), cache\n    # --- end\n\n\ndef step",
+     "the prompt has"),
+    (3, "cache.prompt[number] = k, v\n", "cache.prompt[number] = k, v\n        cache.more = getattr(cache, 'more', [])"
+     " + [k.copy()]\n", "are enough"),
+    (4, "        cache = reorder(cache, parents)\n", "", "is the cache reordered"),
+    (4, "scores[:, None] + log_softmax", "log_softmax", ""),
+    (4, "return cache.of_rows(lambda part: part[list(parents)])", "return cache", "is the cache reordered"),
+    (5, "other = cache.of_rows(lambda part: part)\n    return other", "return repeat(cache, rows)", "to be held once"),
+    (6, "range(len(row) - n + 1):\n            if", "range(len(row) - n):\n            if", "is to be banned"),
+    (6, "row[start : start + n - 1] == last", "row[start : start + n] == last", "is to be banned"),
+    (7, 'side="right"', 'side="left"', "should draw"),
+    (7, "np.searchsorted(sums, p)) + 1]", "np.searchsorted(sums, p))]", ""),
+    (7, "np.cumsum(probability[kept]) / probability[kept].sum()", "np.cumsum(probability[kept])", "should draw"),
+    (8, "groups, H // groups, model.K).mean(2)", "H // groups, groups, model.K).mean(1)", "neighbouring heads"),
+    (8, "bias = w.bias.reshape(groups, H // groups, model.K).mean(1).ravel()",
+     "bias = w.bias.reshape(groups, H // groups, model.K)[:, 0].ravel()", "of biases"),
+    (9, " + layer.v.bias)", ")", "value's adds"),
+    (9, "moved_RHD = np.einsum(\"rhk,dhk->rhd\", q_RHK, w_k) / np.float32(math.sqrt(K))",
+     "moved_RHD = np.einsum(\"rhk,dhk->rhd\", q_RHK, w_k)", "step after prefill_el"),
+    (9, "        moved_RHD =",
+     "        for h_MD in own_RMD:\n            product(np.tile(h_MD, (9, 1)), layer.up)\n        moved_RHD =",
+     "move the query"),
+    (9, "cache.prompt[number] = h_TD\n", "cache.prompt[number] = h_TD\n        cache.k = getattr(cache, 'k', [])"
+     " + [h_TD.copy()]\n", "are enough"),
+    (10, "scores_V >= maxima", "scores_V > maxima", ""),
+    (10, "ids = np.flatnonzero(scores_V >= maxima[-count])", "ids = np.arange(len(scores_V))", "hars sorts"),
+    (11, "np.abs(w.data).max(0)", "np.abs(w.data).max()", "a scale for each output"),
+    (11, "np.rint(w.data / scale).astype", "np.trunc(w.data / scale).astype", "rounding to the nearest"),
+    (11, "np.rint(w.data / scale).astype(np.int8)", "np.rint(w.data / scale)", "are enough"),
+    (12, "            score += sums[i]\n        cuda.syncthreads()", "            score += sums[i]",
+     "no barrier between"),
+    (12, "mixed = mixed * shrink", "mixed = mixed", "should be"),
+    (12, "r, lane = cuda.blockIdx.x, cuda.threadIdx.x",
+     "r, lane = cuda.blockIdx.x, cuda.threadIdx.x\n    out_RK[0, 0] = 0", "nothing orders blocks"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("checkpoint")
+    checkpoint.write_checkpoint(folder, None)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def known():
+    """What our model says, for all tests: computed once."""
+    return {}
+
+
+def judged(source, number, folder, path, known):
+    path.write_text(source, encoding="utf-8")
+    kit = Kit(load_engine(path), str(folder), _known=known)
+    return verdict(STAGES[number], kit, path)
+
+
+@pytest.mark.parametrize("number", STAGES)
+def test_ours_passes_every_stage(number, published, tmp_path, known):
+    found = judged(SOLUTION, number, published, tmp_path / "engine.py", known)
+    assert found["state"] == "passed", found
+
+
+@pytest.mark.parametrize(("number", "said", "instead", "message"), MISTAKES, ids=lambda v: v if type(v) is int else "")
+def test_a_known_mistake_is_found_and_named(number, said, instead, message, published, tmp_path, known):
+    assert SOLUTION.count(said) == 1
+    found = judged(SOLUTION.replace(said, instead), number, published, tmp_path / "engine.py", known)
+    assert found["state"] == "wrong" and message in found["message"], found
+    assert not re.match(r"line \d+, in", found["message"]), "an error in place of a verdict"
+
+
+def test_ours_is_short_and_each_stage_has_functions():
+    code = [line for line in SOLUTION.splitlines() if line.strip() and not line.strip().startswith("#")]
+    assert len(code) <= 350
+    assert all(f"def {name}(" in SOLUTION for stage in STAGES.values() for name in stage.functions)
+
+
+def test_the_skeleton_has_no_answer_and_begins_nowhere(published, tmp_path, known):
+    skeleton = engine_skeleton()
+    assert "einsum" not in skeleton and "argsort" not in skeleton and skeleton.count("NotImplementedError") >= 14
+    for number in (1, 6, 7, 10):
+        found = judged(skeleton, number, published, tmp_path / "engine.py", known)
+        assert found["state"] == "not begun" and found["message"].startswith("line "), found
+
+
+@pytest.mark.parametrize("student", ["ada", "bob", "cleo", "dan"])
+def test_a_variation_computes_the_same_function_under_other_names(student, tmp_path):
+    """Read back by its own description, it is tiny-gpt2 with another order of channels."""
+    from safetensors.numpy import load_file
+
+    checkpoint.write_checkpoint(tmp_path / "v", student)
+    checkpoint.write_checkpoint(tmp_path / "again", student)
+    tensors, config = (
+        load_file(tmp_path / "v" / "model.safetensors"),
+        json.loads((tmp_path / "v" / "config.json").read_text()),
+    )
+    assert all(np.array_equal(t, load_file(tmp_path / "again" / "model.safetensors")[n]) for n, t in tensors.items())
+    layout = (tmp_path / "v" / "LAYOUT.txt").read_text()
+    names = re.findall(r"^(\S+)\.weight", layout, re.MULTILINE)
+    assert {n.format() for n in tensors} == {
+        f"{name.replace('I', str(i), 1) if 'I' in name else name}.{part}" for name in names
+        for i in (range(config["n_layer"]) if "I" in name else [0])
+        for part in (["weight"] if name in names[:2] else ["weight", "bias"])
+    }  # fmt: skip
+    renamed = engine_for(names, "each head" in layout, "W.T" in layout)
+    engine = tmp_path / "engine.py"
+    found = judged(renamed, 1, tmp_path / "v", engine, {})
+    assert found["state"] == "passed", found
+    assert judged(SOLUTION, 1, tmp_path / "v", engine, {})["state"] == "wrong"
+
+
+def engine_for(names, by_head, turned):
+    """Ours, which reads a variation: its tensors are given the published names first."""
+    wte, wpe, ln_1, attention, out, ln_2, up, down, ln_f = names
+    old = {wte: "wte", wpe: "wpe", ln_f: "ln_f", ln_1: "h.I.ln_1", attention: "h.I.attn.c_attn", out: "h.I.attn.c_proj",
+           ln_2: "h.I.ln_2", up: "h.I.mlp.c_fc", down: "h.I.mlp.c_proj"}  # fmt: skip
+    return SOLUTION.replace(
+        "    def linear(name):\n",
+        f"    renamed = {{}}\n    for name, old in {old!r}.items():\n"
+        "        for i in range(config['n_layer']):\n"
+        "            for part in ('weight', 'bias'):\n"
+        "                here = name.replace('I', str(i), 1) + '.' + part\n"
+        "                if here in tensors:\n"
+        "                    t = tensors[here]\n"
+        f"                    if t.ndim == 2 and old not in ('wte', 'wpe') and {turned}:\n"
+        "                        t = t.T\n"
+        f"                    if old.endswith('c_attn') and {by_head}:\n"
+        "                        t = t.reshape(t.shape[:-1] + (config['n_head'], 3, -1)).swapaxes(-3, -2)\n"
+        "                        t = t.reshape(t.shape[:-3] + (-1,))\n"
+        "                    renamed[old.replace('I', str(i)) + '.' + part] = np.ascontiguousarray(t)\n"
+        "    tensors = renamed\n\n    def linear(name):\n",
+    )
+
+
+@pytest.mark.parametrize(
+    "product",
+    [lambda x, w: x @ w, lambda x, w: np.dot(x, w), lambda x, w: np.matmul(x, w),
+     lambda x, w: np.einsum("ri,io->ro", x, w), lambda x, w: np.tensordot(x, w, 1),
+     lambda x, w: (w.T @ x.T).T, lambda x, w: x @ (w * np.float32(2)),
+     lambda x, w: x @ w.astype(np.float64), lambda x, w: np.inner(x, w.T),
+     lambda x, w: x @ np.concatenate([w[:3], w[3:]]),
+     lambda x, w: np.hstack([x @ part for part in np.split(w, 2, axis=1)])],
+)  # fmt: skip
+def test_every_way_to_multiply_counts(product):
+    w = np.ones((6, 4), np.float32).view(measure.Counted)
+    measure.count()
+    product(np.ones((5, 6), np.float32), w)
+    assert measure.count() == 5 * 6 * 4
+
+
+def test_bytes_are_counted_once_wherever_they_are_kept():
+    class Holds:
+        def __init__(self, **parts):
+            vars(self).update(parts)
+
+    a, weights = np.zeros(10, np.float32), np.zeros(7)
+    cache = Holds(a=[a[2:], {"again": a}], b=(Holds(c=np.zeros(3)),), d=weights[1:], e=None, f=a.view(measure.Counted))
+    assert measure.held_bytes(cache, {"w": weights}) == 40 + 24
+
+
+def test_start_check_and_race_as_a_student_types_them(cli, tmp_path, monkeypatch, known):
+    monkeypatch.chdir(tmp_path)
+    assert "project start writes it" in cli("project", "check").err
+    ran = cli("project", "start", "--student", "ada")
+    assert ran.code == 0 and "minidecode project check" in ran.out
+    assert sorted(p.name for p in Path("my_engine/checkpoint").iterdir()) == [
+        "LAYOUT.txt", "config.json", "model.safetensors", "tokenizer.json"]  # fmt: skip
+    mine = Path("my_engine/engine.py").read_text("utf-8")
+    again = cli("project", "start")
+    assert (
+        again.code == 1 and "is there already" in again.err and Path("my_engine/engine.py").read_text("utf-8") == mine
+    )
+    ran = cli("project", "check")
+    assert ran.code == 1 and "stage  1, the forward pass: not begun\n    line " in ran.out and "stage  2" not in ran.out
+    assert "a race needs stages 1 and 2" in cli("project", "race").err
+    assert "there is no stage 13" in cli("project", "check", "13").err
+    Path("my_engine/engine.py").write_text("import os\nos._exit(3)\n")
+    assert "ended with code 3" in cli("project", "check", "1").err
+    Path("my_engine/engine.py").write_text("def load(:\n")
+    report = json.loads(cli("project", "check", "1", "--json").out)
+    assert report[0]["state"] == "wrong" and "line 1" in report[0]["message"]
+
+
+def test_a_race_times_the_stages_that_pass(cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cli("project", "start")
+    cut = SOLUTION.index("# Stage 4")
+    Path("my_engine/engine.py").write_text(SOLUTION[:cut], encoding="utf-8")
+    ran = cli("project", "race", "--json", "--out", "race.svg")
+    names = [(r["work"], r["name"]) for r in json.loads(ran.out)]
+    assert names == [("greedy", "2, greedy search"), ("greedy", "3, a cache"), ("greedy", "minidecode")]
+    assert Path("race.svg").read_text("utf-8").startswith("<svg")
