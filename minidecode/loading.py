@@ -231,7 +231,8 @@ def load_shapes(
         kind.languages(kind.make(folder, config) if folder else None, fields, source_lang, target_lang)
     if vocab_size is not None:
         sizes = ("vocab_size", "decoder_vocab_size", "src_vocab_size", "tgt_vocab_size")
-        config = family.config.from_json(fields | dict.fromkeys(sizes, vocab_size))
+        kind_of_config: Any = family.config
+        config = kind_of_config.from_json(fields | dict.fromkeys(sizes, vocab_size) | {"mask_token_id": 0})  # of UniLM
     defaults, source = chosen_defaults(folder, defaults, generation_config)
     defaults, source, _ = _with_task(defaults, source, folder, fields, task)
     if vocab_size is not None:  # special tokens of the true vocabulary may lie beyond it

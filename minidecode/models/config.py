@@ -996,7 +996,7 @@ class BertConfig(Config):
 
     SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
              "max_position_embeddings", "type_vocab_size")  # fmt: skip
-    FLAGS = ("labels_tokens", "has_pooler", "has_classifier")
+    FLAGS: ClassVar[tuple[str, ...]] = ("labels_tokens", "has_pooler", "has_classifier")
     ALIASES: ClassVar[dict[str, str]] = {"hidden_act": "activation_function"}
     PROBLEMS = (None, "single_label_classification", "multi_label_classification", "regression")
     # What later versions of BERT's code have, and this has not.
@@ -1083,7 +1083,7 @@ class UnilmConfig(BertConfig):
     """
 
     SIZES = BertConfig.SIZES
-    FLAGS = ("pos_shift", "has_fast_qkv")
+    FLAGS: ClassVar[tuple[str, ...]] = ("pos_shift", "has_fast_qkv")
     # What later versions of UniLM's code have, and this has not: the largest value that leaves it off, and what it is.
     UNSUPPORTED: ClassVar[dict[str, tuple[int, str]]] = {
         "rel_pos_bins": (0, "relative positions (UniLM 2)"), "max_rel_pos": (0, "relative positions (UniLM 2)"),

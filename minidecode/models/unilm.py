@@ -37,15 +37,15 @@ def forward(w: Weights, ids_R, place_R, caches, ops, pick_R=None):
     own row, or a row of [MASK] behind it, which no other row sees. pick_R: the tokens behind which it is asked for.
     """
     _, x_RD = ops.embed_norm(ids_R, place_R, w.wte_VD, w.place_XD, 1.0, w.ln_embedding)
-    masks = hasattr(w, "query_ND")
-    if masks:
+    query_ND = getattr(w, "query_ND", None)
+    if query_ND is not None:
         behind_R = place_R if pick_R is None else place_R[pick_R]
-        _, query_RD = ops.embed_norm(behind_R, behind_R, w.query_ND, None, 1.0, w.ln_embedding)
+        _, query_RD = ops.embed_norm(behind_R, behind_R, query_ND, None, 1.0, w.ln_embedding)
         x_RD = caches[0].joined(ops, x_RD, query_RD)
     for block, cache in zip(w.blocks, caches, strict=True):
         is_last = block is w.blocks[-1]
         q_RHK = cache.append(ops, product(ops, x_RD, block.qkv), x_RD)
-        if masks:
+        if query_ND is not None:
             a_RX = cache.attend(ops, q_RHK, queries_alone=is_last)
             x_RD = cache.queries(ops, x_RD) if is_last else x_RD
         else:

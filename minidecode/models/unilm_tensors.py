@@ -62,8 +62,8 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
         if c.has_fast_qkv:  # a bias of keys would add the same to all scores of a query
             q_bias, v_bias = tensors[f"{attention}.q_bias"], tensors[f"{attention}.v_bias"]
             k_bias = np.zeros(h.G * h.K, q_bias.dtype)
-            bias = np.concatenate([q_bias, k_bias, v_bias])
-            return Weight(tensors[f"{attention}.qkv_linear.weight"], bias, layout="oi")
+            whole = np.concatenate([q_bias, k_bias, v_bias])
+            return Weight(tensors[f"{attention}.qkv_linear.weight"], whole, layout="oi")
         parts = [f"{attention}.{name}" for name in ("query", "key", "value")]
         data, bias = ([tensors[f"{part}.{kind}"] for part in parts] for kind in ("weight", "bias"))
         return Weight(tuple(data), np.concatenate(bias), layout="oi")

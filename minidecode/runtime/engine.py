@@ -256,7 +256,7 @@ class Engine:
             own = [self.make_cache(block, own_offsets_X, N) for block in self.weights.blocks]
             caches = self.latent.in_front(self.weights.blocks, own, offsets_X)
         if rows_a_token(self.weights) == 2:
-            rows = QueryRows.of(lengths, first_B, caches[0].heads.window, self.device)
+            rows = QueryRows.of(lengths, first_B, self.weights.blocks[0].heads.window, self.device)
             caches, targets_X = [QueryCache(cache, rows) for cache in caches], rows.offsets_X
         if self.source is not None:
             crosses = self.make_cache.of_source(self.ops, self.weights, self.source, targets_X)

@@ -12,6 +12,7 @@ import pytest
 
 import minidecode as md
 from minidecode.cache import prefix
+from minidecode.loading import load_shapes
 from minidecode.models import unilm_tensors
 from minidecode.models.config import UnilmConfig
 from minidecode.runtime.in_front import InFront
@@ -201,3 +202,14 @@ def test_heads_can_be_pooled(golden, tmp_path):
         assert np.abs(b - np.concatenate([a[:D], heads])).max() <= 1e-2 * np.abs(a).max()
     out = new.generate(input_ids=[[1, 4, 5, 2]], max_new_tokens=3, num_beams=2, plan="cache=el")
     assert out.token_ids[0].size
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "layers"),
+    [("unilm1.2-base-uncased", 109_517_370, 12), ("unilm1-large-cased", 333_614_404, 24)],
+)
+def test_published_shapes(name, parameters, layers):
+    """BERT's tables and layers without its pooler, and the head of its training."""
+    model = load_shapes(name)
+    assert (model.parameters, model.config.layers, model.options().eos_token_id) == (parameters, layers, (102,))
+    assert load_shapes(name, vocab_size=50).config.mask_token_id == 0  # [MASK] lies beyond such a vocabulary
