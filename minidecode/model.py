@@ -711,6 +711,7 @@ class Model:
         target_rows = None
         if targets is not None or target_ids is not None:
             target_rows = self.inputs.given(targets, target_ids, None, "target")
+            self.inputs.check_generated(target_rows)
             if len(target_rows) != len(ids):
                 raise InputError(f"there are {len(ids)} texts and {len(target_rows)} targets: give each text its own")
         pieces = self._pieces(ids, target_rows, stride, truncate, decoder_start_token_id)
@@ -921,6 +922,7 @@ class Model:
         """
         ids = self.inputs.given(text, None, None, "text")
         targets = None if target is None else self.inputs.given(target, None, None, "target")
+        self.inputs.check_generated(targets or [])
         self._pieces(ids, targets, stride, truncate)
         return ids[0], None if targets is None else targets[0]
 

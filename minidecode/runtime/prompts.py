@@ -45,7 +45,7 @@ def token_rows(input_ids: Any, attention_mask: Any, name: str = "input_ids") -> 
     if isinstance(input_ids, Mapping):
         input_ids, attention_mask = ids_and_mask(input_ids, attention_mask, name)
     for what, rows in [(name, input_ids), ("attention_mask", attention_mask)]:
-        if rows is not None and not hasattr(rows, "__len__"):
+        if (rows is not None or what == name) and not hasattr(rows, "__len__"):
             raise InputError(f"{what} must be an array (B, N) or a list of rows, not {rows!r}")
     rows = []
     masks = [None] * len(input_ids) if attention_mask is None else attention_mask

@@ -394,11 +394,17 @@ class Options:
     def for_head(self, size: int) -> Options:
         """The same options for a model that generates only the first tokens of its vocabulary, so many.
 
-        A ban of another token is met anyway, and is left out. Raises OptionError where such a token would be forced.
+        A ban of another token is met anyway, and is left out. Raises OptionError where such a token would be forced, or
+        counted as one that may be generated again.
         """
         for name in ("forced_bos_token_id", "forced_eos_token_id"):
             if bad := [i for i in getattr(self, name) if i >= size]:
                 raise OptionError(f"{name} {bad[0]} is a token that this model never generates: choose another one")
+        if self.no_repeat_ngram_size == 1 and (self.decoder_start_token_id or 0) >= size:
+            raise OptionError(
+                "no_repeat_ngram_size=1 rules out the token that targets begin with, which this model never generates: "
+                "use 2 or more"
+            )
         of_head: dict[str, Any] = {
             name: tuple(i for i in getattr(self, name) if i < size)
             for name in ("eos_token_id", "suppress_tokens", "begin_suppress_tokens")

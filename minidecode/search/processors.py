@@ -174,6 +174,8 @@ def encoder_repetition_penalty(ops, scores_RV, rows, o):
 
 
 def _penalize(score_V, ids, penalty: float) -> None:
+    """Of the ids that have a score: Marian's padding, which targets begin with, has none."""
+    ids = ids[ids < len(score_V)]
     score_V[ids] = np.where(score_V[ids] < 0, score_V[ids] * penalty, score_V[ids] / penalty)
 
 
@@ -190,7 +192,8 @@ def encoder_no_repeat_ngram_size(ops, scores_RV, rows, o):
     for r, sentence in enumerate(rows.sentence_R):
         if rows.length_R[r] >= n - 1:
             tail = rows.text(r)[rows.length_R[r] - n + 1 :].tolist()
-            scores_RV[r, _followers(rows.sources[sentence].tolist(), tail)] = -np.inf
+            followers = _followers(rows.sources[sentence].tolist(), tail)
+            scores_RV[r, [token for token in followers if token < scores_RV.shape[1]]] = -np.inf
     return scores_RV
 
 
