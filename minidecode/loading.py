@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import CheckpointError, MemoryBudgetError, MinidecodeWarning, OptionError
+from .errors import CheckpointError, MemoryBudgetError, MinidecodeWarning, OptionError, did_you_mean
 from .files.fairseq_tokenizer import CODES
 from .files.folder import (
     bundled_models,
@@ -281,4 +281,5 @@ def _memory_for_loading(name: str | Path, dtype: str) -> Iterator[None]:
 
 def _check_dtype(dtype: str) -> None:
     if dtype not in COMPUTED_IN:
-        raise OptionError(f"dtype must be one of {', '.join(COMPUTED_IN)}, not {dtype!r}")
+        near = did_you_mean(str(dtype), COMPUTED_IN)
+        raise OptionError(f"dtype must be one of {', '.join(COMPUTED_IN)}, not {dtype!r}{near}")

@@ -10,6 +10,7 @@ import typer
 from ..errors import InputError, MinidecodeError, OptionError
 from .flags import Debug, Device, Dtype, ModelName, PlanText, Quiet, Revision, warn_of_files
 from .generate import Printer
+from .progress_bar import line_when_compiling
 from .search_flags import with_search_options
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ def chat(
             raise OptionError("num_return_sequences must be 1 in a chat: leave it out")
         first = [{"role": "system", "content": system}] if system is not None else []
         loaded.inputs.encode_chat([*first, {"role": "user", "content": "a"}])  # a model that cannot chat says so now
-        _talk(Conversation(loaded, first, options))
+        with line_when_compiling(loaded.plan, quiet):
+            _talk(Conversation(loaded, first, options))
 
 
 class Conversation:

@@ -210,7 +210,7 @@ def _run(debug: bool) -> int:
             raise
         command = error.ctx.command_path if getattr(error, "ctx", None) else "minidecode"
         message = _of_a_number(error.format_message().rstrip("."), sys.argv[1:])
-        if "No such option" in message:
+        if "No such option" in message and "(Possible options" not in message and "Did you mean" not in message:
             message += _of_a_dash(message, error.ctx)
         return _fail(f"{message} (see {command} --help)", 2, debug)
 

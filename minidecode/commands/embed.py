@@ -12,7 +12,7 @@ import typer
 
 from ..errors import InputError
 from .flags import AsJson, Debug, Device, Dtype, Jsonl, ModelName, PlanText, Quiet, Revision, warn_of_files
-from .progress_bar import bar
+from .progress_bar import bar, line_when_compiling
 from .read_texts import records_of
 from .whole_file import whole_file, will_be_replaced
 
@@ -58,7 +58,8 @@ def embed(
         loaded = load(model, plan=plan, dtype=dtype, device=device, revision=revision)
         started = time.perf_counter()
         given = [record["prompt"] for record in records]
-        x_BD = loaded.encode(given, pooling=pooling, normalize=normalize, truncate=truncate, progress=report)
+        with line_when_compiling(loaded.plan, quiet):
+            x_BD = loaded.encode(given, pooling=pooling, normalize=normalize, truncate=truncate, progress=report)
         seconds = time.perf_counter() - started
     was_there = output is not None and will_be_replaced(output) != ""
     if output is not None:

@@ -16,7 +16,7 @@ from ..plan import Plan
 from ..runtime.pipeline import check_lines
 from .completion import complete_dtype, complete_model, complete_plan
 from .flags import DTYPE_HELP, PLAN_HELP, AsJson, Debug, Quiet, warn_of_files
-from .progress_bar import bar
+from .progress_bar import bar, line_when_compiling
 from .read_texts import read_lines, read_records
 from .search_flags import with_search_options
 from .whole_file import whole_file, will_be_replaced
@@ -75,7 +75,8 @@ def evaluate(
             records = ({"prompt": prompt} for prompt in prompts)
             check_lines(one, records, jsonl=False, source=source, truncate=truncate, **options)
         answers, total = [], len(loaded) * len(plans) * len(prompts)
-        with bar("generating", quiet, unit="texts") as report:
+        compiled = next((p for p in plans if p.is_compiled), plans[0])
+        with line_when_compiling(compiled, quiet), bar("generating", quiet, unit="texts") as report:
             for ((name, _), one), p in itertools.product(loaded.items(), plans):
                 done = len(answers) * len(prompts)
                 answers.append(quality.answer(

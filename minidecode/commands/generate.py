@@ -17,7 +17,7 @@ from ..runtime.records import Line, merged_options, read_record, tokenize_line
 from .completion import complete_model
 from .flags import Debug, Device, Dtype, Jsonl, PlanText, Quiet, Revision, warn_of_files
 from .generate_files import Prompts, check_prompts, check_resume, prompts_of, run_lines, told_of_failures
-from .progress_bar import bar
+from .progress_bar import bar, line_when_compiling
 from .search_flags import with_search_options
 from .whole_file import whole_file
 
@@ -110,14 +110,15 @@ def generate(
         aside = output, trace, timeline
         alone = given.is_single and not as_json and resolved.num_return_sequences == 1 and on_error == "stop"
         generation_started, first_token_at = time.perf_counter(), None
-        if alone and not any(aside):
-            receipts, new_tokens, first_token_at = _generate_alone(loaded, given, resolved, how)
-        else:
-            receipts, new_tokens = _generate_many(
-                loaded, given, output, as_json=as_json, quiet=quiet, keep_receipts=receipt, trace=trace,
-                timeline=timeline, resume=resume, batch_size=batch_size, sort_window=sort_window, on_error=on_error,
-                logprobs=logprobs, overlap="both" if pipeline else "none", **how,
-            )  # fmt: skip
+        with line_when_compiling(loaded.plan, quiet):
+            if alone and not any(aside):
+                receipts, new_tokens, first_token_at = _generate_alone(loaded, given, resolved, how)
+            else:
+                receipts, new_tokens = _generate_many(
+                    loaded, given, output, as_json=as_json, quiet=quiet, keep_receipts=receipt, trace=trace,
+                    timeline=timeline, resume=resume, batch_size=batch_size, sort_window=sort_window, on_error=on_error,
+                    logprobs=logprobs, overlap="both" if pipeline else "none", **how,
+                )  # fmt: skip
         seconds = time.perf_counter() - generation_started
     if not quiet:
         first = f"first token {first_token_at - started:.2f} s after the start; " if first_token_at else ""

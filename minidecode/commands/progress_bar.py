@@ -1,4 +1,4 @@
-"""The progress bar of long work."""
+"""What shows that long work is going on: a progress bar, or lines on stderr."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 
 class Report:
@@ -49,6 +50,32 @@ def bar(label: str, quiet: bool, unit: str = "") -> Iterator[Report]:
                 progress.update(task, description=text)
 
         yield Shown()
+
+
+@contextlib.contextmanager
+def line_when_compiling(plan: Any, quiet: bool) -> Iterator[None]:
+    """Tells in a line on stderr that the compiler starts, when it first does: seconds to a minute pass without output.
+
+    plan: of the model, a `Plan`.
+    """
+    if quiet or not plan.is_compiled:
+        yield
+        return
+    from numba.core import event
+
+    class Told(event.Listener):
+        is_told = False
+
+        def on_start(self, event: Any) -> None:
+            if not self.is_told:
+                print("minidecode: compiling code for this plan, once on this machine", file=sys.stderr, flush=True)
+            self.is_told = True
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    with event.install_listener("numba:compile", Told()):
+        yield
 
 
 def line_off_a_terminal(label: str, quiet: bool) -> Callable[[str], None]:

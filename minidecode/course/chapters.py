@@ -51,7 +51,7 @@ class Chapter:
             import jupytext
         except ImportError:
             raise InputError(
-                "a notebook is made by jupytext: pip install jupytext (chapters can be read as they stand, too)"
+                f"a notebook is made by jupytext: pip install jupytext, or read the chapter itself, {self.path}"
             ) from None
         return jupytext.writes(jupytext.reads(without_outputs(self.text), fmt="md:myst"), fmt="ipynb")
 

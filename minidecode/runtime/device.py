@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import OptionError, pip_install
+from ..errors import OptionError, did_you_mean, pip_install
 from .low_precision import each_array
 
 DEVICES = ("cpu", "cuda", "emulator", "auto")
@@ -30,7 +30,8 @@ def chosen_device(name: str) -> str:
     Raises OptionError on another name, and on "cuda" where it cannot run.
     """
     if name not in DEVICES:
-        raise OptionError(f"device={name!r} is not one of {', '.join(DEVICES)}")
+        near = "; did you mean cuda?" if name == "gpu" else did_you_mean(str(name), DEVICES)
+        raise OptionError(f"device={name!r} is not one of {', '.join(DEVICES)}{near}")
     if name in ("cpu", "emulator"):
         return name
     missing = _why_no_cuda()

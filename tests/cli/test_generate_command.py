@@ -142,6 +142,21 @@ def test_output_replaces_what_a_link_points_to_and_keeps_its_rights(cli, toy, ex
     assert target.stat().st_mode & 0o777 == 0o640
 
 
+def test_a_line_says_when_the_compiler_starts(cli, toy, monkeypatch, tmp_path):
+    """It may take a minute, in which nothing else is printed."""
+    from numba import njit
+
+    def compiles(loaded, *_):
+        njit(lambda x: x + 1)(1)
+        njit(lambda x: x + 2)(1)
+        return [], 1, None
+
+    monkeypatch.setattr("minidecode.commands.generate._generate_alone", compiles)
+    told = "minidecode: compiling code for this plan, once on this machine\n"
+    for plan, more, times in (("fast", [], 1), ("fast", ["-q"], 0), ("numpy", [], 0)):
+        assert cli("generate", "the", "-m", toy, "--plan", plan, *more).err.count(told) == times
+
+
 def test_a_file_is_not_replaced_in_silence(cli, toy, tmp_path):
     path = tmp_path / "out.txt"
     for old, told in (("", 0), ("old", 1), ("older", 0)):

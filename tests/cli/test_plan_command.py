@@ -101,6 +101,7 @@ def test_no_remedy_is_a_flag_that_there_is_not(cli, shape, config):
     (["--plan", "arena=big"], "arena='big' is not one of none, separate, planned"),
     (["--truncate"], "--truncate has no effect on a plan"),
     (["--dtype", "int3"], "dtype must be one of float32, float64, float16, int8"),
+    (["--dtype", "in8"], "not 'in8'; did you mean int8?"),
 ])  # fmt: skip
 def test_what_cannot_be_planned(cli, shape, arguments, says):
     ran = cli("plan", shape(), *arguments)

@@ -251,7 +251,7 @@ def test_weights_that_stand_in_two_places_lie_there_once():
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ({"device": "gpu"}, "device='gpu' is not one of cpu, cuda, emulator, auto"),
+        ({"device": "gpu"}, "device='gpu' is not one of cpu, cuda, emulator, auto; did you mean cuda?"),
         ({"device": "emulator", "dtype": "float64"}, "device=emulator computes in float32"),
     ],
     ids=str,
