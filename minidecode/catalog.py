@@ -544,8 +544,9 @@ def find(name: str) -> Row:
     if RENAMED.get(name) in CATALOG:
         raise OptionError(f"{name} is now {RENAMED[name]}: write the new name")
     if name not in CATALOG:
+        near = did_you_mean(name, CATALOG)
         raise OptionError(
-            f"there is no optimization {name!r}: the names are {', '.join(CATALOG)}{did_you_mean(name, CATALOG)}"
+            f"there is no optimization {name!r}{f'{near} The' if near else ': the'} names are {', '.join(CATALOG)}"
         )
     return CATALOG[name]
 

@@ -238,8 +238,9 @@ def load_shapes(
     if vocab_size is not None:  # special tokens of the true vocabulary may lie beyond it
         defaults = {k: 0 if k.endswith("token_id") and value else value for k, value in defaults.items()}
     shapes = family.tensors.tensor_shapes(config)
-    tensors = {k: np.zeros(shape, COMPUTED_IN[dtype]) for k, shape in shapes.items()}
-    return Model(family, config, tensors, None, defaults, Plan.parse(plan), dtype, defaults_from=source)
+    with _memory_for_loading(name, dtype):
+        tensors = {k: np.zeros(shape, COMPUTED_IN[dtype]) for k, shape in shapes.items()}
+        return Model(family, config, tensors, None, defaults, Plan.parse(plan), dtype, defaults_from=source)
 
 
 def _with_task(

@@ -213,7 +213,7 @@ def compare(
         def calls(arguments: tuple) -> dict[str, tuple]:
             return {label: (f, arguments) for label, f in ours.items() if label not in kernels}
 
-        notes = [f"no GPU: {', '.join(kernels)} are right in the emulator, and not timed"] if kernels else []
+        notes = [f"no GPU: kernels ({', '.join(kernels)}) are right in the emulator, and not timed"] if kernels else []
     if yours:
         fresh = functools.partial(_values, asked, how)
         seconds, submissions = time_verified(row, calls, yours, fresh, repeats, synchronize)

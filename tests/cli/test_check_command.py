@@ -54,12 +54,12 @@ def test_without_a_function_it_says_what_it_is_for_and_what_to_type(fails):
     judges = "check top_k judges a function of yours, and none is given: write top_k_filter(scores_RV, k) into mine.py"
     assert f"minidecode: {judges}, then type minidecode check top_k mine.py:top_k_filter\n" == fails("check", "top_k")
     assert "minidecode: within is now prefill; check prefill judges a function of yours" in fails("check", "within")
-    assert "the names are ngram" in fails("check", "ngrams")
+    assert "did you mean ngram? The names are ngram" in fails("check", "ngrams")
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
-    [(["ngrams", "x.py:f"], "the names are ngram"), (["ngram", "x.py:f"], "there is no file x.py"),
+    [(["ngrams", "x.py:f"], "did you mean ngram? The names are"), (["ngram", "x.py:f"], "there is no file x.py"),
      (["ngram", "x.py"], "FILE.py:FUNCTION"), (["ngram", "no_such_module:f"], "cannot be imported"),
      (["ngram", "minidecode.cpu.ngram:bann"], "has no function 'bann': it has ban_ngrams")],
 )  # fmt: skip

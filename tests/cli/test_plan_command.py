@@ -140,3 +140,12 @@ def test_a_plan_that_executes_a_file_says_so(cli, toy, tmp_path):
 
 def test_a_plan_of_our_own_code_executes_no_file(cli, toy):
     assert "executes" not in cli("trace", "the", "-m", toy, "--plan", "cache=split,ngram=reference").err
+
+
+def test_a_shape_that_does_not_fit_blames_no_batch(fails, monkeypatch):
+    def too_much(*_, **__):
+        raise MemoryError("Unable to allocate 576 MiB")
+
+    monkeypatch.setattr("minidecode.loading.np.zeros", too_much)
+    message = fails("plan", "gpt2")
+    assert "not enough memory to load gpt2" in message and "--batch-size" not in message
