@@ -40,6 +40,7 @@ def flag_that_no_thread_reads(data, flag, y):
         cuda.atomic.add(flag, 0, 1)
     else:
         cuda.atomic.add(flag, 0, 1)
+        cuda.threadfence()
         y[0] = data[0]
 
 
@@ -51,6 +52,7 @@ def flag_that_no_block_reads(data, flag, y):
         cuda.atomic.add(flag, 0, 1)
     else:
         cuda.atomic.add(flag, 0, 1)
+        cuda.threadfence()
         y[0] = data[0]
 
 

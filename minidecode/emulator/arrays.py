@@ -5,7 +5,8 @@ from __future__ import annotations
 import operator
 import sys
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from .arithmetic import Undefined, wrapped
 from .findings import Finding, Stop
 from .journal import ATOMIC, LOAD, SHARED_BASE, SIZE_CODES, Journal, Memory
-from .source import numbers_in, place_of, text_of, user_frame
+from .source import is_written_negative, numbers_in, place_of, text_of, user_frame
 
 if TYPE_CHECKING:
     from .threads import Thread
@@ -112,7 +113,7 @@ class Array:
             part = operator.index(part)
         if 0 <= part < self.shape[axis]:
             return part
-        if self.house.negative_indices and -self.shape[axis] <= part < 0:
+        if -self.shape[axis] <= part < 0 and (self.house.negative_indices or is_written_negative(user_frame(), axis)):
             return part + self.shape[axis]
         self.stop_outside(index)
 
@@ -161,8 +162,10 @@ class Array:
             )  # fmt: skip
         negative = any(not isinstance(p, slice) and p is not None and p is not Ellipsis and p < 0
                        for p in (index if isinstance(index, tuple) else (index,)))  # fmt: skip
-        why = "NumPy wraps; a GPU reads foreign memory." if negative else "A GPU touches foreign memory there."
         at = index if isinstance(index, tuple) else (index,)
+        why = "A GPU touches foreign memory there."
+        if negative and all(not hasattr(p, "__index__") or -n <= p < n for p, n in zip(at, self.shape, strict=False)):
+            why = "NumPy and Numba count it from the end, which is seldom meant where an index is computed."
         is_one = len(at) == self.ndim and all(hasattr(p, "__index__") for p in at)
         detail = {"at": tuple(map(int, at)), "shape": self.shape} if is_one else {}  # where it is no slice
         if is_one and self.ndim == 1:
@@ -205,6 +208,35 @@ def _no_arithmetic(self, *_):
 for _name in ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "gt", "ge", "neg", "float", "int"]:
     for _form in (f"__{_name}__", f"__r{_name}__", f"__i{_name}__"):
         setattr(Array, _form, _no_arithmetic)
+
+
+class WrittenBytes:
+    """Which elements have been written, all bytes of each, where the bytes belong to other arrays too."""
+
+    def __init__(self, by_byte: np.ndarray):
+        self._by_byte = by_byte  # the array's shape, and the bytes of an element as the last axis
+
+    def __getitem__(self, index) -> bool | WrittenBytes:
+        found = self._by_byte[index]
+        return bool(found.all()) if found.ndim == 1 else WrittenBytes(found)
+
+    def __setitem__(self, index, value: bool) -> None:
+        self._by_byte[index] = value
+
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+        return self._by_byte.all(-1)
+
+    def copy(self) -> np.ndarray:
+        return np.array(self)
+
+    def reshape(self, shape) -> WrittenBytes:
+        sizes = shape if isinstance(shape, tuple) else (shape,)
+        return WrittenBytes(self._by_byte.reshape(*sizes, self._by_byte.shape[-1]))
+
+    @property
+    def T(self) -> WrittenBytes:  # NumPy's name
+        axes = range(self._by_byte.ndim - 1)
+        return WrittenBytes(self._by_byte.transpose(*reversed(axes), -1))
 
 
 class Selection(tuple):
@@ -313,27 +345,56 @@ class House:
         self.journal, self.negative_indices = journal, negative_indices
         self.kind = Traced if traced else Array
         self.current: Callable[[], Thread] = lambda: None  # set by the launch
-        self._global_end, self._shared_end = 0, SHARED_BASE
-        self._roots: dict[int, tuple[int, np.ndarray]] = {}
+        self._shared_end = SHARED_BASE
+        self._pieces: list[Piece] = []  # by where they begin in this process
         self.quiet: dict[int, type[Quiet]] = {}  # start of a root -> the kind of its arrays
 
-    def argument(self, name: str, data: np.ndarray, empty: bool = False) -> Array:
-        """An argument of the kernel. Two views of the same memory get the same addresses."""
-        root = data
-        while isinstance(root.base, np.ndarray):
-            root = root.base
-        if pointer(root) not in self._roots:
-            start = _aligned(self._global_end, 512)  # as the allocator of a GPU aligns
-            self._roots[pointer(root)] = start, root
-            self._global_end = start + root.nbytes + 512
-        base = self._roots[pointer(root)][0] + pointer(data) - pointer(root)
+    def place(self, arrays: list[np.ndarray], empty: list[np.ndarray]) -> None:
+        """Gives the memory of all arguments its addresses. Arrays that share bytes get the same ones.
+
+        Those that begin empty are given once more; what shares their bytes begins empty too.
+        """
+        pieces, by_begin = self._pieces, sorted({_bounds(a) for data in arrays for a in (_root(data), data)})
+        for begin, end in by_begin:
+            if pieces and begin < pieces[-1].end:
+                pieces[-1].end = max(pieces[-1].end, end)
+            else:
+                pieces.append(Piece(begin, end))
+        next_start = 0
+        for data in arrays:
+            piece = self._piece(data)
+            piece.arrays += 1
+            if piece.start < 0:
+                piece.start = _aligned(next_start, 512)  # as the allocator of a GPU aligns
+                next_start = piece.start + piece.end - piece.begin + 512
+        for data in empty:
+            self._piece(data).is_empty = True
+
+    def _piece(self, data: np.ndarray) -> Piece:
+        return self._pieces[bisect_right(self._pieces, _bounds(data)[0], key=lambda piece: piece.begin) - 1]
+
+    def argument(self, name: str, data: np.ndarray) -> Array:
+        """An argument of the kernel, after `place` of all of them."""
+        piece = self._piece(data)
+        base = piece.start + pointer(data) - piece.begin
         memory = self._note(name, "global", base, data)
-        kind = self.quiet.get(self._roots[pointer(root)][0], self.kind)
-        return kind(self, memory, data, base, np.zeros(data.shape, bool) if empty else None)
+        kind = self.quiet.get(piece.start, self.kind)
+        return kind(self, memory, data, base, self._mask(piece, data))
+
+    def _mask(self, piece: Piece, data: np.ndarray) -> np.ndarray | WrittenBytes | None:
+        """What has been written of an argument: all of it is taken to be, unless it begins empty."""
+        if not piece.is_empty or piece.arrays == 1:
+            return np.zeros(data.shape, bool) if piece.is_empty else None
+        if piece.written is None:
+            piece.written = np.zeros(piece.end - piece.begin, bool)
+        from_first = piece.written[pointer(data) - piece.begin :]
+        return WrittenBytes(
+            np.lib.stride_tricks.as_strided(from_first, (*data.shape, data.itemsize), (*data.strides, 1))
+        )
 
     def quiet_roots(self, counts: dict[str, dict[int, int]]) -> dict[int, type[Quiet]]:
         """Start of each root whose arrays had accesses of one kind that race with none. counts: `Traffic.arrays`."""
-        starts = sorted(start for start, _ in self._roots.values())
+        starts = sorted(piece.start for piece in self._pieces)
         kinds: dict[int, set[int]] = {start: set() for start in starts}
         for memory in self.journal.memories:
             if memory.space == "global":
@@ -370,6 +431,40 @@ class House:
         memory = Memory(name, space, base + below, data.dtype, data.shape, data.strides, nbytes)
         self.journal.memories.append(memory)
         return memory
+
+
+def arrays_in(arguments: tuple) -> Iterator[np.ndarray]:
+    """The arrays among the arguments, those in tuples too."""
+    for argument in arguments:
+        if isinstance(argument, np.ndarray):
+            yield argument
+        elif isinstance(argument, tuple):
+            yield from arrays_in(argument)
+
+
+@dataclass
+class Piece:
+    """Memory of one argument, or of several that share bytes."""
+
+    begin: int  # in this process
+    end: int
+    start: int = -1  # where the emulator has it
+    arrays: int = 0
+    is_empty: bool = False
+    written: np.ndarray | None = None  # by byte, if it begins empty and belongs to several arrays
+
+
+def _root(data: np.ndarray) -> np.ndarray:
+    while isinstance(data.base, np.ndarray):
+        data = data.base
+    return data
+
+
+def _bounds(data: np.ndarray) -> tuple[int, int]:
+    """The bytes in this process from which on, and up to which, an array lies."""
+    reach = [stride * (n - 1) for stride, n in zip(data.strides, data.shape, strict=True)] if data.size else []
+    first = pointer(data) + sum(min(0, r) for r in reach)
+    return first, first + max(1, data.itemsize + sum(map(abs, reach)) if data.size else 0)
 
 
 def _aligned(address: int, to: int) -> int:

@@ -5,9 +5,10 @@ Full vector clocks would hold a number per pair of threads. Order on a GPU has a
 - A block's barrier orders everything before it in the block: one number per block, its epoch (the barriers passed).
 - `syncwarp` orders the lanes it names: a row of 32 clocks per thread, which the lanes of a warp share after it. The
   row starts anew with every epoch.
-- A fence followed by an atomic publishes; an atomic on the same element takes up (`Known`). This alone orders blocks.
-  A fence counts for all that take a barrier with the thread afterwards, as the programming guide's own example of a
-  last block wants it.
+- A fence followed by an atomic publishes; an atomic on the same element followed by a fence takes up (`Known`). This
+  and barriers of the grid order blocks. A fence counts for all that take a barrier with the thread afterwards, and the
+  taker's fence may be a barrier of its block, as the programming guide's own example of a last block wants it. A fence
+  for the block takes up what its own block has published, and no more.
 
 Shuffles and votes order no memory.
 """
@@ -33,6 +34,11 @@ class Known:
             self.epochs[block] = max(epoch, self.epochs.get(block, 0))
         for thread, clock in other.clocks.items():
             self.clocks[thread] = max(clock, self.clocks.get(thread, -1))
+
+    def of_block(self, number: int) -> Known:
+        """What of it concerns threads of this block."""
+        epochs = {block: epoch for block, epoch in self.epochs.items() if block == number}
+        return Known(epochs, {thread: clock for thread, clock in self.clocks.items() if thread[0] == number})
 
     def copy(self) -> Known:
         return Known(dict(self.epochs), dict(self.clocks))
@@ -71,8 +77,12 @@ class Publications:
         self.has_fences = False  # without any, atomics publish nothing
 
     def fence(self, thread, whole_device: bool) -> None:
-        """What the thread has done so far may be published by its next atomic, to the block or to the device."""
+        """Takes up what the thread's atomics have found; its next atomic may publish all that it has done so far."""
         self.has_fences = True
+        if thread.found is not None:
+            found = thread.found if whole_device else thread.found.of_block(thread.block.number)
+            thread.known = merged([thread.known, found])
+            thread.found = None if whole_device else thread.found
         knowledge = knowledge_of(thread)
         thread.fenced_block = merged([thread.fenced_block, knowledge])
         if whole_device:
@@ -85,7 +95,9 @@ class Publications:
         return is_published or thread.fenced_block is not None  # which `fence` sets in either case
 
     def atomic(self, thread, address: int) -> bool:
-        """An atomic takes up what stands at the element, then adds what its thread has fenced. True: it learnt.
+        """An atomic finds what stands at the element, and adds what its thread has fenced. True: it found something.
+
+        What it finds is taken up by the thread's next fence or barrier.
 
         Shared memory has the same addresses in every block: what is published there is published to its block.
         """
@@ -93,7 +105,7 @@ class Publications:
         to_device = None if address >= SHARED_BASE else thread.fenced
         found = merged([self.at.get(address), self.at.get((address, number))])
         if found is not None:
-            thread.known = merged([thread.known, found])
+            thread.found = merged([thread.found, found])
         for key, fenced in ((address, to_device), ((address, number), thread.fenced_block)):
             if fenced is not None:
                 self.at[key] = merged([self.at.get(key), fenced])

@@ -148,6 +148,7 @@ class FakeCuda:
         return (sum(1 << lane for lane in lanes) if same else 0), same
 
     def activemask(self):
+        self._launch.has_atomics_or_fences = True  # it depends on the schedule, as they do
         return sum(1 << lane for lane in self._wait("activemask", ALL_LANES, None, _getframe(1)))
 
     def lanemask_lt(self):

@@ -6,7 +6,7 @@ import inspect
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from types import FunctionType
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import EmulationError, MinidecodeWarning, OptionError
 from ..runtime.seen_kernels import DRY, note_kernel
-from .arrays import Unforeseen
+from .arrays import Unforeseen, arrays_in
 from .binding import python_function
 from .launch import Launch, Settings, TakesTooLongError
 from .run import Run
@@ -46,7 +46,8 @@ def emulate(
     seed: threads and blocks take turns in an order drawn from it; the same seed gives the same run.
     trace: finds races and counts traffic. Without it only the checks that stop a kernel are made, which is faster.
     strict: raises EmulationError at the first error; otherwise the Run's verdict says what was found.
-    negative_indices: lets a[-1] mean the last element, as Numba does; otherwise it is a mistake.
+    negative_indices: lets a computed index below 0 count from the end, as Numba does; otherwise it is a mistake. One
+    that is written so, as in a[-1], always counts from the end.
     empty: names of arrays that begin with nothing in them (as from `cuda.device_array`): reading first is a mistake.
     blocks: "all", or how many to run as a sample. By default all, unless that would take more than a minute.
     patience: seconds of processor time without any thread coming on, after which a loop is taken for endless.
@@ -60,8 +61,7 @@ def emulate(
     `float32 * 0.5` is float64 there, float32 here; every store rounds to the array's type in both. Numbers that come
     from no array (`cuda.grid(1)`, a counter) are Python's: they never wrap at 64 bits (begin a hash or a random
     generator from `np.int64(...)`), and a division of them by zero stops the kernel. Types are `check`'s business: here
-    a shared array may have a size known at run time only. Races are looked for between elements that begin at the same
-    byte: not between a float64 and the second half of it, seen as another array of int32.
+    a shared array may have a size known at run time only.
     """
     if blocks is not None and blocks != "all" and not (isinstance(blocks, int) and blocks > 0):
         raise OptionError(f'blocks is "all" or a number of blocks to sample, not {blocks!r}')
@@ -126,7 +126,7 @@ class _Configured:
         for name, argument in zip(names, arguments, strict=False):
             if isinstance(argument, list | dict | set):
                 raise OptionError(f"{name} is a {type(argument).__name__}: a kernel takes NumPy arrays and numbers")
-        for array in _arrays_in(arguments):
+        for array in arrays_in(arguments):
             if array.dtype.kind not in "biufc":
                 raise OptionError(f"arrays of {array.dtype} are not emulated: numbers and booleans only")
         greenlets = Greenlets()
@@ -184,21 +184,12 @@ def _finds_error(launch_again: Callable[..., Launch], first: Launch, schedule: S
 
 def _contents(arguments: tuple) -> list[tuple[np.ndarray, np.ndarray]]:
     """The arrays that may be written, each with a copy of what it holds."""
-    return [(a, a.copy()) for a in _arrays_in(arguments) if a.flags.writeable]
+    return [(a, a.copy()) for a in arrays_in(arguments) if a.flags.writeable]
 
 
 def _put_back(contents: list[tuple[np.ndarray, np.ndarray]]) -> None:
     for array, content in contents:
         array[...] = content
-
-
-def _arrays_in(arguments: tuple) -> Iterator[np.ndarray]:
-    """The arrays among the arguments, those in tuples too."""
-    for argument in arguments:
-        if isinstance(argument, np.ndarray):
-            yield argument
-        elif isinstance(argument, tuple):
-            yield from _arrays_in(argument)
 
 
 def _dim3(size, what: str) -> Dim3:

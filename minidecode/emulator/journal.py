@@ -133,8 +133,10 @@ class Journal:
         code, offset = self.bases.code_at(site)
         return place_of(code, offset)
 
-    def memory_at(self, address: int) -> Memory:
-        return next(m for m in reversed(self.memories) if m.start <= address < m.start + m.nbytes)
+    def memory_at(self, address: int, itemsize: int | None = None) -> Memory:
+        """The array that has this byte; of several, one whose elements have this size."""
+        found = [m for m in reversed(self.memories) if m.start <= address < m.start + m.nbytes]
+        return next((m for m in found if m.dtype.itemsize == itemsize), found[0])
 
 
 class _Bases(dict):

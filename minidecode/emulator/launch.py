@@ -16,7 +16,7 @@ from greenlet import GreenletExit, getcurrent
 
 from .analysis import BATCH, Analysis
 from .arithmetic import Undefined
-from .arrays import Array, House, Quiet, Traced, Unforeseen
+from .arrays import Array, House, Quiet, Traced, Unforeseen, WrittenBytes, arrays_in
 from .binding import Binder, marked
 from .clocks import Known, Publications, merged
 from .cuda_module import FakeCuda
@@ -78,6 +78,7 @@ class Launch:
         self.operations: Operations | None = None  # where they are counted
         self.blocks_begun = self.blocks_run = self.barriers_passed = 0
         self._rng = np.random.default_rng(schedule.seed if schedule else settings.seed)
+        self._loses_turn = schedule.loses_turn if schedule else 0.0
         self._thread: Thread | None = None
         self._publications = Publications()
         self._moves = 0  # turns that led somewhere
@@ -147,7 +148,10 @@ class Launch:
         spent: list[float] = []  # seconds, on each of the first blocks
         waiting = self.schedule.blocks[::-1] if self.schedule else self.blocks_to_run()
         self.block_numbers = list(waiting)
+        beside = self.schedule.beside if self.schedule else 1
         while waiting or resident:
+            while waiting and len(resident) < beside:
+                resident.append(self._start(waiting.pop()))
             running = [b for b in resident if not b.is_at_grid_barrier]
             if waiting and all(b.idle_rounds > START_ANOTHER for b in running):
                 resident.append(self._start(waiting.pop()))
@@ -224,6 +228,8 @@ class Launch:
         block = Block(number, Dim3(x, y, z), self.block, self.grid, self._greenlets, is_sample)
         for thread in block.threads:
             thread.glet.gr_context = self._context
+        if self.schedule and self.schedule.separates_lanes:
+            block.rng = self._rng
         return block
 
     def _round(self, block: Block) -> None:
@@ -360,6 +366,10 @@ class Launch:
             self._hub.switch()
         else:
             self._moves += 1
+            if self._loses_turn and self._rng.random() < self._loses_turn:
+                frame = sys._getframe(2)
+                thread.waits = Wait("spin", 0, None, frame.f_code, frame.f_lasti)
+                self._hub.switch()
         return old
 
     def _note_atomic(self, coded_address: int, frame) -> None:
@@ -399,7 +409,9 @@ class Launch:
             data = raw.data[: count * dtype.itemsize].view(dtype)
             typed = replace(memory, dtype=dtype, shape=data.shape, strides=data.strides)
             self.journal.memories.append(typed)
-            written = raw.written[: data.nbytes : dtype.itemsize]
+            written = raw.written[: data.nbytes]
+            if dtype.itemsize > 1:
+                written = WrittenBytes(written.reshape(count, dtype.itemsize))
             block.shared[site] = typed, self.house.kind(self.house, typed, data, memory.start, written)
         return block.shared[site][1]
 
@@ -420,11 +432,13 @@ class Launch:
 
     def _wrap(self, arguments: tuple) -> list:
         names = list(inspect.signature(self.function).parameters)
+        empty = [a for a, name in zip(arguments, names, strict=True) if name in self.settings.empty]
+        self.house.place(list(arrays_in(arguments)), list(arrays_in(tuple(empty))))
         return [self._wrap_one(a, n) for a, n in zip(arguments, names, strict=True)]
 
     def _wrap_one(self, argument, name: str):
         if isinstance(argument, np.ndarray):
-            return self.house.argument(name, argument, name in self.settings.empty)
+            return self.house.argument(name, argument)
         if isinstance(argument, tuple):
             return tuple(self._wrap_one(a, f"{name}[{k}]") for k, a in enumerate(argument))
         if isinstance(argument, np.integer) and argument.itemsize < 8:  # Numba computes with it in 64 bits

@@ -3,8 +3,9 @@
 Within a block each epoch is looked at by itself, for a barrier orders epochs. NumPy sorts the accesses by element and
 sets aside the elements that two threads touch with a write among them: in a kernel without races hardly any. Those are
 gone through one access at a time, each compared with the last write and the reads since (as FastTrack does), which is
-linear in the accesses. Between blocks nothing is ordered but by fences, atomics and barriers of the grid: what each
-block did to global memory is kept, one row per element and kind, and looked at when the launch is over.
+linear in the accesses. Elements of several sizes over one memory are cut into the pieces that they share. Between
+blocks nothing is ordered but by fences, atomics and barriers of the grid: what each block did to global memory is kept,
+one row per element and kind, and looked at when the launch is over.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 
 from .arithmetic import wrapped
 from .findings import Finding
-from .journal import ATOMIC, LOAD, SHARED_BASE, STORE, Journal, Rows
+from .journal import ATOMIC, LOAD, SHARED_BASE, SIZE_CODES, STORE, Journal, Rows
 from .source import is_for_some_threads
 from .threads import WARP
 
@@ -32,6 +33,7 @@ class Access(NamedTuple):
     """One access, with what its thread knew."""
 
     address: int
+    itemsize: int
     site: int
     kind: int
     segment: object  # journal.Segment
@@ -87,9 +89,11 @@ class Races:
     def within_blocks(self, rows: Rows, kind: np.ndarray) -> None:
         """Whole epochs of blocks."""
         periods, period = np.unique(rows.block * (int(rows.epoch.max()) + 1) + rows.epoch, return_inverse=True)
-        cell = rows.address * len(periods) + period  # an element in one epoch of one block
+        address, row = _pieces(rows.address, rows.itemsize)
+        cell = address * len(periods) + period[row]  # an element in one epoch of one block
         order = np.argsort(cell, kind="stable")
         starts, ends = _groups(cell[order])
+        order = row[order]
         for k in _conflicts(rows.thread[order], kind[order], starts):
             self._go_through([self._access(rows, kind, row) for row in order[starts[k] : ends[k]].tolist()])
         if self._has_blocks:
@@ -97,7 +101,8 @@ class Races:
 
     def _access(self, rows: Rows, kind: np.ndarray, row: int) -> Access:
         segment = rows.segments[rows.segment[row]]
-        return Access(int(rows.address[row]), int(rows.site[row]), int(kind[row]), segment, rows.values.get(row))
+        columns = (int(column[row]) for column in (rows.address, rows.itemsize, rows.site, kind))
+        return Access(*columns, segment, rows.values.get(row))
 
     def _go_through(self, accesses: list[Access]) -> None:
         """One element's accesses, in the order in which they ran.
@@ -128,8 +133,10 @@ class Races:
 
     def _note(self, first: Access, second: Access, accesses: list[Access]) -> bool:
         """Counts the race, among all accesses to its element. False where it is none: both write the same value."""
-        memory = self._journal.memory_at(first.address)
-        same = first.kind == second.kind == STORE and _equal(first.value, second.value, memory.dtype)
+        memory = self._journal.memory_at(first.address, first.itemsize)
+        is_one_element = (first.address, first.itemsize) == (second.address, second.itemsize)
+        both_store = first.kind == second.kind == STORE
+        same = both_store and is_one_element and _equal(first.value, second.value, memory.dtype)
         sides = sorted((str(self._journal.place(a.site)), a.kind) for a in (first, second))
         between_blocks = first.thread.block is not second.thread.block
         both_change = {first.thread, second.thread} <= self._threads_that_update(accesses)
@@ -154,19 +161,26 @@ class Races:
     # Between blocks
 
     def _keep(self, rows: Rows, order: np.ndarray, starts: np.ndarray, kind: np.ndarray) -> None:
-        """What blocks did to global memory: per element and kind the first access and the last; all, if any fences."""
+        """What blocks did to global memory: per element and kind the first access and the last; all, if any fences.
+
+        Of stores also the first of another value than the first: else they may all look like one number.
+        """
         cell = np.repeat(np.arange(len(starts)), np.diff(np.r_[starts, len(order)]))
         in_global = rows.address[order] < SHARED_BASE
         order, cell = order[in_global], cell[in_global]
         if not len(order):
             return
-        key = cell * 3 + kind[order]
+        key = (cell * 3 + kind[order]) * SIZE_CODES + np.log2(rows.itemsize[order]).astype(np.int64)
         if any(s.thread.block.knows for s in rows.segments):
             key = key * len(rows.segments) + rows.segment[order]
-        first = np.unique(key, return_index=True)[1]
+        _, first, group, sizes = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
         last = len(key) - 1 - np.unique(key[::-1], return_index=True)[1]
-        chosen = np.sort(order[np.union1d(first, last)])
-        columns = [column[chosen] for column in (rows.block, rows.address, rows.site, kind, rows.segment)]
+        between = np.flatnonzero((sizes[group] > 2) & (kind[order] == STORE))
+        others = _first_of_another_value([(group[k], rows.values[order[k]]) for k in between.tolist()])
+        chosen = np.unique(order[np.r_[first, last, between[others]]])
+        columns = [
+            column[chosen] for column in (rows.block, rows.address, rows.itemsize, rows.site, kind, rows.segment)
+        ]
         values = {r: rows.values[row] for r, row in enumerate(chosen.tolist()) if row in rows.values}
         self._kept.append(_Summary(*columns, rows.segments, values))
 
@@ -180,8 +194,10 @@ class Races:
         source = np.repeat(np.arange(len(kept)), sizes)
         row = np.concatenate([np.arange(n) for n in sizes])
         block = np.concatenate([s.block for s in kept])
-        order = np.argsort(address, kind="stable")
-        starts, ends = _groups(address[order])
+        piece, access = _pieces(address, np.concatenate([s.itemsize for s in kept]))
+        order = np.argsort(piece, kind="stable")
+        starts, ends = _groups(piece[order])
+        order = access[order]
         conflicts = _conflicts(block[order], kind[order], starts)
         self.left_out = max(0, len(conflicts) - MOST_CELLS_BETWEEN_BLOCKS)
         for k in conflicts[:: max(1, -(-len(conflicts) // MOST_CELLS_BETWEEN_BLOCKS))]:  # evenly, if too many
@@ -218,7 +234,9 @@ class Races:
 
     def _finding(self, race: Race) -> Finding:
         first, second = race.first, race.second
-        element = self._journal.memory_at(first.address).element(first.address)
+        element = self._element(first)
+        if (first.address, first.itemsize) != (second.address, second.itemsize):
+            element += f" and {self._element(second)}, which share bytes"
         places = [self._journal.place(a.site) for a in (first, second)]
         sides = sorted(zip((first, second), places, strict=True), key=lambda s: (s[0].kind, s[0].thread.index))
         who = ", ".join(f"{a.thread.name} {VERBS[a.kind]} it ({p.in_words(self._journal.kernel)})" for a, p in sides)
@@ -253,6 +271,9 @@ class Races:
             return "cuda.syncwarp() is missing: some threads of the block never come there."
         return "cuda.syncthreads() is missing, or, for one warp alone, cuda.syncwarp()."  # other warps may share it
 
+    def _element(self, access: Access) -> str:
+        return self._journal.memory_at(access.address, access.itemsize).element(access.address)
+
     def _memory(self, access: Access) -> str:
         return self._journal.memory_at(access.address).name
 
@@ -267,6 +288,7 @@ class _Summary(NamedTuple):
 
     block: np.ndarray
     address: np.ndarray
+    itemsize: np.ndarray
     site: np.ndarray
     kind: np.ndarray
     segment: np.ndarray
@@ -274,8 +296,37 @@ class _Summary(NamedTuple):
     values: dict[int, object]
 
     def access(self, row: int) -> Access:
-        return Access(int(self.address[row]), int(self.site[row]), int(self.kind[row]),
-                      self.segments[self.segment[row]], self.values.get(row))  # fmt: skip
+        columns = (int(column[row]) for column in (self.address, self.itemsize, self.site, self.kind))
+        return Access(*columns, self.segments[self.segment[row]], self.values.get(row))
+
+
+def _first_of_another_value(stores: list[tuple[int, object]]) -> list[int]:
+    """Of stores (group, value): places of the first in each group whose value is not that of the group's first one."""
+    first, found = {}, {}
+    for place, (group, value) in enumerate(stores):
+        if value != first.setdefault(group, value):
+            found.setdefault(group, place)
+    return list(found.values())
+
+
+def _pieces(address: np.ndarray, itemsize: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Each access cut wherever another one begins within it: (where the pieces begin, the access of each).
+
+    Two accesses share a piece if they share bytes. Where no elements of several sizes overlap, which is nearly always,
+    each access is one piece.
+    """
+    whole = address, np.arange(len(address))
+    if len(address) == 0 or ((itemsize[0] == itemsize).all() and not (address % itemsize[0]).any()):
+        return whole
+    begins, inverse = np.unique(address, return_inverse=True)
+    longest = np.zeros(len(begins), np.int64)
+    np.maximum.at(longest, inverse, itemsize)
+    if (begins[:-1] + longest[:-1] <= begins[1:]).all():
+        return whole
+    count = np.searchsorted(begins, address + itemsize) - inverse
+    access = np.repeat(whole[1], count)
+    within = np.arange(len(access)) - np.repeat(np.cumsum(count) - count, count)
+    return begins[inverse[access] + within], access
 
 
 def _groups(sorted_keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

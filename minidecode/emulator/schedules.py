@@ -2,8 +2,9 @@
 
 An atomic passes on what its thread has fenced to the threads that use the same element later. Which thread is later
 depends on the schedule, so a race may be hidden under one and show under another. Such a launch runs again from the
-same arrays under other schedules, until one of them shows an error. Barriers order the same accesses under every
-schedule, so a launch without atomics and fences runs once.
+same arrays under other schedules, until one of them shows an error. Under the random ones, two blocks run side by side,
+a thread may lose its turn by any atomic, and `activemask` may name fewer lanes than are there. Barriers order the same
+accesses under every schedule, so a launch without atomics and fences runs once.
 
 The further runs count no traffic, and note no access to an array of the arguments that the first run only read, or only
 changed by atomics. One that finds an error, or touches such an array otherwise, runs once more in full. So twelve cost
@@ -31,6 +32,13 @@ class Schedule:
     blocks: list[int]
     step: int  # 1: threads in order; -1: the last one first; 0: drawn anew in every round
     seed: list[int]
+    loses_turn: float = 0.0  # how probable it is that a thread loses its turn by an atomic
+    beside: int = 1  # blocks that run side by side
+
+    @property
+    def separates_lanes(self) -> bool:
+        """Whether `activemask` may name fewer lanes than have come to it."""
+        return self.step == 0
 
     def threads(self, count: int, rng: np.random.Generator) -> list[int]:
         """In which order `count` threads take their turns."""
@@ -46,13 +54,13 @@ def further_schedules(blocks: list[int], seed: int, count: int) -> Iterator[Sche
     inner = blocks[1:-1]  # forward begins with the first block, and backward with the last
     for number in range(3, count):
         order = rng.permutation(blocks).tolist()
-        name = f"random order {number}"
+        name, loses_turn, beside = f"random order {number}", 1 - 0.5 * (number % 2), 2
         if inner and number < count - 3:  # at least three are random
             first = inner.pop(int(rng.integers(len(inner))))
             order.remove(first)
             order.insert(0, first)
-            name = f"block {first} first"
-        yield Schedule(name, order, 0, [seed, number])
+            name, loses_turn, beside = f"block {first} first", 0, 1
+        yield Schedule(name, order, 0, [seed, number], loses_turn, beside)
 
 
 def run_further(first, finds_error: Callable[[Schedule], bool], in_full: Callable[[Schedule], object], seconds: float):

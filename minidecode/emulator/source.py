@@ -73,6 +73,19 @@ def line_of(code: CodeType, offset: int) -> int:
     return code.co_firstlineno
 
 
+def is_written_negative(frame: FrameType, axis: int) -> bool:
+    """Whether the index of this axis stands in the source as a number below 0: `a[-1]`, but not `a[i - 1]`."""
+    try:
+        subscript = ast.parse(text_of(frame.f_code, frame.f_lasti), mode="eval").body
+    except SyntaxError:
+        return False
+    if not isinstance(subscript, ast.Subscript):
+        return False
+    parts = subscript.slice.elts if isinstance(subscript.slice, ast.Tuple) else [subscript.slice]
+    part = parts[axis] if axis < len(parts) else None
+    return isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.USub) and isinstance(part.operand, ast.Constant)
+
+
 def text_of(code: CodeType, offset: int) -> str:
     """The expression that this instruction computes, as it is written; "" where the source is not to be had."""
     instruction = _instructions(code).get(instruction_start(code, offset))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 from greenlet import getcurrent, greenlet
 
 from .clocks import NOTHING, Known, merged
@@ -67,8 +68,8 @@ class Thread:
     """One thread: who it is, what it waits for, and what it knows (see clocks.py)."""
 
     __slots__ = (
-        "answer", "asked", "block", "clock", "converged", "done", "exit", "fenced", "fenced_block", "glet", "index",
-        "known", "lane", "row", "thread_index", "waits", "warp",
+        "answer", "asked", "block", "clock", "converged", "done", "exit", "fenced", "fenced_block", "found", "glet",
+        "index", "known", "lane", "row", "thread_index", "waits", "warp",
     )  # fmt: skip
 
     def __init__(self, block: Block, index: int, thread_index: Dim3, glet: greenlet):
@@ -81,6 +82,7 @@ class Thread:
         self.done, self.exit = False, None  # exit: the offset of the `return` by which it left
         self.clock, self.row, self.converged = 0, NOTHING, 0
         self.known: Known | None = None
+        self.found: Known | None = None  # by its atomics; known from its next fence or barrier on
         self.fenced: Known | None = None
         self.fenced_block: Known | None = None
 
@@ -118,6 +120,7 @@ class Block:
         self.notes: list[Finding] = []
         self.idle_rounds = 0  # in which no thread came on
         self.asking_rounds = 0  # and none even counted
+        self.rng: np.random.Generator | None = None  # under a schedule that separates lanes
         self.spun: list[tuple[Thread, Wait]] = []  # who asked by an atomic in the last round, and changed nothing
 
     def release(self, kernel) -> bool:
@@ -169,14 +172,11 @@ class Block:
         self.epoch += 1
         self.left = []
         converged = max([t.converged for t in self.live]) + 1
-        known = fenced = fenced_block = None
-        if self.knows:
-            known = merged(t.known for t in self.live)
-            fenced, fenced_block = merged(t.fenced for t in self.live), merged(t.fenced_block for t in self.live)
+        known, fenced, fenced_block = _knowledge(self.live) if self.knows else (None, None, None)
         for thread in self.live:
             thread.waits, thread.answer = None, answer
             thread.clock, thread.row, thread.converged = thread.clock + 1, NOTHING, converged
-            thread.known, thread.fenced, thread.fenced_block = known, fenced, fenced_block
+            thread.known, thread.fenced, thread.fenced_block, thread.found = known, fenced, fenced_block, None
 
     def _stop_at_two_calls(self, kernel) -> None:
         ways = [_way_to(thread.glet.gr_frame, kernel) for thread in self.live]
@@ -271,6 +271,9 @@ class Block:
                 complete = everybody_waits
             else:
                 complete = len(group) == sum(mask >> t.lane & 1 for t in lanes if not t.done)
+            if complete and operation == "activemask" and self.rng is not None:  # any of them may have come first
+                order = self.rng.permutation(len(group))[: self.rng.integers(1, len(group) + 1)]
+                group = [group[k] for k in sorted(order)]
             if complete:
                 self._check_lanes(operation, mask, group, lanes)
                 self._let_go(operation, group)
@@ -297,10 +300,9 @@ class Block:
         converged = max(t.converged for t in group) + 1
         row = _row_after(group) if operation == "syncwarp" else None
         if operation == "syncwarp" and self.knows:
-            known, fenced = merged(t.known for t in group), merged(t.fenced for t in group)
-            fenced_block = merged(t.fenced_block for t in group)
+            known, fenced, fenced_block = _knowledge(group)
             for thread in group:
-                thread.known, thread.fenced, thread.fenced_block = known, fenced, fenced_block
+                thread.known, thread.fenced, thread.fenced_block, thread.found = known, fenced, fenced_block, None
         for thread in group:
             thread.waits, thread.answer, thread.converged = None, answer, converged
             if row is not None:
@@ -350,6 +352,12 @@ def _way_to(frame, kernel) -> tuple:
             return tuple(reversed(way))
         frame = frame.f_back
     return ()
+
+
+def _knowledge(threads: list[Thread]) -> tuple[Known | None, Known | None, Known | None]:
+    """After a barrier: what its threads know, and what their next atomics publish to the device and to the block."""
+    known = merged(piece for t in threads for piece in (t.known, t.found))
+    return known, merged(t.fenced for t in threads), merged(t.fenced_block for t in threads)
 
 
 def absent_lanes(operation: str, mask: int, here: list[Thread], absent: list[Thread], reason: str) -> str:

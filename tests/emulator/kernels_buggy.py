@@ -303,7 +303,7 @@ def guard_off_by_one(x, y):
     64,
     arguments=lambda: (floats(64), marked(64)),
     kind="outside",
-    says=("x[i - 1] with i = 0: x[-1] lies outside x(64)", "NumPy wraps; a GPU reads foreign memory", "{x[i - 1]}"),
+    says=("x[i - 1] with i = 0: x[-1] lies outside x(64)", "count it from the end", "{x[i - 1]}"),
 )
 @cuda.jit
 def negative_index(x, y):

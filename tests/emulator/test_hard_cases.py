@@ -403,6 +403,38 @@ def test_what_is_said_names_the_remedy_and_the_function():
 
 
 @cuda.jit
+def halves_and_wholes(halves, wholes, half, whole):
+    if cuda.grid(1) == 0:
+        halves[half] = 1
+    else:
+        wholes[whole] = 1
+
+
+@pytest.mark.parametrize("launch", [(1, 2), (2, 1)], ids=["threads", "blocks"])
+@pytest.mark.parametrize(("half", "whole"), [(0, 0), (3, 1), (2, 0), (3, 2)])
+def test_elements_of_two_sizes_race_where_they_share_bytes(launch, half, whole):
+    wholes = np.zeros(3, np.float64)
+    for seed in SEEDS:
+        found = run(halves_and_wholes, launch, wholes.view(np.int32), wholes, half, whole, seed=seed)
+        assert found.ok == (half // 2 != whole), found.verdict
+        words = [f"halves[{half}]", f"wholes[{whole}]", "which share bytes"]
+        assert found.ok or all(word in found.errors[0].message for word in words)
+
+
+@cuda.jit
+def last_but_one(x, y, i):
+    y[0] = x[-2] - x[i]
+
+
+def test_an_index_below_0_counts_from_the_end_if_it_is_written_so():
+    y = np.zeros(1)
+    assert run(last_but_one, (1, 1), np.arange(4.0), y, 0).ok and y[0] == 2
+    assert "x[-1] lies outside x(4)" in run(last_but_one, (1, 1), np.arange(4.0), y, -1).verdict
+    assert run(last_but_one, (1, 1), np.arange(4.0), y, -1, negative_indices=True).ok
+    assert "foreign memory" in run(last_but_one, (1, 1), np.arange(1.0), y, 0).verdict
+
+
+@cuda.jit
 def misspelt(x):
     x[cuda.threadidx.x] = 1
 
