@@ -240,3 +240,10 @@ def half_functions() -> types.SimpleNamespace:
     functions |= {f"h{n}": getattr(operator, n) for n in ("eq", "ne", "ge", "gt", "le", "lt")}
     functions["hfma"] = lambda a, b, c: half(np.float64(a) * np.float64(b) + np.float64(c))
     return types.SimpleNamespace(**functions)
+
+
+def dtype_of(dtype) -> np.dtype:
+    """From a NumPy dtype, a Numba type, or what stands for one inside a kernel."""
+    if isinstance(dtype, Cast):
+        return dtype.dtype
+    return numba_dtype(dtype) if is_numba_type(dtype) else np.dtype(dtype)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .arithmetic import Undefined, wrapped
+from .arithmetic import Undefined, dtype_of, wrapped
 from .findings import Finding, Stop
 from .journal import ATOMIC, LOAD, SHARED_BASE, SIZE_CODES, Journal, Memory
 from .source import is_written_negative, numbers_in, place_of, text_of, user_frame
@@ -54,7 +54,7 @@ class Array:
         if type(index) is not int or not 0 <= index < self._length:
             index = self.checked_index(index)
             if type(index) is Selection:
-                return self.view(index)
+                return self.part(index)
         if self.written is not None and not self.written[index]:
             self.stop_at_unwritten(index)
         if self._box is None:
@@ -117,7 +117,7 @@ class Array:
             return part + self.shape[axis]
         self.stop_outside(index)
 
-    def view(self, selection: Selection) -> Array:
+    def part(self, selection: Selection) -> Array:
         """A part of the array, as an array: the same memory, the same checks."""
         return self._over(self.data[selection], None if self.written is None else self.written[selection])
 
@@ -145,6 +145,24 @@ class Array:
 
     def ravel(self) -> Array:
         return self.reshape(self.size)
+
+    flat = property(ravel)
+
+    def transpose(self) -> Array:
+        return self.T
+
+    def view(self, dtype) -> Array:
+        """The same bytes as elements of another type."""
+        dtype = dtype_of(dtype)
+        data = self.data.view(dtype)
+        if self.written is not None and dtype.itemsize != self.itemsize:
+            what = f"a view of {self.memory.name} as {dtype}"
+            raise TypeError(f"{what} is not emulated: the array begins empty, and its elements have another size")
+        memory = self.house.retyped(self.memory, data, self.base)
+        return type(self)(self.house, memory, data, self.base, self.written)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, *_, **__):
+        raise TypeError(f"np.{ufunc.__name__} of a whole array is not emulated: name one element of {self.memory.name}")
 
     def stop_outside(self, index) -> None:
         frame = user_frame()
@@ -260,7 +278,7 @@ class Traced(Array):
         if type(index) is not int or not 0 <= index < self._length:
             index = self.checked_index(index)
             if type(index) is Selection:
-                return self.view(index)
+                return self.part(index)
         if self.written is not None and not self.written[index]:
             self.stop_at_unwritten(index)
         frame = _getframe(1)
@@ -312,7 +330,7 @@ class Quiet(Array):
         if type(index) is not int or not 0 <= index < self._length:
             index = self.checked_index(index)
             if type(index) is Selection:
-                return self.view(index)
+                return self.part(index)
         if self.written is not None and not self.written[index]:
             self.stop_at_unwritten(index)
         return self._numbers[index]
@@ -330,7 +348,7 @@ class QuietAtomics(Quiet):
     def __getitem__(self, index):
         index = self.checked_index(index)
         if type(index) is Selection:
-            return self.view(index)
+            return self.part(index)
         raise Unforeseen
 
 
@@ -346,6 +364,7 @@ class House:
         self.kind = Traced if traced else Array
         self.current: Callable[[], Thread] = lambda: None  # set by the launch
         self._shared_end = SHARED_BASE
+        self._retyped: dict[tuple, Memory] = {}
         self._pieces: list[Piece] = []  # by where they begin in this process
         self.quiet: dict[int, type[Quiet]] = {}  # start of a root -> the kind of its arrays
 
@@ -423,6 +442,15 @@ class House:
             self._shared_end = start + data.nbytes
             like = self._note(name, "shared", start, data)
         return like, self.kind(self, like, data, like.start, written)
+
+    def retyped(self, memory: Memory, data: np.ndarray, base: int) -> Memory:
+        """The memory as a view of another type has it, for the names of its elements."""
+        if memory.space not in ("global", "shared"):
+            return memory
+        key = memory.name, base, data.dtype, data.shape, data.strides
+        if key not in self._retyped:
+            self._retyped[key] = self._note(memory.name, memory.space, base, data)
+        return self._retyped[key]
 
     def _note(self, name: str, space: str, base: int, data: np.ndarray) -> Memory:
         below = sum(min(0, stride * (n - 1)) for stride, n in zip(data.strides, data.shape, strict=True))

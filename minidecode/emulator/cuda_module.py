@@ -9,7 +9,7 @@ import sys
 import numpy as np
 
 from . import arithmetic
-from .arithmetic import Cast, Undefined, is_numba_type, numba_dtype
+from .arithmetic import Undefined, dtype_of
 from .arrays import Array
 from .findings import Finding, Stop
 from .source import place_of, user_frame
@@ -183,7 +183,7 @@ class Shared:
 
     def array(self, shape, dtype, alignment=None):
         frame = _getframe(1)
-        return self._launch.shared_array(frame.f_code, frame.f_lasti, _shape(shape), _dtype(dtype))
+        return self._launch.shared_array(frame.f_code, frame.f_lasti, _shape(shape), dtype_of(dtype))
 
 
 class Local:
@@ -194,7 +194,7 @@ class Local:
 
     def array(self, shape, dtype, alignment=None):
         frame = _getframe(1)
-        return self._launch.local_array(frame.f_code, frame.f_lasti, _shape(shape), _dtype(dtype))
+        return self._launch.local_array(frame.f_code, frame.f_lasti, _shape(shape), dtype_of(dtype))
 
 
 class Constant:
@@ -285,10 +285,3 @@ class Reader:
 
 def _shape(shape) -> tuple[int, ...]:
     return tuple([int(n) for n in shape]) if isinstance(shape, tuple | list) else (int(shape),)
-
-
-def _dtype(dtype) -> np.dtype:
-    """From a NumPy dtype, a Numba type, or what stands for one inside a kernel."""
-    if isinstance(dtype, Cast):
-        return dtype.dtype
-    return numba_dtype(dtype) if is_numba_type(dtype) else np.dtype(dtype)

@@ -10,6 +10,7 @@ with nothing in it on a GPU (`cuda.device_array`) may not be read before it is w
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import runpy
@@ -28,6 +29,10 @@ import numpy as np
 from ..errors import EmulationError, MinidecodeError
 
 THREADS_OF_FORALL = 128  # in a block, where a script leaves it to Numba
+CUDA_ALONE = (
+    "compile", "compile_all", "compile_for_current_device", "compile_ptx", "compile_ptx_for_current_device",
+    "declare_device", "from_cuda_array_interface", "open_ipc_array",
+)  # fmt: skip
 MULTIPROCESSORS = 4  # of the device that scripts ask about; a cooperative launch may have two blocks on each
 
 
@@ -89,6 +94,7 @@ class Sanitizer:
 
     def install(self) -> None:
         """Replaces, in the simulator, what launches a kernel and what makes arrays without contents."""
+        import numba
         from numba import config, cuda
 
         if not config.ENABLE_CUDASIM:
@@ -106,9 +112,11 @@ class Sanitizer:
             return kernel[max(1, -(-ntasks // threads)), threads, stream, sharedmem]
 
         simulated.FakeCUDAKernel.__call__ = call
+        simulated.FakeCUDAKernel.__getitem__ = _configured
         simulated.FakeCUDAKernel.forall = forall
         simulated.FakeOverload.max_cooperative_grid_blocks = lambda *_: 2 * MULTIPROCESSORS
-        _complete(cuda, devices)
+        _complete(cuda, devices, devicearray)
+        numba.vectorize, numba.guvectorize = _on_the_cpu(numba.vectorize), _on_the_cpu(numba.guvectorize)
         cuda.jit = _jit(simulated.FakeCUDAKernel)
         for name in ("device_array", "device_array_like"):
             setattr(cuda, name, self._noting_new(getattr(cuda, name)))
@@ -185,6 +193,66 @@ class Sanitizer:
             self._unwritten.pop(id(_root(array)), None)
 
 
+def _configured(kernel: Any, configuration: tuple) -> Any:
+    """`kernel[grid, block]`: a copy, for the simulator's own keeps the bytes of shared memory for later launches."""
+    from numba.cuda.errors import normalize_kernel_dimensions
+
+    if not isinstance(configuration, tuple) or not 2 <= len(configuration) <= 4:
+        raise EmulationError("a launch is kernel[grid, block] or kernel[grid, block, stream, dynamic_shared_bytes]")
+    launched = copy.copy(kernel)
+    launched.grid_dim, launched.block_dim = normalize_kernel_dimensions(*configuration[:2])
+    launched.dynshared_size = configuration[3] if len(configuration) == 4 else 0
+    return launched
+
+
+def _on_the_cpu(vectorize: Callable) -> Callable:
+    """`vectorize` or `guvectorize`: what has target="cuda" is compiled for the CPU. It has no threads, and no races."""
+
+    def made(*args: Any, target: str = "cpu", **options: Any) -> Any:
+        decorator = vectorize(*args, target="cpu" if target == "cuda" else target, **options)
+        return (lambda function: UfuncOfArrays(decorator(function))) if target == "cuda" else decorator
+
+    return made
+
+
+class UfuncOfArrays:
+    """A ufunc of the CPU that takes arrays of the simulated device, and gives one back where it got one."""
+
+    def __init__(self, ufunc: Any):
+        self._ufunc = ufunc
+
+    def __call__(self, *arguments: Any, out: Any = None, stream: Any = None) -> Any:
+        from numba import cuda
+
+        is_on_device = any(hasattr(a, "_ary") for a in arguments)
+        keywords = {} if out is None else {"out": _array(out)}
+        result = self._ufunc(*map(_array, arguments), **keywords)
+        if out is not None:
+            return out
+        return cuda.to_device(result) if is_on_device and isinstance(result, np.ndarray) else result
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ufunc, name)
+
+
+class Event:
+    """An event: all that comes before it is done."""
+
+    def __init__(self, timing: bool = True):
+        self.timing = timing
+
+    def record(self, stream: Any = None) -> None:
+        """Nothing has to be waited for."""
+
+    wait = synchronize = record
+
+    def query(self) -> bool:
+        return True
+
+    def elapsed_time(self, end: Any) -> float:
+        return 0.0  # the emulator never tells a time
+
+
 class NameOfKernels:
     """What a script imports from numba.cuda and only a kernel may use; the emulator puts its own in its place."""
 
@@ -195,7 +263,7 @@ class NameOfKernels:
         raise EmulationError(f"cuda.{self._name} is called outside of a kernel")
 
 
-def _complete(cuda: Any, devices: Any) -> None:
+def _complete(cuda: Any, devices: Any, devicearray: Any) -> None:
     """Adds names of numba.cuda that the simulator lacks."""
     from .cuda_module import FakeCuda
     from .threads import Dim3
@@ -204,20 +272,35 @@ def _complete(cuda: Any, devices: Any) -> None:
     for name in [*vars(of_kernels), *vars(FakeCuda)]:
         if not name.startswith("_") and not hasattr(cuda, name):
             setattr(cuda, name, NameOfKernels(name))
+    for name in CUDA_ALONE:
+        setattr(cuda, name, partial(_refuse, name))
+    cuda.event = Event
+    if not hasattr(devicearray, "DeviceNDArray"):
+        devicearray.DeviceNDArray = devicearray.FakeCUDAArray
     device = devices.FakeCUDADevice
     device.MULTIPROCESSOR_COUNT, device.MAX_THREADS_PER_BLOCK, device.WARP_SIZE = MULTIPROCESSORS, 1024, 32
     device.name, device.id = b"emulated", 0
     on_host = {
         "get_current_device": device,
-        "event_elapsed_time": lambda begin, end, synchronize=True: 0.0,  # the emulator never tells a time
+        "event_elapsed_time": lambda begin, end, synchronize=True: begin.elapsed_time(end),
         "managed_array": cuda.mapped_array, "mapped_array_like": lambda array, **_: np.empty_like(array),
-        "profile_start": lambda: None, "profile_stop": lambda: None,
+        "as_cuda_array": _as_cuda_array, "profile_start": lambda: None, "profile_stop": lambda: None,
         "is_cuda_array": lambda value: hasattr(value, "__cuda_ndarray__"),
     }  # fmt: skip
     streams = ("default_stream", "legacy_default_stream", "per_thread_default_stream", "external_stream")
     for name, value in (on_host | dict.fromkeys(streams, lambda *_: cuda.stream())).items():
         if not hasattr(cuda, name):
             setattr(cuda, name, value)
+
+
+def _as_cuda_array(array: Any, sync: bool = True) -> Any:
+    if not hasattr(array, "_ary"):
+        raise EmulationError(f"cuda.as_cuda_array takes arrays of numba.cuda here, not {type(array).__name__}")
+    return array
+
+
+def _refuse(name: str, *_: Any, **__: Any) -> None:
+    raise EmulationError(f"cuda.{name} needs a compiler or a device of CUDA: leave it out here")
 
 
 def _jit(kernel_type: Any) -> Callable:

@@ -100,6 +100,53 @@ half[:16] = 1.0
 )
 
 
+WHOLE_SCRIPT = (
+    HEAD
+    + """
+import math
+from numba import guvectorize, vectorize
+
+@vectorize(["float32(float32, float32)"], target="cuda")
+def root(a, b):
+    return math.sqrt(a + b)
+
+@guvectorize(["void(float32[:], float32[:])"], "(n)->()", target="cuda")
+def total(x, y):
+    y[0] = 0
+    for k in range(x.size):
+        y[0] += x[k]
+
+@cuda.reduce
+def greatest(a, b):
+    return max(a, b)
+
+@cuda.jit
+def writes_dynamic(x):
+    s = cuda.shared.array(0, float32)
+    s[cuda.threadIdx.x] = 1
+    x[cuda.threadIdx.x] = s[cuda.threadIdx.x]
+
+@cuda.jit
+def as_integers(x, y):
+    t = cuda.threadIdx.x
+    y[t] = x.view(np.int32)[t] + x.flat[t]
+
+x = np.full(32, 8, np.float32)
+print(root(x, x)[0], type(root(cuda.to_device(x), cuda.to_device(x))).__name__, total(x.reshape(2, 16)), greatest(x))
+with_bytes = writes_dynamic[1, 32, 0, 128]
+other = writes_dynamic[1, 16, 0, 64]
+with_bytes(x)
+event = cuda.event(timing=True)
+event.record()
+event.wait(cuda.stream())
+y = np.zeros(32)
+as_integers[1, 32](cuda.as_cuda_array(cuda.to_device(x)), y)
+print(event.query(), x.sum(), y[0])
+writes_dynamic[1, 32](x)
+"""
+)
+
+
 def sanitized(folder, script, *before, after=()):
     """Runs it as a user does, from the folder in which it lies."""
     (folder / "script.py").write_text(script, encoding="utf-8")
@@ -142,11 +189,24 @@ def test_the_report_as_json_is_alone_on_stdout(tmp_path):
     assert report["errors"][2]["kernel"] == "beyond" and "lies outside" in report["errors"][2]["message"]
 
 
+def test_what_surrounds_kernels_works_and_a_launch_keeps_its_own_configuration(tmp_path):
+    done = sanitized(tmp_path, WHOLE_SCRIPT)
+    assert done.stdout.splitlines() == ["4.0 FakeCUDAArray [128. 128.] 8.0", "True 32.0 1065353217.0"], done.stderr
+    lines = done.stderr.splitlines()
+    at = WHOLE_SCRIPT.splitlines().index("writes_dynamic[1, 32](x)") + 1
+    assert lines[0].startswith(f"script.py:{at}: error: outside in writes_dynamic: ") and "0 bytes" in lines[0]
+    assert lines[-1] == "1 error in 3 launches of 2 kernels"
+
+
 @pytest.mark.parametrize(
     ("script", "says"),
     [("kernel = 1 / 0", "script.py:6: ZeroDivisionError: division by zero"), ("if", "script.py:6: SyntaxError"),
      ("@cuda.jit(link=['a.cu'])\ndef f(x): pass", "link=['a.cu']: code in CUDA C cannot be emulated"),
      ("@cuda.jit\ndef f(x): pass\nf(np.zeros(3))", "script.py:8: f is launched without a grid: write f[blocks, thr"),
+     ("cuda.compile_ptx(print, ())", "cuda.compile_ptx needs a compiler or a device of CUDA: leave it out here"),
+     ("cuda.as_cuda_array([1])", "cuda.as_cuda_array takes arrays of numba.cuda here, not list"),
+     ("@cuda.jit\ndef f(x): np.sin(x, x)\nf[1, 1](np.zeros(3))", "np.sin of a whole array is not emulated: name one"),
+     ("@cuda.jit\ndef f(x): pass\nf[1](np.zeros(3))", "a launch is kernel[grid, block] or kernel[grid, block, stream"),
      ("cuda.syncthreads()", "cuda.syncthreads is called outside of a kernel"),
      ("@cuda.jit\ndef f(x): pass\nf[1, 2000](np.zeros(3))", "script.py:8: f: a block has at most 1024 threads"),
      ("@cuda.jit\ndef f(x): pass\nf[2**21, 1](np.zeros(3))", "run the script on a smaller input, or add --blocks 8"),
