@@ -1030,6 +1030,8 @@ class BertConfig(Config):
     @classmethod
     def from_json(cls, fields: dict[str, Any]):
         """Takes labels from id2label; `labels_tokens` from the architecture, where the file may decide if none is."""
+        if cls is BertConfig and "target_type_id" in fields:  # s2s-ft calls what it fine-tunes a BERT
+            raise CheckpointError("config.json: target_type_id belongs to UniLM: set model_type to unilm")
         for name, value in cls.FIXED.items():
             if fields.get(name) not in (None, value):
                 raise CheckpointError(f"config.json: {name}={fields[name]!r:.80} is not supported for bert")

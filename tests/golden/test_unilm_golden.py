@@ -14,7 +14,7 @@ import minidecode as md
 from minidecode.cache import prefix
 from minidecode.loading import load_shapes
 from minidecode.models import unilm_tensors
-from minidecode.models.config import UnilmConfig
+from minidecode.models.config import BertConfig, UnilmConfig
 from minidecode.runtime.in_front import InFront
 
 pytest.register_assert_rewrite("golden_suite")
@@ -175,6 +175,12 @@ def test_what_is_not_supported_is_refused_by_name(changes, say):
     fields = next(g for g in MODELS if g.name == "plain").fields()
     with pytest.raises(md.CheckpointError, match=say):
         UnilmConfig.from_json(fields | changes)
+
+
+def test_what_s2s_ft_calls_a_bert_is_named():
+    """Its config.json has BERT's model_type, and the types of sources and targets."""
+    with pytest.raises(md.CheckpointError, match="target_type_id belongs to UniLM: set model_type to unilm"):
+        BertConfig.from_json({"model_type": "bert", "source_type_id": 0, "target_type_id": 1})
 
 
 def test_another_vocabulary_is_refused(tmp_path):
