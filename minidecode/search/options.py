@@ -413,6 +413,8 @@ class Options:
         of_head["sequence_bias"] = tuple(pair for pair in self.sequence_bias if max(pair[0]) < size)
         if (self.pad_token_id or 0) >= size:
             of_head["pad_token_id"] = None
+        if (self.unk_token_id or 0) >= size:
+            of_head["unk_penalty"] = 0.0
         return dataclasses.replace(self, **of_head)
 
     def for_vocabulary(self, vocab_size: int) -> Options:

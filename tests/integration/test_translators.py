@@ -111,6 +111,8 @@ def test_the_padding_that_targets_begin_with_has_no_score(plan, beams):
     sources = [[*source[:-1], pad, 0] for source in SOURCES]  # a source may hold it
     model.generate(input_ids=sources, encoder_repetition_penalty=2.0, **how)
     model.generate(input_ids=sources, encoder_no_repeat_ngram_size=1, **how)
+    fairseq = {"dialect": "fairseq", "num_beams": beams, "max_new_tokens": 4}
+    model.generate(input_ids=SOURCES, unk_penalty=1.0, unk_token_id=pad, **fairseq)
     with pytest.raises(md.OptionError, match="no_repeat_ngram_size=1 rules out the token that targets begin with"):
         model.generate(input_ids=SOURCES, no_repeat_ngram_size=1, **how)
     model.generate(input_ids=SOURCES, no_repeat_ngram_size=1, decoder_start_token_id=4, **how)
