@@ -27,6 +27,7 @@ from .runtime.arena import Arena, Extent, Fresh, Places, StepPlan
 from .runtime.blas_threads import few_blas_threads, products_are_small
 from .runtime.buckets import Buckets
 from .runtime.compiled import compile_time, reason_for_numpy, reason_for_numpy_to_encode
+from .runtime.cpu_graphs import CapturedOnCpu
 from .runtime.device import fetch, moved_to
 from .runtime.dry_run import dry_run, search_of
 from .runtime.encoding import (
@@ -339,7 +340,9 @@ class Model:
             ):
                 if plan.arena != "none":
                     stages["plan"] = time.perf_counter() - tokenized
-                engine = self._engine(plan, places, costs, negatives)
+                own = resolved.logits_processor or resolved.stopping_criteria
+                refused = "a trace is kept" if trace else "a function of yours is given scores" if own else ""
+                engine = self._engine(plan, places, costs, negatives, refused)
                 if isinstance(engine, GuidedEngine):
                     request = dataclasses.replace(request, guide=engine)
                 if sources:
@@ -946,14 +949,19 @@ class Model:
 
     def _engine(
         self, plan: Plan, places: Fresh | Places | None = None, costs: bool | CostOf = False,
-        negatives: list[np.ndarray] | None = None,
+        negatives: list[np.ndarray] | None = None, refused: str = "",
     ) -> Engine:  # fmt: skip
+        """refused: why no step is captured on the CPU."""
         functions, make_cache = plan.resolve(self.has_encoder, self.device, **self.traits)
         ops, drop_finished, buckets = CountedOps(functions, places, costs), plan.drop_finished == "on", None
-        if plan.captures(self.device) and not costs:  # whose models look at lengths, at each step anew
+        on_cpu = None
+        if self.device == "cpu" and plan.captures("cpu"):
+            of_plan = "memory is planned" if plan.arena != "none" else "costs are noted" if costs else ""
+            on_cpu = CapturedOnCpu(of_plan or refused)
+        elif plan.captures(self.device) and not costs:  # whose models look at lengths, at each step anew
             # A kept step writes into no arena of another call.
             buckets = Buckets(self.device) if plan.arena != "none" else self.buckets
-        args = self.network, self.weights, ops, make_cache, drop_finished, self.device, buckets
+        args = self.network, self.weights, ops, make_cache, drop_finished, self.device, buckets, on_cpu
         return GuidedEngine(*args, negative_prompts=negatives) if negatives else Engine(*args)
 
     def _check_finite(self) -> None:

@@ -54,7 +54,7 @@ BASES = {  # what a plan starts from, beside cache_dtype=computed; rows of the c
     "numpy": {"cache": "replicated", "arena": "none", "drop_finished": "on", "graphs": "off"},
     "naive": {"cache": "none", "arena": "none", "drop_finished": "off", "graphs": "off"},
     # An arena for one call costs more than it saves.
-    "fast": {"cache": "split", "arena": "none", "drop_finished": "on", "graphs": "off", "hars": "auto"},
+    "fast": {"cache": "split", "arena": "none", "drop_finished": "on", "graphs": "auto", "hars": "auto"},
     "emulator": {"cache": "split", "arena": "none", "drop_finished": "off", "graphs": "off"},
     # A step that is as large as the one before can be captured.
     "cuda": {"cache": "split", "arena": "none", "drop_finished": "off", "graphs": "auto"},
@@ -92,8 +92,10 @@ class Plan:
     "off" computes its rows until all are done (the naive batch, and what has to be as large at every step).
     graphs: "on" captures on a device what is the same in every step, launches it as one (CUDA graphs), and keeps it for
     later calls with texts of about the same lengths; a step with a product of the library or a function of the host
-    stays as it is, and a cache must write in place. "auto", which is cuda's choice, does so where there are a device
-    and such a cache. "off" launches kernel by kernel.
+    stays as it is, and a cache must write in place. "auto", the choice of cuda and fast, does so where there are a
+    device and such a cache. On the CPU, "auto" makes the forward pass of a step one compiled call, if it has at most 8
+    rows and all of its ops are compiled code of the plan fast; the receipt says why if they are not. "off" launches
+    kernel by kernel, and calls op by op.
     The others are rows of the catalog: "reference", "naive" (both NumPy), "cpu" (Numba), "cuda" (needs a GPU),
     "emulator" (the same kernel thread by thread, which is slow), or a function of yours as FILE.py:FUNCTION.
     hars is "off" by default. Otherwise beam search takes candidates straight from the logits at the steps at which the
@@ -334,9 +336,12 @@ class Plan:
     def captures(self, device: str) -> bool:
         """Whether steps on this device are captured. Raises OptionError where that was asked for and cannot be."""
         if self.graphs == "on" and device == "cpu":
-            raise OptionError("plan: graphs=on needs a device: say device=cuda, or device=emulator for toy shapes")
+            raise OptionError(
+                "plan: graphs=on needs a device: say device=cuda, or device=emulator for toy shapes; on the CPU, say"
+                " graphs=auto"
+            )
         assert self.cache is not None  # the base has chosen it
-        return self.graphs != "off" and device != "cpu" and CACHES[self.cache].in_place
+        return self.graphs != "off" and (device != "cpu" or self.base != "cuda") and CACHES[self.cache].in_place
 
     def settled(self, without: Iterable[str]) -> Plan:
         """What `auto` comes to: off for the rows in `without`, which a call has no room for; else compiled code."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..runtime.capture import add_one, in_numpy
 from .padding import replicate, with_room
 from .prompt import PromptCache
 
@@ -24,13 +25,16 @@ class PreallocatedCache(PromptCache):
     def append_step(self, ops, qkv_RX):
         """Keys and values of the new position, into their positions; returns the queries."""
         q_RHK = ops.append_kv(qkv_RX, self.bias_X, self.heads, self.k_RGMK, self.v_RGMU, self.end_R)
-        self.end_R += 1
+        add_one(self.end_R)
         return q_RHK
 
     def attend_step(self, ops, q_RHK):
         """Attention of each row to what its beam holds, itself included."""
         h = self.heads
-        begin_R = np.maximum(self.begin_R, self.end_R - h.window) if h.window else self.begin_R
+        begin_R = self.begin_R
+        if h.window:
+            in_numpy("NumPy computes where an attention window begins")
+            begin_R = np.maximum(begin_R, self.end_R - h.window)
         return ops.attend(q_RHK, self.k_RGMK, self.v_RGMU, begin_R, self.end_R, h.scale, **h.biases)
 
     def reorder(self, ops, parent_R):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from ..runtime.capture import in_numpy
 from ..runtime.low_precision import cast_to
 from .cross import CrossCache
 from .padding import longest
@@ -57,6 +58,7 @@ class PromptCache:
 
     def attend_next(self, ops, qkv_RX):
         """Attention of a query row for each beam: it stands where the next token will, which then takes its place."""
+        in_numpy("NumPy gives the position of a query row back")
         a_RX = self.attend_step(ops, self.append_step(ops, qkv_RX))
         self.end_R -= 1
         return a_RX

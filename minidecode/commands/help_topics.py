@@ -37,7 +37,7 @@ ABOUT_STORED = {
 }
 ABOUT_SWITCHES = {
     "drop_finished": "take a sentence out of the batch when its search is done",
-    "graphs": "capture a step on a GPU once, then launch it as one",
+    "graphs": "capture a step once, then launch it as one call",
 }
 ABOUT_BACKENDS = {
     "reference": "NumPy",

@@ -27,13 +27,17 @@ from ..reference.activation import (
     TANH,
     code_of,
 )
+from ..runtime.capture import capturable, contiguous
+from .common.atomics import array_at
 from .common.code_paths import COMPILED, NUMPY, ran
 from .common.jit import njit
+from .common.thread_pool import CALLER_ALONE, DONE, parallel_for, schedule
 from .common.vector_exp import exp
 
 F = np.float32
 
 
+@capturable
 def bias_activation(f_RX, bias_X, activation, out=None):
     """In float32. Numbers of any other dtype go to the reference: erf and tanh here have a float32's digits."""
     if f_RX.dtype != F:
@@ -43,7 +47,11 @@ def bias_activation(f_RX, bias_X, activation, out=None):
     results = X // 2 if code >= GATED else X
     out = np.empty((R, results), F) if out is None else out
     ran(COMPILED)
-    _bias_activation(f_RX, no_bias(X) if bias_X is None else bias_X, no_bias(results), code, out)
+    arrays = f_RX, no_bias(X) if bias_X is None else contiguous(bias_X, F), no_bias(results), code, out
+    if f_RX.flags.c_contiguous and out.flags.c_contiguous:
+        parallel_for(_activation, arrays, _task_of_activation, CALLER_ALONE)
+    else:
+        _bias_activation(*arrays)
     return out
 
 
@@ -81,6 +89,23 @@ def tanh(x):
     p = (((F(1.318411e-08) * t + F(2.0471749e-05)) * t + F(0.0034865772)) * t + F(0.13373193)) * t + F(0.99999988)
     q = (((F(7.7026169e-07) * t + F(0.00032713774)) * t + F(0.025841961)) * t + F(0.46706492)) * t + F(1)
     return x * p / q
+
+
+@njit(cache=True, nogil=True)
+def _activation(f_RX, bias_X, zeros_X, code, y_RX, function, table):
+    """Lays bias and activation on the table: one task."""
+    f, bias, zeros, y = f_RX.ctypes.data, bias_X.ctypes.data, zeros_X.ctypes.data, y_RX.ctypes.data
+    (R, X), results = f_RX.shape, y_RX.shape[1]
+    args = np.int64(f), np.int64(bias), np.int64(zeros), np.int64(y), np.int64(code), R, X, results
+    return schedule(1, function, args, table)
+
+
+@njit(**VECTORS)
+def _task_of_activation(args, task):
+    f, bias, zeros, y, code, R, X, results = array_at(args, 0, (8,))
+    f_RX, bias_X = array_at(f, F(0), (R, X)), array_at(bias, F(0), (X,))
+    _bias_activation(f_RX, bias_X, array_at(zeros, F(0), (results,)), code, array_at(y, F(0), (R, results)))
+    return DONE
 
 
 @njit(**VECTORS)

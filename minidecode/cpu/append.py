@@ -5,13 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from ..reference import append as reference
+from ..runtime.capture import capturable, contiguous
 from .activation import no_bias
+from .common.atomics import are_inside, array_at
 from .common.code_paths import COMPILED, NUMPY, ran
 from .common.jit import njit
+from .common.thread_pool import CALLER_ALONE, DONE, FAILED, REFUSED, parallel_for, schedule
 
 F = np.float32
 
 
+@capturable
 def append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None, *, workspace=None):
     """In float32; where numbers or the cache are of another dtype, or lie otherwise, the reference does it.
 
@@ -23,7 +27,8 @@ def append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None, *, workspac
         q_RHK = np.empty((len(qkv_RX), heads.H, heads.K), F) if out is None else out
         kv_shapes = (heads.G, heads.K), (heads.G, heads.U)
         have_heads = (k_RGMK.shape[1::2], v_RGMU.shape[1::2]) == kv_shapes and q_RHK.shape[1:] == (heads.H, heads.K)
-        if have_heads and _append_kv(qkv_RX, bias_of_X, k_RGMK, v_RGMU, at_R, q_RHK):
+        arrays = qkv_RX, contiguous(bias_of_X, F), k_RGMK, v_RGMU, contiguous(at_R, np.int64), q_RHK
+        if have_heads and parallel_for(_append, arrays, _task_of_append, CALLER_ALONE):
             ran(COMPILED)
             return q_RHK
     ran(NUMPY)
@@ -31,15 +36,38 @@ def append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None, *, workspac
 
 
 @njit(cache=True, nogil=True)
-def _append_kv(qkv_RX, bias_X, k_RGMK, v_RGMU, at_R, q_RHK):
-    """False, and nothing is written, where lengths differ or a position is outside of the cache."""
+def _append(qkv_RX, bias_X, k_RGMK, v_RGMU, at_R, q_RHK, function, table):
+    """Lays it on the table, as one task; REFUSED where lengths differ or a position is outside of the cache."""
     (R, H, K), G, U = q_RHK.shape, v_RGMU.shape[1], v_RGMU.shape[3]
-    width, M = H * K + G * (K + U), min(k_RGMK.shape[2], v_RGMU.shape[2])
-    if not (len(qkv_RX) == len(at_R) == R <= min(len(k_RGMK), len(v_RGMU)) and qkv_RX.shape[1] == len(bias_X) == width):
-        return False
-    for r in range(R):
-        if not 0 <= at_R[r] < M:
-            return False
+    X, M, N = H * K + G * (K + U), k_RGMK.shape[2], v_RGMU.shape[2]
+    if not (len(qkv_RX) == len(at_R) == R <= min(len(k_RGMK), len(v_RGMU)) and qkv_RX.shape[1] == len(bias_X) == X):
+        return REFUSED
+    if not are_inside(at_R, min(M, N)):
+        return REFUSED
+    args = (
+        np.int64(qkv_RX.ctypes.data), np.int64(bias_X.ctypes.data), np.int64(k_RGMK.ctypes.data),
+        np.int64(v_RGMU.ctypes.data), np.int64(at_R.ctypes.data), np.int64(q_RHK.ctypes.data), R, H, K, G, U, M, N,
+    )  # fmt: skip
+    return schedule(1, function, args, table)
+
+
+@njit(cache=True, nogil=True)
+def _task_of_append(args, task):
+    """FAILED where a position is outside of the cache: a captured step is not checked by `_append`."""
+    qkv, bias, k, v, at, q, R, H, K, G, U, M, N = array_at(args, 0, (13,))
+    X, at_R = H * K + G * (K + U), array_at(at, 0, (R,))
+    if not are_inside(at_R, min(M, N)):
+        return FAILED
+    _append_kv(
+        array_at(qkv, F(0), (R, X)), array_at(bias, F(0), (X,)), array_at(k, F(0), (R, G, M, K)),
+        array_at(v, F(0), (R, G, N, U)), at_R, array_at(q, F(0), (R, H, K)),
+    )  # fmt: skip
+    return DONE
+
+
+@njit(cache=True, nogil=True)
+def _append_kv(qkv_RX, bias_X, k_RGMK, v_RGMU, at_R, q_RHK):
+    (R, H, K), G, U = q_RHK.shape, v_RGMU.shape[1], v_RGMU.shape[3]
     for r in range(R):
         qkv_X, keys, values = qkv_RX[r], H * K, (H + G) * K
         for h in range(H):
@@ -48,7 +76,6 @@ def _append_kv(qkv_RX, bias_X, k_RGMK, v_RGMU, at_R, q_RHK):
             k, v = slice(keys + g * K, keys + g * K + K), slice(values + g * U, values + g * U + U)
             _add(qkv_X[k], bias_X[k], k_RGMK[r, g, at_R[r]])
             _add(qkv_X[v], bias_X[v], v_RGMU[r, g, at_R[r]])
-    return True
 
 
 @njit(cache=True, nogil=True)

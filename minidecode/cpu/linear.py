@@ -22,6 +22,7 @@ import numpy as np
 from llvmlite import binding
 
 from ..reference import linear as reference
+from ..runtime.capture import capturable, contiguous, in_numpy
 from ..runtime.cores import worker_threads
 from ..runtime.weight_blocks import in_panels, is_in_blocks
 from .common import block_gemm
@@ -36,9 +37,11 @@ if MANY_REGISTERS:
     FEW = {np.dtype(np.float32): 48, np.dtype(np.float16): 96, np.dtype(np.int8): 96}
 FEW_OF_IO = 8
 SMALL = 2**21  # bytes
+SUMS_MOVE = "NumPy moves the sums of a product to where they belong"
 WORTH_A_LOT = 2**20  # bytes of weights times rows, of which four take no longer than one: some 30 us
 
 
+@capturable
 def linear(x_RX, weight, add_to=None, out=None, *, workspace=None):
     """Few rows here, each sum ending in its scale; many by BLAS, low-precision weights cast piece by piece.
 
@@ -72,9 +75,10 @@ def _of_panels(x_RX, weight, add_to=None, out=None):
     if sums_RX.size:
         ran(block_gemm.KIND.name if in_blocks else COMPILED)
         tiles = block_gemm.multiply if in_blocks else multiply_floats
-        tiles(np.ascontiguousarray(x_RX), weight, sums_RX, adds=fits and add_to is not None)
+        tiles(contiguous(x_RX), weight, sums_RX, adds=fits and add_to is not None)
     if y_RX is None or fits:
         return sums_RX
+    in_numpy(SUMS_MOVE)
     y_RX[...] = sums_RX if add_to is None else y_RX + sums_RX
     return y_RX
 
@@ -107,11 +111,15 @@ def linear_few_rows(x_RX, weight, add_to=None, out=None):
     if y_RX.size:
         per_task = _outputs_per_task(weight.layout, data.nbytes, *shape)
         ran(COMPILED)
-        multiply(np.ascontiguousarray(x_RX, np.float32), data, scale_X, weight.layout == "oi", y_RX, per_task)
+        multiply(contiguous(x_RX, np.float32), data, scale_X, weight.layout == "oi", y_RX, per_task)
     if out is not None and not fits:
+        in_numpy(SUMS_MOVE)
         out[...] = y_RX
         y_RX = out
-    return y_RX if add_to is None else np.add(add_to, y_RX, out=add_to)
+    if add_to is None:
+        return y_RX
+    in_numpy(SUMS_MOVE)
+    return np.add(add_to, y_RX, out=add_to)
 
 
 def _outputs_per_task(layout, size, rows, outputs):

@@ -7,13 +7,16 @@ import numpy as np
 from ..reference import linear_int8 as reference
 from ..reference import scratch
 from ..reference.activation import code_of, is_gated
+from ..runtime.capture import capturable, contiguous, in_numpy
 from .activation import bias_activation
 from .common.code_paths import NUMPY, ran
 from .common.panel_gemm import multiply_int8, pack_int8
 from .common.tile import DOT, GROUP
+from .linear import SUMS_MOVE
 from .packing import check_dot_product
 
 
+@capturable
 def linear_int8(x_RX, weight, bias_X=None, activation=None, add_to=None, out=None, *, workspace=None):
     """Rows are rounded, then multiplied. A weight that was not packed when the model was loaded is packed now.
 
@@ -25,7 +28,10 @@ def linear_int8(x_RX, weight, bias_X=None, activation=None, add_to=None, out=Non
     if is_gated(activation):
         sums_RX = linear_int8(x_RX, weight, workspace=workspace)
         y_RF = bias_activation(sums_RX, bias_X, activation, out if add_to is None else None)
-        return y_RF if add_to is None else np.add(add_to, y_RF, out=add_to)
+        if add_to is None:
+            return y_RF
+        in_numpy(SUMS_MOVE)
+        return np.add(add_to, y_RF, out=add_to)
     check_dot_product(weight.x_bits)
     reference.check_inputs(x_RX)
     weight = pack_int8(weight) if weight.layout == "oi" else weight
@@ -37,10 +43,11 @@ def linear_int8(x_RX, weight, bias_X=None, activation=None, add_to=None, out=Non
         ran(DOT.name)
         q_RX = scratch(workspace, (rows, -(-inputs // GROUP) * GROUP), x_RX, np.dtype(np.uint8))
         scale_R = scratch(workspace, (rows,), x_RX)
-        x_RX, largest = np.ascontiguousarray(x_RX), reference.largest_of_bits(weight.x_bits)
+        x_RX, largest = contiguous(x_RX), reference.largest_of_bits(weight.x_bits)
         adds = fits and add_to is not None
         multiply_int8(x_RX, largest, q_RX, scale_R, weight, bias_X, code_of(activation), sums_RX, adds)
     if y_RX is None or fits:
         return sums_RX
+    in_numpy(SUMS_MOVE)
     y_RX[...] = sums_RX if add_to is None else y_RX + sums_RX
     return y_RX

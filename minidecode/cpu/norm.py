@@ -5,44 +5,77 @@ from __future__ import annotations
 import numpy as np
 
 from ..reference import or_empty
+from ..runtime.capture import capturable, contiguous
+from .common.atomics import array_at, bits_of, float_of
 from .common.jit import njit
+from .common.thread_pool import CALLER_ALONE, DONE, parallel_for, schedule
 
+F = np.float32
 # Sums in any order, so that they run on vectors. A row of zeros with an eps of 0 becomes NaN, as in NumPy: no error.
 VECTORS = {"cache": True, "error_model": "numpy", "fastmath": {"reassoc", "contract"}}
 
 
+@capturable
 def residual_norm(x_RD, y_RD, bias_D, norm, out=None):
     """Row by row, so that a row stays in the cache through its three passes."""
     summed_RD, h_RD = out or (None, None)
     h_RD = np.empty_like(x_RD) if h_RD is None else h_RD
-    shift_D = or_empty(norm.bias_D, norm.gain_D)
     if y_RD is None:
-        _norm(np.ascontiguousarray(x_RD), norm.gain_D, shift_D, x_RD.dtype.type(norm.eps), h_RD)
+        _run(x_RD, x_RD[:0], bias_D, norm, x_RD, h_RD)
         return x_RD, h_RD
     summed_RD = np.empty_like(x_RD) if summed_RD is None else summed_RD
-    bias_D = or_empty(bias_D, norm.gain_D)
-    x_RD, y_RD = np.ascontiguousarray(x_RD), np.ascontiguousarray(y_RD)  # else sums do not run on vectors
-    _residual_norm(x_RD, y_RD, bias_D, norm.gain_D, shift_D, x_RD.dtype.type(norm.eps), summed_RD, h_RD)
+    _run(x_RD, y_RD, bias_D, norm, summed_RD, h_RD)
     return summed_RD, h_RD
+
+
+def _run(x_RD, y_RD, bias_D, norm, summed_RD, h_RD):
+    """As one task, which a captured step may hold, where all is float32 and lies in order. No rows of y: x stays."""
+    bias_D, shift_D = or_empty(bias_D, norm.gain_D), or_empty(norm.bias_D, norm.gain_D)
+    given = [contiguous(a) for a in (x_RD, y_RD, bias_D, norm.gain_D, shift_D)]  # else sums do not run on vectors
+    summed_RD = summed_RD if len(y_RD) else given[0]
+    arrays = *given, x_RD.dtype.type(norm.eps), summed_RD, h_RD
+    if x_RD.dtype == y_RD.dtype == F and summed_RD.flags.c_contiguous and h_RD.flags.c_contiguous:
+        parallel_for(_norm_of_floats, arrays, _task_of_norm, CALLER_ALONE)
+    else:
+        _residual_norm(*arrays)
+
+
+@njit(cache=True, nogil=True)
+def _norm_of_floats(x_RD, y_RD, bias_D, gain_D, shift_D, eps, summed_RD, h_RD, function, table):
+    """Lays a norm on the table: one task."""
+    args = (
+        np.int64(x_RD.ctypes.data), np.int64(y_RD.ctypes.data), np.int64(bias_D.ctypes.data),
+        np.int64(gain_D.ctypes.data), np.int64(shift_D.ctypes.data), np.int64(bits_of(eps)),
+        np.int64(summed_RD.ctypes.data), np.int64(h_RD.ctypes.data), x_RD.shape[0], x_RD.shape[1], len(y_RD),
+        len(bias_D), len(shift_D),
+    )  # fmt: skip
+    return schedule(1, function, args, table)
+
+
+@njit(**VECTORS)
+def _task_of_norm(args, task):
+    x, y, bias, gain, shift, eps, summed, h, R, D, rows_of_y, biases, shifts = array_at(args, 0, (13,))
+    zero = F(0)
+    _residual_norm(
+        array_at(x, zero, (R, D)), array_at(y, zero, (rows_of_y, D)), array_at(bias, zero, (biases,)),
+        array_at(gain, zero, (D,)), array_at(shift, zero, (shifts,)), float_of(np.int32(eps)),
+        array_at(summed, zero, (R, D)), array_at(h, zero, (R, D)),
+    )  # fmt: skip
+    return DONE
 
 
 @njit(**VECTORS)
 def _residual_norm(x_RD, y_RD, bias_D, gain_D, shift_D, eps, summed_RD, h_RD):
+    """Without rows of y, x is not changed."""
     R, D = x_RD.shape
     for r in range(R):
-        if len(bias_D):
+        if len(y_RD) and len(bias_D):
             for d in range(D):
                 summed_RD[r, d] = x_RD[r, d] + y_RD[r, d] + bias_D[d]
-        else:
+        elif len(y_RD):
             for d in range(D):
                 summed_RD[r, d] = x_RD[r, d] + y_RD[r, d]
         normalise_row(summed_RD, r, gain_D, shift_D, eps, h_RD)
-
-
-@njit(**VECTORS)
-def _norm(x_RD, gain_D, shift_D, eps, h_RD):
-    for r in range(len(x_RD)):
-        normalise_row(x_RD, r, gain_D, shift_D, eps, h_RD)
 
 
 @njit(**VECTORS)

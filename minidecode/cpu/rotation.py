@@ -5,13 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from ..reference import rotation as reference
+from ..runtime.capture import capturable, contiguous
 from .activation import no_bias
+from .common.atomics import are_inside, array_at
 from .common.code_paths import COMPILED, NUMPY, ran
 from .common.jit import njit
+from .common.thread_pool import CALLER_ALONE, DONE, FAILED, REFUSED, parallel_for, schedule
 
 F = np.float32
 
 
+@capturable
 def rotate_heads(qkv_RX, bias_X, heads, pos_R, turns_NK, out=None, *, workspace=None):
     """In float32; where numbers are of another dtype, or lie otherwise, the reference does it.
 
@@ -20,9 +24,9 @@ def rotate_heads(qkv_RX, bias_X, heads, pos_R, turns_NK, out=None, *, workspace=
     y_RX = np.empty(qkv_RX.shape, F) if out is None else out
     bias_of_X = no_bias(qkv_RX.shape[1]) if bias_X is None else bias_X
     given = qkv_RX, turns_NK, y_RX
-    if all(a.dtype == F and a.flags.c_contiguous for a in given) and _rotate_heads(
-        qkv_RX, bias_of_X, pos_R, turns_NK, heads.H + heads.G, y_RX
-    ):
+    arrays = qkv_RX, contiguous(bias_of_X, F), contiguous(pos_R, np.int64), turns_NK, heads.H + heads.G, y_RX
+    is_ours = all(a.dtype == F and a.flags.c_contiguous for a in given)
+    if is_ours and parallel_for(_rotation, arrays, _task_of_rotation, CALLER_ALONE):
         ran(COMPILED)
         return y_RX
     ran(NUMPY)
@@ -30,13 +34,36 @@ def rotate_heads(qkv_RX, bias_X, heads, pos_R, turns_NK, out=None, *, workspace=
 
 
 @njit(cache=True, nogil=True)
-def _rotate_heads(qkv_RX, bias_X, pos_R, turns_NK, heads, y_RX):
-    """False, and nothing is written, where a position is outside of the table."""
+def _rotation(qkv_RX, bias_X, pos_R, turns_NK, heads, y_RX, function, table):
+    """Lays it on the table, as one task; REFUSED where a position is outside of the table of turns."""
+    if not are_inside(pos_R, len(turns_NK)):
+        return REFUSED
     (R, X), (N, K) = qkv_RX.shape, turns_NK.shape
+    args = (
+        np.int64(qkv_RX.ctypes.data), np.int64(bias_X.ctypes.data), np.int64(pos_R.ctypes.data),
+        np.int64(turns_NK.ctypes.data), np.int64(y_RX.ctypes.data), heads, R, X, N, K,
+    )  # fmt: skip
+    return schedule(1, function, args, table)
+
+
+@njit(cache=True, nogil=True)
+def _task_of_rotation(args, task):
+    """FAILED where a position is outside of the table: a captured step is not checked by `_rotation`."""
+    qkv, bias, pos, turns, y, heads, R, X, N, K = array_at(args, 0, (10,))
+    pos_R = array_at(pos, 0, (R,))
+    if not are_inside(pos_R, N):
+        return FAILED
+    _rotate_heads(
+        array_at(qkv, F(0), (R, X)), array_at(bias, F(0), (X,)), pos_R, array_at(turns, F(0), (N, K)), heads,
+        array_at(y, F(0), (R, X)),
+    )  # fmt: skip
+    return DONE
+
+
+@njit(cache=True, nogil=True)
+def _rotate_heads(qkv_RX, bias_X, pos_R, turns_NK, heads, y_RX):
+    (R, X), K = qkv_RX.shape, turns_NK.shape[1]
     half, turned = K // 2, heads * K
-    for r in range(R):
-        if not 0 <= pos_R[r] < N:
-            return False
     for r in range(R):
         turn_K = turns_NK[pos_R[r]]
         for first in range(0, turned, K):
@@ -46,4 +73,3 @@ def _rotate_heads(qkv_RX, bias_X, pos_R, turns_NK, heads, y_RX):
                 y_RX[r, first + half + i] = b * turn_K[i] + a * turn_K[half + i]
         for x in range(turned, X):
             y_RX[r, x] = qkv_RX[r, x] + bias_X[x]
-    return True

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..runtime.capture import capturable
 from . import split
 
 
+@capturable
 def attend_shared(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):
     """Equation 4: the split cache's attention where no row has generated anything."""
     R, nothing = len(q_RHK), np.zeros(len(q_RHK), np.int64)

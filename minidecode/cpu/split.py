@@ -12,7 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..reference.attention import heads_side_by_side
-from .common.atomics import array_at, fetch
+from ..runtime.capture import capturable, contiguous
+from .common.atomics import array_at, bits_of, fetch, float_of
 from .common.jit import njit
 from .common.low_precision import f32, in_bits
 from .common.position_bias import add_bias, bias_arrays
@@ -24,16 +25,18 @@ PREFETCH_KEYS = 24  # so many keys before one is read, it is fetched
 WORTH_WORKERS = 2**16  # numbers of keys and values, times the queries that they meet: some 20 us of reading
 
 
+@capturable
 def attend_split(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, bias=None, out=None
 ):
     """Equation 3. With an empty prompt, or no room for what rows generate, also what grouped.py and shared.py do."""
     (R, H, K), (B, G, N, _), (T, U) = q_RHK.shape, prompt_k_BGNK.shape, v_RGTU.shape[2:]
     a_RHU = np.empty((R, H, U), q_RHK.dtype)
-    q_RHK = np.multiply(q_RHK, q_RHK.dtype.type(scale), order="C")
-    cache = [np.ascontiguousarray(in_bits(x)) for x in (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU)]
-    prompt_begin_B, begin_R, end_R = (np.ascontiguousarray(x, np.int64) for x in (prompt_begin_B, begin_R, end_R))
-    arrays = q_RHK, *cache[:2], prompt_begin_B, *cache[2:], begin_R, end_R, *bias_arrays(bias, q_RHK.dtype), a_RHU
+    q_RHK, scale = contiguous(q_RHK), q_RHK.dtype.type(scale)  # queries are multiplied by it as they are read
+    cache = [contiguous(in_bits(x)) for x in (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU)]
+    prompt_begin_B, begin_R, end_R = (contiguous(x, np.int64) for x in (prompt_begin_B, begin_R, end_R))
+    bias_and_zero = bias_arrays(bias, q_RHK.dtype)
+    arrays = q_RHK, *cache[:2], prompt_begin_B, *cache[2:], begin_R, end_R, *bias_and_zero, scale, a_RHU
     kinds = {x.dtype for x in cache}
     if q_RHK.dtype == np.float32 and len(kinds) == 1 and cache[0].dtype in TASK_OF:  # workers know only addresses
         is_long = B * G > 1 and R * (N + T) * H * (K + U) > WORTH_WORKERS
@@ -45,15 +48,16 @@ def attend_split(
 
 @njit(cache=True, nogil=True)
 def _attention(
-    q_RHK, k_BGNK, v_BGNU, begin_B, k_RGTK, v_RGTU, begin_R, end_R, bias_XHP, bucket_L, zero, a_RHU, function, table
-):
+    q_RHK, k_BGNK, v_BGNU, begin_B, k_RGTK, v_RGTU, begin_R, end_R, bias_XHP, bucket_L, zero, scale, a_RHU,
+    function, table,
+):  # fmt: skip
     """Lays attention on the table: a task for each key/value head of each sentence."""
     (R, H, K), (B, G, N, U), T = q_RHK.shape, v_BGNU.shape, k_RGTK.shape[2]
     args = (
         np.int64(q_RHK.ctypes.data), np.int64(k_BGNK.ctypes.data), np.int64(v_BGNU.ctypes.data),
         np.int64(begin_B.ctypes.data), np.int64(k_RGTK.ctypes.data), np.int64(v_RGTU.ctypes.data),
         np.int64(begin_R.ctypes.data), np.int64(end_R.ctypes.data), np.int64(bias_XHP.ctypes.data),
-        np.int64(bucket_L.ctypes.data), zero, np.int64(a_RHU.ctypes.data),
+        np.int64(bucket_L.ctypes.data), zero, np.int64(bits_of(scale)), np.int64(a_RHU.ctypes.data),
         R, H, K, B, G, N, U, T, len(bias_XHP), bias_XHP.shape[2], len(bucket_L),
     )  # fmt: skip
     return schedule(B * G, function, args, table)
@@ -63,13 +67,14 @@ def _attention(
 def _attend_task(args, task, like):
     """Key/value head `task` of the attention that args describes; its cache holds numbers like `like`."""
     (
-        q, k, v, begin_B, own_k, own_v, begin_R, end_R, bias, bucket, zero, a, R, H, K, B, G, N, U, T, X, P, L
-    ) = array_at(args, 0, (23,))  # fmt: skip
+        q, k, v, begin_B, own_k, own_v, begin_R, end_R, bias, bucket, zero, scale, a, R, H, K, B, G, N, U, T, X, P, L
+    ) = array_at(args, 0, (24,))  # fmt: skip
     _attend_head(
         array_at(q, np.float32(0), (R, H, K)), array_at(k, like, (B, G, N, K)), array_at(v, like, (B, G, N, U)),
         array_at(begin_B, 0, (B,)), array_at(own_k, like, (R, G, T, K)), array_at(own_v, like, (R, G, T, U)),
         array_at(begin_R, 0, (R,)), array_at(end_R, 0, (R,)), array_at(bias, np.float32(0), (X, H, P)),
-        array_at(bucket, 0, (L,)), zero, array_at(a, np.float32(0), (R, H, U)), task // G, task % G,
+        array_at(bucket, 0, (L,)), zero, float_of(np.int32(scale)), array_at(a, np.float32(0), (R, H, U)),
+        task // G, task % G,
     )  # fmt: skip
     return DONE
 
@@ -89,20 +94,20 @@ TASK_OF = {np.dtype(np.float32): _task_of_float32, np.dtype(np.uint16): _task_of
 
 @njit(cache=True, nogil=True)
 def _attend_heads(
-    q_RHK, k_BGNK, v_BGNU, begin_B, k_RGTK, v_RGTU, begin_R, end_R, bias_XHP, bucket_L, zero, a_RHU
+    q_RHK, k_BGNK, v_BGNU, begin_B, k_RGTK, v_RGTU, begin_R, end_R, bias_XHP, bucket_L, zero, scale, a_RHU
 ):  # fmt: skip
     """All key/value heads of all sentences, one after the other."""
     B, G = k_BGNK.shape[:2]
     for task in range(B * G):
         _attend_head(
-            q_RHK, k_BGNK, v_BGNU, begin_B, k_RGTK, v_RGTU, begin_R, end_R, bias_XHP, bucket_L, zero, a_RHU,
+            q_RHK, k_BGNK, v_BGNU, begin_B, k_RGTK, v_RGTU, begin_R, end_R, bias_XHP, bucket_L, zero, scale, a_RHU,
             task // G, task % G,
         )  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
 def _attend_head(
-    q_RHK, k_BGNK, v_BGNU, begin_B, k_RGTK, v_RGTU, begin_R, end_R, bias_XHP, bucket_L, zero, a_RHU, b, g
+    q_RHK, k_BGNK, v_BGNU, begin_B, k_RGTK, v_RGTU, begin_R, end_R, bias_XHP, bucket_L, zero, scale, a_RHU, b, g
 ):  # fmt: skip
     """Key/value head g of sentence b, for the W rows of the sentence, and of each row the P query heads of the group.
 
@@ -117,7 +122,9 @@ def _attend_head(
     q_XK, a_XU = np.empty((W * P, K), q_RHK.dtype), np.zeros((W * P, U), q_RHK.dtype)
     scores_XM = np.empty((W * P, N + longest), q_RHK.dtype)
     for w in range(W):
-        q_XK[w * P : w * P + P] = q_RHK[b * W + w, g * P : g * P + P]
+        for p in range(P):
+            for i in range(K):
+                q_XK[w * P + p, i] = q_RHK[b * W + w, g * P + p, i] * scale
 
     _scores(q_XK, k_NK, v_NU, scores_XM)
     for w in range(W):

@@ -27,27 +27,35 @@ if TYPE_CHECKING:
 # int8, o uint8, b bool. A number behind it: an array of so many axes; with "r", one that may only be read, as all
 # weights are, with "a" such a one whose numbers need not touch, with "s" one to write whose numbers need not.
 TASK, WORKERS = "i i", {"common.thread_pool._work": ["i1 i"]}
+GRAPH = {
+    "common.thread_pool._launch_all": ["i2 i i i i1"],
+    "common.graph._counting": ["i1 i i1"],
+    "common.graph._task_of_counting": [TASK],
+}  # of a step that is captured
 ATTENTION = {
-    "split._attention": ["f3 f4 f4 i1 f4 f4 i1 i1 f3r i1r i f3 i i1"],
+    "split._attention": ["f3 f4 f4 i1 f4 f4 i1 i1 f3r i1r i f f3 i i1"],
     "split._task_of_float32": [TASK],
 } | WORKERS
 BEST, BEST_OF_SUMS = "f2 f2 i2", "d2 d2 i2"  # a beam search that samples adds its noise in float64
 TYPES: dict[str, dict[str, list[str]]] = {
-    "activation": {"activation._bias_activation": ["f2 f1r f1r i f2"]},
-    "append": {"append._append_kv": ["f2 f1r f4 f4 i1 f3"]},
+    "activation": {"activation._activation": ["f2 f1r f1r i f2 i i1"], "activation._task_of_activation": [TASK]},
+    "append": {"append._append": ["f2 f1r f4 f4 i1 f3 i i1"], "append._task_of_append": [TASK]} | GRAPH,
     "beam_update": {
         "beam_update._update_beams": ["f2 i2 i2 f2 f2 i2 b1 i1 i1 i1 f1 i1 f b b i b b b b i2 i2 i2 b2 i2 i1 i1"]
     },
     "candidates": {"candidates._top_candidates": [BEST, BEST_OF_SUMS]},
     "argmax": {"argmax._log_probabilities": ["f2 i1 f1"]},
     "sample": {"sample._sample_tokens": ["f2 u2 u1 u u i1"]},
-    "embedding": {"embedding._embed_norm": ["i1 i1 f2r f2r f f1r f1r f f2 f2"]},
+    "embedding": {
+        "embedding._embedding_of_floats": ["i1 i1 f2r f2r f f1r f1r f f2 f2 i i1"],
+        "embedding._task_of_embedding": [TASK],
+    },
     "extend": {"extend._extend_sequences": ["i2 i1 f1 b1 i1 d1 i1 b1 i1 i1 i1 i1 b i1"]},
     "finished": {"finished._store_finished": ["i3 i3 i2 i2 i2 i1"]},
     "hars": {"hars._hars_candidates": ["f2 f2 f2 i2"]},
-    "rotation": {"rotation._rotate_heads": ["f2 f1r i1 f2r i f2"]},
+    "rotation": {"rotation._rotation": ["f2 f1r i1 f2r i f2 i i1"], "rotation._task_of_rotation": [TASK]},
     "ngram": {"ngram._ban": ["f2 i2 i1 i"]},
-    "norm": {"norm._residual_norm": ["f2 f2 f1r f1r f1r f f2 f2"]},
+    "norm": {"norm._norm_of_floats": ["f2 f2 f1r f1r f1r f f2 f2 i i1"], "norm._task_of_norm": [TASK]},
     "sequences": {"sequences._update_sequences": ["i3 i2 i2 i1"]},
     "reorder": {"reorder._reorder_cache": ["w4 i1 i"]},
     "shared": ATTENTION,
@@ -75,20 +83,20 @@ PRODUCTS = {  # "linear", by what the weights are stored as
 }  # fmt: skip
 WHOLE_NUMBERS = {"common.panel_gemm._rounding": ["f2 f o2 f1 i i1"], "common.panel_gemm._task_of_rounding": [TASK],
                  "common.panel_gemm._product_of_int8": ["f2 f b o2 q4r f1 f1r f2 i b b i i i i1"],
-                 "common.panel_gemm._task_of_int8": [TASK], "norm._norm": ["f2 f1r f1r f f2"]}  # fmt: skip
+                 "common.panel_gemm._task_of_int8": [TASK]}  # fmt: skip
 PRODUCTS |= dict.fromkeys(DYNAMIC, PRODUCTS["int8"] | WHOLE_NUMBERS)
 OF_BLOCKS = {"common.block_gemm._product": ["f2 o2r h2r f2 b i i i i1"]} | WORKERS
 PRODUCTS |= {"int4": OF_BLOCKS | {"common.block_gemm._task_of_int4": [TASK]},
              "int8_blocks": OF_BLOCKS | {"common.block_gemm._task_of_int8": [TASK]}}  # fmt: skip
 ASKED_FOR: dict[str, dict[str, list[str]]] = {
-    "cache_dtype=float16": {"split._attention": ["f3 h4 h4 i1 h4 h4 i1 i1 f3r i1r i f3 i i1"],
+    "cache_dtype=float16": {"split._attention": ["f3 h4 h4 i1 h4 h4 i1 i1 f3r i1r i f f3 i i1"],
                              "split._task_of_float16": [TASK], "reorder._reorder_cache": ["h4 i1 i"]},
     "cache=indirect": {"indirect._scores": ["f3 f4 i2 f f3s"], "indirect._add_sums": ["f3s f4 i2 f3"],
                         "reorder._reorder_cache": ["u4 i1 i"]},
     "cache=indirect,cache_dtype=float16": {"indirect._scores": ["f3 h4 i2 f f3s"],
                                            "indirect._add_sums": ["f3s h4 i2 f3"],
                                            "common.low_precision._cast": ["h2 f2"]},
-    "epilogue=cpu": {"epilogue._end": ["f2 f1r i b f2"], "norm._norm": ["f2 f1r f1r f f2"]},
+    "epilogue=cpu": {"epilogue._end": ["f2 f1r i b f2"]},
 }  # fmt: skip
 LETTERS = {"f": "float32", "d": "float64", "i": "int64", "u": "uint64", "w": "uint32", "h": "uint16", "q": "int8",
            "o": "uint8", "b": "boolean"}  # fmt: skip

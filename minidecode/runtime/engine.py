@@ -20,6 +20,7 @@ from ..cache.protocol import StepCache
 from ..cache.queries import QueryCache, QueryCross, QueryRows, rows_a_token
 from ..cache.source import Source
 from .buckets import Bucket, Buckets, apart, room_for
+from .cpu_graphs import CapturedOnCpu
 from .device import fetch, put
 from .in_front import InFront
 from .receipt import GraphCounts, held_bytes
@@ -57,13 +58,14 @@ class Engine:
 
     def __init__(
         self, network, weights, ops, make_cache, drop_finished: bool = False, device: str = "cpu",
-        buckets: Buckets | None = None,
+        buckets: Buckets | None = None, on_cpu: CapturedOnCpu | None = None,
     ):  # fmt: skip
         self.network, self.weights, self.ops, self.make_cache = network, weights, ops, make_cache
         self.device = device  # where weights lie, and all that ops are handed
         self.drop_finished = drop_finished  # whether a search takes sentences out of the batch when they are done
         self.buckets = buckets  # where captured steps are kept; None: steps are not captured
         self.bucket: Bucket | None = None  # the one that the steps run in now
+        self.on_cpu = on_cpu  # what captures steps on the CPU; None: it does not
         self.graphs = GraphCounts()
         self.rows = 0  # that all steps have computed
         self.caches: list[StepCache] = []  # by layer
@@ -168,6 +170,8 @@ class Engine:
         there = put(stays_B, self.device), put(stays_R, self.device)
         for cache in self.caches:
             cache.leave(self.ops, *there)
+        if self.on_cpu is not None:
+            self.on_cpu = self.on_cpu.of_other_rows()
         if self.source is not None:  # whole sequences again at each step
             self.source = self.source.picked(self.ops, stays_R)
         if self.latent is not None:
@@ -203,7 +207,12 @@ class Engine:
         return logits_RV
 
     def _run(self, part: str, run: Callable[..., Any], *arrays: np.ndarray) -> Any:
-        """A part of a step: where steps are captured, over a bucket's caches, which may have been captured before."""
+        """A part of a step: where steps are captured, over a bucket's caches, which may have been captured before.
+
+        On the CPU, the forward pass is captured alone, anew in each generation.
+        """
+        if self.on_cpu is not None and part == "forward":
+            return self.on_cpu(self.ops, self.graphs, run, *arrays)
         if self.buckets is None:
             return run(*arrays)
         if self.bucket is None:

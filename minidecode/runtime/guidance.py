@@ -22,6 +22,7 @@ class GuidedEngine(Engine):
     def __init__(self, *args, negative_prompts: list[np.ndarray], **kwargs):
         super().__init__(*args, **kwargs)
         self.other = Engine(*args, **kwargs)
+        self.other.on_cpu = self.on_cpu and self.on_cpu.of_other_rows()  # over its own caches
         self.other.seconds = self.seconds  # one account of the time
         self.negative_R = negative_prompts  # by row, as of now
         self.prompt_R = np.empty(0, np.int64)  # tokens of each row's own prompt; the prefill tells

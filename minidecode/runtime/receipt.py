@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -85,21 +86,30 @@ class CountedOps:
         """The ops that were called, in the order of their first calls."""
         return self._counts
 
-    def counted(self) -> dict[str, tuple[int, int]]:
-        """(calls, bytes) of each op so far."""
-        return {name: (c.calls, c.bytes) for name, c in self._counts.items()}
+    def counted(self) -> dict[str, Counter[str]]:
+        """What each op has done so far: calls, bytes, and calls of each code path."""
+        return {name: _done(count) for name, count in self._counts.items()}
 
-    def counted_since(self, before: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
-        """(calls, bytes) of each op that was called since `before`, which `counted` told."""
-        found = ((name, c, before.get(name, (0, 0))) for name, c in self._counts.items())
-        return {name: (c.calls - calls, c.bytes - size) for name, c, (calls, size) in found if c.calls > calls}
+    def counted_since(self, before: dict[str, Counter[str]]) -> dict[str, Counter[str]]:
+        """What each op that was called has done since `before`, which `counted` told."""
+        since = {name: _done(count) - before.get(name, Counter()) for name, count in self._counts.items()}
+        return {name: done for name, done in since.items() if done["calls"]}
 
-    def count_again(self, held: dict[str, tuple[int, int]]) -> None:
+    def count_again(self, held: dict[str, Counter[str]]) -> None:
         """The same calls once more: a graph was launched that holds them. Their seconds are in those of the steps."""
-        for name, (calls, size) in held.items():
+        for name, done in held.items():
             count = self._counts.setdefault(name, self._every[name])
-            count.calls += calls
-            count.bytes += size
+            for what, number in done.items():
+                if what == "calls":
+                    count.calls += number
+                elif what == "bytes":
+                    count.bytes += number
+                else:
+                    count.code_paths[what] = count.code_paths.get(what, 0) + number
+
+
+def _done(count: OpCount) -> Counter[str]:
+    return Counter(count.code_paths) + Counter(calls=count.calls, bytes=count.bytes)
 
 
 def least_cost(op: str, function: Any, given: dict[str, Any]) -> Cost | None:
@@ -183,11 +193,12 @@ def root(array: np.ndarray) -> np.ndarray:
 
 @dataclass
 class GraphCounts:
-    """Of the parts of steps that are launched as one, on a device."""
+    """Of the parts of steps that are launched as one."""
 
     captured: int = 0  # in this call
     reused: int = 0  # an earlier call captured them
     launches: int = 0  # of both
+    why_not: str = ""  # of a plan that captures on the CPU: why no step of this call was
 
 
 @dataclass
@@ -238,6 +249,8 @@ class Receipt:
                 f"{g.launches:,} launches of parts of steps ({g.captured} captured, {g.reused} kept from earlier "
                 "calls): the calls in them are counted above"
             )
+        elif g.why_not:
+            lines.append(f"steps were not captured: {g.why_not}")
         if self.chosen:
             lines.append(self.chosen)
         if self.compile_seconds:

@@ -1,7 +1,7 @@
 """Atomic loads, stores and additions on an array, for compiled code.
 
 Numba has none of these for CPUs; LLVM has. All are sequentially consistent: every thread sees the same order of them.
-Threads pass each other numbers alone, so addresses of arrays and of functions are here too.
+Threads pass each other numbers alone, so addresses of arrays and of functions, and bits of floats, are here too.
 """
 
 from __future__ import annotations
@@ -99,6 +99,35 @@ def fetch(address, size):
     """Asks for the cache lines of so many bytes, which are read soon."""
     for line in range(0, size, 64):
         _fetch_line(address + line)
+
+
+@njit(inline="always")
+def are_inside(place_R, end):
+    """Whether all of these are places of an array that is so long."""
+    inside = True
+    for r in range(len(place_R)):
+        inside = inside and 0 <= place_R[r] < end
+    return inside
+
+
+@intrinsic
+def bits_of(typing_context, number):
+    """The bits of a float32, as an int32."""
+
+    def code(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], ir.IntType(32))
+
+    return types.int32(types.float32), code
+
+
+@intrinsic
+def float_of(typing_context, bits):
+    """The float32 that has these bits."""
+
+    def code(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], ir.FloatType())
+
+    return types.float32(types.int32), code
 
 
 @intrinsic

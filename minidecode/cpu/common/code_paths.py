@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 
+from ...runtime.capture import in_numpy
+
 CODE_PATHS = COMPILED, BLAS, BLAS_CAST, NUMPY = "compiled", "BLAS", "BLAS on cast weights", "NumPy"
 COUNTS: ContextVar[dict[str, int] | None] = ContextVar("code_paths", default=None)  # of the op that runs in a thread
 
 
 def ran(path: str) -> None:
     """Counts a call of that code for the op that is running in this thread."""
+    if path in (BLAS, BLAS_CAST, NUMPY):
+        in_numpy(f"a part of it is computed by {path}")
     counts = COUNTS.get()
     if counts is not None:
         counts[path] = counts.get(path, 0) + 1

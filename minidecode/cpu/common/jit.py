@@ -20,6 +20,7 @@ SOURCES = (
     "reference/*.py",
     "errors.py",
     "ops.py",
+    "runtime/capture.py",
     "runtime/cores.py",
     "runtime/low_precision.py",
     "runtime/weight_blocks.py",

@@ -20,17 +20,15 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from ...ops import Weight
 from ...reference.activation import PLAIN
+from ...runtime.capture import CAPTURE
 from ...runtime.cores import worker_threads
 from ...runtime.low_precision import PANEL_HEADER as HEADER
 from ...runtime.weight_blocks import aligned
 from ..activation import activate, no_bias
-from .atomics import array_at
+from .atomics import array_at, bits_of, float_of
 from .jit import njit
 from .thread_pool import ALL_WORKERS, CALLER_ALONE, DONE, parallel_for, schedule
 from .tile import DOT, FLOAT, GROUP, LINES, MOST_ROWS, Kind, tile_of
@@ -112,11 +110,11 @@ def _round_row(x_X, largest, q_X):
     """
     most = np.int32(0)
     for i in range(len(x_X)):
-        most = max(most, _bits_of(x_X[i]) & np.int32(0x7FFFFFFF))
-    largest_here = _float_of(most)
+        most = max(most, bits_of(x_X[i]) & np.int32(0x7FFFFFFF))
+    largest_here = float_of(most)
     inverse = largest / largest_here if largest_here > LEAST else F(0)
     for i in range(len(x_X)):
-        q_X[i] = np.uint8(_bits_of(x_X[i] * inverse + LARGE) + np.int32(OFFSET))
+        q_X[i] = np.uint8(bits_of(x_X[i] * inverse + LARGE) + np.int32(OFFSET))
     for i in range(len(x_X), len(q_X)):
         q_X[i] = np.uint8(OFFSET)
     return largest_here / largest if largest_here <= F(3.4028235e38) else F(np.nan)
@@ -125,29 +123,13 @@ def _round_row(x_X, largest, q_X):
 OFFSET = 0 if DOT is None else DOT.offset
 
 
-@intrinsic
-def _bits_of(typing_context, number):
-    def code(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], ir.IntType(32))
-
-    return types.int32(types.float32), code
-
-
-@intrinsic
-def _float_of(typing_context, bits):
-    def code(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], ir.FloatType())
-
-    return types.float32(types.int32), code
-
-
 def multiply_int8(x_RX, largest, q_RX, scale_R, weight: Weight, bias_X, code: int, y_RX, adds: bool) -> None:
     """y = act(x w + bias), or added to y. x and y are float32 and contiguous, with at least one row.
 
     x is rounded into q_RX and scale_R: few rows in the compiled call that shares out the product, many in tasks of
-    their own before it. bias_X: None for none.
+    their own before it, and so are those of a step that is captured. bias_X: None for none.
     """
-    is_rounded = len(x_RX) > ROWS_OF_ROUNDING
+    is_rounded = len(x_RX) > ROWS_OF_ROUNDING or CAPTURE.get() is not None
     if is_rounded:
         round_rows(x_RX, largest, q_RX, scale_R)
     ends = bias_X is not None or code != PLAIN or adds

@@ -29,6 +29,7 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import WorkerError
+from ...runtime.capture import CAPTURE
 from ...runtime.cores import worker_threads
 from .atomics import add, address_of, call, load, pause, store
 from .jit import njit
@@ -38,25 +39,31 @@ from .jit import njit
 OPEN, NEXT, INSIDE, WANTED = 0, 8, 16, 24
 FAILURES = 31  # tasks that raised an error
 NUMBER, FUNCTION, TASKS, ARGS, SIZE = 32, 33, 34, 35, 64  # the last number; the work, and from ARGS on its arguments
+ONLY_NOTED = 62  # 1: work is written down, and does not run
 MOST_LOOKS = 63  # so often the owner looks for who is inside before it asks whether they live; 0: without end
 AWAKE = 500e-6  # seconds that a worker looks for more work before it sleeps
 PATIENCE = 300e-6  # seconds that workers may be inside when all tasks are taken
 TASK_TAKES = 30e-6  # seconds; so many that were waited for cost a piece of work without workers each
 STALL = 1.0  # seconds that somebody may be inside before the owner asks whether they live
-DONE, TABLE_IS_TAKEN, FAILED, STALLED = 1, -1, -2, -3
+DONE, TABLE_IS_TAKEN, FAILED, STALLED, REFUSED = 1, -1, -2, -3, -4
 CALLER_ALONE, SPINNING_WORKERS, ALL_WORKERS = range(3)
+NO_WORKERS, NEVER = np.zeros(SIZE, np.int64), 2**62  # a table that is not used, and for how long
 REMEDY = ": run again, or set NUMBA_NUM_THREADS=1, which needs no worker threads"
 
 
 def parallel_for(describe, arrays, function, workers):
-    """Runs `function(args, task)` for all tasks; with workers, if no other thread has them.
+    """Runs `function(args, task)` for all tasks; with workers, if no other thread has them -> whether it did.
 
-    Both functions are compiled. describe(*arrays, address, table) writes the work down in numbers and calls `schedule`.
+    Both functions are compiled. describe(*arrays, address, table) writes the work down in numbers and calls `schedule`;
+    or returns REFUSED before it writes anything.
     The arrays belong to the caller and stay where they are until all is done. `function` returns DONE, and raises
     nothing but MemoryError, which is raised here. workers: CALLER_ALONE; SPINNING_WORKERS, for work between GEMMs that
     may be the BLAS's, whose own threads spin for some 25 ms and would be in the way; or ALL_WORKERS, which wakes all.
     """
     address, pool = address_of(function), None if workers == CALLER_ALONE else _pool()
+    graph = CAPTURE.get()
+    if graph is not None:
+        graph.note(describe, arrays, address, workers)
     waited = TABLE_IS_TAKEN
     if pool is not None and pool.wake(workers):
         began = time.perf_counter()
@@ -68,6 +75,30 @@ def parallel_for(describe, arrays, function, workers):
         waited = describe(*arrays, address, np.zeros(SIZE, np.int64))
     if waited == FAILED:
         raise MemoryError("no room for the scores of a head, or for another part of the work that threads share")
+    return waited != REFUSED
+
+
+def launch_all(launches_NX, arrays):
+    """Runs work that has been written down, one piece after the other, in one compiled call.
+
+    A row of `launches` is whether workers may take tasks, and then as on a table: the function, its number of tasks and
+    its arguments. The call ends early where workers were waited for, and the rest goes on without them for a while.
+    """
+    first = 0
+    while first < len(launches_NX):
+        pool, table, away, patience = _pool(), NO_WORKERS, NEVER, NEVER
+        if pool is not None:
+            pool.wake(ALL_WORKERS)
+            table, away, patience = pool.table, pool.away, pool.patience
+        first, waited, away = _launch_all(launches_NX, first, away, patience, table)
+        if pool is not None:
+            pool.away = away
+            if waited == STALLED:
+                waited = pool.wait_for_the_last(arrays)
+            elif waited > patience:
+                pool.note_wait(waited, 0.0)
+        if waited == FAILED:
+            raise MemoryError("no room for the scores of a head, or a token or a position outside of its table")
 
 
 @functools.cache
@@ -224,6 +255,9 @@ def schedule(tasks, function, args, table):
     table[FUNCTION], table[TASKS], table[FAILURES] = function, tasks, 0
     for i in range(len(args)):
         table[ARGS + i] = args[i]
+    if table[ONLY_NOTED]:
+        add(table, WANTED, -1)
+        return 0
     store(table, NEXT, 0)
     store(table, OPEN, table[NUMBER])
     _run_tasks(table)
@@ -266,3 +300,26 @@ def _run_tasks(table):
         if call(function, args, task) != DONE:
             add(table, FAILURES, 1)
         task = add(table, NEXT, 1)
+
+
+@njit(cache=True, nogil=True)
+def _launch_all(launches_NX, first, away, patience, table):
+    """Runs launches from number `first` on -> (the next one, how often the last looked for workers, away).
+
+    All of them, unless one fails, or waits for workers for longer than `patience`. away: so many go without workers.
+    """
+    for n in range(first, len(launches_NX)):
+        is_shared, function, tasks = launches_NX[n, 0], launches_NX[n, 1], launches_NX[n, 2]
+        waited = TABLE_IS_TAKEN
+        if is_shared and away > 0:
+            away -= 1
+        elif is_shared:
+            waited = schedule(tasks, function, launches_NX[n, 3:], table)
+        if waited == TABLE_IS_TAKEN:
+            waited = 0
+            for task in range(tasks):
+                if call(function, launches_NX[n, 3:].ctypes.data, task) != DONE:
+                    waited = FAILED
+        if waited < 0 or waited > patience:
+            return n + 1, waited, away
+    return len(launches_NX), 0, away

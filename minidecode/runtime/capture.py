@@ -1,0 +1,47 @@
+"""A decode step that is captured on the CPU: what ops and caches tell while it runs. Needs NumPy alone.
+
+All compiled code of a step is started by `parallel_for` (cpu/common/thread_pool.py), which tells the graph that is
+being made (cpu/common/graph.py) what runs on which arrays. What NumPy does in a step, no graph can do again: the code
+that does it says so by `in_numpy`, and the step is not captured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+import numpy as np
+
+CAPTURE: ContextVar[Any] = ContextVar("capture", default=None)  # the graph of the step that is captured in this thread
+CAPTURABLE: set[Callable[..., Any]] = set()
+Op = TypeVar("Op", bound=Callable[..., Any])
+
+
+def capturable(op: Op) -> Op:
+    """Marks an op all of whose work is told. What is rebound in its place is another function, and is not marked."""
+    CAPTURABLE.add(op)
+    return op
+
+
+def in_numpy(what: str) -> None:
+    """A step that does this is not captured."""
+    graph = CAPTURE.get()
+    if graph is not None:
+        graph.why_not = graph.why_not or what
+
+
+def contiguous(array: np.ndarray, dtype: Any = None) -> np.ndarray:
+    """np.ascontiguousarray. A copy is NumPy's work: a graph would read the old one at every step."""
+    same = np.ascontiguousarray(array, dtype)
+    if same is not array and same.size:
+        in_numpy("NumPy copies an array that does not lie in order")
+    return same
+
+
+def add_one(count_R: np.ndarray) -> None:
+    """count += 1, in place: what a cache counts in a step."""
+    count_R += 1
+    graph = CAPTURE.get()
+    if graph is not None:
+        graph.add_one(count_R)

@@ -1,0 +1,89 @@
+"""Steps that are captured on the CPU: the forward pass of a step as one compiled call, without Python between its ops.
+
+The rules are those of graphs.py. The first step runs as it is, the second is captured, and from the third on a step is
+a launch. A captured step holds only ops of the plan's own that say so (`capturable`). If a step calls anything else, a
+function of the user's or an op that is rebound, all steps run as they are, and the receipt says why. A generation
+captures for itself, and leaves nothing on the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .arena import Fresh
+from .capture import CAPTURABLE, CAPTURE
+from .receipt import CountedOps, GraphCounts
+from .user_functions import describe
+
+MOST_ROWS = 8  # of a step. More rows take so long that Python's share is small; and a graph keeps all intermediates
+
+
+class CapturedOnCpu:
+    """The forward pass of a step, of a generation whose rows stay the same."""
+
+    def __init__(self, refused: str = "") -> None:
+        self.refused = self.why_not = refused  # why no step of the call is captured; why none of these rows is
+        self.inputs: tuple[Any, ...] | None = None
+        self.graph: Any = None
+
+    def __call__(self, ops: CountedOps, counts: GraphCounts, run: Callable[..., Any], *arrays: Any) -> Any:
+        """run(*arrays), which calls these ops. The result is overwritten by the next step."""
+        rows = len(arrays[0])
+        if not self.why_not and rows > MOST_ROWS:
+            self.why_not = f"a step has {rows} rows, and Python takes little of a step of more than {MOST_ROWS}"
+        if self.why_not:
+            counts.why_not = self.why_not
+            return run(*arrays)
+        if self.inputs is None:
+            self.inputs = tuple(array.copy() for array in arrays)
+            return run(*arrays)
+        for mine, new in zip(self.inputs, arrays, strict=True):
+            mine[...] = new
+        if self.graph is None:
+            return self._capture(ops, counts, run)
+        self.graph.launch()
+        ops.count_again(self._held)
+        counts.launches += 1
+        return self._result
+
+    def of_other_rows(self) -> CapturedOnCpu:
+        """What captures the steps after this, over other arrays."""
+        return CapturedOnCpu(self.refused)
+
+    def _capture(self, ops: CountedOps, counts: GraphCounts, run: Callable[..., Any]) -> Any:
+        """The step runs as it is, and the graph is told what it does."""
+        from ..cpu.common.graph import Graph
+
+        graph, before, places = Graph(), ops.counted(), ops.places
+        ops.places = Watched(graph)
+        token = CAPTURE.set(graph)
+        try:
+            self._result = run(*self.inputs or ())
+        finally:
+            CAPTURE.reset(token)
+            ops.places = places
+        self.why_not = counts.why_not = graph.why_not
+        if not self.why_not:
+            self.graph, self._held = graph, ops.counted_since(before)
+            counts.captured += 1
+        return self._result
+
+
+class Watched(Fresh):
+    """Runs the ops of a step that is captured, and sees whether each is one that tells all of its work."""
+
+    def __init__(self, graph: Any) -> None:
+        self.graph = graph
+
+    def run(self, name: str, function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
+        """The op's result."""
+        before, reason = len(self.graph.launches), self.graph.why_not
+        result = function(*args, **kwargs)
+        if function not in CAPTURABLE:
+            self.graph.why_not = reason or f"{name} is {describe(function)}"
+        elif self.graph.why_not and not reason:
+            self.graph.why_not = f"{name}: {self.graph.why_not}"
+        elif len(self.graph.launches) == before:
+            self.graph.why_not = reason or f"{name} runs no compiled code"
+        return result
