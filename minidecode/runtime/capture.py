@@ -19,7 +19,7 @@ Op = TypeVar("Op", bound=Callable[..., Any])
 
 
 def capturable(op: Op) -> Op:
-    """Marks an op all of whose work is told. What is rebound in its place is another function, and is not marked."""
+    """Marks an op that tells all of its work. What is rebound in its place is another function, and is not marked."""
     CAPTURABLE.add(op)
     return op
 

@@ -52,7 +52,7 @@ class CapturedOnCpu:
         return CapturedOnCpu(self.refused)
 
     def _capture(self, ops: CountedOps, counts: GraphCounts, run: Callable[..., Any]) -> Any:
-        """The step runs as it is, and the graph is told what it does."""
+        """The step runs as it is, and tells the graph what it does."""
         from ..cpu.common.graph import Graph
 
         graph, before, places = Graph(), ops.counted(), ops.places

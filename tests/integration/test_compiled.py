@@ -88,7 +88,7 @@ def test_auto_takes_what_is_on_disk_and_compiles_nothing(tmp_path):
         assert same == tokens and warm[0].startswith("fast,")
         assert warm[1:] == ["auto: compiled code, which was on disk", 0, 0.0, dict.fromkeys(cold[4], "cpu")]
 
-    (data,) = tmp_path.rglob("norm._residual_norm*.nbc")
+    (data,) = tmp_path.rglob("norm._norm_of_floats*.nbc")
     whole = data.read_bytes()
     for broken in (whole[: len(whole) // 2], None):
         data.unlink() if broken is None else data.write_bytes(broken)
@@ -96,7 +96,7 @@ def test_auto_takes_what_is_on_disk_and_compiles_nothing(tmp_path):
             assert found == [tokens, "cache=replicated", found[2], 0, 0.0, cold[4]]
             assert "not on disk for norm (" in found[2]
     data.write_bytes(whole)
-    (index,) = tmp_path.rglob("norm._residual_norm*.nbi")
+    (index,) = tmp_path.rglob("norm._norm_of_floats*.nbi")
     index.write_bytes(index.read_bytes().replace(b"0.", b"9.", 1))  # of another version of Numba
     assert all("not on disk for norm (" in found[2] for found in json.loads(in_a_process(TWICE, tmp_path)))
 
