@@ -151,7 +151,7 @@ for name, dtype, plan, beside in [
         ids = [list(range(5, 5 + n)) for n in next(lengths)]
         said = f"fast,{beside[i % len(beside)]}" if beside else "fast"
         model.generate(input_ids=ids, plan=said, max_new_tokens=3, no_repeat_ngram_size=2 * (i % 2), **search)
-md.load(sys.argv[1]).generate(input_ids=[[3, 4], [5]], plan="fast", max_new_tokens=3)
+md.load(sys.argv[1]).generate(input_ids=[[3, 4], [5]], plan="fast", max_new_tokens=5)  # steps are captured
 print(*wrong, sep="\\n")
 idle = {(name, types) for name, each in known.items() for types in each} - seen
 idle = {(name, types) for name, types in idle if FLOAT or not ("floats" in name or "tiles" in name)}

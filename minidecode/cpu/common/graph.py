@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .atomics import address_of, array_at
+from . import thread_pool
+from .atomics import array_at
 from .jit import njit
 from .thread_pool import CALLER_ALONE, DONE, FUNCTION, ONLY_NOTED, REFUSED, SIZE, TASKS, launch_all, schedule
 
@@ -38,7 +39,7 @@ class Graph:
 
     def add_one(self, count_R: np.ndarray) -> None:
         """Here the step adds one to these."""
-        self.note(_counting, (count_R,), address_of(_task_of_counting), CALLER_ALONE)
+        self.note(_counting, (count_R,), thread_pool.address_of(_task_of_counting), CALLER_ALONE)
 
     def launch(self) -> None:
         """Runs the step again. Raises MemoryError and WorkerError, as parallel_for does."""
