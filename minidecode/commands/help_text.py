@@ -37,8 +37,8 @@ EXAMPLES = {  # tests/cli/test_help.py reads each as the command line would
         "minidecode chat -m path/to/model.gguf --dtype int8",
     ),
     "interpolate": (
-        'minidecode interpolate -m my-latent "the baker lost a key." "it is late."',
-        'minidecode interpolate -m my-latent "a cat." "a dog." --steps 9',
+        'minidecode interpolate "the baker lost a key." "my cook will buy a boat."',
+        'minidecode interpolate "the cook hid a map." "a pilot sold a lamp." --steps 9',
         'minidecode interpolate -m my-latent "a cat." "a dog." --beam 4 --json',
     ),
     "trace": (

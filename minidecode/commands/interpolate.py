@@ -15,7 +15,7 @@ from .search_flags import with_search_options
 def interpolate(
     first: Annotated[str, typer.Argument(help="The text to begin with.")],
     last: Annotated[str, typer.Argument(help="The text to end with.")],
-    model: ModelName,
+    model: ModelName = "tiny-latent",
     revision: Revision = None,
     steps: Annotated[int, typer.Option(help="Texts to write, the two ends included.")] = 5,
     plan: PlanText = "auto", dtype: Dtype = "float32", device: Device = "cpu",

@@ -3,13 +3,16 @@
     python tests/golden/make_bundled.py
 
 Each prompt alone, float32, under the model's own generation_config.json and the options listed. transformers' GPT-2
-has as many key/value heads as query heads; the multi-query one runs there as the same network under another name.
+has as many key/value heads as query heads; the multi-query one runs there as the same network under another name. Each
+prompt of the model with a latent has one of its own.
 """
 
 import json
 from pathlib import Path
 
+import numpy as np
 import torch
+from latent_gpt2 import LatentGPT2, load_latent
 from safetensors.torch import load_file
 from transformers import (
     AutoModelForCausalLM,
@@ -42,6 +45,7 @@ CORRUPTED = [
     "I have the honor<mask> to transmit a report of the Secretary of War, with<mask> accompanying papers.",
     "“Peace” — 1°",
 ]
+SENTENCES = ["the", "did my", "on monday, a young", "our baker will", "a"]
 NUMBERS_AND_DATES = [
     "translate to English: 1,234",
     "translate to French: 80080",
@@ -72,6 +76,7 @@ MODELS = {
     "tiny-gpt2-mqa": (multi_query_gpt2, BEGINNINGS),
     "tiny-bart": (AutoModelForSeq2SeqLM.from_pretrained, CORRUPTED),
     "tiny-translator": (AutoModelForSeq2SeqLM.from_pretrained, NUMBERS_AND_DATES),
+    "tiny-latent": (lambda folder: load_latent(folder, torch.float32)[0], SENTENCES),
 }
 
 
@@ -79,16 +84,20 @@ def main() -> None:
     for name, (read, prompts) in MODELS.items():
         folder = ROOT / "weights" / name
         model, tokenizer = read(folder).float().eval(), AutoTokenizer.from_pretrained(folder)
-        cases = []
+        cases, rng = [], np.random.default_rng(0)
         for prompt in prompts:
+            latent, how = {}, {}
+            if isinstance(model, LatentGPT2):
+                z_Z = rng.standard_normal(model.addend.shape[1]).round(3)
+                model.z_Z, latent, how = torch.tensor(z_Z).float(), {"latent": z_Z.tolist()}, {"use_cache": False}
             inputs = tokenizer(prompt, return_tensors="pt", return_token_type_ids=False)
             given = 1 if model.config.is_encoder_decoder else inputs["input_ids"].shape[1]  # the start token
             for options in OPTIONS:
                 with torch.no_grad():
-                    ids = model.generate(**inputs, **options)[:, given:]
+                    ids = model.generate(**inputs, **options, **how)[:, given:]
                 texts = tokenizer.batch_decode(ids, skip_special_tokens=True)
                 rows = [without_padding(row, model) for row in ids.tolist()]
-                cases.append({"prompt": prompt, "options": options, "ids": rows, "texts": texts})
+                cases.append({"prompt": prompt, "options": options | latent, "ids": rows, "texts": texts})
         path = Path(__file__).with_name(f"bundled-{name}.json")
         path.write_text(json.dumps(cases, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         print(f"{len(cases)} cases in {path.name}")
