@@ -15,6 +15,7 @@ import json
 import os
 import runpy
 import sys
+import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable
@@ -275,6 +276,7 @@ def _complete(cuda: Any, devices: Any, devicearray: Any) -> None:
     for name in CUDA_ALONE:
         setattr(cuda, name, partial(_refuse, name))
     cuda.event = Event
+    warnings.filterwarnings("ignore", module=r".*numba.cuda.random")  # of functions that the simulator cannot compile
     if not hasattr(devicearray, "DeviceNDArray"):
         devicearray.DeviceNDArray = devicearray.FakeCUDAArray
     device = devices.FakeCUDADevice

@@ -207,6 +207,8 @@ def test_what_surrounds_kernels_works_and_a_launch_keeps_its_own_configuration(t
      ("cuda.as_cuda_array([1])", "cuda.as_cuda_array takes arrays of numba.cuda here, not list"),
      ("@cuda.jit\ndef f(x): np.sin(x, x)\nf[1, 1](np.zeros(3))", "np.sin of a whole array is not emulated: name one"),
      ("@cuda.jit\ndef f(x): pass\nf[1](np.zeros(3))", "a launch is kernel[grid, block] or kernel[grid, block, stream"),
+     ("from numba.cuda.random import create_xoroshiro128p_states\n@cuda.jit\ndef f(x): pass\n"
+      "f[1, 1](create_xoroshiro128p_states(4, 1))", "are not emulated: numbers and booleans only"),
      ("cuda.syncthreads()", "cuda.syncthreads is called outside of a kernel"),
      ("@cuda.jit\ndef f(x): pass\nf[1, 2000](np.zeros(3))", "script.py:8: f: a block has at most 1024 threads"),
      ("@cuda.jit\ndef f(x): pass\nf[2**21, 1](np.zeros(3))", "run the script on a smaller input, or add --blocks 8"),
