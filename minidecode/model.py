@@ -954,11 +954,11 @@ class Model:
         """refused: why no step is captured on the CPU."""
         functions, make_cache = plan.resolve(self.has_encoder, self.device, **self.traits)
         ops, drop_finished, buckets = CountedOps(functions, places, costs), plan.drop_finished == "on", None
-        on_cpu = None
-        if self.device == "cpu" and plan.captures("cpu"):
+        captures, on_cpu = plan.captures(self.device), None
+        if self.device == "cpu" and plan.captures_on_cpu:
             of_plan = "memory is planned" if plan.arena != "none" else "costs are noted" if costs else ""
             on_cpu = CapturedOnCpu(of_plan or refused)
-        elif plan.captures(self.device) and not costs:  # whose models look at lengths, at each step anew
+        elif captures and not costs:  # whose models look at lengths, at each step anew
             # A kept step writes into no arena of another call.
             buckets = Buckets(self.device) if plan.arena != "none" else self.buckets
         args = self.network, self.weights, ops, make_cache, drop_finished, self.device, buckets, on_cpu

@@ -341,7 +341,13 @@ class Plan:
                 " graphs=auto"
             )
         assert self.cache is not None  # the base has chosen it
-        return self.graphs != "off" and (device != "cpu" or self.base != "cuda") and CACHES[self.cache].in_place
+        return self.graphs != "off" and device != "cpu" and CACHES[self.cache].in_place
+
+    @property
+    def captures_on_cpu(self) -> bool:
+        """Whether steps are captured on the CPU, where a graph needs no more room than caches have."""
+        assert self.cache is not None  # the base has chosen it
+        return self.graphs != "off" and self.base != "cuda" and CACHES[self.cache].in_place
 
     def settled(self, without: Iterable[str]) -> Plan:
         """What `auto` comes to: off for the rows in `without`, which a call has no room for; else compiled code."""

@@ -316,6 +316,15 @@ def test_an_interrupt_ends_a_generation_and_harms_no_other(three_threads):
     assert came > 3 and model.generate(plan="fast", **how).token_ids[0].tolist() == right
 
 
+def test_a_graph_on_the_cpu_needs_no_more_room():
+    """On a device, caches get room for more positions, so that later generations fit."""
+    model, how = load("tiny-gpt2", plan="fast"), {"input_ids": PROMPTS} | HOW
+    captured, plain = (model.footprint(plan=f"fast,graphs={g}", **how) for g in ("auto", "off"))
+    assert captured == plain
+    plans = [model.plan_step(plan=f"fast,graphs={g}", batch_size=2, input_length=5, **HOW) for g in ("auto", "off")]
+    assert plans[0].bytes == plans[1].bytes
+
+
 def test_a_refused_piece_of_work_is_not_noted():
     """What raises in Python raises while a step is captured, and leaves no launch behind."""
     q_RX, at_R = np.ones((1, 24), np.float32), np.array([7])
