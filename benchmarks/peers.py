@@ -75,6 +75,15 @@ MORE_SETTINGS = {
     "SmolLM2-135M, beam 4, 1 x 32, 64 new":
         {"model": "SmolLM2-135M", "batch": 1, "length": 32, "new": 64, "beams": 4, "ngram": 0, "largest_id": 49_000},
 }  # fmt: skip
+TARGETS = {  # work -> times CTranslate2 in float32, times its int8 (ours: int8_dynamic), times transformers
+    "gpt2, greedy, 1 x 32, 64 new": (1.2, 2.0, 2.0),
+    "gpt2, greedy, 8 x 128, 32 new": (1.3, 1.3, 2.0),
+    "gpt2, beam 4, 4 x 256, 32 new, n-gram 3": (2.0, 1.8, 4.0),
+    "bart-base, beam 4, 4 x 512, 32 new, n-gram 3": (1.3, 1.1, 2.5),
+    "t5-base, beam 4, 4 x 256, 32 new": (1.2, None, 2.0),
+    "opus-mt, beam 4, 8 x 64, 64 new": (1.2, 1.1, 2.0),
+    "SmolLM2-135M, beam 4, 1 x 32, 64 new": (None, None, 1.5),
+}
 SYSTEMS = {  # name -> (function that loads it, what it is given, environment)
     "minidecode fp32": ("ours", {"dtype": "float32"}, {}),
     "minidecode int8": ("ours", {"dtype": "int8"}, {}),
@@ -551,7 +560,7 @@ def time_setting(setting: dict, pipes: dict, runs: int, others: dict | None = No
             reached.append(asked(others["ceilings"], "ceilings", setting)[0])
     new = setting["batch"] * setting["new"]
     found = {
-        name: {"tokens_per_second": round(new / statistics.median(s), 1), "seconds": [round(x, 4) for x in sorted(s)],
+        name: {"tokens_per_second": round(new / statistics.median(s), 1), "seconds": [round(x, 4) for x in s],
                "same_tokens_as_transformers": None if "transformers" not in tokens else
                sum(a == b for a, b in zip(tokens[name], tokens["transformers"], strict=True))}
         for name, s in seconds.items()
@@ -566,7 +575,7 @@ def time_setting(setting: dict, pipes: dict, runs: int, others: dict | None = No
         }  # fmt: skip
     if PLAIN in seconds:
         ratios = [plain / mine for plain, mine in zip(seconds[PLAIN], seconds[OURS], strict=True)]
-        found[OURS]["over_plain_cache"] = [round(x, 3) for x in (statistics.median(ratios), min(ratios), max(ratios))]
+        found[OURS]["over_plain_cache"] = [round(float(x), 3) for x in np.quantile(ratios, (0.5, 0.25, 0.75))]
     return found
 
 
@@ -586,22 +595,18 @@ def table(found: dict) -> str:
              " ours / CTranslate2: fp32, int8_dynamic | ours / transformers |",
              "|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
     for name, rows in found["work"].items():
-
-        def best(start: str, rows: dict = rows) -> dict | None:
-            mine = [row for system, row in rows.items() if system.startswith(start)]
-            return max(mine, key=lambda row: row["tokens_per_second"], default=None)
-
-        ours_fp32, *ours_int8 = (rows.get(f"minidecode {kind}") for kind in ("fp32", "int8", "int8_dynamic"))
-        theirs, theirs_int8, torch = best("CTranslate2 fp32"), best("CTranslate2 int8"), best("transformers")
-        systems = (ours_fp32, *ours_int8, theirs, theirs_int8, torch)
-        shown = [f"{row['tokens_per_second']:,.1f}" if row else "" for row in systems]
-        pairs = [(ours_fp32, theirs), (ours_int8[1], theirs_int8), (ours_fp32, torch)]
-        first, second, third = (ratio(a, b) if a and b else "" for a, b in pairs)
+        ours = [rows.get(f"minidecode {kind}") for kind in ("fp32", "int8", "int8_dynamic")]
+        theirs = [best(rows, peer) for peer in ("CTranslate2 fp32", "CTranslate2 int8", "transformers")]
+        shown = [f"{row['tokens_per_second']:,.1f}" if row else "" for row in (*ours, *theirs)]
+        first, second, third = (ratio(*pair) if all(pair) else "" for pair in pairs(rows))
         lines.append(f"| {name} | {' | '.join(shown)} | {first}, {second} | {third} |")
-    if llama := llama_lines(found):
-        lines += ["", *llama]
+    for more in (llama_lines(found), target_lines(found)):
+        lines += ["", *more] if more else []
     turns = min(len(row["seconds"]) for rows in found["work"].values() for row in rows.values())
-    summary = f"Medians of {turns} turns; in brackets, ratios of the fastest and the slowest of them."
+    summary = (
+        f"Medians of {turns} turns. A ratio is the median of the turns' ratios; in brackets, their lower and upper"
+        " quartile."
+    )
     return "\n".join([*lines, "", summary, *where(found), *(["", limits] if (limits := limits_table(found)) else [])])
 
 
@@ -609,23 +614,53 @@ def llama_lines(found: dict) -> list[str]:
     """A table of its own, of the works that it can do; nothing where it was not asked."""
     lines = ["| work | llama.cpp F32 | Q8_0 | minidecode / llama.cpp: fp32, int8_dynamic / Q8_0 |", "|---|---|---|---|"]
     for name, rows in found["work"].items():
-        best = [
-            max((row for system, row in rows.items() if system.startswith(f"llama.cpp {stored}")), default=None,
-                key=lambda row: row["tokens_per_second"]) for stored in ("F32", "Q8_0")
-        ]  # fmt: skip
-        if any(best):
-            shown = [f"{row['tokens_per_second']:,.1f}" if row else "" for row in best]
+        theirs = [best(rows, f"llama.cpp {stored}") for stored in ("F32", "Q8_0")]
+        if any(theirs):
+            shown = [f"{row['tokens_per_second']:,.1f}" if row else "" for row in theirs]
             ours = (rows.get(OURS), rows.get("minidecode int8_dynamic"))
-            ratios = [ratio(a, b) if a and b else "" for a, b in zip(ours, best, strict=True)]
+            ratios = [ratio(a, b) if a and b else "" for a, b in zip(ours, theirs, strict=True)]
             lines.append(f"| {name} | {' | '.join(shown)} | {', '.join(ratios)} |")
     return lines if lines[2:] else []
 
 
+def best(rows: dict, start: str) -> dict | None:
+    """The fastest of the systems whose names begin so."""
+    mine = [row for system, row in rows.items() if system.startswith(start)]
+    return max(mine, key=lambda row: row["tokens_per_second"], default=None)
+
+
+def pairs(rows: dict) -> list[tuple[dict | None, dict | None]]:
+    """(ours, a peer): float32 beside CTranslate2, int8_dynamic beside its int8, float32 beside transformers."""
+    fp32, int8 = rows.get(OURS), rows.get("minidecode int8_dynamic")
+    return [(fp32, best(rows, "CTranslate2 fp32")), (int8, best(rows, "CTranslate2 int8")),
+            (fp32, best(rows, "transformers"))]  # fmt: skip
+
+
+def target_lines(found: dict) -> list[str]:
+    """What was to be reached, beside what was; nothing where no work has a target."""
+    lines = ["| work | float32 / CTranslate2: target, reached | int8_dynamic / its int8 | float32 / transformers |",
+             "|---|---|---|---|"]  # fmt: skip
+    for name, rows in found["work"].items():
+        if name in TARGETS and all(ours and theirs for ours, theirs in pairs(rows)):
+            cells = []
+            for wanted, (ours, theirs) in zip(TARGETS[name], pairs(rows), strict=True):
+                reached = middle_ratio(ours, theirs)
+                missed = f"{wanted:g}x, **{reached:.2f}x, missed**" if wanted else ""
+                cells.append(f"{wanted:g}x, {reached:.2f}x" if wanted and reached >= wanted else missed)
+            lines.append(f"| {name} | {' | '.join(cells)} |")
+    return lines if lines[2:] else []
+
+
+def middle_ratio(ours: dict, theirs: dict) -> float:
+    """The median of the turns' ratios."""
+    return statistics.median(b / a for a, b in zip(ours["seconds"], theirs["seconds"], strict=True))
+
+
 def ratio(ours: dict, theirs: dict) -> str:
-    """How much faster ours is: by the medians, and from our slowest beside their fastest to the reverse."""
-    mine, others = ours["seconds"], theirs["seconds"]
-    least, most = min(others) / max(mine), max(others) / min(mine)
-    return f"{ours['tokens_per_second'] / theirs['tokens_per_second']:.2f}x ({least:.2f}-{most:.2f})"
+    """How much faster ours is, turn by turn: the median of the ratios, and the lower and upper quartile."""
+    ratios = np.array(theirs["seconds"]) / ours["seconds"]
+    lower, middle, upper = np.quantile(ratios, (0.25, 0.5, 0.75))
+    return f"{middle:.2f}x ({lower:.2f}-{upper:.2f})"
 
 
 def limits_table(found: dict) -> str:
@@ -651,12 +686,12 @@ def plain_table(found: dict) -> str:
         speeds = []
         for label in PLAIN_CACHE:
             seconds = rows[label]["seconds"]
-            speeds.append(f"{rows[label]['tokens_per_second']:,.1f} ({seconds[0]:.2f}-{seconds[-1]:.2f} s)")
-        median, least, most = rows[OURS]["over_plain_cache"]
+            speeds.append(f"{rows[label]['tokens_per_second']:,.1f} ({min(seconds):.2f}-{max(seconds):.2f} s)")
+        median, lower, upper = rows[OURS]["over_plain_cache"]
         agreed = found["agreed"][name]
         held = " to ".join(f"{agreed['memory_bytes'][label] / 1e6:,.1f} MB" for label in PLAIN_CACHE)
         lines.append(
-            f"| {name} | {' | '.join(speeds)} | {median:.2f}x ({least:.2f}-{most:.2f}) | {held} |"
+            f"| {name} | {' | '.join(speeds)} | {median:.2f}x ({lower:.2f}-{upper:.2f}) | {held} |"
             f" {agreed['tied_texts']} |"
         )
     return "\n".join([*lines, "", *where(found)])
