@@ -42,7 +42,7 @@ def load(
     generation_config: dict[str, Any] | str | Path | bool | None = None, task: str | None = None,
     source_lang: str | None = None, target_lang: str | None = None,
 ) -> Model:  # fmt: skip
-    """A model, by a bundled name, a folder in the Hugging Face layout, or a hub id such as "gpt2".
+    """A model, by a bundled name, a folder in the Hugging Face layout, or a hub id like "gpt2".
 
         model = md.load("tiny-gpt2")
         model = md.load("gpt2", plan="fast", dtype="int8")

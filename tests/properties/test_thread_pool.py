@@ -404,10 +404,11 @@ x, w = np.ones((3, 64), np.float32), Weight(np.ones((96, 64), np.float32), layou
 linear.linear_few_rows(x, w)
 (workers,), came = thread_pool._started, 0
 def interrupt():
-    for _ in range(200):
+    while came < 100:  # several may come as one on a busy machine
         time.sleep(random.uniform(0, 0.004))
         _thread.interrupt_main()
-threading.Thread(target=interrupt, daemon=True).start()
+interrupting = threading.Thread(target=interrupt, daemon=True)
+interrupting.start()
 while came < 100:
     try:
         while True:
@@ -415,6 +416,10 @@ while came < 100:
             time.sleep(0.0004)
     except KeyboardInterrupt:
         came += 1
+try:
+    interrupting.join()
+except KeyboardInterrupt:
+    pass
 import signal
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 before = workers.table[thread_pool.NUMBER]
