@@ -74,9 +74,9 @@ def load(
     float32 weights are mapped, not read: GPT-2 takes no memory of its own. BART's q, k and v
     matrices are copied into one. plan="fast" copies all matrices of layers, in the order that
     compiled products read: 340 MB for GPT-2, beside a mapped file of 498 MB. Other plans with
-    linear=cpu copy GPT-2's. Low-precision weights are made a matrix at a time, and are all that stays:
-    at int8_dynamic 124 MB for GPT-2. A file of float16 or bfloat16 is cast to float32 as a whole
-    first. Leave the files as they are while the model is in use: rewriting them changes the
+    linear=cpu copy GPT-2's. Low-precision weights are made a matrix at a time, and are all that
+    stays: at int8_dynamic 124 MB for GPT-2. A file of float16 or bfloat16 is cast to float32 as a
+    whole first. Leave the files as they are while the model is in use: rewriting them changes the
     model, and cutting them short ends the program. Deleting them is safe.
     """
     _check_dtype(dtype)

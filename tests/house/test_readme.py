@@ -243,17 +243,6 @@ def test_the_readme_names_the_first_chapters_and_the_hours_of_all():
     assert f"about {sum(c.minutes[1] for c in chapters()) / 60:.0f} hours" in README
 
 
-def test_the_ratios_that_were_reached_are_those_of_the_peers():
-    work = json.loads((RESULTS / "peers-cpu.json").read_text(encoding="utf-8"))["work"]
-    rows = BENCHMARKS.split("**Targets and misses**")[1].split("\n\n")[1].splitlines()[2:]
-    for row, systems in zip(rows, work.values(), strict=True):
-        _, least, reached, least_too, reached_too = [cell.strip(" *") for cell in row.strip("|").split("|")]
-        for target, said, peer in ((least, reached, "CTranslate2 fp32"), (least_too, reached_too, "transformers")):
-            ratio = best(systems, "minidecode fp32") / best(systems, peer)
-            missed = bool(target) and ratio < float(target.removesuffix("x"))
-            assert said == f"{ratio:.2f}x" + (", missed" if missed else "")
-
-
 def test_the_layers_are_as_they_were_counted():
     layers = json.loads((RESULTS / "launches.json").read_text(encoding="utf-8"))["layers"]
     for found in layers:
