@@ -271,8 +271,7 @@ def beam_search(model, ids, count, width, begin=prefill, expand=repeat):
 def split(cache, rows):
     """As `repeat`, but the prompt's keys and values are held once. `step` and `reorder` take it as well."""
     # --- your turn: only what each beam says itself is its own
-    other = cache.of_rows(lambda part: part)
-    return other
+    return cache.of_rows(lambda part: part)
     # --- end
 
 

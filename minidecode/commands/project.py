@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -15,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from ..errors import InputError, OptionError, quoted
+from .child_process import child_environment
 from .flags import AsJson, Debug
 from .help_text import WithExamples
 
@@ -91,7 +91,8 @@ def _in_words(result: dict[str, Any]) -> str:
     numbers = "; ".join(f"{name} {_number(value)}" for name, value in result["numbers"].items())
     state = {"passed": f"passed ({result['seconds']:.1f} s)", "not begun": "not begun", "wrong": "not yet",
              "missing": "not yet"}[result["state"]]  # fmt: skip
-    lines = [f"stage {result['stage']:>2}, {result['title']}: {state}", result["message"], numbers]
+    title = f"stage {result['stage']:>2}, {result['title']} (chapter {result['chapter']})"
+    lines = [f"{title}: {state}", result["message"], numbers]
     return "\n    ".join(line for line in lines if line)
 
 
@@ -155,9 +156,7 @@ def _run(task: str, folder: Path, stages: list[int] | None) -> Iterator[dict[str
         str(folder / "checkpoint"),
         numbers,
     ]
-    package = str(Path(__file__).parents[2])  # this one, wherever it is run from
-    path = os.pathsep.join(p for p in (package, os.environ.get("PYTHONPATH")) if p)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": path}) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=child_environment()) as process:
         assert process.stdout is not None
         got, alarm = 0, Alarm(process)
         try:

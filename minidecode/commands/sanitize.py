@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Annotated
 import typer
 
 from ..errors import OptionError, quoted
+from .child_process import child_environment
 from .flags import AsJson, Debug
 
 
@@ -38,8 +38,6 @@ def sanitize(
     wanted = int(blocks) if blocks and blocks != "all" else blocks
     asked = json.dumps({"traced": traced, "blocks": wanted, "as_json": as_json})
     command = [sys.executable, "-m", "minidecode.emulator.sanitize", asked, str(script), *(arguments or [])]
-    package = str(Path(__file__).parents[2])  # this one, wherever the script is run from
-    path = os.pathsep.join(p for p in (package, os.environ.get("PYTHONPATH")) if p)
-    done = subprocess.run(command, env=os.environ | {"NUMBA_ENABLE_CUDASIM": "1", "PYTHONPATH": path}, check=False)
+    done = subprocess.run(command, env=child_environment(NUMBA_ENABLE_CUDASIM="1"), check=False)
     if done.returncode:
         raise typer.Exit(done.returncode if done.returncode > 0 else 128 - done.returncode)

@@ -27,7 +27,7 @@ from ..reference.activation import (
     TANH,
     code_of,
 )
-from ..runtime.capture import capturable, contiguous
+from ..runtime.capture import capturable, contiguous, in_numpy
 from .common.atomics import array_at
 from .common.code_paths import COMPILED, NUMPY, ran
 from .common.jit import njit
@@ -51,6 +51,7 @@ def bias_activation(f_RX, bias_X, activation, out=None):
     if f_RX.flags.c_contiguous and out.flags.c_contiguous:
         parallel_for(_activation, arrays, _task_of_activation, CALLER_ALONE)
     else:
+        in_numpy("arrays are not float32 and in order")
         _bias_activation(*arrays)
     return out
 

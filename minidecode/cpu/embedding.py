@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..reference import or_empty
-from ..runtime.capture import capturable, contiguous
+from ..runtime.capture import capturable, contiguous, in_numpy
 from .common.atomics import are_inside, array_at, bits_of, float_of
 from .common.jit import njit
 from .common.thread_pool import CALLER_ALONE, DONE, FAILED, parallel_for, schedule
@@ -27,6 +27,7 @@ def embed_norm(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
         ids_R, pos_R = contiguous(ids_R, np.int64), contiguous(pos_R, np.int64)
         parallel_for(_embedding_of_floats, (ids_R, pos_R, *arrays[2:]), _task_of_embedding, CALLER_ALONE)
     else:
+        in_numpy("arrays are not float32 and in order")
         _embed_norm(*arrays)
     return x_RD, h_RD
 

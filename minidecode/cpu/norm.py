@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..reference import or_empty
-from ..runtime.capture import capturable, contiguous
+from ..runtime.capture import capturable, contiguous, in_numpy
 from .common.atomics import array_at, bits_of, float_of
 from .common.jit import njit
 from .common.thread_pool import CALLER_ALONE, DONE, parallel_for, schedule
@@ -37,6 +37,7 @@ def _run(x_RD, y_RD, bias_D, norm, summed_RD, h_RD):
     if x_RD.dtype == y_RD.dtype == F and summed_RD.flags.c_contiguous and h_RD.flags.c_contiguous:
         parallel_for(_norm_of_floats, arrays, _task_of_norm, CALLER_ALONE)
     else:
+        in_numpy("arrays are not float32 and in order")
         _residual_norm(*arrays)
 
 

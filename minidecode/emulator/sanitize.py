@@ -152,7 +152,7 @@ class Sanitizer:
             self._forget(array)
         for finding in run.errors:
             if new := self.report.add(finding, name, where):
-                tell(new)
+                print_error(new)
 
     def _place(self, frame: FrameType | None) -> str:
         """Where in the script, or in a module that it imports, a launch stands."""
@@ -335,7 +335,7 @@ def _root(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def tell(found: Reported) -> None:
+def print_error(found: Reported) -> None:
     """Prints one mistake when it is found."""
     print(f"{found.launched_at}: error: {found.kind} in {found.kernel}: {found.message}", file=sys.stderr, flush=True)
     if found.remedy:

@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 CAPTURE: ContextVar[Any] = ContextVar("capture", default=None)  # the graph of the step that is captured in this thread
-CAPTURABLE: set[Callable[..., Any]] = set()
+CAPTURABLE: dict[int, Callable[..., Any]] = {}  # by id, for what stands in an op's place may have no hash
 Op = TypeVar("Op", bound=Callable[..., Any])
 
 
 def capturable(op: Op) -> Op:
     """Marks an op that tells all of its work. What is rebound in its place is another function, and is not marked."""
-    CAPTURABLE.add(op)
+    CAPTURABLE[id(op)] = op
     return op
 
 

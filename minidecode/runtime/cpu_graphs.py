@@ -80,7 +80,7 @@ class Watched(Fresh):
         """The op's result."""
         before, reason = len(self.graph.launches), self.graph.why_not
         result = function(*args, **kwargs)
-        if function not in CAPTURABLE:
+        if id(function) not in CAPTURABLE:
             self.graph.why_not = reason or f"{name} is {describe(function)}"
         elif self.graph.why_not and not reason:
             self.graph.why_not = f"{name}: {self.graph.why_not}"

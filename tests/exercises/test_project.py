@@ -39,7 +39,7 @@ MISTAKES = [  # stage, what the solution says, what a student wrote instead, wha
     (4, "        cache = reorder(cache, parents)\n", "", "is the cache reordered"),
     (4, "scores[:, None] + log_softmax", "log_softmax", ""),
     (4, "return cache.of_rows(lambda part: part[list(parents)])", "return cache", "is the cache reordered"),
-    (5, "other = cache.of_rows(lambda part: part)\n    return other", "return repeat(cache, rows)", "to be held once"),
+    (5, "return cache.of_rows(lambda part: part)", "return repeat(cache, rows)", "to be held once"),
     (6, "range(len(row) - n + 1):\n            if", "range(len(row) - n):\n            if", "is to be banned"),
     (6, "row[start : start + n - 1] == last", "row[start : start + n] == last", "is to be banned"),
     (7, 'side="right"', 'side="left"', "should draw"),
@@ -204,7 +204,11 @@ def test_start_check_and_race_as_a_student_types_them(cli, tmp_path, monkeypatch
         again.code == 1 and "is there already" in again.err and Path("my_engine/engine.py").read_text("utf-8") == mine
     )
     ran = cli("project", "check")
-    assert ran.code == 1 and "stage  1, the forward pass: not begun\n    line " in ran.out and "stage  2" not in ran.out
+    assert (
+        ran.code == 1
+        and "stage  1, the forward pass (chapter 01): not begun\n    line " in ran.out
+        and "stage  2" not in ran.out
+    )
     assert "a race needs stages 1 and 2" in cli("project", "race").err
     assert "there is no stage 13" in cli("project", "check", "13").err
     Path("my_engine/engine.py").write_text("import os\nos._exit(3)\n")

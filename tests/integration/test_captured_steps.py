@@ -167,6 +167,25 @@ def test_an_op_that_is_rebound_is_what_runs(op, monkeypatch):
         model.generate(input_ids=PROMPTS, plan="fast", **HOW)
 
 
+def test_an_object_without_a_hash_may_stand_in_an_ops_place(monkeypatch):
+    from minidecode.cpu import norm
+
+    right = norm.residual_norm
+
+    class Mine:
+        __hash__ = None
+
+        def __call__(self, *args, **named):
+            return right(*args, **named)
+
+    model = load("tiny-gpt2", plan="fast")
+    wanted = model.generate(input_ids=PROMPTS, plan="fast", **HOW)
+    monkeypatch.setattr(norm, "residual_norm", Mine())
+    found = model.generate(input_ids=PROMPTS, plan="fast", **HOW)
+    assert found.receipt.graphs.launches == 0 and "residual_norm is" in found.receipt.graphs.why_not
+    assert all(np.array_equal(a, b) for a, b in zip(found.token_ids, wanted.token_ids, strict=True))
+
+
 @pytest.mark.parametrize("mistake", ["a count stands still", "a launch is missing", "old tokens"])
 def test_these_tests_see_a_graph_that_is_wrong(mistake, monkeypatch):
     original = Graph.launch

@@ -13,7 +13,6 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -40,22 +39,24 @@ def verdict(stage: Stage, kit: Kit, path: Path) -> dict[str, Any]:
     """What is said of one stage: passed, not begun, or what is wrong."""
     missing = [name for name in stage.functions if not hasattr(kit.engine, name)]
     if missing:
-        return told(stage, "missing", f"there is no {' and no '.join(missing)} in {path.name}")
+        return stage_result(stage, "missing", f"there is no {' and no '.join(missing)} in {path.name}")
     began, kit.numbers = time.perf_counter(), {}
     try:
         stage.check(kit)
     except Miss as miss:
-        return told(stage, "wrong", str(miss))
+        return stage_result(stage, "wrong", str(miss))
     except NotImplementedError as error:
-        return told(stage, "not begun", line_of(error, path))
+        return stage_result(stage, "not begun", line_of(error, path))
     except Exception as error:
-        return told(stage, "wrong", line_of(error, path))
-    return told(stage, "passed", "", kit.numbers, time.perf_counter() - began)
+        return stage_result(stage, "wrong", line_of(error, path))
+    return stage_result(stage, "passed", "", kit.numbers, time.perf_counter() - began)
 
 
-def told(stage: Stage, state: str, message: str, numbers: dict[str, Any] | None = None, seconds: float = 0.0) -> dict:
-    return {"stage": stage.number, "title": stage.title, "state": state, "message": message, "numbers": numbers or {},
-            "seconds": round(seconds, 2)}  # fmt: skip
+def stage_result(
+    stage: Stage, state: str, message: str, numbers: dict[str, Any] | None = None, seconds: float = 0.0
+) -> dict:
+    judged = {"state": state, "message": message, "numbers": numbers or {}, "seconds": round(seconds, 2)}
+    return {"stage": stage.number, "title": stage.title, "chapter": stage.chapter, **judged}
 
 
 def line_of(error: BaseException, path: Path) -> str:
@@ -80,14 +81,13 @@ def main() -> None:
         kit = Kit(load_engine(path), folder)
     except Miss as miss:
         for stage in stages:
-            tell(told(stage, "wrong", f"{path.name} cannot be run: {miss}"))
+            tell(stage_result(stage, "wrong", f"{path.name} cannot be run: {miss}"))
         return
-    doing: dict[str, Callable] = {"check": lambda stage: tell(verdict(stage, kit, path))}
     if task == "race":
         race(kit, stages, tell)
         return
     for stage in stages:
-        doing[task](stage)
+        tell(verdict(stage, kit, path))
 
 
 if __name__ == "__main__":

@@ -28,7 +28,9 @@ class Graph:
         self._launches_NX = np.empty((0, 0), np.int64)
 
     def note(self, describe: Callable[..., int], arrays: tuple, address: int, workers: int) -> None:
-        """Keeps what `describe` writes on a table, where nothing runs."""
+        """Keeps what `describe` writes on a table, where nothing runs; nothing of a step that cannot be launched."""
+        if self.why_not:
+            return
         table = np.zeros(SIZE, np.int64)
         table[ONLY_NOTED] = 1
         if describe(*arrays, address, table) == REFUSED:
