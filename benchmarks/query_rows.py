@@ -1,6 +1,6 @@
 """What two rows a beam save ProphetNet: operations and CPU seconds of a decode step, beside transformers.
 
-    pip install '.[oracle]' && python benchmarks/query_rows.py --out query-rows.json
+    pip install '.[oracle]' && python benchmarks/query_rows.py --out benchmarks/results/query-rows-cpu.json
 
 transformers carries the rows of all predict streams along, and so ngram + 1 rows a beam; generation needs two. Its
 operations are counted by torch, ours by the cost models of the catalog. A step is what 12 new tokens take beyond 6.
@@ -25,6 +25,7 @@ import numpy as np  # noqa: E402 (behind the number of threads)
 from flags import to_write  # noqa: E402
 
 import minidecode as md  # noqa: E402
+from minidecode.bench.compare import where_it_ran  # noqa: E402
 
 LAYERS, SENTENCES, BEAMS, SOURCE, NEW = 3, 2, 4, 128, 12
 FIELDS = {"model_type": "prophetnet", "num_encoder_layers": LAYERS, "num_decoder_layers": LAYERS, "pad_token_id": 0,
@@ -98,7 +99,7 @@ def main() -> None:
     for name, found in rows.items():
         print(f"{name:<29}{found['operations'] / 1e9:8.2f} G operations{1000 * found['cpu_seconds']:8.1f} ms of CPU")
     if a.out:
-        a.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        a.out.write_text(json.dumps({"machine": where_it_ran(), "a_step": rows}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

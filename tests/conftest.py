@@ -68,6 +68,19 @@ def one_thread():
         yield
 
 
+@pytest.fixture(autouse=True)
+def same_environment():
+    """What a test, or a script that it loads, sets in the environment is gone afterwards: later tests start processes.
+
+    benchmarks/query_rows.py, for one, sets the number of threads of its process to 1.
+    """
+    before = dict(os.environ)
+    yield
+    if os.environ != before:
+        os.environ.clear()
+        os.environ.update(before)
+
+
 @pytest.fixture
 def tiny_folder(tmp_path):
     """Makes a toy GPT-2 folder: `tiny_folder(n_layer=3)` changes fields of its config.json (see toy_folder.py)."""
