@@ -64,6 +64,7 @@ __all__ = [
     "convert",
     "device_kind",
     "emulate",
+    "explore",
     "generate_lines",
     "ladder",
     "load",
@@ -83,6 +84,7 @@ def __getattr__(name: str):
 
 LOADED_LATE = {
     "emulate": ".emulator",
+    "explore": ".course.explore.exploration",
     "compare": ".bench.compare",
     "ladder": ".bench.ladder",
     "convert": ".files.head_pooling",

@@ -31,6 +31,7 @@ from .doctor import doctor
 from .embed import embed
 from .evaluate import evaluate
 from .exercise import app as exercise_app
+from .explore import explore
 from .generate import generate
 from .generate_files import Interrupted
 from .help_text import GroupedCommands, GroupedOptions
@@ -63,7 +64,7 @@ app = typer.Typer(
     rich_markup_mode=None, pretty_exceptions_enable=False,
 )  # fmt: skip
 IN_ORDER_OF_HELP = {
-    "Generate": (generate, chat, interpolate, trace, score),
+    "Generate": (generate, chat, interpolate, trace, explore, score),
     "Read": (embed, classify),
     "Measure": (plan, compare, ladder, evaluate),
     "Check kernels": (check, sanitize),

@@ -20,8 +20,8 @@ OPTION_GROUPS = {
     "Special tokens": "eos_token_id ignore_eos pad_token_id unk_token_id forced_bos_token_id forced_eos_token_id"
                       " decoder_start_token_id",
     "Speed": "plan batch_size sort_window pipeline memory_budget",
-    "Files": "input jsonl output resume as_json logprobs trace timeline svg plot read sources references output_texts"
-             " out wheels",
+    "Files": "input jsonl output resume as_json logprobs trace timeline svg html plot read sources references"
+             " output_texts out wheels",
 }  # fmt: skip
 GROUP_OF = {name: group for group, names in OPTION_GROUPS.items() for name in names.split()}
 
@@ -45,6 +45,11 @@ EXAMPLES = {  # tests/cli/test_help.py reads each as the command line would
         'minidecode trace "Fellow citizens," --num-beams 2',
         'minidecode trace "Fellow citizens," --num-beams 3 --svg tree.svg',
         'minidecode trace "Fellow citizens," --num-beams 4 --against dialect=fairseq',
+    ),
+    "explore": (
+        'minidecode explore "Fellow citizens," --num-beams 4 --html out.html',
+        'minidecode explore "Fellow citizens," --plan cache=split --plan cache=indirect',
+        'minidecode explore "The sea <mask> calm." -m tiny-bart --plan cache=el',
     ),
     "score": (
         'minidecode score "Fellow citizens, we are met here today."',

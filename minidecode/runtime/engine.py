@@ -9,7 +9,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -26,7 +26,20 @@ from .in_front import InFront
 from .receipt import GraphCounts, held_bytes
 
 CALLED_OFF: ContextVar[threading.Event | None] = ContextVar("called_off", default=None)  # set: the reader left
+WATCHER: ContextVar[Watcher | None] = ContextVar("watcher", default=None)  # looks on between the steps
 LOGITS_ROWS = 64  # scored at a time: 13 MB of GPT-2's logits; with more, the product is hardly faster
+
+
+class Watcher(Protocol):
+    """Looks at an engine between its stages, and changes nothing."""
+
+    def computed(self, engine: Engine) -> None:
+        """The prefill or the forward pass of a step is done."""
+
+    def step_begins(
+        self, engine: Engine, tokens_RM: np.ndarray, length_R: np.ndarray, parent_R: np.ndarray | None
+    ) -> None:
+        """The search has chosen; these are the arguments of `Engine.step`."""
 
 
 class CalledOff(BaseException):
@@ -154,6 +167,8 @@ class Engine:
         elif self.latent is not None:
             each_R = np.repeat(np.arange(len(self.latent.addend_BD)), beams)
             self.latent = self.latent.picked(self.ops, put(each_R, self.device))
+        if (watcher := WATCHER.get()) is not None:
+            watcher.computed(self)
 
     @timed("steps")
     def leave(self, stays_B: np.ndarray, beams: int) -> None:
@@ -189,6 +204,8 @@ class Engine:
         """
         if (called_off := CALLED_OFF.get()) is not None and called_off.is_set():
             raise CalledOff
+        if (watcher := WATCHER.get()) is not None:
+            watcher.step_begins(self, tokens_RM, length_R, parent_R)
         begin = self.ops.places.begin
         begin("reorder")
         self.rows += len(length_R) * rows_a_token(self.weights)
@@ -204,6 +221,8 @@ class Engine:
             texts_RM = fetch(tokens_RM)
             logits_RV = self._logits_after([texts_RM[r, :length] for r, length in enumerate(fetch(length_R))])
         begin("search", reads=logits_RV)
+        if watcher is not None:
+            watcher.computed(self)
         return logits_RV
 
     def _run(self, part: str, run: Callable[..., Any], *arrays: np.ndarray) -> Any:

@@ -1,0 +1,265 @@
+"""Runs a prompt under several plans, and records each step for the page (format: docs/guide/explore.md)."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+
+from ...cache.queries import rows_a_token
+from ...errors import InputError, OptionError
+from ...plan import Plan
+from ...runtime.output import Output
+from ...search.option_types import GenerateOptions
+from ...search.options import Options
+from ...search.trace import FATES
+from .attention import attention_by_step
+from .page import page
+from .watch import Watch
+
+if TYPE_CHECKING:
+    from ...model import Model
+
+FORMAT = 1
+PLANS = ("cache=replicated", "cache=split")
+LIKELIEST = 5  # of a step without beams: so many of the model's first choices are candidates
+ATTENTION_BYTES = 1_200_000  # one for each weight; layers are left out, evenly, until the rest fits
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """A recorded generation: `data` as the page reads it, and `html()`, the page."""
+
+    data: dict[str, Any]
+
+    def html(self) -> str:
+        """One page without network or other files. Raises InputError if it would have more than 3 MB."""
+        return page(self.data)
+
+
+def explore(
+    model: Model, prompt: str, *, plans: str | Sequence[str] = PLANS, truncate: bool = False,
+    **options: Unpack[GenerateOptions],
+) -> Exploration:  # fmt: skip
+    """Generates from one prompt under each plan, and records every step: for a page to look at, or as data.
+
+        seen = md.explore(md.load("tiny-gpt2"), "Fellow citizens,", num_beams=4, max_new_tokens=16)
+        pathlib.Path("out.html").write_text(seen.html(), encoding="utf-8")
+
+    plans: what is compared, such as ("cache=replicated", "cache=split"). truncate, options: those of `generate`.
+
+    Each plan runs once. Bytes and operations are those of the receipt, by cost models. Attention is computed again
+    after the runs. Raises InputError on a prompt that cannot be used, OptionError on options, plans and models.
+    """
+    plans = [plans] if isinstance(plans, str) else list(plans)
+    resolved = _checked(model, prompt, plans, options)
+    sources, (start,), _ = model.inputs.fitted(prompt, None, None, resolved, truncate)
+    ran = [_run(model, prompt, plan, start, truncate, resolved, options) for plan in plans]
+    runs: list[dict[str, Any]] = []
+    watches, run_of = [], []
+    for run, watch, _ in ran:
+        same = next((i for i, other in enumerate(runs) if _choices(other) == _choices(run)), len(runs))
+        if same == len(runs):
+            runs.append(run)
+            watches.append(watch)
+        run_of.append(same)
+    word, R = _word_of(model), ran[0][1].R
+    found = [
+        _packed(attention_by_step(model, sources, start, R, watch.fed), sum(len(w.fed) for w in watches) + len(watches))
+        for watch in watches
+    ]
+    for run, attention in zip(runs, found, strict=True):
+        run["attention"] = attention
+    return Exploration({
+        "format": FORMAT, "model": _named(model), "prompt": prompt,
+        "search": _kind(resolved), "options": _plain(resolved.changed()), "fates": FATES,
+        "rows": R, "start": [word(i) for i in start], "source": [word(i) for s in sources for i in s],
+        "runs": runs,
+        "plans": [_plan(plan, run, w, out) for plan, run, (_, w, out) in zip(plans, run_of, ran, strict=True)],
+    })  # fmt: skip
+
+
+def _checked(model: Model, prompt: Any, plans: list[str], options: dict[str, Any]) -> Options:
+    """The options of the call. Raises on what no page is made of."""
+    resolved = model.options(**options)
+    if not isinstance(prompt, str):
+        raise InputError(f"explore takes one prompt, a text, not {type(prompt).__name__}")
+    if model.tokenizer is None:
+        raise InputError("explore needs a tokenizer, and this model folder has none")
+    if model.device != "cpu":
+        raise OptionError(f"explore needs device=cpu, not {model.device}")
+    if rows_a_token(model.weights) == 2 or model.config.reads_in_front or model.has_latent:
+        raise OptionError(f"explore does not show {model.family} models: use GPT-2, Llama, BART, T5 or Marian")
+    if resolved.guidance_scale != 1.0:
+        raise OptionError("explore shows one prediction a token: leave out guidance_scale")
+    if not plans:
+        raise OptionError("explore needs a plan, such as cache=split")
+    for i, plan in enumerate(plans):
+        if plan in plans[:i]:
+            raise OptionError(f"the plan {plan} is given twice: give it once")
+        Plan.parse(plan)
+    return resolved
+
+
+def _run(model: Model, prompt: str, plan: str, start, truncate: bool, resolved: Options, options: dict[str, Any]):
+    """(run, watch, output) of one generation."""
+    watch = Watch(resolved.num_beams if resolved.num_beams > 1 else resolved.num_return_sequences, len(start))
+    logprobs = LIKELIEST if resolved.num_beams == 1 else None
+    with watch.looking():
+        out = model.generate(prompt, plan=plan, truncate=truncate, trace=True, costs=True, logprobs=logprobs, **options)
+    word = _word_of(model)
+    chosen, steps = _steps(out, watch.R, resolved, word)
+    texts = [
+        {"text": h.text, "token_ids": h.token_ids.tolist(), "score": _number(h.score), "finish_reason": h.finish_reason}
+        for h in out
+    ]
+    return {"texts": texts, "tokens": _tokens(chosen, watch, word), "steps": steps}, watch, out
+
+
+def _choices(run: dict[str, Any]) -> list[Any]:
+    """What a search decided. Scores under two plans may differ in their last bits."""
+    decided = [[(c["token"], c["parent"], c["fate"], c["row"]) for c in step["candidates"]] for step in run["steps"]]
+    return [decided, run["tokens"], [text["token_ids"] for text in run["texts"]]]
+
+
+def _steps(out: Output, R: int, options: Options, word: Callable[[int], str]):
+    """(the candidates that became rows, {row: candidate} by step; what the page shows of each step)."""
+    assert out.trace is not None
+    W = R // options.num_beam_groups if options.num_beams > 1 and options.rules.groups == "apart" else R
+    W = W if options.num_beams > 1 else 1  # rows of a group: each text of a sampling is a group of one
+    chosen: list[dict[int, dict[str, Any]]] = [{} for _ in range(out.receipt.steps)]
+    shown: list[dict[str, Any]] = [{"candidates": [], "changed": {}} for _ in range(out.receipt.steps)]
+    for step in out.trace.of(0):
+        first = step.group * W
+        candidates = [
+            {"token": c.token, "text": word(c.token), "parent": first + c.parent, "score": _number(c.score),
+             "fate": c.fate, "row": None if c.beam is None else first + c.beam}
+            for c in step.candidates
+        ]  # fmt: skip
+        for candidate in candidates:
+            if candidate["row"] is not None:
+                chosen[step.step][candidate["row"]] = candidate
+        if out.log_probs is not None:
+            candidates = _likeliest(candidates[0], out.log_probs[step.group], step.step, word)
+        shown[step.step]["candidates"] += candidates
+        for name, pairs in step.changed.items():
+            seen = shown[step.step]["changed"].setdefault(name, {"count": 0, "examples": []})
+            seen["count"] += len(pairs)
+            seen["examples"] = (seen["examples"] + [[first + w, word(v)] for w, v in pairs[:3]])[:3]
+    return chosen, shown
+
+
+def _likeliest(taken: dict[str, Any], log_probs, step: int, word: Callable[[int], str]) -> list[dict[str, Any]]:
+    """The model's first choices in a step, each with its log-probability, and the token that was taken."""
+    first = dict(zip(log_probs.best_RK[step].tolist(), log_probs.best_logprob_RK[step].tolist(), strict=True))
+    first.setdefault(taken["token"], float(log_probs.token_R[step]))
+    others = {"parent": taken["parent"], "fate": "dropped", "row": None}
+    return [
+        {**(taken if token == taken["token"] else others), "token": token, "text": word(token), "score": _number(score)}
+        for token, score in sorted(first.items(), key=lambda pair: -pair[1])
+    ]
+
+
+def _tokens(chosen: list[dict[int, dict[str, Any]]], watch: Watch, word: Callable[[int], str]) -> list[Any]:
+    """What row r took in step s, at place s*R + r; None where it took nothing. parent: the entry that it follows.
+
+    A row whose text is done goes through the model with the others: what it repeats is marked idle.
+    """
+    R, N, found = watch.R, watch.N, []
+    for s, rows in enumerate(chosen):
+        fed = watch.fed[s] if s < len(watch.fed) else None
+        for r in range(R):
+            taken = rows.get(r)
+            parent = taken["parent"] if taken else int(fed.parent_R[r]) if fed else 0
+            follows = N - 1 if s == 0 else N + (s - 1) * R + parent
+            if taken:
+                found.append({"token": taken["token"], "text": taken["text"], "parent": follows})
+            elif fed:
+                token = int(fed.tokens_RM[r, fed.length_R[r] - 1])
+                found.append({"token": token, "text": word(token), "parent": follows, "idle": True})
+            else:
+                found.append(None)
+    return found
+
+
+def _plan(asked: str, run: int, watch: Watch, out: Output) -> dict[str, Any]:
+    """What a plan does with memory and arithmetic: by step, and by op."""
+    receipt = out.receipt
+    ops = list(receipt.ops)
+    bounds = [*watch.calls, {name: count.calls for name, count in receipt.ops.items()}]
+
+    def done(begin: dict[str, int], end: dict[str, int]) -> list[list[int]]:
+        rows = []
+        for place, name in enumerate(ops):
+            costs = receipt.ops[name].costs[begin.get(name, 0) : end.get(name, 0)]
+            if costs:
+                moved, computed = sum(int(c.bytes) for c in costs), sum(int(c.operations) for c in costs)
+                rows.append([place, len(costs), moved, computed])
+        return rows
+
+    steps = []
+    for s, (strips, held) in enumerate(zip(watch.strips, watch.held, strict=True)):
+        before = {e for strip in watch.strips[s - 1] for e in _own(strip)} if s else set()
+        dropped = before - {e for strip in strips for e in _own(strip)}
+        shown = {"held": held, "ops": done(bounds[s], bounds[s + 1]), "strips": [asdict(strip) for strip in strips]}
+        steps.append(shown | {"dropped": sorted(dropped)})
+    return {
+        "asked": asked, "plan": receipt.plan, "run": run, "cache": receipt.cache,
+        "cache_peak_bytes": receipt.cache_peak_bytes, "rows_computed": receipt.rows, "ops": ops,
+        "implementations": [receipt.ops[name].implementation for name in ops],
+        "prefill": done({}, bounds[0]), "steps": steps,
+    }  # fmt: skip
+
+
+def _own(strip: Any) -> list[int]:
+    return [entry for entry in strip.cells if entry >= 0] if strip.part == "own" else []
+
+
+def _packed(weights: list[np.ndarray], steps: int) -> dict[str, Any]:
+    """Attention as bytes, 255 for a weight of 1, in base64 by step and row: layer after layer, head after head.
+
+    steps: of all runs together, which share the bytes that a page may have.
+    """
+    _, L, H, _ = weights[0].shape
+    layers = list(range(L))
+    room = ATTENTION_BYTES * len(weights) / steps
+    while len(layers) > 1 and sum(w.size // L for w in weights) * len(layers) > room:
+        layers = sorted({round(x) for x in np.linspace(0, L - 1, len(layers) - 1)}) if len(layers) > 2 else [L - 1]
+    rows = [[np.rint(255 * w_LHM[layers]).astype(np.uint8).tobytes() for w_LHM in w_RLHM] for w_RLHM in weights]
+    return {
+        "layers": layers, "of_layers": L, "heads": H,
+        "weights": [[base64.b64encode(row).decode("ascii") for row in step] for step in rows],
+    }  # fmt: skip
+
+
+def _named(model: Model) -> dict[str, Any]:
+    config = model.config
+    name = model.family if model.loaded_from is None else Path(model.loaded_from.name).name
+    return {"name": name, "family": model.family, "layers": config.layers, "width": config.width, "dtype": model.dtype}
+
+
+def _kind(options: Options) -> str:
+    return "beam" if options.num_beams > 1 else "sampling" if options.do_sample else "greedy"
+
+
+def _plain(options: dict[str, Any]) -> dict[str, Any]:
+    """Options as JSON can hold them."""
+    return {
+        name: value if isinstance(value, str | int | float | bool) else str(value) for name, value in options.items()
+    }
+
+
+def _number(score: float) -> float | None:
+    """A score as JSON knows it, which has no infinity."""
+    return float(score) if math.isfinite(score) else None
+
+
+def _word_of(model: Model) -> Callable[[int], str]:
+    assert model.tokenizer is not None
+    decode = model.tokenizer.decode
+    return lambda token: decode([token], keep_special=True)
