@@ -33,8 +33,10 @@ def complete(app, docname: str, source: list[str]) -> None:
 
 
 def list_of_chapters() -> str:
-    """The table, and the same for the side bar."""
-    files = "\n".join(f"{c.number} {c.title} <../tutorials/{c.path.stem}>" for c in chapters())
+    """The table, and the same for the side bar, where the course project stands behind the last chapter."""
+    files = "\n".join(
+        [*(f"{c.number} {c.title} <../tutorials/{c.path.stem}>" for c in chapters()), "The course project <PROJECT>"]
+    )
     return f"{table_of_chapters('../tutorials')}\n\n```{{toctree}}\n:hidden:\n:caption: Chapters\n\n{files}\n```"
 
 

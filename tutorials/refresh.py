@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -31,9 +32,10 @@ sys.path.insert(0, str(ROOT))  # the checkout's own package, whatever is install
 
 from minidecode.course.chapters import Chapter, cells, find_chapter, table_of_chapters, without_outputs  # noqa: E402
 from minidecode.course.chapters import chapters as all_chapters  # noqa: E402
-from minidecode.course.exercises.find import exercises  # noqa: E402
+from minidecode.course.exercises.find import Exercise, exercises  # noqa: E402
 from minidecode.course.figure import Figure  # noqa: E402
 from minidecode.course.markers import fill  # noqa: E402
+from minidecode.course.project.stages import STAGES  # noqa: E402
 
 # Code, by name
 
@@ -215,21 +217,49 @@ def list_in_readme() -> None:
     path.write_text(text, encoding="utf-8", newline="\n")
 
 
-def table_of_cores() -> str:
-    """For each core course its exercises, the shorter ones' included, and their minutes."""
-    lines = ["| core course | exercises | their minutes |", "|---|---|---|"]
-    for hours in (3, 6, 12):
-        due = [e for e in exercises().values() if e.text.hours is not None and e.text.hours <= hours]
-        numbers = ", ".join(str(e.number) for e in due)
-        lines.append(f"| {hours} hours | {numbers} | {sum(e.text.minutes for e in due)} |")
-    return "\n".join(lines)
+def syllabi() -> str:
+    """The courses of tutorials/syllabi.toml, a table for each."""
+    listed = tomllib.loads((TUTORIALS / "syllabi.toml").read_text(encoding="utf-8"))["syllabus"]
+    return "\n\n".join(table_of_syllabus(**syllabus) for syllabus in listed)
 
 
-def cores_for_teachers() -> None:
-    """The table of the core courses in docs/teaching.md."""
-    path = ROOT / "docs" / "teaching.md"
-    text, _ = fill(path.read_text(encoding="utf-8"), "cores", lambda _: table_of_cores())
-    path.write_text(text, encoding="utf-8", newline="\n")
+def table_of_syllabus(hours: int, chapters: list[str] | str, in_class: list[int]) -> str:
+    """A row for each chapter: its minutes, the exercises in class, those at home, the stages of the project."""
+    wanted = [c for c in all_chapters() if chapters == "all" or c.path.stem[3:] in chapters]
+    due = [e for e in exercises().values() if e.text.hours is not None and e.text.hours <= hours]
+    rows, in_class_minutes, home_minutes = [], 0, 0
+    for c in wanted:
+        here = [e for e in due if e.text.chapter == c.number and e.number in in_class]
+        home = [e for e in due if e.text.chapter == c.number and e.number not in in_class]
+        engine = [str(stage.number) for stage in STAGES.values() if stage.chapter == c.number]
+        rows.append({"title": f"[{c.number} {c.title}](../tutorials/{c.path.name})", "minutes": c.minutes[0],
+                     "here": with_minutes(here), "home": with_minutes(home), "engine": ", ".join(engine)})  # fmt: skip
+        in_class_minutes += c.minutes[0] + sum(e.text.minutes for e in here)
+        home_minutes += sum(e.text.minutes for e in home)
+    columns = {"chapter": "title", "its_minutes": "minutes", "exercises_in_class": "here", "homework": "home"}
+    total = f"**{hours} hours**: {in_class_minutes} minutes in class, {home_minutes} minutes of homework."
+    return f"{total}\n\n{table(rows, **columns, your_engine='engine')}"
+
+
+def with_minutes(found: list[Exercise]) -> str:
+    """ "4 (20 min), 7 (20 min)" """
+    return ", ".join(f"{e.number} ({e.text.minutes} min)" for e in found)
+
+
+def table_of_stages() -> str:
+    """The stages of the course project, with what a student writes."""
+    titles = {c.number: f"[{c.number} {c.title}](../tutorials/{c.path.name})" for c in all_chapters()}
+    rows = [{"stage": s.number, "title": s.title, "functions": ", ".join(f"`{name}`" for name in s.functions),
+             "chapter": titles[s.chapter]} for s in STAGES.values()]  # fmt: skip
+    return table(rows, stage="stage", what="title", you_write="functions", after_chapter="chapter")
+
+
+def fill_pages() -> None:
+    """The tables of docs/teaching.md and docs/PROJECT.md."""
+    for name, kind, written in (("teaching.md", "syllabi", syllabi), ("PROJECT.md", "stages", table_of_stages)):
+        path = ROOT / "docs" / name
+        text, _ = fill(path.read_text(encoding="utf-8"), kind, lambda _, written=written: written())
+        path.write_text(text, encoding="utf-8", newline="\n")
 
 
 def main() -> int:
@@ -244,7 +274,7 @@ def main() -> int:
     stale = refresh(wanted[0], args.check)
     if not args.check:
         list_in_readme()
-        cores_for_teachers()
+        fill_pages()
     print("\n".join(stale) or f"{wanted[0].path.name}: fresh")
     return int(args.check and bool(stale))
 

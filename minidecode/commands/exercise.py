@@ -7,7 +7,7 @@ import os
 import secrets
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer.core import TyperGroup
@@ -97,44 +97,18 @@ def check(
     seed: Seed = None, student: Student = None, as_json: AsJson = False, debug: Debug = False,
 ):  # fmt: skip
     """Judge what you wrote: exit code 0 if it is solved, 1 if not."""
-    from ..course.exercises import skeleton
+    from ..course.exercises.checking import check as judge
     from ..course.exercises.find import find
     from ..course.exercises.folder import submission_of, work_folder
     from ..course.exercises.folder import target as find_target
-    from ..course.exercises.prediction_task import AnswerToldError
 
     found = find(exercise)
     is_file = exercise.endswith(".py")
     own = work_folder(folder or (Path(exercise).parent if is_file else None))
     path = Path(exercise) if is_file else own.file(found) if target else own.existing(found)
     submission = find_target(target, found) if target else submission_of(path)
-    held = skeleton.seed_in(submission.source, found.number)
     asked = _seed(seed, student) if seed is not None or student else None
-    if held is not None and asked is not None and not found.is_due(held, asked):
-        raise OptionError(
-            f"{submission.path} holds variation {held}, and {asked} was asked for: minidecode exercise reset"
-            f" {found.number}{own.as_option} with the same --seed or --student starts that one"
-        )
-    is_said = held is not None
-    if not is_said:
-        held = asked if asked is not None else own.seed(found) or 0
-    try:
-        verdict = found.check(submission, held, seal=lambda values: own.seal(found, held, values))
-    except AnswerToldError as told:
-        if not is_said:
-            raise
-        own.renew(found, submission.path, held)
-        raise OptionError(
-            f"the answer to variation {held} of exercise {found.number} has been told: predict the new one, which"
-            f" {submission.path} holds now (what you wrote stays there)"
-        ) from told
-    if not is_said and not target:
-        verdict.notes.append(
-            f"{path} does not say its variation (the line # --- variation is gone or changed): judged was {held}."
-        )
-    if not target:
-        _renew_if_asked(own, found, submission.path, held, verdict)
-    picture = own.keep(found, verdict)
+    verdict, picture = judge(found, submission, own, asked)
     if as_json:
         record = verdict.as_dict() | {"picture": str(picture) if picture else None}
         print(json.dumps(record, default=lambda n: n.item() if hasattr(n, "item") else str(n)))
@@ -144,15 +118,6 @@ def check(
             print(f"\nA picture: {picture}")
     if not verdict.ok:
         raise typer.Exit(1)
-
-
-def _renew_if_asked(own: Any, found: Any, path: Path, seed: int, verdict: Any) -> None:
-    """After the answer to a prediction has been told, the next try is about other numbers."""
-    if found.text.kind == "P" and not verdict.ok and verdict.score is not None:
-        own.renew(found, path, seed)
-        note = f"That was this variation; {path.name} holds a fresh one now."
-        is_kept = f"\n# variation {seed}: " in path.read_text(encoding="utf-8-sig")
-        verdict.notes.append(f"{note} Your prediction is kept there as a comment." if is_kept else note)
 
 
 @app.command()
@@ -179,7 +144,7 @@ def solution(
     another: Annotated[bool, typer.Option("--another", help="The second one, in another style.")] = False,
     debug: Debug = False,
 ):  # fmt: skip
-    """Print a solution; only a checkout of the repository has them."""
+    """Print a solution; a checkout or the instructor's package has it."""
     from ..course.exercises.find import find
     from ..course.exercises.folder import work_folder
 
@@ -187,8 +152,8 @@ def solution(
     place = found.folder()
     if place is None:
         raise OptionError(
-            "solutions are not installed with the package: they stand in the project's repository, under exercises/"
-            f"{Path(found.file_name).stem}/"
+            "solutions are not installed with the package: teachers install them by pip install ./exercises in a"
+            f" checkout, which has them under exercises/{Path(found.file_name).stem}/"
         )
     seed = work_folder(folder).seed(found) or 0
     print(found.varied(place / ("another.py" if another else "solution.py"), seed), end="")
@@ -231,6 +196,8 @@ def grade(
                                              " file says]")] = None,
     per_student: Annotated[bool, typer.Option("--per-student", help="Due is what `start --student NAME` drew for"
                                               " the name of the folder.")] = False,
+    student: Annotated[str | None, typer.Option("--student", help="Due is what `start --student` drew for this"
+                                                " name.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Submissions judged at a time.")] = min(4, os.cpu_count() or 1),
     quiet: Quiet = False, debug: Debug = False,
 ):  # fmt: skip
@@ -244,12 +211,15 @@ def grade(
 
     if format not in ("table", "csv", "json", "gradescope"):
         raise OptionError(f"--format is table, csv, json or gradescope, not {format!r}")
-    if seed is not None and per_student:
-        raise OptionError("the variation that is due comes from --seed or from --per-student, not from both")
+    if (seed is not None or student is not None) and per_student:
+        raise OptionError(
+            "the variation that is due comes from --seed or --student, or from --per-student, not from both"
+        )
     which = list(dict.fromkeys(find(e) for e in exercise)) if exercise else None
     students, again = grading.submissions(folders)
     if format == "gradescope":
         students = grading.one_submission(students)
+    due = None if seed is None and student is None else _seed(seed, student)
     hidden = secrets.randbits(32) if hidden is None else hidden
     if not quiet:
         repeated = [f"{folder} was given twice: it counts once" for folder in again]
@@ -257,7 +227,7 @@ def grade(
         print("\n".join([*repeated, *told]), file=sys.stderr)
     with bar("grading", quiet) as report:
         graded = grading.grade(
-            students, which, hidden=hidden, seed=seed, per_student=per_student, jobs=jobs, progress=report
+            students, which, hidden=hidden, seed=due, per_student=per_student, jobs=jobs, progress=report
         )
     if format == "json":
         print(grading.as_json(graded, hidden=hidden, limits=sandbox.limits()))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,10 +13,9 @@ from typer.core import TyperGroup
 
 from ..errors import InputError, OptionError, quoted
 from .child_process import child_environment
-from .flags import AsJson, Debug
+from .flags import AsJson, Debug, Quiet
 from .help_text import WithExamples
-
-SECONDS = 180  # for one stage, or for one turn of a race
+from .progress_bar import bar
 
 
 class Project(WithExamples, TyperGroup):
@@ -71,6 +68,8 @@ Stages = Annotated[list[int] | None, typer.Argument(help="Numbers of stages; all
 @app.command()
 def check(stages: Stages = None, folder: Where = FOLDER, as_json: AsJson = False, debug: Debug = False):
     """Check your stages: answers, bytes held, numbers multiplied."""
+    from ..course.project.rules import broken_rules
+
     results = []
     for result in _run("check", folder, stages):
         results.append(result)
@@ -79,11 +78,14 @@ def check(stages: Stages = None, folder: Where = FOLDER, as_json: AsJson = False
             if result["state"] != "passed" and stages is None:
                 break  # the next stages build on it
     passed = sum(r["state"] == "passed" for r in results)
+    rules = broken_rules((folder / "engine.py").read_text(encoding="utf-8-sig", errors="replace"))
     if as_json:
         print(json.dumps(results, indent=1))
     elif passed == len(results) and stages is None:
         print("All stages pass. minidecode project race times them.")
-    if passed < len(results):
+    if rules and not as_json:
+        print(f"Against the rules of the project: {'; '.join(rules)}.")
+    if passed < len(results) or rules:
         raise typer.Exit(1)
 
 
@@ -139,54 +141,66 @@ def race(
 
 def _run(task: str, folder: Path, stages: list[int] | None) -> Iterator[dict[str, Any]]:
     """What the process with the student's engine says, one result at a time."""
-    from ..course.project.stages import STAGES
+    from ..course.project.process import results_of
 
-    engine, wanted = folder / "engine.py", stages or list(STAGES)
-    if unknown := [number for number in wanted if number not in STAGES]:
-        raise OptionError(f"there is no stage {unknown[0]}: they are 1 to {max(STAGES)}")
+    engine, wanted = folder / "engine.py", _known(stages)
     if not engine.is_file():
         raise OptionError(f"there is no {quoted(engine)}: minidecode project start writes it, or give --folder")
-    numbers = ",".join(map(str, wanted))
-    command = [
-        sys.executable,
-        "-m",
-        "minidecode.course.project.run",
-        task,
-        str(engine),
-        str(folder / "checkpoint"),
-        numbers,
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=child_environment()) as process:
-        assert process.stdout is not None
-        got, alarm = 0, Alarm(process)
-        try:
-            for line in process.stdout:
-                alarm.stop()
-                got += 1
-                yield json.loads(line)
-                alarm = Alarm(process)
-            process.wait()
-        finally:
-            alarm.stop()
-            process.kill()
-    if alarm.has_rung or process.returncode or (task == "check" and got < len(wanted)):
-        what = f"no answer within {SECONDS} s" if alarm.has_rung else f"it ended with code {process.returncode}"
-        doing = f"stage {wanted[min(got, len(wanted) - 1)]}" if task == "check" else "the race"
-        raise InputError(f"{quoted(engine)}, {doing}: {what}: is there an endless loop, or a call that ends Python?")
+    return results_of(task, engine, folder / "checkpoint", wanted, child_environment())
 
 
-class Alarm:
-    """Ends a process that has said nothing for SECONDS."""
+def _known(stages: list[int] | None) -> list[int]:
+    """The stages that were asked for; all by default."""
+    from ..course.project.stages import STAGES
 
-    def __init__(self, process: subprocess.Popen):
-        self.has_rung, self._process = False, process
-        self._timer = threading.Timer(SECONDS, self._ring)
-        self._timer.daemon = True
-        self._timer.start()
+    if unknown := [number for number in stages or () if number not in STAGES]:
+        raise OptionError(f"there is no stage {unknown[0]}: they are 1 to {max(STAGES)}")
+    return list(stages or STAGES)
 
-    def _ring(self) -> None:
-        self.has_rung = True
-        self._process.kill()
 
-    def stop(self) -> None:
-        self._timer.cancel()
+@app.command()
+def solution(debug: Debug = False):
+    """Print our engine; a checkout or the instructor's package has it."""
+    from ..course.exercises.skeleton import checkouts
+
+    found = [root / "exercises" / "engine" / "solution.py" for root in checkouts()]
+    path = next((path for path in found if path.is_file()), None)
+    if path is None:
+        raise OptionError("our engine is not installed with the package: it is on the site, and in the repository")
+    print(path.read_text(encoding="utf-8"), end="")
+
+
+@app.command()
+def grade(
+    folders: Annotated[list[Path], typer.Argument(help="One folder for each student, or a folder of such folders.")],
+    stage: Annotated[list[int] | None, typer.Option("--stage", help="A stage that is due; repeatable."
+                                                    "  [default: all]")] = None,
+    format: Annotated[str, typer.Option(help="table, csv, json, or gradescope (its results.json, of one"
+                                         " submission).")] = "table",
+    per_student: Annotated[bool, typer.Option("--per-student", help="Each checkpoint is what `start --student` drew for"
+                                              " the name of the folder.")] = False,
+    student: Annotated[str | None, typer.Option("--student", help="The checkpoint is what `start --student` drew for"
+                                                " this name.")] = None,
+    quiet: Quiet = False, debug: Debug = False,
+):  # fmt: skip
+    """Grade many engines.
+
+    Each in a process of its own, with a checkpoint that is written anew.
+    """
+    from ..course.project import grading
+
+    forms = {
+        "table": grading.as_table,
+        "csv": grading.as_csv,
+        "json": grading.as_json,
+        "gradescope": grading.as_gradescope,
+    }
+    if format not in forms:
+        raise OptionError(f"--format is table, csv, json or gradescope, not {format!r}")
+    if student is not None and per_student:
+        raise OptionError("the checkpoint comes from --student or from --per-student, not from both")
+    engines, due = grading.engines(folders), _known(stage)
+    with bar("grading", quiet) as report:
+        graded = grading.grade(engines, due, environment=child_environment(), student=student, per_student=per_student,
+                               progress=report)  # fmt: skip
+    print(forms[format](graded), end="" if format == "csv" else "\n")

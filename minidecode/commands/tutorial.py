@@ -17,22 +17,25 @@ def tutorial(
     context: typer.Context,
     chapter: Annotated[str, typer.Argument(help="Its number or its name; without one, all are listed.")] = "",
     out: Annotated[Path | None, typer.Option("--out", help="The notebook; NN_name.ipynb by default.")] = None,
+    student: Annotated[str | None, typer.Option("--student", help="Draw the exercises' variations from this name.",
+                                                show_default=False)] = None,
     as_json: AsJson = False, debug: Debug = False,
 ):  # fmt: skip
     """List the chapters of the course, or write one as a notebook."""
     from ..course.chapters import find_chapter
+    from ..course.notebook import notebook
 
     if not chapter:
-        refuse_given(context, ("out",), "without a chapter")
+        refuse_given(context, ("out", "student"), "without a chapter")
         _list_chapters(as_json)
         return
     found = find_chapter(chapter)
     path = out or Path(f"{found.path.stem}.ipynb")
     if path.exists():
         raise InputError(f"{path} is there already, perhaps with your work in it: give another name with --out")
-    notebook = found.notebook()
+    text = notebook(found, student)
     with whole_file(path) as file:
-        file.write(notebook)
+        file.write(text)
     print(json.dumps({"chapter": found.number, "file": str(path)}) if as_json else f"wrote {quoted(path)}")
 
 

@@ -6,7 +6,8 @@ A chapter says `from minidecode import course`. How one is written stands in doc
 """
 
 from .canvas import Canvas
+from .exercises.in_notebook import check
 from .figure import Figure, scrub, single
 from .prediction import seal
 
-__all__ = ["Canvas", "Figure", "scrub", "seal", "single"]
+__all__ = ["Canvas", "Figure", "check", "scrub", "seal", "single"]

@@ -1,4 +1,4 @@
-"""The chapters: where they lie, what they are called, their cells, and each as a notebook."""
+"""The chapters: where they lie, what they are called, and their cells."""
 
 from __future__ import annotations
 
@@ -44,16 +44,6 @@ class Chapter:
         """(without, with exercises), as the chapter says."""
         times = re.search(r"\*\*(\d+) minutes\*\*, (\d+) with exercises?", self.text)
         return int(times[1]), int(times[2])
-
-    def notebook(self) -> str:
-        """The chapter as the text of an .ipynb file, without outputs. Needs jupytext (extra `docs`)."""
-        try:
-            import jupytext
-        except ImportError:
-            raise InputError(
-                f"a notebook is made by jupytext: pip install jupytext, or read the chapter itself, {self.path}"
-            ) from None
-        return jupytext.writes(jupytext.reads(without_outputs(self.text), fmt="md:myst"), fmt="ipynb")
 
 
 def without_outputs(text: str) -> str:

@@ -16,7 +16,6 @@ def test_the_chapters_are_listed(cli):
 
 
 def test_a_notebook_is_written_and_never_over_another(cli, tmp_path):
-    pytest.importorskip("jupytext", reason="notebooks are made by the extra `docs`")
     path = tmp_path / "mine.ipynb"
     assert cli("tutorial", "2", "--out", str(path)).code == 0
     written = path.read_text(encoding="utf-8")
@@ -27,7 +26,6 @@ def test_a_notebook_is_written_and_never_over_another(cli, tmp_path):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="its shells quote otherwise")
 def test_the_notebooks_name_can_be_pasted(cli, tmp_path):
-    pytest.importorskip("jupytext", reason="notebooks are made by the extra `docs`")
     (tmp_path / "my notes").mkdir()
     path = tmp_path / "my notes" / "mine.ipynb"
     assert cli("tutorial", "2", "--out", str(path)).out == f"wrote '{path}'\n"
@@ -35,20 +33,12 @@ def test_the_notebooks_name_can_be_pasted(cli, tmp_path):
 
 
 def test_a_notebook_that_cannot_be_written_leaves_nothing(cli, tmp_path, monkeypatch):
-    pytest.importorskip("jupytext", reason="notebooks are made by the extra `docs`")
-
     def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.replace", full)
     ran = cli("tutorial", "2", "--out", str(tmp_path / "x.ipynb"))
     assert ran.code == 1 and "x.ipynb cannot be written: No space left" in ran.err and not list(tmp_path.iterdir())
-
-
-def test_without_jupytext_the_extra_is_named(cli, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "jupytext", None)
-    ran = cli("tutorial", "02", "--out", str(tmp_path / "x.ipynb"))
-    assert ran.code == 1 and "pip install jupytext" in ran.err and not list(tmp_path.iterdir())
 
 
 def test_a_chapter_that_is_not_there(cli):

@@ -8,12 +8,16 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
 import yaml
 
-from minidecode.course.exercises import classroom
+import minidecode
+from minidecode.course.exercises import classroom, skeleton
+from minidecode.course.exercises.exercise import seed_of
 from minidecode.course.exercises.find import find
 from minidecode.errors import InputError
 
@@ -121,7 +125,7 @@ def commands(tmp_path):
 @posix_only
 def test_the_workflow_installs_from_where_it_is_told(commands):
     workflow = yaml.safe_load((ROOT / "classroom" / "github" / "classroom.yml").read_text(encoding="utf-8"))
-    assert set(workflow["env"]) == {"MINIDECODE_FROM"}
+    assert set(workflow["env"]) == {"MINIDECODE_FROM", "STUDENT", "STAGES"}
     (step,) = (s["run"] for s in workflow["jobs"]["check"]["steps"] if s.get("name") == "install")
     assert commands(step, MINIDECODE_FROM=FROM) == (0, "", [f"pip install minidecode @ {FROM}"])
     code, told, asked = commands(step, MINIDECODE_FROM="")
@@ -219,3 +223,75 @@ def test_a_folder_of_wheels(cli, monkeypatch, tmp_path):
                             (("--wheels", tmp_path), "--wheels goes with --class")]:  # fmt: skip
         ran = cli("doctor", *arguments)
         assert ran.code == 1 and says in ran.err and ran.err.count("\n") == 1
+
+
+@posix_only
+def test_the_autograder_knows_the_student(tmp_path, command):
+    """PER_STUDENT: of two answers to the same exercise, the one for this student's variation counts."""
+    shutil.copytree(ROOT / "classroom" / "gradescope", tmp_path / "source")
+    (tmp_path / "source" / "settings.sh").write_text('HIDDEN=7\nEXERCISES="1"\nPER_STUDENT="email"\n')
+    hand_in(tmp_path / "submission", "guard", "solution.py", seed=seed_of("ada@example.org"))
+    metadata = tmp_path / "submission_metadata.json"
+    metadata.write_text(json.dumps({"users": [{"email": "ada@example.org", "name": "Ada"}]}))
+    assert [test["score"] for test in autograded(tmp_path, command)["tests"]] == [1.0]
+    metadata.write_text(json.dumps({"users": [{"email": "bob@example.org", "name": "Bob"}]}))
+    (test,) = autograded(tmp_path, command)["tests"]
+    assert test["score"] == 0.0 and f"and {seed_of('bob@example.org')} is due" in test["output"]
+    metadata.unlink()
+    told = autograded(tmp_path, command)
+    assert told["score"] == 0 and told["output"].startswith("submission_metadata.json has no email")
+
+
+@posix_only
+def test_the_autograder_grades_the_project(tmp_path, command):
+    shutil.copytree(ROOT / "classroom" / "gradescope", tmp_path / "source")
+    (tmp_path / "source" / "settings.sh").write_text('STAGES="6 7"\nPER_STUDENT="name"\n')
+    (tmp_path / "submission_metadata.json").write_text(json.dumps({"users": [{"name": "Ada L."}]}))
+    (tmp_path / "submission").mkdir()
+    shutil.copy(ROOT / "exercises" / "engine" / "solution.py", tmp_path / "submission" / "engine.py")
+    told = autograded(tmp_path, command)["tests"]
+    assert [(test["name"].split(":")[0], test["score"]) for test in told] == [("stage 6", 1), ("stage 7", 1)]
+
+
+@posix_only
+def test_the_workflow_checks_an_engine_and_refuses_nothing_at_all(tmp_path, command):
+    workflow = yaml.safe_load((ROOT / "classroom" / "github" / "classroom.yml").read_text(encoding="utf-8"))
+    steps = {step.get("name"): step["run"] for step in workflow["jobs"]["check"]["steps"] if "run" in step}
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "RUNNER_TEMP": str(tmp_path), "STAGES": "6", "STUDENT": "ada"}
+
+    def run(name: str) -> subprocess.CompletedProcess:
+        return subprocess.run(["bash", "-e", "-c", steps[name]], cwd=repository, env=environment, timeout=120,
+                              capture_output=True, text=True)  # fmt: skip
+
+    assert run("check").returncode == 1 and "there is no file of an exercise" in run("check").stdout
+    shutil.copy(ROOT / "exercises" / "engine" / "solution.py", repository / "engine.py")
+    assert run("check").returncode == 0
+    ran = run("project")
+    assert ran.returncode == 0 and "no n-gram twice (chapter" in ran.stdout, ran.stdout + ran.stderr
+
+
+def test_the_instructors_package_brings_the_solutions(tmp_path, monkeypatch):
+    """Where the package is installed alone, nothing has them; with minidecode_instructor on the path, exercises do."""
+    monkeypatch.setattr(skeleton, "CHECKOUT", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert find("15").folder() is None
+    wheel = tmp_path / "site" / "minidecode_instructor"
+    shutil.copytree(ROOT / "exercises" / "15_ngram_ban", wheel / "exercises" / "15_ngram_ban")
+    monkeypatch.syspath_prepend(str(wheel.parent))
+    assert find("15").folder() == wheel / "exercises" / "15_ngram_ban"
+
+
+def test_the_instructors_package_is_built_from_the_exercises(tmp_path):
+    pytest.importorskip("hatchling", reason="the builder of the wheel is not installed")
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path], cwd=ROOT / "exercises",
+                   check=True, capture_output=True)  # fmt: skip
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    due = {path.relative_to(ROOT / "exercises").as_posix() for path in (ROOT / "exercises").glob("*/**/*.py")}
+    assert names == {f"minidecode_instructor/exercises/{name}" for name in due}
+    project = tomllib.loads((ROOT / "exercises" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["version"] == minidecode.__version__

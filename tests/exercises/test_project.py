@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from minidecode.course.exercises import skeleton
 from minidecode.course.project import checkpoint, measure
+from minidecode.course.project.rules import broken_rules
 from minidecode.course.project.run import load_engine, verdict
 from minidecode.course.project.skeleton import engine_skeleton
 from minidecode.course.project.stages import STAGES, Kit
@@ -227,3 +229,124 @@ def test_a_race_times_the_stages_that_pass(cli, tmp_path, monkeypatch):
     names = [(r["work"], r["name"]) for r in json.loads(ran.out)]
     assert names == [("greedy", "2, greedy search"), ("greedy", "3, a cache"), ("greedy", "minidecode")]
     assert Path("race.svg").read_text("utf-8").startswith("<svg")
+
+
+# A class
+
+
+def hand_in(folder, source, place="engine.py"):
+    (folder / place).parent.mkdir(parents=True, exist_ok=True)
+    (folder / place).write_text(source, encoding="utf-8")
+
+
+def test_a_class_is_graded(cli, tmp_path):
+    """Each in a process of its own: one that ends Python, one that only begins, one that calls minidecode."""
+    hand_in(tmp_path / "class" / "ada", SOLUTION)
+    hand_in(tmp_path / "class" / "bob", engine_skeleton(), "my_engine/engine.py")
+    hand_in(
+        tmp_path / "class" / "cleo",
+        SOLUTION.replace("    def linear(name):", "    raise SystemExit(3)\n\n    def linear(name):"),
+    )
+    hand_in(tmp_path / "class" / "dan", SOLUTION + "\nMODEL = md.load\n")
+    (tmp_path / "class" / "notes").mkdir()
+    ran = cli("project", "grade", tmp_path / "class", "--stage", 6, "--stage", 1, "--quiet")
+    assert ran.code == 0 and ran.err == ""
+    rows = [line.split() for line in ran.out.splitlines()]
+    assert rows[:2] == [["student", "6", "1", "points"], ["ada", "passed", "passed", "2"]]
+    assert rows[2] == ["bob", "-", "-", "0"] and rows[3] == ["cleo", "passed", "not", "yet", "1"]
+    assert rows[4] == ["dan", "passed", "passed", "0"]
+    assert "stage 6, no n-gram twice: 3 of 4 passed" in ran.out
+    assert f"dan, against the rules: line {len(SOLUTION.splitlines()) + 2} uses minidecode.load" in ran.out
+
+
+def test_one_engine_as_gradescope_and_as_other_formats(cli, tmp_path):
+    hand_in(tmp_path / "ada", SOLUTION)
+    asked = ("project", "grade", tmp_path / "ada", "--stage", 6, "--stage", 10, "--quiet", "--format")
+    told = json.loads(cli(*asked, "gradescope").out)
+    assert [(t["name"], t["score"], t["max_score"]) for t in told["tests"]] == [
+        ("stage 6: no n-gram twice", 1, 1), ("stage 10: the best candidates without sorting", 1, 1)]  # fmt: skip
+    assert cli(*asked, "csv").out.splitlines()[1] == "ada,6,no n-gram twice,1,passed"
+    (only,) = json.loads(cli(*asked, "json").out)
+    assert (only["student"], only["points"], only["rules"]) == ("ada", 2, [])
+    for arguments, says in [((*asked, "pdf"), "--format is table, csv, json or gradescope"),
+                            (("project", "grade", tmp_path / "no"), "is no folder"),
+                            ((*asked, "csv", "--student", "a", "--per-student"), "not from both"),
+                            (("project", "grade", tmp_path, "--stage", 13), "there is no stage 13")]:  # fmt: skip
+        ran = cli(*arguments)
+        assert ran.code == 1 and says in ran.err and ran.err.count("\n") == 1
+    hand_in(tmp_path / "bob", SOLUTION)
+    both = cli("project", "grade", tmp_path, "--stage", 6, "--quiet", "--format", "gradescope")
+    assert both.code == 1 and "is for one submission, and there are 2" in both.err
+    (tmp_path / "empty").mkdir()
+    assert "holds no engine.py" in cli("project", "grade", tmp_path / "empty").err
+
+
+def test_per_student_an_engine_for_another_checkpoint_does_not_pass(cli, tmp_path):
+    for student in ("ada", "eve"):
+        hand_in(tmp_path / student, varied_solution(student, tmp_path / "checkpoints" / student))
+    hand_in(tmp_path / "bob", SOLUTION)
+    ran = cli(
+        "project",
+        "grade",
+        tmp_path / "ada",
+        tmp_path / "eve",
+        tmp_path / "bob",
+        "--per-student",
+        "--stage",
+        1,
+        "--quiet",
+    )
+    points = {line.split()[0]: line.split()[-1] for line in ran.out.splitlines()[1:4]}
+    assert points == {"ada": "1", "eve": "1", "bob": "0"}, ran.out
+    layouts = {}
+    for name in ("bob", "cleo", "dan", "eve"):
+        checkpoint.write_checkpoint(tmp_path / "checkpoints" / name, name)
+        layouts[name] = (tmp_path / "checkpoints" / name / "LAYOUT.txt").read_text()
+    other = next(name for name, layout in layouts.items() if layout != layouts["eve"])
+    ran = cli("project", "grade", tmp_path / "eve", "--student", other, "--stage", 1, "--quiet")
+    assert ran.out.splitlines()[1].split()[-1] == "0"
+
+
+def varied_solution(student, folder):
+    """Ours, for the checkpoint that `start --student` writes."""
+    checkpoint.write_checkpoint(folder, student)
+    layout = (folder / "LAYOUT.txt").read_text()
+    names = re.findall(r"^(\S+)\.weight", layout, re.MULTILINE)
+    return engine_for(names, "each head" in layout, "W.T" in layout)
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("import numpy as np\nfrom numba import cuda\nimport minidecode as md\nmd.emulate\n", []),
+        ("from minidecode import emulate\n", []),
+        ("import os\n", ["line 1 imports os"]),
+        ("from minidecode import load\n", ["line 1 imports minidecode.load"]),
+        ("from minidecode.loading import load\n", ["line 1 imports minidecode.loading"]),
+        ("import minidecode.loading\n", ["line 1 imports minidecode.loading"]),
+        ("import minidecode\nx = minidecode.load\n", ["line 2 uses minidecode.load"]),
+        ("from . import other\n", ["line 1 imports ."]),
+        ("x = eval('1')\n", ["line 1 uses eval"]),
+        ('"""Text.\n\nMore.\n"""\n' + "# a remark\n\nx = 1\n" * 350, []),
+        ("x = 1\n" * 351, ["it has 351 lines of code, and 350 are allowed"]),
+        ("def (:\n", []),
+    ],
+)
+def test_rules_of_an_engine(source, told):
+    assert broken_rules(source) == told
+
+
+def test_a_student_hears_of_broken_rules(cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cli("project", "start")
+    Path("my_engine/engine.py").write_text("import os\n" + SOLUTION, encoding="utf-8")
+    ran = cli("project", "check", 6)
+    assert ran.code == 1 and "passed" in ran.out and "Against the rules of the project: line 1 imports os." in ran.out
+
+
+def test_ours_can_be_printed_where_it_is(cli, tmp_path, monkeypatch):
+    assert cli("project", "solution").out == SOLUTION
+    monkeypatch.setattr(skeleton, "CHECKOUT", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    ran = cli("project", "solution")
+    assert ran.code == 1 and "is not installed with the package" in ran.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -72,3 +73,20 @@ def test_the_lowest_versions_are_those_of_pyproject():
     assert required <= set(pins) and all("==" in pin for pin in pins)
     assert len({pin.split("==")[0] for pin in pins}) == len(pins), "each package once"
     assert any(pin.startswith("pytest==") for pin in pins)
+
+
+def test_colab_has_what_the_course_asks_for():
+    """docs/colab.txt pins versions that pyproject.toml allows; what it leaves out, Colab has to install."""
+    pinned = dict(
+        line.split("==") for line in (CHECKOUT / "docs/colab.txt").read_text("utf-8").splitlines() if "#" not in line
+    )
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    asked = dict(re.split(r"\s*>=\s*", requirement) for requirement in project["dependencies"])
+    assert set(asked) - set(pinned) == {"hypothesis"}
+    for name, lowest in asked.items():
+        if name in pinned:
+            assert as_numbers(pinned[name]) >= as_numbers(lowest), name
+
+
+def as_numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]

@@ -1,7 +1,6 @@
 """Every chapter runs top to bottom without a GPU, and what it shows is what the code says today."""
 
 import importlib
-import json
 import os
 import re
 import subprocess
@@ -139,15 +138,6 @@ def test_a_figure_is_legible_on_a_phone(path):
     assert len(root.get("aria-label")) >= 20
     for text in root.iter("{http://www.w3.org/2000/svg}text"):
         assert 0 <= float(text.get("x")) <= width
-
-
-@each_chapter
-def test_a_chapter_becomes_a_notebook(chapter):
-    pytest.importorskip("jupytext", reason="notebooks are made by the extra `docs`")
-    notebook = json.loads(chapter.notebook())
-    code = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]
-    assert [c.strip() for c in code] == [c.code.strip() for c in cells(without_outputs(chapter.text))]
-    assert not any("<!-- output" in "".join(c["source"]) for c in notebook["cells"])
 
 
 def test_a_chapter_is_found_by_its_number_or_name():

@@ -28,7 +28,7 @@ class Text:
     kind: str  # N, K, M, C or P
     chapter: str
     minutes: int
-    hours: int | None  # of which core course it is a part: 3, 6 or 12 hours; None if of none
+    hours: int | None  # of which course it is a part: 3, 8 or 15 hours; None if of none
     statement: str
     hints: tuple[str, ...]
 

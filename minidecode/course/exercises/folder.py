@@ -80,10 +80,26 @@ class Folder:
         file = self.existing(exercise)
         if seed is None:
             seed = self.seed(exercise)
-        backups = (file.with_suffix(f".py.bak{number or ''}") for number in itertools.count())
-        backup = next(path for path in backups if not path.exists())  # what an earlier reset kept stays
-        file.rename(backup)
+        backup = self._set_aside(file)
         file.write_text(exercise.start(seed or 0), encoding="utf-8")
+        return backup
+
+    def put(self, exercise: Exercise, source: str) -> None:
+        """Writes what a notebook's cell holds. A file that no cell has written is kept beside it, as .bak."""
+        file = self.file(exercise)
+        if file.is_file():
+            there, noted = file.read_text(encoding="utf-8-sig", errors="replace"), self._notes("state")
+            if there != source and _sum_of(there) != noted.get(str(exercise.number), {}).get("cell"):
+                self._set_aside(file)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(source, encoding="utf-8")
+        self._note(exercise, cell=_sum_of(source))
+
+    def _set_aside(self, file: Path) -> Path:
+        """The file under a name that was free: what was kept before stays."""
+        backups = (file.with_suffix(f".py.bak{number or ''}") for number in itertools.count())
+        backup = next(path for path in backups if not path.exists())
+        file.rename(backup)
         return backup
 
     def seed(self, exercise: Exercise) -> int | None:
@@ -181,6 +197,10 @@ class Folder:
         path = self.path / NOTES / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(value, indent=1, default=str), encoding="utf-8")
+
+
+def _sum_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def submission_of(path: Path, **fields: Any) -> Submission:

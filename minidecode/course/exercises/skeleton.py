@@ -11,6 +11,7 @@ Python alone is needed here, so that the build of the wheel can call it.
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 from pathlib import Path
 
@@ -22,8 +23,10 @@ _INSTEAD = re.compile(r"^\s*#\| ?(.*)$")
 
 
 def checkouts() -> list[Path]:
-    """Where a checkout with solutions may be: around the package, or where the user stands if it is installed."""
-    return [CHECKOUT, Path.cwd()]
+    """Where solutions may be: around the package, where the user stands, and in the instructor's package."""
+    instructor = importlib.util.find_spec("minidecode_instructor")
+    installed = map(Path, instructor.submodule_search_locations or ()) if instructor else ()
+    return [CHECKOUT, Path.cwd(), *installed]
 
 
 class MarkerError(ValueError):

@@ -1,0 +1,79 @@
+"""Our engine of the course project: all twelve stages checked, then raced by turns against each other and minidecode.
+
+    python benchmarks/project.py --out benchmarks/results/project-cpu.json --page docs/PROJECT.md
+
+It does what `minidecode project start`, `check` and `race` do, with the solution as engine.py. Nothing is timed unless
+every stage passes. Beside --out, a picture of the race is written: project-cpu.svg. Takes about two minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from flags import to_write
+from readme import with_marks, write_between_markers
+
+from minidecode.bench.compare import where_it_ran
+from minidecode.commands.child_process import child_environment
+from minidecode.course.project.checkpoint import write_checkpoint
+from minidecode.course.project.process import results_of
+from minidecode.course.project.race import NEW, PROMPT, TURNS, picture
+from minidecode.course.project.rules import lines_of_code
+from minidecode.course.project.stages import STAGES
+
+SOLUTION = Path(__file__).resolve().parents[1] / "exercises" / "engine" / "solution.py"
+
+
+def record() -> dict[str, Any]:
+    """The stages as they were judged, and the race. Ends the script where a stage does not pass."""
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint = Path(folder) / "checkpoint"
+        write_checkpoint(checkpoint, None)
+        asked = (SOLUTION, checkpoint, list(STAGES), child_environment())
+        stages = []
+        for result in results_of("check", *asked):
+            if result["state"] != "passed":
+                raise SystemExit(f"stage {result['stage']} does not pass: {result['message']}")
+            stages.append({key: result[key] for key in ("stage", "title", "numbers")})
+            print(f"stage {result['stage']} passed", flush=True)
+        race = [result for result in results_of("race", *asked) if "turn" not in result]
+    lines = lines_of_code(SOLUTION.read_text(encoding="utf-8"))
+    asks = {"prompt_tokens": PROMPT, "new_tokens": NEW, "turns": TURNS}
+    return {"machine": where_it_ran(), "lines_of_code": lines, **asks, "stages": stages, "race": race}
+
+
+def table(recorded: dict[str, Any]) -> str:
+    """The race as Markdown: tokens per second, and how many times the first of its work."""
+    lines = ["| work | stage | tokens per second | over the first |", "|---|---|---|---|"]
+    first: dict[str, float] = {}
+    for run in recorded["race"]:
+        speed = run["tokens_per_second"]
+        times = speed / first.setdefault(run["work"], speed)
+        lines.append(f"| {run['work']} | {run['name']} | {speed:,.1f} | {times:.2f}x |")
+    machine = recorded["machine"]
+    lines += ["", f"Medians of {recorded['turns']} turns, a prompt of {recorded['prompt_tokens']} tokens and"
+              f" {recorded['new_tokens']} new ones, on {machine['cores']} cores ({machine['processor']}); numpy"
+              f" {machine['numpy']}, numba {machine['numba']}."]  # fmt: skip
+    return "\n".join(lines)
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--out", type=to_write, help="JSON file to write, and a picture beside it")
+    p.add_argument("--page", type=with_marks("project"), help="file whose table between these marks is replaced")
+    a = p.parse_args()
+    recorded = record()
+    print(table(recorded))
+    if a.out:
+        a.out.write_text(json.dumps(recorded, indent=1) + "\n", encoding="utf-8")
+        a.out.with_suffix(".svg").write_text(picture(recorded["race"]), encoding="utf-8")
+    if a.page:
+        write_between_markers(a.page, "project", table(recorded))
+
+
+if __name__ == "__main__":
+    main()

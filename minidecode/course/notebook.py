@@ -1,0 +1,68 @@
+"""A chapter as a notebook: its text and cells; and each exercise as a cell to write in and a cell that judges it."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from .chapters import CELL, Chapter, cells, without_outputs
+from .exercises.exercise import seed_of
+from .exercises.find import exercises
+
+FRONT_MATTER = re.compile(r"\A---\n.*?^---\n", re.DOTALL | re.MULTILINE)
+KERNEL = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+HOW = """\
+## The exercises, here
+
+Write in the first cell and run it. Then run the cell below it, which says what `minidecode exercise check` would say.
+Each check also writes your answer to `my_exercises/`, as a file that you can hand in. For a hint, run
+`!minidecode exercise hint NUMBER` in a cell of your own.
+"""
+
+
+def notebook(chapter: Chapter, student: str | None = None) -> str:
+    """The text of an .ipynb file, without outputs. student: a name, from which the exercises' variations are drawn."""
+    parts = [*_of_text(chapter), *_of_exercises(chapter, 0 if student is None else seed_of(student))]
+    for number, part in enumerate(parts):
+        part["id"] = f"{chapter.path.stem}-{number}"
+    return json.dumps({"cells": parts, "metadata": KERNEL, "nbformat": 4, "nbformat_minor": 5}, indent=1) + "\n"
+
+
+def _of_text(chapter: Chapter) -> list[dict[str, Any]]:
+    text = FRONT_MATTER.sub("", without_outputs(chapter.text))
+    between = CELL.split(text)[:: CELL.groups + 1]
+    parts = [_markdown(between[0])]
+    for cell, prose in zip(cells(text), between[1:], strict=True):
+        parts += [_code(cell.code, cell.tags), _markdown(prose)]
+    return [part for part in parts if part["source"]]
+
+
+def _of_exercises(chapter: Chapter, seed: int) -> list[dict[str, Any]]:
+    own = [exercise for exercise in exercises().values() if exercise.text.chapter == chapter.number]
+    parts = [_markdown(HOW)] if own else []
+    for exercise in own:
+        parts += [
+            _markdown(f"### Exercise {exercise.number}: {exercise.text.title}"),
+            _code(exercise.start(seed)),
+            _code(f"from minidecode import course\n\ncourse.check({exercise.number})"),
+        ]
+    return parts
+
+
+def _markdown(text: str) -> dict[str, Any]:
+    return {"cell_type": "markdown", "metadata": {}, "source": _lines(text)}
+
+
+def _code(text: str, tags: tuple[str, ...] = ()) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"tags": list(tags)} if tags else {}
+    if "hide-input" in tags:
+        metadata["jupyter"] = {"source_hidden": True}
+    return {"cell_type": "code", "execution_count": None, "metadata": metadata, "outputs": [], "source": _lines(text)}
+
+
+def _lines(text: str) -> list[str]:
+    return text.strip("\n").splitlines(keepends=True)

@@ -1,0 +1,156 @@
+"""The project of a class: each engine in a process of its own, a verdict for each stage, as a table or a file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...errors import InputError
+from .checkpoint import write_checkpoint
+from .process import results_of
+from .rules import broken_rules
+from .stages import STAGES
+
+WORDS = {"passed": "passed", "not begun": "-", "missing": "-", "wrong": "not yet"}  # in the table
+
+
+@dataclass
+class Graded:
+    """One student's engine. results: of each stage what `project check --json` says; rules: those that it breaks."""
+
+    student: str
+    results: list[dict[str, Any]]
+    rules: list[str]
+
+    @property
+    def points(self) -> int:
+        """A point for each stage that passes; none for an engine that breaks a rule."""
+        return 0 if self.rules else sum(result["state"] == "passed" for result in self.results)
+
+
+def engines(folders: Iterable[Path]) -> dict[str, Path]:
+    """Student -> engine.py, in the folder of that name or in my_engine/ inside of it.
+
+    A folder without one is a class, a folder for each student. Raises InputError where there is no engine.
+    """
+    found: dict[str, Path] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise InputError(f"{folder} is no folder")
+        own = _engine(folder)
+        class_of = {f.name: f for f in sorted(folder.iterdir()) if _is_students(f)}
+        inner = {} if own else {name: engine for name, f in class_of.items() if (engine := _engine(f))}
+        if not own and not inner:
+            raise InputError(f"{folder} holds no engine.py, nor folders of students that do")
+        found |= inner if inner else {folder.name or folder.resolve().name: own}
+    return found
+
+
+def _is_students(folder: Path) -> bool:
+    """Whether it can be a student's: a link may lead to a neighbour's."""
+    return folder.is_dir() and not folder.is_symlink() and not folder.name.startswith((".", "__"))
+
+
+def _engine(folder: Path) -> Path | None:
+    places = (folder / "engine.py", folder / "my_engine" / "engine.py")
+    return next((place for place in places if place.is_file() and not place.is_symlink()), None)
+
+
+def grade(
+    found: dict[str, Path], stages: list[int], *, environment: dict[str, str], student: str | None = None,
+    per_student: bool = False, progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Graded]:  # fmt: skip
+    """Checks every one of `engines`, each with a checkpoint that is written anew.
+
+    per_student: the one that `start --student` draws for the name of the folder; student: for this name. Without
+    either, tiny-gpt2 as it is published.
+    """
+    graded = []
+    for done, (name, engine) in enumerate(found.items(), 1):
+        with tempfile.TemporaryDirectory() as folder:
+            checkpoint = Path(folder) / "checkpoint"
+            write_checkpoint(checkpoint, name if per_student else student)
+            results = _results(engine, checkpoint, stages, environment)
+        rules = broken_rules(engine.read_text(encoding="utf-8-sig", errors="replace"))
+        graded.append(Graded(name, results, rules))
+        progress(done, len(found))
+    return graded
+
+
+def _results(engine: Path, checkpoint: Path, stages: list[int], environment: dict[str, str]) -> list[dict[str, Any]]:
+    """A result for each stage, those included that came to nothing because the process ended."""
+    results = []
+    while len(results) < len(stages):
+        try:
+            for result in results_of("check", engine, checkpoint, stages[len(results) :], environment):
+                results.append(result)
+        except InputError as error:  # this stage ended the process: the next ones have another
+            stage = STAGES[stages[len(results)]]
+            told = {"stage": stage.number, "title": stage.title, "chapter": stage.chapter}
+            results.append(told | {"state": "wrong", "message": str(error), "numbers": {}, "seconds": 0.0})
+    return results
+
+
+def message_of(graded: Graded, result: dict[str, Any]) -> str:
+    """What is said of one stage, in one or two sentences."""
+    told = result["message"] or result["state"]
+    return f"{told} Against the rules: {'; '.join(graded.rules)}." if graded.rules else told
+
+
+def as_table(graded: list[Graded]) -> str:
+    """A row for each student, a column for each stage; then each stage by how many passed; then broken rules."""
+    stages = [result["stage"] for result in graded[0].results]
+    first = max(len("student"), *(len(g.student) for g in graded))
+    rows = [f"{'student':<{first}}  " + "  ".join(f"{n:<7}" for n in stages) + "  points"]
+    for g in graded:
+        cells = "  ".join(f"{WORDS[result['state']]:<7}" for result in g.results)
+        rows.append(f"{g.student:<{first}}  {cells}  {g.points}")
+    rows.append("")
+    for k, number in enumerate(stages):
+        states = Counter(WORDS[g.results[k]["state"]] for g in graded)
+        rows.append(f"stage {number}, {STAGES[number].title}: {states['passed']} of {len(graded)} passed")
+    rows += [f"{g.student}, against the rules: {'; '.join(g.rules)}" for g in graded if g.rules]
+    return "\n".join(rows)
+
+
+def as_csv(graded: list[Graded]) -> str:
+    out = io.StringIO()
+    rows = csv.writer(out, lineterminator="\n")
+    rows.writerow(["student", "stage", "title", "passed", "message"])
+    for g in graded:
+        for result in g.results:
+            passed = int(result["state"] == "passed" and not g.rules)
+            message = message_of(g, result).replace("\n", " ")
+            rows.writerow([_as_text(g.student), result["stage"], result["title"], passed, _as_text(message)])
+    return out.getvalue()
+
+
+def _as_text(cell: str) -> str:
+    """No formula for a spreadsheet: names and messages come from students."""
+    return f"'{cell}" if cell[:1] in tuple("=+-@\t\r") else cell
+
+
+def as_json(graded: list[Graded]) -> str:
+    return json.dumps(
+        [{"student": g.student, "points": g.points, "rules": g.rules, "stages": g.results} for g in graded]
+    )
+
+
+def as_gradescope(graded: list[Graded]) -> str:
+    """results.json of one submission, as Gradescope's autograders write it: a point for each stage."""
+    if len(graded) != 1:
+        raise InputError(f"--format gradescope is for one submission, and there are {len(graded)} engines: give one")
+    (only,) = graded
+    tests = [
+        {"name": f"stage {result['stage']}: {result['title']}", "max_score": 1, "visibility": "visible",
+         "score": int(result["state"] == "passed" and not only.rules), "output": message_of(only, result)}
+        for result in only.results
+    ]  # fmt: skip
+    return json.dumps({"tests": tests, "stdout_visibility": "hidden"})
