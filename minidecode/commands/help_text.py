@@ -104,11 +104,7 @@ EXAMPLES = {  # tests/cli/test_help.py reads each as the command line would
     "exercise": ("minidecode exercise list", "minidecode exercise start 15", "minidecode exercise check 15"),
     "project": ("minidecode project start", "minidecode project check 3", "minidecode project race --out race.svg"),
     "help": ("minidecode help", "minidecode help plan", "minidecode help generate"),
-    "tutorial": (
-        "minidecode tutorial",
-        "minidecode tutorial 03",
-        "minidecode tutorial 4 --out races.ipynb",
-    ),
+    "tutorial": ("minidecode tutorial", "minidecode tutorial 03", "minidecode tutorial 4 --out races.ipynb"),
     "models": ("minidecode models", "minidecode models --json", "minidecode models --json | jq '.[].name'"),
     "precompile": ("minidecode precompile", "minidecode precompile --quiet", "minidecode precompile --json"),
     "doctor": ("minidecode doctor", "minidecode doctor --class", "minidecode doctor --class --wheels wheels"),

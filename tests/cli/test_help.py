@@ -27,7 +27,7 @@ GROUPS = ("exercise", "project")  # of commands
 COMMANDS = [name for name in GROUP.commands if name not in GROUPS]
 FITS_NO_GROUP = {
     "help", "debug", "quiet", "on_error", "receipt", "against", "stride", "examples", "functions", "stored", "repeats",
-    "machine", "texts", "cell_seconds", "seconds", "for_class", "traced", "blocks", "steps",
+    "machine", "texts", "cell_seconds", "seconds", "for_class", "traced", "blocks", "steps", "student",
 }  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def test_help_names_the_extra_that_examples_need(cli, name, extra):
     assert f"the extra {extra}" in line
 
 
-@pytest.mark.parametrize(("name", "commands"), [("exercise", 7), ("project", 3)])
+@pytest.mark.parametrize(("name", "commands"), [("exercise", 7), ("project", 5)])
 def test_groups_of_commands_have_examples_and_whole_summaries(cli, monkeypatch, name, commands):
     monkeypatch.setenv("COLUMNS", "80")
     out = cli(name, "--help").out
