@@ -1,4 +1,4 @@
-"""GGUF files written piece by piece, so that tests can make each piece lie; and a toy llama in one."""
+"""GGUF files: a toy llama piece by piece, so that tests can make each piece lie, and a Qwen2 by the package gguf."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ LLAMA = {
     "llama.embedding_length": 24, "llama.feed_forward_length": 20, "llama.attention.head_count": 4,
     "llama.attention.head_count_kv": 2, "llama.rope.freq_base": 500.0, "llama.rope.dimension_count": 6,
     "llama.attention.layer_norm_rms_epsilon": 1e-5,
+}  # fmt: skip
+# A Qwen2 whose rows are whole blocks of 32 numbers: the fields of its config.json.
+QWEN2 = {
+    "model_type": "qwen2", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 64, "rope_theta": 500.0, "rms_norm_eps": 1e-6,
 }  # fmt: skip
 CHAT = "{% for m in messages %}<|im_start|>{{ m['role'] }}: {{ m['content'] }}<|im_end|>{% endfor %}{{ eos_token }}"
 Pieces = list[tuple[str, bytes]]  # what it is, its bytes
@@ -136,3 +141,86 @@ def write_llama(path: Path, seed: int = 0, biases: bool = False, tied: bool = Tr
     tensors = llama_tensors(seed, biases, tied)
     path.write_bytes(joined(pieces(llama_settings(**changes), as_gguf(tensors))))
     return {name if name.startswith("lm_head") else f"model.{name}": tensor for name, tensor in tensors.items()}
+
+
+def qwen2_settings(**changes) -> dict:
+    """The toy's settings as a Qwen2 has them; `changes` as in `llama_settings`."""
+    renamed = {key.replace("llama.", "qwen2."): value for key, value in llama_settings().items()}
+    renamed |= {"general.architecture": "qwen2", "tokenizer.ggml.pre": "qwen2"}
+    renamed |= {key.replace("__", "."): value for key, value in changes.items()}
+    return {key: value for key, value in renamed.items() if value is not None}
+
+
+def qwen2_toy_tensors() -> dict[str, np.ndarray]:
+    """The toy's tensors as a Qwen2 has them, under GGUF's names: biases at queries, keys and values alone."""
+    found = as_gguf(llama_tensors(biases=True), permute=False)
+    return {name: tensor for name, tensor in found.items() if not name.endswith("bias") or name[-6] in "qkv"}
+
+
+def qwen2_tensors(fields: dict, seed: int = 0) -> dict[str, np.ndarray]:
+    """Random tensors of a config.json, by the Hugging Face layout's names before the prefix `model.` is put on."""
+    from minidecode.models import llama_tensors as names
+    from minidecode.models.config import LlamaConfig
+
+    rng, shapes = np.random.default_rng(seed), names.tensor_shapes(LlamaConfig.from_json(fields))
+    return {name: rng.normal(0, 0.35, shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def permuted_rows(monkeypatch) -> None:
+    """The mutant that takes a Qwen2's rows for a Llama's, which llama.cpp's converter permutes."""
+    from minidecode.files import gguf_folder
+
+    right = gguf_folder.tensors_of
+
+    def wrong(config):
+        heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
+        return {name: (source, shape, heads.get(source.split(".")[-2])) for name, (source, shape, _) in
+                right(config).items()}  # fmt: skip
+
+    monkeypatch.setattr(gguf_folder, "tensors_of", wrong)
+
+
+def write_qwen2(
+    path: Path, fields: dict, tensors: dict[str, np.ndarray], tokenizer: dict, kind: str = "F32"
+) -> dict[str, np.ndarray]:
+    """A Qwen2 by the writer of the package gguf, as llama.cpp's converter says it -> what the file holds, dequantised.
+
+    fields: of config.json. tensors, and the result: by the Hugging Face layout's names, without `model.`. tokenizer:
+    settings as `tokenizer_settings` makes them. kind: how matrices are stored.
+    """
+    import gguf
+
+    stored = gguf.GGMLQuantizationType[kind]
+    writer = gguf.GGUFWriter(path, "qwen2")
+    writer.add_block_count(fields["num_hidden_layers"])
+    writer.add_context_length(fields["max_position_embeddings"])
+    writer.add_embedding_length(fields["hidden_size"])
+    writer.add_feed_forward_length(fields["intermediate_size"])
+    writer.add_head_count(fields["num_attention_heads"])
+    writer.add_head_count_kv(fields["num_key_value_heads"])
+    writer.add_rope_freq_base(fields["rope_theta"])
+    writer.add_layer_norm_rms_eps(fields.get("rms_norm_eps", 1e-6))
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("qwen2")
+    writer.add_token_list(tokenizer["tokenizer.ggml.tokens"])
+    writer.add_token_types(tokenizer["tokenizer.ggml.token_type"].tolist())
+    writer.add_token_merges(tokenizer["tokenizer.ggml.merges"])
+    writer.add_bos_token_id(tokenizer["tokenizer.ggml.bos_token_id"])
+    writer.add_eos_token_id(tokenizer["tokenizer.ggml.eos_token_id"])
+    writer.add_pad_token_id(tokenizer["tokenizer.ggml.padding_token_id"])
+    writer.add_add_bos_token(False)
+    writer.add_chat_template(tokenizer["tokenizer.chat_template"])
+    held = {}
+    for (name, tensor), own in zip(tensors.items(), as_gguf(tensors, permute=False), strict=True):
+        if tensor.ndim == 1 or kind == "F32":
+            writer.add_tensor(own, tensor)
+            held[name] = tensor
+        else:
+            data = gguf.quants.quantize(tensor, stored)
+            writer.add_tensor(own, data, raw_dtype=stored)
+            held[name] = gguf.quants.dequantize(data, stored)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return held

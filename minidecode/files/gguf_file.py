@@ -222,7 +222,7 @@ class _Header:
                 raise UnusableError(f"{name} is of type {kind}, which this version of the package gguf does not know")
             type_name, numbers, block = self.sizes[kind]
             count = 1
-            for n in shape:  # whole numbers of Python never overflow
+            for n in shape:  # integers of Python never overflow
                 count *= n
             if not 0 < count < 2**48 or shape[-1] % numbers:
                 raise DamagedError(f"{name} has shape {shape}, and {type_name} has blocks of {numbers} numbers")

@@ -67,10 +67,8 @@ def convert_gguf(path: Path, out: Path, sha256: str = "", announce: Callable[[],
 
 def described(g: GGUF) -> tuple[dict[str, Any], dict[str, str], Callable[[str], np.ndarray]]:
     """(config.json, file -> its text, a function of a tensor's name that gives its numbers), all of it checked."""
-    architecture = g.settings.get("general.architecture")
-    if architecture != "llama":
-        raise UnusableError(f"its architecture is {architecture!r:.40}, and only llama is supported")
     config = config_of(g)
+    kind = config["model_type"]
     try:
         LlamaConfig.from_json(config)
     except CheckpointError as error:
@@ -83,10 +81,10 @@ def described(g: GGUF) -> tuple[dict[str, Any], dict[str, str], Callable[[str], 
             raise DamagedError(f"{source} has shape {g.tensors[source].shape}, and its settings ask for {shape}")
     for name in {tensor.type: name for name, tensor in g.tensors.items()}.values():  # one of each type
         g.tensors[name].check_type(name)
-    used = {source for source, _, _ in sources.values()} | {"rope_freqs.weight"}
+    used = {source for source, _, _ in sources.values()} | ({"rope_freqs.weight"} if kind == "llama" else set())
     if extra := [name for name in g.tensors if name not in used]:
         of_a_layer = " of a layer that it does not say it has" if LAYER_TENSOR.fullmatch(extra[0]) else ""
-        raise UnusableError(f"it has the tensor {extra[0]:.80}{of_a_layer}, which no llama of these settings has")
+        raise UnusableError(f"it has the tensor {extra[0]:.80}{of_a_layer}, which no {kind} of these settings has")
     tokens, size = special_tokens(g.settings, config["vocab_size"]), len(g.settings.get("tokenizer.ggml.tokens", ()))
     if size > config["vocab_size"]:
         raise DamagedError(f"it has {size} tokens, and embeddings of {config['vocab_size']}")

@@ -1,4 +1,4 @@
-"""GGUF's architecture `llama` -> config.json, and which tensor each of the Hugging Face layout is made of."""
+"""GGUF's `llama` and `qwen2` -> config.json, and which tensor each of the Hugging Face layout is made of."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ import numpy as np
 
 from .gguf_file import GGUF, DamagedError, UnusableError
 
+ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM"}  # GGUF's name -> transformers' class
 LAYER = {
     "attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
     "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm",
     "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
 }  # fmt: skip
 LAYER_TENSOR = re.compile(rf"blk\.\d+\.({'|'.join(LAYER)})\.(weight|bias)")
-BIASES = {
-    "attention_bias": ("attn_q", "attn_k", "attn_v", "attn_output"),
+QKV = ("attn_q", "attn_k", "attn_v")  # have biases in every Qwen2
+BIASES = {  # of a Llama: the flag of config.json -> the products that have a bias
+    "attention_bias": (*QKV, "attn_output"),
     "mlp_bias": ("ffn_gate", "ffn_up", "ffn_down"),
 }
 # Settings that config.json takes, and those that change nothing. Any other would change what is computed.
@@ -38,8 +40,10 @@ LLAMA3 = {
 
 def config_of(g: GGUF) -> dict[str, Any]:
     """config.json of the model. Raises DamagedError on settings that are missing, wrong or not supported."""
-    if unknown := sorted(k for k in g.settings if k.startswith("llama.") and k.removeprefix("llama.") not in READ):
-        raise UnusableError(f"{unknown[0]} = {g.settings[unknown[0]]!r:.40} is a kind of llama that is not supported")
+    kind = _kind(g)
+    own = {key: key.removeprefix(f"{kind}.") for key in g.settings if key.startswith(f"{kind}.")}
+    if unknown := sorted(key for key, name in own.items() if name not in READ):
+        raise UnusableError(f"{unknown[0]} = {g.settings[unknown[0]]!r:.40} is a kind of {kind} that is not supported")
     L, D, F = (_size(g, name) for name in ("block_count", "embedding_length", "feed_forward_length"))
     H = _size(g, "attention.head_count")
     G = _size(g, "attention.head_count_kv", H)
@@ -47,7 +51,7 @@ def config_of(g: GGUF) -> dict[str, Any]:
     for name, value, wanted in (
         ("attention.value_length", _size(g, "attention.value_length", D // H), K),
         ("rope.dimension_count", _size(g, "rope.dimension_count", K), K),
-        ("expert_count", g.settings.get("llama.expert_count", 0), 0),
+        ("expert_count", g.settings.get(f"{kind}.expert_count", 0), 0),
         ("split.count", g.settings.get("split.count", 0), 0),
     ):
         if value != wanted:
@@ -61,20 +65,24 @@ def config_of(g: GGUF) -> dict[str, Any]:
         raise DamagedError("it has no token_embd.weight, the table of embeddings")
     theta = _number(g, "rope.freq_base", 10000.0)
     config: dict[str, Any] = {
-        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": embedding.shape[0],
+        "architectures": [ARCHITECTURES[kind]], "model_type": kind, "vocab_size": embedding.shape[0],
         "hidden_size": D, "intermediate_size": F, "num_hidden_layers": L, "num_attention_heads": H,
         "num_key_value_heads": G, "head_dim": K, "max_position_embeddings": _size(g, "context_length"),
         "rms_norm_eps": _number(g, "attention.layer_norm_rms_epsilon"), "rope_theta": theta,
         "rope_scaling": _scaling(g, theta, K), "hidden_act": "silu",
         "tie_word_embeddings": "output.weight" not in g.tensors,
     }  # fmt: skip
-    for flag, names in BIASES.items():
-        config[flag] = any(f"blk.0.{name}.bias" in g.tensors for name in names)
+    if kind == "llama":
+        for flag, names in BIASES.items():
+            config[flag] = any(f"blk.0.{name}.bias" in g.tensors for name in names)
     return config
 
 
 def tensors_of(config: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...], int | None]]:
-    """Name -> (name in the GGUF file, shape, heads whose rows are permuted there or None)."""
+    """Name -> (name in the GGUF file, shape, heads whose rows are permuted there or None).
+
+    llama.cpp's converter permutes the query and key rows of a Llama, and leaves those of a Qwen2 as they are.
+    """
     c, prefix = config, "model."
     D, F, K, V = c["hidden_size"], c["intermediate_size"], c["head_dim"], c["vocab_size"]
     H, G = c["num_attention_heads"], c["num_key_value_heads"]
@@ -88,10 +96,11 @@ def tensors_of(config: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...], 
     }
     if not c["tie_word_embeddings"]:
         found["lm_head.weight"] = ("output.weight", (V, D), None)
-    biased = [name for flag, names in BIASES.items() if c[flag] for name in names]
+    is_llama = c["model_type"] == "llama"
+    biased = [name for flag, names in BIASES.items() if c[flag] for name in names] if is_llama else QKV
     for i in range(c["num_hidden_layers"]):
         for name, ours in LAYER.items():
-            heads = {"attn_q": H, "attn_k": G}.get(name)
+            heads = {"attn_q": H, "attn_k": G}.get(name) if is_llama else None
             found[f"{prefix}layers.{i}.{ours}.weight"] = (f"blk.{i}.{name}.weight", shapes[name], heads)
             if name in biased:
                 found[f"{prefix}layers.{i}.{ours}.bias"] = (f"blk.{i}.{name}.bias", shapes[name][:1], heads)
@@ -108,29 +117,40 @@ def unpermuted(rows: np.ndarray, heads: int) -> np.ndarray:
     return pairs.swapaxes(1, 2).reshape(rows.shape)
 
 
+def _kind(g: GGUF) -> str:
+    """The architecture, with which the keys of its settings begin."""
+    kind = g.settings.get("general.architecture")
+    if not isinstance(kind, str) or kind not in ARCHITECTURES:
+        raise UnusableError(f"its architecture is {kind!r:.40}, and only {' and '.join(ARCHITECTURES)} are supported")
+    return kind
+
+
 def _size(g: GGUF, name: str, default: int | None = None) -> int:
-    value = g.settings.get(f"llama.{name}", default)
+    key = f"{_kind(g)}.{name}"
+    value = g.settings.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**31:
-        raise DamagedError(f"llama.{name} must be a whole number above 0, not {value!r:.40}")
+        raise DamagedError(f"{key} must be an integer above 0, not {value!r:.40}")
     return value
 
 
 def _number(g: GGUF, name: str, default: float | None = None) -> float:
-    value = g.settings.get(f"llama.{name}", default)
+    key = f"{_kind(g)}.{name}"
+    value = g.settings.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise DamagedError(f"llama.{name} must be a number above 0, not {value!r:.40}")
+        raise DamagedError(f"{key} must be a number above 0, not {value!r:.40}")
     return float(value)
 
 
 def _scaling(g: GGUF, theta: float, K: int) -> dict[str, Any] | None:
     """rope_scaling of config.json, from the settings or from the tensor of Llama 3."""
-    kind = g.settings.get("llama.rope.scaling.type", "none")
-    if "rope_freqs.weight" in g.tensors:
+    key = f"{_kind(g)}.rope.scaling.type"
+    scaling = g.settings.get(key, "none")
+    if _kind(g) == "llama" and "rope_freqs.weight" in g.tensors:
         return _llama3(g, theta, K)
-    if kind == "none":
+    if scaling == "none":
         return None
-    if kind != "linear":
-        raise UnusableError(f"llama.rope.scaling.type is {kind!r:.40}, and only none and linear are supported")
+    if scaling != "linear":
+        raise UnusableError(f"{key} is {scaling!r:.40}, and only none and linear are supported")
     return {"rope_type": "linear", "factor": _number(g, "rope.scaling.factor")}
 
 

@@ -7,8 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gguf_writer import permuted_rows, tokenizer_settings, write_qwen2
+from safetensors.numpy import load_file
+from tolerance import FLOAT32
 
 import minidecode as md
+from minidecode.files.gguf_folder import convert_gguf
 from minidecode.models import llama_tensors
 
 pytest.register_assert_rewrite("golden_suite")
@@ -64,6 +68,23 @@ def test_the_models_cover_what_a_config_can_say():
     assert any("rope_parameters" in f for f in fields) and any(f.get("mlp_bias") for f in fields)
     heads = {(f["num_attention_heads"], f["num_key_value_heads"], f.get("head_dim")) for f in fields}
     assert {(4, 1, None), (6, 2, 8), (4, 2, 10)} <= heads
+
+
+def test_a_gguf_file_of_qwen2_gives_these_logits(tmp_path, monkeypatch):
+    """Its rows lie there as they do here; taken for a Llama's, which are permuted there, they give others."""
+    pytest.importorskip("gguf", reason="needs the extra gguf")
+    golden = BY_NAME["qwen2"]
+    stored = load_file(golden.folder / "model.safetensors")
+    tensors = {name.removeprefix("model."): tensor for name, tensor in stored.items()}
+    few = {"tokenizer.ggml.tokens": ["a", "b", "ab"], "tokenizer.ggml.merges": ["a b"],
+           "tokenizer.ggml.token_type": np.ones(3, np.int32)} | dict.fromkeys(
+           (f"tokenizer.ggml.{role}_token_id" for role in ("bos", "eos", "padding")), 1)  # fmt: skip
+    write_qwen2(file := tmp_path / "golden.gguf", golden.fields(), tensors, tokenizer_settings() | few)
+    convert_gguf(file, tmp_path / "right")
+    assert golden.error(md.load(tmp_path / "right")) <= golden.bound(FLOAT32)
+    permuted_rows(monkeypatch)
+    convert_gguf(file, tmp_path / "mutant")
+    assert golden.error(md.load(tmp_path / "mutant")) > 32 * golden.bound(FLOAT32)
 
 
 @pytest.mark.parametrize(

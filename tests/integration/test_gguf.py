@@ -257,7 +257,7 @@ def test_the_split_decides_what_merges_see(file, pre, wanted):
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"general__architecture": "qwen2"}, "its architecture is 'qwen2', and only llama is supported"),
+        ({"general__architecture": "phi3"}, "its architecture is 'phi3', and only llama and qwen2 are supported"),
         ({"general__architecture": None}, "its architecture is None"),
         ({"llama__expert_count": 8}, "expert_count is 8"),
         ({"llama__logit_scale": 2.0}, "llama.logit_scale = 2.0 is a kind of llama that is not supported"),
@@ -272,11 +272,11 @@ def test_the_split_decides_what_merges_see(file, pre, wanted):
             {"llama__attention__head_count": 3, "llama__rope__dimension_count": None},
             "3 heads of width 8 and 2 key/value heads",
         ),
-        ({"llama__attention__head_count": 0}, "whole number above 0"),
+        ({"llama__attention__head_count": 0}, "integer above 0"),
         ({"llama__embedding_length": 48, "llama__rope__dimension_count": None}, "token_embd.weight has shape"),
         ({"llama__rope__freq_base": 0.0}, "llama.rope.freq_base must be a number above 0"),
         ({"llama__attention__layer_norm_rms_epsilon": math.nan}, "must be a number above 0, not nan"),
-        ({"llama__context_length": None}, "llama.context_length must be a whole number"),
+        ({"llama__context_length": None}, "llama.context_length must be an integer"),
         (
             {"llama__attention__layer_norm_rms_epsilon": 2.0},
             "its settings make no model (config.json: rms_norm_eps must",
@@ -290,7 +290,7 @@ def test_the_split_decides_what_merges_see(file, pre, wanted):
         ({"tokenizer__ggml__pre": "llama-bpe"}, "splits texts as 'llama-bpe'"),
         ({"tokenizer__ggml__add_bos_token": True}, "add_bos_token set"),
         ({"tokenizer__ggml__eos_token_id": 2**20}, "tokenizer.ggml.eos_token_id is 1048576"),
-        ({"tokenizer__ggml__tokens": ["a", "b"]}, "a whole number for each of 2 tokens"),
+        ({"tokenizer__ggml__tokens": ["a", "b"]}, "an integer for each of 2 tokens"),
         ({"tokenizer__ggml__tokens": ["a"] * 262}, "the same token twice"),
         ({"tokenizer__ggml__merges": ["t h", "q"]}, "the merge 'q' does not fit the tokens"),
         ({"tokenizer__ggml__merges": ["t q"]}, "the merge 't q' does not fit the tokens"),
