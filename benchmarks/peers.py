@@ -13,8 +13,8 @@ with plan=fast, and with the kernels of OpenBLAS that `minidecode doctor` recomm
 What is timed is generation from token ids to token ids; loading, converting and a warm-up are not.
 
 llama.cpp joins where its package is installed, which compiles it (some minutes): pip install llama-cpp-python gguf. It
-reads the same weights as GGUF, in F32 and in Q8_0, with and without its flash attention. It has no beam search, so it
-runs the greedy works of GPT-2 and SmolLM2 alone.
+reads the same weights as GGUF, in F32, Q8_0 and Q4_0, with and without its flash attention. Q4_0 holds the numbers of
+our int4, bit for bit. It has no beam search, so it runs the greedy works of GPT-2 and SmolLM2 alone.
 
     python benchmarks/peers.py --only t5 SmolLM2 opus-mt --out benchmarks/results/peers-models-cpu.json \\
         --readme benchmarks/README.md
@@ -88,6 +88,7 @@ SYSTEMS = {  # name -> (function that loads it, what it is given, environment)
     "minidecode fp32": ("ours", {"dtype": "float32"}, {}),
     "minidecode int8": ("ours", {"dtype": "int8"}, {}),
     "minidecode int8_dynamic": ("ours", {"dtype": "int8_dynamic"}, {}),
+    "minidecode int4": ("ours", {"dtype": "int4"}, {}),
 }
 # Threads of OpenMP, which ours has not, sleep between two products or, as is their default, spin for a while.
 for _spins, _waiting in (("", {"OMP_WAIT_POLICY": "PASSIVE"}), (", spinning", {})):
@@ -97,7 +98,10 @@ for _spins, _waiting in (("", {"OMP_WAIT_POLICY": "PASSIVE"}), (", spinning", {}
                 "ctranslate2", {"compute_type": _compute}, {"CT2_USE_MKL": _mkl} | _waiting
             )  # fmt: skip
     SYSTEMS[f"transformers{_spins}"] = ("transformers", {}, _waiting)
-for _type in ("F32", "Q8_0"):
+OF_GGUF = {  # how llama.cpp stores matrices -> ours of as many bits
+    "F32": "minidecode fp32", "Q8_0": "minidecode int8_dynamic", "Q4_0": "minidecode int4",
+}  # fmt: skip
+for _type in OF_GGUF:
     for _how, _flash in (("", True), (", no flash attention", False)):
         SYSTEMS[f"llama.cpp {_type}{_how}"] = ("llama_cpp", {"stored": _type, "flash": _flash}, {})
 ASLEEP = 0.3  # seconds after which threads that spin have gone to sleep, Intel's too (0.2)
@@ -144,7 +148,7 @@ def make_checkpoint(name: str, folder: Path, shrink: bool, for_peers: bool) -> N
     if for_peers:
         complete_for_peers(fields, config.vocab_size, folder)
         if fields["model_type"] in OF_LLAMA_CPP and not missing_of_llama():
-            for stored in ("F32", "Q8_0"):
+            for stored in OF_GGUF:
                 write_gguf(fields["model_type"], config, tensors, folder / f"{stored}.gguf", stored)
 
 
@@ -155,9 +159,10 @@ def missing_of_llama() -> list[str]:
 
 
 def can_run(system: str, setting: dict) -> bool:
-    """llama.cpp has no beam search, and no encoder-decoder model here."""
+    """llama.cpp has no beam search, and no encoder-decoder model here; our int4 runs beside it alone."""
     model_type = published_type(setting["model"])
-    return not system.startswith("llama.cpp") or (model_type in OF_LLAMA_CPP and setting["beams"] == 1)
+    is_pair = system.startswith("llama.cpp") or system == OF_GGUF["Q4_0"]
+    return not is_pair or (model_type in OF_LLAMA_CPP and setting["beams"] == 1)
 
 
 def published_type(name: str) -> str:
@@ -611,16 +616,19 @@ def table(found: dict) -> str:
 
 
 def llama_lines(found: dict) -> list[str]:
-    """A table of its own, of the works that it can do; nothing where it was not asked."""
-    lines = ["| work | llama.cpp F32 | Q8_0 | minidecode / llama.cpp: fp32, int8_dynamic / Q8_0 |", "|---|---|---|---|"]
-    for name, rows in found["work"].items():
-        theirs = [best(rows, f"llama.cpp {stored}") for stored in ("F32", "Q8_0")]
-        if any(theirs):
-            shown = [f"{row['tokens_per_second']:,.1f}" if row else "" for row in theirs]
-            ours = (rows.get(OURS), rows.get("minidecode int8_dynamic"))
-            ratios = [ratio(a, b) if a and b else "" for a, b in zip(ours, theirs, strict=True)]
-            lines.append(f"| {name} | {' | '.join(shown)} | {', '.join(ratios)} |")
-    return lines if lines[2:] else []
+    """A table of its own, of the works and types that it was asked; nothing where it was not."""
+    works = {name: rows for name, rows in found["work"].items() if best(rows, "llama.cpp")}
+    types = [t for t in OF_GGUF if t != "Q4_0" or any(best(rows, "llama.cpp Q4_0") for rows in works.values())]
+    pairs = [f"{OF_GGUF[t].removeprefix('minidecode ')}{f' / {t}' * (t != 'F32')}" for t in types]
+    ours_alone = [OF_GGUF["Q4_0"]] if "Q4_0" in types else []  # of the others the first table has the speed
+    lines = [f"| work | llama.cpp {' | '.join([*types, *ours_alone])} | minidecode / llama.cpp: {', '.join(pairs)} |",
+             "|---" * (2 + len(types) + len(ours_alone)) + "|"]  # fmt: skip
+    for name, rows in works.items():
+        theirs, ours = [best(rows, f"llama.cpp {t}") for t in types], [rows.get(OF_GGUF[t]) for t in types]
+        shown = [f"{row['tokens_per_second']:,.1f}" if row else "" for row in (*theirs, *map(rows.get, ours_alone))]
+        ratios = [ratio(a, b) if a and b else "" for a, b in zip(ours, theirs, strict=True)]
+        lines.append(f"| {name} | {' | '.join(shown)} | {', '.join(ratios)} |")
+    return lines if works else []
 
 
 def best(rows: dict, start: str) -> dict | None:

@@ -67,7 +67,7 @@ def test_peers_wait_both_ways(script):
         if not name.startswith(("minidecode", "llama.cpp")) and "spinning" not in name:
             _, same, spins = script.SYSTEMS[f"{name}, spinning"]
             assert given == same and environment == spins | {"OMP_WAIT_POLICY": "PASSIVE"}
-    assert len(script.SYSTEMS) == 17
+    assert len(script.SYSTEMS) == 20
 
 
 def test_ours_makes_as_many_tokens_as_were_asked_for(script, tiny_folder):
@@ -191,7 +191,8 @@ def test_nothing_to_do_is_said(script, monkeypatch):
 
 
 def test_llama_cpp_runs_what_it_can_and_has_a_table_of_its_own(script):
-    assert [script.can_run("llama.cpp F32", s) for s in script.SETTINGS.values()] == [True, True, False, False]
+    for system in ("llama.cpp F32", "minidecode int4"):
+        assert [script.can_run(system, s) for s in script.SETTINGS.values()] == [True, True, False, False]
     assert all(script.can_run("minidecode fp32", s) for s in script.SETTINGS.values())
     speeds = {"minidecode fp32": 60.0, "minidecode int8_dynamic": 150.0, "llama.cpp F32": 40.0,
               "llama.cpp F32, no flash attention": 50.0, "llama.cpp Q8_0": 100.0}  # fmt: skip
@@ -200,6 +201,20 @@ def test_llama_cpp_runs_what_it_can_and_has_a_table_of_its_own(script):
         "| gpt2 | 50.0 | 100.0 | 1.20x (1.20-1.20), 1.50x (1.50-1.50) |"
     ]
     assert script.llama_lines({"work": {"beams": {"minidecode fp32": rows["minidecode fp32"]}}}) == []
+
+
+def test_four_bits_have_columns_where_they_were_timed(script):
+    speeds = {"minidecode fp32": 60.0, "minidecode int4": 300.0, "llama.cpp F32": 50.0, "llama.cpp Q4_0": 200.0,
+              "llama.cpp Q4_0, no flash attention": 250.0}  # fmt: skip
+    rows = {n: {"tokens_per_second": s, "seconds": [10 / s] * 3} for n, s in speeds.items()}
+    old = {n: rows[n] for n in ("minidecode fp32", "llama.cpp F32")}
+    assert script.llama_lines({"work": {"SmolLM2": rows, "gpt2": old}}) == [
+        "| work | llama.cpp F32 | Q8_0 | Q4_0 | minidecode int4 | minidecode / llama.cpp: fp32, int8_dynamic / Q8_0,"
+        " int4 / Q4_0 |",
+        "|---|---|---|---|---|---|",
+        "| SmolLM2 | 50.0 |  | 250.0 | 300.0 | 1.20x (1.20-1.20), , 1.20x (1.20-1.20) |",
+        "| gpt2 | 50.0 |  |  |  | 1.20x (1.20-1.20), ,  |",
+    ]
 
 
 def test_a_missing_package_of_llama_cpp_is_named(script, monkeypatch, capsys):
