@@ -124,6 +124,7 @@ def test_bricks_add_up_to_the_bytes_held(plan, kind, request):
     for step in seen["steps"]:
         bricks = sum((len(strip["cells"]) + strip["room"]) * strip["brick"] for strip in step["strips"])
         assert bricks + table == step["held"]
+        assert step["used"] == table + sum(len(strip["cells"]) * strip["brick"] for strip in step["strips"])
 
 
 @pytest.mark.parametrize("plan", PLANS)

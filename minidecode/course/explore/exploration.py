@@ -17,7 +17,6 @@ from ...plan import Plan
 from ...runtime.output import Output
 from ...search.option_types import GenerateOptions
 from ...search.options import Options
-from ...search.trace import FATES
 from .attention import attention_by_step
 from .page import page
 from .watch import Watch
@@ -77,7 +76,7 @@ def explore(
         run["attention"] = attention
     return Exploration({
         "format": FORMAT, "model": _named(model), "prompt": prompt,
-        "search": _kind(resolved), "options": _plain(resolved.changed()), "fates": FATES,
+        "search": _kind(resolved), "options": _plain(resolved.changed()),
         "rows": R, "start": [word(i) for i in start], "source": [word(i) for s in sources for i in s],
         "runs": runs,
         "plans": [_plan(plan, run, w, out) for plan, run, (_, w, out) in zip(plans, run_of, ran, strict=True)],
@@ -206,8 +205,11 @@ def _plan(asked: str, run: int, watch: Watch, out: Output) -> dict[str, Any]:
     for s, (strips, held) in enumerate(zip(watch.strips, watch.held, strict=True)):
         before = {e for strip in watch.strips[s - 1] for e in _own(strip)} if s else set()
         dropped = before - {e for strip in strips for e in _own(strip)}
-        shown = {"held": held, "ops": done(bounds[s], bounds[s + 1]), "strips": [asdict(strip) for strip in strips]}
-        steps.append(shown | {"dropped": sorted(dropped)})
+        steps.append({
+            "held": held, "used": held - sum(strip.room * strip.brick for strip in strips),
+            "ops": done(bounds[s], bounds[s + 1]), "strips": [asdict(strip) for strip in strips],
+            "dropped": sorted(dropped),
+        })  # fmt: skip
     return {
         "asked": asked, "plan": receipt.plan, "run": run, "cache": receipt.cache,
         "cache_peak_bytes": receipt.cache_peak_bytes, "rows_computed": receipt.rows, "ops": ops,

@@ -53,6 +53,8 @@
   }
   const nameOfRow = (r) => (data.search === "beam" ? `beam ${r}` : R === 1 ? "the text" : `text ${r}`);
 
+  const hasTable = () => plan().cache.includes("Indirect"); // rows of its memory are not beams
+
   // ---- Panels: each fills its elements anew
 
   function showCandidates() {
@@ -63,7 +65,7 @@
         + "the sum of the log-probabilities of the whole new text."
       : "The tokens that the model finds likeliest, and the one that was taken. A score is the token's "
         + "log-probability.";
-    const head = make("tr", {}, ...["", "score", "", isBeam || R > 1 ? "after" : "", "token", "and then"].map(
+    const head = make("tr", {}, ...["", "score", "", isBeam || R > 1 ? "after" : "", "token", "becomes"].map(
       (text, i) => make("th", i === 1 ? { class: "number" } : {}, text)));
     const rows = step.candidates.map((c, i) => {
       const width = c.score === null ? 0 : 70 * Math.exp(Math.min(0, c.score - best));
@@ -84,9 +86,10 @@
 
   const MARKS = { runs: "●", ends: "■", refused: "✕", dropped: "○" };
   function fate(c) {
-    const meaning = { dropped: "not taken", ends: "taken; ends", runs: "taken" };
-    if (data.search !== "beam") return `${MARKS[c.fate]} ${meaning[c.fate]}`;
-    return `${MARKS[c.fate]} ${c.row !== null ? `becomes beam ${c.row}` : data.fates[c.fate]}`;
+    const meaning = data.search === "beam"
+      ? { runs: `beam ${c.row}`, ends: "finished", refused: "not kept", dropped: "dropped" }
+      : { runs: "taken", ends: "taken; ends", dropped: "not taken" };
+    return `${MARKS[c.fate]} ${meaning[c.fate]}`;
   }
 
   function showTree() {
@@ -175,7 +178,7 @@
       const shared = strip.readers.length > 0 && strip.readers.every((n) => n === R) && R > 1;
       const room = strip.room ? [make("span", { class: "note" }, ` + ${plural(strip.room, "empty brick")}`)] : [];
       strips[strips.length - 1].append(make("div", { class: "strip" },
-        make("b", {}, shared ? `all ${R}` : nameOfRow(strip.row)), ...bricks, ...room));
+        make("b", {}, shared ? `all ${R}` : hasTable() ? `row ${strip.row}` : nameOfRow(strip.row)), ...bricks, ...room));
     }
     byId("bricks").replaceChildren(...parts);
     strips.forEach((strip) => { strip.scrollLeft = strip.scrollWidth; }); // the newest bricks are in sight
@@ -183,7 +186,8 @@
     const held = bytes(step.held), most = bytes(plan().cache_peak_bytes);
     byId("cache-says").textContent = step.strips.some((strip) => strip.array)
       ? "A brick is what all layers keep of one position: its keys and values, or its hidden state. After this step "
-        + `the cache holds ${held}; in the whole run at most ${most}.`
+        + `the cache holds ${held}, of which ${bytes(step.used)} are in use; in the whole run it holds at most ${most}.`
+        + (hasTable() ? " A table says in which row a beam finds each of its positions." : "")
       : "This plan keeps no keys and values, so every step computes all positions again. Between steps it holds "
         + `${held}.`;
     byId("dropped").replaceChildren(...(step.dropped.length
@@ -249,29 +253,29 @@
 
   function showComparison() {
     const width = Math.max(240, Math.min(640, byId("chart").clientWidth || 480)), height = 150, left = 62, bottom = 22;
-    const most = Math.max(1, ...data.plans.flatMap((p) => p.steps.map((s) => s.held)));
+    const most = Math.max(1, ...data.plans.flatMap((p) => p.steps.map((s) => s.used)));
     const longest = Math.max(...data.plans.map((p) => p.steps.length));
     const x = (s) => left + (width - left - 10) * (longest === 1 ? 0.5 : s / (longest - 1));
-    const y = (held) => 10 + (height - bottom - 10) * (1 - held / most);
+    const y = (used) => 10 + (height - bottom - 10) * (1 - used / most);
     const lines = data.plans.map((p, i) => draw("polyline", { class: `plot plot-${i % 6}`,
-      points: p.steps.map((s, k) => `${x(k).toFixed(1)},${y(s.held).toFixed(1)}`).join(" ") }));
+      points: p.steps.map((s, k) => `${x(k).toFixed(1)},${y(s.used).toFixed(1)}`).join(" ") }));
     const axis = [[0, "0"], [most, bytes(most)]].map(([value, text]) =>
       draw("text", { x: left - 8, y: y(value) + 4, "text-anchor": "end" }, text));
     byId("chart").replaceChildren(draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img",
-      "aria-label": "bytes in the cache of each plan by step" },
+      "aria-label": "bytes in use in the cache of each plan by step" },
       draw("line", { class: "now", x1: x(state.step), x2: x(state.step), y1: 6, y2: height - bottom }),
       ...lines, ...axis,
       draw("text", { x: x(0), y: height - 4, "text-anchor": longest > 1 ? "start" : "middle" }, "step 1"),
       draw("text", { x: x(longest - 1), y: height - 4, "text-anchor": "end" }, longest > 1 ? `step ${longest}` : "")));
 
     const sum = (ops, i) => ops.reduce((total, op) => total + op[i], 0);
-    const head = ["plan", "cache now", "cache at most", "moved, this step", "operations, this step", "moved, whole run"];
+    const head = ["plan", "in use", "held", "held at most", "moved, this step", "operations, this step", "moved, whole run"];
     byId("compare").replaceChildren(
       make("tr", {}, ...head.map((text, i) => make("th", i ? { class: "number" } : {}, text))),
       ...data.plans.map((p, i) => {
         const step = p.steps[Math.min(state.step, p.steps.length - 1)];
         const whole = [p.prefill, ...p.steps.map((s) => s.ops)];
-        const cells = [bytes(step.held), bytes(p.cache_peak_bytes), bytes(sum(step.ops, 2)),
+        const cells = [bytes(step.used), bytes(step.held), bytes(p.cache_peak_bytes), bytes(sum(step.ops, 2)),
           amount(sum(step.ops, 3), ""), bytes(whole.reduce((total, ops) => total + sum(ops, 2), 0))];
         return make("tr", i === state.plan ? { class: "current" } : {}, make("td", {}, make("code", {}, p.asked)),
           ...cells.map((text) => make("td", { class: "number" }, text)));
@@ -330,7 +334,8 @@
         + "stay below 3 MB.";
     }
     byId("fates").replaceChildren(...(data.search === "beam"
-      ? Object.entries(data.fates).map(([name, text]) => make("span", {}, `${MARKS[name]} ${text}`))
+      ? [make("span", {}, "● goes on as this beam"), make("span", {}, "■ finished"),
+        make("span", {}, "✕ ended, not kept"), make("span", {}, "○ dropped: not among the best")]
       : [make("span", {}, "● taken"), make("span", {}, "■ taken; it ends the text"), make("span", {}, "○ not taken")]),
       make("span", {}, make("i", { class: "key bytes" }), "probability beside the best one's"));
     byId("shades").replaceChildren(...[0, 0.05, 0.25, 0.5, 1].map((w) =>
