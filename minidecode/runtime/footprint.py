@@ -22,6 +22,7 @@ UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**
 # Arrays of attention's scores, and of the feed-forward part with what the layer before has left: as NumPy's code works
 # in place, and if each elementary operation writes one of its own.
 SCORES, NAIVE_SCORES, FEEDS, NAIVE_FEEDS = 4, 6, 4, 6
+EL_ROWS = 4  # as wide as hidden states, of each row and head: the queries times W_k and the sums, each in two orders
 SEARCH_SCORES = 5  # logits, log-probabilities, sums of a beam, a processor's copy, what a choice of candidates sorts
 OBJECTS = 2**20  # Python's: the receipt, options, counters; they do not grow with a request
 FILTER_SCORES = 8  # what a filter makes of one row, in float64 (filters.py)
@@ -66,11 +67,12 @@ def footprint(
     M positions makes, in a layer, r * (6 D + 2 X) numbers (X: queries, keys and values), and then either 4 F a row (F:
     feed-forward) or one F and 4 H * M, the scores, whichever is more; 6 in place of each 4 if written naively, or
     by a function of the user's own. A step makes R * V logits, and the search copies of
-    them. A memory that grows or follows its beams copies one layer at a time. Noting log-probabilities is a forward
-    pass more over whole texts, while the caches are still there, and keeps K ids and numbers of each token. A latent is
-    one more of the N positions, and adds B * D * s. Where steps are captured, N, S and T are those that there is room
-    for (`room_for`). With query rows a step and a scored text have two rows in place of each, and a prefill has one
-    more a sentence, which copies the keys and values that it sees.
+    them; with el it makes 4 D numbers more of each row and head, beside the scores. A memory that grows or follows its
+    beams copies one layer at a time. Noting log-probabilities is a forward pass more over whole texts, while the caches
+    are still there, and keeps K ids and numbers of each token. A latent is one more of the N positions, and adds B * D
+    * s. Where steps are captured, N, S and T are those that there is room for (`room_for`). With query rows a step
+    and a scored text have two rows in place of each, and a prefill has one more a sentence, which copies the keys and
+    values that it sees.
 
     Upper bounds, apart from what the process takes once: buffers of the BLAS, compiled code, imported modules.
     """
@@ -127,13 +129,14 @@ def footprint(
     choice = R * V * (SEARCH_SCORES * s + (8 * DRAWN_SCORES if options.do_sample else 0)) + 8 * FILTER_SCORES * V
     widened = _widest(model) * s if narrow else 0
 
-    def on_the_way(rows: int, seen: int, rows_at_once: int) -> int:
-        """What one layer of a forward pass makes; attention looks from so many rows at once."""
+    def on_the_way(rows: int, seen: int, rows_at_once: int, hidden: int = 0) -> int:
+        """What one layer makes; attention looks from so many rows at once. hidden: the width of what EL looks at."""
         stack = [*blocks, *(model.weights.encoder.blocks if has_source else ())]
         F, X = max(b.up.outputs for b in stack), max(b.qkv.outputs + relative_outputs(b) for b in stack)
         H = max(b.heads.H for b in stack)
         scores, feeds = (NAIVE_SCORES, NAIVE_FEEDS) if naive else (SCORES, FEEDS)
-        attention = rows * F + scores * H * rows_at_once * seen  # with what the layer before has left
+        of_heads = scores * seen + EL_ROWS * hidden
+        attention = rows * F + H * rows_at_once * of_heads  # with what the layer before has left
         return s * (rows * (6 * D + (1 + each) * X) + max(attention, feeds * rows * F))
 
     def copied(queries: int, kept: int, seen: int) -> int:
@@ -149,8 +152,8 @@ def footprint(
         reading = on_the_way(B * (max(N, S) + each - 1), max(N, S), max(N, S)) + copied(B, B * N, N) + latent
         if has_source:  # its keys and values are made, of all layers at once, when the encoder is done
             reading = max(reading, on_the_way(B * (N + each - 1), max(N, S), N) + 2 * L * B * S * cross_position)
-        step = on_the_way(each * R, max(N + T, S), each * R) + copies
-    one_layer = on_the_way(each * R, max(N + T, S), each * R)
+        step = on_the_way(each * R, max(N + T, S), each * R, D if el else 0) + copies
+    one_layer = on_the_way(each * R, max(N + T, S), each * R, D if el else 0)
     separate = L * 4 * one_layer + choice  # what a planner of the user's own may take, too
     arena = {"none": 0, "planned": one_layer + choice}.get(plan.arena, separate)
     scoring = 0

@@ -113,6 +113,19 @@ def test_an_arena_is_counted(models, name, arena):
         assert 0 < receipt.arena_bytes <= model.footprint(["x" * 40, "y"], **options).arena
 
 
+@pytest.mark.parametrize("kind", ["gpt2", "bart"])
+def test_the_wide_rows_of_el_are_counted(tmp_path, kind):
+    """W_k goes to the queries: a row has D numbers for each head, more than all else where there are many heads."""
+    if kind == "gpt2":
+        model = md.load(write_folder(tmp_path, n_positions=200, n_embd=64, n_head=16))
+    else:
+        heads = {"encoder_attention_heads": 16, "decoder_attention_heads": 16}
+        model = md.load(write_bart_folder(tmp_path, max_position_embeddings=200, d_model=64, **heads))
+    options = {"num_beams": 4, "max_new_tokens": 4, "eos_token_id": None, "plan": "cache=el,arena=planned"}
+    receipt = model.generate(input_ids=[[7, 7]] * 4, **options).receipt
+    assert 0 < receipt.arena_bytes <= model.footprint(input_ids=[[7, 7]] * 4, **options).arena
+
+
 def test_naive_attention_copies_heads(models):
     plan = "cache=preallocated,grouped=naive"
     assert models["multi-query"].footprint("a", plan=plan).total > models["multi-query"].footprint("a", plan=plan.split(
