@@ -417,6 +417,11 @@ class Model:
                 raise OptionError(f"{name}: a {self.family} model has no latent: leave it out")
         return None
 
+    def shared_latent(self, latent: Any, seed: int | None) -> np.ndarray | None:
+        """z_Z that many texts share, checked; None where none is given. Raises as `generate` does."""
+        z_BZ = self._latents(latent, seed, [np.zeros(1, np.int64)])
+        return None if latent is None else z_BZ[0]
+
     def encode_latent(
         self, texts: Texts | None = None, *, input_ids: Any = None, attention_mask: Any = None,
         plan: str | Plan | None = None,

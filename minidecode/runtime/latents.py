@@ -12,6 +12,8 @@ import numpy as np
 from ..errors import InputError, OptionError
 from ..search.draws import sentence_keys
 
+MOST_STEPS = 2**16  # of an interpolation
+
 
 @dataclass(frozen=True)
 class Posterior:
@@ -21,8 +23,8 @@ class Posterior:
     log_variance_BZ: np.ndarray
 
     def sample(self, seed: int) -> np.ndarray:
-        """z_BZ = mean + exp(log variance / 2) * noise."""
-        noise_BZ = np.random.default_rng(seed).standard_normal(self.mean_BZ.shape)
+        """z_BZ = mean + exp(log variance / 2) * noise. Raises OptionError on a seed that is none."""
+        noise_BZ = np.random.default_rng(checked_seed("seed", seed)).standard_normal(self.mean_BZ.shape)
         return (self.mean_BZ + np.exp(self.log_variance_BZ / 2) * noise_BZ).astype(self.mean_BZ.dtype)
 
 
@@ -40,8 +42,7 @@ def chosen_latents(
     if latent is not None and seed is not None:
         raise OptionError("latent and latent_seed both say what the latent is: leave one of them out")
     if seed is not None:
-        if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or not 0 <= seed < 2**64:
-            raise OptionError(f"latent_seed must be a whole number from 0 to 2**64 - 1, not {seed!r}")
+        seed = checked_seed("latent_seed", seed)
         keys_B2 = sentence_keys(sentences, copies, 1).astype(np.uint64)
         keys_B = keys_B2[:, 0] << np.uint64(32) | keys_B2[:, 1]
         generators = (np.random.Generator(np.random.Philox(key=np.array([seed, key], np.uint64))) for key in keys_B)
@@ -49,9 +50,13 @@ def chosen_latents(
     if latent is None:
         return np.zeros((B, Z), dtype)
     try:
-        z_BZ = np.array(latent, dtype)
-    except (TypeError, ValueError):
-        raise InputError(f"latent must be {Z} numbers, or so many for each sentence, not {latent!r:.80}") from None
+        given = np.asarray(latent)
+    except (TypeError, ValueError):  # rows of several lengths, which make no array
+        given = np.empty(0, object)
+    if given.dtype.kind not in "fiu":
+        raise InputError(f"latent must be {Z} numbers, or so many for each sentence, not {latent!r:.80}")
+    with np.errstate(over="ignore"):  # what gets infinite is told below
+        z_BZ = given.astype(dtype)
     if z_BZ.shape not in ((Z,), (B, Z)):
         raise InputError(f"latent has shape {z_BZ.shape}: give ({Z},) for all sentences, or ({B}, {Z})")
     if not np.isfinite(z_BZ).all():
@@ -59,11 +64,19 @@ def chosen_latents(
     return np.broadcast_to(z_BZ, (B, Z)).copy()
 
 
+def checked_seed(name: str, seed: Any) -> int:
+    """The seed. Raises OptionError on what is no whole number of 64 bits."""
+    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or not 0 <= seed < 2**64:
+        raise OptionError(f"{name} must be a whole number from 0 to 2**64 - 1, not {seed!r}")
+    return int(seed)
+
+
 def between(a_Z: np.ndarray, b_Z: np.ndarray, steps: int) -> np.ndarray:
     """z_BZ = (1 - t) a + t b for so many t from 0 to 1, both included."""
-    if isinstance(steps, bool) or not isinstance(steps, numbers.Integral) or steps < 2:
+    if isinstance(steps, bool) or not isinstance(steps, numbers.Integral) or not 2 <= steps <= MOST_STEPS:
         raise OptionError(
-            f"steps must be a whole number from 2 up, as the first and the last are the texts, not {steps!r}"
+            f"steps must be a whole number from 2 to {MOST_STEPS:,}, as the first and the last are the texts, not "
+            f"{steps!r}"
         )
     t_B1 = np.linspace(0, 1, int(steps))[:, None]
     return ((1 - t_B1) * a_Z + t_B1 * b_Z).astype(a_Z.dtype)

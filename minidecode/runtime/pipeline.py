@@ -497,6 +497,7 @@ def generate_lines(
     check_logprobs(logprobs, model.config.head_size)
     plan = model.plan if plan is None else Plan.parse(plan)
     plan.resolve(model.has_encoder, **model.traits)
+    latent = model.shared_latent(latent, latent_seed)  # lines are sorted, so that none of several would find its text
     given = ("logprobs", logprobs), ("latent", latent), ("latent_seed", latent_seed)
     stages = Generating(
         model, lines, RunReceipt(overlap), jsonl=jsonl, source=source, batch_size=batch_size,

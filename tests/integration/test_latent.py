@@ -371,6 +371,8 @@ def test_a_posterior_can_be_drawn_from(folder):
     deviation_BZ = np.exp(posterior.log_variance_BZ / 2)
     assert (np.abs(drawn.mean(0) - posterior.mean_BZ) < 5 * deviation_BZ / np.sqrt(3000)).all()
     assert np.allclose(drawn.std(0), deviation_BZ, rtol=0.1)
+    with pytest.raises(md.OptionError, match="seed must be a whole number from 0 to 2\\*\\*64 - 1, not -1"):
+        posterior.sample(-1)
 
 
 def test_streams_and_lines_have_latents(folder):
@@ -380,8 +382,18 @@ def test_streams_and_lines_have_latents(folder):
     assert "".join(model.stream("the", latent_seed=3, **how)) == whole[0]
     lines = md.generate_lines(model, ["the", "e", "the"], batch_size=2, latent_seed=3, **how)
     assert [line.texts[0] for line in lines] == whole
-    given = md.generate_lines(model, ["the", "e"], latent=[1.0] * 5, **how)
-    assert [line.texts[0] for line in given] == model.generate(["the", "e"], latent=[1.0] * 5, **how).texts
+    for shared in ([1.0] * 5, [[1.0] * 5]):
+        given = md.generate_lines(model, ["the", "e"], latent=shared, **how)
+        assert [line.texts[0] for line in given] == model.generate(["the", "e"], latent=[1.0] * 5, **how).texts
+
+
+def test_lines_share_one_latent(folder):
+    """They are sorted by length before they are batched: of several latents, each would go to another line's text."""
+    model = md.load(folder)
+    with pytest.raises(md.InputError, match=r"latent has shape \(2, 5\): give \(5,\) for all sentences, or \(1, 5\)"):
+        md.generate_lines(model, ["e the the", "e"], latent=[[0.0] * 5, [1.0] * 5])
+    with pytest.raises(md.OptionError, match="latent_seed must be a whole number"):
+        md.generate_lines(model, ["e"], latent_seed=-1)
 
 
 @pytest.mark.parametrize(
@@ -390,6 +402,10 @@ def test_streams_and_lines_have_latents(folder):
      ({"latent": np.zeros((3, 5))}, r"latent has shape \(3, 5\)"),
      ({"latent": [np.nan] * 5}, "latent holds NaN or infinity"),
      ({"latent": "old"}, "latent must be 5 numbers"),
+     ({"latent": ["1", "2", "3", "4", "5"]}, "latent must be 5 numbers"),
+     ({"latent": np.ones(5) * 1j}, "latent must be 5 numbers"),
+     ({"latent": [[1.0] * 5, [2.0]]}, "latent must be 5 numbers"),
+     ({"latent": [1e300] * 5}, "latent holds NaN or infinity"),
      ({"latent": [0] * 5, "latent_seed": 1}, "latent and latent_seed both say"),
      ({"latent_seed": -1}, "latent_seed must be a whole number"),
      ({"latent_seed": True}, "latent_seed must be a whole number"),
@@ -414,8 +430,9 @@ def test_another_model_has_no_latent(tmp_path):
 
 
 def test_interpolation_needs_steps_and_a_beginning(folder):
-    with pytest.raises(md.OptionError, match="steps must be a whole number from 2 up"):
-        md.load(folder).interpolate("the", "e", steps=1)
+    for steps in (0, 1, 2.0, True, 2**16 + 1):
+        with pytest.raises(md.OptionError, match=f"steps must be a whole number from 2 to 65,536, .* not {steps}"):
+            md.load(folder).interpolate("the", "e", steps=steps)
     model = md.load(folder)
     model.defaults.pop("bos_token_id")
     with pytest.raises(md.OptionError, match="bos_token_id is set nowhere"):
