@@ -138,8 +138,9 @@ def read_latent(text: str) -> list:
 
     if text.endswith(".npy"):
         try:
-            return np.load(text, allow_pickle=False).tolist()
-        except (OSError, ValueError) as error:
+            with open(text, "rb") as file:
+                return np.lib.format.read_array(file, allow_pickle=False).tolist()
+        except (OSError, ValueError, MemoryError) as error:  # MemoryError: a header may lie
             raise InputError(f"--latent: {text} cannot be read ({error}): write it with numpy.save") from None
     try:
         return [float(number) for number in text.split(",")]

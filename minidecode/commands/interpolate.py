@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..errors import OptionError
 from .flags import AsJson, Debug, Device, Dtype, ModelName, PlanText, Revision, warn_of_files
 from .search_flags import with_search_options
 
@@ -30,10 +31,13 @@ def interpolate(
 
     from .. import load
 
-    options.pop("truncate")
+    if options.pop("truncate"):
+        raise OptionError("truncate is for prompts and sources: the two texts of interpolate are read whole")
     warn_of_files(plan)
     with np.errstate(all="ignore"):
         loaded = load(model, plan=plan, dtype=dtype, device=device, revision=revision, **defaults)
         out = loaded.interpolate(first, last, steps=steps, **options)
+    each = len(out.texts) // steps  # num_return_sequences
     for number, text in enumerate(out.texts):
-        print(json.dumps({"step": number, "text": text}, ensure_ascii=False) if as_json else text.replace("\n", "\\n"))
+        line = {"step": number // each, "text": text}
+        print(json.dumps(line, ensure_ascii=False) if as_json else text.replace("\n", "\\n"))

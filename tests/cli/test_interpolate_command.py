@@ -39,6 +39,16 @@ def test_json_has_an_object_for_each(cli, folder):
     assert found == [{"step": number, "text": text} for number, text in enumerate(texts)] and len(texts) == 5
 
 
+def test_several_texts_of_a_step_have_its_number(cli, folder):
+    ran = cli(
+        "interpolate", "the", "e the", "-m", folder, "--json", *LIMIT, "--steps", "3", "--beam", "2", "--nbest", "2"
+    )
+    found = [json.loads(line) for line in ran.out.splitlines()]
+    texts = md.load(folder).interpolate("the", "e the", steps=3, num_beams=2, num_return_sequences=2, **HOW).texts
+    assert [line["text"] for line in found] == texts
+    assert [line["step"] for line in found] == [0, 0, 1, 1, 2, 2]
+
+
 def test_generate_takes_a_latent(cli, folder, tmp_path):
     z_Z = [0.5, -1.0, 2.0, 0.25, -0.75]
     np.save(tmp_path / "z.npy", np.array(z_Z))
@@ -62,7 +72,8 @@ def test_generate_draws_latents(cli, folder):
 
 @pytest.mark.parametrize(
     ("arguments", "say"),
-    [(["interpolate", "a", "b", "-m", "TOY", "--steps", "1"], "steps must be a whole number from 2 up"),
+    [(["interpolate", "a", "b", "-m", "TOY", "--steps", "1"], "steps must be a whole number from 2 to 65,536"),
+     (["interpolate", "a", "b", "-m", "TOY", "--truncate"], "truncate is for prompts and sources: the two texts"),
      (["interpolate", "a", "b", "-m", "tiny-gpt2"], "encode_latent: a gpt2 model has no latent: use one of type"),
      (["generate", "a", "-m", "TOY", "--latent", "1,x"], "--latent takes numbers with commas between them, or a .npy"),
      (["generate", "a", "-m", "TOY", "--latent", "none.npy"], "--latent: none.npy cannot be read"),
@@ -73,3 +84,16 @@ def test_generate_draws_latents(cli, folder):
 def test_errors_are_one_line(fails, folder, arguments, say):
     message = fails(*(folder if a == "TOY" else a for a in arguments))
     assert say in message
+
+
+def test_a_damaged_file_of_a_latent_is_one_line(fails, folder, tmp_path):
+    np.save(tmp_path / "whole.npy", np.ones(5))
+    np.savez(tmp_path / "several.npz", np.ones(5))
+    whole = (tmp_path / "whole.npy").read_bytes()
+    files = {"empty": b"", "cut": whole[:-1], "several": (tmp_path / "several.npz").read_bytes(),
+             "lie": whole.replace(b"(5,), }         ", b"(500000000000,)}")}  # fmt: skip
+    assert files["lie"] != whole
+    for name, data in files.items():
+        (tmp_path / f"{name}.npy").write_bytes(data)
+        message = fails("generate", "a", "-m", folder, "--latent", str(tmp_path / f"{name}.npy"))
+        assert f"{name}.npy cannot be read (" in message and "write it with numpy.save" in message
