@@ -13,16 +13,24 @@ def log_softmax(logits_V) -> np.ndarray:
     return s - s.max() - np.log(np.exp(s - s.max()).sum())
 
 
-def banned(text: list[int], n: int) -> list[int]:
-    """Tokens that would repeat an n-gram of the new text."""
+def banned(text: list[int], n: int, ignored: tuple[int, ...] = ()) -> list[int]:
+    """Tokens that would repeat an n-gram of the new text; n-grams with one of the ignored tokens may repeat."""
     if n == 0 or len(text) < n:
         return []
     tail = text[len(text) - n + 1 :]
-    return [text[i + n - 1] for i in range(len(text) - n + 1) if text[i : i + n - 1] == tail]
+    found = [text[i + n - 1] for i in range(len(text) - n + 1) if text[i : i + n - 1] == tail]
+    return [token for token in found if not {*tail, token} & {*ignored}]
 
 
 def s2s_ft(
-    logits_of: Callable[[list[int]], np.ndarray], eos: int, W: int, limit: int, alpha: float, n: int, least: int
+    logits_of: Callable[[list[int]], np.ndarray],
+    eos: int,
+    W: int,
+    limit: int,
+    alpha: float,
+    n: int,
+    least: int,
+    ignored: tuple[int, ...] = (),
 ) -> tuple[list[int], float, float]:
     """(tokens, score, the score of the second best) of one sentence; logits_of: those behind a new text.
 
@@ -39,7 +47,7 @@ def s2s_ft(
                 found.append((before - 10_000, eos + 1, beam))
                 continue
             scores = log_softmax(logits_of(text))
-            scores[banned(text, n)] -= 10_000
+            scores[banned(text, n, ignored)] -= 10_000
             if step + 1 <= least:
                 scores[eos] = -10_000
             best = np.argsort(-scores, kind="stable")[:W]

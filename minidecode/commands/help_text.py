@@ -13,10 +13,10 @@ OPTION_GROUPS = {
     "Search": "dialect num_beams num_return_sequences length_penalty length_normalization early_stopping"
               " num_beam_groups diversity_penalty sibling_penalty",
     "Sampling": "do_sample temperature top_k top_p min_p top_h typical_p epsilon_cutoff eta_cutoff seed",
-    "Rules for tokens": "no_repeat_ngram_size encoder_no_repeat_ngram_size repetition_penalty"
-                        " encoder_repetition_penalty bad_words_ids suppress_tokens begin_suppress_tokens"
-                        " sequence_bias exponential_decay_length_penalty guidance_scale remove_invalid_values"
-                        " renormalize_logits unk_penalty regex json_schema",
+    "Rules for tokens": "no_repeat_ngram_size no_repeat_ngram_exempt_ids encoder_no_repeat_ngram_size"
+                        " repetition_penalty encoder_repetition_penalty bad_words_ids suppress_tokens"
+                        " begin_suppress_tokens sequence_bias exponential_decay_length_penalty guidance_scale"
+                        " remove_invalid_values renormalize_logits unk_penalty regex json_schema",
     "Special tokens": "eos_token_id ignore_eos pad_token_id unk_token_id forced_bos_token_id forced_eos_token_id"
                       " decoder_start_token_id",
     "Speed": "plan batch_size sort_window pipeline memory_budget",

@@ -76,6 +76,8 @@ def _flags(
     = None,
     no_repeat_ngram_size: Annotated[int | None, typer.Option(help="Never repeat n tokens in a row; 0 allows it.")]
     = None,
+    no_repeat_ngram_exempt_ids: Annotated[list[int] | None, typer.Option(
+        help="Let n-grams with this token repeat (s2s-ft); may repeat.")] = None,
     encoder_no_repeat_ngram_size: Annotated[int | None, typer.Option(help="Never copy an n-gram of the source.")]
     = None,
     repetition_penalty: Annotated[float | None, typer.Option(help="Above 1: tokens of the text become less likely.")]

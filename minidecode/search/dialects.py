@@ -22,6 +22,9 @@ unilm (s2s-ft, the code of UniLM) is hf but for these rules:
   the most tokens, and finds the same texts.
 - Scores have the norm of GNMT.
 - There is no sampling and there are no groups.
+- A ban of single tokens does not count the EOS that targets begin with.
+
+s2s-ft searches with one beam without a least length and without a ban of n-grams. Here both hold for one beam, too.
 """
 
 from __future__ import annotations

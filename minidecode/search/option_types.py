@@ -87,6 +87,8 @@ class GenerateOptions(TypedDict, total=False):
 
     no_repeat_ngram_size: int = 0
         Never repeat n tokens in a row; 0 allows it.
+    no_repeat_ngram_exempt_ids: int | Sequence[int] | None = ()
+        N-grams that hold one of these tokens may repeat, such as the full stop.
     encoder_no_repeat_ngram_size: int = 0
         Never repeat n tokens in a row of the source.
     repetition_penalty: float = 1.0
@@ -183,6 +185,7 @@ class GenerateOptions(TypedDict, total=False):
     eta_cutoff: float
     seed: int
     no_repeat_ngram_size: int
+    no_repeat_ngram_exempt_ids: int | Sequence[int] | None
     encoder_no_repeat_ngram_size: int
     repetition_penalty: float
     encoder_repetition_penalty: float

@@ -53,7 +53,8 @@ HARMLESS = {
 NO_EARLY_STOPPING = {
     "fairseq": "stops when num_beams texts have ended", "unilm": "stops when no text can still become the best"
 }  # fmt: skip
-TOKEN_IDS = ("eos_token_id", "forced_bos_token_id", "forced_eos_token_id", "suppress_tokens", "begin_suppress_tokens")
+TOKEN_IDS = ("eos_token_id", "forced_bos_token_id", "forced_eos_token_id", "suppress_tokens", "begin_suppress_tokens",
+             "no_repeat_ngram_exempt_ids")  # fmt: skip
 MAXIMA = ("max_new_tokens", "max_length", "max_len_b", "match_source_len")  # spellings of one limit
 MINIMA = ("min_new_tokens", "min_length")
 IGNORE_DEFAULTS = "ignore the defaults with --ignore-generation-config (generation_config=False)"
@@ -127,7 +128,8 @@ class Options:
     order (or by sample_ids).
 
     **Tokens.** repetition_penalty, encoder_repetition_penalty, no_repeat_ngram_size, encoder_no_repeat_ngram_size,
-    bad_words_ids (lists of ids), suppress_tokens, begin_suppress_tokens, remove_invalid_values: see processors.py.
+    no_repeat_ngram_exempt_ids (their n-grams may repeat), bad_words_ids (lists of ids), suppress_tokens,
+    begin_suppress_tokens, remove_invalid_values: see processors.py.
     sequence_bias, {ids: bias} or a list of [ids, bias], adds to the score of the last id where the text ends with the
     others. exponential_decay_length_penalty (start, factor): EOS gains with each new token beyond `start`.
     guidance_scale: above 1, texts keep to their prompt, and away from negative_prompt.
@@ -177,6 +179,7 @@ class Options:
     eta_cutoff: float = 0.0
     seed: int = 0
     no_repeat_ngram_size: int = 0
+    no_repeat_ngram_exempt_ids: tuple[int, ...] = ()
     encoder_no_repeat_ngram_size: int = 0
     repetition_penalty: float = 1.0
     encoder_repetition_penalty: float = 1.0
@@ -325,6 +328,10 @@ class Options:
         check_one_constraint(self)
         if self.unk_penalty and self.unk_token_id is None:
             raise OptionError("unk_penalty needs unk_token_id: the token that it comes off")
+        if self.no_repeat_ngram_exempt_ids and not self.no_repeat_ngram_size:
+            raise OptionError(
+                "no_repeat_ngram_exempt_ids needs no_repeat_ngram_size: the ban that they are exempt from"
+            )
         for name in PROCESSORS:
             off = next(f.default for f in dataclasses.fields(self) if f.name == name)
             if name not in self.rules.processors and getattr(self, name) not in (off, (), None):
@@ -407,7 +414,7 @@ class Options:
             )
         of_head: dict[str, Any] = {
             name: tuple(i for i in getattr(self, name) if i < size)
-            for name in ("eos_token_id", "suppress_tokens", "begin_suppress_tokens")
+            for name in ("eos_token_id", "suppress_tokens", "begin_suppress_tokens", "no_repeat_ngram_exempt_ids")
         }
         of_head["bad_words_ids"] = tuple(word for word in self.bad_words_ids if max(word) < size)
         of_head["sequence_bias"] = tuple(pair for pair in self.sequence_bias if max(pair[0]) < size)
@@ -444,6 +451,12 @@ class Options:
         if "gnmt" in (self.length_normalization, self.rules.norm):
             return ((5 + length) / 6) ** self.length_penalty
         return length**self.length_penalty
+
+    @property
+    def exempt_from_ngrams(self) -> tuple[int, ...]:
+        """The tokens whose n-grams may repeat. s2s-ft does not see the EOS that targets begin with as one of them."""
+        begins = self.eos_token_id if self.dialect == "unilm" and self.no_repeat_ngram_size == 1 else ()
+        return (*self.no_repeat_ngram_exempt_ids, *begins)
 
     @property
     def rules(self) -> Dialect:

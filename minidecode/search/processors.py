@@ -181,8 +181,20 @@ def _penalize(score_V, ids, penalty: float) -> None:
 
 @acts(lambda o: o.no_repeat_ngram_size, by_op=True)
 def no_repeat_ngram_size(ops, scores_RV, rows, o):
-    """Rules out what would complete an n-gram of the text for the second time (FastSeq, section 4.2)."""
-    return ops.ban_ngrams(scores_RV, rows.tokens_RM, rows.length_R, o.no_repeat_ngram_size)
+    """Rules out what would complete an n-gram of the text for the second time (FastSeq, section 4.2).
+
+    N-grams that hold an exempt token may repeat: it is never ruled out, and nothing is behind one.
+    """
+    n, exempt = o.no_repeat_ngram_size, o.exempt_from_ngrams
+    if not exempt:
+        return ops.ban_ngrams(scores_RV, rows.tokens_RM, rows.length_R, n)
+    exempt_X, every_R1 = np.asarray(exempt, like=scores_RV), np.arange(len(scores_RV), like=scores_RV)[:, None]
+    tail_RX = rows.tokens_RM[every_R1, rows.length_R[:, None] - np.arange(1, n, like=scores_RV)]
+    is_behind_R = (tail_RX[:, :, None] == exempt_X).any(axis=(1, 2))
+    kept_RX = scores_RV[:, exempt_X]
+    scores_RV = ops.ban_ngrams(scores_RV, rows.tokens_RM, np.where(is_behind_R, 0, rows.length_R), n)
+    scores_RV[:, exempt_X] = kept_RX
+    return scores_RV
 
 
 @acts(lambda o: o.encoder_no_repeat_ngram_size)

@@ -237,12 +237,18 @@ def test_numbers_and_truth_values_of_numpy_are_pythons(tiny_folder):
 
 @pytest.mark.parametrize("name", [
     "eos_token_id", "pad_token_id", "decoder_start_token_id", "unk_token_id", "forced_bos_token_id",
-    "forced_eos_token_id", "suppress_tokens", "begin_suppress_tokens",
+    "forced_eos_token_id", "suppress_tokens", "begin_suppress_tokens", "no_repeat_ngram_exempt_ids",
 ])  # fmt: skip
 def test_a_token_outside_of_the_vocabulary_is_refused(name):
-    Options(**{name: 8}).check_vocabulary(9)
+    needed = {"no_repeat_ngram_size": 2} if "ngram" in name else {}
+    Options(**{name: 8}, **needed).check_vocabulary(9)
     with pytest.raises(md.OptionError, match=f"{name} 9 is not in the vocabulary of 9 tokens"):
-        Options(**{name: 9}).check_vocabulary(9)
+        Options(**{name: 9}, **needed).check_vocabulary(9)
+
+
+def test_exempt_tokens_need_a_ban():
+    with pytest.raises(md.OptionError, match="no_repeat_ngram_exempt_ids needs no_repeat_ngram_size"):
+        Options(no_repeat_ngram_exempt_ids=[3])
 
 
 def test_a_bad_word_outside_of_the_vocabulary_is_refused():

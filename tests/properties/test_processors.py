@@ -107,8 +107,11 @@ def encoder_repetition_penalty(t, s, v, o, scores):
 
 
 def no_repeat_ngram_size(t, s, v, o, scores):
+    """N-grams with an exempt token may repeat."""
     n = o.no_repeat_ngram_size
-    return OFF if n and v in oracles.banned(t.tokens, n) else s
+    exempt = {*o.no_repeat_ngram_exempt_ids, *(o.eos_token_id if o.dialect == "unilm" and n == 1 else ())}
+    ngram = [*t.tokens[len(t.tokens) - n + 1 :], v] if n > 1 else [v]
+    return OFF if n and v in oracles.banned(t.tokens, n) and not exempt & set(ngram) else s
 
 
 def encoder_no_repeat_ngram_size(t, s, v, o, scores):
@@ -316,6 +319,19 @@ def test_a_bad_word_that_is_eos_alone_is_let_pass():
 def test_no_repeat_ngrams_of_a_text(n, tokens, banned):
     """3, the junk behind the text, is never banned: trap of others (fairseq #5206), who count padding as text."""
     assert banned_by("no_repeat_ngram_size", Text(tokens), no_repeat_ngram_size=n) == banned
+
+
+@settings(max_examples=80)
+@given(batch=batches(), n=st.integers(1, 4), exempt=st.lists(ids, max_size=3), eos=ids,
+       dialect=st.sampled_from(["hf", "fairseq", "unilm"]))  # fmt: skip
+def test_ngrams_with_an_exempt_token_may_repeat(batch, n, exempt, eos, dialect):
+    """As in s2s-ft, whose ban of single tokens does not count the EOS that targets begin with, either."""
+    texts, scores = batch
+    options = {"dialect": dialect, "no_repeat_ngram_size": n, "no_repeat_ngram_exempt_ids": exempt, "eos_token_id": eos}
+    o, found = Options(**options), apply("no_repeat_ngram_size", texts, scores, **options)
+    expected = [[no_repeat_ngram_size(t, s, v, o, row) for v, s in enumerate(row)]
+                for t, row in zip(texts, scores, strict=True)]  # fmt: skip
+    assert found.tolist() == expected
 
 
 @pytest.mark.parametrize(("n", "source", "tokens", "banned"), [

@@ -18,33 +18,34 @@ from minidecode.search.result import Request
 EOS, V = 0, 12
 
 
-def theirs(seed, prompt, W, limit, alpha, n, least, vocab=V):
+def theirs(seed, prompt, W, limit, alpha, n, least, vocab=V, exempt=()):
     engine = ToyEngine(seed, vocab)
-    return s2s_ft(lambda text: engine.scores([*prompt, *text]), EOS, W, limit, alpha, n, least)
+    return s2s_ft(lambda text: engine.scores([*prompt, *text]), EOS, W, limit, alpha, n, least, exempt)
 
 
-def ours(seed, prompts, W, limit, alpha, n, least, vocab=V):
+def ours(seed, prompts, W, limit, alpha, n, least, vocab=V, exempt=()):
     options = Options(dialect="unilm", eos_token_id=EOS, num_beams=W, length_penalty=alpha, no_repeat_ngram_size=n,
-                      min_new_tokens=least)  # fmt: skip
+                      min_new_tokens=least, no_repeat_ngram_exempt_ids=exempt if n else ())  # fmt: skip
     arrays = [np.array(p) for p in prompts]
     return beam_search(ToyEngine(seed, vocab), Request.make(arrays, np.full(len(prompts), limit), options), options)
 
 
 cases = (
     st.integers(0, 10**6), st.lists(st.integers(1, 4), min_size=1, max_size=4), st.integers(2, 5),
-    st.integers(1, 9), st.sampled_from([0.0, 0.7, 1.0, 2.0]), st.sampled_from([0, 2, 3]), st.integers(0, 3),
+    st.integers(1, 9), st.sampled_from([0.0, 0.7, 1.0, 2.0]), st.sampled_from([0, 1, 2, 3]), st.integers(0, 3),
+    st.lists(st.integers(1, V - 1), max_size=4, unique=True),
 )  # fmt: skip
 
 
 @settings(max_examples=150)
 @given(*cases)
-def test_the_best_text_is_that_of_s2s_ft(seed, sizes, W, limit, alpha, n, least):
+def test_the_best_text_is_that_of_s2s_ft(seed, sizes, W, limit, alpha, n, least, exempt):
     """Prompts are of EOS alone, which no text goes on behind: our ban of n-grams looks at prompts, too."""
     prompts = [[EOS] * size for size in sizes]
     least = min(max(least, int(max(sizes) > 1)), limit)
-    found = ours(seed, prompts, W, limit, alpha, n, least)
+    found = ours(seed, prompts, W, limit, alpha, n, least, exempt=tuple(exempt))
     for b, prompt in enumerate(prompts):
-        tokens, score, second = theirs(seed, prompt, W, limit, alpha, n, least)
+        tokens, score, second = theirs(seed, prompt, W, limit, alpha, n, least, exempt=tuple(exempt))
         if score < -5_000:  # bans left fewer than W tokens
             continue
         bound = 64 * 2.0**-24 * len(tokens) * max(1, abs(score))
