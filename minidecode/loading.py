@@ -122,15 +122,20 @@ def load(
 def _with_sep(defaults: dict[str, Any], config: Any, tokenizer: Tokenizer | None) -> dict[str, Any]:
     """The defaults of a UniLM, whose files do not say that [SEP] ends a text, and begins a target.
 
-    Raises CheckpointError where the tokenizer has another [MASK] than config.json.
+    Raises CheckpointError where the tokenizer has another [MASK] than config.json, or does not frame texts.
     """
-    known = {name: tokenizer and tokenizer.token_to_id(name) for name in ("[SEP]", "[MASK]")}
-    if known["[MASK]"] not in (None, config.mask_token_id):
+    mask, frame = (None, []) if tokenizer is None else (tokenizer.token_to_id("[MASK]"), tokenizer.encode("").tolist())
+    if mask not in (None, config.mask_token_id):
         raise CheckpointError(
-            f"config.json: mask_token_id is {config.mask_token_id}, and the tokenizer's [MASK] is {known['[MASK]']}: "
+            f"config.json: mask_token_id is {config.mask_token_id}, and the tokenizer's [MASK] is {mask}: "
             "set mask_token_id to the one that the model was trained with"
         )
-    sep = known["[SEP]"] or (102 if config.vocab_size > 102 else None)  # as in BERT's vocabularies
+    if tokenizer is not None and len(frame) != 2:
+        raise CheckpointError(
+            f"the tokenizer puts {len(frame)} tokens around a text, and UniLM reads [CLS] text [SEP]: add the "
+            "post-processor to tokenizer.json, or put vocab.txt in its place"
+        )
+    sep = frame[1] if frame else (102 if config.vocab_size > 102 else None)  # as in BERT's vocabularies
     eos = defaults.get("eos_token_id")
     start = eos if isinstance(eos, int) else sep
     found = {"eos_token_id": sep, "decoder_start_token_id": start}

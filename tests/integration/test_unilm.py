@@ -179,6 +179,19 @@ def test_texts_begin_with_cls_and_end_with_sep(folder):
     assert by_target.token_ids[0].tolist() == [5, 27, 2]  # [SEP] ends a target; no [CLS] begins it
 
 
+def test_a_tokenizer_must_frame_texts(folder, tmp_path):
+    """Else sources would be read without [CLS] and [SEP], and each target would lose its first word."""
+    write(tmp_path / "model")
+    tokenizer = md.load(folder).tokenizer
+    (tmp_path / "model" / "vocab.txt").unlink()
+    fields = json.loads(tokenizer.as_json())
+    (tmp_path / "model" / "tokenizer.json").write_text(json.dumps(fields), encoding="utf-8")
+    assert md.load(tmp_path / "model").tokenizer.encode("a cat").tolist() == [1, 9, 26, 2]
+    (tmp_path / "model" / "tokenizer.json").write_text(json.dumps(fields | {"post_processor": None}), encoding="utf-8")
+    with pytest.raises(md.CheckpointError, match=r"puts 0 tokens around a text, and UniLM reads \[CLS\] text \[SEP\]"):
+        md.load(tmp_path / "model")
+
+
 @pytest.mark.parametrize("shift", [False, True])
 def test_a_source_and_its_target_share_the_context(shift, tmp_path):
     model = md.load(write(tmp_path / "model", pos_shift=shift, max_position_embeddings=12))
