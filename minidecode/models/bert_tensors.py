@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -33,12 +34,13 @@ def settled(c, stored: dict[str, Any], equal):
 
 def tied(c) -> dict[str, str]:
     """Tensors that a file may store in place of another, which have other names in old files."""
-    return {
-        f"{name.removesuffix(part)}{OLD[part]}": name
-        for name in tensor_shapes(c)
-        if "LayerNorm." in name
-        for part in [name.rpartition(".")[2]]
-    }
+    return old_names(tensor_shapes(c))
+
+
+def old_names(names: Iterable[str]) -> dict[str, str]:
+    """Old name -> name, of the parts of norms."""
+    parts = ((name, *name.rpartition(".")[::2]) for name in names if "LayerNorm." in name)
+    return {f"{stem}.{OLD[part]}": name for name, stem, part in parts}
 
 
 def tensor_shapes(c) -> dict[str, tuple[int, ...]]:

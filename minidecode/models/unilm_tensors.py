@@ -27,9 +27,7 @@ def settled(c, stored: dict[str, Any], equal):
 def tied(c) -> dict[str, str]:
     """Tensors that a file may store in place of another: copies of the table and its bias, norms under old names."""
     copies = {f"{HEAD}decoder.weight": "embeddings.word_embeddings.weight", f"{HEAD}decoder.bias": f"{HEAD}bias"}
-    names = [name for name in tensor_shapes(c) if "LayerNorm." in name]
-    old = {"weight": "gamma", "bias": "beta"}
-    return copies | {f"{stem}.{old[part]}": name for name in names for stem, _, part in [name.rpartition(".")]}
+    return copies | bert_tensors.old_names(tensor_shapes(c))
 
 
 def tensor_shapes(c) -> dict[str, tuple[int, ...]]:
