@@ -16,6 +16,7 @@ import numpy as np
 from ..cache.cross import DecoderCache
 from ..cache.latent import Latent, with_latent
 from ..cache.no_cache import NoCache
+from ..cache.prefix import Prefix
 from ..cache.protocol import StepCache
 from ..cache.queries import QueryCache, QueryCross, QueryRows, rows_a_token
 from ..cache.source import Source
@@ -267,35 +268,42 @@ class Engine:
         if self.in_front is not None:
             texts = self.in_front.joined(texts)
         ids_R, pos_R, offsets_X = self._rows_of(texts)
-        lengths, targets_X = [len(text) for text in texts], offsets_X
-        first_B = [0 if every_row else length - 1 for length in lengths]  # the first token that predicts
-        pick_R = None if every_row else offsets_X[1:] - 1
-        caches: list[Any]
-        if self.in_front is not None:
+        lengths, prefix = [len(text) for text in texts], None
+        if self.in_front is None:
+            first_B = [0 if every_row else length - 1 for length in lengths]  # the first token that predicts
+            pick_R = None if every_row else offsets_X[1:] - 1
+        else:
             first_B = self.in_front.first_B(lengths, every_row)
             pos_R, prefix, pick_R = self.in_front.layout(lengths, first_B)
-            N = self._room(max(lengths))
-            caches = [self.make_cache(block, offsets_X, N, prefix) for block in self.weights.blocks]
-        elif self.latent is None:
-            N = self._room(max(lengths))
-            caches = [self.make_cache(block, offsets_X, N) for block in self.weights.blocks]
-        else:
-            N, own_offsets_X = self._room(max(lengths) + 1), with_latent(offsets_X)
-            own = [self.make_cache(block, own_offsets_X, N) for block in self.weights.blocks]
-            caches = self.latent.in_front(self.weights.blocks, own, offsets_X)
-        if rows_a_token(self.weights) == 2:
-            rows = QueryRows.of(lengths, first_B, self.weights.blocks[0].heads.window, self.device)
-            caches, targets_X = [QueryCache(cache, rows) for cache in caches], rows.offsets_X
-        if self.source is not None:
-            crosses = self.make_cache.of_source(self.ops, self.weights, self.source, targets_X)
-            if rows_a_token(self.weights) == 2:
-                crosses = [QueryCross(*both) for both in zip(crosses, caches, strict=True)]
-            caches = [DecoderCache(*both) for both in zip(caches, crosses, strict=True)]
-        self.caches = caches
+        self.caches = self._caches(lengths, first_B, offsets_X, prefix)
         h_RD = self.network.forward(self.weights, ids_R, pos_R, self.caches, self.ops, pick_R)
         if not self.make_cache.keeps:
             self.caches = []
         return h_RD
+
+    def _caches(self, lengths: list[int], first_B: list[int], offsets_X: np.ndarray, prefix: Prefix | None) -> list:
+        """What each layer attends to in a forward pass over texts of these lengths, and keeps of it for steps.
+
+        first_B: of each text the first token that predicts. prefix: the sources that begin the texts.
+        """
+        blocks, targets_X = self.weights.blocks, offsets_X
+        rows: QueryRows | None = None
+        caches: list[Any]
+        if self.latent is None:
+            caches = [self.make_cache(block, offsets_X, self._room(max(lengths)), prefix) for block in blocks]
+        else:
+            with_latents_X, N = with_latent(offsets_X), self._room(max(lengths) + 1)
+            own = [self.make_cache(block, with_latents_X, N) for block in blocks]
+            caches = self.latent.in_front(blocks, own, offsets_X)
+        if rows_a_token(self.weights) == 2:
+            rows = QueryRows.of(lengths, first_B, blocks[0].heads.window, self.device)
+            caches, targets_X = [QueryCache(cache, rows) for cache in caches], rows.offsets_X
+        if self.source is None:
+            return caches
+        crosses = self.make_cache.of_source(self.ops, self.weights, self.source, targets_X)
+        if rows is not None:
+            crosses = [QueryCross(*both) for both in zip(crosses, caches, strict=True)]
+        return [DecoderCache(*both) for both in zip(caches, crosses, strict=True)]
 
     def _keep_in_front(self, pick_X: np.ndarray) -> None:
         """The sources of these texts, one for each row."""
