@@ -55,7 +55,7 @@ def chosen_latents(
         given = np.empty(0, object)
     if given.dtype.kind not in "fiu":
         raise InputError(f"latent must be {Z} numbers, or so many for each sentence, not {latent!r:.80}")
-    with np.errstate(over="ignore"):  # what gets infinite is told below
+    with np.errstate(over="ignore"):  # infinity is an error below
         z_BZ = given.astype(dtype)
     if z_BZ.shape not in ((Z,), (B, Z)):
         raise InputError(f"latent has shape {z_BZ.shape}: give ({Z},) for all sentences, or ({B}, {Z})")

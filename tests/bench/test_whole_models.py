@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import minidecode as md
 from minidecode.runtime.user_functions import load_file
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "whole_models.py"
@@ -40,3 +41,14 @@ def test_plans_that_disagree_are_not_timed(monkeypatch, tmp_path):
     monkeypatch.setitem(script.PLANS, "all", f"fast,ngram={path}:ban")
     with pytest.raises(SystemExit, match=r"the plans disagree .*'EL': 0, 'all': [1-9]"):
         script.measure("tiny-gpt2", (2, 8, 24), 1)
+
+
+def test_each_plan_runs_what_its_column_says():
+    """UniLM has no encoder: its source is a prompt, and EL is another op than beside an encoder."""
+    from minidecode.loading import load_shapes
+
+    script = load_file(SCRIPT)
+    for name, op in (("unilm1.2-base-uncased", "attend_el_split"), ("bart-base", "attend_el")):
+        model = load_shapes(name, vocab_size=64)
+        functions, _ = md.Plan.parse(script.plans_of(model)["EL"]).resolve(model.has_encoder)
+        assert functions[op].__name__ == op  # not its naive form
