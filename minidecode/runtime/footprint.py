@@ -20,8 +20,8 @@ from .weight_blocks import numbers_in
 
 UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 # Arrays of attention's scores, and of the feed-forward part with what the layer before has left: as NumPy's code works
-# in place, and if each elementary operation writes one of its own.
-SCORES, NAIVE_SCORES, FEEDS, NAIVE_FEEDS = 4, 6, 4, 6
+# in place, and if each elementary operation writes one of its own (the last sentence's are there when the next begins).
+SCORES, NAIVE_SCORES, FEEDS, NAIVE_FEEDS = 4, 7, 4, 6
 EL_ROWS = 4  # as wide as hidden states, of each row and head: the queries times W_k and the sums, each in two orders
 SEARCH_SCORES = 5  # logits, log-probabilities, sums of a beam, a processor's copy, what a choice of candidates sorts
 OBJECTS = 2**20  # Python's: the receipt, options, counters; they do not grow with a request
@@ -40,10 +40,12 @@ class Footprint:
     stepping: int  # a step at its longest, with what it makes on its way
     arena: int  # there all the while
     scoring: int = 0  # the moment at which log-probabilities are noted, if the call asks for them
+    planning: int = 0  # before all others: the dry runs of a step, which hold all that it makes
 
     @property
     def total(self) -> int:
-        return OBJECTS + self.arena + max(self.reading, self.expanding, self.stepping, self.scoring)
+        moments = self.reading, self.expanding, self.stepping, self.scoring
+        return OBJECTS + max(self.planning, self.arena + max(moments))
 
 
 def footprint(
@@ -65,7 +67,7 @@ def footprint(
     and of sources, beside that, L * cross * R * S (none: R * S * D * s; split, indirect, rolling: L * cross * B * S;
     el: B * S * D * s). What a memory stores narrow takes that many bytes, not s. A forward pass over r rows that see
     M positions makes, in a layer, r * (6 D + 2 X) numbers (X: queries, keys and values), and then either 4 F a row (F:
-    feed-forward) or one F and 4 H * M, the scores, whichever is more; 6 in place of each 4 if written naively, or
+    feed-forward) or one F and 4 H * M, the scores, whichever is more; 6 and 7 in place of 4 if written naively, or
     by a function of the user's own. A step makes R * V logits, and the search copies of
     them; with el it makes 4 D numbers more of each row and head, beside the scores. A memory that grows or follows its
     beams copies one layer at a time. Noting log-probabilities is a forward pass more over whole texts, while the caches
@@ -154,8 +156,14 @@ def footprint(
             reading = max(reading, on_the_way(B * (N + each - 1), max(N, S), N) + 2 * L * B * S * cross_position)
         step = on_the_way(each * R, max(N + T, S), each * R, D if el else 0) + copies
     one_layer = on_the_way(each * R, max(N + T, S), each * R, D if el else 0)
+    if plan.cache == "indirect":  # gathered by its table, and the places where the table says that they lie
+        one_layer += R * T * (position + 8 * h.G)
     separate = L * 4 * one_layer + choice  # what a planner of the user's own may take, too
     arena = {"none": 0, "planned": one_layer + choice}.get(plan.arena, separate)
+    planning = 0
+    if plan.arena != "none" and not arena_given:  # up to two ways of a step, with caches that grow as it makes them
+        grown = 2 * held_stepping if plan.cache == "replicated" else 0
+        planning = 2 * (L * one_layer + choice + grown) + own
     scoring = 0
     if logprobs is not None:
         texts, at_once = B * options.num_return_sequences, model.config.context  # tokens of texts in one pass
@@ -171,7 +179,7 @@ def footprint(
         cache=twice * max(held_reading, held_stepping), reading=twice * (held_reading + reading + widened + choice),
         expanding=twice * (held_reading + held_stepping + copies + choice),
         stepping=twice * (held_stepping + step + widened + choice), arena=0 if arena_given else arena,
-        scoring=scoring and scoring + (twice - 1) * held_stepping,
+        scoring=scoring and scoring + (twice - 1) * held_stepping, planning=planning,
     )  # fmt: skip
 
 

@@ -113,17 +113,27 @@ def test_an_arena_is_counted(models, name, arena):
         assert 0 < receipt.arena_bytes <= model.footprint(["x" * 40, "y"], **options).arena
 
 
+@pytest.mark.parametrize(("plan", "size"), [
+    ("cache=el,arena=planned", (2, 4, 16, 4)), ("cache=indirect,arena=planned", (3, 60, 3, 4)),
+    ("cache=replicated,arena=planned", (60, 100, 3, 4)), ("cache=split,arena=planned", (2, 3, 12, 5)),
+    ("naive,cache=split", (150, 3, 2, 1)),
+])  # fmt: skip
 @pytest.mark.parametrize("kind", ["gpt2", "bart"])
-def test_the_wide_rows_of_el_are_counted(tmp_path, kind):
-    """W_k goes to the queries: a row has D numbers for each head, more than all else where there are many heads."""
+def test_what_one_plan_alone_makes_is_counted(tmp_path, kind, plan, size):
+    """EL's rows are D wide for each head; a table gathers positions; dry runs hold a whole step; naive code is slow to
+    let go."""
     if kind == "gpt2":
         model = md.load(write_folder(tmp_path, n_positions=200, n_embd=64, n_head=16))
     else:
         heads = {"encoder_attention_heads": 16, "decoder_attention_heads": 16}
         model = md.load(write_bart_folder(tmp_path, max_position_embeddings=200, d_model=64, **heads))
-    options = {"num_beams": 4, "max_new_tokens": 4, "eos_token_id": None, "plan": "cache=el,arena=planned"}
-    receipt = model.generate(input_ids=[[7, 7]] * 4, **options).receipt
-    assert 0 < receipt.arena_bytes <= model.footprint(input_ids=[[7, 7]] * 4, **options).arena
+    N, T, B, W = size
+    options = {"num_beams": W, "max_new_tokens": T, "eos_token_id": None, "plan": plan}
+    needed = model.footprint(input_ids=[[7] * N] * B, **options)
+    model.generate(input_ids=[[7, 7]], **options | {"max_new_tokens": 2})  # what is imported once
+    out, peak = traced(lambda: model.generate(input_ids=[[7] * N] * B, **options))
+    assert peak <= needed.total
+    assert (0 < out.receipt.arena_bytes <= needed.arena) == ("arena" in plan)
 
 
 def test_naive_attention_copies_heads(models):
