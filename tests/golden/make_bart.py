@@ -9,7 +9,9 @@ sources, and the logits are those of the targets in "logit_targets".
 
 from __future__ import annotations
 
+import functools
 import random
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -25,11 +27,10 @@ from making import (
     generation_case,
     load_whole,
     make_all,
-    nudged,
     oracle_generate,
     pad,
     random_weights,
-    write_expected,
+    write_cases,
     write_model,
 )
 from transformers import BartConfig, BartForConditionalGeneration
@@ -178,13 +179,15 @@ def pair_case(models: list, sources: list[list[int]], options: dict) -> dict | N
     return generation_case(models, sources, options, generate_alone if coupled else oracle_generate)
 
 
-def plain_cases(rng: random.Random, models: list) -> list[dict | None]:
-    """One case for each entry of BEAMS, all options given but, for most, the token that targets begin with."""
+def plain_cases(
+    rng: random.Random, models: list, beams: Iterable[int] = BEAMS, draw: Callable[..., dict] = draw_pair_options
+) -> list[dict | None]:
+    """One case for each number of beams, all options given but, for most, the token that targets begin with."""
     cases = []
-    for W in BEAMS:
+    for W in beams:
         sources = draw_prompts(rng, models[0].config.vocab_size)
         eos = draw_eos(rng, models[0], sources)
-        cases.append(pair_case(models, sources, draw_pair_options(rng, W, eos, models[0])))
+        cases.append(pair_case(models, sources, draw(rng, W, eos, models[0])))
     return cases
 
 
@@ -211,17 +214,10 @@ def make(name: str, seed: int) -> tuple[int, int]:
     changes, storage = MODELS[name]
     folder, fields = OUT / name, config_fields(changes)
     write_folder(folder, fields, make_weights(fields, seed), **storage)
-    exact = load_oracle(folder, torch.float64)
-    models = [exact, load_oracle(folder, torch.float32), nudged(exact, seed), nudged(exact, seed + 1)]
-    rng = random.Random(seed)
-    inputs, logits = logits_of(rng, exact)
+    cases = plain_cases
     if name in DEFAULTS:
-        drawn = default_cases(rng, models, folder, *DEFAULTS[name], pair_case)
-    else:
-        drawn = plain_cases(rng, models)
-    kept = [case for case in drawn if case]
-    write_expected(folder, inputs, logits, kept)
-    return len(kept), len(drawn) - len(kept)
+        cases = functools.partial(default_cases, folder, *DEFAULTS[name], pair_case)
+    return write_cases(folder, functools.partial(load_oracle, folder), seed, logits_of, cases)
 
 
 if __name__ == "__main__":

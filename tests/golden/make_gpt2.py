@@ -8,6 +8,7 @@ Every seed is fixed, so a second run writes the same files. making.py says what 
 
 from __future__ import annotations
 
+import functools
 import random
 from pathlib import Path
 
@@ -22,10 +23,9 @@ from making import (
     generation_case,
     load_whole,
     make_all,
-    nudged,
     pad,
     random_weights,
-    write_expected,
+    write_cases,
     write_model,
 )
 from transformers import GPT2Config, GPT2LMHeadModel
@@ -134,7 +134,7 @@ CALLS = [{}, {"num_beams": 4}, {"max_length": 13}, {"eos_token_id": [7]}, {"leng
          {"no_repeat_ngram_size": 0}, {"early_stopping": "never"}, {"num_return_sequences": 3}]  # fmt: skip
 
 
-def logits_of(rng: random.Random, model) -> tuple[list[list[int]], list[np.ndarray]]:
+def logits_of(rng: random.Random, model) -> tuple[dict[str, list], list[np.ndarray]]:
     """Prompts of mixed lengths, one of a single token and one as long as the context, and their logits.
 
     Padded on the left and padded on the right, transformers has to say the same.
@@ -147,7 +147,7 @@ def logits_of(rng: random.Random, model) -> tuple[list[list[int]], list[np.ndarr
     full = [rng.randrange(V) for _ in range(N)]
     with torch.no_grad():
         expected.append(model(torch.tensor([full])).logits[0].numpy())
-    return [*prompts, full], expected
+    return {"logit_prompts": [*prompts, full]}, expected
 
 
 def make(name: str, seed: int) -> tuple[int, int]:
@@ -155,17 +155,10 @@ def make(name: str, seed: int) -> tuple[int, int]:
     changes, storage = MODELS[name]
     folder, fields = OUT / name, config_fields(changes)
     write_folder(folder, fields, make_weights(fields, seed), **storage)
-    exact = load_oracle(folder, torch.float64)
-    models = [exact, load_oracle(folder, torch.float32), nudged(exact, seed), nudged(exact, seed + 1)]
-    rng = random.Random(seed)
-    prompts, logits = logits_of(rng, exact)
+    cases = plain_cases
     if name == "defaults":
-        drawn = default_cases(rng, models, folder, DEFAULTS, CALLS, generation_case)
-    else:
-        drawn = plain_cases(rng, models)
-    kept = [case for case in drawn if case]
-    write_expected(folder, {"logit_prompts": prompts}, logits, kept)
-    return len(kept), len(drawn) - len(kept)
+        cases = functools.partial(default_cases, folder, DEFAULTS, CALLS, generation_case)
+    return write_cases(folder, functools.partial(load_oracle, folder), seed, logits_of, cases)
 
 
 if __name__ == "__main__":

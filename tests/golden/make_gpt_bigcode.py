@@ -9,6 +9,7 @@ has a softmax of float32, also in a float64 model: torch's stands in for it.
 
 from __future__ import annotations
 
+import functools
 import random
 from pathlib import Path
 
@@ -23,9 +24,8 @@ from making import (
     generation_case,
     load_whole,
     make_all,
-    nudged,
     random_weights,
-    write_expected,
+    write_cases,
     write_model,
 )
 from transformers import GPTBigCodeConfig, GPTBigCodeForCausalLM
@@ -100,17 +100,10 @@ def make(name: str, seed: int) -> tuple[int, int]:
     changes, storage = MODELS[name]
     folder, fields = OUT / name, config_fields(changes)
     write_folder(folder, fields, make_weights(fields, seed), **storage)
-    exact = load_oracle(folder, torch.float64)
-    models = [exact, load_oracle(folder, torch.float32), nudged(exact, seed), nudged(exact, seed + 1)]
-    rng = random.Random(seed)
-    prompts, logits = logits_of(rng, exact)
+    cases = plain_cases
     if name == "defaults":
-        drawn = default_cases(rng, models, folder, DEFAULTS, CALLS, generation_case)
-    else:
-        drawn = plain_cases(rng, models)
-    kept = [case for case in drawn if case]
-    write_expected(folder, {"logit_prompts": prompts}, logits, kept)
-    return len(kept), len(drawn) - len(kept)
+        cases = functools.partial(default_cases, folder, DEFAULTS, CALLS, generation_case)
+    return write_cases(folder, functools.partial(load_oracle, folder), seed, logits_of, cases)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ tokens of the 16 greedy cases that were tried. It does not read rope_parameters,
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 from pathlib import Path
@@ -30,9 +31,8 @@ from making import (
     generation_case,
     load_whole,
     make_all,
-    nudged,
     random_weights,
-    write_expected,
+    write_cases,
     write_model,
 )
 
@@ -140,11 +140,12 @@ def load_oracle(folder: Path, fields: dict, dtype: torch.dtype):
 
 
 @torch.no_grad()
-def logits_of(rng: random.Random, model) -> tuple[list[list[int]], list[np.ndarray]]:
+def logits_of(rng: random.Random, model) -> tuple[dict[str, list], list[np.ndarray]]:
     """Prompts of mixed lengths, one of a single token and one as long as the context, and the logits of each."""
     V, N = model.config.vocab_size, model.config.max_position_embeddings
     prompts = [[rng.randrange(V) for _ in range(length)] for length in (5, 1, N - 2, N)]
-    return prompts, [model(torch.tensor([prompt])).logits[0].numpy() for prompt in prompts]
+    logits = [model(torch.tensor([prompt])).logits[0].numpy() for prompt in prompts]
+    return {"logit_prompts": prompts}, logits
 
 
 # ---- cases -----------------------------------------------------------------------------------------------------------
@@ -176,17 +177,10 @@ def make(name: str, seed: int) -> tuple[int, int]:
     changes, storage = MODELS[name]
     folder, fields = OUT / name, config_fields(changes)
     write_folder(folder, fields, make_weights(fields, seed), **storage)
-    exact = load_oracle(folder, fields, torch.float64)
-    models = [exact, load_oracle(folder, fields, torch.float32), nudged(exact, seed), nudged(exact, seed + 1)]
-    rng = random.Random(seed)
-    prompts, logits = logits_of(rng, exact)
+    cases = plain_cases
     if name == "defaults":
-        drawn = default_cases(rng, models, folder, DEFAULTS, CALLS, case)
-    else:
-        drawn = plain_cases(rng, models)
-    kept = [case for case in drawn if case]
-    write_expected(folder, {"logit_prompts": prompts}, logits, kept)
-    return len(kept), len(drawn) - len(kept)
+        cases = functools.partial(default_cases, folder, DEFAULTS, CALLS, case)
+    return write_cases(folder, functools.partial(load_oracle, folder, fields), seed, logits_of, cases)
 
 
 if __name__ == "__main__":

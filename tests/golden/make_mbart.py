@@ -9,13 +9,13 @@ sources, and the logits are those of the targets in "logit_targets".
 
 from __future__ import annotations
 
-import random
+import functools
 from pathlib import Path
 
 import torch
 from make_bart import TIED, logits_of, pair_case, plain_cases, sizes
 from make_bart import write_folder as write_bart
-from making import SPREAD, default_cases, load_whole, make_all, nudged, random_weights, write_expected
+from making import SPREAD, default_cases, load_whole, make_all, random_weights, write_cases
 from transformers import MBartConfig, MBartForConditionalGeneration
 
 OUT = Path(__file__).parent / "mbart"
@@ -72,17 +72,10 @@ def make(name: str, seed: int) -> tuple[int, int]:
     changes, storage = MODELS[name]
     folder, fields = OUT / name, config_fields(changes)
     write_folder(folder, fields, seed, **storage)
-    exact = load_oracle(folder, torch.float64)
-    models = [exact, load_oracle(folder, torch.float32), nudged(exact, seed), nudged(exact, seed + 1)]
-    rng = random.Random(seed)
-    inputs, logits = logits_of(rng, exact)
+    cases = plain_cases
     if name == "defaults":
-        drawn = default_cases(rng, models, folder, DEFAULTS, CALLS, pair_case)
-    else:
-        drawn = plain_cases(rng, models)
-    kept = [case for case in drawn if case]
-    write_expected(folder, inputs, logits, kept)
-    return len(kept), len(drawn) - len(kept)
+        cases = functools.partial(default_cases, folder, DEFAULTS, CALLS, pair_case)
+    return write_cases(folder, functools.partial(load_oracle, folder), seed, logits_of, cases)
 
 
 if __name__ == "__main__":

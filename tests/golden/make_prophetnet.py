@@ -20,17 +20,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from make_bart import BEAMS, draw_pair_options, pair_case
+from make_bart import pair_case, plain_cases
 from making import (
     STORED,
     default_cases,
-    draw_eos,
-    draw_prompts,
     load_whole,
     make_all,
-    nudged,
     random_weights,
-    write_expected,
+    write_cases,
     write_model,
 )
 from transformers import ProphetNetConfig, ProphetNetForConditionalGeneration
@@ -165,32 +162,17 @@ def logits_of(rng: random.Random, model, fields: dict) -> tuple[dict[str, list],
 # ---- cases -----------------------------------------------------------------------------------------------------------
 
 
-def plain_cases(rng: random.Random, models: list) -> list[dict | None]:
-    """One case for each entry of BEAMS, all options given but, for most, the token that targets begin with."""
-    cases = []
-    for W in BEAMS:
-        sources = draw_prompts(rng, models[0].config.vocab_size)
-        eos = draw_eos(rng, models[0], sources)
-        cases.append(pair_case(models, sources, draw_pair_options(rng, W, eos, models[0])))
-    return cases
-
-
 def make(name: str, seed: int) -> tuple[int, int]:
     """One folder. Returns how many generation cases were kept and how many dropped as near ties."""
     changes, storage = MODELS[name]
     folder, fields = OUT / name, config_fields(changes)
     write_folder(folder, fields, seed, **storage)
-    exact = load_oracle(folder, torch.float64)
-    models = [exact, load_oracle(folder, torch.float32), nudged(exact, seed), nudged(exact, seed + 1)]
-    rng = random.Random(seed)
-    inputs, logits = logits_of(rng, exact, fields)
+    cases = plain_cases
     if name == "defaults":
-        drawn = default_cases(rng, models, folder, DEFAULTS, CALLS, pair_case)
-    else:
-        drawn = plain_cases(rng, models)
-    kept = [case for case in drawn if case]
-    write_expected(folder, inputs, logits, kept)
-    return len(kept), len(drawn) - len(kept)
+        cases = functools.partial(default_cases, folder, DEFAULTS, CALLS, pair_case)
+    return write_cases(
+        folder, functools.partial(load_oracle, folder), seed, functools.partial(logits_of, fields=fields), cases
+    )
 
 
 if __name__ == "__main__":

@@ -13,23 +13,21 @@ tie_word_embeddings: so "not-scaled" and "written-by-5" differ there.
 
 from __future__ import annotations
 
+import functools
 import random
 from pathlib import Path
 
 import numpy as np
 import torch
-from make_bart import draw_pair_options, oracle_logits, pair_case
+from make_bart import oracle_logits, pair_case, plain_cases
 from making import (
     SPREAD,
     STORED,
     default_cases,
-    draw_eos,
-    draw_prompts,
     load_whole,
     make_all,
-    nudged,
     random_weights,
-    write_expected,
+    write_cases,
     write_model,
 )
 from transformers import MT5ForConditionalGeneration, T5ForConditionalGeneration, UMT5ForConditionalGeneration
@@ -150,16 +148,6 @@ def logits_of(rng: random.Random, model) -> tuple[dict[str, list], list[np.ndarr
     return {"logit_prompts": sources, "logit_targets": targets}, expected
 
 
-def plain_cases(rng: random.Random, models: list) -> list[dict | None]:
-    """One case for each entry of BEAMS, all options given but, for most, the token that targets begin with."""
-    cases = []
-    for W in BEAMS:
-        sources = draw_prompts(rng, models[0].config.vocab_size)
-        eos = draw_eos(rng, models[0], sources)
-        cases.append(pair_case(models, sources, draw_pair_options(rng, W, eos, models[0])))
-    return cases
-
-
 # generation_config.json of the model "defaults", which is like t5-base's summarization, only shorter; and the calls.
 DEFAULTS = (
     {"num_beams": 4, "eos_token_id": 1, "pad_token_id": 0, "max_length": 14, "min_length": 5, "early_stopping": True,
@@ -173,15 +161,10 @@ def make(name: str, seed: int) -> tuple[int, int]:
     changes, storage = MODELS[name]
     folder, fields = OUT / name, config_fields(changes)
     write_folder(folder, fields, seed, **storage)
-    exact = load_oracle(folder, fields, torch.float64)
-    models = [exact, load_oracle(folder, fields, torch.float32), nudged(exact, seed), nudged(exact, seed + 1)]
-    rng = random.Random(seed)
-    inputs, logits = logits_of(rng, exact)
-    is_plain = name != "defaults"
-    drawn = plain_cases(rng, models) if is_plain else default_cases(rng, models, folder, *DEFAULTS, pair_case)
-    kept = [case for case in drawn if case]
-    write_expected(folder, inputs, logits, kept)
-    return len(kept), len(drawn) - len(kept)
+    cases = functools.partial(plain_cases, beams=BEAMS)
+    if name == "defaults":
+        cases = functools.partial(default_cases, folder, *DEFAULTS, pair_case)
+    return write_cases(folder, functools.partial(load_oracle, folder, fields), seed, logits_of, cases)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ import random
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -242,7 +243,7 @@ def generation_case(models: list, prompts, options: dict, generate: Callable = o
 
 
 def default_cases(
-    rng: random.Random, models: list, folder: Path, defaults: dict, calls: Iterable[dict], case: Callable
+    folder: Path, defaults: dict, calls: Iterable[dict], case: Callable, rng: random.Random, models: list
 ) -> list[dict | None]:
     """Cases that leave options to generation_config.json, which this writes: each call overrules one of them.
 
@@ -270,6 +271,23 @@ def write_expected(folder: Path, inputs: dict[str, list], logits: list[np.ndarra
     named = ",\n".join(f"{json.dumps(name)}: {json.dumps(rows)}" for name, rows in inputs.items())
     (folder / "cases.json").write_text(f'{{{named},\n"generation": [\n{lines}\n]}}\n', encoding="utf-8")
     np.savez_compressed(folder / "logits.npz", **{f"prompt_{b}_NV": array for b, array in enumerate(logits)})
+
+
+def write_cases(
+    folder: Path, load: Callable[[torch.dtype], Any], seed: int, logits_of: Callable, cases: Callable
+) -> tuple[int, int]:
+    """What transformers computes with a folder's model -> generation cases kept, and dropped as near ties.
+
+    load: the model, as transformers loads it. logits_of(rng, model): inputs, and their logits. cases(rng, models).
+    """
+    exact = load(torch.float64)
+    models = [exact, load(torch.float32), nudged(exact, seed), nudged(exact, seed + 1)]
+    rng = random.Random(seed)
+    inputs, logits = logits_of(rng, exact)
+    drawn = cases(rng, models)
+    kept = [case for case in drawn if case]
+    write_expected(folder, inputs, logits, kept)
+    return len(kept), len(drawn) - len(kept)
 
 
 def make_all(out: Path, names: Iterable[str], make: Callable[[str, int], tuple[int, int]]) -> None:
