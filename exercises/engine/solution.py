@@ -291,7 +291,7 @@ def ban_ngrams(scores_RV, rows, n):
     # --- end
 
 
-# Stage 7: sampling (chapter 11)
+# Stage 7: sampling (chapter 12)
 
 
 def top_p(logits_V, p, u):
@@ -400,7 +400,7 @@ def hars(scores_V, count, groups):
     # --- end
 
 
-# Stage 11: int8 weights (chapter 12)
+# Stage 11: int8 weights (chapter 13)
 
 
 def quantize(model):

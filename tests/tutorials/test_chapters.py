@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from minidecode.course.chapters import cells, chapters, find_chapter, table_of_chapters, without_outputs
+from minidecode.course.exercises.find import exercises
 from minidecode.errors import InputError
 from minidecode.runtime.compiled import precompile
 
@@ -67,6 +68,14 @@ def test_a_chapter_opens_with_a_poll(chapter):
 def test_a_chapter_states_its_minutes(chapter):
     without, with_exercises = chapter.minutes
     assert without <= 45 and without < with_exercises
+
+
+@each_chapter
+def test_minutes_with_exercises_are_the_chapters_and_those_of_its_exercises(chapter):
+    """Exercises without a number, of the project or of the last chapter, have no minutes of their own."""
+    numbered = [e.text.minutes for e in exercises().values() if e.text.chapter == chapter.number]
+    without, with_exercises = chapter.minutes
+    assert with_exercises == without + sum(numbered) or not numbered
 
 
 @each_chapter

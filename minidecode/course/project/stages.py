@@ -502,11 +502,11 @@ STAGES = {
         Stage(4, "beam search", "03", ("repeat", "reorder", "beam_search"), check_beams),
         Stage(5, "the prompt once for all beams", "07", ("split",), check_split),
         Stage(6, "no n-gram twice", "06", ("ban_ngrams",), check_ngrams),
-        Stage(7, "top-p sampling", "11", ("top_p",), check_top_p),
+        Stage(7, "top-p sampling", "12", ("top_p",), check_top_p),
         Stage(8, "fewer key/value heads", "08", ("group_heads",), check_groups),
         Stage(9, "EL-attention", "09", ("prefill_el",), check_el),
         Stage(10, "the best candidates without sorting", "11", ("hars",), check_hars),
-        Stage(11, "int8 weights", "12", ("quantize",), check_int8),
+        Stage(11, "int8 weights", "13", ("quantize",), check_int8),
         Stage(12, "attention as a kernel", "10", ("attend_kernel", "attend_step"), check_kernel),
     )
 }  # fmt: skip
