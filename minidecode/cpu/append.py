@@ -10,7 +10,7 @@ from .activation import no_bias
 from .common.atomics import are_inside, array_at
 from .common.code_paths import COMPILED, NUMPY, ran
 from .common.jit import njit
-from .common.thread_pool import CALLER_ALONE, DONE, FAILED, REFUSED, parallel_for, schedule
+from .common.thread_pool import CALLER_ALONE, DONE, OUTSIDE, REFUSED, parallel_for, schedule
 
 F = np.float32
 
@@ -53,11 +53,11 @@ def _append(qkv_RX, bias_X, k_RGMK, v_RGMU, at_R, q_RHK, function, table):
 
 @njit(cache=True, nogil=True)
 def _task_of_append(args, task):
-    """FAILED where a position is outside of the cache: a captured step is not checked by `_append`."""
+    """OUTSIDE where a position is outside of the cache: a captured step is not checked by `_append`."""
     qkv, bias, k, v, at, q, R, H, K, G, U, M, N = array_at(args, 0, (13,))
     X, at_R = H * K + G * (K + U), array_at(at, 0, (R,))
     if not are_inside(at_R, min(M, N)):
-        return FAILED
+        return OUTSIDE
     _append_kv(
         array_at(qkv, F(0), (R, X)), array_at(bias, F(0), (X,)), array_at(k, F(0), (R, G, M, K)),
         array_at(v, F(0), (R, G, N, U)), at_R, array_at(q, F(0), (R, H, K)),

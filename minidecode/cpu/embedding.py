@@ -8,7 +8,7 @@ from ..reference import or_empty
 from ..runtime.capture import capturable, contiguous, in_numpy
 from .common.atomics import are_inside, array_at, bits_of, float_of
 from .common.jit import njit
-from .common.thread_pool import CALLER_ALONE, DONE, FAILED, parallel_for, schedule
+from .common.thread_pool import CALLER_ALONE, DONE, OUT_OF_TABLE, OUTSIDE, parallel_for, schedule
 from .norm import VECTORS, normalise_row
 
 
@@ -17,7 +17,7 @@ def embed_norm(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
     """Row by row, so that a row stays in the cache through its three passes."""
     for index_R, table in (ids_R, wte_VD), (pos_R, wpe_ND):
         if table is not None and len(index_R) and (index_R.min() < 0 or index_R.max() >= len(table)):
-            raise IndexError(f"rows {index_R} of {len(table)}")
+            raise IndexError(f"{OUT_OF_TABLE}: rows {index_R} of {len(table)}")
     shape = len(ids_R), wte_VD.shape[1]
     x_RD, h_RD = out or (np.empty(shape, wte_VD.dtype), np.empty(shape, wte_VD.dtype))
     scale, eps = wte_VD.dtype.type(scale), wte_VD.dtype.type(norm.eps)
@@ -47,11 +47,11 @@ def _embedding_of_floats(ids_R, pos_R, wte_VD, wpe_ND, scale, gain_D, shift_D, e
 
 @njit(**VECTORS)
 def _task_of_embedding(args, task):
-    """FAILED where a token or a position is outside of its table: a captured step is not checked by Python."""
+    """OUTSIDE where a token or a position is outside of its table: a captured step is not checked by Python."""
     ids, pos, wte, wpe, scale, gain, shift, eps, x, h, R, V, D, N, shifts = array_at(args, 0, (15,))
     zero, ids_R, pos_R = np.float32(0), array_at(ids, 0, (R,)), array_at(pos, 0, (R,))
     if not (are_inside(ids_R, V) and (N == 0 or are_inside(pos_R, N))):
-        return FAILED
+        return OUTSIDE
     _embed_norm(
         ids_R, pos_R, array_at(wte, zero, (V, D)), array_at(wpe, zero, (N, D)), float_of(np.int32(scale)),
         array_at(gain, zero, (D,)), array_at(shift, zero, (shifts,)), float_of(np.int32(eps)),

@@ -10,7 +10,7 @@ from .activation import no_bias
 from .common.atomics import are_inside, array_at
 from .common.code_paths import COMPILED, NUMPY, ran
 from .common.jit import njit
-from .common.thread_pool import CALLER_ALONE, DONE, FAILED, REFUSED, parallel_for, schedule
+from .common.thread_pool import CALLER_ALONE, DONE, OUTSIDE, REFUSED, parallel_for, schedule
 
 F = np.float32
 
@@ -48,11 +48,11 @@ def _rotation(qkv_RX, bias_X, pos_R, turns_NK, heads, y_RX, function, table):
 
 @njit(cache=True, nogil=True)
 def _task_of_rotation(args, task):
-    """FAILED where a position is outside of the table: a captured step is not checked by `_rotation`."""
+    """OUTSIDE where a position is outside of the table: a captured step is not checked by `_rotation`."""
     qkv, bias, pos, turns, y, heads, R, X, N, K = array_at(args, 0, (10,))
     pos_R = array_at(pos, 0, (R,))
     if not are_inside(pos_R, N):
-        return FAILED
+        return OUTSIDE
     _rotate_heads(
         array_at(qkv, F(0), (R, X)), array_at(bias, F(0), (X,)), pos_R, array_at(turns, F(0), (N, K)), heads,
         array_at(y, F(0), (R, X)),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..reference.attention import heads_side_by_side
-from ..runtime.capture import capturable, contiguous
+from ..runtime.capture import capturable, contiguous, in_numpy
 from .common.atomics import array_at, bits_of, fetch, float_of
 from .common.jit import njit
 from .common.low_precision import f32, in_bits
@@ -42,6 +42,7 @@ def attend_split(
         is_long = B * G > 1 and R * (N + T) * H * (K + U) > WORTH_WORKERS
         parallel_for(_attention, arrays, TASK_OF[cache[0].dtype], SPINNING_WORKERS if is_long else CALLER_ALONE)
     else:
+        in_numpy("arrays are not float32")
         _attend_heads(*arrays)
     return heads_side_by_side(a_RHU, out)
 

@@ -25,6 +25,8 @@ STORED = ("float32", "float16", "int8")
 
 @pytest.fixture
 def three_threads(monkeypatch):
+    """If the environment has changed, Numba reads it again when it compiles."""
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "3")
     monkeypatch.setattr(config, "NUMBA_NUM_THREADS", 3)
     monkeypatch.setattr(cpu_linear, "WORTH_A_LOT", 2000)
     thread_pool._forget_pool()
@@ -250,6 +252,23 @@ def test_a_lot_without_room_is_an_error(three_threads):
             thread_pool.parallel_for(describe, (), no_room, workers)
     case = cases(1)[1]
     assert np.array_equal(cpu_linear.linear_few_rows(*case), alone(*case))  # the table is free again
+
+
+TOO_MANY = tuple(range(thread_pool.MOST_ARGS + 1))
+
+
+@njit
+def too_much(function, table):
+    return thread_pool.schedule(1, function, TOO_MANY, table)
+
+
+def test_work_of_too_many_arguments_is_an_error(three_threads):
+    """They would be written over what else lies on a table."""
+    for workers in (thread_pool.ALL_WORKERS, thread_pool.CALLER_ALONE):
+        with pytest.raises(ValueError, match="more arguments than a table has places for"):
+            thread_pool.parallel_for(too_much, (), no_room, workers)
+    case = cases(1)[1]
+    assert np.array_equal(cpu_linear.linear_few_rows(*case), alone(*case))  # the table is free
 
 
 @njit

@@ -15,7 +15,19 @@ import numpy as np
 from . import thread_pool
 from .atomics import array_at
 from .jit import njit
-from .thread_pool import CALLER_ALONE, DONE, FUNCTION, ONLY_NOTED, REFUSED, SIZE, TASKS, launch_all, schedule
+from .thread_pool import (
+    ARGS,
+    CALLER_ALONE,
+    DONE,
+    FUNCTION,
+    MOST_ARGS,
+    ONLY_NOTED,
+    REFUSED,
+    SIZE,
+    TASKS,
+    launch_all,
+    schedule,
+)
 
 
 class Graph:
@@ -36,7 +48,7 @@ class Graph:
         if describe(*arrays, address, table) == REFUSED:
             return
         is_shared = workers != CALLER_ALONE and table[TASKS] > 1
-        self.launches.append(np.array([is_shared, *table[FUNCTION:ONLY_NOTED]]))
+        self.launches.append(np.array([is_shared, *table[FUNCTION : ARGS + MOST_ARGS]]))
         self._arrays.append(arrays)
 
     def add_one(self, count_R: np.ndarray) -> None:
@@ -44,7 +56,7 @@ class Graph:
         self.note(_counting, (count_R,), thread_pool.address_of(_task_of_counting), CALLER_ALONE)
 
     def launch(self) -> None:
-        """Runs the step again. Raises MemoryError and WorkerError, as parallel_for does."""
+        """Runs the step again. Raises what launch_all does."""
         if len(self._launches_NX) != len(self.launches):
             self._launches_NX = np.array(self.launches)
         launch_all(self._launches_NX, (self,))

@@ -9,6 +9,7 @@ import functools
 
 import numpy as np
 
+from ...runtime.capture import contiguous
 from .jit import njit
 
 
@@ -16,7 +17,7 @@ def bias_arrays(bias, dtype):
     """(bias_XHP, bucket_L, zero) of a bias, or of none; read-only, as weights are."""
     if bias is None:
         return _no_bias(np.dtype(dtype))
-    bias_XHP, bucket_L = np.ascontiguousarray(bias.bias_XHP, dtype), np.ascontiguousarray(bias.bucket_L, np.int64)
+    bias_XHP, bucket_L = contiguous(bias.bias_XHP, dtype), contiguous(bias.bucket_L, np.int64)
     return _read_only(bias_XHP), _read_only(bucket_L), bias.zero
 
 

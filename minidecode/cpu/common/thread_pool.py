@@ -39,15 +39,19 @@ from .jit import njit
 OPEN, NEXT, INSIDE, WANTED = 0, 8, 16, 24
 FAILURES = 31  # tasks that raised an error
 NUMBER, FUNCTION, TASKS, ARGS, SIZE = 32, 33, 34, 35, 64  # the last number; the work, and from ARGS on its arguments
+MOST_ARGS = 26
+ASLEEP = 61  # 1: a worker sleeps, and has not been woken since
 ONLY_NOTED = 62  # 1: work is written down, and does not run
 MOST_LOOKS = 63  # so often the owner looks for who is inside before it asks whether they live; 0: without end
 AWAKE = 500e-6  # seconds that a worker looks for more work before it sleeps
 PATIENCE = 300e-6  # seconds that workers may be inside when all tasks are taken
 TASK_TAKES = 30e-6  # seconds; so many that were waited for cost a piece of work without workers each
 STALL = 1.0  # seconds that somebody may be inside before the owner asks whether they live
-DONE, TABLE_IS_TAKEN, FAILED, STALLED, REFUSED = 1, -1, -2, -3, -4
+DONE, TABLE_IS_TAKEN, FAILED, STALLED, REFUSED, OUTSIDE, SLEEPING = 1, -1, -2, -3, -4, -5, -6
 CALLER_ALONE, SPINNING_WORKERS, ALL_WORKERS = range(3)
 NO_WORKERS, NEVER = np.zeros(SIZE, np.int64), 2**62  # a table that is not used, and for how long
+NO_ROOM = "no room for the scores of a head, or for another part of the work that threads share"
+OUT_OF_TABLE = "a token or a position is outside of its table"
 REMEDY = ": run again, or set NUMBA_NUM_THREADS=1, which needs no worker threads"
 
 
@@ -57,7 +61,8 @@ def parallel_for(describe, arrays, function, workers):
     Both functions are compiled. describe(*arrays, address, table) writes the work down in numbers and calls `schedule`;
     or returns REFUSED before it writes anything.
     The arrays belong to the caller and stay where they are until all is done. `function` returns DONE, and raises
-    nothing but MemoryError, which is raised here. workers: CALLER_ALONE; SPINNING_WORKERS, for work between GEMMs that
+    nothing but MemoryError, which is raised here. Where `describe` has not looked at them, it returns OUTSIDE if a
+    number that it is given is no place of a table. workers: CALLER_ALONE; SPINNING_WORKERS, for work between GEMMs that
     may be the BLAS's, whose own threads spin for some 25 ms and would be in the way; or ALL_WORKERS, which wakes all.
     """
     address, pool = address_of(function), None if workers == CALLER_ALONE else _pool()
@@ -74,7 +79,7 @@ def parallel_for(describe, arrays, function, workers):
     if waited == TABLE_IS_TAKEN:
         waited = describe(*arrays, address, np.zeros(SIZE, np.int64))
     if waited == FAILED:
-        raise MemoryError("no room for the scores of a head, or for another part of the work that threads share")
+        raise MemoryError(NO_ROOM)
     return waited != REFUSED
 
 
@@ -82,23 +87,29 @@ def launch_all(launches_NX, arrays):
     """Runs work that has been written down, one piece after the other, in one compiled call.
 
     A row of `launches` is whether workers may take tasks, and then as on a table: the function, its number of tasks and
-    its arguments. The call ends early where workers were waited for, and the rest goes on without them for a while.
+    its arguments. The call ends early where workers were waited for, and where they sleep: they are woken, and the rest
+    goes on. Raises IndexError where a token or a position is outside of its table, MemoryError and WorkerError.
     """
     first = 0
     while first < len(launches_NX):
         pool, table, away, patience = _pool(), NO_WORKERS, NEVER, NEVER
         if pool is not None:
-            pool.wake(ALL_WORKERS)
+            pool.check()
+            if pool.away == 0:
+                pool.wake_sleeping()
             table, away, patience = pool.table, pool.away, pool.patience
+        began = time.perf_counter()
         first, waited, away = _launch_all(launches_NX, first, away, patience, table)
         if pool is not None:
             pool.away = away
             if waited == STALLED:
                 waited = pool.wait_for_the_last(arrays)
             elif waited > patience:
-                pool.note_wait(waited, 0.0)
+                pool.note_wait(waited, time.perf_counter() - began)
         if waited == FAILED:
-            raise MemoryError("no room for the scores of a head, or a token or a position outside of its table")
+            raise MemoryError(NO_ROOM)
+        if waited == OUTSIDE:
+            raise IndexError(OUT_OF_TABLE)
 
 
 @functools.cache
@@ -144,7 +155,7 @@ class ThreadPool:
 
     def __init__(self, threads: int, looks_a_second: float) -> None:
         self.table = np.zeros(SIZE, np.int64)
-        self.table[MOST_LOOKS] = int(STALL * looks_a_second)
+        self.table[MOST_LOOKS], self.table[ASLEEP] = int(STALL * looks_a_second), 1
         self.looks_a_second = looks_a_second
         self.patience = int(PATIENCE * looks_a_second)
         self.threads, self.away = threads, 0  # how many there are; for how many pieces of work they stay away
@@ -167,19 +178,28 @@ class ThreadPool:
 
         Raises WorkerError if one has died.
         """
-        if self.died:
-            _forget(self)
-            self.end()
-            raise WorkerError(self.died + REMEDY)
+        self.check()
         if workers == SPINNING_WORKERS and len(self.sleeping) == self.threads:
             return False
         if self.away > 0:
             self.away -= 1
             return False
         if workers == ALL_WORKERS and self.sleeping:
-            for wake in list(self.sleeping.values()):
-                wake.set()
+            self.wake_sleeping()
         return True
+
+    def check(self) -> None:
+        """Raises WorkerError if one has died."""
+        if self.died:
+            _forget(self)
+            self.end()
+            raise WorkerError(self.died + REMEDY)
+
+    def wake_sleeping(self) -> None:
+        """In this order: a worker that falls asleep meanwhile is woken, or noted as asleep, or both."""
+        self.table[ASLEEP] = 0
+        for wake in list(self.sleeping.values()):
+            wake.set()
 
     def note_wait(self, looks: int, seconds: float) -> None:
         """They stay away after a wait that was long, and most of the work's seconds: other work has the cores.
@@ -221,6 +241,7 @@ class ThreadPool:
     def _work(self, n: int, wake: threading.Event) -> None:
         while not self._is_over:
             self.sleeping[n] = wake
+            self.table[ASLEEP] = 1
             wake.wait()
             wake.clear()
             del self.sleeping[n]
@@ -248,6 +269,8 @@ def schedule(tasks, function, args, table):
     Returns how often it looked for them, TABLE_IS_TAKEN or FAILED. No interrupt comes between: this is compiled code.
     STALLED, with the table still taken, if somebody stays inside for as many looks as MOST_LOOKS says.
     """
+    if len(args) > MOST_ARGS:
+        raise ValueError("work of more arguments than a table has places for")
     if add(table, WANTED, 1) > 0:
         add(table, WANTED, -1)
         return TABLE_IS_TAKEN
@@ -306,7 +329,8 @@ def _run_tasks(table):
 def _launch_all(launches_NX, first, away, patience, table):
     """Runs launches from number `first` on -> (the next one, how often the last looked for workers, away).
 
-    All of them, unless one fails, or waits for workers for longer than `patience`. away: so many go without workers.
+    All of them, unless one fails, or waits for workers for longer than `patience`, or is for workers who sleep: then
+    SLEEPING, and that one is the next. away: so many go without workers.
     """
     for n in range(first, len(launches_NX)):
         is_shared, function, tasks = launches_NX[n, 0], launches_NX[n, 1], launches_NX[n, 2]
@@ -314,12 +338,15 @@ def _launch_all(launches_NX, first, away, patience, table):
         if is_shared and away > 0:
             away -= 1
         elif is_shared:
+            if load(table, ASLEEP):
+                return n, SLEEPING, away
             waited = schedule(tasks, function, launches_NX[n, 3:], table)
         if waited == TABLE_IS_TAKEN:
             waited = 0
             for task in range(tasks):
-                if call(function, launches_NX[n, 3:].ctypes.data, task) != DONE:
-                    waited = FAILED
+                done = call(function, launches_NX[n, 3:].ctypes.data, task)
+                if done != DONE:
+                    waited = OUTSIDE if done == OUTSIDE else FAILED
         if waited < 0 or waited > patience:
             return n + 1, waited, away
     return len(launches_NX), 0, away
