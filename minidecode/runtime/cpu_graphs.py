@@ -3,7 +3,8 @@
 The rules are those of graphs.py. The first step runs as it is, the second is captured, and from the third on a step is
 a launch. A captured step holds only ops of the plan's own that say so (`capturable`). If a step calls anything else, a
 function of the user's or an op that is rebound, all steps run as they are, and the receipt says why. A generation
-captures for itself, and leaves nothing on the model.
+captures for itself, and leaves nothing on the model. A graph keeps caches, all intermediates and the logits, so it is
+dropped before caches are copied for fewer rows, and when steps are done.
 """
 
 from __future__ import annotations
@@ -23,12 +24,18 @@ class CapturedOnCpu:
     """The forward pass of a step, of a generation whose rows stay the same."""
 
     def __init__(self, refused: str = "") -> None:
-        self.refused = self.why_not = refused  # why no step of the call is captured; why none of these rows is
+        self.refused = refused  # why no step of the call is captured
+        self.forget()
+
+    def forget(self) -> None:
+        """Drops what was captured: the next steps have other rows and arrays, or there are none."""
+        self.why_not = self.refused  # why none of these rows is
         self.inputs: tuple[Any, ...] | None = None
         self.graph: Any = None
+        self._result: Any = None
 
     def __call__(self, ops: CountedOps, counts: GraphCounts, run: Callable[..., Any], *arrays: Any) -> Any:
-        """run(*arrays), which calls these ops. The result is overwritten by the next step."""
+        """run(*arrays), which calls these ops. The result is the caller's, as if they had been called."""
         rows = len(arrays[0])
         if not self.why_not and rows > MOST_ROWS:
             self.why_not = f"a step has {rows} rows, and Python takes little of a step of more than {MOST_ROWS}"
@@ -42,32 +49,32 @@ class CapturedOnCpu:
             mine[...] = new
         if self.graph is None:
             return self._capture(ops, counts, run)
-        self.graph.launch()
+        try:
+            self.graph.launch()
+        except IndexError as error:
+            raise IndexError(f"{error}: {', '.join(map(str, self.inputs))}") from None
         ops.count_again(self._held)
         counts.launches += 1
-        return self._result
-
-    def of_other_rows(self) -> CapturedOnCpu:
-        """What captures the steps after this, over other arrays."""
-        return CapturedOnCpu(self.refused)
+        return self._result.copy()  # the next launch overwrites it, and a function of the user's may keep what it gets
 
     def _capture(self, ops: CountedOps, counts: GraphCounts, run: Callable[..., Any]) -> Any:
         """The step runs as it is, and tells the graph what it does."""
         from ..cpu.common.graph import Graph
 
         graph, before, places = Graph(), ops.counted(), ops.places
-        ops.places = Watched(graph)
-        token = CAPTURE.set(graph)
         try:
-            self._result = run(*self.inputs or ())
+            CAPTURE.set(graph)
+            ops.places = Watched(graph)
+            result = run(*self.inputs or ())
         finally:
-            CAPTURE.reset(token)
+            CAPTURE.set(None)
             ops.places = places
-        self.why_not = counts.why_not = graph.why_not
-        if not self.why_not:
-            self.graph, self._held = graph, ops.counted_since(before)
-            counts.captured += 1
-        return self._result
+        if graph.why_not:
+            self.why_not = counts.why_not = graph.why_not
+            return result
+        self.graph, self._result, self._held = graph, result, ops.counted_since(before)
+        counts.captured += 1
+        return result.copy()
 
 
 class Watched(Fresh):
@@ -78,12 +85,15 @@ class Watched(Fresh):
 
     def run(self, name: str, function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
         """The op's result."""
-        before, reason = len(self.graph.launches), self.graph.why_not
+        graph, before = self.graph, len(self.graph.launches)
+        if not graph.why_not and id(function) not in CAPTURABLE:
+            graph.why_not = f"{name} is {describe(function)}"
+        if graph.why_not:
+            CAPTURE.set(None)  # nothing more is noted: not what a function of the user's calls, or starts in a thread
+            return function(*args, **kwargs)
         result = function(*args, **kwargs)
-        if id(function) not in CAPTURABLE:
-            self.graph.why_not = reason or f"{name} is {describe(function)}"
-        elif self.graph.why_not and not reason:
-            self.graph.why_not = f"{name}: {self.graph.why_not}"
-        elif len(self.graph.launches) == before:
-            self.graph.why_not = reason or f"{name} runs no compiled code"
+        if graph.why_not:
+            graph.why_not = f"{name}: {graph.why_not}"
+        elif len(graph.launches) == before:
+            graph.why_not = f"{name} runs no compiled code"
         return result

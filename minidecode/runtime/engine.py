@@ -184,10 +184,9 @@ class Engine:
         if self.bucket is not None:
             self.caches = apart(self.caches)
         there = put(stays_B, self.device), put(stays_R, self.device)
+        self._forget_captured()  # it keeps caches alive
         for cache in self.caches:
             cache.leave(self.ops, *there)
-        if self.on_cpu is not None:
-            self.on_cpu = self.on_cpu.of_other_rows()
         if self.source is not None:  # whole sequences again at each step
             self.source = self.source.picked(self.ops, stays_R)
         if self.latent is not None:
@@ -243,9 +242,15 @@ class Engine:
 
     def give_back(self) -> None:
         """The bucket may be another generation's. A failed generation does not call this: its bucket is dropped."""
+        self._forget_captured()
         if self.bucket is not None and self.buckets is not None:
             self.buckets.give(self.bucket)
             self.bucket = None
+
+    def _forget_captured(self) -> None:
+        """No step comes, or those that come have other rows."""
+        if self.on_cpu is not None:
+            self.on_cpu.forget()
 
     def _room(self, positions: int) -> int:
         """The size of a cache's array for so many positions."""

@@ -14,6 +14,7 @@ from ..plan import STORED_AS, Plan
 from ..search.options import Options
 from .arena import Extent
 from .buckets import room_for
+from .cpu_graphs import MOST_ROWS
 from .engine import LOGITS_ROWS
 from .low_precision import LOW_PRECISION
 from .weight_blocks import numbers_in
@@ -69,7 +70,8 @@ def footprint(
     M positions makes, in a layer, r * (6 D + 2 X) numbers (X: queries, keys and values), and then either 4 F a row (F:
     feed-forward) or one F and 4 H * M, the scores, whichever is more; 6 and 7 in place of 4 if written naively, or
     by a function of the user's own. A step makes R * V logits, and the search copies of
-    them; with el it makes 4 D numbers more of each row and head, beside the scores. A memory that grows or follows its
+    them; with el it makes 4 D numbers more of each row and head, beside the scores. A step of r rows that is captured
+    on the CPU keeps r * (8 D + 2 X + 2 F) numbers of each layer, and its logits. A memory that grows or follows its
     beams copies one layer at a time. Noting log-probabilities is a forward pass more over whole texts, while the caches
     are still there, and keeps K ids and numbers of each token. A latent is one more of the N positions, and adds B * D
     * s. Where steps are captured, N, S and T are those that there is room for (`room_for`). With query rows a step
@@ -159,6 +161,10 @@ def footprint(
     if plan.cache == "indirect":  # gathered by its table, and the places where the table says that they lie
         one_layer += R * T * (position + 8 * h.G)
     separate = L * 4 * one_layer + choice  # what a planner of the user's own may take, too
+    if model.device == "cpu" and plan.captures_on_cpu and plan.arena == "none":
+        rows = min(R, MOST_ROWS)  # of more, when sentences have left
+        F, X = max(b.up.outputs for b in blocks), max(b.qkv.outputs for b in blocks)
+        step += rows * s * (L * each * (8 * D + 2 * X + 2 * F) + V)
     arena = {"none": 0, "planned": one_layer + choice}.get(plan.arena, separate)
     planning = 0
     if plan.arena != "none" and not arena_given:  # up to two ways of a step, with caches that grow as it makes them

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..cache.queries import rows_a_token
+from .cpu_graphs import CapturedOnCpu
 from .device import fetch, put
 from .engine import Engine
 
@@ -22,7 +23,8 @@ class GuidedEngine(Engine):
     def __init__(self, *args, negative_prompts: list[np.ndarray], **kwargs):
         super().__init__(*args, **kwargs)
         self.other = Engine(*args, **kwargs)
-        self.other.on_cpu = self.on_cpu and self.on_cpu.of_other_rows()  # over its own caches
+        self.other.on_cpu = self.on_cpu and CapturedOnCpu(self.on_cpu.refused)  # over its own caches
+        self.other.graphs = self.graphs  # one account of what is captured, too
         self.other.seconds = self.seconds  # one account of the time
         self.negative_R = negative_prompts  # by row, as of now
         self.prompt_R = np.empty(0, np.int64)  # tokens of each row's own prompt; the prefill tells

@@ -198,7 +198,7 @@ class GraphCounts:
     captured: int = 0  # in this call
     reused: int = 0  # an earlier call captured them
     launches: int = 0  # of both
-    why_not: str = ""  # of a plan that captures on the CPU: why no step of this call was
+    why_not: str = ""  # of a plan that captures on the CPU: why steps of this call were not, if any were not
 
 
 @dataclass
@@ -249,8 +249,8 @@ class Receipt:
                 f"{g.launches:,} launches of parts of steps ({g.captured} captured, {g.reused} kept from earlier "
                 "calls): the calls in them are counted above"
             )
-        elif g.why_not:
-            lines.append(f"steps were not captured: {g.why_not}")
+        if g.why_not:
+            lines.append(f"{'other steps' if g.launches else 'steps'} were not captured: {g.why_not}")
         if self.chosen:
             lines.append(self.chosen)
         if self.compile_seconds:

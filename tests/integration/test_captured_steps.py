@@ -3,27 +3,31 @@
 import functools
 import signal
 import threading
+import weakref
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
-from numba import config
+from numba import config, njit
 from test_attention_settings import make
 
 import minidecode as md
-from minidecode.cpu import append, embedding, linear, norm, rotation
-from minidecode.cpu.common import panel_gemm, thread_pool
+from minidecode.cache.split import SplitCache
+from minidecode.cpu import append, argmax, embedding, linear, norm, rotation, split
+from minidecode.cpu.common import atomics, panel_gemm, thread_pool
+from minidecode.cpu.common.atomics import address_of, array_at, pause
 from minidecode.cpu.common.graph import Graph
-from minidecode.cpu.common.thread_pool import CALLER_ALONE, parallel_for
+from minidecode.cpu.common.thread_pool import CALLER_ALONE, ThreadPool, parallel_for
 from minidecode.cpu.common.tile import DOT
 from minidecode.errors import WorkerError
 from minidecode.model import Model
 from minidecode.models import FAMILIES
-from minidecode.ops import Heads, Norm
+from minidecode.ops import Heads, Norm, PositionBias
 from minidecode.plan import Plan
 from minidecode.runtime import cpu_graphs
 from minidecode.runtime.capture import CAPTURE
+from minidecode.runtime.engine import Engine
 
 LLAMA = Path(__file__).parents[1] / "golden" / "llama" / "grouped"
 PROMPTS = [[5, 9, 14, 2, 7], [11, 3]]
@@ -64,7 +68,8 @@ def both(model, beside="", **options):
 )  # fmt: skip
 def test_a_captured_step_gives_the_same_bits(options):
     receipt = both(load("tiny-gpt2", plan="fast"), **options)[0].receipt
-    assert receipt.graphs.captured == 1 and receipt.graphs.launches == receipt.steps - 3  # all but three
+    each = 2 if "guidance_scale" in options else 1  # the second engine captures its steps, too
+    assert receipt.graphs.captured == each and receipt.graphs.launches == each * (receipt.steps - 3)  # all but three
     assert receipt.graphs.why_not == "" and f"{receipt.graphs.launches} launches of parts of steps" in str(receipt)
 
 
@@ -91,6 +96,71 @@ def test_rows_that_leave_are_captured_again():
     short = [PROMPTS[0], np.resize(PROMPTS[0], 9).tolist()]
     receipt = both(model, input_ids=short, max_length=16, max_new_tokens=None)[0].receipt
     assert receipt.graphs.captured == 2 and receipt.rows < 2 * (receipt.steps - 1)
+
+
+def test_caches_are_free_as_soon_as_rows_have_left(monkeypatch):
+    """A graph keeps the arrays that it works on, and so the caches of all layers: it goes first."""
+    right, left = SplitCache.leave, []
+
+    def leave(self, ops, stays_B, stays_R):
+        before = weakref.ref(self.k_RGTK)
+        right(self, ops, stays_B, stays_R)
+        left.append(before() is None)
+
+    monkeypatch.setattr(SplitCache, "leave", leave)
+    both(load("tiny-gpt2", plan="fast"), input_ids=[PROMPTS[0], [7] * 9], max_length=16, max_new_tokens=None)
+    assert left and all(left)
+
+
+def test_a_graph_is_dropped_when_steps_are_done(monkeypatch):
+    graphs, right = [], Engine.give_back
+
+    def give_back(self):
+        graphs.append(self.on_cpu.graph)
+        right(self)
+        graphs.append(self.on_cpu.graph)
+
+    monkeypatch.setattr(Engine, "give_back", give_back)
+    load("tiny-gpt2", plan="fast").generate(input_ids=PROMPTS, plan="fast", logprobs=0, **HOW)
+    assert graphs[0] is not None and graphs[1] is None
+
+
+def test_steps_that_are_not_captured_are_told_beside_those_that_are():
+    """Ten rows are too many; five are left when the second sentence ends."""
+    model, ids = load("tiny-gpt2", plan="fast"), [PROMPTS[0], [7] * 9]
+    how = {"input_ids": ids, "max_length": 16, "eos_token_id": None, "do_sample": True, "num_return_sequences": 5}
+    receipt = model.generate(plan="fast", **how).receipt
+    assert receipt.graphs.launches > 0 and receipt.graphs.why_not.startswith("a step has 10 rows")
+    assert "\nother steps were not captured: a step has 10 rows" in str(receipt)
+
+
+def test_logits_that_a_function_keeps_stay_as_they_are(monkeypatch):
+    """A launch writes where the last one wrote; each step hands on logits of its own."""
+    kept, right = [], argmax.argmax_tokens
+
+    def keeping(scores_RV, *others, **named):
+        kept.append((scores_RV, scores_RV.copy()))
+        return right(scores_RV, *others, **named)
+
+    monkeypatch.setattr(argmax, "argmax_tokens", keeping)
+    receipt = both(load("tiny-gpt2", plan="fast"))[0].receipt
+    assert receipt.graphs.launches and "keeping" in receipt.ops["argmax_tokens"].implementation
+    assert all(np.array_equal(scores_RV, at_the_time_RV) for scores_RV, at_the_time_RV in kept)
+
+
+@pytest.mark.parametrize("at_step", range(1, 6))
+def test_a_token_that_is_none_is_the_same_error_in_every_step(at_step, monkeypatch):
+    calls, right = [], argmax.argmax_tokens
+
+    def wrong(*args, **named):
+        chosen_R, *others = right(*args, **named)
+        calls.append(chosen_R)
+        return (np.full_like(chosen_R, 10**6) if len(calls) == at_step else chosen_R, *others)
+
+    monkeypatch.setattr(argmax, "argmax_tokens", wrong)
+    with pytest.raises(IndexError, match=r"^a token or a position is outside of its table: .*1000000"):
+        load("tiny-gpt2", plan="fast").generate(input_ids=PROMPTS, plan="fast", **HOW)
+    assert len(calls) == at_step
 
 
 def with_window():
@@ -186,6 +256,34 @@ def test_an_object_without_a_hash_may_stand_in_an_ops_place(monkeypatch):
     assert all(np.array_equal(a, b) for a, b in zip(found.token_ids, wanted.token_ids, strict=True))
 
 
+def test_what_an_op_of_yours_calls_is_not_captured(monkeypatch):
+    """Nor what it starts in another thread, which has the context of the op."""
+    right, seen = norm.residual_norm, []
+
+    def mine(*args, **named):
+        seen.append(CAPTURE.get())
+        return right(*args, **named)
+
+    monkeypatch.setattr(norm, "residual_norm", mine)
+    receipt = both(load("tiny-gpt2", plan="fast"))[0].receipt
+    assert receipt.graphs.why_not.startswith("residual_norm is ") and seen and not any(seen)
+
+
+def test_an_interrupt_as_a_capture_begins_leaves_nothing_behind(monkeypatch):
+    class Interrupted:
+        get = CAPTURE.get
+
+        def set(self, graph):
+            CAPTURE.set(graph)
+            if graph is not None:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(cpu_graphs, "CAPTURE", Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        load("tiny-gpt2", plan="fast").generate(input_ids=PROMPTS, plan="fast", **HOW)
+    assert CAPTURE.get() is None
+
+
 @pytest.mark.parametrize("mistake", ["a count stands still", "a launch is missing", "old tokens"])
 def test_these_tests_see_a_graph_that_is_wrong(mistake, monkeypatch):
     original = Graph.launch
@@ -232,21 +330,36 @@ def test_a_launch_writes_nothing_outside_of_a_table():
         graph.launch()
         for wrong in (outside, -1):
             place[0] = wrong
-            with pytest.raises(MemoryError, match="a token or a position outside of its table"):
+            with pytest.raises(IndexError, match="a token or a position is outside of its table"):
                 graph.launch()
         place[0] = 0
     assert not k_RGMK[0, 0, 1:].any()
 
 
+COPIES = "NumPy copies an array that does not lie in order"
+
+
 def test_a_copy_that_numpy_makes_is_told():
     x_RD = np.asfortranarray(np.ones((3, 8), np.float32))
     graph = told(lambda: norm.residual_norm(x_RD, x_RD, None, Norm(x_RD[0], x_RD[0], 1e-5)))
-    assert graph.why_not == "NumPy copies an array that does not lie in order"
+    assert graph.why_not == COPIES
+
+
+def test_attention_that_is_not_shared_out_says_so():
+    """In float64, and beside a position bias that is copied."""
+    none, places = np.zeros((1, 1, 0, 8)), (np.zeros(1, np.int64), np.ones(1, np.int64))
+    x_RGTK, bias = np.ones((1, 1, 1, 8)), PositionBias(np.asfortranarray(np.ones((1, 1, 3))), np.arange(3), 0)
+    for dtype, beside, why in ((np.float64, None, "arrays are not float32"), (np.float32, bias, COPIES)):
+        cache = x_RGTK.astype(dtype)
+        arrays = x_RGTK[0].astype(dtype), none.astype(dtype), none.astype(dtype), places[0], cache, cache, *places
+        graph = told(lambda arrays=arrays, beside=beside: split.attend_split(*arrays, 1.0, beside))
+        assert graph.why_not == why
 
 
 @pytest.fixture
 def three_threads(monkeypatch):
-    """And products that they share, however small."""
+    """And products that they share, however small. Numba reads the environment again when it compiles."""
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "3")
     monkeypatch.setattr(config, "NUMBA_NUM_THREADS", 3)
     monkeypatch.setattr(linear, "WORTH_A_LOT", 2000)
     monkeypatch.setattr(panel_gemm, "WORTH_TWO_TASKS", 2000)
@@ -335,11 +448,11 @@ def test_an_interrupt_ends_a_generation_and_harms_no_other(three_threads):
     assert came > 3 and model.generate(plan="fast", **how).token_ids[0].tolist() == right
 
 
-def test_a_graph_on_the_cpu_needs_no_more_room():
-    """On a device, caches get room for more positions, so that later generations fit."""
+def test_caches_of_a_graph_on_the_cpu_need_no_more_room():
+    """On a device, they get room for more positions, so that later generations fit."""
     model, how = load("tiny-gpt2", plan="fast"), {"input_ids": PROMPTS} | HOW
     captured, plain = (model.footprint(plan=f"fast,graphs={g}", **how) for g in ("auto", "off"))
-    assert captured == plain
+    assert captured.cache == plain.cache and captured.stepping > plain.stepping
     plans = [model.plan_step(plan=f"fast,graphs={g}", batch_size=2, input_length=5, **HOW) for g in ("auto", "off")]
     assert plans[0].bytes == plans[1].bytes
 
@@ -359,3 +472,59 @@ def test_a_refused_piece_of_work_is_not_noted():
     no_bias = np.zeros(24, np.float32)
     arrays = q_RX, no_bias, k_RGMK, k_RGMK.copy(), at_R, np.empty((1, 1, 8), np.float32)
     assert parallel_for(append._append, arrays, append._task_of_append, CALLER_ALONE) is False
+
+
+@njit
+def meet(args, task):
+    """Both tasks are here at once, or this fails after minutes."""
+    here = array_at(array_at(args, 0, (1,))[0], 0, (1,))
+    atomics.add(here, 0, 1)
+    for _ in range(2**33):
+        if atomics.load(here, 0) >= 2:
+            return thread_pool.DONE
+        pause()
+    return thread_pool.FAILED
+
+
+@njit
+def until_asleep(args, task):
+    """Work of the caller alone that takes until a worker sleeps."""
+    table = array_at(array_at(args, 0, (1,))[0], 0, (thread_pool.SIZE,))
+    for _ in range(2**33):
+        if atomics.load(table, thread_pool.ASLEEP):
+            return thread_pool.DONE
+        pause()
+    return thread_pool.FAILED
+
+
+@njit
+def nothing(args, task):
+    return thread_pool.DONE
+
+
+def launches_of(*pieces):
+    """A row of `launch_all` for each (function, array, whether workers take its two tasks)."""
+    rows = np.zeros((len(pieces), 3 + thread_pool.MOST_ARGS), np.int64)
+    for row, (function, array, is_shared) in zip(rows, pieces, strict=True):
+        row[:4] = is_shared, address_of(function), 1 + is_shared, array.ctypes.data
+    return rows
+
+
+@pytest.mark.parametrize("away", [0, 3])
+def test_workers_that_fell_asleep_in_a_launch_are_woken(away, three_threads):
+    """After long work of the caller alone; and after pieces that they stayed away from."""
+    here, again, pool = np.zeros(1, np.int64), np.zeros(1, np.int64), thread_pool._pool()
+    pool.away = away
+    alone = [(until_asleep, pool.table, False), (nothing, here, False)]
+    launches_NX = launches_of(*[(nothing, here, True)] * 3, *alone, (meet, here, True), *alone, (meet, again, True))
+    thread_pool.launch_all(launches_NX, (here, again))
+    assert here[0] == again[0] == 2 and pool.away == 0
+
+
+def test_a_wait_counts_by_its_share_of_the_time(three_threads, monkeypatch):
+    """As in `parallel_for`: tasks that take long are no stall."""
+    noted, here = [], np.zeros(1, np.int64)
+    monkeypatch.setattr(ThreadPool, "note_wait", lambda self, looks, seconds: noted.append(seconds))
+    thread_pool._pool().patience = -1  # each shared launch ends the call
+    thread_pool.launch_all(launches_of(*[(nothing, here, True)] * 3), (here,))
+    assert len(noted) == 3 and all(seconds > 0 for seconds in noted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import itertools
 import tracemalloc
@@ -12,6 +13,8 @@ from latent_oracle import write_model as write_latent
 from toy_folder import write_bart_folder, write_folder
 
 import minidecode as md
+from minidecode.cpu import linear
+from minidecode.cpu.common.tile import DOT
 from minidecode.plan import CACHES
 from minidecode.runtime import footprint as module
 from minidecode.runtime.footprint import OBJECTS, available_bytes, in_units, read_budget
@@ -91,6 +94,26 @@ def test_it_holds_where_python_s_own_objects_are_little(tmp_path, plan):
     model.generate(input_ids=ids[:1], **options)  # what is imported once
     _, peak = traced(lambda: model.generate(input_ids=ids, **options))
     assert peak <= model.footprint(input_ids=ids, **options).total - OBJECTS
+
+
+@pytest.fixture(scope="module")
+def many_layers(tmp_path_factory):
+    folder = write_folder(tmp_path_factory.mktemp("deep"), n_positions=64, n_embd=128, n_head=4, n_layer=32)
+    return functools.cache(lambda dtype: md.load(folder, plan="fast", dtype=dtype))
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("dtype", ["float32", *(["int8_dynamic"] if DOT is not None and DOT.x_bits >= 8 else [])])
+def test_a_captured_step_is_part_of_the_estimate(many_layers, monkeypatch, dtype, search):
+    """A graph keeps what all layers make: here, most of what a generation takes."""
+    monkeypatch.setattr(linear, "SMALL", 0)  # so that no product is the BLAS's
+    model, options = many_layers(dtype), SEARCHES[search] | {"eos_token_id": None, "plan": "fast"}
+    rows = {"greedy": 8, "beam": 2, "samples": 2, "rules": 2}[search]
+    ids = [np.random.default_rng(b).integers(5, 250, 4) for b in range(rows)]
+    model.generate(input_ids=ids, max_new_tokens=5, **options)  # what is imported once
+    needed = model.footprint(input_ids=ids, max_new_tokens=5, **options).total
+    out, peak = traced(lambda: model.generate(input_ids=ids, max_new_tokens=5, **options))
+    assert out.receipt.graphs.launches > 0 and SHARE * (needed - OBJECTS) <= peak <= needed
 
 
 @pytest.mark.parametrize("cache", CACHES)
