@@ -12,6 +12,7 @@ import pytest
 from test_attention_settings import make
 
 from minidecode.catalog import CATALOG, Row
+from minidecode.cpu import linear
 from minidecode.cpu.common.tile import DOT
 from minidecode.errors import OptionError
 from minidecode.model import Model
@@ -37,6 +38,8 @@ def choices_of(name: str, model: Model, is_windowed: bool) -> list[str]:
         return [m for m in CACHES if others.get(m, True)]
     if name == "drop_finished":
         return list(SWITCHES[name])
+    if name == "graphs":  # on needs a device
+        return ["off", "auto"]
     row = CATALOG[name]
     if row.spelled:
         return list(row.spelled)
@@ -61,15 +64,19 @@ def plan_of(choices: dict[str, str], model: Model) -> Plan | None:
 
 def pairs(plan: Plan, model: Model) -> set[frozenset]:
     """The pairs of choices that meet in it."""
-    used = [n for n in ("cache", "drop_finished", *CATALOG)
+    used = [n for n in ("cache", "drop_finished", "graphs", *CATALOG)
             if n not in CATALOG or calls(CATALOG[n], plan.cache, model)]  # fmt: skip
     return {frozenset(two) for two in itertools.combinations([(n, getattr(plan, n)) for n in used], 2)}
 
 
-def covering(model: Model, is_windowed: bool) -> list[Plan]:
-    """Plans, few of them, in which all pairs meet: of 30 drawn ones, that with the most new pairs, again and again."""
+def covering(model: Model, is_windowed: bool, fixed: dict[str, list[str]] | None = None) -> list[Plan]:
+    """Plans, few of them, in which all pairs meet: of 30 drawn ones, that with the most new pairs, again and again.
+
+    fixed: the choices of some fields, where not all are meant.
+    """
     draw = random.Random(0)
-    fields = {name: choices_of(name, model, is_windowed) for name in ("cache", "drop_finished", *CATALOG)}
+    fields = {name: choices_of(name, model, is_windowed) for name in ("cache", "drop_finished", "graphs", *CATALOG)}
+    fields |= fixed or {}
 
     def drawn() -> Plan:
         while (plan := plan_of({n: draw.choice(c) for n, c in fields.items()}, model)) is None:
@@ -86,15 +93,18 @@ def covering(model: Model, is_windowed: bool) -> list[Plan]:
     return plans
 
 
-def tokens(model, plan, search) -> list[list[int]]:
-    options = search | {"max_new_tokens": 6, "min_new_tokens": 1}
-    return [t.tolist() for t in model.generate(input_ids=PROMPTS, plan=plan, **options).token_ids]
+def tokens(model, plan, search, launches: list[int] | None = None) -> list[list[int]]:
+    """Those of each text. Of captured steps, the number of launches goes into `launches`."""
+    out = model.generate(input_ids=PROMPTS, plan=plan, **{"max_new_tokens": 6, "min_new_tokens": 1} | search)
+    if launches is not None:
+        launches.append(out.receipt.graphs.launches)
+    return [t.tolist() for t in out.token_ids]
 
 
-def in_dtype(dtype: str, kind: str, **settings) -> Model:
+def in_dtype(dtype: str, kind: str, plan: str = "auto", **settings) -> Model:
     model = make(kind, **settings)
     tensors = {name: data.astype(np.float32) for name, data in model.tensors.items()}
-    return Model(FAMILIES[kind], model.config, tensors, None, model.defaults, Plan(), dtype)
+    return Model(FAMILIES[kind], model.config, tensors, None, model.defaults, Plan(plan), dtype)
 
 
 @pytest.mark.parametrize(
@@ -120,6 +130,34 @@ def test_all_pairs_of_choices_say_the_same(kind, settings, dtype):
                                                      "num_beam_groups" in search or "dialect" in search):  # fmt: skip
                 continue  # refused: nothing would go straight
             assert tokens(model, plan, search) == right, f"{plan} {search}"
+
+
+STEP = ("linear", "linear_int8", "norm", "append", "embedding", "activation", "split", "grouped")
+
+
+@pytest.mark.parametrize(
+    ("settings", "dtype"),
+    [
+        ({"num_key_value_heads": 2}, "float32"),
+        pytest.param({}, "int8_dynamic", marks=pytest.mark.skipif(
+            DOT is None or DOT.x_bits < DYNAMIC["int8_dynamic"], reason="no dot product of 8 bits here")),
+    ],
+    ids=["grouped", "int8_dynamic"],
+)  # fmt: skip
+def test_all_pairs_of_choices_beside_captured_steps(settings, dtype, monkeypatch):
+    """What a step calls is compiled, so that it is captured; all else is drawn."""
+    monkeypatch.setattr(linear, "SMALL", 0)  # so that no product is the BLAS's
+    model = in_dtype(dtype, "gpt2", "fast", **settings)
+    others = {"epilogue": ["off"], "arena": ["none"], "cache": ["split", "preallocated"]}
+    searches = [search | {"max_new_tokens": 12} for search in SEARCHES]
+    expected, launches = [tokens(model, "cache=none", search) for search in searches], {"auto": [], "off": []}
+    for i, plan in enumerate(covering(model, False, {row: ["cpu"] for row in STEP} | others)):
+        for search, right in itertools.islice(zip(searches * 2, expected * 2, strict=True), i % 6, i % 6 + 3):
+            if plan.hars not in ("off", "auto") and (search["num_beams"] == 1 or "do_sample" in search or
+                                                     "num_beam_groups" in search or "dialect" in search):  # fmt: skip
+                continue  # refused: nothing would go straight
+            assert tokens(model, plan, search, launches[plan.graphs]) == right, f"{plan} {search}"
+    assert sum(launches["auto"]) > 50 and not any(launches["off"])
 
 
 @pytest.mark.parametrize("base", ["naive", "fast"])
