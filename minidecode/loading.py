@@ -240,6 +240,10 @@ def load_shapes(
         config = kind_of_config.from_json(fields | dict.fromkeys(sizes, vocab_size) | {"mask_token_id": 0})  # of UniLM
     defaults, source = chosen_defaults(folder, defaults, generation_config)
     defaults, source, _ = _with_task(defaults, source, folder, fields, task)
+    if family.name == "unilm":
+        has_words = folder is not None and vocab_size is None
+        tokenizer = TOKENIZER_KINDS[family.tokenizer].make(folder, config) if has_words else None
+        defaults = _with_sep(defaults, config, tokenizer)
     if vocab_size is not None:  # special tokens of the true vocabulary may lie beyond it
         defaults = {k: 0 if k.endswith("token_id") and value else value for k, value in defaults.items()}
     shapes = family.tensors.tensor_shapes(config)

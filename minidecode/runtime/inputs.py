@@ -44,7 +44,8 @@ class Inputs:
             check(options)
         if self.config.reads_in_front:
             start = self.decoder_start(options)
-            sources, limit_B = fit_in_front(self._without_start(ids, start), context, options, truncate)
+            sources = self._without_start(ids, start)
+            sources, limit_B = fit_in_front(sources, context, options, truncate, has_end=not self.config.pos_shift)
             return sources, [start] * len(ids), limit_B
         sources = fit_sources(ids, self.config.source_context, truncate)
         return sources, *fit_prompts([self.decoder_start(options)] * len(ids), context, options, False, sources)
@@ -56,7 +57,8 @@ class Inputs:
         if not self.config.reads_in_front:
             return fit_sources(sources, self.config.source_context, truncate)
         sources = self._without_start(sources, start)
-        return cut_in_front(sources, list(map(len, targets)), self.config.context, truncate)
+        rooms, has_end = list(map(len, targets)), not self.config.pos_shift
+        return cut_in_front(sources, rooms, self.config.context, truncate, has_end)
 
     def _without_start(self, sources: list[np.ndarray], start: np.ndarray) -> list[np.ndarray]:
         """UniLM's sources as it reads them: with pos_shift, the token at the end is the first one of the target."""

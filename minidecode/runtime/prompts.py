@@ -141,29 +141,33 @@ def fairseq_limit(source: np.ndarray, options: Options) -> int:
 
 
 def fit_in_front(
-    ids: list[np.ndarray], context: int, options: Options, truncate: bool | None
+    ids: list[np.ndarray], context: int, options: Options, truncate: bool | None, has_end: bool
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """(sources, most new tokens of each) where a source and its target share one context. Raises InputError.
 
     With truncate, ends of sources go until the new tokens fit. What is asked for fits; without a limit, texts have up
-    to 64 new tokens, or as many as the context still holds.
+    to 64 new tokens, or as many as the context still holds. has_end: as in `cut_in_front`.
     """
     asked = options.max_new_tokens or (options.max_length and options.max_length - 1)
     room = asked or (min(DEFAULT_NEW_TOKENS, context // 2) if truncate else 1)
-    sources = cut_in_front(ids, [room] * len(ids), context, truncate)
+    sources = cut_in_front(ids, [room] * len(ids), context, truncate, has_end)
     start = [np.zeros(1, np.int64)]
     limits = [fit_prompts(start, context - len(row), options, False, [row])[1][0] for row in sources]
     return sources, np.array(limits)
 
 
-def cut_in_front(ids: list[np.ndarray], rooms: list[int], context: int, truncate: bool | None) -> list[np.ndarray]:
-    """Sources that leave room for so many tokens of their targets. With truncate, their ends go, but for the last
-    token, which ends the text. Raises InputError on others."""
+def cut_in_front(
+    ids: list[np.ndarray], rooms: list[int], context: int, truncate: bool | None, has_end: bool
+) -> list[np.ndarray]:
+    """Sources that leave room for so many tokens of their targets. With truncate, their ends go.
+
+    has_end: whether the last token ends the text, and stays. Raises InputError on sources that do not fit.
+    """
     fitting = []
     for b, (row, room) in enumerate(zip(ids, rooms, strict=True), 1):
         most = context - room
         if truncate and len(row) > most > 0:
-            row = np.append(row[: most - 1], row[-1])
+            row = np.append(row[: most - 1], row[-1]) if has_end else row[:most]
         if len(row) > most:
             remedy = f"shorten one of them{or_cut(truncate, 'the source')}" if most > 0 else "ask for a shorter target"
             raise InputError(

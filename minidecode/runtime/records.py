@@ -144,8 +144,8 @@ def _prefix_of(
     ids, around = model.tokenizer.encode(text), model.tokenizer.encode("")  # what a tokenizer puts around each text
     if len(around) and ids[-1] == around[-1]:
         ids = ids[:-1]  # BART's end of text
-    if len(around) and ids[0] == around[0] and not model.is_encoder_decoder:
-        ids = ids[1:]  # the prompt begins with it
+    if len(around) and ids[0] == around[0] and not model.has_encoder:
+        ids = ids[1:]  # the prompt begins with it, or UniLM's source
     if any(i in options.eos_token_id for i in ids):
         raise InputError(f'{where}: "prefix" holds the end of text: leave it out there')
     *_, (limit,) = model.inputs.fitted(None, [prompt_ids], None, options, None)

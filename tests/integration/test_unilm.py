@@ -11,6 +11,7 @@ from unilm_oracle import logits
 
 import minidecode as md
 from minidecode.cache.prompt import PromptCache
+from minidecode.loading import load_shapes
 from minidecode.models import unilm_tensors
 from minidecode.models.config import UnilmConfig
 
@@ -179,6 +180,20 @@ def test_texts_begin_with_cls_and_end_with_sep(folder):
     assert by_target.token_ids[0].tolist() == [5, 27, 2]  # [SEP] ends a target; no [CLS] begins it
 
 
+def test_a_line_s_prefix_has_no_cls(folder):
+    """Its tokens are those of a target, which begins with [SEP]."""
+    model = md.load(folder)
+    line = next(iter(md.generate_lines(model, [{"prompt": "a cat", "prefix": "the dog"}], max_new_tokens=6)))
+    right = model.generate(input_ids=[[1, 9, 26, 2]], prefix_tokens=[[5, 27]], max_new_tokens=6)
+    assert line.token_ids[0].tolist() == right.token_ids[0].tolist() and line.token_ids[0][:2].tolist() == [5, 27]
+
+
+def test_a_step_is_planned_without_weights(folder):
+    """s2s-ft's config.json does not say which token [SEP] is: the vocabulary does."""
+    plan = load_shapes(folder).plan_step(batch_size=2, input_length=8, num_beams=2, max_new_tokens=3)
+    assert plan.bytes == md.load(folder).plan_step(batch_size=2, input_length=8, num_beams=2, max_new_tokens=3).bytes
+
+
 def test_a_tokenizer_must_frame_texts(folder, tmp_path):
     """Else sources would be read without [CLS] and [SEP], and each target would lose its first word."""
     write(tmp_path / "model")
@@ -195,7 +210,7 @@ def test_a_tokenizer_must_frame_texts(folder, tmp_path):
 @pytest.mark.parametrize("shift", [False, True])
 def test_a_source_and_its_target_share_the_context(shift, tmp_path):
     model = md.load(write(tmp_path / "model", pos_shift=shift, max_position_embeddings=12))
-    source = [1, *([5] * (7 + shift)), 2]  # nine rows
+    source = [1, *range(5, 12 + shift), 2]  # nine rows
     assert len(model.generate(input_ids=[source], max_new_tokens=3, eos_token_id=None).token_ids[0]) == 3
     with pytest.raises(
         md.InputError,
@@ -204,10 +219,11 @@ def test_a_source_and_its_target_share_the_context(shift, tmp_path):
     ):
         model.generate(input_ids=[source], max_new_tokens=4)
     cut = model.generate(input_ids=[source], max_new_tokens=4, truncate=True, eos_token_id=None)
-    whole = model.generate(input_ids=[[*source[:7], *source[8:]]], max_new_tokens=4, eos_token_id=None)
+    whole = model.generate(input_ids=[[*source[:7], 2]], max_new_tokens=4, eos_token_id=None)
     assert len(cut.token_ids[0]) == 4
-    if not shift:
-        assert cut.token_ids[0].tolist() == whole.token_ids[0].tolist()
+    if shift:  # no [SEP] ends a source: what stays is its beginning
+        whole = model.generate(input_ids=[source[:8]], max_new_tokens=4, eos_token_id=None)
+    assert cut.token_ids[0].tolist() == whole.token_ids[0].tolist()
     free = model.generate(input_ids=[source], eos_token_id=None)
     assert len(free.token_ids[0]) == 3  # as many as there is room for
     with pytest.raises(md.InputError, match="ask for a shorter target"):
