@@ -224,6 +224,7 @@ def test_a_source_and_its_target_share_the_context(shift, tmp_path):
     if shift:  # no [SEP] ends a source: what stays is its beginning
         whole = model.generate(input_ids=[source[:8]], max_new_tokens=4, eos_token_id=None)
     assert cut.token_ids[0].tolist() == whole.token_ids[0].tolist()
+    assert cut.scores == whole.scores
     free = model.generate(input_ids=[source], eos_token_id=None)
     assert len(free.token_ids[0]) == 3  # as many as there is room for
     with pytest.raises(md.InputError, match="ask for a shorter target"):
