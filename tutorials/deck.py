@@ -2,7 +2,7 @@
 
 Nothing is written twice: what stands on a slide is cut out of the chapter. A block (a picture, a cell with its output,
 a listing, a table) becomes a slide, and the sentence before it becomes the slide's line. Text between two blocks is in
-the notes. Where a section has no block, the first sentence of each paragraph is on its slide.
+the notes. Where no block follows, the first sentence or two of each paragraph are on a slide.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from minidecode.course.chapters import Chapter
 from minidecode.course.notebook import FRONT_MATTER
 
-LINES, POINTS = 24, 6  # of code, and sentences, on one slide
+LINES, TOGETHER, POINTS = 24, 16, 6  # of code; of code and its output; sentences on one slide
 BLOCK = re.compile(
     r"^```\{code-cell\}[^\n]*\n(?P<options>(?::[^\n]*\n)*)(?P<cell>.*?)^```$"
     r"|^```(?P<kind>\w*)\n(?P<listing>.*?)^```$"
@@ -62,7 +62,7 @@ def of_section(title: str, body: str, folder: Path) -> Iterator[Slide]:
             continue  # it draws the picture that follows
         shown = in_html(block, folder)
         is_output = block["kind"] == "text" and before is not None and not prose
-        if is_output and lines_in(before.shown[-1]) + lines_in(shown[0]) <= LINES:
+        if is_output and lines_in(before.shown[-1]) + lines_in(shown[0]) <= TOGETHER:
             before.shown += shown
             before = None
             continue
@@ -73,7 +73,9 @@ def of_section(title: str, body: str, folder: Path) -> Iterator[Slide]:
             pending = ""
         before = slide if block["cell"] is not None else None
     rest = f"{pending}\n\n{body[done:]}".strip()
-    said = [sentences(paragraph)[0] for paragraph in re.split(r"\n\s*\n", rest) if sentences(paragraph)]
+    paragraphs = [said for paragraph in re.split(r"\n\s*\n", rest) if (said := sentences(paragraph))]
+    most = 2 if len(paragraphs) <= POINTS // 2 else 1  # sentences of each
+    said = [sentence for paragraph in paragraphs for sentence in paragraph[:most]]
     for k in range(0, len(said), POINTS):
         yield Slide(title, "", [points(said[k : k + POINTS])], rest if k == 0 else "")
 
@@ -122,7 +124,7 @@ def listing(code: str, kind: str, live: bool) -> str:
     """Code or an output in letters as large as its lines allow."""
     lines = code.split("\n")
     widest = max(map(len, lines))
-    size = f"min(2.7vmin, {58 / (1.4 * len(lines) + 2):.2f}vh, {80 / (0.62 * widest):.2f}vw)"
+    size = f"min(2.7vmin, {66 / (1.4 * len(lines) + 1):.2f}vh, {80 / (0.62 * widest):.2f}vw)"
     rows = "\n".join(marked(line) if kind == "diff" else escape(line) for line in lines)
     note = '<p class="live">Run this cell now.</p>' if live else ""
     return f'<pre class="{kind or "code"}" style="font-size: {size}" data-lines="{len(lines)}">{rows}</pre>{note}'
@@ -134,7 +136,7 @@ def marked(line: str) -> str:
 
 
 def pieces(code: str) -> list[str]:
-    """The code, cut at empty lines where it is longer than a slide."""
+    """The code, cut where it is longer than a slide: at empty lines, or in pieces of that length."""
     found, here = [], []
     for part in re.split(r"\n\s*\n", code):
         lines = part.split("\n")
@@ -142,6 +144,9 @@ def pieces(code: str) -> list[str]:
             found.append("\n".join(here))
             here = []
         here += ([""] if here else []) + lines
+        while len(here) > LINES:
+            found.append("\n".join(here[:LINES]))
+            here = here[LINES:]
     return [*found, "\n".join(here)]
 
 

@@ -57,7 +57,9 @@ def test_a_lecture_shows_what_its_chapter_shows(chapter):
     shown = "\n".join(part for slide in found for part in slide.shown)
     pictures = re.findall(r"\((figures/.*?\.svg)\)", text)
     assert shown.count("data:image/svg+xml;base64,") == len(pictures) > 0
-    assert all(int(lines) <= 40 for lines in re.findall(r'data-lines="(\d+)"', shown)), "letters too small to read"
+    assert all(int(lines) <= deck.LINES for lines in re.findall(r'data-lines="(\d+)"', shown)), (
+        "letters too small to read"
+    )
     for output in re.findall(r"^```text\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
         assert all(escape(line) in shown for line in output.splitlines())
     page = slides.page("x", slides.of_lecture(chapter))
