@@ -32,7 +32,7 @@ from ..search.result import Request
 from .arena import Call, Extent, Fresh, Result, StepPlan
 from .buckets import room_for
 from .device import is_array, put
-from .engine import Engine
+from .engine import Engine, watched_by
 from .low_precision import PANEL_HEADER
 from .planner import Lifetime, lay_out
 from .receipt import CountedOps, root
@@ -95,7 +95,7 @@ def _record(engine, network, weights, functions, extent: Extent, search: Options
     request = Request.make(texts, np.full(extent.sentences, limit), search, sources if extent.source_tokens else ())
     if extent.source_tokens:
         plain.encode(sources)
-    with contextlib.suppress(_RecordedError):
+    with watched_by(None), contextlib.suppress(_RecordedError):
         (greedy if search.num_beams == 1 else beam_search)(stand_in, request, search)
     recorder.finish()
     return recorder

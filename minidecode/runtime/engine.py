@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, Protocol
 
@@ -41,6 +42,16 @@ class Watcher(Protocol):
         self, engine: Engine, tokens_RM: np.ndarray, length_R: np.ndarray, parent_R: np.ndarray | None
     ) -> None:
         """The search has chosen; these are the arguments of `Engine.step`."""
+
+
+@contextlib.contextmanager
+def watched_by(watcher: Watcher | None) -> Iterator[None]:
+    """The generations of this block have this watcher, or none."""
+    token = WATCHER.set(watcher)
+    try:
+        yield
+    finally:
+        WATCHER.reset(token)
 
 
 class CalledOff(BaseException):

@@ -83,6 +83,14 @@ def test_without_beams_the_models_likeliest_tokens_are_candidates(toy):
     assert any(len(step["candidates"]) == 6 for step in drawn["steps"]), "a token beyond the five likeliest is shown"
 
 
+def test_a_plan_whose_arena_needs_a_dry_run_shows_the_run_alone(toy):
+    planned, plain = md.explore(toy, "a story", plans=["cache=split,arena=planned", "cache=split"], **BEAM).data[
+        "plans"
+    ]
+    assert planned["run"] == plain["run"]
+    assert [(s["held"], s["strips"]) for s in planned["steps"]] == [(s["held"], s["strips"]) for s in plain["steps"]]
+
+
 def test_plans_that_choose_other_tokens_are_runs_of_their_own(toy, tmp_path):
     mine = tmp_path / "mine.py"
     mine.write_text("def ban(scores_RV, *_, **__):\n    return scores_RV\n", encoding="utf-8")

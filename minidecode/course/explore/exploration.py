@@ -14,6 +14,7 @@ import numpy as np
 from ...cache.queries import rows_a_token
 from ...errors import InputError, OptionError
 from ...plan import Plan
+from ...runtime.engine import watched_by
 from ...runtime.output import Output
 from ...search.option_types import GenerateOptions
 from ...search.options import Options
@@ -109,7 +110,7 @@ def _run(model: Model, prompt: str, plan: str, start, truncate: bool, resolved: 
     """(run, watch, output) of one generation."""
     watch = Watch(resolved.num_beams if resolved.num_beams > 1 else resolved.num_return_sequences, len(start))
     logprobs = LIKELIEST if resolved.num_beams == 1 else None
-    with watch.looking():
+    with watched_by(watch):
         out = model.generate(prompt, plan=plan, truncate=truncate, trace=True, costs=True, logprobs=logprobs, **options)
     word = _word_of(model)
     chosen, steps = _steps(out, watch.R, resolved, word)

@@ -6,8 +6,6 @@ took in step s. So an entry names a token of the beam tree, and a brick of a cac
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,7 +14,7 @@ import numpy as np
 from ...cache.cross import DecoderCache
 from ...cache.rolling import RollingCache
 from ...runtime.device import fetch
-from ...runtime.engine import WATCHER, Engine
+from ...runtime.engine import Engine
 from ...runtime.receipt import held_bytes
 
 NEW, COPIED, KEPT, AGAIN = "+", "c", "k", "a"  # written first in this step; moved; where it was; computed again
@@ -61,15 +59,6 @@ class Watch:
         self.calls: list[dict[str, int]] = []  # of each op before a step begins
         self.paths = [list(range(N))] * R  # the entries of each row's text
         self._before: dict[tuple[str, str], tuple[np.ndarray, list[list[bytes]]]] = {}
-
-    @contextmanager
-    def looking(self) -> Iterator[None]:
-        """The generation of this block is watched."""
-        token = WATCHER.set(self)
-        try:
-            yield
-        finally:
-            WATCHER.reset(token)
 
     def step_begins(self, engine: Engine, tokens_RM, length_R, parent_R) -> None:
         """Notes the tokens that go through the model next; see `Watcher`."""
