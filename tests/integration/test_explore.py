@@ -287,6 +287,25 @@ def test_the_script_shows_every_step_plan_row_and_layer(kind, options, request, 
             assert all(name in panels["ops"] for name in ops)
 
 
+@pytest.mark.skipif(NODE is None, reason="there is no node")
+def test_a_text_that_has_ended_shows_what_its_row_repeats_as_idle(toy, tmp_path):
+    options = {
+        "do_sample": True,
+        "num_return_sequences": 3,
+        "seed": 1,
+        "max_new_tokens": 8,
+        "eos_token_id": list(range(70)),
+    }
+    seen = md.explore(toy, "a story", plans=["cache=split"], **options)
+    (run,), (steps,) = seen.data["runs"], in_node(write(seen, tmp_path))
+    lengths = [len(text["token_ids"]) for text in run["texts"]]
+    assert min(lengths) < max(lengths), "some text ends before the others"
+    idle = [token is not None and token.get("idle", False) for token in run["tokens"]]
+    assert idle == [s >= lengths[r] - 1 and s < max(lengths) - 1
+                    for s in range(max(lengths)) for r in range(3)]  # fmt: skip
+    assert "has ended" in steps[-1]["rows"] and "has ended" not in steps[0]["rows"]
+
+
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory):
     """(data, file) of a prompt that tries to leave its place."""

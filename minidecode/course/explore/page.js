@@ -43,6 +43,7 @@
   const textOf = (entry) => (entry < N ? data.start[entry] : run().tokens[entry - N].text);
   const stepOf = (entry) => (entry < N ? -1 : Math.floor((entry - N) / R));
   const rowOf = (entry) => (entry - N) % R;
+  const isIdle = (entry) => entry >= N && run().tokens[entry - N].idle; // of a row whose text is done
   const parentOf = (entry) => (entry < N ? entry - 1 : run().tokens[entry - N].parent);
 
   // The entries of a row's text before step s, the prompt's included.
@@ -135,14 +136,14 @@
     byId("tree").scrollLeft = byId("tree").scrollWidth;
 
     byId("rows").replaceChildren(...Array.from({ length: R }, (_, r) => {
-      const own = path(s, r).slice(data.source.length ? 0 : N);
-      const idle = s > 0 && run().tokens[(s - 1) * R + r]?.idle;
+      const own = path(s, r).slice(data.source.length ? 0 : N).filter((e) => !isIdle(e));
+      const idle = s > 0 && isIdle(N + (s - 1) * R + r);
       const choice = make("input", { type: "radio", name: "row", value: `${r}` });
       choice.checked = r === state.row;
       choice.addEventListener("change", () => { state.row = r; show(); });
       return make("label", {}, choice, make("span", {}, `${nameOfRow(r)}:`),
-        own.length ? token(own.map(textOf).join("")) : make("span", { class: "note" }, "no new token yet"),
-        idle ? make("span", { class: "note" }, "(done: its row repeats a token)") : "");
+        own.length ? token(own.map(textOf).join("")) : make("span", { class: "note" }, idle ? "" : "no new token yet"),
+        idle ? make("span", { class: "note" }, "has ended; its row is computed to no use") : "");
     }));
   }
 
@@ -164,12 +165,12 @@
       }
       const ofSource = strip.part === "source";
       const bricks = strip.cells.map((entry, m) => {
-        const text = entry < 0 ? "" : ofSource ? data.source[entry] : textOf(entry);
+        const text = entry < 0 ? "" : ofSource ? data.source[entry] : isIdle(entry) ? "(idle)" : textOf(entry);
         const kind = entry < 0 ? "empty" : kindOf(strip, m);
         const mark = { new: "+", copied: "⇄", again: "↻" }[kind] || "";
         const isSelected = !ofSource && selected.has(entry) && isReadBy(strip, state.row, m);
         const where = entry < 0 ? "nothing" : ofSource ? `source position ${entry + 1}`
-          : entry < N ? `prompt position ${entry + 1}`
+          : isIdle(entry) ? "computed after the end of its text" : entry < N ? `prompt position ${entry + 1}`
           : `chosen in step ${stepOf(entry) + 1} by ${nameOfRow(rowOf(entry))}`;
         return make("span", { class: `brick ${kind}${isSelected ? " selected" : ""}`,
           title: `${visible(text)} (${where}); read by ${plural(strip.readers[m], "text")}` },
