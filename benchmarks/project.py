@@ -3,7 +3,8 @@
     python benchmarks/project.py --out benchmarks/results/project-cpu.json --page docs/PROJECT.md
 
 It does what `minidecode project start`, `check` and `race` do, with the solution as engine.py. Nothing is timed unless
-every stage passes. Beside --out, a picture of the race is written: project-cpu.svg. Takes about two minutes.
+every stage passes. Takes about a minute. Prints the table of the race; writes all figures to --out, its picture
+(project-cpu.svg) beside it, and the table into --page.
 """
 
 from __future__ import annotations
@@ -46,8 +47,11 @@ def record() -> dict[str, Any]:
     return {"machine": where_it_ran(), "lines_of_code": lines, **asks, "stages": stages, "race": race}
 
 
+PICTURE = "![Bars: tokens per second of each stage, and of minidecode.](../benchmarks/results/project-cpu.svg)"
+
+
 def table(recorded: dict[str, Any]) -> str:
-    """The race as Markdown: tokens per second, and how many times the first of its work."""
+    """The race as Markdown: tokens per second, and how many times the first of its work; then its picture."""
     lines = ["| work | stage | tokens per second | over the first |", "|---|---|---|---|"]
     first: dict[str, float] = {}
     for run in recorded["race"]:
@@ -57,7 +61,7 @@ def table(recorded: dict[str, Any]) -> str:
     machine = recorded["machine"]
     lines += ["", f"Medians of {recorded['turns']} turns, a prompt of {recorded['prompt_tokens']} tokens and"
               f" {recorded['new_tokens']} new ones, on {machine['cores']} cores ({machine['processor']}); numpy"
-              f" {machine['numpy']}, numba {machine['numba']}."]  # fmt: skip
+              f" {machine['numpy']}, numba {machine['numba']}.", "", PICTURE]  # fmt: skip
     return "\n".join(lines)
 
 

@@ -32,7 +32,8 @@ SECONDS = 600  # for one cell: the first one of `fast` compiles
 def run(book: nbformat.NotebookNode) -> None:
     """Fills in the outputs. Raises CellExecutionError where a cell fails."""
     with tempfile.TemporaryDirectory() as folder:
-        NotebookClient(book, timeout=SECONDS, kernel_name="python3", resources={"metadata": {"path": folder}}).execute()
+        limits = {"timeout": SECONDS, "startup_timeout": SECONDS, "iopub_timeout": SECONDS}  # of a busy machine
+        NotebookClient(book, kernel_name="python3", resources={"metadata": {"path": folder}}, **limits).execute()
 
 
 def printed(cell: nbformat.NotebookNode) -> str:
