@@ -241,8 +241,9 @@ def load_shapes(
     defaults, source = chosen_defaults(folder, defaults, generation_config)
     defaults, source, _ = _with_task(defaults, source, folder, fields, task)
     if family.name == "unilm":
-        has_words = folder is not None and vocab_size is None
-        tokenizer = TOKENIZER_KINDS[family.tokenizer].make(folder, config) if has_words else None
+        tokenizer = None
+        if folder is not None and vocab_size is None:
+            tokenizer = TOKENIZER_KINDS[family.tokenizer].make(folder, config)
         defaults = _with_sep(defaults, config, tokenizer)
     if vocab_size is not None:  # special tokens of the true vocabulary may lie beyond it
         defaults = {k: 0 if k.endswith("token_id") and value else value for k, value in defaults.items()}
