@@ -22,6 +22,7 @@ class Access(NamedTuple):
     thread: int  # within its block
     writes: bool
     index: tuple[int, ...]
+    line: int  # of the file
 
 
 def accesses(run: Run, array: str, block: int = 0) -> list[Access]:
@@ -34,8 +35,10 @@ def accesses(run: Run, array: str, block: int = 0) -> list[Access]:
         inside = np.flatnonzero((kept.address >= memory.start) & (kept.address < memory.start + memory.nbytes))
         writes = journal.kinds(kept.site[inside]) != LOAD
         places = np.unravel_index((kept.address[inside] - memory.start) // memory.dtype.itemsize, memory.shape)
-        columns = (kept.epoch[inside], kept.thread[inside], writes, zip(*map(np.ndarray.tolist, places), strict=True))
-        found += [Access(int(e), int(t), bool(w), i) for e, t, w, i in zip(*columns, strict=True)]
+        lines = {site: journal.place(site).line for site in set(kept.site[inside].tolist())}
+        indices = zip(*map(np.ndarray.tolist, places), strict=True)
+        columns = (kept.epoch[inside], kept.thread[inside], writes, indices, kept.site[inside])
+        found += [Access(int(e), int(t), bool(w), i, lines[int(s)]) for e, t, w, i, s in zip(*columns, strict=True)]
     if not found:
         stopped = ": an error stopped the run before" if run.stopped else ""
         raise InputError(f"block {block} of {run.name} touched no array called {array}{stopped}")

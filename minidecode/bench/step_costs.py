@@ -1,0 +1,183 @@
+"""What one decode step of a decoder-only model holds, moves and computes, from sizes alone: nothing is run.
+
+Costs of ops are the catalog's. The four functions in FIGURES give the numbers of the chapters' figures of costs, as
+`{what: {who: number}}`. The site's pages compute the same in JavaScript (docs/static/live/costs.js).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..catalog import CATALOG, Cost
+from ..files.published import published_config
+from ..models import FAMILIES
+from ..models.config import Config
+from ..ops import Weight
+from . import el_costs
+from .machines import Machine
+
+OWN, ONCE = "each beam its own", "prompt kept once"  # plans cache=preallocated and cache=split
+HELD, MOVED, OPERATIONS = "bytes held", "bytes moved in a step", "operations of a step"
+REORDERED, SECONDS = "bytes copied if all beams change places", "seconds of a step, at the least"
+MODELS = ("gpt2", "gpt2-medium", "SmolLM2-135M", "Llama-3.2-1B", "starcoder")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A model of S layers, and a step of W beams for each of B sentences: N prompt positions, T generated ones.
+
+    H query heads and G key/value heads are K wide. `ups` is 2 where the feed-forward layer is gated, and 1 otherwise.
+    """
+
+    S: int
+    D: int
+    H: int
+    G: int
+    K: int
+    F: int
+    V: int
+    ups: int = 1
+    B: int = 1
+    W: int = 4
+    N: int = 1024
+    T: int = 64
+    itemsize: int = 2  # bytes of a number, in weights, caches and rows alike
+
+    @property
+    def R(self) -> int:
+        return self.B * self.W
+
+    @property
+    def dtype(self) -> type:
+        return {2: np.float16, 4: np.float32}[self.itemsize]
+
+
+def step_of(config: Config, **request: int) -> Step:
+    """A step of the model of a config.json; request: sizes of the step, or others than the model has."""
+    layers, heads = config.stacks["decoder"]
+    inner = getattr(config, "intermediate_size", None) or getattr(config, "n_inner", None) or 4 * config.width
+    ups = 2 if hasattr(config, "rms_norm_eps") else 1
+    return replace(Step(layers, config.width, heads.H, heads.G, heads.K, inner, config.vocab_size, ups), **request)
+
+
+def published(name: str) -> Config:
+    """The config of a published model."""
+    fields = published_config(name)
+    return FAMILIES[fields["model_type"]].config.from_json(fields)
+
+
+def published_step(name: str, **request: int) -> Step:
+    """A step of a published model."""
+    return step_of(published(name), **request)
+
+
+def matrices(s: Step) -> list[tuple[int, int]]:
+    """(inputs, outputs) of the products of a step, the last one being that with the vocabulary."""
+    layer = [(s.D, (s.H + 2 * s.G) * s.K), (s.H * s.K, s.D), (s.D, s.ups * s.F), (s.F, s.D)]
+    return s.S * layer + [(s.D, s.V)]
+
+
+def weight_bytes(s: Step) -> int:
+    """All matrices of products. Tables of positions, norms and biases are small beside them, and left out."""
+    return s.itemsize * sum(inputs * outputs for inputs, outputs in matrices(s))
+
+
+def held_bytes(s: Step, cache: str) -> int:
+    """Keys and values of all layers between two steps."""
+    positions = {OWN: s.R * (s.N + s.T), ONCE: s.B * s.N + s.R * s.T}[cache]
+    return s.S * positions * 2 * s.G * s.K * s.itemsize
+
+
+def products(s: Step) -> Cost:
+    """All products of a step with weights."""
+    cost = CATALOG["linear"].cost
+    return _sum(cost(_hollow(s, s.R, inputs), Weight(_hollow(s, inputs, outputs))) for inputs, outputs in matrices(s))
+
+
+def attention(s: Step, cache: str) -> Cost:
+    """Attention of all layers."""
+    begin_B, begin_R, q_RHK = np.zeros(s.B, int), np.zeros(s.R, int), _hollow(s, s.R, s.H, s.K)
+    if cache == OWN:
+        kv = _hollow(s, s.R, s.G, s.N + s.T, s.K)
+        cost = CATALOG["grouped"].cost(q_RHK, kv, kv, begin_R, begin_R + s.N + s.T, 1.0)
+    else:
+        prompt, own = _hollow(s, s.B, s.G, s.N, s.K), _hollow(s, s.R, s.G, s.T, s.K)
+        cost = CATALOG["split"].cost(q_RHK, prompt, prompt, begin_B, own, own, begin_R, begin_R + s.T, 1.0)
+    return _sum([cost] * s.S)
+
+
+def reordered_bytes(s: Step, cache: str) -> int:
+    """What `reorder_cache` copies in all layers, keys and values, if every beam goes on from another one."""
+    written = s.N + s.T if cache == OWN else s.T
+    parent_R = np.arange(s.R).reshape(s.B, s.W)[:, np.roll(np.arange(s.W), 1)].ravel()
+    cost = CATALOG["reorder"].cost(_hollow(s, s.R, s.G, written, s.K), parent_R, np.full(s.R, written))
+    return 2 * s.S * cost.bytes
+
+
+def _hollow(s: Step, *shape: int) -> np.ndarray:
+    """An array of that shape which takes no memory: cost models ask for shapes and bytes alone."""
+    return np.broadcast_to(np.zeros((), s.dtype), shape)
+
+
+def _sum(costs) -> Cost:
+    costs = list(costs)
+    return Cost(sum(c.bytes for c in costs), sum(c.operations for c in costs))
+
+
+# The numbers of the figures: {what: {who: number}}
+
+Numbers = dict[str, dict[str, float]]
+
+
+def cache_numbers(s: Step, machine: Machine) -> Numbers:
+    """The cache beside the weights, each beam with its own."""
+    parts = {"weights": products(s), "cache": attention(s, OWN)}
+    return {HELD: {"weights": weight_bytes(s), "cache": held_bytes(s, OWN)}, **_moved(parts, machine)}
+
+
+def beam_numbers(s: Step, machine: Machine) -> Numbers:
+    """A prompt that each beam keeps beside one that is kept once: the cache, and attention to it."""
+    return {
+        HELD: {cache: held_bytes(s, cache) for cache in (OWN, ONCE)},
+        REORDERED: {cache: reordered_bytes(s, cache) for cache in (OWN, ONCE)},
+        **_moved({cache: attention(s, cache) for cache in (OWN, ONCE)}, machine),
+    }
+
+
+def head_numbers(s: Step, machine: Machine) -> Numbers:
+    """As many key/value heads as query heads, G of them, and one: the cache, and whole steps."""
+    steps = {"multi-head": replace(s, G=s.H), "grouped": s, "multi-query": replace(s, G=1)}
+    parts = {name: _sum([products(step), attention(step, OWN)]) for name, step in steps.items()}
+    return {HELD: {name: held_bytes(step, OWN) for name, step in steps.items()}, **_moved(parts, machine)}
+
+
+def el_numbers(s: Step, machine: Machine) -> Numbers:
+    """EL beside caches of keys and values: what is kept of a source, and a step's attention to it (EL, section 3.3).
+
+    Each product is a kernel of its own, as in the paper. Three groups of them follow each other, and their seconds add.
+    """
+    sizes = el_costs.Sizes(s.B, s.W, s.N, s.H, s.D, s.itemsize)
+    methods = el_costs.METHODS[1:]
+    groups = {method: el_costs.costs(sizes, method).values() for method in methods}
+    seconds = {method: s.S * sum(map(machine.seconds, costs)) for method, costs in groups.items()}
+    parts = _moved({method: _sum([*costs] * s.S) for method, costs in groups.items()}, machine)
+    return {
+        HELD: {method: el_costs.input_bytes(sizes, method, s.S) for method in methods},
+        **parts, SECONDS: seconds,
+    }  # fmt: skip
+
+
+def _moved(parts: dict[str, Cost], machine: Machine) -> Numbers:
+    return {
+        MOVED: {name: cost.bytes for name, cost in parts.items()},
+        OPERATIONS: {name: cost.operations for name, cost in parts.items()},
+        SECONDS: {name: machine.seconds(cost) for name, cost in parts.items()},
+    }
+
+
+FIGURES: dict[str, Callable[[Step, Machine], Numbers]] = {
+    "cache": cache_numbers, "beams": beam_numbers, "heads": head_numbers, "el": el_numbers,
+}  # fmt: skip
