@@ -105,6 +105,8 @@ class Browser:
 
     async def value(self, expression: str):
         found = await self.ask("Runtime.evaluate", expression=expression, returnByValue=True)
+        if "exceptionDetails" in found:
+            raise RuntimeError(found["exceptionDetails"].get("exception", {}).get("description", "an exception"))
         return found["result"].get("value")
 
     def complaints(self) -> list[str]:
@@ -137,6 +139,47 @@ SCRUB = """(() => {
     if (shown() !== '1') return `after a step frames ${shown()} are shown`;
     slider.value = frames.length - 1; slider.dispatchEvent(new Event('input'));
     if (shown() !== String(frames.length - 1)) return `at its end frames ${shown()} are shown`;
+  }
+  return '';
+})()"""
+
+# Text that is cut, or that has to be pushed aside to be read: boxes of code and outputs, tables, words in hidden boxes.
+CUT = """(() => {
+  const wide = e => e.scrollWidth > e.clientWidth + 1, found = [];
+  for (const e of document.querySelectorAll('article *')) {
+    const x = getComputedStyle(e).overflowX;
+    const cuts = ['hidden', 'clip'].includes(x) || ((x === 'auto' || x === 'scroll') && e.matches('pre, table, p, td'));
+    if (cuts && wide(e) && !e.matches('.live-says') && !e.closest('.recorded'))
+      found.push(`${e.tagName} "${e.textContent.trim().slice(0, 40)}" is ${e.scrollWidth} wide in ${e.clientWidth}`);
+  }
+  return found.slice(0, 5).join('; ');
+})()"""
+
+# Figures that compute: a picture or a table without JavaScript; with it, each control has a name and changes something.
+LIVE = """(() => {
+  const seen = e => e && e.getBoundingClientRect().height > 0;
+  for (const f of document.querySelectorAll('[data-live], [data-live-bricks], [data-live-race]')) {
+    const still = f.querySelector('.md-frame svg, .live-without, .live-table');
+    const fills = new Set([...f.querySelectorAll('.live-bricks rect')].map(r => getComputedStyle(r).fill));
+    if (f.matches('[data-live-bricks]') && fills.size !== 3 && fills.size) return 'bricks of three kinds look alike';
+    const inputs = [...f.querySelectorAll('input, select')], buttons = [...f.querySelectorAll('tr button')];
+    if (!inputs.length && !buttons.length) { if (!seen(still)) return 'a figure shows nothing'; continue; }
+    for (const i of inputs) {
+      const shown = () => f.querySelector('.live-bars, .live-bricks').innerHTML, before = shown(), was = i.value;
+      if (!i.labels.length) return `no label says what ${i.id} is`;
+      i.value = i.tagName === 'SELECT' ? [...i.options].find(o => !o.selected).value : was === i.max ? i.min : i.max;
+      i.dispatchEvent(new Event('input')); i.dispatchEvent(new Event('change'));
+      if (shown() === before) return `${i.id} changes nothing`;
+      i.value = was; i.dispatchEvent(new Event('input')); i.dispatchEvent(new Event('change'));
+      if (shown() !== before) return `${i.id} does not come back`;
+    }
+    if (buttons.length) {
+      const says = f.querySelector('.live-verdict'), of = new Set();
+      for (const a of buttons) for (const b of buttons) if (a !== b) {
+        a.click(); b.click(); of.add(says.textContent.split(':')[0]);
+      }
+      if ([...of].sort().join() !== 'A race,No race') return `the verdicts are ${[...of]}`;
+    }
   }
   return '';
 })()"""
@@ -202,7 +245,7 @@ async def look_at(tab: Browser, site: Path, path: Path, name: str, width: int, p
         wrong += [f"{how}: {message}" for message in tab.complaints()]
         if wide := await tab.value(WIDE):
             wrong.append(f"{how}: {wide}")
-        for what in (SCRUB, SHRUNK):
+        for what in (SCRUB, SHRUNK, CUT, LIVE):
             if broken := await tab.value(what):
                 wrong.append(f"{how}: {broken}")
     if pictures:

@@ -30,7 +30,8 @@ source_suffix = {".md": "myst-nb"}
 html_theme = "furo"
 html_title = "minidecode"
 html_static_path = ["static"]
-html_css_files = ["site.css"]
+html_css_files = ["site.css", "live/live.css"]
+html_js_files = [(f"live/{name}.js", {"defer": "defer"}) for name in ("costs", "bars", "bricks", "race")]
 html_extra_path = ["extra"]  # index.html, which leads to docs/index.html
 html_theme_options = {"footer_icons": []}
 html_copy_source = False
@@ -49,6 +50,7 @@ autodoc_preserve_defaults = True
 
 def setup(app):
     app.connect("source-read", pages.complete)
+    app.connect("html-page-context", pages.in_lines)
     app.connect("env-get-outdated", lambda *_: pages.GENERATED)
     app.connect("autodoc-process-docstring", pages.plain_docstring)
     return {"parallel_read_safe": True}

@@ -7,17 +7,23 @@ import inspect
 import json
 import math
 import re
+from html import escape
 from pathlib import Path
+
+import puzzle
 
 import minidecode
 from minidecode import cpu, cuda, reference
+from minidecode.bench.step_costs import OWN, held_bytes, published_step
 from minidecode.catalog import CATALOG, Row
+from minidecode.course.canvas import STYLE
 from minidecode.course.chapters import chapters, table_of_chapters, without_outputs
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = Path(minidecode.__file__).resolve().parent
 RESULTS = ROOT / "benchmarks" / "results"
 ON_A_PHONE, SMALLEST = 344, 9  # pixels: the width of a text on a screen of 360, and the least height of a letter
+PRE = re.compile(r'(?<=<div class="highlight">)<pre>(.*?)</pre>', re.DOTALL)
 
 
 def complete(app, docname: str, source: list[str]) -> None:
@@ -29,6 +35,19 @@ def complete(app, docname: str, source: list[str]) -> None:
             source[0] = source[0].replace(mark, make())
 
 
+def in_lines(app, pagename: str, template: str, context: dict, doctree) -> None:
+    """Each line of code or output in an element of its own, so that what does not fit goes on below, further in."""
+    if "body" in context and not pagename.startswith("_modules"):  # there definitions are elements of many lines
+        context["body"] = PRE.sub(
+            lambda box: f"<pre>{''.join(map(line, box[1].rstrip().split(chr(10))))}</pre>", context["body"]
+        )
+
+
+def line(html: str) -> str:
+    text = re.sub(r"<[^>]*>", "", html)
+    return f'<span class="line" style="--in:{min(16, len(text) - len(text.lstrip()))}ch">{html}\n</span>'
+
+
 # The chapters
 
 
@@ -38,6 +57,27 @@ def list_of_chapters() -> str:
         [*(f"{c.number} {c.title} <../tutorials/{c.path.stem}>" for c in chapters()), "The course project <PROJECT>"]
     )
     return f"{table_of_chapters('../tutorials')}\n\n```{{toctree}}\n:hidden:\n:caption: Chapters\n\n{files}\n```"
+
+
+# The front page
+
+
+def bricks() -> str:
+    """A cache to play with: docs/static/live/bricks.js draws it."""
+    controls = [
+        {"size": "W", "name": "Beam width", "type": "number", "most": 8, "value": 4},
+        {"size": "N", "name": "Positions of the prompt:", "type": "range", "most": 16, "value": 8},
+        {"size": "T", "name": "Positions generated so far:", "type": "range", "most": 8, "value": 4},
+    ]
+    brick = held_bytes(published_step("gpt2", B=1, W=1, N=1, T=0), OWN)
+    page = escape(json.dumps({"brick": brick, "controls": controls}))
+    chapter = next(c.path.stem for c in chapters() if c.path.stem.endswith("deduplication"))
+    return (
+        f'<figure class="md-figure" data-live-bricks="{page}"><style>\n{STYLE}\n</style>'
+        "<figcaption>Which bricks are copies?</figcaption>"
+        '<p class="live-without">This figure needs JavaScript. The chapter '
+        f'<a href="../tutorials/{chapter}.html">De-duplication</a> has pictures of it.</p></figure>'
+    )
 
 
 # The catalog
@@ -199,5 +239,8 @@ def as_rst(line: str) -> str:
     return "".join(f"`{p}`" if k % 2 else re.sub(r"([\\*`|_:])", r"\\\1", p) for k, p in enumerate(parts))
 
 
-PARTS = {"chapters": list_of_chapters, "catalog": catalog, "results": results, "api": api}
+PARTS = {
+    "chapters": list_of_chapters, "bricks": bricks, "race": puzzle.as_markdown, "catalog": catalog, "results": results,
+    "api": api,
+}  # fmt: skip
 GENERATED = ["docs/index", "docs/catalog", "docs/results", "docs/api"]  # read anew each time: no file tells of a change
