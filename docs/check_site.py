@@ -148,7 +148,8 @@ CUT = """(() => {
   const wide = e => e.scrollWidth > e.clientWidth + 1, found = [];
   for (const e of document.querySelectorAll('article *')) {
     const x = getComputedStyle(e).overflowX;
-    const cuts = ['hidden', 'clip'].includes(x) || ((x === 'auto' || x === 'scroll') && e.matches('pre, table, p, td'));
+    const cuts = ['hidden', 'clip'].includes(x) ||
+      (['auto', 'scroll'].includes(x) && e.matches('pre, table, p, td, .table-wrapper'));
     if (cuts && wide(e) && !e.matches('.live-says') && !e.closest('.recorded'))
       found.push(`${e.tagName} "${e.textContent.trim().slice(0, 40)}" is ${e.scrollWidth} wide in ${e.clientWidth}`);
   }

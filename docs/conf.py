@@ -50,7 +50,7 @@ autodoc_preserve_defaults = True
 
 def setup(app):
     app.connect("source-read", pages.complete)
-    app.connect("html-page-context", pages.in_lines)
+    app.connect("html-page-context", pages.fit)
     app.connect("env-get-outdated", lambda *_: pages.GENERATED)
     app.connect("autodoc-process-docstring", pages.plain_docstring)
     return {"parallel_read_safe": True}

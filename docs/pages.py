@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = Path(minidecode.__file__).resolve().parent
 RESULTS = ROOT / "benchmarks" / "results"
 ON_A_PHONE, SMALLEST = 344, 9  # pixels: the width of a text on a screen of 360, and the least height of a letter
+TABLE = re.compile(r'<table class="docutils.*?</table>', re.DOTALL)
 PRE = re.compile(r'(?<=<div class="highlight">)<pre>(.*?)</pre>', re.DOTALL)
 
 
@@ -35,12 +36,24 @@ def complete(app, docname: str, source: list[str]) -> None:
             source[0] = source[0].replace(mark, make())
 
 
-def in_lines(app, pagename: str, template: str, context: dict, doctree) -> None:
-    """Each line of code or output in an element of its own, so that what does not fit goes on below, further in."""
+def fit(app, pagename: str, template: str, context: dict, doctree) -> None:
+    """What is too wide for a screen: lines of code go on below, further in; wide tables become lists on a phone."""
     if "body" in context and not pagename.startswith("_modules"):  # there definitions are elements of many lines
-        context["body"] = PRE.sub(
-            lambda box: f"<pre>{''.join(map(line, box[1].rstrip().split(chr(10))))}</pre>", context["body"]
-        )
+        boxes = PRE.sub(lambda box: f"<pre>{''.join(map(line, box[1].rstrip().splitlines()))}</pre>", context["body"])
+        context["body"] = TABLE.sub(lambda table: labelled(table[0]), boxes)
+
+
+def labelled(table: str) -> str:
+    """A table of four columns or more, with each cell's column in its `data-label`: site.css makes a list of it."""
+    head, found, body = table.partition("</thead>")
+    names = [re.sub(r"<[^>]*>", "", name).strip() for name in re.findall(r"<th\b[^>]*>(.*?)</th>", head, re.DOTALL)]
+    if not found or len(names) < 4:
+        return table
+    rows = re.split(r"(?=<tr\b)", body)
+    for k, row in enumerate(rows):
+        of_column = iter(names)
+        rows[k] = re.sub(r"<td\b", lambda td: f'<td data-label="{next(of_column, "")}"', row)  # noqa: B023
+    return head.replace('class="', 'class="many-columns ', 1) + found + "".join(rows)
 
 
 def line(html: str) -> str:
