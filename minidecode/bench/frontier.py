@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
+import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,7 @@ METHODS = {  # what is kept of the input; all else is the compiled code
 }
 OUT, FITS, MEASURED, PREDICTED = "out of memory", "fits", "measured", "predicted"
 HERE = "this"
+WIDTH = 120  # columns of a terminal
 
 
 @dataclass
@@ -69,13 +71,18 @@ class Frontier:
         batches, here = sorted({b for _, b in cells}), machine == HERE
         where = "this machine" if here else f"{machine}, predicted (the least time of its ops, summed)"
         lines = [f"batch sizes on {where}: {in_units(self.caps[machine])} beside {in_units(self.weights)} of weights",
-                 f"{'samples/s':<10}" + "".join(f" {m:>22}" for m in METHODS)]  # fmt: skip
+                 f"{'samples/s':<10}" + "".join(f" {m:>21}" for m in METHODS)]  # fmt: skip
         for batch in batches:
             row = [cells.get((m, batch)) for m in METHODS]
-            lines.append(f"{batch:<10,}" + "".join(f" {_cell(c):>22}" for c in row))
+            lines.append(f"{batch:<10,}" + "".join(f" {_cell(c):>21}" for c in row))
         if reasons := dict.fromkeys(c.why for c in cells.values() if c.why):
-            lines.append(f"fits: by its bytes alone; not run, for {'; or '.join(reasons)}")
+            lines.append(wrapped(f"fits: by its bytes alone; not run, for {'; or '.join(reasons)}"))
         return "\n".join(lines)
+
+
+def wrapped(text: str, further: str = "") -> str:
+    """Lines that a terminal shows whole; further: what each begins with, but for the first."""
+    return textwrap.fill(text, WIDTH, subsequent_indent=further, break_on_hyphens=False, break_long_words=False)
 
 
 def _cell(cell: Cell | None) -> str:
@@ -85,7 +92,8 @@ def _cell(cell: Cell | None) -> str:
         return f"OOM (needs {in_units(cell.needs)})"
     if cell.state == FITS:
         return f"fits ({in_units(cell.needs)})"
-    return f"{cell.samples_per_second:,.2f} ({in_units(cell.needs)})"
+    digits = 2 if cell.samples_per_second < 1000 else 0
+    return f"{cell.samples_per_second:,.{digits}f} ({in_units(cell.needs)})"
 
 
 def explore(

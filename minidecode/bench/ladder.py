@@ -10,6 +10,7 @@ import json
 import math
 import os
 import statistics
+import textwrap
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -28,7 +29,7 @@ from ..runtime.footprint import in_units, read_budget
 from ..runtime.low_precision import DYNAMIC
 from ..runtime.receipt import Receipt
 from .compare import where_it_ran
-from .frontier import Frontier, explore
+from .frontier import Frontier, explore, wrapped
 from .machines import MACHINES, Machine, this_machine
 from .rungs import (
     NO_CACHE,
@@ -143,38 +144,46 @@ class Ladder:
 
     def __str__(self) -> str:
         return "\n\n".join(filter(None, [
-            self._times(), self._shares(), self.frontier and str(self.frontier), self._notes(),
+            self._times(), self._predictions(), self._shares(), self.frontier and str(self.frontier), self._notes(),
         ]))  # fmt: skip
 
     def _times(self) -> str:
-        others = "".join(f" {f'{m}, samples/s':>16}" for m in self.predicted)
         lines = [
             f"{self.work['model']}: {self.work['texts']} text{'s' * (self.work['texts'] != 1)} of about"
             f" {self.work['input_length']} tokens, "
             f"{self.work['max_new_tokens']} new, {self.work['num_beams']} beams",
             f"{'rung':<26} {'samples/s':>10} {'seconds: median, least to most':>31} {'speedup':>8} {'in all':>8}"
-            f" {'tokens':>10} {'cache':>8} {'peak':>8}{others}",
+            f" {'tokens':>10} {'cache':>8} {'peak':>8}",
         ]
         return "\n".join([*lines, *map(self._row, self.steps)])
 
     def _row(self, s: Step) -> str:
         if s.not_run:
-            return f"{s.name:<26} not run: {s.not_run}"
+            return wrapped(f"{s.name:<26} not run: {s.not_run}", further=" " * 27)
         median, least, most = s.seconds
         spread = f"{median:.3f}, {least:.3f} to {most:.3f}"
         tokens = "equal" if not s.differing else f"{s.differing} {'other' if s.other_precision else 'tied'}"
-        predicted = "".join(f" {s.predicted[m]:>16,.0f}" for m in self.predicted)
-        why = f"\n  {s.outcome}. {s.why[:1].upper()}{s.why[1:]}." if s.why else ""
+        why = "\n" + wrapped(f"  {s.outcome}. {s.why[:1].upper()}{s.why[1:]}.", further="  ") if s.why else ""
         why += "\n  timed once: no time was left for more (--seconds)" if s.timed_once else ""
         return (
             f"{s.name:<26} {s.samples_per_second:>10.2f} {spread:>31} {s.speedup:>7.2f}x {s.speedup_total:>7.1f}x"
             f" {tokens if s.builds_on else '':>10} {in_units(s.memory_bytes):>8} {in_units(s.peak_bytes):>8}"
-            f"{predicted}{why}"
+            f"{why}"
         )
 
+    def _predictions(self) -> str:
+        """Of other machines; "" if none was asked for."""
+        lines = [f"{'samples/s, predicted':<26}" + "".join(f" {m:>10}" for m in self.predicted)]
+        lines += [f"{s.name:<26}" + "".join(f" {s.predicted[m]:>10,.0f}" for m in self.predicted)
+                  for s in self.measured]  # fmt: skip
+        return "\n".join(lines) if self.predicted else ""
+
     def _shares(self) -> str:
-        lines = ["percent of the busy seconds " + "".join(f" {name:>16}" for name in SHARES)]
-        lines += [f"{s.name:<28}" + "".join(f" {100 * s.shares.get(name, 0):>16.1f}" for name in SHARES)
+        """Each stage's name is in two lines above its column."""
+        first, second = zip(*(["", *textwrap.wrap(name, 9)][-2:] for name in SHARES), strict=True)
+        lines = [f"{head:<26}" + "".join(f" {word:>9}" for word in words)
+                 for head, words in (("percent of the", first), ("busy seconds", second))]  # fmt: skip
+        lines += [f"{s.name:<26}" + "".join(f" {100 * s.shares.get(name, 0):>9.1f}" for name in SHARES)
                   for s in self.measured]  # fmt: skip
         return "\n".join(lines)
 
@@ -210,7 +219,7 @@ class Ladder:
                 "operation; all other ops count at their least. Launches, Python and the pipeline are left out, so "
                 "rungs that save only those change nothing."
             )
-        return "\n".join(notes)
+        return "\n".join(map(wrapped, notes))
 
 
 def read_ladder(path: Path) -> Ladder:
@@ -269,7 +278,7 @@ def ladder(
              "max_new_tokens": max_new_tokens, "num_beams": num_beams}  # fmt: skip
     for what, number in whole.items():
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise OptionError(f"{what} must be a whole number from 1 up, not {number!r}")
+            raise OptionError(f"{what} must be an integer from 1 up, not {number!r}")
     if max_new_tokens < FEWEST_NEW:
         raise OptionError(
             f"max_new_tokens must be at least {FEWEST_NEW}, not {max_new_tokens}: a model may force the first and the"

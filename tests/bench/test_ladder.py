@@ -248,6 +248,19 @@ def test_the_outcome_in_words():
     assert kept.outcome == "slower, but its trial was too close to tell, so it is kept"
 
 
+def test_the_tables_are_not_wider_than_a_terminal(found):
+    """Also with every machine that can be predicted for, and with long reasons."""
+    predicted = dict.fromkeys(MACHINES, 1.0)
+    step = dataclasses.replace(found.measured[-1], why="word " * 60, speedup=0.5, predicted=predicted)
+    left_out = ladder.Step("EL", "", not_run="word " * 60)
+    wide = dataclasses.replace(found, steps=[step, left_out], predicted=list(MACHINES))
+    for shown in (found, wide):
+        assert max(map(len, str(shown).splitlines())) <= frontier.WIDTH
+    first, second = (x for x in str(wide).splitlines() if x.startswith(("percent of the ", "busy seconds ")))
+    names = [f"{first[at : at + 10].strip()} {second[at : at + 10].strip()}" for at in range(26, len(second), 10)]
+    assert tuple(name.strip() for name in names) == ladder.SHARES
+
+
 def test_json_comes_back_whole(found, tmp_path):
     path = tmp_path / "ladder.json"
     path.write_text(json.dumps(found.as_dict()), encoding="utf-8")
@@ -391,8 +404,8 @@ def test_an_encoder_decoder_model(tmp_path, settled):
 
 @pytest.mark.parametrize(("bad", "says"), [
     ({"machine": "abacus"}, "there is no machine 'abacus': say v100, t4, h200"),
-    ({"texts": 0}, "texts must be a whole number from 1 up, not 0"),
-    ({"repeats": True}, "repeats must be a whole number"),
+    ({"texts": 0}, "texts must be an integer from 1 up, not 0"),
+    ({"repeats": True}, "repeats must be an integer"),
 ])  # fmt: skip
 def test_what_cannot_be_asked(toy, bad, says):
     with pytest.raises(OptionError, match=says):

@@ -33,7 +33,7 @@ def test_tables_json_and_a_picture_again_from_the_file(cli, tmp_path):
         assert any(line.startswith(step["name"]) for line in lines)
     assert re.search(r"^batch sizes on this machine: 1\.3 MB beside", shown.out, re.M)
     assert "OOM (needs " in shown.out and "fits (" in shown.out and "v100, predicted" in shown.out
-    assert "Predicted, not measured" in shown.out and "v100, samples/s" in lines[1]
+    assert "Predicted, not measured" in shown.out and "samples/s, predicted             v100" in shown.out
     assert "<title" in plot.read_text(encoding="utf-8")
     assert json.loads(cli("ladder", "--read", file, "--json").out)["steps"] == steps
 
@@ -70,10 +70,10 @@ def test_work_that_is_given_is_done_whole(cli, toy, monkeypatch, given, seconds)
 
 @pytest.mark.parametrize(("arguments", "says"), [
     (["--machine", "abacus"], "there is no machine 'abacus': say v100, t4, h200"),
-    (["--texts", 0], "texts must be a whole number from 1 up, not 0"),
-    (["--max-new-tokens", 2], "max_new_tokens must be at least 3, not 2: a model may force"),
+    (["--texts", 0], "texts must be an integer from 1 up, not 0"),
+    (["--max-new-tokens", 2], "--max-new-tokens must be at least 3, not 2: a model may force"),
     (["--input-length", 15, "--max-new-tokens", 9], "beyond the context of 16"),
-    (["--memory-budget", "much"], "memory_budget must be bytes"),
+    (["--memory-budget", "much"], "--memory-budget must be bytes"),
     (["--random-weights", "-m", "gpt3"], "neither a bundled model"),
     (["-m", "bart-large"], "or time random weights of that shape: -m bart-large --random-weights"),
     (["-m", "t5-smal"], "or time random weights of that shape: -m t5-small --random-weights"),
