@@ -29,12 +29,12 @@ class Draws:
 
 
 def check_sample_ids(sample_ids: Sequence[int], sentences: int) -> None:
-    """Raises InputError if these are not a whole number of 64 bits per sentence."""
+    """Raises InputError if these are not an integer of 64 bits per sentence."""
     if len(sample_ids) != sentences:
         raise InputError(f"sample_ids are {len(sample_ids)} for {sentences} prompts: give each its own")
     for number in sample_ids:
         if not isinstance(number, numbers.Integral) or not -(2**63) <= number < 2**63:
-            raise InputError(f"sample_ids must be whole numbers of 64 bits, not {number!r}")
+            raise InputError(f"sample_ids must be integers of 64 bits, not {number!r}")
 
 
 def sentence_keys(sources: Sequence[np.ndarray], copies: Sequence[int] | None, texts: int) -> np.ndarray:

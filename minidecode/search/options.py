@@ -251,7 +251,7 @@ class Options:
             if value is None and may_be_none:
                 continue
             if isinstance(value, bool) or not _is_whole(value) or value < least:
-                raise OptionError(f"{name} must be a whole number from {least} up, not {value!r}")
+                raise OptionError(f"{name} must be an integer from {least} up, not {value!r}")
         if self.seed >= 2**64:
             raise OptionError(f"seed must be below 2**64, not {self.seed}")
         object.__setattr__(self, "seed", int(self.seed))
@@ -304,7 +304,7 @@ class Options:
         if self.match_source_len and self.dialect != "fairseq":
             raise OptionError(f"match_source_len is no rule of dialect {self.dialect!r}: leave it out, or use fairseq")
         if self.max_len_b is not None and self.max_len_b < 0 and not self.max_len_a:
-            raise OptionError(f"max_len_b must be a whole number from 0 up without max_len_a, not {self.max_len_b}")
+            raise OptionError(f"max_len_b must be an integer from 0 up without max_len_a, not {self.max_len_b}")
         if self.max_len_a and self.max_len_b is None:
             raise OptionError("max_len_a needs max_len_b: the limit is max_len_a * (tokens of the source) + max_len_b")
         if W % G:
@@ -401,17 +401,11 @@ class Options:
     def for_head(self, size: int) -> Options:
         """The same options for a model that generates only the first tokens of its vocabulary, so many.
 
-        A ban of another token is met anyway, and is left out. Raises OptionError where such a token would be forced, or
-        counted as one that may be generated again.
+        A ban of another token is met anyway, and is left out. Raises OptionError where such a token would be forced.
         """
         for name in ("forced_bos_token_id", "forced_eos_token_id"):
             if bad := [i for i in getattr(self, name) if i >= size]:
                 raise OptionError(f"{name} {bad[0]} is a token that this model never generates: choose another one")
-        if self.no_repeat_ngram_size == 1 and (self.decoder_start_token_id or 0) >= size:
-            raise OptionError(
-                "no_repeat_ngram_size=1 rules out the token that targets begin with, which this model never generates: "
-                "use 2 or more"
-            )
         of_head: dict[str, Any] = {
             name: tuple(i for i in getattr(self, name) if i < size)
             for name in ("eos_token_id", "suppress_tokens", "begin_suppress_tokens", "no_repeat_ngram_exempt_ids")

@@ -183,16 +183,20 @@ def _penalize(score_V, ids, penalty: float) -> None:
 def no_repeat_ngram_size(ops, scores_RV, rows, o):
     """Rules out what would complete an n-gram of the text for the second time (FastSeq, section 4.2).
 
-    N-grams that hold an exempt token may repeat: it is never ruled out, and nothing is behind one.
+    N-grams that hold an exempt token may repeat: it is never ruled out, and nothing is behind one. A first token that
+    is never generated, such as Marian's padding, has no score: 1-grams begin behind it.
     """
     n, exempt = o.no_repeat_ngram_size, o.exempt_from_ngrams
+    tokens_RM, length_R = rows.tokens_RM, rows.length_R
+    if n == 1 and (o.decoder_start_token_id or 0) >= scores_RV.shape[1]:
+        tokens_RM, length_R = tokens_RM[:, 1:].copy(), length_R - 1
     if not exempt:
-        return ops.ban_ngrams(scores_RV, rows.tokens_RM, rows.length_R, n)
+        return ops.ban_ngrams(scores_RV, tokens_RM, length_R, n)
     exempt_X, every_R1 = np.asarray(exempt, like=scores_RV), np.arange(len(scores_RV), like=scores_RV)[:, None]
-    tail_RX = rows.tokens_RM[every_R1, rows.length_R[:, None] - np.arange(1, n, like=scores_RV)]
+    tail_RX = tokens_RM[every_R1, length_R[:, None] - np.arange(1, n, like=scores_RV)]
     is_behind_R = (tail_RX[:, :, None] == exempt_X).any(axis=(1, 2))
     kept_RX = scores_RV[:, exempt_X]
-    scores_RV = ops.ban_ngrams(scores_RV, rows.tokens_RM, np.where(is_behind_R, 0, rows.length_R), n)
+    scores_RV = ops.ban_ngrams(scores_RV, tokens_RM, np.where(is_behind_R, 0, length_R), n)
     scores_RV[:, exempt_X] = kept_RX
     return scores_RV
 
