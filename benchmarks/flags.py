@@ -8,8 +8,8 @@ from pathlib import Path
 
 
 def positive(text: str) -> int:
-    """A whole number from 1 up: sizes, and how often something is done."""
-    return _above_zero(text, int, "a whole number from 1 up")
+    """An integer from 1 up: sizes, and how often something is done."""
+    return _above_zero(text, int, "an integer from 1 up")
 
 
 def positive_number(text: str) -> float:

@@ -608,7 +608,7 @@ class Model:
         """
         for name, number in (("batch_size", batch_size), ("input_length", input_length)):
             if number < 1:
-                raise OptionError(f"{name} must be a whole number from 1 up, not {number}")
+                raise OptionError(f"{name} must be an integer from 1 up, not {number}")
         resolved = self.options(**options)
         plan = self.plan if plan is None else Plan.parse(plan)
         if plan.arena == "none":
@@ -764,7 +764,7 @@ class Model:
         vector alone and in any batch, up to rounding. Raises InputError on texts that cannot be used, OptionError on
         options and on models that are no encoders.
         """
-        self._check_it_reads("encode")
+        self._check_it_reads()
         pooling, normalize = self.sentences.chosen(pooling, normalize)
         if pooling == "pooler" and self.weights.pooler is None:
             raise OptionError("pooling=pooler: the model's files hold no pooler.dense.weight: choose mean, cls or max")
@@ -786,7 +786,7 @@ class Model:
 
         text_pairs: of each text the one that is read behind it, as the other type of tokens.
         """
-        self._check_it_reads("encode_tokens")
+        self._check_it_reads()
         read = self._read(texts, text_pairs, input_ids, attention_mask, token_type_ids, truncate)
         ops, found = self._ops_to_encode(read, plan), []
         with few_blas_threads(self.is_small):
@@ -870,16 +870,17 @@ class Model:
         positions = self.config.max_position_embeddings
         return rows_of(self.network, self.weights, ops, read, positions, self.device, first_alone, progress)
 
-    def _check_it_reads(self, what: str) -> None:
+    def _check_it_reads(self) -> None:
         """Raises OptionError on a model that generates."""
         if not self.is_encoder:
             raise OptionError(
-                f"{what} is for encoders, models of type bert such as minilm: this {self.family} can generate and score"
+                f"this {self.family} writes texts, and has no vectors or labels of them: use a model of type bert, "
+                "such as minilm"
             )
 
     def _check_classifies(self, what: str, of_tokens: bool) -> None:
         """Raises OptionError on a model without the classifier that is asked for."""
-        self._check_it_reads(what)
+        self._check_it_reads()
         if self.weights.classifier is None:
             raise OptionError(f"{what}: the model's files hold no classifier.weight: use encode, or another model")
         if self.config.labels_tokens != of_tokens:

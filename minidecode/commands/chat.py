@@ -10,7 +10,7 @@ import typer
 from ..errors import InputError, MinidecodeError, OptionError
 from .flags import Debug, Device, Dtype, ModelName, PlanText, Quiet, Revision, warn_of_files
 from .generate import Printer
-from .progress_bar import line_when_compiling
+from .progress_bar import bar, line_when_compiling
 from .search_flags import with_search_options
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ def chat(
     if not quiet:
         warn_of_files(plan)
     with np.errstate(all="ignore"):
-        loaded = load(model, plan=plan, dtype=dtype, device=device, revision=revision, **defaults)
+        with bar(f"loading {model}", quiet):
+            loaded = load(model, plan=plan, dtype=dtype, device=device, revision=revision, **defaults)
         if loaded.options(**options).num_return_sequences != 1:
             raise OptionError("num_return_sequences must be 1 in a chat: leave it out")
         first = [{"role": "system", "content": system}] if system is not None else []

@@ -32,6 +32,7 @@ from .embed import embed
 from .evaluate import evaluate
 from .exercise import app as exercise_app
 from .explore import explore
+from .flags import as_flags
 from .generate import generate
 from .generate_files import Interrupted
 from .help_text import GroupedCommands, GroupedOptions
@@ -77,7 +78,10 @@ SHARED_LIBRARY = re.compile(r"[\w.+-]+(?:\.so(?:\.\d+)*|\.dylib|\.dll|\.pyd)\b",
 
 
 class OnceEach(GroupedOptions, TyperCommand):
-    """A command that takes each option once: of two values, under one spelling or two, one would be lost silently."""
+    """A command that takes each option once: of two values, under one spelling or two, one would be lost silently.
+
+    Its errors call options as they are typed.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if ctx.resilient_parsing:  # a shell completes a line that is not whole yet
@@ -90,6 +94,22 @@ class OnceEach(GroupedOptions, TyperCommand):
                 also = f" ({', '.join(others)})" if others else ""
                 raise OptionError(f"{name}{also} is given {'twice' if times == 2 else f'{times} times'}: give it once")
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except OptionError as error:
+            if not str(error).startswith("plan: "):  # whose rows have names of options, too
+                error.args = (as_flags(str(error), self._flags()),)
+            raise
+
+    def _flags(self) -> dict[str, str]:
+        """Each option's name in Python -> its flag, the one of that name if it has several."""
+        found = {}
+        for option in (p for p in self.params if p.param_type_name == "option"):
+            own = f"--{option.name.replace('_', '-')}"
+            found[option.name] = own if own in option.opts else max(option.opts, key=len)
+        return found
 
 
 for group, commands in IN_ORDER_OF_HELP.items():
@@ -238,7 +258,7 @@ def _of_a_number(message: str, given: list[str]) -> str:
         return message
     named = f"{' / '.join(flags)} "
     if NO_WHOLE_NUMBER.search(message):
-        return f"{named}takes a whole number, such as 4, not {values[-1]!r}"
+        return f"{named}takes an integer, such as 4, not {values[-1]!r}"
     if NO_NUMBER.search(message):
         return f"{named}takes a number, such as 0.5, not {values[-1]!r}"
     if least := TOO_SMALL.search(message):

@@ -71,6 +71,8 @@ def evaluate(
             for name, precision in itertools.product(model or ["tiny-gpt2"], dtype or ["float32"])
         }
         source = f"{pairs or sources}, line"
+        for one in loaded.values():
+            one.options(**options)
         for one in loaded.values() if on_error == "stop" else ():
             records = ({"prompt": prompt} for prompt in prompts)
             check_lines(one, records, jsonl=False, source=source, truncate=truncate, **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Annotated
 
@@ -40,6 +41,22 @@ def warn_of_files(plan: str, option: str = "--plan") -> None:
     ]
     if files := list(dict.fromkeys(place.rpartition(":")[0].strip() for place in places)):
         print(f"minidecode: {option} executes {', '.join(files)}: name only code that you trust", file=sys.stderr)
+
+
+def as_flags(message: str, flags: dict[str, str]) -> str:
+    """An error of Python's options in the words of the command line: do_sample=True as --do-sample, top_k as --top-k.
+
+    flags: an option's name in Python -> its flag. A name without an underscore may be an ordinary word: it is replaced
+    where a value follows, and where the message begins with it.
+    """
+
+    def flag(found: re.Match) -> str:
+        name, value = found["name"], found["value"]
+        if name not in flags or not (value or "_" in name or found.start() == 0):
+            return found[0]
+        return flags[name] + (f" {value}" if value and value != "True" else "")
+
+    return re.sub(r"""(?<![\w"'./:-])(?P<name>[a-z_]+)(?:=(?P<value>[\w.]+)|(?![\w"'=(/]))""", flag, message)
 
 
 def refuse_given(context: typer.Context, names: tuple[str, ...], reason: str) -> None:

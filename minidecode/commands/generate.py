@@ -80,7 +80,7 @@ def generate(
 
     truncate = options.pop("truncate")
     if batch_size < 1:
-        raise OptionError(f"batch_size must be a whole number from 1 up, not {batch_size}")
+        raise OptionError(f"batch_size must be an integer from 1 up, not {batch_size}")
     if on_error not in ON_ERROR:
         raise OptionError(f"on_error must be one of {', '.join(ON_ERROR)}, not {on_error!r}")
     if on_error == "record" and not as_json:
@@ -98,7 +98,7 @@ def generate(
             check_resume(given, output)
         started = time.perf_counter()  # of the work: typing a prompt takes time
         loaded = load(model, plan=plan, dtype=dtype, device=device, revision=revision, **defaults)
-        resolved = loaded.options(**options)
+        resolved = loaded.options(**(merged_options(loaded, options, {}) if given.is_jsonl else options))
         budget = None if memory_budget == "none" else memory_budget
         how = {"truncate": truncate, "memory_budget": budget, "chat": chat} | options
         if on_error == "stop":
@@ -169,7 +169,7 @@ def _generate_alone(loaded, given: Prompts, resolved, how: dict[str, Any]) -> tu
     printer = Printer(loaded.tokenizer, resolved, begun, sys.stdout) if resolved.num_beams == 1 else None
     result = loaded.generate(
         input_ids=[line.ids], prefix_tokens=None if line.prefix is None else [line.prefix], streamer=printer,
-        memory_budget=memory_budget, **merged_options(how, line.options),
+        memory_budget=memory_budget, **merged_options(loaded, how, line.options),
     )  # fmt: skip
     if printer:
         printer.finish()

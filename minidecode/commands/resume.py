@@ -16,6 +16,7 @@ import numpy as np
 from .. import __version__
 from ..files.journal import HASH
 from ..runtime.device import fetch, is_array
+from ..runtime.records import merged_options
 
 if TYPE_CHECKING:
     from .generate_files import Prompts
@@ -29,7 +30,8 @@ MAY_CHANGE = {"memory_budget", "overlap", "trace", "on_batch"}
 def records_depend_on(model: Any, prompts: Prompts, how: dict[str, Any], as_json: bool) -> dict[str, Any]:
     """Name -> value, as JSON holds it, or a hash of it. how: what `generate_lines` takes."""
     fields = {field.name for field in dataclasses.fields(model.options())}
-    options = model.options(**{name: value for name, value in how.items() if name in fields})
+    given = {name: value for name, value in how.items() if name in fields}
+    options = dataclasses.asdict(model.options(**merged_options(model, given, {})))
     on_error = how["on_error"]
     depends_on = {
         "input": _hash_of_lines(prompts), "jsonl": prompts.is_jsonl, "dtype": model.dtype,
@@ -43,7 +45,8 @@ def records_depend_on(model: Any, prompts: Prompts, how: dict[str, Any], as_json
     for name in _files_of(str(model.plan)):
         path = name if name.endswith(".py") else sys.modules[name].__file__  # the plan has imported it
         depends_on[f"file {path}"] = _hash([Path(path).read_bytes()])
-    return depends_on | {name: value for name, value in dataclasses.asdict(options).items() if not callable(value)}
+    kept = {"keep_stop_strings": given.get("keep_stop_strings", options["keep_stop_strings"])}  # of lines
+    return depends_on | {name: value for name, value in (options | kept).items() if not callable(value)}
 
 
 def _hash(parts: Iterable[bytes]) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
-from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
@@ -131,30 +129,13 @@ def with_search_options(command):
         ignored = given.pop("ignore_generation_config")
         loading = {name: given.pop(name) for name in ("task", "source_lang", "target_lang")}
         defaults = {"generation_config": False if ignored else None} | loading
-        try:
-            return command(**arguments, options=_read(given), defaults=defaults)
-        except OptionError as error:
-            if not str(error).startswith("plan: "):  # whose rows have names of options, too
-                error.args = (_as_flags(str(error), flags.parameters),)
-            raise
+        return command(**arguments, options=_read(given), defaults=defaults)
 
     parameters[at:at] = flags.parameters.values()
     parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
     run.__signature__ = own.replace(parameters=parameters)
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
-
-
-def _as_flags(message: str, names: Iterable[str]) -> str:
-    """Advice such as do_sample=True or num_beams=1 as it is typed here: --do-sample, --num-beams 1."""
-
-    def flag(found: re.Match) -> str:
-        name, value = found.groups()
-        if name not in names:
-            return found[0]
-        return f"--{name.replace('_', '-')}" + ("" if value == "True" else f" {value}")
-
-    return re.sub(r"\b([a-z_]+)=([\w.]+)", flag, message)
 
 
 def _read(given: dict[str, Any]) -> dict[str, Any]:

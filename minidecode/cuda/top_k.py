@@ -1,6 +1,6 @@
 """The k likeliest tokens without a sort (LightSeq's `ker_topk_sample`, which keeps roughly k; these keep exactly k).
 
-Scores are compared by their bits, as whole numbers that are ordered as the scores are: between two whole numbers there
+Scores are compared by their bits, as integers that are ordered as the scores are: between two integers there
 is always a middle, so that 32 halvings of their range find any threshold.
 
 1. A warp per row looks for the largest threshold that k scores reach: 32 times it halves the range and counts, and
@@ -25,7 +25,7 @@ from .common.reduction import warp_sum
 
 WARP = 32
 ROOM = 2048  # survivors that a block has room for
-LOWEST, HIGHEST = np.int64(-(2**31)), np.int64(2**31 - 1)  # of whole numbers that stand for scores
+LOWEST, HIGHEST = np.int64(-(2**31)), np.int64(2**31 - 1)  # of integers that stand for scores
 MINUS_INFINITY = np.int32(np.float32(-np.inf).view(np.int32))
 MINUS_ZERO = np.int64(np.float32(-0.0).view(np.int32))
 
@@ -62,7 +62,7 @@ def kth_of_row(bits_RV, r, k):
 
 @cuda.jit(device=True)
 def in_order(bits):
-    """The bits of a float32 as a whole number that is ordered as the floats are; see reference/top_p.py."""
+    """The bits of a float32 as an integer that is ordered as the floats are; see reference/top_p.py."""
     bits = int64(bits)
     if bits == MINUS_ZERO:
         return int64(0)

@@ -46,7 +46,7 @@ class Undefined:
         self.stop("an index depends on it")
 
     def __int__(self):
-        self.stop("a whole number is made of it")
+        self.stop("an integer is made of it")
 
     __array_ufunc__ = None  # NumPy's scalars leave the arithmetic to this class
     __hash__ = None

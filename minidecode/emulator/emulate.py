@@ -68,11 +68,9 @@ def emulate(
     if isinstance(empty, str):
         raise OptionError(f"empty is a list of names, such as [{empty!r}]")
     if not isinstance(seed, int) or not patience > 0:
-        raise OptionError(
-            f"seed is a whole number and patience a number of seconds above 0, not {seed!r}, {patience!r}"
-        )
+        raise OptionError(f"seed is an integer and patience a number of seconds above 0, not {seed!r}, {patience!r}")
     if not isinstance(schedules, int) or schedules < 1:
-        raise OptionError(f"schedules must be a whole number from 1 up, not {schedules!r}")
+        raise OptionError(f"schedules must be an integer from 1 up, not {schedules!r}")
     if operations and sys.version_info >= (3, 12):
         warnings.warn(
             "operations: this Python's tracing misses the first call of each function: use Python 3.11",
@@ -195,5 +193,5 @@ def _put_back(contents: list[tuple[np.ndarray, np.ndarray]]) -> None:
 def _dim3(size, what: str) -> Dim3:
     sizes = size if isinstance(size, tuple | list) else (size,)
     if not 1 <= len(sizes) <= 3 or not all(hasattr(n, "__index__") and n >= 1 for n in sizes):
-        raise OptionError(f"the {what} is a whole number above 0, or up to three of them, not {size!r}")
+        raise OptionError(f"the {what} is an integer above 0, or up to three of them, not {size!r}")
     return Dim3(*(int(n) for n in sizes))

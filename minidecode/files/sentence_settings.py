@@ -33,7 +33,7 @@ class SentenceSettings:
             fields = read_json(path)
             max_tokens, lowers = fields.get("max_seq_length"), fields.get("do_lower_case") is True
             if max_tokens is not None and (type(max_tokens) is not int or max_tokens < 2):
-                raise CheckpointError(f"{path}: max_seq_length must be a whole number from 2, not {max_tokens!r:.40}")
+                raise CheckpointError(f"{path}: max_seq_length must be an integer from 2, not {max_tokens!r:.40}")
         if max_tokens is None and (path := folder / "tokenizer_config.json").is_file():
             most = read_json(path).get("model_max_length")  # transformers writes 1e30 where there is no limit
             max_tokens = most if type(most) is int and 2 <= most < 2**31 else None

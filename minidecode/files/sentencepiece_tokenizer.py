@@ -349,7 +349,7 @@ def read_ids(path: Path, size: int) -> dict[str, int]:
     ids = read_json(path)
     for piece, i in ids.items():
         if isinstance(i, bool) or not isinstance(i, int) or i < 0:
-            raise CheckpointError(f"{path}: the id of {piece!r:.40} must be a whole number from 0 up, not {i!r:.40}")
+            raise CheckpointError(f"{path}: the id of {piece!r:.40} must be an integer from 0 up, not {i!r:.40}")
     if len(ids) != size or (ids and max(ids.values()) >= size):
         raise CheckpointError(
             f"{path} has {len(ids)} pieces and the model's table has {size} rows: use the vocabulary that the model "

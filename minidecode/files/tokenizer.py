@@ -231,7 +231,7 @@ def _added_tokens(folder: Path, settings: dict) -> list[tuple[int, dict]]:
         if isinstance(id, str) and id.isascii() and id.isdecimal() and len(id) < 10:  # as the names of JSON are
             id = int(id)
         if isinstance(id, bool) or not isinstance(id, int) or not 0 <= id < 2**31:
-            raise CheckpointError(f"{folder}: an added token has an id that is no whole number from 0 up: {id!r:.40}")
+            raise CheckpointError(f"{folder}: an added token has an id that is no integer from 0 up: {id!r:.40}")
         added[id] = token
     return sorted(added.items(), key=lambda pair: pair[0])
 

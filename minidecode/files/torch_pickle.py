@@ -117,7 +117,7 @@ def make_tensor(storage: object, dtype: object, offset: object, shape: object, s
     if not isinstance(storage, Storage) or not isinstance(dtype, Dtype) or dtype is BYTES:
         raise damaged("a tensor is made of something that is no storage of numbers")
     if not is_dimensions(shape) or not is_dimensions((offset,)):
-        raise damaged("a tensor's shape or offset is not made of whole numbers from 0 to 2**63 - 1")
+        raise damaged("a tensor's shape or offset is not made of integers from 0 to 2**63 - 1")
     if not is_dimensions(strides) or len(strides) != len(shape):
         raise damaged("a tensor's strides do not go with its shape")
     return Tensor(storage, dtype, offset, shape, strides)
@@ -346,7 +346,7 @@ def add_to_list(machine: Machine, values: list[Any]) -> None:
 
 
 def add_to_dict(machine: Machine, values: list[Any]) -> None:
-    """Keys and values in turn. Keys are texts or whole numbers, whose hashes are quick to compute."""
+    """Keys and values in turn. Keys are texts or integers, whose hashes are quick to compute."""
     target = machine.top(dict)
     if len(values) % 2:
         raise damaged("its pickle has a key without a value")
@@ -406,7 +406,7 @@ def describe_state(machine: Machine) -> None:
 
 
 def describe_entries(machine: Machine, values: list[Any]) -> None:
-    """Entries of a dict whose keys are texts or whole numbers; others, and those of a description, are passed over."""
+    """Entries of a dict whose keys are texts or integers; others, and those of a description, are passed over."""
     if len(values) % 2:
         raise damaged("its pickle has a key without a value")
     if isinstance(machine.top(), Described):

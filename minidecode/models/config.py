@@ -23,7 +23,7 @@ class Config:
     for every attention of the model, but for attention_window, which is the decoder's self-attention's alone.
     """
 
-    SIZES: ClassVar[tuple[str, ...]]  # whole numbers above 0
+    SIZES: ClassVar[tuple[str, ...]]  # integers above 0
     FLAGS: ClassVar[tuple[str, ...]]  # true or false
     ALIASES: ClassVar[dict[str, str]]  # other names that transformers takes for a field
 
@@ -62,7 +62,7 @@ class Config:
             value = getattr(self, field)
             if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**31:
                 told = "a number of that size" if isinstance(value, int) and abs(value) >= 2**31 else repr(value)[:80]
-                raise CheckpointError(f"config.json: {field} must be a whole number from 1 to 2**31 - 1, not {told}")
+                raise CheckpointError(f"config.json: {field} must be an integer from 1 to 2**31 - 1, not {told}")
         for field in self.FLAGS:
             if not isinstance(getattr(self, field), bool):
                 raise CheckpointError(f"config.json: {field} must be true or false, not {getattr(self, field)!r:.80}")
@@ -1048,7 +1048,7 @@ class BertConfig(Config):
         if named is None:
             count = fields.get("num_labels", 2)
             if isinstance(count, bool) or not isinstance(count, int) or not 0 < count < 2**20:
-                raise CheckpointError(f"config.json: num_labels must be a whole number above 0, not {count!r:.40}")
+                raise CheckpointError(f"config.json: num_labels must be an integer above 0, not {count!r:.40}")
             return tuple(f"LABEL_{i}" for i in range(count))
         if not isinstance(named, dict) or not named or set(named) != {str(i) for i in range(len(named))}:
             raise CheckpointError(f"config.json: id2label must name each label by its number from 0, not {named!r:.80}")
@@ -1111,7 +1111,7 @@ class UnilmConfig(BertConfig):
         for name, count in below.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < count:
-                rule = f"must be a whole number from 0 to {count - 1}"
+                rule = f"must be an integer from 0 to {count - 1}"
                 raise CheckpointError(f"config.json: {name} {rule}, not {value!r:.40}")
 
     @classmethod

@@ -65,9 +65,9 @@ def chosen_latents(
 
 
 def checked_seed(name: str, seed: Any) -> int:
-    """The seed. Raises OptionError on what is no whole number of 64 bits."""
+    """The seed. Raises OptionError on what is no integer of 64 bits."""
     if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or not 0 <= seed < 2**64:
-        raise OptionError(f"{name} must be a whole number from 0 to 2**64 - 1, not {seed!r}")
+        raise OptionError(f"{name} must be an integer from 0 to 2**64 - 1, not {seed!r}")
     return int(seed)
 
 
@@ -75,8 +75,7 @@ def between(a_Z: np.ndarray, b_Z: np.ndarray, steps: int) -> np.ndarray:
     """z_BZ = (1 - t) a + t b for so many t from 0 to 1, both included."""
     if isinstance(steps, bool) or not isinstance(steps, numbers.Integral) or not 2 <= steps <= MOST_STEPS:
         raise OptionError(
-            f"steps must be a whole number from 2 to {MOST_STEPS:,}, as the first and the last are the texts, not "
-            f"{steps!r}"
+            f"steps must be an integer from 2 to {MOST_STEPS:,}, as the first and the last are the texts, not {steps!r}"
         )
     t_B1 = np.linspace(0, 1, int(steps))[:, None]
     return ((1 - t_B1) * a_Z + t_B1 * b_Z).astype(a_Z.dtype)

@@ -46,7 +46,7 @@ def check_logprobs(logprobs: Any, vocab_size: int) -> None:
     """Raises OptionError unless it is a number of tokens that there are, or None."""
     is_number = isinstance(logprobs, numbers.Integral) and not isinstance(logprobs, bool)
     if logprobs is not None and not (is_number and 0 <= logprobs <= vocab_size):
-        raise OptionError(f"logprobs must be a whole number from 0 to {vocab_size}, the vocabulary, not {logprobs!r}")
+        raise OptionError(f"logprobs must be an integer from 0 to {vocab_size}, the vocabulary, not {logprobs!r}")
 
 
 @dataclass(repr=False)

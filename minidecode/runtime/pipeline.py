@@ -262,7 +262,8 @@ class Generating(Stages):
         """how: what `Model.generate` takes beside the lines and the options. The others are those of `Stages`."""
         super().__init__(model, *args, **kwargs)
         self.chat = chat
-        self.how, self.options, self.resolved = how, options, model.options(**options)
+        self.how, self.options, self.resolved = how, options, model.options(**merged_options(model, options, {}))
+        self.keeps_stops = options.get("keep_stop_strings", self.resolved.keep_stop_strings)
         self.on_batch = on_batch
         self.copies: Counter[bytes] = Counter()  # of each prompt, when sampling
         self.budget_read: tuple[float, int | None] | None = None  # when, and what it was
@@ -281,7 +282,7 @@ class Generating(Stages):
     def work(self, part: list[Line]) -> None:
         """The model's generation for these lines, in one batch."""
         ids, copies = [line.ids for line in part], [line.copy for line in part]
-        how = self.how | {"memory_budget": self._budget()} | merged_options(self.options, part[0].options)
+        how = self.how | {"memory_budget": self._budget()} | merged_options(self.model, self.options, part[0].options)
         prefixes = None if part[0].prefix is None else [line.prefix for line in part]  # all are of one kind
         out = self.model.generate(input_ids=ids, sample_ids=copies, prefix_tokens=prefixes, **how)
         each, finish_reasons = self.resolved.num_return_sequences, out.finish_reasons
@@ -296,7 +297,7 @@ class Generating(Stages):
 
     def make(self, line: Line) -> None:
         """Ids become text."""
-        stops = line.options.get("stop_strings", self.resolved.stop_strings), self.resolved.keep_stop_strings
+        stops = line.options.get("stop_strings", self.resolved.stop_strings), self.keeps_stops
         line.texts = [cut_at_stop(self.model.tokenizer.decode(ids), *stops) for ids in line.token_ids]
 
     def _budget(self) -> int | None:
@@ -479,10 +480,10 @@ def generate_lines(
     """
     for name, number, least in (("batch_size", batch_size, 1), ("threads", threads, 1), ("done", done, 0)):
         if isinstance(number, bool) or not isinstance(number, numbers.Integral) or number < least:
-            raise OptionError(f"{name} must be a whole number from {least} up, not {number!r}")
+            raise OptionError(f"{name} must be an integer from {least} up, not {number!r}")
     window = 8 * batch_size if sort_window is None else sort_window
     if isinstance(window, bool) or not isinstance(window, numbers.Integral) or window < 1:
-        raise OptionError(f"sort_window must be a whole number of lines from 1 up, not {window!r}")
+        raise OptionError(f"sort_window must be an integer from 1 up, not {window!r}")
     window = min(max(window, batch_size), sys.maxsize)  # more than itertools can count is all of them
     for name, value, known in (("overlap", overlap, OVERLAPS), ("on_error", on_error, ON_ERROR)):
         if value not in known:

@@ -54,9 +54,7 @@ def token_rows(input_ids: Any, attention_mask: Any, name: str = "input_ids") -> 
     for b, (row, mask) in enumerate(zip(input_ids, masks, strict=True)):
         array = np.asarray(row)
         if array.ndim != 1 or not (np.issubdtype(array.dtype, np.integer) or array.size == 0):
-            raise InputError(
-                f"{name} must be rows of whole numbers, an array (B, N) or a list of lists; row {b} is {row!r}"
-            )
+            raise InputError(f"{name} must be rows of integers, an array (B, N) or a list of lists; row {b} is {row!r}")
         if mask is not None:
             mask = np.asarray(mask)
             if mask.shape != array.shape:

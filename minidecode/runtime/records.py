@@ -94,7 +94,7 @@ def own_options(record: dict[str, Any], where: str, context: int) -> dict[str, A
             continue
         is_whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
         if not is_whole or not least <= value <= most:
-            raise InputError(f'{where}: "{key}" is {value!r:.80}: give a whole number from {least} to {most}')
+            raise InputError(f'{where}: "{key}" is {value!r:.80}: give an integer from {least} to {most}')
         options[key] = int(value)
     if (stops := record.get("stop")) is not None:
         stops = [stops] if isinstance(stops, str) else stops
@@ -104,10 +104,16 @@ def own_options(record: dict[str, Any], where: str, context: int) -> dict[str, A
     return options
 
 
-def merged_options(options: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """The options of a call as a line's own ones change them: its limit replaces every spelling of the call's."""
+def merged_options(model: Model, options: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """The options of a call as a line's own ones change them: its limit replaces every spelling of the call's.
+
+    keep_stop_strings is for the lines that have stop strings, and left out of those that have none.
+    """
     replaced = {*MAXIMA, "max_len_a"} if "max_new_tokens" in own else set()
-    return {name: value for name, value in options.items() if name not in replaced} | own
+    merged = {name: value for name, value in options.items() if name not in replaced} | own
+    if not merged.get("stop_strings", model.defaults.get("stop_strings")):
+        merged.pop("keep_stop_strings", None)
+    return merged
 
 
 def tokenize_line(
@@ -123,7 +129,7 @@ def tokenize_line(
     line.options = own_options(record, where, model.config.context)
     if line.options:
         try:
-            resolved = model.options(**merged_options(options, line.options))
+            resolved = model.options(**merged_options(model, options, line.options))
         except OptionError as error:
             raise InputError(f"{where}: {error}") from None
     line.ids = model.tokenize(record["prompt"], resolved, truncate=truncate, chat=chat)

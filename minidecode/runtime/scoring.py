@@ -111,7 +111,7 @@ def checked_stride(stride: int | None, context: int) -> int:
     """Tokens from window to window: half a context by default. Raises OptionError on what is none."""
     stride = max(1, context // 2) if stride is None else stride
     if isinstance(stride, bool) or not isinstance(stride, numbers.Integral) or not 1 <= stride <= context:
-        raise OptionError(f"stride must be a whole number from 1 to the context, {context}, not {stride!r}")
+        raise OptionError(f"stride must be an integer from 1 to the context, {context}, not {stride!r}")
     return int(stride)
 
 

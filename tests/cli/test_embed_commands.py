@@ -99,8 +99,8 @@ def test_labels_of_tokens(cli, bert):
 
 @pytest.mark.parametrize(
     ("command", "model", "arguments", "says"),
-    [("embed", "toy", ["x"], "encode is for encoders, models of type bert such as minilm: this gpt2 can generate"),
-     ("classify", "toy", ["x"], "classify is for encoders, models of type bert such as minilm: this gpt2 can"),
+    [("embed", "toy", ["x"], "this gpt2 writes texts, and has no vectors or labels of them: use a model"),
+     ("classify", "toy", ["x"], "this gpt2 writes texts, and has no vectors or labels of them: use a model"),
      ("classify", "plain", ["x"], "classify: the model's files hold no classifier.weight: use encode"),
      ("generate", "plain", ["x"], "a bert model reads texts and writes none: use encode or classify (commands embed"),
      ("score", "plain", ["x"], "a bert model reads texts and writes none"),
@@ -137,7 +137,7 @@ def test_a_package_that_is_not_there_or_damaged_is_named(fails, monkeypatch, tmp
     ("files", "says"),
     [({"modules.json": "{}"}, "should hold a JSON list, and holds a dict"),
      ({"modules.json": '[{"type": "a.Transformer"}, {"type": "a.Pooling", "path": "../p"}]'}, "is no folder beside it"),
-     ({"modules.json": "[]", "sentence_bert_config.json": '{"max_seq_length": 0}'}, "max_seq_length must be a whole")],
+     ({"modules.json": "[]", "sentence_bert_config.json": '{"max_seq_length": 0}'}, "max_seq_length must be an")],
 )  # fmt: skip
 def test_bad_files_of_sentence_transformers(bert, files, says):
     folder = bert("plain")

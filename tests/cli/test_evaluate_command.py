@@ -134,9 +134,10 @@ def test_a_line_that_cannot_be_answered_is_left_out_of_all_rows(cli, fails, toy,
     (["PAIRS", "--sources", "a.txt", "--references", "b.txt"], "give PAIRS"), (["no-file.jsonl"], "No such file"),
     (["PAIRS", "--plan", "cache=magic"], "magic"), (["PAIRS", "--dtype", "half"], "dtype must be"),
     (["PAIRS", "--dtype", "float64", "--dtype", "half"], "dtype must be"), (["PAIRS", "-m", "nobody"], "nobody"),
-    (["PAIRS", "--batch-size", 0], "batch_size"), (["PAIRS", "--num-beams", 2, "--nbest", 2], "num_return_sequences"),
-    (["PAIRS", "--on-error", "record"], "on_error must be stop or skip"),
-    (["PAIRS", "--num-beams", 0], "num_beams"), (["PAIRS", "--output-texts", "no/such/folder/x"], "no folder"),
+    (["PAIRS", "--batch-size", 0], "--batch-size"),
+    (["PAIRS", "--num-beams", 2, "--nbest", 2], "--num-return-sequences"),
+    (["PAIRS", "--on-error", "record"], "--on-error must be stop or skip"),
+    (["PAIRS", "--num-beams", 0], "--num-beams"), (["PAIRS", "--output-texts", "no/such/folder/x"], "no folder"),
 ])  # fmt: skip
 def test_what_cannot_be_evaluated(fails, toy, pairs, arguments, named):
     arguments = [pairs if a == "PAIRS" else a for a in arguments]

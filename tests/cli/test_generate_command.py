@@ -200,10 +200,10 @@ def test_a_limit_of_fairseq_that_shrinks_with_the_source(cli, fails, toy):
     assert fairseq_limit(np.arange(1, 8), shrunk) == 12
     ran = cli("generate", "xyzxy", "--json", "--ignore-eos", *limit)
     assert len(json.loads(ran.out)["hypotheses"][0]["token_ids"]) == 8
-    assert "max_len_a 2 and max_len_b -3 leave prompt 1 of 1 no new token" in fails("generate", "x", *limit)
+    assert "--max-len-a 2 and --max-len-b -3 leave prompt 1 of 1 no new token" in fails("generate", "x", *limit)
     fairseqs = [*limit, "--dialect", "fairseq", "--eos-token-id", 0, "--min-len", 2]
-    assert "min_new_tokens 2 is above what prompt 1" in fails("generate", "xy", *fairseqs)
-    assert "max_len_b must be a whole number from 0 up" in fails("generate", "x", "-m", toy, "--max-len-b", -3)
+    assert "--min-new-tokens 2 is above what prompt 1" in fails("generate", "xy", *fairseqs)
+    assert "--max-len-b must be an integer from 0 up" in fails("generate", "x", "-m", toy, "--max-len-b", -3)
 
 
 def test_match_source_len(cli, fails, toy_bart):
@@ -213,7 +213,7 @@ def test_match_source_len(cli, fails, toy_bart):
     ran = cli(*common, "--match-source-len")
     assert ran.code == 0 and ran.out == cli(*common, "--max-new-tokens", size).out
     assert ran.out != cli(*common, "--max-new-tokens", size + 1).out
-    words = "match_source_len and max_new_tokens are two spellings"
+    words = "--match-source-len and --max-new-tokens are two spellings"
     assert words in fails(*common, "--match-source-len", "--max-new-tokens", 5)
     assert cli("trace", "the sea", "-m", toy_bart, "--dialect", "fairseq", "--match-source-len").code == 0
 
@@ -272,16 +272,16 @@ def test_truncate_cuts_on_the_left(cli, toy):
 # --- failures ---
 
 BAD_OPTIONS = [
-    (["--num-beams", 0], 1, ["num_beams", "from 1 up", "0"]),
-    (["--batch-size", 0], 1, ["batch_size", "from 1 up"]),
-    (["--max-new-tokens", 0], 1, ["max_new_tokens", "from 1 up"]),
+    (["--num-beams", 0], 1, ["--num-beams", "from 1 up", "0"]),
+    (["--batch-size", 0], 1, ["--batch-size", "from 1 up"]),
+    (["--max-new-tokens", 0], 1, ["--max-new-tokens", "from 1 up"]),
     (["--num-beams", 1.5], 2, ["--num-beams", "--help"]),
-    (["--num-beams", 2, "--nbest", 3], 1, ["num_return_sequences 3", "num_beams 2"]),
-    (["--num-beams", 200], 1, ["num_beams 200", "260 tokens", "fewer beams"]),
-    (["--eos-token-id", 260], 1, ["eos_token_id 260", "260 tokens"]),
-    (["--eos-token-id", -1], 1, ["eos_token_id", "-1"]),
-    (["--lenpen", "nan"], 1, ["length_penalty", "-10 to 10"]),
-    (["--early-stopping", "maybe"], 1, ["early_stopping", "true, false or never"]),
+    (["--num-beams", 2, "--nbest", 3], 1, ["--num-return-sequences 3", "--num-beams 2"]),
+    (["--num-beams", 200], 1, ["--num-beams 200", "260 tokens", "fewer beams"]),
+    (["--eos-token-id", 260], 1, ["--eos-token-id 260", "260 tokens"]),
+    (["--eos-token-id", -1], 1, ["--eos-token-id", "-1"]),
+    (["--lenpen", "nan"], 1, ["--length-penalty", "-10 to 10"]),
+    (["--early-stopping", "maybe"], 1, ["--early-stopping", "true, false or never"]),
     (["--plan", "cache=magic"], 1, ["magic", "replicated"]),
     (["--plan", "fast-please"], 1, ["fast-please", "auto"]),
     (["--plan", "cache=rolling"], 1, ["cache=rolling needs a model with an attention_window"]),
@@ -293,8 +293,12 @@ BAD_OPTIONS = [
     (["--beam", 2, "--num-beams", 4], 1, ["--num-beams (--beam) is given twice: give it once"]),
     (["--seed", 1, "--do-sample", "--seed", 1, "--seed", 2], 1, ["--seed is given 3 times"]),
     (["--do-sample", "--no-sample"], 1, ["--do-sample (--sampling) is given twice"]),
-    (["--max-length", 9, "--max-new-tokens", 4], 1, ["max_new_tokens and max_length are two spellings of one limit"]),
-    (["--min-length", 1, "--min-len", 1], 1, ["min_new_tokens and min_length are two spellings of one limit"]),
+    (
+        ["--max-length", 9, "--max-new-tokens", 4],
+        1,
+        ["--max-new-tokens and --max-length are two spellings of one limit"],
+    ),
+    (["--min-length", 1, "--min-len", 1], 1, ["--min-new-tokens and --min-length are two spellings of one limit"]),
     (["--plan", ""], 1, ["plan is empty: say auto"]),
     (["--plan", " , "], 1, ["plan is empty: say auto"]),
     (["--num-beams"], 2, ["--num-beams"]),
@@ -493,7 +497,7 @@ def test_an_existing_output_survives_a_failure_half_way(fails, fails_on_z, tmp_p
 def test_debug_shows_the_traceback(cli, toy):
     ran = cli("generate", "the", "-m", toy, "--num-beams", 0, "--debug")
     assert ran.code == 1
-    assert ran.err.startswith("Traceback") and ran.err.splitlines()[-1].startswith("minidecode: num_beams")
+    assert ran.err.startswith("Traceback") and ran.err.splitlines()[-1].startswith("minidecode: --num-beams")
 
 
 # --- from a terminal ---

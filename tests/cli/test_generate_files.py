@@ -149,12 +149,12 @@ def jsonl(tmp_path):
 
 
 @pytest.mark.parametrize(("own", "says"), [
-    ({"max_new_tokens": 0}, '"max_new_tokens" is 0: give a whole number from 1 to 16'),
-    ({"max_new_tokens": 17}, '"max_new_tokens" is 17: give a whole number from 1 to 16'),
-    ({"max_new_tokens": True}, '"max_new_tokens" is True: give a whole number from 1 to 16'),
+    ({"max_new_tokens": 0}, '"max_new_tokens" is 0: give an integer from 1 to 16'),
+    ({"max_new_tokens": 17}, '"max_new_tokens" is 17: give an integer from 1 to 16'),
+    ({"max_new_tokens": True}, '"max_new_tokens" is True: give an integer from 1 to 16'),
     ({"max_new_tokens": 16}, "the prompt has 3 tokens, and 16 new ones go beyond the context of 16: ask for at most"),
-    ({"seed": -1}, '"seed" is -1: give a whole number from 0 to 18446744073709551615'),
-    ({"seed": "7"}, "\"seed\" is '7': give a whole number from 0 to 18446744073709551615"),
+    ({"seed": -1}, '"seed" is -1: give an integer from 0 to 18446744073709551615'),
+    ({"seed": "7"}, "\"seed\" is '7': give an integer from 0 to 18446744073709551615"),
     ({"seed": 7}, "seed changes nothing without do_sample=True: add it, or leave seed out"),
     ({"stop": ""}, "\"stop\" is ['']: give a text, or a list of texts, none of them empty"),
     ({"stop": [3]}, '"stop" is [3]: give a text, or a list of texts, none of them empty'),
@@ -183,6 +183,24 @@ def test_options_of_a_line_hold_for_it_alone(cli, toy, jsonl):
         best = [json.loads(line)["hypotheses"][0] for line in ran.out.splitlines()]
         assert [len(b["token_ids"]) for b in best] == [tokens, 5, tokens, tokens], ran
         assert best[2]["text"].startswith("xy") and best[0] == best[3]
+
+
+@pytest.mark.parametrize("on_error", ["stop", "skip"])
+def test_stops_of_lines_are_kept_too(cli, fails, toy, jsonl, on_error):
+    """--keep-stop is for the lines that have a stop string; without one anywhere it would do nothing."""
+    text = md.load(toy).generate(["sea"], max_new_tokens=6).texts[0]
+    stop = text[2]
+    path = jsonl({"prompt": "sea", "stop": stop}, {"prompt": "sea"}, {"prompt": "sea", "stop": [], "max_new_tokens": 5})
+    common = "-m", toy, "--max-new-tokens", 6, "-q", "--on-error", on_error
+    kept = cli("generate", "-i", path, *common, "--json", "--keep-stop")
+    first, second, third = map(json.loads, kept.out.splitlines())
+    assert first["hypotheses"][0]["text"] == text[: text.index(stop) + 1]
+    assert second["hypotheses"][0]["text"] == text and len(third["hypotheses"][0]["token_ids"]) == 5
+    cut = cli("generate", "-i", path, *common, "--json")
+    assert json.loads(cut.out.splitlines()[0])["hypotheses"][0]["text"] == text[: text.index(stop)]
+    for line, kept in (({"prompt": "sea", "stop": stop}, text[: text.index(stop) + 1]), ({"prompt": "sea"}, text)):
+        assert cli("generate", "-i", jsonl(line), *common, "--keep-stop").out.rstrip("\n") == kept.rstrip("\n")
+    assert "keeps nothing without a stop string" in fails("generate", "sea", *common, "--keep-stop")
 
 
 def test_a_single_line_has_its_options_too(cli, toy, jsonl):
@@ -257,8 +275,8 @@ def test_arguments_can_be_skipped_too(cli, toy):
 
 
 @pytest.mark.parametrize(("arguments", "named"), [
-    (["--on-error", "ignore"], ["on_error", "stop, skip, record"]), (["--on-error", "record"], ["--json"]),
-    (["--sort-window", 0], ["sort_window", "from 1 up"]), (["--memory-budget", "lots"], ["memory_budget", "2GB"]),
+    (["--on-error", "ignore"], ["--on-error", "stop, skip, record"]), (["--on-error", "record"], ["--json"]),
+    (["--sort-window", 0], ["--sort-window", "from 1 up"]), (["--memory-budget", "lots"], ["--memory-budget", "2GB"]),
     (["--trace", "/no/such/folder/t.json"], ["no folder"]), (["--timeline", "/"], ["it is a folder"]),
 ])  # fmt: skip
 def test_bad_flags(fails, toy, arguments, named):

@@ -72,14 +72,14 @@ def test_generate_draws_latents(cli, folder):
 
 @pytest.mark.parametrize(
     ("arguments", "say"),
-    [(["interpolate", "a", "b", "-m", "TOY", "--steps", "1"], "steps must be a whole number from 2 to 65,536"),
+    [(["interpolate", "a", "b", "-m", "TOY", "--steps", "1"], "steps must be an integer from 2 to 65,536"),
      (["interpolate", "a", "b", "-m", "TOY", "--truncate"], "truncate is for prompts and sources: the two texts"),
      (["interpolate", "a", "b", "-m", "tiny-gpt2"], "encode_latent: a gpt2 model has no latent: use one of type"),
      (["generate", "a", "-m", "TOY", "--latent", "1,x"], "--latent takes numbers with commas between them, or a .npy"),
      (["generate", "a", "-m", "TOY", "--latent", "none.npy"], "--latent: none.npy cannot be read"),
      (["generate", "a", "-m", "TOY", "--latent", "1,2"], "latent has shape (2,): give (5,) for all sentences"),
-     (["generate", "a", "-m", "TOY", "--latent-seed", "-1"], "latent_seed must be a whole number from 0"),
-     (["generate", "a", "-m", "tiny-gpt2", "--latent-seed", "1"], "latent_seed: a gpt2 model has no latent")],
+     (["generate", "a", "-m", "TOY", "--latent-seed", "-1"], "--latent-seed must be an integer from 0"),
+     (["generate", "a", "-m", "tiny-gpt2", "--latent-seed", "1"], "--latent-seed: a gpt2 model has no latent")],
 )  # fmt: skip
 def test_errors_are_one_line(fails, folder, arguments, say):
     message = fails(*(folder if a == "TOY" else a for a in arguments))

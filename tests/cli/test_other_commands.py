@@ -17,6 +17,7 @@ import pytest
 from toy_folder import CONFIG, write_folder, write_json
 
 import minidecode as md
+from minidecode.commands.flags import as_flags
 
 
 @pytest.fixture(autouse=True)
@@ -105,16 +106,50 @@ def test_a_file_in_the_place_of_the_cache(cli, bundled, empty_cache):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["generate", "a", "--num-beams", "x"], "--num-beams / --beam takes a whole number, such as 4, not 'x'"),
-        (["generate", "a", "--num-beams", "2.5"], "--num-beams / --beam takes a whole number, such as 4, not '2.5'"),
+        (["generate", "a", "--num-beams", "x"], "--num-beams / --beam takes an integer, such as 4, not 'x'"),
+        (["generate", "a", "--num-beams", "2.5"], "--num-beams / --beam takes an integer, such as 4, not '2.5'"),
         (["generate", "a", "--temperature", "hot"], "--temperature takes a number, such as 0.5, not 'hot'"),
         (["ladder", "--seconds", "0.5"], "--seconds must be at least 1, not 0.5"),
-        (["exercise", "start", "15", "--seed", "a"], "--seed takes a whole number, such as 4, not 'a'"),
+        (["exercise", "start", "15", "--seed", "a"], "--seed takes an integer, such as 4, not 'a'"),
         (["exercise", "start", "15", "--seed", "-1"], "--seed must be at least 0, not -1"),
     ],
 )
 def test_what_is_no_number_is_said_with_its_flag(fails, arguments, message):
     assert message in fails(*arguments, code=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["generate", "a", "--batch-size", "0"], "--batch-size must be an integer from 1 up, not 0"),
+        (
+            ["generate", "a", "--top-k", "3"],
+            "--top-k changes nothing without --do-sample: add it, or leave --top-k out",
+        ),
+        (["generate", "a", "--num-beams", "0"], "--num-beams must be an integer from 1 up"),
+        (["generate", "a", "--nbest", "3"], "--num-return-sequences 3 is above --num-beams 1: "),
+        (["generate", "a", "--seed", "-1", "--do-sample"], "--seed must be an integer from 0 up"),
+        (["generate", "a", "--max-len-a", "2", "--dialect", "fairseq"], "--max-len-a needs --max-len-b: the limit is"),
+        (["plan", "--batch-size", "0"], "--batch-size must be an integer from 1 up, not 0"),
+        (["ladder", "--texts", "0"], "--texts must be an integer from 1 up, not 0"),
+        (["generate", "a", "--plan", "top_k=nowhere"], "plan: top_k="),  # a row of the catalog
+    ],
+)
+def test_errors_name_options_as_they_are_typed(fails, arguments, says):
+    assert fails(*arguments).startswith(f"minidecode: {says}")
+
+
+def test_options_are_named_as_flags_and_other_words_stay():
+    flags = {"top_k": "--top-k", "do_sample": "--do-sample", "regex": "--regex", "seed": "--seed"}
+    for message, said in (
+        ("top_k, do_sample and regex do not go together", "--top-k, --do-sample and regex do not go together"),
+        ("regex must be a text", "--regex must be a text"),
+        ("say do_sample=True and seed=3", "say --do-sample and --seed 3"),
+        ('line 3: "top_k" is -1', 'line 3: "top_k" is -1'),  # a key of a line
+        ("my/top_k.py:top_k, --top_k, top_k() and x.top_k", "my/top_k.py:top_k, --top_k, top_k() and x.top_k"),
+        ("num_beams=2", "num_beams=2"),  # no option of this command
+    ):
+        assert as_flags(message, flags) == said
 
 
 def test_a_stop_that_is_kept_needs_one(fails):

@@ -96,7 +96,7 @@ def test_no_remedy_is_a_flag_that_there_is_not(cli, shape, config):
 
 
 @pytest.mark.parametrize(("arguments", "says"), [
-    (["--batch-size", 0], "batch_size must be a whole number from 1 up, not 0"),
+    (["--batch-size", 0], "--batch-size must be an integer from 1 up, not 0"),
     (["--input-length", 12, "--max-new-tokens", 9], "go beyond the context of 16"),
     (["--plan", "arena=big"], "arena='big' is not one of none, separate, planned"),
     (["--truncate"], "--truncate has no effect on a plan"),

@@ -162,7 +162,7 @@ def test_errors_are_their_lines(cli, fails, fails_on_z, tmp_path):
     assert [text for text in told if "error" not in text] == alone["texts"]
     assert [(text["prompt"], text["line"]) for text in told if "error" in text] == [("x", 2), ("a zoo", 4)]
     assert "NaN in the text" in told[3]["error"]
-    for on_error, says in (("record", "say --json too"), ("ignore", "on_error must be one of stop, skip, record")):
+    for on_error, says in (("record", "say --json too"), ("ignore", "--on-error must be one of stop, skip, record")):
         assert says in fails("score", "a b", "-m", fails_on_z, "--on-error", on_error)
     assert "line 1: the text has one" in fails("score", "-", "-m", fails_on_z, "--on-error", "skip", stdin=b"x\n")
 

@@ -461,7 +461,7 @@ def test_messages_inside_of_kernels_say_what_to_do():
     [({"empty": ["outt"]}, (1, 4), (np.zeros(4, np.int32),), "the kernel's arguments are out"),
      ({"empty": "out"}, (1, 4), (np.zeros(4, np.int32),), "empty is a list of names"),
      ({"patience": -1}, (1, 4), (np.zeros(4, np.int32),), "seconds above 0"),
-     ({"seed": "x"}, (1, 4), (np.zeros(4, np.int32),), "seed is a whole number"),
+     ({"seed": "x"}, (1, 4), (np.zeros(4, np.int32),), "seed is an integer"),
      ({}, (1, (1, 1, 65)), (np.zeros(4, np.int32),), "block's z is at most 64"),
      ({}, ((1, 70_000), 1), (np.zeros(4, np.int32),), "grid's y is at most 65,535"),
      ({}, (1, 4, 0, -5), (np.zeros(4, np.int32),), "bytes of dynamic shared memory"),

@@ -109,7 +109,7 @@ def test_schedules_are_forward_backward_each_block_first_and_random(blocks, coun
 
 @pytest.mark.parametrize("number", [0, -1, 1.5, "12"])
 def test_the_number_of_schedules_is_checked(number):
-    with pytest.raises(md.OptionError, match="schedules must be a whole number from 1 up"):
+    with pytest.raises(md.OptionError, match="schedules must be an integer from 1 up"):
         md.emulate(counts_then_reads, schedules=number)
 
 

@@ -447,13 +447,13 @@ def test_odd_names_of_special_tokens_are_passed_over(bpe_folder, settings):
 
 @pytest.mark.parametrize(("file", "content", "what"), [
     ("added_tokens.json", {"<new>": 3}, "'<new>' should have id 3"),
-    ("added_tokens.json", {"<new>": "x"}, "no whole number"),
-    *(("added_tokens.json", {"<new>": id}, "no whole number")
+    ("added_tokens.json", {"<new>": "x"}, "no integer"),
+    *(("added_tokens.json", {"<new>": id}, "no integer")
       for id in ([3], {}, None, True, 1.5, -1, 2**40, float("inf"), float("nan"))),
     ("added_tokens.json", {"\ud800": 3}, "has no text"),
     ("added_tokens.json", {"": 260}, "'' should have id 260"),
-    ("tokenizer_config.json", {"added_tokens_decoder": {"-3": {"content": "<new>"}}}, "no whole number"),
-    ("tokenizer_config.json", {"added_tokens_decoder": {"a": {"content": "<new>"}}}, "no whole number"),
+    ("tokenizer_config.json", {"added_tokens_decoder": {"-3": {"content": "<new>"}}}, "no integer"),
+    ("tokenizer_config.json", {"added_tokens_decoder": {"a": {"content": "<new>"}}}, "no integer"),
     ("tokenizer_config.json", {"added_tokens_decoder": {"3": "<new>"}}, "has no text"),
     ("tokenizer_config.json", {"added_tokens_decoder": {"3": {"lstrip": True}}}, "has no text"),
 ])  # fmt: skip

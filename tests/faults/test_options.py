@@ -15,21 +15,21 @@ every_dialect = pytest.mark.parametrize("dialect", DIALECTS)
 BROKEN = [  # options, what the message must say: the option at fault, and the rule
     # ---- values that are none
     ({"dialect": "hf3"}, "dialect must be hf, hf4, fairseq, unilm, not 'hf3'"),
-    ({"num_beams": 0}, "num_beams must be a whole number from 1 up"),
-    ({"num_beams": 2.0}, "num_beams must be a whole number"),
-    ({"num_beams": "2"}, "num_beams must be a whole number"),
-    ({"num_beam_groups": 0}, "num_beam_groups must be a whole number from 1 up"),
-    ({"num_return_sequences": 0}, "num_return_sequences must be a whole number from 1 up"),
-    ({"max_new_tokens": 0}, "max_new_tokens must be a whole number from 1 up"),
-    ({"max_length": 0}, "max_length must be a whole number from 1 up"),
-    ({"max_len_b": -1}, "max_len_b must be a whole number from 0 up"),
+    ({"num_beams": 0}, "num_beams must be an integer from 1 up"),
+    ({"num_beams": 2.0}, "num_beams must be an integer"),
+    ({"num_beams": "2"}, "num_beams must be an integer"),
+    ({"num_beam_groups": 0}, "num_beam_groups must be an integer from 1 up"),
+    ({"num_return_sequences": 0}, "num_return_sequences must be an integer from 1 up"),
+    ({"max_new_tokens": 0}, "max_new_tokens must be an integer from 1 up"),
+    ({"max_length": 0}, "max_length must be an integer from 1 up"),
+    ({"max_len_b": -1}, "max_len_b must be an integer from 0 up"),
     ({"max_len_a": -0.1, "max_len_b": 1}, "max_len_a must be a number from 0 to 1e6"),
-    ({"min_new_tokens": -1}, "min_new_tokens must be a whole number from 0 up"),
-    ({"min_length": -1}, "min_length must be a whole number from 0 up"),
-    ({"no_repeat_ngram_size": -1}, "no_repeat_ngram_size must be a whole number from 0 up"),
-    ({"do_sample": True, "seed": -1}, "seed must be a whole number from 0 up"),
+    ({"min_new_tokens": -1}, "min_new_tokens must be an integer from 0 up"),
+    ({"min_length": -1}, "min_length must be an integer from 0 up"),
+    ({"no_repeat_ngram_size": -1}, "no_repeat_ngram_size must be an integer from 0 up"),
+    ({"do_sample": True, "seed": -1}, "seed must be an integer from 0 up"),
     ({"do_sample": True, "seed": 2**64}, "seed must be below 2\\*\\*64"),
-    ({"do_sample": True, "seed": 1.0}, "seed must be a whole number"),
+    ({"do_sample": True, "seed": 1.0}, "seed must be an integer"),
     ({"length_penalty": 11}, "length_penalty must be a number from -10 to 10"),
     ({"length_penalty": float("nan")}, "length_penalty must be a number"),
     ({"length_normalization": "wu"}, "length_normalization must be 'power' or 'gnmt'"),
@@ -66,7 +66,7 @@ BROKEN = [  # options, what the message must say: the option at fault, and the r
     ({"eos_token_id": [2, 1.5]}, "eos_token_id must be token ids from 0 up, not 1.5"),
     ({"eos_token_id": True}, "eos_token_id must be token ids"),
     ({"suppress_tokens": "12"}, "suppress_tokens must be token ids"),
-    ({"pad_token_id": -2}, "pad_token_id must be a whole number from 0 up"),
+    ({"pad_token_id": -2}, "pad_token_id must be an integer from 0 up"),
     ({"bad_words_ids": [[]]}, "bad_words_ids must be lists of token ids, none of them empty"),
     ({"bad_words_ids": [3, 4]}, "bad_words_ids must be lists of token ids"),
     ({"bad_words_ids": "ab"}, "bad_words_ids must be lists of token ids"),
@@ -83,8 +83,8 @@ BROKEN = [  # options, what the message must say: the option at fault, and the r
     ({"do_sample": True, "top_p": -0.1}, "top_p must be a number above 0 and at most 1"),
     ({"do_sample": True, "top_p": float("nan")}, "top_p must be a number above 0 and at most 1"),
     ({"do_sample": True, "top_p": True}, "top_p must be a number"),
-    ({"do_sample": True, "top_k": -1}, "top_k must be a whole number from 0 up"),
-    ({"do_sample": True, "top_k": 2.5}, "top_k must be a whole number from 0 up"),
+    ({"do_sample": True, "top_k": -1}, "top_k must be an integer from 0 up"),
+    ({"do_sample": True, "top_k": 2.5}, "top_k must be an integer from 0 up"),
     ({"do_sample": True, "min_p": 1.1}, "min_p must be a number from 0 to 1"),
     ({"do_sample": True, "min_p": -0.1}, "min_p must be a number from 0 to 1"),
     # ---- contradictions
@@ -229,9 +229,9 @@ def test_numbers_and_truth_values_of_numpy_are_pythons(tiny_folder):
     assert type(model.options(**sampled).do_sample) is bool
     lines = list(md.generate_lines(model, ["the"], batch_size=np.int64(2), **sampled))
     assert len(lines) == 1
-    with pytest.raises(md.OptionError, match="num_beams must be a whole number"):
+    with pytest.raises(md.OptionError, match="num_beams must be an integer"):
         model.options(num_beams=np.float64(2))
-    with pytest.raises(md.OptionError, match="num_beams must be a whole number"):
+    with pytest.raises(md.OptionError, match="num_beams must be an integer"):
         model.options(num_beams=np.True_)
 
 

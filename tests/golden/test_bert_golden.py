@@ -262,9 +262,9 @@ def test_the_models_cover_what_a_config_can_say():
      ({"id2label": {"0": "a", "2": "b"}}, "id2label must name each label by its number from 0"),
      ({"id2label": ["a"]}, "id2label must name each label by its number from 0"),
      ({"id2label": {"0": "a", "1": "b", "2": "a"}}, "id2label has 'a' twice: give each label a name of its own"),
-     ({"num_labels": 0}, "num_labels must be a whole number above 0, not 0"),
+     ({"num_labels": 0}, "num_labels must be an integer above 0, not 0"),
      ({"layer_norm_eps": "small"}, "layer_norm_eps must be a number from 0 to 1, not 'small'"),
-     ({"type_vocab_size": 0}, "type_vocab_size must be a whole number from 1"),
+     ({"type_vocab_size": 0}, "type_vocab_size must be an integer from 1"),
      ({"num_attention_heads": 5}, "hidden_size 768 is not a multiple of num_attention_heads 5"),
      ({"hidden_act": "gelu_7"}, "activation_function 'gelu_7' is not one of")],
 )  # fmt: skip

@@ -182,7 +182,7 @@ def test_the_models_cover_what_a_config_can_say():
     [({"normalize_before": True}, "normalize_before=True is another kind of model than marian"),
      ({"normalize_embedding": True}, "normalize_embedding=True is another kind of model than marian"),
      ({"decoder_vocab_size": 30}, "needs one vocabulary, and vocab_size is 37 and decoder_vocab_size 30"),
-     ({"decoder_vocab_size": "x", "share_encoder_decoder_embeddings": False}, "vocab_size must be a whole number"),
+     ({"decoder_vocab_size": "x", "share_encoder_decoder_embeddings": False}, "vocab_size must be an integer"),
      ({"share_encoder_decoder_embeddings": 1}, "share_encoder_decoder_embeddings must be true or false, not 1"),
      ({"activation_function": "gelu_7"}, "activation_function 'gelu_7' is not one of")],
 )  # fmt: skip

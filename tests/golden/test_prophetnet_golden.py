@@ -205,7 +205,7 @@ def test_buckets(buckets, farthest, bucket_of):
      ({"pad_token_id": 1}, "pad_token_id=1 is not supported: ProphetNet's is 0"),
      ({"max_position_embeddings": 2}, "max_position_embeddings 2 must be at least 3"),
      ({"hidden_size": 1000, "num_decoder_attention_heads": 16}, "hidden_size 1000 is not a multiple of num_encoder"),
-     ({"ngram": 0}, "ngram must be a whole number from 1"),
+     ({"ngram": 0}, "ngram must be an integer from 1"),
      ({"activation_function": "gelu_7"}, "activation_function 'gelu_7' is not one of")],
 )  # fmt: skip
 def test_what_is_not_supported_is_refused_by_name(changes, say):

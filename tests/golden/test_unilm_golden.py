@@ -166,8 +166,8 @@ def test_a_mistake_of_unilm_breaks_the_bound(golden, plant, monkeypatch):
      ({"seg_emb": True}, "seg_emb=True asks for segments inside attention"),
      ({"ffn_type": 1}, "ffn_type=1 asks for another feed-forward layer"),
      ({"attention_window": 4}, "attention_window is not supported for unilm: leave it out"),
-     ({"mask_token_id": 37}, "mask_token_id must be a whole number from 0 to 36, not 37"),
-     ({"target_type_id": 6}, "target_type_id must be a whole number from 0 to 5, not 6"),
+     ({"mask_token_id": 37}, "mask_token_id must be an integer from 0 to 36, not 37"),
+     ({"target_type_id": 6}, "target_type_id must be an integer from 0 to 5, not 6"),
      ({"pos_shift": 1}, "pos_shift must be true or false, not 1"),
      ({"num_attention_heads": 5}, "hidden_size 12 is not a multiple of num_attention_heads 5")],
 )  # fmt: skip

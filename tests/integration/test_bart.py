@@ -212,7 +212,7 @@ def test_logits_need_targets_here_and_take_none_elsewhere(model):
         model.logits(SOURCES)
     with pytest.raises(md.InputError, match="takes no decoder_input_ids"):
         md.load("tiny-gpt2").logits([[1, 2]], decoder_input_ids=[[1]])
-    for bad, words in [([[2], [V], [2]], "vocabulary"), ([[2], [], [2]], "empty"), ([[2.5]] * 3, "whole numbers")]:
+    for bad, words in [([[2], [V], [2]], "vocabulary"), ([[2], [], [2]], "empty"), ([[2.5]] * 3, "integers")]:
         with pytest.raises(md.InputError, match=words):
             model.logits(SOURCES, decoder_input_ids=bad)
 

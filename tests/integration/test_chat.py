@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import io
 import json
 import sys
@@ -16,6 +18,7 @@ from minidecode.commands.chat import Conversation
 from minidecode.files import chat as chat_files
 from minidecode.files.chat import ChatTemplate
 
+chat_command = importlib.import_module("minidecode.commands.chat")
 jinja2 = pytest.importorskip("jinja2", reason="needs the extra chat")
 
 TEMPLATE = (
@@ -224,7 +227,7 @@ def test_the_oldest_messages_are_left_out_with_a_line(folder, cli):
         ([], b"q" * 80, "the conversation has "),
         ([], b"\xff\n", "the input is not UTF-8: byte 0xff"),
         (["--truncate"], b"", "truncate has no effect in a chat"),
-        (["--num-beams", "2", "--num-return-sequences", "2"], b"", "num_return_sequences must be 1"),
+        (["--num-beams", "2", "--num-return-sequences", "2"], b"", "--num-return-sequences must be 1"),
     ],
 )
 def test_what_a_chat_refuses_is_one_line(folder, cli, arguments, stdin, reason):
@@ -249,6 +252,22 @@ def test_a_message_that_fails_is_taken_back(folder, text, reason):
     assert not conversation.messages or conversation.messages[-1]["role"] == "assistant"
     conversation.answer("b", io.StringIO())
     assert [m["role"] for m in conversation.messages[-2:]] == ["user", "assistant"]
+
+
+def test_a_bar_is_there_while_the_model_loads(folder, cli, monkeypatch):
+    """On a terminal; until then nothing would be seen for seconds."""
+    shown = []
+
+    @contextlib.contextmanager
+    def bar(label, quiet):
+        shown.append(f"{label} begins" if not quiet else "nothing")
+        yield
+        shown.append("and ends")
+
+    monkeypatch.setattr(chat_command, "bar", bar)
+    monkeypatch.setattr(chat_command, "_talk", lambda conversation: shown.append("a conversation"))
+    assert cli("chat", "-m", folder, stdin=b"").code == 0
+    assert shown == [f"loading {folder} begins", "and ends", "a conversation"]
 
 
 def test_chat_with_a_model_that_has_no_template(tiny_folder, cli):

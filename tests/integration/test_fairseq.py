@@ -162,7 +162,7 @@ BAD_CONFIGS = {
     "src_vocab_size": (None, "src_vocab_size is missing .how many words its dictionary has, with the four"),
     "scale_fc": (True, "scale_fc=True is not supported: more norms and gains"),
     "base_layers": (1, "base_layers=1 is not supported: layers of experts"),
-    "encoder_layers": ("two", "encoder_layers must be a whole number from 1"),
+    "encoder_layers": ("two", "encoder_layers must be an integer from 1"),
     "decoder_normalize_before": ("yes", "decoder_normalize_before must be true or false, not 'yes'"),
     "activation_fn": ("swoosh", "activation_function 'swoosh' is not one of"),
     "encoder_attention_heads": (3, "encoder_embed_dim 20 is not a multiple of encoder_attention_heads 3"),

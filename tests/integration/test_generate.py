@@ -209,7 +209,7 @@ def test_options_are_checked(model):
 def test_prompts_are_checked(model):
     for bad, words in [
         ({"prompts": ""}, "empty"), ({"prompts": []}, "no prompt"), ({}, "either prompts"),
-        ({"input_ids": [[1, 10**6]]}, "vocabulary"), ({"input_ids": [[1.5]]}, "whole numbers"),
+        ({"input_ids": [[1, 10**6]]}, "vocabulary"), ({"input_ids": [[1.5]]}, "integers"),
         ({"input_ids": [[1]], "attention_mask": [[1, 1]]}, "attention_mask"), ({"prompts": [3]}, "texts"),
         ({"prompts": "a\ud800b"}, "surrogate"), ({"input_ids": [[1, 2]], "attention_mask": [[0, 0]]}, "empty"),
         ({"input_ids": [[1, 2]], "attention_mask": [[0.0, -1e9]]}, "must be 1 for tokens"),

@@ -371,7 +371,7 @@ def test_a_posterior_can_be_drawn_from(folder):
     deviation_BZ = np.exp(posterior.log_variance_BZ / 2)
     assert (np.abs(drawn.mean(0) - posterior.mean_BZ) < 5 * deviation_BZ / np.sqrt(3000)).all()
     assert np.allclose(drawn.std(0), deviation_BZ, rtol=0.1)
-    with pytest.raises(md.OptionError, match="seed must be a whole number from 0 to 2\\*\\*64 - 1, not -1"):
+    with pytest.raises(md.OptionError, match="seed must be an integer from 0 to 2\\*\\*64 - 1, not -1"):
         posterior.sample(-1)
 
 
@@ -392,7 +392,7 @@ def test_lines_share_one_latent(folder):
     model = md.load(folder)
     with pytest.raises(md.InputError, match=r"latent has shape \(2, 5\): give \(5,\) for all sentences, or \(1, 5\)"):
         md.generate_lines(model, ["e the the", "e"], latent=[[0.0] * 5, [1.0] * 5])
-    with pytest.raises(md.OptionError, match="latent_seed must be a whole number"):
+    with pytest.raises(md.OptionError, match="latent_seed must be an integer"):
         md.generate_lines(model, ["e"], latent_seed=-1)
 
 
@@ -407,8 +407,8 @@ def test_lines_share_one_latent(folder):
      ({"latent": [[1.0] * 5, [2.0]]}, "latent must be 5 numbers"),
      ({"latent": [1e300] * 5}, "latent holds NaN or infinity"),
      ({"latent": [0] * 5, "latent_seed": 1}, "latent and latent_seed both say"),
-     ({"latent_seed": -1}, "latent_seed must be a whole number"),
-     ({"latent_seed": True}, "latent_seed must be a whole number"),
+     ({"latent_seed": -1}, "latent_seed must be an integer"),
+     ({"latent_seed": True}, "latent_seed must be an integer"),
      ({"plan": "cache=el"}, "no hidden state makes the key and value of this model's latent: use cache=split"),
      ({"plan": "cache=rolling"}, "cache=rolling needs a model with an attention_window"),
      ({"max_new_tokens": 23}, "context of 23")],
@@ -431,7 +431,7 @@ def test_another_model_has_no_latent(tmp_path):
 
 def test_interpolation_needs_steps_and_a_beginning(folder):
     for steps in (0, 1, 2.0, True, 2**16 + 1):
-        with pytest.raises(md.OptionError, match=f"steps must be a whole number from 2 to 65,536, .* not {steps}"):
+        with pytest.raises(md.OptionError, match=f"steps must be an integer from 2 to 65,536, .* not {steps}"):
             md.load(folder).interpolate("the", "e", steps=steps)
     model = md.load(folder)
     model.defaults.pop("bos_token_id")
@@ -443,8 +443,8 @@ def test_interpolation_needs_steps_and_a_beginning(folder):
 
 @pytest.mark.parametrize(
     ("changes", "say"),
-    [({"latent_size": 0}, "latent_size must be a whole number from 1"),
-     ({"encoder_layers": 2.0}, "encoder_layers must be a whole number"),
+    [({"latent_size": 0}, "latent_size must be an integer from 1"),
+     ({"encoder_layers": 2.0}, "encoder_layers must be an integer"),
      ({"n_positions": 1}, "n_positions must be at least 2"),
      ({"key_width": 4, "value_width": 5}, "key_width 4 and value_width 5 must be equal"),
      ({"add_cross_attention": True}, "add_cross_attention is not supported")],

@@ -66,7 +66,7 @@ def test_texts_are_the_same_with_and_without(model):
 
 @pytest.mark.parametrize("bad", [-1, 1.5, True, "3", 10**9])
 def test_what_is_no_number_of_tokens_is_refused(model, bad):
-    with pytest.raises(md.OptionError, match="logprobs must be a whole number from 0 to"):
+    with pytest.raises(md.OptionError, match="logprobs must be an integer from 0 to"):
         model.generate(input_ids=PROMPTS, max_new_tokens=1, logprobs=bad)
 
 

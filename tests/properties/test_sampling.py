@@ -251,7 +251,7 @@ def test_sample_ids_are_as_many_as_sentences(tiny_folder, numbers):
 
 @pytest.mark.parametrize("numbers", [["a"], [2**70], [1.5], [None]])
 def test_sample_ids_are_whole_numbers(tiny_folder, numbers):
-    with pytest.raises(md.InputError, match="sample_ids must be whole numbers"):
+    with pytest.raises(md.InputError, match="sample_ids must be integers"):
         md.load(tiny_folder()).generate(input_ids=[[5]], do_sample=True, max_new_tokens=2, sample_ids=numbers)
 
 

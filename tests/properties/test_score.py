@@ -298,10 +298,10 @@ def test_errors_name_the_cause(models):
     refused(gpt2, "target 2 of 2 is empty", texts=["a", "b"], targets=["a", ""])
     refused(gpt2, "2 texts and 1 targets", texts=["a", "b"], targets=["a"])
     refused(gpt2, "target 1 of 1: token id 260 is not in the vocabulary", texts="a", target_ids=[[260]])
-    refused(gpt2, "target_ids must be rows of whole numbers", texts="a", target_ids=[[2.5]])
+    refused(gpt2, "target_ids must be rows of integers", texts="a", target_ids=[[2.5]])
     refused(gpt2, "targets must be texts; pass token ids as target_ids", texts="a", targets=[[2]])
     for stride in (0, CONTEXT + 1, 2.0, True):
-        refused(gpt2, f"stride must be a whole number from 1 to the context, {CONTEXT}", md.OptionError,
+        refused(gpt2, f"stride must be an integer from 1 to the context, {CONTEXT}", md.OptionError,
                 texts="a b", stride=stride)  # fmt: skip
     refused(bart, "targets given their sources", texts="a")
     refused(bart, "a target is read whole", md.OptionError, texts="a", targets="b", stride=3)

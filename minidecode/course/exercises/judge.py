@@ -130,7 +130,7 @@ class Judge:
 
 
 def _two_shapes(launch: Any, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """(blocks, threads), each as a tuple of whole numbers. Raises Refused for anything else."""
+    """(blocks, threads), each as a tuple of integers. Raises Refused for anything else."""
     from minidecode.course.exercises.kernel_source import Refused
 
     def sizes(part: Any) -> tuple[int, ...] | None:
@@ -142,7 +142,7 @@ def _two_shapes(launch: Any, name: str) -> tuple[tuple[int, ...], tuple[int, ...
         blocks, threads = map(sizes, launch)
         if blocks and threads:
             return blocks, threads
-    raise Refused("cannot-run", f"{name} must return (blocks, threads), whole numbers above 0, not {str(launch)[:60]}")
+    raise Refused("cannot-run", f"{name} must return (blocks, threads), integers above 0, not {str(launch)[:60]}")
 
 
 def _shows_it(run: Any) -> bool:

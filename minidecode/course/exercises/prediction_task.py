@@ -169,7 +169,7 @@ def no_answer(value: Any, due: Any) -> str | None:
             return "a number is due"
         return None if 0 < value < float("inf") else "a number above 0 is due"
     whole = isinstance(value, tuple | list) and all(isinstance(n, int) and not isinstance(n, bool) for n in value)
-    return None if whole and len(value) in (0, len(due)) else f"{len(due)} whole numbers in brackets are due, or ()"
+    return None if whole and len(value) in (0, len(due)) else f"{len(due)} integers in brackets are due, or ()"
 
 
 def _comparable(value: Any) -> Any:

@@ -9,8 +9,8 @@ import numpy as np
 
 from .verdict import Miss
 
-POISON = -7777  # what outputs of whole numbers hold before they are written; those of floats hold NaN
-WITH_A_FRACTION = 16  # times as hardly as a whole number one that is none agrees by chance
+POISON = -7777  # what outputs of integers hold before they are written; those of floats hold NaN
+WITH_A_FRACTION = 16  # times as hardly as an integer one that is none agrees by chance
 
 
 def several(result: Any) -> tuple:
@@ -26,7 +26,7 @@ def same(got: Sequence, want: Sequence, bound: Any = 0.0) -> bool:
 
 
 def told_by(outputs: Sequence) -> int:
-    """How many whole numbers tell as much as these."""
+    """How many integers tell as much as these."""
     told = 0
     for array in map(np.asarray, outputs):
         finite = array[np.isfinite(array)]
@@ -62,8 +62,8 @@ def different_kind(names: Sequence[str], got: Sequence, want: Sequence, in_place
             return Miss(f"{name} has the shape {np.shape(g)} where {np.shape(w)} is due.")
         kinds = np.asarray(g).dtype.kind, np.asarray(w).dtype.kind
         if kinds[0] not in "biuf" or any((kinds[0] == kind) != (kinds[1] == kind) for kind in "fb"):
-            why = ": as an index, whole numbers are places, and booleans a mask" if set(kinds) <= set("biu") else ""
-            due = {"f": "floating-point numbers are", "b": "booleans are"}.get(kinds[1], "whole numbers are")
+            why = ": as an index, integers are places, and booleans a mask" if set(kinds) <= set("biu") else ""
+            due = {"f": "floating-point numbers are", "b": "booleans are"}.get(kinds[1], "integers are")
             return Miss(f"{name} holds {np.asarray(g).dtype} where {due} due{why}.", "types")
     return None
 

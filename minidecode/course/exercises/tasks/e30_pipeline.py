@@ -88,7 +88,7 @@ class Task(NumPyTask):
         due = dict(enumerate(self._results(v, trial.inputs)))
         written = [arguments for name, arguments in trial.calls if name == "write"]
         if not all(len(a) == 2 and all(isinstance(n, int | np.integer) for n in a) for a in written):
-            return Miss(f"{self.call(trial.inputs)}: write wants two whole numbers, the line's and its result.")
+            return Miss(f"{self.call(trial.inputs)}: write wants two integers, the line's and its result.")
         times, head = Counter(int(k) for k, _ in written), self._summary(v, trial.inputs)
         numbers = {"due": len(due), "written": len(written)}
         doubled, missing = [k for k in due if times[k] > 1], [k for k in due if not times[k]]
