@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 
-from minidecode.course.chapters import Chapter
+from minidecode.course.chapters import AFTER_A_PREDICTION, Chapter
 from minidecode.course.notebook import FRONT_MATTER
 
 LINES, TOGETHER, POINTS = 24, 16, 6  # of code; of code and its output; sentences on one slide
@@ -40,15 +40,24 @@ class Slide:
 
 def deck(chapter: Chapter) -> list[Slide]:
     """The slides of a chapter, without its poll."""
-    text = re.sub(r"<!--.*?-->", "", FRONT_MATTER.sub("", chapter.text), flags=re.DOTALL)
+    text = unfolded(re.sub(r"<!--.*?-->", "", FRONT_MATTER.sub("", chapter.text), flags=re.DOTALL))
     opening, *sections = re.split(r"^## ", text, flags=re.MULTILINE)
-    about = sentences(opening.split("\n", 2)[2])
-    slides = [Slide(f"{chapter.number} {chapter.title}", "", [points(about[-2:])], notes=opening.split("\n", 2)[2])]
+    name, (_, about, _, *idea) = f"{chapter.number} {chapter.title}", opening.strip().split("\n\n")
+    slides = [Slide(name, "", [points(sentences(about)[-2:])], notes=about)]
+    slides += of_section(name, "\n\n".join(idea), chapter.path.parent)  # the picture, without the way to the glossary
     for section in sections:
         title, _, body = section.partition("\n")
         if title != "Before you read":  # the poll, which has slides of its own
             slides += of_section(title, body, chapter.path.parent)
     return slides
+
+
+def unfolded(text: str) -> str:
+    """Outputs as if they were not folded, and no helpers of kernels."""
+    text = re.sub(r"<details><summary>The code of .*?</details>\n*", "", text, flags=re.DOTALL)
+    return re.sub(
+        rf"<details><summary>{AFTER_A_PREDICTION}</summary>\n\n(.*?)\n\n</details>", r"\1", text, flags=re.DOTALL
+    )
 
 
 def of_section(title: str, body: str, folder: Path) -> Iterator[Slide]:

@@ -30,7 +30,14 @@ TUTORIALS = Path(__file__).resolve().parent
 ROOT = TUTORIALS.parent
 sys.path.insert(0, str(ROOT))  # the checkout's own package, whatever is installed
 
-from minidecode.course.chapters import Chapter, cells, find_chapter, table_of_chapters, without_outputs  # noqa: E402
+from minidecode.course.chapters import (  # noqa: E402
+    AFTER_A_PREDICTION,
+    Chapter,
+    cells,
+    find_chapter,
+    table_of_chapters,
+    without_outputs,
+)
 from minidecode.course.chapters import chapters as all_chapters  # noqa: E402
 from minidecode.course.exercises.find import Exercise, exercises  # noqa: E402
 from minidecode.course.figure import Figure  # noqa: E402
@@ -76,9 +83,14 @@ def options(asked: str) -> tuple[list[str], dict[str, str]]:
 
 def include(asked: str) -> str:
     places, how = options(asked)
+    folded = how.pop("fold", "no") == "yes"
     code = "\n\n\n".join(source_of(place, **how) for place in places)
     files = dict.fromkeys(place.partition(":")[0] for place in places)
-    return f"```python\n{code}\n```\n*{' and '.join(f'[{f}](../{f})' for f in files)}*"
+    shown = f"```python\n{code}\n```\n*{' and '.join(f'[{f}](../{f})' for f in files)}*"
+    if not folded:
+        return shown
+    names = ", ".join(f"<code>{place.partition(':')[2]}</code>" for place in places)
+    return f"<details><summary>The code of {names}</summary>\n\n{shown}\n\n</details>"
 
 
 def diff(asked: str) -> str:
@@ -143,7 +155,10 @@ def run_cells(chapter: Chapter, text: str) -> tuple[str, dict[str, str]]:
                 shown.append(f"```text\n{tidy(part)}\n```")
         pieces.append(text[done : cell.end])
         if shown:
-            pieces.append("\n\n<!-- output: -->\n" + "\n\n".join(shown) + "\n<!-- end of output -->")
+            recorded = "\n\n".join(shown)
+            if "hide-output" in cell.tags:
+                recorded = f"<details><summary>{AFTER_A_PREDICTION}</summary>\n\n{recorded}\n\n</details>"
+            pieces.append(f"\n\n<!-- output: -->\n{recorded}\n<!-- end of output -->")
         done = cell.end
     return "".join([*pieces, text[done:]]), figures
 

@@ -19,8 +19,8 @@ def draw_brackets(q_K: np.ndarray, w_KD: np.ndarray, h_ND: np.ndarray, *, name: 
     q, w, h = q_K[None], w_KD, h_ND.T
     first = _frame((q, "("), (w, ""), (h, ")"), (q, "pale"), (w @ h, "strong"), q @ (w @ h))
     second = _frame(("(", q), (w, ")"), (h, ""), (q @ w, "mark"), (h, "strong"), (q @ w) @ h)
-    keys = f"q (W h): keys of {(w @ h).nbytes} bytes are kept for each head and layer"
-    states = f"(q W) h: hidden states of {h.nbytes} bytes are kept for all heads and layers"
+    keys = f"query (weights hidden): keys of {(w @ h).nbytes} bytes are kept for each head and layer"
+    states = f"(query weights) hidden: hidden states of {h.nbytes} bytes are kept for all heads and layers"
     return scrub(
         name,
         [
@@ -41,7 +41,7 @@ def _frame(*parts) -> Canvas:
     wide = sum(m.shape[1] for m in matrices)
     canvas = Canvas(LEFT + CELL * wide + 5 * GAP, second_row + CELL * tall + 40)
     x = LEFT
-    for part, name in zip(three, ("q", "W", "h"), strict=True):
+    for part, name in zip(three, ("query", "weights", "hidden"), strict=True):
         for piece in part:
             if isinstance(piece, str):
                 canvas.text(x + GAP / 2, TOP + CELL * tall / 2 + 8, piece, anchor="middle", size=24)
@@ -49,12 +49,14 @@ def _frame(*parts) -> Canvas:
             else:
                 x = _matrix(canvas, x, TOP, tall, piece, "pale", name) + 4
     x = LEFT
-    built = "q W" if left_fill == "mark" else "q"
+    built = "wide query" if left_fill == "mark" else "query"
     x = _matrix(canvas, x, second_row, tall, left, left_fill, built) + GAP
-    x = _matrix(canvas, x, second_row, tall, right, right_fill, "h, kept" if built == "q W" else "keys, kept")
+    x = _matrix(
+        canvas, x, second_row, tall, right, right_fill, "hidden, kept" if built == "wide query" else "keys, kept"
+    )
     canvas.text(x + GAP / 2, second_row + CELL * tall / 2 + 5, "=", anchor="middle")
     _matrix(canvas, x + GAP, second_row, tall, scores, "mid", "scores")
-    canvas.text(LEFT, 20, "(q W) h" if built == "q W" else "q (W h)", bold=True)
+    canvas.text(LEFT, 20, "(query weights) hidden" if built == "wide query" else "query (weights hidden)", bold=True)
     return canvas
 
 

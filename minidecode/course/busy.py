@@ -43,3 +43,8 @@ def draw_lanes(runs: Mapping[str, Sequence[Span]], *, name: str, caption: str, a
     stages = {s.stage for spans in runs.values() for s in spans}
     canvas.legend(LEFT, height + 18, {FILL[stage]: stage for stage in FILL if stage in stages})
     return single(name, canvas, caption=caption, alt=alt)
+
+
+def spans_of(lanes: Mapping[str, Sequence[tuple[str, int, float, float]]]) -> list[Span]:
+    """A schedule by hand: thread -> (stage, batch, begin, end) of each piece of its work."""
+    return [Span(t, stage, batch, 0, 0, begin, end) for t, work in lanes.items() for stage, batch, begin, end in work]

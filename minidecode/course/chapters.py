@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..errors import InputError, did_you_mean
 
+AFTER_A_PREDICTION = "What it prints, after you have predicted"  # what such an output is folded under
 OUTPUT = re.compile(r"\n\n<!-- output: -->\n.*?\n<!-- end of output -->", re.DOTALL)
 CELL = re.compile(r"^```\{code-cell\}[^\n]*\n(?P<options>(?::[^\n]*\n)*)(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE)
 

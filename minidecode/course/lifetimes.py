@@ -73,3 +73,9 @@ def _role(a: Lifetime, now: int | None) -> str:
     if now is None or a.first < now <= a.last:
         return "mid"
     return "mark" if a.first == now else "pale" if a.last < now else "paper"
+
+
+def layout_of(title: str, arrays: Mapping[str, tuple[int, int, int, int]]) -> Layout:
+    """A layout by hand: name -> (bytes, first call, last call, offset)."""
+    lifetimes = tuple(Lifetime(name, size, first, last) for name, (size, first, last, _) in arrays.items())
+    return Layout(lifetimes, tuple(offset for *_, offset in arrays.values()), title)

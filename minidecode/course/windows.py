@@ -56,3 +56,31 @@ def _frame(thread: int, text, vocabulary, times: Counter, banned: set[int]) -> C
             canvas.text(LEFT + WIDTH * (k + 0.5), 162, "-inf", anchor="middle")
     canvas.legend(LEFT, 186, {"mid": "read", "strong": "banned"})
     return canvas
+
+
+def draw_matches(text: Sequence[str], n: int, *, name: str, caption: str, alt: str) -> Figure:
+    """A frame for each start: the last n - 1 words of a text below the words that begin there; where both agree, the
+    word behind them is banned."""
+    tail = list(text[len(text) - n + 1 :])
+    frames = []
+    for start in range(len(text) - n + 1):
+        same = [a == b for a, b in zip(text[start:], tail, strict=False)]
+        behind = text[start + n - 1]
+        verdict = f"agree, so {behind} may not come next" if all(same) else "differ, so nothing is banned"
+        frames.append((f"Start {start}: the words {verdict}.", _match(text, tail, start, same)))
+    return scrub(name, frames, caption=caption, alt=alt)
+
+
+def _match(text: Sequence[str], tail: list[str], start: int, same: list[bool]) -> Canvas:
+    canvas = Canvas(max(2 * LEFT + WIDTH * len(text), 330), 162)
+    canvas.text(LEFT, 20, "the text", bold=True)
+    for k, word in enumerate(text):
+        banned = all(same) and k == start + len(tail)
+        fill = "strong" if banned else "mid" if start <= k < start + len(tail) else "paper"
+        canvas.cell(LEFT + WIDTH * k, 30, fill, word, width=WIDTH, height=HEIGHT)
+    for k, (word, agrees) in enumerate(zip(tail, same, strict=True)):
+        fill = "mark" if agrees else "pale"
+        canvas.cell(LEFT + WIDTH * (start + k), 30 + HEIGHT + 6, fill, word, width=WIDTH, height=HEIGHT)
+    canvas.text(LEFT, 122, f"its end, {' '.join(tail)}, slides along it", role="faint")
+    canvas.legend(LEFT, 150, {"mark": "agrees", "pale": "differs", "strong": "banned"})
+    return canvas

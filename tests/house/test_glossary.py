@@ -13,6 +13,7 @@ import pytest
 import typer
 
 from minidecode.catalog import CATALOG, RENAMED
+from minidecode.dims import KEY
 from minidecode.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -150,3 +151,13 @@ def test_no_help_text_has_a_phrase_of_list_2():
             yield from helps(inner)
 
     assert not [text for text in helps(typer.main.get_command(app)) if phrases().search(text)]
+
+
+def test_the_letters_of_shapes_are_those_of_the_key():
+    rows = re.findall(r"^\| ([A-Z]) \| (.+) \|$", section("Letters of shapes"), re.MULTILINE)
+    assert dict(rows) == KEY and len(rows) == len(KEY)
+
+
+def test_terms_are_in_the_order_of_the_alphabet():
+    terms = re.findall(r"^\| ([^|]+) \| [^|]+ \|$", section("Terms"), re.MULTILINE)[2:]  # not the head
+    assert terms == sorted(terms, key=str.lower) and len(terms) > 40

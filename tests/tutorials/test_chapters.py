@@ -1,5 +1,6 @@
 """Every chapter runs top to bottom without a GPU, and what it shows is what the code says today."""
 
+import ast
 import importlib
 import os
 import re
@@ -55,11 +56,22 @@ def test_a_chapter_runs_and_is_fresh(chapter, compiled):
 
 
 @each_chapter
+def test_a_chapter_opens_with_a_picture_before_any_notation(chapter):
+    opening, poll, _ = chapter.text.partition("\n## Before you read\n")
+    (cell,) = cells(without_outputs(opening))
+    assert poll and cell.tags == ("hide-input",) and f"](figures/{chapter.number}-" in opening
+    assert "```text" not in opening, "formulas come later"
+    words = without_outputs(opening).partition("```{code-cell}")[0]
+    assert "](../docs/GLOSSARY.md)" in words and "](../docs/GLOSSARY.md#letters-of-shapes)" in words
+
+
+@each_chapter
 def test_a_chapter_opens_with_a_poll(chapter):
     before_answer, folded, _ = chapter.text.partition("<details>")
     assert folded, "the answer is folded"
     assert re.findall(r"^- \*\*([A-Z])\.\*\* \S", before_answer, re.MULTILINE) == list("ABCD")
-    assert "```{code-cell}" not in before_answer, "the poll comes first"
+    poll = before_answer.partition("## Before you read")[2]
+    assert "```{code-cell}" not in poll, "the poll comes first"
     answer = chapter.text.split("<details>")[1].split("</details>")[0]
     assert re.search(r"\*\*[A-D]\.\*\*", answer)
 
@@ -129,6 +141,48 @@ def test_code_is_included_not_pasted(chapter):
     """Fences of Python stand between the markers of an include; what runs is a cell."""
     bare = re.sub(r"<!-- (include|diff): .*?<!-- end of \1 -->", "", chapter.text, flags=re.DOTALL)
     assert not re.findall(r"^```(?:python|diff)$", bare, re.MULTILINE)
+
+
+@each_chapter
+def test_what_was_to_be_predicted_is_folded(chapter):
+    opened = [c for c in cells(without_outputs(chapter.text)) if "sealed.open(" in c.code]
+    assert all("hide-output" in c.tags for c in opened)
+    folded = re.findall(r"<!-- output: -->\n<details>.*?</details>\n<!-- end of output -->", chapter.text, re.DOTALL)
+    assert len(folded) == sum("volatile" not in c.tags for c in opened)
+    assert "not predicted, found" not in re.sub("|".join(map(re.escape, folded)) or "$^", "", chapter.text)
+
+
+@each_chapter
+def test_a_chapter_imports_little_of_the_insides(chapter):
+    """At most three modules, beside the public names and what the course is made with."""
+    code = "\n".join(cell.code for cell in cells(without_outputs(chapter.text)))
+    inside = re.findall(r"^ *from (minidecode(?!\.course)\S*\.?\S*) import", code, re.MULTILINE)
+    assert len([m for m in inside if m != "minidecode"]) <= 3, inside
+
+
+def kernels_shown(chapter) -> list[ast.FunctionDef]:
+    """The functions of minidecode/cuda/ that the chapter shows, whole or by what changed."""
+    asked = re.findall(r"<!-- (?:include|diff): (.*?) -->", chapter.text)
+    places = [p for a in asked for p in a.split() if p.startswith("minidecode/cuda/")]
+    found = []
+    for file, _, name in (p.partition(":") for p in places):
+        tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+        found += [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name]
+    return found
+
+
+@each_chapter
+def test_helpers_of_the_kernels_that_a_chapter_shows_are_shown_too(chapter):
+    """Device functions, open or folded; not what a launcher calls on the host."""
+    defined = {
+        n.name
+        for path in (ROOT / "minidecode" / "cuda").rglob("*.py")
+        for n in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(n, ast.FunctionDef) and any("device=True" in ast.unparse(d) for d in n.decorator_list)
+    }
+    shown = kernels_shown(chapter)
+    called = {c.func.id for f in shown for c in ast.walk(f) if isinstance(c, ast.Call) and isinstance(c.func, ast.Name)}
+    assert called & defined <= {f.name for f in shown}
 
 
 @each_chapter
