@@ -138,14 +138,14 @@ def test_logits_that_a_function_keeps_stay_as_they_are(monkeypatch):
     """A launch writes where the last one wrote; each step hands on logits of its own."""
     kept, right = [], argmax.argmax_tokens
 
-    def keeping(scores_RV, *others, **named):
-        kept.append((scores_RV, scores_RV.copy()))
-        return right(scores_RV, *others, **named)
+    def keeping(scores_RV, logits_RV, **named):
+        kept.extend((given_RV, given_RV.copy()) for given_RV in (scores_RV, logits_RV))
+        return right(scores_RV, logits_RV, **named)
 
     monkeypatch.setattr(argmax, "argmax_tokens", keeping)
     receipt = both(load("tiny-gpt2", plan="fast"))[0].receipt
     assert receipt.graphs.launches and "keeping" in receipt.ops["argmax_tokens"].implementation
-    assert all(np.array_equal(scores_RV, at_the_time_RV) for scores_RV, at_the_time_RV in kept)
+    assert all(np.array_equal(given_RV, at_the_time_RV) for given_RV, at_the_time_RV in kept)
 
 
 @pytest.mark.parametrize("at_step", range(1, 6))

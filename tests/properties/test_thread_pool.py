@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import os
 import subprocess
 import sys
 import threading
@@ -69,7 +70,7 @@ def test_lots_give_the_bits_that_one_thread_gives(rows, three_threads):
     for _ in range(50):  # workers come sooner or later, and other products lie on the table each time
         for case, y_RX in zip(cases(rows), expected, strict=True):
             assert np.array_equal(cpu_linear.linear_few_rows(*case), y_RX)
-    assert len(thread_pool._started) == 1
+    assert thread_pool._pool().threads == 2  # others than at first, if one was inside for a second
 
 
 def test_four_threads_at_once_get_their_own_products(three_threads):
@@ -411,8 +412,42 @@ def test_arrays_of_other_kinds_are_right_too(three_threads):
         assert np.array_equal(cpu_linear.linear_few_rows(x_RX, dataclasses.replace(weight, scale=scale)), expected)
 
 
+INTERRUPTED_AS_IT_WAKES = """
+import sys, time
+from numba import config
+from minidecode.cpu.common import thread_pool
+config.NUMBA_NUM_THREADS = 2
+pool, interrupts = thread_pool._pool(), 0
+def interrupt(frame, event, arg):
+    global returns
+    returns -= "return" in event
+    if returns == 0:
+        raise KeyboardInterrupt
+for returns_before in range(1, 20):
+    while not pool.sleeping:
+        time.sleep(0.001)
+    returns = returns_before
+    sys.setprofile(interrupt)
+    try:
+        pool.wake_sleeping()
+    except KeyboardInterrupt:
+        interrupts += 1
+    finally:
+        sys.setprofile(None)
+    pool.wake_sleeping()
+assert interrupts > 1
+"""
+
+
+def test_an_interrupt_as_workers_are_woken_leaves_no_lock_behind():
+    """At every return of a function; a signal's handler may run there."""
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_NUM_THREADS"}
+    ran = subprocess.run([sys.executable, "-c", INTERRUPTED_AS_IT_WAKES], env=environment, timeout=120)
+    assert ran.returncode == 0
+
+
 INTERRUPTED = """
-import _thread, random, threading, time
+import _thread, random, signal, threading, time
 import numpy as np
 from numba import config, njit
 from minidecode.cpu import linear
@@ -421,7 +456,13 @@ from minidecode.ops import Weight
 config.NUMBA_NUM_THREADS, linear.WORTH_A_LOT = 2, 1000
 x, w = np.ones((3, 64), np.float32), Weight(np.ones((96, 64), np.float32), layout="oi")
 linear.linear_few_rows(x, w)
-(workers,), came = thread_pool._started, 0
+(workers,), came, is_multiplying = thread_pool._started, 0, False
+def once(*_):  # no second one comes where the first is caught
+    global is_multiplying
+    if is_multiplying:
+        is_multiplying = False
+        raise KeyboardInterrupt
+signal.signal(signal.SIGINT, once)
 def interrupt():
     while came < 100:  # several may come as one on a busy machine
         time.sleep(random.uniform(0, 0.004))
@@ -430,20 +471,16 @@ interrupting = threading.Thread(target=interrupt, daemon=True)
 interrupting.start()
 while came < 100:
     try:
+        is_multiplying = True
         while True:
             assert (linear.linear_few_rows(x, w) == 64).all()
             time.sleep(0.0004)
     except KeyboardInterrupt:
         came += 1
-try:
-    interrupting.join()
-except KeyboardInterrupt:
-    pass
-import signal
-signal.signal(signal.SIGINT, signal.SIG_IGN)
+interrupting.join()
 before = workers.table[thread_pool.NUMBER]
-workers.away = 0
 for _ in range(3):
+    workers.away = 0
     assert (linear.linear_few_rows(x, w) == 64).all()
 assert workers.table[thread_pool.NUMBER] == before + 3 and workers.table[thread_pool.WANTED] == 0
 """
@@ -501,8 +538,8 @@ def test_an_owner_waits_on_for_a_worker_that_lives(three_threads, monkeypatch):
     expected = cpu_linear.linear_few_rows(*case)
     (pool,) = thread_pool._started
     pool.table[thread_pool.INSIDE] += 1
-    threading.Timer(0.1, lambda: pool.table.__setitem__(thread_pool.INSIDE, 0)).start()
     pool.away, began = 0, time.perf_counter()
+    threading.Timer(0.1, lambda: pool.table.__setitem__(thread_pool.INSIDE, 0)).start()
     assert np.array_equal(cpu_linear.linear_few_rows(*case), expected) and time.perf_counter() - began > 0.09
     assert np.array_equal(cpu_linear.linear_few_rows(*case), expected) and thread_pool._started[0] is not pool
 

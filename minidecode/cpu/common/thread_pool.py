@@ -159,7 +159,7 @@ class ThreadPool:
         self.looks_a_second = looks_a_second
         self.patience = int(PATIENCE * looks_a_second)
         self.threads, self.away = threads, 0  # how many there are; for how many pieces of work they stay away
-        self.sleeping = {n: threading.Event() for n in range(threads)}
+        self.sleeping = {n: _taken_lock() for n in range(threads)}  # each waits for its lock
         self.died = ""  # which of them, and why
         self._kept: tuple = ()  # arrays of work that was given up, into which one of them may still write
         self._is_over, self._threads = False, []
@@ -198,8 +198,7 @@ class ThreadPool:
     def wake_sleeping(self) -> None:
         """In this order: a worker that falls asleep meanwhile is woken, or noted as asleep, or both."""
         self.table[ASLEEP] = 0
-        for wake in list(self.sleeping.values()):
-            wake.set()
+        self._wake_all()
 
     def note_wait(self, looks: int, seconds: float) -> None:
         """They stay away after a wait that was long, and most of the work's seconds: other work has the cores.
@@ -229,23 +228,35 @@ class ThreadPool:
     def end(self) -> None:
         """They end as soon as they are done with what they do."""
         self._is_over = True
-        for wake in list(self.sleeping.values()):
-            wake.set()
+        self._wake_all()
 
-    def _run(self, n: int, wake: threading.Event) -> None:
+    def _wake_all(self) -> None:
+        """By locks: an interrupt within threading.Event.set may leave it locked, and the next call would hang."""
+        for wake in list(self.sleeping.values()):
+            try:
+                wake.release()
+            except RuntimeError:
+                continue  # it has been woken already
+
+    def _run(self, n: int, wake: threading.Lock) -> None:
         try:
             self._work(n, wake)
         except BaseException as error:
             self.died = f"worker thread minidecode-{n} died ({type(error).__name__}: {error})"
 
-    def _work(self, n: int, wake: threading.Event) -> None:
+    def _work(self, n: int, wake: threading.Lock) -> None:
         while not self._is_over:
             self.sleeping[n] = wake
             self.table[ASLEEP] = 1
-            wake.wait()
-            wake.clear()
+            wake.acquire()
             del self.sleeping[n]
             _work(self.table, int(AWAKE * self.looks_a_second))
+
+
+def _taken_lock() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
 
 
 def _forget(pool: ThreadPool) -> None:
