@@ -62,7 +62,7 @@
     const step = run().steps[state.step], isBeam = data.search === "beam";
     const best = Math.max(...step.candidates.map((c) => c.score ?? -Infinity));
     byId("candidates-say").textContent = isBeam
-      ? `The best continuations of all beams, best first. ${R} of them become the beams of the next step. A score is `
+      ? `The best continuations of all beams, best first. At most ${R} become the beams of the next step. A score is `
         + "the sum of the log-probabilities of the whole new text."
       : "The tokens that the model finds likeliest, and the one that was taken. A score is the token's "
         + "log-probability.";
@@ -108,7 +108,7 @@
         `M${at[0]} ${at[1] + 10}C${middle} ${at[1] + 10} ${middle} ${to[1] + 10} ${to[0]} ${to[1] + 10}` }));
       boxes.push(draw("g", { class: kind }, draw("title", {}, tip),
         draw("rect", { x: to[0], y: to[1], width: box, height: 20, rx: 3 }),
-        draw("text", { x: to[0] + 5, y: to[1] + 14 }, short(visible(text), 10))));
+        draw("text", { x: to[0] + 5, y: to[1] + 14 }, short((kind === "ended" ? "■" : "") + visible(text), 10))));
     };
     for (let step = 0; step <= s; step++) {
       for (let r = 0; r < R; r++) {
