@@ -594,8 +594,8 @@ def test_another_students_variation_is_told_and_can_be_had(cli, tmp_path):
      (2, "0", "'0', where a number above 0 is due"), (2, "True", "where a number is due"),
      (2, "float('nan')", "a number above 0 is due"), (2, "float('inf')", "a number above 0 is due"),
      (9, "12", "WITHIN is '12', where 2 integers in brackets are due, or ()"),
-     (9, "(1, 2, 3)", "WITHIN is '(1, 2, 3)', where 2 integers"), (9, "(1,)", "where 2 whole"),
-     (9, "(1.5, 2)", "where 2 integers"), (9, "'ab'", "where 2 whole")],
+     (9, "(1, 2, 3)", "WITHIN is '(1, 2, 3)', where 2 integers"), (9, "(1,)", "where 2 integers"),
+     (9, "(1.5, 2)", "where 2 integers"), (9, "'ab'", "where 2 integers")],
 )  # fmt: skip
 def test_what_can_be_no_prediction_costs_no_variation(cli, tmp_path, number, value, says):
     cli("exercise", "start", number, "--folder", tmp_path)
