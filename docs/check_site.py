@@ -165,6 +165,7 @@ LIVE = """(() => {
     if (f.matches('[data-live-bricks]') && fills.size !== 3 && fills.size) return 'bricks of three kinds look alike';
     const inputs = [...f.querySelectorAll('input, select')], buttons = [...f.querySelectorAll('tr button')];
     if (!inputs.length && !buttons.length) { if (!seen(still)) return 'a figure shows nothing'; continue; }
+    if (f.matches('[data-live]') && seen(still)) return 'a figure that computes stands below its picture';
     for (const i of inputs) {
       const shown = () => f.querySelector('.live-bars, .live-bricks').innerHTML, before = shown(), was = i.value;
       if (!i.labels.length) return `no label says what ${i.id} is`;
