@@ -2,11 +2,14 @@
 
     sphinx-build -W --keep-going -c docs . build/site
 
-The sources' root is the repository, so that a link from a chapter to a file leads there on a code host and here alike.
+The outputs of cells are kept in build/cells until the package or its libraries change. The sources' root is the
+repository, so that a link from a chapter to a file leads there on a code host and here alike.
 """
 
+import hashlib
 import os
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -14,6 +17,15 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])  # for kernels
 
 import pages  # noqa: E402
+
+
+def code_that_runs() -> str:
+    """A name for all that outputs of cells depend on, but for the cells themselves."""
+    digest = hashlib.sha256(f"{version('numpy')} {version('numba')} {sys.version}".encode())
+    for path in sorted((ROOT / "minidecode").rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
 
 project, author, project_copyright = "minidecode", "the authors of minidecode", "text: CC BY 4.0, code: MIT"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
@@ -37,7 +49,8 @@ html_theme_options = {"footer_icons": []}
 html_copy_source = False
 
 myst_heading_anchors = 3
-nb_execution_mode = "force"
+nb_execution_mode = "cache"
+nb_execution_cache_path = str(ROOT / "build" / "cells" / code_that_runs())
 nb_execution_timeout = 120
 nb_execution_raise_on_error = True
 nb_execution_in_temp = True
