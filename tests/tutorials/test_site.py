@@ -24,7 +24,9 @@ def script(name: str):
 
 @pytest.fixture(scope="module")
 def pages():
-    return script("pages")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "docs"))  # as the site's configuration has it
+        return script("pages")
 
 
 def test_the_catalog_page_has_every_row_with_what_implements_it(pages):
