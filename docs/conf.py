@@ -9,7 +9,7 @@ repository, so that a link from a chapter to a file leads there on a code host a
 import hashlib
 import os
 import sys
-from importlib.metadata import version
+from importlib import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -21,7 +21,7 @@ import pages  # noqa: E402
 
 def code_that_runs() -> str:
     """A name for all that outputs of cells depend on, but for the cells themselves."""
-    digest = hashlib.sha256(f"{version('numpy')} {version('numba')} {sys.version}".encode())
+    digest = hashlib.sha256(f"{metadata.version('numpy')} {metadata.version('numba')} {sys.version}".encode())
     for path in sorted((ROOT / "minidecode").rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
