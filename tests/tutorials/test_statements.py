@@ -25,6 +25,7 @@ PRINTED = [  # chapter, what the prose says, what a cell prints
     ("02", r"The rows fell (\d+) times", r"rows: not predicted, found ([\d.]+)"),
     ("02", r"between (\d+) \(the arithmetic\)", r"rows: not predicted, found ([\d.]+)"),
     ("02", r" and ([\d.]+) \(the bytes\)", r"product_bytes: not predicted, found ([\d.]+)"),
+    ("03", r"`cache=replicated` has these ([\d.]+) MB", r"new arrays ([\d.]+) MB"),
     ("09", r'asks the prompt "we meet again we", in head (\d)', r"beam 1, head (\d)"),
     ("11", r"It is 8 \* \(1 \+ 1/2 \+ ... \+ 1/8\) = ([\d.]+);", r"C =  8: law ([\d.]+)"),
     ("13", r"two steps of zero instead of (\d+)\.", r"a scale for each row +half of the inputs within (\d+) steps"),
