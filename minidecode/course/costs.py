@@ -57,9 +57,9 @@ def draw_costs(
 
 
 def machines() -> dict[str, Machine]:
-    """The laptop of the recorded ladder and the machines of data sheets, with tensor cores where they have some."""
-    laptop = recorded("ladder-cpu")["machine"]
-    found = {"recorded laptop": Machine("laptop", laptop["bandwidth"], laptop["operations"], "recorded")}
+    """The CPU of the recorded ladder and the machines of data sheets, with tensor cores where they have some."""
+    cpu = recorded("ladder-cpu")["machine"]
+    found = {"recorded CPU": Machine("CPU", cpu["bandwidth"], cpu["operations"], "recorded")}
     for m in MACHINES.values():
         found |= {m.name.upper(): m, f"{m.name.upper()}, tensor cores": m.on_tensor_cores()}
     return found
