@@ -23,7 +23,7 @@ NAMES = (  # embedding, positions, prefix of a layer, its parts (norm, attention
     ("E", "P", "L{}", "n1", "a", "o", "n2", "u", "d", "n3"),
 )
 QKV = (
-    "all queries, then all keys, then all values",
+    "all queries, head by head, then all keys, then all values",
     "of each head its query, its key, its value, then the next head's",
 )
 AXES = ("(inputs, outputs): y = x @ W + b", "(outputs, inputs): y = x @ W.T + b")
@@ -117,8 +117,9 @@ def described(names: tuple[str, ...], qkv: str, axes: str) -> str:
 {at}.{down}.weight, .bias   its second matrix
 {ln_f}.weight, .bias   the last norm
 
-Matrices are stored as {axes}. Tokens before attention's matrices go through the norm; both parts add to their input:
-x = x + attention(norm(x)); x = x + feed_forward(norm(x)).
+Matrices are stored as {axes}. A layer is x = x + attention(norm(x)); x = x + feed_forward(norm(x)).
+A score of attention is q . k / sqrt(K), K numbers in a head; no token sees later ones.
+Between the feed-forward's matrices is GELU: x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))).
 """
 
 
