@@ -261,6 +261,7 @@ class Recorder:
         """The op's result. One that the op made has an array of its own; one that is part of an argument stays that."""
         if self._section is None:
             return function(*args, **kwargs)
+        self._note_held()  # a cache may hold an array for a part of a step alone (ReplicatedCache.attend_next)
         self.now += 1
         self._times[name] = self._times.get(name, 0) + 1
         label = f"{name} {self._times[name]}"

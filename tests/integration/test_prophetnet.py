@@ -29,8 +29,8 @@ def folder(request):
 
 @pytest.mark.parametrize("plan", [
     "fast", "fast,cache=indirect", "fast,cache=preallocated", "fast,cache=el", "naive", "cache=split,arena=planned",
-    "fast,arena=planned", "cache=indirect,arena=separate", "fast,drop_finished=off", "hars=cpu",
-    "cache=split,epilogue=reference",
+    "fast,arena=planned", "cache=replicated,arena=planned", "cache=indirect,arena=separate", "fast,drop_finished=off",
+    "hars=cpu", "cache=split,epilogue=reference",
 ])  # fmt: skip
 def test_plans_give_the_same_tokens(folder, plan):
     assert generate(folder, plan)[0] == generate(folder)[0]
