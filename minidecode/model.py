@@ -166,7 +166,10 @@ class Model:
     @property
     def traits(self) -> dict[str, Any]:
         """What plans depend on, beside the encoder and the device."""
-        return {"dtype": self.dtype, "is_rotary": self.is_rotary, "has_latent": self.has_latent}
+        return {
+            "dtype": self.dtype, "is_rotary": self.is_rotary, "has_latent": self.has_latent,
+            "reads_in_front": self.config.reads_in_front,
+        }  # fmt: skip
 
     def options(self, **given: Unpack[GenerateOptions]) -> Options:
         """The options that a call of `generate` with these would run under: generation_config.json fills the gaps.
@@ -461,6 +464,9 @@ class Model:
         Latents are z = (1 - t) a + t b for t from 0 to 1, where a and b are the means that the encoder reads from the
         two texts. Each text is generated from bos_token_id alone. options: those of `generate`.
         """
+        for name in ("latent", "latent_seed"):
+            if name in options:
+                raise OptionError(f"{name}: interpolate reads its latents from the two texts: leave it out")
         a_Z, b_Z = self.encode_latent([first, last], plan=plan).mean_BZ
         if (bos := self.defaults.get("bos_token_id")) is None:
             raise OptionError("bos_token_id is set nowhere: put it into generation_config.json")

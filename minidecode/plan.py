@@ -274,13 +274,13 @@ class Plan:
 
     def resolve(
         self, has_encoder: bool = True, device: str = "cpu", dtype: str = "float32", is_rotary: bool = False,
-        has_latent: bool = False,
+        has_latent: bool = False, reads_in_front: bool = False,
     ) -> tuple[dict[str, Callable[..., Any]], CacheFactory]:  # fmt: skip
         """The functions that will run, by op name, and what makes a layer's cache. What is off is not there.
 
         On a device, what is no kernel runs on copies that are brought to the host and back, each time.
         dtype: the model's, for int8_dynamic has products of its own. is_rotary: whether it turns queries and keys.
-        has_latent: whether a latent stands in front of texts.
+        has_latent: whether a latent stands in front of texts. reads_in_front: whether a source does.
 
         Raises OptionError if one of them cannot run here, or never would: a plan never falls back in silence.
         """
@@ -298,6 +298,10 @@ class Plan:
             raise OptionError(
                 "plan: cache=el: no hidden state makes the key and value of this model's latent: use cache=split,"
                 " which also stores the prompt once"
+            )
+        if reads_in_front and self.cache == "rolling":
+            raise OptionError(
+                "plan: cache=rolling: this model reads a source both ways, which no window allows: use cache=split"
             )
         functions = backend(reference)
         if device != "cpu":  # what is no row of the catalog is a kernel, too

@@ -42,13 +42,14 @@ class Inputs:
             return (), *fit_prompts(ids, context, options, truncate)
         if check := getattr(self.tokenizer, "check_target", None):
             check(options)
+        start, contexts = self.decoder_start(options), context
         if self.config.reads_in_front:
-            start = self.decoder_start(options)
             sources = self._without_start(ids, start)
-            sources, limit_B = fit_in_front(sources, context, options, truncate, has_end=not self.config.pos_shift)
-            return sources, [start] * len(ids), limit_B
-        sources = fit_sources(ids, self.config.source_context, truncate)
-        return sources, *fit_prompts([self.decoder_start(options)] * len(ids), context, options, False, sources)
+            sources = fit_in_front(sources, context, options, truncate, has_end=not self.config.pos_shift)
+            contexts = [context - len(source) for source in sources]
+        else:
+            sources = fit_sources(ids, self.config.source_context, truncate)
+        return sources, *fit_prompts([start] * len(ids), contexts, options, False, sources)
 
     def beside(
         self, sources: list[np.ndarray], targets: list[np.ndarray], start: np.ndarray, truncate: bool | None
@@ -159,8 +160,10 @@ class Inputs:
         V = self.config.source_vocab_size if is_source else self.config.vocab_size
         for b, row in enumerate(ids, 1):
             if len(row) == 0:
-                is_prompt = what == "prompt" and not self.is_encoder_decoder
-                remedy = "to start from nothing, give the text <|endoftext|>" if is_prompt else "leave it out"
+                bos = self.defaults.get("bos_token_id")
+                begins = what == "prompt" and not self.is_encoder_decoder and isinstance(bos, int)
+                word = f" ({self.tokenizer.decode([bos], keep_special=True)})" if begins and self.tokenizer else ""
+                remedy = f"to start from nothing, give bos_token_id, {bos}{word}" if begins else "leave it out"
                 raise InputError(f"{what} {b} of {len(ids)} is empty: {remedy}")
             if row.min() < 0 or row.max() >= V:
                 bad = row[(row < 0) | (row >= V)][0]

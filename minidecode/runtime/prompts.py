@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -67,26 +67,30 @@ def token_rows(input_ids: Any, attention_mask: Any, name: str = "input_ids") -> 
 
 
 def fit_prompts(
-    ids: list[np.ndarray], context: int, options: Options, truncate: bool | None,
+    ids: list[np.ndarray], contexts: int | Sequence[int], options: Options, truncate: bool | None,
     sources: list[np.ndarray] | None = None,
 ) -> tuple[list[np.ndarray], np.ndarray]:  # fmt: skip
     """(prompts, most new tokens of each) that fit the context. Raises InputError naming both lengths.
 
-    With truncate, the beginnings of prompts go until the new tokens fit; None: the caller has no such choice, so
-    errors do not offer it. sources: what max_len_a counts the tokens of, if not the prompts.
+    contexts: one for all prompts, or one for each. With truncate, the beginnings of prompts go until the new tokens
+    fit; None: the caller has no such choice, so errors do not offer it. sources: what max_len_a counts the tokens of,
+    if not the prompts, which are then the beginnings of targets.
     """
-    # The last new token is never read, so it needs no position: prompt and new tokens may be one longer.
-    whole = context + 1
-    if options.max_new_tokens is None and options.max_length is not None:
-        if options.max_length > whole:
-            raise InputError(f"max_length {options.max_length} goes beyond the context: ask for at most {whole}")
-        whole = options.max_length
-    wanted = options.max_new_tokens or min(DEFAULT_NEW_TOKENS, whole // 2)
+    kind, has = ("prompt", "has") if sources is None else ("target", "begins with")
+    each = [contexts] * len(ids) if isinstance(contexts, int) else contexts
     fitting, limits = [], []
-    for b, row in enumerate(ids, 1):
+    for b, (row, context) in enumerate(zip(ids, each, strict=True), 1):
+        # The last new token is never read, so it needs no position: prompt and new tokens may be one longer.
+        whole = context + 1
+        if options.max_new_tokens is None and options.max_length is not None:
+            if options.max_length > whole:
+                raise InputError(f"max_length {options.max_length} goes beyond the context: ask for at most {whole}")
+            whole = options.max_length
+        wanted = options.max_new_tokens or min(DEFAULT_NEW_TOKENS, whole // 2)
         if truncate and len(row) + (options.max_new_tokens or 1) > whole:
             row = row[-max(1, whole - wanted) :]
-        who = f"prompt {b} of {len(ids)} has {len(row)} tokens"
+        which, count = f"{kind} {b} of {len(ids)}", f"{len(row)} token{'s' * (len(row) != 1)}"
+        who = f"{which} {has} {count}"
         room = whole - len(row)
         if len(row) > context:
             raise InputError(f"{who} and the model's context holds {context}: shorten it{or_cut(truncate, 'it')}")
@@ -101,8 +105,8 @@ def fit_prompts(
             limit = min(fairseq_limit(row if sources is None else sources[b - 1], options), room)
             if limit < 1:
                 raise OptionError(
-                    f"max_len_a {options.max_len_a:g} and max_len_b {options.max_len_b} leave prompt {b} of {len(ids)} "
-                    "no new token: raise one of them"
+                    f"max_len_a {options.max_len_a:g} and max_len_b {options.max_len_b} leave {which} no new "
+                    "token: raise one of them"
                 )
         if limit > room:
             if sources is not None:
@@ -123,8 +127,8 @@ def fit_prompts(
                 warn_of_minimum(name, getattr(options, name), f"{limit} new tokens", stacklevel=4)
                 continue
             raise OptionError(
-                f"{name} {getattr(options, name)} is above what prompt {b} of {len(ids)} may come to: "
-                f"{len(row)} tokens and {limit} new ones{', EOS the last' * ends}; lower it, or allow more"
+                f"{name} {getattr(options, name)} is above what {which} may come to: "
+                f"{count} and {limit} new ones{', EOS the last' * ends}; lower it, or allow more"
             )
     return fitting, np.array(limits)
 
@@ -140,18 +144,15 @@ def fairseq_limit(source: np.ndarray, options: Options) -> int:
 
 def fit_in_front(
     ids: list[np.ndarray], context: int, options: Options, truncate: bool | None, has_end: bool
-) -> tuple[list[np.ndarray], np.ndarray]:
-    """(sources, most new tokens of each) where a source and its target share one context. Raises InputError.
+) -> list[np.ndarray]:
+    """Sources that leave room for their targets, where both share one context. Raises InputError.
 
     With truncate, ends of sources go until the new tokens fit. What is asked for fits; without a limit, texts have up
     to 64 new tokens, or as many as the context still holds. has_end: as in `cut_in_front`.
     """
     asked = options.max_new_tokens or (options.max_length and options.max_length - 1)
     room = asked or (min(DEFAULT_NEW_TOKENS, context // 2) if truncate else 1)
-    sources = cut_in_front(ids, [room] * len(ids), context, truncate, has_end)
-    start = [np.zeros(1, np.int64)]
-    limits = [fit_prompts(start, context - len(row), options, False, [row])[1][0] for row in sources]
-    return sources, np.array(limits)
+    return cut_in_front(ids, [room] * len(ids), context, truncate, has_end)
 
 
 def cut_in_front(

@@ -124,7 +124,7 @@ def text_pieces(
         if targets is None and len(text) == 1:
             raise InputError(
                 f"text {b + 1} of {len(texts)} has one token, and the first token of a text is not scored: "
-                "begin it with <|endoftext|>"
+                "begin it with the token that texts begin with, such as <|endoftext|>"
             )
         ids, first = (text, 1) if targets is None else (np.concatenate([text, targets[b]]), len(text))
         for start, scored, end in windows(len(ids), first, context, stride):

@@ -373,8 +373,9 @@ def test_a_bad_input_file(fails, toy, tmp_path, name, content, named):
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [([], "give a prompt"), (["a", "-i", "p.txt"], "not both"), (["-", "-i", "p.txt"], "alone"), (["a", "-"], "alone"),
-     ([""], "prompt 1 of 1 is empty"), (["the", ""], "prompt 2 of 2 is empty"), (["-i", "no-file"], "No such file"),
-     (["-i", "."], "directory"), (["a\udcffb"], "not valid UTF-8: byte 0xff")],
+     ([""], "prompt 1 of 1 is empty"),
+     (["the", ""], "prompt 2 of 2 is empty"), (["-i", "no-file"], "No such file"), (["-i", "."], "directory"),
+     (["a\udcffb"], "not valid UTF-8: byte 0xff")],
 )  # fmt: skip
 def test_bad_prompts(fails, toy, arguments, named):
     assert named in fails("generate", *arguments, "-m", toy)

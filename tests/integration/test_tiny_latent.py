@@ -1,6 +1,7 @@
 """The bundled model with a latent: it ships because interpolation works and because it reads its latent."""
 
 import json
+import re
 import sys
 from functools import cache
 from pathlib import Path
@@ -64,3 +65,9 @@ def test_the_card_has_the_record():
     assert "\n".join(table(RECORD)) in card
     assert f"{load('tiny-latent').parameters:,}" in card
     assert sum(file.stat().st_size for file in FOLDER.iterdir()) <= 4e6
+
+
+@pytest.mark.parametrize(("name", "word"), [("tiny-latent", "1 (<s>)"), ("tiny-gpt2", "0 (<|endoftext|>)")])
+def test_an_empty_prompt_is_told_what_texts_begin_with(name, word):
+    with pytest.raises(md.InputError, match=re.escape(f"to start from nothing, give bos_token_id, {word}")):
+        load(name).generate(input_ids=[[]])

@@ -1,6 +1,7 @@
 """UniLM: two rows a beam in every cache, one sentence alone and in a batch, scores, texts, limits."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -106,7 +107,7 @@ def test_a_sentence_alone_is_that_of_its_batch(folder, plan):
 def test_all_caches_give_the_same_texts(folder):
     found = {}
     for plan in (*(f"cache={cache}" for cache in CACHES), "naive", "cache=split,arena=planned", "fast",
-                 "cache=split,hars=reference"):  # fmt: skip
+                 "cache=replicated,arena=planned", "cache=split,hars=reference"):  # fmt: skip
         out = md.load(folder, plan=plan).generate(input_ids=SOURCES, num_beams=4, max_new_tokens=10)
         found[plan] = [ids.tolist() for ids in out.token_ids]
     assert len({json.dumps(ids) for ids in found.values()}) == 1, found
@@ -229,6 +230,24 @@ def test_a_source_and_its_target_share_the_context(shift, tmp_path):
     assert len(free.token_ids[0]) == 3  # as many as there is room for
     with pytest.raises(md.InputError, match="ask for a shorter target"):
         model.generate(input_ids=[source], max_new_tokens=12)
+
+
+def test_errors_of_lengths_name_the_target(tmp_path):
+    model = md.load(write(tmp_path / "model", max_position_embeddings=24))
+    sources = [[1, 5, 2], [1, *range(5, 16), 2], [1, 6, 2]]  # which leave 21, 11 and 21 positions
+    for options, says in (
+        ({"min_length": 16}, "min_length 16 is above what target 2 of 3 may come to: 1 token and 11 new ones"),
+        ({"min_new_tokens": 12}, "min_new_tokens 12 is above what target 2 of 3 may come to: 1 token and 11 new ones"),
+        ({"max_length": 1}, "target 1 of 3 begins with 1 token and max_length is 1: raise it"),
+        ({"max_length": 13}, "source 2 of 3 has 13 tokens, and with 12 of its target they go beyond the context of 24"),
+    ):
+        with pytest.raises(md.MinidecodeError, match=re.escape(says)):
+            model.generate(input_ids=sources, **options)
+
+
+def test_no_window_slides_over_a_source(folder):
+    with pytest.raises(md.OptionError, match="cache=rolling: this model reads a source both ways"):
+        md.load(folder).generate(input_ids=SOURCES, plan="cache=rolling")
 
 
 def test_another_mask_in_the_vocabulary_is_refused(tmp_path):
