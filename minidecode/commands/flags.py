@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from ..errors import OptionError
+from ..errors import InputError, OptionError
 from .completion import complete_dtype, complete_model, complete_plan
 
 PLAN_HELP = (
@@ -27,6 +27,9 @@ Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit of a m
 PlanText = Annotated[str, typer.Option(autocompletion=complete_plan, help=PLAN_HELP)]
 Dtype = Annotated[str, typer.Option(autocompletion=complete_dtype, help=DTYPE_HELP)]
 Device = Annotated[str, typer.Option(help=DEVICE_HELP)]
+LatentNumbers = Annotated[str | None, typer.Option(metavar="NUMBERS", help="The latent of all texts (gpt2_latent):"
+                                                   " numbers with commas between them, or a .npy file.")]  # fmt: skip
+LatentSeed = Annotated[int | None, typer.Option(help="Draw a latent for each text: the same seed, the same ones.")]
 Jsonl = Annotated[bool, typer.Option("--jsonl", help="Read the input as JSONL whatever its name.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")]
@@ -41,6 +44,28 @@ def warn_of_files(plan: str, option: str = "--plan") -> None:
     ]
     if files := list(dict.fromkeys(place.rpartition(":")[0].strip() for place in places)):
         print(f"minidecode: {option} executes {', '.join(files)}: name only code that you trust", file=sys.stderr)
+
+
+def given_latent(latent: str | None, seed: int | None) -> dict[str, Any]:
+    """Those of `latent` and `latent_seed` that the command line gives. Raises InputError on what is no latent."""
+    given = {"latent": None if latent is None else _read_latent(latent), "latent_seed": seed}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _read_latent(text: str) -> list:
+    """Numbers with commas between them, or those of a .npy file. Raises InputError."""
+    import numpy as np
+
+    if text.endswith(".npy"):
+        try:
+            with open(text, "rb") as file:
+                return np.lib.format.read_array(file, allow_pickle=False).tolist()
+        except (OSError, ValueError, MemoryError) as error:  # MemoryError: a header may lie
+            raise InputError(f"--latent: {text} cannot be read ({error}): write it with numpy.save") from None
+    try:
+        return [float(number) for number in text.split(",")]
+    except ValueError:
+        raise InputError(f"--latent takes numbers with commas between them, or a .npy file, not {text!r:.80}") from None
 
 
 def as_flags(message: str, flags: dict[str, str]) -> str:

@@ -15,7 +15,19 @@ from ..files.lines import drawable, writable
 from ..runtime.pipeline import CUT_CHAT, ON_ERROR, RunReceipt
 from ..runtime.records import Line, merged_options, read_record, tokenize_line
 from .completion import complete_model
-from .flags import Debug, Device, Dtype, Jsonl, PlanText, Quiet, Revision, warn_of_files
+from .flags import (
+    Debug,
+    Device,
+    Dtype,
+    Jsonl,
+    LatentNumbers,
+    LatentSeed,
+    PlanText,
+    Quiet,
+    Revision,
+    given_latent,
+    warn_of_files,
+)
 from .generate_files import Prompts, check_prompts, check_resume, prompts_of, run_lines, told_of_failures
 from .progress_bar import bar, line_when_compiling
 from .search_flags import with_search_options
@@ -43,10 +55,8 @@ def generate(
                                                  " many likeliest tokens.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run from its OUTPUT.part.")] = False,
     chat: Annotated[bool, typer.Option("--chat", help="Answer each prompt by the model's chat template.")] = False,
-    latent: Annotated[str | None, typer.Option(metavar="NUMBERS", help="The latent of all texts (gpt2_latent): numbers"
-                                               " with commas between them, or a .npy file.")] = None,
-    latent_seed: Annotated[int | None, typer.Option(help="Draw a latent for each text: the same seed, the same ones.")]
-    = None,
+    latent: LatentNumbers = None,
+    latent_seed: LatentSeed = None,
     plan: PlanText = "auto",
     dtype: Dtype = "float32",
     device: Device = "cpu",
@@ -103,10 +113,7 @@ def generate(
         how = {"truncate": truncate, "memory_budget": budget, "chat": chat} | options
         if on_error == "stop":
             check_prompts(loaded, given, how)
-        if latent is not None:
-            how["latent"] = read_latent(latent)
-        if latent_seed is not None:
-            how["latent_seed"] = latent_seed
+        how |= given_latent(latent, latent_seed)
         aside = output, trace, timeline
         alone = given.is_single and not as_json and resolved.num_return_sequences == 1 and on_error == "stop"
         generation_started, first_token_at = time.perf_counter(), None
@@ -130,22 +137,6 @@ def generate(
     if receipt:
         for text in receipts:
             print(text, file=sys.stderr)
-
-
-def read_latent(text: str) -> list:
-    """Numbers with commas between them, or those of a .npy file. Raises InputError."""
-    import numpy as np
-
-    if text.endswith(".npy"):
-        try:
-            with open(text, "rb") as file:
-                return np.lib.format.read_array(file, allow_pickle=False).tolist()
-        except (OSError, ValueError, MemoryError) as error:  # MemoryError: a header may lie
-            raise InputError(f"--latent: {text} cannot be read ({error}): write it with numpy.save") from None
-    try:
-        return [float(number) for number in text.split(",")]
-    except ValueError:
-        raise InputError(f"--latent takes numbers with commas between them, or a .npy file, not {text!r:.80}") from None
 
 
 def _check_places(input: Path | None, output: Path | None, trace: Path | None, timeline: Path | None) -> None:

@@ -13,7 +13,7 @@ import typer
 from ..errors import OptionError
 from ..files.lines import drawable
 from ..search.trace import FATES, first_difference
-from .flags import Debug, Device, Dtype, ModelName, PlanText, warn_of_files
+from .flags import Debug, Device, Dtype, LatentNumbers, LatentSeed, ModelName, PlanText, given_latent, warn_of_files
 from .generate_files import finite
 from .search_flags import with_search_options
 from .whole_file import whole_file
@@ -23,6 +23,8 @@ from .whole_file import whole_file
 def trace(
     prompt: Annotated[str, typer.Argument(help="The text to continue, or the source.")],
     model: ModelName = "tiny-gpt2",
+    latent: LatentNumbers = None,
+    latent_seed: LatentSeed = None,
     plan: PlanText = "auto",
     dtype: Dtype = "float32",
     device: Device = "cpu",
@@ -52,9 +54,11 @@ def trace(
     warn_of_files(str(changed.get("plan", "")), "--against")
     with np.errstate(all="ignore"):
         loaded = load(model, dtype=dtype, device=device, **defaults)
+        options |= given_latent(latent, latent_seed)
         out = loaded.generate(prompt, plan=plan, trace=True, **options)
         other = loaded.generate(prompt, trace=True, **({"plan": plan} | options | changed)) if changed else None
-    word = _word_of(loaded.tokenizer)
+    write = _writer(loaded.tokenizer)
+    word = lambda i: write([i])  # noqa: E731
     if svg is not None:
         from ..search.beam_tree import draw_beam_tree
 
@@ -72,7 +76,7 @@ def trace(
         print(json.dumps(found, ensure_ascii=False))
         return
     for step in out.trace.of(0):
-        _print_step(step, word)
+        _print_step(step, write)
     print("texts, best first")
     for text, score in zip(out.texts, out.scores, strict=True):
         print(f"  {score:8.4f}  {text!r}")
@@ -104,19 +108,21 @@ def _where_they_part(out, other, changed: str, word: Callable[[int], str]) -> st
     return f"{verdict} In the end {outcome} come out."
 
 
-def _word_of(tokenizer) -> Callable[[int], str]:
-    """What to print for a token id."""
-    return lambda i: str(i) if tokenizer is None else tokenizer.decode([i], keep_special=True).replace("\n", "\\n")
+def _writer(tokenizer) -> Callable[[list[int]], str]:
+    """What to print for token ids, one or those of a beam: tokens of some models have their spaces among others."""
+    if tokenizer is None:
+        return lambda ids: " ".join(map(str, ids))
+    return lambda ids: tokenizer.decode(ids, keep_special=True).replace("\n", "\\n")
 
 
-def _print_step(step, word: Callable[[int], str]) -> None:
+def _print_step(step, write: Callable[[list[int]], str]) -> None:
     group = f", group {step.group + 1}" if step.group else ""
     print(f"step {step.step + 1}{group}")
     for w, running in enumerate(step.running):
-        print(f"  beam {w}: {''.join(map(word, running))!r}")
+        print(f"  beam {w}: {write(running)!r}")
     for c in step.candidates:
         fate = f"becomes beam {c.beam}" if c.beam is not None else FATES[c.fate]
-        print(f"  {c.score:10.4f}  beam {c.parent} + {word(c.token)!r:<16} {fate}")
+        print(f"  {c.score:10.4f}  beam {c.parent} + {write([c.token])!r:<16} {fate}")
     for name, pairs in step.changed.items():
-        shown = ", ".join(f"beam {w} {word(v)!r}" for w, v in pairs[:6])
+        shown = ", ".join(f"beam {w} {write([v])!r}" for w, v in pairs[:6])
         print(f"  {name} changed {len(pairs)} scores: {shown}{', ...' if len(pairs) > 6 else ''}")

@@ -1,6 +1,7 @@
 """`minidecode interpolate`, and latents of `minidecode generate`: thin over Model.interpolate and Model.generate."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -70,6 +71,16 @@ def test_generate_draws_latents(cli, folder):
     assert abs(right.scores[0] - right.scores[2]) > 0.1  # two latents, although the prompts are equal
 
 
+def test_trace_shows_the_search_from_a_latent(cli):
+    """Its tokens have their spaces among other tokens alone."""
+    how = {"latent_seed": 7, "num_beams": 2, "max_new_tokens": 4}
+    out = md.load("tiny-latent").generate("the", trace=True, **how)
+    ran = cli("trace", "the", "-m", "tiny-latent", "--latent-seed", "7", "--beam", "2", "--max-new-tokens", "4")
+    written = [out.tokenizer.decode(beam) for step in out.trace.of(0) for beam in step.running]
+    assert re.findall(r"^  beam \d: '(.*)'$", ran.out, re.M) == written
+    assert written[-2].count(" ") == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "say"),
     [(["interpolate", "a", "b", "-m", "TOY", "--steps", "1"], "steps must be an integer from 2 to 65,536"),
@@ -79,6 +90,7 @@ def test_generate_draws_latents(cli, folder):
      (["generate", "a", "-m", "TOY", "--latent", "none.npy"], "--latent: none.npy cannot be read"),
      (["generate", "a", "-m", "TOY", "--latent", "1,2"], "latent has shape (2,): give (5,) for all sentences"),
      (["generate", "a", "-m", "TOY", "--latent-seed", "-1"], "--latent-seed must be an integer from 0"),
+     (["trace", "a", "-m", "TOY", "--latent", "1,2"], "latent has shape (2,): give (5,) for all sentences"),
      (["generate", "a", "-m", "tiny-gpt2", "--latent-seed", "1"], "--latent-seed: a gpt2 model has no latent")],
 )  # fmt: skip
 def test_errors_are_one_line(fails, folder, arguments, say):

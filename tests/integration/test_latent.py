@@ -429,6 +429,12 @@ def test_another_model_has_no_latent(tmp_path):
         model.interpolate("the", "e")
 
 
+def test_interpolation_takes_no_other_latent(folder):
+    for other in ({"latent": np.zeros(5)}, {"latent_seed": 3}):
+        with pytest.raises(md.OptionError, match=f"{next(iter(other))}: interpolate reads its latents from the two"):
+            md.load(folder).interpolate("the", "e", **other)
+
+
 def test_interpolation_needs_steps_and_a_beginning(folder):
     for steps in (0, 1, 2.0, True, 2**16 + 1):
         with pytest.raises(md.OptionError, match=f"steps must be an integer from 2 to 65,536, .* not {steps}"):
