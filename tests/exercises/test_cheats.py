@@ -125,6 +125,40 @@ def test_the_bytes_at_the_peak_cannot_be_set_back(way):
     assert judged(23, edited(keys, (r"    return out_RD", caught))).mistake == "as-large-as-keys"
 
 
+AHEAD_OF_THE_CALL = {
+    "when the file is read": "ROOM = {t: np.empty((2, 4_000_000), t) for t in ('float32', 'float64')}",
+    "in the first call": "ROOM = {}",
+}
+
+
+@pytest.mark.parametrize("made", AHEAD_OF_THE_CALL)
+def test_room_that_is_made_before_the_call_counts(made):
+    """The call on the longest input makes no large array itself."""
+    taken = """    kind = h_BND.dtype.name
+    if kind not in ROOM:
+        ROOM[kind] = np.empty((2, 4_000_000), kind)
+    room_k, room_v = (room[: N * K].reshape(N, K) for room in ROOM[kind])
+    for b, length"""
+    in_room = edited(
+        answer(23, "wrong/as_large_as_keys"),
+        (r"\ndef attend", f"{AHEAD_OF_THE_CALL[made]}\n\n\ndef attend"),
+        (r"    for b, length", taken),
+        (r"\((.*w_k_XX\[mine\].T) \+ b_k_D\[mine\]\)", r"np.add(\1, b_k_D[mine], out=room_k)"),
+        (r"h_BND\[b\] @ (w_k_XX\[mine\].T)", r"np.matmul(h_BND[b], \1, out=room_k)"),
+        (r"\((.*w_v_XX\[mine\].T) \+ b_v_D\[mine\]\)", r"np.add(\1, b_v_D[mine], out=room_v)"),
+        (r"h_BND\[b\] @ (w_v_XX\[mine\].T)", r"np.matmul(h_BND[b], \1, out=room_v)"),
+    )
+    assert judged(23, in_room, hidden=7).mistake == "as-large-as-keys"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_keys_in_pieces_are_seen(seed):
+    exercise = find("23")
+    source = exercise.varied(exercise.folder() / "wrong/keys_in_pieces.py", seed)
+    verdict = exercise.task.check(Submission(Path(exercise.file_name), source), seed, hidden=7)
+    assert verdict.mistake == "keys-in-pieces" and "h W_k overflows" in verdict.message, str(verdict)
+
+
 HONEST_BESIDE_THE_PEAK = {  # names that sound alike, memory that is given back, and warnings, which may look for it
     "a function of that name": (r"(    return out_RD)", "    clear_traces = np.zeros(3)\n    clear_traces[:] = 1\n"
                                                         "    tracemalloc = len(clear_traces)\n\\1"),

@@ -174,6 +174,7 @@ class Student:
         self._questions, self._answers = questions, answers
         self._names: dict = {}
         self._file = ""
+        self._kept = 0  # bytes of arrays that the file and its earlier calls hold on to, where they are counted
         self._one_asks, self._is_called = threading.Lock(), False  # the student's code may have threads
         self._callers: list = []  # the thread of each call of a callback
         self._late: list = []  # callbacks that a thread called when the function had returned
@@ -188,7 +189,7 @@ class Student:
     def do_limits(self) -> dict:
         return {"held": self._held}
 
-    def do_load(self, source: str, file: str, package: str) -> dict:
+    def do_load(self, source: str, file: str, package: str, measure: bool) -> dict:
         self._file = file
         module = type(sys)("submission")
         module.__file__, module.__package__ = file, package
@@ -196,7 +197,11 @@ class Student:
         if package:
             __import__(package)
         self._names = module.__dict__
+        if measure:
+            self._memory.start()
         exec(compile(source, file, "exec"), self._names)
+        if measure:
+            self._kept = self._bytes_of_arrays()
         return {"ok": True}
 
     def do_constants(self, names: list) -> dict:
@@ -215,7 +220,8 @@ class Student:
         before = [a.copy() if isinstance(a, self._numpy.ndarray) else None for a in given]
         peak = None
         if measure:
-            self._memory.start()
+            began, held = self._memory.get_traced_memory()[0], self._bytes_of_arrays()  # with the inputs
+            self._memory.reset_peak()
         self._callers, self._late, others = [threading.current_thread()], [], set(threading.enumerate())
         self._is_called = True
         try:
@@ -225,8 +231,8 @@ class Student:
                 self._is_called = False
         left = self._left_running(set(threading.enumerate()) - others)
         if measure:
-            peak = self._memory.get_traced_memory()[1]
-            self._memory.stop()
+            peak = self._memory.get_traced_memory()[1] - began + self._kept
+            self._kept = max(0, self._kept + self._bytes_of_arrays() - held - self._bytes_of(result))
         changed = [k for k, b in enumerate(before) if b is not None and not self._same(b, given[k])]
         after = {str(k): given[k] for k in changes}
         self._wire.pack(result)  # told as a mistake of the student's, if it cannot be sent
@@ -240,6 +246,15 @@ class Student:
             "left": left,
             "callers": [distinct.index(thread) for thread in self._callers[1:]],
         }
+
+    def _bytes_of_arrays(self) -> int:
+        """Of all that were made since the file was read: not of modules that it imports."""
+        numpys = self._numpy.lib.tracemalloc_domain
+        return sum(size for domain, size, *_ in self._memory._get_traces() if domain == numpys)
+
+    def _bytes_of(self, result) -> int:
+        several = result if isinstance(result, tuple | list) else (result,)
+        return sum(a.nbytes for a in several if isinstance(a, self._numpy.ndarray))
 
     def _left_running(self, threads) -> int:
         """How many of them are still there after a moment; one that calls back now is noted as late."""

@@ -31,7 +31,7 @@ class NumPyTask(Task):
     gives = True  # whether something is returned
     imports: tuple[str, ...] = ()  # modules beyond NumPy and a few of Python's that the answer may import
     seconds: float | None = None  # for one answer, where less than usual is enough
-    measure = False  # whether Trial.peak is wanted: bytes that the call had at the most, by tracemalloc
+    measure = False  # whether Trial.peak is wanted: bytes that the call and the file had at the most, by tracemalloc
 
     def run(self, submission: Submission, v: SimpleNamespace, trials: list[Trial], verdict: Verdict) -> None:
         root, file = submission.root, submission.path.name
@@ -43,7 +43,8 @@ class NumPyTask(Task):
             with sandbox.for_numpy(root, seconds=self.seconds) as box:
                 box.end_after(time_for(trials))
                 try:
-                    told = box.ask("load", source=submission.source, file=file, package=submission.package)
+                    told = box.ask("load", source=submission.source, file=file, package=submission.package,
+                                   measure=self.measure)  # fmt: skip
                     if "error" in told:
                         raise Refused(*load_error(told["error"]))
                     for trial in trials:

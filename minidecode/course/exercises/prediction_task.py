@@ -87,7 +87,7 @@ class PredictionTask(Task):
         if problem:
             raise Refused("forbidden", problem)
         with sandbox.for_numpy(None) as box:
-            told = box.ask("load", source=submission.source, file=submission.path.name, package="")
+            told = box.ask("load", source=submission.source, file=submission.path.name, package="", measure=False)
             if "error" in told:
                 raise Refused(*load_error(told["error"]))
             read = box.ask("constants", names=list(self.answers)).get("values")

@@ -11,6 +11,7 @@ from ..exercise import told_apart, whole_width
 from ..numpy_task import NumPyTask
 from ..verdict import Miss
 
+LONG = 500  # positions from which on bytes tell keys from hidden states
 WIDENS = "np.sqrt(K) is a NumPy float64, so the float32 array that it divides becomes float64"
 
 
@@ -28,6 +29,8 @@ class Task(NumPyTask):
         "wrong-sentence": "the beams of a sentence lie side by side: row r belongs to sentence r // W, not r % B",
         "as-large-as-keys": "keys, values or another array as long as the input came into being, which is what moving"
                             " the brackets is there to save",
+        "keys-in-pieces": "keys are built after all, some positions at a time: few bytes are held, and every step"
+                          " multiplies all positions by W_k again",
     }  # fmt: skip
 
     def variation(self, rng):
@@ -56,8 +59,12 @@ class Task(NumPyTask):
         return [*cases, one(2, 2, int(rng.integers(1000, 1200)), 2, 64)]  # here the bytes are counted
 
     def run(self, submission, v, trials, verdict):
-        """Where something is too large, or float64 without need, once more with roots that are plain numbers."""
+        """Once more with keys that overflow. Where something is too large, or float64 without need, once more with
+        roots that are plain numbers."""
         super().run(submission, v, trials, verdict)
+        self.try_again(submission, v, trials, lambda inputs: _with_large_keys(v, inputs))
+        for trial in trials:
+            trial.probe, trial.again = trial.again, None
         plain = re.sub(r"\b(np|numpy)\.sqrt\(", r"(lambda n: \1.sqrt(n).tolist() if \1.ndim(n) == 0 else \1.sqrt(n))(",
                        submission.source)  # fmt: skip
         is_large = [t.got is not None and (self._is_large(t) or _is_wide(v, t)) for t in trials]
@@ -72,8 +79,8 @@ class Task(NumPyTask):
 
     def _attend(self, v, inputs, mistake=None):
         """(out_RD, bound_RD): by keys and values, in float64; the bound sums what rounding can do on the way."""
-        if mistake == "as-large-as-keys":
-            raise NotImplementedError  # told by bytes
+        if mistake in ("as-large-as-keys", "keys-in-pieces"):
+            raise NotImplementedError  # told by bytes, or by keys that overflow
         q_RHK, h_BND, w_k, b_k, w_v, b_v = (
             inputs[n].astype(np.float64) for n in ("q_RHK", "h_BND", "w_k_DD", "b_k_D", "w_v_DD", "b_v_D")
         )
@@ -121,12 +128,12 @@ class Task(NumPyTask):
 
     def _is_large(self, trial):
         """Beside short inputs, everything is."""
-        return trial.inputs["h_BND"].shape[1] >= 500 and trial.peak >= _keys_of_a_head(trial.inputs)
+        return trial.inputs["h_BND"].shape[1] >= LONG and trial.peak >= _keys_of_a_head(trial.inputs)
 
     def miss(self, v, trial):
         limit = _keys_of_a_head(trial.inputs)
         if not self._is_large(trial):
-            return None
+            return self._miss_of_keys(trial)
         told = f"{self.call(trial.inputs)} holds {trial.peak:,} bytes at its peak; the keys of one head of one sentence"
         h_bytes = trial.inputs["h_BND"].nbytes
         told = f"{told} would be {limit:,}, and all hidden states are {h_bytes:,}."
@@ -140,10 +147,31 @@ class Task(NumPyTask):
             )
         return Miss(told, "as-large-as-keys", numbers, shows_input=False)
 
+    def _miss_of_keys(self, trial):
+        got = trial.probe.got if trial.probe else None
+        if trial.inputs["h_BND"].shape[1] < LONG or got is None or np.isfinite(got[0]).all():
+            return None
+        told = (
+            f"{self.call(trial.inputs)} is right. But where one column of W_k for each head is as large as"
+            f" {trial.inputs['w_k_DD'].dtype} allows, and the query has a 0 for it, out_RD is not finite: h W_k"
+            " overflows, and (q W_k) h does not."
+        )
+        return Miss(told, "keys-in-pieces", shows_input=False)
+
     def praise(self, v, tried):
         last = tried[-1]
         both = 2 * last.inputs["h_BND"].nbytes
         return f"The longest input took {last.peak:,} bytes at the peak; its keys and values would be {both:,}."
+
+
+def _with_large_keys(v, inputs):
+    """The first number of a head's keys overflows where the numbers of a hidden state sum to more than 1, and the query
+    has a 0 there."""
+    q_RHK, w_k_DD, K = inputs["q_RHK"].copy(), inputs["w_k_DD"].copy(), inputs["q_RHK"].shape[2]
+    q_RHK[:, :, 0] = 0
+    of_keys_XD = w_k_DD if v.layout == "oi" else w_k_DD.T
+    of_keys_XD[::K] = np.finfo(v.dtype).max
+    return inputs | {"q_RHK": q_RHK, "w_k_DD": w_k_DD}
 
 
 def _is_wide(v, trial):
