@@ -38,6 +38,9 @@ MISTAKES = [  # stage, what the solution says, what a student wrote instead, wha
      "the prompt has"),
     (3, "cache.prompt[number] = k, v\n", "cache.prompt[number] = k, v\n        cache.more = getattr(cache, 'more', [])"
      " + [k.copy()]\n", "are enough"),
+    (3, "np.float32(math.sqrt(2 / math.pi))", "np.sqrt(2 / math.pi)", "is float64"),
+    (3, "cache.prompt[number] = k, v\n", "cache.prompt[number] = [np.stack([a, a])[0] for a in (k, v)]\n",
+     "parts of larger ones"),
     (4, "        cache = reorder(cache, parents)\n", "", "is the cache reordered"),
     (4, "scores[:, None] + log_softmax", "log_softmax", ""),
     (4, "return cache.of_rows(lambda part: part[list(parents)])", "return cache", "is the cache reordered"),

@@ -102,18 +102,34 @@ def with_counted_weights(model: Any, steps: int = STEPS_INTO) -> Any:
 
 def held_bytes(value: Any, beside: Any = None) -> int:
     """Bytes of the arrays within an object, each memory once; without those of `beside`, such as the weights."""
-    other = {id(array) for array in _memories(beside)}
-    return sum(array.nbytes for array in {id(a): a for a in _memories(value)}.values() if id(array) not in other)
+    other = {id(_owner(array)) for array in _arrays(beside)}
+    owners = {id(owner): owner for owner in map(_owner, _arrays(value))}
+    return sum(owner.nbytes for key, owner in owners.items() if key not in other)
 
 
-def _memories(value: Any, steps: int = STEPS_INTO) -> Iterator[np.ndarray]:
-    """The arrays that own what an object's arrays look at."""
+def why_too_many(value: Any) -> str:
+    """What often lies behind too many bytes in a cache: float64, or parts of larger arrays. Empty if it is neither."""
+    arrays = list(_arrays(value))
+    if any(array.dtype == np.float64 for array in arrays):
+        return "Some of it is float64: np.sqrt(2) makes float64 of float32 arrays, and math.sqrt(2) does not."
+    owners = {id(owner): owner for owner in map(_owner, arrays)}
+    if sum(array.nbytes for array in arrays) < sum(owner.nbytes for owner in owners.values()):
+        return "Some arrays are parts of larger ones, which stay in memory as long as the part does: copy the parts."
+    return ""
+
+
+def _owner(array: np.ndarray) -> np.ndarray:
+    """The array that owns the memory."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def _arrays(value: Any, steps: int = STEPS_INTO) -> Iterator[np.ndarray]:
     if isinstance(value, np.ndarray):
-        while isinstance(value.base, np.ndarray):
-            value = value.base
         yield value
     elif steps and isinstance(value, list | tuple | set | dict):
         for part in value.values() if isinstance(value, dict) else value:
-            yield from _memories(part, steps - 1)
+            yield from _arrays(part, steps - 1)
     elif steps and hasattr(value, "__dict__") and not isinstance(value, type):
-        yield from _memories(vars(value), steps - 1)
+        yield from _arrays(vars(value), steps - 1)

@@ -170,8 +170,7 @@ def check_cache(kit: Kit) -> None:
             later = "The first step was right: each step must keep its token for the next one, and count positions on."
             kit.same("step", logits, wanted[len(ids) + k][None], later if k else hint)
     tokens("generate", engine.generate(model, kit.prompts[0], COUNT), greedy_of(kit, kit.prompts[0]))
-    held, positions = held_by(kit, cache), len(ids) + COUNT
-    at_most(kit, "the cache", held, positions * per_position(kit))
+    cache_at_most(kit, "the cache", cache, (len(ids) + COUNT) * per_position(kit))
 
 
 def per_position(kit: Kit, groups: int | None = None) -> int:
@@ -181,13 +180,13 @@ def per_position(kit: Kit, groups: int | None = None) -> int:
     return 2 * 4 * width * config.n_layer
 
 
-def held_by(kit: Kit, cache: Any, model: Any = None) -> int:
+def cache_at_most(kit: Kit, name: str, cache: Any, most: int, hint: str = "", model: Any = None) -> None:
     held = measure.held_bytes(cache, kit.model if model is None else model)
     if held == 0:
         raise Miss(
             "the cache holds no arrays that could be counted: keep them in lists, dicts or attributes of an object"
         )
-    return held
+    at_most(kit, name, held, most, f"{hint} {measure.why_too_many(cache)}".strip())
 
 
 def at_most(kit: Kit, name: str, held: int, most: int, hint: str = "") -> None:
@@ -256,7 +255,7 @@ def check_split(kit: Kit) -> None:
             cache = engine.reorder(cache, [0, 0, 1, 3])
         most = (prompts * len(ids) + 3 * WIDTH) * per_position(kit)
         hint = f"The prompt of {len(ids)} positions is to be held {'once' if prompts == 1 else f'{WIDTH} times'}."
-        at_most(kit, f"the cache of {name}", held_by(kit, cache), most, hint)
+        cache_at_most(kit, f"the cache of {name}", cache, most, hint)
 
 
 # Stage 6
@@ -338,7 +337,7 @@ def check_groups(kit: Kit) -> None:
     tokens("generate of group_heads", engine.generate(model, ids, COUNT), greedy_of(kit, ids, model=ours))
     _, cache = engine.prefill(model, ids)
     hint = f"It is to hold {GROUPS} heads of each position."
-    at_most(kit, "the cache of fewer heads", held_by(kit, cache, model), len(ids) * per_position(kit, GROUPS), hint)
+    cache_at_most(kit, "the cache of fewer heads", cache, len(ids) * per_position(kit, GROUPS), hint, model)
     kit.same("forward of the model as it was", engine.forward(kit.model, ids), kit.logits(ids), "It was changed.")
 
 
@@ -372,7 +371,7 @@ def check_el(kit: Kit) -> None:
             )
         hint = "The key's bias adds the same to each position; the value's adds to the result once."
         kit.same("step after prefill_el", logits, wanted[len(ids) + k][None], hint)
-    at_most(kit, "the cache of hidden states", held_by(kit, cache), (len(ids) + COUNT) * per_position(kit) // 2)
+    cache_at_most(kit, "the cache of hidden states", cache, (len(ids) + COUNT) * per_position(kit) // 2)
     found = engine.beam_search(kit.model, ids, COUNT, WIDTH, begin=engine.prefill_el, expand=engine.split)
     compare_beams(kit, "beam_search with prefill_el and split", found, ids)
 
