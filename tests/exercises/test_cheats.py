@@ -298,3 +298,61 @@ def test_a_solution_is_known_again_where_solutions_are_not(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     assert exercise.folder() is None and published.recognise(source, exercise.published()).file == "solution.py"
     assert published.recognise("this is no Python", exercise.published()) is None
+
+
+# Thresholds of scores that the submission never has
+
+
+HALVING = "def threshold(p_R, weigh):\n"
+AROUND_WEIGH = {  # what is behind `weigh`, or more than one guess for a row in a call; and what is said of it
+    "what it encloses": ("rows = weigh.__closure__[0].cell_contents.function.__self__.scores_RV", "raised"),
+    "whose method it is": ("rows = weigh.__self__.scores_RV", "raised AttributeError"),
+    "the judge's frame": ("frame = __import__('sys')._getframe()\n    while frame.f_back:\n"
+                          "        frame = frame.f_back\n    rows = frame.f_locals['trial'].inputs", "raised KeyError"),
+    "objects in memory": ("rows = [o for o in __import__('gc').get_objects() if hasattr(o, 'scores_RV')][0]", "raised"),
+    "the reference": ("from minidecode.reference.top_p import weights", "imports minidecode"),
+    "many guesses in a call": ("weigh(np.zeros((len(p_R), 1000), DTYPE))", "a threshold for each row, and got"),
+    "more rows than there are": ("weigh(np.zeros(1000 * len(p_R), DTYPE))", "a threshold for each row, and got"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", AROUND_WEIGH)
+def test_nothing_but_weigh_tells_of_the_scores(way):
+    """Each of these ends with an error; where it did not, the right answer would follow."""
+    line, said = AROUND_WEIGH[way]
+    verdict = judged(32, edited(answer(32), (re.escape(HALVING), f"{HALVING}    {line}\n")))
+    assert not verdict.ok and said in verdict.message, str(verdict)
+
+
+MORE_CALLS = {  # each is counted where it is answered, in the judge
+    "again": "    for _ in range(5):\n        weigh(np.zeros(len(p_R), DTYPE))\n",
+    "by another name": "    ask = [weigh][0]\n    for _ in range(5):\n        ask(np.zeros(len(p_R), DTYPE))\n",
+    "by a thread": "    for _ in range(5):\n        thread = __import__('threading').Thread(target=weigh, args=(\n"
+                   "            np.zeros(len(p_R), DTYPE),))\n        thread.start()\n        thread.join()\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", MORE_CALLS)
+def test_every_call_of_weigh_is_counted(way):
+    source = edited(answer(32), (re.escape(HALVING), HALVING + MORE_CALLS[way]))
+    verdict = judged(32, source)
+    assert not verdict.ok and verdict.numbers["calls"] == find("32").task.draw(SEED).most + 5, str(verdict)
+
+
+def test_thresholds_written_down_are_right_for_public_inputs_alone():
+    """p is seen, so a file may hold the answer for each p of `check`; the teacher's inputs have others."""
+    exercise = find("32")
+    v = exercise.task.draw(SEED)
+    known = {
+        case["p_R"].tobytes(): exercise.task.expected(v, case).tobytes()
+        for case in exercise.task.cases(v, exercise.task.rng(SEED))
+    }
+    source = skeleton_of(32)
+    body = f"KNOWN = {known!r}\n\n\n{HALVING}    return np.frombuffer(KNOWN[p_R.tobytes()], DTYPE)\n"
+    source = source[: source.index(HALVING)] + body
+    assert judged(32, source).ok
+    verdict = judged(32, source, hidden=7)
+    assert not verdict.ok, "it was graded as right"
+    guessed = judged(32, edited(source, (r"KNOWN\[p_R\.tobytes\(\)\]", "KNOWN.get(p_R.tobytes(), bytes(8 * len(p_R)))"),
+                                (r", DTYPE\)\n", ", DTYPE)[: len(p_R)]\n")), hidden=7)  # fmt: skip
+    assert not guessed.ok and guessed.mistake == "only-public-inputs", str(guessed)

@@ -373,6 +373,74 @@ def test_positions_that_are_not_written_lie_on_either_side(seed):
     assert "positions that are not written" in verdict.message and "behind a row" not in verdict.message
 
 
+# Exercise 32
+
+HALVED_HERE = "range(BITS)"
+RANGE = "np.full(R, -half), np.full(R, half - 1)"
+FINITE = "np.full(R, -half) + 2 ** (22 if BITS == 32 else 9) * 2, np.full(R, half - 1)"
+MIDDLE = "(low_R + high_R + 1) // 2"
+ENOUGH = "kept_R >= p_R * total_R"
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [(ENOUGH, "kept_R / total_R >= p_R")],
+        [(ENOUGH, "total_R - kept_R <= (1 - p_R) * total_R")],
+        [(MIDDLE, "high_R - (high_R - low_R) // 2")],
+        [(MIDDLE, "(low_R + high_R) // 2"), (RANGE, "np.full(R, -half), np.full(R, half)"),
+         ("np.where(enough_R, high_R, middle_R - 1)", "np.where(enough_R, high_R, middle_R)")],
+        [(RANGE, FINITE)],
+        [(f"for _ in {HALVED_HERE}", "while (low_R < high_R).any()")],
+    ],
+    ids=["shares", "what-goes", "from-above", "high-excluded", "finite-numbers", "while"],
+)  # fmt: skip
+def test_other_ways_to_halve_the_integers_pass(edits, seed):
+    verdict = judged(32, *edits, seed=seed)
+    assert verdict.ok, str(verdict)
+
+
+TRUE_MIDDLE = """def threshold(p_R, weigh):
+    R = len(p_R)
+    total_R = weigh(np.full(R, -np.inf if SIDE == "reach" else np.inf, DTYPE))
+    low_R, high_R = np.full(R, -MOST), np.full(R, MOST)
+    for _ in range(STEPS):
+        middle_R = low_R + (high_R - low_R) / 2
+        weight_R = weigh(middle_R.astype(DTYPE))
+        enough_R = (weight_R if SIDE == "reach" else total_R - weight_R) >= p_R * total_R
+        low_R, high_R = np.where(enough_R, middle_R, low_R), np.where(enough_R, high_R, middle_R)
+    return low_R.astype(DTYPE)
+"""
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    ("edits", "mistake"),
+    [
+        ([(ENOUGH, "kept_R > p_R * total_R"), (RANGE, FINITE)], "more-than-p"),
+        ([(MIDDLE, "(low_R + high_R) // 2"), (f"for _ in {HALVED_HERE}", "while (low_R < high_R).any()")],
+         "rounded-down"),
+        ([(HALVED_HERE, "range(BITS + 3)")], None),
+        ([(HALVED_HERE, "range(BITS - 1)")], None),
+    ],
+    ids=["more-from-finite-numbers", "never-ends", "three-more", "one-less"],
+)  # fmt: skip
+def test_halvings_that_are_not_right(edits, mistake, seed):
+    verdict = judged(32, *edits, seed=seed)
+    assert not verdict.ok and verdict.mistake == mistake, str(verdict)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("most", "steps"), [("100.0", 40), ("60000.0", 40), ("30.0", 15), ("60000.0", 300)])
+def test_halving_the_distance_of_scores_is_known_from_any_range(most, steps, seed):
+    exercise = find("32")
+    source = exercise.varied(exercise.folder() / "solution.py", seed)
+    source = source[: source.index("def threshold")] + TRUE_MIDDLE.replace("MOST", most).replace("STEPS", str(steps))
+    verdict = exercise.task.check(Submission(Path(exercise.file_name), source), seed)
+    assert not verdict.ok and verdict.mistake == "halves-scores", str(verdict)
+
+
 # Two mistakes at once
 
 TWO = {  # a mistake that shows on the first input that fails, and one that shows beside it elsewhere

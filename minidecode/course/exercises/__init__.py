@@ -1,4 +1,4 @@
-"""The thirty-one exercises: skeletons, inputs, graders, and the processes that run foreign code.
+"""The thirty-two exercises: skeletons, inputs, graders, and the processes that run foreign code.
 
 
 

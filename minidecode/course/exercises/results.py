@@ -42,8 +42,8 @@ def _for_each(want: Sequence, bound: Any) -> tuple:
 def _near(got: np.ndarray, want: np.ndarray, bound: Any) -> np.ndarray:
     if got.dtype.kind in "biu" and want.dtype.kind in "biu":
         return got == want
-    got, want = got.astype(np.float64), want.astype(np.float64)
     with np.errstate(invalid="ignore"):
+        got, want = got.astype(np.float64), want.astype(np.float64)
         return (got == want) | (np.abs(got - want) <= bound) | (np.isnan(got) & np.isnan(want))
 
 
