@@ -7,6 +7,7 @@ import pickle
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -120,6 +121,7 @@ LOWER = {  # what Numba is told of the processor
     "vnni256": ("alderlake", "+avx2,+fma,+avxvnni"),
     "maddubs512": ("skylake-avx512", "+avx2,+fma,+avx512f,+avx512bw,+avx512vl,+avx512dq,+avx512cd"),
     "maddubs256": ("haswell", "+avx2,+fma"),
+    "sdot": ("neoverse-n1", "+neon"),  # the name implies dotprod
 }
 
 
@@ -135,6 +137,37 @@ def test_processors_with_less_make_the_same_sums(name, tmp_path):
     assert done.stdout == f"{name} {kind.x_bits}\n", done.stderr
 
 
+@pytest.mark.parametrize(
+    "processor, listed, has_it",
+    [
+        ("neoverse-n1", "+aes,+crc,+fp-armv8,+lse,+neon,-rand,+sha2,-sve", True),  # as LLVM lists it there
+        ("neoverse-n1", "+neon,-dotprod", False),
+        ("apple-m1", "", True),  # LLVM lists nothing on macOS
+        ("cortex-a72", "-aes,+crc,+fp-armv8,+neon,-rand,-sha2,-sve", False),
+        ("generic", "+neon", False),
+        ("generic", "+neon,+dotprod", True),
+    ],
+)
+def test_the_name_of_an_arm_processor_says_whether_it_has_sdot(processor, listed, has_it, monkeypatch):
+    triple = "aarch64-unknown-linux-gnu"
+    target_for(triple)
+    codegen = SimpleNamespace(magic_tuple=lambda: (triple, processor, listed))
+    target_context = SimpleNamespace(codegen=lambda: codegen)
+    monkeypatch.setattr(tile, "cpu_target", SimpleNamespace(target_context=target_context))
+    assert ("dotprod" in tile.features()) == has_it
+    assert (tile.best_of(DOT_PRODUCTS) is not None) == has_it
+
+
+def target_for(triple):
+    """LLVM's target; the test is skipped where this llvmlite writes no code for it."""
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    try:
+        return binding.Target.from_triple(triple)
+    except RuntimeError as error:
+        pytest.skip(f"this llvmlite writes no code for {triple}: {error}")
+
+
 MACHINE_CODE = {  # kind -> processor, its features, and the instruction that multiplies
     "vnni512": ("x86_64", "+avx512f,+avx512vnni", "vpdpbusd"),
     "vnni256": ("x86_64", "+avx2,+avxvnni", "vpdpbusd"),
@@ -148,12 +181,7 @@ MACHINE_CODE = {  # kind -> processor, its features, and the instruction that mu
 def test_a_tile_becomes_the_instructions_of_its_kind(kind):
     """Machine code for a processor that need not be here: a dot product for each row and register, and for no more."""
     processor, features, instruction = MACHINE_CODE[kind.name]
-    binding.initialize_all_targets()
-    binding.initialize_all_asmprinters()
-    try:
-        target = binding.Target.from_triple(f"{processor}-unknown-linux-gnu")
-    except RuntimeError as error:
-        pytest.skip(f"this llvmlite writes no code for {processor}: {error}")
+    target = target_for(f"{processor}-unknown-linux-gnu")
     module = ir.Module()
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [tile.I64] * 12), "tile")
     builder = ir.IRBuilder(function.append_basic_block())

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba import types
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic
@@ -67,8 +67,27 @@ FLOATS = (Kind("fma512", ("avx512f",), 16, 6, 4, is_float=True),)
 
 def features() -> set[str]:
     """What compiled code may use."""
-    listed = cpu_target.target_context.codegen().magic_tuple()[-1]
-    return {part[1:] for part in listed.split(",") if part.startswith("+")}
+    triple, processor, listed = cpu_target.target_context.codegen().magic_tuple()
+    found = {part[1:] for part in listed.split(",") if part.startswith("+")}
+    is_arm = triple.startswith(("aarch64", "arm64"))
+    return found | {"dotprod"} if is_arm and has_sdot(triple, processor, listed) else found
+
+
+def has_sdot(triple: str, processor: str, listed: str) -> bool:
+    """Whether LLVM emits sdot for an ARM processor of that name and those features.
+
+    LLVM lists few features of the ARM processor that it runs on, and none on macOS. The name implies the others, but no
+    function tells which. So a sum of products is compiled: it becomes sdot where LLVM may emit it.
+    """
+    octets, words = ir.VectorType(I8, 16), ir.VectorType(I32, 16)
+    module = ir.Module()
+    function = ir.Function(module, ir.FunctionType(I32, [octets, octets]), "dot")
+    builder = ir.IRBuilder(function.append_basic_block())
+    products = builder.mul(*(builder.sext(argument, words) for argument in function.args))
+    total = module.declare_intrinsic("llvm.vector.reduce.add.v16i32", (), ir.FunctionType(I32, [words]))
+    builder.ret(builder.call(total, [products]))
+    machine = binding.Target.from_triple(triple).create_target_machine(cpu=processor, features=listed, opt=3)
+    return "sdot" in machine.emit_assembly(binding.parse_assembly(str(module)))
 
 
 def best_of(kinds: tuple[Kind, ...]) -> Kind | None:
