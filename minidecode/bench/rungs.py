@@ -114,10 +114,13 @@ def switched(setting: Setting, rung: Rung, work: Work) -> Setting:
 
 def texts_of(model: Model, texts: int, input_length: int) -> list[str]:
     """Different texts of about that many tokens, of a bundled sentence that is repeated."""
-    encoded = model.tokenizer.encode(TEXT)
+    encoded, decode = model.tokenizer.encode(TEXT), model.tokenizer.decode
     if model.config.shares_vocabulary:
-        ids = np.resize(encoded, input_length + texts)
-        return [model.tokenizer.decode(ids[i : i + input_length].tolist()) for i in range(texts)]
+        given = [decode(np.resize(encoded, input_length + i)[i:]) for i in range(texts)]
+        if all(text.strip() for text in given):
+            return given
+        words = [i for i in range(model.tokenizer.size) if decode([i]).strip()]  # those of the sentence are unknown
+        return [decode(np.resize(words, input_length + i)[i:]) for i in range(texts)]
     words = TEXT.split()  # `decode` knows targets alone, so texts are made of words
     count = max(1, input_length * len(words) // len(encoded))
     return [" ".join(np.roll(words, -i).take(range(count), mode="wrap").tolist()) for i in range(texts)]
@@ -152,7 +155,11 @@ class Work:
             return cls(model, ids, None, options)
         given = texts_of(model, texts, input_length)
         resolved = model.options(**options)
-        return cls(model, [model.tokenize(text, resolved, truncate=None) for text in given], given, options)
+        try:
+            ids = [model.tokenize(text, resolved, truncate=None) for text in given]
+        except InputError as error:
+            raise InputError(f"input_length {input_length} is too long: {error}") from None
+        return cls(model, ids, given, options)
 
     def model_of(self, dtype: str) -> Model:
         """The model, or the same one with its products' weights stored in low precision."""

@@ -5,6 +5,7 @@ import importlib
 import json
 import re
 import time
+import warnings
 import xml.etree.ElementTree as ElementTree
 from types import SimpleNamespace
 
@@ -123,6 +124,17 @@ def test_a_ban_that_does_something_else_is_refused_and_nothing_is_timed(toy, mon
     monkeypatch.setattr(ladder, "by_turns", lambda *_: pytest.fail("something was timed"))
     with pytest.raises(NumericalError, match=r"^n-gram gives text 1 of 3 other tokens than pipeline.*nothing is timed"):
         ladder.ladder(toy, **SIZES)
+
+
+def test_texts_of_a_tokenizer_that_does_not_know_the_sentence():
+    """No text is blank, however short; and one that is too long is an error of the length that was asked for."""
+    with warnings.catch_warnings(action="ignore"):  # of the translator, without a task
+        models = [md.load(name) for name in ("tiny-latent", "tiny-translator", "tiny-gpt2")]
+    for model in models:
+        given = rungs.texts_of(model, 3, 4)
+        assert len(set(given)) == 3 and all(text.strip() for text in given)
+    with pytest.raises(InputError, match=r"input_length 64 is too long: .* the model's context holds 31"):
+        rungs.Work.make(models[0], 1, 64, 4, 8)
 
 
 def test_what_is_no_model_is_refused():
