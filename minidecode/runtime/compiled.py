@@ -74,7 +74,7 @@ TYPES: dict[str, dict[str, list[str]]] = {
 PRODUCTS = {  # "linear", by what the weights are stored as
     "float32": {"common.skinny_gemm._product": ["f2 f2r f1r b f2 i i i1"],
                 "common.skinny_gemm._task_of_float32": [TASK],
-                "common.panel_gemm._product_of_floats": ["f2 f3r f1r f2 b i i i i1"],
+                "common.panel_gemm._product_of_floats": ["f2 f3r f1r f2 b i i i i i1"],
                 "common.panel_gemm._task_of_floats": [TASK]} | WORKERS,
     "float16": {"common.skinny_gemm._product": ["f2 h2r f1r b f2 i i i1"],
                 "common.skinny_gemm._task_of_float16": [TASK], "common.low_precision._cast": ["h2r f2"]} | WORKERS,
@@ -82,7 +82,7 @@ PRODUCTS = {  # "linear", by what the weights are stored as
              "common.skinny_gemm._task_of_int8": [TASK], "common.low_precision._cast": ["q2r f2"]} | WORKERS,
 }  # fmt: skip
 WHOLE_NUMBERS = {"common.panel_gemm._rounding": ["f2 f o2 f1 i i1"], "common.panel_gemm._task_of_rounding": [TASK],
-                 "common.panel_gemm._product_of_int8": ["f2 f b o2 q4r f1 f1r f2 i b b i i i i1"],
+                 "common.panel_gemm._product_of_int8": ["f2 f b o2 q4r f1 f1r f2 i b b i i i i i1"],
                  "common.panel_gemm._task_of_int8": [TASK]}  # fmt: skip
 PRODUCTS |= dict.fromkeys(DYNAMIC, PRODUCTS["int8"] | WHOLE_NUMBERS)
 OF_BLOCKS = {"common.block_gemm._product": ["f2 o2r h2r f2 b i i i i1"]} | WORKERS

@@ -40,6 +40,7 @@ def machine(tmp_path, monkeypatch):
 def forget():
     cores.usable_cores.cache_clear()
     cores.container_quota.cache_clear()
+    cores.first_level_bytes.cache_clear()
     thread_pool._forget_pool()
 
 
@@ -180,3 +181,20 @@ def test_no_other_file_asks_numba_how_many_threads_there_are():
     package = Path(cores.__file__).parents[1]
     asking = [path.name for path in package.rglob("*.py") if re.search(r"config\.NUMBA_NUM_THREADS", path.read_text())]
     assert asking == ["cores.py"]
+
+
+@pytest.mark.parametrize("size", ["32K", "48K"])
+def test_the_first_level_cache_is_that_for_data(machine, size):
+    caches = {"index0": ("1", "Instruction", "64K"), "index1": ("1", "Data", size), "index2": ("2", "Unified", "1024K")}
+    files = {
+        f"sys/devices/system/cpu/cpu0/cache/{index}/{name}": f"{text}\n"
+        for index, texts in caches.items()
+        for name, text in zip(("level", "type", "size"), texts, strict=True)
+    }
+    machine(1, files)
+    assert cores.first_level_bytes() == 1024 * int(size[:-1])
+
+
+def test_a_system_that_does_not_tell_its_caches(machine):
+    machine(1, {})
+    assert cores.first_level_bytes() is None

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from llvmlite import binding, ir
+from tolerance import FLOAT32
 
 import minidecode as md
 from minidecode.cpu import linear_int8 as compiled
@@ -59,6 +60,35 @@ def test_many_tasks_make_what_one_makes(monkeypatch):
     assert compiled.linear_int8(x_RX, packed).tobytes() == right.tobytes()
     monkeypatch.setattr(panel_gemm, "WORTH_TWO_TASKS", 2**60)
     assert compiled.linear_int8(x_RX, packed).tobytes() == right.tobytes()
+
+
+BLOCKS = (1, 7, 96, 256, 2000)  # steps: one; some that divide the inputs or not; all
+
+
+@pytest.mark.parametrize("rows", [1, 6, 8, 60])
+def test_int8_results_do_not_depend_on_where_blocks_end(monkeypatch, rows):
+    rng = np.random.default_rng(rows)
+    x_RX, weight = rng.standard_normal((rows, 1300), "f"), weight_of(rng, 1300, 150)
+    right, packed = reference.linear_int8_naive(x_RX, weight), panel_gemm.pack_int8(weight)
+    for steps in BLOCKS:
+        monkeypatch.setattr(panel_gemm, "steps_of_block", lambda steps=steps: steps)
+        assert compiled.linear_int8(x_RX, packed).tobytes() == right.tobytes()
+
+
+@pytest.mark.skipif(tile.FLOAT is None, reason="needs AVX-512")
+@pytest.mark.parametrize("rows", [1, 6, 8, 60])
+def test_float_results_do_not_depend_on_where_blocks_end(monkeypatch, rows):
+    """Bit for bit; and they are sums of 1,300 products, each of which and each addition may round once."""
+    rng = np.random.default_rng(rows)
+    x_RX, w_XX, results = rng.standard_normal((rows, 1300), "f"), rng.standard_normal((150, 1300), "f"), []
+    weight = panel_gemm.pack_floats(Weight(w_XX, layout="oi"))
+    for steps in BLOCKS:
+        monkeypatch.setattr(panel_gemm, "steps_of_block", lambda steps=steps: steps)
+        results.append(np.full((rows, 150), np.nan, np.float32))
+        panel_gemm.multiply_floats(x_RX, weight, results[-1])
+    assert len({y_RX.tobytes() for y_RX in results}) == 1
+    error_RX = np.abs(results[0] - x_RX.astype(float) @ w_XX.T.astype(float))
+    assert (error_RX <= 1301 * FLOAT32 * (np.abs(x_RX) @ np.abs(w_XX.T))).all()
 
 
 def test_the_longest_sum_of_the_largest_numbers():
