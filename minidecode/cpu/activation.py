@@ -31,7 +31,7 @@ from ..runtime.capture import capturable, contiguous, in_numpy
 from .common.atomics import array_at
 from .common.code_paths import COMPILED, NUMPY, ran
 from .common.jit import njit
-from .common.thread_pool import CALLER_ALONE, DONE, parallel_for, schedule
+from .common.thread_pool import DONE, cut_rows, parallel_for, schedule
 from .common.vector_exp import exp
 
 F = np.float32
@@ -49,7 +49,8 @@ def bias_activation(f_RX, bias_X, activation, out=None):
     ran(COMPILED)
     arrays = f_RX, no_bias(X) if bias_X is None else contiguous(bias_X, F), no_bias(results), code, out
     if f_RX.flags.c_contiguous and out.flags.c_contiguous:
-        parallel_for(_activation, arrays, _task_of_activation, CALLER_ALONE)
+        rows_of_task, workers = cut_rows(R, X)
+        parallel_for(_activation, (*arrays, rows_of_task), _task_of_activation, workers)
     else:
         in_numpy("arrays are not float32 and in order")
         _bias_activation(*arrays)
@@ -93,19 +94,20 @@ def tanh(x):
 
 
 @njit(cache=True, nogil=True)
-def _activation(f_RX, bias_X, zeros_X, code, y_RX, function, table):
-    """Lays bias and activation on the table: one task."""
+def _activation(f_RX, bias_X, zeros_X, code, y_RX, rows_of_task, function, table):
+    """Lays bias and activation on the table: a task for some rows."""
     f, bias, zeros, y = f_RX.ctypes.data, bias_X.ctypes.data, zeros_X.ctypes.data, y_RX.ctypes.data
     (R, X), results = f_RX.shape, y_RX.shape[1]
-    args = np.int64(f), np.int64(bias), np.int64(zeros), np.int64(y), np.int64(code), R, X, results
-    return schedule(1, function, args, table)
+    args = np.int64(f), np.int64(bias), np.int64(zeros), np.int64(y), np.int64(code), R, X, results, rows_of_task
+    return schedule(-(-R // rows_of_task), function, args, table)
 
 
 @njit(**VECTORS)
 def _task_of_activation(args, task):
-    f, bias, zeros, y, code, R, X, results = array_at(args, 0, (8,))
-    f_RX, bias_X = array_at(f, F(0), (R, X)), array_at(bias, F(0), (X,))
-    _bias_activation(f_RX, bias_X, array_at(zeros, F(0), (results,)), code, array_at(y, F(0), (R, results)))
+    f, bias, zeros, y, code, R, X, results, rows_of_task = array_at(args, 0, (9,))
+    first, rows = task * rows_of_task, min(rows_of_task, R - task * rows_of_task)
+    f_RX, y_RX = array_at(f + 4 * first * X, F(0), (rows, X)), array_at(y + 4 * first * results, F(0), (rows, results))
+    _bias_activation(f_RX, array_at(bias, F(0), (X,)), array_at(zeros, F(0), (results,)), code, y_RX)
     return DONE
 
 

@@ -8,7 +8,7 @@ from ..reference import or_empty
 from ..runtime.capture import capturable, contiguous, in_numpy
 from .common.atomics import array_at, bits_of, float_of
 from .common.jit import njit
-from .common.thread_pool import CALLER_ALONE, DONE, parallel_for, schedule
+from .common.thread_pool import DONE, cut_rows, parallel_for, schedule
 
 F = np.float32
 # Sums in any order, so that they run on vectors. A row of zeros with an eps of 0 becomes NaN, as in NumPy: no error.
@@ -29,38 +29,40 @@ def residual_norm(x_RD, y_RD, bias_D, norm, out=None):
 
 
 def _run(x_RD, y_RD, bias_D, norm, summed_RD, h_RD):
-    """As one task, which a captured step may hold, where all is float32 and lies in order. No rows of y: x stays."""
+    """As tasks, which a captured step may hold, where all is float32 and lies in order. No rows of y: x stays."""
     bias_D, shift_D = or_empty(bias_D, norm.gain_D), or_empty(norm.bias_D, norm.gain_D)
     given = [contiguous(a) for a in (x_RD, y_RD, bias_D, norm.gain_D, shift_D)]  # else sums do not run on vectors
     summed_RD = summed_RD if len(y_RD) else given[0]
     arrays = *given, x_RD.dtype.type(norm.eps), summed_RD, h_RD
     if x_RD.dtype == y_RD.dtype == F and summed_RD.flags.c_contiguous and h_RD.flags.c_contiguous:
-        parallel_for(_norm_of_floats, arrays, _task_of_norm, CALLER_ALONE)
+        rows_of_task, workers = cut_rows(*x_RD.shape)
+        parallel_for(_norm_of_floats, (*arrays, rows_of_task), _task_of_norm, workers)
     else:
         in_numpy("arrays are not float32 and in order")
         _residual_norm(*arrays)
 
 
 @njit(cache=True, nogil=True)
-def _norm_of_floats(x_RD, y_RD, bias_D, gain_D, shift_D, eps, summed_RD, h_RD, function, table):
-    """Lays a norm on the table: one task."""
+def _norm_of_floats(x_RD, y_RD, bias_D, gain_D, shift_D, eps, summed_RD, h_RD, rows_of_task, function, table):
+    """Lays a norm on the table: a task for some rows."""
     args = (
         np.int64(x_RD.ctypes.data), np.int64(y_RD.ctypes.data), np.int64(bias_D.ctypes.data),
         np.int64(gain_D.ctypes.data), np.int64(shift_D.ctypes.data), np.int64(bits_of(eps)),
         np.int64(summed_RD.ctypes.data), np.int64(h_RD.ctypes.data), x_RD.shape[0], x_RD.shape[1], len(y_RD),
-        len(bias_D), len(shift_D),
+        len(bias_D), len(shift_D), rows_of_task,
     )  # fmt: skip
-    return schedule(1, function, args, table)
+    return schedule(-(-len(x_RD) // rows_of_task), function, args, table)
 
 
 @njit(**VECTORS)
 def _task_of_norm(args, task):
-    x, y, bias, gain, shift, eps, summed, h, R, D, rows_of_y, biases, shifts = array_at(args, 0, (13,))
-    zero = F(0)
+    x, y, bias, gain, shift, eps, summed, h, R, D, rows_of_y, biases, shifts, rows_of_task = array_at(args, 0, (14,))
+    first, rows, zero = task * rows_of_task, min(rows_of_task, R - task * rows_of_task), F(0)
+    at = 4 * first * D
     _residual_norm(
-        array_at(x, zero, (R, D)), array_at(y, zero, (rows_of_y, D)), array_at(bias, zero, (biases,)),
-        array_at(gain, zero, (D,)), array_at(shift, zero, (shifts,)), float_of(np.int32(eps)),
-        array_at(summed, zero, (R, D)), array_at(h, zero, (R, D)),
+        array_at(x + at, zero, (rows, D)), array_at(y + at, zero, (rows if rows_of_y else 0, D)),
+        array_at(bias, zero, (biases,)), array_at(gain, zero, (D,)), array_at(shift, zero, (shifts,)),
+        float_of(np.int32(eps)), array_at(summed + at, zero, (rows, D)), array_at(h + at, zero, (rows, D)),
     )  # fmt: skip
     return DONE
 

@@ -38,7 +38,7 @@ ATTENTION = {
 } | WORKERS
 BEST, BEST_OF_SUMS = "f2 f2 i2", "d2 d2 i2"  # a beam search that samples adds its noise in float64
 TYPES: dict[str, dict[str, list[str]]] = {
-    "activation": {"activation._activation": ["f2 f1r f1r i f2 i i1"], "activation._task_of_activation": [TASK]},
+    "activation": {"activation._activation": ["f2 f1r f1r i f2 i i i1"], "activation._task_of_activation": [TASK]},
     "append": {"append._append": ["f2 f1r f4 f4 i1 f3 i i1"], "append._task_of_append": [TASK]} | GRAPH,
     "beam_update": {
         "beam_update._update_beams": ["f2 i2 i2 f2 f2 i2 b1 i1 i1 i1 f1 i1 f b b i b b b b i2 i2 i2 b2 i2 i1 i1"]
@@ -52,10 +52,11 @@ TYPES: dict[str, dict[str, list[str]]] = {
     },
     "extend": {"extend._extend_sequences": ["i2 i1 f1 b1 i1 d1 i1 b1 i1 i1 i1 i1 b i1"]},
     "finished": {"finished._store_finished": ["i3 i3 i2 i2 i2 i1"]},
+    "heads": {"heads._heads": ["f2 f1r f3 f3 f3 i i i1"], "heads._task_of_heads": [TASK]},
     "hars": {"hars._hars_candidates": ["f2 f2 f2 i2"]},
     "rotation": {"rotation._rotation": ["f2 f1r i1 f2r i f2 i i1"], "rotation._task_of_rotation": [TASK]},
     "ngram": {"ngram._ban": ["f2 i2 i1 i"]},
-    "norm": {"norm._norm_of_floats": ["f2 f2 f1r f1r f1r f f2 f2 i i1"], "norm._task_of_norm": [TASK]},
+    "norm": {"norm._norm_of_floats": ["f2 f2 f1r f1r f1r f f2 f2 i i i1"], "norm._task_of_norm": [TASK]},
     "sequences": {"sequences._update_sequences": ["i3 i2 i2 i1"]},
     "reorder": {"reorder._reorder_cache": ["w4 i1 i"]},
     "shared": ATTENTION,
@@ -147,7 +148,7 @@ def _work(model: Model, extent: Extent, options: Options) -> float:
 
 def rows_used(options: Options, has_encoder: bool, is_rotary: bool = False) -> list[str]:
     """The rows of the catalog whose compiled code a generation under `fast` may call."""
-    rows = ["embedding", "norm", "linear", "activation", "append", "prefill", "split"]
+    rows = ["embedding", "norm", "linear", "heads", "activation", "append", "prefill", "split"]
     if has_encoder:
         rows.append("shared")
     if is_rotary:

@@ -197,8 +197,8 @@ def test_what_is_not_captured_says_why(why):
 
 
 def test_a_source_and_a_window_say_why():
-    """Of BART the queries of the source are NumPy's; of a window, where it begins."""
-    assert "split_heads is minidecode.reference" in both(load("tiny-bart", plan="fast"))[0].receipt.graphs.why_not
+    """Of BART the bias of the scores is NumPy's; of a window, where it begins."""
+    assert "add_bias is minidecode.reference" in both(load("tiny-bart", plan="fast"))[0].receipt.graphs.why_not
     assert both(with_window())[0].receipt.graphs.why_not == "NumPy computes where an attention window begins"
 
 

@@ -344,7 +344,7 @@ def test_no_lot_is_done_after_the_end_or_for_another_work():
             thread.join()
 
 
-def test_who_waited_long_goes_on_without_helpers_for_as_long(three_threads):
+def test_who_waited_long_goes_on_without_helpers_for_as_long(three_threads, monkeypatch):
     case = cases(1)[1]
     expected, opened_so_far = alone(*case), []
     for n in range(7):
@@ -358,7 +358,12 @@ def test_who_waited_long_goes_on_without_helpers_for_as_long(three_threads):
             assert pool.away == 0
             pool.note_wait(long, seconds=101 * thread_pool.TASK_TAKES)
             assert 98 <= pool.away <= 100
+            pool.away = 100
+            for seconds, left in ((0, 99), (8.5 * thread_pool.TASK_TAKES, 91), (1, 0)):
+                pool.note_alone(seconds)
+                assert pool.away == left
             pool.away = 3
+            monkeypatch.setattr(thread_pool, "TASK_TAKES", 60)  # each of the next counts as one
         opened_so_far.append(int(pool.table[thread_pool.NUMBER]))
     assert opened_so_far == [1, 1, 1, 1, 2, 3, 4]
 

@@ -45,10 +45,12 @@ ONLY_NOTED = 62  # 1: work is written down, and does not run
 MOST_LOOKS = 63  # so often the owner looks for who is inside before it asks whether they live; 0: without end
 AWAKE = 500e-6  # seconds that a worker looks for more work before it sleeps
 PATIENCE = 300e-6  # seconds that workers may be inside when all tasks are taken
-TASK_TAKES = 30e-6  # seconds; so many that were waited for cost a piece of work without workers each
+TASK_TAKES = 30e-6  # seconds, about, of a decode step's task
 STALL = 1.0  # seconds that somebody may be inside before the owner asks whether they live
 DONE, TABLE_IS_TAKEN, FAILED, STALLED, REFUSED, OUTSIDE, SLEEPING = 1, -1, -2, -3, -4, -5, -6
 CALLER_ALONE, SPINNING_WORKERS, ALL_WORKERS = range(3)
+WORTH_SHARING = 2**18  # numbers that an op reads: some 100 us
+TASKS_PER_THREAD = 4  # of rows: no thread waits long for the last one
 NO_WORKERS, NEVER = np.zeros(SIZE, np.int64), 2**62  # a table that is not used, and for how long
 NO_ROOM = "no room for the scores of a head, or for another part of the work that threads share"
 OUT_OF_TABLE = "a token or a position is outside of its table"
@@ -77,10 +79,24 @@ def parallel_for(describe, arrays, function, workers):
             waited = pool.wait_for_the_last(arrays)
         pool.note_wait(waited, time.perf_counter() - began)
     if waited == TABLE_IS_TAKEN:
+        began = time.perf_counter()
         waited = describe(*arrays, address, np.zeros(SIZE, np.int64))
+        if pool is not None:
+            pool.note_alone(time.perf_counter() - began)
     if waited == FAILED:
         raise MemoryError(NO_ROOM)
     return waited != REFUSED
+
+
+def cut_rows(rows: int, numbers: int) -> tuple[int, int]:
+    """(rows of a task, which workers take tasks) of an op that takes row by row, of `numbers` numbers each.
+
+    Many numbers are shared by workers that spin, as they do after a product of this package: a prompt's activations
+    take a thread milliseconds. Those of a decode step take less than handing them over.
+    """
+    if rows * numbers < WORTH_SHARING:
+        return max(1, rows), CALLER_ALONE
+    return -(-rows // (TASKS_PER_THREAD * worker_threads().number)), SPINNING_WORKERS
 
 
 def launch_all(launches_NX, arrays):
@@ -158,7 +174,7 @@ class ThreadPool:
         self.table[MOST_LOOKS], self.table[ASLEEP] = int(STALL * looks_a_second), 1
         self.looks_a_second = looks_a_second
         self.patience = int(PATIENCE * looks_a_second)
-        self.threads, self.away = threads, 0  # how many there are; for how many pieces of work they stay away
+        self.threads, self.away = threads, 0  # how many there are; for how many tasks they stay away
         self.sleeping = {n: _taken_lock() for n in range(threads)}  # each waits for its lock
         self.died = ""  # which of them, and why
         self._kept: tuple = ()  # arrays of work that was given up, into which one of them may still write
@@ -182,7 +198,6 @@ class ThreadPool:
         if workers == SPINNING_WORKERS and len(self.sleeping) == self.threads:
             return False
         if self.away > 0:
-            self.away -= 1
             return False
         if workers == ALL_WORKERS and self.sleeping:
             self.wake_sleeping()
@@ -203,10 +218,14 @@ class ThreadPool:
     def note_wait(self, looks: int, seconds: float) -> None:
         """They stay away after a wait that was long, and most of the work's seconds: other work has the cores.
 
-        For as many pieces as the wait had tasks.
+        For as many tasks as could have been done meanwhile.
         """
         if looks > max(self.patience, 0.6 * seconds * self.looks_a_second):
             self.away = int(looks / self.looks_a_second / TASK_TAKES)
+
+    def note_alone(self, seconds: float) -> None:
+        """The caller did a piece of work by itself: it counts as the tasks that it took as long as."""
+        self.away = max(0, self.away - max(1, int(seconds / TASK_TAKES)))
 
     def wait_for_the_last(self, arrays: tuple) -> int:
         """The work stalled with somebody inside: waits on while they live -> how often the owner looked, or FAILED.
