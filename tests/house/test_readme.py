@@ -254,6 +254,15 @@ def test_the_layers_are_as_they_were_counted():
         )
 
 
+def test_the_benchmarks_say_how_much_faster_whole_models_are():
+    models = json.loads((RESULTS / "whole-models-cpu.json").read_text(encoding="utf-8"))["whole_models"]
+    ranges = []
+    for name in ("all", "FastSeq"):
+        factors = [model["plans"][name]["speedup"] for model in models]
+        ranges.append(f"{min(factors):.2f} to {max(factors):.2f}")
+    assert "everything {} times the baseline, FastSeq's techniques alone {};".format(*ranges) in BENCHMARKS
+
+
 def test_the_page_of_low_precision_says_what_was_measured():
     text = (ROOT / "docs" / "guide" / "low_precision.md").read_text(encoding="utf-8")
     caches = json.loads((RESULTS / "low-precision-caches-cpu.json").read_text(encoding="utf-8"))["rows"]
