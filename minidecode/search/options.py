@@ -524,6 +524,8 @@ def resolve(defaults: dict[str, Any], given: dict[str, Any], source: str = "gene
     stops_early = given.get("early_stopping") is True or given.get("early_stopping") == "never"
     if stops_early and merged.get("num_beams", 1) == 1 and merged.get("dialect") not in NO_EARLY_STOPPING:
         raise OptionError("early_stopping changes nothing with one beam: add num_beams, or leave early_stopping out")
+    if given.get("length_normalization") == "power" and merged.get("dialect") == "unilm":
+        raise OptionError("length_normalization is always gnmt in dialect 'unilm': leave it out, or use dialect hf")
     if "early_stopping" in given and (dialect := merged.get("dialect")) in NO_EARLY_STOPPING:
         raise OptionError(f"early_stopping is no rule of dialect {dialect!r}, which {NO_EARLY_STOPPING[dialect]}")
     has_default_minimum = _gives(given, MAXIMA) and not _gives(given, MINIMA)

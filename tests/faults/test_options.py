@@ -325,3 +325,10 @@ def test_a_filter_of_the_models_defaults_matters_only_when_sampling():
     refuse_unsupported(defaults, do_sample=True)
     assert resolve(defaults, {}).changed() == {}
     assert resolve(defaults, {"do_sample": True}).changed() == defaults | {"do_sample": True, "top_k": 50}
+
+
+def test_unilm_always_has_the_norm_of_gnmt():
+    with pytest.raises(md.OptionError, match="length_normalization is always gnmt in dialect 'unilm'"):
+        resolve({}, {"dialect": "unilm", "length_normalization": "power"})
+    assert resolve({}, {"dialect": "unilm", "length_normalization": "gnmt"}).dialect == "unilm"
+    assert resolve({"length_normalization": "power"}, {"dialect": "unilm"}).dialect == "unilm", "a model's default"
