@@ -1,6 +1,6 @@
 """What one decode step of a decoder-only model holds, moves and computes, from sizes alone: nothing is run.
 
-Costs of ops are the catalog's. The four functions in FIGURES give the numbers of the chapters' figures of costs, as
+Costs of ops are the catalog's. The functions in FIGURES give the numbers of the chapters' figures of costs, as
 `{what: {who: number}}`. The site's pages compute the same in JavaScript (docs/static/live/costs.js).
 """
 
@@ -22,6 +22,7 @@ from .machines import Machine
 OWN, ONCE = "each beam its own", "prompt kept once"  # plans cache=preallocated and cache=split
 HELD, MOVED, OPERATIONS = "bytes held", "bytes moved in a step", "operations of a step"
 REORDERED, SECONDS = "bytes copied if all beams change places", "seconds of a step, at the least"
+SWAPPED, COPYING = "bytes copied if two beams change places", "seconds to copy for all beams, at the least"
 MODELS = ("gpt2", "gpt2-medium", "SmolLM2-135M", "Llama-3.2-1B", "starcoder")
 
 
@@ -109,12 +110,25 @@ def attention(s: Step, cache: str) -> Cost:
     return _sum([cost] * s.S)
 
 
-def reordered_bytes(s: Step, cache: str) -> int:
-    """What `reorder_cache` copies in all layers, keys and values, if every beam goes on from another one."""
+def reordered_bytes(s: Step, cache: str, moving: int) -> int:
+    """What `reorder_cache` copies in all layers, keys and values, if so many beams of each sentence change places."""
     written = s.N + s.T if cache == OWN else s.T
-    parent_R = np.arange(s.R).reshape(s.B, s.W)[:, np.roll(np.arange(s.W), 1)].ravel()
-    cost = CATALOG["reorder"].cost(_hollow(s, s.R, s.G, written, s.K), parent_R, np.full(s.R, written))
-    return 2 * s.S * cost.bytes
+    kv_RGMK = _hollow(s, s.R, s.G, written, s.K)
+    return 2 * s.S * CATALOG["reorder"].cost(kv_RGMK, _parents(s, moving), np.full(s.R, written)).bytes
+
+
+def table_bytes(s: Step, moving: int) -> int:
+    """What `update_indirection` copies of the tables of all layers, if so many beams of each sentence change places."""
+    indirection_RT = np.broadcast_to(np.zeros((), np.int64), (s.R, s.T))
+    return s.S * CATALOG["indirection"].cost(indirection_RT, _parents(s, moving), np.full(s.R, s.T)).bytes
+
+
+def _parents(s: Step, moving: int) -> np.ndarray:
+    """The row from which each row goes on: the first `moving` beams of a sentence from each other, the rest from
+    themselves. One beam alone has no other to go on from."""
+    parent_BW = np.arange(s.R).reshape(s.B, s.W)
+    parent_BW[:, :moving] = np.roll(parent_BW[:, :moving], 1, axis=1)
+    return parent_BW.ravel()
 
 
 def _hollow(s: Step, *shape: int) -> np.ndarray:
@@ -142,8 +156,23 @@ def beam_numbers(s: Step, machine: Machine) -> Numbers:
     """A prompt that each beam keeps beside one that is kept once: the cache, and attention to it."""
     return {
         HELD: {cache: held_bytes(s, cache) for cache in (OWN, ONCE)},
-        REORDERED: {cache: reordered_bytes(s, cache) for cache in (OWN, ONCE)},
+        REORDERED: {cache: reordered_bytes(s, cache, s.W) for cache in (OWN, ONCE)},
         **_moved({cache: attention(s, cache) for cache in (OWN, ONCE)}, machine),
+    }
+
+
+def reorder_numbers(s: Step, machine: Machine) -> Numbers:
+    """Three ways to follow the beams: all rows into new arrays, in place what moves, and a table of where rows lie."""
+
+    def copied(moving: int) -> dict[str, float]:
+        whole = 2 * held_bytes(s, OWN)  # read and written
+        return {"new arrays": whole, "in place": reordered_bytes(s, OWN, moving), "a table": table_bytes(s, moving)}
+
+    return {
+        REORDERED: copied(s.W),
+        SWAPPED: copied(2),
+        COPYING: {way: machine.seconds(Cost(count, 0)) for way, count in copied(s.W).items()},
+        MOVED: {"weights": products(s).bytes, "cache": attention(s, OWN).bytes},
     }
 
 
@@ -179,5 +208,5 @@ def _moved(parts: dict[str, Cost], machine: Machine) -> Numbers:
 
 
 FIGURES: dict[str, Callable[[Step, Machine], Numbers]] = {
-    "cache": cache_numbers, "beams": beam_numbers, "heads": head_numbers, "el": el_numbers,
+    "cache": cache_numbers, "reorder": reorder_numbers, "beams": beam_numbers, "heads": head_numbers, "el": el_numbers,
 }  # fmt: skip

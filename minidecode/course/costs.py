@@ -28,7 +28,13 @@ SLIDERS = {  # of a size: what it is, and its values; or a size that it has to d
     "G": ("key/value heads", "H"),
     "H": ("query heads", "D"),
 }
-MOVES = {"cache": "BWNT", "beams": "BWNT", "heads": "GBWN", "el": "HBWN"}  # which sliders a figure has
+MOVES = {
+    "cache": "BWNT",
+    "reorder": "BWNT",
+    "beams": "BWNT",
+    "heads": "GBWN",
+    "el": "HBWN",
+}  # which sliders a figure has
 
 
 @dataclass(frozen=True)

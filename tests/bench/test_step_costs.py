@@ -48,12 +48,14 @@ def test_all_matrices_are_counted():
 
 
 def test_beams_that_change_places_copy_what_they_hold():
-    """Read and written: twice the cache, of one beam nothing."""
+    """Read and written: twice what they hold, of one beam nothing; of a table eight bytes a position and layer."""
     s = published_step("gpt2", B=3, W=4, N=100, T=7)
-    assert step_costs.reordered_bytes(s, OWN) == 2 * step_costs.held_bytes(s, OWN)
+    assert step_costs.reordered_bytes(s, OWN, 4) == 2 * step_costs.held_bytes(s, OWN)
+    assert step_costs.reordered_bytes(s, OWN, 2) == step_costs.held_bytes(s, OWN), "two of four"
     own = published_step("gpt2", B=3, W=4, N=0, T=7)
-    assert step_costs.reordered_bytes(s, ONCE) == 2 * step_costs.held_bytes(own, OWN)
-    assert step_costs.reordered_bytes(published_step("gpt2", B=3, W=1), OWN) == 0
+    assert step_costs.reordered_bytes(s, ONCE, 4) == 2 * step_costs.held_bytes(own, OWN)
+    assert step_costs.reordered_bytes(published_step("gpt2", B=3, W=1), OWN, 2) == 0
+    assert step_costs.table_bytes(s, 4) == 2 * step_costs.table_bytes(s, 2) == 12 * 2 * (3 * 4 * 7) * 8
 
 
 def test_the_figures_show_what_the_papers_say():
@@ -67,5 +69,8 @@ def test_the_figures_show_what_the_papers_say():
     beams = step_costs.beam_numbers(published_step("gpt2", W=4, N=1000, T=24), v100)
     assert beams[HELD][OWN] / beams[HELD][ONCE] == 4 * 1024 / (1000 + 4 * 24)
     assert beams[REORDERED][OWN] / beams[REORDERED][ONCE] == 1024 / 24
+    ways = step_costs.reorder_numbers(published_step("gpt2", B=2, W=4, N=100, T=7), v100)
+    assert ways[REORDERED]["new arrays"] == ways[REORDERED]["in place"] == 2 * ways[step_costs.SWAPPED]["in place"]
+    assert ways[step_costs.SWAPPED]["new arrays"] == ways[REORDERED]["new arrays"], "whether or not they move"
     cache = step_costs.cache_numbers(published_step("gpt2", B=1, W=1, N=1, T=0), v100)
     assert cache[HELD]["cache"] == 2 * 12 * 768 * 2

@@ -10,6 +10,7 @@
   const OWN = 'each beam its own', ONCE = 'prompt kept once';
   const HELD = 'bytes held', MOVED = 'bytes moved in a step', OPERATIONS = 'operations of a step';
   const REORDERED = 'bytes copied if all beams change places', SECONDS = 'seconds of a step, at the least';
+  const SWAPPED = 'bytes copied if two beams change places', COPYING = 'seconds to copy for all beams, at the least';
 
   const rows = s => s.B * s.W;
   const add = costs => costs.reduce(
@@ -40,9 +41,13 @@
     operations: 2 * rows(s) * (s.N + s.T) * s.H * 2 * s.K,
   });
 
-  // Keys and values are read in one row and written in another. One beam alone has no other to go on from.
-  const reorderedBytes = (s, cache) =>
-    s.W === 1 ? 0 : 2 * s.S * 2 * rows(s) * s.G * s.K * (cache === OWN ? s.N + s.T : s.T) * s.itemsize;
+  // Rows that go on from another one if `moving` beams of each sentence change places. One beam alone has no other.
+  const movingRows = (s, moving) => s.W === 1 ? 0 : s.B * moving;
+
+  // Keys and values, or numbers of a table, are read in one row and written in another.
+  const reorderedBytes = (s, cache, moving) =>
+    2 * s.S * 2 * movingRows(s, moving) * s.G * s.K * (cache === OWN ? s.N + s.T : s.T) * s.itemsize;
+  const tableBytes = (s, moving) => 2 * s.S * movingRows(s, moving) * s.T * 8;
 
   // EL, section 3.3: a step's attention to a source of N positions, as three groups of products, each a kernel.
   const EL_METHODS = ['cache per beam', 'cache per sentence', 'el'];
@@ -80,10 +85,18 @@
       return { [HELD]: { weights: weightBytes(s), cache: heldBytes(s, OWN) },
         ...moved(['weights', 'cache'], name => parts[name], machine) };
     },
+    reorder(s, machine) {
+      const copied = moving => ({ 'new arrays': 2 * heldBytes(s, OWN), // read and written
+        'in place': reorderedBytes(s, OWN, moving), 'a table': tableBytes(s, moving) });
+      const all = copied(s.W);
+      return { [REORDERED]: all, [SWAPPED]: copied(2),
+        [COPYING]: each(Object.keys(all), way => seconds(machine, { bytes: all[way], operations: 0 })),
+        [MOVED]: { weights: products(s).bytes, cache: attention(s, OWN).bytes } };
+    },
     beams(s, machine) {
       const names = [OWN, ONCE];
       return { [HELD]: each(names, cache => heldBytes(s, cache)),
-        [REORDERED]: each(names, cache => reorderedBytes(s, cache)),
+        [REORDERED]: each(names, cache => reorderedBytes(s, cache, s.W)),
         ...moved(names, cache => attention(s, cache), machine) };
     },
     heads(s, machine) {
