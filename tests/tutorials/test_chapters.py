@@ -84,10 +84,51 @@ def test_a_chapter_states_its_minutes(chapter):
 
 @each_chapter
 def test_minutes_with_exercises_are_the_chapters_and_those_of_its_exercises(chapter):
-    """Exercises without a number, of the project or of the last chapter, have no minutes of their own."""
+    """An exercise without a number says its minutes in the chapter; stages of the project have none."""
     numbered = [e.text.minutes for e in exercises().values() if e.text.chapter == chapter.number]
+    section = chapter.text.partition("\n## Exercises\n")[2]
+    others = [int(minutes) for minutes in re.findall(r"\((\d+) minutes\)", section)]
     without, with_exercises = chapter.minutes
-    assert with_exercises == without + sum(numbered) or not numbered
+    assert with_exercises == without + sum(numbered) + sum(others)
+
+
+@each_chapter
+def test_a_chapter_lists_its_exercises_and_no_others(chapter):
+    section = chapter.text.partition("\n## Exercises\n")[2]
+    listed = [int(number) for number in re.findall(r"^(\d+)\. `minidecode exercise start \1`", section, re.MULTILINE)]
+    assert listed == [e.number for e in exercises().values() if e.text.chapter == chapter.number]
+
+
+def test_pages_that_count_the_course_count_what_is_there():
+    """All chapters with all exercises, in hours; and how many of them there are."""
+    assert {e.text.chapter for e in exercises().values()} <= {c.number for c in CHAPTERS}
+    hours = f"about {sum(c.minutes[1] for c in CHAPTERS) / 60:.0f} hours"
+    counts = [in_letters(len(CHAPTERS)).capitalize() + " chapters", in_letters(len(exercises())) + " exercises"]
+    pages = {
+        "README.md": [hours, *counts], "tutorials/README.md": [hours, counts[0], "all " + in_letters(len(exercises()))],
+        "docs/READERS.md": [hours, *counts], "CHANGELOG.md": counts,
+        "minidecode/course/exercises/__init__.py": counts[1:],
+    }  # fmt: skip
+    for page, told in pages.items():
+        text = (ROOT / page).read_text(encoding="utf-8").replace("](tutorials/README.md)", "").replace("[", "")
+        for words in told:
+            assert words in text, f"{page} does not say {words!r}"
+        assert {said.lower() for said in re.findall(r"[Aa]bout \d+ hours", text)} <= {hours}, page
+
+
+ONES = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
+    " seventeen eighteen nineteen"
+)
+TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+
+
+def in_letters(number: int) -> str:
+    """A number from 1 to 99 in words."""
+    ones, tens = ONES.split(), TENS.split()
+    if number < 20:
+        return ones[number]
+    return tens[number // 10 - 2] + (f"-{ones[number % 10]}" if number % 10 else "")
 
 
 @each_chapter
