@@ -61,6 +61,17 @@ def test_the_readme_says_what_was_recorded_of_other_families(script):
     assert set(recorded["work"]) <= set(script.MORE_SETTINGS)
 
 
+def test_the_readme_says_what_was_recorded_on_a_zen_4(script):
+    recorded = json.loads((HERE / "benchmarks" / "results" / "peers-zen4-cpu.json").read_text(encoding="utf-8"))
+    ((work, rows),) = recorded["work"].items()
+    assert work == "gpt2, greedy, 8 x 128, 32 new" and len(rows["minidecode fp32"]["seconds"]) == 11
+    pairs = (("minidecode fp32", "CTranslate2 fp32, own, spinning"),
+             ("minidecode int8_dynamic", "CTranslate2 int8, own, spinning"),
+             ("minidecode fp32", "transformers, spinning"))  # fmt: skip
+    cells = " | ".join(script.ratio(rows[ours], rows[theirs]) for ours, theirs in pairs)
+    assert f"| {cells} |" in (HERE / "benchmarks" / "README.md").read_text(encoding="utf-8")
+
+
 def test_peers_wait_both_ways(script):
     """Which of the two is faster hangs on the machine; a peer that may only sleep is not at its best."""
     for name, (_, given, environment) in script.SYSTEMS.items():
