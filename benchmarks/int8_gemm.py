@@ -29,6 +29,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 from readme import with_marks, write_between_markers
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from minidecode.bench.compare import where_it_ran
 from minidecode.cpu.common import tile
@@ -171,7 +172,7 @@ def table(found: dict, products: set[str]) -> str:
             f" | {row['of_reading']:.0%} |"
         )
     threads = f"{m['threads']} thread{'s' * (m['threads'] > 1)} on {m['cores']} cores ({m['processor']})"
-    where = f"Medians, {threads}, {m['kind']}; numba {m['numba']}."
+    where = f"Medians, {threads}, {m['kind']}; BLAS: {m['blas']}; numba {m['numba']}."
     return "\n".join([*lines, "", f"{where} {m['note']}".strip()])
 
 
@@ -186,14 +187,15 @@ def main() -> None:
     a = p.parse_args()
     if DOT is None:
         raise SystemExit("this processor has no integer dot product that compiled code could use")
-    numbers, found = np.ones(READ, np.float32), []
-    with ThreadPoolExecutor(worker_threads().number) as pool:
+    numbers, found, threads = np.ones(READ, np.float32), [], worker_threads().number
+    with ThreadPoolExecutor(threads) as pool, threadpool_limits(threads):
         for name in a.products:
             for rows in a.rows:
                 row = {"product": name} | measure(rows, *PRODUCTS[name], a.turns, pool, numbers)
                 found.append(row)
                 print(name, rows, row["milliseconds"], f"int8 / int4 {row['int8_over_int4']}x", flush=True)
-    machine = where_it_ran() | {"kind": DOT.name, "threads": worker_threads().number, "note": a.note}
+    blas = ", ".join(sorted({f"{b['internal_api']} {b.get('architecture', '')}".strip() for b in threadpool_info()}))
+    machine = where_it_ran() | {"kind": DOT.name, "threads": threads, "blas": blas, "note": a.note}
     result = {"machine": machine, "products": found}
     print(table(result, set(a.products)))
     if a.out:
