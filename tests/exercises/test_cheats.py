@@ -128,6 +128,7 @@ def test_the_bytes_at_the_peak_cannot_be_set_back(way):
 AHEAD_OF_THE_CALL = {
     "when the file is read": "ROOM = {t: np.empty((2, 4_000_000), t) for t in ('float32', 'float64')}",
     "in the first call": "ROOM = {}",
+    "of bytes": "ROOM = {t: np.frombuffer(bytearray(64_000_000), t).reshape(2, -1) for t in ('float32', 'float64')}",
 }
 
 
@@ -152,11 +153,23 @@ def test_room_that_is_made_before_the_call_counts(made):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_keys_in_pieces_are_seen(seed):
+@pytest.mark.parametrize("built", ["keys", "values"])
+def test_what_is_built_in_pieces_is_seen(built, seed):
     exercise = find("23")
-    source = exercise.varied(exercise.folder() / "wrong/keys_in_pieces.py", seed)
+    source = exercise.varied(exercise.folder() / f"wrong/{built}_in_pieces.py", seed)
     verdict = exercise.task.check(Submission(Path(exercise.file_name), source), seed, hidden=7)
-    assert verdict.mistake == "keys-in-pieces" and "h W_k overflows" in verdict.message, str(verdict)
+    assert verdict.mistake == f"{built}-in-pieces" and f"h W_{built[0]} overflows" in verdict.message, str(verdict)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_weights_may_be_divided_by_their_sum_at_the_end(seed):
+    """Sums that are not averages yet are larger: they must not overflow either."""
+    exercise = find("23")
+    source = exercise.varied(exercise.folder() / "solution.py", seed)
+    last = edited(source, (r"            p_WN /= (p_WN.sum\(.*\))\n", r"            total_W1 = \1\n"),
+                  (r"(p_WN @ h_BND\[b\] @ w_v_XX\[mine\].T) \+", r"(\1) / total_W1 +"))  # fmt: skip
+    verdict = exercise.task.check(Submission(Path(exercise.file_name), last), seed, hidden=7)
+    assert verdict.ok, str(verdict)
 
 
 HONEST_BESIDE_THE_PEAK = {  # names that sound alike, memory that is given back, and warnings, which may look for it

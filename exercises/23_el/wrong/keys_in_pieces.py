@@ -1,4 +1,4 @@
-"""Builds keys and values, 64 positions at a time, and forgets them."""
+"""Builds keys, 64 positions at a time, and forgets them. Values are not built."""
 
 import numpy as np
 
@@ -25,8 +25,5 @@ def attend(q_RHK, h_BND, length_B, w_k_DD, b_k_D, w_v_DD, b_v_D):
             s_WN[:, is_pad] = -np.inf
             p_WN = np.exp(s_WN - s_WN.max(axis=1, keepdims=True))
             p_WN /= p_WN.sum(axis=1, keepdims=True)
-            out_RD[rows, mine] = 0
-            for n in range(0, N, 64):
-                v_XK = h_BND[b, n : n + 64] @ w_v_XX[mine].T + b_v_D[mine]
-                out_RD[rows, mine] += p_WN[:, n : n + 64] @ v_XK
+            out_RD[rows, mine] = p_WN @ h_BND[b] @ w_v_XX[mine].T + b_v_D[mine]
     return out_RD

@@ -18,6 +18,7 @@ from types import SimpleNamespace
 
 WORD_BYTES = 16
 MOST_ARRAYS = 20  # that are reported, where code raised
+LARGE = 100_000  # bytes of an object, such as a bytearray, that an array may be made over
 GRACE = 0.2  # seconds for threads that are about to end when the function returns
 REFUSED = (
     "os.exec", "os.fork", "os.forkpty", "os.kill", "os.killpg", "os.posix_spawn", "os.spawn", "os.startfile",
@@ -248,9 +249,9 @@ class Student:
         }
 
     def _bytes_of_arrays(self) -> int:
-        """Of all that were made since the file was read: not of modules that it imports."""
+        """Of all that were made since the file was read, and of what else is so large that it may serve as one."""
         numpys = self._numpy.lib.tracemalloc_domain
-        return sum(size for domain, size, *_ in self._memory._get_traces() if domain == numpys)
+        return sum(size for domain, size, *_ in self._memory._get_traces() if domain == numpys or size >= LARGE)
 
     def _bytes_of(self, result) -> int:
         several = result if isinstance(result, tuple | list) else (result,)

@@ -67,8 +67,8 @@ class Trial:
     ran: of a kernel, what the judge saw (blocks, threads, counts, lines, findings, costs, shared arrays, names). calls:
     what the code asked of callbacks, in order. callers: by which thread each, 0 being the one that was called. late:
     callbacks that threads called when the function had returned; left_running: threads that were still there a moment
-    after. again: what came of the same input otherwise, where a task tries that: see `NumPyTask.try_again`. probe: as
-    again, where a task tries two things.
+    after. again: what came of the same input otherwise, where a task tries that: see `NumPyTask.try_again`. probes: as
+    again, where a task tries several things, by what each of them would show.
     """
 
     inputs: dict[str, Any]
@@ -82,7 +82,7 @@ class Trial:
     callers: list[int] = field(default_factory=list)
     late: list[str] = field(default_factory=list)
     again: Trial | None = None
-    probe: Trial | None = None
+    probes: dict[str, Trial] = field(default_factory=dict)
     left_running: int = 0
     peak: int | None = None
     miss: Miss | None = None

@@ -31,6 +31,8 @@ class Task(NumPyTask):
                             " the brackets is there to save",
         "keys-in-pieces": "keys are built after all, some positions at a time: few bytes are held, and every step"
                           " multiplies all positions by W_k again",
+        "values-in-pieces": "values are built after all, some positions at a time: few bytes are held, and every step"
+                            " multiplies all positions by W_v again",
     }  # fmt: skip
 
     def variation(self, rng):
@@ -59,12 +61,13 @@ class Task(NumPyTask):
         return [*cases, one(2, 2, int(rng.integers(1000, 1200)), 2, 64)]  # here the bytes are counted
 
     def run(self, submission, v, trials, verdict):
-        """Once more with keys that overflow. Where something is too large, or float64 without need, once more with
-        roots that are plain numbers."""
+        """Once more with keys that overflow, and with values that do. Where something is too large, or float64 without
+        need, once more with roots that are plain numbers."""
         super().run(submission, v, trials, verdict)
-        self.try_again(submission, v, trials, lambda inputs: _with_large_keys(v, inputs))
-        for trial in trials:
-            trial.probe, trial.again = trial.again, None
+        for mistake, with_large in LARGE.items():
+            self.try_again(submission, v, trials, lambda inputs, with_large=with_large: with_large(v, inputs))
+            for trial in trials:
+                trial.probes[mistake], trial.again = trial.again, None
         plain = re.sub(r"\b(np|numpy)\.sqrt\(", r"(lambda n: \1.sqrt(n).tolist() if \1.ndim(n) == 0 else \1.sqrt(n))(",
                        submission.source)  # fmt: skip
         is_large = [t.got is not None and (self._is_large(t) or _is_wide(v, t)) for t in trials]
@@ -79,8 +82,8 @@ class Task(NumPyTask):
 
     def _attend(self, v, inputs, mistake=None):
         """(out_RD, bound_RD): by keys and values, in float64; the bound sums what rounding can do on the way."""
-        if mistake in ("as-large-as-keys", "keys-in-pieces"):
-            raise NotImplementedError  # told by bytes, or by keys that overflow
+        if mistake == "as-large-as-keys" or mistake in LARGE:
+            raise NotImplementedError  # told by bytes, or by keys and values that overflow
         q_RHK, h_BND, w_k, b_k, w_v, b_v = (
             inputs[n].astype(np.float64) for n in ("q_RHK", "h_BND", "w_k_DD", "b_k_D", "w_v_DD", "b_v_D")
         )
@@ -133,7 +136,7 @@ class Task(NumPyTask):
     def miss(self, v, trial):
         limit = _keys_of_a_head(trial.inputs)
         if not self._is_large(trial):
-            return self._miss_of_keys(trial)
+            return self._miss_of_pieces(trial)
         told = f"{self.call(trial.inputs)} holds {trial.peak:,} bytes at its peak; the keys of one head of one sentence"
         h_bytes = trial.inputs["h_BND"].nbytes
         told = f"{told} would be {limit:,}, and all hidden states are {h_bytes:,}."
@@ -147,16 +150,14 @@ class Task(NumPyTask):
             )
         return Miss(told, "as-large-as-keys", numbers, shows_input=False)
 
-    def _miss_of_keys(self, trial):
-        got = trial.probe.got if trial.probe else None
-        if trial.inputs["h_BND"].shape[1] < LONG or got is None or np.isfinite(got[0]).all():
-            return None
-        told = (
-            f"{self.call(trial.inputs)} is right. But where one column of W_k for each head is as large as"
-            f" {trial.inputs['w_k_DD'].dtype} allows, and the query has a 0 for it, out_RD is not finite: h W_k"
-            " overflows, and (q W_k) h does not."
-        )
-        return Miss(told, "keys-in-pieces", shows_input=False)
+    def _miss_of_pieces(self, trial):
+        """Of keys or values that overflow where the other brackets do not."""
+        for mistake, why in WHY_LARGE.items():
+            got = trial.probes[mistake].got if mistake in trial.probes else None
+            if trial.inputs["h_BND"].shape[1] >= LONG and got is not None and not np.isfinite(got[0]).all():
+                why = why.format(dtype=trial.inputs["h_BND"].dtype)
+                return Miss(f"{self.call(trial.inputs)} is right. But {why}", mistake, shows_input=False)
+        return None
 
     def praise(self, v, tried):
         last = tried[-1]
@@ -172,6 +173,30 @@ def _with_large_keys(v, inputs):
     of_keys_XD = w_k_DD if v.layout == "oi" else w_k_DD.T
     of_keys_XD[::K] = np.finfo(v.dtype).max
     return inputs | {"q_RHK": q_RHK, "w_k_DD": w_k_DD}
+
+
+def _with_large_values(v, inputs):
+    """The first number of a head's values overflows at each position, where a hidden state begins with 2 or -2.
+
+    All positions of a text weigh the same, for the queries are 0; and those numbers sum to 0.
+    """
+    h_BND, w_v_DD, K = inputs["h_BND"].copy(), inputs["w_v_DD"].copy(), inputs["q_RHK"].shape[2]
+    for h_ND, length in zip(h_BND, inputs["length_B"], strict=True):
+        text = np.flatnonzero(_text(v, length, len(h_ND)))
+        h_ND[text, 0] = np.where(np.arange(len(text)) % 2, 2, -2)
+        h_ND[text[len(text) // 2 * 2 :], 0] = 0  # the last of an odd number
+    of_values_XD = w_v_DD if v.layout == "oi" else w_v_DD.T
+    of_values_XD[::K, 0] = np.finfo(v.dtype).max
+    return inputs | {"q_RHK": np.zeros_like(inputs["q_RHK"]), "h_BND": h_BND, "w_v_DD": w_v_DD}
+
+
+LARGE = {"keys-in-pieces": _with_large_keys, "values-in-pieces": _with_large_values}
+WHY_LARGE = {
+    "keys-in-pieces": "where one column of W_k for each head is as large as {dtype} allows, and the query has a 0 for"
+                      " it, out_RD is not finite: h W_k overflows, and (q W_k) h does not.",
+    "values-in-pieces": "where one number of W_v for each head is as large as {dtype} allows, and what it multiplies"
+                        " sums to 0 over the positions, out_RD is not finite: h W_v overflows, and (p h) W_v does not.",
+}  # fmt: skip
 
 
 def _is_wide(v, trial):
