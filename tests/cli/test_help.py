@@ -220,7 +220,7 @@ def test_a_word_is_completed(completed, shell, words, found):
     ("words", "found"),
     [(["--plan", "cache", "=", "s"], ["split"]), (["--plan", "cache", "="], list(CACHES)),
      (["--plan", "=", "fast,ngram", "=", "cp"], ["cpu"]), (["--plan", "=", "fas"], ["fast"]),
-     (["--plan", "heads", "="], ["reference", "naive", "cuda", "emulator"])],
+     (["--plan", "temperature", "="], ["reference", "naive", "cuda", "emulator"])],
 )  # fmt: skip
 def test_bash_gets_what_stands_behind_the_equals_sign(completed, words, found):
     """bash takes = as a word of its own, and puts a completion behind it."""
