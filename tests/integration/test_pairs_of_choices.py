@@ -150,14 +150,18 @@ def test_all_pairs_of_choices_beside_captured_steps(settings, dtype, monkeypatch
     model = in_dtype(dtype, "gpt2", "fast", **settings)
     others = {"epilogue": ["off"], "arena": ["none"], "cache": ["split", "preallocated"]}
     searches = [search | {"max_new_tokens": 12} for search in SEARCHES]
-    expected, launches = [tokens(model, "cache=none", search) for search in searches], {"auto": [], "off": []}
-    for i, plan in enumerate(covering(model, False, {row: ["cpu"] for row in STEP} | others)):
-        for search, right in itertools.islice(zip(searches * 2, expected * 2, strict=True), i % 6, i % 6 + 3):
+    expected, plans_captured = [tokens(model, "cache=none", search) for search in searches], 0
+    for plan in covering(model, False, {row: ["cpu"] for row in STEP} | others):
+        launches = []
+        for search, right in zip(searches, expected, strict=True):
             if plan.hars not in ("off", "auto") and (search["num_beams"] == 1 or "do_sample" in search or
                                                      "num_beam_groups" in search or "dialect" in search):  # fmt: skip
                 continue  # refused: nothing would go straight
-            assert tokens(model, plan, search, launches[plan.graphs]) == right, f"{plan} {search}"
-    assert sum(launches["auto"]) > 50 and not any(launches["off"])
+            assert tokens(model, plan, search, launches) == right, f"{plan} {search}"
+        if plan.hars in ("off", "auto"):  # all six searches ran, and three have few enough rows to be captured
+            assert any(launches) == (plan.graphs == "auto"), plan
+            plans_captured += plan.graphs == "auto"
+    assert plans_captured > 1
 
 
 @pytest.mark.parametrize("base", ["naive", "fast"])
