@@ -7,7 +7,8 @@ and bytes per second that as many threads read from memory. Products of 1, 4 and
 products of many rows near the first. Each call gets another matrix than the one before, so that weights come from
 memory, as in a model. Rounding the rows counts as part of a product. Beside them: `int8`, `int8_blocks` and `int4`,
 which round weights alone, and float32 by the BLAS. Everything runs on as many threads as Numba is told
-(NUMBA_NUM_THREADS). Each product is compared with NumPy's before it is timed; a wrong one ends the script.
+(NUMBA_NUM_THREADS); what is recorded ran on one. Each product is compared with NumPy's before it is timed; a wrong one
+ends the script.
 
 Takes about two minutes. Prints a table; writes that of the last product into --readme between the marks int8-gemm, and
 all figures to --out.

@@ -58,7 +58,10 @@ def trace(
         out = loaded.generate(prompt, plan=plan, trace=True, **options)
         other = loaded.generate(prompt, trace=True, **({"plan": plan} | options | changed)) if changed else None
     write = _writer(loaded.tokenizer)
-    word = lambda i: write([i])  # noqa: E731
+
+    def word(i: int) -> str:
+        return write([i])
+
     if svg is not None:
         from ..search.beam_tree import draw_beam_tree
 

@@ -31,7 +31,7 @@ from ...runtime.weight_blocks import aligned
 from ..activation import activate, no_bias
 from .atomics import array_at, bits_of, float_of
 from .jit import njit
-from .thread_pool import ALL_WORKERS, CALLER_ALONE, DONE, parallel_for, schedule
+from .thread_pool import ALL_WORKERS, CALLER_ALONE, DONE, TASKS_PER_THREAD, parallel_for, schedule
 from .tile import DOT, FLOAT, GROUP, LINES, MOST_ROWS, Kind, tile_of
 
 F = np.float32
@@ -48,7 +48,6 @@ BLOCK_IN_FIRST_LEVEL, LONG_BLOCK = 96, 768
 BLOCK_OF_TWO = 256  # where two tiles share a block, and so fetch the next: 8 rows take 14.7 ms, with 768 steps 16.1
 PREFETCH_STEPS = 32  # so many steps before weights are read, they are fetched, where no earlier tile can do it
 ROWS_OF_ROUNDING = 16  # in a task
-TASKS_PER_THREAD = 4  # at the least, where the product is large: no thread waits long for the last one
 WORTH_TWO_TASKS = 2**20  # bytes of weights times rows, of which four take no longer than one
 
 
