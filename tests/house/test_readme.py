@@ -279,8 +279,8 @@ def test_the_page_of_low_precision_says_what_was_measured():
     whole = json.loads((RESULTS / "int8-gemm-cpu.json").read_text(encoding="utf-8"))["products"]
     with_64 = [r["milliseconds"] for r in whole if r["rows"] == 64]
     with_more = [r["milliseconds"] for r in whole if r["rows"] > 64]
-    assert "With 64 rows, `int8_dynamic` is four times as fast as `int8`." in in_words(text)
-    assert round(statistics.median(ms["int8"] / ms["int8_dynamic"] for ms in with_64)) == 4
+    assert "With 64 rows, `int8_dynamic` is three to four times as fast as `int8`." in in_words(text)
+    assert 3 <= statistics.median(ms["int8"] / ms["int8_dynamic"] for ms in with_64) <= 4
     assert "With more rows it is about four times as fast as float32 by the BLAS," in in_words(text)
     assert round(statistics.median(ms["float32"] / ms["int8_dynamic"] for ms in with_more)) == 4
 
