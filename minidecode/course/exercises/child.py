@@ -271,7 +271,13 @@ class Student:
         """A function of the judge's: it computes and counts on its side of the pipe."""
         name, stalled = callback.name, []
 
-        def ask(*arguments):
+        def ask(*arguments, **named):
+            for parameter in callback.parameters[len(arguments) :]:
+                if parameter not in named:
+                    break
+                arguments = (*arguments, named.pop(parameter))
+            if named:
+                raise TypeError(f"{name}() got an unexpected keyword argument {next(iter(named))!r}")
             with self._one_asks:
                 if not self._is_called:
                     self._late.append(name)

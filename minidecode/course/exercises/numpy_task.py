@@ -96,7 +96,10 @@ class NumPyTask(Task):
             trial.miss = self._raised(inputs, reply["error"])
             return
         unwanted = [name for k, name in enumerate(inputs) if k in reply["changed"] and name not in self.changes]
-        result = tuple(map(_as_array, several(reply["result"]))) if self.gives else ()
+        result = reply["result"]
+        if isinstance(result, list) and len(result) == len(self.returns) - len(changes) > 1:
+            result = tuple(result)  # a list of the results is as good
+        result = tuple(map(_as_array, several(result))) if self.gives else ()
         trial.peak = reply.get("peak")
         trial.callers = [int(caller) for caller in reply.get("callers", ())]
         trial.late, trial.left_running = [str(name) for name in reply.get("late", ())], int(reply.get("left", 0))

@@ -6,6 +6,7 @@ is read is checked before room is made for it. The student's process loads this 
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import re
@@ -29,11 +30,13 @@ class TooLargeError(WireError):
 class Callback:
     """Stands for a function that stays on the judge's side: the student's process asks for each call.
 
-    stall: the first call lasts until nothing was called for so many seconds, as if a disk were slow.
+    stall: the first call lasts until nothing was called for so many seconds, as if a disk were slow. parameters: those
+    of the function, by which the student may name its arguments.
     """
 
-    def __init__(self, name: str, function: Any = None, stall: float = 0.0):
+    def __init__(self, name: str, function: Any = None, stall: float = 0.0, parameters: tuple[str, ...] = ()):
         self.name, self.function, self.stall = name, function, stall
+        self.parameters = tuple(inspect.signature(function).parameters) if function else parameters
 
 
 def pack(value: Any) -> bytes:
@@ -61,7 +64,7 @@ def _plain(value: Any, blobs: list[bytes]) -> Any:
     if isinstance(value, dict):
         return {"$": "dict", "items": {str(k): _plain(v, blobs) for k, v in value.items()}}
     if isinstance(value, Callback):
-        return {"$": "callback", "name": value.name, "stall": value.stall}
+        return {"$": "callback", "name": value.name, "stall": value.stall, "parameters": list(value.parameters)}
     raise TypeError(f"a {type(value).__name__} is no result: arrays, numbers, texts and tuples of them are")
 
 
@@ -108,7 +111,7 @@ def _value(plain: Any, blobs: _Blobs) -> Any:
     if kind == "dict":
         return {str(k): _value(v, blobs) for k, v in plain["items"].items()}
     if kind == "callback":
-        return Callback(str(plain["name"]), stall=float(plain["stall"]))
+        return Callback(str(plain["name"]), None, float(plain["stall"]), tuple(map(str, plain["parameters"])))
     raise WireError(f"no {kind} is known")
 
 
