@@ -195,6 +195,12 @@ RANKED_WITHOUT = {
     "of two numbers": (r"rank\(score_X\[lot\]\)", f"(rank(score_X[:2]), {ARGSORT})[1]"),
     "and not looked at": (r"rank\(score_X\[lot\]\)", f"(rank(score_X[:{5}]), {ARGSORT})[1]"),
     "sorted again": (r"(        score_BC\[b\], index)", "        best = np.argsort(-score_X, kind='stable')[:C]\n\\1"),
+    "the best of what is sorted": (r"(        best = np\.arange\(0\))",
+                                   "        keep = np.sort(np.argsort(-score_X, kind='stable')[:C])\n"
+                                   "        score_X, index_X = score_X[keep], index_X[keep]\n\\1"),
+    "the best of what is partitioned": (r"(        best = np\.arange\(0\))",
+                                        "        keep = np.sort(np.argpartition(-score_X, C - 1)[:C])\n"
+                                        "        score_X, index_X = score_X[keep], index_X[keep]\n\\1"),
 }  # fmt: skip
 
 
@@ -210,9 +216,14 @@ HONEST_BESIDE_RANK = {  # other lots, another order to go through them, and scor
     "as probabilities": (r"rank\(score_X\[lot\]\)", "rank(np.exp(score_X[lot] - score_X.max()))"),
     "less the best": (r"rank\(score_X\[lot\]\)", "rank(score_X[lot] - score_X.max())"),
     "a list": (r"rank\(score_X\[lot\]\)", "np.asarray(list(rank(score_X[lot])), int)"),
-    "partitioned first": (r"(        best = np\.arange\(0\))",
-                          "        keep = np.sort(np.argpartition(-score_X, C - 1)[:C])\n"
-                          "        score_X, index_X = score_X[keep], index_X[keep]\n\\1"),
+    "less and less": (r"(            lot = np\.concatenate)",
+                      "            if len(best) == C:\n"
+                      "                later = np.arange(begin, len(score_X))\n"
+                      "                better = later[score_X[later] > score_X[best[-1]]]\n"
+                      "                if len(better) <= ROOM - C:\n"
+                      "                    lot = np.concatenate([best, better])\n"
+                      "                    best = lot[rank(score_X[lot])[:C]]\n"
+                      "                    break\n\\1"),
 }  # fmt: skip
 
 
@@ -224,6 +235,165 @@ def test_honest_rankings_pass(honest, seed):
     submission = Submission(Path(exercise.file_name), edited(source, HONEST_BESIDE_RANK[honest]))
     verdict = exercise.task.check(submission, seed, hidden=7)
     assert verdict.ok, str(verdict)
+
+
+# What is measured, done for show
+
+
+FOR_SHOW = {  # exercise, program, what is said of it
+    "10, a tile that is filled once": (10, """
+@cuda.jit
+def rotate(out, a):
+    tile = cuda.shared.array(TILE, int32)
+    r, t = cuda.blockIdx.x, cuda.threadIdx.x
+    tile[t] = a[r, t]
+    cuda.syncthreads()
+    for first in range(0, a.shape[1], TILE):
+        out[r, first + t] = a[r, first + (t + SHIFT) % TILE] + 0 * tile[(t + 1) % TILE]
+""", "numbers into shared memory."),
+    "14, atomics in the place of shared memory": (14, """
+@cuda.jit
+def below_top(out, x):
+    lane = cuda.threadIdx.x % 32
+    r = cuda.blockIdx.x * WARPS + cuda.threadIdx.x // 32
+    if r < x.shape[0]:
+        top = float32(-math.inf)
+        for k in range(lane, x.shape[1], 32):
+            top = max(top, x[r, k])
+        if lane == 0:
+            out[r, 0] = float32(-math.inf)
+        cuda.syncwarp()
+        cuda.atomic.max(out, (r, 0), top)
+        cuda.syncwarp()
+        top = out[r, 0]
+        cuda.syncwarp()
+        for k in range(lane, x.shape[1], 32):
+            out[r, k] = x[r, k] - top
+""", "32 atomics"),
+    "29, sums beyond 64 bits": (29, """
+def plan(bytes_X, first_X, end_X):
+    offset_X = np.full(len(bytes_X), 2**63 - ALIGNED)
+    small_X = bytes_X < ALIGNED
+    offset_X[small_X] = ALIGNED * np.arange(small_X.sum())
+    return offset_X
+""", "offset_X[0] is 9,223,372,036,854,7"),
+    "30, a thread for each call": (30, """
+def generate(values):
+    for value in values:
+        if value < 0:
+            raise ValueError("this line cannot be done")
+        yield value * A % 97
+
+
+def elsewhere(function, *arguments):
+    got = []
+
+    def work():
+        try:
+            got.append(function(*arguments))
+        except ValueError:
+            pass
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    return got
+
+
+def run(line_X, read, write):
+    for k, line in enumerate(line_X.tolist()):
+        values = elsewhere(read, line)
+        if not values:
+            return
+        try:
+            (result,) = generate(values)
+        except ValueError:
+            result = -1
+        elsewhere(write, k, result)
+""", "read is called by"),
+    "31, a sum of dot that hardly counts": (31, """
+def product(x_RD, w_FD, scale_F, dot):
+    step_R = np.abs(x_RD).max(axis=1) / np.float32(LARGEST)
+    q_RD = np.rint(x_RD / np.where(step_R > 0, step_R, 1)[:, None])
+    one = dot(np.ones((1, 1), np.uint8), np.ones((1, 1), np.int8))
+    return q_RD @ w_FD.T.astype(float) * step_R[:, None] * scale_F + 1e-12 * one * step_R[:, None]
+""", "does not grow by its sum"),
+    "31, one piece of dot": (31, """
+def product(x_RD, w_FD, scale_F, dot):
+    step_R = np.abs(x_RD).max(axis=1) / np.float32(LARGEST)
+    q_RD = np.rint(x_RD / np.where(step_R > 0, step_R, 1)[:, None])
+    first = slice(0, min(DEPTH, x_RD.shape[1] - 1))
+    u_RD, rest = (q_RD[:, first] + OFFSET).astype(np.uint8), slice(first.stop, None)
+    sum_RF = dot(u_RD, w_FD[:, first]) - OFFSET * w_FD[:, first].sum(axis=1, dtype=np.int32)
+    return (sum_RF + q_RD[:, rest] @ w_FD[:, rest].T.astype(float)) * step_R[:, None] * scale_F
+""", "does not grow by its sum"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cheat", FOR_SHOW)
+def test_what_is_done_for_show_is_not_right(cheat):
+    number, program, said = FOR_SHOW[cheat]
+    seed = 4 if number == 14 else SEED  # with one warp to a block, so that few loads are enough
+    exercise = find(str(number))
+    source = exercise.varied(exercise.folder() / "solution.py", seed)
+    head = source[: source.index("# --- end")]  # imports and the variation
+    verdict = exercise.task.check(Submission(Path(exercise.file_name), f"{head}# --- end\n{program}"), seed, hidden=7)
+    assert not verdict.ok, "it was graded as right"
+    assert said in verdict.message, str(verdict)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_three_passes_are_too_many_where_the_length_is_loaded_once(seed):
+    """What a lane does not load of its row's length is not left over for scores."""
+    exercise = find("26")
+    source = exercise.varied(exercise.folder() / "wrong/reads_again.py", seed)
+    once = (
+        "    length = 0\n    if lane == 0:\n        length = length_R[r]\n    length = cuda.shfl_sync(ALL, length, 0)\n"
+    )
+    submission = Submission(Path(exercise.file_name), edited(source, (r"    length = length_R\[r\]\n", once)))
+    assert exercise.task.check(submission, seed).mistake == "reads-again"
+
+
+TWO_TILES = """
+@cuda.jit
+def rotate(out, a):
+    tiles = cuda.shared.array((2, TILE), int32)
+    r, t = cuda.blockIdx.x, cuda.threadIdx.x
+    for k in range(a.shape[1] // TILE):
+        tiles[k % 2, t] = a[r, k * TILE + t]
+        cuda.syncthreads()
+        out[r, k * TILE + t] = tiles[k % 2, (t + SHIFT) % TILE]
+"""
+
+
+def test_two_tiles_by_turns_need_one_barrier_each():
+    source = answer(10)
+    assert judged(10, f"{source[: source.index('# --- end')]}# --- end\n{TWO_TILES}", hidden=7).ok
+
+
+@pytest.mark.parametrize(
+    ("number", "edit"),
+    [
+        (4, (r"project\(layer, (.*)\)\n", r"project(h_XD=\1, layer=layer)\n")),
+        (27, (r"rank\((score_X\[lot\])\)", r"rank(score_X=\1)")),
+        (30, (r"write\(\*result\)", "write(result[0], result=result[1])")),
+        (31, (r"dot\((u_RD.*), (w_FD.*)\)\n", r"dot(\1, w=\2)\n")),
+        (32, (r"weigh\((score_of.*)\)\n", r"weigh(threshold_R=\1)\n")),
+    ],
+    ids=lambda v: v if isinstance(v, int) else "",
+)
+def test_arguments_of_a_function_that_is_given_may_be_named(number, edit):
+    verdict = judged(number, edited(answer(number), edit))
+    assert verdict.ok, str(verdict)
+    other = edited(answer(number), (edit[0], edit[1].replace("h_XD=", "h=").replace("layer=", "l=")
+                                    .replace("score_X=", "s=").replace("result=", "r=").replace("w=", "v=")
+                                    .replace("threshold_R=", "t=")))  # fmt: skip
+    assert "got an unexpected keyword argument" in str(judged(number, other))
+
+
+@pytest.mark.parametrize(("number", "results"), [(6, r"return (parent_BW, .*)\n"), (7, r"return (tokens_WT, .*)\n")])
+def test_several_results_may_come_as_a_list(number, results):
+    assert judged(number, edited(answer(number), (results, r"return [\1]\n")), hidden=7).ok
 
 
 # A published solution in one's own variation

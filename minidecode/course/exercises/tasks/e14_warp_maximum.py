@@ -85,6 +85,11 @@ class Task(KernelTask):
         if shared:
             told = f"{self.call(trial.inputs)} goes to shared memory {shared:,} times; 0 are allowed here."
             return Miss(told, "shared-memory", numbers, shows_input=False)
+        if counts["atomics"]:
+            told = (
+                f"{self.call(trial.inputs)} is right by {counts['atomics']:,} atomics: its lanes meet in memory, which"
+            )
+            return Miss(f"{told} they need not.", None, numbers, shows_input=False, is_explained=True)
         if loads > limit:
             told = f"{self.call(trial.inputs)} loads {loads:,} numbers where the rows hold {size:,}:"
             told += f" {loads / size:.1f} loads for each; {limit:,} are the most."

@@ -27,6 +27,7 @@ class Task(KernelTask):
         "no-barrier": "tokens are read from shared memory before other threads have put them there",
         "no-barrier-before-refilling": "a thread that is ahead fills the tile with the next tokens while others still"
                                        " look at these",
+        "one-thread-works": "one thread goes through the row token by token, while all others stand by",
         "whole-row-in-shared": "shared memory does not grow with the text: a block gets 48 KB, and the more it takes,"
                                " the fewer blocks run at once",
     }  # fmt: skip
@@ -156,7 +157,7 @@ class Task(KernelTask):
         tokens = rows * length
         loads, stores, limit = counts["global_loads"], counts["shared_stores"], int(MOST * tokens) + 2 * rows * v.n
         if loads <= limit:
-            return None
+            return self._asked_one_by_one(trial)
         told = (
             f"{self.call(trial.inputs)} with N = {v.n} loads {loads:,} numbers for {tokens:,} tokens"
             f" ({loads / tokens:.1f} for each); {limit:,} are allowed."
@@ -165,6 +166,16 @@ class Task(KernelTask):
         told += f" Line {line['line']} loads {line['accesses']:,} of them."
         numbers = {"global_loads": loads, "shared_stores": stores, "limit": limit}
         return Miss(told, None, numbers, shows_input=False, is_explained=True)
+
+    def _asked_one_by_one(self, trial):
+        """Whether few lanes take part in most requests: eight of 32, with a few for what is left over, are enough."""
+        rows, length = len(trial.inputs["tokens_RM"]), trial.inputs["length"]
+        requests, most = sum(a["requests"] for a in filter(reads_global, trial.ran.accesses)), rows * (length // 8 + 16)
+        if requests <= most:
+            return None
+        told = f"{self.call(trial.inputs)}: warps ask for tokens {requests:,} times, where whole warps ask {most:,}"
+        numbers = {"requests": requests, "most_requests": most}
+        return Miss(f"{told} times at the most.", "one-thread-works", numbers, shows_input=False)
 
     def _loaded_again(self, v, trial):
         """By how often the newest tokens were loaded, and the others in the middle."""

@@ -172,13 +172,15 @@ class Task(KernelTask):
             2 * seen + 2 * 32 * rows,
         )  # and each lane its row's length, twice
         numbers = {"global_loads": loads, "limit": limit}
-        if loads > limit:
+        by_array = {name: trial.ran.touched[name][0] for name in ("x", "length_R", "out")}
+        of_rows, most_of_rows = by_array["x"] + by_array["out"], 2 * seen + 32 * rows  # each lane may begin with one
+        if loads > limit or of_rows > most_of_rows:
             told = (
                 f"{self.call(trial.inputs)} loads {loads:,} numbers for {seen:,} scores ({loads / seen:.1f} for each);"
-                f" {limit:,} are the most."
+                f" {limit:,} are the most, {most_of_rows:,} of them of x and out."
             )
-            by_array = {name: trial.ran.touched[name][0] for name in ("x", "length_R")}
-            told += f" They are {by_array['x']:,} of x and {by_array['length_R']:,} of length_R."
+            told += f" They are {by_array['x']:,} of x, {by_array['out']:,} of out"
+            told += f" and {by_array['length_R']:,} of length_R."
             mistake = "reads-again" if by_array["x"] > 2 * seen else None
             return Miss(told, mistake, numbers, shows_input=False, is_explained=True)
         requests = sum(a["requests"] for a in trial.ran.accesses if a["kind"] == "load" or reads_global(a))

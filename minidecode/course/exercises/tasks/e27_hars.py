@@ -109,6 +109,8 @@ class Task(NumPyTask):
         super().run(submission, v, trials, verdict)
         worst_first = Callback("rank", lambda score_X: _rank(score_X, v.room)[::-1])
         self.try_again(submission, v, trials, lambda inputs: inputs | {"rank": worst_first})
+        if all(t.got is not None and not (t.miss or self.wrong(v, t) or self.miss(v, t)) for t in trials):
+            trials[0].miss = self._chosen_otherwise(v, trials)
 
     def expected(self, v, inputs, mistake=None, ran=None):
         if mistake in TOLD_BY_RANKING:
@@ -201,6 +203,23 @@ class Task(NumPyTask):
             return None  # it could make nothing of the worst
         same_B = (trial.got[1] == turned[1]).all(axis=1)
         return int(np.argmax(same_B)) if same_B.any() else None
+
+    def _chosen_otherwise(self, v, trials):
+        """Whether the best are chosen before `rank` is asked: then one that says the worst first finds the same ones.
+
+        Where no more than C reach their thresholds there is nothing to choose.
+        """
+        for trial in trials:
+            turned, W = trial.again.got, v.w
+            if turned is None or len(turned) != 2 or np.shape(turned[1]) != trial.got[1].shape:
+                return None  # it could make nothing of the worst
+            for b, (mine_C, theirs_C) in enumerate(zip(trial.got[1].tolist(), turned[1].tolist(), strict=True)):
+                kept = sum(int(self._kept(v, row, 2 * W).sum()) for row in trial.inputs["logits_RV"][b * W : b * W + W])
+                if kept > 2 * W and set(mine_C) != set(theirs_C):
+                    return None
+        told = f"{self.call(trials[0].inputs)} is right, and so are the others; but in each sentence the best are"
+        told += " chosen without `rank`: one that says the worst first changes their order, and finds the same ones."
+        return Miss(f"{told} Only what `rank` ranks can be counted.", None, shows_input=False, is_explained=True)
 
     def _raised(self, inputs, error):
         miss = super()._raised(inputs, error)

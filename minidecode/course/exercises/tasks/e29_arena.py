@@ -8,6 +8,7 @@ from ..numpy_task import NumPyTask
 from ..results import different_kind
 from ..verdict import Miss
 
+FAR = 2**40  # bytes: no block of these arrays is so large, and sums of such offsets still fit in 64 bits
 MOST = 1.1  # times the peak of the worst of several greedy planners that all begin with what is large
 
 
@@ -94,7 +95,16 @@ class Task(NumPyTask):
         return self._too_large(v, trial, offset_X, size_X, first_X, last_X)
 
     def _no_plan(self, trial):
-        return different_kind(self.returns, trial.got, (np.zeros(len(trial.inputs["bytes_X"]), np.int64),))
+        """What cannot be read as a plan: another kind of result, or offsets that sums of 64 bits may not hold."""
+        count = len(trial.inputs["bytes_X"])
+        if problem := different_kind(self.returns, trial.got, (np.zeros(count, np.int64),)):
+            return problem
+        far = [(x, offset) for x, offset in enumerate(trial.got[0].tolist()) if offset > FAR]
+        if not far:
+            return None
+        x, offset = far[0]
+        told = f"offset_X[{x}] is {offset:,}, and all {count} arrays have {int(trial.inputs['bytes_X'].sum()):,} bytes"
+        return Miss(f"{self.call(trial.inputs)}: {told}.")
 
     def _of_pair(self, trial, pairs, offset_X, size_X, first_X):
         x, y = pairs[0].tolist()

@@ -126,6 +126,12 @@ class Task(NumPyTask):
                     f"{head}: all is written, but {name} is called by the thread that called run, which is to generate."
                 )
                 return Miss(told, "one-after-the-other")
+        for name, callers in by.items():
+            if len(callers) > 1:
+                told = (
+                    f"{head}: all is written, but {name} is called by {len(callers)} threads in turn; one is to do it."
+                )
+                return Miss(told, is_explained=True)
         if by["read"] & by["write"]:
             told = f"{head}: all is written, but one thread called both read and write."
             return Miss(told, "one-after-the-other")

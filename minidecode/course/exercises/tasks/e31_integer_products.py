@@ -55,7 +55,7 @@ class Task(NumPyTask):
             w_FD = rng.integers(-127, 128, (F, D)).astype(np.int8)
             w_FD[0, : D // 2] = 127  # its sums are far from 0
             scale_F = (rng.integers(1, 64, F) / 4096).astype(np.float32)
-            multiply = Callback("dot", lambda u_RD, w_FD: dot(u_RD, w_FD, v.depth))
+            multiply = Callback("dot", lambda u, w: dot(u, w, v.depth))
             return {"x_RD": x_RD.astype(np.float32), "w_FD": w_FD, "scale_F": scale_F, "dot": multiply}
 
         some = int(rng.integers(3, 7))
@@ -66,17 +66,17 @@ class Task(NumPyTask):
         return [*cases, one(3 * some, 4 * v.depth + 1, 9, outlier=True, zeros=True)]
 
     def run(self, submission, v, trials, verdict):
-        """Once more with a `dot` whose sums are all one more: what does not change was computed without it."""
+        """Once more with a `dot` whose sums are twice as large: what does not grow by them was computed without it."""
         super().run(submission, v, trials, verdict)
         if any(t.got is not None for t in trials):
-            other = Callback("dot", lambda u_RD, w_FD: dot(u_RD, w_FD, v.depth) + np.int32(1))
+            other = Callback("dot", lambda u, w: 2 * dot(u, w, v.depth))
             self.try_again(submission, v, trials, lambda inputs: inputs | {"dot": other})
 
     def expected(self, v, inputs, mistake=None, ran=None):
         return self._product(v, inputs, mistake)[0]
 
     def _product(self, v, inputs, mistake=None):
-        """(y_RF, the sizes of what was added up, scaled), row by row and output by output in integers."""
+        """(y_RF, the sizes of what was added up, the sums of `dot`), scaled; row by row and output by output."""
         if mistake in ("signed-by-signed", "multiplies-floats"):
             raise NotImplementedError  # told by what `dot` was called with, or that it does not matter
         x_RD, w_FD = inputs["x_RD"].astype(np.float64), inputs["w_FD"].astype(np.int64)
@@ -85,7 +85,7 @@ class Task(NumPyTask):
         if mistake == "one-scale-for-all-rows":
             most_R[:] = most_R.max()
         multiplied = D - D % v.depth if mistake == "last-piece-lost" else D
-        y_RF, size_RF = np.zeros((R, F)), np.zeros((R, F))
+        y_RF, size_RF, sum_RF = np.zeros((R, F)), np.zeros((R, F)), np.zeros((R, F))
         for r in range(R):
             step = most_R[r] / v.largest
             q_D = ROUNDINGS.get(mistake, np.rint)(x_RD[r] / step if step else x_RD[r]).astype(np.int64)
@@ -99,7 +99,8 @@ class Task(NumPyTask):
                 scale = step * float(inputs["scale_F"][f])
                 y_RF[r, f] = (with_offset - (0 if mistake == "no-correction" else offset)) * scale
                 size_RF[r, f] = (abs(with_offset) + abs(offset)) * scale
-        return y_RF, size_RF
+                sum_RF[r, f] = with_offset * scale
+        return y_RF, size_RF, sum_RF
 
     def bound(self, v, inputs):
         """The sums are exact. Scales and products round, and the correction may be subtracted in float32."""
@@ -127,12 +128,18 @@ class Task(NumPyTask):
             told = f"{self.call(trial.inputs)} never called `dot`: its result comes from other products."
             return Miss(told, "multiplies-floats", shows_input=False, is_explained=True)
         again = trial.again.got if trial.again else None
-        if again is None or np.shape(again[0]) != np.shape(trial.got[0]) or not trial.inputs["x_RD"].any():
+        if again is None or np.shape(again[0]) != np.shape(trial.got[0]):
             return None
-        if np.array_equal(again[0], trial.got[0]):
-            told = f"{self.call(trial.inputs)} has the same result with a `dot` whose sums are one too large: it is"
-            return Miss(f"{told} not made of them.", "multiplies-floats", shows_input=False, is_explained=True)
-        return None
+        sum_RF = self._product(v, trial.inputs)[2]
+        off_RF = np.abs(again[0].astype(np.float64) - trial.got[0] - sum_RF)
+        off_RF[~trial.inputs["x_RD"].any(axis=1)] = 0  # any step will do for a row of zeros
+        bound_RF = 3 * self.bound(v, trial.inputs)  # of this result, and of one of sums that are twice as large
+        if (off_RF <= bound_RF).all():
+            return None
+        r, f = np.argwhere(~(off_RF <= bound_RF))[0].tolist()
+        told = f"{self.call(trial.inputs)} is right; but with a `dot` whose sums are twice as large y_RF[{r}, {f}] does"
+        return Miss(f"{told} not grow by its sum: it is not made of it.", "multiplies-floats", shows_input=False,
+                    is_explained=True)  # fmt: skip
 
     def _raised(self, inputs, error):
         """What `dot` refuses, in its own words; by name, if the first operand has a sign."""
